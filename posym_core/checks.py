@@ -1,0 +1,27 @@
+"""Checks of inputs: each failure names the rule, the value and the way out."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+
+def require_floating(name: str, x: Tensor) -> None:
+    """Refuse what is not a float32 or float64 tensor."""
+    if not isinstance(x, Tensor):
+        raise TypeError(f"{name} must be a torch tensor; got {type(x).__name__}. Use torch.as_tensor")
+    if x.dtype not in (torch.float32, torch.float64):
+        raise TypeError(f"{name} must be float32 or float64; got {x.dtype}. Convert with {name}.float()")
+
+
+def require_finite(name: str, x: Tensor) -> None:
+    """Refuse NaN and infinity."""
+    if not torch.isfinite(x).all():
+        bad = int((~torch.isfinite(x)).sum())
+        raise ValueError(f"{name} must be finite; {bad} of its {x.numel()} entries are NaN or infinite")
+
+
+def require_positive(name: str, value: float) -> None:
+    """Refuse what is not a number above 0."""
+    if not value > 0:
+        raise ValueError(f"{name} must be above 0; got {value}")

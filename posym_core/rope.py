@@ -1,0 +1,125 @@
+"""Rotary position encoding (RoPE): angles, rotation planes and rotations.
+
+Su et al., *RoFormer* (2021); angles as in Urrutia et al., *Decoupling Positional and Symbolic Attention in
+Transformers*, section 2: ``theta_k = base ** (-2 (k - 1) / dim)``, ``k = 1 .. dim / 2``. The paper's *frequency
+ID* is ``k``: a low ID is a fast plane.
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from posym_core.checks import require_finite, require_floating
+
+Pairing = Literal["halves", "neighbours"]
+PAIRINGS = ("halves", "neighbours")
+
+
+def rope_angles(dim: int, base: float = 10000.0) -> Float[Tensor, " plane"]:
+    """Angles by which each rotation plane turns per position, fastest first.
+
+    Args:
+        dim: number of rotated dimensions of a head; even.
+        base: ratio that sets the slowest plane; 10,000 in RoFormer, 1e6 in Gemma 3's global layers.
+
+    Returns:
+        float64 ``[dim / 2]``, radians per position, from 1 down to ``base ** (-1 + 2 / dim)``.
+
+    Raises:
+        ValueError: if ``dim`` is not a positive even number or ``base`` is not a positive finite number.
+
+    >>> rope_angles(4)
+    tensor([1.0000, 0.0100], dtype=torch.float64)
+    """
+    if dim != int(dim) or dim < 2 or dim % 2:
+        raise ValueError(f"dim must be a positive even number, one plane per two dimensions; got {dim}")
+    if not 0 < base < float("inf"):
+        raise ValueError(f"base must be a positive finite number; got {base}")
+    exponent = -torch.arange(0, int(dim), 2, dtype=torch.float64) / int(dim)
+    return torch.as_tensor(base, dtype=torch.float64) ** exponent
+
+
+def rotate(
+    x: Float[Tensor, "*batch dim"],
+    positions: Tensor | float,
+    angles: Float[Tensor, " plane"],
+    *,
+    pairing: Pairing = "halves",
+) -> Float[Tensor, "*batch dim"]:
+    """Turn every plane of ``x`` by ``positions * angles``: what RoPE does to a query or key.
+
+    The inverse is ``rotate(x, -positions, angles)``, and rotations compose: turning by ``a`` and then by ``b`` is
+    turning by ``a + b``. Phases are formed in float64 and cast last, so that long positions keep their precision.
+
+    Args:
+        x: queries or keys ``[..., dim]``.
+        positions: a number or a tensor that broadcasts to ``x``'s shape without its last dimension.
+        angles: ``[dim / 2]``, radians per position; an angle of 0 leaves its plane alone (partial rotary).
+        pairing: which dimensions form plane ``i``: ``"halves"`` (``i`` with ``i + dim / 2``, as in Llama and
+            Gemma) or ``"neighbours"`` (``2 i`` with ``2 i + 1``, as in RoFormer and GPT-J).
+
+    Returns:
+        ``x`` turned, same shape and dtype.
+
+    Raises:
+        ValueError: if shapes do not fit, ``pairing`` is unknown, or an input is NaN or infinite.
+
+    >>> rotate(torch.tensor([1.0, 0.0]), 1, torch.tensor([torch.pi / 2])).round()
+    tensor([0., 1.])
+    """
+    require_floating("x", x)
+    angles = check_angles(angles, x.shape[-1] if x.ndim else 0, pairing)
+    positions = torch.as_tensor(positions, dtype=torch.float64, device=x.device)
+    require_finite("positions", positions)
+    require_finite("x", x)
+    try:
+        positions = positions.expand(x.shape[:-1])
+    except RuntimeError:
+        raise ValueError(
+            f"positions of shape {tuple(positions.shape)} do not broadcast to x without its last dimension, "
+            f"{tuple(x.shape[:-1])}; pass one position per vector"
+        ) from None
+    return turn(x, positions, angles.to(x.device), pairing)
+
+
+def turn(x: Tensor, positions: Tensor, angles: Tensor, pairing: Pairing) -> Tensor:
+    """:func:`rotate` without checks, for callers that have made them."""
+    phase = positions[..., None] * angles
+    cos, sin = phase.cos().to(x.dtype), phase.sin().to(x.dtype)
+    first, second = split_planes(x, pairing)
+    return join_planes(first * cos - second * sin, first * sin + second * cos, pairing)
+
+
+def split_planes(x: Float[Tensor, "*batch dim"], pairing: Pairing) -> tuple[Tensor, Tensor]:
+    """First and second coordinate of every plane, each ``[..., plane]``."""
+    if pairing == "halves":
+        first, second = x.chunk(2, dim=-1)
+        return first, second
+    return x[..., 0::2], x[..., 1::2]
+
+
+def join_planes(first: Tensor, second: Tensor, pairing: Pairing) -> Float[Tensor, "*batch dim"]:
+    """Inverse of :func:`split_planes`."""
+    if pairing == "halves":
+        return torch.cat([first, second], dim=-1)
+    return torch.stack([first, second], dim=-1).flatten(-2)
+
+
+def check_angles(angles: Tensor, dim: int, pairing: str) -> Float[Tensor, " plane"]:
+    """``angles`` as float64, or an error that says what does not fit heads of ``dim`` dimensions."""
+    if pairing not in PAIRINGS:
+        raise ValueError(f"pairing must be one of {', '.join(map(repr, PAIRINGS))}; got {pairing!r}")
+    angles = torch.as_tensor(angles).to(torch.float64)
+    if dim < 2 or dim % 2:
+        raise ValueError(f"the last dimension must be even, two dimensions per rotation plane; got {dim}")
+    if angles.ndim != 1 or angles.shape[0] != dim // 2:
+        raise ValueError(
+            f"angles must have shape [{dim // 2}], one per plane of {dim} dimensions; got {tuple(angles.shape)}. "
+            "For partial rotary give the unrotated planes the angle 0"
+        )
+    require_finite("angles", angles)
+    return angles
