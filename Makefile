@@ -1,0 +1,49 @@
+SHELL := /bin/bash
+.SHELLFLAGS := -eo pipefail -c
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+
+VENV ?= .venv
+# The first Python on the path that is new enough; override with PYTHON=...
+PYTHON ?= $(shell for python in python3 python3.12 python3.11 python3.13 python3.14; do \
+	$$python -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo $$python && break; done || true)
+RUN := $(VENV)/bin/python
+export PIP_DISABLE_PIP_VERSION_CHECK := 1
+
+.PHONY: help env browser test lint book serve lock bench clean
+
+help: ## Show this list
+	@grep -E '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## (.*)/\1|\2/' | column -t -s '|'
+
+env: ## Make .venv and install the lock into it, unless it is already there
+	@if [ -z "$(PYTHON)" ]; then echo "Python 3.11 or newer is needed and none was found; pass PYTHON=..." >&2; exit 1; fi
+	@$(PYTHON) tools/environment.py --venv $(VENV)
+
+browser: ## Find a Chromium for the tests of the site, or install it where that is possible
+	@tools/browser.sh
+
+book: env ## Execute the chapters and build the site into _build/html
+	$(RUN) tools/build_book.py
+
+lint: env ## Check style, types and workflows
+	$(RUN) -m ruff check .
+	$(RUN) -m ruff format --check .
+	$(RUN) -m pyright posym_core
+	$(RUN) -m check_jsonschema --builtin-schema vendor.github-workflows .github/workflows/*.yml
+	$(RUN) -m check_jsonschema --builtin-schema vendor.dependabot .github/dependabot.yml
+	$(VENV)/bin/zizmor --offline --quiet .github
+
+test: env browser lint ## Run lint, the tests, the doctests, the chapters and, when it is built, the site
+	$(RUN) -m pytest tests posym_core book --nbval-lax --nbval-cell-timeout=900
+
+serve: ## Show the built site at http://127.0.0.1:8000
+	$(RUN) -m http.server --bind 127.0.0.1 --directory _build/html 8000
+
+lock: ## Write requirements.txt anew from the ranges in pyproject.toml
+	$(PYTHON) tools/lock.py
+
+bench: env ## Run the benchmarks and print their table
+	$(RUN) -m benchmarks
+
+clean: ## Remove everything that was built, except .venv
+	rm -rf _build build dist *.egg-info .pytest_cache .ruff_cache .hypothesis
