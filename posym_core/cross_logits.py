@@ -78,8 +78,9 @@ def block_cross_logits(
     ``C`` that swaps of two blocks can reach: ``keys * slots`` numbers a query.
     """
     length = keys.shape[-2] // len(contents)
-    home = turn(keys, -contents.repeat_interleave(length).double() * length, angles[..., None, :], pairing)
-    seen = turn(query[..., None, :], -slots.double() * length, angles[..., None, None, :], pairing)
+    by_block, angles = keys.unflatten(-2, (len(contents), length)), angles[..., None, None, :]
+    home = turn(by_block, -contents[:, None].double() * length, angles, pairing).flatten(-3, -2)
+    seen = turn(query[..., None, :], -slots.double() * length, angles, pairing)
     logits = home @ seen.flatten(-3, -2).transpose(-1, -2)
     return logits.unflatten(-1, seen.shape[-3:-1]).unflatten(-3, (len(contents), length)).movedim(-2, -4)
 

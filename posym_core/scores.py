@@ -25,6 +25,8 @@ from posym_core.rope import Pairing, split_planes
 
 # Largest number of elements of one intermediate array: 16 MB in float64, small enough to stay near the caches.
 CHUNK = 2**21
+# Keeps sums and products of two ratios of attention within float64.
+LARGEST_LOG_RATIO = 300.0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -61,6 +63,7 @@ def swap_scores(
     visible: Bool[Tensor, "*batch key"] | None = None,
     softcap: float | None = None,
     sinks: Float[Tensor, "*batch"] | None = None,
+    products: torch.dtype = torch.float64,
 ) -> SwapScores:
     """Score heads on the swaps of every pair of key blocks.
 
@@ -84,9 +87,12 @@ def swap_scores(
             The default is all.
         softcap: logits are ``softcap * tanh(logit / softcap)``; with ``per_frequency`` each plane's are.
         sinks: logit of an attention sink per head, which takes attention but is no key.
+        products: dtype in which queries and keys are multiplied. float64 gives the scores of the inputs as they
+            are; float32 halves the cost of long inputs and adds rounding of the size that a float32 model's own
+            queries and keys already carry. All that follows the products is in float64.
 
     Returns:
-        :class:`SwapScores`, in the inputs' dtype. Sums are formed in float64.
+        :class:`SwapScores`, in the inputs' dtype.
 
     Raises:
         ValueError: if shapes do not fit, blocks do not fit between ``start`` and the last key, there are fewer than
@@ -106,15 +112,18 @@ def swap_scores(
         raise ValueError(f"eps must be 0 or a positive finite number; got {eps}")
     if softcap is not None:
         require_positive("softcap", softcap)
+    if products not in (torch.float32, torch.float64):
+        raise ValueError(f"products must be torch.float32 or torch.float64; got {products}")
     batch = torch.broadcast_shapes(query.shape[:-1], keys.shape[:-2])
 
     # Queries that share their keys form a group, so that the keys are turned once for all of them.
     shared = query.ndim > 1 and keys.ndim > 2 and keys.shape[-3] == 1
     keys = keys.squeeze(-3) if shared else keys
-    query = (query if shared else query[..., None, :]) * scale
+    dtype = keys.dtype
+    query = (query if shared else query[..., None, :]).to(products) * scale
     lead, group, dim = batch[:-1] if shared else batch, query.shape[-2], query.shape[-1]
-    query = query.double().expand(*lead, group, dim)
-    keys = keys.expand(*lead, *keys.shape[-2:])
+    query = query.expand(*lead, group, dim)
+    keys = keys.to(products).expand(*lead, *keys.shape[-2:])
     if per_frequency:
         query, keys = _planes_as_heads(query, pairing), _planes_as_heads(keys, pairing)
         lead, angles, dim, pairing = query.shape[:-2], angles[:, None], 2, "halves"
@@ -124,9 +133,10 @@ def swap_scores(
         """``[*batch, *last]`` as ``[head, group, *last]``."""
         if x is None:
             return None
-        x = x.expand(*batch, *last) if shared else x.expand(*batch, *last)[(..., None) + (slice(None),) * len(last)]
+        x = x.broadcast_to((*batch, *last))
+        x = x if shared else x.unsqueeze(len(batch))
         if per_frequency:
-            x = x.unsqueeze(-2 - len(last)).expand(*lead, group, *last)
+            x = x.unsqueeze(len(lead) - 1).broadcast_to((*lead, group, *last))
         return x.reshape(-1, group, *last)
 
     heads = _Heads(
@@ -147,7 +157,7 @@ def swap_scores(
         x = x.unflatten(0, lead) if lead else x.squeeze(0)
         if per_frequency:
             x = x.transpose(len(lead) - 1, len(lead))
-        return (x if shared else x.squeeze(len(lead) - 1 if per_frequency else len(lead))).to(keys.dtype)
+        return (x if shared else x.squeeze(len(lead) - 1 if per_frequency else len(lead))).to(dtype)
 
     positional, symbolic, entropy, attention = (to_batch(torch.cat(part)) for part in zip(*parts, strict=True))
     return SwapScores(positional=positional, symbolic=symbolic, entropy=entropy, attention=attention)
@@ -183,7 +193,7 @@ def _check_visible(visible: Tensor | None, batch: tuple[int, ...], keys: int) ->
     if visible.dtype != torch.bool:
         raise TypeError(f"visible must be a bool tensor; got {visible.dtype}. Compare with > 0")
     try:
-        visible = visible.expand(*batch, keys)
+        visible = visible.broadcast_to((*batch, keys))
     except RuntimeError:
         raise ValueError(
             f"visible must broadcast to {(*batch, keys)}, one entry per key; got {tuple(visible.shape)}"
@@ -198,7 +208,7 @@ def _check_sinks(sinks: Tensor | None, batch: tuple[int, ...]) -> Tensor | None:
         return None
     require_finite("sinks", sinks)
     try:
-        return sinks.expand(batch)
+        return sinks.broadcast_to(batch)
     except RuntimeError:
         raise ValueError(f"sinks must broadcast to {tuple(batch)}, one per head; got {tuple(sinks.shape)}") from None
 
@@ -222,10 +232,15 @@ class _Blocks:
     def stop(self) -> int:
         return self.start + self.keys
 
+    def unseen(self, visible: Bool[Tensor, "head group key"]) -> int:
+        """How many leading blocks no query sees any key of."""
+        seen = visible[..., self.start : self.stop].flatten(0, 1).any(0).unflatten(0, (self.number, self.length)).any(-1)
+        return int((~seen).long().cumprod(0).sum())
+
 
 @dataclass(frozen=True, kw_only=True)
 class _Heads:
-    """Key heads with the group of (scaled, float64) queries that each serves."""
+    """Key heads with the group of (scaled) queries that each serves."""
 
     query: Float[Tensor, "head group dim"]
     keys: Float[Tensor, "head key dim"]
@@ -238,7 +253,7 @@ class _Heads:
     def take(self, first: int, stop: int) -> _Heads:
         return _Heads(
             query=self.query[first:stop],
-            keys=self.keys[first:stop].double(),
+            keys=self.keys[first:stop],
             angles=self.angles[first:stop],
             pairing=self.pairing,
             visible=None if self.visible is None else self.visible[first:stop],
@@ -251,29 +266,32 @@ class _Heads:
 
     def logits(self) -> Float[Tensor, "head group key"]:
         """Logit of every key at its own place; ``-inf`` where it is not visible."""
-        logits = self.cap(self.query @ self.keys.transpose(-1, -2))
+        logits = self.cap((self.query @ self.keys.transpose(-1, -2)).double())
         return logits if self.visible is None else logits.masked_fill(~self.visible, -torch.inf)
 
-    def swapped(self, layout: _Blocks) -> Float[Tensor, "head group content slot"]:
-        """Log of the sum of ``exp`` of each block's logits at each block's place; ``-inf`` at invisible places."""
+    def swapped(
+        self, layout: _Blocks, log_z: Float[Tensor, "head group"]
+    ) -> Float[Tensor, "head group content slot"]:
+        """Attention each block's content would draw at each block's place, against all attention before the swap.
+
+        The leading blocks that no query sees (beyond a sliding window) are left out of the slots. Ratios are kept
+        from overflowing; below 1e-308 they vanish.
+        """
         keys = self.keys[:, layout.start : layout.stop]
         slots, hidden = torch.arange(layout.number, device=keys.device), None
         if self.visible is not None:
             hidden = ~self.visible[..., layout.start : layout.stop].unflatten(-1, (layout.number, layout.length))
-            slots = slots[~hidden.all(-1).flatten(0, 1).all(0)]
+            slots = slots[layout.unseen(self.visible) :]
         sums = []
         step = max(1, CHUNK // (self.query[..., 0].numel() * layout.length * max(1, len(slots))))
         for contents in torch.arange(layout.number, device=keys.device).split(step):
             part = keys[:, contents[0] * layout.length : (contents[-1] + 1) * layout.length]
-            moved = self.cap(block_cross_logits(self.query, part, self.angles, contents, slots, self.pairing))
+            logits = self.cap(block_cross_logits(self.query, part, self.angles, contents, slots, self.pairing))
+            ratios = (logits.double() - log_z[..., None, None, None]).clamp_(max=LARGEST_LOG_RATIO).exp_()
             if hidden is not None:
-                moved = moved.masked_fill(hidden[:, :, None, slots].transpose(-1, -2), -torch.inf)
-            sums.append(moved.squeeze(-2) if layout.length == 1 else moved.logsumexp(-2))
-        seen = torch.cat(sums, dim=-2)
-        if len(slots) == layout.number:
-            return seen
-        full = seen.new_full((*seen.shape[:-1], layout.number), -torch.inf)
-        return full.index_copy(-1, slots, seen)
+                ratios.masked_fill_(hidden[:, :, None, slots].transpose(-1, -2), 0)
+            sums.append(ratios.squeeze(-2) if layout.length == 1 else ratios.sum(-2))
+        return torch.cat(sums, dim=-2)
 
 
 def _score(heads: _Heads, layout: _Blocks, tau: float, eps: float) -> tuple[Tensor, Tensor, Tensor, Tensor]:
@@ -281,20 +299,22 @@ def _score(heads: _Heads, layout: _Blocks, tau: float, eps: float) -> tuple[Tens
     logits = heads.logits()
     total = logits if heads.sinks is None else torch.cat([logits, heads.sinks[..., None]], dim=-1)
     log_z = total.logsumexp(-1)
-    swapped = heads.swapped(layout) - log_z[..., None, None]
+    attention = (total - log_z[..., None]).exp()
     # Attention to each block, and to all that is in no block.
-    mass = swapped.diagonal(dim1=-2, dim2=-1).exp()
-    outside = torch.cat([total[..., : layout.start], total[..., layout.stop :]], dim=-1) - log_z[..., None]
-    outside = outside.logsumexp(-1).exp()
+    mass = attention[..., layout.start : layout.stop].unflatten(-1, (layout.number, layout.length)).sum(-1)
+    outside = attention[..., : layout.start].sum(-1) + attention[..., layout.stop :].sum(-1)
 
     widest = mass.amax(-1) - mass.amin(-1)
     weights = positional = symbolic = torch.zeros_like(widest)
-    for pairs in _pairs(swapped, mass, outside, layout.number):
-        weight = ((pairs.gap - widest[..., None, None]) / (layout.length * tau)).exp() * pairs.counted
+    for pairs in _pairs(heads.swapped(layout, log_z), mass, outside):
+        weight = ((pairs.gap - widest[..., None, None]) / (layout.length * tau)).exp_() * pairs.counted
         along, across = pairs.cosines(eps * layout.length)
         weights = weights + weight.sum((-2, -1))
         positional = positional + (weight * along).sum((-2, -1))
         symbolic = symbolic + (weight * across).sum((-2, -1))
+    unseen = 0 if heads.visible is None else layout.unseen(heads.visible)
+    # Pairs of two unseen blocks have no gap and no attention: they weigh, and count 0.
+    weights = weights + (-widest / (layout.length * tau)).exp() * (unseen * (unseen - 1) // 2)
     return positional / weights, symbolic / weights, _normalised_entropy(total, log_z), mass / layout.length
 
 
@@ -311,49 +331,61 @@ class _Pairs:
 
     @property
     def gap(self) -> Tensor:
-        return (self.first - self.second).abs()
+        return (self.first - self.second).abs_()
 
     def cosines(self, floor: float) -> tuple[Tensor, Tensor]:
         """Cosine of the attention after the swap with that before, in place and exchanged; norms floored."""
-        before = torch.hypot(self.first, self.second).clamp_min(floor)
+        before = torch.hypot(self.first, self.second).clamp_min_(floor)
         after = torch.hypot(self.swapped_first, self.swapped_second).maximum(floor * self.swapped_total)
-        norms = (before * after).clamp_min(torch.finfo(before.dtype).tiny)
+        norms = before.mul_(after).clamp_min_(torch.finfo(before.dtype).tiny)
         along = self.first * self.swapped_first + self.second * self.swapped_second
         across = self.first * self.swapped_second + self.second * self.swapped_first
-        return along / norms, across / norms
+        return along.div_(norms), across.div_(norms)
 
 
-def _pairs(swapped: Tensor, mass: Tensor, outside: Tensor, blocks: int) -> Iterator[_Pairs]:
-    """All pairs, some rows ``i`` at a time.
+def _pairs(
+    swapped: Float[Tensor, "head group content slot"],
+    mass: Float[Tensor, "head group block"],
+    outside: Float[Tensor, "head group"],
+) -> Iterator[_Pairs]:
+    """All pairs of which at least one block is seen, some rows ``i`` at a time.
 
     The normaliser after a swap is the attention outside the pair plus what the pair gets; the former is summed from
     the blocks before, between and after the two, because subtracting the pair from the whole cancels when the pair
     holds nearly everything.
     """
-    zero = torch.zeros_like(mass[..., :1])
+    blocks, zero = mass.shape[-1], torch.zeros_like(mass[..., :1])
+    unseen = blocks - swapped.shape[-1]
     before = outside[..., None] + torch.cat([zero, mass[..., :-1].cumsum(-1)], dim=-1)
     after = torch.cat([mass[..., 1:].flip(-1).cumsum(-1).flip(-1), zero], dim=-1)
-    # Narrow bands of rows waste little of the half that i < j leaves out.
-    step = max(1, min(CHUNK // max(1, mass.numel()), blocks if blocks < 64 else blocks // 8))
-    for top in range(0, blocks - 1, step):
-        rows = torch.arange(top, min(top + step, blocks - 1), device=mass.device)
-        columns = torch.arange(top + 1, blocks, device=mass.device)
-        i, j = rows[:, None], columns[None, :]
-        beyond = torch.where(columns > i, mass[..., None, top + 1 :], 0)
-        between = torch.cat([zero[..., None].expand(*beyond.shape[:-1], 1), beyond[..., :-1].cumsum(-1)], dim=-1)
-        rest = before[..., rows, None] + between + after[..., None, top + 1 :]
-        to_first = swapped[..., top + 1 :, top : top + len(rows)].transpose(-1, -2)
-        to_second = swapped[..., top : top + len(rows), top + 1 :]
-        # Relative to the larger of the two, so that only their ratio can underflow; below exp(-700) of all
-        # attention both lie under any floor.
-        reference = torch.maximum(to_first, to_second).clamp_min(-700)
-        swapped_first, swapped_second = (to_first - reference).exp(), (to_second - reference).exp()
+    # Narrow bands of rows keep arrays small and waste little of the half that i < j leaves out.
+    step = max(1, min(CHUNK // mass.numel(), blocks if blocks < 64 else blocks // 8))
+    for top in range(0, unseen, step):
+        rows = slice(top, min(top + step, unseen))
+        gained = swapped[..., rows, :]
         yield _Pairs(
             first=mass[..., rows, None],
-            second=mass[..., None, top + 1 :],
+            second=mass[..., None, unseen:],
+            swapped_first=torch.zeros_like(gained),
+            swapped_second=gained,
+            swapped_total=(before + after)[..., None, unseen:] + gained,
+            counted=torch.ones((), dtype=torch.bool, device=mass.device),
+        )
+    for top in range(unseen, blocks - 1, step):
+        rows, columns = slice(top, min(top + step, blocks - 1)), slice(top + 1, blocks)
+        i = torch.arange(rows.start, rows.stop, device=mass.device)[:, None]
+        j = torch.arange(columns.start, columns.stop, device=mass.device)
+        beyond = torch.where(j > i, mass[..., None, columns], 0)
+        between = torch.cat([zero[..., None].expand(*beyond.shape[:-1], 1), beyond[..., :-1].cumsum(-1)], dim=-1)
+        swapped_first = swapped[..., columns, rows.start - unseen : rows.stop - unseen].transpose(-1, -2)
+        swapped_second = swapped[..., rows, columns.start - unseen :]
+        rest = between.add_(before[..., rows, None]).add_(after[..., None, columns])
+        yield _Pairs(
+            first=mass[..., rows, None],
+            second=mass[..., None, columns],
             swapped_first=swapped_first,
             swapped_second=swapped_second,
-            swapped_total=rest * (-reference).exp() + swapped_first + swapped_second,
+            swapped_total=rest.add_(swapped_first).add_(swapped_second),
             counted=j > i,
         )
 

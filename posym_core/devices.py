@@ -1,0 +1,31 @@
+"""Where tensors live: a GPU where there is one, the CPU everywhere else."""
+
+from __future__ import annotations
+
+import platform
+
+import torch
+
+
+def choose_device(device: str = "auto") -> torch.device:
+    """``"auto"`` is a GPU where there is one and else the CPU; anything else goes to torch.
+
+    Raises:
+        ValueError: if the device does not exist here.
+    """
+    if device == "auto":
+        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    try:
+        chosen = torch.device(device)
+        torch.empty(0, device=chosen)
+    except (RuntimeError, AssertionError) as error:
+        reason = str(error).splitlines()[0]
+        raise ValueError(f"device {device!r} cannot be used here ({reason}); pass 'auto' or 'cpu'") from error
+    return chosen
+
+
+def device_name(device: torch.device) -> str:
+    """What ran it, in words: the GPU's name, or the processor's kind with the number of threads."""
+    if device.type == "cuda":
+        return torch.cuda.get_device_name(device)
+    return f"CPU ({platform.machine()}, {torch.get_num_threads()} threads)"

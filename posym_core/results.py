@@ -1,0 +1,207 @@
+"""Named results of long runs: arrays with where they came from, checked when they are read.
+
+A result ``name`` is two files: ``name.npz`` (arrays, no pickle) and ``name.json`` (settings, seeds, code version,
+device, date, duration, library versions, and the SHA-256 of the arrays' file). The description is written last, so
+a result exists only when it is whole.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import platform
+import tempfile
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+FORMAT = 1
+
+
+class ResultError(RuntimeError):
+    """A result is missing, altered or truncated."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Result:
+    """Arrays of one run and their provenance.
+
+    Attributes:
+        name: what the two files are called.
+        arrays: name -> numpy array.
+        settings: what the run was asked to do, seeds included.
+        provenance: ``code_version``, ``code_digest``, ``device``, ``date``, ``seconds``, ``versions``, ``checksum``.
+    """
+
+    name: str
+    arrays: Mapping[str, np.ndarray]
+    settings: Mapping[str, Any]
+    provenance: Mapping[str, Any]
+
+    def __getitem__(self, array: str) -> np.ndarray:
+        try:
+            return self.arrays[array]
+        except KeyError:
+            raise KeyError(f"result {self.name!r} holds no array {array!r}; it holds {sorted(self.arrays)}") from None
+
+    def describe(self) -> str:
+        """One sentence for the caption of a figure."""
+        p = self.provenance
+        return (
+            f"Result {self.name}: posym_core {p['code_version']} (code {p['code_digest'][:8]}), {p['device']}, "
+            f"{p['date'][:10]}, {p['seconds']:.0f} s, seed {self.settings.get('seed', 'in settings')}, "
+            f"sha256 {p['checksum'][:12]}"
+        )
+
+
+def results_folder() -> Path:
+    """Where results are kept: ``POSYM_RESULTS``, else ``results`` in this folder or the nearest one above it.
+
+    Raises:
+        ResultError: if there is none.
+    """
+    if configured := os.environ.get("POSYM_RESULTS"):
+        return Path(configured)
+    here = Path.cwd()
+    for folder in (here, *here.parents):
+        if (folder / "results").is_dir() and (folder / "pyproject.toml").is_file():
+            return folder / "results"
+    raise ResultError(
+        f"no folder 'results' beside a pyproject.toml in {here} or above it; run from a checkout of the repository or "
+        "set POSYM_RESULTS to the folder that holds the results"
+    )
+
+
+def save_result(
+    name: str,
+    arrays: Mapping[str, np.ndarray | torch.Tensor],
+    *,
+    settings: Mapping[str, Any],
+    device: str,
+    seconds: float,
+    folder: Path | str | None = None,
+) -> Result:
+    """Write a result, whole or not at all.
+
+    Args:
+        name: letters, digits, ``_`` and ``-``.
+        arrays: what was measured; tensors are moved to the CPU. No object arrays.
+        settings: what was asked for; must be JSON.
+        device: what it ran on, as :func:`posym_core.devices.device_name` says it.
+        seconds: how long it took.
+        folder: by default :func:`results_folder`.
+
+    Raises:
+        ValueError: if the name or an array cannot be stored.
+    """
+    if not name or not all(c.isalnum() or c in "_-" for c in name):
+        raise ValueError(f"a result's name has letters, digits, '_' and '-' only; got {name!r}")
+    folder = Path(folder) if folder is not None else results_folder()
+    plain = {key: np.asarray(x.detach().cpu() if isinstance(x, torch.Tensor) else x) for key, x in arrays.items()}
+    for key, array in plain.items():
+        if array.dtype.hasobject:
+            raise ValueError(f"array {key!r} holds Python objects; store numbers, booleans or fixed-width strings")
+    folder.mkdir(parents=True, exist_ok=True)
+    payload = write_atomically(folder / f"{name}.npz", lambda file: np.savez_compressed(file, **plain))
+    description = {
+        "format": FORMAT,
+        "name": name,
+        "settings": json.loads(json.dumps(dict(settings))),
+        "arrays": {key: {"shape": list(a.shape), "dtype": str(a.dtype)} for key, a in plain.items()},
+        "provenance": {
+            **code_version(),
+            "device": device,
+            "date": datetime.now(UTC).isoformat(timespec="seconds"),
+            "seconds": round(seconds, 1),
+            "versions": {
+                "python": platform.python_version(),
+                "torch": torch.__version__.split("+")[0],
+                "numpy": np.__version__,
+                **_installed("transformers"),
+            },
+            "checksum": sha256(payload),
+        },
+    }
+    text = json.dumps(description, indent=1) + "\n"
+    write_atomically(folder / f"{name}.json", lambda file: file.write(text.encode()))
+    return load_result(name, folder=folder)
+
+
+def load_result(name: str, *, folder: Path | str | None = None) -> Result:
+    """Read a result and check it against its checksum.
+
+    Raises:
+        ResultError: if it is missing, altered or truncated; the message names the file and what to do.
+    """
+    folder = Path(folder) if folder is not None else results_folder()
+    description_file, array_file = folder / f"{name}.json", folder / f"{name}.npz"
+    remedy = "restore it with git checkout, or run the experiment again"
+    if not description_file.is_file() or not array_file.is_file():
+        missing = description_file if not description_file.is_file() else array_file
+        raise ResultError(f"result {name!r} is not there: {missing.name} is missing in {folder.name}; {remedy}")
+    try:
+        description = json.loads(description_file.read_text())
+        provenance, settings = description["provenance"], description["settings"]
+        expected = provenance["checksum"]
+    except (ValueError, KeyError, TypeError) as error:
+        raise ResultError(f"{description_file.name} is not a whole description ({error}); {remedy}") from error
+    if description.get("format") != FORMAT:
+        raise ResultError(f"{description_file.name} has format {description.get('format')}, this code reads {FORMAT}")
+    found = sha256(array_file)
+    if found != expected:
+        raise ResultError(
+            f"{array_file.name} was altered or truncated: its SHA-256 is {found[:12]}..., its description says "
+            f"{expected[:12]}...; {remedy}"
+        )
+    with np.load(array_file, allow_pickle=False) as stored:
+        arrays = {key: stored[key] for key in stored.files}
+    return Result(name=name, arrays=arrays, settings=settings, provenance=provenance)
+
+
+def write_atomically(path: Path, write: Any) -> Path:
+    """Let ``write(file)`` fill a temporary file beside ``path``, then rename it."""
+    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+    try:
+        with os.fdopen(handle, "wb") as file:
+            write(file)
+            file.flush()
+            os.fsync(file.fileno())
+        os.chmod(temporary, 0o644)
+        os.replace(temporary, path)
+    except BaseException:
+        Path(temporary).unlink(missing_ok=True)
+        raise
+    return path
+
+
+def sha256(path: Path) -> str:
+    """Hexadecimal SHA-256 of a file."""
+    with open(path, "rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def code_version() -> dict[str, str]:
+    """The package's version and a digest of its source files, which tells apart code of one version."""
+    import posym_core
+
+    root = Path(__file__).parent
+    digest = hashlib.sha256()
+    for path in sorted(root.rglob("*.py")):
+        digest.update(path.relative_to(root).as_posix().encode())
+        digest.update(path.read_bytes())
+    return {"code_version": posym_core.__version__, "code_digest": digest.hexdigest()}
+
+
+def _installed(package: str) -> dict[str, str]:
+    from importlib.metadata import PackageNotFoundError, version
+
+    try:
+        return {package: version(package)}
+    except PackageNotFoundError:
+        return {}

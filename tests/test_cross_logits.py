@@ -1,0 +1,97 @@
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import literal
+from posym_core import cross_logits, rope_angles, rotate
+
+PAIRINGS = ["halves", "neighbours"]
+
+
+def head(*shape, keys=9, dim=8, seed=0, dtype=torch.float64):
+    generator = torch.Generator().manual_seed(seed)
+    query = torch.randn(*shape, dim, generator=generator, dtype=torch.float64)
+    return query.to(dtype), torch.randn(*shape, keys, dim, generator=generator, dtype=torch.float64).to(dtype)
+
+
+@pytest.mark.parametrize("pairing", PAIRINGS)
+@pytest.mark.parametrize(("dtype", "atol"), [(torch.float64, 1e-12), (torch.float32, 1e-5)])
+def test_agrees_with_moving_keys_one_by_one(pairing, dtype, atol):
+    query, keys = head(dtype=dtype)
+    angles = rope_angles(8)
+    C = cross_logits(query, keys, angles, scale=0.7, pairing=pairing)
+    assert C.dtype == dtype
+    torch.testing.assert_close(C, literal.cross_logits(query, keys, angles, 0.7, pairing), rtol=0, atol=atol)
+
+
+@pytest.mark.parametrize("pairing", PAIRINGS)
+def test_planes_add_up_and_diagonal_is_the_logits(pairing):
+    query, keys = head(2, 3)
+    C = cross_logits(query, keys, rope_angles(8), scale=0.3, pairing=pairing)
+    planes = cross_logits(query, keys, rope_angles(8), scale=0.3, pairing=pairing, per_frequency=True)
+    assert C.shape == (2, 3, 9, 9) and planes.shape == (2, 3, 4, 9, 9)
+    torch.testing.assert_close(planes.sum(-3), C, rtol=0, atol=1e-12)
+    torch.testing.assert_close(C.diagonal(dim1=-2, dim2=-1), 0.3 * (keys @ query[..., None])[..., 0])
+
+
+def test_each_plane_is_a_phase():
+    """The plane's part of a logit moves as Re(z exp(i angle D)): an independent complex-number reference."""
+    query, keys = head()
+    angles = rope_angles(8)
+    complex_query = torch.complex(query[:4], query[4:])
+    z = complex_query.conj() * torch.complex(keys[:, :4], keys[:, 4:])
+    shift = torch.arange(9)[None, :] - torch.arange(9)[:, None]
+    expected = torch.stack([(z[:, f, None] * torch.exp(1j * angles[f] * shift)).real for f in range(4)])
+    torch.testing.assert_close(cross_logits(query, keys, angles, per_frequency=True), expected)
+
+
+def test_batch_equals_loop_and_heads_may_share_keys():
+    query, keys = head(2, 3)
+    angles = rope_angles(8)
+    batch = cross_logits(query, keys, angles)
+    for i in range(2):
+        for j in range(3):
+            torch.testing.assert_close(batch[i, j], cross_logits(query[i, j], keys[i, j], angles))
+    grouped = cross_logits(query, keys[:, :1], angles)
+    torch.testing.assert_close(grouped[1, 2], cross_logits(query[1, 2], keys[1, 0], angles))
+
+
+@settings(deadline=None, max_examples=25)
+@given(shift=st.integers(-100_000, 100_000), pairing=st.sampled_from(PAIRINGS))
+def test_only_relative_positions_matter(shift, pairing):
+    query, keys = head()
+    angles = rope_angles(8)
+    moved = cross_logits(
+        rotate(query, shift, angles, pairing=pairing), rotate(keys, shift, angles, pairing=pairing), angles, pairing=pairing
+    )
+    torch.testing.assert_close(moved, cross_logits(query, keys, angles, pairing=pairing), rtol=0, atol=1e-8)
+
+
+def test_no_rotation_is_symbolic_and_equal_contents_are_positional():
+    query, keys = head()
+    C = cross_logits(query, keys, torch.zeros(4))
+    torch.testing.assert_close(C, C[:, :1].expand(9, 9))
+    angles = rope_angles(8)
+    same = rotate(keys[:1].expand(9, 8), torch.arange(9), angles)
+    C = cross_logits(query, same, angles)
+    torch.testing.assert_close(C, C[:1].expand(9, 9))
+
+
+def test_refusals_name_rule_value_and_remedy():
+    query, keys = head()
+    angles = rope_angles(8)
+    with pytest.raises(ValueError, match=r"keys \[..., key, dim\]; got \(8,\) and \(8,\)"):
+        cross_logits(query, keys[0], angles)
+    with pytest.raises(ValueError, match="same last dimension; got 8 and 6"):
+        cross_logits(query, keys[:, :6], angles)
+    with pytest.raises(ValueError, match=r"leading dimensions must broadcast; query has \(2,\), keys have \(3,\)"):
+        cross_logits(query.expand(2, 8), keys.expand(3, 9, 8), angles)
+    with pytest.raises(ValueError, match="share dtype and device"):
+        cross_logits(query, keys.float(), angles)
+    with pytest.raises(ValueError, match="keys must be finite; 1 of its 72 entries"):
+        cross_logits(query, keys.clone().put_(torch.tensor(3), torch.tensor(torch.inf, dtype=keys.dtype)), angles)
+    with pytest.raises(ValueError, match="at least one key"):
+        cross_logits(query, keys[:0], angles)
+    with pytest.raises(ValueError, match="scale must be finite"):
+        cross_logits(query, keys, angles, scale=float("nan"))

@@ -1,0 +1,104 @@
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from hypothesis.extra.numpy import arrays
+
+import literal
+from posym_core import cross_logits, exclusion, rope_angles
+
+entries = st.floats(-50, 50, allow_nan=False, width=32)
+
+
+@pytest.mark.parametrize("m", [1, 2, 3, 4, 5, 6])
+def test_bound_is_that_of_all_permutations(m):
+    C = torch.randn(m, m, generator=torch.Generator().manual_seed(m), dtype=torch.float64)
+    variance, bound = literal.exclusion(C)
+    result = exclusion(C)
+    assert float(result.variance) == pytest.approx(variance, rel=1e-12, abs=1e-15)
+    assert float(result.bound) == pytest.approx(bound, rel=1e-12, abs=1e-15)
+    assert float(result.slack) == pytest.approx(bound - variance, rel=1e-10, abs=1e-14)
+
+
+@pytest.mark.parametrize("m", [2, 5, 9])
+def test_shares_are_a_two_way_analysis_of_variance(m):
+    C = torch.randn(m, m, generator=torch.Generator().manual_seed(m), dtype=torch.float64)
+    result = exclusion(C)
+    expected = literal.shares(C)
+    found = (result.positional_share, result.symbolic_share, result.interaction_share)
+    assert [float(x) for x in found] == pytest.approx(expected, rel=1e-12, abs=1e-14)
+
+
+@settings(deadline=None, max_examples=100)
+@given(arrays("float64", st.integers(1, 7).map(lambda m: (m, m)), elements=entries))
+def test_identity_bound_and_sum_of_shares(C):
+    C = torch.from_numpy(C)
+    result = exclusion(C)
+    torch.testing.assert_close(result.bound, result.variance + result.slack, rtol=1e-12, atol=1e-12)
+    assert result.slack >= 0 and result.variance <= result.bound * (1 + 1e-12) + 1e-12
+    shares = torch.stack([result.positional_share, result.symbolic_share, result.interaction_share])
+    if C.amax() == C.amin():
+        assert shares.isnan().all()
+    elif not shares.isnan().any():
+        assert float(shares.sum()) == pytest.approx(1, abs=1e-12)
+        assert (shares >= 0).all()
+
+
+def test_equality_exactly_for_additive_heads():
+    logits = torch.tensor([0.5, -2.0, 3.0, 1.0], dtype=torch.float64)
+    additive = (logits[:, None] + logits[None, :]) / 2
+    result = exclusion(additive)
+    assert float(result.slack) == 0
+    assert float(result.variance) == pytest.approx(float(result.bound), rel=1e-14)
+    assert float(result.positional_share) == pytest.approx(0.5)
+    additive[0, 2] += 0.1
+    assert float(exclusion(additive).slack) > 0
+
+
+def test_pure_heads_have_pure_shares():
+    values = torch.tensor([0.5, -2.0, 3.0, 1.0])
+    positional, symbolic = exclusion(values.expand(4, 4)), exclusion(values[:, None].expand(4, 4))
+    assert float(positional.positional_share) == pytest.approx(1) == pytest.approx(float(symbolic.symbolic_share))
+    assert float(positional.symbolic_share) == pytest.approx(0, abs=1e-12)
+    assert float(symbolic.positional_share) == pytest.approx(0, abs=1e-12)
+
+
+@pytest.mark.parametrize("value", [0.0, 0.1, -3e7, 1e-30])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_constant_matrices_have_no_shares(value, dtype):
+    result = exclusion(torch.full((2, 5, 5), value, dtype=dtype))
+    assert result.positional_share.shape == (2,)
+    assert result.positional_share.isnan().all() and result.interaction_share.isnan().all()
+    assert (result.variance == 0).all() and (result.bound == 0).all() and (result.slack == 0).all()
+
+
+def test_small_deviations_on_a_large_offset_are_seen():
+    C = torch.full((3, 3), 100.0, dtype=torch.float64)
+    C[:, 1] += 1e-9
+    assert float(exclusion(C).positional_share) == pytest.approx(1, abs=1e-4)
+
+
+def test_shares_ignore_units_and_offset_and_batch_equals_loop():
+    C = torch.randn(2, 3, 6, 6, dtype=torch.float64)
+    result, moved = exclusion(C), exclusion(1e-6 * C + 4)
+    torch.testing.assert_close(moved.symbolic_share, result.symbolic_share, rtol=1e-6, atol=1e-8)
+    for i in range(2):
+        for j in range(3):
+            torch.testing.assert_close(exclusion(C[i, j]).slack, result.slack[i, j])
+
+
+def test_holds_on_rotary_heads_in_float32():
+    query, keys = torch.randn(20, 16), torch.randn(20, 50, 16)
+    result = exclusion(cross_logits(query, keys, rope_angles(16)))
+    assert result.bound.dtype == torch.float32 and (result.bound >= result.variance).all()
+
+
+@pytest.mark.parametrize("shape", [(3,), (3, 4), (2, 0, 0)])
+def test_refuses_what_is_not_square(shape):
+    with pytest.raises(ValueError, match="as many contents as positions; got"):
+        exclusion(torch.zeros(shape))
+
+
+def test_refuses_nan():
+    with pytest.raises(ValueError, match="C must be finite; 9 of its 9 entries"):
+        exclusion(torch.full((3, 3), torch.nan))

@@ -1,0 +1,98 @@
+import math
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from posym_core import rope_angles, rotate
+
+PAIRINGS = ["halves", "neighbours"]
+
+
+def test_angles_are_the_formula():
+    angles = rope_angles(64, 10000.0)
+    assert angles.dtype == torch.float64
+    expected = [10000.0 ** (-2 * (k - 1) / 64) for k in range(1, 33)]
+    torch.testing.assert_close(angles, torch.tensor(expected, dtype=torch.float64), rtol=1e-15, atol=0)
+    assert (angles.diff() < 0).all()
+
+
+@pytest.mark.parametrize("pairing", PAIRINGS)
+def test_rotation_is_the_matrix_of_each_plane(pairing):
+    x = torch.arange(1.0, 7.0, dtype=torch.float64)
+    angles = torch.tensor([0.3, 1.1, 2.0], dtype=torch.float64)
+    planes = [(0, 3), (1, 4), (2, 5)] if pairing == "halves" else [(0, 1), (2, 3), (4, 5)]
+    expected = torch.zeros(6, dtype=torch.float64)
+    for (i, j), angle in zip(planes, angles.tolist(), strict=True):
+        c, s = math.cos(7 * angle), math.sin(7 * angle)
+        expected[i], expected[j] = c * x[i] - s * x[j], s * x[i] + c * x[j]
+    torch.testing.assert_close(rotate(x, 7, angles, pairing=pairing), expected, rtol=1e-14, atol=1e-14)
+
+
+def test_agrees_with_transformers():
+    from transformers import LlamaConfig
+    from transformers.models.llama.modeling_llama import LlamaRotaryEmbedding, apply_rotary_pos_emb
+
+    config = LlamaConfig(hidden_size=64, num_attention_heads=4, max_position_embeddings=128)
+    x, positions = torch.randn(1, 4, 100, 16), torch.arange(100)[None]
+    cos, sin = LlamaRotaryEmbedding(config)(x, positions)
+    reference, _ = apply_rotary_pos_emb(x, x, cos, sin)
+    torch.testing.assert_close(rotate(x, positions[0], rope_angles(16)), reference, rtol=1e-5, atol=2e-5)
+
+
+@given(st.integers(-(10**6), 10**6), st.integers(-(10**6), 10**6), st.sampled_from(PAIRINGS))
+def test_rotations_compose_and_invert(first, second, pairing):
+    x, angles = torch.tensor([[1.0, -2.0, 0.5, 3.0]], dtype=torch.float64), rope_angles(4)
+    twice = rotate(rotate(x, first, angles, pairing=pairing), second, angles, pairing=pairing)
+    torch.testing.assert_close(twice, rotate(x, first + second, angles, pairing=pairing), rtol=0, atol=1e-8)
+    back = rotate(rotate(x, first, angles, pairing=pairing), -first, angles, pairing=pairing)
+    torch.testing.assert_close(back, x, rtol=0, atol=1e-12)
+
+
+def test_long_positions_keep_float64_phases():
+    x, angles = torch.tensor([1.0, 0.0]), torch.tensor([1.0], dtype=torch.float64)
+    position = 10_000_019
+    exact = torch.tensor([math.cos(position), math.sin(position)])
+    torch.testing.assert_close(rotate(x, position, angles), exact, rtol=0, atol=1e-6)
+
+
+def test_angle_zero_leaves_its_plane_alone():
+    x = torch.randn(5, 4)
+    angles = torch.tensor([0.5, 0.0])
+    turned = rotate(x, torch.arange(5), angles)
+    assert torch.equal(turned[:, [1, 3]], x[:, [1, 3]])
+    assert not torch.allclose(turned[1:, 0], x[1:, 0])
+
+
+def test_gradients_pass():
+    x = torch.randn(3, 4, dtype=torch.float64, requires_grad=True)
+    assert torch.autograd.gradcheck(lambda y: rotate(y, torch.arange(3), rope_angles(4)), x)
+
+
+@pytest.mark.parametrize("dim", [0, 3, -2, 2.5])
+def test_refuses_odd_dimensions(dim):
+    with pytest.raises(ValueError, match="positive even number, one plane per two dimensions; got"):
+        rope_angles(dim)
+
+
+@pytest.mark.parametrize("base", [0.0, -1.0, float("nan"), float("inf")])
+def test_refuses_bad_bases(base):
+    with pytest.raises(ValueError, match="base must be a positive finite number; got"):
+        rope_angles(4, base)
+
+
+def test_refusals_name_rule_value_and_remedy():
+    x, angles = torch.randn(3, 4), rope_angles(4)
+    with pytest.raises(ValueError, match=r"last dimension must be even, two dimensions per rotation plane; got 3"):
+        rotate(torch.randn(3), 1, angles)
+    with pytest.raises(ValueError, match=r"angles must have shape \[2\].*got \(3,\).*partial rotary"):
+        rotate(x, 1, torch.ones(3))
+    with pytest.raises(ValueError, match=r"pairing must be one of 'halves', 'neighbours'; got 'pairs'"):
+        rotate(x, 1, angles, pairing="pairs")
+    with pytest.raises(ValueError, match=r"positions of shape \(4,\) do not broadcast.*one position per vector"):
+        rotate(x, torch.arange(4), angles)
+    with pytest.raises(ValueError, match="x must be finite; 1 of its 12 entries"):
+        rotate(x.clone().index_fill_(0, torch.tensor([1]), 1.0).put_(torch.tensor(0), torch.tensor(math.nan)), 1, angles)
+    with pytest.raises(TypeError, match=r"x must be float32 or float64; got torch.int64. Convert with x.float\(\)"):
+        rotate(torch.ones(4, dtype=torch.int64), 1, angles)
