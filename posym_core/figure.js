@@ -171,7 +171,8 @@
     let width = pen.width - left - bar - 1, height = pen.height - top - under;
     if (columns / rows > 0.5 && columns / rows < 2) {
       const cell = Math.min(width / columns, height / rows);
-      left += Math.max(0, (width - cell * columns) / 2);
+      const spare = width - cell * columns;
+      if (spare > 0.4 * pen.width) left += spare / 2;
       (width = cell * columns), (height = cell * rows);
     }
     const cellWidth = width / columns, cellHeight = height / rows;
@@ -313,7 +314,7 @@
       node(svg, "line", { x1: place, x2: place, y1: area.top - 2, y2: area.bottom, class: "posym-marker" });
       const flip = place + measure(panel.markerLabel) + 8 > area.right;
       if (panel.markerLabel)
-        node(svg, "text", { x: place + (flip ? -5 : 5), y: area.top + 8, class: "posym-text posym-strong", "text-anchor": flip ? "end" : "start" }, panel.markerLabel);
+        node(svg, "text", { x: place + (flip ? -5 : 5), y: area.top + 8, class: "posym-text posym-strong posym-halo", "text-anchor": flip ? "end" : "start" }, panel.markerLabel);
     }
     if (number === 1 && values.every((value) => !defined(value)))
       node(svg, "text", { x: (area.left + area.right) / 2, y: (area.top + area.bottom) / 2, class: "posym-text posym-soft", "text-anchor": "middle" }, "undefined");
@@ -341,9 +342,10 @@
         const value = values[index * count + bar], x = start + (panel.stacked ? 0 : width * index);
         if (!defined(value)) {
           if (panel.stacked && index) return;
-          hatch(svg, x, area.top + 10, width, area.bottom - area.top - 10);
-          if (measure("undefined") < slot || count <= 4)
-            node(svg, "text", { x: tenth(start + (width * across) / 2), y: area.top + 4, class: "posym-text posym-soft", "text-anchor": "middle" }, "undefined");
+          hatch(svg, x, area.top, width, area.bottom - area.top);
+          const [turnX, turnY] = [tenth(x + width / 2 + 4), tenth((area.top + area.bottom) / 2)];
+          if (width >= 13)
+            node(svg, "text", { x: turnX, y: turnY, transform: `rotate(-90 ${turnX} ${turnY})`, class: "posym-text posym-soft posym-halo", "text-anchor": "middle" }, "undefined");
           return;
         }
         let from = zero, to = y(clamp(value, ...panel.yLimits));
@@ -425,7 +427,7 @@
       const label = panel.labels[point];
       if (label && (panel.writeLabels || chosen)) {
         const leftward = panel.arrows[point] ? cx < x(0) - 2 : cx + 9 + measure(label) > pen.width - bar;
-        node(svg, "text", { x: cx + (leftward ? -9 : 9), y: cy + (panel.arrows[point] && cy > y(0) ? 12 : 4) - (panel.arrows[point] && cy < y(0) ? 6 : 0), class: `posym-text posym-halo${chosen ? " posym-strong" : ""}`, "text-anchor": leftward ? "end" : "start" }, label);
+        node(svg, "text", { x: cx + (leftward ? -1 : 1) * (chosen ? 14 : 9), y: cy + (panel.arrows[point] && cy > y(0) ? 12 : 4) - (panel.arrows[point] && cy < y(0) ? 6 : 0), class: `posym-text posym-halo${chosen ? " posym-strong" : ""}`, "text-anchor": leftward ? "end" : "start" }, label);
       }
       places.push({ cx, cy, text: `${label || "point " + (point + 1)}: ${write(px)}, ${write(py)}` });
     });
@@ -447,20 +449,25 @@
   const KINDS = { heatmap, lines, bars, points };
 
   // ---- figures -----------------------------------------------------------------------------------------------------
+  // Rows are made once and only changed cells are written, so that a screen reader says what is new.
   function readout(panel, at, box) {
-    const rows = panel.rows.map((row) => {
-      const line = document.createElement("div");
-      line.setAttribute("role", "row");
-      for (const [role, text] of [["rowheader", row.label], ["cell", at(row)[0]]]) {
-        const cell = document.createElement("span");
-        cell.setAttribute("role", role);
-        cell.textContent = text;
-        if (text === "undefined") cell.className = "posym-undefined";
-        line.append(cell);
+    panel.rows.forEach((row, place) => {
+      if (!box.children[place]) {
+        const line = document.createElement("div");
+        line.setAttribute("role", "row");
+        for (const role of ["rowheader", "cell"]) {
+          const cell = document.createElement("span");
+          cell.setAttribute("role", role);
+          line.append(cell);
+        }
+        line.firstChild.textContent = row.label;
+        box.append(line);
       }
-      return line;
+      const cell = box.children[place].lastChild, text = at(row)[0];
+      if (cell.textContent === text) return;
+      cell.textContent = text;
+      cell.className = text === "undefined" ? "posym-undefined" : "posym-defined";
     });
-    box.replaceChildren(...rows);
   }
 
   function start(figure) {
@@ -491,7 +498,7 @@
         return field.v.length <= field.n ? field.v : field.v.slice(frame * field.n, (frame + 1) * field.n);
       };
       if (panel.kind === "readout") return readout(panel, at, box);
-      const width = box.clientWidth || 360, height = box.clientHeight || 260;
+      const [width, height] = sizes[place];
       const svg = document.createElementNS(SVG, "svg");
       svg.setAttribute("viewBox", `0 0 ${width} ${height}`);
       svg.setAttribute("aria-hidden", "true");
@@ -499,6 +506,9 @@
       box.replaceChildren(svg);
     };
     const drawAll = () => panels.forEach((_, place) => draw(place));
+    // Sizes are read together and kept: reading them between drawings would lay the page out anew each time.
+    const sizesNow = () => boxes.map((box) => [box.clientWidth || 360, box.clientHeight || 260]);
+    let sizes = sizesNow();
 
     inputs.forEach((input, slider) => {
       const label = input.closest(".posym-slider");
@@ -535,11 +545,10 @@
     });
 
     drawAll();
-    let drawn = boxes.map((box) => `${box.clientWidth} ${box.clientHeight}`);
     new ResizeObserver(() => {
-      const sizes = boxes.map((box) => `${box.clientWidth} ${box.clientHeight}`);
-      sizes.forEach((size, place) => size !== drawn[place] && panels[place].kind !== "readout" && draw(place));
-      drawn = sizes;
+      const before = sizes;
+      sizes = sizesNow();
+      sizes.forEach((size, place) => String(size) !== String(before[place]) && draw(place));
     }).observe(figure);
     const restyle = () => {
       const now = schemeNow();

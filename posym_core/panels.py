@@ -175,9 +175,16 @@ class Lines(Panel):
             marker = as_numbers(as_frames("marker", self.marker, dims, (), fixed=True), digits, 0)
         x_limits = self.x_limits or limits_of([x], margin=0, log=self.x_log)
         y_limits = self.y_limits or limits_of(drawn.values(), log=self.y_log)
-        for axis, log, limits in (("x", self.x_log, x_limits), ("y", self.y_log, y_limits)):
-            if log and not limits[0] > 0:
-                raise ValueError(f"a logarithmic {axis} axis must begin above 0; got {limits[0]}. Pass {axis}_limits")
+        for axis, log, numbers in (
+            ("x", self.x_log, [x, np.asarray(x_limits)]),
+            ("y", self.y_log, [*drawn.values(), np.asarray(y_limits)]),
+        ):
+            least = min(np.nanmin(array) for array in numbers if not np.isnan(array).all())
+            if log and least <= 0:
+                raise ValueError(
+                    f"a logarithmic {axis} axis must hold values above 0 only; got {least:g}. Put NaN where a value "
+                    f"cannot be shown, or use a linear axis"
+                )
         return {
             "x": as_numbers(x, max(digits, 6), 1),
             **{name: as_numbers(array, digits, 2) for name, array in drawn.items()},
@@ -352,5 +359,5 @@ class Readout(Panel):
                 rows.append({"label": label, **as_texts(f"row {label!r}", values, dims, None)})
             else:
                 array = as_frames(f"row {label!r}", values, dims, ())
-                rows.append({"label": label, "v": [write(value, form) for value in array.ravel()]})
+                rows.append({"label": label, "n": 1, "v": [write(value, form) for value in array.ravel()]})
         return {"rows": rows}
