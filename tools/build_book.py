@@ -21,6 +21,8 @@ ROOT = Path(__file__).resolve().parent.parent
 EXECUTION_INPUTS = ("posym_core", "results", "requirements.txt")
 # What a page depends on besides its chapter.
 PAGE_INPUTS = (*EXECUTION_INPUTS, "_config.yml", "_toc.yml", "tools", "book/_static")
+# What the whole site depends on; its key is kept beside the site, so that a test can tell an old site from the present.
+SITE_INPUTS = (*PAGE_INPUTS, "book")
 IGNORED = {"__pycache__", ".ipynb_checkpoints"}
 
 
@@ -42,6 +44,12 @@ def execution_cache(root: Path) -> Path:
     return root / "_build" / ".jupyter_cache" / tree_key(root, EXECUTION_INPUTS)
 
 
+def site_is_current(root: Path) -> bool:
+    """Whether ``_build/html`` was made from the files as they are now."""
+    stamp = root / "_build" / "html.key"
+    return (root / "_build" / "html").is_dir() and stamp.exists() and stamp.read_text() == tree_key(root, SITE_INPUTS)
+
+
 def keep_only(folder: Path) -> None:
     """Remove the siblings of ``folder``: what was made for another state of the project."""
     if folder.parent.is_dir():
@@ -55,18 +63,24 @@ def build(root: Path = ROOT) -> int:
     site = root / "_build" / "html"
     fresh = root / "_build" / "html.new"
     work = root / "_build" / "pages" / tree_key(root, PAGE_INPUTS)
+    stamp = root / "_build" / "html.key"
+    key = tree_key(root, SITE_INPUTS)
+    stamp.unlink(missing_ok=True)
     for stale in (site, fresh):
         shutil.rmtree(stale, ignore_errors=True)
     keep_only(work)
     keep_only(execution_cache(root))
-    command = [sys.executable, "-m", "jupyter_book", "build", str(root), "--path-output", str(work)]
+    command = [str(Path(sys.executable).with_name("jupyter-book")), "build", str(root), "--path-output", str(work)]
+    environment = os.environ | {"PYTHONHASHSEED": "0", "NO_COLOR": "1", "TQDM_DISABLE": "1"}
+    # A chapter that writes to stderr fails the build, and Matplotlib does so when it first looks for fonts.
+    subprocess.run([sys.executable, "-c", "import matplotlib.font_manager"], check=True, capture_output=True)
     done = False
     try:
-        environment = os.environ | {"PYTHONHASHSEED": "0", "MPLBACKEND": "agg", "TQDM_DISABLE": "1"}
         status = subprocess.run([*command, "-n", "-W", "--keep-going"], cwd=root, env=environment).returncode
         if status == 0:
             shutil.copytree(work / "_build" / "html", fresh)
             fresh.rename(site)
+            stamp.write_text(key)
             done = True
     finally:
         if not done:

