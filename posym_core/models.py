@@ -104,8 +104,7 @@ def _convert_packaged(folder: Path) -> None:
     tokenizer.save_pretrained(folder)
     # A model from GGUF counts as quantised and refuses to be saved, so its weights move to one that does not.
     config = copy.deepcopy(model.config)
-    if hasattr(config, "quantization_config"):
-        del config.quantization_config
+    config.__dict__.pop("quantization_config", None)
     with torch.device("meta"):
         plain = type(model)(config)
     plain.load_state_dict(model.state_dict(), assign=True)
