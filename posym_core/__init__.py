@@ -2,16 +2,28 @@
 
 from posym_core.cross_logits import cross_logits
 from posym_core.exclusion import Exclusion, exclusion
+from posym_core.frequencies import FrequencyShares, frequency_shares, frequency_use
+from posym_core.models import load_model
+from posym_core.profiles import Profile, profile
 from posym_core.rope import rope_angles, rotate
 from posym_core.scores import SwapScores, swap_scores
+from posym_core.tasks.binding import BindingPrompts, binding_prompts
 
 __version__ = "0.1.0"
 
 __all__ = [
+    "BindingPrompts",
     "Exclusion",
+    "FrequencyShares",
+    "Profile",
     "SwapScores",
+    "binding_prompts",
     "cross_logits",
     "exclusion",
+    "frequency_shares",
+    "frequency_use",
+    "load_model",
+    "profile",
     "rope_angles",
     "rotate",
     "swap_scores",

@@ -20,14 +20,14 @@ from posym_core.rope import Pairing, check_angles, split_planes, turn
 
 
 def cross_logits(
-    query: Float[Tensor, "*batch dim"],
-    keys: Float[Tensor, "*batch key dim"],
+    query: Float[Tensor, "*#batch dim"],
+    keys: Float[Tensor, "*#batch key dim"],
     angles: Float[Tensor, " plane"],
     *,
     scale: float = 1.0,
     pairing: Pairing = "halves",
     per_frequency: bool = False,
-) -> Float[Tensor, "*batch content position"] | Float[Tensor, "*batch plane content position"]:
+) -> Float[Tensor, "*#batch content position"] | Float[Tensor, "*#batch plane content position"]:
     """Logit of every content at every position, ``C[a, b] = L(x_i, i, x_a, b)``.
 
     Args:
@@ -64,13 +64,13 @@ def cross_logits(
 
 
 def block_cross_logits(
-    query: Float[Tensor, "*batch group dim"],
-    keys: Float[Tensor, "*batch key dim"],
-    angles: Float[Tensor, "*batch plane"],
+    query: Float[Tensor, "*#batch group dim"],
+    keys: Float[Tensor, "*#batch key dim"],
+    angles: Float[Tensor, "*#batch plane"],
     contents: Int[Tensor, " content"],
     slots: Int[Tensor, " slot"],
     pairing: Pairing,
-) -> Float[Tensor, "*batch group content offset slot"]:
+) -> Float[Tensor, "*#batch group content offset slot"]:
     """Logit of every key of some blocks at the same offset of other blocks' places.
 
     ``keys`` are the keys of the blocks numbered ``contents``, ``content * offset`` of them; queries of one group
@@ -86,10 +86,10 @@ def block_cross_logits(
 
 
 def plane_contributions(
-    query: Float[Tensor, "*batch dim"],
-    keys: Float[Tensor, "*batch key dim"],
+    query: Float[Tensor, "*#batch dim"],
+    keys: Float[Tensor, "*#batch key dim"],
     pairing: Pairing,
-) -> tuple[Float[Tensor, "*batch plane key"], Float[Tensor, "*batch plane key"]]:
+) -> tuple[Float[Tensor, "*#batch plane key"], Float[Tensor, "*#batch plane key"]]:
     """Real and imaginary part of ``z[a, f] = conj(q_f) k_{a, f}``: a plane's logit and what rotation mixes in.
 
     Moving content ``a`` by ``D`` positions turns its plane ``f``: the plane's logit becomes
@@ -118,7 +118,9 @@ def check_head(query: Tensor, keys: Tensor, angles: Tensor, scale: float, pairin
             f"{keys.device}. Move one with .to(other)"
         )
     if query.shape[-1] != keys.shape[-1]:
-        raise ValueError(f"query and keys must have the same last dimension; got {query.shape[-1]} and {keys.shape[-1]}")
+        raise ValueError(
+            f"query and keys must have the same last dimension; got {query.shape[-1]} and {keys.shape[-1]}"
+        )
     if keys.shape[-2] == 0:
         raise ValueError("keys must hold at least one key; got 0")
     try:

@@ -42,8 +42,8 @@ class FrequencyShares:
 
 
 def frequency_shares(
-    query: Float[Tensor, "*batch dim"],
-    keys: Float[Tensor, "*batch key dim"],
+    query: Float[Tensor, "*#batch dim"],
+    keys: Float[Tensor, "*#batch key dim"],
     angles: Float[Tensor, " plane"],
     *,
     scale: float = 1.0,
@@ -103,13 +103,13 @@ def frequency_shares(
 
 
 def frequency_use(
-    query: Float[Tensor, "*batch dim"],
-    keys: Float[Tensor, "*batch key dim"],
+    query: Float[Tensor, "*#batch dim"],
+    keys: Float[Tensor, "*#batch key dim"],
     angles: Float[Tensor, " plane"],
     *,
     scale: float = 1.0,
     pairing: Pairing = "halves",
-) -> Float[Tensor, "*batch plane"]:
+) -> Float[Tensor, "*#batch plane"]:
     """Largest logit that each plane contributes on an input (Urrutia et al. 2026b, figure 8).
 
     Args, errors: as :func:`frequency_shares`.

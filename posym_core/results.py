@@ -108,7 +108,9 @@ def save_result(
         if array.dtype.hasobject:
             raise ValueError(f"array {key!r} holds Python objects; store numbers, booleans or fixed-width strings")
     folder.mkdir(parents=True, exist_ok=True)
-    payload = write_atomically(folder / f"{name}.npz", lambda file: np.savez_compressed(file, **plain))
+    payload = write_atomically(
+        folder / f"{name}.npz", lambda file: np.savez_compressed(file, allow_pickle=False, **plain)
+    )
     description = {
         "format": FORMAT,
         "name": name,

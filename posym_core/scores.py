@@ -48,8 +48,8 @@ class SwapScores:
 
 
 def swap_scores(
-    query: Float[Tensor, "*batch dim"],
-    keys: Float[Tensor, "*batch key dim"],
+    query: Float[Tensor, "*#batch dim"],
+    keys: Float[Tensor, "*#batch key dim"],
     angles: Float[Tensor, " plane"],
     *,
     start: int = 0,
@@ -60,9 +60,9 @@ def swap_scores(
     scale: float = 1.0,
     pairing: Pairing = "halves",
     per_frequency: bool = False,
-    visible: Bool[Tensor, "*batch key"] | None = None,
+    visible: Bool[Tensor, "*#batch key"] | None = None,
     softcap: float | None = None,
-    sinks: Float[Tensor, "*batch"] | None = None,
+    sinks: Float[Tensor, "*#batch"] | None = None,
     products: torch.dtype = torch.float64,
 ) -> SwapScores:
     """Score heads on the swaps of every pair of key blocks.
@@ -213,7 +213,7 @@ def _check_sinks(sinks: Tensor | None, batch: tuple[int, ...]) -> Tensor | None:
         raise ValueError(f"sinks must broadcast to {tuple(batch)}, one per head; got {tuple(sinks.shape)}") from None
 
 
-def _planes_as_heads(x: Float[Tensor, "*batch row dim"], pairing: Pairing) -> Float[Tensor, "*batch plane row 2"]:
+def _planes_as_heads(x: Float[Tensor, "*#batch row dim"], pairing: Pairing) -> Float[Tensor, "*#batch plane row 2"]:
     """Each rotation plane as a head of two dimensions."""
     return torch.stack(split_planes(x, pairing), dim=-1).transpose(-2, -3)
 
@@ -234,7 +234,9 @@ class _Blocks:
 
     def unseen(self, visible: Bool[Tensor, "head group key"]) -> int:
         """How many leading blocks no query sees any key of."""
-        seen = visible[..., self.start : self.stop].flatten(0, 1).any(0).unflatten(0, (self.number, self.length)).any(-1)
+        seen = (
+            visible[..., self.start : self.stop].flatten(0, 1).any(0).unflatten(0, (self.number, self.length)).any(-1)
+        )
         return int((~seen).long().cumprod(0).sum())
 
 
@@ -269,9 +271,7 @@ class _Heads:
         logits = self.cap((self.query @ self.keys.transpose(-1, -2)).double())
         return logits if self.visible is None else logits.masked_fill(~self.visible, -torch.inf)
 
-    def swapped(
-        self, layout: _Blocks, log_z: Float[Tensor, "head group"]
-    ) -> Float[Tensor, "head group content slot"]:
+    def swapped(self, layout: _Blocks, log_z: Float[Tensor, "head group"]) -> Float[Tensor, "head group content slot"]:
         """Attention each block's content would draw at each block's place, against all attention before the swap.
 
         The leading blocks that no query sees (beyond a sliding window) are left out of the slots. Ratios are kept
@@ -335,12 +335,15 @@ class _Pairs:
 
     def cosines(self, floor: float) -> tuple[Tensor, Tensor]:
         """Cosine of the attention after the swap with that before, in place and exchanged; norms floored."""
-        before = torch.hypot(self.first, self.second).clamp_min_(floor)
+        # Both norms are divided out one after the other: their product would underflow before they do.
+        tiny = torch.finfo(self.first.dtype).tiny
+        before = torch.hypot(self.first, self.second).clamp_min_(max(floor, tiny))
         after = torch.hypot(self.swapped_first, self.swapped_second).maximum(floor * self.swapped_total)
-        norms = before.mul_(after).clamp_min_(torch.finfo(before.dtype).tiny)
-        along = self.first * self.swapped_first + self.second * self.swapped_second
-        across = self.first * self.swapped_second + self.second * self.swapped_first
-        return along.div_(norms), across.div_(norms)
+        after.clamp_min_(tiny)
+        first, second = self.first / before, self.second / before
+        along = (first * self.swapped_first + second * self.swapped_second).div_(after)
+        across = (first * self.swapped_second + second * self.swapped_first).div_(after)
+        return along, across
 
 
 def _pairs(

@@ -90,23 +90,21 @@ def head_correlation(
             np.nanmean(x[prompts][:, layers], 0).ravel(), np.nanmean(y[prompts][:, layers], 0).ravel()
         )
 
-    pearson = stats.pearsonr(heads_x, heads_y)
-    spearman = stats.spearmanr(heads_x, heads_y)
+    pearson, pearson_p = map(float, tuple(stats.pearsonr(heads_x, heads_y)))
+    spearman, spearman_p = map(float, tuple(stats.spearmanr(heads_x, heads_y)))
     shape, everything = x.shape, [np.arange(x.shape[1])]
     return Correlation(
-        pearson=_interval(
-            float(pearson.statistic), resampled(lambda a, b: np.corrcoef(a, b)[0, 1]), shape, everything, draws, seed
-        ),
-        pearson_p=float(pearson.pvalue),
+        pearson=_interval(pearson, resampled(lambda a, b: np.corrcoef(a, b)[0, 1]), shape, everything, draws, seed),
+        pearson_p=pearson_p,
         spearman=_interval(
-            float(spearman.statistic),
+            spearman,
             resampled(lambda a, b: np.corrcoef(stats.rankdata(a), stats.rankdata(b))[0, 1]),
             shape,
             everything,
             draws,
             seed,
         ),
-        spearman_p=float(spearman.pvalue),
+        spearman_p=spearman_p,
     )
 
 
@@ -121,7 +119,7 @@ def layer_contrast(
     from scipy import stats
 
     x = _scores("scores", scores)
-    split = x.shape[1] // 2 if split is None else split
+    split = int(x.shape[1] // 2 if split is None else split)
     if not 0 < split < x.shape[1]:
         raise ValueError(f"split must leave layers on both sides, between 1 and {x.shape[1] - 1}; got {split}")
     early, late = np.arange(split), np.arange(split, x.shape[1])

@@ -1,9 +1,9 @@
+import literal
 import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-import literal
 from posym_core import cross_logits, rope_angles, rotate
 
 PAIRINGS = ["halves", "neighbours"]
@@ -30,7 +30,8 @@ def test_planes_add_up_and_diagonal_is_the_logits(pairing):
     query, keys = head(2, 3)
     C = cross_logits(query, keys, rope_angles(8), scale=0.3, pairing=pairing)
     planes = cross_logits(query, keys, rope_angles(8), scale=0.3, pairing=pairing, per_frequency=True)
-    assert C.shape == (2, 3, 9, 9) and planes.shape == (2, 3, 4, 9, 9)
+    assert C.shape == (2, 3, 9, 9)
+    assert planes.shape == (2, 3, 4, 9, 9)
     torch.testing.assert_close(planes.sum(-3), C, rtol=0, atol=1e-12)
     torch.testing.assert_close(C.diagonal(dim1=-2, dim2=-1), 0.3 * (keys @ query[..., None])[..., 0])
 
@@ -63,7 +64,10 @@ def test_only_relative_positions_matter(shift, pairing):
     query, keys = head()
     angles = rope_angles(8)
     moved = cross_logits(
-        rotate(query, shift, angles, pairing=pairing), rotate(keys, shift, angles, pairing=pairing), angles, pairing=pairing
+        rotate(query, shift, angles, pairing=pairing),
+        rotate(keys, shift, angles, pairing=pairing),
+        angles,
+        pairing=pairing,
     )
     torch.testing.assert_close(moved, cross_logits(query, keys, angles, pairing=pairing), rtol=0, atol=1e-8)
 

@@ -1,10 +1,10 @@
+import literal
 import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
-import literal
 from posym_core import cross_logits, exclusion, rope_angles
 
 entries = st.floats(-50, 50, allow_nan=False, width=32)
@@ -35,7 +35,8 @@ def test_identity_bound_and_sum_of_shares(C):
     C = torch.from_numpy(C)
     result = exclusion(C)
     torch.testing.assert_close(result.bound, result.variance + result.slack, rtol=1e-12, atol=1e-12)
-    assert result.slack >= 0 and result.variance <= result.bound * (1 + 1e-12) + 1e-12
+    assert result.slack >= 0
+    assert result.variance <= result.bound * (1 + 1e-12) + 1e-12
     shares = torch.stack([result.positional_share, result.symbolic_share, result.interaction_share])
     if C.amax() == C.amin():
         assert shares.isnan().all()
@@ -68,8 +69,11 @@ def test_pure_heads_have_pure_shares():
 def test_constant_matrices_have_no_shares(value, dtype):
     result = exclusion(torch.full((2, 5, 5), value, dtype=dtype))
     assert result.positional_share.shape == (2,)
-    assert result.positional_share.isnan().all() and result.interaction_share.isnan().all()
-    assert (result.variance == 0).all() and (result.bound == 0).all() and (result.slack == 0).all()
+    assert result.positional_share.isnan().all()
+    assert result.interaction_share.isnan().all()
+    assert (result.variance == 0).all()
+    assert (result.bound == 0).all()
+    assert (result.slack == 0).all()
 
 
 def test_small_deviations_on_a_large_offset_are_seen():
@@ -90,7 +94,8 @@ def test_shares_ignore_units_and_offset_and_batch_equals_loop():
 def test_holds_on_rotary_heads_in_float32():
     query, keys = torch.randn(20, 16), torch.randn(20, 50, 16)
     result = exclusion(cross_logits(query, keys, rope_angles(16)))
-    assert result.bound.dtype == torch.float32 and (result.bound >= result.variance).all()
+    assert result.bound.dtype == torch.float32
+    assert (result.bound >= result.variance).all()
 
 
 @pytest.mark.parametrize("shape", [(3,), (3, 4), (2, 0, 0)])

@@ -45,7 +45,8 @@ def test_dead_planes_are_undefined():
     keys[:, [1, 3]] = 0
     found = frequency_shares(query, keys, rope_angles(4))
     assert found.symbolic_share.isnan().tolist() == [False, True]
-    assert float(found.energy[1]) == 0 and float(found.energy[0]) > 0
+    assert float(found.energy[1]) == 0
+    assert float(found.energy[0]) > 0
 
 
 def test_slow_planes_are_symbolic_and_a_full_turn_leaves_no_symbol():

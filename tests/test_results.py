@@ -21,8 +21,9 @@ def test_what_is_saved_is_read_with_its_provenance(saved):
     assert result.settings == {"seed": 3}
     for field in ("code_version", "code_digest", "device", "date", "seconds", "versions", "checksum"):
         assert result.provenance[field]
-    assert "Result demo: posym_core" in result.describe() and "seed 3" in result.describe()
-    with pytest.raises(KeyError, match="holds no array 'score'; it holds .*names"):
+    assert "Result demo: posym_core" in result.describe()
+    assert "seed 3" in result.describe()
+    with pytest.raises(KeyError, match=r"holds no array 'score'; it holds .*names"):
         result["score"]
 
 
@@ -38,13 +39,13 @@ def test_altered_or_truncated_arrays_are_found(saved, damage):
 
 
 def test_missing_and_broken_descriptions_are_named(saved):
-    with pytest.raises(results.ResultError, match="'other' is not there: other.json is missing"):
+    with pytest.raises(results.ResultError, match=r"'other' is not there: other.json is missing"):
         results.load_result("other", folder=saved)
     (saved / "demo.json").write_text(json.dumps({"settings": {}}))
-    with pytest.raises(results.ResultError, match="demo.json is not a whole description"):
+    with pytest.raises(results.ResultError, match=r"demo.json is not a whole description"):
         results.load_result("demo", folder=saved)
     (saved / "demo.npz").unlink()
-    with pytest.raises(results.ResultError, match="demo.npz is missing"):
+    with pytest.raises(results.ResultError, match=r"demo.npz is missing"):
         results.load_result("demo", folder=saved)
 
 

@@ -92,7 +92,9 @@ def test_refusals_name_rule_value_and_remedy():
         rotate(x, 1, angles, pairing="pairs")
     with pytest.raises(ValueError, match=r"positions of shape \(4,\) do not broadcast.*one position per vector"):
         rotate(x, torch.arange(4), angles)
-    with pytest.raises(ValueError, match="x must be finite; 1 of its 12 entries"):
-        rotate(x.clone().index_fill_(0, torch.tensor([1]), 1.0).put_(torch.tensor(0), torch.tensor(math.nan)), 1, angles)
     with pytest.raises(TypeError, match=r"x must be float32 or float64; got torch.int64. Convert with x.float\(\)"):
         rotate(torch.ones(4, dtype=torch.int64), 1, angles)
+    with pytest.raises(ValueError, match="x must be finite; 1 of its 12 entries"):
+        rotate(
+            x.clone().index_fill_(0, torch.tensor([1]), 1.0).put_(torch.tensor(0), torch.tensor(math.nan)), 1, angles
+        )

@@ -1,11 +1,11 @@
 import math
 
+import literal
 import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-import literal
 from posym_core import rope_angles, rotate, scores, swap_scores
 
 PAIRINGS = ["halves", "neighbours"]
@@ -79,7 +79,8 @@ def test_a_swap_that_destroys_the_match_meets_the_floor():
     keys[0, 0], keys[6, 0] = 60.0, 30.0
     query, keys = torch.tensor([1.0, 0.0], dtype=torch.float64), rotate(keys, torch.arange(8), angles)
     released = swap_scores(query, keys, angles, start=0, block_length=3, blocks=2)
-    assert float(released.positional) < 1e-4 and float(released.symbolic) < 1e-4
+    assert float(released.positional) < 1e-4
+    assert float(released.symbolic) < 1e-4
     agree(released, literal.swap_scores(query, keys, angles, length=3, blocks=2), FLOAT64_ERROR)
     scale_free = swap_scores(query, keys, angles, start=0, block_length=3, blocks=2, eps=0.0)
     assert float(scale_free.positional) > 0.5
@@ -141,12 +142,11 @@ def test_only_relative_positions_matter(shift):
 def test_scores_stay_in_their_range_and_match_the_loop(size, seed, length, tau, eps):
     query, keys = head(seed=seed, size=size, keys=14)
     found = swap_scores(query, keys, rope_angles(8), block_length=length, tau=tau, eps=eps)
-    expected = literal.swap_scores(
-        query, keys, rope_angles(8), length=length, blocks=13 // length, tau=tau, eps=eps
-    )
+    expected = literal.swap_scores(query, keys, rope_angles(8), length=length, blocks=13 // length, tau=tau, eps=eps)
     # A tiny tau multiplies the rounding of the gaps, in both computations.
     agree(found, expected, max(1e-9, 1e-15 / tau))
-    assert -1e-12 <= found.positional <= 1 + 1e-12 and -1e-12 <= found.symbolic <= 1 + 1e-12
+    assert -1e-12 <= found.positional <= 1 + 1e-12
+    assert -1e-12 <= found.symbolic <= 1 + 1e-12
     assert -1e-12 <= found.entropy <= 1 + 1e-12
 
 
@@ -194,7 +194,8 @@ def test_each_plane_is_a_head_of_its_own(pairing):
     query, keys = head(size=3.0)
     angles = rope_angles(8)
     found = swap_scores(query, keys, angles, block_length=2, scale=0.9, pairing=pairing, per_frequency=True)
-    assert found.positional.shape == (4,) and found.attention.shape == (4, 10)
+    assert found.positional.shape == (4,)
+    assert found.attention.shape == (4, 10)
     for plane in range(4):
         pick = [plane, plane + 4] if pairing == "halves" else [2 * plane, 2 * plane + 1]
         expected = literal.swap_scores(

@@ -21,7 +21,8 @@ def test_correlation_is_scipys_over_prompt_means_and_its_interval_holds_it():
     assert (found.pearson.value, found.pearson_p) == pytest.approx((pearson.statistic, pearson.pvalue))
     assert (found.spearman.value, found.spearman_p) == pytest.approx((spearman.statistic, spearman.pvalue))
     assert found.pearson.low < found.pearson.value < found.pearson.high < 0
-    assert found.spearman.excludes(0) and not found.spearman.excludes(found.spearman.value)
+    assert found.spearman.excludes(0)
+    assert not found.spearman.excludes(found.spearman.value)
 
 
 def test_correlation_without_an_effect_does_not_exclude_zero():
@@ -45,15 +46,14 @@ def test_contrast_is_the_difference_of_medians():
     assert found.early.value == pytest.approx(np.median(heads[:5]))
     assert found.late.value == pytest.approx(np.median(heads[5:]))
     assert found.difference.value == pytest.approx(found.early.value - found.late.value)
-    assert found.difference.excludes(0) and found.p < 1e-4
+    assert found.difference.excludes(0)
+    assert found.p < 1e-4
     assert not stats.layer_contrast(planted(seed=3)[0]).difference.excludes(0)
 
 
 def test_intervals_of_means_cover_the_truth_about_as_often_as_they_say():
     generator = np.random.default_rng(1)
-    hits = sum(
-        not stats.mean_interval(generator.normal(size=40), draws=400, seed=i).excludes(0) for i in range(400)
-    )
+    hits = sum(not stats.mean_interval(generator.normal(size=40), draws=400, seed=i).excludes(0) for i in range(400))
     assert 0.90 <= hits / 400 <= 0.98
 
 
@@ -66,7 +66,8 @@ def test_same_seed_same_interval():
 def test_any_statistic():
     x, _ = planted()
     found = stats.statistic_interval(lambda s: float(s.mean()), x, draws=100)
-    assert found.low < x.mean() < found.high and str(found).startswith(f"{x.mean():.2f} [")
+    assert found.low < x.mean() < found.high
+    assert str(found).startswith(f"{x.mean():.2f} [")
 
 
 def test_refusals():

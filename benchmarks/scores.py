@@ -1,0 +1,95 @@
+"""Closed form against the literal definition, and scoring against the forward pass that yields the heads."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import torch
+
+from benchmarks.timing import best, peak_memory
+from posym_core import load_model, profile, rope_angles, rotate, swap_scores
+from posym_core.capture import watched_forward
+from posym_core.planes import find_planes
+
+LENGTH = 4
+
+
+def literal(query: torch.Tensor, keys: torch.Tensor, angles: torch.Tensor, blocks: int) -> tuple[float, float]:
+    """One head by permuting its keys, pair by pair: the definition, vectorised within a pair only."""
+    positions = torch.arange(len(keys))
+    contents = rotate(keys, -positions, angles)
+    block = torch.arange(blocks * LENGTH).view(blocks, LENGTH)
+
+    def means(order: torch.Tensor) -> torch.Tensor:
+        attention = (rotate(contents[order], positions, angles) @ query).softmax(-1)
+        return attention[block].mean(-1)
+
+    before = means(positions)
+    gaps, along, across = [], [], []
+    for i in range(blocks):
+        for j in range(i + 1, blocks):
+            order = positions.clone()
+            order[block[i]], order[block[j]] = block[j], block[i]
+            after = means(order)[[i, j]]
+            gaps.append((before[i] - before[j]).abs())
+            along.append(torch.cosine_similarity(after, before[[i, j]], dim=0, eps=1e-8))
+            across.append(torch.cosine_similarity(after, before[[j, i]], dim=0, eps=1e-8))
+    weights = (torch.stack(gaps) / 1e-4).softmax(0)
+    return float(weights @ torch.stack(along)), float(weights @ torch.stack(across))
+
+
+def closed_form_against_loop() -> Iterator[str]:
+    """One head of 256 dimensions, blocks of four keys."""
+    angles = rope_angles(256)
+    for blocks in (16, 64, 256):
+        generator = torch.Generator().manual_seed(blocks)
+        query = torch.randn(256, generator=generator) / 16
+        keys = torch.randn(blocks * LENGTH + 2, 256, generator=generator)
+
+        def closed(query: torch.Tensor = query, keys: torch.Tensor = keys) -> object:
+            return swap_scores(query, keys, angles, block_length=LENGTH, products=torch.float32)
+
+        def loop(query: torch.Tensor = query, keys: torch.Tensor = keys, blocks: int = blocks) -> object:
+            return literal(query, keys, angles, blocks)
+
+        fast = best(closed, repeats=9, warm_up=3)
+        slow = best(loop, repeats=1, warm_up=0 if blocks > 64 else 1)
+        yield f"| closed form against permuting keys, {blocks} blocks of {LENGTH} | {slow / fast:,.0f} times faster |"
+
+
+def scoring_against_forward_pass(model_name: str = "gemma-3-270m") -> Iterator[str]:
+    """All heads of the packaged model, one prompt; every four tokens are a block, and 64 blocks."""
+    model, _ = load_model(model_name)
+    tokens = model.get_input_embeddings().weight.shape[0]
+    for length in (80, 256, 1024, 4096):
+        ids = torch.randint(1000, tokens, (1, length), generator=torch.Generator().manual_seed(0)).to(model.device)
+        planes = find_planes(model, length)
+
+        def forward(ids: torch.Tensor = ids) -> object:
+            with torch.no_grad():
+                return model.base_model(ids, use_cache=False)
+
+        def captured(ids: torch.Tensor = ids) -> object:
+            return watched_forward(model, ids, lambda call: None)
+
+        repeats = 7 if length < 1024 else 3
+        plain = best(forward, repeats=repeats)
+        memory = peak_memory(forward)
+        for block_length in sorted({LENGTH, max(LENGTH, (length - 2) // 64)}):
+
+            def scored(ids: torch.Tensor = ids, block_length: int = block_length, planes: list = planes) -> object:
+                return profile(model, ids, start=1, block_length=block_length, planes=planes, progress=False)
+
+            whole = best(scored, repeats=repeats)
+            extra = peak_memory(scored) - memory
+            yield (
+                f"| forward pass with all scores against without, {length} tokens, "
+                f"{(length - 2) // block_length} blocks of {block_length} | {whole / plain:.2f} times the time, "
+                f"{extra / 2**20:+.0f} MB at the peak |"
+            )
+
+
+def rows() -> Iterator[str]:
+    """Table rows, as they are measured."""
+    yield from closed_form_against_loop()
+    yield from scoring_against_forward_pass()

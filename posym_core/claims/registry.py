@@ -1,0 +1,102 @@
+"""All claims, in the papers' order: U25 and U26 are Urrutia et al. (2026a, 2026b), G26 is Gu et al. (2026)."""
+
+from __future__ import annotations
+
+from posym_core.claims import language_models
+from posym_core.claims.ledger import Claim
+
+CLAIMS: tuple[Claim, ...] = (
+    Claim(
+        id="U25-1",
+        claim="Theorem 1: the variance of a head's logits is bounded by its deviations from positional and symbolic",
+        paper="an inequality, proved",
+        judge=language_models.exclusion_holds,
+    ),
+    Claim(
+        id="U25-2",
+        claim="Early layers are positional and late layers symbolic on the binding task",
+        paper="median s_POS 0.83 in layers 1-13 and 0.56 in 14-26, s_SYM reversed (gemma-2-2b-it, 256 facts)",
+        judge=language_models.early_positional_late_symbolic,
+    ),
+    Claim(
+        id="U25-3",
+        claim="Positional and symbolic scores correlate negatively over heads",
+        paper="Pearson r = -0.91, p <= 1e-4 (gemma-2-2b-it)",
+        judge=language_models.scores_exclude_each_other,
+    ),
+    Claim(
+        id="U25-4",
+        claim="Within a head, low frequencies are symbolic, medium to high ones positional, the highest both (uniform)",
+        paper="profile of head 12:0 (gemma-2-2b-it)",
+        judge=language_models.frequencies_divide_the_work,
+    ),
+    Claim(
+        id="U25-5",
+        claim="The same holds across the model families Gemma-2, Qwen-2 and Llama-3",
+        paper="shown in figures",
+    ),
+    Claim(
+        id="U25-6",
+        claim="Index is learned only with high frequencies, Retrieval only with low ones, Partial induction only with "
+        "theta_1 = 0 and a moderate theta_2",
+        paper="shown in figures",
+    ),
+    Claim(
+        id="U25-7",
+        claim="Under the wrong frequency accuracy is U-shaped in the answer's position for Index and inverse-U for "
+        "Retrieval",
+        paper="shown in figures",
+    ),
+    Claim(
+        id="U25-8",
+        claim="After training, the query's angle encodes the target and keys share one direction; heads of Gemma "
+        "trace the same curves",
+        paper="shown in figures",
+    ),
+    Claim(
+        id="U26-1",
+        claim="The Number task is learned hop by hop, the Letter task all hops together",
+        paper="figure 2A",
+    ),
+    Claim(
+        id="U26-2",
+        claim="Accuracy is maximal when heads are pure: positional then symbolic in Number, symbolic in Letter",
+        paper="figures 2B-C, 6 and 7",
+    ),
+    Claim(id="U26-3", claim="Each layer uses its own band of frequencies", paper="Table 1"),
+    Claim(
+        id="U26-4",
+        claim="One rotary head implements Index and one Retrieval; their discrepancy is bounded",
+        paper="Theorems 3.1 and 3.2",
+    ),
+    Claim(
+        id="U26-5",
+        claim="Letter generalises to long sequences, Number hardly beyond its training length",
+        paper="Letter above 90 % at 850 tokens (figure 5B)",
+    ),
+    Claim(
+        id="U26-6",
+        claim="In language models the letter version beats the number version as length grows",
+        paper="Table 3",
+    ),
+    Claim(
+        id="U26-7",
+        claim="Scoring one model through training takes forward passes with stored attention",
+        paper="5 GPU hours, 8.5 CPU hours and about 1 TB a model",
+    ),
+    Claim(
+        id="G26-1",
+        claim="A Hadamard product with a Toeplitz correlation kernel contracts the spectrum of a Gram matrix",
+        paper="theorem",
+    ),
+    Claim(
+        id="G26-2",
+        claim="Encodings differ in accuracy on a position-sensitive (A) and a position-agnostic (B) task",
+        paper="A / B: RoPE 92.64 / 69.43, MLA 88.34 / 97.41, NoPE fails / 77.69, ALiBi fails / worst",
+    ),
+    Claim(
+        id="G26-3",
+        claim="RoPE deposits position in one head of an early layer; one rotary head suffices; MLA removes the deposit",
+        paper="-60 points when the head is removed; about 90 % with one rotary head",
+    ),
+)
