@@ -8,6 +8,7 @@ import re
 import shutil
 from html.parser import HTMLParser
 from pathlib import Path
+from typing import Any
 
 import matplotlib
 import numpy as np
@@ -19,6 +20,7 @@ from posym_core.widgets import Bars, Heatmap, Lines, Points, Readout, Slider, sl
 
 THETA = Slider("theta", "Angle θ", [0.1, 0.5, 1.0], start=0.5, format=".1f")
 KEYS = Slider("keys", "Keys", [4, 8], format="{:d} keys".format)
+WRONG: Any = "red"
 SOURCES = Path(__file__).parents[1] / "posym_core"
 
 
@@ -172,7 +174,7 @@ def test_undefined_values_are_never_zero():
             ValueError,
             r"row_labels must have shape \[3, 2, 2\] or \[2\], one text for each; got \[1\]",
         ),
-        (lambda: figure(Heatmap("C", np.zeros((3, 2, 2, 2)), **{"colours": "red"})), ValueError, r"be 'diverging' or"),
+        (lambda: figure(Heatmap("C", np.zeros((3, 2, 2, 2)), colours=WRONG)), ValueError, r"must be 'diverging' or"),
         (lambda: figure(Heatmap("C", np.zeros((3, 2, 2, 2)), limits=(1, 1))), ValueError, r"limits must be two finite"),
         (lambda: figure(Heatmap("C", np.zeros((3, 2, 2, 2)), outlined="all")), ValueError, r"or 'diagonal'; got 'all'"),
         (
