@@ -408,12 +408,12 @@
       const low = Math.max(panel.xLimits[0], panel.yLimits[0]), high = Math.min(panel.xLimits[1], panel.yLimits[1]);
       node(svg, "line", { x1: tenth(x(low)), y1: tenth(y(low)), x2: tenth(x(high)), y2: tenth(y(high)), class: "posym-guide" });
     }
-    const places = [];
+    const places = [], written = [];
     let missing = 0;
     rangeOf(panel.points).forEach((point) => {
       const [px, py] = [values[2 * point], values[2 * point + 1]];
       if (!defined(px) || !defined(py)) return void missing++;
-      const cx = tenth(x(px)), cy = tenth(y(py)), chosen = highlight && highlight[0] === point;
+      const cx = tenth(x(px)), cy = tenth(y(py)), chosen = Boolean(highlight) && highlight[0] === point;
       const paint = shades
         ? { fill: css(shade("sequential", pen.scheme, defined(shades[point]) ? (shades[point] - panel.shadeLimits[0]) / (panel.shadeLimits[1] - panel.shadeLimits[0]) : 0)), class: "posym-dot" }
         : { class: `posym-dot posym-fill posym-c${panel.colours[panel.groups[point]]}` };
@@ -426,13 +426,25 @@
       if (chosen) node(svg, "circle", { cx, cy, r: 9, class: "posym-ring" });
       const label = panel.labels[point];
       if (label && (panel.writeLabels || chosen)) {
-        const leftward = panel.arrows[point] ? cx < x(0) - 2 : cx + 9 + measure(label) > pen.width - bar;
-        node(svg, "text", { x: cx + (leftward ? -1 : 1) * (chosen ? 14 : 9), y: cy + (panel.arrows[point] && cy > y(0) ? 12 : 4) - (panel.arrows[point] && cy < y(0) ? 6 : 0), class: `posym-text posym-halo${chosen ? " posym-strong" : ""}`, "text-anchor": leftward ? "end" : "start" }, label);
+        // Beyond an arrow's tip, or to the side of a point that has room for it.
+        const distance = Math.hypot(cx - x(0), cy - y(0)) || 1, reach = chosen ? 15 : 10;
+        const toRight = cx + reach + measure(label) <= pen.width - bar ? 1 : -1;
+        const [ux, uy] = panel.arrows[point] ? [(cx - x(0)) / distance, (cy - y(0)) / distance] : [toRight, 0];
+        const anchor = Math.abs(ux) < 0.35 ? "middle" : ux > 0 ? "start" : "end";
+        written.push({ label, chosen, anchor, left: cx + ux * reach, base: cy + uy * reach + 4 });
       }
       places.push({ cx, cy, text: `${label || "point " + (point + 1)}: ${write(px)}, ${write(py)}` });
     });
+    // Labels that would cover one already written are left to the pointer; the highlighted one comes first.
+    const taken = [];
+    for (const { label, chosen, anchor, left, base } of written.sort((one, two) => two.chosen - one.chosen)) {
+      const wide = measure(label), start = left - { start: 0, middle: wide / 2, end: wide }[anchor];
+      if (taken.some((box) => start < box.end && start + wide > box.start && Math.abs(base - box.base) < 12)) continue;
+      taken.push({ start, end: start + wide, base });
+      node(svg, "text", { x: tenth(left), y: tenth(base), class: `posym-text posym-halo${chosen ? " posym-strong" : ""}`, "text-anchor": anchor }, label);
+    }
     if (missing)
-      node(svg, "text", { x: area.right, y: pen.height - 4, class: "posym-text posym-soft", "text-anchor": "end" }, `${missing} undefined`);
+      node(svg, "text", { x: tenth(area.right), y: tenth(Math.max(11, area.top - 8)), class: "posym-text posym-soft", "text-anchor": "end" }, `${missing} undefined`);
     if (shades) {
       colourBar(pen, "sequential", panel.shadeLimits, area.right + 16, area.top + 4, Math.min(150, area.bottom - area.top - 4));
       if (panel.shadeLabel) node(svg, "text", { x: area.right + 16, y: area.top - 6, class: "posym-text posym-soft" }, panel.shadeLabel);

@@ -239,7 +239,7 @@ def layer_bar(ax: Axes, points: Any) -> None:
 def line_of_equality(ax: Axes, low: float, high: float, label: str = "") -> None:
     ax.plot([low, high], [low, high], color=SOFT, linewidth=1, linestyle=(0, (3, 3)), label="_equality")
     if label:
-        ax.annotate(label, (high, high), xytext=(-6, -14), textcoords="offset points", ha="right", va="top", color=SOFT)
+        ax.annotate(label, (high, high), xytext=(-26, -8), textcoords="offset points", ha="right", va="top", color=SOFT)
 
 
 def draw_level(ax: Axes, value: float, label: str) -> None:

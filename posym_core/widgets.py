@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import html
 import json
+import re
 from collections.abc import Sequence
 from dataclasses import KW_ONLY, dataclass
 from importlib import resources
@@ -147,7 +148,7 @@ def _page(columns: Sequence[Sequence[Panel]], sliders: Sequence[Slider], caption
         f'<div class="posym-panels">{"".join(_column_html(column, alt) for column in columns)}</div>\n'
         "<noscript><p>This figure follows its sliders where JavaScript is on. "
         f"What it shows: {html.escape(alt)}</p></noscript>\n"
-        f"<figcaption>{html.escape(caption)}</figcaption>\n"
+        f'<figcaption class="tex2jax_process mathjax_process">{_maths(html.escape(caption))}</figcaption>\n'
         f'<script type="application/json" class="posym-data">{escaped}</script>\n'
         f"<script>{files.joinpath('figure.js').read_text('utf-8')}</script>\n"
         "</figure>"
@@ -164,6 +165,11 @@ def _slider_html(slider: Slider) -> str:
         f'name="{html.escape(slider.name)}" aria-label="{label}" aria-valuetext="{shown}" '
         f'data-texts="{html.escape(json.dumps(texts, ensure_ascii=False))}"></label>'
     )
+
+
+def _maths(caption: str) -> str:
+    # The built page and notebooks share the bracketed form only.
+    return re.sub(r"\$([^$]+)\$", r"\\(\1\\)", caption)
 
 
 def _column_html(column: Sequence[Panel], alt: str) -> str:

@@ -88,6 +88,11 @@ def test_same_input_same_html():
     )
 
 
+def test_maths_of_a_caption_is_left_to_the_page():
+    shown = slider_figure([Readout({"r": 1.0})], [], caption="Where $a < b$ & $c$.", alt="Alt.")
+    assert r">Where \(a &lt; b\) &amp; \(c\).</figcaption>" in shown.html
+
+
 def test_every_text_is_escaped():
     evil = "</script><script>alert(\"x\")</script><b title='&'>"
     sliders = [Slider("s", evil, [evil, "b"])]
