@@ -22,6 +22,8 @@ WRONG: Any = "red"
 @pytest.fixture(autouse=True)
 def no_display():
     matplotlib.use("agg")
+    # Each test sees a style that no test before it can have changed.
+    matplotlib.rcdefaults()
 
 
 def scores():
@@ -128,6 +130,37 @@ def test_scores_share_one_scale_from_0_to_1():
     figure = plots.layer_head_scores(*scores())
     assert [ax.images[0].get_clim() for ax in figure.axes[:2]] == [(0, 1), (0, 1)]
     assert np.array_equal(drawn(figure.axes[1].images[0]), scores()[1], equal_nan=True)
+
+
+def test_bars_are_as_high_as_their_values_and_whiskers_as_long_as_their_intervals():
+    values, lower, upper = np.array([[0.1, 0.4], [0.3, 0.2]]), np.zeros((2, 2)), np.full((2, 2), 0.5)
+    ax = plots.bars(["a", "b"], values, lower=lower, upper=upper, series=["ours", "paper"]).axes[0]
+    assert [[bar.get_height() for bar in group] for group in ax.containers] == values.tolist()
+    ends = [segment[:, 1].tolist() for lines in ax.collections for segment in lines.get_segments()]
+    assert ends == [[0, 0.5]] * 4
+
+
+def test_points_stand_where_their_numbers_say():
+    positional, symbolic = np.array([0.1, 0.9, 0.5]), np.array([0.8, 0.2, np.nan])
+    points = plots.score_plane(positional, symbolic, layers=[0, 1, 2]).axes[0].collections[0]
+    assert np.array_equal(np.ma.filled(points.get_offsets(), np.nan)[:2], [[0.1, 0.8], [0.9, 0.2]])
+    ax = plots.bound_scatter([0.5, 0.0, 2.0], [1.0, 1.0, 4.0]).axes[0]
+    assert np.asarray(ax.collections[0].get_offsets()).tolist() == [[1.0, 0.5], [4.0, 2.0]]
+
+
+def test_profile_draws_scores_shares_and_energy():
+    ramp = np.linspace(0.1, 0.9, PLANES)
+    score, share, energy = plots.frequency_profile(ramp, 1 - ramp, shares(), ramp / 2).axes
+    assert [np.asarray(line.get_ydata()).tolist() for line in score.lines] == [ramp.tolist(), (1 - ramp).tolist()]
+    assert [np.asarray(line.get_ydata()).tolist() for line in share.lines] == [v.tolist() for v in shares().values()]
+    assert [bar.get_height() for bar in energy.patches] == (ramp / 2).tolist()
+
+
+def test_stacked_shares_fill_the_unit_height():
+    ax = plots.plane_shares(shares()).axes[0]
+    tops = [area.get_paths()[0].get_extents().y1 for area in ax.collections]
+    assert tops[-1] == pytest.approx(1.0)
+    assert len(tops) == 3
 
 
 def test_curves_keep_gaps_and_are_labelled_beside():

@@ -108,6 +108,8 @@ def test_every_text_is_escaped():
     assert "b" not in tags
     assert next(attrs for tag, attrs in page.elements if tag == "input")["aria-label"] == evil
     assert data_of(shown)[2]["rows"][0]["label"] == evil
+    data = shown.html.split('class="posym-data">')[1].split("</script>")[0]
+    assert not set("<>&") & set(data)
 
 
 @pytest.mark.parametrize(
