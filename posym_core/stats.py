@@ -71,7 +71,7 @@ def head_correlation(
 ) -> Correlation:
     """Correlation over heads of two scores ``[prompt, layer, head]``, each first averaged over prompts.
 
-    Heads for which either score is NaN on some prompt are left out of that prompt's mean.
+    A prompt on which a head has no score (NaN) does not count for that head.
 
     Raises:
         ValueError: if shapes differ or there are fewer than three heads.
@@ -83,27 +83,15 @@ def head_correlation(
         raise ValueError(f"both scores must have the same shape [prompt, layer, head]; got {x.shape} and {y.shape}")
     if x.shape[1] * x.shape[2] < 3:
         raise ValueError(f"a correlation needs at least three heads; got {x.shape[1] * x.shape[2]}")
-    heads_x, heads_y = np.nanmean(x, 0).ravel(), np.nanmean(y, 0).ravel()
-
-    def resampled(statistic: Callable[[np.ndarray, np.ndarray], float]) -> Callable[..., float]:
-        return lambda prompts, layers: statistic(
-            np.nanmean(x[prompts][:, layers], 0).ravel(), np.nanmean(y[prompts][:, layers], 0).ravel()
-        )
-
+    heads_x, heads_y = _mean_over_prompts(x)[0].ravel(), _mean_over_prompts(y)[0].ravel()
     pearson, pearson_p = map(float, tuple(stats.pearsonr(heads_x, heads_y)))
     spearman, spearman_p = map(float, tuple(stats.spearmanr(heads_x, heads_y)))
-    shape, everything = x.shape, [np.arange(x.shape[1])]
+    sample = _Resample(x.shape, [np.arange(x.shape[1])], draws, seed)
+    many_x, many_y = (sample.of(scores).reshape(draws, -1) for scores in (x, y))
     return Correlation(
-        pearson=_interval(pearson, resampled(lambda a, b: np.corrcoef(a, b)[0, 1]), shape, everything, draws, seed),
+        pearson=_estimate(pearson, _row_correlation(many_x, many_y)),
         pearson_p=pearson_p,
-        spearman=_interval(
-            spearman,
-            resampled(lambda a, b: np.corrcoef(stats.rankdata(a), stats.rankdata(b))[0, 1]),
-            shape,
-            everything,
-            draws,
-            seed,
-        ),
+        spearman=_estimate(spearman, _row_correlation(stats.rankdata(many_x, axis=1), stats.rankdata(many_y, axis=1))),
         spearman_p=spearman_p,
     )
 
@@ -122,23 +110,19 @@ def layer_contrast(
     split = int(x.shape[1] // 2 if split is None else split)
     if not 0 < split < x.shape[1]:
         raise ValueError(f"split must leave layers on both sides, between 1 and {x.shape[1] - 1}; got {split}")
-    early, late = np.arange(split), np.arange(split, x.shape[1])
-    strata, heads = [early, late], np.nanmean(x, 0)
+    sample = _Resample(x.shape, [np.arange(split), np.arange(split, x.shape[1])], draws, seed)
 
-    def median(part: slice) -> Callable[..., float]:
-        return lambda prompts, layers: float(np.nanmedian(np.nanmean(x[prompts][:, layers[part]], 0)))
+    def medians(heads: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        return np.nanmedian(heads[:, :split], axis=(1, 2)), np.nanmedian(heads[:, split:], axis=(1, 2))
 
-    first, second = median(slice(None, split)), median(slice(split, None))
-    everything = np.arange(x.shape[0]), np.arange(x.shape[1])
-
-    def estimate(statistic: Callable[..., float]) -> Estimate:
-        return _interval(statistic(*everything), statistic, x.shape, strata, draws, seed)
-
+    here = _mean_over_prompts(x)
+    (early,), (late,) = medians(here)
+    many_early, many_late = medians(sample.of(x))
     return LayerContrast(
-        early=estimate(first),
-        late=estimate(second),
-        difference=estimate(lambda *sample: first(*sample) - second(*sample)),
-        p=float(stats.mannwhitneyu(heads[early].ravel(), heads[late].ravel()).pvalue),
+        early=_estimate(float(early), many_early),
+        late=_estimate(float(late), many_late),
+        difference=_estimate(float(early - late), many_early - many_late),
+        p=float(stats.mannwhitneyu(here[0, :split].ravel(), here[0, split:].ravel()).pvalue),
     )
 
 
@@ -163,14 +147,9 @@ def statistic_interval(
     ``statistic`` takes an array of the same layout and returns a number.
     """
     x = np.asarray(scores, dtype=np.float64)
-    return _interval(
-        statistic(x),
-        lambda prompts, layers: statistic(x[prompts][:, layers]),
-        x.shape,
-        [np.arange(x.shape[1])],
-        draws,
-        seed,
-    )
+    sample = _Resample(x.shape, [np.arange(x.shape[1])], draws, seed)
+    drawn = zip(sample.prompts, sample.layers, strict=True)
+    return _estimate(statistic(x), np.array([statistic(x[prompts][:, layers]) for prompts, layers in drawn]))
 
 
 def _scores(name: str, x: torch.Tensor | np.ndarray) -> np.ndarray:
@@ -180,24 +159,35 @@ def _scores(name: str, x: torch.Tensor | np.ndarray) -> np.ndarray:
     return x
 
 
-def _interval(
-    value: float,
-    statistic: Callable[..., float],
-    shape: tuple[int, ...],
-    strata: list[np.ndarray],
-    draws: int,
-    seed: int,
-) -> Estimate:
-    """Percentile interval; layers are drawn with replacement within each stratum, prompts over all."""
-    generator = np.random.default_rng(seed)
-    sample = [
-        statistic(
-            generator.integers(0, shape[0], shape[0]),
-            np.concatenate([generator.choice(stratum, len(stratum)) for stratum in strata]),
-        )
-        for _ in range(draws)
-    ]
-    return _estimate(value, np.array(sample))
+class _Resample:
+    """Prompts over all, and layers within each stratum, drawn with replacement."""
+
+    def __init__(self, shape: tuple[int, ...], strata: list[np.ndarray], draws: int, seed: int) -> None:
+        generator = np.random.default_rng(seed)
+        self.prompts = generator.integers(0, shape[0], (draws, shape[0]))
+        self.layers = np.concatenate([generator.choice(stratum, (draws, len(stratum))) for stratum in strata], axis=1)
+
+    def of(self, scores: np.ndarray) -> np.ndarray:
+        """Mean over the drawn prompts of the drawn layers, ``[draw, layer, head]``."""
+        times = np.stack([np.bincount(row, minlength=len(scores)) for row in self.prompts]).astype(np.float64)
+        heads = _mean_over_prompts(scores, times)
+        return np.take_along_axis(heads, self.layers[:, :, None], axis=1)
+
+
+def _mean_over_prompts(scores: np.ndarray, times: np.ndarray | None = None) -> np.ndarray:
+    """``[draw, layer, head]``: mean of what is defined, each prompt counted so many times; NaN where nothing is."""
+    times = np.ones((1, len(scores))) if times is None else times
+    defined = np.isfinite(scores)
+    total = np.tensordot(times, np.where(defined, scores, 0), axes=1)
+    count = np.tensordot(times, defined.astype(np.float64), axes=1)
+    return np.where(count > 0, total / np.maximum(count, 1), np.nan)
+
+
+def _row_correlation(x: np.ndarray, y: np.ndarray) -> np.ndarray:
+    """Pearson correlation of each row of ``x`` with that of ``y``; NaN where a row is constant."""
+    x, y = x - x.mean(1, keepdims=True), y - y.mean(1, keepdims=True)
+    norms = np.sqrt((x**2).sum(1) * (y**2).sum(1))
+    return np.where(norms > 0, (x * y).sum(1) / np.where(norms > 0, norms, 1), np.nan)
 
 
 def _estimate(value: float, sample: np.ndarray) -> Estimate:

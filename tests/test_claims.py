@@ -1,0 +1,119 @@
+import json
+
+import numpy as np
+import pytest
+
+from posym_core import __main__ as command_line
+from posym_core import results
+from posym_core.claims import VERDICTS, ledger
+from posym_core.experiments.binding_profile import BindingProfile, full_size
+
+CLAIMS = [
+    *(f"U25-{n}" for n in range(1, 9)),
+    *(f"U26-{n}" for n in range(1, 8)),
+    *(f"G26-{n}" for n in range(1, 4)),
+]
+
+
+def invented(folder, *, trend=1.0, coupling=-1.0, violation=0.0):
+    """Results with known effects, to see every verdict come out both ways."""
+    generator = np.random.default_rng(0)
+    for setting in full_size():
+        shape = (6, 18, 4)
+        early = np.where(np.arange(18) < 9, 1.0, -1.0)[None, :, None] * trend
+        positional = 0.5 + 0.2 * early + 0.05 * generator.normal(size=(1, 18, 4)) + 0.01 * generator.normal(size=shape)
+        symbolic = 0.5 + coupling * (positional - 0.5) + 0.02 * generator.normal(size=shape)
+        slow = np.linspace(-1, 1, 128)
+        bound = generator.uniform(1, 2, shape)
+        arrays = {
+            "positional": positional,
+            "symbolic": symbolic,
+            "null_positional": generator.uniform(size=shape),
+            "null_symbolic": generator.uniform(size=shape),
+            "correct": generator.random(6) < 0.5,
+            "alternatives": np.full(6, 4),
+            "variance": bound * (0.5 + violation),
+            "slack": bound * (0.5 - violation),
+            "bound": bound,
+            **{
+                f"plane_{name}": np.broadcast_to(0.95 + 0.04 * sign * trend * slow, (2, 18, 4, 128))
+                for name, sign in [
+                    ("positional", -1),
+                    ("symbolic", 1),
+                    ("positional_share", -1),
+                    ("symbolic_share", 1),
+                ]
+            },
+        }
+        results.save_result(setting.name, arrays, settings={"seed": 0}, device="CPU", seconds=1, folder=folder)
+    return {row.id: row for row in ledger(folder)}
+
+
+def test_every_claim_has_a_row_and_an_allowed_verdict(tmp_path):
+    rows = ledger(tmp_path)
+    assert [row.id for row in rows] == CLAIMS
+    for row in rows:
+        assert row.verdict in VERDICTS
+        assert row.claim
+        assert row.paper
+        assert row.note or row.ours
+
+
+def test_without_results_nothing_has_been_run(tmp_path):
+    assert {row.verdict for row in ledger(tmp_path)} == {"not run here"}
+    assert "is not there" in ledger(tmp_path)[0].note
+
+
+def test_verdicts_follow_the_numbers(tmp_path):
+    rows = invented(tmp_path / "with")
+    assert rows["U25-1"].verdict == "reproduced"
+    assert [rows[f"U25-{n}"].verdict for n in (2, 3, 4)] == ["reproduced in kind"] * 3
+    for row in (rows[f"U25-{n}"] for n in range(1, 5)):
+        assert row.ours
+        assert row.evidence
+        assert row.model == "gemma-3-270m"
+    rows = invented(tmp_path / "against", trend=-1.0, coupling=1.0, violation=0.6)
+    assert [rows[f"U25-{n}"].verdict for n in range(1, 5)] == ["not reproduced"] * 4
+
+
+def test_an_altered_result_is_no_missing_result(tmp_path):
+    invented(tmp_path)
+    file = tmp_path / f"{BindingProfile().name}.npz"
+    file.write_bytes(file.read_bytes()[:-1])
+    with pytest.raises(results.ResultError, match="altered or truncated"):
+        ledger(tmp_path)
+
+
+def test_json_is_what_the_ledger_says(tmp_path, capsys):
+    invented(tmp_path)
+    assert command_line.main(["claims", "--json", "--results", str(tmp_path)]) == 0
+    rows = json.loads(capsys.readouterr().out)
+    assert [row["id"] for row in rows] == CLAIMS
+    for row in rows:
+        assert set(row) >= {"id", "claim", "paper", "ours", "model", "evidence", "verdict"}
+    interval = rows[1]["ours"]["median s_POS early (likes, 16 facts)"]
+    assert interval["interval"][0] <= interval["value"] <= interval["interval"][1]
+
+
+def test_text_names_every_claim(tmp_path, capsys):
+    assert command_line.main(["claims", "--results", str(tmp_path)]) == 0
+    printed = capsys.readouterr().out
+    assert all(claim in printed for claim in CLAIMS)
+
+
+def test_errors_end_in_one_line(tmp_path, capsys):
+    invented(tmp_path)
+    next(tmp_path.glob("*.npz")).write_bytes(b"")
+    assert command_line.main(["claims", "--results", str(tmp_path)]) == 1
+    assert capsys.readouterr().err.startswith("error: binding_")
+
+
+def test_the_committed_results_fill_the_first_rows():
+    rows = {row.id: row for row in ledger()}
+    for n in range(1, 5):
+        row = rows[f"U25-{n}"]
+        assert row.verdict != "not run here"
+        assert row.ours
+        for evidence in row.evidence:
+            place = results.results_folder() / f"{evidence}.json"
+            assert place.is_file() or (results.results_folder().parent / evidence).is_file()
