@@ -68,8 +68,8 @@ def rotate(
     Raises:
         ValueError: if shapes do not fit, ``pairing`` is unknown, or an input is NaN or infinite.
 
-    >>> rotate(torch.tensor([1.0, 0.0]), 1, torch.tensor([torch.pi / 2])).round()
-    tensor([0., 1.])
+    >>> rotate(torch.tensor([1.0, 0.0]), 1, torch.tensor([0.5]))
+    tensor([0.8776, 0.4794])
     """
     require_floating("x", x)
     angles = check_angles(angles, x.shape[-1] if x.ndim else 0, pairing)
