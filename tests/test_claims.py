@@ -76,6 +76,34 @@ def test_verdicts_follow_the_numbers(tmp_path):
     assert [rows[f"U25-{n}"].verdict for n in range(1, 5)] == ["not reproduced"] * 4
 
 
+def invented_toys(folder, *, control=True, bend=1):
+    """Toys whose accuracy follows the angle, or does not, and bends one way or the other."""
+    angles = 10.0 ** (-np.arange(32) / 8)
+    asked, place = np.full((5, 32), 1000), np.linspace(-1, 1, 32)
+    fast = np.clip(1.2 - np.arange(32) / 20, 0.1, 1.0)
+    moderate = np.clip(1.2 - np.abs(np.arange(32) - 14) / 12, 0.4, 1.0)
+    levels = {
+        "index_single": (fast if control else fast[::-1], bend),
+        "retrieval_single": (fast[::-1] if control else fast, -bend),
+        "induction_single": (0.5 * moderate if control else moderate, 0),
+        "induction_pair": (moderate, 0),
+    }
+    arrays = {"angles": angles}
+    for cell, (level, sign) in levels.items():
+        curve = np.clip(level[:, None] * (1 + 0.1 * sign * (2 * place**2 - 1)), 0, 1)
+        arrays[f"{cell}_32/hits"] = np.round(curve * 1000).astype(np.int16)[None].repeat(5, 0)
+        arrays[f"{cell}_32/asked"] = asked
+    results.save_result("frequency_control", arrays, settings={"lengths": [32]}, device="CPU", seconds=1, folder=folder)
+    return {row.id: row.verdict for row in ledger(folder)}
+
+
+def test_verdicts_on_toys_follow_the_numbers(tmp_path):
+    verdicts = invented_toys(tmp_path)
+    assert (verdicts["U25-6"], verdicts["U25-7"]) == ("reproduced in kind", "reproduced in kind")
+    verdicts = invented_toys(tmp_path, control=False, bend=-1)
+    assert (verdicts["U25-6"], verdicts["U25-7"]) == ("not reproduced", "not reproduced")
+
+
 def test_an_altered_result_is_no_missing_result(tmp_path):
     invented(tmp_path)
     file = tmp_path / f"{BindingProfile().name}.npz"
@@ -110,7 +138,7 @@ def test_errors_end_in_one_line(tmp_path, capsys):
 
 def test_the_committed_results_fill_the_first_rows():
     rows = {row.id: row for row in ledger()}
-    for n in range(1, 5):
+    for n in (1, 2, 3, 4, 6, 7):
         row = rows[f"U25-{n}"]
         assert row.verdict != "not run here"
         assert row.ours

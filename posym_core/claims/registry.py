@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from posym_core.claims import language_models
+from posym_core.claims import canonical_tasks, language_models
 from posym_core.claims.ledger import Claim
 
 CLAIMS: tuple[Claim, ...] = (
@@ -40,12 +40,14 @@ CLAIMS: tuple[Claim, ...] = (
         claim="Index is learned only with high frequencies, Retrieval only with low ones, Partial induction only with "
         "theta_1 = 0 and a moderate theta_2",
         paper="shown in figures",
+        judge=canonical_tasks.frequency_decides,
     ),
     Claim(
         id="U25-7",
         claim="Under the wrong frequency accuracy is U-shaped in the answer's position for Index and inverse-U for "
         "Retrieval",
         paper="shown in figures",
+        judge=canonical_tasks.accuracy_is_bent,
     ),
     Claim(
         id="U25-8",
