@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import functools
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import torch
+from torch import nn
 
 COMMON = {
     "vocab_size": 97,
@@ -148,29 +152,83 @@ REFUSED: dict[str, tuple[str, dict[str, Any], str]] = {
 }
 
 
-def build(name: str, *, attention: str | None = None, dtype: torch.dtype = torch.float32, seed: int = 0) -> Any:
+def build(name: str, *, attention: str | None = None, dtype: torch.dtype = torch.float32, **options: Any) -> Any:
     """A model with random weights whose attention is neither uniform nor one-hot."""
     import transformers
 
-    config_name, options = (*ROTARY, *REFUSED) and (ROTARY.get(name) or REFUSED[name])[:2]
-    torch.manual_seed(seed)
-    config = getattr(transformers, config_name)(**options)
+    config_name, settings = ROTARY[name] if name in ROTARY else REFUSED[name][:2]
+    config = getattr(transformers, config_name)(**(settings | options))
     chosen = {} if attention is None else {"attn_implementation": attention}
     model = transformers.AutoModelForCausalLM.from_config(config, **chosen).eval().to(dtype)
-    generator = torch.Generator().manual_seed(seed)
+    generator = torch.Generator().manual_seed(0)
     with torch.no_grad():
         for key, parameter in model.named_parameters():
             noise = torch.randn(parameter.shape, generator=generator).to(dtype)
             if "norm" in key:
-                parameter.add_(0.15 * noise).mul_(1.3)
+                parameter.fill_(1).add_(0.2 * noise)
             elif key.endswith("sinks"):
                 parameter.copy_(1 + noise)
             elif parameter.ndim >= 2:
                 parameter.copy_(1.3 * noise / parameter.shape[-1] ** 0.5)
             else:
-                parameter.add_(0.15 * noise)
+                parameter.copy_(0.15 * noise)
     return model
 
 
+@functools.cache
+def shared(name: str, attention: str | None = None) -> Any:
+    """A model that tests share and leave as it is."""
+    return build(name, attention=attention)
+
+
+@functools.cache
+def packaged() -> tuple[Any, Any]:
+    """The packaged model and its tokenizer, loaded once for all tests."""
+    from posym_core.models import load_model
+
+    return load_model(device="cpu")
+
+
 def tokens(prompts: int = 2, length: int = 44, seed: int = 0) -> torch.Tensor:
+    """Random prompts."""
     return torch.randint(5, 97, (prompts, length), generator=torch.Generator().manual_seed(seed))
+
+
+@contextmanager
+def inputs_of(modules: list[nn.Module], change: Any) -> Iterator[None]:
+    """Within the block, the hidden states that enter each module go through ``change(module, hidden)`` first."""
+
+    def enter(module: nn.Module, args: tuple, options: dict) -> tuple[tuple, dict]:
+        if "hidden_states" in options:
+            return args, options | {"hidden_states": change(module, options["hidden_states"])}
+        return (change(module, args[0]), *args[1:]), options
+
+    hooks = [module.register_forward_pre_hook(enter, with_kwargs=True) for module in modules]
+    try:
+        yield
+    finally:
+        for hook in hooks:
+            hook.remove()
+
+
+class Swapped:
+    """The model's own code on contents in another order: each attention module's hidden states, truly permuted."""
+
+    def __init__(self, model: Any, input_ids: torch.Tensor) -> None:
+        from posym_core.capture import capture
+
+        self.model, self.input_ids, self.capture = model, input_ids, capture
+        self.calls = capture(model, input_ids)
+        self.modules = list(dict.fromkeys(call.module for call in self.calls))
+        self.hidden: dict[nn.Module, torch.Tensor] = {}
+        with inputs_of(self.modules, self.note):
+            capture(model, input_ids)
+
+    def note(self, module: nn.Module, hidden: torch.Tensor) -> torch.Tensor:
+        self.hidden[module] = hidden
+        return hidden
+
+    def calls_in_order(self, order: torch.Tensor | list[int]) -> list[Any]:
+        """The attention calls when position ``b`` holds content ``order[b]``."""
+        with inputs_of(self.modules, lambda module, hidden: self.hidden[module][:, order]):
+            return self.capture(self.model, self.input_ids)
