@@ -332,8 +332,8 @@ def measure_planes(model: ToyEnsemble, settings: FrequencyControlSettings, token
 
 def snapshots(cell: Cell, settings: FrequencyControlSettings):
     """An observer of one Index and one Retrieval head of the first length and seed, or ``None``."""
-    kind = dict(zip(("index_single", "retrieval_single"), settings.snapshot_frequencies, strict=True))
-    frequency = kind.get(cell.name.removesuffix(f"_{settings.lengths[0]}"))
+    followed = [f"{kind}_{settings.lengths[0]}" for kind in ("index_single", "retrieval_single")]
+    frequency = settings.snapshot_frequencies[followed.index(cell.name)] if cell.name in followed else 0
     if frequency not in settings.frequencies:
         return None
     variant = settings.frequencies.index(frequency)
@@ -383,7 +383,7 @@ def keep_cell(
     if work is None:
         return
     work.mkdir(parents=True, exist_ok=True)
-    stored = {**measured, "fingerprint": np.array(fingerprint(cell, settings))}
+    stored: dict[str, Any] = {**measured, "fingerprint": np.array(fingerprint(cell, settings))}
     write_atomically(work / f"{cell.name}.npz", lambda file: np.savez_compressed(file, **stored))
     (work / f"{cell.name}.safetensors").unlink(missing_ok=True)
 

@@ -1,0 +1,84 @@
+"""How much faster a grid of toy models trains as one batched ensemble than one model after another.
+
+Both do the same number of steps of every model on batches of the same size, after a warm-up of each, alternating in
+one process. The ratio printed last is (one at a time) / (batched) of the medians.
+
+    python benchmarks/ensemble.py --help
+"""
+
+from __future__ import annotations
+
+import argparse
+import statistics
+import time
+
+import torch
+
+from posym_core import rope_angles
+from posym_core.devices import choose_device, device_name
+from posym_core.tasks import IndexTask, PartialInductionTask, RetrievalTask
+from posym_core.toys import ToyEnsemble, data_generators, sample_streams
+from posym_core.training import TrainingSettings, train
+
+TASKS = {"index": IndexTask, "retrieval": RetrievalTask, "induction": PartialInductionTask}
+
+
+def seconds(model: ToyEnsemble, steps: int, batch: int) -> float:
+    """Wall time of training from a fresh optimiser, the device's queue empty at both ends."""
+    device = model.embedding.device
+
+    def wait():
+        if device.type == "cuda":
+            torch.cuda.synchronize()
+
+    wait()
+    start = time.perf_counter()
+    train(
+        model,
+        lambda count, generators: sample_streams(model.task, count, generators),
+        generators=data_generators(model.seeds, device, purpose=0),
+        settings=TrainingSettings(steps=steps, batch=batch),
+        progress=False,
+    )
+    wait()
+    return time.perf_counter() - start
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--task", choices=TASKS, default="retrieval")
+    parser.add_argument("--length", type=int, default=32)
+    parser.add_argument("--angles", type=int, default=32, help="how many of the 32 angles of dimension 64")
+    parser.add_argument("--seeds", type=int, default=5)
+    parser.add_argument("--steps", type=int, default=20, help="timed steps of every model")
+    parser.add_argument("--batch", type=int, default=128)
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--device", default="auto")
+    parser.add_argument("--threads", type=int, default=0, help="CPU threads (default: torch's choice)")
+    given = parser.parse_args()
+    if given.threads:
+        torch.set_num_threads(given.threads)
+    device = choose_device(given.device)
+    task = TASKS[given.task](length=given.length)
+    angles = rope_angles(64)[torch.linspace(0, 31, given.angles).round().long()][:, None]
+    grid = ToyEnsemble(task, angles, seeds=range(given.seeds)).to(device)
+    members = given.seeds * given.angles
+    singles = [grid.member(seed, variant) for seed in range(given.seeds) for variant in range(given.angles)]
+
+    seconds(grid, 5, given.batch)
+    for single in singles[:3]:
+        seconds(single, 5, given.batch)
+    batched, alone = [], []
+    for _ in range(given.rounds):
+        batched.append(seconds(grid, given.steps, given.batch))
+        alone.append(sum(seconds(single, given.steps, given.batch) for single in singles))
+    per_step = 1e3 / (given.steps * members)
+    print(f"{device_name(device)}; {given.task}, length {given.length}, {members} models, batch {given.batch}")
+    for name, times in (("batched", batched), ("one at a time", alone)):
+        spread = f"{min(times) * per_step:.3f} to {max(times) * per_step:.3f}"
+        print(f"{name:>14}: {statistics.median(times) * per_step:.3f} ms per model and step ({spread})")
+    print(f"{'ratio':>14}: {statistics.median(alone) / statistics.median(batched):.1f}")
+
+
+if __name__ == "__main__":
+    main()
