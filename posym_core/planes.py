@@ -103,54 +103,61 @@ class _Question:
         # The first tokens of a vocabulary are controls, which some models treat apart.
         self.input_ids = torch.randint(vocabulary // 20, vocabulary, (1, TOKENS), generator=generator)
         self.hidden: dict[tuple[nn.Module, int], Tensor] = {}
+        self.last = max(length, 2) - 1
         calls = self.record()
-        backbone: Any = getattr(model, "base_model", model)
-        if "position_ids" not in inspect.signature(backbone.forward).parameters:
+        self.epsilon = max(torch.finfo(dtype).eps for dtype in (calls[0].keys.dtype, _dtype(model)))
+        self.ask()
+
+    def record(self) -> list[AttentionCall]:
+        """An ordinary pass that keeps the hidden states, and checks that attention is what it is taken for."""
+        backbone: Any = getattr(self.model, "base_model", self.model)
+        inputs = {}
+        if positioned := "position_ids" in inspect.signature(backbone.forward).parameters:
+            # No position beyond the prompt's: a longer pass would change angles that depend on the length.
+            inputs["position_ids"] = self.positions().clamp_min(0)
+        calls: list[AttentionCall] = []
+        self.route: Route = watched_forward(self.model, self.input_ids, calls.append, verify=True, **inputs)
+        if not positioned:
             raise UnsupportedModelError(
                 f"{self.name} takes no position_ids (position comes from a bias or from the order of a recurrence), so "
                 "it has no rotary encoding to be asked for; use a decoder with rotary attention"
             )
-        self.epsilon = max(torch.finfo(dtype).eps for dtype in (calls[0].keys.dtype, _dtype(model)))
-        self.ask(max(length, 2) - 1)
-
-    def record(self) -> list[AttentionCall]:
-        """An ordinary pass that keeps the hidden states, and checks that attention is what it is taken for."""
-        calls: list[AttentionCall] = []
-        self.route: Route = watched_forward(self.model, self.input_ids, calls.append, verify=True)
         self.modules = list(dict.fromkeys(call.module for call in calls))
         with self.replayed(keep=True):
-            forward(self.model, self.input_ids)
+            forward(self.model, self.input_ids, **inputs)
         return calls
 
-    def ask(self, last: int) -> None:
-        """Keys at the plain positions and shifted back, with the final token fixed at ``last``."""
-        shifts = SHIFTS
+    def ask(self) -> None:
+        """Keys at the plain positions and shifted back, with the final token fixed where the prompt ends."""
+        self.shifts = SHIFTS
         try:
             with _IndicesInRange():
-                self.keys_at(last, -shifts[-1])
+                self.keys_at(-SHIFTS[-1])
         except IndexError:
             # Sines from a table, as in GPT-J: stay within its positions.
-            last = (getattr(self.model.config, "max_position_embeddings", None) or last + 1) - 1
-            reach = last - TOKENS
+            self.last = (getattr(self.model.config, "max_position_embeddings", None) or self.last + 1) - 1
+            reach = self.last - TOKENS
             if reach < 8:
                 raise UnsupportedModelError(
-                    f"{self.name} looks positions up in a table of {last + 1} entries, too few to measure rotations; "
-                    f"it needs more than {TOKENS + 8}"
+                    f"{self.name} looks positions up in a table of {self.last + 1} entries, too few to measure "
+                    f"rotations; it needs more than {TOKENS + 8}"
                 ) from None
-            shifts = (*(shift for shift in SHIFTS if shift < reach), reach)
-        self.shifts, self.last = shifts, last
+            self.shifts = (*(shift for shift in SHIFTS if shift < reach), reach)
         try:
             with _IndicesInRange():
-                self.still = self.keys_at(last, 0)
-                self.moved = [self.keys_at(last, -shift) for shift in shifts]
+                self.still = self.keys_at(0)
+                self.moved = [self.keys_at(-shift) for shift in self.shifts]
         except IndexError as error:
             raise UnsupportedModelError(f"{self.name} takes no shifted position_ids ({error})") from None
 
-    def keys_at(self, last: int, shift: int) -> list[Float[Tensor, "sample dim"]]:
+    def positions(self) -> Int[Tensor, "1 token"]:
+        """Consecutive positions up to the prompt's last."""
+        return torch.arange(self.last - TOKENS + 1, self.last + 1, device=input_device(self.model))[None]
+
+    def keys_at(self, shift: int) -> list[Float[Tensor, "sample dim"]]:
         """Keys of all calls with every token but the final one moved by ``shift``."""
-        positions = torch.arange(last - TOKENS + 1, last + 1, device=input_device(self.model))[None]
-        if shift:
-            positions[:, :-1] += shift
+        positions = self.positions()
+        positions[:, :-1] += shift
         keys: list[Tensor] = []
 
         def receive(call: AttentionCall) -> None:
@@ -259,7 +266,9 @@ class _Fit:
             )
         one = own[paired & (own < partner)]
         ratio = (norm[one] / norm[partner[one]]).sqrt()
-        ratio = torch.where((ratio - 1).abs() < 100 * noise, 1, ratio)
+        # The less a plane turns, the less its ratio says.
+        weak = torch.minimum(change[turning[one]], change[turning[partner[one]]]).clamp_max(1)
+        ratio = torch.where((ratio - 1).abs() < 100 * noise / weak, 1, ratio)
         return turning[one], turning[partner[one]], ratio
 
     def angles(self, first: Tensor, second: Tensor, ratio: Tensor) -> Float[Tensor, " plane"]:

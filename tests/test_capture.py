@@ -3,13 +3,13 @@ import threading
 
 import pytest
 import torch
+from architectures import REFUSED, ROTARY, build, shared, tokens
 from torch import nn
 from torch.utils._python_dispatch import TorchDispatchMode
 from transformers import AttentionInterface
 from transformers.models.doge import modeling_doge
 from transformers.models.llama import modeling_llama
 
-from architectures import REFUSED, ROTARY, build, shared, tokens
 from posym_core.attention_calls import UnsupportedModelError
 from posym_core.capture import capture, forward, tap, watched_forward
 from posym_core.profiles import profile
