@@ -6,6 +6,7 @@ import contextlib
 import copy
 import functools
 import json
+import warnings
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -171,7 +172,10 @@ def _from_pretrained(source: str, dtype: torch.dtype | str) -> Any:
 @contextlib.contextmanager
 def _without_progress_bars() -> Iterator[None]:
     """Loading a small model takes a moment, and its bars would stand in every chapter."""
-    from transformers.utils import logging
+    with warnings.catch_warnings():
+        # tqdm looks for widgets when transformers first imports it in a notebook; no bar is going to be shown.
+        warnings.filterwarnings("ignore", message="IProgress not found")
+        from transformers.utils import logging
 
     shown = logging.is_progress_bar_enabled()
     logging.disable_progress_bar()
