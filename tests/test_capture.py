@@ -93,6 +93,21 @@ def test_vocabulary_logits_are_not_computed():
     assert len(capture(model, tokens())) == 3
 
 
+def test_a_model_that_is_its_own_backbone_is_asked_for_one_row_of_logits():
+    class Alone(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.embedding = nn.Embedding(97, 4)
+
+        def get_input_embeddings(self):
+            return self.embedding
+
+        def forward(self, input_ids, logits_to_keep=0):
+            return self.embedding(input_ids[:, -logits_to_keep:])
+
+    assert forward(Alone().eval(), tokens()).shape == (2, 1, 4)
+
+
 def test_no_weights_of_all_tokens_by_all_tokens_are_formed():
     class Watch(TorchDispatchMode):
         square = 0

@@ -133,6 +133,21 @@ def test_models_without_rotations_are_refused_by_name(name):
     assert all(not module._forward_pre_hooks for module in model.modules())
 
 
+def test_planes_that_turn_the_other_way_are_read_from_their_second_dimension(monkeypatch):
+    rotate = modeling_llama.apply_rotary_pos_emb
+    monkeypatch.setattr(
+        modeling_llama, "apply_rotary_pos_emb", lambda query, key, cos, sin, **options: rotate(query, key, cos, -sin)
+    )
+    model, input_ids = build("Llama"), tokens()
+    for planes in find_planes(model, 44):
+        assert planes.order.tolist() == [*range(8, 16), *range(8)]
+    order = torch.arange(44).roll(5)
+    order[order == 43], order[43] = order[43].clone(), 43
+    moved = Swapped(model, input_ids).calls_in_order(order)
+    for C, call in zip(cross_logits_of_layers(model, input_ids), moved, strict=True):
+        torch.testing.assert_close(C[..., order, range(44)], call.logits()[:, :, 0], atol=LOGIT_ERROR, rtol=0)
+
+
 def test_keys_that_depend_on_positions_otherwise_are_refused(monkeypatch):
     rotate = modeling_llama.apply_rotary_pos_emb
 
