@@ -118,7 +118,7 @@ def train(
         ValueError: if the checkpoint is of another run or parameters do not lead with the members' dimensions.
         FloatingPointError: if a loss is not finite; the message names the step and the members.
     """
-    from tqdm.auto import tqdm
+    from tqdm import tqdm  # tqdm.auto warns in notebooks without ipywidgets
 
     parameters = dict(model.named_parameters())
     # One pass over memory per step: the parameters of an ensemble outweigh its activations.

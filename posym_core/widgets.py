@@ -28,6 +28,8 @@ from posym_core.panels import Bars, Heatmap, Lines, Panel, Points, Readout
 
 __all__ = ["Bars", "Heatmap", "Lines", "Panel", "Points", "Readout", "Slider", "SliderFigure", "slider_figure"]
 
+PAGE_WIDTH = 34.0
+"""Width in rem that panels side by side share on a page of ordinary width, without the gaps between them."""
 PAYLOAD_LIMIT = 1_500_000
 """Bytes of numbers that one figure may carry: a page with ten figures still opens on a phone."""
 
@@ -100,7 +102,13 @@ class SliderFigure:
 
 
 def slider_figure(
-    panels: Sequence[Panel | Sequence[Panel]], sliders: Sequence[Slider], *, caption: str, alt: str, digits: int = 4
+    panels: Sequence[Panel | Sequence[Panel]],
+    sliders: Sequence[Slider],
+    *,
+    caption: str,
+    alt: str,
+    columns: int = 2,
+    digits: int = 4,
 ) -> SliderFigure:
     """Panels that follow sliders, as one self-contained piece of HTML.
 
@@ -109,6 +117,7 @@ def slider_figure(
         sliders: what the reader moves.
         caption: what the figure shows and how to use it; maths between dollars is typeset on the built page.
         alt: what is seen, for readers who hear it.
+        columns: how many panels or columns of panels fit beside each other on a page of ordinary width.
         digits: significant digits of the numbers sent to the page.
 
     Raises:
@@ -116,10 +125,12 @@ def slider_figure(
             numbers are more than :data:`PAYLOAD_LIMIT`.
     """
     names = [slider.name for slider in sliders]
-    columns = [[panel] if isinstance(panel, Panel) else list(panel) for panel in panels]
-    flat = [panel for column in columns for panel in column]
+    stacks = [[panel] if isinstance(panel, Panel) else list(panel) for panel in panels]
+    flat = [panel for stack in stacks for panel in stack]
     if not flat:
         raise ValueError("a slider figure must have at least one panel; got none")
+    if columns < 1:
+        raise ValueError(f"columns must be at least 1; got {columns}")
     if len(set(names)) < len(names):
         raise ValueError(f"slider names must differ, since panels name them in over; got {', '.join(names)}")
     for name, text in (("caption", caption), ("alt", alt)):
@@ -133,19 +144,22 @@ def slider_figure(
         )
     titles = " | ".join(title for panel in flat if (title := getattr(panel, "title", "")))
     return SliderFigure(
-        html=_page(columns, sliders, caption, alt, data),
+        html=_page(stacks, sliders, caption, alt, data, columns),
         text=f"<slider figure {titles!r}: {alt}>",
     )
 
 
-def _page(columns: Sequence[Sequence[Panel]], sliders: Sequence[Slider], caption: str, alt: str, data: str) -> str:
+def _page(
+    stacks: Sequence[Sequence[Panel]], sliders: Sequence[Slider], caption: str, alt: str, data: str, columns: int
+) -> str:
     files = resources.files("posym_core")
     escaped = data.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
     return (
         '<figure class="posym-figure">\n'
         f"<style>{files.joinpath('figure.css').read_text('utf-8')}</style>\n"
         f'<div class="posym-sliders">{"".join(map(_slider_html, sliders))}</div>\n'
-        f'<div class="posym-panels">{"".join(_column_html(column, alt) for column in columns)}</div>\n'
+        f'<div class="posym-panels" style="--posym-least:{PAGE_WIDTH / columns:.4g}rem">'
+        f"{''.join(_column_html(stack, alt) for stack in stacks)}</div>\n"
         "<noscript><p>This figure follows its sliders where JavaScript is on. "
         f"What it shows: {html.escape(alt)}</p></noscript>\n"
         f'<figcaption class="tex2jax_process mathjax_process">{_maths(html.escape(caption))}</figcaption>\n'

@@ -222,6 +222,11 @@ def test_undefined_values_are_never_zero():
             r"alt must say what is seen; got an empty text",
         ),
         (
+            lambda: slider_figure([Readout({"r": 1.0})], [], caption="c", alt="a", columns=0),
+            ValueError,
+            r"columns must be at least 1; got 0",
+        ),
+        (
             lambda: figure(Heatmap("C", np.random.default_rng(0).normal(size=(3, 2, 250, 250)))),
             ValueError,
             r"the frames take 2\.\d MB, but a figure may carry 1\.5 MB; use fewer slider settings or cells, let each "
