@@ -57,6 +57,12 @@ def test_layouts_are_recognised(name, description, rotated):
         assert (planes.gain != 1).any() == (name == "HunYuan")
 
 
+def test_angles_are_the_models_own_frequencies_to_the_last_bit():
+    model = shared("Llama 3")
+    for planes in find_planes(model, 44):
+        assert torch.equal(planes.angles, model.model.rotary_emb.inv_freq.double())
+
+
 def test_each_layer_has_its_own_angles():
     near, _, far = find_planes(shared("Gemma3"), 44)
     torch.testing.assert_close(near.angles, rope_angles(16), atol=FITTED_ANGLE_ERROR, rtol=0)
