@@ -25,8 +25,8 @@ from posym_core.rope import Pairing, split_planes
 
 # Largest number of elements of one intermediate array: 16 MB in float64, small enough to stay near the caches.
 CHUNK = 2**21
-# Keeps sums and products of two ratios of attention within float64.
-LARGEST_LOG_RATIO = 300.0
+# exp(690) is 1e299: sums of such ratios over blocks still lie within float64.
+LARGEST_LOG_RATIO = 690.0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -274,8 +274,8 @@ class _Heads:
     def swapped(self, layout: _Blocks, log_z: Float[Tensor, "head group"]) -> Float[Tensor, "head group content slot"]:
         """Attention each block's content would draw at each block's place, against all attention before the swap.
 
-        The leading blocks that no query sees (beyond a sliding window) are left out of the slots. Ratios are kept
-        from overflowing; below 1e-308 they vanish.
+        The leading blocks that no query sees (beyond a sliding window) are left out of the slots. Ratios above 1e299
+        count as that, below 1e-308 they vanish: logits that far apart are beyond float64.
         """
         keys = self.keys[:, layout.start : layout.stop]
         slots, hidden = torch.arange(layout.number, device=keys.device), None

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import hypothesis
 import numpy as np
 import pytest
 
@@ -27,6 +28,9 @@ def pytest_configure(config: pytest.Config) -> None:
     import torch
 
     torch.set_num_threads(config.getoption("--torch-threads"))
+    # The same examples on every machine and at every run.
+    hypothesis.settings.register_profile("fixed", derandomize=True, deadline=None)
+    hypothesis.settings.load_profile("fixed")
 
 
 @pytest.fixture(autouse=True)

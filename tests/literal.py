@@ -38,9 +38,9 @@ def swapped_order(keys, start, length, i, j):
 
 
 def cosine(x, y, eps):
-    """Cosine with each norm floored at ``eps``; 0 for vanishing vectors."""
-    norms = max(float(x.norm()), eps) * max(float(y.norm()), eps)
-    return float(x @ y) / norms if norms > 0 else 0.0
+    """Cosine with each norm floored at ``eps``; 0 for vanishing vectors. Squares would underflow before ``hypot``."""
+    first, second = max(math.hypot(*x.tolist()), eps), max(math.hypot(*y.tolist()), eps)
+    return float((x / first) @ (y / second)) if first > 0 and second > 0 else 0.0
 
 
 def swap_scores(
