@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
 import os
@@ -14,6 +15,8 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 
 MANIFEST = "posym-manifest.json"
+# Between two of its steps another process may take the folder's place; that happens once or twice, not more often.
+ATTEMPTS = 5
 UNFINISHED = ".unfinished-"
 ABANDONED_AFTER = 24 * 3600
 
@@ -113,18 +116,21 @@ def _write_manifest(folder: Path, key: Mapping[str, str]) -> None:
 
 
 def _install(work: Path, folder: Path, key: Mapping[str, str]) -> None:
-    try:
-        work.rename(folder)
-    except OSError:
-        if not folder.exists():
-            raise
-        if find_damage(folder, key) is None:
+    """Put ``work`` in ``folder``'s place, unless a whole one stands there; others may be doing the same."""
+    for attempt in range(ATTEMPTS):
+        try:
+            work.rename(folder)
+            return
+        except OSError:
+            if attempt == ATTEMPTS - 1:
+                raise
+        if folder.exists() and find_damage(folder, key) is None:
             return
         # A folder cannot replace a full one, and another process may still read the damaged one.
         aside = Path(tempfile.mkdtemp(dir=folder.parent, prefix=UNFINISHED))
         try:
-            folder.rename(aside / "damaged")
-            work.rename(folder)
+            with contextlib.suppress(FileNotFoundError):
+                folder.rename(aside / "damaged")
         finally:
             shutil.rmtree(aside, ignore_errors=True)
 
