@@ -12,15 +12,10 @@ from hypothesis import strategies as st
 
 from posym_core import cross_logits, exclusion, swap_scores
 from posym_core.collisions import index_collision, induction_collisions, retrieval_collision
-from posym_core.heads import (
-    PartialInductionHead,
-    PlanarRetrievalHead,
-    PositionalIndexHead,
-    SymbolicRetrievalHead,
+from posym_core.head_limits import (
     admissible_angles,
     half_turn_condition,
     index_gap,
-    is_right,
     planar_retrieval_limit,
     positional_peak_weight,
     positional_smallest_beta,
@@ -29,6 +24,13 @@ from posym_core.heads import (
     smallest_recency,
     symbolic_peak_weight,
     symbolic_smallest_beta,
+)
+from posym_core.heads import (
+    PartialInductionHead,
+    PlanarRetrievalHead,
+    PositionalIndexHead,
+    SymbolicRetrievalHead,
+    is_right,
     worst_inputs,
 )
 from posym_core.tasks.canonical import IndexTask, PartialInductionTask, RetrievalTask, TaskBatch

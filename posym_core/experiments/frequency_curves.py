@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from posym_core.heads import index_gap, planar_retrieval_limit, recency_angle_limit
+from posym_core.head_limits import index_gap, planar_retrieval_limit, recency_angle_limit
 from posym_core.results import Result
 
 LEVEL = 0.95
