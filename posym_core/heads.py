@@ -25,6 +25,8 @@ from torch import Tensor, nn
 from posym_core.rope import join_planes, rotate
 from posym_core.tasks.canonical import IndexTask, PartialInductionTask, RetrievalTask, Task, TaskBatch, pair_batch
 
+MOST_INPUTS = 1_000_000
+
 
 class ConstructedHead(nn.Module):
     """A head whose queries, keys and values are formulas; subclasses give the unrotated ones.
@@ -214,6 +216,38 @@ def worst_inputs(task: Task) -> TaskBatch:
     distinct = isinstance(task, RetrievalTask)
     symbol = target.expand(task.length, -1) if distinct else (target > target[:, None]).long()
     return pair_batch(symbol, wrong, target, task.symbols, task.attributes)
+
+
+def every_input(task: Task) -> TaskBatch:
+    """All inputs of a small task; in Partial induction the asked symbol stands any number of times above zero.
+
+    Raises:
+        ValueError: if there could be more than :data:`MOST_INPUTS`.
+
+    >>> every_input(IndexTask(length=2, symbols=2)).answer.tolist()
+    [0, 0, 0, 1, 1, 0, 1, 1]
+    """
+    most = task.length * task.context_vocabulary**task.length
+    if most > MOST_INPUTS:
+        raise ValueError(
+            f"a task of length {task.length} with {task.context_vocabulary} tokens has up to {most} inputs but at most "
+            f"{MOST_INPUTS} are listed; pass a smaller task, or draw inputs with task.sample"
+        )
+    context = torch.cartesian_prod(*[torch.arange(task.context_vocabulary)] * task.length)  # [input, position]
+    place = torch.arange(task.length)
+    if isinstance(task, IndexTask):
+        context, position = context.repeat_interleave(task.length, 0), place.repeat(len(context))
+        answer = context.gather(1, position[:, None])[:, 0]
+        return TaskBatch(torch.cat([context, task.symbols + position[:, None]], dim=1), answer, position)
+    symbol, attribute = context // task.attributes, context % task.attributes
+    # [input, position, other position]: does the symbol stand at another, later place?
+    again = symbol[:, :, None] == symbol[:, None, :]
+    if isinstance(task, RetrievalTask):
+        distinct = again.sum((1, 2)) == task.length
+        symbol, attribute, again = symbol[distinct], attribute[distinct], again[distinct]
+    last = ~(again & (place > place[:, None])).any(-1)
+    row, position = last.nonzero(as_tuple=True)
+    return pair_batch(symbol[row], attribute[row], position, task.symbols, task.attributes)
 
 
 def is_right(

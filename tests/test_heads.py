@@ -30,6 +30,7 @@ from posym_core.heads import (
     PlanarRetrievalHead,
     PositionalIndexHead,
     SymbolicRetrievalHead,
+    every_input,
     is_right,
     worst_inputs,
 )
@@ -50,8 +51,8 @@ def sampled(head, count=2000) -> float:
     return accuracy(head, head.task.sample(count, torch.Generator().manual_seed(0)))
 
 
-def every_input(task) -> TaskBatch:
-    """All inputs of a small task, the asked symbol standing any number of times above zero."""
+def every_input_by_loops(task) -> TaskBatch:
+    """All inputs of a small task, the asked symbol standing any number of times above zero: the literal listing."""
     rows = []
     if isinstance(task, IndexTask):
         for context in itertools.product(range(task.symbols), repeat=task.length):
@@ -70,6 +71,29 @@ def every_input(task) -> TaskBatch:
                     last = max(place for place, symbol in enumerate(symbols) if symbol == asked)
                     rows.append(([*context, task.symbols * task.attributes + asked], values[last], last))
     return TaskBatch(*(torch.tensor(field) for field in zip(*rows, strict=True)))
+
+
+SMALL_TASKS = [
+    IndexTask(length=3, symbols=3),
+    RetrievalTask(length=3, symbols=4, attributes=2),
+    PartialInductionTask(length=4, symbols=2, attributes=2, repetition=2),
+]
+
+
+@pytest.mark.parametrize("task", SMALL_TASKS)
+def test_every_input_is_the_literal_listing(task):
+    def rows(batch):
+        return sorted(
+            (*tokens, answer, position)
+            for tokens, answer, position in zip(*(field.tolist() for field in batch), strict=True)
+        )
+
+    assert rows(every_input(task)) == rows(every_input_by_loops(task))
+
+
+def test_every_input_of_a_large_task_is_refused():
+    with pytest.raises(ValueError, match=r"length 8 with 64 tokens .* at most 1000000 are listed; pass a smaller task"):
+        every_input(RetrievalTask(length=8, symbols=8, attributes=8))
 
 
 # Theorem 3
