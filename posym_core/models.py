@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import contextlib
 import copy
+import errno
 import functools
 import json
+import os
 import warnings
 from collections.abc import Iterator
 from pathlib import Path
@@ -28,7 +30,13 @@ NEEDS_EXTRA = (
 )
 
 
-def load_model(name: str = PACKAGED, *, device: str = "auto", dtype: torch.dtype | None = None) -> tuple[Any, Any]:
+def load_model(
+    name: str = PACKAGED,
+    *,
+    device: str = "auto",
+    dtype: torch.dtype | None = None,
+    device_map: str | dict[str, Any] | None = None,
+) -> tuple[Any, Any]:
     """A language model and its tokenizer, ready to be profiled.
 
     The default is Google's Gemma 3 with 270 million parameters, from its quantised form (Q4_K_M) in the Python
@@ -42,30 +50,49 @@ def load_model(name: str = PACKAGED, *, device: str = "auto", dtype: torch.dtype
         device: ``"auto"`` for a GPU where there is one, or a torch device.
         dtype: of the weights; by default float32 for the packaged model and the checkpoint's own for others. Scores
             of models in half precision carry its rounding: 1e-2 and more.
+        device_map: ``"auto"`` spreads a model that is too large for one device over all GPUs, main memory and disk
+            (needs accelerate, which the extra ``[lm]`` brings); in place of ``device``.
 
     Returns:
         ``(model, tokenizer)``, the model in evaluation mode without gradients, on SDPA attention where it has it.
 
     Raises:
-        ImportError: if the packaged model's packages are missing; the message says how to install them.
-        FileNotFoundError: if there is no such model.
+        ImportError: if the packaged model's packages, or accelerate for ``device_map``, are missing; the message says
+            how to install them.
+        FileNotFoundError: if there is no such model, or no access to it, or no network to fetch it with.
         OSError: if the cache cannot be written or the disk is too full.
-        ValueError: if the device does not exist, or the packaged weights are not the expected ones.
+        ValueError: if the device does not exist, ``device`` and ``device_map`` are both given, or the packaged weights
+            are not the expected ones.
 
     Warns:
         UserWarning: when the cached conversion is damaged and made anew.
     """
     if not isinstance(name, str):
         raise TypeError(f"name must be a string; got {type(name).__name__}")
+    if device_map is not None and device != "auto":
+        raise ValueError(f"device_map decides about devices, and device={device!r} says otherwise; pass one of them")
     place = choose_device(device)
     with _without_progress_bars():
         if name == PACKAGED:
             folder = packaged_folder()
-            model = _from_pretrained(str(folder), dtype or torch.float32)
+            model = _from_pretrained(str(folder), dtype or torch.float32, device_map)
             tokenizer = _packaged_tokenizer(folder)
         else:
-            model, tokenizer = _from_transformers(name, dtype)
-    return model.to(place).eval().requires_grad_(False), tokenizer
+            with _explained(name):
+                model = _from_pretrained(name, dtype or "auto", device_map)
+                tokenizer = _transformers_tokenizer(name)
+    if device_map is None:
+        model = model.to(place)
+    return model.eval().requires_grad_(False), tokenizer
+
+
+def load_tokenizer(name: str = PACKAGED) -> Any:
+    """The tokenizer that :func:`load_model` returns, without the model's weights."""
+    with _without_progress_bars():
+        if name == PACKAGED:
+            return _packaged_tokenizer(packaged_folder())
+        with _explained(name):
+            return _transformers_tokenizer(name)
 
 
 def packaged_folder(root: Path | None = None) -> Path:
@@ -149,24 +176,70 @@ def _packaged_tokenizer(folder: Path) -> Any:
     return PreTrainedTokenizerFast(tokenizer_file=str(folder / "tokenizer.json"), **marks)
 
 
-def _from_transformers(name: str, dtype: torch.dtype | None) -> tuple[Any, Any]:
+def _transformers_tokenizer(name: str) -> Any:
     from transformers import AutoTokenizer
 
+    return AutoTokenizer.from_pretrained(name, trust_remote_code=False)
+
+
+@contextlib.contextmanager
+def _explained(name: str) -> Iterator[None]:
+    """Within the block, what keeps transformers from loading ``name`` is said with what to do about it."""
     try:
-        return _from_pretrained(name, dtype or "auto"), AutoTokenizer.from_pretrained(name, trust_remote_code=False)
+        yield
     except (OSError, ValueError) as error:
-        reason = str(error).strip().splitlines()[0]
-        raise FileNotFoundError(
-            f"no model {name!r} could be loaded: {reason} Pass {PACKAGED!r} (packaged), a folder with config.json, "
-            "tokenizer and safetensors, or the name of a model on the Hugging Face hub; a gated one needs its terms "
-            "accepted and `hf auth login`, and any needs a network the first time"
-        ) from error
+        if getattr(error, "errno", None) == errno.ENOSPC:
+            raise
+        raise FileNotFoundError(f"no model {name!r} could be loaded: {_reason(name, error)}") from error
 
 
-def _from_pretrained(source: str, dtype: torch.dtype | str) -> Any:
+def _reason(name: str, error: BaseException) -> str:
+    causes: list[BaseException] = [error]
+    while following := causes[-1].__cause__ or causes[-1].__context__:
+        causes.append(following)
+    kinds = {kind.__name__ for cause in causes for kind in type(cause).__mro__}
+    statuses = {getattr(getattr(cause, "response", None), "status_code", None) for cause in causes}
+    if "GatedRepoError" in kinds or statuses & {403}:
+        return (
+            f"it is gated. Accept its terms on its page on the Hugging Face hub, then run `hf auth login` (or set "
+            f"HF_TOKEN) with an account that has access, and try again; {PACKAGED!r} needs neither"
+        )
+    if "RepositoryNotFoundError" in kinds or statuses & {401, 404}:
+        return (
+            f"the Hugging Face hub has no such model, or a private one that this account may not see. Check the name "
+            f"(owner/model); for a private model run `hf auth login`; {PACKAGED!r} is packaged"
+        )
+    if kinds & {"OfflineModeIsEnabled", "LocalEntryNotFoundError", "ConnectionError", "ConnectError", "TimeoutError"}:
+        offline = " (HF_HUB_OFFLINE is set)" if os.environ.get("HF_HUB_OFFLINE", "0").upper() in ("1", "TRUE") else ""
+        return (
+            f"the Hugging Face hub was not reached{offline}, and this machine's cache does not hold it. Check the name "
+            f"and the network, or pass {PACKAGED!r} (packaged) or a folder with config.json, tokenizer and "
+            "safetensors; a gated model also needs its terms accepted and `hf auth login`"
+        )
+    first = str(error).strip().splitlines()[0]
+    if not os.path.isdir(name) and (name.startswith((".", "/", "~")) or "\\" in name or name.count("/") > 1):
+        first = "there is no such folder."
+    return (
+        f"{first} Pass {PACKAGED!r} (packaged), a folder with config.json, tokenizer and safetensors, or the name of a "
+        "model on the Hugging Face hub; a gated one needs its terms accepted and `hf auth login`, and any needs a "
+        "network the first time"
+    )
+
+
+def _from_pretrained(source: str, dtype: torch.dtype | str, device_map: Any = None) -> Any:
     from transformers import AutoModelForCausalLM
 
-    return AutoModelForCausalLM.from_pretrained(source, dtype=dtype, use_safetensors=True, trust_remote_code=False)
+    if device_map is not None:
+        try:
+            import accelerate  # noqa: F401
+        except ImportError as error:
+            raise ImportError(
+                "device_map needs the package accelerate; install it with: pip install 'posym-core[lm]'"
+            ) from error
+    options = {} if device_map is None else {"device_map": device_map}
+    return AutoModelForCausalLM.from_pretrained(
+        source, dtype=dtype, use_safetensors=True, trust_remote_code=False, **options
+    )
 
 
 @contextlib.contextmanager

