@@ -161,7 +161,7 @@ class Recorder:
 def interface_route(model: nn.Module, recorder: Recorder) -> Iterator[None]:
     def tapped(original: Callable | None) -> Callable:
         def attend(module, query, key, value, attention_mask=None, *rest, **options):
-            function = original or _eager_attention(module)
+            function = original or eager_attention(module)
             if id(module) not in recorder.modules:
                 return function(module, query, key, value, attention_mask, *rest, **options)
             causal = options.get("is_causal")
@@ -189,6 +189,16 @@ def interface_route(model: nn.Module, recorder: Recorder) -> Iterator[None]:
 
         return attend
 
+    with attention_functions_wrapped(model, tapped):
+        yield
+
+
+@contextlib.contextmanager
+def attention_functions_wrapped(model: nn.Module, wrapped: Callable[[Callable | None], Callable]) -> Iterator[None]:
+    """Within the block every attention function that the model may look up is ``wrapped(function)``.
+
+    ``wrapped`` gets None for eager attention, which only the model's own file holds; see :func:`eager_attention`.
+    """
     saved: list[tuple[Any, str, Callable | None]] = []
     try:
         for mapping in _attention_mappings(model):
@@ -201,7 +211,7 @@ def interface_route(model: nn.Module, recorder: Recorder) -> Iterator[None]:
                 except KeyError:
                     local = None
                 saved.append((mapping, name, local))
-                mapping[name] = tapped(original)
+                mapping[name] = wrapped(original)
         yield
     finally:
         for mapping, name, local in reversed(saved):
@@ -224,7 +234,7 @@ def _attention_mappings(model: nn.Module) -> list[Any]:
     return list(found.values())
 
 
-def _eager_attention(module: nn.Module) -> Callable:
+def eager_attention(module: nn.Module) -> Callable:
     """The eager function of the file that defines the module, which the interface only knows as a default."""
     for cls in type(module).__mro__:
         function = getattr(sys.modules[cls.__module__], "eager_attention_forward", None)
