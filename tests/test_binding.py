@@ -10,7 +10,7 @@ from tokenizers.pre_tokenizers import Split, Whitespace
 from transformers import PreTrainedTokenizerFast
 
 from posym_core.tasks import TEMPLATES, binding_prompts, choice_accuracy
-from posym_core.tasks.binding import words
+from posym_core.tasks.prompts import words
 
 KINDS = ("names", "colours", "things", "cities")
 

@@ -24,7 +24,7 @@ from posym_core.profiles import LayerHeads, profile_with
 from posym_core.results import Result, ResultError, load_result, save_result
 from posym_core.score_geometry import random_swaps
 from posym_core.scores import swap_scores
-from posym_core.tasks.binding import binding_prompts, choice_accuracy
+from posym_core.tasks import binding_prompts, choice_accuracy
 
 # The cross-logit matrix of all keys is kept per head up to this many: beyond, it would dwarf the model.
 LONGEST_MATRIX = 300
