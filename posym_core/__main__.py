@@ -1,4 +1,4 @@
-"""Command line: ``python -m posym_core claims`` and ``python -m posym_core run EXPERIMENT``."""
+"""Command line: profile a language model, run an experiment, or show which claims were reproduced."""
 
 from __future__ import annotations
 
@@ -9,32 +9,136 @@ import textwrap
 from collections.abc import Sequence
 from dataclasses import asdict
 
+from posym_core.experiments.catalogue import EXPERIMENTS
+
+PROFILE_HELP = """
+Scores of every attention head on the prompts of a task or a file, kept in a folder: profile.json (settings, origin and
+checksums), scores.safetensors, heads.csv, prompts.csv, prompts.jsonl, figures and report.html. A run that is killed
+goes on where it stopped when the same command is given again.
+"""
+
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run one command; returns the exit status."""
+    """Run one command; returns the exit status: 0, 1 for what went wrong, 130 when interrupted."""
+    options = _parser().parse_args(arguments)
+    try:
+        options.command(options)
+    except (RuntimeError, ValueError, OSError, ImportError) as error:
+        if not str(error):
+            raise
+        print(f"error: {error}", file=sys.stderr)
+        return 1
+    except KeyboardInterrupt as error:
+        print(error if str(error) else "interrupted", file=sys.stderr)
+        return 130
+    return 0
+
+
+def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m posym_core", description=__doc__)
-    commands = parser.add_subparsers(dest="command", required=True)
+    commands = parser.add_subparsers(required=True, metavar="COMMAND")
+
+    profile = commands.add_parser("profile", help="scores of every head of a language model", description=PROFILE_HELP)
+    profile.add_argument("model", help="gemma-3-270m (packaged), a folder, or a name on the Hugging Face hub")
+    source = profile.add_mutually_exclusive_group(required=True)
+    source.add_argument("--task", help="binding, index, keyvalue, induction or text")
+    source.add_argument("--input", metavar="FILE", help="prompts with their blocks as JSON Lines, see the readme")
+    profile.add_argument("--out", required=True, metavar="DIR", help="folder for the profile")
+    profile.add_argument("--facts", type=int, default=16, help="blocks per prompt of a task (default: 16)")
+    profile.add_argument("--prompts", type=int, default=64, help="prompts of a task (default: 64)")
+    profile.add_argument("--seed", type=int, default=0, help="of a task's prompts (default: 0)")
+    profile.add_argument("--template", help="wording of binding: likes (default), bought or lives")
+    profile.add_argument("--tau", type=float, default=1e-4, help="temperature of pairs of blocks (default: 1e-4)")
+    profile.add_argument("--eps", type=float, default=1e-8, help="floor of norms (default: 1e-8)")
+    profile.add_argument("--per-frequency", action="store_true", help="also score every rotation plane")
+    profile.add_argument("--batch-size", type=int, help="prompts at a time (default: 4,096 tokens, at most 16)")
+    profile.add_argument("--threads", type=int, help="CPU threads a process (default: shared among --jobs)")
+    profile.add_argument("--device", default="auto", help="auto (default), cpu, cuda")
+    profile.add_argument("--dtype", help="float32, float64, bfloat16, float16 (default: the checkpoint's)")
+    profile.add_argument("--device-map", help="auto spreads a large model over all GPUs and main memory")
+    profile.add_argument("--no-report", action="store_true", help="write no figures and no report.html")
+    _add_places(profile)
+    profile.set_defaults(command=_profile)
+
+    run = commands.add_parser("run", help="run an experiment and keep its results")
+    run.add_argument("experiment", help="which: " + ", ".join(EXPERIMENTS))
+    run.add_argument("--model", default="gemma-3-270m", help="for experiments on language models")
+    run.add_argument("--small", action="store_true", help="a size for trying out; needs --results")
+    run.add_argument("--device", default="auto", help="auto, cpu, cuda")
+    run.add_argument("--results", help="folder to keep results in (default: this checkout's)")
+    _add_places(run)
+    run.set_defaults(command=_run)
 
     claims = commands.add_parser("claims", help="the ledger: what was reproduced and what was not")
     claims.add_argument("--json", action="store_true", help="as JSON, one object a claim")
     claims.add_argument("--results", help="folder of results (default: this checkout's)")
-    claims.set_defaults(run=_claims)
+    claims.set_defaults(command=_claims)
+    return parser
 
-    run = commands.add_parser("run", help="run an experiment and keep its results")
-    run.add_argument("experiment", choices=sorted(EXPERIMENTS), help="which")
-    run.add_argument("--model", default="gemma-3-270m", help="model name (binding_profile)")
-    run.add_argument("--device", default="auto", help="auto, cpu, cuda")
-    run.add_argument("--results", help="folder to keep results in (default: this checkout's)")
-    run.add_argument("--force", action="store_true", help="run again what is there already")
-    run.set_defaults(run=_run)
 
-    options = parser.parse_args(arguments)
-    try:
-        options.run(options)
-    except (RuntimeError, ValueError, OSError) as error:
-        print(f"error: {error}", file=sys.stderr)
-        return 1
-    return 0
+def _add_places(parser: argparse.ArgumentParser) -> None:
+    places = parser.add_mutually_exclusive_group()
+    places.add_argument("--jobs", type=int, default=1, help="processes of this machine (default: 1)")
+    places.add_argument("--cluster", metavar="ADDRESS", help="of a Dask scheduler, in place of this machine")
+    parser.add_argument("--force", action="store_true", help="discard what is there and run again")
+    parser.add_argument("--no-progress", action="store_true", help="no progress bar")
+
+
+def _profile(options: argparse.Namespace) -> None:
+    from posym_core.profile_runs import ProfileSettings, run_profile
+    from posym_core.report import NAME, pages
+
+    task = options.task
+    if options.template is not None:
+        if task != "binding":
+            raise ValueError(f"--template words the task binding, not {task or 'an input file'}; leave it out")
+        task = f"binding-{options.template}"
+    settings = ProfileSettings(
+        model=options.model,
+        task=task,
+        facts=options.facts,
+        prompts=options.prompts,
+        seed=options.seed,
+        input=options.input,
+        tau=options.tau,
+        eps=options.eps,
+        per_frequency=options.per_frequency,
+        batch_size=options.batch_size,
+        threads=options.threads,
+        device=options.device,
+        dtype=options.dtype,
+        device_map=options.device_map,
+    )
+    profile = run_profile(
+        settings,
+        options.out,
+        jobs=options.jobs,
+        cluster=options.cluster,
+        force=options.force,
+        progress=not options.no_progress,
+        extras=None if options.no_report else pages,
+        report=lambda line: print(line, file=sys.stderr),
+    )
+    prompts, layers, heads = profile.arrays["positional"].shape
+    shown = profile.folder / NAME if (profile.folder / NAME).exists() else profile.folder
+    print(f"{prompts} prompts, {layers} layers, {heads} heads, {profile.provenance['seconds']:.0f} s: {shown}")
+
+
+def _run(options: argparse.Namespace) -> None:
+    from posym_core.experiments.catalogue import run_experiment
+
+    for result in run_experiment(
+        options.experiment,
+        model=options.model,
+        small=options.small,
+        device=options.device,
+        folder=options.results,
+        force=options.force,
+        progress=not options.no_progress,
+        jobs=options.jobs,
+        cluster=options.cluster,
+    ):
+        print(result.describe(), flush=True)
 
 
 def _claims(options: argparse.Namespace) -> None:
@@ -56,21 +160,6 @@ def _number(value: object) -> str:
         low, high = value["interval"]
         return f"{value['value']} [{low}, {high}]"
     return str(value)
-
-
-def _run(options: argparse.Namespace) -> None:
-    EXPERIMENTS[options.experiment](options)
-
-
-def _binding_profile(options: argparse.Namespace) -> None:
-    from posym_core.experiments import binding_profile
-
-    settings = binding_profile.full_size(options.model)
-    for result in binding_profile.run(settings, device=options.device, folder=options.results, force=options.force):
-        print(result.describe())
-
-
-EXPERIMENTS = {"binding_profile": _binding_profile}
 
 
 if __name__ == "__main__":

@@ -6,6 +6,7 @@ import contextlib
 import copy
 import errno
 import functools
+import hashlib
 import json
 import os
 import warnings
@@ -93,6 +94,27 @@ def load_tokenizer(name: str = PACKAGED) -> Any:
             return _packaged_tokenizer(packaged_folder())
         with _explained(name):
             return _transformers_tokenizer(name)
+
+
+def model_identity(name: str) -> dict[str, str]:
+    """What tells a model's weights apart from others of its name, without loading them.
+
+    Returns:
+        ``sha256`` of the packaged model's or a folder's weights, or the ``revision`` of a model on the hub.
+    """
+    if name == PACKAGED:
+        return {"sha256": PACKAGED_SHA256}
+    if os.path.isdir(name):
+        digest = hashlib.sha256()
+        for path in sorted((*Path(name).glob("*.safetensors"), *Path(name).glob("*.json"))):
+            with path.open("rb") as file:
+                digest.update(f"{path.name} {hashlib.file_digest(file, 'sha256').hexdigest()}\n".encode())
+        return {"sha256": digest.hexdigest()}
+    from transformers import AutoConfig
+
+    with _explained(name):
+        config = AutoConfig.from_pretrained(name, trust_remote_code=False)
+    return {"revision": str(getattr(config, "_commit_hash", None))}
 
 
 def packaged_folder(root: Path | None = None) -> Path:

@@ -121,12 +121,7 @@ def save_result(
             "device": device,
             "date": datetime.now(UTC).isoformat(timespec="seconds"),
             "seconds": round(seconds, 1),
-            "versions": {
-                "python": platform.python_version(),
-                "torch": torch.__version__.split("+")[0],
-                "numpy": np.__version__,
-                **_installed("transformers"),
-            },
+            "versions": library_versions(),
             "checksum": sha256(payload),
         },
     }
@@ -198,6 +193,16 @@ def code_version() -> dict[str, str]:
         digest.update(path.relative_to(root).as_posix().encode())
         digest.update(path.read_bytes())
     return {"code_version": posym_core.__version__, "code_digest": digest.hexdigest()}
+
+
+def library_versions() -> dict[str, str]:
+    """Versions of what numbers depend on besides this package."""
+    return {
+        "python": platform.python_version(),
+        "torch": torch.__version__.split("+")[0],
+        "numpy": np.__version__,
+        **_installed("transformers"),
+    }
 
 
 def _installed(package: str) -> dict[str, str]:

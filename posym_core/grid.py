@@ -1,0 +1,109 @@
+"""One function on many items: in this process, in several processes of this machine, or on a Dask cluster.
+
+The function and its items travel to other processes, so the function must be found by its name in a module, and items
+and results must be small. What it returns must depend on the item alone; then all three ways give the same numbers.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Generator, Sequence
+from typing import Any, TypeAlias, TypeVar
+
+Item = TypeVar("Item")
+Found = TypeVar("Found")
+
+Results: TypeAlias = Generator[tuple[int, Found], None, None]
+
+# How long to wait for a scheduler to answer and for a first worker, in seconds.
+PATIENCE = 30
+NEEDS_EXTRA = "a Dask cluster needs the package distributed; install it with: pip install 'posym-core[cluster]'"
+
+
+class WorkerLostError(RuntimeError):
+    """A worker process died, and its work could not be done by another."""
+
+
+def run_grid(
+    function: Callable[[Item], Found], items: Sequence[Item], *, jobs: int = 1, cluster: str | None = None
+) -> Results[Found]:
+    """Apply ``function`` to every item, and yield ``(number of the item, result)`` as results come.
+
+    Args:
+        function: a function of one item, at the top of an importable module unless ``jobs`` is 1.
+        items: what to apply it to.
+        jobs: processes of this machine; 1 works in this process and in order.
+        cluster: address of a Dask scheduler, such as ``"tcp://10.0.0.1:8786"``, in place of ``jobs``. A worker that
+            dies is replaced by another: its items are done again.
+
+    Raises:
+        ValueError: if ``jobs`` is out of range or given together with ``cluster``.
+        ImportError: if Dask is not installed.
+        ConnectionError: if no scheduler answers, or it has no workers.
+        WorkerLostError: if a process died, most often for want of memory.
+
+    What ``function`` raises is raised here, and ends the run.
+    """
+    if isinstance(jobs, bool) or not isinstance(jobs, int) or jobs < 1:
+        raise ValueError(f"jobs must be a whole number of at least 1; got {jobs!r}")
+    if cluster is not None and jobs != 1:
+        raise ValueError(f"jobs={jobs} and cluster={cluster!r} are two places to work at; pass one of them")
+    if cluster is not None:
+        return _on_cluster(function, items, cluster)
+    if jobs == 1 or len(items) < 2:
+        return ((number, function(item)) for number, item in enumerate(items))
+    return _in_processes(function, items, jobs)
+
+
+def _numbered(function: Callable[[Item], Found], pair: tuple[int, Item]) -> tuple[int, Found]:
+    return pair[0], function(pair[1])
+
+
+def _in_processes(function: Callable[[Item], Found], items: Sequence[Item], jobs: int) -> Results[Found]:
+    import joblib
+    from joblib.externals.loky.process_executor import TerminatedWorkerError
+
+    work = (joblib.delayed(_numbered)(function, pair) for pair in enumerate(items))
+    try:
+        # One at a time: items take long, and those in flight are lost when the run is ended.
+        options: dict[str, Any] = {"batch_size": 1, "pre_dispatch": "n_jobs", "return_as": "generator_unordered"}
+        parallel: Any = joblib.Parallel(n_jobs=min(jobs, len(items)), backend="loky", **options)
+        yield from parallel(work)
+    except TerminatedWorkerError as error:
+        raise WorkerLostError(
+            f"one of {jobs} worker processes died, most often for want of memory; use fewer jobs or smaller batches"
+        ) from error
+
+
+def _on_cluster(function: Callable[[Item], Found], items: Sequence[Item], address: str) -> Results[Found]:
+    try:
+        from distributed import Client, KilledWorker, as_completed
+    except ImportError as error:
+        raise ImportError(f"{NEEDS_EXTRA} ({error})") from error
+
+    try:
+        client = Client(address, timeout=PATIENCE, set_as_default=False)
+    except (OSError, ValueError, TimeoutError) as error:
+        raise ConnectionError(
+            f"no Dask scheduler answers at {address!r}; start one with `dask scheduler`, workers with `dask worker "
+            "ADDRESS`, and pass the address it prints"
+        ) from error
+    with client:
+        try:
+            client.wait_for_workers(1, timeout=PATIENCE)
+        except TimeoutError as error:
+            raise ConnectionError(
+                f"the Dask scheduler at {address!r} has no workers; start some with `dask worker {address}`"
+            ) from error
+        futures: Any = client.map(functools.partial(_numbered, function), list(enumerate(items)), pure=False)
+        try:
+            for future in as_completed(futures):
+                yield future.result()
+                future.release()
+        except KilledWorker as error:
+            raise WorkerLostError(
+                f"the same work killed several workers of {address!r}, most often for want of memory; give workers "
+                "more memory or use smaller batches"
+            ) from error
+        finally:
+            client.cancel(futures)
