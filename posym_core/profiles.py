@@ -8,7 +8,7 @@ pass.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from jaxtyping import Bool, Float, Int
@@ -23,6 +23,8 @@ from posym_core.scores import check_blocks, swap_scores
 
 # Tokens of one forward pass: enough to use the machine, few enough for a small one.
 TOKENS_A_BATCH = 4096
+# Numbers in the keys of layers that wait to be scored together: small layers cost mostly calls, large ones memory.
+NUMBERS_HELD = 2**22
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -137,7 +139,7 @@ def profile(
         )
         return {"positional": scores.positional, "symbolic": scores.symbolic, "entropy": scores.entropy}
 
-    measured = profile_with(model, input_ids, measure, progress=progress, batch_size=batch_size, planes=planes)
+    measured = _profile_with(model, input_ids, measure, progress, batch_size, planes, hold=NUMBERS_HELD)
     return Profile(**measured)
 
 
@@ -169,6 +171,19 @@ def profile_with(
         UnsupportedModelError: if the model is not a decoder with rotary encoding that can be captured.
         TypeError, ValueError: if ``input_ids`` does not fit.
     """
+    return _profile_with(model, input_ids, measure, progress, batch_size, planes, hold=0)
+
+
+def _profile_with(
+    model: nn.Module,
+    input_ids: Int[Tensor, "prompt token"] | Int[Tensor, " token"],
+    measure: Callable[[LayerHeads], dict[str, Tensor]],
+    progress: bool,
+    batch_size: int | None,
+    planes: Sequence[Planes] | None,
+    hold: int,
+) -> dict[str, Float[Tensor, "prompt layer head *rest"]]:
+    """:func:`profile_with`, with layers held back to be measured together; then ``measure`` may not ask which it is."""
     from tqdm import tqdm
 
     input_ids = check_input_ids(input_ids, least=2)
@@ -176,26 +191,83 @@ def profile_with(
         raise ValueError(f"batch_size must be at least 1; got {batch_size}")
     batch_size = batch_size or max(1, TOKENS_A_BATCH // input_ids.shape[1])
     planes = find_planes(model, input_ids.shape[1]) if planes is None else planes
+    alike = (
+        [next(i for i, first in enumerate(planes) if torch.equal(first.angles, other.angles)) for other in planes]
+        if hold
+        else None
+    )
     route = None
     batches: list[dict[str, Tensor]] = []
     with tqdm(total=len(input_ids), unit="prompt", disable=not progress) as bar:
         for first in range(0, len(input_ids), batch_size):
             prompts = slice(first, min(first + batch_size, len(input_ids)))
-            layers: list[dict[str, Tensor]] = []
+            layers = _Layers(measure, hold)
 
-            def receive(call: AttentionCall, prompts: slice = prompts, layers: list = layers) -> None:
+            def receive(call: AttentionCall, prompts: slice = prompts, layers: _Layers = layers) -> None:
                 if call.index >= len(planes):
                     raise ValueError(
                         f"the model makes more attention calls than the {len(planes)} that planes were given for; "
                         "pass planes=find_planes(model, length) of this model"
                     )
-                measured = measure(layer_heads(call, planes[call.index], prompts))
-                layers.append({name: x.detach().flatten(1, 2).cpu() for name, x in measured.items()})
+                layers.add(layer_heads(call, planes[call.index], prompts), alike[call.index] if alike else call.index)
 
             route = watched_forward(model, input_ids[prompts], receive, route=route)
-            batches.append({name: _stacked([layer[name] for layer in layers], dim=1) for name in layers[0]})
+            measured = layers.finish()
+            batches.append({name: _stacked([layer[name] for layer in measured], dim=1) for name in measured[0]})
             bar.update(prompts.stop - prompts.start)
     return {name: torch.cat([batch[name] for batch in batches]) for name in batches[0]}
+
+
+class _Layers:
+    """Measures layers as they come, or holds back those with the same planes and shapes to measure them as one.
+
+    Held layers stand behind each other in the dimension of prompts. No more than ``hold`` numbers of keys wait.
+    """
+
+    def __init__(self, measure: Callable[[LayerHeads], dict[str, Tensor]], hold: int) -> None:
+        self.measure = measure
+        self.hold = hold
+        self.waiting: dict[tuple, list[LayerHeads]] = {}
+        self.numbers = 0
+        self.found: dict[int, dict[str, Tensor]] = {}
+
+    def add(self, heads: LayerHeads, planes: int) -> None:
+        shapes = [None if x is None else x.shape for x in (heads.query, heads.keys, heads.visible, heads.sinks)]
+        kind = (planes, heads.scale, heads.softcap, heads.query.dtype, *shapes)
+        self.waiting.setdefault(kind, []).append(heads)
+        self.numbers += heads.keys.numel()
+        if self.numbers > self.hold:
+            self._measure_all()
+
+    def finish(self) -> list[dict[str, Tensor]]:
+        self._measure_all()
+        return [self.found[layer] for layer in sorted(self.found)]
+
+    def _measure_all(self) -> None:
+        for group in self.waiting.values():
+            measured = self.measure(_joined(group))
+            parts = {name: x.detach().flatten(1, 2).cpu().chunk(len(group)) for name, x in measured.items()}
+            for place, heads in enumerate(group):
+                self.found[heads.layer] = {name: part[place] for name, part in parts.items()}
+        self.waiting, self.numbers = {}, 0
+
+
+def _joined(group: list[LayerHeads]) -> LayerHeads:
+    """Layers as one with more prompts."""
+    first = group[0]
+    if len(group) == 1:
+        return first
+    sinks = None
+    if first.sinks is not None:
+        # A sink belongs to a layer, so it is said once a prompt.
+        sinks = torch.cat([heads.sinks.expand(len(heads.query), *heads.sinks.shape) for heads in group])  # pyright: ignore
+    return replace(
+        first,
+        query=torch.cat([heads.query for heads in group]),
+        keys=torch.cat([heads.keys for heads in group]),
+        visible=torch.cat([heads.visible for heads in group]),
+        sinks=sinks,
+    )
 
 
 def layer_heads(call: AttentionCall, planes: Planes, prompts: slice = slice(None), row: int = -1) -> LayerHeads:

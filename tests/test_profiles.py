@@ -5,7 +5,7 @@ import pytest
 import torch
 from architectures import Swapped, build, packaged, shared, tokens
 
-from posym_core import exclusion, rope_angles
+from posym_core import exclusion, profiles, rope_angles, swap_scores
 from posym_core.capture import capture
 from posym_core.planes import find_planes
 from posym_core.profiles import _stacked, profile, profile_with
@@ -102,6 +102,31 @@ def test_batches_give_what_prompts_give_alone():
         assert alone.positional.shape == (1, 3, 4)
         for name in ("positional", "symbolic", "entropy"):
             torch.testing.assert_close(getattr(alone, name)[0], getattr(together, name)[prompt], atol=1e-5, rtol=0)
+
+
+@pytest.mark.parametrize("hold", [0, 2_000, 2**22])
+@pytest.mark.parametrize("name", ["Gemma3", "gpt-oss", "DeepSeek-V3"])
+def test_layers_scored_together_are_those_scored_alone(name, hold, monkeypatch):
+    model, input_ids, calls = shared(name), tokens(2), []
+    options = {"start": START, "block_length": LENGTH, "tau": TAU, "progress": False}
+
+    def count(*args, **kwargs):
+        calls.append(args)
+        return swap_scores(*args, **kwargs)
+
+    def measure(heads):
+        scores = swap_scores(
+            heads.query, heads.keys, heads.angles, start=START, block_length=LENGTH, tau=TAU, scale=heads.scale,
+            visible=heads.visible, softcap=heads.softcap, sinks=heads.sinks,
+        )  # fmt: skip
+        return {"positional": scores.positional, "entropy": scores.entropy}
+
+    monkeypatch.setattr(profiles, "NUMBERS_HELD", hold)
+    monkeypatch.setattr(profiles, "swap_scores", count)
+    together, alone = profile(model, input_ids, **options), profile_with(model, input_ids, measure, progress=False)
+    torch.testing.assert_close(together.positional, alone["positional"], atol=1e-6, rtol=0)
+    torch.testing.assert_close(together.entropy, alone["entropy"], atol=1e-6, rtol=0)
+    assert len(calls) < 3 or hold < 2**22
 
 
 def test_planes_are_scored_one_by_one():
