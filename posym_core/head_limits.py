@@ -3,7 +3,7 @@
 Urrutia et al., *Decoupling Positional and Symbolic Attention in Transformers*, Theorems 3, 5, 6 and 7. The paper
 shows that some angle and strength works; the exact ranges below and their proofs are ours. *Works* means: the answer's
 score is strictly the highest on every input of the task, as :mod:`posym_core.heads` defines scores. Lengths count the
-context's tokens, angles are radians per position, and positions count from 0.
+context's tokens, angles are radians per position, positions count from 0, and strengths are positive.
 """
 
 from __future__ import annotations
@@ -128,6 +128,9 @@ def smallest_match(length: int, angle: float, recency: float) -> float:
     The latest occurrence at distance ``D`` must outweigh tokens of other symbols at all smaller distances and earlier
     occurrences at all larger ones: ``exp(match) (1 - rho_D) > sum over D' < D of exp(recency (cos(D' angle) -
     cos(D angle)))``. Infinite unless ``recency > smallest_recency(length, angle)``.
+
+    Convex in ``recency``: a logarithm of a sum of exponentials, minus the logarithm of 1 minus another such sum. So the
+    recencies with which a given ``match`` works form an interval.
     """
     gain = recency_gain(length, angle)
     room = 1 - earlier_weight(gain, recency)

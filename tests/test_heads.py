@@ -222,6 +222,16 @@ def test_induction_range_of_angles_for_given_strengths(length):
             assert sampled(head) == 1
 
 
+@pytest.mark.parametrize("fraction", [0.2, 0.6, 0.95])
+def test_the_smallest_match_is_convex_in_recency(fraction):
+    angle = fraction * recency_angle_limit(12)
+    floor = smallest_recency(12, angle)
+    recency = torch.linspace(1.001 * floor, 8 * floor, 60, dtype=torch.float64)
+    match = torch.tensor([smallest_match(12, angle, r) for r in recency.tolist()], dtype=torch.float64)
+    assert bool((match.diff().diff() > -1e-9).all())
+    assert smallest_match(12, angle, floor * BELOW) == math.inf
+
+
 def test_strengths_that_never_work_are_refused():
     with pytest.raises(
         ValueError, match=r"no angle works with match=1\.0 and recency=1\.0 at length 16; raise recency"
