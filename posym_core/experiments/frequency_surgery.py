@@ -3,8 +3,8 @@
 Urrutia et al. (2026a, section 5) give toy heads one angle or two: a positional task (Index) is learned with fast
 planes, a symbolic one (Retrieval) with slow ones. Here nothing is trained. Planes of a trained model are set to angle
 0, removed, or given another base, in all layers or in a few heads, and its answers to a positional and a symbolic
-task are compared with those before. The question, its statistic and the rule of decision stand in :func:`verdict` and were
-fixed before the run.
+task are compared with those before. The question, its statistic and the rule of decision stand in :func:`verdict`
+and were fixed before the run.
 
     python -m posym_core.experiments.frequency_surgery --help
 """
@@ -52,7 +52,8 @@ class FrequencySurgery:
     Attributes:
         model: name for :func:`posym_core.load_model`.
         facts: blocks per prompt of every task; with as many alternatives all tasks share one scale.
-        prompts: per task; the same before and after every cut.
+        prompts: per task, for the conditions that the verdict needs; the same before and after every cut.
+        other_prompts: per task, for all other conditions: the first of them.
         windows: of running text.
         window: tokens per window.
         score_prompts: of the symbolic task, for scores after the cut.
@@ -68,17 +69,18 @@ class FrequencySurgery:
 
     model: str = "gemma-3-270m"
     facts: int = 4
-    prompts: int = 48
-    windows: int = 8
+    prompts: int = 64
+    other_prompts: int = 32
+    windows: int = 6
     window: int = 32
-    score_prompts: int = 16
+    score_prompts: int = 8
     rank_facts: int = 16
     rank_prompts: int = 8
     heads: int = 8
-    controls: int = 3
+    controls: int = 2
     shares: tuple[float, ...] = (0.25, 0.5, 0.75)
-    bands: tuple[float, ...] = tuple(10 ** (-n / 2) for n in range(8))
-    bases: tuple[float, ...] = (0.01, 0.1, 10.0, 100.0)
+    bands: tuple[float, ...] = (1.0, 0.1, 0.01, 0.001)
+    bases: tuple[float, ...] = (0.01, 100.0)
     seed: int = 0
 
     @property
@@ -94,10 +96,12 @@ class Condition:
     Attributes:
         name: what it is called.
         cuts: what is done; none for the model as it is.
+        full: whether all prompts are asked, or the first of them.
     """
 
     name: str
     cuts: tuple[Cut, ...] = ()
+    full: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -122,6 +126,7 @@ def small(setting: FrequencySurgery | None = None) -> FrequencySurgery:
     return replace(
         setting or FrequencySurgery(),
         prompts=8,
+        other_prompts=8,
         windows=2,
         score_prompts=2,
         rank_facts=8,
@@ -136,17 +141,15 @@ def small(setting: FrequencySurgery | None = None) -> FrequencySurgery:
 
 def conditions(setting: FrequencySurgery, patient: Patient) -> list[Condition]:
     """All operations of a setting, those that the verdict needs first."""
-    slow, fast = slowest(OUTER), fastest(OUTER)
-    planned = [
-        Condition(name="none"),
-        Condition(name=f"removed fastest {OUTER:g}", cuts=(removed(fast),)),
-        Condition(name=f"removed slowest {OUTER:g}", cuts=(removed(slow),)),
-    ]
+    planned = [Condition(name="none", full=True)]
+    for action, cut in (("removed", removed), ("still", still)):
+        for which, share_of in (("fastest", fastest), ("slowest", slowest)):
+            cuts = (cut(share_of(OUTER)),)
+            planned.append(Condition(name=f"{action} {which} {OUTER:g}", cuts=cuts, full=True))
     for share in setting.shares:
-        planned += [
-            Condition(name=f"still slowest {share:g}", cuts=(still(slowest(share)),)),
-            Condition(name=f"still fastest {share:g}", cuts=(still(fastest(share)),)),
-        ]
+        for which, share_of in (("fastest", fastest), ("slowest", slowest)):
+            if share != OUTER:
+                planned.append(Condition(name=f"still {which} {share:g}", cuts=(still(share_of(share)),)))
     planned.append(Condition(name="still all", cuts=(still(),)))
     generator = torch.Generator().manual_seed(setting.seed)
     layers = range(len(patient.planes))
@@ -155,7 +158,7 @@ def conditions(setting: FrequencySurgery, patient: Patient) -> list[Condition]:
         for layer in layers:
             count = int((patient.planes[layer].angles > 0).sum())
             chosen = 1 + torch.randperm(count, generator=generator)[: round(OUTER * count)]
-            drawn.append(removed(numbered(chosen.tolist()), layers=[layer]) if count else removed(slow, layers=[layer]))
+            drawn.append(removed(numbered(chosen.tolist()), layers=[layer]))
         planned.append(Condition(name=f"removed random {control}", cuts=tuple(drawn)))
     for name, heads in chosen_heads(setting, patient, generator).items():
         planned.append(Condition(name=f"still heads {name}", cuts=(still(heads=heads),)))
@@ -273,7 +276,8 @@ def windows_of_text(tokenizer: Any, setting: FrequencySurgery) -> Tensor:
 def measure(setting: FrequencySurgery, patient: Patient, condition: Condition) -> dict[str, np.ndarray]:
     """What the operated model does: answers, loss on text, scores."""
     with surgery(patient.model, *condition.cuts, planes=patient.planes) as operated:
-        choices = [choice_accuracy(patient.model, prompts) for prompts in patient.tasks.values()]
+        count = setting.prompts if condition.full else setting.other_prompts
+        choices = [choice_accuracy(patient.model, _first(prompts, count)) for prompts in patient.tasks.values()]
         ids = patient.text.to(patient.model.get_input_embeddings().weight.device)
         losses = []
         for batch in ids.split(4):
@@ -290,12 +294,24 @@ def measure(setting: FrequencySurgery, patient: Patient, condition: Condition) -
             progress=False,
         )
     return {
-        "log_probability": np.stack([choice.log_probability.numpy() for choice in choices]).astype(np.float32),
-        "correct": np.stack([choice.correct.numpy() for choice in choices]),
+        "log_probability": _asked([choice.log_probability for choice in choices], setting.prompts),
+        "correct": _asked([choice.correct for choice in choices], setting.prompts),
         "text_loss": torch.cat(losses).numpy().astype(np.float32),
         "positional": scores.positional.double().mean(0).numpy().astype(np.float32),
         "symbolic": scores.symbolic.double().mean(0).numpy().astype(np.float32),
     }
+
+
+def _first(prompts: Prompts, count: int) -> Prompts:
+    """The first prompts alone."""
+    parts = {name: getattr(prompts, name)[:count] for name in ("input_ids", "answer_ids", "target", "texts")}
+    return replace(prompts, **parts)
+
+
+def _asked(values: list[Tensor], prompts: int) -> np.ndarray:
+    """``[task, prompt]``, NaN for prompts that were not asked."""
+    rows = np.stack([x.double().numpy() for x in values]).astype(np.float32)
+    return np.pad(rows, ((0, 0), (0, prompts - rows.shape[1])), constant_values=np.nan)
 
 
 def run(
@@ -376,7 +392,8 @@ def losses(result: Result, condition: str) -> np.ndarray:
     if condition not in names:
         raise ValueError(f"the result has no condition {condition!r}; it has {names}")
     every = result["log_probability"].astype(float)
-    return every[names.index("none")] - every[names.index(condition)]
+    lost = every[names.index("none")] - every[names.index(condition)]
+    return lost[:, np.isfinite(lost).all(0)]
 
 
 def verdict(result: Result, *, action: str = "removed") -> Verdict:
