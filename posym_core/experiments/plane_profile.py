@@ -1,0 +1,195 @@
+"""Every head, every plane, at many lengths: where planes turn from symbol to position, and where the logits' energy is.
+
+Urrutia et al. (2026a, section 4) show one head's profile at one length. Here every head of a model reads windows of
+running text from 16 to 1,024 tokens, and the language tasks; each task and length is a result of its own.
+"""
+
+from __future__ import annotations
+
+import itertools
+import time
+from collections.abc import Iterable, Iterator
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from posym_core.devices import choose_device, device_name
+from posym_core.frequencies import frequency_shares, frequency_use
+from posym_core.models import load_model
+from posym_core.profiles import LayerHeads, profile_with
+from posym_core.results import Result, ResultError, load_result, save_result
+from posym_core.scores import swap_scores
+from posym_core.tasks import make_prompts
+
+LENGTHS = (16, 32, 64, 128, 256, 512, 1024)
+# Other tasks, at one size each.
+TASKS = {"binding-lives": 16, "index": 32, "keyvalue": 16, "induction": 64}
+# Scores compare this many blocks at every length, so that they differ in nothing but what the blocks hold.
+BLOCKS = 16
+BANDS = 8
+SHARES = ("positional", "symbolic", "interaction")
+
+
+@dataclass(frozen=True, kw_only=True)
+class PlaneProfile:
+    """One task at one size.
+
+    Attributes:
+        model: name for :func:`posym_core.load_model`.
+        task: one of :data:`posym_core.tasks.PROMPT_TASKS`.
+        facts: blocks of a prompt; with ``"text"`` the number of tokens.
+        prompts: how many prompts.
+        seed: of the prompts.
+    """
+
+    model: str = "gemma-3-270m"
+    task: str = "text"
+    facts: int = 64
+    prompts: int = 16
+    seed: int = 0
+
+    @property
+    def name(self) -> str:
+        """What the result is called."""
+        model = "".join(c if c.isalnum() else "-" for c in self.model)
+        return f"planes_{model}_{self.task}_{self.facts}"
+
+
+def full_size(model: str = "gemma-3-270m") -> list[PlaneProfile]:
+    """Running text at seven lengths, and the other tasks."""
+    texts = [PlaneProfile(model=model, facts=length) for length in LENGTHS]
+    return texts + [PlaneProfile(model=model, task=task, facts=facts) for task, facts in TASKS.items()]
+
+
+def small(setting: PlaneProfile | None = None) -> PlaneProfile:
+    """A size that runs in a build."""
+    return replace(setting or PlaneProfile(), facts=32, prompts=4)
+
+
+def measure(
+    model: torch.nn.Module, tokenizer: Any, setting: PlaneProfile, *, progress: bool = True
+) -> dict[str, np.ndarray]:
+    """All arrays of one setting.
+
+    Returns:
+        ``positional``, ``symbolic``, ``entropy`` ``[prompt, layer, head]``; means over prompts
+        ``[layer, head, plane]`` of the three shares (``positional_share`` and so on), of ``kept``, the part of the
+        contents' variance that is symbol, ``S / (S + I)``, of ``energy_share``, the plane's part of the sum of all
+        planes' variances, of ``use`` (:func:`posym_core.frequency_use`) and of the planes' own scores
+        ``plane_positional`` and ``plane_symbolic``; ``energy`` ``[prompt, layer, head, band]`` in eight bands of
+        planes, fast to slow; ``angles`` ``[layer, plane]``; ``seen`` ``[layer]``, how many keys take part.
+    """
+    prompts = make_prompts(tokenizer, setting.task, facts=setting.facts, count=setting.prompts, seed=setting.seed)
+    length = prompts.block_length
+    if setting.task == "text":
+        length = max(1, setting.facts // BLOCKS)
+    angles: dict[int, Tensor] = {}
+    seen: dict[int, int] = {}
+
+    def one_layer(heads: LayerHeads) -> dict[str, Tensor]:
+        # A window hides the leading keys: what takes no part in the attention takes none in the shares.
+        visible = heads.visible.flatten(0, -2)
+        first = int(visible[0].int().argmax())
+        if not bool((visible.any(0) == visible.all(0)).all() and visible[0, first:].all()):
+            raise ValueError(
+                f"layer {heads.layer} does not see the same unbroken run of keys on every prompt, so that its planes "
+                "have no common range of positions; measure one prompt at a time"
+            )
+        keys = heads.keys[..., first:, :]
+        angles[heads.layer], seen[heads.layer] = heads.angles.cpu(), keys.shape[-2] - 1
+        shares = frequency_shares(heads.query, keys[..., :-1, :], heads.angles, scale=heads.scale)
+        found = {f"{name}_share": getattr(shares, f"{name}_share") for name in SHARES}
+        contents = shares.symbolic_share + shares.interaction_share
+        found["kept"] = torch.where(contents > 0, shares.symbolic_share / contents, torch.nan)
+        found["energy_share"] = shares.energy / shares.energy.sum(-1, keepdim=True)
+        found["use"] = frequency_use(heads.query, keys[..., :-1, :], heads.angles, scale=heads.scale)
+        # As many blocks as the task has or the window leaves.
+        start = max(first, prompts.start)
+        blocks = min(prompts.blocks if setting.task != "text" else BLOCKS, (heads.keys.shape[-2] - 1 - start) // length)
+        options = {"start": start, "block_length": length, "blocks": blocks, "scale": heads.scale}
+        options |= {"visible": heads.visible, "softcap": heads.softcap, "sinks": heads.sinks}
+        whole = swap_scores(heads.query, heads.keys, heads.angles, **options)
+        found |= {name: getattr(whole, name) for name in ("positional", "symbolic", "entropy")}
+        planes = swap_scores(
+            heads.query, heads.keys, heads.angles, **options, per_frequency=True, products=torch.float32
+        )
+        return found | {"plane_positional": planes.positional, "plane_symbolic": planes.symbolic}
+
+    measured = profile_with(model, prompts.input_ids, one_layer, progress=progress)
+    arrays = {name: measured.pop(name).numpy() for name in ("positional", "symbolic", "entropy")}
+    bands = np.array_split(np.nan_to_num(measured["energy_share"].numpy()), BANDS, axis=-1)
+    arrays["energy"] = np.stack([band.sum(-1) for band in bands], axis=-1)
+    arrays |= {name: values.nanmean(0).numpy() for name, values in measured.items()}
+    width = max(len(row) for row in angles.values())
+    arrays["angles"] = np.stack(
+        [
+            np.pad(angles[layer].numpy(), (0, width - len(angles[layer])), constant_values=np.nan)
+            for layer in sorted(angles)
+        ]
+    )
+    arrays["seen"] = np.array([seen[layer] for layer in sorted(seen)])
+    small_enough = ("energy_share", "use", "angles", "seen")
+    return {name: values if name in small_enough else values.astype(np.float16) for name, values in arrays.items()}
+
+
+def run(
+    settings: Iterable[PlaneProfile],
+    *,
+    device: str = "auto",
+    folder: Path | str | None = None,
+    force: bool = False,
+    progress: bool = True,
+) -> Iterator[Result]:
+    """Run settings one after the other and keep each result as it comes; what is there already is read."""
+    loaded: tuple[str, Any, Any] | None = None
+    for setting in settings:
+        if not force:
+            try:
+                stored = load_result(setting.name, folder=folder)
+            except ResultError:
+                stored = None
+            if stored is not None and stored.settings == asdict(setting):
+                yield stored
+                continue
+        if loaded is None or loaded[0] != setting.model:
+            loaded = (setting.model, *load_model(setting.model, device=device))
+        began = time.perf_counter()
+        arrays = measure(loaded[1], loaded[2], setting, progress=progress)
+        yield save_result(
+            setting.name,
+            arrays,
+            settings=asdict(setting),
+            device=device_name(choose_device(device)),
+            seconds=time.perf_counter() - began,
+            folder=folder,
+        )
+
+
+def turning_angle(kept: np.ndarray, angles: np.ndarray, weights: np.ndarray | None = None) -> float:
+    """Angle at which half of the contents' variance is symbol, between the slowest planes and the first that lose it.
+
+    Args:
+        kept: ``[head, plane]``, ``S / (S + I)``; NaN where undefined.
+        angles: ``[plane]``, fastest first, above 0.
+        weights: ``[head, plane]``, what a head's plane counts; by default all the same.
+
+    Returns:
+        Radians per position, interpolated in its logarithm; NaN if the mean never crosses one half.
+
+    By the law of the shares, ``kept`` is the squared Dirichlet kernel whatever the contents are, if their spread has
+    no direction: one half at ``angle * keys = 2.78``.
+    """
+    counted = np.isfinite(kept)
+    heavy = np.where(counted, np.ones_like(kept) if weights is None else weights, 0)
+    with np.errstate(invalid="ignore", divide="ignore"):
+        mean = (np.where(counted, kept, 0) * heavy).sum(0) / heavy.sum(0)
+    slow_first = [(a, m) for a, m in zip(angles[::-1], mean[::-1], strict=True) if np.isfinite(m) and a > 0]
+    for (slow, above), (fast, below) in itertools.pairwise(slow_first):
+        if above >= 0.5 > below:
+            part = (above - 0.5) / (above - below)
+            return float(np.exp(np.log(slow) + part * (np.log(fast) - np.log(slow))))
+    return float("nan")
