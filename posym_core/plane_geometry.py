@@ -128,7 +128,7 @@ def crest(product: Complex[Tensor, "*batch"], angle: Float[Tensor, "*#batch"] | 
     >>> round(crest(torch.polar(torch.tensor(2.0), torch.tensor(-0.3)), 0.1).item(), 4)
     3.0
     """
-    angle = torch.as_tensor(angle)
+    angle = torch.as_tensor(angle, dtype=torch.float64, device=product.device)
     if not bool((angle > 0).all()):
         raise ValueError(f"angles must be above 0, since a plane that does not turn has no crest; got {angle.tolist()}")
     return -product.angle() / angle

@@ -5,7 +5,8 @@ import pytest
 
 from posym_core import __main__ as command_line
 from posym_core import results
-from posym_core.claims import VERDICTS, ledger
+from posym_core.claims import VERDICTS, ledger, trained_geometry
+from posym_core.experiments import head_geometry
 from posym_core.experiments.binding_profile import BindingProfile, full_size
 
 CLAIMS = [
@@ -104,6 +105,68 @@ def test_verdicts_on_toys_follow_the_numbers(tmp_path):
     assert (verdicts["U25-6"], verdicts["U25-7"]) == ("not reproduced", "not reproduced")
 
 
+def invented_geometry(folder, *, shared=True, aimed=True, matched=True, wavy=True, learned=True, coupled=True):
+    """Toys with queries and keys in one plane, and a model's planes, that look as claimed or not."""
+    generator = np.random.default_rng(0)
+    angles, n = 10.0 ** (-np.arange(32) / 8), 32
+
+    def stored(phase, size):
+        phase = np.broadcast_to(phase, (5, 32, size))
+        return np.stack([np.cos(phase), np.sin(phase)], axis=-1).astype(np.float16)
+
+    anywhere, position = generator.uniform(0, 2 * np.pi, (5, 32, 32)), np.arange(n) - n
+    circle = 2 * np.pi * np.arange(n) / n
+    solved = np.arange(32) < 8
+    aim = np.where((solved & aimed)[:, None], angles[:, None] * position, anywhere)
+    reached = {"index": np.where(solved, 1000, 100), "retrieval": np.where(solved, 100, 1000)}
+    nothing = np.full((5, 32, n), np.nan)
+    parts = np.concatenate([np.broadcast_to(circle, (5, 32, n)), np.zeros((5, 32, 8 + n + 1))], axis=-1)
+    own = stored(parts, 8 + 2 * n + 1)
+    own[:, :, n:] = 0
+    arrays = {
+        "angles": angles,
+        "index_single_32/query": stored(aim, n),
+        "index_single_32/key": np.concatenate([stored(0.0 if shared else anywhere, n), stored(nothing, n)], axis=2),
+        "retrieval_single_32/query": stored(circle - angles[:, None] * (n + 1) / 2 if matched else anywhere, n),
+        "retrieval_single_32/key": own,
+        **{f"{task}_single_32/hits": np.tile(hits[:, None] // n, (5, 1, n)) for task, hits in reached.items()},
+        **{f"{task}_single_32/asked": np.full((5, n), 1000 // n) for task in reached},
+    }
+    results.save_result("frequency_control", arrays, settings={"lengths": [32]}, device="CPU", seconds=1, folder=folder)
+    concentration = generator.uniform(size=(6, 4, 9))
+    for setting in head_geometry.full_size():
+        traced = 0.9 if setting.trained or not learned else 0.2
+        explained = np.broadcast_to([0.8, traced if wavy else 0.3 * traced, 0.1, *[0.0] * 6], (6, 4, 9))
+        planes = {
+            "concentration": concentration,
+            "positional_share": concentration if coupled else generator.uniform(size=(6, 4, 9)),
+            "energy_share": np.full((6, 4, 9), 1 / 9),
+            "r2_test": explained,
+            "kernel": np.full((6, 9), 0.2),
+            "head_positional_share": generator.uniform(size=(2, 6, 4)),
+            "dominant": np.broadcast_to(np.arange(3)[:, None, None], (3, 6, 4)),
+        }
+        results.save_result(setting.name, planes, settings={"seed": 0}, device="CPU", seconds=1, folder=folder)
+    finding = trained_geometry.heads_trace_circles(folder)
+    return finding.verdict, finding.note
+
+
+def test_the_verdict_on_trained_geometry_follows_the_numbers(tmp_path):
+    verdict, note = invented_geometry(tmp_path / "as claimed")
+    assert (verdict, note.count(": yes")) == ("reproduced in kind", 6)
+    for change, part in {
+        "shared": "keys of solved Index share one direction",
+        "aimed": "its queries encode the target",
+        "matched": "Retrieval does neither",
+        "wavy": "Gemma's positional heads trace the wave on unseen prompts",
+        "learned": "more closely than with random weights, on running text",
+        "coupled": "concentration of keys goes with position",
+    }.items():
+        verdict, note = invented_geometry(tmp_path / change, **{change: False})
+        assert verdict == "not reproduced"
+        assert f"{part}: no" in note
+
+
 def test_an_altered_result_is_no_missing_result(tmp_path):
     invented(tmp_path)
     file = tmp_path / f"{BindingProfile().name}.npz"
@@ -138,7 +201,7 @@ def test_errors_end_in_one_line(tmp_path, capsys):
 
 def test_the_committed_results_fill_the_first_rows():
     rows = {row.id: row for row in ledger()}
-    for n in (1, 2, 3, 4, 6, 7):
+    for n in (1, 2, 3, 4, 6, 7, 8):
         row = rows[f"U25-{n}"]
         assert row.verdict != "not run here"
         assert row.ours

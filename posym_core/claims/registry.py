@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from posym_core.claims import canonical_tasks, language_models
+from posym_core.claims import canonical_tasks, language_models, trained_geometry
 from posym_core.claims.ledger import Claim
 
 CLAIMS: tuple[Claim, ...] = (
@@ -54,6 +54,7 @@ CLAIMS: tuple[Claim, ...] = (
         claim="After training, the query's angle encodes the target and keys share one direction; heads of Gemma "
         "trace the same curves",
         paper="shown in figures",
+        judge=trained_geometry.heads_trace_circles,
     ),
     Claim(
         id="U26-1",
