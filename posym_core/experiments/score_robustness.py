@@ -194,24 +194,24 @@ def tasks(
 def intervention(
     model: torch.nn.Module, tokenizer: Any, setting: ScoreRobustness, *, progress: bool = True
 ) -> dict[str, np.ndarray]:
-    """Keys swapped inside each head, against a new forward pass over the prompt with the two facts swapped.
+    """Keys swapped inside each head, against a new forward pass over the prompt with the two blocks swapped.
 
     Returns:
-        ``scores [wording, way, score, prompt, layer, head]`` with ways inside and re-run, over all swaps of two facts;
-        ``share_error [wording, prompt, layer, head]``, the mean over swaps of how far the share of the pair's
-        attention that its first place gets lies apart; and ``share_r [wording, layer]``, Pearson's correlation of
+        ``scores [task, way, score, prompt, layer, head]`` with ways inside and re-run, over all swaps of two blocks;
+        ``share_error [task, prompt, layer, head]``, the mean over swaps of how far the share of the pair's
+        attention that its first place gets lies apart; and ``share_r [task, layer]``, Pearson's correlation of
         that share over prompts, swaps and heads of a layer.
     """
     arrays: dict[str, list[np.ndarray]] = {}
-    for wording in WORDINGS:
-        prompts = make_prompts(tokenizer, wording, facts=setting.facts, count=setting.prompts, seed=setting.seed)
+    for task in TASKS:
+        prompts = make_prompts(tokenizer, task, facts=setting.facts, count=setting.prompts, seed=setting.seed)
         for name, array in measure_intervention(model, prompts, progress=progress).items():
             arrays.setdefault(name, []).append(array)
     return {name: np.stack(parts).astype(np.float32) for name, parts in arrays.items()}
 
 
 def measure_intervention(model: torch.nn.Module, prompts: Prompts, *, progress: bool = True) -> dict[str, np.ndarray]:
-    """Both ways of swapping facts on some prompts; see :func:`intervention`, without the wording."""
+    """Both ways of swapping blocks on some prompts; see :func:`intervention`, without the task."""
     orders = swap_orders(prompts.blocks)
     layout = {"start": prompts.start, "block_length": prompts.block_length}
 
