@@ -44,15 +44,20 @@ def run_grid(
 
     What ``function`` raises is raised here, and ends the run.
     """
-    if isinstance(jobs, bool) or not isinstance(jobs, int) or jobs < 1:
-        raise ValueError(f"jobs must be a whole number of at least 1; got {jobs!r}")
-    if cluster is not None and jobs != 1:
-        raise ValueError(f"jobs={jobs} and cluster={cluster!r} are two places to work at; pass one of them")
+    check_places(jobs, cluster)
     if cluster is not None:
         return _on_cluster(function, items, cluster)
     if jobs == 1 or len(items) < 2:
         return ((number, function(item)) for number, item in enumerate(items))
     return _in_processes(function, items, jobs)
+
+
+def check_places(jobs: int, cluster: str | None) -> None:
+    """Refuse numbers of processes that do not fit, and two places at once."""
+    if isinstance(jobs, bool) or not isinstance(jobs, int) or jobs < 1:
+        raise ValueError(f"jobs must be a whole number of at least 1; got {jobs!r}")
+    if cluster is not None and jobs != 1:
+        raise ValueError(f"jobs={jobs} and cluster={cluster!r} are two places to work at; pass one of them")
 
 
 def _numbered(function: Callable[[Item], Found], pair: tuple[int, Item]) -> tuple[int, Found]:
@@ -97,7 +102,7 @@ def _on_cluster(function: Callable[[Item], Found], items: Sequence[Item], addres
             ) from error
         futures: Any = client.map(functools.partial(_numbered, function), list(enumerate(items)), pure=False)
         try:
-            for future in as_completed(futures):
+            for future in as_completed(futures, loop=client.loop):
                 yield future.result()
                 future.release()
         except KilledWorker as error:

@@ -6,6 +6,7 @@ A chunk is what is lost when a run is killed, and what is done again when a work
 from __future__ import annotations
 
 import errno
+import functools
 import gc
 import hashlib
 import threading
@@ -115,10 +116,7 @@ def measure_chunk(work: ChunkWork) -> Chunk:
         NotEnoughMemoryError: if one prompt or the model does not fit.
         RuntimeError: if this process has other code or another model under the name.
     """
-    if code_version()["code_digest"] != work.code_digest:
-        raise RuntimeError(
-            "a worker has other code of posym_core than the machine that asks; install the same version on both"
-        )
+    require_same_code(work.code_digest)
     with _ONE_AT_A_TIME:
         threads = torch.get_num_threads()
         torch.set_num_threads(work.threads)
@@ -136,6 +134,20 @@ def measure_chunk(work: ChunkWork) -> Chunk:
             return Chunk(arrays=arrays, device=_device(held.model), seconds=seconds, batch=size)
         finally:
             torch.set_num_threads(threads)
+
+
+@functools.cache
+def own_code() -> str:
+    """Digest of the code, as it was when this process first asked; editing files does not change what is loaded."""
+    return code_version()["code_digest"]
+
+
+def require_same_code(digest: str) -> None:
+    """Refuse to work for a machine with other code."""
+    if own_code() != digest:
+        raise RuntimeError(
+            "a worker has other code of posym_core than the machine that asks; install the same version on both"
+        )
 
 
 def in_batches(

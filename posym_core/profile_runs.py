@@ -14,7 +14,8 @@ import numpy as np
 import torch
 
 from posym_core.checks import require_positive
-from posym_core.grid import run_grid
+from posym_core.devices import choose_device
+from posym_core.grid import check_places, run_grid
 from posym_core.models import PACKAGED, load_tokenizer, model_identity
 from posym_core.profile_chunks import (
     DTYPES,
@@ -25,6 +26,7 @@ from posym_core.profile_chunks import (
     is_disk_full,
     load_chunk,
     measure_chunk,
+    own_code,
     save_chunk,
 )
 from posym_core.profile_folders import (
@@ -144,6 +146,9 @@ def run_profile(
         KeyboardInterrupt: if the user ends the run; the message says how to go on.
     """
     folder = Path(folder)
+    check_places(jobs, cluster)
+    if cluster is None:
+        choose_device(settings.device)
     described = settings.described()
     folder.mkdir(parents=True, exist_ok=True)
     with alone_in(folder):
@@ -246,13 +251,11 @@ class _Chunks:
 def _work(
     settings: ProfileSettings, described: Mapping[str, Any], threads: int
 ) -> Callable[[Sequence[BlockedPrompt]], ChunkWork]:
-    code = code_version()["code_digest"]
-
     def work(prompts: Sequence[BlockedPrompt]) -> ChunkWork:
         return ChunkWork(
             model=settings.model,
             identity=described["identity"],
-            code_digest=code,
+            code_digest=own_code(),
             prompts=tuple(prompts),
             tau=settings.tau,
             eps=settings.eps,
@@ -281,7 +284,7 @@ def _finished(folder: Path, settings: ProfileSettings, described: Mapping[str, A
 
 def _begin(folder: Path, settings: ProfileSettings, described: Mapping[str, Any], jobs: int) -> tuple[bytes, str]:
     """What ``run.json`` holds, and its digest; an unfinished run of other settings is refused."""
-    asked = {**described, "code_digest": code_version()["code_digest"], "versions": library_versions()}
+    asked = {**described, "code_digest": own_code(), "versions": library_versions()}
     threads = settings.threads
     if (folder / RUN).exists():
         try:
@@ -309,6 +312,7 @@ def _finish(
     found = [chunks.found[chunk] for chunk in sorted(chunks.found)]
     provenance = {
         **code_version(),
+        "code_digest": own_code(),
         "device": " and ".join(sorted({chunk.device for chunk in found})),
         "date": datetime.now(UTC).isoformat(timespec="seconds"),
         "seconds": round(sum(chunk.seconds for chunk in found), 1),

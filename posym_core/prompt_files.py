@@ -128,7 +128,7 @@ def read_prompts(path: Path | str, tokenizer: Any, *, vocabulary: int | None = N
                 fields = _fields(raw)
                 found = _from_text(fields, tokenizer) if "text" in fields else _from_ids(fields, known)
                 prompts.append(BlockedPrompt(**found, id=_name(fields, number)))
-            except (ValueError, TypeError) as error:
+            except (ValueError, TypeError, RecursionError) as error:
                 raise PromptFileError(f"{path}, line {number}: {error}") from error
     if not prompts:
         raise PromptFileError(f"{path} holds no prompt; {FORM}, one a line")
@@ -144,9 +144,7 @@ def _fields(raw: bytes) -> dict[str, Any]:
     try:
         fields = json.loads(raw.decode("utf-8"))
     except UnicodeDecodeError as error:
-        raise ValueError(
-            f"a prompt file is UTF-8, but byte {error.start + 1} of this line is not; save it so"
-        ) from None
+        raise ValueError(f"byte {error.start + 1} of this line is not UTF-8; save the file in UTF-8") from None
     except json.JSONDecodeError as error:
         raise ValueError(f"a line must be one JSON object, but {error.msg} at column {error.colno}; {FORM}") from None
     if not isinstance(fields, dict):

@@ -42,6 +42,8 @@ def pages(profile: ProfileRun) -> dict[str, bytes]:
 
 def figures(profile: ProfileRun) -> dict[str, tuple[bytes, str, str]]:
     """Figures by file name: the SVG, its caption, and what it shows in words."""
+    from matplotlib.ticker import MaxNLocator
+
     from posym_core import plots
 
     positional, symbolic = head_means(profile.arrays["positional"]), head_means(profile.arrays["symbolic"])
@@ -74,6 +76,7 @@ def figures(profile: ProfileRun) -> dict[str, tuple[bytes, str, str]]:
             "Two curves of scores over layers, positional and symbolic, with bands.",
         ),
     }
+    drawn["scores_by_layer.svg"][0].axes[0].xaxis.set_major_locator(MaxNLocator(integer=True))
     return {name: (_svg(figure), caption, words) for name, (figure, caption, words) in drawn.items()}
 
 

@@ -22,11 +22,16 @@ import torch
 from posym_core.experiments import frequency_control
 from posym_core.grid import run_grid
 from posym_core.models import PACKAGED
-from posym_core.results import Result, ResultError, code_version, load_result, results_folder, write_atomically
+from posym_core.profile_chunks import own_code, require_same_code
+from posym_core.results import Result, ResultError, load_result, results_folder, write_atomically
 
 EXPERIMENTS = {
     "binding_profile": "scores, exclusion, shares per plane and accuracy of a language model on binding prompts",
     "frequency_control": "toy heads that own one angle, two or all, on the three canonical tasks",
+    "frequency_surgery": "bands of angles set to 0, removed or moved in a language model",
+    "head_geometry": "queries and keys of a language model in its rotation planes",
+    "plane_profile": "every head and every plane of a language model at many lengths",
+    "score_robustness": "how scores depend on everything that is chosen when they are made",
 }
 
 
@@ -92,11 +97,9 @@ def run_experiment(
             todo.append(setting)
         else:
             yield stored
-    code = code_version()["code_digest"]
     threads = max(1, torch.get_num_threads() // jobs)
-    work = [
-        SettingWork(name=name, setting=setting, device=device, threads=threads, code_digest=code) for setting in todo
-    ]
+    shared = {"name": name, "device": device, "threads": threads, "code_digest": own_code()}
+    work = [SettingWork(setting=setting, **shared) for setting in todo]
     for place, files in run_grid(run_setting, work, jobs=jobs, cluster=cluster):
         yield _keep(todo[place].name, files, folder)
 
@@ -122,10 +125,7 @@ class SettingWork:
 
 def run_setting(work: SettingWork) -> dict[str, bytes]:
     """Run one setting and return the files of its result by their ending; nothing is kept where it runs."""
-    if code_version()["code_digest"] != work.code_digest:
-        raise RuntimeError(
-            "a worker has other code of posym_core than the machine that asks; install the same version on both"
-        )
+    require_same_code(work.code_digest)
     before = torch.get_num_threads()
     torch.set_num_threads(work.threads)
     try:
