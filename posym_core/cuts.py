@@ -127,7 +127,7 @@ def rebased(
         new = angles.clone()
         if count:
             powers = rope_angles(2 * count, factor)
-            new[turns] = powers if times is None else angles[turns] * powers
+            new[turns] = (powers if times is None else angles[turns] * powers).to(angles.dtype)
         return new, ~torch.zeros_like(turns)
 
     return Cut(change=change, layers=layers, heads=heads)

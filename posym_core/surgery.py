@@ -171,9 +171,9 @@ def surgery(
         # The library's table of attention functions belongs to all models: one at a time, as with taps.
         stack.enter_context(capturing._ONE_AT_A_TIME)
         for layer, call in enumerate(calls):
-            turned = _TurnedLayer(operated, layer, call, place)
+            turned = _TurnedLayer(operated, layer, call, place, route)
             if turned.touched.any():
-                stack.enter_context(turned.operating(model, route))
+                stack.enter_context(turned.operating(model))
 
         def note(module: nn.Module, args: tuple, inputs: dict[str, Any]) -> None:
             place["positions"] = inputs.get("position_ids", dict(zip(names, args, strict=False)).get("position_ids"))
@@ -207,9 +207,11 @@ def _apply(cut: Cut, operated: Operated) -> None:
 class _TurnedLayer:
     """One attention call with its queries and keys turned on, or their planes taken out."""
 
-    def __init__(self, operated: Operated, layer: int, call: AttentionCall, place: dict[str, Tensor | None]) -> None:
+    def __init__(
+        self, operated: Operated, layer: int, call: AttentionCall, place: dict[str, Tensor | None], route: str
+    ) -> None:
         planes = operated.planes[layer]
-        self.module, self.place, self.heads = call.module, place, call.query.shape[1]
+        self.module, self.place, self.route, self.heads = call.module, place, route, call.query.shape[1]
         delta = operated.angles[layer] - planes.angles
         kept = operated.kept[layer]
         self.touched = (delta != 0) | ~kept
@@ -221,20 +223,21 @@ class _TurnedLayer:
         self.gain = planes.gain.chunk(2)[1][chosen]
         rows = slice(0, 1) if self.alike else slice(None)
         self.delta, self.kept, self.change = (x[rows][:, chosen] for x in (delta, kept, self.touched))
-        if not self.alike and call.keys.shape[1] < self.heads and not hasattr(call.module, "num_key_value_groups"):
+        grouped = route == "interface" and call.keys.shape[1] < self.heads
+        if grouped and not self.alike and not hasattr(call.module, "num_key_value_groups"):
             raise UnsupportedModelError(
                 f"{type(call.module).__name__} shares keys among heads without saying so (num_key_value_groups), so "
                 "that single heads cannot be operated on; pass layers= instead of heads="
             )
 
     @contextlib.contextmanager
-    def operating(self, model: nn.Module, route: str) -> Iterator[None]:
+    def operating(self, model: nn.Module) -> Iterator[None]:
         """While the module runs, and not longer: so that a tap, whenever entered, looks on from within."""
         running: list[contextlib.ExitStack] = []
 
         def enter(module: nn.Module, args: Any) -> None:
             running.append(contextlib.ExitStack())
-            if route == "interface":
+            if self.route == "interface":
                 running[-1].enter_context(attention_functions_wrapped(model, self.wrapped))
             else:
                 running[-1].enter_context(_TurnedFunctions(self))
@@ -330,9 +333,13 @@ class _TurnedFunctions(TorchFunctionMode):
         if (at or func in self.PRODUCTS) and self.is_logits(*args[at : at + 2]):
             self.done = True
             query, key = args[at], args[at + 1].transpose(-1, -2)
-            query, key = (x.reshape(-1, self.layer.heads, *x.shape[-2:]) for x in (query, key))
+            flat = query.ndim == 3
+            if flat:
+                query, key = (x.reshape(-1, self.layer.heads, *x.shape[-2:]) for x in (query, key))
             query, key, _ = self.layer.turned(query, key, key)
-            query, key = query.reshape(args[at].shape), key.transpose(-1, -2).reshape(args[at + 1].shape)
+            if flat:
+                query, key = query.flatten(0, 1), key.flatten(0, 1)
+            key = key.transpose(-1, -2)
             return func(*args[:at], query, key, *args[at + 2 :], **kwargs)
         return func(*args, **kwargs)
 

@@ -17,7 +17,6 @@ from posym_core.surgery import every, fastest, numbered, rebased, removed, slowe
 LENGTH = 24
 # The model's own float32 phases and products against ours.
 LOGIT_ERROR = 2e-4
-SOME = ["Llama", "Gemma3", "Phi", "GLM", "Cohere", "gpt-oss", "DeepSeek-V3", "HunYuan", "GPT-J", "Falcon grouped"]
 GROUPED = ["Llama", "Gemma3", "GLM", "gpt-oss", "DeepSeek-V3", "GPT-J", "GPT-NeoX-Japanese", "Falcon", "Falcon grouped"]
 
 
@@ -44,13 +43,20 @@ def first_heads(name):
 
 
 @pytest.mark.parametrize("name", ROTARY)
-def test_no_cut_leaves_every_bit(name):
+def test_no_cut_leaves_every_bit_and_removing_all_planes_makes_attention_uniform(name):
     model, input_ids = shared(name), tokens(2, LENGTH)
     plain = logits_of(model, input_ids)
     with surgery(model, planes=planes_of(name)):
         assert torch.equal(logits_of(model, input_ids), plain)
     with surgery(model, still(fastest(0)), rebased(times=1.0), planes=planes_of(name)):
         assert torch.equal(logits_of(model, input_ids), plain)
+    with surgery(model, removed(), planes=planes_of(name)):
+        calls = capture(model, input_ids)
+        assert not torch.equal(logits_of(model, input_ids), plain)
+    for call in calls:
+        assert (call.logits() == 0).all()
+        row, seen = call.weights()[0, 0, 0], call.visible[0, 0, 0]
+        torch.testing.assert_close(row[seen], row[seen].mean().expand(int(seen.sum())))
 
 
 class Unrotated(torch.nn.Module):
@@ -62,7 +68,7 @@ class Unrotated(torch.nn.Module):
 
     def forward(self, *args, **options):
         found = self.rotary(*args, **options)
-        if torch.is_complex(found):
+        if isinstance(found, torch.Tensor):
             return torch.complex(found.abs(), 0 * found.real)
         cos, sin = found
         # An attention factor is part of both.
@@ -82,23 +88,14 @@ def test_all_angles_at_zero_are_a_model_without_positions(name, attention):
     assert (plain - expected).abs().max() > 100 * LOGIT_ERROR
 
 
-@pytest.mark.parametrize("name", SOME)
-def test_without_planes_attention_is_uniform(name):
-    model = shared(name)
-    with surgery(model, removed(), planes=planes_of(name)):
-        for call in capture(model, tokens(2, LENGTH)):
-            assert (call.logits() == 0).all()
-            row = call.weights()[0, 0, 0]
-            seen = call.visible[0, 0, 0]
-            torch.testing.assert_close(row[seen], row[seen].mean().expand(int(seen.sum())))
-
-
 @pytest.mark.parametrize("name", ["Llama", "Phi", "GPT-NeoX", "Cohere", "Llama linear"])
 def test_another_base_is_the_model_built_with_it(name):
     input_ids, options = tokens(2, LENGTH), dict(ROTARY[name][1].get("rope_parameters", {"rope_type": "default"}))
     other = build(name, rope_parameters=options | {"rope_theta": 300.0})
     expected = logits_of(other, input_ids)
-    with surgery(shared(name), rebased(times=300.0 / 10_000), planes=planes_of(name)):
+    with surgery(
+        shared(name), rebased(times=300.0 / shared(name).config.rope_parameters["rope_theta"]), planes=planes_of(name)
+    ):
         torch.testing.assert_close(logits_of(shared(name), input_ids), expected, atol=LOGIT_ERROR, rtol=0)
     if name != "Llama linear":
         with surgery(shared(name), rebased(300.0), planes=planes_of(name)):
@@ -116,8 +113,11 @@ def test_a_cut_in_one_head_touches_that_head(name):
         torch.testing.assert_close(after[0].logits(), before[0].logits())
         for head in (0, 2, 3):
             torch.testing.assert_close(after[1].logits()[:, head], before[1].logits()[:, head], atol=1e-5, rtol=1e-5)
-        assert (after[1].logits()[:, 1] - before[1].logits()[:, 1]).abs().max() > 1e-2
-        assert (after[2].logits() - before[2].logits()).abs().max() > 1e-3
+        for call, head in ((1, 1), (2, slice(None))):
+            plain, changed = before[call].logits()[:, head], after[call].logits()[:, head]
+            assert (changed - plain).abs().max() > 1e-4 * plain.abs().max()
+        plain, changed = before[1].logits()[:, 1], after[1].logits()[:, 1]
+        assert (changed - plain).abs().max() > 0.05 * plain.abs().max()
 
 
 @pytest.mark.parametrize("name", GROUPED)
@@ -164,10 +164,11 @@ def test_logits_are_those_of_a_literal_loop(name):
             assert float(found.logits()[0, 2, at, to]) == pytest.approx(total * plain.scale, abs=1e-4)
 
 
-@pytest.mark.parametrize("name", ["Llama", "Gemma3", "GPT-J", "HunYuan"])
+@pytest.mark.parametrize("name", ["Llama", "Gemma3", "GLM", "HunYuan"])
 def test_scores_after_a_cut_are_those_of_a_model_with_such_planes(name):
-    model, input_ids, planes = shared(name), tokens(2, LENGTH), planes_of(name)
-    options = {"start": 2, "block_length": 4, "blocks": 5, "tau": 0.1, "progress": False}
+    # Within the sliding window, beyond which places differ even for a head without positions.
+    model, input_ids, planes = shared(name), tokens(2, 16), planes_of(name)
+    options = {"start": 2, "block_length": 4, "blocks": 3, "tau": 0.1, "progress": False}
     with surgery(model, still(), planes=planes) as operated:
         whole = operated.profile(input_ids, **options)
         expected = profile(model, input_ids, planes=[replace(p, angles=0 * p.angles) for p in planes], **options)
@@ -192,11 +193,14 @@ def test_asking_for_planes_under_surgery_finds_the_new_ones_or_refuses(name):
     with surgery(model, rebased(50.0), planes=planes_of(name)) as operated:
         found = find_planes(model, LENGTH)
         torch.testing.assert_close(found[0].angles, operated.angles[0][0], atol=1e-4, rtol=1e-3)
-    with (
-        surgery(model, still(slowest(0.5)), planes=planes_of(name)),
-        pytest.raises(UnsupportedModelError, match="planes"),
-    ):
-        find_planes(model, LENGTH)
+    with surgery(model, still(slowest(0.5)), planes=planes_of(name)) as operated:
+        if name == "GPT-J":
+            found = find_planes(model, LENGTH)
+            torch.testing.assert_close(found[0].angles, operated.angles[0][0], atol=1e-4, rtol=1e-3)
+        else:
+            # Planes that stand still are taken for slow ones of the model's frequencies, which its keys then deny.
+            with pytest.raises(UnsupportedModelError, match="planes"):
+                find_planes(model, LENGTH)
 
 
 @pytest.mark.parametrize("name", ["Llama", "Gemma3", "gpt-oss", "GPT-J", "Falcon grouped"])
