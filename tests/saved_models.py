@@ -6,7 +6,14 @@ from pathlib import Path
 
 from architectures import COMMON, build
 
+from posym_core.tasks.prompts import words
+
 WORDS = ("<unk>", "<s>", "</s>", "Ann", "Bob", "Cy", "likes", "red", "blue", "green", ".", "and", "so")
+TASK_WORDS = (
+    *("What", "color", "does", "like", "?", "bought", ",", ":", "Here", "is", "a", "list", "of", "names", "on", "The"),
+    *("first", "name", "in", "the"),
+)
+KINDS = ("names", "colours", "things", "cities")
 
 
 def save_model(folder: Path, name: str = "Llama", *, beginning: bool = True) -> Path:
@@ -16,8 +23,10 @@ def save_model(folder: Path, name: str = "Llama", *, beginning: bool = True) -> 
     from transformers import PreTrainedTokenizerFast
 
     build(name).save_pretrained(folder)
-    words = [*WORDS, *(f"word{number}" for number in range(len(WORDS), COMMON["vocab_size"]))]
-    tokenizer = Tokenizer(WordLevel({word: number for number, word in enumerate(words)}, unk_token="<unk>"))
+    known = [*WORDS, *TASK_WORDS, *(word for kind in KINDS for word in words(kind)[:16] if word not in WORDS)]
+    assert len(set(known)) == len(known) <= COMMON["vocab_size"]
+    known += [f"word{number}" for number in range(len(known), COMMON["vocab_size"])]
+    tokenizer = Tokenizer(WordLevel({word: number for number, word in enumerate(known)}, unk_token="<unk>"))
     tokenizer.pre_tokenizer = pre_tokenizers.Whitespace()
     marks = {"bos_token": "<s>"} if beginning else {}
     PreTrainedTokenizerFast(tokenizer_object=tokenizer, unk_token="<unk>", **marks).save_pretrained(folder)
