@@ -112,7 +112,7 @@ def test_planes_of_equal_keys_are_waves_and_planes_of_noise_are_not():
     assert chosen[:, 0, 0].tolist() == [2, 1, 2]
 
 
-def test_a_query_that_follows_the_place_is_seen_to_follow(packaged):
+def test_other_places_are_compared_with_the_first_for_every_head(packaged):
     model, tokenizer = packaged
     setting = replace(SETTING, task="index")
     shares = {name: np.ones((18, 4, 128), np.float16) for name in ("energy_share", "positional_share")}
