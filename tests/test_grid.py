@@ -60,7 +60,7 @@ def test_an_address_where_no_scheduler_is(monkeypatch):
 def scheduler():
     """A scheduler without workers."""
     distributed = pytest.importorskip("distributed")
-    with distributed.LocalCluster(n_workers=0, dashboard_address=None, silence_logs=50) as cluster:
+    with distributed.LocalCluster(n_workers=0, dashboard_address="127.0.0.1:0", silence_logs=50) as cluster:
         yield cluster
 
 

@@ -398,7 +398,7 @@ def test_a_cluster_whose_worker_is_killed_gives_the_numbers_of_this_machine(tiny
         profile_chunks.save_chunk(path, chunk, digest=digest)
 
     monkeypatch.setattr(profile_runs, "save_chunk", kill_one)
-    options = {"n_workers": 2, "threads_per_worker": 1, "processes": True, "dashboard_address": None}
+    options = {"n_workers": 2, "threads_per_worker": 1, "processes": True, "dashboard_address": "127.0.0.1:0"}
     with distributed.LocalCluster(**options, silence_logs=50) as cluster:
         found = run_profile(tiny, tmp_path, cluster=cluster.scheduler_address, progress=False)
     assert len(killed) == 1
