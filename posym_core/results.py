@@ -12,7 +12,7 @@ import json
 import os
 import platform
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -36,7 +36,8 @@ class Result:
         name: what the two files are called.
         arrays: name -> numpy array.
         settings: what the run was asked to do, seeds included.
-        provenance: ``code_version``, ``code_digest``, ``device``, ``date``, ``seconds``, ``versions``, ``checksum``.
+        provenance: ``code_version``, ``code_digest``, ``device``, ``date``, ``seconds``, ``versions``, ``checksum``,
+            and ``attached``, the checksums of files beside it.
     """
 
     name: str
@@ -86,6 +87,7 @@ def save_result(
     device: str,
     seconds: float,
     folder: Path | str | None = None,
+    attached: Sequence[str] = (),
 ) -> Result:
     """Write a result, whole or not at all.
 
@@ -96,6 +98,7 @@ def save_result(
         device: what it ran on, as :func:`posym_core.devices.device_name` says it.
         seconds: how long it took.
         folder: by default :func:`results_folder`.
+        attached: names of files in the folder that belong to the result; see :func:`attached_file`.
 
     Raises:
         ValueError: if the name or an array cannot be stored.
@@ -123,6 +126,7 @@ def save_result(
             "seconds": round(seconds, 1),
             "versions": library_versions(),
             "checksum": sha256(payload),
+            **({"attached": {file: sha256(folder / file) for file in attached}} if attached else {}),
         },
     }
     text = json.dumps(description, indent=1) + "\n"
@@ -159,6 +163,27 @@ def load_result(name: str, *, folder: Path | str | None = None) -> Result:
     with np.load(array_file, allow_pickle=False) as stored:
         arrays = {key: stored[key] for key in stored.files}
     return Result(name=name, arrays=arrays, settings=settings, provenance=provenance)
+
+
+def attached_file(result: Result, file: str, *, folder: Path | str | None = None) -> Path:
+    """Where a file that belongs to a result is, checked against its checksum.
+
+    Raises:
+        ResultError: if the result has no such file, or it is missing, altered or truncated.
+    """
+    path = (Path(folder) if folder is not None else results_folder()) / file
+    remedy = "restore it with git checkout, or run the experiment again"
+    expected = result.provenance.get("attached", {}).get(file)
+    if expected is None:
+        raise ResultError(f"result {result.name!r} has no attached file {file!r}")
+    if not path.is_file():
+        raise ResultError(f"{file}, which belongs to result {result.name!r}, is missing; {remedy}")
+    if (found := sha256(path)) != expected:
+        raise ResultError(
+            f"{file} was altered or truncated: its SHA-256 is {found[:12]}..., result {result.name!r} says "
+            f"{expected[:12]}...; {remedy}"
+        )
+    return path
 
 
 def write_atomically(path: Path, write: Any) -> Path:

@@ -13,7 +13,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol, runtime_checkable
 
 import torch
 from jaxtyping import Bool, Float
@@ -61,6 +61,30 @@ class TrainingSettings:
         rise = min(1.0, (step + 1) / self.warmup) if self.warmup else 1.0
         return self.learning_rate * rise * 0.5 * (1 + math.cos(math.pi * step / self.steps))
 
+    def optimizer(self, parameters: Sequence[nn.Parameter]) -> torch.optim.Optimizer:
+        """Adam; subclasses may choose another of its kind, with the same state."""
+        # One pass over memory per step: the parameters of an ensemble outweigh its activations.
+        return torch.optim.Adam(parameters, betas=self.betas, fused=True)
+
+
+@dataclass(frozen=True, kw_only=True)
+class LinearSettings(TrainingSettings):
+    """AdamW with a linear rise and then a linear fall to 0.
+
+    Attributes:
+        weight_decay: of all parameters.
+    """
+
+    weight_decay: float = 0.0
+
+    def rate(self, step: int) -> float:
+        rise = (step + 1) / self.warmup if self.warmup else 1.0
+        fall = (self.steps - step) / max(1, self.steps - self.warmup)
+        return self.learning_rate * min(1.0, rise, fall)
+
+    def optimizer(self, parameters: Sequence[nn.Parameter]) -> torch.optim.Optimizer:
+        return torch.optim.AdamW(parameters, betas=self.betas, weight_decay=self.weight_decay, fused=True)
+
 
 @dataclass(frozen=True, kw_only=True)
 class History:
@@ -84,6 +108,17 @@ class History:
 Observer = Callable[[int, Any], Mapping[str, Tensor] | None]
 
 
+@runtime_checkable
+class ResumableObserver(Protocol):
+    """An observer whose choices depend on what it saw before."""
+
+    def __call__(self, step: int, model: Any, /) -> Mapping[str, Tensor] | None: ...
+
+    def restore(self, observations: Mapping[str, Sequence[Tensor]]) -> None:
+        """Take up where these observations, all that were kept, end."""
+        ...
+
+
 def train(
     model: nn.Module,
     draw: Callable[[int, Sequence[torch.Generator]], Any],
@@ -104,6 +139,7 @@ def train(
         draw: ``draw(batch, generators)`` -> what ``model.losses`` takes.
         generators: the only source of chance; their state is saved and restored.
         observe: called before the first step and after each with (steps made, model); what it returns is kept.
+            A :class:`ResumableObserver` is told what was kept when a run is resumed.
         checkpoint: file to save to and, if it exists, to resume from. A run that was killed and resumed makes the
             same steps as one that was not: on a CPU to the last bit, on a GPU up to its own rounding.
         checkpoint_every: steps between two saves.
@@ -121,14 +157,15 @@ def train(
     from tqdm import tqdm  # tqdm.auto warns in notebooks without ipywidgets
 
     parameters = dict(model.named_parameters())
-    # One pass over memory per step: the parameters of an ensemble outweigh its activations.
-    optimizer = torch.optim.Adam(list(parameters.values()), betas=settings.betas, fused=True)
+    optimizer = settings.optimizer(list(parameters.values()))
     state = _State(frozen=None, frozen_at=None)
     described = {"settings": dataclasses.asdict(settings), "identity": dict(identity or {})}
     described = json.loads(json.dumps(described))
     path = Path(checkpoint) if checkpoint is not None else None
     if path is not None and path.is_file():
         _restore(path, described, parameters, optimizer, generators, state)
+        if isinstance(observe, ResumableObserver):
+            observe.restore(state.observations)
     elif observe is not None:
         state.observe(0, observe(0, model))
 
