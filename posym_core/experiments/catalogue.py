@@ -30,6 +30,7 @@ EXPERIMENTS = {
     "frequency_control": "toy heads that own one angle, two or all, on the three canonical tasks",
     "frequency_surgery": "bands of angles set to 0, removed or moved in a language model",
     "head_geometry": "queries and keys of a language model in its rotation planes",
+    "multihop": "GPT-J models trained on the tasks Number and Letter, every head watched",
     "plane_profile": "every head and every plane of a language model at many lengths",
     "score_robustness": "how scores depend on everything that is chosen when they are made",
 }
