@@ -133,7 +133,7 @@ def run_setting(work: SettingWork) -> dict[str, bytes]:
         with tempfile.TemporaryDirectory() as place:
             module = experiment(work.name)
             (result,) = module.run([work.setting], device=work.device, folder=place, progress=False)
-            return {ending: (Path(place) / f"{result.name}.{ending}").read_bytes() for ending in ("npz", "json")}
+            return {path.suffix: path.read_bytes() for path in Path(place).glob(f"{result.name}.*") if path.is_file()}
     finally:
         torch.set_num_threads(before)
 
@@ -141,8 +141,8 @@ def run_setting(work: SettingWork) -> dict[str, bytes]:
 def _keep(name: str, files: dict[str, bytes], folder: Path) -> Result:
     folder.mkdir(parents=True, exist_ok=True)
     # The description comes last, so that a result is there only when it is whole.
-    for ending in ("npz", "json"):
-        write_atomically(folder / f"{name}.{ending}", lambda file, content=files[ending]: file.write(content))
+    for ending in sorted(files, key=lambda ending: ending == ".json"):
+        write_atomically(folder / f"{name}{ending}", lambda file, content=files[ending]: file.write(content))
     return load_result(name, folder=folder)
 
 
