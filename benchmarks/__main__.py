@@ -1,4 +1,4 @@
-"""Print one table of ratios, row by row: ``python -m benchmarks [scores] [ensemble]``."""
+"""Print one table of ratios, row by row: ``python -m benchmarks [scores] [ensemble] [multihop]``."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import torch
 
 from posym_core.devices import choose_device, device_name
 
-PARTS = ("scores", "ensemble")
+PARTS = ("scores", "ensemble", "multihop")
 
 
 def main() -> None:

@@ -111,7 +111,8 @@ def index_discrepancy(n: int, angle: float) -> Discrepancy:
 
     Theorem 3.2's bounds are ``1 - cos(angle)`` and ``2 pi^2 / n^2``. The first holds on every input. The second bounds
     :attr:`~Discrepancy.least`: of ``n + 1`` multiples of ``angle`` on a circle two are at most ``2 pi / (n + 1)``
-    apart, so some ``d <= n`` has that phase or less. A target in the middle sees half of these distances and can exceed it.
+    apart, so some ``d <= n`` has that phase or less. A target in the middle sees half of these distances and can
+    exceed it.
 
     >>> round(index_discrepancy(1, torch.pi / 2).least, 12)
     1.0

@@ -84,17 +84,22 @@ class Watch:
         return found
 
     def checkpoint(self, model: Any) -> dict[str, Tensor]:
-        """Accuracy on all validation sequences, and what :func:`posym_core.monitor.summary` says of the heads."""
-        settings, sequences = self.settings, self.monitored
+        """Accuracy on all validation sequences, and :meth:`scores` with the seconds that they took."""
         right = right_answers(model, self.validation.tokens, self.validation.answer)
         began = time.perf_counter()
+        found = self.scores(model)
+        found["monitor_seconds"] = torch.tensor(time.perf_counter() - began)
+        found["accuracy"] = mean_by_hops(right, self.validation.hops, self.settings.hops)
+        return found
+
+    def scores(self, model: Any) -> dict[str, Tensor]:
+        """What :func:`posym_core.monitor.summary` says of the heads, and the attention on examples."""
+        settings, sequences = self.settings, self.monitored
         layers = capture_layers(model, sequences.tokens)
         scores = station_scores(layers, sequences.path, angles=settings.angles)
         found = summary(scores, sequences.hops, longest=settings.hops)
         found["attention"] = (layers.attention(self.examples) * 255).round().to(torch.uint8).cpu()
-        found["monitor_seconds"] = torch.tensor(time.perf_counter() - began)
         found["swaps"] = torch.tensor(scores.swaps)
-        found["accuracy"] = mean_by_hops(right, self.validation.hops, settings.hops)
         return found
 
     @property
