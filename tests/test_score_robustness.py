@@ -311,7 +311,7 @@ def test_an_interrupted_run_goes_on_where_it_stopped(tmp_path, loads):
 
 
 def test_same_seed_same_result(tmp_path, loads):
-    settings = [replace(SETTING, prompts=2, facts=3, permutations=5)]
+    settings = [replace(SETTING, permutations=5)]
     runs = [next(score_robustness.run(settings, folder=tmp_path / name, progress=False)) for name in ("a", "b")]
     for name in runs[0].arrays:
         np.testing.assert_array_equal(runs[0][name], runs[1][name])
