@@ -32,7 +32,7 @@ def monitor_against_step(settings: MultihopSettings) -> Iterator[str]:
     def scored() -> None:
         watch.scores(model.eval())
 
-    with torch.random.fork_rng(devices=[device] if device.type == "cuda" else []):
+    with torch.random.fork_rng(devices=[torch.cuda.current_device()] if device.type == "cuda" else []):
         one = best(step, repeats=5, warm_up=2)
     score = best(scored, repeats=3)
     shown = f"{settings.layers} layers of {settings.width} dimensions, {settings.task}"

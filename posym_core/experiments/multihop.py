@@ -152,7 +152,7 @@ def train_model(
         return batch.tokens.to(chosen), batch.answer.to(chosen), noise
 
     # Dropout takes chance from the global generator; the caller's is left as it was.
-    with torch.random.fork_rng(devices=[chosen] if chosen.type == "cuda" else []):
+    with torch.random.fork_rng(devices=[torch.cuda.current_device()] if chosen.type == "cuda" else []):
         history = train(
             AnswerLoss(model),
             draw,

@@ -115,6 +115,7 @@ class MultihopSettings:
             "learning_rate": 1e-3,
             "warmup": 100,
             "checkpoint_every": 250,
+            "look_every": 25,
             "look": 400,
         }
         return cls(task=task, seed=seed, **(chosen | options))
