@@ -35,7 +35,9 @@ def index_smallest_beta(length: int, angle: float) -> float:
     Infinite where some distance below ``length`` is a whole number of turns.
     """
     _check_length(length)
-    return positional_smallest_beta(length, angle) if length > 1 else 0.0
+    least = positional_smallest_beta(length, angle) if length > 1 else 0.0
+    # One rival loses at any temperature above 0, which a bisection only nears.
+    return 0.0 if length < 3 and math.isfinite(least) else least
 
 
 def reflexive_smallest_beta(length: int, angle: float) -> float:

@@ -75,7 +75,7 @@ class MultihopSettings:
     weight_decay: float = 1e-4
     checkpoint_every: int = 250
     look_every: int = 50
-    look: int = 800
+    look: int = 400
     turn: float = 0.1
     monitored: int = 16
     save_every: int = 250
@@ -116,7 +116,6 @@ class MultihopSettings:
             "warmup": 100,
             "checkpoint_every": 250,
             "look_every": 25,
-            "look": 400,
         }
         return cls(task=task, seed=seed, **(chosen | options))
 
