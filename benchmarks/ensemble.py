@@ -11,12 +11,14 @@ from __future__ import annotations
 import argparse
 import statistics
 import time
+from collections.abc import Iterator
 
 import torch
 
 from posym_core import rope_angles
 from posym_core.devices import choose_device, device_name
 from posym_core.tasks import IndexTask, PartialInductionTask, RetrievalTask
+from posym_core.tasks.canonical import Task
 from posym_core.toys import ToyEnsemble, data_generators, sample_streams
 from posym_core.training import TrainingSettings, train
 
@@ -44,6 +46,33 @@ def seconds(model: ToyEnsemble, steps: int, batch: int) -> float:
     return time.perf_counter() - start
 
 
+def both(
+    task: Task, *, angles: int, seeds: int, steps: int, batch: int, rounds: int, device: torch.device
+) -> tuple[list[float], list[float], int]:
+    """Seconds of every round as one ensemble and one model after another, and how many models there are."""
+    chosen = rope_angles(64)[torch.linspace(0, 31, angles).round().long()][:, None]
+    grid = ToyEnsemble(task, chosen, seeds=range(seeds)).to(device)
+    singles = [grid.member(seed, variant) for seed in range(seeds) for variant in range(angles)]
+
+    seconds(grid, 5, batch)
+    for single in singles[:3]:
+        seconds(single, 5, batch)
+    batched, alone = [], []
+    for _ in range(rounds):
+        batched.append(seconds(grid, steps, batch))
+        alone.append(sum(seconds(single, steps, batch) for single in singles))
+    return batched, alone, seeds * angles
+
+
+def rows() -> Iterator[str]:
+    """Table rows, as they are measured: a small grid."""
+    device = choose_device()
+    for name, make in TASKS.items():
+        batched, alone, members = both(make(length=16), angles=8, seeds=3, steps=10, batch=64, rounds=3, device=device)
+        ratio = statistics.median(alone) / statistics.median(batched)
+        yield f"| {members} toys of {name} as one ensemble against one after another | {ratio:.1f} times faster |"
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--task", choices=TASKS, default="retrieval")
@@ -60,18 +89,15 @@ def main() -> None:
         torch.set_num_threads(given.threads)
     device = choose_device(given.device)
     task = TASKS[given.task](length=given.length)
-    angles = rope_angles(64)[torch.linspace(0, 31, given.angles).round().long()][:, None]
-    grid = ToyEnsemble(task, angles, seeds=range(given.seeds)).to(device)
-    members = given.seeds * given.angles
-    singles = [grid.member(seed, variant) for seed in range(given.seeds) for variant in range(given.angles)]
-
-    seconds(grid, 5, given.batch)
-    for single in singles[:3]:
-        seconds(single, 5, given.batch)
-    batched, alone = [], []
-    for _ in range(given.rounds):
-        batched.append(seconds(grid, given.steps, given.batch))
-        alone.append(sum(seconds(single, given.steps, given.batch) for single in singles))
+    batched, alone, members = both(
+        task,
+        angles=given.angles,
+        seeds=given.seeds,
+        steps=given.steps,
+        batch=given.batch,
+        rounds=given.rounds,
+        device=device,
+    )
     per_step = 1e3 / (given.steps * members)
     print(f"{device_name(device)}; {given.task}, length {given.length}, {members} models, batch {given.batch}")
     for name, times in (("batched", batched), ("one at a time", alone)):
