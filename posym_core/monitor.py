@@ -89,7 +89,7 @@ def capture_layers(
 
 def station_scores(
     layers: CapturedLayers,
-    path: Int64[Tensor, "sequence station"],
+    path: Int64[Tensor, "sequence reached"],
     *,
     angles: Float[Tensor, " plane"],
     pairing: Pairing = "neighbours",
@@ -150,7 +150,7 @@ def station_scores(
     return StationScores(**found, use=use, swaps=swaps)
 
 
-def stations_that_ask(path: Int64[Tensor, "sequence station"]) -> Bool[Tensor, "sequence station"]:
+def stations_that_ask(path: Int64[Tensor, "sequence reached"]) -> Bool[Tensor, "sequence station"]:
     """Which entries of a path are queries: those that another follows."""
     return path[:, 1:] >= 0
 
@@ -183,9 +183,7 @@ def mean_frequency(use: Float[Tensor, "*batch plane"]) -> Float[Tensor, "*batch"
     return (weight * number).sum(-1) / weight.sum(-1)
 
 
-def summary(
-    scores: StationScores, hops: Int64[Tensor, " sequence"], *, longest: int
-) -> dict[str, Float[Tensor, "hop station layer head *rest"]]:
+def summary(scores: StationScores, hops: Int64[Tensor, " sequence"], *, longest: int) -> dict[str, Tensor]:
     """Means over the sequences of each number of hops.
 
     Returns:

@@ -13,9 +13,9 @@ import torch
 from jaxtyping import Float, Int64
 from torch import Tensor, nn
 
-from posym_core.checks import require_positive
 from posym_core.rope import rope_angles
-from posym_core.tasks.multihop import MultihopTask
+from posym_core.tasks.multihop import LetterTask, NumberTask
+from posym_core.tasks.prompts import require_counts
 
 # Tokens of one forward pass of a test: attention matrices of long sequences are formed in full.
 TOKENS_A_BATCH = 8192
@@ -78,7 +78,7 @@ def set_angles(model: Any, angles: Float[Tensor, " plane"], *, positions: int) -
 
     GPT-J looks sines and cosines up in a table of float32 frequencies; this one is formed in float64 and cast last.
     """
-    require_positive("positions", positions)
+    require_counts(positions=(positions, 1))
     planes = model.config.rotary_dim // 2
     if angles.shape != (planes,):
         raise ValueError(f"angles must have shape [{planes}], one per plane of a head; got {tuple(angles.shape)}")
@@ -136,7 +136,7 @@ def mean_by_hops(x: Tensor, hops: Int64[Tensor, " sequence"], longest: int) -> F
 
 def accuracy_by_length(
     model: Any,
-    task: MultihopTask,
+    task: NumberTask | LetterTask,
     lengths: Sequence[int],
     *,
     count: int = 400,

@@ -10,10 +10,10 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from posym_core.checks import require_positive
 from posym_core.rope import rope_angles
 from posym_core.sequence_models import decoder
 from posym_core.tasks.multihop import LetterTask, MultihopBatch, NumberTask
+from posym_core.tasks.prompts import require_counts
 from posym_core.toys import data_generators
 from posym_core.training import LinearSettings
 
@@ -85,7 +85,7 @@ class MultihopSettings:
         if self.task not in TASKS:
             raise ValueError(f"task must be one of {', '.join(map(repr, TASKS))}; got {self.task!r}")
         for name in ("validation", "test", "look", "monitored", "checkpoint_every", "look_every", "save_every"):
-            require_positive(name, getattr(self, name))
+            require_counts(**{name: (getattr(self, name), 1)})
         if self.train < self.batch:
             raise ValueError(f"train={self.train} sequences do not fill one batch of {self.batch}; pass more")
         if not 0 <= self.rotated <= 1:
