@@ -12,7 +12,8 @@ from posym_core.experiments import plane_profile
 from posym_core.experiments.plane_profile import PlaneProfile, measure, turning_angle
 from posym_core.frequencies import dirichlet_kernel
 from posym_core.planes import find_planes
-from posym_core.tasks import Prompts
+from posym_core.profiles import profile
+from posym_core.tasks import Prompts, make_prompts
 
 SETTING = PlaneProfile(facts=24, prompts=2)
 
@@ -28,7 +29,16 @@ def test_arrays_have_the_shapes_that_are_promised(measured):
         assert measured[name].shape == (18, 4, 128)
     assert measured["energy"].shape == (2, 18, 4, 8)
     assert measured["angles"].shape == (18, 128)
-    assert measured["seen"].tolist() == [25] * 18
+    assert measured["seen"].tolist() == [24] * 18
+
+
+def test_scores_are_those_of_blocks_that_end_beside_the_query(measured):
+    model, tokenizer = packaged()
+    ids = make_prompts(tokenizer, "text", facts=24, count=2).input_ids
+    for name, blocks in (("", 16), ("far_", 15)):
+        whole = profile(model, ids, start=9, block_length=1, blocks=blocks, progress=False)
+        np.testing.assert_allclose(measured[f"{name}positional"], whole.positional, atol=1e-3)
+        np.testing.assert_allclose(measured[f"{name}symbolic"], whole.symbolic, atol=1e-3)
 
 
 def test_shares_and_energies_add_up(measured):
@@ -47,9 +57,9 @@ def test_only_what_a_window_shows_takes_part(monkeypatch):
     )
     monkeypatch.setattr(plane_profile, "make_prompts", lambda *args, **options: prompts)
     found = measure(model, None, PlaneProfile(task="index", facts=8, prompts=1), progress=False)
-    assert found["seen"].tolist() == [15, 15, 43]
+    assert found["seen"].tolist() == [15, 15, 42]
     for layer, (call, planes) in enumerate(zip(capture(model, ids), find_planes(model, 44), strict=True)):
-        first = int(call.visible[0, 0, -1].int().argmax())
+        first = max(1, int(call.visible[0, 0, -1].int().argmax()))
         keys = planes.arrange_keys(call.keys)[0, :, None, first:-1]
         query = planes.arrange_query(call.query[0, :, -1]).unflatten(0, (keys.shape[0], -1))
         C = cross_logits(query, keys, planes.angles, scale=call.scale, per_frequency=True)
@@ -110,5 +120,5 @@ def test_a_run_goes_on_where_it_stopped_and_repeats_itself(tmp_path, monkeypatch
 
 def test_full_size_covers_lengths_and_tasks():
     settings = plane_profile.full_size()
-    assert len({setting.name for setting in settings}) == len(settings) == 11
+    assert len({setting.name for setting in settings}) == len(settings) == 12
     assert [setting.facts for setting in settings if setting.task == "text"] == list(plane_profile.LENGTHS)

@@ -25,13 +25,16 @@ from posym_core.results import Result, ResultError, load_result, save_result
 from posym_core.scores import swap_scores
 from posym_core.tasks import make_prompts
 
-LENGTHS = (16, 32, 64, 128, 256, 512, 1024)
+# 500 is the longest at which a window of 512 still shows the first token, 512 the first at which it does not.
+LENGTHS = (16, 32, 64, 128, 256, 500, 512, 1024)
 # Other tasks, at one size each.
 TASKS = {"binding-lives": 16, "index": 32, "keyvalue": 16, "induction": 64}
 # Scores compare this many blocks at every length, so that they differ in nothing but what the blocks hold.
 BLOCKS = 16
 BANDS = 8
 SHARES = ("positional", "symbolic", "interaction")
+# Measurements of whole heads, kept per prompt.
+WHOLE = ("positional", "symbolic", "far_positional", "far_symbolic", "entropy")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -60,7 +63,7 @@ class PlaneProfile:
 
 
 def full_size(model: str = "gemma-3-270m") -> list[PlaneProfile]:
-    """Running text at seven lengths, and the other tasks."""
+    """Running text at eight lengths, and the other tasks."""
     texts = [PlaneProfile(model=model, facts=length) for length in LENGTHS]
     return texts + [PlaneProfile(model=model, task=task, facts=facts) for task, facts in TASKS.items()]
 
@@ -76,7 +79,8 @@ def measure(
     """All arrays of one setting.
 
     Returns:
-        ``positional``, ``symbolic``, ``entropy`` ``[prompt, layer, head]``; means over prompts
+        ``positional``, ``symbolic``, ``entropy`` ``[prompt, layer, head]``, and ``far_positional`` and
+        ``far_symbolic``, the scores without the block that stands last; means over prompts
         ``[layer, head, plane]`` of the three shares (``positional_share`` and so on), of ``kept``, the part of the
         contents' variance that is symbol, ``S / (S + I)``, of ``energy_share``, the plane's part of the sum of all
         planes' variances, of ``use`` (:func:`posym_core.frequency_use`) and of the planes' own scores
@@ -99,6 +103,8 @@ def measure(
                 f"layer {heads.layer} does not see the same unbroken run of keys on every prompt, so that its planes "
                 "have no common range of positions; measure one prompt at a time"
             )
+        # Neither does the mark of beginning take part: it is never swapped, and its key is unlike all others.
+        first = max(first, prompts.start)
         keys = heads.keys[..., first:, :]
         angles[heads.layer], seen[heads.layer] = heads.angles.cpu(), keys.shape[-2] - 1
         shares = frequency_shares(heads.query, keys[..., :-1, :], heads.angles, scale=heads.scale)
@@ -107,20 +113,33 @@ def measure(
         found["kept"] = torch.where(contents > 0, shares.symbolic_share / contents, torch.nan)
         found["energy_share"] = shares.energy / shares.energy.sum(-1, keepdim=True)
         found["use"] = frequency_use(heads.query, keys[..., :-1, :], heads.angles, scale=heads.scale)
-        # As many blocks as the task has or the window leaves.
-        start = max(first, prompts.start)
-        blocks = min(prompts.blocks if setting.task != "text" else BLOCKS, (heads.keys.shape[-2] - 1 - start) // length)
-        options = {"start": start, "block_length": length, "blocks": blocks, "scale": heads.scale}
+        # As many blocks as the task has or the window leaves; in running text they end at the query's neighbour.
+        last = heads.keys.shape[-2] - 1
+        if setting.task == "text":
+            blocks = min(BLOCKS, (last - first) // length)
+            start = last - blocks * length
+        else:
+            start = first
+            blocks = min(prompts.blocks, (last - start) // length)
+        options = {"start": start, "block_length": length, "scale": heads.scale}
         options |= {"visible": heads.visible, "softcap": heads.softcap, "sinks": heads.sinks}
-        whole = swap_scores(heads.query, heads.keys, heads.angles, **options)
+        whole = swap_scores(heads.query, heads.keys, heads.angles, **options, blocks=blocks)
         found |= {name: getattr(whole, name) for name in ("positional", "symbolic", "entropy")}
+        far = swap_scores(heads.query, heads.keys, heads.angles, **options, blocks=blocks - 1)
+        found |= {"far_positional": far.positional, "far_symbolic": far.symbolic}
         planes = swap_scores(
-            heads.query, heads.keys, heads.angles, **options, per_frequency=True, products=torch.float32
+            heads.query,
+            heads.keys,
+            heads.angles,
+            **options,
+            blocks=blocks,
+            per_frequency=True,
+            products=torch.float32,
         )
         return found | {"plane_positional": planes.positional, "plane_symbolic": planes.symbolic}
 
     measured = profile_with(model, prompts.input_ids, one_layer, progress=progress)
-    arrays = {name: measured.pop(name).numpy() for name in ("positional", "symbolic", "entropy")}
+    arrays = {name: measured.pop(name).numpy() for name in WHOLE}
     bands = np.array_split(np.nan_to_num(measured["energy_share"].numpy()), BANDS, axis=-1)
     arrays["energy"] = np.stack([band.sum(-1) for band in bands], axis=-1)
     arrays |= {name: values.nanmean(0).numpy() for name, values in measured.items()}
