@@ -6,9 +6,9 @@ setting's name; a setting whose result is there already is not run again.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterable, Iterator
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -16,12 +16,12 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from posym_core.devices import choose_device, device_name
 from posym_core.exclusion import exclusion
+from posym_core.experiments.keeping import keep_each
 from posym_core.frequencies import frequency_shares
 from posym_core.models import load_model
 from posym_core.profiles import LayerHeads, profile_with
-from posym_core.results import Result, ResultError, load_result, save_result
+from posym_core.results import Result
 from posym_core.score_geometry import random_swaps
 from posym_core.scores import swap_scores
 from posym_core.tasks import binding_prompts, choice_accuracy
@@ -143,28 +143,8 @@ def run(
     A result that is there with the same settings is read, not run, unless ``force``; so an interrupted run goes on
     where it stopped.
     """
-    loaded: tuple[str, Any, Any] | None = None
-    for setting in settings:
-        if not force:
-            try:
-                stored = load_result(setting.name, folder=folder)
-            except ResultError:
-                stored = None
-            if stored is not None and stored.settings == asdict(setting):
-                yield stored
-                continue
-        if loaded is None or loaded[0] != setting.model:
-            loaded = (setting.model, *load_model(setting.model, device=device))
-        began = time.perf_counter()
-        arrays = measure(loaded[1], loaded[2], setting, progress=progress)
-        yield save_result(
-            setting.name,
-            arrays,
-            settings=asdict(setting),
-            device=device_name(choose_device(device)),
-            seconds=time.perf_counter() - began,
-            folder=folder,
-        )
+    one = partial(measure, progress=progress)
+    return keep_each(settings, one, load=load_model, device=device, folder=folder, force=force)
 
 
 def small(setting: BindingProfile | None = None) -> BindingProfile:

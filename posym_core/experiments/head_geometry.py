@@ -8,9 +8,8 @@ frequencies. Here this is measured on every plane of every head, at the keys of 
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterable, Iterator
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -19,13 +18,13 @@ import torch
 from torch import Tensor
 
 from posym_core.cross_logits import cross_logits
-from posym_core.devices import choose_device, device_name
 from posym_core.exclusion import exclusion
+from posym_core.experiments.keeping import keep_each
 from posym_core.frequencies import dirichlet_kernel, frequency_shares
 from posym_core.models import load_model
 from posym_core.plane_geometry import coherence, concentration, crest, explained, fit_wave, unrotated_planes
 from posym_core.profiles import LayerHeads, profile_with
-from posym_core.results import Result, ResultError, load_result, save_result
+from posym_core.results import Result
 from posym_core.tasks import choice_accuracy, index_prompts, make_prompts
 from posym_core.tasks.language import PLACES
 
@@ -271,26 +270,9 @@ def run(
 
     A result that is there with the same settings is read, not run, unless ``force``.
     """
-    loaded: tuple[str, Any, Any] | None = None
-    for setting in settings:
-        if not force:
-            try:
-                stored = load_result(setting.name, folder=folder)
-            except ResultError:
-                stored = None
-            if stored is not None and stored.settings == asdict(setting):
-                yield stored
-                continue
-        if loaded is None or loaded[0] != setting.model:
-            loaded = (setting.model, *load_model(setting.model, device=device))
-        began = time.perf_counter()
-        model = loaded[1] if setting.trained else with_random_weights(loaded[1], setting.seed)
-        arrays = measure(model, loaded[2], setting, progress=progress)
-        yield save_result(
-            setting.name,
-            arrays,
-            settings=asdict(setting),
-            device=device_name(choose_device(device)),
-            seconds=time.perf_counter() - began,
-            folder=folder,
-        )
+
+    def measure_one(model: Any, tokenizer: Any, setting: HeadGeometry) -> dict[str, np.ndarray]:
+        model = model if setting.trained else with_random_weights(model, setting.seed)
+        return measure(model, tokenizer, setting, progress=progress)
+
+    return keep_each(settings, measure_one, load=load_model, device=device, folder=folder, force=force)

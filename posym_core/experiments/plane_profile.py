@@ -7,9 +7,9 @@ running text from 16 to 1,024 tokens, and the language tasks; each task and leng
 from __future__ import annotations
 
 import itertools
-import time
 from collections.abc import Iterable, Iterator
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -17,11 +17,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from posym_core.devices import choose_device, device_name
+from posym_core.experiments.keeping import keep_each
 from posym_core.frequencies import frequency_shares, frequency_use
 from posym_core.models import load_model
 from posym_core.profiles import LayerHeads, profile_with
-from posym_core.results import Result, ResultError, load_result, save_result
+from posym_core.results import Result
 from posym_core.scores import swap_scores
 from posym_core.tasks import make_prompts
 
@@ -164,28 +164,8 @@ def run(
     progress: bool = True,
 ) -> Iterator[Result]:
     """Run settings one after the other and keep each result as it comes; what is there already is read."""
-    loaded: tuple[str, Any, Any] | None = None
-    for setting in settings:
-        if not force:
-            try:
-                stored = load_result(setting.name, folder=folder)
-            except ResultError:
-                stored = None
-            if stored is not None and stored.settings == asdict(setting):
-                yield stored
-                continue
-        if loaded is None or loaded[0] != setting.model:
-            loaded = (setting.model, *load_model(setting.model, device=device))
-        began = time.perf_counter()
-        arrays = measure(loaded[1], loaded[2], setting, progress=progress)
-        yield save_result(
-            setting.name,
-            arrays,
-            settings=asdict(setting),
-            device=device_name(choose_device(device)),
-            seconds=time.perf_counter() - began,
-            folder=folder,
-        )
+    one = partial(measure, progress=progress)
+    return keep_each(settings, one, load=load_model, device=device, folder=folder, force=force)
 
 
 def turning_angle(kept: np.ndarray, angles: np.ndarray, weights: np.ndarray | None = None) -> float:
