@@ -77,6 +77,30 @@ def test_verdicts_follow_the_numbers(tmp_path):
     assert [rows[f"U25-{n}"].verdict for n in range(1, 5)] == ["not reproduced"] * 4
 
 
+def other_models(folder, models, coupling=-1.0):
+    """Profiles of other models, with an early-late contrast and scores that fall or rise together."""
+    generator = np.random.default_rng(0)
+    for number, model in enumerate(models):
+        early = np.where(np.arange(18) < 9, 0.2, -0.2)[None, :, None]
+        positional = 0.5 + early + 0.05 * generator.normal(size=(6, 18, 4))
+        arrays = {"positional": positional, "symbolic": 0.5 + coupling * (positional - 0.5)}
+        settings = {"model": model, "template": "likes", "facts": 16, "seed": 0}
+        results.save_result(f"binding_{number}", arrays, settings=settings, device="CPU", seconds=1, folder=folder)
+    return next(row for row in ledger(folder) if row.id == "U25-5")
+
+
+def test_other_families_are_judged_once_all_three_are_there(tmp_path):
+    families = ["google/gemma-2-2b-it", "Qwen/Qwen2-1.5B", "meta-llama/Llama-3.2-1B"]
+    some = other_models(tmp_path / "some", [*families[:2], "google/gemma-2b", "Qwen/Qwen3-1.7B"])
+    assert some.verdict == "not run here"
+    assert "no profile of Llama-3" in some.note
+    assert "--model NAME" in some.note
+    row = other_models(tmp_path / "all", families)
+    assert row.verdict == "reproduced"
+    assert len(row.evidence) == 3
+    assert other_models(tmp_path / "against", families, coupling=1.0).verdict == "not reproduced"
+
+
 def invented_toys(folder, *, control=True, bend=1):
     """Toys whose accuracy follows the angle, or does not, and bends one way or the other."""
     angles = 10.0 ** (-np.arange(32) / 8)

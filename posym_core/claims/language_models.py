@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import numpy as np
 
 from posym_core.claims.ledger import Finding, Verdict
 from posym_core.experiments.binding_profile import FACTS, TEMPLATES, BindingProfile
-from posym_core.results import Result, load_result
+from posym_core.results import Result, load_result, results_folder
 from posym_core.stats import Correlation, Estimate, LayerContrast, head_correlation, layer_contrast, statistic_interval
 
 MODEL = "gemma-3-270m"
 SHOWN_IN = "book/language_model.ipynb"
 Setting = tuple[str, int]
+# Families of U25-5, by what their models are called.
+FAMILIES = {"Gemma-2": r"gemma-?2\b", "Qwen-2": r"qwen-?2(\.5)?\b", "Llama-3": r"llama-?3(\.\d)?\b"}
 # Rounding of float32 sums over the matrix.
 ROUNDING = 1e-5
 
@@ -119,6 +122,50 @@ def scores_exclude_each_other(folder: Path | None) -> Finding:
         verdict="reproduced in kind" if all(held) else "not reproduced",
         note=f"The interval is below zero in {sum(held)} of {len(held)} settings; p-values take heads as independent. "
         "In the null model each swap sends a head's attention in a random direction.",
+    )
+
+
+def across_families(folder: Path | None) -> Finding:
+    """U25-5: the layer contrasts and the correlation of the other claims, in one or more models of every family.
+
+    Profiles of such models are not part of this project; whoever can load them keeps them in a folder of results with
+    ``python -m posym_core run binding_profile --model NAME --results FOLDER``, and the row fills itself.
+    """
+    found: dict[str, dict[str, Result]] = {}
+    for file in sorted((results_folder() if folder is None else folder).glob("binding_*.json")):
+        result = load_result(file.stem, folder=folder)
+        model = str(result.settings.get("model", ""))
+        for family, pattern in FAMILIES.items():
+            if re.search(pattern, model, re.IGNORECASE):
+                found.setdefault(family, {})[f"{model}, {result.settings['template']}, {result.settings['facts']}"] = (
+                    result
+                )
+    how = "python -m posym_core run binding_profile --model NAME measures one"
+    if missing := [family for family in FAMILIES if family not in found]:
+        return Finding(
+            ours={},
+            model=", ".join(sorted({key.split(",")[0] for results in found.values() for key in results})),
+            evidence=[result.name for results in found.values() for result in results.values()],
+            verdict="not run here",
+            note=f"no profile of {', '.join(missing)}, whose weights are not part of this project; {how}.",
+        )
+    ours: dict[str, float | int | str | Estimate] = {}
+    held = []
+    for results in found.values():
+        for where, result in results.items():
+            r = head_correlation(result["positional"], result["symbolic"]).pearson
+            positional, symbolic = layer_contrast(result["positional"]), layer_contrast(result["symbolic"])
+            ours[f"Pearson r ({where})"] = r
+            ours[f"s_POS early - late ({where})"] = positional.difference
+            ours[f"s_SYM early - late ({where})"] = symbolic.difference
+            held.append(r.high < 0 and positional.difference.low > 0 and symbolic.difference.high < 0)
+    return Finding(
+        ours=ours,
+        model=", ".join(sorted({where.split(",")[0] for results in found.values() for where in results})),
+        evidence=[result.name for results in found.values() for result in results.values()],
+        verdict="reproduced" if all(held) else "not reproduced",
+        note=f"Correlation and both contrasts have the paper's sign with intervals off zero in {sum(held)} of "
+        f"{len(held)} settings.",
     )
 
 

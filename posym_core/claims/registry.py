@@ -34,6 +34,7 @@ CLAIMS: tuple[Claim, ...] = (
         id="U25-5",
         claim="The same holds across the model families Gemma-2, Qwen-2 and Llama-3",
         paper="shown in figures",
+        judge=language_models.across_families,
     ),
     Claim(
         id="U25-6",
