@@ -24,7 +24,7 @@ from posym_core.scores import check_blocks, swap_scores
 # Tokens of one forward pass: enough to use the machine, few enough for a small one.
 TOKENS_A_BATCH = 4096
 # Numbers in the keys of layers that wait to be scored together: small layers cost mostly calls, large ones memory.
-NUMBERS_HELD = 2**22
+NUMBERS_HELD = 2**20
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -20,6 +20,7 @@ from posym_core import binding_prompts, models, profile, profile_chunks, profile
 from posym_core.__main__ import main
 from posym_core.experiments import binding_profile, catalogue
 from posym_core.profile_folders import load_profile
+from posym_core.results import load_result
 from posym_core.tasks import choice_accuracy
 
 LINE = {"input_ids": [1, *range(20, 40)], "start": 1, "block_length": 4, "id": "first, and only"}
@@ -222,7 +223,7 @@ def test_an_experiment_gives_the_same_results_in_processes(tiny, tmp_path, monke
     said = capsys.readouterr().out.splitlines()
     assert sorted(line.split(":")[0] for line in said[2:]) == [f"Result {setting.name}" for setting in settings]
     for setting in settings:
-        one, two = (binding_profile.load_result(setting.name, folder=tmp_path / name) for name in ("one", "two"))
+        one, two = (load_result(setting.name, folder=tmp_path / name) for name in ("one", "two"))
         for array in one.arrays:
             np.testing.assert_array_equal(one[array], two[array], err_msg=array)
     assert main(["run", "binding_profile", "--results", str(tmp_path / "two"), "--jobs", "2"]) == 0

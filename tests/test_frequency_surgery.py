@@ -10,6 +10,7 @@ from posym_core.experiments import frequency_surgery as experiment
 from posym_core.experiments.frequency_surgery import FrequencySurgery, Verdict, difference, losses, run, small, verdict
 from posym_core.results import Result
 
+RULE = experiment.solved
 SETTING = replace(small(), prompts=6, other_prompts=4, rank_facts=4, window=8, bands=(1.0, 0.1), bases=(10.0,))
 
 
@@ -110,10 +111,10 @@ def test_a_model_that_solves_nothing_is_refused(patient, tmp_path, monkeypatch):
 def test_the_rule_of_what_is_solved():
     right = np.zeros(40, dtype=bool)
     right[:19] = True
-    assert not experiment.solved(right, 0.25)
+    assert not RULE(right, 0.25)
     right[:24] = True
-    assert experiment.solved(right, 0.25)
-    assert not experiment.solved(np.array([True, False, False, True]), 0.25)
+    assert RULE(right, 0.25)
+    assert not RULE(np.array([True, False, False, True]), 0.25)
 
 
 def stored(fast, slow):

@@ -35,6 +35,15 @@ TINY = MultihopSettings(
 TIMES = {"training_seconds", "monitor_seconds"}
 
 
+@pytest.fixture(autouse=True)
+def one_thread():
+    """Sums over several threads may differ in the last bit from those over one."""
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(threads)
+
+
 class Killed(Exception):
     pass
 
