@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from posym_core.claims import canonical_tasks, language_models, trained_geometry
+from posym_core.claims import canonical_tasks, language_models, multihop, trained_geometry
 from posym_core.claims.ledger import Claim
 
 CLAIMS: tuple[Claim, ...] = (
@@ -61,13 +61,20 @@ CLAIMS: tuple[Claim, ...] = (
         id="U26-1",
         claim="The Number task is learned hop by hop, the Letter task all hops together",
         paper="figure 2A",
+        judge=multihop.learned_hop_by_hop,
     ),
     Claim(
         id="U26-2",
         claim="Accuracy is maximal when heads are pure: positional then symbolic in Number, symbolic in Letter",
         paper="figures 2B-C, 6 and 7",
+        judge=multihop.pure_at_best,
     ),
-    Claim(id="U26-3", claim="Each layer uses its own band of frequencies", paper="Table 1"),
+    Claim(
+        id="U26-3",
+        claim="Each layer uses its own band of frequencies",
+        paper="Table 1",
+        judge=multihop.bands_by_layer,
+    ),
     Claim(
         id="U26-4",
         claim="One rotary head implements Index and one Retrieval; their discrepancy is bounded",
@@ -87,6 +94,7 @@ CLAIMS: tuple[Claim, ...] = (
         id="U26-7",
         claim="Scoring one model through training takes forward passes with stored attention",
         paper="5 GPU hours, 8.5 CPU hours and about 1 TB a model",
+        judge=multihop.cost_of_watching,
     ),
     Claim(
         id="G26-1",
