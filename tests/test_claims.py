@@ -61,7 +61,8 @@ def test_every_claim_has_a_row_and_an_allowed_verdict(tmp_path):
 
 
 def test_without_results_nothing_has_been_run(tmp_path):
-    assert {row.verdict for row in ledger(tmp_path)} == {"not run here"}
+    # Constructions need no result.
+    assert {row.id for row in ledger(tmp_path) if row.verdict != "not run here"} <= {"U26-4"}
     assert "is not there" in ledger(tmp_path)[0].note
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from posym_core.claims import canonical_tasks, language_models, multihop, trained_geometry
+from posym_core.claims import canonical_tasks, hop_theory, language_models, multihop, trained_geometry
 from posym_core.claims.ledger import Claim
 
 CLAIMS: tuple[Claim, ...] = (
@@ -79,6 +79,7 @@ CLAIMS: tuple[Claim, ...] = (
         id="U26-4",
         claim="One rotary head implements Index and one Retrieval; their discrepancy is bounded",
         paper="Theorems 3.1 and 3.2",
+        judge=hop_theory.heads_hop_within_bounds,
     ),
     Claim(
         id="U26-5",
