@@ -8,12 +8,14 @@ import subprocess
 import sys
 import textwrap
 from dataclasses import asdict, replace
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 import torch
 
 from posym_core import rope_angles
+from posym_core.experiments.keeping import made_with
 from posym_core.experiments.multihop import Watch, full_size, load_weights, run, small, train_model
 from posym_core.experiments.multihop_settings import TRAINING, MultihopSettings
 from posym_core.results import ResultError, load_result
@@ -228,6 +230,7 @@ def test_accuracy_by_length_is_that_of_sequences_with_letters_in_front():
 
 def test_angles_follow_base_and_share():
     settings = MultihopSettings(base=100.0, rotated=0.75, heads=4)
+    torch.testing.assert_close(replace(settings, scale=0.25).angles, settings.angles / 4)
     assert settings.angles.shape == (16,)
     torch.testing.assert_close(settings.angles[:12], rope_angles(32, 100.0)[:12])
     assert (settings.angles[12:] == 0).all()
@@ -236,12 +239,41 @@ def test_angles_follow_base_and_share():
     torch.testing.assert_close(table[3, 0], torch.tensor(3.0).sin())
 
 
+def test_a_result_made_before_a_setting_existed_has_its_default():
+    said = asdict(TINY)
+    del said["scale"], said["extra"]
+    assert MultihopSettings.stored(said) == TINY
+    result = SimpleNamespace(settings=said)
+    assert made_with(result, TINY)
+    assert not made_with(result, replace(TINY, scale=0.5))
+
+
+def test_extra_tokens_of_training_are_drawn_for_every_batch():
+    seen = []
+
+    class Spy(type(TINY.make_task())):
+        def sample(self, count, *, generator, extra=0):
+            if count == TINY.batch:
+                seen.append(extra)
+            return super().sample(count, generator=generator, extra=extra)
+
+    class Watched(MultihopSettings):
+        def make_task(self):
+            task = super().make_task()
+            return Spy(**{name: getattr(task, name) for name in ("hops", "window", "steps")})
+
+    train_model(Watched(**(asdict(TINY) | {"extra": 3})), device="cpu", progress=False)
+    assert set(seen) == {0, 1, 2, 3}
+
+
 @pytest.mark.parametrize(
     ("make", "message"),
     [
         (lambda: MultihopSettings(task="other"), "task must be one of 'number', 'letter'; got 'other'"),
         (lambda: MultihopSettings(train=63), "train=63 sequences do not fill one batch of 64"),
         (lambda: MultihopSettings(rotated=1.5), "rotated is a share of the planes, from 0 to 1; got 1.5"),
+        (lambda: MultihopSettings(scale=0.0), "scale is a factor of the angles and must be above 0; got 0.0"),
+        (lambda: MultihopSettings(extra=-1), "extra must be a whole number of at least 0; got -1"),
         (lambda: MultihopSettings(checkpoint_every=70), "every 50 steps there is a look and every 70 a checkpoint"),
         (lambda: MultihopSettings(heads=3).make_model(), "3 heads must have an even number of dimensions each"),
         (lambda: set_angles(TINY.make_model(), rope_angles(4), positions=9), r"angles must have shape \[4\]"),

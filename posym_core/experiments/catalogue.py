@@ -8,11 +8,10 @@ A new one needs a line in :data:`EXPERIMENTS` and nothing else.
 from __future__ import annotations
 
 import importlib
-import json
 import shutil
 import tempfile
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -20,6 +19,7 @@ from typing import Any
 import torch
 
 from posym_core.experiments import frequency_control
+from posym_core.experiments.keeping import made_with
 from posym_core.grid import run_grid
 from posym_core.models import PACKAGED
 from posym_core.profile_chunks import own_code, require_same_code
@@ -151,7 +151,7 @@ def _stored(setting: Any, folder: Path) -> Result | None:
         stored = load_result(setting.name, folder=folder)
     except ResultError:
         return None
-    return stored if dict(stored.settings) == json.loads(json.dumps(asdict(setting))) else None
+    return stored if made_with(stored, setting) else None
 
 
 def _frequency_control(small: bool, device: str, folder: Path, force: bool, progress: bool) -> Result:
@@ -163,7 +163,7 @@ def _frequency_control(small: bool, device: str, folder: Path, force: bool, prog
     except ResultError:
         stored = ()
     for result in stored:
-        if dict(result.settings) == json.loads(json.dumps(asdict(asked))):
+        if made_with(result, asked):
             return result
     # Beside the results, so that a killed run goes on; the experiment refuses work of other settings.
     work = folder / f".{name}.work"

@@ -5,16 +5,13 @@ planes, a symbolic one (Retrieval) with slow ones. Here nothing is trained. Plan
 0, removed, or given another base, in all layers or in a few heads, and its answers to a positional and a symbolic
 task are compared with those before. The question, its statistic and the rule of decision stand in :func:`verdict`
 and were fixed before the run.
-
-    python -m posym_core.experiments.frequency_surgery --help
 """
 
 from __future__ import annotations
 
-import argparse
 import json
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -24,6 +21,7 @@ import torch
 from torch import Tensor
 
 from posym_core.devices import choose_device, device_name
+from posym_core.experiments.keeping import made_with
 from posym_core.frequencies import frequency_shares
 from posym_core.models import load_model
 from posym_core.planes import Planes, find_planes
@@ -331,7 +329,7 @@ def run(
             stored = None if force else load_result(setting.name, folder=folder)
         except ResultError:
             stored = None
-        if stored is not None and stored.settings == json.loads(json.dumps(asdict(setting))):
+        if stored is not None and made_with(stored, setting):
             yield stored
             continue
         began = time.perf_counter()
@@ -425,24 +423,3 @@ def difference(first: np.ndarray, second: np.ndarray, *, draws: int = 2000, seed
     means = [x[generator.integers(0, len(x), (draws, len(x)))].mean(1) for x in (first, second)]
     low, high = np.quantile(means[0] - means[1], [0.025, 0.975])
     return Estimate(value=float(first.mean() - second.mean()), low=float(low), high=float(high))
-
-
-def main(arguments: Sequence[str] | None = None) -> None:
-    """Run the experiment from the command line."""
-    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--model", default="gemma-3-270m")
-    parser.add_argument("--device", default="auto")
-    parser.add_argument("--results", help="folder of results (default: this checkout's)")
-    parser.add_argument("--small", action="store_true")
-    parser.add_argument("--force", action="store_true")
-    options = parser.parse_args(arguments)
-    settings = full_size(options.model)
-    if options.small:
-        settings = [small(setting) for setting in settings]
-    for result in run(settings, device=options.device, folder=options.results, force=options.force):
-        print(result.describe())
-        print(verdict(result))
-
-
-if __name__ == "__main__":
-    main()

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import time
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import asdict
+from dataclasses import MISSING, asdict, fields
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
@@ -30,6 +31,16 @@ class Setting(Protocol):
 
 AnySetting = TypeVar("AnySetting", bound=Setting)
 Measure = Callable[[Any, Any, AnySetting], dict[str, np.ndarray]]
+
+
+def made_with(result: Result, setting: Any) -> bool:
+    """Whether a stored result has these settings, a dataclass.
+
+    A setting that the result does not name is younger than it and had what is its default now.
+    """
+    defaults = {field.name: field.default for field in fields(setting) if field.default is not MISSING}
+    stored, asked = {**defaults, **result.settings}, asdict(setting)
+    return json.loads(json.dumps(stored)) == json.loads(json.dumps(asked))
 
 
 def keep_each(
@@ -62,7 +73,7 @@ def keep_each(
                 stored = load_result(setting.name, folder=folder)
             except ResultError:
                 stored = None
-            if stored is not None and stored.settings == said:
+            if stored is not None and made_with(stored, setting):
                 yield stored
                 continue
         if loaded is None or loaded[0] != setting.model:

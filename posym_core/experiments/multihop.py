@@ -9,7 +9,6 @@ final weights beside it in half precision.
 
 from __future__ import annotations
 
-import json
 import shutil
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -22,6 +21,7 @@ import torch
 from torch import Tensor
 
 from posym_core.devices import choose_device, device_name
+from posym_core.experiments.keeping import made_with
 from posym_core.experiments.multihop_settings import MONITOR, NOISE, TEST, TRAINING, VALIDATION, MultihopSettings
 from posym_core.monitor import capture_layers, station_scores, summary
 from posym_core.results import (
@@ -147,7 +147,9 @@ def train_model(
     watch = Watch(settings, chosen, report)
 
     def draw(count: int, generators: Sequence[torch.Generator]) -> tuple[Tensor, Tensor, int]:
-        batch = task.sample(count, generator=generators[0])
+        # Without extra tokens nothing is drawn for them, as if there were no such setting.
+        extra = settings.extra and int(torch.randint(settings.extra + 1, (), generator=generators[0]))
+        batch = task.sample(count, generator=generators[0], extra=extra)
         noise = int(torch.randint(2**62, (), generator=generators[1]))
         return batch.tokens.to(chosen), batch.answer.to(chosen), noise
 
@@ -265,4 +267,4 @@ def _stored(setting: MultihopSettings, folder: Path) -> Result | None:
         attached_file(result, f"{setting.name}.safetensors", folder=folder)
     except ResultError:
         return None
-    return result if dict(result.settings) == json.loads(json.dumps(asdict(setting))) else None
+    return result if made_with(result, setting) else None

@@ -37,6 +37,9 @@ class MultihopSettings:
         dropout: everywhere, while training.
         base: RoPE base, which with the width of a head gives its angles.
         rotated: share of the planes that rotate, fastest first; the others get angle 0 (p-RoPE).
+        scale: factor of all angles; below 1 every plane turns more slowly (position interpolation).
+        extra: most tokens in front of the target window while training; every batch draws its number of them evenly.
+            Validation and test sequences have none.
         train: training sequences, each seen once.
         validation: sequences for the accuracy at checkpoints.
         test: sequences for the final accuracy.
@@ -65,6 +68,8 @@ class MultihopSettings:
     dropout: float = 0.1
     base: float = 10000.0
     rotated: float = 1.0
+    scale: float = 1.0
+    extra: int = 0
     train: int = 432_000
     validation: int = 2_400
     test: int = 45_600
@@ -90,6 +95,9 @@ class MultihopSettings:
             raise ValueError(f"train={self.train} sequences do not fill one batch of {self.batch}; pass more")
         if not 0 <= self.rotated <= 1:
             raise ValueError(f"rotated is a share of the planes, from 0 to 1; got {self.rotated}")
+        if not self.scale > 0:
+            raise ValueError(f"scale is a factor of the angles and must be above 0; got {self.scale}")
+        require_counts(extra=(self.extra, 0))
         if self.checkpoint_every % self.look_every:
             raise ValueError(
                 f"checkpoints are looks, but every {self.look_every} steps there is a look and every "
@@ -121,8 +129,13 @@ class MultihopSettings:
 
     @classmethod
     def stored(cls, settings: Mapping[str, Any]) -> MultihopSettings:
-        """The settings that a result was made with."""
-        if different := set(settings) ^ {field.name for field in fields(cls)}:
+        """The settings that a result was made with; what it does not say had its default of today.
+
+        Raises:
+            ValueError: if the settings are of something else.
+        """
+        named = {field.name for field in fields(cls)}
+        if different := set(settings) - named or {"task", "hops", "layers"} - set(settings):
             raise ValueError(f"these are no settings of a multi-hop model; they differ in {sorted(different)}")
         options: dict[str, Any] = {name: tuple(x) if isinstance(x, list) else x for name, x in settings.items()}
         return cls(**options)
@@ -140,7 +153,7 @@ class MultihopSettings:
     @property
     def angles(self) -> Float[Tensor, " plane"]:
         """Radians per position of a head's planes."""
-        angles = rope_angles(self.width // self.heads, self.base)
+        angles = rope_angles(self.width // self.heads, self.base) * self.scale
         angles[round(self.rotated * len(angles)) :] = 0
         return angles
 
