@@ -1,0 +1,314 @@
+"""What every encoding keeps: ``C`` is what truly moving tokens gives, or is refused with the reason."""
+
+import itertools
+
+import pytest
+import torch
+
+from posym_core import cross_logits, exclusion, rope_angles, rotate
+from posym_core.encodings import (
+    ENCODINGS,
+    URPE,
+    DecoupledRoPE,
+    EncodedHeads,
+    LatentProjections,
+    LayerShape,
+    MixedHeads,
+    NoPE,
+    PartialRoPE,
+    RoPE,
+    UndefinedCrossLogits,
+    make_encoding,
+)
+
+UNDEFINED = ["carope", "path", "urpe"]
+DEFINED = [name for name in ENCODINGS if name not in UNDEFINED]
+ADDITIVE = ["nope", "sinusoidal", "learned", "t5", "alibi"]
+SHAPE = LayerShape(heads=3, dim=8, width=20, length=16)
+
+
+def moved_parameters(encoding, seed=0):
+    """Parameters away from their initial values, which are often zero."""
+    generator = torch.Generator().manual_seed(seed)
+    for parameter in encoding.parameters():
+        parameter.data = parameter.data + 0.5 * torch.randn(parameter.shape, generator=generator, dtype=torch.float64)
+    return encoding
+
+
+def heads(name, shape=SHAPE, seed=0):
+    generator = torch.Generator().manual_seed(seed)
+    torch.manual_seed(seed)
+    encoding = moved_parameters(make_encoding(name, shape).double()).requires_grad_(False)
+    maps = torch.randn(2, shape.heads, shape.width, shape.dim, generator=generator, dtype=torch.float64)
+    return EncodedHeads(encoding=encoding, query_map=maps[0], key_map=maps[1] / shape.width**0.5)
+
+
+def inputs(tokens=6, seed=1, *batch):
+    generator = torch.Generator().manual_seed(seed)
+    return torch.randn(*batch, tokens, SHAPE.width, generator=generator, dtype=torch.float64)
+
+
+def literal_cross_logits(layer, x):
+    """Put content ``a`` at place ``b`` by swapping the two tokens, and compute the whole sequence again."""
+    m = len(x) - 1
+    C = torch.zeros(SHAPE.heads, m, m, dtype=torch.float64)
+    for a, b in itertools.product(range(m), repeat=2):
+        order = list(range(m + 1))
+        order[a], order[b] = order[b], order[a]
+        C[:, a, b] = layer.logits(x[order])[:, -1, b]
+    return C
+
+
+@pytest.mark.parametrize("name", DEFINED)
+def test_cross_logits_are_those_of_moved_tokens(name):
+    layer, x = heads(name), inputs()
+    C = layer.cross_logits(x)
+    assert C.shape == (3, 5, 5)
+    torch.testing.assert_close(C, literal_cross_logits(layer, x), rtol=0, atol=1e-12)
+    torch.testing.assert_close(C.diagonal(dim1=-2, dim2=-1), layer.logits(x)[:, -1, :-1], rtol=0, atol=1e-12)
+    orders = torch.stack([torch.randperm(5) for _ in range(60)])
+    assert (layer.spread(x, orders) < 1e-13).all()
+
+
+@pytest.mark.parametrize("name", ["carope", "path"])
+def test_what_depends_on_the_tokens_between_has_no_cross_logits(name):
+    layer, x = heads(name), inputs()
+    assert layer.encoding.path_dependent
+    with pytest.raises(UndefinedCrossLogits, match=r"tokens between key and query.*EncodedHeads.permuted_logits"):
+        layer.cross_logits(x)
+    orders = torch.stack([torch.randperm(5) for _ in range(60)])
+    assert (layer.spread(x, orders) > 0.005).all()
+
+
+@pytest.mark.parametrize("name", list(ENCODINGS))
+def test_permuted_logits_start_from_the_plain_ones_and_batch(name):
+    layer, x = heads(name), inputs(6, 1, 2)
+    orders = torch.stack([torch.arange(5), torch.tensor([3, 0, 4, 1, 2])])
+    both = layer.permuted_logits(x, orders)
+    assert both.shape == (2, 2, 3, 5)
+    torch.testing.assert_close(both[:, 0], layer.logits(x)[..., -1, :-1])
+    torch.testing.assert_close(both[1, 1], layer.logits(x[1, [3, 0, 4, 1, 2, 5]])[:, -1, :-1])
+
+
+@pytest.mark.parametrize("name", list(ENCODINGS))
+def test_shifting_all_positions_changes_nothing_for_relative_encodings_only(name):
+    layer, x = heads(name), inputs()
+    encoding = layer.encoding
+    found = []
+    for start in (0, 4):
+        positions = start + torch.arange(6)
+        embedded = encoding.embed(x, positions)
+        q, k = (embedded[None] @ m for m in (layer.query_map, layer.key_map))
+        found.append(encoding.logits(q, k, positions=positions, content=embedded))
+    same = torch.allclose(*found, rtol=0, atol=1e-12)
+    assert same == encoding.relative == (name not in ("sinusoidal", "learned", "carope-own"))
+
+
+@pytest.mark.parametrize("name", list(ENCODINGS))
+@pytest.mark.parametrize("causal", [True, False])
+def test_order_of_storage_does_not_matter_and_causal_layers_look_back_only(name, causal):
+    if name == "path" and not causal:
+        with pytest.raises(ValueError, match="layer must be causal; got causal=False"):
+            make_encoding(name, LayerShape(heads=1, dim=4, causal=False))
+        return
+    shape = LayerShape(heads=3, dim=8, width=20, length=16, causal=causal)
+    layer, x = heads(name, shape), inputs()
+    plain = layer.logits(x)
+    hidden = torch.ones(6, 6).triu(1).bool()
+    assert bool(torch.isinf(plain[:, hidden]).all()) == causal
+    assert torch.isfinite(plain[:, ~hidden]).all()
+    order = torch.tensor([2, 5, 0, 1, 4, 3])
+    embedded = layer.encoding.embed(x[order], order)
+    q, k = (embedded[None] @ m for m in (layer.query_map, layer.key_map))
+    stored = layer.encoding.logits(q, k, positions=order, content=embedded)
+    torch.testing.assert_close(stored, plain[:, order][:, :, order])
+
+
+@pytest.mark.parametrize("name", ADDITIVE)
+def test_additive_encodings_have_no_interaction(name):
+    found = exclusion(heads(name).cross_logits(inputs()))
+    assert (found.interaction_share < 1e-24).all()
+
+
+@pytest.mark.parametrize("name", sorted(set(DEFINED) - set(ADDITIVE)))
+def test_the_others_mix(name):
+    assert (exclusion(heads(name).cross_logits(inputs())).interaction_share > 1e-5).all()
+
+
+@pytest.mark.parametrize("name", list(ENCODINGS))
+def test_float32_is_kept_and_close(name):
+    layer, x = heads(name), inputs()
+    encoding = heads(name).encoding
+    for parameter in encoding.parameters():
+        parameter.data = parameter.data.float()  # .float() would round the angles, too
+    narrow = EncodedHeads(encoding=encoding, query_map=layer.query_map.float(), key_map=layer.key_map.float())
+    logits = narrow.logits(x.float())
+    assert logits.dtype == torch.float32
+    torch.testing.assert_close(logits.double(), layer.logits(x), rtol=0, atol=1e-4)
+
+
+@pytest.mark.parametrize("name", ["learned", "t5", "dape", "pope", "carope", "carope-own", "path", "urpe"])
+def test_every_parameter_has_a_gradient(name):
+    layer, x = heads(name), inputs()
+    encoding = layer.encoding.requires_grad_(True)
+    logits = layer.logits(x)
+    encoding.attention(logits)[..., -1, :].square().sum().backward()
+    for label, parameter in encoding.named_parameters():
+        assert parameter.grad is not None, label
+        assert torch.isfinite(parameter.grad).all(), label
+        assert parameter.grad.abs().max() > 0, label
+
+
+@pytest.mark.parametrize("name", list(ENCODINGS))
+def test_sources_and_defaults(name):
+    encoding = make_encoding(name, LayerShape(heads=4, dim=8))
+    assert encoding.shape.width == 32
+    assert encoding.shape.scale == 8**-0.5
+    assert "20" in encoding.source
+    assert all(buffer.dtype == torch.float64 for buffer in encoding.buffers())
+
+
+def test_mixed_heads_are_their_parts():
+    one, rest = LayerShape(heads=1, dim=8, width=20), LayerShape(heads=2, dim=8, width=20)
+    whole = LayerShape(heads=3, dim=8, width=20)
+    mixed = MixedHeads(whole, [RoPE(one), NoPE(rest)])
+    layer = heads("rope")
+    layer = EncodedHeads(encoding=mixed, query_map=layer.query_map, key_map=layer.key_map)
+    x = inputs()
+    for method in ("logits", "cross_logits"):
+        found, rope, nope = (
+            getattr(EncodedHeads(encoding=e, query_map=layer.query_map, key_map=layer.key_map), method)(x)
+            for e in (mixed, RoPE(whole), NoPE(whole))
+        )
+        torch.testing.assert_close(found[:1], rope[:1])
+        torch.testing.assert_close(found[1:], nope[1:])
+    path = make_encoding("path", one).double()
+    urpe = make_encoding("urpe", rest).double()
+    mixed = MixedHeads(whole, [path, urpe])
+    assert mixed.needs_content
+    assert mixed.path_dependent
+    layer = EncodedHeads(encoding=mixed, query_map=layer.query_map, key_map=layer.key_map)
+    logits = layer.logits(x)
+    torch.testing.assert_close(mixed.attention(logits)[1:], urpe.attention(logits[1:]))
+    with pytest.raises(UndefinedCrossLogits, match="under PaTH"):
+        layer.cross_logits(x)
+    with pytest.raises(ValueError, match=r"heads must add up to the layer's 3; got \[1, 1\]"):
+        MixedHeads(whole, [RoPE(one), NoPE(one)])
+    with pytest.raises(ValueError, match="adds to the embeddings of all heads"):
+        MixedHeads(whole, [make_encoding("sinusoidal", one), NoPE(rest)])
+    with pytest.raises(ValueError, match="made for the layer"):
+        MixedHeads(whole, [RoPE(LayerShape(heads=1, dim=4, width=20)), NoPE(rest)])
+
+
+def test_one_key_may_serve_all_heads():
+    encoding, x = RoPE(SHAPE), inputs(4)
+    q = torch.randn(3, 4, 8, dtype=torch.float64)
+    k = torch.randn(1, 4, 8, dtype=torch.float64)
+    torch.testing.assert_close(encoding.logits(q, k), encoding.logits(q, k.expand(3, 4, 8)))
+    assert len(x) == 4
+
+
+def test_cross_logits_at_chosen_places():
+    """Positions and the query's own may be anything where the encoding is defined there."""
+    q, k = torch.randn(3, 8, dtype=torch.float64), torch.randn(3, 4, 8, dtype=torch.float64)
+    encoding = RoPE(SHAPE)
+    C = encoding.cross_logits(q, k, position=7.5, positions=torch.tensor([0.0, -2.5, 100.0, 3.0]))
+    for b, place in enumerate([0.0, -2.5, 100.0, 3.0]):
+        expected = SHAPE.scale * (rotate(k, place, rope_angles(8)) @ rotate(q, 7.5, rope_angles(8))[..., None])[..., 0]
+        torch.testing.assert_close(C[..., b], expected)
+    at_home = rotate(k, torch.arange(4), rope_angles(8))
+    core = cross_logits(rotate(q, 4, rope_angles(8)), at_home, rope_angles(8), scale=SHAPE.scale)
+    torch.testing.assert_close(encoding.cross_logits(q, k), core)
+
+
+def test_latent_projections_share_the_turned_key():
+    shape = LayerShape(heads=3, dim=8, width=20)
+    projections = LatentProjections(shape, rotated=4, rank=5).double()
+    query, key = projections(inputs())
+    assert query.shape == key.shape == (3, 6, 8)
+    torch.testing.assert_close(key[0, :, 4:], key[2, :, 4:], rtol=0, atol=0)
+    assert torch.linalg.matrix_rank(key[..., :4].transpose(0, 1).flatten(1)) <= 5
+    assert isinstance(projections.encoding(), DecoupledRoPE)
+    assert projections.encoding().rotated == 4
+    with pytest.raises(ValueError, match="even number below the 8 dimensions of a head; got 8"):
+        LatentProjections(shape, rotated=8, rank=5)
+
+
+def test_urpe_weights_before_the_normaliser():
+    layer, x = heads("urpe"), inputs()
+    encoding = layer.encoding
+    assert isinstance(encoding, URPE)
+    encoding.factors[:, ::3] *= -1
+    with pytest.raises(UndefinedCrossLogits, match=r"multiplies the softmax.*cross_weights"):
+        layer.cross_logits(x)
+    query = (x[None] @ layer.query_map)[:, -1]
+    weights = encoding.cross_weights(query, x[:-1] @ layer.key_map)
+    assert (weights < 0).any()
+    # After any permutation, the attention to places is a diagonal of the matrix up to one factor per head.
+    for order in (torch.arange(5), torch.tensor([4, 2, 0, 1, 3])):
+        moved = x[torch.cat([order, torch.tensor([5])])]
+        attention = encoding.attention(layer.logits(moved))[:, -1, :-1]
+        ratio = attention / weights[:, order, torch.arange(5)]
+        torch.testing.assert_close(ratio, ratio[:, :1].expand(3, 5))
+        assert (ratio > 0).all()
+
+
+def test_refusals_name_rule_value_and_remedy():
+    encoding = RoPE(SHAPE)
+    q = torch.zeros(3, 4, 8)
+    with pytest.raises(ValueError, match=r"name must be one of 'nope', .*; got 'rotary'"):
+        make_encoding("rotary", SHAPE)
+    with pytest.raises(ValueError, match="heads must be a whole number of at least 1; got 0"):
+        LayerShape(heads=0, dim=4)
+    with pytest.raises(ValueError, match=r"scale must be a positive finite number, or 0 for dim \*\* -0.5; got -1"):
+        LayerShape(heads=1, dim=4, scale=-1)
+    with pytest.raises(ValueError, match=r"shape \[..., 3 heads, token, 8\]; got \(2, 4, 8\) and \(2, 4, 8\)"):
+        encoding.logits(q[:2], q[:2])
+    with pytest.raises(ValueError, match="the layer's 8 dimensions; got 6 and 6"):
+        encoding.logits(q[..., :6], q[..., :6])
+    with pytest.raises(ValueError, match="share dtype and device"):
+        encoding.logits(q, q.double())
+    with pytest.raises(ValueError, match="one key per token and at least one; got 3 for 4"):
+        encoding.logits(q, q[:, :3])
+    with pytest.raises(TypeError, match="query must be float32 or float64"):
+        encoding.logits(q.half(), q.half())
+    with pytest.raises(ValueError, match=r"positions must have shape \[4\], one per token; got \(3,\)"):
+        encoding.logits(q, q, positions=torch.arange(3))
+    with pytest.raises(ValueError, match="positions must be finite"):
+        encoding.logits(q, q, positions=torch.tensor([0, 1, 2, torch.nan]))
+    with pytest.raises(ValueError, match=r"query must have shape \[..., head, dim\]; got \(8,\)"):
+        encoding.cross_logits(q[0, 0], q)
+    with pytest.raises(ValueError, match=r"PaTH draws on the layer's inputs; pass content of shape \[..., 4, 20\]"):
+        make_encoding("path", SHAPE).logits(q, q)
+    with pytest.raises(ValueError, match=r"content must have shape \[..., 4, 20\], one row per token; got \(5, 20\)"):
+        make_encoding("path", SHAPE).logits(q, q, content=torch.zeros(5, 20))
+    with pytest.raises(ValueError, match=r"positions must be consecutive; got \[0.0, 2.0, 3.0, 4.0\]"):
+        make_encoding("path", SHAPE).logits(q, q, content=torch.zeros(4, 20), positions=torch.tensor([0, 2, 3, 4]))
+    with pytest.raises(ValueError, match="positions must be consecutive"):
+        make_encoding("carope", SHAPE).logits(q, q, content=torch.zeros(4, 20), positions=torch.tensor([0, 2, 3, 4]))
+    with pytest.raises(ValueError, match=r"pass key_map of shape \[3, 20, 8\], got none"):
+        make_encoding("learned", SHAPE).cross_logits(q[:, 0], q)
+    with pytest.raises(ValueError, match="vectors for positions 0 to 15; got 0 to 16"):
+        make_encoding("learned", SHAPE).embed(torch.zeros(17, 20))
+    with pytest.raises(ValueError, match="learned positions are defined at whole positions only"):
+        make_encoding("learned", SHAPE).embed(torch.zeros(1, 20), torch.tensor([0.5]))
+    with pytest.raises(ValueError, match="spread must be 0 or a positive finite number; got -1"):
+        make_encoding("learned", SHAPE, spread=-1)
+    with pytest.raises(ValueError, match=r"inputs must have shape \[..., token, 20\]; got \(4, 19\)"):
+        make_encoding("sinusoidal", SHAPE).embed(torch.zeros(4, 19))
+    with pytest.raises(ValueError, match=r"share must lie in \[0, 1\]; got 1.5"):
+        make_encoding("p-rope", SHAPE, share=1.5)
+    with pytest.raises(ValueError, match="leaves no plane to rotate"):
+        PartialRoPE(SHAPE, share=0.1)
+    with pytest.raises(ValueError, match="shifts are defined at whole positions only"):
+        make_encoding("rollpe", SHAPE).logits(q, q, positions=torch.tensor([0, 1, 2, 3.5]))
+    with pytest.raises(ValueError, match=r"slopes must have shape \[3\], one per head; got \(2,\)"):
+        make_encoding("alibi", SHAPE, slopes=torch.ones(2))
+    with pytest.raises(ValueError, match="bias must be made for the same layer"):
+        make_encoding("dape", SHAPE, bias=make_encoding("alibi", LayerShape(heads=2, dim=8)))
+    with pytest.raises(ValueError, match="factors for distances up to 15; got 16"):
+        make_encoding("urpe", SHAPE).attention(torch.zeros(3, 17, 17))
+    with pytest.raises(ValueError, match=r"query_map must have shape \[3, 20, 8\]; got \(3, 20, 7\)"):
+        EncodedHeads(encoding=encoding, query_map=torch.zeros(3, 20, 7), key_map=torch.zeros(3, 20, 8))
+    with pytest.raises(ValueError, match=r"orders must have shape \[permutation, 5\]; got \(5,\)"):
+        heads("nope").permuted_logits(inputs(), torch.arange(5))

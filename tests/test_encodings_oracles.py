@@ -1,0 +1,415 @@
+"""Every encoding against its paper: closed forms, identities, literal loops, and the implementations of libraries."""
+
+import itertools
+import math
+
+import pytest
+import torch
+from torch import nn
+
+from posym_core import exclusion, rope_angles, rotate
+from posym_core.encodings import (
+    DAPE,
+    ENCODINGS,
+    URPE,
+    ALiBi,
+    CARoPE,
+    EncodedHeads,
+    LatentProjections,
+    LayerShape,
+    LearnedAbsolute,
+    NoPE,
+    PartialRoPE,
+    PaTH,
+    PoPE,
+    PRoPE,
+    RollPE,
+    RoPE,
+    Sinusoidal,
+    T5Bias,
+    alibi_slopes,
+    make_encoding,
+)
+
+SHAPE = LayerShape(heads=2, dim=8, width=12, length=32)
+TIGHT = {"rtol": 0, "atol": 1e-12}
+
+
+def pair(tokens=7, shape=SHAPE, seed=0):
+    generator = torch.Generator().manual_seed(seed)
+    drawn = torch.randn(2, shape.heads, tokens, shape.dim, generator=generator, dtype=torch.float64)
+    return drawn[0], drawn[1]
+
+
+def content(tokens=7, seed=5):
+    return torch.randn(tokens, SHAPE.width, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
+
+
+def loop(query, key, logit):
+    """Logits pair by pair; ``logit(head, i, j)``."""
+    heads, tokens = query.shape[0], query.shape[1]
+    expected = torch.full((heads, tokens, tokens), -math.inf, dtype=torch.float64)
+    for h, i, j in itertools.product(range(heads), range(tokens), range(tokens)):
+        if j <= i:
+            expected[h, i, j] = logit(h, i, j)
+    return expected
+
+
+# Absolute
+
+
+def test_sinusoids_word_by_word():
+    table = Sinusoidal(SHAPE).table(torch.arange(40, dtype=torch.float64))
+    for b, i in itertools.product(range(40), range(6)):
+        assert table[b, 2 * i] == pytest.approx(math.sin(b / 10000 ** (2 * i / 12)), abs=1e-12)
+        assert table[b, 2 * i + 1] == pytest.approx(math.cos(b / 10000 ** (2 * i / 12)), abs=1e-12)
+
+
+def test_sinusoids_of_transformers():
+    from transformers.models.speech_to_text.modeling_speech_to_text import Speech2TextSinusoidalPositionalEmbedding
+
+    # That one puts all sines first and spaces frequencies from 1 to 1 / 10000 inclusive.
+    theirs = Speech2TextSinusoidalPositionalEmbedding.get_embedding(9, 12)
+    angles = 10000 ** -(torch.arange(6, dtype=torch.float64) / 5)
+    phase = torch.arange(9, dtype=torch.float64)[:, None] * angles
+    torch.testing.assert_close(theirs.double(), torch.cat([phase.sin(), phase.cos()], -1), rtol=0, atol=1e-6)
+    ours = Sinusoidal(SHAPE)
+    ours.angles = angles
+    table = ours.table(torch.arange(9, dtype=torch.float64))
+    torch.testing.assert_close(torch.cat([table[:, 0::2], table[:, 1::2]], -1).float(), theirs, rtol=0, atol=1e-6)
+
+
+def test_products_of_sinusoids_are_toeplitz_and_a_key_map_breaks_it():
+    table = Sinusoidal(SHAPE).table(torch.arange(9, dtype=torch.float64))
+    gram = table @ table.T
+    distance = torch.arange(9)[:, None] - torch.arange(9)
+    expected = torch.cos(distance[..., None] * rope_angles(12)).sum(-1)
+    torch.testing.assert_close(gram, expected)
+    mapped = table @ torch.randn(12, 12, dtype=torch.float64) @ table.T
+    assert (mapped.diagonal() - mapped[0, 0]).abs().max() > 0.1
+
+
+def test_learned_vectors_are_added_and_their_norm_is_the_share_of_position():
+    torch.manual_seed(0)
+    encoding = LearnedAbsolute(SHAPE, spread=0.5).double().requires_grad_(False)
+    x = content()
+    torch.testing.assert_close(encoding.embed(x), x + encoding.vectors[:7])
+    torch.testing.assert_close(encoding.embed(x, torch.arange(7) + 3), x + encoding.vectors[3:10])
+    # With random maps the position share grows as spread^2 / (1 + spread^2).
+    maps = torch.randn(2, 2, 12, 8, dtype=torch.float64)
+    shares = []
+    for spread in (0.0, 0.1, 1.0, 10.0):
+        encoding = LearnedAbsolute(LayerShape(heads=2, dim=8, width=12, length=100), spread=spread).double()
+        layer = EncodedHeads(encoding=encoding.requires_grad_(False), query_map=maps[0], key_map=maps[1])
+        x = torch.randn(30, 80, 12, dtype=torch.float64)
+        shares.append(float(exclusion(layer.cross_logits(x)).positional_share.mean()))
+    assert shares == pytest.approx([0, 0.01 / 1.01, 0.5, 100 / 101], abs=0.06)
+    assert shares == sorted(shares)
+
+
+# Biases
+
+
+@pytest.mark.parametrize("causal", [True, False])
+@pytest.mark.parametrize(("buckets", "longest"), [(32, 128), (8, 20), (10, 50)])
+def test_buckets_of_transformers(causal, buckets, longest):
+    from transformers.models.t5.modeling_t5 import T5Attention
+
+    encoding = T5Bias(LayerShape(heads=2, dim=4, causal=causal), buckets=buckets, longest=longest)
+    offset = torch.arange(-300, 301)
+    theirs = T5Attention._relative_position_bucket(offset, not causal, buckets, longest)
+    assert encoding.bucket(offset.double()).tolist() == theirs.tolist()
+
+
+def test_biases_of_t5_in_transformers():
+    from transformers import T5Config
+    from transformers.models.t5.modeling_t5 import T5Attention
+
+    config = T5Config(d_model=8, d_kv=4, num_heads=2, is_decoder=True, use_cache=False)
+    attention = T5Attention(config, has_relative_attention_bias=True, layer_idx=0)
+    encoding = T5Bias(LayerShape(heads=2, dim=4, scale=1.0))
+    encoding.biases.data = attention.relative_attention_bias.weight.data.clone()
+    assert config.relative_attention_num_buckets == encoding.buckets
+    theirs = attention.compute_bias(150, 150)[0].detach()
+    offset = torch.arange(150.0)[None] - torch.arange(150.0)[:, None]
+    hidden = offset > 0
+    torch.testing.assert_close(
+        encoding.bias(offset.double()).masked_fill(hidden, 0), theirs.masked_fill(hidden, 0), rtol=0, atol=0
+    )
+    query, key = pair(5, LayerShape(heads=2, dim=4))
+    logits = encoding.double().logits(query, key)
+    assert torch.equal(logits[:, 4, 2], (query[:, 4] * key[:, 2]).sum(-1) + encoding.biases[2])
+
+
+@pytest.mark.parametrize("heads", range(1, 21))
+def test_slopes_of_bloom(heads):
+    from transformers.models.bloom.modeling_bloom import build_alibi_tensor
+
+    theirs = build_alibi_tensor(torch.ones(1, 6), heads, torch.float32)[:, 0]
+    torch.testing.assert_close(alibi_slopes(heads).float()[:, None] * torch.arange(6), theirs, rtol=1e-6, atol=0)
+
+
+def test_alibi_agrees_with_bloom_up_to_the_softmax():
+    """Bloom's bias counts from the sequence's start; each row differs from the paper's by a constant."""
+    from transformers.models.bloom.modeling_bloom import build_alibi_tensor
+
+    query, key = pair(6, LayerShape(heads=3, dim=8))
+    encoding = ALiBi(LayerShape(heads=3, dim=8))
+    plain = NoPE(LayerShape(heads=3, dim=8)).logits(query, key)
+    theirs = (plain + build_alibi_tensor(torch.ones(1, 6), 3, torch.float64)).softmax(-1)
+    torch.testing.assert_close(encoding.attention(encoding.logits(query, key)), theirs)
+    expected = loop(query, key, lambda h, i, j: 8**-0.5 * query[h, i] @ key[h, j] - alibi_slopes(3)[h] * (i - j))
+    torch.testing.assert_close(encoding.logits(query, key), expected, **TIGHT)
+
+
+def test_dape_pair_by_pair_and_with_a_zero_map():
+    encoding = DAPE(SHAPE, hidden=5).double().requires_grad_(False)
+    query, key = pair()
+
+    def logit(h, i, j):
+        contents = [8**-0.5 * query[g, i] @ key[g, j] for g in range(2)]
+        biases = [-alibi_slopes(2)[g] * (i - j) for g in range(2)]
+        hidden = encoding.map[0].weight @ torch.stack(contents + biases) + encoding.map[0].bias
+        hidden = torch.where(hidden > 0, hidden, 0.01 * hidden)
+        return contents[h] + biases[h] + encoding.map[2].weight[h] @ hidden + encoding.map[2].bias[h]
+
+    torch.testing.assert_close(encoding.logits(query, key), loop(query, key, logit), **TIGHT)
+    for parameter in encoding.map[2].parameters():
+        parameter.zero_()
+    torch.testing.assert_close(encoding.logits(query, key), ALiBi(SHAPE).logits(query, key), **TIGHT)
+
+
+# Rotary
+
+
+def test_rope_of_llama_in_transformers():
+    from transformers import LlamaConfig
+    from transformers.models.llama.modeling_llama import LlamaRotaryEmbedding, apply_rotary_pos_emb
+
+    config = LlamaConfig(hidden_size=16, num_attention_heads=2, head_dim=8, rope_theta=500_000.0)
+    query, key = (x.float()[None] for x in pair())
+    cos, sin = LlamaRotaryEmbedding(config)(query, torch.arange(7)[None])
+    turned = apply_rotary_pos_emb(query, key, cos, sin)
+    theirs = 8**-0.5 * turned[0] @ turned[1].transpose(-1, -2)
+    ours = make_encoding("rope-500k", SHAPE).logits(query, key)
+    seen = torch.ones(7, 7).tril().bool()
+    torch.testing.assert_close(ours[..., seen], theirs[..., seen], rtol=0, atol=1e-5)
+
+
+def test_partial_rope_of_gpt_neox_in_transformers():
+    from transformers import GPTNeoXConfig
+    from transformers.models.gpt_neox.modeling_gpt_neox import GPTNeoXRotaryEmbedding, apply_rotary_pos_emb
+
+    shape = LayerShape(heads=2, dim=16)
+    config = GPTNeoXConfig(
+        hidden_size=32, num_attention_heads=2, rope_parameters={
+            "rope_type": "default", "rope_theta": 10000.0, "partial_rotary_factor": 0.25,
+        },
+    )  # fmt: skip
+    query, key = (x.float()[None] for x in pair(7, shape))
+    cos, sin = GPTNeoXRotaryEmbedding(config)(query, torch.arange(7)[None])
+    assert cos.shape[-1] == 4
+    turned = apply_rotary_pos_emb(query, key, cos, sin)
+    theirs = 16**-0.5 * turned[0] @ turned[1].transpose(-1, -2)
+    seen = torch.ones(7, 7).tril().bool()
+    ours = PartialRoPE(shape, share=0.25).logits(query, key)
+    torch.testing.assert_close(ours[..., seen], theirs[..., seen], rtol=0, atol=1e-5)
+
+
+def test_p_rope_lies_between_nope_and_rope():
+    query, key = pair()
+    torch.testing.assert_close(PRoPE(SHAPE, share=1).logits(query, key), RoPE(SHAPE).logits(query, key), **TIGHT)
+    torch.testing.assert_close(PRoPE(SHAPE, share=0).logits(query, key), NoPE(SHAPE).logits(query, key), **TIGHT)
+    assert PRoPE(SHAPE, share=0.5).angles.tolist() == [*rope_angles(8)[:2].tolist(), 0, 0]
+    # Whole planes, whatever the rounding of share * planes.
+    for planes in range(1, 60):
+        shape = LayerShape(heads=1, dim=2 * planes)
+        assert [int((PRoPE(shape, share=k / planes).angles > 0).sum()) for k in range(planes + 1)] == list(
+            range(planes + 1)
+        )
+
+
+def test_partial_rope_is_rope_and_nope_side_by_side():
+    query, key = pair()
+    turned = RoPE(LayerShape(heads=2, dim=4, scale=8**-0.5)).logits(query[..., :4], key[..., :4])
+    still = 8**-0.5 * query[..., 4:] @ key[..., 4:].transpose(-1, -2)
+    torch.testing.assert_close(PartialRoPE(SHAPE, share=0.5).logits(query, key), turned + still, **TIGHT)
+    torch.testing.assert_close(PartialRoPE(SHAPE, share=1).logits(query, key), RoPE(SHAPE).logits(query, key), **TIGHT)
+
+
+def test_latent_attention_of_deepseek_in_transformers():
+    from transformers import DeepseekV3Config
+    from transformers.models.deepseek_v3.modeling_deepseek_v3 import DeepseekV3Attention, DeepseekV3RotaryEmbedding
+
+    config = DeepseekV3Config(
+        hidden_size=12, num_attention_heads=2, num_key_value_heads=2, q_lora_rank=None, kv_lora_rank=5,
+        qk_rope_head_dim=4, qk_nope_head_dim=6, v_head_dim=3, attention_bias=False, attn_implementation="eager",
+    )  # fmt: skip
+    theirs = DeepseekV3Attention(config, layer_idx=0).eval().requires_grad_(False)
+    shape = LayerShape(heads=2, dim=10, width=12)
+    ours = LatentProjections(shape, rotated=4, rank=5).requires_grad_(False)
+    theirs.kv_a_layernorm.weight.data = torch.randn(5)
+    ours.query_map.data = theirs.q_proj.weight.T
+    ours.summary_map.data = theirs.kv_a_proj_with_mqa.weight[:5].T
+    ours.turned_map.data = theirs.kv_a_proj_with_mqa.weight[5:].T
+    ours.summary_gain.data = theirs.kv_a_layernorm.weight
+    by_head = theirs.kv_b_proj.weight.unflatten(0, (2, 9))[:, :6]
+    ours.still_map.data = by_head.flatten(0, 1).T
+    x = 3 * torch.randn(1, 7, 12)
+    hidden = torch.zeros(1, 1, 7, 7).masked_fill(torch.ones(7, 7).triu(1).bool(), -math.inf)
+    embeddings = DeepseekV3RotaryEmbedding(config)(x, torch.arange(7)[None])
+    _, expected = theirs(x, embeddings, hidden)
+    encoding = ours.encoding()
+    found = encoding.attention(encoding.logits(*ours(x)))
+    torch.testing.assert_close(found, expected, rtol=0, atol=1e-5)
+    assert expected[0, 0, 6].std() > 0.02
+
+
+@pytest.mark.parametrize("dim", [1, 2, 5, 8])
+def test_rollpe_is_a_rope(dim):
+    """In the basis of the Fourier transform a shift is a turn of every plane by its own angle."""
+    encoding = RollPE(LayerShape(heads=1, dim=dim))
+    basis, angles = encoding.rope_equivalent()
+    torch.testing.assert_close(basis.T @ basis, torch.eye(dim, dtype=torch.float64), **TIGHT)
+    assert angles.tolist() == pytest.approx([2 * math.pi * k / dim for k in range(dim // 2 + 1)])
+    x = torch.randn(6, dim, dtype=torch.float64)
+    for shift in (0, 1, 3, 11, -4):
+        shifted = encoding.placed(x, torch.full((6,), float(shift)), keys=True)
+        torch.testing.assert_close(shifted, x.roll(shift, -1), rtol=0, atol=0)
+        torch.testing.assert_close(rotate(x @ basis.T, shift, angles), shifted @ basis.T, **TIGHT)
+
+
+def test_rollpe_repeats_and_has_one_plane_that_stands_still():
+    query, key = pair()
+    encoding = RollPE(SHAPE)
+    moved = encoding.logits(query, key, positions=torch.arange(7) + torch.tensor([0, 8, 0, 0, 16, 0, 0]))
+    plain = encoding.logits(query, key, positions=torch.arange(7))
+    seen = torch.isfinite(moved) & torch.isfinite(plain)
+    torch.testing.assert_close(moved[seen], plain[seen])
+    ones = torch.ones_like(query)
+    still = encoding.cross_logits(ones[:, 0], key)
+    torch.testing.assert_close(still, still[..., :1].expand_as(still))
+
+
+def test_pope_word_by_word_and_as_a_rope_of_magnitudes():
+    encoding = PoPE(SHAPE).double().requires_grad_(False)
+    encoding.phases.copy_(torch.linspace(-7, 1, 16).reshape(2, 8))
+    query, key = pair()
+    theta = [10000 ** (-c / 8) for c in range(8)]
+    delta = encoding.delta
+    assert delta.min() == -2 * math.pi
+    assert delta.max() == 0
+
+    def logit(h, i, j):
+        magnitudes = (query[h, i].exp() + 1).log() * (key[h, j].exp() + 1).log()
+        return 8**-0.5 * sum(magnitudes[c] * math.cos((j - i) * theta[c] + delta[h, c]) for c in range(8))
+
+    torch.testing.assert_close(encoding.logits(query, key), loop(query, key, logit), **TIGHT)
+    encoding.phases.zero_()
+    wide = LayerShape(heads=2, dim=16, scale=8**-0.5)
+    magnitudes = [torch.cat([nn.functional.softplus(x), torch.zeros_like(x)], -1) for x in (query, key)]
+    torch.testing.assert_close(encoding.logits(query, key), RoPE(wide).logits(*magnitudes), **TIGHT)
+
+
+# What acts along the path
+
+
+def test_carope_begins_as_rope():
+    query, key = pair()
+    for accumulate in (True, False):
+        encoding = CARoPE(SHAPE, accumulate=accumulate).double()
+        found = encoding.logits(query, key, content=content()).detach()
+        torch.testing.assert_close(found, RoPE(SHAPE).logits(query, key), rtol=0, atol=1e-11)
+
+
+@pytest.mark.parametrize("accumulate", [True, False])
+def test_carope_word_by_word(accumulate):
+    encoding = CARoPE(SHAPE, accumulate=accumulate).double().requires_grad_(False)
+    encoding.weight.normal_()
+    encoding.constant.copy_(torch.tensor([-8.0, -9.0]))
+    query, key, x = *pair(), content()
+
+    def phase(h, m, plane):
+        drive = [float(x[t] @ encoding.weight[h] + encoding.constant[h] + encoding.begin) for t in range(7)]
+        f = [1 / (math.log1p(math.exp(value)) + 1) for value in drive]
+        assert all(0 < value < 1 for value in f)
+        return sum(f[t] ** plane for t in range(m + 1)) if accumulate else m * f[m] ** plane
+
+    def logit(h, i, j):
+        total = 0.0
+        for plane in range(4):
+            turn = phase(h, i, plane) - phase(h, j, plane)
+            q = complex(query[h, i, plane], query[h, i, plane + 4])
+            k = complex(key[h, j, plane], key[h, j, plane + 4])
+            total += (q * complex(math.cos(turn), math.sin(turn)) * k.conjugate()).real
+        return 8**-0.5 * total
+
+    torch.testing.assert_close(encoding.logits(query, key, content=x), loop(query, key, logit), **TIGHT)
+
+
+def path_loop(encoding, query, key, x):
+    """Build every map, multiply them out, and take the bilinear form."""
+    w, beta = encoding.maps(x)
+
+    def logit(h, i, j):
+        vector = key[h, j]
+        for t in range(j + 1, i + 1):
+            vector = (torch.eye(8, dtype=torch.float64) - beta[h, t] * torch.outer(w[h, t], w[h, t])) @ vector
+        return 8**-0.5 * query[h, i] @ vector
+
+    return loop(query, key, logit)
+
+
+def test_path_is_the_product_of_all_maps_between():
+    torch.manual_seed(0)
+    encoding = PaTH(SHAPE).double().requires_grad_(False)
+    encoding.strength.normal_()
+    query, key, x = *pair(9), content(9)
+    torch.testing.assert_close(
+        encoding.logits(query, key, content=x), path_loop(encoding, query, key, x), rtol=0, atol=1e-11
+    )
+    assert (encoding.maps(x)[1] > 0).all()
+    assert (encoding.maps(x)[1] < 2).all()
+    torch.testing.assert_close(encoding.maps(x)[0].norm(dim=-1), torch.ones(2, 9, dtype=torch.float64))
+
+
+def test_path_without_maps_is_nope_and_with_equal_maps_it_is_relative():
+    query, key, x = *pair(), content()
+    encoding = PaTH(SHAPE).double().requires_grad_(False)
+    encoding.constant.fill_(-200)  # beta below 1e-86
+    torch.testing.assert_close(encoding.logits(query, key, content=x), NoPE(SHAPE).logits(query, key), **TIGHT)
+    encoding.constant.fill_(1)
+    same = x[:1].expand(7, 12)
+    w, beta = (part[:, 0] for part in encoding.maps(same))
+    shrunk = (1 - beta)[:, None, None] ** (torch.arange(7)[:, None] - torch.arange(7)).clamp(min=0)
+    along = (query @ w[..., None]) * (key @ w[..., None]).transpose(-1, -2)
+    expected = NoPE(SHAPE).logits(query, key) + 8**-0.5 * along * (shrunk - 1)
+    torch.testing.assert_close(encoding.logits(query, key, content=same), expected, **TIGHT)
+
+
+def test_urpe_is_softmax_times_toeplitz_and_begins_as_its_bias():
+    encoding = URPE(SHAPE).double().requires_grad_(False)
+    query, key = pair()
+    logits = encoding.logits(query, key)
+    torch.testing.assert_close(logits, encoding.biased.logits(query, key), **TIGHT)
+    torch.testing.assert_close(encoding.attention(logits), logits.softmax(-1), **TIGHT)
+    encoding.factors.normal_()
+    weights = encoding.attention(logits)
+    for h, i, j in itertools.product(range(2), range(7), range(7)):
+        expected = logits[h, i].softmax(-1)[j] * encoding.factors[h, 31 + j - i]
+        assert float(weights[h, i, j]) == pytest.approx(float(expected), abs=1e-14)
+    assert (weights.sum(-1) - 1).abs().max() > 0.1
+
+
+@pytest.mark.parametrize("name", ["rope", "rollpe", "pope", "mla", "p-rope"])
+def test_long_positions_keep_their_precision(name):
+    """Logits at positions near a million, in float32, against those of the same distances near zero."""
+    query, key = (x.float() for x in pair())
+    encoding = make_encoding(name, SHAPE)
+    near = encoding.logits(query, key)
+    far = encoding.logits(query, key, positions=torch.arange(7) + 8 * 131_072)
+    torch.testing.assert_close(far, near, rtol=0, atol=2e-6)
+
+
+def test_every_encoding_is_compared_here():
+    assert len(ENCODINGS) == 17
