@@ -16,14 +16,18 @@ STEPS, LAYERS, HOPS = 1000, 12, 4
 LOOKS = np.arange(0, STEPS + 1, 50)
 
 
-def invented(folder, task, seed, *, learned=None, kinds=None, ids=None, final=0.98, pure_from=0.0, seconds=0.36):
+def invented(
+    folder, task, seed, *, learned=None, kinds=None, ids=None, final=0.98, first=0.12, pure_from=0.0, seconds=0.36
+):
     """A run whose hops jump from chance to ``final`` at steps ``learned``, with heads of given kinds.
+
+    When the first hop is learned, the others rise to ``first``.
 
     Heads are pure once ``pure_from`` of the mean rise in accuracy has passed, and never before.
     """
     learned = np.array(learned or ((100, 300, 500, 700) if task == "number" else (400, 400, 450, 450)))
     kinds = np.array(kinds or ([1] * 4 + [-1] * 8 if task == "number" else [-1] * 12))
-    accuracy = np.where(LOOKS[:, None] >= learned, final, 0.12)
+    accuracy = np.where(LOOKS[:, None] >= learned, final, np.where(LOOKS[:, None] >= learned.min(), first, 0.12))
     at = slice(None, None, 2)
     rise = (accuracy[at].mean(1) - 0.12) / (final - 0.12)
     pure = (rise >= pure_from)[:, None] & (np.arange(LAYERS) < np.round(rise * LAYERS)[:, None])
@@ -117,14 +121,21 @@ def test_hop_by_hop(tmp_path):
     )
     changes = {
         "Number in the order 1 to 4": {"number": [{}, {}, {"learned": (300, 100, 500, 700)}]},
-        "Number spread over a fifth of the training": {"number": {"learned": (100, 150, 200, 250)}},
+        "Number spread over a fifth of the training": {"number": {"learned": (100, 150, 200, 300)}},
         "Letter within a tenth of it": {"letter": [{}, {"learned": (100, 200, 300, 400)}, {}]},
         "every hop is learned": {"letter": {"final": 0.85}},
     }
     for part, change in changes.items():
         finding = judged(tmp_path / part, multihop.learned_hop_by_hop, **change)
-        assert finding.verdict == "not reproduced"
+        assert finding.verdict == ("reproduced in kind" if "a fifth" in part else "not reproduced")
         assert [name for name, held in parts(finding).items() if not held] == [part]
+
+
+def test_hop_by_hop_in_kind_needs_three_times_the_share(tmp_path):
+    close = {"number": {"learned": (100, 150, 200, 250)}, "letter": {"learned": (400, 400, 400, 500)}}
+    finding = judged(tmp_path, multihop.learned_hop_by_hop, **close)
+    assert finding.verdict == "not reproduced"
+    assert "The weaker rule: Number's share at least 3 times Letter's: no." in finding.note
 
 
 def test_a_hop_that_is_never_learned_is_said_so(tmp_path):
@@ -153,6 +164,11 @@ def test_pure_heads(tmp_path):
     failed = [name for name, held in parts(finding).items() if not held]
     assert len(failed) == 3
     assert all("Letter" in part for part in failed)
+    # Pure at 99 % of the maximal accuracy and not at 95 %: in Letter the last hop comes late and is small.
+    late = {"learned": (400, 400, 400, 600), "first": 0.8, "pure_from": 1.0}
+    finding = judged(tmp_path / "late", multihop.pure_at_best, letter=late)
+    assert not parts(finding)["Letter's heads are pure where accuracy is first maximal"]
+    assert finding.verdict == "reproduced in kind"
     # Half of the heads are neither, at the end as well.
     finding = judged(tmp_path / "half", multihop.pure_at_best, number={"kinds": [1] * 3 + [-1] * 3 + [0] * 6})
     assert not parts(finding)["Number's heads are pure where accuracy is first maximal"]
