@@ -42,7 +42,7 @@ class HopMechanism:
     """
 
     model: str
-    sequences: int = 1200
+    sequences: int = 400
     kept: int = 24
 
     @property
