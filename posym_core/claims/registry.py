@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from posym_core.claims import canonical_tasks, hop_theory, language_models, multihop, trained_geometry
+from posym_core.claims import canonical_tasks, hop_prompts, hop_theory, language_models, multihop, trained_geometry
 from posym_core.claims.ledger import Claim
 
 CLAIMS: tuple[Claim, ...] = (
@@ -90,6 +90,7 @@ CLAIMS: tuple[Claim, ...] = (
         id="U26-6",
         claim="In language models the letter version beats the number version as length grows",
         paper="Table 3",
+        judge=hop_prompts.letter_beats_number,
     ),
     Claim(
         id="U26-7",

@@ -32,6 +32,7 @@ EXPERIMENTS = {
     "head_geometry": "queries and keys of a language model in its rotation planes",
     "hop_length": "accuracy and attention of the trained multihop models against length",
     "hop_mechanism": "programs, ablations and rotation planes of the trained multihop models",
+    "hop_prompts": "Number and Letter with one hop, put to a language model as text, at growing length",
     "hop_variants": "small multihop models with other heads, angles and training lengths",
     "multihop": "GPT-J models trained on the tasks Number and Letter, every head watched",
     "plane_profile": "every head and every plane of a language model at many lengths",
