@@ -6,6 +6,7 @@ and the Letter task, with a single head a layer that rotates all its dimensions.
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Sequence
 from typing import Any
 
@@ -49,7 +50,10 @@ def decoder(
     """
     if width % (2 * heads):
         raise ValueError(f"{heads} heads must have an even number of dimensions each; width={width} gives them none")
-    from transformers import GPTJConfig, GPTJForCausalLM
+    with warnings.catch_warnings():
+        # tqdm looks for widgets when transformers first imports it in a notebook; no bar is going to be shown.
+        warnings.filterwarnings("ignore", message="IProgress not found")
+        from transformers import GPTJConfig, GPTJForCausalLM
 
     config = GPTJConfig(
         vocab_size=vocabulary,
