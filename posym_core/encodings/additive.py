@@ -77,12 +77,12 @@ class LearnedAbsolute(Absolute):
 
     Args:
         shape: of the layer; ``shape.length`` positions are kept.
-        spread: standard deviation of the initial entries.
+        spread: standard deviation of the initial entries; 1 is that of ``torch.nn.Embedding``.
     """
 
     source = "Gehring et al. (2017), Convolutional Sequence to Sequence Learning, section 3.1; Devlin et al. (2019)"
 
-    def __init__(self, shape: LayerShape, *, spread: float = 0.02):
+    def __init__(self, shape: LayerShape, *, spread: float = 1.0):
         super().__init__(shape)
         if not 0 <= spread < float("inf"):
             raise ValueError(f"spread must be 0 or a positive finite number; got {spread}")
