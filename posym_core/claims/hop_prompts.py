@@ -2,7 +2,8 @@
 
 The rule, fixed before any stored result was looked at. A task counts as solved if choosing among the items of the
 target window beats a blind choice at the lengths up to 32, by ten points in the mean and with an interval over runs
-off zero. If the model solves neither task, nothing follows about what length does, and the claim is "not decided".
+off zero. If the model solves neither task, nothing follows about what length does, and the
+verdict is *not run here*: a model that can be judged has not been run.
 Otherwise letter must beat number at the lengths from 48 on, both measured from chance, with an interval off zero; and
 if the model solves number, which can then fall, the lead must also be larger there than at 12 and 16 items. Applied to
 the paper's own Table 3 the rule holds for each of its three models (the table has exact answers, whose chance is 0).
@@ -66,7 +67,7 @@ def verdict_of(above_chance: np.ndarray, lengths: Sequence[int]) -> tuple[Verdic
     """The rule of this module, and which tasks count as solved."""
     solved = [task.value >= MARGIN and task.low > 0 for task in solves(above_chance, lengths)]
     if not any(solved):
-        return "not decided", solved
+        return "not run here", solved
     late, growth = lead(above_chance, lengths)
     held = late.low > 0 and (growth.low > 0 or not solved[NUMBER])
     return ("reproduced in kind" if held else "not reproduced"), solved

@@ -14,8 +14,8 @@ from typing import Any, Literal
 from posym_core.results import ResultError
 from posym_core.stats import Estimate
 
-Verdict = Literal["reproduced", "reproduced in kind", "not reproduced", "not decided", "not run here"]
-VERDICTS: tuple[Verdict, ...] = ("reproduced", "reproduced in kind", "not reproduced", "not decided", "not run here")
+Verdict = Literal["reproduced", "reproduced in kind", "not reproduced", "not run here"]
+VERDICTS: tuple[Verdict, ...] = ("reproduced", "reproduced in kind", "not reproduced", "not run here")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -26,8 +26,8 @@ class Finding:
         ours: name -> number, text or :class:`posym_core.stats.Estimate`.
         model: what it was measured on.
         evidence: names of the results, and the chapter that shows them.
-        verdict: ``"reproduced in kind"`` is the same effect on another model or scale; ``"not decided"`` means that
-            what was run cannot tell.
+        verdict: ``"reproduced in kind"`` is the same effect on another model or scale; ``"not run here"`` is also
+            what cannot be told with what was run, which the note then says.
         note: what the verdict rests on, or what deviates; one sentence.
     """
 

@@ -2,7 +2,15 @@
 
 from __future__ import annotations
 
-from posym_core.claims import canonical_tasks, hop_prompts, hop_theory, language_models, multihop, trained_geometry
+from posym_core.claims import (
+    canonical_tasks,
+    hop_length,
+    hop_prompts,
+    hop_theory,
+    language_models,
+    multihop,
+    trained_geometry,
+)
 from posym_core.claims.ledger import Claim
 
 CLAIMS: tuple[Claim, ...] = (
@@ -85,6 +93,7 @@ CLAIMS: tuple[Claim, ...] = (
         id="U26-5",
         claim="Letter generalises to long sequences, Number hardly beyond its training length",
         paper="Letter above 90 % at 850 tokens (figure 5B)",
+        judge=hop_length.symbols_travel_further,
     ),
     Claim(
         id="U26-6",
