@@ -62,16 +62,16 @@ PAPERS_HOURS, PAPERS_BYTES = 5 + 8.5, 1e12
 Measure = Callable[[Result], float]
 
 
-def stored_runs(task: Task, folder: Path | None = None, *, least: int = 1) -> list[Result]:
-    """Full-size runs of a task that are there, of :data:`posym_core.experiments.multihop.SEEDS`.
+def stored(names: Sequence[str], folder: Path | None = None, *, least: int = 0) -> list[Result]:
+    """Those of the named results that are there.
 
     Raises:
         ResultError: if one is altered, or there are fewer than ``least``.
     """
     found, missing = [], None
-    for seed in SEEDS:
+    for name in names:
         try:
-            found.append(load_result(MultihopSettings.full(task=task, seed=seed).name, folder=folder))
+            found.append(load_result(name, folder=folder))
         except ResultError as error:
             if "is not there" not in str(error):
                 raise
@@ -79,6 +79,11 @@ def stored_runs(task: Task, folder: Path | None = None, *, least: int = 1) -> li
     if len(found) < least and missing is not None:
         raise missing
     return found
+
+
+def stored_runs(task: Task, folder: Path | None = None, *, least: int = 1) -> list[Result]:
+    """Full-size runs of a task that are there, of :data:`posym_core.experiments.multihop.SEEDS`; see :func:`stored`."""
+    return stored([MultihopSettings.full(task=task, seed=seed).name for seed in SEEDS], folder, least=least)
 
 
 def learned_at(run: Result) -> np.ndarray:
