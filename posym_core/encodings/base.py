@@ -87,12 +87,12 @@ class Encoding(nn.Module):
 
     def logits(
         self,
-        query: Float[Tensor, "*batch head token dim"],
-        key: Float[Tensor, "*batch keyhead token dim"],
+        query: Float[Tensor, "*#batch head token dim"],
+        key: Float[Tensor, "*#batch keyhead token dim"],
         *,
         positions: Tensor | None = None,
-        content: Float[Tensor, "*batch token width"] | None = None,
-    ) -> Float[Tensor, "*batch head token key"]:
+        content: Float[Tensor, "*#batch token width"] | None = None,
+    ) -> Float[Tensor, "*#batch head token key"]:
         """Logits of all tokens' queries against all tokens' keys.
 
         Args:
@@ -118,20 +118,20 @@ class Encoding(nn.Module):
 
     def attention(
         self, logits: Float[Tensor, "*batch head token key"], *, positions: Tensor | None = None
-    ) -> Float[Tensor, "*batch head token key"]:
+    ) -> Float[Tensor, "*#batch head token key"]:
         """Attention weights of logits: their softmax, unless an encoding acts on the weights themselves."""
         return logits.softmax(-1)
 
     def cross_logits(
         self,
-        query: Float[Tensor, "*batch head dim"],
-        keys: Float[Tensor, "*batch keyhead content dim"],
+        query: Float[Tensor, "*#batch head dim"],
+        keys: Float[Tensor, "*#batch keyhead content dim"],
         *,
         position: float | None = None,
         positions: Tensor | None = None,
-        content: Float[Tensor, "*batch token width"] | None = None,
+        content: Float[Tensor, "*#batch token width"] | None = None,
         key_map: Float[Tensor, "head width dim"] | None = None,
-    ) -> Float[Tensor, "*batch head content position"]:
+    ) -> Float[Tensor, "*#batch head content position"]:
         """Logit of every content at every position, ``C[a, b]``, for one query per head.
 
         Args:
@@ -178,8 +178,8 @@ class Encoding(nn.Module):
         raise NotImplementedError
 
     def content_logits(
-        self, query: Float[Tensor, "*batch head token dim"], key: Float[Tensor, "*batch keyhead key dim"]
-    ) -> Float[Tensor, "*batch head token key"]:
+        self, query: Float[Tensor, "*#batch head token dim"], key: Float[Tensor, "*#batch keyhead key dim"]
+    ) -> Float[Tensor, "*#batch head token key"]:
         """Scaled dot products, before any position."""
         return self.shape.scale * query @ key.transpose(-1, -2)
 

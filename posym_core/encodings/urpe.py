@@ -53,12 +53,12 @@ class URPE(Encoding):
 
     def cross_weights(
         self,
-        query: Float[Tensor, "*batch head dim"],
-        keys: Float[Tensor, "*batch keyhead content dim"],
+        query: Float[Tensor, "*#batch head dim"],
+        keys: Float[Tensor, "*#batch keyhead content dim"],
         *,
         position: float | None = None,
         positions: Tensor | None = None,
-    ) -> Float[Tensor, "*batch head content position"]:
+    ) -> Float[Tensor, "*#batch head content position"]:
         """Weight of every content at every position before the normaliser, ``exp(A[a] + B[b]) T[b]``.
 
         Each query's largest exponent is subtracted first: the matrix is known up to a positive factor. Where all

@@ -118,7 +118,7 @@ def _turned(encoding: Encoding, question: str) -> Tensor:
         keys[:, 0] += STRENGTH
     # Turned so that a key (c, -s) in plane f at position b gets c cos(b angle_f) + s sin(b angle_f).
     first = torch.cat([torch.ones_like(cosines), torch.zeros_like(sines)])
-    query = rotate(first, -PLACES, angles)
+    query = rotate(first, -float(PLACES), angles)
     if not encoding.needs_content:
         return _cross_logits(encoding, query, keys)
     for parameter in encoding.parameters():
@@ -184,7 +184,7 @@ def _absolute(encoding: Encoding, question: str) -> Tensor:
 
 
 BUILDERS: dict[str, Callable[[Encoding, str], Tensor]] = {
-    "nope": lambda encoding, _: _two_directions([1, 0, 0, 0], [0, 0, 0, 0])(encoding, "symbolic"),
+    "nope": lambda encoding, _: _two_directions([1.0, 0.0, 0.0, 0.0], [0.0, 0.0, 0.0, 0.0])(encoding, "symbolic"),
     "sinusoidal": _absolute,
     "learned": _absolute,
     "t5": _biased,
@@ -192,10 +192,10 @@ BUILDERS: dict[str, Callable[[Encoding, str], Tensor]] = {
     "dape": _biased,
     "rope": _turned,
     "rope-500k": _turned,
-    "p-rope": _two_directions([0, 1, 0, 0], [1, 0, 0, 0]),
-    "partial-rope": _two_directions([0, 0, 1, 0], [1, 0, 0, 0]),
-    "mla": _two_directions([1, 0, 0, 0], [0, 0, 1, 0]),
-    "rollpe": _two_directions([1, 1, 1, 1], [1.5, -0.5, -0.5, -0.5]),
+    "p-rope": _two_directions([0.0, 1.0, 0.0, 0.0], [1.0, 0.0, 0.0, 0.0]),
+    "partial-rope": _two_directions([0.0, 0.0, 1.0, 0.0], [1.0, 0.0, 0.0, 0.0]),
+    "mla": _two_directions([1.0, 0.0, 0.0, 0.0], [0.0, 0.0, 1.0, 0.0]),
+    "rollpe": _two_directions([1.0, 1.0, 1.0, 1.0], [1.5, -0.5, -0.5, -0.5]),
     "pope": _magnitudes,
     "carope-own": _turned,
 }

@@ -12,7 +12,7 @@ Token ids: 0 is padding, which stands behind the sentence; 1 and 2 are the trigg
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 import torch
 from jaxtyping import Bool, Int64
@@ -43,6 +43,7 @@ class SentenceBatch:
         return self.tokens != PADDING
 
 
+@runtime_checkable
 class SentenceTask(Protocol):
     """What both tasks have in common.
 
