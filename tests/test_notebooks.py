@@ -7,17 +7,16 @@ from pathlib import Path
 
 import nbformat
 import pytest
-import yaml
 from nbformat import NotebookNode
 from setup_cell import has_setup_cell, repository_address, setup_cell, write_setup_cell
+from sphinx_external_toc.parsing import parse_toc_yaml
 
 ROOT = Path(__file__).resolve().parent.parent
 LONGEST_CELL = 25
 # Calls by which a chapter makes a figure: of Matplotlib, or of the package's own plots.
 DRAWING_MODULES = {"matplotlib.pyplot", "posym_core.plots"}
 
-TABLE = yaml.safe_load((ROOT / "_toc.yml").read_text(encoding="utf-8"))
-LISTED = [TABLE["root"], *(chapter["file"] for chapter in TABLE["chapters"])]
+LISTED = list(parse_toc_yaml(ROOT / "_toc.yml"))
 CHAPTERS = sorted((ROOT / "book").glob("*.ipynb"))
 
 
@@ -64,11 +63,12 @@ def draws(tree: ast.AST, names: set[str]) -> bool:
 
 @pytest.mark.parametrize("name", LISTED)
 def test_chapters_of_the_table_of_contents_exist(name: str) -> None:
-    assert (ROOT / f"{name}.ipynb").exists()
+    assert any((ROOT / f"{name}{ending}").exists() for ending in (".ipynb", ".md"))
 
 
 def test_all_chapters_are_in_the_table_of_contents() -> None:
-    assert [f"book/{path.stem}" for path in CHAPTERS] == sorted(LISTED)
+    pages = [*CHAPTERS, *(ROOT / "book").glob("*.md")]
+    assert sorted(f"book/{path.stem}" for path in pages) == sorted(LISTED)
 
 
 def test_first_code_cell_serves_colab(chapter: NotebookNode) -> None:
