@@ -9,6 +9,7 @@ from posym_core.claims import (
     hop_theory,
     language_models,
     multihop,
+    spectra,
     trained_geometry,
 )
 from posym_core.claims.ledger import Claim
@@ -111,6 +112,7 @@ CLAIMS: tuple[Claim, ...] = (
         id="G26-1",
         claim="A Hadamard product with a Toeplitz correlation kernel contracts the spectrum of a Gram matrix",
         paper="theorem",
+        judge=spectra.kernels_contract,
     ),
     Claim(
         id="G26-2",

@@ -29,6 +29,7 @@ EXPERIMENTS = {
     "binding_profile": "scores, exclusion, shares per plane and accuracy of a language model on binding prompts",
     "frequency_control": "toy heads that own one angle, two or all, on the three canonical tasks",
     "frequency_surgery": "bands of angles set to 0, removed or moved in a language model",
+    "gram_spectra": "eigenvalues of a language model's queries and keys without positions, under a kernel and rotated",
     "head_geometry": "queries and keys of a language model in its rotation planes",
     "hop_length": "accuracy and attention of the trained multihop models against length",
     "hop_mechanism": "programs, ablations and rotation planes of the trained multihop models",
