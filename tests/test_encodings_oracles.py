@@ -5,22 +5,19 @@ import math
 
 import pytest
 import torch
+from encoding_pairs import SHAPE, TIGHT, content, loop, pair
 from torch import nn
 
 from posym_core import exclusion, rope_angles, rotate
 from posym_core.encodings import (
     DAPE,
-    ENCODINGS,
-    URPE,
     ALiBi,
-    CARoPE,
     EncodedHeads,
     LatentProjections,
     LayerShape,
     LearnedAbsolute,
     NoPE,
     PartialRoPE,
-    PaTH,
     PoPE,
     PRoPE,
     RollPE,
@@ -30,30 +27,6 @@ from posym_core.encodings import (
     alibi_slopes,
     make_encoding,
 )
-
-SHAPE = LayerShape(heads=2, dim=8, width=12, length=32)
-TIGHT = {"rtol": 0, "atol": 1e-12}
-
-
-def pair(tokens=7, shape=SHAPE, seed=0):
-    generator = torch.Generator().manual_seed(seed)
-    drawn = torch.randn(2, shape.heads, tokens, shape.dim, generator=generator, dtype=torch.float64)
-    return drawn[0], drawn[1]
-
-
-def content(tokens=7, seed=5):
-    return torch.randn(tokens, SHAPE.width, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
-
-
-def loop(query, key, logit):
-    """Logits pair by pair; ``logit(head, i, j)``."""
-    heads, tokens = query.shape[0], query.shape[1]
-    expected = torch.full((heads, tokens, tokens), -math.inf, dtype=torch.float64)
-    for h, i, j in itertools.product(range(heads), range(tokens), range(tokens)):
-        if j <= i:
-            expected[h, i, j] = logit(h, i, j)
-    return expected
-
 
 # Absolute
 
@@ -311,96 +284,6 @@ def test_pope_word_by_word_and_as_a_rope_of_magnitudes():
     torch.testing.assert_close(encoding.logits(query, key), RoPE(wide).logits(*magnitudes), **TIGHT)
 
 
-# What acts along the path
-
-
-def test_carope_begins_as_rope():
-    query, key = pair()
-    for accumulate in (True, False):
-        encoding = CARoPE(SHAPE, accumulate=accumulate).double()
-        found = encoding.logits(query, key, content=content()).detach()
-        torch.testing.assert_close(found, RoPE(SHAPE).logits(query, key), rtol=0, atol=1e-11)
-
-
-@pytest.mark.parametrize("accumulate", [True, False])
-def test_carope_word_by_word(accumulate):
-    encoding = CARoPE(SHAPE, accumulate=accumulate).double().requires_grad_(False)
-    encoding.weight.normal_()
-    encoding.constant.copy_(torch.tensor([-8.0, -9.0]))
-    query, key, x = *pair(), content()
-
-    def phase(h, m, plane):
-        drive = [float(x[t] @ encoding.weight[h] + encoding.constant[h] + encoding.begin) for t in range(7)]
-        f = [1 / (math.log1p(math.exp(value)) + 1) for value in drive]
-        assert all(0 < value < 1 for value in f)
-        return sum(f[t] ** plane for t in range(m + 1)) if accumulate else m * f[m] ** plane
-
-    def logit(h, i, j):
-        total = 0.0
-        for plane in range(4):
-            turn = phase(h, i, plane) - phase(h, j, plane)
-            q = complex(query[h, i, plane], query[h, i, plane + 4])
-            k = complex(key[h, j, plane], key[h, j, plane + 4])
-            total += (q * complex(math.cos(turn), math.sin(turn)) * k.conjugate()).real
-        return 8**-0.5 * total
-
-    torch.testing.assert_close(encoding.logits(query, key, content=x), loop(query, key, logit), **TIGHT)
-
-
-def path_loop(encoding, query, key, x):
-    """Build every map, multiply them out, and take the bilinear form."""
-    w, beta = encoding.maps(x)
-
-    def logit(h, i, j):
-        vector = key[h, j]
-        for t in range(j + 1, i + 1):
-            vector = (torch.eye(8, dtype=torch.float64) - beta[h, t] * torch.outer(w[h, t], w[h, t])) @ vector
-        return 8**-0.5 * query[h, i] @ vector
-
-    return loop(query, key, logit)
-
-
-def test_path_is_the_product_of_all_maps_between():
-    torch.manual_seed(0)
-    encoding = PaTH(SHAPE).double().requires_grad_(False)
-    encoding.strength.normal_()
-    query, key, x = *pair(9), content(9)
-    torch.testing.assert_close(
-        encoding.logits(query, key, content=x), path_loop(encoding, query, key, x), rtol=0, atol=1e-11
-    )
-    assert (encoding.maps(x)[1] > 0).all()
-    assert (encoding.maps(x)[1] < 2).all()
-    torch.testing.assert_close(encoding.maps(x)[0].norm(dim=-1), torch.ones(2, 9, dtype=torch.float64))
-
-
-def test_path_without_maps_is_nope_and_with_equal_maps_it_is_relative():
-    query, key, x = *pair(), content()
-    encoding = PaTH(SHAPE).double().requires_grad_(False)
-    encoding.constant.fill_(-200)  # beta below 1e-86
-    torch.testing.assert_close(encoding.logits(query, key, content=x), NoPE(SHAPE).logits(query, key), **TIGHT)
-    encoding.constant.fill_(1)
-    same = x[:1].expand(7, 12)
-    w, beta = (part[:, 0] for part in encoding.maps(same))
-    shrunk = (1 - beta)[:, None, None] ** (torch.arange(7)[:, None] - torch.arange(7)).clamp(min=0)
-    along = (query @ w[..., None]) * (key @ w[..., None]).transpose(-1, -2)
-    expected = NoPE(SHAPE).logits(query, key) + 8**-0.5 * along * (shrunk - 1)
-    torch.testing.assert_close(encoding.logits(query, key, content=same), expected, **TIGHT)
-
-
-def test_urpe_is_softmax_times_toeplitz_and_begins_as_its_bias():
-    encoding = URPE(SHAPE).double().requires_grad_(False)
-    query, key = pair()
-    logits = encoding.logits(query, key)
-    torch.testing.assert_close(logits, encoding.biased.logits(query, key), **TIGHT)
-    torch.testing.assert_close(encoding.attention(logits), logits.softmax(-1), **TIGHT)
-    encoding.factors.normal_()
-    weights = encoding.attention(logits)
-    for h, i, j in itertools.product(range(2), range(7), range(7)):
-        expected = logits[h, i].softmax(-1)[j] * encoding.factors[h, 31 + j - i]
-        assert float(weights[h, i, j]) == pytest.approx(float(expected), abs=1e-14)
-    assert (weights.sum(-1) - 1).abs().max() > 0.1
-
-
 @pytest.mark.parametrize("name", ["rope", "rollpe", "pope", "mla", "p-rope"])
 def test_long_positions_keep_their_precision(name):
     """Logits at positions near a million, in float32, against those of the same distances near zero."""
@@ -409,7 +292,3 @@ def test_long_positions_keep_their_precision(name):
     near = encoding.logits(query, key)
     far = encoding.logits(query, key, positions=torch.arange(7) + 8 * 131_072)
     torch.testing.assert_close(far, near, rtol=0, atol=2e-6)
-
-
-def test_every_encoding_is_compared_here():
-    assert len(ENCODINGS) == 17

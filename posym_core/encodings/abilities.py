@@ -97,7 +97,7 @@ ANSWERS: dict[str, tuple[tuple[bool, str], tuple[bool, str], tuple[bool, str]]] 
     ),
     "carope-own": (
         (True, "if all keys are equal and so are their frequencies, only positions tell them apart"),
-        (False, "frequencies are above 0: a turning row is constant only if it is 0"),
+        (False, "frequencies are above 0: on more keys than dimensions a turning row is constant only if it is 0"),
         (False, "rows, each with its own frequencies, differ by a constant only if they share them or are 0"),
     ),
 }

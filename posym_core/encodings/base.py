@@ -227,7 +227,7 @@ class NoPE(Encoding):
     In a causal layer position can still be told from the number of tokens that a query sees, but not by a logit.
     """
 
-    source = "Haviv et al. (2022), Transformer Language Models without Positional Encodings Still Learn Positions"
+    source = "Haviv et al. (2022), Transformer Language Models without Positional Encodings"
 
     def _cross_logits(self, query, keys, position, positions, content, key_map):
         rows = self.content_logits(query[..., None, :], keys)[..., 0, :]

@@ -109,7 +109,9 @@ class DAPE(Encoding):
         hidden: units of the network.
     """
 
-    source = "Zheng et al. (2024), DAPE: Data-Adaptive Positional Encoding, section 3; the form with both residuals"
+    source = (
+        "Zheng et al. (2024), DAPE: Data-Adaptive Positional Encoding; with both residuals, as in the authors' code"
+    )
 
     def __init__(self, shape: LayerShape, *, bias: Biased | None = None, hidden: int = 32):
         super().__init__(shape)

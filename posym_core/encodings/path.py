@@ -27,7 +27,7 @@ class PaTH(Encoding):
         shape: of the layer; it must be causal, as the product runs from the key forwards to the query.
     """
 
-    source = "Yang et al. (2025), PaTH Attention, section 3, equation 2"
+    source = "Yang et al. (2025), PaTH Attention: Position Encoding via Accumulating Householder Transformations"
     needs_content = True
     path_dependent = True
 

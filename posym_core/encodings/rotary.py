@@ -77,7 +77,7 @@ class PRoPE(RoPE):
         base: as for :class:`RoPE`.
     """
 
-    source = "Barbero et al. (2025), Round and Round We Go!, section 6"
+    source = "Barbero et al. (2025), Round and Round We Go! What Makes Rotary Positional Encodings Useful?"
 
     def __init__(self, shape: LayerShape, *, share: float = 0.75, base: float = 10000.0):
         _check_share(share)
@@ -99,7 +99,7 @@ class PartialRoPE(Placed):
         pairing: which of the rotated dimensions form a plane.
     """
 
-    source = "Black et al. (2022), GPT-NeoX-20B, section 2.1; first in GPT-J"
+    source = "Black et al. (2022), GPT-NeoX-20B, section 2.1.1; first in GPT-J"
 
     def __init__(
         self,

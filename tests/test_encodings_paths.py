@@ -1,0 +1,97 @@
+"""Encodings that act along the path or on the weights: word by word, and what they are in special cases."""
+
+import itertools
+import math
+
+import pytest
+import torch
+from encoding_pairs import SHAPE, TIGHT, content, loop, pair
+
+from posym_core.encodings import URPE, CARoPE, NoPE, PaTH, RoPE
+
+
+def test_carope_begins_as_rope():
+    query, key = pair()
+    for accumulate in (True, False):
+        encoding = CARoPE(SHAPE, accumulate=accumulate).double()
+        found = encoding.logits(query, key, content=content()).detach()
+        torch.testing.assert_close(found, RoPE(SHAPE).logits(query, key), rtol=0, atol=1e-11)
+
+
+@pytest.mark.parametrize("accumulate", [True, False])
+def test_carope_word_by_word(accumulate):
+    encoding = CARoPE(SHAPE, accumulate=accumulate).double().requires_grad_(False)
+    encoding.weight.normal_()
+    encoding.constant.copy_(torch.tensor([-8.0, -9.0]))
+    query, key, x = *pair(), content()
+
+    def phase(h, m, plane):
+        drive = [float(x[t] @ encoding.weight[h] + encoding.constant[h] + encoding.begin) for t in range(7)]
+        f = [1 / (math.log1p(math.exp(value)) + 1) for value in drive]
+        assert all(0 < value < 1 for value in f)
+        return sum(f[t] ** plane for t in range(m + 1)) if accumulate else m * f[m] ** plane
+
+    def logit(h, i, j):
+        total = 0.0
+        for plane in range(4):
+            turn = phase(h, i, plane) - phase(h, j, plane)
+            q = complex(query[h, i, plane], query[h, i, plane + 4])
+            k = complex(key[h, j, plane], key[h, j, plane + 4])
+            total += (q * complex(math.cos(turn), math.sin(turn)) * k.conjugate()).real
+        return 8**-0.5 * total
+
+    torch.testing.assert_close(encoding.logits(query, key, content=x), loop(query, key, logit), **TIGHT)
+
+
+def path_loop(encoding, query, key, x):
+    """Build every map, multiply them out, and take the bilinear form."""
+    w, beta = encoding.maps(x)
+
+    def logit(h, i, j):
+        vector = key[h, j]
+        for t in range(j + 1, i + 1):
+            vector = (torch.eye(8, dtype=torch.float64) - beta[h, t] * torch.outer(w[h, t], w[h, t])) @ vector
+        return 8**-0.5 * query[h, i] @ vector
+
+    return loop(query, key, logit)
+
+
+def test_path_is_the_product_of_all_maps_between():
+    torch.manual_seed(0)
+    encoding = PaTH(SHAPE).double().requires_grad_(False)
+    encoding.strength.normal_()
+    query, key, x = *pair(9), content(9)
+    torch.testing.assert_close(
+        encoding.logits(query, key, content=x), path_loop(encoding, query, key, x), rtol=0, atol=1e-11
+    )
+    assert (encoding.maps(x)[1] > 0).all()
+    assert (encoding.maps(x)[1] < 2).all()
+    torch.testing.assert_close(encoding.maps(x)[0].norm(dim=-1), torch.ones(2, 9, dtype=torch.float64))
+
+
+def test_path_without_maps_is_nope_and_with_equal_maps_it_is_relative():
+    query, key, x = *pair(), content()
+    encoding = PaTH(SHAPE).double().requires_grad_(False)
+    encoding.constant.fill_(-200)  # beta below 1e-86
+    torch.testing.assert_close(encoding.logits(query, key, content=x), NoPE(SHAPE).logits(query, key), **TIGHT)
+    encoding.constant.fill_(1)
+    same = x[:1].expand(7, 12)
+    w, beta = (part[:, 0] for part in encoding.maps(same))
+    shrunk = (1 - beta)[:, None, None] ** (torch.arange(7)[:, None] - torch.arange(7)).clamp(min=0)
+    along = (query @ w[..., None]) * (key @ w[..., None]).transpose(-1, -2)
+    expected = NoPE(SHAPE).logits(query, key) + 8**-0.5 * along * (shrunk - 1)
+    torch.testing.assert_close(encoding.logits(query, key, content=same), expected, **TIGHT)
+
+
+def test_urpe_is_softmax_times_toeplitz_and_begins_as_its_bias():
+    encoding = URPE(SHAPE).double().requires_grad_(False)
+    query, key = pair()
+    logits = encoding.logits(query, key)
+    torch.testing.assert_close(logits, encoding.biased.logits(query, key), **TIGHT)
+    torch.testing.assert_close(encoding.attention(logits), logits.softmax(-1), **TIGHT)
+    encoding.factors.normal_()
+    weights = encoding.attention(logits)
+    for h, i, j in itertools.product(range(2), range(7), range(7)):
+        expected = logits[h, i].softmax(-1)[j] * encoding.factors[h, 31 + j - i]
+        assert float(weights[h, i, j]) == pytest.approx(float(expected), abs=1e-14)
+    assert (weights.sum(-1) - 1).abs().max() > 0.1
