@@ -178,6 +178,18 @@ def test_pure_heads(tmp_path):
     assert not parts(finding)["Number ends positional, then symbolic"]
 
 
+def test_stations_are_judged_one_by_one(tmp_path):
+    run = invented(tmp_path, "number", 0, kinds=[1] * 3 + [-1] * 3 + [0] * 6)
+    assert multihop.pure_by_station(run) == 0.5
+    turning = {name: run[name].copy() for name in ("positional", "symbolic")}
+    for name, low in (("positional", 0.01), ("symbolic", 0.99)):
+        turning[name][-1, :, 1:, 0] = low  # positional for the query, symbolic for all other stations
+        turning[name][-1] += run[name][-1] * 0  # stations that are not there stay undefined
+    run = type(run)(name="x", arrays={**run.arrays, **turning}, settings={}, provenance={})
+    assert multihop.kinds(run)[-1, 0, 0] == 0
+    assert multihop.pure_by_station(run) == 0.5
+
+
 def test_bands(tmp_path):
     finding = judged(tmp_path / "claimed", multihop.bands_by_layer)
     assert finding.verdict == "reproduced"

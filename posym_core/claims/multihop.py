@@ -133,6 +133,12 @@ def pure_share(run: Result, checkpoint: int = -1) -> float:
     return float((kinds(run)[checkpoint] != 0).mean())
 
 
+def pure_by_station(run: Result) -> float:
+    """Share of heads that are pure at the end, with every station of every number of hops judged by itself."""
+    positional, symbolic = (torch.from_numpy(run[name][-1]) for name in ("positional", "symbolic"))
+    return float((purity(positional, symbolic, GAMMA) != 0)[~positional.isnan()].double().mean())
+
+
 def purity_goes_along(run: Result) -> float:
     """Rank correlation over checkpoints of the number of pure heads and the mean accuracy; 0 if either is constant."""
     from scipy.stats import spearmanr
@@ -200,6 +206,7 @@ def pure_at_best(folder: Path | None) -> Finding:
             f"{task}: pure heads where accuracy is first maximal": at_best,
             f"{task}: pure heads where it first is 99 % of that": at_nearly_all,
             f"{task}: pure heads at the end": at_end,
+            f"{task}: the same, one station at a time": _over(found, pure_by_station),
             f"{task}: rank correlation of pure heads and accuracy": along,
             f"{task}: positional heads at the end": _over(found, lambda run: float((kinds(run)[-1] == 1).sum())),
             f"{task}: symbolic heads at the end": _over(found, lambda run: float((kinds(run)[-1] == -1).sum())),
@@ -264,13 +271,13 @@ def cost_of_watching(folder: Path | None) -> Finding:
     """U26-7: seconds, swaps and checkpoints of watching a whole training run."""
     runs = _both(folder)
     every = [run for found in runs.values() for run in found]
-    hours = mean_interval(np.array([run["monitor_seconds"].sum() / 3600 for run in every]))
+    seconds = mean_interval(np.array([run["monitor_seconds"].sum() for run in every]))
     scaled = mean_interval(np.array([hours_for_the_papers_swaps(run) for run in every]))
-    trained = mean_interval(np.array([run["training_seconds"].sum() / 3600 for run in every]))
+    trained = mean_interval(np.array([run["training_seconds"].sum() for run in every]))
     needed = scaled.low > PAPERS_HOURS
     ours: dict[str, float | int | str | Estimate] = {
-        "hours of scoring a model's whole training": hours,
-        "hours of its training": trained,
+        "seconds of scoring a model's whole training": seconds,
+        "seconds of its training": trained,
         "checkpoints": mean_interval(np.array([len(run["checkpoint_step"]) for run in every])),
         "swaps scored, in millions": mean_interval(np.array([run["swaps"].sum() / 1e6 for run in every])),
         "GB of attention that storing every swap would take": mean_interval(
