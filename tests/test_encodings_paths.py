@@ -69,6 +69,22 @@ def test_path_is_the_product_of_all_maps_between():
     torch.testing.assert_close(encoding.maps(x)[0].norm(dim=-1), torch.ones(2, 9, dtype=torch.float64))
 
 
+def test_maps_of_path_reach_from_nothing_to_reflections():
+    encoding, x = PaTH(SHAPE).double().requires_grad_(False), content()
+    encoding.strength.normal_()
+    for head, t in itertools.product(range(2), range(7)):
+        drive = float(x[t] @ encoding.strength[head])
+        assert float(encoding.maps(x)[1][head, t]) == pytest.approx(2 / (1 + math.exp(-drive)), abs=1e-12)
+    encoding.strength.zero_()
+    encoding.constant.fill_(200)  # beta = 2: reflections keep lengths, and two of the same are nothing
+    query, key = pair()
+    same = x[:1].expand(7, 12)
+    logits, plain = encoding.logits(query, key, content=same), NoPE(SHAPE).logits(query, key)
+    even = (torch.arange(7)[:, None] - torch.arange(7)) % 2 == 0
+    torch.testing.assert_close(logits[:, even], plain[:, even], **TIGHT)
+    assert (logits - plain)[:, ~even & torch.ones(7, 7).tril().bool()].abs().max() > 0.1
+
+
 def test_path_without_maps_is_nope_and_with_equal_maps_it_is_relative():
     query, key, x = *pair(), content()
     encoding = PaTH(SHAPE).double().requires_grad_(False)
