@@ -12,6 +12,7 @@ from posym_core.experiments import hop_length, hop_mechanism, hop_variants, mult
 from posym_core.experiments.multihop_settings import TEST, MultihopSettings
 from posym_core.interventions import answers_with, mean_outputs
 from posym_core.monitor import capture_layers
+from posym_core.rope import rotate
 from posym_core.sequence_models import set_angles
 
 TINY = MultihopSettings(
@@ -134,6 +135,27 @@ def test_what_is_foretold_is_exact_when_all_letters_have_one_key(folder):
         if path[row, station + 1] >= 0
     ]
     torch.testing.assert_close(foretold[0], torch.stack(onward).mean(0).double(), rtol=1e-4, atol=1e-6)
+
+
+def test_profiles_are_logits_of_the_mean_key(folder):
+    model, trained = multihop.load_weights("multihop_number_0_tiny", folder=folder, device="cpu")
+    batch = trained.sample(6, TEST)
+    captured = capture_layers(model, batch.tokens)
+    found = hop_length.logit_profile(captured, batch.path, trained.angles, window=3, distances=5)
+    assert found.shape == (2, 2, 5)
+    layer, head = 1, 0
+    keys = captured.keys[layer, :, head, :3].double()
+    options = {"angles": trained.angles, "pairing": "neighbours"}
+    mean = torch.stack([rotate(keys[:, at], torch.tensor(-at), **options) for at in range(3)]).mean((0, 1))
+    values = []
+    for row in range(6):
+        for station in range(int(batch.hops[row])):
+            query = captured.query[layer, row, head, batch.path[row, station]].double()
+            target = int(batch.path[row, station + 1])
+            at = torch.arange(target, target - 5, -1)
+            logits = rotate(mean.expand(5, -1), at, **options) @ query * captured.scale
+            values.append(logits - logits[0])
+    torch.testing.assert_close(found[layer, head], torch.stack(values).mean(0), rtol=1e-5, atol=1e-7)
 
 
 def test_variants_are_trained_with_every_seed_and_kept(tmp_path, monkeypatch):

@@ -25,7 +25,9 @@ from posym_core.results import Result
 from posym_core.rope import turn
 from posym_core.sequence_models import accuracy_by_length, set_angles
 
-LENGTHS = (17, 20, 24, 32, 48, 64, 96, 128, 192, 256, 384, 512, 700, 850, 1020)
+LENGTHS = (17, 20, 24, 28, 32, 36, 40, 44, 48, 52, 56, 60, 64, 80, 96, 128, 192, 256, 512, 850, 1020)
+# Distances behind a target at which the logit of an average key is foretold.
+DISTANCES = 128
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -87,7 +89,8 @@ def measure(
     Returns:
         ``lengths``; ``accuracy [length, hop]``; ``onward [length, layer, head]``, mean attention from stations to
         where they point; ``added [length, layer, head]``, mean attention from stations to all tokens in front of the
-        window together; and ``foretold`` of the same shape, what :func:`foretold_onward` expects of ``onward``.
+        window together; ``foretold`` of the same shape, what :func:`foretold_onward` expects of ``onward``; and
+        ``profile [layer, head, distance]`` of :func:`logit_profile`.
     """
     task = trained.make_task()
     least = task.window + task.steps + 1
@@ -111,6 +114,7 @@ def measure(
     return {
         "lengths": np.array(setting.lengths),
         "accuracy": accuracy.numpy(),
+        "profile": logit_profile(captured, base.path, trained.angles, window=task.window).float().cpu().numpy(),
         **{name: torch.stack(values).float().cpu().numpy() for name, values in found.items()},
     }
 
@@ -137,8 +141,7 @@ def foretold_onward(
         extra: tokens in front of it.
     """
     is_station, here = path[:, 1:] >= 0, path[:, :-1].clamp_min(0)
-    place = here.to(captured.query.device)[None, :, None, :, None]
-    query = captured.query.gather(-2, place.expand(*captured.query.shape[:3], -1, captured.query.shape[-1]))
+    query = _station_queries(captured, path)
     future = torch.arange(captured.keys.shape[-2]) > here[..., None]  # [sequence, station, key]
     logits = (query @ captured.keys.transpose(-1, -2) * captured.scale).double()
     logits = logits.masked_fill(future.to(logits.device)[None, :, None], -torch.inf)
@@ -146,8 +149,7 @@ def foretold_onward(
     wanted = logits.gather(-1, onward.expand(*logits.shape[:4], 1))[..., 0]
     total = logits.logsumexp(-1)
     if extra:
-        seen = torch.arange(window, device=captured.keys.device)
-        key = turn(captured.keys[..., :window, :].double(), -seen, angles, "neighbours").mean((1, 3))
+        key = _mean_key(captured, angles, window)
         front = turn(key[:, :, None].expand(-1, -1, extra, -1), torch.arange(-extra, 0), angles, "neighbours")
         added = query.double() @ front[:, None].transpose(-1, -2) * captured.scale
         total = torch.logaddexp(total, added.logsumexp(-1))
@@ -155,12 +157,52 @@ def foretold_onward(
     return share[:, is_station].mean(1)
 
 
+def logit_profile(
+    captured: CapturedLayers,
+    path: Int64[Tensor, "sequence reached"],
+    angles: Float[Tensor, " plane"],
+    *,
+    window: int,
+    distances: int = DISTANCES,
+) -> Float[Tensor, "layer head distance"]:
+    """How an average letter would draw a station's query, at so many places before the one it points to.
+
+    Logits relative to that of the same letter at the target, averaged over stations: 0 at distance 0, and near 0 again
+    where the planes in use come full circle, which is where a letter too far away to have been seen in training draws
+    as much as the target does.
+
+    Args:
+        captured, path, angles, window: as for :func:`foretold_onward`.
+        distances: how many, from 0.
+    """
+    is_station, onward = path[:, 1:] >= 0, path[:, 1:].clamp_min(0).to(captured.query.device)
+    query = _station_queries(captured, path).double()
+    # Queries as the target sees them: turned by how far it is, so that one key serves all stations.
+    seen = turn(query, -onward[None, :, None], angles.to(query.device), "neighbours")
+    key = _mean_key(captured, angles, window)
+    back = turn(key[:, :, None].expand(-1, -1, distances, -1), -torch.arange(distances), angles, "neighbours")
+    logits = seen @ back[:, None].transpose(-1, -2) * captured.scale  # [layer, sequence, head, station, distance]
+    relative = (logits - logits[..., :1]).transpose(2, 3)
+    return relative[:, is_station].mean(1)
+
+
+def _mean_key(captured: CapturedLayers, angles: Tensor, window: int) -> Float[Tensor, "layer head dim"]:
+    """Mean key of the target window's tokens before rotation."""
+    seen = torch.arange(window)
+    return turn(captured.keys[..., :window, :].double().cpu(), -seen, angles, "neighbours").mean((1, 3))
+
+
+def _station_queries(captured: CapturedLayers, path: Tensor) -> Float[Tensor, "layer sequence head station dim"]:
+    """Queries of the stations that ask, the first token's behind the end of a path."""
+    here = path[:, :-1].clamp_min(0).to(captured.query.device)
+    place = here[None, :, None, :, None]
+    return captured.query.gather(-2, place.expand(*captured.query.shape[:3], -1, captured.query.shape[-1]))
+
+
 def _station_rows(captured: CapturedLayers, path: Tensor) -> tuple[Tensor, Tensor]:
     """Attention of stations ``[layer, sequence, station, head, key]``, and where each points, on its device."""
     here = path[:, :-1].clamp_min(0).to(captured.query.device)
-    place = here[None, :, None, :, None]
-    query = captured.query.gather(-2, place.expand(*captured.query.shape[:3], -1, captured.query.shape[-1]))
-    logits = query @ captured.keys.transpose(-1, -2) * captured.scale
+    logits = _station_queries(captured, path) @ captured.keys.transpose(-1, -2) * captured.scale
     future = torch.arange(captured.keys.shape[-2], device=here.device) > here[..., None]
     rows = logits.masked_fill(future[None, :, None], -torch.inf).softmax(-1)
     return rows.transpose(2, 3), path[:, 1:].to(here.device)

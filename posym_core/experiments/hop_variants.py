@@ -36,7 +36,7 @@ VARIANTS: dict[tuple[str, str], dict[str, Any]] = {
     ("letter", "plain"): {},
     ("letter", "4heads"): {"heads": 4},
 }
-LENGTHS = (17, 24, 32, 48, 64, 96, 128, 256, 512, 850)
+LENGTHS = (17, 24, 28, 32, 36, 40, 44, 48, 56, 64, 96, 128, 256, 850)
 SEEDS = (0, 1)
 
 
@@ -137,7 +137,7 @@ def measure(
         every number of hops is above 0.95, NaN if none; at the last checkpoint ``pure [gamma, kind, hop, station,
         layer, head]``, ``positional`` and ``symbolic`` ``[hop, station, layer, head]``, ``use [layer, head, plane]``;
         ``hits [layer, head, candidate]`` of :func:`posym_core.hop_functions.agreement`; ``length_accuracy [length,
-        hop]``, ``onward``, ``added`` and ``foretold`` ``[length, layer, head]`` of
+        hop]``, ``onward``, ``added``, ``foretold`` ``[length, layer, head]`` and ``profile [layer, head, distance]`` of
         :func:`posym_core.experiments.hop_length.measure`. And ``lengths``.
     """
     found: list[dict[str, np.ndarray]] = []
@@ -158,7 +158,7 @@ def measure(
                 **{name: arrays[name][-1] for name in ("pure", "positional", "symbolic", "use")},
                 "hits": agreement(attention, batch.tokens, settings.make_task(), hops=settings.hops).hits.numpy(),
                 "length_accuracy": reach["accuracy"],
-                **{name: reach[name] for name in ("onward", "added", "foretold")},
+                **{name: reach[name] for name in ("onward", "added", "foretold", "profile")},
             }
         )
     return {"lengths": np.array(setting.lengths), **{name: np.stack([x[name] for x in found]) for name in found[0]}}
