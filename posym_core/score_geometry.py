@@ -15,7 +15,7 @@ from __future__ import annotations
 import math
 
 import torch
-from jaxtyping import Float
+from jaxtyping import Float, Int64
 from torch import Tensor
 
 from posym_core.checks import require_finite, require_floating, require_positive
@@ -31,6 +31,27 @@ def pair_scores(
         after: the same after the swap.
     """
     return (after - before).cos(), (after + before - math.pi / 2).cos()
+
+
+def exchange_scores(
+    C: Float[Tensor, "*batch content position"], first: Int64[Tensor, "*batch"], second: Int64[Tensor, "*batch"]
+) -> tuple[Float[Tensor, "*batch"], Float[Tensor, "*batch"]]:
+    """Positional and symbolic score of exchanging two single keys, from cross-logits and without a floor.
+
+    Args:
+        C: see :func:`posym_core.cross_logits`.
+        first: place of one key.
+        second: place of the other; where both are one place nothing is exchanged, and both scores are 1.
+    """
+
+    def ratio(this: Tensor, other: Tensor, at: Tensor, at_other: Tensor) -> Tensor:
+        index = [x[..., None, None].expand(*x.shape, 1, C.shape[-1]) for x in (this, other)]
+        own, rival = (C.gather(-2, i)[..., 0, :] for i in index)
+        return rival.gather(-1, at_other[..., None])[..., 0] - own.gather(-1, at[..., None])[..., 0]
+
+    before, after = ratio(first, second, first, second), ratio(second, first, first, second)
+    one = torch.ones((), dtype=torch.float64, device=C.device)
+    return pair_scores(torch.atan2(before.double().exp(), one), torch.atan2(after.double().exp(), one))
 
 
 def random_swaps(

@@ -6,8 +6,8 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from posym_core import rope_angles, swap_scores
-from posym_core.score_geometry import pair_scores, random_swaps
+from posym_core import cross_logits, rope_angles, swap_scores
+from posym_core.score_geometry import exchange_scores, pair_scores, random_swaps
 
 
 @given(st.lists(st.floats(1e-6, 1), min_size=4, max_size=4))
@@ -60,3 +60,17 @@ def test_refusals():
         random_swaps(torch.tensor([0.5, -0.5]), generator=generator)
     with pytest.raises(ValueError, match="tau must be above 0"):
         random_swaps(torch.ones(3), tau=0, generator=generator)
+
+
+def test_an_exchange_of_two_keys_is_the_swap_of_two_blocks():
+    generator = torch.Generator().manual_seed(3)
+    query, keys = (torch.randn(5, *shape, generator=generator, dtype=torch.float64) for shape in ((4,), (3, 4)))
+    angles = torch.tensor([1.0, 0.1], dtype=torch.float64)
+    scores = swap_scores(query, keys, angles, eps=0)
+    C = cross_logits(query, keys, angles)
+    place = torch.zeros(5, dtype=torch.long)
+    for first, second in ((place, place + 1), (place + 1, place)):
+        positional, symbolic = exchange_scores(C, first, second)
+        torch.testing.assert_close(positional, scores.positional)
+        torch.testing.assert_close(symbolic, scores.symbolic)
+    assert all(torch.allclose(x, torch.ones(5).double()) for x in exchange_scores(C, place, place))
