@@ -190,5 +190,5 @@ def test_sizes():
     assert max(hop_length.full_size()[0].lengths) > 850
     assert len({setting.name for setting in hop_variants.full_size()}) == len(hop_variants.VARIANTS)
     assert hop_variants.small(hop_variants.full_size()[0]).seeds == (0,)
-    assert hop_length.small(hop_length.full_size()[0]).sequences < 400
+    assert hop_length.small(hop_length.full_size()[0]).sequences < 200
     assert hop_mechanism.small(hop_mechanism.full_size()[0]).sequences < 400

@@ -43,8 +43,8 @@ class HopLength:
 
     model: str
     lengths: tuple[int, ...] = LENGTHS
-    sequences: int = 400
-    watched: int = 40
+    sequences: int = 200
+    watched: int = 24
 
     @property
     def name(self) -> str:
