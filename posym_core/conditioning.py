@@ -114,7 +114,8 @@ def _attention(way: str, contents: Tensor, dim: int) -> Callable[[Tensor, Tensor
     places, angles = torch.arange(tokens).double(), rope_angles(dim)
     if way == "sinusoidal":
         contents = contents + Sinusoidal(LayerShape(heads=1, dim=dim)).table(places)
-    bias = alibi_slopes(1) * (places - places[-1]) if way == "alibi" else 0
+    # The steepest of eight heads' slopes, 1/2: a single head's own would hardly be felt over so few tokens.
+    bias = alibi_slopes(8)[0] * (places - places[-1]) if way == "alibi" else 0
 
     def attend(to_query: Tensor, to_key: Tensor) -> Tensor:
         query, keys = contents[..., -1:, :] @ to_query, contents @ to_key

@@ -65,6 +65,19 @@ def test_answers_stand_everywhere_alike():
     assert (abs(counts - 100) < 37).all()
 
 
+@pytest.mark.parametrize("task", HOP_TASKS)
+@pytest.mark.parametrize("count", [1, 4, 8, 200])
+def test_few_questions_have_their_answers_everywhere_too(task, count):
+    places = []
+    for seed in range(max(4, 300 // count)):
+        questions = hop_questions(task, count=count, lengths=(12, 300), seed=seed)
+        places += [(q.items.index(q.answer), w.items.index(w.answer)) for q, w in zip(*questions.values(), strict=True)]
+    short, long = np.array(places).T
+    # Uniform over 6 and 150 places; four standard deviations of the mean.
+    assert abs(short.mean() - 2.5) < 4 * 1.71 / len(places) ** 0.5
+    assert abs(long.mean() - 74.5) < 4 * 43.3 / len(places) ** 0.5
+
+
 def test_questions_are_those_of_their_seed():
     assert hop_questions("letter", count=2, seed=3) == hop_questions("letter", count=2, seed=3)
     assert hop_questions("letter", count=2, seed=3) != hop_questions("letter", count=2, seed=4)

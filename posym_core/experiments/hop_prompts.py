@@ -22,7 +22,7 @@ from posym_core.results import Result
 from posym_core.tasks.hop_prompts import HOP_TASKS, LENGTHS, HopTask, hop_questions, hop_text, screened
 
 # A question costs in proportion to its length: fewer of the long ones.
-QUESTIONS = (8, 6, 4, 4, 3, 3, 2, 2, 1, 1)
+QUESTIONS = (6, 5, 4, 3, 2, 2, 1, 1, 1, 1)
 
 
 @dataclass(frozen=True, kw_only=True)

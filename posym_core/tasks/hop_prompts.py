@@ -73,7 +73,7 @@ def hop_questions(
 
     Args:
         task: ``"number"`` or ``"letter"``.
-        count: questions per length; the answer's place in the longest window comes equally often, up to one.
+        count: questions per length; every place in the longest window is the answer's equally often, up to one.
         lengths: items per sequence.
         seed: of everything that is drawn.
 
@@ -90,10 +90,11 @@ def hop_questions(
     sizes = {"window": window, "steps": longest - 1 - window, "hops": 1}
     drawn = NumberTask(**sizes) if task == "number" else LetterTask(**sizes)
     generator = torch.Generator().manual_seed(seed)
-    batch = drawn.sample(count, generator=generator)
+    # Places are dealt out in order and then shuffled: of less than a whole round, only the first would come.
+    batch = drawn.sample(-(-count // window) * window, generator=generator)
     names = drawn.token_names
     questions: dict[int, list[HopQuestion]] = {length: [] for length in lengths}
-    for tokens, place in zip(batch.tokens.tolist(), batch.path[:, 1].tolist(), strict=True):
+    for tokens, place in zip(batch.tokens[:count].tolist(), batch.path[:count, 1].tolist(), strict=True):
         others = [i for i in torch.randperm(window, generator=generator).tolist() if i != place]
         between = (window + torch.randperm(longest - 1 - window, generator=generator)).tolist()
         for length, made in questions.items():
