@@ -51,8 +51,7 @@ def candidates(tokens: Int64[Tensor, "sequence token"], task: NumberTask | Lette
     """Targets of all candidates, with programs of up to ``hops`` hops in one layer."""
     if hops < 1:
         raise ValueError(f"programs make at least one hop; got hops={hops}")
-    find = index_targets if isinstance(task, NumberTask) else retrieval_targets
-    points = find(tokens, task)
+    points = index_targets(tokens, task) if isinstance(task, NumberTask) else retrieval_targets(tokens, task)
     points = torch.where(is_valid(tokens, task), points, -1)
     own = torch.arange(tokens.shape[1], device=tokens.device).expand(tokens.shape)
     names, targets = ["reflexive", "previous", "first"], [own, own - 1, own * 0]
