@@ -133,3 +133,14 @@ def test_a_full_data_set_is_made_at_once():
 def test_what_cannot_be_drawn_is_refused(make, message):
     with pytest.raises(ValueError, match=re.escape(message)):
         make()
+
+
+@pytest.mark.parametrize("task", [NumberTask(), LetterTask()], ids=["number", "letter"])
+def test_few_sequences_have_answers_anywhere_in_the_window(task):
+    places = set()
+    for seed in range(60):
+        batch = task.sample(4, generator=torch.Generator().manual_seed(seed))
+        rows = torch.arange(4)
+        places |= set(batch.path[rows, batch.hops].tolist())
+        assert sorted(batch.hops.tolist()) == [1, 2, 3, 4]
+    assert places == set(range(task.window))

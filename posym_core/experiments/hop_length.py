@@ -44,7 +44,7 @@ class HopLength:
     model: str
     lengths: tuple[int, ...] = LENGTHS
     sequences: int = 200
-    watched: int = 24
+    watched: int = 32
 
     @property
     def name(self) -> str:

@@ -106,7 +106,7 @@ def measure(
     programs = candidates(tokens, task, hops=trained.hops)
     heads = [(layer, head) for layer in range(trained.layers) for head in range(trained.heads)]
 
-    def accuracy(**altered: Mapping[Head, Tensor]) -> np.ndarray:
+    def accuracy(**altered: Any) -> np.ndarray:
         right = answers_with(model, tokens, **altered).argmax(-1).cpu() == batch.answer
         return mean_by_hops(right, batch.hops, trained.hops).numpy()
 

@@ -244,6 +244,9 @@ def _balanced_answers(
     hops, deal = 1 + number % task.hops, number // task.hops
     start = torch.randint(values, (task.hops, task.window), generator=generator, device=device)
     place = deal % task.window
+    if count < task.hops * task.window:  # too few for every place, so chance decides which come
+        order = torch.rand(task.hops, task.window, generator=generator, device=device).argsort(1)
+        place = order[hops - 1, place]
     answer = (deal // task.window + start[hops - 1, place]) % values
     shuffled = torch.randperm(count, generator=generator, device=device)
     return hops[shuffled], place[shuffled], answer[shuffled]
