@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import json
 from pathlib import Path
 
 import nbformat
@@ -73,6 +74,13 @@ def test_all_chapters_are_in_the_table_of_contents() -> None:
 
 def test_first_code_cell_serves_colab(chapter: NotebookNode) -> None:
     assert has_setup_cell(chapter, repository_address(ROOT)), "run `python tools/setup_cell.py --write`"
+
+
+@pytest.mark.parametrize("path", CHAPTERS, ids=lambda path: path.stem)
+def test_source_is_stored_line_by_line(path: Path) -> None:
+    """So that a difference between two versions can be read."""
+    cells = json.loads(path.read_text(encoding="utf-8"))["cells"]
+    assert all(isinstance(cell["source"], list) for cell in cells)
 
 
 def test_chapter_opens_with_its_title(chapter: NotebookNode) -> None:
