@@ -259,7 +259,7 @@ def test_front_door_leads_to_the_first_chapter(browser: Browser, address: str) -
 
 @every_chapter
 def test_formulas_are_set(visit: Visit) -> None:
-    assert visit.page.locator("article .math").count() > 0
+    assert visit.page.locator("article .math").count() > 0 or urlsplit(visit.page.url).path.strip("/") in REFERENCE
     unset = visit.page.evaluate(
         """() => [...document.querySelectorAll('article .math')]
             .filter(formula => !formula.querySelector('mjx-container') || formula.querySelector('mjx-merror'))
