@@ -1,6 +1,6 @@
 """Judge of the claim about length, from trained models tested on sequences up to 60 times as long as those they saw.
 
-The rule was fixed before any trained model was tested at length. A model's reach is the longest length of those tested
+The rule was written down without a look at any test at length. A model's reach is the longest length of those tested
 up to which its accuracy, averaged over hops, is never below 0.9. The verdict is *reproduced* if in every seed Letter
 reaches 850 tokens and Number less than twice its training length; *reproduced in kind* if in every seed Letter's
 reach is at least four times that of any Number; and else *not reproduced*. At least two seeds of each task must be
@@ -14,8 +14,9 @@ from pathlib import Path
 import numpy as np
 
 from posym_core.claims.ledger import Finding
+from posym_core.claims.multihop import stored
 from posym_core.experiments.hop_length import full_size
-from posym_core.results import Result, ResultError, load_result
+from posym_core.results import Result
 from posym_core.stats import Estimate, mean_interval
 
 HOLDS, FAR, NEAR, TIMES, LEAST_SEEDS = 0.9, 850, 2, 4, 2
@@ -29,19 +30,7 @@ def stored_lengths(task: str, folder: Path | None = None, *, least: int = 1) -> 
     Raises:
         ResultError: if one is altered, or there are fewer than ``least``.
     """
-    found, missing = [], None
-    for setting in full_size():
-        if f"_{task}_" not in setting.name:
-            continue
-        try:
-            found.append(load_result(setting.name, folder=folder))
-        except ResultError as error:
-            if "is not there" not in str(error):
-                raise
-            missing = error
-    if len(found) < least and missing is not None:
-        raise missing
-    return found
+    return stored([setting.name for setting in full_size() if f"_{task}_" in setting.name], folder, least=least)
 
 
 def reach(result: Result) -> int:

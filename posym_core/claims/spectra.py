@@ -1,11 +1,11 @@
 """Judge of the claim about spectral contraction: random matrices computed when asked, real ones from a stored result.
 
-Rules, fixed before the stored result was looked at by this judge. *The theorem holds* if, for every random positive
-semidefinite matrix with every kernel tried and for every Gram matrix of the model's queries and keys with the mean of
-its planes' kernels, the eigenvalues of the product are majorised by those of the matrix, within the rounding that
-:mod:`posym_core.spectra` states. That is all the claim says, and what the verdict rests on. Beside it stand what it
-does not say: what an additive bias does, what a model's own rotation does, which has a kernel for every plane, and
-what becomes of logits, which are no Gram matrix.
+The rules were written after an exploratory run of the same spectra had been seen, which the row's note says. *The
+theorem holds* if, for every random positive semidefinite matrix with every kernel tried and for every Gram matrix of
+the model's queries and keys with the mean of its planes' kernels, the eigenvalues of the product are majorised by
+those of the matrix, within the rounding that :mod:`posym_core.spectra` states. That is all the claim says, and what
+the verdict rests on. Beside it stand what it does not say: what an additive bias does, what a model's own rotation
+does, which has a kernel for every plane, and what becomes of logits, which are no Gram matrix.
 """
 
 from __future__ import annotations
@@ -72,6 +72,7 @@ def kernels_contract(folder: Path | None) -> Finding:
         model=f"random matrices and {MODEL}",
         evidence=[result.name, SHOWN_IN],
         verdict="reproduced" if held == tried and real.all() else "not reproduced",
-        note="A theorem about one kernel, shared by all planes. A single frequency leaves the spectrum as it is; "
+        note="The rule was written after an exploratory run had been seen. "
+        "A theorem about one kernel, shared by all planes. A single frequency leaves the spectrum as it is; "
         "rotation with a kernel for every plane, and logits of queries with keys, are not covered.",
     )

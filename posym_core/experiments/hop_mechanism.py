@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -70,14 +71,8 @@ def run(
     progress: bool = True,
 ) -> Iterator[Result]:
     """Look into each model whose weights are in ``folder``, and keep what :func:`measure` finds."""
-
-    def load(name: str, *, device: str) -> tuple[Any, MultihopSettings]:
-        return multihop.load_weights(name, folder=folder, device=device)
-
-    def look(model: Any, trained: MultihopSettings, setting: HopMechanism) -> dict[str, np.ndarray]:
-        return measure(model, trained, setting, progress=progress)
-
-    yield from keep_each(settings, look, load=load, device=device, folder=folder, force=force)
+    load, look = partial(multihop.load_weights, folder=folder), partial(measure, progress=progress)
+    return keep_each(settings, look, load=load, device=device, folder=folder, force=force)
 
 
 def measure(
