@@ -486,9 +486,9 @@
     figure.dataset.ready = "true";
     if (window.google && window.google.colab) figure.dataset.host = "colab";
     const panels = JSON.parse(figure.querySelector("script.posym-data").textContent);
-    const inputs = [...figure.querySelectorAll(".posym-sliders input")];
+    const inputs = [...figure.querySelectorAll(".posym-sliders input, .posym-sliders select")];
     const boxes = [...figure.querySelectorAll(".posym-drawing")];
-    const texts = inputs.map((input) => JSON.parse(input.dataset.texts));
+    const texts = inputs.map((input) => input.dataset.texts && JSON.parse(input.dataset.texts));
     const hits = [];
     const context = document.createElement("canvas").getContext("2d");
     const widths = new Map();
@@ -525,6 +525,7 @@
     inputs.forEach((input, slider) => {
       const label = input.closest(".posym-slider");
       const show = () => {
+        if (!texts[slider]) return; // a list shows its own choice
         const text = texts[slider][Number(input.value)];
         label.querySelector(".posym-value").textContent = text;
         input.setAttribute("aria-valuetext", text);

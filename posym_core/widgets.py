@@ -26,7 +26,18 @@ import numpy as np
 from posym_core.frames import Format, is_number, write
 from posym_core.panels import Bars, Heatmap, Lines, Panel, Points, Readout
 
-__all__ = ["Bars", "Heatmap", "Lines", "Panel", "Points", "Readout", "Slider", "SliderFigure", "slider_figure"]
+__all__ = [
+    "Bars",
+    "Choice",
+    "Heatmap",
+    "Lines",
+    "Panel",
+    "Points",
+    "Readout",
+    "Slider",
+    "SliderFigure",
+    "slider_figure",
+]
 
 PAGE_WIDTH = 34.0
 """Width in rem that panels side by side share on a page of ordinary width, without the gaps between them."""
@@ -82,6 +93,41 @@ class Slider:
     def texts(self) -> list[str]:
         """The settings as the reader sees them."""
         return [write(value, self.format) for value in self.values]
+
+    def control(self) -> str:
+        """The control as it stands above the panels."""
+        texts, index, label = self.texts, self.index, html.escape(self.label)
+        shown = html.escape(texts[index])
+        return (
+            f'<label class="posym-slider"><span class="posym-label">{label}</span>'
+            f'<span class="posym-value" aria-hidden="true">{shown}</span>'
+            f'<input type="range" min="0" max="{len(texts) - 1}" step="1" value="{index}" autocomplete="off" '
+            f'name="{html.escape(self.name)}" aria-label="{label}" aria-valuetext="{shown}" '
+            f'data-texts="{html.escape(json.dumps(texts, ensure_ascii=False))}"></label>'
+        )
+
+
+@dataclass(frozen=True, eq=False)
+class Choice(Slider):
+    """A slider whose settings have names and no order: the reader picks one from a list.
+
+    It stands among the sliders and panels follow it in the same way.
+
+    >>> Choice("fruit", "Fruit", ["apple", "pear"], start="pear").index
+    1
+    """
+
+    def control(self) -> str:
+        label, index = html.escape(self.label), self.index
+        options = "".join(
+            f'<option value="{place}"{" selected" if place == index else ""}>{html.escape(text)}</option>'
+            for place, text in enumerate(self.texts)
+        )
+        return (
+            f'<label class="posym-slider"><span class="posym-label">{label}</span>'
+            f'<select name="{html.escape(self.name)}" aria-label="{label}" autocomplete="off">{options}'
+            "</select></label>"
+        )
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -157,7 +203,7 @@ def _page(
     return (
         '<figure class="posym-figure">\n'
         f"<style>{files.joinpath('figure.css').read_text('utf-8')}</style>\n"
-        f'<div class="posym-sliders">{"".join(map(_slider_html, sliders))}</div>\n'
+        f'<div class="posym-sliders">{"".join(slider.control() for slider in sliders)}</div>\n'
         f'<div class="posym-panels" style="--posym-least:{PAGE_WIDTH / columns:.4g}rem">'
         f"{''.join(_column_html(stack, alt) for stack in stacks)}</div>\n"
         "<noscript><p>This figure follows its sliders where JavaScript is on. "
@@ -166,18 +212,6 @@ def _page(
         f'<script type="application/json" class="posym-data">{escaped}</script>\n'
         f"<script>{files.joinpath('figure.js').read_text('utf-8')}</script>\n"
         "</figure>"
-    )
-
-
-def _slider_html(slider: Slider) -> str:
-    texts, index, label = slider.texts, slider.index, html.escape(slider.label)
-    shown = html.escape(texts[index])
-    return (
-        f'<label class="posym-slider"><span class="posym-label">{label}</span>'
-        f'<span class="posym-value" aria-hidden="true">{shown}</span>'
-        f'<input type="range" min="0" max="{len(texts) - 1}" step="1" value="{index}" autocomplete="off" '
-        f'name="{html.escape(slider.name)}" aria-label="{label}" aria-valuetext="{shown}" '
-        f'data-texts="{html.escape(json.dumps(texts, ensure_ascii=False))}"></label>'
     )
 
 

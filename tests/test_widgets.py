@@ -16,7 +16,7 @@ import pytest
 import torch
 from matplotlib.colors import LinearSegmentedColormap, to_hex
 
-from posym_core.widgets import Bars, Heatmap, Lines, Points, Readout, Slider, slider_figure
+from posym_core.widgets import Bars, Choice, Heatmap, Lines, Points, Readout, Slider, slider_figure
 
 THETA = Slider("theta", "Angle θ", [0.1, 0.5, 1.0], start=0.5, format=".1f")
 KEYS = Slider("keys", "Keys", [4, 8], format="{:d} keys".format)
@@ -91,6 +91,19 @@ def test_same_input_same_html():
 def test_maths_of_a_caption_is_left_to_the_page():
     shown = slider_figure([Readout({"r": 1.0})], [], caption="Where $a < b$ & $c$.", alt="Alt.")
     assert r">Where \(a &lt; b\) &amp; \(c\).</figcaption>" in shown.html
+
+
+def test_a_choice_is_a_list_of_names():
+    choice = Choice("kind", "Kind <of>", ["a&b", "c"], start="c")
+    page = Skeleton(figure(Readout({"r": [1.0, 2.0]}), choice).html)
+    (select,) = [attrs for tag, attrs in page.elements if tag == "select"]
+    assert select["name"] == "kind"
+    assert select["aria-label"] == "Kind <of>"
+    options = [attrs for tag, attrs in page.elements if tag == "option"]
+    assert options == [{"value": "0"}, {"value": "1", "selected": None}]
+    assert ">a&amp;b</option>" in choice.control()
+    with pytest.raises(ValueError, match=r"start of slider 'kind' must be one of its 2 values; got 'd'"):
+        Choice("kind", "Kind", ["a", "c"], start="d")
 
 
 def test_every_text_is_escaped():
@@ -379,6 +392,22 @@ def test_sliders_change_their_own_drawings(open_page, head):
     assert drawings(page) == before
     if head:
         assert page.evaluate("window.defined") == 0
+
+
+def test_a_choice_and_a_slider_move_the_same_drawing(open_page):
+    frames = np.arange(6.0).reshape(2, 3)
+    kind = Choice("kind", "Kind", ["first", "second"], start="second")
+    page = open_page([slider_figure([Readout({"r": frames}, format=".0f")], [kind, THETA], caption="C.", alt="A.")])
+    shown = page.locator("[role=cell]")
+    assert shown.text_content() == "4"
+    page.locator("select").select_option(label="first")
+    assert shown.text_content() == "1"
+    set_slider(page, 0, 2)
+    assert shown.text_content() == "2"
+    page.locator("select").focus()
+    page.keyboard.press("ArrowDown")
+    assert shown.text_content() == "5"
+    assert page.locator("select").evaluate("select => getComputedStyle(select).fontSize") == "16px"
 
 
 def test_undefined_is_shown_as_such(open_page):
