@@ -319,6 +319,20 @@ class ClassLoss(nn.Module):
 
 
 @torch.no_grad()
+def predicted_classes(
+    model: EncodingModel,
+    batch: SentenceBatch,
+    *,
+    gates: Float[Tensor, "layer head"] | None = None,
+    batch_size: int = 500,
+) -> Int64[Tensor, " sentence"]:
+    """The class that a model in evaluation mode gives every sentence, on the CPU."""
+    if model.training:
+        raise ValueError("the model is in training mode, where dropout alters its answers; call model.eval()")
+    device = model.embedding.weight.device
+    return torch.cat([model(part.to(device), gates).argmax(-1).cpu() for part in batch.tokens.split(batch_size)])
+
+
 def right_classes(
     model: EncodingModel,
     batch: SentenceBatch,
@@ -327,11 +341,7 @@ def right_classes(
     batch_size: int = 500,
 ) -> Bool[Tensor, " sentence"]:
     """Which sentences a model in evaluation mode gives the right class, on the CPU."""
-    if model.training:
-        raise ValueError("the model is in training mode, where dropout alters its answers; call model.eval()")
-    device = model.embedding.weight.device
-    found = [model(part.to(device), gates).argmax(-1).cpu() for part in batch.tokens.split(batch_size)]
-    return torch.cat(found) == batch.answer.cpu()
+    return predicted_classes(model, batch, gates=gates, batch_size=batch_size) == batch.answer.cpu()
 
 
 @torch.no_grad()

@@ -87,6 +87,20 @@ class LinearSettings(TrainingSettings):
 
 
 @dataclass(frozen=True, kw_only=True)
+class CosineSettings(TrainingSettings):
+    """AdamW with a linear rise and then half a cosine down to 0.
+
+    Attributes:
+        weight_decay: of all parameters.
+    """
+
+    weight_decay: float = 0.01
+
+    def optimizer(self, parameters: Sequence[nn.Parameter]) -> torch.optim.Optimizer:
+        return torch.optim.AdamW(parameters, betas=self.betas, weight_decay=self.weight_decay, fused=True)
+
+
+@dataclass(frozen=True, kw_only=True)
 class History:
     """What happened in training.
 

@@ -27,6 +27,7 @@ from posym_core.results import Result, ResultError, load_result, results_folder,
 
 EXPERIMENTS = {
     "binding_profile": "scores, exclusion, shares per plane and accuracy of a language model on binding prompts",
+    "encoding_study": "Distance and Count under every encoding, all else equal and as released, every head removed",
     "encoding_tasks": "one attention layer with every encoding on the canonical tasks, also at greater length",
     "frequency_control": "toy heads that own one angle, two or all, on the three canonical tasks",
     "frequency_surgery": "bands of angles set to 0, removed or moved in a language model",
