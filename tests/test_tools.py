@@ -21,6 +21,7 @@ def project(tmp_path: Path) -> Path:
         (tmp_path / name).write_text(name)
     for name in ("requirements.txt", "pyproject.toml"):
         (tmp_path / name).write_text("")
+    (tmp_path / "_config.yml").write_text("title: Heads\nrepository: {url: https://github.com/owner/heads}\n")
     return tmp_path
 
 
@@ -87,6 +88,23 @@ def test_only_a_whole_build_is_published(project: Path, monkeypatch: pytest.Monk
     assert (site / "index.html").exists() == build_book.site_is_current(project) == (status == 0)
     # A failed build must not be resumed: Sphinx would not report its warnings again.
     assert any((project / "_build" / "pages").iterdir()) == (status == 0)
+
+
+def test_a_site_that_cannot_be_finished_is_not_published(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def run(command: list[str], **_: object) -> subprocess.CompletedProcess[str]:
+        if "--path-output" in command:
+            (Path(command[command.index("--path-output") + 1]) / "_build" / "html").mkdir(parents=True)
+        return subprocess.CompletedProcess(command, 0)
+
+    def finish(*_: object) -> None:
+        raise ValueError("MathJax cannot read 1 formulas")
+
+    monkeypatch.setattr(subprocess, "run", run)
+    monkeypatch.setattr(build_book, "finish", finish)
+    with pytest.raises(ValueError, match="cannot read 1 formulas"):
+        build_book.build(project)
+    assert not any((project / "_build").glob("html*"))
+    assert not any((project / "_build" / "pages").iterdir())
 
 
 def test_environment_is_made_once(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:

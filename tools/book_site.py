@@ -1,6 +1,7 @@
 """A Sphinx extension that keeps the site self-contained and its execution cache honest.
 
-* MathJax is copied into the site from the package that carries it, without the parts that no page can ask for.
+* MathJax is copied into the site from the package that carries it, without the parts that no page can ask for. (The
+  last step of `make book` sets the formulas beforehand and drops it; a page built by Sphinx alone needs it.)
 * The theme's icons come as a font and, once more, as a script larger than all else on a page; the script is left out.
 * The cache of executed chapters lives in a folder named after the package, the results and the lock: jupyter-cache
   itself only looks at the cells, and would show old outputs after a change in the package.
@@ -8,13 +9,13 @@
 
 from __future__ import annotations
 
-import importlib.util
 import re
 import shutil
 from pathlib import Path
 from typing import Any
 
 from build_book import execution_cache
+from set_formulas import mathjax_folder
 
 MATHJAX_PARTS = (
     "startup.js",
@@ -27,14 +28,6 @@ MATHJAX_PARTS = (
     "a11y/assistive-mml.js",
 )
 ICON_SCRIPT = re.compile(r"""\s*<script[^>]*_static/scripts/fontawesome\.js[^>]*></script>""")
-
-
-def mathjax_folder() -> Path:
-    """Where the installed MathJax files are."""
-    spec = importlib.util.find_spec("sphinx-mathjax-offline")
-    if spec is None or not spec.submodule_search_locations:
-        raise ModuleNotFoundError("the book serves MathJax from its own site; pip install 'posym-core[book]'")
-    return Path(spec.submodule_search_locations[0]) / "static" / "mathjax"
 
 
 def copy_mathjax(app: Any, error: Exception | None) -> None:

@@ -16,6 +16,8 @@ import sys
 from collections.abc import Iterable
 from pathlib import Path
 
+from finish_site import finish
+
 ROOT = Path(__file__).resolve().parent.parent
 # What a chapter's outputs depend on besides its own cells.
 EXECUTION_INPUTS = ("posym_core", "results", "requirements.txt")
@@ -79,12 +81,14 @@ def build(root: Path = ROOT) -> int:
         status = subprocess.run([*command, "-n", "-W", "--keep-going"], cwd=root, env=environment).returncode
         if status == 0:
             shutil.copytree(work / "_build" / "html", fresh)
+            finish(fresh, root)
             fresh.rename(site)
             stamp.write_text(key)
             done = True
     finally:
         if not done:
-            shutil.rmtree(work, ignore_errors=True)
+            for unfinished in (work, fresh):
+                shutil.rmtree(unfinished, ignore_errors=True)
     return status
 
 

