@@ -29,8 +29,8 @@ CHAPTERS = [name for name in PAGES if name.startswith("book/")]
 FIRST_CHAPTER = "book/introduction.html"
 # Pages to look things up in, which need no slider.
 REFERENCE = {"book/ledger.html", "book/glossary.html", "book/reproduce.html"}
-# Bytes of a page and all it loads, nothing cached; 1.9 million of them are the theme, its fonts and MathJax.
-LARGEST_PAGE = 4_500_000
+# Bytes of a page and all it loads, nothing cached and nothing compressed.
+LARGEST_PAGE = 2_500_000
 NARROW = {"width": 390, "height": 844}
 BROWSER_OPTIONS = [
     "--no-sandbox",
