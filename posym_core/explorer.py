@@ -22,7 +22,7 @@ import numpy as np
 from posym_core.frames import as_array
 from posym_core.widgets import SliderFigure
 
-__all__ = ["HeadInput", "head_explorer"]
+__all__ = ["ARRAYS", "HeadInput", "head_explorer"]
 
 PAYLOAD_LIMIT = 1_000_000
 """Bytes of numbers that an explorer may carry."""
@@ -45,6 +45,9 @@ PACKING: Mapping[str, tuple[int, float]] = {
     "plane_symbolic_share": (8, 1),
     "plane_energy_share": (8, 2),
 }
+
+ARRAYS = tuple(PACKING)
+"""Names of the arrays of a :class:`HeadInput`."""
 
 
 @dataclass(frozen=True, eq=False)
