@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import copy
 
+import numpy as np
 import torch
 from jaxtyping import Float, Int64
 from torch import Tensor
@@ -66,6 +67,8 @@ def layer_cross_logits(
 @torch.no_grad()
 def head_pointers(model: EncodingModel, batch: SentenceBatch) -> dict[str, Float[Tensor, "layer head"]]:
     """What can be seen of every head, averaged over sentences and over the queries of both triggers.
+
+    A query that meets fewer than two other tokens has nothing that could be swapped and counts for "between" alone.
 
     Args:
         model: in evaluation mode.
@@ -152,3 +155,27 @@ def _mean_frequency(
         turned[:, -1], turned[:, :-1], encoding.angles, scale=encoding.shape.scale, pairing=encoding.pairing
     )
     return mean_frequency(use)
+
+
+def pointed_ranks(
+    cost: Float[np.ndarray, "seed layer head"], pointer: Float[np.ndarray, "seed layer head"]
+) -> Float[np.ndarray, " seed"]:
+    """Rank, from 1 for the largest, that a pointer gives the head which costs most, among all heads of a model.
+
+    Equal heads share the mean of their ranks.
+
+    Raises:
+        ValueError: if shapes differ or a pointer is not a number.
+
+    >>> pointed_ranks(np.array([[[0.1, 0.6, 0.0]]]), np.array([[[3.0, 2.0, 1.0]]]))
+    array([2.])
+    """
+    if cost.shape != pointer.shape or cost.ndim != 3:
+        raise ValueError(
+            f"cost and pointer must share the shape [seed, layer, head]; got {cost.shape} and {pointer.shape}"
+        )
+    if np.isnan(pointer).any():
+        raise ValueError("a pointer is NaN for some heads, so no rank is defined; leave this pointer out")
+    flat, points = cost.reshape(len(cost), -1), pointer.reshape(len(cost), -1)
+    chosen = np.take_along_axis(points, flat.argmax(1)[:, None], axis=1)
+    return 1.0 + (points > chosen).sum(1) + ((points == chosen).sum(1) - 1) / 2

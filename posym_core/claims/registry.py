@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from posym_core.claims import (
     canonical_tasks,
+    encoding_study,
     hop_length,
     hop_prompts,
     hop_theory,
@@ -118,10 +119,12 @@ CLAIMS: tuple[Claim, ...] = (
         id="G26-2",
         claim="Encodings differ in accuracy on a position-sensitive (A) and a position-agnostic (B) task",
         paper="A / B: RoPE 92.64 / 69.43, MLA 88.34 / 97.41, NoPE fails / 77.69, ALiBi fails / worst",
+        judge=encoding_study.encodings_differ,
     ),
     Claim(
         id="G26-3",
         claim="RoPE deposits position in one head of an early layer; one rotary head suffices; MLA removes the deposit",
         paper="-60 points when the head is removed; about 90 % with one rotary head",
+        judge=encoding_study.position_is_deposited,
     ),
 )

@@ -9,7 +9,8 @@ Three further set-ups are ours: heads that look back only (PaTH knows no others,
 in which a single head of each layer rotates.
 
 The reduced size, for a CPU, has half the paper's lengths, two layers of eight heads and fresh sentences at every
-step; ``size="paper"`` is theirs, with fresh sentences as well.
+step; ``"deep"`` is the same with the paper's six layers of sixteen heads; ``"paper"`` is theirs throughout, but for
+fresh sentences.
 """
 
 from __future__ import annotations
@@ -34,7 +35,12 @@ from posym_core.tasks.distances import CountTask, DistanceTask, SentenceBatch
 from posym_core.training import CosineSettings, train
 
 StudyTask = Literal["distance", "count"]
-Size = Literal["reduced", "paper"]
+Size = Literal["reduced", "deep", "paper"]
+SIZES: Mapping[Size, Mapping[str, Any]] = {
+    "reduced": {"layers": 2, "width": 64, "heads": 8, "hidden": 128, "rank": 16, "dropout": 0.0},
+    "deep": {"layers": 6, "width": 128, "heads": 16, "hidden": 256, "rank": 32, "dropout": 0.0},
+    "paper": {"layers": 6, "width": 256, "heads": 16, "hidden": 512, "rank": 64, "dropout": 0.1},
+}
 TASKS: tuple[StudyTask, ...] = get_args(StudyTask)
 TESTING = 1_000_003  # offset of the seeds of test sentences
 
@@ -66,6 +72,8 @@ RELEASED: Mapping[str, str] = {
     "mla": "mla-released",
 }
 """Encodings of the paper and their set-ups as released."""
+DEEP = ("rope", "nope", "mla", "rope-one-head")
+"""Set-ups whose heads are removed in deeper models too, on Distance."""
 MORE_SEEDS = {("distance", "rope"), ("distance", "rope-released")}
 """Where single heads are ranked, which needs more models."""
 
@@ -78,7 +86,7 @@ class EncodingStudy:
         task: ``"distance"`` or ``"count"``.
         setup: key of :data:`SETUPS`.
         seeds: of weights and sentences.
-        size: ``"reduced"`` or ``"paper"``.
+        size: ``"reduced"``, ``"deep"`` or ``"paper"``.
         steps: of the training.
         batch: sentences a step.
         test: fresh sentences that the accuracy is measured on.
@@ -124,15 +132,10 @@ class EncodingStudy:
     def model_settings(self) -> ModelSettings:
         """The model."""
         changes = {name: value for name, value in SETUPS[self.setup].items() if name not in ("length", "batch")}
-        sizes: dict[str, Any] = {}
-        if self.size == "reduced":
-            sizes = {"layers": 2, "width": 64, "heads": 8, "hidden": 128, "rank": 16, "dropout": 0.0}
+        sizes, task = SIZES[self.size], self.make_task()
         if changes["encoding"] == "one rope":
-            changes["encoding"] = one_head("rope", sizes.get("heads", 16))
-        task = self.make_task()
-        return ModelSettings(
-            vocabulary=task.vocabulary, classes=task.classes, length=task.longest, **{**sizes, **changes}
-        )
+            changes["encoding"] = one_head("rope", sizes["heads"])
+        return ModelSettings(vocabulary=task.vocabulary, classes=task.classes, length=task.longest, **sizes, **changes)
 
     def schedule(self) -> CosineSettings:
         """How it is trained."""
@@ -140,8 +143,8 @@ class EncodingStudy:
         return CosineSettings(
             steps=int(self.steps * setup.get("length", 1)),
             batch=int(self.batch * setup.get("batch", 1)),
-            learning_rate=3e-3 if self.size == "reduced" else 3e-4,
-            warmup=self.steps // 6 if self.size == "reduced" else self.steps // 20,
+            learning_rate={"reduced": 3e-3, "deep": 1e-3, "paper": 3e-4}[self.size],
+            warmup=self.steps // (20 if self.size == "paper" else 6),
             betas=(0.9, 0.98),
             record_every=min(25, self.steps),
         )
@@ -163,15 +166,15 @@ def same_without_padding(setup: str) -> str:
 
 
 def full_size(model: str = "") -> list[EncodingStudy]:
-    """All set-ups on both tasks at the reduced size; there is no ``model`` to choose."""
+    """All set-ups on both tasks at the reduced size, some deeper; there is no ``model`` to choose."""
     found = []
     for setup in SETUPS:
         for task in TASKS:
             if has_no_meaning(task, setup):
                 continue
-            more = {"seeds": tuple(range(8))} if (task, setup) in MORE_SEEDS else {}
-            found.append(EncodingStudy(task=task, setup=setup, **more))
-    return found
+            seeds = tuple(range(8 if (task, setup) in MORE_SEEDS else 3))
+            found.append(EncodingStudy(task=task, setup=setup, seeds=seeds))
+    return [*found, *(EncodingStudy(task="distance", setup=setup, size="deep") for setup in DEEP)]
 
 
 def paper_size(task: StudyTask, setup: str) -> EncodingStudy:
