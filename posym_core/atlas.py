@@ -178,7 +178,7 @@ def atlas_table(rows: Sequence[AtlasRow], *, columns: Sequence[Column] = COLUMNS
 
 KEYS = 6
 PLAY = LayerShape(heads=1, dim=14, length=KEYS + 1)
-SPREADS = (0.0, 0.125, 0.25, 0.5, 1.0, 2.0)
+SPREADS = (0.0, 0.25, 0.5, 1.0, 2.0)
 """How far the contents of the playground's keys lie apart."""
 LEVELS = 7
 """Settings of an encoding's own knob."""
