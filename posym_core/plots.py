@@ -240,6 +240,45 @@ def bars(
 
 
 @styled
+def dots(
+    labels: Sequence[str],
+    values: Any,
+    *,
+    lower: Any = None,
+    upper: Any = None,
+    series: Sequence[str] = (),
+    colours: Sequence[str] = (),
+    title: str = "",
+    x_label: str = "",
+    x_limits: tuple[float, float] | None = None,
+    reference: float | None = None,
+    ax: Axes | None = None,
+) -> Figure:
+    """One row for every label, with dots ``[series, row]`` or ``[row]`` and intervals shaped alike."""
+    values = rows_of("values", values, len(labels), "row")
+    names, tints = as_series(series, len(values)), as_colours(colours, len(values))
+    ends = interval(lower, upper, values.shape, "row")
+    ax = ax or plt.subplots(figsize=(WIDTH, 0.9 + 0.27 * len(labels)))[1]
+    for place, row in enumerate(values):
+        at = np.arange(len(labels)) + (place - (len(values) - 1) / 2) * 0.3
+        if ends:
+            ax.hlines(at, ends[0][place], ends[1][place], color=PALETTE[tints[place]], linewidth=2, alpha=0.6)
+        ax.scatter(row, at, s=26, color=PALETTE[tints[place]], label=names[place], zorder=3)
+        for spot in at[np.isnan(row)]:
+            ax.text(0, spot, UNDEFINED, va="center", color=SOFT, fontsize=8.5, transform=ax.get_yaxis_transform())
+    if reference is not None:
+        ax.axvline(reference, color=SOFT, linewidth=1, linestyle="dashed")
+    ax.set_yticks(range(len(labels)), [str(label) for label in labels])
+    ax.tick_params(axis="y", length=0)
+    ax.set_ylim(len(labels) - 0.4, -0.6)
+    if x_limits is not None:
+        ax.set_xlim(*x_limits)
+    ax.set_xlabel(x_label)
+    legend_above(ax, names, title)
+    return figure_of(ax)
+
+
+@styled
 def curve(
     x: Any,
     values: Any,

@@ -117,3 +117,18 @@ def test_refusals_name_rule_value_and_remedy():
         CountTask(longest=110)
     with pytest.raises(ValueError, match="count must be a whole number of at least 1; got 0"):
         sample(CountTask(), 0)
+
+
+@pytest.mark.parametrize(
+    "task", [DistanceTask(distances=4, side=2, longest=8), DistanceTask(distances=5, side=9, longest=7)]
+)
+def test_the_best_guess_without_order_against_a_count(task):
+    batch = task.sample(200_000, generator=torch.Generator().manual_seed(1))
+    table = torch.zeros(task.distances, task.longest + 1)
+    table.index_put_((batch.answer, batch.seen.sum(1)), torch.ones(1), accumulate=True)
+    assert task.best_without_order() == pytest.approx(float(table.amax(0).sum() / table.sum()), abs=5e-3)
+
+
+def test_the_best_guess_without_order_by_hand():
+    # Lengths 2 to 4 for distance 1 (1 in 4, 1 in 2, 1 in 4) and 3 to 5 for distance 2: 1/4 + 1/2 + 1/2 + 1/4, halved.
+    assert DistanceTask(distances=2, side=1, longest=9).best_without_order() == pytest.approx(0.75)

@@ -51,6 +51,7 @@ def every_plot() -> dict[str, Figure]:
             gap, 1 - ramp, shares(), ramp, bands={"positional": (gap - 0.1, gap + 0.1), "share symbolic": (ramp, ramp)}
         ),
         "plane_shares": plots.plane_shares({**shares(), "symbolic": gap}),
+        "dots": plots.dots(["a", "b"], [[0.1, np.nan], [0.3, 0.4]], series=["ours", "paper"], reference=0.2),
         "bars": plots.bars(["a", "b"], [[0.1, np.nan], [0.3, 0.4]], series=["ours", "paper"], reference=0.2),
         "curve": plots.curve(
             np.arange(PLANES), [ramp, gap], series=["one", "two"], lower=[ramp, gap], upper=[ramp, gap]
@@ -108,6 +109,7 @@ def test_a_failed_plot_leaves_nothing_behind():
         ("frequency_profile", "1 plane undefined"),
         ("plane_shares", "1 plane undefined"),
         ("bars", " undefined"),
+        ("dots", "undefined"),
         ("bound_scatter", "1 head undefined"),
         ("bound_scatter", "1 at 0, off the logarithmic axes"),
     ],
@@ -138,6 +140,16 @@ def test_bars_are_as_high_as_their_values_and_whiskers_as_long_as_their_interval
     assert [[bar.get_height() for bar in group] for group in ax.containers] == values.tolist()
     ends = [segment[:, 1].tolist() for lines in ax.collections for segment in lines.get_segments()]
     assert ends == [[0, 0.5]] * 4
+
+
+def test_dots_stand_at_their_values_first_label_on_top():
+    values, lower, upper = [[0.25, 0.75]], [[0.2, 0.5]], [[0.5, 1.0]]
+    ax = plots.dots(["a", "b"], values, lower=lower, upper=upper, x_limits=(0, 1)).axes[0]
+    (points,) = (found for found in ax.collections if hasattr(found, "get_sizes") and len(found.get_sizes()))
+    assert points.get_offsets().tolist() == [[0.25, 0], [0.75, 1]]
+    assert ax.get_ylim()[0] > ax.get_ylim()[1]
+    segments = np.concatenate([found.get_segments() for found in ax.collections if hasattr(found, "get_segments")])
+    assert segments[:, :, 0].tolist() == [[0.2, 0.5], [0.5, 1.0]]
 
 
 def test_points_stand_where_their_numbers_say():
@@ -209,6 +221,7 @@ def test_diverging_map_runs_from_blue_through_grey_to_orange():
         (lambda: plots.plane_shares({"place": [1, 2]}), r"colours must be among blue, .*; got 'place'"),
         (lambda: plots.bars(["a"], [[1, 2]]), r"values must have shape \[series, bar: 1\]; got \[1, 2\]"),
         (lambda: plots.bars(["a"], [1], lower=[0]), r"intervals need both ends; pass lower and upper, or neither"),
+        (lambda: plots.dots(["a"], [[1, 2]]), r"values must have shape \[series, row: 1\]; got \[1, 2\]"),
         (lambda: plots.bars(["a"], [1], lower=[2], upper=[1]), r"lower must not exceed upper; it does in 1 places"),
         (lambda: plots.curve([0, 1], [[0, 1]], series=["a", "b"]), r"one for each of the 1 series or groups; got 2"),
         (lambda: plots.angle_position_heatmap(np.eye(2), [1.0]), r"angles must have shape \[angle: 2\]; got \[1\]"),

@@ -103,6 +103,24 @@ class DistanceTask:
         """Number of distances."""
         return self.distances
 
+    def best_without_order(self) -> float:
+        """Accuracy of the best guess by somebody who sees the tokens of a sentence but not their order.
+
+        Words are drawn evenly and say nothing about the distance; the number of tokens says a little.
+
+        >>> DistanceTask(distances=2, side=0, longest=3).best_without_order()
+        1.0
+        """
+        chance = torch.zeros(self.distances, self.longest + 1, dtype=torch.float64)
+        for answer in range(self.distances):
+            span = answer + 2
+            fronts = min(self.side, self.longest - span) + 1
+            for front in range(fronts):
+                behinds = min(self.side, self.longest - span - front) + 1
+                for behind in range(behinds):
+                    chance[answer, front + span + behind] += 1 / (fronts * behinds)
+        return float(chance.amax(0).sum() / self.distances)
+
     def sample(self, count: int, *, generator: torch.Generator) -> SentenceBatch:
         """Draw sentences, on the generator's device.
 
