@@ -58,7 +58,7 @@ def test_the_study_holds_every_setup_once():
     reduced = {(setting.task, setting.setup) for setting in settings if setting.size == "reduced"}
     assert reduced == {(t, s) for t in ("distance", "count") for s in SETUPS if not has_no_meaning(t, s)}
     assert min(len(setting.seeds) for setting in settings) == 3
-    assert sum(setting.size == "deep" for setting in settings) == 4
+    assert [setting.size for setting in settings].count("deep") == len(encoding_study.DEEP)
 
 
 def test_setups_that_padding_alone_tells_apart_are_one_on_count():

@@ -72,7 +72,7 @@ RELEASED: Mapping[str, str] = {
     "mla": "mla-released",
 }
 """Encodings of the paper and their set-ups as released."""
-DEEP = ("rope", "nope", "mla", "rope-one-head")
+DEEP = ("rope",)
 """Set-ups whose heads are removed in deeper models too, on Distance."""
 MORE_SEEDS = {("distance", "rope"), ("distance", "rope-released")}
 """Where single heads are ranked, which needs more models."""
