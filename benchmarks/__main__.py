@@ -1,4 +1,4 @@
-"""Print one table, row by row: ``python -m benchmarks [scores] [ensemble] [multihop] [architectures]``."""
+"""Print one table, row by row: ``python -m benchmarks [scores] [ensemble] [multihop] [architectures] [explorer]``."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import torch
 
 from posym_core.devices import choose_device, device_name
 
-PARTS = ("scores", "ensemble", "multihop", "architectures")
+PARTS = ("scores", "ensemble", "multihop", "architectures", "explorer")
 
 
 def main() -> None:

@@ -100,6 +100,11 @@
       svg.setAttribute("aria-hidden", "true");
       return { svg, width, height };
     };
+    const pen = document.createElement("canvas").getContext("2d");
+    const measure = (text, strong) => {
+      pen.font = `${strong ? "600 " : ""}12px ${getComputedStyle(figure).fontFamily}`;
+      return pen.measureText(text).width;
+    };
     const plane = {};
     const buildPlane = () => {
       const { svg, width, height } = canvas("plane"), left = 34, right = width - 10, top = 22, bottom = height - 38;
@@ -115,7 +120,7 @@
         node(svg, "text", { x: left - 7, y: up + 4, class: "posym-text posym-soft", "text-anchor": "end" }, text);
       }
       node(svg, "line", { x1: x(0), y1: y(1), x2: x(1), y2: y(0), class: "posym-guide" });
-      node(svg, "text", { x: x(0.24), y: y(0.24) + 4, class: "posym-text posym-soft", "text-anchor": "middle" }, "empty but for the floor ε");
+      node(svg, "text", { x: x(0.02) + 4, y: y(0.03), class: "posym-text posym-soft" }, "empty but for the floor ε");
       node(svg, "text", { x: 0, y: 11, class: "posym-text posym-ink posym-c1" }, "↑ symbolic score s_SYM");
       node(svg, "text", { x: right, y: height - 4, class: "posym-text posym-ink posym-c0", "text-anchor": "end" }, "positional score s_POS →");
       plane.under = node(svg, "g");
@@ -183,16 +188,24 @@
       });
     });
     const scale = element(map.parentNode, "div", "posym-ex-layers");
-    for (const text of ["layer 0", `layer ${layers - 1}`]) element(scale, "span", "", text);
+    for (const [text, kind] of [["layer 0", ""], ["■ positional", "posym-c0"], ["■ symbolic", "posym-c1"], [`layer ${layers - 1}`, ""]]) element(scale, "span", kind, text);
     const drawMap = () => cells.forEach((cell, head) => {
       const [positional, symbolic] = [score("positional", head), score("symbolic", head)], lean = positional - symbolic;
       cell.classList.toggle("posym-ex-undefined", !Number.isFinite(lean));
       if (Number.isFinite(lean))
         cell.style.background = `color-mix(in srgb, var(--posym-${lean > 0 ? 0 : 1}) ${tenth(8 + 92 * Math.abs(lean))}%, var(--posym-void))`;
-      cell.tabIndex = head === state.head ? 0 : -1;
-      cell.setAttribute("aria-selected", head === state.head);
       cell.setAttribute("aria-label", `${titleOf(head)}: positional ${write(positional)}, symbolic ${write(symbolic)}`);
     });
+    let marked = null;
+    const markMap = () => {
+      for (const [head, on] of [[marked, false], [state.head, true]]) {
+        if (head === null) continue;
+        cells[head].tabIndex = on ? 0 : -1;
+        cells[head].setAttribute("aria-selected", on);
+      }
+      marked = state.head;
+    };
+    cells.forEach((cell) => ((cell.tabIndex = -1), cell.setAttribute("aria-selected", false)));
     map.addEventListener("keydown", (event) => {
       const [layer, head] = [Math.floor(state.head / heads), state.head % heads];
       const step = { ArrowLeft: [-1, 0], ArrowRight: [1, 0], ArrowUp: [0, -1], ArrowDown: [0, 1], Home: [-layer, 0], End: [layers - 1 - layer, 0] }[event.key];
@@ -268,20 +281,25 @@
       };
     };
 
+    let words = [];
     const drawPrompt = () => {
-      const { tokens, start: begin } = data.inputs[state.input], weights = ofTokens("example"), length = data.lengths[state.block];
-      const most = Math.max(largest(weights.subarray(begin)), 1e-9), end = begin + data.span;
+      const { tokens, start: begin } = data.inputs[state.input], length = data.lengths[state.block];
       const text = find(".posym-ex-prompt");
       text.replaceChildren();
       let block = text;
-      tokens.forEach((token, place) => {
-        const within = place >= begin && place < end;
+      words = tokens.map((token, place) => {
+        const within = place >= begin && place < begin + data.span;
         if (within && (place - begin) % length === 0) block = element(text, "span", "posym-ex-block");
         if (!within) block = text;
-        const shown = element(block, "span", within ? "" : "posym-ex-outside", token.replace(/\n/g, "↵"));
-        if (place === tokens.length - 1) shown.classList.add("posym-ex-query");
-        shown.style.background = `color-mix(in srgb, var(--posym-5) ${tenth(75 * Math.sqrt(clamp(weights[place] / most, 0, 1)))}%, transparent)`;
-        shown.title = `attention ${weights[place].toPrecision(2)}`;
+        const last = place === tokens.length - 1 ? " posym-ex-query" : "";
+        return element(block, "span", `${within ? "" : "posym-ex-outside"}${last}`, token.replace(/\n/g, "↵"));
+      });
+    };
+    const shadePrompt = () => {
+      const weights = ofTokens("example"), most = Math.max(largest(weights.subarray(data.inputs[state.input].start)), 1e-9);
+      words.forEach((word, place) => {
+        word.style.background = `color-mix(in srgb, var(--posym-5) ${tenth(75 * Math.sqrt(clamp(weights[place] / most, 0, 1)))}%, transparent)`;
+        word.title = `attention ${weights[place].toPrecision(2)}`;
       });
     };
 
@@ -300,7 +318,7 @@
         let at = left;
         for (const [text, kind] of title) {
           node(svg, "text", { x: at, y: top - 8, class: `posym-text ${kind}` }, text);
-          at += text.length * 6.6 + 10;
+          at += measure(text, kind.includes("ink")) + 12;
         }
         return y;
       };
@@ -357,9 +375,17 @@
       ["entropy", 6, (head) => arrays().entropy[head], [0, 1], 2],
       ["mean frequency ID, by energy", 6, frequency, [1, planes], 0],
     ];
-    const drawRanks = () => {
+    const columns = [];
+    const rankRow = (place) => {
+      const [, , value, [low, high]] = measures[place];
+      columns[place] = range(count).map(value);
+      const at = (number) => tenth(4 + (992 * (number - low)) / (high - low));
+      const ticks = columns[place].filter(Number.isFinite).map((number) => `M${at(number)} 6V20`).join("");
+      find(".posym-ex-ranks").children[place].children[2].children[1].setAttribute("d", ticks);
+    };
+    const drawRanks = (renewed) => {
       const list = find(".posym-ex-ranks");
-      measures.forEach(([label, colour, value, [low, high], decimals], place) => {
+      measures.forEach(([label, colour, , [low, high], decimals], place) => {
         if (!list.children[place]) {
           const row = element(list, "div", "posym-ex-rank");
           element(row, "span", "", label);
@@ -370,9 +396,10 @@
           node(svg, "path", { class: "posym-ex-chosen" });
           element(row, "span");
         }
-        const [, shown, svg, rank] = list.children[place].children, values = range(count).map(value), own = values[state.head];
-        const defined = values.filter(Number.isFinite), at = (number) => tenth(4 + (992 * (number - low)) / (high - low));
-        svg.children[1].setAttribute("d", defined.map((number) => `M${at(number)} 6V20`).join(""));
+        const [, shown, svg, rank] = list.children[place].children;
+        if (renewed) rankRow(place);
+        const own = columns[place][state.head], defined = columns[place].filter(Number.isFinite);
+        const at = (number) => tenth(4 + (992 * (number - low)) / (high - low));
         svg.children[2].setAttribute("d", Number.isFinite(own) ? `M${at(own)} 1V25` : "");
         shown.textContent = Number.isFinite(own) ? write(own, decimals) : "–";
         const below = defined.filter((number) => number < own).length, above = defined.filter((number) => number > own).length;
@@ -400,13 +427,27 @@
         input.style.setProperty("--posym-done", `${(100 * state[name]) / Math.max(1, input.max)}%`);
       }
     };
-    const draw = () => {
-      placePlane(), drawMap(), drawReadout(), drawBlocks(), drawPrompt(), drawProfile(), drawRanks(), drawTable();
+    // Each part, and what it depends on: a moving slider redraws no more than it must.
+    const parts = [
+      [placePlane, "input head block tau"],
+      [drawMap, "input block tau"],
+      [markMap, "head"],
+      [drawReadout, "input head block tau"],
+      [drawBlocks, "input head block"],
+      [drawPrompt, "input block"],
+      [shadePrompt, "input head block"],
+      [drawProfile, "input head"],
+      [drawTable, "input block tau"],
+    ];
+    const draw = (changed = Object.keys(state)) => {
+      for (const [part, needs] of parts) if (changed.some((name) => needs.includes(name))) part();
+      drawRanks(changed.some((name) => name !== "head"));
     };
     const choose = (change, linked = true) => {
+      const changed = Object.keys(change).filter((name) => change[name] !== state[name]);
       Object.assign(state, change);
       showControls();
-      draw();
+      if (changed.length) draw(changed);
       find(".posym-ex-said").textContent = `${titleOf(state.head)}: positional ${write(score("positional", state.head))}, symbolic ${write(score("symbolic", state.head))}`;
       if (linked) link();
     };
@@ -494,7 +535,8 @@
     }
 
     buildPlane();
-    if (!follow()) showControls(), draw();
+    showControls(), draw();
+    follow();
     const size = () => Object.values(box).map((inner) => [inner.clientWidth, inner.clientHeight]).join();
     let before = size();
     new ResizeObserver(() => {

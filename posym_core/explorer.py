@@ -159,6 +159,12 @@ def head_explorer(
         "tau": taus.index(_among("tau", taus[0] if tau is None else float(tau), taus)),
         "head": layer_and_head[0] * heads + layer_and_head[1],
     }
+    marked = sorted(int(layer) for layer in marked)
+    if bad := [layer for layer in marked if not 0 <= layer < sizes["layer"]]:
+        raise ValueError(f"marked must be layers below {sizes['layer']}; got {bad[0]}")
+    turns = None if turn is None else as_array("turn", turn)
+    if turns is not None and turns.shape != (sizes["layer"],):
+        raise ValueError(f"turn must have one frequency ID a layer, {sizes['layer']}; got {turns.size}")
     rows = np.unique(angles, axis=0)
     payload = {
         "sizes": sizes,
@@ -166,8 +172,8 @@ def head_explorer(
         "taus": taus,
         "span": span,
         "start": shown,
-        "marked": sorted(int(layer) for layer in marked),
-        "turn": None if turn is None else [float(f"{x:.4g}") for x in as_array("turn", turn)],
+        "marked": marked,
+        "turn": None if turns is None else [float(f"{x:.4g}") for x in turns],
         "turnLabel": turn_label,
         "planeNote": plane_note,
         "angles": [[float(f"{angle:.3g}") for angle in row] for row in rows],
@@ -309,7 +315,7 @@ def _page(
 <div class="posym-drawing posym-readout posym-ex-readout mathjax_ignore" role="table"
  aria-label="The chosen head"></div>
 <div class="posym-ex-shares mathjax_ignore"></div>
-<div class="posym-title">By layer: blue positional, orange symbolic</div>
+<div class="posym-title">By layer and head</div>
 <div class="posym-ex-map" role="grid" aria-label="Heads by layer; arrow keys choose"></div></div>
 </div>
 <div class="posym-panel"><div class="posym-title posym-ex-blocks-title"></div>
