@@ -291,14 +291,14 @@
         const within = place >= begin && place < begin + data.span;
         if (within && (place - begin) % length === 0) block = element(text, "span", "posym-ex-block");
         if (!within) block = text;
-        const last = place === tokens.length - 1 ? " posym-ex-query" : "";
-        return element(block, "span", `${within ? "" : "posym-ex-outside"}${last}`, token.replace(/\n/g, "↵"));
+        const last = place === tokens.length - 1 ? "posym-ex-query" : "";
+        return element(block, "span", last, token.replace(/\n/g, "↵"));
       });
     };
     const shadePrompt = () => {
       const weights = ofTokens("example"), most = Math.max(largest(weights.subarray(data.inputs[state.input].start)), 1e-9);
       words.forEach((word, place) => {
-        word.style.background = `color-mix(in srgb, var(--posym-5) ${tenth(75 * Math.sqrt(clamp(weights[place] / most, 0, 1)))}%, transparent)`;
+        word.style.background = `color-mix(in srgb, var(--posym-4) ${tenth(75 * Math.sqrt(clamp(weights[place] / most, 0, 1)))}%, transparent)`;
         word.title = `attention ${weights[place].toPrecision(2)}`;
       });
     };
@@ -373,7 +373,7 @@
       ["symbolic score", 1, (head) => score("symbolic", head), [0, 1], 2],
       ...SHARES.map(([name, colour]) => [`${name} share`, colour, shareOf[name], [0, 1], 2]),
       ["entropy", 6, (head) => arrays().entropy[head], [0, 1], 2],
-      ["mean frequency ID, by energy", 6, frequency, [1, planes], 0],
+      ["mean frequency ID", 6, frequency, [1, planes], 0],
     ];
     const columns = [];
     const rankRow = (place) => {
@@ -504,7 +504,8 @@
       if (edge.top < 0 || edge.top > window.innerHeight * 0.4) figure.scrollIntoView();
       return true;
     };
-    window.addEventListener("hashchange", follow);
+    // The way back to an address without a view leads to the first one.
+    window.addEventListener("hashchange", () => follow() || location.hash || (linkable && choose(first, false)));
 
     controls.input.addEventListener("change", () => choose({ input: data.inputs.findIndex((one) => one.name === controls.input.value) }));
     controls.head.addEventListener("change", () => choose({ head: Number(controls.head.value) }));

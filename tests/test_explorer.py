@@ -509,7 +509,10 @@ def test_links_and_the_way_back(open_page):
     page.wait_for_function("document.querySelector('.posym-ex-name').textContent === 'Layer 1, head 2'")
     assert page.locator("[name=input]").input_value() == "text"
     assert page.locator("[name=tau]").input_value() == "2"
-    page.keyboard.press("Escape")
+    page.go_back()
+    page.wait_for_function("document.querySelector('.posym-ex-name').textContent === 'Layer 2, head 1'")
+    page.go_forward()
+    page.wait_for_function("document.querySelector('.posym-ex-name').textContent === 'Layer 1, head 2'")
     page.locator("[name=head]").select_option("0")
     hash_of(page, "#head=0.0&input=text&tau=1")
     page.locator("#visit").click()
