@@ -158,6 +158,16 @@ def test_pages_tell_what_they_are_about(tmp_path: Path) -> None:
     assert finish_site.head(text) == text
 
 
+def test_arguments_of_a_signature_are_no_definitions() -> None:
+    argument = '<em class="sig-param">x</em>,'
+    page = (
+        f'<dl class="py">\n<dt>turn<dl>\n<dd>{argument}</dd>\n<dd>{argument}</dd>\n</dl>\n</dt>\n<dd>Words.</dd>\n</dl>'
+    )
+    text = finish_site.signatures(page)
+    assert text.count(f'<span class="sig-line">{argument}</span>') == 2
+    assert text.count("<dl") == text.count("</dl>") == text.count("<dd>") == 1
+
+
 def test_texts_are_shortened_between_words() -> None:
     assert finish_site.shortened("Two kinds of heads.", 12) == "Two kinds…"
     assert finish_site.shortened("Two kinds.", 12) == "Two kinds."

@@ -28,7 +28,8 @@ PAGES = sorted(path.relative_to(SITE).as_posix() for path in SITE.rglob("*.html"
 CHAPTERS = [name for name in PAGES if name.startswith("book/")]
 FIRST_CHAPTER = "book/introduction.html"
 # Pages to look things up in, which need no slider.
-REFERENCE = {"book/ledger.html", "book/glossary.html", "book/reproduce.html"}
+REFERENCE = {"book/ledger.html", "book/glossary.html", "book/reproduce.html", "book/your_model.html"}
+REFERENCE |= {name for name in CHAPTERS if name.startswith("book/api/")}
 # Bytes of a page and all it loads, nothing cached and nothing compressed.
 LARGEST_PAGE = 2_500_000
 NARROW = {"width": 390, "height": 844}

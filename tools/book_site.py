@@ -9,12 +9,15 @@
 
 from __future__ import annotations
 
+import importlib
+import inspect
 import re
 import shutil
 from pathlib import Path
 from typing import Any
 
-from build_book import execution_cache
+import yaml
+from build_book import ROOT, execution_cache
 from set_formulas import mathjax_folder
 
 MATHJAX_PARTS = (
@@ -61,6 +64,45 @@ def trim_theme(app: Any, error: Exception | None) -> None:
             path.unlink()
 
 
+def source_address(repository: str, branch: str, root: Path, info: dict[str, str]) -> str | None:
+    """Where an object of the package stands in the public repository, down to its lines."""
+    thing: Any = importlib.import_module(info["module"])
+    for name in info["fullname"].split("."):
+        thing = getattr(thing, name, None)
+    thing = inspect.unwrap(thing.fget if isinstance(thing, property) else thing) if thing is not None else None
+    try:
+        file = inspect.getsourcefile(thing)
+        lines, first = inspect.getsourcelines(thing)
+    except TypeError:  # a value: only classes and functions have lines
+        return None
+    if file is None or not Path(file).is_relative_to(root):
+        return None
+    return f"{repository}/blob/{branch}/{Path(file).relative_to(root).as_posix()}#L{first}-L{first + len(lines) - 1}"
+
+
+def link_sources(app: Any, config: Any) -> None:
+    """Give sphinx.ext.linkcode the addresses of the repository that ``_config.yml`` names."""
+    settings = yaml.safe_load((Path(app.srcdir) / "_config.yml").read_text(encoding="utf-8"))["repository"]
+
+    def resolve(domain: str, info: dict[str, str]) -> str | None:
+        known = domain == "py" and info["module"]
+        return source_address(settings["url"], settings["branch"], ROOT, info) if known else None
+
+    config.linkcode_resolve = resolve
+
+
+def find_public_name(app: Any, environment: Any, node: Any, content: Any) -> Any:
+    """Lead ``posym_core.profile`` to the entry of the module that defines it, ``posym_core.profiles.profile``."""
+    package, _, name = node.get("reftarget", "").rpartition(".")
+    thing = getattr(importlib.import_module("posym_core"), name, None) if package == "posym_core" else None
+    if node.get("refdomain") != "py" or not hasattr(thing, "__qualname__"):
+        return None
+    target = f"{thing.__module__}.{thing.__qualname__}"
+    page = node.get("refdoc", environment.docname)
+    domain = environment.get_domain("py")
+    return domain.resolve_xref(environment, page, app.builder, node["reftype"], target, node, content)
+
+
 def choose_cache(app: Any, config: Any) -> None:
     """Point myst-nb to the cache of the present package, results and lock."""
     config.nb_execution_cache_path = str(execution_cache(Path(app.srcdir)))
@@ -71,6 +113,8 @@ def setup(app: Any) -> dict[str, bool]:
     # Jupyter Book always sets this value, and its owner, an extension for comment services, is left out of the book.
     app.add_config_value("comments_config", {}, "html", dict)
     app.connect("config-inited", choose_cache)
+    app.connect("config-inited", link_sources)
+    app.connect("missing-reference", find_public_name)
     app.connect("build-finished", copy_mathjax)
     app.connect("build-finished", trim_theme)
     return {"parallel_read_safe": True, "parallel_write_safe": True}

@@ -23,6 +23,8 @@ FIGURE_SCRIPT = re.compile(
 VIEWPORT = re.compile(r'\s*<meta name="viewport"[^>]*>')
 # Only the page of search results asks for these: the book does not search while one types.
 SEARCH = re.compile(r'\s*<script src="[^"]*(?:searchtools|language_data|searchindex)\.js[^>]*></script>')
+# Sphinx writes the arguments of a long signature as a list of definitions that define nothing, within a term.
+ARGUMENTS = re.compile(r"<dl>\n(?P<lines>(?:<dd>.*</dd>\n)+)</dl>")
 PARAGRAPH = re.compile(r"<article.*?<h1.*?</h1>.*?<p>(?P<text>.*?)</p>", re.DOTALL)
 TITLE = re.compile(r"<title>(?P<page>.*?) &#8212; (?P<book>.*?)</title>", re.DOTALL)
 DESCRIPTION_LENGTH = 180
@@ -35,6 +37,12 @@ MISSING = """<!DOCTYPE html>
 <title>No such page &#8212; {title}</title>
 <style>
 :root {{ color-scheme: light dark; font-family: system-ui, sans-serif; line-height: 1.5; }}
+body {{ background: #fff; color: #222832; }}
+a {{ color: #0b5cad; }}
+@media (prefers-color-scheme: dark) {{
+  body {{ background: #121212; color: #ced6dd; }}
+  a {{ color: #8cb8f0; }}
+}}
 main {{ max-width: 36rem; margin: 15vh auto; padding: 0 1rem; }}
 </style>
 </head>
@@ -82,6 +90,16 @@ def head(page: str) -> str:
     if about:
         lines.insert(0, f'<meta name="description" content="{about}"/>')
     return page.replace("</title>", "</title>\n    " + "\n    ".join(lines), 1)
+
+
+def signatures(page: str) -> str:
+    """The page with the arguments of each long signature as plain lines, which screen readers read as such."""
+
+    def lines(found: re.Match[str]) -> str:
+        plain_lines = found["lines"].replace("<dd>", '<span class="sig-line">').replace("</dd>", "</span>")
+        return f'<span class="sig-lines">\n{plain_lines}</span>'
+
+    return ARGUMENTS.sub(lines, page)
 
 
 def share_figure_files(site: Path) -> None:
@@ -137,7 +155,7 @@ def finish(site: Path, root: Path) -> None:
     for page in site.rglob("*.html"):
         text = page.read_text(encoding="utf-8")
         text = text if page.name == "search.html" else SEARCH.sub("", text)
-        page.write_text(head(text), encoding="utf-8")
+        page.write_text(signatures(head(text)), encoding="utf-8")
     share_figure_files(site)
     set_formulas(site, mathjax_folder())
     trim_styles(site)

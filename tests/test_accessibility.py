@@ -1,0 +1,52 @@
+"""What axe-core finds on the built pages, in both colour schemes: nothing serious, nothing critical."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from axe_playwright_python.sync_playwright import Axe
+from playwright.sync_api import Browser, Page
+from test_site import PAGES, address, browser, opened, site  # noqa: F401
+
+RULES = {"light": ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "best-practice"], "dark": ["color-contrast"]}
+# The drawn form of a formula is hidden from screen readers and has the colour of its text; thousands of its elements
+# would take minutes. Its MathML stays.
+WITHOUT_DRAWN_FORMULAS = "() => document.querySelectorAll('mjx-math').forEach(formula => formula.remove())"
+
+
+def violations(page: Page, scheme: str) -> list[str]:
+    """The serious and critical violations of a page, each with its rule, the element and the remedy."""
+    page.emulate_media(color_scheme=scheme)
+    page.wait_for_function("scheme => matchMedia(`(prefers-color-scheme: ${scheme})`).matches", arg=scheme)
+    page.wait_for_timeout(300)  # colours change gradually
+    found: dict[str, Any] = Axe().run(page, options={"resultTypes": ["violations"], "runOnly": RULES[scheme]}).response
+    return [
+        f"{violation['id']}: {node['html'][:120]} ({node['failureSummary']})"
+        for violation in found["violations"]
+        if violation["impact"] in {"serious", "critical"}
+        for node in violation["nodes"]
+    ]
+
+
+@pytest.mark.parametrize("name", [name for name in PAGES if name != "index.html"] or [None])
+def test_axe_finds_nothing_serious(browser: Browser, address: str, name: str) -> None:  # noqa: F811
+    with opened(browser, address, name) as visit:
+        visit.page.evaluate(WITHOUT_DRAWN_FORMULAS)
+        assert {scheme: violations(visit.page, scheme) for scheme in RULES} == {"light": [], "dark": []}
+
+
+@pytest.mark.parametrize(
+    ("content", "rule"),
+    [
+        ("<img src='data:image/gif;base64,R0lGODlhAQABAAAAACw='>", "image-alt"),
+        ("<p style='color: #bbb; background: #fff'>Pale words</p>", "color-contrast"),
+        ("<input type='range'>", "label"),
+        ("<table><tr><td><a href='#'></a></td></tr></table>", "link-name"),
+    ],
+)
+def test_axe_sees_what_is_wrong(browser: Browser, content: str, rule: str) -> None:  # noqa: F811
+    page = browser.new_page()
+    page.set_content(f"<html lang='en'><title>Page</title><main><h1>Page</h1>{content}</main></html>")
+    assert [found.partition(":")[0] for found in violations(page, "light")] == [rule]
+    page.close()
