@@ -137,8 +137,8 @@ COLUMNS: tuple[Column, ...] = (
     Column(title="S", source="proof", read=functools.partial(ability_cell, question="symbolic")),
     Column(title="P+S", source="proof", read=functools.partial(ability_cell, question="additive")),
     Column(title="Index", source="measurement", read=functools.partial(task_cell, tests=("index", "index_front"))),
-    Column(title="Retrieval", source="measurement", read=functools.partial(task_cell, tests=("retrieval",))),
-    Column(title="Induction", source="measurement", read=functools.partial(task_cell, tests=("induction",))),
+    Column(title="Retr.", source="measurement", read=functools.partial(task_cell, tests=("retrieval",))),
+    Column(title="Ind.", source="measurement", read=functools.partial(task_cell, tests=("induction",))),
 )
 """The atlas's columns in order. Another measurement is another :class:`Column` whose ``read`` looks up its result."""
 
@@ -165,15 +165,27 @@ def atlas_rows(
 
 
 def atlas_table(rows: Sequence[AtlasRow], *, columns: Sequence[Column] = COLUMNS) -> str:
-    """The rows as a table in Markdown."""
-    lines = ["| | " + " | ".join(column.title for column in columns) + " |", "|:--|" + ":-:|" * len(columns)]
+    """The rows as a table in Markdown; columns that are proved share one, which is enough for their ticks.
+
+    Raises:
+        ValueError: if a row has more or fewer cells than there are columns.
+    """
+    groups = [list(group) for _, group in itertools.groupby(range(len(columns)), lambda place: _shared(columns, place))]
+    titles = [" · ".join(columns[place].title for place in group) for group in groups]
+    lines = ["| | " + " | ".join(titles) + " |", "|:--|" + ":-:|" * len(groups)]
     for row in rows:
         if len(row.cells) != len(columns):
             raise ValueError(
                 f"a row must have one cell for each of {len(columns)} columns; got {len(row.cells)} for {row.encoding}"
             )
-        lines.append(f"| **{LABELS[row.encoding]}** | " + " | ".join(cell.text for cell in row.cells) + " |")
+        cells = [" · ".join(row.cells[place].text for place in group) for group in groups]
+        lines.append(f"| **{LABELS[row.encoding]}** | " + " | ".join(cells) + " |")
     return "\n".join(lines)
+
+
+def _shared(columns: Sequence[Column], place: int) -> int:
+    """One number for all proved columns, another for each measured one."""
+    return -1 if columns[place].source == "proof" else place
 
 
 KEYS = 6

@@ -101,8 +101,8 @@ def test_cells_say_what_was_measured(tmp_path):
     assert [cell.text for cell in learned.cells[3:]] == ["0.95<br>16† / 16†", "0.95<br>16†", "0.20<br>✗"]
     assert [cell.text for cell in nope.cells] == ["✗", "✓", "✗"] + ["not measured"] * 3
     table = atlas_table([rope, learned, nope]).splitlines()
-    assert table[0] == "| | P | S | P+S | Index | Retrieval | Induction |"
-    assert table[2].startswith("| **RoPE** | ✓ | ✗ | ✗ | 1.00<br>16 / 32 |")
+    assert table[0] == "| | P · S · P+S | Index | Retr. | Ind. |"
+    assert table[2].startswith("| **RoPE** | ✓ · ✗ · ✗ | 1.00<br>16 / 32 |")
     assert len(table) == 5
 
 
