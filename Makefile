@@ -8,9 +8,13 @@ VENV ?= .venv
 PYTHON ?= $(shell for python in python3 python3.12 python3.11 python3.13 python3.14; do \
 	$$python -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo $$python && break; done || true)
 RUN := $(VENV)/bin/python
+# A file or chapter stays with one of these many processes, and each of them calculates with so many threads.
+TEST_JOBS ?= 2
+TEST_THREADS ?= 1
+FUZZ_EXAMPLES ?= 10000
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: help env browser test lint book serve lock bench clean
+.PHONY: help env browser test fuzz lint book serve lock bench clean
 
 help: ## Show this list
 	@grep -E '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## (.*)/\1|\2/' | column -t -s '|'
@@ -34,7 +38,12 @@ lint: env ## Check style, types and workflows
 	$(VENV)/bin/zizmor --offline --quiet .github
 
 test: env browser lint ## Run lint, the tests, the doctests, the chapters and, when it is built, the site
-	$(RUN) -m pytest tests posym_core book --nbval-lax --nbval-cell-timeout=900
+	OMP_NUM_THREADS=$(TEST_THREADS) $(RUN) -m pytest tests posym_core book --nbval-lax --nbval-cell-timeout=900 \
+		--torch-threads=$(TEST_THREADS) --numprocesses=$(TEST_JOBS) --dist=loadfile --no-loadscope-reorder
+
+fuzz: env ## Try the numerical functions on many random inputs (FUZZ_EXAMPLES each); takes hours
+	POSYM_FUZZ_EXAMPLES=$(FUZZ_EXAMPLES) OMP_NUM_THREADS=1 $(RUN) -m pytest tests/test_fuzz.py \
+		--torch-threads=1 --numprocesses=$(TEST_JOBS) --timeout=0
 
 serve: ## Show the built site at http://127.0.0.1:8000
 	$(RUN) -m http.server --bind 127.0.0.1 --directory _build/html 8000

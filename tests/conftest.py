@@ -18,6 +18,8 @@ os.environ.setdefault("TQDM_DISABLE", "1")
 
 ROOT = Path(__file__).resolve().parent.parent
 LOCAL_HOSTS = {"127.0.0.1", "::1", "localhost"}
+# Files that take minutes, and then the chapters: begun first, so that no process is left with one at the end.
+LONG = ("tests/test_site.py", "book/")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -31,6 +33,13 @@ def pytest_configure(config: pytest.Config) -> None:
     # The same examples on every machine and at every run.
     hypothesis.settings.register_profile("fixed", derandomize=True, deadline=None)
     hypothesis.settings.load_profile("fixed")
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Where several processes share the files, hand out the long ones first; otherwise keep the order."""
+    if hasattr(config, "workerinput"):
+        items.sort(key=lambda item: [item.nodeid.startswith(long) for long in LONG], reverse=True)
 
 
 @pytest.fixture(autouse=True)
