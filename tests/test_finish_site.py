@@ -168,6 +168,12 @@ def test_arguments_of_a_signature_are_no_definitions() -> None:
     assert text.count("<dl") == text.count("</dl>") == text.count("<dd>") == 1
 
 
+def test_a_bibliography_is_no_list_without_items() -> None:
+    page = '<div role="list" class="citation-list">\n<div class="citation" role="doc-biblioentry">'
+    assert 'role="list"' not in finish_site.bibliography(page)
+    assert 'role="doc-biblioentry"' in finish_site.bibliography(page)
+
+
 def test_texts_are_shortened_between_words() -> None:
     assert finish_site.shortened("Two kinds of heads.", 12) == "Two kinds…"
     assert finish_site.shortened("Two kinds.", 12) == "Two kinds."

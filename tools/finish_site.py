@@ -25,6 +25,8 @@ VIEWPORT = re.compile(r'\s*<meta name="viewport"[^>]*>')
 SEARCH = re.compile(r'\s*<script src="[^"]*(?:searchtools|language_data|searchindex)\.js[^>]*></script>')
 # Sphinx writes the arguments of a long signature as a list of definitions that define nothing, within a term.
 ARGUMENTS = re.compile(r"<dl>\n(?P<lines>(?:<dd>.*</dd>\n)+)</dl>")
+# docutils calls a bibliography a list, but not its entries items of one.
+CITATIONS = '<div role="list" class="citation-list">'
 PARAGRAPH = re.compile(r"<article.*?<h1.*?</h1>.*?<p>(?P<text>.*?)</p>", re.DOTALL)
 TITLE = re.compile(r"<title>(?P<page>.*?) &#8212; (?P<book>.*?)</title>", re.DOTALL)
 DESCRIPTION_LENGTH = 180
@@ -102,6 +104,11 @@ def signatures(page: str) -> str:
     return ARGUMENTS.sub(lines, page)
 
 
+def bibliography(page: str) -> str:
+    """The page without the claim that its bibliography is a list, since what stands in it are no items of one."""
+    return page.replace(CITATIONS, '<div class="citation-list">')
+
+
 def share_figure_files(site: Path) -> None:
     """Write the style and the script of the slider figures to files, and let the pages load them."""
     for page in sorted(site.rglob("*.html")):
@@ -155,7 +162,7 @@ def finish(site: Path, root: Path) -> None:
     for page in site.rglob("*.html"):
         text = page.read_text(encoding="utf-8")
         text = text if page.name == "search.html" else SEARCH.sub("", text)
-        page.write_text(signatures(head(text)), encoding="utf-8")
+        page.write_text(bibliography(signatures(head(text))), encoding="utf-8")
     share_figure_files(site)
     set_formulas(site, mathjax_folder())
     trim_styles(site)
