@@ -90,6 +90,7 @@ def test_a_deposit_is_reproduced_in_kind_and_its_head_ranked(tmp_path):
     assert finding.ours["rotary: cost of the dearest head"].value == pytest.approx(0.6)
     # Head 1 of 8 in ascending order of an invented pointer has rank 7.
     assert finding.ours["rotary: rank of the dearest head of 8 by positional"].value == 7
+    assert finding.ours["rotary: rank of the dearest head of 4 in the first layer by positional"].value == 3
     assert not any("mean frequency" in name for name in finding.ours)
 
 

@@ -140,10 +140,16 @@ def deposit(folder: Path | None = None) -> dict[str, bool]:
     }
 
 
-def deposited_ranks(result: Result) -> dict[str, np.ndarray]:
-    """Rank of the head that costs most among all heads under every pointer that knows no task, ``[seed]`` each."""
-    cost = costs(result)
-    return {name: pointed_ranks(cost, result[name]) for name in SCORED if not np.isnan(result[name]).any()}
+def deposited_ranks(result: Result, layers: int | None = None) -> dict[str, np.ndarray]:
+    """Rank of the head that costs most under every pointer that knows no task, ``[seed]`` each.
+
+    Args:
+        result: of a set-up.
+        layers: how many layers, from the first, to look at; all by default.
+    """
+    cost = costs(result)[:, :layers]
+    pointers = {name: result[name][:, :layers] for name in SCORED}
+    return {name: pointed_ranks(cost, pointer) for name, pointer in pointers.items() if not np.isnan(pointer).any()}
 
 
 def position_is_deposited(folder: Path | None) -> Finding:
@@ -168,9 +174,10 @@ def position_is_deposited(folder: Path | None) -> Finding:
         ours[f"{label}: seeds with the dearest head in the first layer"] = f"{(layer == 0).sum()} of {len(layer)}"
         evidence.append(result.name)
     rotary = study("distance", "rope", folder)
-    for name, ranks in deposited_ranks(rotary).items():
-        label = f"rotary: rank of the dearest head of {costs(rotary)[0].size} by {name.replace('_', ' ')}"
-        ours[label] = mean_interval(ranks)
+    _, layers, heads = costs(rotary).shape
+    for looked_at, among in ((layers, f"{layers * heads}"), (1, f"{heads} in the first layer")):
+        for name, ranks in deposited_ranks(rotary, looked_at).items():
+            ours[f"rotary: rank of the dearest head of {among} by {name.replace('_', ' ')}"] = mean_interval(ranks)
     missed = [name for name, holds in held.items() if not holds]
     return Finding(
         ours=ours,
