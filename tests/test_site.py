@@ -22,6 +22,8 @@ import pytest
 from bs4 import BeautifulSoup, Tag
 from playwright.sync_api import Browser, ElementHandle, Page, Request, Response, Route, sync_playwright
 
+from posym_core.encodings import ENCODINGS
+
 ROOT = Path(__file__).resolve().parent.parent
 SITE = ROOT / "_build" / "html"
 PAGES = sorted(path.relative_to(SITE).as_posix() for path in SITE.rglob("*.html")) if SITE.is_dir() else []
@@ -314,6 +316,41 @@ def test_sliders_move_their_drawings(visit: Visit) -> None:
             put(slider, start)
     assert not dead
     assert moved or not figures
+    assert not visit.trouble
+
+
+@every_chapter
+def test_choices_change_their_drawings(visit: Visit) -> None:
+    silent = []
+    for number, figure in enumerate(visit.page.query_selector_all(".posym-figure")):
+        for choice in figure.query_selector_all("select"):
+            start = choice.evaluate("choice => choice.value")
+            before = figure.evaluate(DRAWN)
+            choice.focus()
+            choice.press("ArrowDown")
+            if choice.evaluate("choice => choice.value") == start or not changed(visit.page, figure, before):
+                silent.append(f"a choice of figure {number} does not answer the arrow keys")
+            choice.select_option(value=start)
+    assert not silent
+    assert not visit.trouble
+
+
+@pytest.mark.parametrize("visit", ["book/atlas.html"], indirect=True)
+def test_every_encoding_of_the_atlas_has_a_drawing_and_a_reading_of_its_own(visit: Visit) -> None:
+    figure = visit.page.query_selector(".posym-figure:has(select)")
+    assert figure is not None
+    choice = figure.query_selector("select")
+    assert choice is not None
+    drawn, matrices = [], []
+    for option in choice.query_selector_all("option"):
+        choice.select_option(value=str(option.get_attribute("value")))
+        drawn.append(figure.evaluate(DRAWN))
+        matrices.append(figure.evaluate("figure => figure.querySelector('svg').innerHTML"))
+    assert len(set(drawn)) == len(drawn) == len(ENCODINGS)
+    # The three that have no C share one hatched matrix.
+    assert matrices.count(matrices[list(ENCODINGS).index("path")]) == 3
+    assert len(set(matrices)) == len(matrices) - 2
+    assert "undefined" in drawn[list(ENCODINGS).index("carope")]
     assert not visit.trouble
 
 
