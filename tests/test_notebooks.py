@@ -68,8 +68,8 @@ def test_chapters_of_the_table_of_contents_exist(name: str) -> None:
 
 
 def test_all_chapters_are_in_the_table_of_contents() -> None:
-    pages = [*CHAPTERS, *(ROOT / "book").glob("*.md")]
-    assert sorted(f"book/{path.stem}" for path in pages) == sorted(LISTED)
+    pages = [*CHAPTERS, *(ROOT / "book").rglob("*.md")]
+    assert sorted(path.relative_to(ROOT).with_suffix("").as_posix() for path in pages) == sorted(LISTED)
 
 
 def test_first_code_cell_serves_colab(chapter: NotebookNode) -> None:
