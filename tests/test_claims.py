@@ -70,12 +70,15 @@ def test_verdicts_follow_the_numbers(tmp_path):
     rows = invented(tmp_path / "with")
     assert rows["U25-1"].verdict == "reproduced"
     assert [rows[f"U25-{n}"].verdict for n in (2, 3, 4)] == ["reproduced in kind"] * 3
+    shuffled = "settings with both contrasts beyond layers in random order"
+    assert rows["U25-2"].ours[shuffled] == "9 of 9"
     for row in (rows[f"U25-{n}"] for n in range(1, 5)):
         assert row.ours
         assert row.evidence
         assert row.model == "gemma-3-270m"
     rows = invented(tmp_path / "against", trend=-1.0, coupling=1.0, violation=0.6)
     assert [rows[f"U25-{n}"].verdict for n in range(1, 5)] == ["not reproduced"] * 4
+    assert rows["U25-2"].ours[shuffled] == "0 of 9"
 
 
 def other_models(folder, models, coupling=-1.0):
