@@ -10,6 +10,7 @@ from __future__ import annotations
 import functools
 import itertools
 import math
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -34,9 +35,11 @@ from posym_core.encodings import (
 from posym_core.encodings.abilities import Question, ability
 from posym_core.encodings.scoring import cross_scores
 from posym_core.exclusion import exclusion
+from posym_core.experiments.encoding_study import SETUPS, EncodingStudy, StudyTask
 from posym_core.experiments.encoding_tasks import TABLES, TESTS, longest_context, threshold
-from posym_core.results import Result, ResultError, load_result
+from posym_core.results import Result, load_result, results_folder
 from posym_core.rope import rope_angles
+from posym_core.tasks.distances import DistanceTask
 
 LABELS = MappingProxyType(
     {
@@ -104,11 +107,37 @@ class AtlasRow:
 
 
 def tasks_result(encoding: str, folder: Path | str | None = None) -> Result | None:
-    """What :mod:`posym_core.experiments.encoding_tasks` kept of an encoding, if anything."""
-    try:
-        return load_result(f"encoding_tasks_{encoding}", folder=folder)
-    except ResultError:
-        return None
+    """What :mod:`posym_core.experiments.encoding_tasks` kept of an encoding, if anything.
+
+    Raises:
+        ResultError: if it is there and altered.
+    """
+    return _if_there(f"encoding_tasks_{encoding}", folder)
+
+
+def study_result(encoding: str, task: StudyTask, folder: Path | str | None = None) -> Result | None:
+    """What :mod:`posym_core.experiments.encoding_study` kept of an encoding with all else equal, if anything.
+
+    Raises:
+        ResultError: if it is there and altered.
+    """
+    return _if_there(EncodingStudy(task=task, setup=encoding).name, folder)
+
+
+def _if_there(name: str, folder: Path | str | None) -> Result | None:
+    folder = Path(folder) if folder is not None else results_folder()
+    return load_result(name, folder=folder) if (folder / f"{name}.json").exists() else None
+
+
+@functools.cache
+def level_without_order(task: StudyTask) -> float:
+    """What the study's models can reach on Distance without the order of tokens, exactly; on Count, chance.
+
+    >>> round(level_without_order("distance"), 3), round(level_without_order("count"), 3)
+    (0.103, 0.02)
+    """
+    made = EncodingStudy(task=task, setup="nope").make_task()
+    return made.best_without_order() if isinstance(made, DistanceTask) else 1 / made.classes
 
 
 def ability_cell(encoding: str, folder: Path | str | None, *, question: Question) -> Cell:
@@ -121,7 +150,7 @@ def task_cell(encoding: str, folder: Path | str | None, *, tests: Sequence[str])
     """Accuracy at the training's length, and under it the longest context of each test; a dagger where rows end."""
     result = tasks_result(encoding, folder)
     if result is None:
-        return Cell(text="not measured", good=None)
+        return Cell(text=NO_RESULT, good=None)
     rows = [TESTS.index(test) for test in tests]
     accuracy, chance = result["accuracy"][rows], float(result["chance"][rows[0]])
     reached = [longest_context(each, result["lengths"].tolist(), chance) for each in accuracy]
@@ -132,6 +161,20 @@ def task_cell(encoding: str, folder: Path | str | None, *, tests: Sequence[str])
     return Cell(text=f"{mean:.2f}<br>{lengths if good else '✗'}", good=good)
 
 
+def study_cell(encoding: str, folder: Path | str | None, *, task: StudyTask) -> Cell:
+    """Mean accuracy over seeds, and under it the lowest and the highest; a double dagger where heads look back only."""
+    result = study_result(encoding, task, folder)
+    if result is None:
+        return Cell(text=NO_RESULT, good=None)
+    accuracy = result["accuracy"]
+    mark = "‡" if SETUPS[encoding].get("causal") else ""
+    return Cell(
+        text=f"{accuracy.mean():.2f}{mark}<br>{accuracy.min():.2f}–{accuracy.max():.2f}",
+        good=bool(accuracy.mean() >= threshold(level_without_order(task))),
+    )
+
+
+NO_RESULT = "—"
 COLUMNS: tuple[Column, ...] = (
     Column(title="P", source="proof", read=functools.partial(ability_cell, question="positional")),
     Column(title="S", source="proof", read=functools.partial(ability_cell, question="symbolic")),
@@ -139,6 +182,8 @@ COLUMNS: tuple[Column, ...] = (
     Column(title="Index", source="measurement", read=functools.partial(task_cell, tests=("index", "index_front"))),
     Column(title="Retr.", source="measurement", read=functools.partial(task_cell, tests=("retrieval",))),
     Column(title="Ind.", source="measurement", read=functools.partial(task_cell, tests=("induction",))),
+    Column(title="Dist.", source="measurement", read=functools.partial(study_cell, task="distance")),
+    Column(title="Count", source="measurement", read=functools.partial(study_cell, task="count")),
 )
 """The atlas's columns in order. Another measurement is another :class:`Column` whose ``read`` looks up its result."""
 
@@ -171,16 +216,21 @@ def atlas_table(rows: Sequence[AtlasRow], *, columns: Sequence[Column] = COLUMNS
         ValueError: if a row has more or fewer cells than there are columns.
     """
     groups = [list(group) for _, group in itertools.groupby(range(len(columns)), lambda place: _shared(columns, place))]
-    titles = [" · ".join(columns[place].title for place in group) for group in groups]
+    titles = [_unbroken(" · ".join(columns[place].title for place in group)) for group in groups]
     lines = ["| | " + " | ".join(titles) + " |", "|:--|" + ":-:|" * len(groups)]
     for row in rows:
         if len(row.cells) != len(columns):
             raise ValueError(
                 f"a row must have one cell for each of {len(columns)} columns; got {len(row.cells)} for {row.encoding}"
             )
-        cells = [" · ".join(row.cells[place].text for place in group) for group in groups]
-        lines.append(f"| **{LABELS[row.encoding]}** | " + " | ".join(cells) + " |")
+        cells = [_unbroken(" · ".join(row.cells[place].text for place in group)) for group in groups]
+        lines.append(f"| **{_unbroken(LABELS[row.encoding])}** | " + " | ".join(cells) + " |")
     return "\n".join(lines)
+
+
+def _unbroken(text: str) -> str:
+    """The same with lines ending at ``<br>`` only: on a narrow page the table scrolls, and need not break cells too."""
+    return re.sub("(?<=[0-9])–(?=[0-9])", "–\u2060", text.replace(" ", "\u00a0"))
 
 
 def _shared(columns: Sequence[Column], place: int) -> int:

@@ -7,8 +7,9 @@ import torch
 from posym_core import atlas
 from posym_core.atlas import COLUMNS, KEYS, LEVELS, SPREADS, Cell, Column, atlas_rows, atlas_table, playground
 from posym_core.encodings import ENCODINGS
+from posym_core.experiments.encoding_study import EncodingStudy
 from posym_core.experiments.encoding_tasks import TESTS
-from posym_core.results import save_result
+from posym_core.results import ResultError, save_result
 from posym_core.rope import rope_angles
 
 NAMES = ["nope", "alibi", "dape", "rope", "carope", "path", "urpe"]
@@ -96,14 +97,57 @@ def test_cells_say_what_was_measured(tmp_path):
     end = [[1.0, np.nan, np.nan], [0.9, np.nan, np.nan]]
     keep(tmp_path, "learned", [end, end, end, [[0.2, np.nan, np.nan]] * 2])
     rope, learned, nope = atlas_rows(["rope", "learned", "nope"], folder=tmp_path)
-    assert [cell.text for cell in rope.cells[3:]] == ["1.00<br>16 / 32", "1.00<br>64", "0.30<br>✗"]
-    assert [cell.good for cell in rope.cells] == [True, False, False, True, True, False]
-    assert [cell.text for cell in learned.cells[3:]] == ["0.95<br>16† / 16†", "0.95<br>16†", "0.20<br>✗"]
-    assert [cell.text for cell in nope.cells] == ["✗", "✓", "✗"] + ["not measured"] * 3
+    assert [cell.text for cell in rope.cells[3:6]] == ["1.00<br>16 / 32", "1.00<br>64", "0.30<br>✗"]
+    assert [cell.good for cell in rope.cells] == [True, False, False, True, True, False, None, None]
+    assert [cell.text for cell in learned.cells[3:6]] == ["0.95<br>16† / 16†", "0.95<br>16†", "0.20<br>✗"]
+    assert [cell.text for cell in nope.cells] == ["✗", "✓", "✗"] + ["—"] * 5
     table = atlas_table([rope, learned, nope]).splitlines()
-    assert table[0] == "| | P · S · P+S | Index | Retr. | Ind. |"
-    assert table[2].startswith("| **RoPE** | ✓ · ✗ · ✗ | 1.00<br>16 / 32 |")
+    spaced = [line.replace("\u00a0", " ") for line in table]
+    assert spaced[0] == "| | P · S · P+S | Index | Retr. | Ind. | Dist. | Count |"
+    assert spaced[2].startswith("| **RoPE** | ✓ · ✗ · ✗ | 1.00<br>16 / 32 |")
     assert len(table) == 5
+    # No cell can be broken into lines but where it says so.
+    assert not [cell for line in table for cell in line.split(" | ")[1:-1] if " " in cell]
+
+
+def keep_study(folder, task, setup, accuracy):
+    save_result(
+        EncodingStudy(task=task, setup=setup).name,
+        {"accuracy": np.array(accuracy)},
+        settings={},
+        device="cpu",
+        seconds=1,
+        folder=folder,
+    )
+
+
+def test_cells_of_distance_and_count_have_mean_and_range(tmp_path):
+    keep_study(tmp_path, "distance", "rope", [0.9, 1.0, 0.98])
+    keep_study(tmp_path, "distance", "nope", [0.09, 0.1])
+    keep_study(tmp_path, "distance", "nope-released", [0.5, 0.5])  # another set-up, which the table leaves alone
+    keep_study(tmp_path, "count", "path", [0.6, 0.7])
+    keep_study(tmp_path, "count", "alibi", [0.5, 0.501])
+    names = ["rope", "nope", "path", "alibi"]
+    cells = {row.encoding: row.cells[6:] for row in atlas_rows(names, folder=tmp_path)}
+    assert [cell.text for cell in cells["rope"]] == ["0.96<br>0.90–1.00", "—"]
+    assert [cell.text for cell in cells["nope"]] == ["0.10<br>0.09–0.10", "—"]
+    assert [cell.text for cell in cells["path"]] == ["—", "0.65‡<br>0.60–0.70"]
+    assert [cells[name][0].good for name in names] == [True, False, None, None]
+    assert [cells[name][1].good for name in names] == [None, None, True, False]  # midway is just above a half
+
+
+def test_an_altered_result_is_an_error_and_not_a_dash(tmp_path):
+    keep_study(tmp_path, "distance", "rope", [0.9])
+    with (tmp_path / "encoding_study_distance_rope.npz").open("ab") as file:
+        file.write(b"more")
+    with pytest.raises(ResultError, match="encoding_study_distance_rope"):
+        atlas_rows(["rope"], folder=tmp_path)
+
+
+def test_levels_without_order():
+    task = EncodingStudy(task="distance", setup="nope").make_task()
+    assert atlas.level_without_order("distance") == task.best_without_order() > 1 / task.classes
+    assert atlas.level_without_order("count") == 1 / 51
 
 
 def test_a_column_more_is_a_cell_more():
@@ -117,5 +161,5 @@ def test_a_column_more_is_a_cell_more():
     rows = atlas_rows(["path", "t5"], columns=columns, folder="here")
     assert asked == [("path", "here"), ("t5", "here")]
     assert atlas_table(rows, columns=columns).splitlines()[2] == "| **PaTH** | – | 0.50 |"
-    with pytest.raises(ValueError, match="one cell for each of 6 columns; got 2 for path"):
+    with pytest.raises(ValueError, match="one cell for each of 8 columns; got 2 for path"):
         atlas_table(rows)
