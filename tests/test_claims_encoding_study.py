@@ -40,6 +40,7 @@ def all_setups(folder, *, released=AS_REPORTED, equal=AS_REPORTED, **heads):
                     invented(folder, task, setup, by_name[name], most=most)
     invented(folder, "count", "rope-added", released["count"]["rope"])
     invented(folder, "distance", "rope-one-head", 0.9)
+    invented(folder, "distance", "rope-one-head-longer", 0.9)
     for (task, setup), options in heads.get("heads", {}).items():
         invented(folder, task, setup, **options)
 

@@ -161,6 +161,7 @@ def position_is_deposited(folder: Path | None) -> Finding:
         "rotary": ("distance", "rope"),
         "rotary, as released": ("distance", "rope-released"),
         "one rotary head a layer": ("distance", "rope-one-head"),
+        "the same, three times as long": ("distance", "rope-one-head-longer"),
         "latent attention": ("distance", "mla"),
         "no positions": ("distance", "nope"),
         "rotary on Count": ("count", "rope"),
@@ -179,11 +180,13 @@ def position_is_deposited(folder: Path | None) -> Finding:
         for name, ranks in deposited_ranks(rotary, looked_at).items():
             ours[f"rotary: rank of the dearest head of {among} by {name.replace('_', ' ')}"] = mean_interval(ranks)
     missed = [name for name, holds in held.items() if not holds]
+    longer = float(study("distance", "rope-one-head-longer", folder)["accuracy"].mean())
     return Finding(
         ours=ours,
         model=MODEL,
         evidence=[*evidence, SHOWN_IN],
         verdict="not reproduced" if missed else "reproduced in kind",
         note=f"statements that do not hold: {'; '.join(missed) if missed else 'none'}. The rules were written after "
-        "exploratory runs with one seed",
+        "exploratory runs with one seed. Trained three times as long, models with one rotary head a layer reach "
+        f"{longer:.2f}",
     )
