@@ -41,8 +41,8 @@ test: env browser lint ## Run lint, the tests, the doctests, the chapters and, w
 	OMP_NUM_THREADS=$(TEST_THREADS) $(RUN) -m pytest tests posym_core book --nbval-lax --nbval-cell-timeout=900 \
 		--torch-threads=$(TEST_THREADS) --numprocesses=$(TEST_JOBS) --dist=loadfile --no-loadscope-reorder
 
-fuzz: env ## Try the numerical functions on many random inputs (FUZZ_EXAMPLES each); takes hours
-	POSYM_FUZZ_EXAMPLES=$(FUZZ_EXAMPLES) OMP_NUM_THREADS=1 $(RUN) -m pytest tests/test_fuzz.py \
+fuzz: env ## Try numerical functions and readers of files on many random inputs (FUZZ_EXAMPLES each); takes hours
+	POSYM_FUZZ_EXAMPLES=$(FUZZ_EXAMPLES) OMP_NUM_THREADS=1 $(RUN) -m pytest tests/test_fuzz*.py \
 		--torch-threads=1 --numprocesses=$(TEST_JOBS) --timeout=0
 
 serve: ## Show the built site at http://127.0.0.1:8000

@@ -25,3 +25,27 @@ def require_positive(name: str, value: float) -> None:
     """Refuse what is not a number above 0."""
     if not value > 0:
         raise ValueError(f"{name} must be above 0; got {value}")
+
+
+def magnitude(x: Tensor) -> float:
+    """Absolute value of the entry that is furthest from 0; 0 where there is none."""
+    return float(x.detach().abs().amax()) if x.numel() else 0.0
+
+
+def require_phases(furthest: float, angles: Tensor) -> None:
+    """Refuse positions and angles whose product has no sine."""
+    fastest = magnitude(angles)
+    if not furthest * fastest < float("inf"):
+        raise ValueError(
+            f"positions times angles must be finite; {furthest:.1e} times {fastest:.1e} is not. Pass smaller ones"
+        )
+
+
+def require_room(what: str, most: float, dtype: torch.dtype) -> None:
+    """Refuse numbers that may grow beyond what a type of number holds: differences of them would be NaN."""
+    limit = torch.finfo(dtype).max / 16
+    if not most <= limit:
+        raise ValueError(
+            f"{what} may reach {most:.1e}, but {dtype} holds {limit:.1e} with room for sums; pass smaller numbers"
+            + (", or float64" if dtype != torch.float64 else "")
+        )

@@ -15,7 +15,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from posym_core.checks import require_finite, require_floating
+from posym_core.checks import magnitude, require_finite, require_floating, require_phases, require_room
 from posym_core.rope import Pairing, check_angles, split_planes, turn
 
 
@@ -43,7 +43,7 @@ def cross_logits(
         ``[..., content, position]``, or ``[..., plane, content, position]``; the inputs' dtype.
 
     Raises:
-        ValueError: if shapes do not fit or an input is NaN or infinite.
+        ValueError: if shapes do not fit, or an input is NaN, infinite or so large that logits could be.
 
     A head without rotation is symbolic: every row is constant.
 
@@ -53,6 +53,7 @@ def cross_logits(
             [3., 3.]])
     """
     angles = check_head(query, keys, angles, scale, pairing)
+    check_logits(query, keys, scale, keys.dtype)
     positions = torch.arange(keys.shape[-2], dtype=torch.float64, device=keys.device)
     home = turn(keys, -positions, angles, pairing)
     seen = turn(query[..., None, :] * scale, -positions, angles, pairing)
@@ -133,4 +134,16 @@ def check_head(query: Tensor, keys: Tensor, angles: Tensor, scale: float, pairin
     require_finite("query", query)
     require_finite("keys", keys)
     require_finite("scale", torch.as_tensor(scale, dtype=torch.float64))
-    return check_angles(angles, keys.shape[-1], pairing).to(keys.device)
+    angles = check_angles(angles, keys.shape[-1], pairing).to(keys.device)
+    require_phases(float(keys.shape[-2]), angles)
+    return angles
+
+
+def check_logits(query: Tensor, keys: Tensor, scale: float, dtype: torch.dtype, power: int = 1) -> None:
+    """Refuse queries and keys whose logits, or these to a power, could grow beyond ``dtype``."""
+    size, other = magnitude(query), magnitude(keys)
+    require_room("the scaled query", max(size, size * abs(scale)), dtype)
+    require_room("keys", other, dtype)
+    logit = size * abs(scale) * other * query.shape[-1]
+    # Of float32 numbers even squares of logits fit into a Python float; of others they may be infinite.
+    require_room("logits" if power == 1 else "squares of logits", logit if power == 1 else logit * logit, dtype)

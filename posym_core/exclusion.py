@@ -14,7 +14,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from posym_core.checks import require_finite, require_floating
+from posym_core.checks import magnitude, require_finite, require_floating, require_room
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -52,7 +52,7 @@ def exclusion(C: Float[Tensor, "*batch content position"]) -> Exclusion:
         content the same logit everywhere is positional and symbolic at once, and no share of nothing is defined.
 
     Raises:
-        ValueError: if ``C`` is not square or holds NaN or infinity.
+        ValueError: if ``C`` is not square, or holds NaN, infinity or numbers whose squares its dtype cannot hold.
 
     A positional head has constant columns:
 
@@ -66,6 +66,8 @@ def exclusion(C: Float[Tensor, "*batch content position"]) -> Exclusion:
             f"C must have shape [..., content, position] with as many contents as positions; got {tuple(C.shape)}"
         )
     require_finite("C", C)
+    most = 4 * magnitude(C)
+    require_room("squares of differences in C", most * most, C.dtype)
     wide = C.double()
     logits = wide.diagonal(dim1=-2, dim2=-1)
     by_content, by_position = logits[..., :, None], logits[..., None, :]

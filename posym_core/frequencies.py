@@ -19,7 +19,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from posym_core.cross_logits import check_head, plane_contributions
+from posym_core.cross_logits import check_head, check_logits, plane_contributions
 from posym_core.rope import Pairing
 
 
@@ -63,15 +63,20 @@ def frequency_shares(
         :class:`FrequencyShares`, ``[..., plane]``, in the inputs' dtype; sums are formed in float64.
 
     Raises:
-        ValueError: if shapes do not fit or an input is NaN or infinite.
+        ValueError: if shapes do not fit, or an input is NaN, infinite or so large that a variance could be.
 
     >>> keys = torch.tensor([[1.0, 0.0], [3.0, 0.0], [0.0, 1.0]])
     >>> frequency_shares(torch.tensor([1.0, 0.0]), keys, torch.zeros(1)).symbolic_share
     tensor([1.])
     """
     angles = check_head(query, keys, angles, scale, pairing)
+    check_logits(query, keys, scale, keys.dtype, power=2)
     dtype, slots = keys.dtype, keys.shape[-2]
     real, imaginary = plane_contributions(query.double() * scale, keys.double(), pairing)
+    largest = torch.hypot(real, imaginary).amax(-1)
+    # Shares do not depend on units; a power of 2 costs no rounding, and squares of small numbers do not vanish.
+    unit = torch.where(largest > 0, largest / torch.frexp(largest).mantissa, 1)
+    real, imaginary = real / unit[..., None], imaginary / unit[..., None]
     phase = angles[:, None] * torch.arange(slots, dtype=torch.float64, device=keys.device)
     cos, sin = phase.cos(), phase.sin()
     content_real, content_imaginary = real * cos + imaginary * sin, imaginary * cos - real * sin
@@ -90,15 +95,14 @@ def frequency_shares(
     ).clamp_min(0)
 
     energy = position + symbol + interaction
-    largest = torch.hypot(real, imaginary).amax(-1)
     # A plane whose contribution varies by less than the inputs' own rounding is dead.
-    dead = energy.sqrt() <= 4 * torch.finfo(dtype).eps * largest
+    dead = energy.sqrt() <= 4 * torch.finfo(dtype).eps * largest / unit
     total = torch.where(dead, torch.nan, energy)
     return FrequencyShares(
         positional_share=(position / total).to(dtype),
         symbolic_share=(symbol / total).to(dtype),
         interaction_share=(interaction / total).to(dtype),
-        energy=torch.where(dead, 0, energy).to(dtype),
+        energy=torch.where(dead, 0, energy * unit * unit).to(dtype),
     )
 
 
@@ -118,6 +122,7 @@ def frequency_use(
         ``[..., plane]``, in the inputs' dtype.
     """
     check_head(query, keys, angles, scale, pairing)
+    check_logits(query, keys, scale, keys.dtype)
     real, _ = plane_contributions(query.double() * scale, keys.double(), pairing)
     return real.amax(-1).to(keys.dtype)
 

@@ -79,8 +79,8 @@ def head_pointers(model: EncodingModel, batch: SentenceBatch) -> dict[str, Float
         task is; then what needs no task: ``"positional"`` and ``"symbolic"``, the scores on all swaps of two keys;
         ``"positional_share"``, ``"symbolic_share"`` and ``"interaction_share"`` of the variance of ``C``;
         ``"deviation"``, the standard deviation of the logits; ``"mean_frequency"``, frequency IDs weighted with their
-        use, 1 for the fastest. NaN where an encoding has no ``C``, where a ``C`` is constant, and, for frequencies,
-        where heads do not rotate whole.
+        use, 1 for the fastest. NaN where an encoding has no ``C``, where a ``C`` is constant, where no query counts,
+        and, for frequencies, where heads do not rotate whole.
 
     Raises:
         ValueError: if a sentence does not hold each trigger once, or the model is in training mode.
@@ -119,6 +119,7 @@ def _scored(
 ) -> dict[str, Float[Tensor, " head"]]:
     """All pointers of one layer that are read off ``C``."""
     found: dict[str, list[Tensor]] = {name: [] for name in SCORED}
+    nothing = torch.full((encoding.shape.heads,), torch.nan, dtype=torch.float64, device=tokens.device)
     for sentence in range(len(tokens)):
         seen = (tokens[sentence] != PADDING).nonzero()[:, 0]
         for query in places[sentence].tolist():
@@ -130,7 +131,6 @@ def _scored(
             try:
                 C = layer_cross_logits(encoding, call, sentence, query, others)
             except UndefinedCrossLogits:
-                nothing = torch.full((encoding.shape.heads,), torch.nan, dtype=torch.float64, device=tokens.device)
                 return dict.fromkeys(SCORED, nothing)
             own = call.logits[sentence, :, query, query].double()[:, None]
             scores, shares = cross_scores(C, outside=own), exclusion(C)
@@ -140,6 +140,8 @@ def _scored(
                 found[name].append(getattr(shares, name))
             found["deviation"].append(shares.variance.sqrt())
             found["mean_frequency"].append(_mean_frequency(encoding, call, sentence, query, others))
+    if not found["deviation"]:
+        return dict.fromkeys(SCORED, nothing)
     return {name: torch.stack(each).nanmean(0) for name, each in found.items()}
 
 

@@ -21,7 +21,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from posym_core.checks import require_finite, require_floating, require_positive
-from posym_core.cross_logits import block_cross_logits, check_head
+from posym_core.cross_logits import block_cross_logits, check_head, check_logits
 from posym_core.rope import Pairing
 from posym_core.scores import LARGEST_LOG_RATIO, check_blocks
 
@@ -91,6 +91,12 @@ def block_table(
     """
     angles = check_head(query, keys, angles, scale, pairing)
     blocks = check_blocks(keys.shape[-2], start, block_length, blocks)
+    check_logits(query, keys, scale, torch.float64)
+    if softcap is not None:
+        require_positive("softcap", softcap)
+        require_finite("softcap", torch.as_tensor(softcap, dtype=torch.float64))
+    if sinks is not None:
+        require_finite("sinks", sinks)
     stop = start + blocks * block_length
     query, keys = query.double() * scale, keys.double()
     places = torch.arange(blocks, device=keys.device)

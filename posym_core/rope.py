@@ -13,7 +13,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from posym_core.checks import require_finite, require_floating
+from posym_core.checks import magnitude, require_finite, require_floating, require_phases, require_room
 
 Pairing = Literal["halves", "neighbours"]
 PAIRINGS = ("halves", "neighbours")
@@ -40,7 +40,9 @@ def rope_angles(dim: int, base: float = 10000.0) -> Float[Tensor, " plane"]:
     if not 0 < base < float("inf"):
         raise ValueError(f"base must be a positive finite number; got {base}")
     exponent = -torch.arange(0, int(dim), 2, dtype=torch.float64) / int(dim)
-    return torch.as_tensor(base, dtype=torch.float64) ** exponent
+    angles = torch.as_tensor(base, dtype=torch.float64) ** exponent
+    require_finite(f"angles of base {base}", angles)
+    return angles
 
 
 def rotate(
@@ -66,7 +68,8 @@ def rotate(
         ``x`` turned, same shape and dtype.
 
     Raises:
-        ValueError: if shapes do not fit, ``pairing`` is unknown, or an input is NaN or infinite.
+        ValueError: if shapes do not fit, ``pairing`` is unknown, or an input is NaN, infinite or so large that the
+            result could be.
 
     >>> rotate(torch.tensor([1.0, 0.0]), 1, torch.tensor([0.5]))
     tensor([0.8776, 0.4794])
@@ -76,6 +79,8 @@ def rotate(
     positions = torch.as_tensor(positions, dtype=torch.float64, device=x.device)
     require_finite("positions", positions)
     require_finite("x", x)
+    require_room("the turned x", magnitude(x), x.dtype)
+    require_phases(magnitude(positions), angles)
     try:
         positions = positions.expand(x.shape[:-1])
     except RuntimeError:

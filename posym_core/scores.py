@@ -20,7 +20,7 @@ from jaxtyping import Bool, Float
 from torch import Tensor
 
 from posym_core.checks import require_finite, require_positive
-from posym_core.cross_logits import block_cross_logits, check_head
+from posym_core.cross_logits import block_cross_logits, check_head, check_logits
 from posym_core.rope import Pairing, split_planes
 
 # Largest number of elements of one intermediate array: 16 MB in float64, small enough to stay near the caches.
@@ -96,7 +96,8 @@ def swap_scores(
 
     Raises:
         ValueError: if shapes do not fit, blocks do not fit between ``start`` and the last key, there are fewer than
-            two blocks, ``tau`` or ``eps`` is out of range, or an input is NaN or infinite.
+            two blocks, ``tau``, ``eps`` or ``softcap`` is out of range, or an input is NaN, infinite or so large that
+            logits could be.
 
     A head without rotation follows its contents:
 
@@ -112,8 +113,10 @@ def swap_scores(
         raise ValueError(f"eps must be 0 or a positive finite number; got {eps}")
     if softcap is not None:
         require_positive("softcap", softcap)
+        require_finite("softcap", torch.as_tensor(softcap, dtype=torch.float64))
     if products not in (torch.float32, torch.float64):
         raise ValueError(f"products must be torch.float32 or torch.float64; got {products}")
+    check_logits(query, keys, scale, products)
     batch = torch.broadcast_shapes(query.shape[:-1], keys.shape[:-2])
 
     # Queries that share their keys form a group, so that the keys are turned once for all of them.

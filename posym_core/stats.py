@@ -108,7 +108,8 @@ def head_correlation(
     A prompt on which a head has no score (NaN) does not count for that head.
 
     Raises:
-        ValueError: if shapes differ or there are fewer than three heads.
+        ValueError: if shapes differ, there are fewer than three heads, a head has no score on any prompt, or all heads
+            have the same.
     """
     from scipy import stats
 
@@ -118,6 +119,9 @@ def head_correlation(
     if x.shape[1] * x.shape[2] < 3:
         raise ValueError(f"a correlation needs at least three heads; got {x.shape[1] * x.shape[2]}")
     heads_x, heads_y = _mean_over_prompts(x)[0].ravel(), _mean_over_prompts(y)[0].ravel()
+    for heads in (heads_x, heads_y):
+        if not np.isfinite(heads).all() or np.ptp(heads) <= 8 * np.finfo(float).eps * np.abs(heads).max():
+            raise ValueError("a correlation needs scores of every head, not all the same; leave out heads without")
     pearson, pearson_p = map(float, tuple(stats.pearsonr(heads_x, heads_y)))
     spearman, spearman_p = map(float, tuple(stats.spearmanr(heads_x, heads_y)))
     sample = _Resample(x.shape, [np.arange(x.shape[1])], draws, seed)
@@ -136,7 +140,7 @@ def layer_contrast(
     """A score ``[prompt, layer, head]`` in layers before ``split`` (default: half of them) against the rest.
 
     Raises:
-        ValueError: if either side has no layer.
+        ValueError: if either side has no layer, or no head with a score.
     """
     from scipy import stats
 
@@ -150,27 +154,38 @@ def layer_contrast(
         return np.nanmedian(heads[:, :split], axis=(1, 2)), np.nanmedian(heads[:, split:], axis=(1, 2))
 
     here = _mean_over_prompts(x)
+    before, after = (heads[np.isfinite(heads)] for heads in (here[0, :split], here[0, split:]))
+    if not before.size or not after.size:
+        raise ValueError("a contrast needs heads with a score on both sides; one side has none")
     (early,), (late,) = medians(here)
-    many_early, many_late = medians(sample.of(x))
+    drawn = sample.of(x)
+    defined = np.isfinite(drawn)
+    # A draw without a score on one side says nothing about the contrast.
+    drawn = drawn[defined[:, :split].any(axis=(1, 2)) & defined[:, split:].any(axis=(1, 2))]
+    many_early, many_late = medians(drawn)
     return LayerContrast(
         early=_estimate(float(early), many_early),
         late=_estimate(float(late), many_late),
         difference=_estimate(float(early - late), many_early - many_late),
-        p=float(stats.mannwhitneyu(here[0, :split].ravel(), here[0, split:].ravel()).pvalue),
+        p=float(stats.mannwhitneyu(before, after).pvalue),
     )
 
 
 def mean_interval(values: torch.Tensor | np.ndarray, *, draws: int = DRAWS, seed: int = 0) -> Estimate:
-    """Mean of independent values ``[draw]`` (prompts, seeds) with its bootstrap interval.
+    """Mean of independent values ``[draw]`` (prompts, seeds) with its bootstrap interval; NaN does not count.
 
     Raises:
-        ValueError: if there is no value.
+        ValueError: if there is no value, or an infinite one.
     """
     x = np.asarray(values, dtype=np.float64).ravel()
-    if x.size == 0:
+    if np.isinf(x).any():
+        raise ValueError(f"values must be finite, or NaN where undefined; {int(np.isinf(x).sum())} are infinite")
+    if np.isnan(x).all():
         raise ValueError("a mean needs at least one value; got none")
-    index = np.random.default_rng(seed).integers(0, x.size, (draws, x.size))
-    return _estimate(float(np.nanmean(x)), np.nanmean(x[index], axis=1))
+    drawn = x[np.random.default_rng(seed).integers(0, x.size, (draws, x.size))]
+    # A draw of undefined values only has no mean and says nothing.
+    drawn = drawn[~np.isnan(drawn).all(axis=1)]
+    return _estimate(float(np.nanmean(x)), np.nanmean(drawn, axis=1))
 
 
 def statistic_interval(
@@ -310,7 +325,8 @@ def variance_shares(
         own = both - head - task[:, None]
         rest = y - both[:, None] - prompt[..., None]
         squares = [(part**2).mean() for part in (head, task, own, prompt, rest)]
-        return np.array(squares) / sum(squares)
+        # A draw that repeats one value has no variance to share out and counts for none.
+        return np.array(squares) / sum(squares) if sum(squares) > 0 else np.full(len(squares), np.nan)
 
     generator = np.random.default_rng(seed)
     sample = []
@@ -328,6 +344,10 @@ def _scores(name: str, x: torch.Tensor | np.ndarray) -> np.ndarray:
     x = np.asarray(x, dtype=np.float64)
     if x.ndim != 3 or 0 in x.shape:
         raise ValueError(f"{name} must have shape [prompt, layer, head] with at least one of each; got {x.shape}")
+    if np.isinf(x).any():
+        raise ValueError(
+            f"{name} must be finite, or NaN where undefined; {int(np.isinf(x).sum())} of {x.size} are infinite"
+        )
     return x
 
 

@@ -16,7 +16,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from posym_core.checks import require_finite, require_floating
+from posym_core.checks import magnitude, require_finite, require_floating, require_room
 from posym_core.tasks.prompts import require_counts
 
 
@@ -157,7 +157,7 @@ class Encoding(nn.Module):
         if self.needs_content:
             self._check_content(content, number + 1)
         at = torch.as_tensor(float(positions[-1]) + 1 if position is None else position, dtype=torch.float64)
-        require_finite("position", at)
+        require_exact("position", at)
         return self._cross_logits(query, keys, at.to(keys.device), positions, content, key_map)
 
     def require_cross_logits(self) -> None:
@@ -205,6 +205,13 @@ class Encoding(nn.Module):
             )
         if key.shape[-2] != tokens or tokens < 1:
             raise ValueError(f"there must be one key per token and at least one; got {key.shape[-2]} for {tokens}")
+        size, other = magnitude(query), magnitude(key)
+        if not size + other < math.inf:
+            require_finite("query", query)
+            require_finite("key", key)
+        require_room("queries and keys", max(size, other), query.dtype)
+        # Some encodings lengthen vectors: magnitudes of PoPE are softplus(x) <= |x| + 1, each in two dimensions.
+        require_room("logits", 2 * shape.dim * shape.scale * (size + 1) * (other + 1), query.dtype)
         return check_positions(positions, tokens, query.device)
 
     def _check_content(self, content: Tensor | None, tokens: int) -> None:
@@ -219,6 +226,7 @@ class Encoding(nn.Module):
                 f"content must have shape [..., {tokens}, {self.shape.width}], one row per token; got "
                 f"{tuple(content.shape)}"
             )
+        require_finite("content", content)
 
 
 class NoPE(Encoding):
@@ -241,8 +249,15 @@ def check_positions(positions: Tensor | None, tokens: int, device: torch.device)
     positions = torch.as_tensor(positions, dtype=torch.float64, device=device)
     if tuple(positions.shape) != (tokens,):
         raise ValueError(f"positions must have shape [{tokens}], one per token; got {tuple(positions.shape)}")
-    require_finite("positions", positions)
+    require_exact("positions", positions)
     return positions
+
+
+def require_exact(name: str, positions: Tensor) -> None:
+    """Refuse positions between which float64 cannot tell neighbours apart, NaN and infinity."""
+    require_finite(name, positions)
+    if magnitude(positions) > 2**53:
+        raise ValueError(f"{name} must lie within 2**53, where float64 counts exactly; got {magnitude(positions):.1e}")
 
 
 def require_whole(name: str, positions: Tensor) -> None:
