@@ -1,0 +1,165 @@
+"""What must not pass unseen: chapters that raise, packages that changed, interrupted builds, code in files of data."""
+
+from __future__ import annotations
+
+import ast
+import json
+import shutil
+import subprocess
+from pathlib import Path
+
+import build_book
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent
+CHAPTER = """\
+import sys
+sys.path.insert(0, "..")
+import tiny
+print("measured", tiny.NUMBER)"""
+
+
+def write_chapter(project: Path, code: str) -> None:
+    cells = [
+        {"cell_type": "markdown", "id": "title", "metadata": {}, "source": ["# A chapter\n", "\n", "It says little."]},
+        {
+            "cell_type": "code",
+            "id": "code",
+            "metadata": {},
+            "source": code.splitlines(keepends=True),
+            "outputs": [],
+            "execution_count": None,
+        },
+    ]
+    kernel = {"kernelspec": {"name": "python3", "display_name": "Python 3", "language": "python"}}
+    notebook = {"cells": cells, "metadata": kernel, "nbformat": 4, "nbformat_minor": 5}
+    (project / "book" / "chapter.ipynb").write_text(json.dumps(notebook))
+
+
+@pytest.fixture(scope="module")
+def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A book of one chapter with the settings of this one, and a package of one number."""
+    project = tmp_path_factory.mktemp("project")
+    shutil.copy(ROOT / "_config.yml", project)
+    shutil.copytree(ROOT / "tools", project / "tools", ignore=shutil.ignore_patterns("__pycache__"))
+    shutil.copytree(ROOT / "book" / "_static", project / "book" / "_static")
+    shutil.copy(ROOT / "book" / "references.bib", project / "book")
+    (project / "_toc.yml").write_text("format: jb-book\nroot: book/chapter\n")
+    (project / "posym_core").mkdir()
+    (project / "posym_core" / "number.txt").write_text("1")
+    (project / "tiny.py").write_text(
+        "from pathlib import Path\nNUMBER = Path(__file__).with_name('posym_core').joinpath('number.txt').read_text()\n"
+    )
+    write_chapter(project, CHAPTER)
+    return project
+
+
+def shown(project: Path) -> str:
+    return (project / "_build" / "html" / "book" / "chapter.html").read_text(encoding="utf-8")
+
+
+def test_a_change_of_the_package_executes_chapters_again_and_a_failing_chapter_stops_the_build(project: Path) -> None:
+    """The whole life of a book, in one test because each build stands on the last."""
+    count = CHAPTER + '\nwith open("../runs", "a") as file:\n    print(1, file=file)'
+    write_chapter(project, count)
+    assert build_book.build(project) == 0
+    assert "measured 1" in shown(project)
+    # Nothing changed, nothing is executed.
+    assert build_book.build(project) == 0
+    assert (project / "runs").read_text() == "1\n"
+    (project / "posym_core" / "number.txt").write_text("2")
+    assert not build_book.site_is_current(project)
+    assert build_book.build(project) == 0
+    assert (project / "runs").read_text() == "1\n1\n"
+    assert "measured 2" in shown(project)
+
+    write_chapter(project, count + '\nraise ValueError("no such head")')
+    assert build_book.build(project) != 0
+    assert not list((project / "_build").glob("html*"))
+    # Neither does a second try take the failed chapter for a good one.
+    assert build_book.build(project) != 0
+    assert not list((project / "_build").glob("html*"))
+
+
+def test_an_interrupted_build_leaves_nothing_half_written(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupt(command: list[str], **_: object) -> subprocess.CompletedProcess[str]:
+        if "--path-output" in command:
+            half = Path(command[command.index("--path-output") + 1]) / "_build" / "html"
+            half.mkdir(parents=True)
+            (half / "index.html").write_text("half")
+            raise KeyboardInterrupt
+        return subprocess.CompletedProcess(command, 0)
+
+    monkeypatch.setattr(subprocess, "run", interrupt)
+    with pytest.raises(KeyboardInterrupt):
+        build_book.build(project)
+    assert not list((project / "_build").glob("html*"))
+    assert not list((project / "_build" / "pages").iterdir())
+
+
+# Modules that run what is in a file when they read it, and functions that do.
+UNPICKLERS = {"pickle", "cPickle", "dill", "cloudpickle", "shelve", "marshal"}
+LOADERS = {"torch.load", "joblib.load", "numpy.load", "np.load", "pd.read_pickle", "eval", "exec", "compile"}
+
+
+def sources(root: Path) -> dict[str, str]:
+    """Python files of package, tools and benchmarks, and the code of the chapters."""
+    found = {
+        str(path.relative_to(root)): path.read_text(encoding="utf-8")
+        for folder in ("posym_core", "tools", "benchmarks")
+        for path in (root / folder).rglob("*.py")
+    }
+    for path in (root / "book").glob("*.ipynb"):
+        cells = json.loads(path.read_text(encoding="utf-8"))["cells"]
+        found[str(path.relative_to(root))] = "\n".join(
+            "".join(cell["source"]) for cell in cells if cell["cell_type"] == "code"
+        )
+    return found
+
+
+def unsafe(source: str) -> list[str]:
+    """What in a source could run code that a file of data, or of a model, brings along."""
+    found = []
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.Import | ast.ImportFrom):
+            module = node.module if isinstance(node, ast.ImportFrom) else None
+            names = {module.partition(".")[0]} if module else {name.name.partition(".")[0] for name in node.names}
+            found += sorted(names & UNPICKLERS)
+        elif isinstance(node, ast.Call):
+            called, options = (
+                ast.unparse(node.func),
+                {option.arg: ast.unparse(option.value) for option in node.keywords},
+            )
+            if called in LOADERS and options.get("allow_pickle", "True") != "False":
+                found.append(called)
+            if options.get("trust_remote_code", "False") != "False":
+                found.append("trust_remote_code")
+            if called.endswith("Model.from_pretrained") and options.get("use_safetensors") != "True":
+                found.append(f"{called} without use_safetensors")
+    return found
+
+
+def test_no_file_of_data_brings_code_that_runs(root: Path) -> None:
+    found = {name: unsafe(source) for name, source in sources(root).items()}
+    assert len(found) > 80
+    assert not {name: what for name, what in found.items() if what}
+
+
+@pytest.mark.parametrize(
+    ("source", "what"),
+    [
+        ("import pickle", "pickle"),
+        ("from dill import loads", "dill"),
+        ("def f(): import shelve as s", "shelve"),
+        ("import torch\nx = torch.load('weights.pt', weights_only=False)", "torch.load"),
+        ("import numpy as np\nx = np.load('x.npy')", "np.load"),
+        ("import numpy as np\nx = np.load('x.npy', allow_pickle=True)", "np.load"),
+        ("eval('1')", "eval"),
+        ("AutoConfig.from_pretrained('a', trust_remote_code=True)", "trust_remote_code"),
+        ("AutoConfig.from_pretrained('a', trust_remote_code=chosen)", "trust_remote_code"),
+        ("AutoModel.from_pretrained('a')", "AutoModel.from_pretrained without use_safetensors"),
+    ],
+)
+def test_code_in_files_of_data_would_be_seen(source: str, what: str) -> None:
+    assert unsafe(source) == [what]
+    assert not unsafe("import json\nimport numpy as np\nx = np.load('x.npz', allow_pickle=False)")
