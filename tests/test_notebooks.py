@@ -12,6 +12,8 @@ from nbformat import NotebookNode
 from setup_cell import has_setup_cell, repository_address, setup_cell, write_setup_cell
 from sphinx_external_toc.parsing import parse_toc_yaml
 
+from posym_core.claims import ledger
+
 ROOT = Path(__file__).resolve().parent.parent
 LONGEST_CELL = 25
 # Calls by which a chapter makes a figure: of Matplotlib, or of the package's own plots.
@@ -174,3 +176,23 @@ def test_set_up_cell_in_colab(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -
     clone, install = commands
     assert clone[-2:] == ["https://example.org/one", "posym"]
     assert "./posym[lm]" in install
+
+
+def tagged(name: str) -> set[str]:
+    """The claims' tags in a chapter, ``shows-`` and ``live-`` with the claim's id."""
+    cells = nbformat.read(ROOT / name, as_version=4).cells
+    tags = {tag for cell in cells for tag in cell.metadata.get("tags", [])}
+    return {tag for tag in tags if tag.startswith(("shows-", "live-"))}
+
+
+def test_the_ledger_leads_to_a_cell_for_every_claim() -> None:
+    shown = {
+        name: {f"shows-{row.id.lower()}" for row in ledger() if name in row.evidence}
+        for name in sorted({name for row in ledger() for name in row.evidence if (ROOT / name).is_file()})
+    }
+    assert len(shown) > 5
+    shown.pop("book/one_head.ipynb", None)
+    for name, tags in shown.items():
+        assert {tag for tag in tagged(name) if tag.startswith("shows-")} == tags, name
+        # What can be played with is shown too.
+        assert {tag.replace("live-", "shows-") for tag in tagged(name)} == tags, name

@@ -20,7 +20,7 @@ from urllib.parse import unquote, urldefrag, urlsplit
 import build_book
 import pytest
 from bs4 import BeautifulSoup, Tag
-from playwright.sync_api import Browser, ElementHandle, Page, Request, Response, Route, sync_playwright
+from playwright.sync_api import Browser, ElementHandle, Locator, Page, Request, Response, Route, sync_playwright
 
 from posym_core.encodings import ENCODINGS
 
@@ -265,6 +265,32 @@ def test_front_door_leads_to_the_first_chapter(browser: Browser, address: str) -
     page.wait_for_url(address + FIRST_CHAPTER)
     assert page.locator("article h1").count() == 1
     page.close()
+
+
+def test_lost_in_the_middle_and_its_live_figure_are_three_clicks_from_the_front_page(
+    browser: Browser, address: str
+) -> None:
+    with opened(browser, address, FIRST_CHAPTER) as visit:
+        page = visit.page
+        page.locator("article tr", has_text="Lost in the middle").locator("a").first.click()  # the first
+        page.wait_for_url("**/ledger.html#claim-u25-7")
+        assert in_view(page.locator("#claim-u25-7"))
+        page.locator("a[href$='#live-u25-7']").click()  # and the second
+        page.wait_for_url("**/success_by_frequency.html#live-u25-7")
+        page.wait_for_load_state("networkidle")
+        figure = page.locator(".cell:has(> #live-u25-7) .posym-figure")
+        assert in_view(figure)
+        handle = figure.element_handle()
+        before = handle.evaluate(DRAWN)
+        figure.locator("input[type=range]").first.press("ArrowRight")
+        assert changed(page, handle, before)
+        assert not visit.trouble
+
+
+def in_view(element: Locator) -> bool:
+    """Whether the upper edge of an element is on the screen, once the page has stopped scrolling."""
+    element.page.wait_for_timeout(300)
+    return bool(element.evaluate("e => { const y = e.getBoundingClientRect().top; return 0 <= y && y < innerHeight; }"))
 
 
 @every_chapter

@@ -27,6 +27,9 @@ SEARCH = re.compile(r'\s*<script src="[^"]*(?:searchtools|language_data|searchin
 ARGUMENTS = re.compile(r"<dl>\n(?P<lines>(?:<dd>.*</dd>\n)+)</dl>")
 # docutils calls a bibliography a list, but not its entries items of one.
 CITATIONS = '<div role="list" class="citation-list">'
+# A cell's tags are classes on its page. Those that say which claim of the ledger the cell shows become anchors.
+CELL = re.compile(r'<div class="cell (?P<classes>[^"]*)\bdocutils container">')
+SHOWS = re.compile(r"\btag_((?:shows|live)-[a-z0-9-]+)")
 PARAGRAPH = re.compile(r"<article.*?<h1.*?</h1>.*?<p>(?P<text>.*?)</p>", re.DOTALL)
 TITLE = re.compile(r"<title>(?P<page>.*?) &#8212; (?P<book>.*?)</title>", re.DOTALL)
 DESCRIPTION_LENGTH = 180
@@ -109,6 +112,19 @@ def bibliography(page: str) -> str:
     return page.replace(CITATIONS, '<div class="citation-list">')
 
 
+def anchors(page: str) -> str:
+    """The page with an anchor at every cell that is tagged with a claim: ``shows-u25-7``, or ``live-u25-7``.
+
+    >>> anchors('<div class="cell tag_hide-input tag_shows-u25-7 docutils container">')
+    '<div class="cell tag_hide-input tag_shows-u25-7 docutils container"><span id="shows-u25-7"></span>'
+    """
+
+    def named(found: re.Match[str]) -> str:
+        return found[0] + "".join(f'<span id="{name}"></span>' for name in SHOWS.findall(found["classes"]))
+
+    return CELL.sub(named, page)
+
+
 def share_figure_files(site: Path) -> None:
     """Write the style and the script of the slider figures to files, and let the pages load them."""
     for page in sorted(site.rglob("*.html")):
@@ -162,7 +178,7 @@ def finish(site: Path, root: Path) -> None:
     for page in site.rglob("*.html"):
         text = page.read_text(encoding="utf-8")
         text = text if page.name == "search.html" else SEARCH.sub("", text)
-        page.write_text(bibliography(signatures(head(text))), encoding="utf-8")
+        page.write_text(anchors(bibliography(signatures(head(text)))), encoding="utf-8")
     share_figure_files(site)
     set_formulas(site, mathjax_folder())
     trim_styles(site)

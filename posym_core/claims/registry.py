@@ -55,8 +55,8 @@ CLAIMS: tuple[Claim, ...] = (
     ),
     Claim(
         id="U25-7",
-        claim="Under the wrong frequency accuracy is U-shaped in the answer's position for Index and inverse-U for "
-        "Retrieval",
+        claim="Lost in the middle: under the wrong frequency accuracy is U-shaped in the answer's position for Index, "
+        "and inverse-U for Retrieval",
         paper="shown in figures",
         judge=canonical_tasks.accuracy_is_bent,
     ),
