@@ -28,7 +28,7 @@ DTYPES = st.sampled_from(["float32", "float64"])
 KINDS = st.sampled_from(["everyday", "finite", "bad"])
 # What is refused is refused with one of these, and in words that a person wrote.
 REFUSALS = (ValueError, TypeError)
-RULES = ("must", "need", "cover", "precede", "hold", "allow", "do not", "defined")
+RULES = ("must", "need", "cover", "precede", "hold", "allow", "do not", "defined", "there are")
 # Exponents and squares at the ends of float64 and float32, ties and signed zeros.
 EDGES = [0.0, -0.0, 1.0, -1.0, 1e-45, 1e-30, -1e-8, 1e8, 1e15, -1e19, 1e30, 3e38]
 WIDE_EDGES = [*EDGES, 5e-324, 1e-310, -1e-200, 1e77, 1e150, -1e200, 1.7e308]
