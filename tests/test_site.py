@@ -192,12 +192,18 @@ def address(site: Path) -> Iterator[str]:
         thread.join()
 
 
-@pytest.fixture(scope="module")
-def browser(site: Path, continuous_integration: bool) -> Iterator[Browser]:
+def chromium(required: bool) -> str:
+    """Where a Chromium is."""
     names = ("chromium", "chromium-browser", "google-chrome")
     found = next((path for path in map(shutil.which, names) if path), None)
     if found is None:
-        missing("no Chromium is on the path; run `make browser`", required=continuous_integration)
+        missing("no Chromium is on the path; run `make browser`", required=required)
+    return str(found)
+
+
+@pytest.fixture(scope="module")
+def browser(site: Path, continuous_integration: bool) -> Iterator[Browser]:
+    found = chromium(continuous_integration)
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=found, args=BROWSER_OPTIONS)
         yield browser
@@ -327,22 +333,27 @@ def test_both_colour_schemes_are_there(visit: Visit) -> None:
 
 @every_chapter
 def test_sliders_move_their_drawings(visit: Visit) -> None:
+    dead, moved = dead_sliders(visit.page)
+    assert not dead
+    # A figure may be drawn without sliders, but where the page's figures have none at all something is lost.
+    assert moved or not visit.page.query_selector_all(".posym-figure")
+    assert not visit.trouble
+
+
+def dead_sliders(page: Page) -> tuple[list[str], int]:
+    """Which sliders of a page move nothing, and how many there are."""
     dead, moved = [], 0
-    figures = visit.page.query_selector_all(".posym-figure")
-    for number, figure in enumerate(figures):
-        # A figure may be drawn without sliders, but where the page's figures have none at all something is lost.
+    for number, figure in enumerate(page.query_selector_all(".posym-figure")):
         for which, slider in enumerate(figure.query_selector_all("input[type=range]")):
             moved += 1
             start = slider.evaluate("slider => slider.value")
-            if not moves_by_keyboard(visit.page, figure, slider):
+            if not moves_by_keyboard(page, figure, slider):
                 dead.append(f"slider {which} of figure {number} does not answer the arrow keys")
-            if not moves_by_value(visit.page, figure, slider):
+            if not moves_by_value(page, figure, slider):
                 dead.append(f"slider {which} of figure {number} does not answer a new value")
             # At the end of one slider another may rightly change nothing: a flat head has no temperature.
             put(slider, start)
-    assert not dead
-    assert moved or not figures
-    assert not visit.trouble
+    return dead, moved
 
 
 @every_chapter
