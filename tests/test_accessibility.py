@@ -1,4 +1,4 @@
-"""What axe-core finds on the built pages, in both colour schemes: nothing serious, nothing critical."""
+"""What axe-core finds on the built pages, in both colour schemes, and what is left of them without scripts."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Browser, Page
-from test_site import PAGES, address, browser, opened, site  # noqa: F401
+from test_site import CHAPTERS, PAGES, address, browser, opened, site  # noqa: F401
 
 RULES = {"light": ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "best-practice"], "dark": ["color-contrast"]}
 # The drawn form of a formula is hidden from screen readers and has the colour of its text; thousands of its elements
@@ -50,3 +50,19 @@ def test_axe_sees_what_is_wrong(browser: Browser, content: str, rule: str) -> No
     page.set_content(f"<html lang='en'><title>Page</title><main><h1>Page</h1>{content}</main></html>")
     assert [found.partition(":")[0] for found in violations(page, "light")] == [rule]
     page.close()
+
+
+@pytest.mark.parametrize("name", CHAPTERS or [None])
+def test_pages_can_be_read_without_scripts(browser: Browser, address: str, name: str) -> None:  # noqa: F811
+    context = browser.new_context(java_script_enabled=False)
+    page = context.new_page()
+    page.goto(address + name)
+    article = page.locator("article")
+    assert article.locator("h1").first.is_visible()
+    assert len(article.inner_text()) > 200
+    # All formulas are set: their sources are nowhere to be seen.
+    unset = [text for text in article.locator(".math").all_inner_texts() if "\\(" in text or "\\[" in text]
+    assert not unset
+    for drawing in article.locator(".posym-drawing[role=img]").all():
+        assert len(drawing.get_attribute("aria-label") or "") > 10
+    context.close()
