@@ -56,6 +56,9 @@ def test_the_papers_order_is_reproduced_in_kind(tmp_path):
     assert finding.ours["statements of order that hold, released"] == "6 of 6"
     assert finding.ours["Distance, rope, equal"].value == pytest.approx(0.931)
     assert "encoding_study_distance_mla-released" in finding.evidence
+    names = AS_REPORTED["distance"]
+    expected = np.corrcoef([[AS_REPORTED[task][name] for name in names] for task in ("distance", "count")])[0, 1]
+    assert finding.ours["correlation of the two tasks over encodings, equal"].value == pytest.approx(expected)
 
 
 @pytest.mark.parametrize(

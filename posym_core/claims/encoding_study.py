@@ -80,6 +80,14 @@ def orders(distance: Mapping[str, Result], count: Mapping[str, Result]) -> dict[
     }
 
 
+def task_correlations(distance: Mapping[str, Result], count: Mapping[str, Result]) -> np.ndarray:
+    """Correlation of the accuracies on the two tasks over the encodings that both have, ``[seed]``."""
+    names = [name for name in distance if name in count]
+    shared = min(len(results[name]["accuracy"]) for results in (distance, count) for name in names)
+    both = np.array([[results[name]["accuracy"][:shared] for name in names] for results in (distance, count)])
+    return np.array([np.corrcoef(both[:, :, seed])[0, 1] for seed in range(shared)])
+
+
 def encodings_differ(folder: Path | None) -> Finding:
     """G26-2: accuracy by encoding, as released and with everything else equal."""
     ways = {"released": RELEASED, "equal": {name: name for name in RELEASED}}
@@ -94,6 +102,7 @@ def encodings_differ(folder: Path | None) -> Finding:
             for task, results in (("Distance", distance), ("Count", count)):
                 ours[f"{task}, {name}, {way}"] = mean_interval(results[name]["accuracy"])
                 evidence.append(results[name].name)
+        ours[f"correlation of the two tasks over encodings, {way}"] = mean_interval(task_correlations(distance, count))
         ours[f"statements of order that hold, {way}"] = f"{sum(held[way].values())} of {len(held[way])}"
     missed = [name for name, holds in held["released"].items() if not holds]
     said = "; ".join(missed) if missed else "none"
