@@ -9,6 +9,7 @@ import errno
 import functools
 import gc
 import hashlib
+import json
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -202,11 +203,11 @@ def save_chunk(path: Path, chunk: Chunk, *, digest: str) -> None:
 
     about = {
         "run": digest,
-        "checksum": _checksum(chunk.arrays),
         "device": chunk.device,
         "seconds": repr(chunk.seconds),
         "batch": str(chunk.batch),
     }
+    about["checksum"] = _checksum(chunk.arrays, about)
     content = save(chunk.arrays, metadata=about)
     write_atomically(path, lambda file: file.write(content))
 
@@ -227,7 +228,7 @@ def load_chunk(path: Path, *, digest: str) -> Chunk:
         raise ChunkError(f"{path.name} cannot be read ({error})") from error
     if about.get("run") != digest:
         raise ChunkError(f"{path.name} belongs to another run")
-    if about.get("checksum") != _checksum(arrays):
+    if about.pop("checksum", None) != _checksum(arrays, about):
         raise ChunkError(f"{path.name} was altered")
     return Chunk(arrays=arrays, device=about["device"], seconds=float(about["seconds"]), batch=int(about["batch"]))
 
@@ -327,8 +328,8 @@ def _device(model: Any) -> str:
     return " and ".join(sorted(device_name(place) for place in places or {choose_device("cpu")}))
 
 
-def _checksum(arrays: Mapping[str, np.ndarray]) -> str:
-    digest = hashlib.sha256()
+def _checksum(arrays: Mapping[str, np.ndarray], about: Mapping[str, str]) -> str:
+    digest = hashlib.sha256(json.dumps(dict(about), sort_keys=True).encode())
     for name in sorted(arrays):
         array = np.ascontiguousarray(arrays[name])
         digest.update(f"{name} {array.dtype} {array.shape}\n".encode())

@@ -1,8 +1,8 @@
 """Named results of long runs: arrays with where they came from, checked when they are read.
 
 A result ``name`` is two files: ``name.npz`` (arrays, no pickle) and ``name.json`` (settings, seeds, code version,
-device, date, duration, library versions, and the SHA-256 of the arrays' file). The description is written last, so
-a result exists only when it is whole.
+device, date, duration, library versions, the SHA-256 of the arrays' file, and last its own). The description is written
+last, so a result exists only when it is whole.
 """
 
 from __future__ import annotations
@@ -21,7 +21,8 @@ from typing import Any
 import numpy as np
 import torch
 
-FORMAT = 1
+# Descriptions of format 1 lack a checksum of their own.
+FORMATS = (1, 2)
 
 
 class ResultError(RuntimeError):
@@ -115,7 +116,7 @@ def save_result(
         folder / f"{name}.npz", lambda file: np.savez_compressed(file, allow_pickle=False, **plain)
     )
     description = {
-        "format": FORMAT,
+        "format": FORMATS[-1],
         "name": name,
         "settings": json.loads(json.dumps(dict(settings))),
         "arrays": {key: {"shape": list(a.shape), "dtype": str(a.dtype)} for key, a in plain.items()},
@@ -129,7 +130,7 @@ def save_result(
             **({"attached": {file: sha256(folder / file) for file in attached}} if attached else {}),
         },
     }
-    text = json.dumps(description, indent=1) + "\n"
+    text = json.dumps({**description, "checksum": _digest(description)}, indent=1) + "\n"
     write_atomically(folder / f"{name}.json", lambda file: file.write(text.encode()))
     return load_result(name, folder=folder)
 
@@ -152,8 +153,13 @@ def load_result(name: str, *, folder: Path | str | None = None) -> Result:
         expected = provenance["checksum"]
     except (ValueError, KeyError, TypeError) as error:
         raise ResultError(f"{description_file.name} is not a whole description ({error}); {remedy}") from error
-    if description.get("format") != FORMAT:
-        raise ResultError(f"{description_file.name} has format {description.get('format')}, this code reads {FORMAT}")
+    own = description.pop("checksum", None)
+    if description.get("format") not in FORMATS:
+        raise ResultError(
+            f"{description_file.name} has format {description.get('format')}, this code reads {FORMATS}; {remedy}"
+        )
+    if own != (None if description["format"] == 1 else _digest(description)):
+        raise ResultError(f"{description_file.name} was altered: its own checksum is not that of its content; {remedy}")
     found = sha256(array_file)
     if found != expected:
         raise ResultError(
@@ -200,6 +206,11 @@ def write_atomically(path: Path, write: Any) -> Path:
         Path(temporary).unlink(missing_ok=True)
         raise
     return path
+
+
+def _digest(description: Mapping[str, Any]) -> str:
+    """SHA-256 of a description, however it is laid out as text."""
+    return hashlib.sha256(json.dumps(description, sort_keys=True).encode()).hexdigest()
 
 
 def sha256(path: Path) -> str:

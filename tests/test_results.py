@@ -38,6 +38,45 @@ def test_altered_or_truncated_arrays_are_found(saved, damage):
         results.load_result("demo", folder=saved)
 
 
+@pytest.mark.parametrize(
+    ("old", "new"), [('"seed": 3', '"seed": 4'), ('"device": "CPU"', '"device": "GPU"'), ('"format": 2', '"format": 1')]
+)
+def test_altered_descriptions_are_found(saved, old, new):
+    file = saved / "demo.json"
+    text = file.read_text()
+    assert old in text
+    file.write_text(text.replace(old, new))
+    with pytest.raises(results.ResultError, match=r"demo.json was altered: its own checksum is not .*git checkout"):
+        results.load_result("demo", folder=saved)
+
+
+def test_descriptions_that_have_no_checksum_yet_are_read(saved):
+    file = saved / "demo.json"
+    description = json.loads(file.read_text())
+    del description["checksum"]
+    file.write_text(json.dumps(description))
+    with pytest.raises(results.ResultError, match="its own checksum"):
+        results.load_result("demo", folder=saved)
+    file.write_text(json.dumps(description | {"format": 1}))
+    assert results.load_result("demo", folder=saved).settings == {"seed": 3}
+    file.write_text(json.dumps(description | {"format": 3}))
+    with pytest.raises(results.ResultError, match=r"demo.json has format 3, this code reads \(1, 2\)"):
+        results.load_result("demo", folder=saved)
+
+
+def test_the_books_results_are_whole(root):
+    """Every file in ``results`` belongs to a result, and every result can be read."""
+    folder = root / "results"
+    found = [results.load_result(file.stem, folder=folder) for file in sorted(folder.glob("*.json"))]
+    attached = {name for result in found for name in result.provenance.get("attached", {})}
+    for result in found:
+        for name in result.provenance.get("attached", {}):
+            results.attached_file(result, name, folder=folder)
+    expected = {f"{result.name}{end}" for result in found for end in (".json", ".npz")} | attached
+    assert {file.name for file in folder.iterdir() if not file.name.startswith(".")} == expected
+    assert len(found) > 50
+
+
 def test_missing_and_broken_descriptions_are_named(saved):
     with pytest.raises(results.ResultError, match=r"'other' is not there: other.json is missing"):
         results.load_result("other", folder=saved)
