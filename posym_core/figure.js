@@ -186,7 +186,9 @@
         if (!defined(value)) hatch(svg, x, y, cellWidth - gap, cellHeight - gap);
         else node(svg, "rect", { x: tenth(x), y: tenth(y), width: tenth(cellWidth - gap), height: tenth(cellHeight - gap), rx: gap ? 2 : 0, fill: css(colour(value)) });
         if (panel.decimals === null) return;
-        const text = defined(value) ? write(value, panel.decimals) : cellWidth > 64 ? "undefined" : "?";
+        let text = defined(value) ? write(value, panel.decimals) : cellWidth > 64 ? "undefined" : "?";
+        for (let decimals = panel.decimals; defined(value) && decimals > 0 && measure(text) >= cellWidth - 2; )
+          text = write(value, --decimals); // fewer places rather than no number
         const ink = !defined(value) ? "posym-soft" : bright(colour(value)) ? "posym-on-bright" : "posym-on-dark";
         if (measure(text) < cellWidth - 2 || !defined(value))
           node(svg, "text", { x: tenth(x + (cellWidth - gap) / 2), y: tenth(y + cellHeight / 2 + 4), class: `posym-text ${ink}`, "text-anchor": "middle" }, text);

@@ -466,6 +466,16 @@ def test_a_change_of_theme_redraws(open_page):
     page.wait_for_function("old => document.querySelector('.posym-drawing').innerHTML !== old", arg=before[0])
 
 
+def test_a_number_too_wide_for_its_cell_loses_places_and_not_itself(open_page):
+    frames = np.full((3, 8, 8), 0.25)
+    frames[:, 0] = -10.25
+    panel = Heatmap("C", frames, over=("theta",), decimals=2, x_label="b", y_label="a")
+    page = open_page([slider_figure([panel, panel], [THETA], caption="C.", alt="A.")], width=700)
+    cells = page.locator(".posym-drawing").first.locator("text").all_text_contents()
+    assert sum(text in ("−10", "−10.3") for text in cells) == 8, cells
+    assert cells.count("0.25") == 56, cells
+
+
 def test_narrow_page_has_no_sideways_scroll_and_legible_text(open_page):
     page = open_page(samples(), width=390)
     assert page.evaluate("document.documentElement.scrollWidth") <= 390
