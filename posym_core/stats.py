@@ -121,7 +121,10 @@ def head_correlation(
     heads_x, heads_y = _mean_over_prompts(x)[0].ravel(), _mean_over_prompts(y)[0].ravel()
     for heads in (heads_x, heads_y):
         if not np.isfinite(heads).all() or np.ptp(heads) <= 8 * np.finfo(float).eps * np.abs(heads).max():
-            raise ValueError("a correlation needs scores of every head, not all the same; leave out heads without")
+            raise ValueError(
+                f"a correlation needs scores of every head, not all the same; {int(np.isfinite(heads).sum())} of "
+                f"{heads.size} heads have one. Leave out the others"
+            )
     pearson, pearson_p = map(float, tuple(stats.pearsonr(heads_x, heads_y)))
     spearman, spearman_p = map(float, tuple(stats.spearmanr(heads_x, heads_y)))
     sample = _Resample(x.shape, [np.arange(x.shape[1])], draws, seed)

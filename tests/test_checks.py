@@ -1,0 +1,103 @@
+"""What is too large, or not a number, is refused in words that name the rule, the value and the way out."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+import torch
+
+from posym_core import cross_logits, exclusion, frequency_shares, rope_angles, rotate, stats, swap_scores
+from posym_core.encodings import ENCODINGS, LayerShape, make_encoding
+from posym_core.permutation_scores import block_table
+
+ONE = torch.tensor([1.0])
+LARGE = torch.tensor([3e38, 3e38])
+KEYS = torch.eye(2).repeat(2, 1)
+QUERY = torch.tensor([1.0, 0.5])
+
+
+def test_rotations_that_would_overflow():
+    with pytest.raises(ValueError, match=r"the turned x may reach 3\.0e\+38, but torch.float32 holds .*, or float64"):
+        rotate(LARGE, 1.0, ONE)
+    assert bool(rotate(LARGE.double(), math.pi / 4, ONE).isfinite().all())
+    with pytest.raises(ValueError, match=r"the turned x may .* pass smaller numbers$"):
+        rotate(torch.tensor([1.7e308, 1.7e308], dtype=torch.float64), 1.0, ONE)
+    with pytest.raises(ValueError, match=r"positions times angles must be finite; 1\.0e\+200 times 1\.0e\+200 is not"):
+        rotate(QUERY, 1e200, torch.tensor([1e200], dtype=torch.float64))
+    with pytest.raises(ValueError, match="angles of base 5e-324 must be finite"):
+        rope_angles(256, 5e-324)
+
+
+@pytest.mark.parametrize(
+    ("query", "keys", "scale", "what"),
+    [
+        (LARGE, KEYS, 1.0, "the scaled query"),
+        (QUERY, KEYS, 1e39, "the scaled query"),
+        (QUERY, KEYS * 3e38, 1.0, "keys"),
+        (QUERY * 1e20, KEYS * 1e20, 1.0, "logits"),
+    ],
+)
+def test_heads_whose_logits_would_overflow(query, keys, scale, what):
+    message = rf"^{what} may reach .*, but torch.float32 holds .* pass smaller numbers, or float64"
+    with pytest.raises(ValueError, match=message):
+        cross_logits(query, keys, ONE, scale=scale)
+    with pytest.raises(ValueError, match=message):
+        swap_scores(query, keys, ONE, block_length=1, scale=scale, products=torch.float32)
+    # Twice as many digits hold them.
+    assert bool(cross_logits(query.double(), keys.double(), ONE, scale=scale).isfinite().all())
+    assert bool(swap_scores(query, keys, ONE, block_length=1, scale=scale).positional.isfinite())
+
+
+def test_variances_need_room_for_squares():
+    with pytest.raises(ValueError, match="squares of logits may reach"):
+        frequency_shares(QUERY * 1e10, KEYS * 1e10, ONE)
+    assert bool(cross_logits(QUERY * 1e10, KEYS * 1e10, ONE).isfinite().all())
+    with pytest.raises(ValueError, match="squares of differences in C may reach"):
+        exclusion(torch.tensor([[1e20, 0.0], [0.0, 0.0]]))
+    small = frequency_shares(QUERY.double() * 1e-200, KEYS.double(), ONE)
+    large = frequency_shares(QUERY.double(), KEYS.double(), ONE)
+    torch.testing.assert_close(small.symbolic_share, large.symbolic_share)
+
+
+@pytest.mark.parametrize("softcap", [math.inf, math.nan])
+def test_caps_that_are_no_numbers(softcap):
+    for scores in (swap_scores, block_table):
+        with pytest.raises(ValueError, match="softcap must be"):
+            scores(QUERY, KEYS, ONE, block_length=1, start=0, blocks=2, softcap=softcap)
+
+
+@pytest.mark.parametrize("name", ENCODINGS)
+def test_encodings_refuse_what_is_no_number_or_too_large(name):
+    shape = LayerShape(heads=1, dim=8, width=8, length=8)
+    encoding, x = make_encoding(name, shape), torch.ones(1, 2, 8)
+    content = {"content": torch.ones(2, 8)} if encoding.needs_content else {}
+    with pytest.raises(ValueError, match="query must be finite; 16 of its 16 entries"):
+        encoding.logits(x * math.nan, x, **content)
+    with pytest.raises(ValueError, match="key must be finite"):
+        encoding.logits(x, x * math.inf, **content)
+    with pytest.raises(ValueError, match=r"^logits may reach .* pass smaller numbers, or float64"):
+        encoding.logits(x * 1e20, x * 1e20, **content)
+    with pytest.raises(
+        ValueError, match=r"positions must lie within 2\*\*53, where float64 counts exactly; got 1.0e\+17"
+    ):
+        encoding.logits(x, x, positions=torch.tensor([0.0, 1e17]), **content)
+    if encoding.needs_content:
+        with pytest.raises(ValueError, match="content must be finite"):
+            encoding.logits(x, x, content=content["content"] * math.nan)
+
+
+def test_statistics_of_what_has_no_score():
+    nothing = torch.full((2, 4, 1), math.nan)
+    with pytest.raises(ValueError, match="scores must be finite, or NaN where undefined; 8 of 8 are infinite"):
+        stats.layer_contrast(nothing.nan_to_num(math.inf))
+    with pytest.raises(ValueError, match="a contrast needs heads with a score on both sides"):
+        stats.layer_contrast(nothing)
+    with pytest.raises(
+        ValueError, match="a correlation needs scores of every head, not all the same; 0 of 4 heads have one"
+    ):
+        stats.head_correlation(nothing, nothing)
+    with pytest.raises(ValueError, match="a mean needs at least one value; got none"):
+        stats.mean_interval(nothing)
+    with pytest.raises(ValueError, match="values must be finite, or NaN where undefined; 1 are infinite"):
+        stats.mean_interval([1.0, math.inf])
