@@ -123,6 +123,13 @@ def test_classes_of_pages_and_names_in_scripts_count_as_used(tmp_path: Path) -> 
     assert "six" not in known
 
 
+def test_classes_whose_end_a_script_fills_in_count_as_used(tmp_path: Path) -> None:
+    write_page(tmp_path, "<script>node.className = `fill-c${number} L${place}`</script>")
+    (tmp_path / "style.css").write_text(".fill-c2 { top: 0 } .fill-d2 { top: 0 } .Lost { top: 0 }")
+    trim_styles.trim_styles(tmp_path)
+    assert (tmp_path / "style.css").read_text() == ".fill-c2{top: 0}"
+
+
 def test_style_and_script_of_figures_are_loaded_once(tmp_path: Path) -> None:
     page = write_page(tmp_path, FIGURE.format(script="draw()") * 2)
     finish_site.share_figure_files(tmp_path)

@@ -357,6 +357,16 @@ def dead_sliders(page: Page) -> tuple[list[str], int]:
 
 
 @every_chapter
+def test_every_series_of_a_figure_has_its_colour(visit: Visit) -> None:
+    colourless = visit.page.evaluate(
+        """() => [...document.querySelectorAll('.posym-figure [class*=posym-c]')].filter(element =>
+            [...element.classList].some(name => /^posym-c\\d$/.test(name))
+            && !getComputedStyle(element).getPropertyValue('--paint')).length"""
+    )
+    assert colourless == 0
+
+
+@every_chapter
 def test_choices_change_their_drawings(visit: Visit) -> None:
     silent = []
     for number, figure in enumerate(visit.page.query_selector_all(".posym-figure")):

@@ -1,7 +1,8 @@
 """Leave out of style sheets what no page of the site can use, and out of icon fonts the icons that none shows.
 
 A rule goes when its selector asks for a class that stands neither in a page nor, as a word, in any script: a script may
-give an element any class that it names. Everything else stays as it is.
+give an element any class that it names, also one whose end it fills in, as in ``posym-c${colour}``. Everything else
+stays as it is.
 """
 
 from __future__ import annotations
@@ -16,6 +17,8 @@ TOKEN = re.compile(
 CLASS = re.compile(r"\.(-?(?:[A-Za-z_]|\\.)(?:[\w-]|\\.)*)")
 # What is asked for elsewhere than here: alternatives and negations are no demands.
 LOOSE = re.compile(r""":(?:not|is|where|has|matches|-webkit-any)\((?:[^()]|\((?:[^()]|\([^()]*\))*\))*\)|\[[^\]]*\]""")
+# The beginning of a name that a script completes; without a hyphen it may be the beginning of anything.
+BEGUN = re.compile(r"([A-Za-z_][\w-]*-[\w-]*)\$\{")
 GROUPS = ("@media", "@supports", "@layer", "@container")
 FONT_SOURCE = re.compile(
     r'src:url\((?P<path>[^)]*?/(?P<name>fa-[\w-]+))\.woff2\) format\("woff2"\),url\([^)]*\.ttf\)[^;}]*'
@@ -26,15 +29,17 @@ ICON = re.compile(r"\\([ef][0-9a-f]{3})\b", re.IGNORECASE)
 def words(site: Path) -> set[str]:
     """Every name that an element of the site may have as its class, now or after a script has run."""
     found: set[str] = set()
+    scripts = [path.read_text(encoding="utf-8") for path in site.rglob("*.js") if path.name != "searchindex.js"]
     for page in site.rglob("*.html"):
         text = page.read_text(encoding="utf-8")
         for names in re.findall(r"""\bclass=(?:"([^"]*)"|'([^']*)')""", text):
             found.update(" ".join(names).split())
-        for script in re.findall(r"<script(?![^>]*application/json)[^>]*>(.+?)</script>", text, re.DOTALL):
-            found.update(re.findall(r"[\w-]+", script))
-    for script in site.rglob("*.js"):
-        if script.name != "searchindex.js":
-            found.update(re.findall(r"[\w-]+", script.read_text(encoding="utf-8")))
+        scripts += re.findall(r"<script(?![^>]*application/json)[^>]*>(.+?)</script>", text, re.DOTALL)
+    begun = tuple({name for script in scripts for name in BEGUN.findall(script)})
+    for script in scripts:
+        found.update(re.findall(r"[\w-]+", script))
+    for sheet in site.rglob("*.css"):
+        found.update(name for name in CLASS.findall(sheet.read_text(encoding="utf-8")) if name.startswith(begun))
     return found
 
 
