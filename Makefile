@@ -43,7 +43,7 @@ test: env browser lint ## Run lint, the tests, the doctests, the chapters and, w
 
 fuzz: env ## Try numerical functions and readers of files on many random inputs (FUZZ_EXAMPLES each); takes hours
 	POSYM_FUZZ_EXAMPLES=$(FUZZ_EXAMPLES) OMP_NUM_THREADS=1 $(RUN) -m pytest tests/test_fuzz*.py \
-		--torch-threads=1 --numprocesses=$(TEST_JOBS) --timeout=0
+		--torch-threads=1 --numprocesses=$(TEST_JOBS) --timeout=7200
 
 serve: ## Show the built site at http://127.0.0.1:8000
 	$(RUN) -m http.server --bind 127.0.0.1 --directory _build/html 8000
