@@ -28,4 +28,5 @@ def device_name(device: torch.device) -> str:
     """What ran it, in words: the GPU's name, or the processor's kind with the number of threads."""
     if device.type == "cuda":
         return torch.cuda.get_device_name(device)
-    return f"CPU ({platform.machine()}, {torch.get_num_threads()} threads)"
+    number = torch.get_num_threads()
+    return f"CPU ({platform.machine()}, {number} thread{'s' * (number != 1)})"
