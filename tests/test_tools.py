@@ -55,6 +55,15 @@ def test_key_ignores_what_changes_no_output(project: Path) -> None:
     assert build_book.execution_cache(project) == before
 
 
+def test_the_ledger_follows_the_cells_that_show_claims(project: Path) -> None:
+    before = build_book.execution_cache(project)
+    (project / "book" / "scores.ipynb").write_text('{"tags": ["hide-input", "shows-u25-7"]}')
+    moved = build_book.execution_cache(project)
+    assert moved != before
+    (project / "book" / "scores.ipynb").write_text('{"tags": ["hide-input", "live-u25-7"]}')
+    assert build_book.execution_cache(project) not in (before, moved)
+
+
 def test_site_is_current_only_while_nothing_changes(project: Path) -> None:
     assert not build_book.site_is_current(project)
     (project / "_build" / "html").mkdir(parents=True)

@@ -10,6 +10,7 @@ from __future__ import annotations
 import argparse
 import hashlib
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -25,6 +26,7 @@ EXECUTION_INPUTS = ("posym_core", "results", "requirements.txt")
 PAGE_INPUTS = (*EXECUTION_INPUTS, "_config.yml", "_toc.yml", "tools", "book/_static")
 # What the whole site depends on; its key is kept beside the site, so that a test can tell an old site from the present.
 SITE_INPUTS = (*PAGE_INPUTS, "book")
+CLAIM_TAG = re.compile(r'"((?:shows|live)-[a-z]\d+-\d+)"')
 IGNORED = {"__pycache__", ".ipynb_checkpoints"}
 
 
@@ -41,9 +43,19 @@ def tree_key(root: Path, names: Iterable[str]) -> str:
     return key.hexdigest()[:16]
 
 
+def claim_tags(root: Path) -> list[str]:
+    """Which cells of chapters show which claims: the ledger reads it off the chapters, whose cells it links to."""
+    return [
+        f"{chapter.name} {tag}"
+        for chapter in sorted((root / "book").glob("*.ipynb"))
+        for tag in CLAIM_TAG.findall(chapter.read_text(encoding="utf-8"))
+    ]
+
+
 def execution_cache(root: Path) -> Path:
-    """The folder of executed chapters that belongs to the present package, results and lock."""
-    return root / "_build" / ".jupyter_cache" / tree_key(root, EXECUTION_INPUTS)
+    """The folder of executed chapters that belongs to package, results, lock and places of claims as they are now."""
+    places = hashlib.sha256("\n".join(claim_tags(root)).encode()).hexdigest()[:8]
+    return root / "_build" / ".jupyter_cache" / f"{tree_key(root, EXECUTION_INPUTS)}-{places}"
 
 
 def site_is_current(root: Path) -> bool:
