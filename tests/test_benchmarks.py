@@ -1,0 +1,71 @@
+"""The table of ratios: stored whole or not at all, and quoted by the README as it is stored. Times are not tested."""
+
+from __future__ import annotations
+
+import sys
+import types
+from pathlib import Path
+
+import pytest
+
+from benchmarks import __main__ as benchmarks
+
+
+@pytest.fixture
+def parts(monkeypatch: pytest.MonkeyPatch) -> dict[str, list[str]]:
+    """Rows in place of measurements."""
+    rows = {part: [f"| {part} | 2.0 times faster |"] for part in benchmarks.PARTS}
+    for part in rows:
+        module = types.SimpleNamespace(rows=lambda part=part: iter(rows[part]))
+        monkeypatch.setitem(sys.modules, f"benchmarks.{part}", module)
+    return rows
+
+
+def test_the_readme_quotes_the_stored_table(root: Path) -> None:
+    stored = benchmarks.STORED.read_text(encoding="utf-8")
+    heading, _, table = stored.partition("\n\n")
+    readme = (root / "README.md").read_text(encoding="utf-8")
+    assert table.startswith("| measured | ratio |\n| --- | --- |\n|")
+    assert table in readme
+    assert heading in " ".join(readme.split())
+    quoted = [line for line in readme.splitlines() if line.startswith("|") and line.endswith("times faster |")]
+    assert set(quoted) <= set(table.splitlines())
+
+
+def test_all_timed_parts_are_run_in_order_and_kept(
+    parts: dict[str, list[str]], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    benchmarks.main(["--save"], tmp_path / "RESULTS.md")
+    printed = capsys.readouterr().out
+    assert printed.splitlines()[2:] == [
+        "| measured | ratio |",
+        "| --- | --- |",
+        *(row for part in benchmarks.TIMED for row in parts[part]),
+    ]
+    assert (tmp_path / "RESULTS.md").read_text(encoding="utf-8") == printed
+
+
+def test_a_run_that_fails_leaves_the_stored_table(
+    parts: dict[str, list[str]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail() -> object:
+        raise RuntimeError("no model")
+
+    monkeypatch.setitem(sys.modules, "benchmarks.multihop", types.SimpleNamespace(rows=fail))
+    (tmp_path / "RESULTS.md").write_text("before")
+    with pytest.raises(RuntimeError, match="no model"):
+        benchmarks.main(["--save"], tmp_path / "RESULTS.md")
+    assert [path.read_text() for path in tmp_path.iterdir()] == ["before"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [(["scored"], "unknown part scored; choose from scores"), (["scores", "--save"], "leave out")],
+)
+def test_refuses_what_it_cannot_do(
+    arguments: list[str], message: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit):
+        benchmarks.main(arguments, tmp_path / "RESULTS.md")
+    assert message in capsys.readouterr().err
+    assert not list(tmp_path.iterdir())
