@@ -82,7 +82,7 @@ def random_swaps(
         )
     if (attention < 0).any():
         raise ValueError(f"attention must not be negative; its least entry is {float(attention.min())}")
-    attention = attention.double()
+    attention = attention.double().abs()  # -0.0 would count as a direction of its own
     i, j = torch.triu_indices(attention.shape[-1], attention.shape[-1], 1)
     first, second = attention[..., i], attention[..., j]
     gap = (first - second).abs()

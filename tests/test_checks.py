@@ -10,6 +10,7 @@ import torch
 from posym_core import cross_logits, exclusion, frequency_shares, rope_angles, rotate, stats, swap_scores
 from posym_core.encodings import ENCODINGS, LayerShape, make_encoding
 from posym_core.permutation_scores import block_table
+from posym_core.score_geometry import random_swaps
 
 ONE = torch.tensor([1.0])
 LARGE = torch.tensor([3e38, 3e38])
@@ -85,6 +86,13 @@ def test_encodings_refuse_what_is_no_number_or_too_large(name):
     if encoding.needs_content:
         with pytest.raises(ValueError, match="content must be finite"):
             encoding.logits(x, x, content=content["content"] * math.nan)
+
+
+def test_signed_zeros_are_zeros():
+    plus, minus = (
+        random_swaps(torch.tensor([zero, zero]), generator=torch.Generator().manual_seed(0)) for zero in (0.0, -0.0)
+    )
+    assert plus == minus
 
 
 def test_statistics_of_what_has_no_score():
