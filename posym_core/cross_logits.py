@@ -143,6 +143,7 @@ def check_logits(query: Tensor, keys: Tensor, scale: float, dtype: torch.dtype, 
     """Refuse queries and keys whose logits, or these to a power, could grow beyond ``dtype``."""
     size, other = magnitude(query), magnitude(keys)
     require_room("the scaled query", max(size, size * abs(scale)), dtype)
+    require_room("scale", abs(scale), dtype)  # 0 times what a dtype takes for infinity is NaN
     require_room("keys", other, dtype)
     logit = size * abs(scale) * other * query.shape[-1]
     # Of float32 numbers even squares of logits fit into a Python float; of others they may be infinite.
