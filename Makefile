@@ -39,7 +39,8 @@ lint: env ## Check style, types and workflows
 
 test: env browser lint ## Run lint, the tests, the doctests, the chapters and, when it is built, the site
 	OMP_NUM_THREADS=$(TEST_THREADS) $(RUN) -m pytest tests posym_core book --nbval-lax --nbval-cell-timeout=900 \
-		--torch-threads=$(TEST_THREADS) --numprocesses=$(TEST_JOBS) --dist=loadfile --no-loadscope-reorder
+		--torch-threads=$(TEST_THREADS) --numprocesses=$(TEST_JOBS) --dist=loadfile --no-loadscope-reorder \
+		--durations=20 --durations-min=5
 
 fuzz: env ## Try numerical functions and readers of files on many random inputs (FUZZ_EXAMPLES each); takes hours
 	POSYM_FUZZ_EXAMPLES=$(FUZZ_EXAMPLES) OMP_NUM_THREADS=1 $(RUN) -m pytest tests/test_fuzz*.py \
