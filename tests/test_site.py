@@ -83,8 +83,10 @@ def addresses(page: BeautifulSoup, *, loaded: bool) -> Iterator[str]:
             yield str(tag["href"])
 
 
-def targets(page: BeautifulSoup) -> set[str]:
-    """The names that an anchor can point to."""
+@functools.cache
+def targets(path: Path) -> set[str]:
+    """The names in a page that an anchor can point to."""
+    page = read_page(path)
     return {str(tag.get("id")) for tag in page.select("[id]")} | {
         str(tag.get("name")) for tag in page.select("a[name]")
     }
@@ -116,7 +118,7 @@ def test_addresses_within_the_site_resolve(site: Path, name: str, loaded: bool) 
             target /= "index.html"
         found = target.is_relative_to(site.resolve()) and target.is_file()
         if found and anchor and target.suffix == ".html":
-            found = unquote(anchor) in targets(read_page(target)) or is_view(read_page(target), anchor)
+            found = unquote(anchor) in targets(target) or is_view(read_page(target), anchor)
         if not found:
             broken.append(address)
     assert not broken
