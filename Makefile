@@ -42,7 +42,7 @@ test: env browser lint ## Run lint, the tests, the doctests, the chapters and, w
 		--torch-threads=$(TEST_THREADS) --numprocesses=$(TEST_JOBS) --dist=loadfile --no-loadscope-reorder \
 		--durations=20 --durations-min=5
 
-fuzz: env ## Try numerical functions and readers of files on many random inputs (FUZZ_EXAMPLES each); takes hours
+fuzz: env ## Try numerical functions and readers of files on many random inputs (FUZZ_EXAMPLES each)
 	POSYM_FUZZ_EXAMPLES=$(FUZZ_EXAMPLES) OMP_NUM_THREADS=1 $(RUN) -m pytest tests/test_fuzz*.py \
 		--torch-threads=1 --numprocesses=$(TEST_JOBS) --timeout=7200
 
