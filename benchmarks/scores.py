@@ -85,7 +85,7 @@ def scoring_against_forward_pass(model_name: str = "gemma-3-270m") -> Iterator[s
             yield (
                 f"| forward pass with all scores against without, {length} tokens, "
                 f"{(length - 2) // block_length} blocks of {block_length} | {whole / plain:.2f} times the time, "
-                f"{extra / 2**20:+.0f} MB at the peak |"
+                f"{round(extra / 2**20) + 0:+d} MB at the peak |"
             )
 
 
