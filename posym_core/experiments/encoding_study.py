@@ -15,22 +15,20 @@ fresh sentences.
 
 from __future__ import annotations
 
-import shutil
-import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal, get_args
 
 import numpy as np
 import torch
 
-from posym_core.devices import choose_device, device_name
+from posym_core.devices import choose_device
 from posym_core.encoding_models import ClassLoss, EncodingModel, ModelSettings, ablations, one_head, predicted_classes
 from posym_core.encodings import ENCODINGS
-from posym_core.experiments.keeping import made_with
+from posym_core.experiments.keeping import keep_trained
 from posym_core.head_pointers import head_pointers
-from posym_core.results import Result, ResultError, load_result, results_folder, save_result
+from posym_core.results import Result
 from posym_core.tasks.distances import CountTask, DistanceTask, SentenceBatch
 from posym_core.training import CosineSettings, train
 
@@ -206,30 +204,7 @@ def run(
     progress: bool = True,
 ) -> Iterator[Result]:
     """Train every seed of every set-up and keep what :func:`measure` finds, unless it is there."""
-    folder = Path(folder) if folder is not None else results_folder()
-    for setting in settings:
-        stored = None
-        if not force:
-            try:
-                stored = load_result(setting.name, folder=folder)
-            except ResultError:
-                stored = None
-        if stored is None or not made_with(stored, setting):
-            began = time.perf_counter()
-            work = folder / f".{setting.name}.work"
-            if force:
-                shutil.rmtree(work, ignore_errors=True)
-            arrays = measure(setting, device=device, work=work, progress=progress)
-            stored = save_result(
-                setting.name,
-                arrays,
-                settings=asdict(setting),
-                device=device_name(choose_device(device)),
-                seconds=time.perf_counter() - began,
-                folder=folder,
-            )
-            shutil.rmtree(work, ignore_errors=True)
-        yield stored
+    return keep_trained(settings, measure, device=device, folder=folder, force=force, progress=progress)
 
 
 def train_model(

@@ -12,11 +12,9 @@ places from the start stay as they were and distances to the query grow; in fron
 
 from __future__ import annotations
 
-import shutil
-import time
 import zlib
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Literal, get_args
 
@@ -25,12 +23,12 @@ import torch
 from jaxtyping import Float, Int64
 from torch import Tensor, nn
 
-from posym_core.devices import choose_device, device_name
+from posym_core.devices import choose_device
 from posym_core.encoding_models import Attention, ModelSettings
 from posym_core.encodings import ENCODINGS, Encoding, LatentProjections, make_encoding
 from posym_core.encodings.additive import Absolute
-from posym_core.experiments.keeping import made_with
-from posym_core.results import Result, ResultError, load_result, results_folder, save_result
+from posym_core.experiments.keeping import keep_trained
+from posym_core.results import Result
 from posym_core.tasks.canonical import IndexTask, PartialInductionTask, RetrievalTask, Task, TaskBatch
 from posym_core.training import TrainingSettings, train
 
@@ -207,30 +205,7 @@ def run(
     progress: bool = True,
 ) -> Iterator[Result]:
     """Train every encoding on every task with every seed and keep the accuracies, unless they are there."""
-    folder = Path(folder) if folder is not None else results_folder()
-    for setting in settings:
-        stored = None
-        if not force:
-            try:
-                stored = load_result(setting.name, folder=folder)
-            except ResultError:
-                stored = None
-        if stored is None or not made_with(stored, setting):
-            began = time.perf_counter()
-            work = folder / f".{setting.name}.work"
-            if force:
-                shutil.rmtree(work, ignore_errors=True)
-            arrays = measure(setting, device=device, work=work, progress=progress)
-            stored = save_result(
-                setting.name,
-                arrays,
-                settings=asdict(setting),
-                device=device_name(choose_device(device)),
-                seconds=time.perf_counter() - began,
-                folder=folder,
-            )
-            shutil.rmtree(work, ignore_errors=True)
-        yield stored
+    return keep_trained(settings, measure, device=device, folder=folder, force=force, progress=progress)
 
 
 def measure(

@@ -7,23 +7,20 @@ result for every change, with all its seeds; each seed resumes.
 
 from __future__ import annotations
 
-import shutil
-import time
 from collections.abc import Iterable, Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from posym_core.devices import choose_device, device_name
 from posym_core.experiments import hop_length
-from posym_core.experiments.keeping import made_with
+from posym_core.experiments.keeping import keep_trained
 from posym_core.experiments.multihop import train_model
 from posym_core.experiments.multihop_settings import TEST, MultihopSettings
 from posym_core.hop_functions import agreement
 from posym_core.monitor import capture_layers
-from posym_core.results import Result, ResultError, load_result, results_folder, save_result
+from posym_core.results import Result
 
 # Every change, by the task and the name of its result.
 VARIANTS: dict[tuple[str, str], dict[str, Any]] = {
@@ -101,30 +98,7 @@ def run(
     progress: bool = True,
 ) -> Iterator[Result]:
     """Train every seed of every change and keep what :func:`measure` finds, unless it is there."""
-    folder = Path(folder) if folder is not None else results_folder()
-    for setting in settings:
-        stored = None
-        if not force:
-            try:
-                stored = load_result(setting.name, folder=folder)
-            except ResultError:
-                stored = None
-        if stored is None or not made_with(stored, setting):
-            began = time.perf_counter()
-            work = folder / f".{setting.name}.work"
-            if force:
-                shutil.rmtree(work, ignore_errors=True)
-            arrays = measure(setting, device=device, work=work, progress=progress)
-            stored = save_result(
-                setting.name,
-                arrays,
-                settings=asdict(setting),
-                device=device_name(choose_device(device)),
-                seconds=time.perf_counter() - began,
-                folder=folder,
-            )
-            shutil.rmtree(work, ignore_errors=True)
-        yield stored
+    return keep_trained(settings, measure, device=device, folder=folder, force=force, progress=progress)
 
 
 def measure(
