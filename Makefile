@@ -32,18 +32,18 @@ book: env ## Execute the chapters and build the site into _build/html
 lint: env ## Check style, types and workflows
 	$(RUN) -m ruff check .
 	$(RUN) -m ruff format --check .
-	$(RUN) -m pyright posym_core
+	$(RUN) -m pyright posym_core posym_companion
 	$(RUN) -m check_jsonschema --builtin-schema vendor.github-workflows .github/workflows/*.yml
 	$(RUN) -m check_jsonschema --builtin-schema vendor.dependabot .github/dependabot.yml
 	$(VENV)/bin/zizmor --offline --quiet .github
 
 test: env browser lint ## Run lint, the tests, the doctests, the chapters and, when it is built, the site
-	OMP_NUM_THREADS=$(TEST_THREADS) $(RUN) -m pytest tests posym_core book --nbval-lax --nbval-cell-timeout=900 \
+	OMP_NUM_THREADS=$(TEST_THREADS) $(RUN) -m pytest tests posym_core posym_companion book --nbval-lax --nbval-cell-timeout=900 \
 		--torch-threads=$(TEST_THREADS) --numprocesses=$(TEST_JOBS) --dist=loadfile --no-loadscope-reorder \
 		--durations=20 --durations-min=5
 
 fuzz: env ## Try numerical functions and readers of files on many random inputs (FUZZ_EXAMPLES each)
-	POSYM_FUZZ_EXAMPLES=$(FUZZ_EXAMPLES) OMP_NUM_THREADS=1 $(RUN) -m pytest tests/test_fuzz*.py \
+	POSYM_FUZZ_EXAMPLES=$(FUZZ_EXAMPLES) OMP_NUM_THREADS=1 $(RUN) -m pytest tests/fuzz \
 		--torch-threads=1 --numprocesses=$(TEST_JOBS) --timeout=7200
 
 serve: ## Show the built site at http://127.0.0.1:8000

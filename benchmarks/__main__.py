@@ -14,8 +14,8 @@ from pathlib import Path
 
 import torch
 
-from posym_core.devices import choose_device, device_name
-from posym_core.results import write_atomically
+from posym_core.runs.devices import choose_device, device_name
+from posym_core.runs.files import write_atomically
 
 TIMED = ("scores", "ensemble", "multihop", "explorer")
 PARTS = (*TIMED, "architectures")

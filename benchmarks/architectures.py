@@ -8,16 +8,16 @@ from pathlib import Path
 
 import torch
 
-from posym_core.capture import capture
-from posym_core.planes import find_planes
-from posym_core.profiles import layer_heads
+from posym_core.inspection.capture import capture
+from posym_core.inspection.planes import find_planes
+from posym_core.inspection.profile import layer_heads
 
 LENGTH = 44
 
 
 def rows() -> Iterator[str]:
     """A row an architecture: largest difference of attention weights, and of logits after contents were moved."""
-    sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
+    sys.path.insert(0, str(Path(__file__).parents[1] / "tests" / "helpers"))
     from architectures import ROTARY, Swapped, shared, tokens  # pyright: ignore[reportMissingImports]
 
     ids = tokens(2, LENGTH)

@@ -16,11 +16,11 @@ from collections.abc import Iterator
 import torch
 
 from posym_core import rope_angles
-from posym_core.devices import choose_device, device_name
+from posym_core.models.toys import ToyEnsemble, data_generators, sample_streams
+from posym_core.models.training import TrainingSettings, train
+from posym_core.runs.devices import choose_device, device_name
 from posym_core.tasks import IndexTask, PartialInductionTask, RetrievalTask
 from posym_core.tasks.canonical import Task
-from posym_core.toys import ToyEnsemble, data_generators, sample_streams
-from posym_core.training import TrainingSettings, train
 
 TASKS = {"index": IndexTask, "retrieval": RetrievalTask, "induction": PartialInductionTask}
 

@@ -11,10 +11,10 @@ import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
-from posym_core.experiments.head_explorer import LENGTHS, SPAN, TAUS, full_size
-from posym_core.explorer import ARRAYS, HeadInput, head_explorer
-from posym_core.results import load_result
-from posym_core.widgets import SliderFigure
+from posym_companion.experiments.head_explorer import LENGTHS, SPAN, TAUS, full_size
+from posym_core.figures.explorer import ARRAYS, HeadInput, head_explorer
+from posym_core.figures.sliders import SliderFigure
+from posym_core.runs.results import load_result
 
 ACTIONS = {
     "a step of the temperature": "turn => set('tau', turn % 11, 'input')",

@@ -7,10 +7,9 @@ from collections.abc import Iterator
 import torch
 
 from benchmarks.timing import best
-from posym_core.devices import choose_device
-from posym_core.experiments.multihop import Watch
-from posym_core.experiments.multihop_settings import TRAINING, MultihopSettings
-from posym_core.sequence_models import AnswerLoss
+from posym_companion.experiments.multihop import TRAINING, MultihopSettings, Watch
+from posym_core.models.gptj import AnswerLoss
+from posym_core.runs.devices import choose_device
 
 
 def monitor_against_step(settings: MultihopSettings) -> Iterator[str]:

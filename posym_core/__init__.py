@@ -1,12 +1,12 @@
 """Positional and symbolic attention heads in transformers with rotary position encodings."""
 
-from posym_core.cross_logits import cross_logits
-from posym_core.exclusion import Exclusion, exclusion
-from posym_core.frequencies import FrequencyShares, frequency_shares, frequency_use
-from posym_core.models import load_model
-from posym_core.profiles import Profile, profile
-from posym_core.rope import rope_angles, rotate
-from posym_core.scores import SwapScores, swap_scores
+from posym_core.inspection.profile import Profile, profile
+from posym_core.metrics.cross_logits import cross_logits
+from posym_core.metrics.exclusion import Exclusion, exclusion
+from posym_core.metrics.frequencies import FrequencyShares, frequency_shares, frequency_use
+from posym_core.metrics.rope import rope_angles, rotate
+from posym_core.metrics.swaps import SwapScores, swap_scores
+from posym_core.models.language import load_model
 from posym_core.tasks.binding import BindingPrompts, binding_prompts
 
 __version__ = "0.1.0"

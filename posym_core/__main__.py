@@ -1,15 +1,13 @@
-"""Command line: profile a language model, run an experiment, or show which claims were reproduced."""
+"""Command line: profile a language model; packages that build on this one add commands of their own."""
 
 from __future__ import annotations
 
 import argparse
-import json
+import importlib
 import sys
-import textwrap
-from collections.abc import Sequence
-from dataclasses import asdict
-
-from posym_core.experiments.catalogue import EXPERIMENTS
+from collections.abc import Callable, Sequence
+from importlib.metadata import entry_points
+from typing import Any
 
 PROFILE_HELP = """
 Scores of every attention head on the prompts of a task or a file, kept in a folder: profile.json (settings, origin and
@@ -57,26 +55,16 @@ def _parser() -> argparse.ArgumentParser:
     profile.add_argument("--dtype", help="float32, float64, bfloat16, float16 (default: the checkpoint's)")
     profile.add_argument("--device-map", help="auto spreads a large model over all GPUs and main memory")
     profile.add_argument("--no-report", action="store_true", help="write no figures and no report.html")
-    _add_places(profile)
+    add_places(profile)
     profile.set_defaults(command=_profile)
 
-    run = commands.add_parser("run", help="run an experiment and keep its results")
-    run.add_argument("experiment", help="which: " + ", ".join(EXPERIMENTS))
-    run.add_argument("--model", default="gemma-3-270m", help="for experiments on language models")
-    run.add_argument("--small", action="store_true", help="a size for trying out; needs --results")
-    run.add_argument("--device", default="auto", help="auto, cpu, cuda")
-    run.add_argument("--results", help="folder to keep results in (default: this checkout's)")
-    _add_places(run)
-    run.set_defaults(command=_run)
-
-    claims = commands.add_parser("claims", help="the ledger: what was reproduced and what was not")
-    claims.add_argument("--json", action="store_true", help="as JSON, one object a claim")
-    claims.add_argument("--results", help="folder of results (default: this checkout's)")
-    claims.set_defaults(command=_claims)
+    for added in _companions():
+        added(commands)
     return parser
 
 
-def _add_places(parser: argparse.ArgumentParser) -> None:
+def add_places(parser: argparse.ArgumentParser) -> None:
+    """Options on where and how a command runs."""
     places = parser.add_mutually_exclusive_group()
     places.add_argument("--jobs", type=int, default=1, help="processes of this machine (default: 1)")
     places.add_argument("--cluster", metavar="ADDRESS", help="of a Dask scheduler, in place of this machine")
@@ -85,8 +73,8 @@ def _add_places(parser: argparse.ArgumentParser) -> None:
 
 
 def _profile(options: argparse.Namespace) -> None:
-    from posym_core.profile_runs import ProfileSettings, run_profile
-    from posym_core.report import NAME, pages
+    from posym_core.report.page import NAME, pages
+    from posym_core.report.run import ProfileSettings, run_profile
 
     task = options.task
     if options.template is not None:
@@ -124,42 +112,16 @@ def _profile(options: argparse.Namespace) -> None:
     print(f"{prompts} prompts, {layers} layers, {heads} heads, {profile.provenance['seconds']:.0f} s: {shown}")
 
 
-def _run(options: argparse.Namespace) -> None:
-    from posym_core.experiments.catalogue import run_experiment
-
-    for result in run_experiment(
-        options.experiment,
-        model=options.model,
-        small=options.small,
-        device=options.device,
-        folder=options.results,
-        force=options.force,
-        progress=not options.no_progress,
-        jobs=options.jobs,
-        cluster=options.cluster,
-    ):
-        print(result.describe(), flush=True)
-
-
-def _claims(options: argparse.Namespace) -> None:
-    from posym_core.claims import ledger
-
-    rows = ledger(options.results)
-    if options.json:
-        print(json.dumps([asdict(row) for row in rows], indent=1))
-        return
-    for row in rows:
-        ours = "; ".join(f"{name} {_number(value)}" for name, value in row.ours.items())
-        text = f"{row.claim}. Paper: {row.paper}. Here: {ours or row.note}."
-        print(f"{row.id:6} {row.verdict}")
-        print(textwrap.indent(textwrap.fill(text, 100), " " * 7))
-
-
-def _number(value: object) -> str:
-    if isinstance(value, dict):
-        low, high = value["interval"]
-        return f"{value['value']} [{low}, {high}]"
-    return str(value)
+def _companions() -> list[Callable[[Any], None]]:
+    """What adds further commands: entry points of installed packages, or the companion in a bare checkout."""
+    found = list(entry_points(group="posym_core.commands"))
+    if found:
+        return [entry.load() for entry in found]
+    try:
+        module = importlib.import_module("posym_companion.commands")
+    except ModuleNotFoundError:
+        return []
+    return [module.add_commands]
 
 
 if __name__ == "__main__":

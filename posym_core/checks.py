@@ -49,3 +49,10 @@ def require_room(what: str, most: float, dtype: torch.dtype) -> None:
             f"{what} may reach {most:.1e}, but {dtype} holds {limit:.1e} with room for sums; pass smaller numbers"
             + (", or float64" if dtype != torch.float64 else "")
         )
+
+
+def require_counts(**counts: tuple[int, int]) -> None:
+    """Refuse what is no whole number of at least so much: ``require_counts(facts=(facts, 2))``."""
+    for name, (value, least) in counts.items():
+        if isinstance(value, bool) or int(value) != value or value < least:
+            raise ValueError(f"{name} must be a whole number of at least {least}; got {value}")

@@ -7,10 +7,11 @@ import math
 import pytest
 import torch
 
-from posym_core import cross_logits, exclusion, frequency_shares, rope_angles, rotate, stats, swap_scores
+from posym_core import cross_logits, exclusion, frequency_shares, rope_angles, rotate, swap_scores
 from posym_core.encodings import ENCODINGS, LayerShape, make_encoding
-from posym_core.permutation_scores import block_table
-from posym_core.score_geometry import random_swaps
+from posym_core.metrics import stats
+from posym_core.metrics.permutations import block_table
+from posym_core.metrics.score_geometry import random_swaps
 
 ONE = torch.tensor([1.0])
 LARGE = torch.tensor([3e38, 3e38])

@@ -92,7 +92,7 @@ def link_sources(app: Any, config: Any) -> None:
 
 
 def find_public_name(app: Any, environment: Any, node: Any, content: Any) -> Any:
-    """Lead ``posym_core.profile`` to the entry of the module that defines it, ``posym_core.profiles.profile``."""
+    """Lead a public name, such as ``posym_core.profile``, to the entry of the module that defines it."""
     package, _, name = node.get("reftarget", "").rpartition(".")
     thing = getattr(importlib.import_module("posym_core"), name, None) if package == "posym_core" else None
     if node.get("refdomain") != "py" or not hasattr(thing, "__qualname__"):

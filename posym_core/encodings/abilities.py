@@ -30,12 +30,11 @@ from typing import Literal, get_args
 
 import torch
 
-from posym_core.encodings.heads import EncodedHeads
+from posym_core.encodings.layer import EncodedHeads
 from posym_core.encodings.registry import ENCODINGS
-from posym_core.encodings.scoring import cross_scores
 from posym_core.encodings.witnesses import SHAPE, prepared, witness
-from posym_core.exclusion import exclusion
-from posym_core.permutation_scores import random_orders
+from posym_core.metrics.exclusion import exclusion
+from posym_core.metrics.permutations import cross_scores, random_orders
 
 Question = Literal["positional", "symbolic", "additive"]
 QUESTIONS: tuple[Question, ...] = get_args(Question)

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 from posym_core.checks import require_floating
 from posym_core.encodings.base import Encoding, LayerShape, check_positions, require_whole
-from posym_core.rope import rope_angles
+from posym_core.metrics.rope import rope_angles
 
 
 class Absolute(Encoding):

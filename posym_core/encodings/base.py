@@ -16,8 +16,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from posym_core.checks import magnitude, require_finite, require_floating, require_room
-from posym_core.tasks.prompts import require_counts
+from posym_core.checks import magnitude, require_counts, require_finite, require_floating, require_room
 
 
 class UndefinedCrossLogits(ValueError):

@@ -13,8 +13,8 @@ import torch
 from jaxtyping import Float, Int64
 from torch import Tensor, nn
 
+from posym_core.checks import require_counts
 from posym_core.encodings.base import Encoding, LayerShape, require_whole
-from posym_core.tasks.prompts import require_counts
 
 
 class Biased(Encoding):

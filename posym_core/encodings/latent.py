@@ -8,9 +8,9 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
+from posym_core.checks import require_counts
 from posym_core.encodings.base import LayerShape
 from posym_core.encodings.rotary import DecoupledRoPE
-from posym_core.tasks.prompts import require_counts
 
 
 class LatentProjections(nn.Module):

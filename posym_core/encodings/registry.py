@@ -10,10 +10,36 @@ from typing import Any
 from posym_core.encodings.additive import LearnedAbsolute, Sinusoidal
 from posym_core.encodings.base import Encoding, LayerShape, NoPE
 from posym_core.encodings.bias import DAPE, ALiBi, T5Bias
-from posym_core.encodings.context import CARoPE
+from posym_core.encodings.carope import CARoPE
 from posym_core.encodings.path import PaTH
 from posym_core.encodings.rotary import DecoupledRoPE, PartialRoPE, PoPE, PRoPE, RollPE, RoPE
 from posym_core.encodings.urpe import URPE
+
+LABELS = MappingProxyType(
+    {
+        "nope": "NoPE",
+        "sinusoidal": "sinusoidal",
+        "learned": "learned",
+        "t5": "T5 bias",
+        "alibi": "ALiBi",
+        "dape": "DAPE",
+        "rope": "RoPE",
+        "rope-500k": "RoPE 500k",
+        "p-rope": "p-RoPE",
+        "partial-rope": "partial RoPE",
+        "mla": "MLA",
+        "rollpe": "RollPE",
+        "pope": "PoPE",
+        "carope": "CARoPE",
+        "carope-own": "CARoPE own",
+        "path": "PaTH",
+        "urpe": "URPE",
+    }
+)
+"""How encodings are called in tables and lists."""
+
+TABLES = ("learned", "urpe")
+"""Encodings with one trained number or vector per position or distance, which end where their table ends."""
 
 ENCODINGS: Mapping[str, Callable[..., Encoding]] = MappingProxyType(
     {

@@ -15,7 +15,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from posym_core.encodings.base import Encoding, LayerShape, require_whole
-from posym_core.rope import Pairing, check_angles, rope_angles, turn
+from posym_core.metrics.rope import Pairing, check_angles, rope_angles, turn
 
 
 class Placed(Encoding):

@@ -14,9 +14,9 @@ from jaxtyping import Float
 from torch import Tensor
 
 from posym_core.encodings.base import Encoding, LayerShape
-from posym_core.encodings.context import CARoPE
+from posym_core.encodings.carope import CARoPE
 from posym_core.encodings.registry import make_encoding
-from posym_core.rope import rope_angles, rotate
+from posym_core.metrics.rope import rope_angles, rotate
 
 PLACES = 24
 SHAPE = LayerShape(heads=2, dim=4, width=8, length=PLACES + 1)

@@ -2,6 +2,7 @@
 
 from posym_core.tasks.binding import TEMPLATES, BindingPrompts, Template, binding_prompts
 from posym_core.tasks.canonical import IndexTask, PartialInductionTask, RetrievalTask, TaskBatch
+from posym_core.tasks.hop_questions import HOP_TASKS, LENGTHS, hop_questions, hop_text
 from posym_core.tasks.language import (
     PROMPT_TASKS,
     index_prompts,
@@ -10,26 +11,54 @@ from posym_core.tasks.language import (
     make_prompts,
     text_prompts,
 )
-from posym_core.tasks.prompts import Choices, Prompts, choice_accuracy
+from posym_core.tasks.multihop import LetterTask, NumberTask
+from posym_core.tasks.multihop_programs import (
+    index,
+    index_targets,
+    is_valid,
+    letters_of,
+    reflexive,
+    retrieval,
+    retrieval_targets,
+    walk,
+)
+from posym_core.tasks.multihop_shortcuts import counting_accuracy, rerouted
+from posym_core.tasks.prompts import Prompts
+from posym_core.tasks.sentences import DistanceTask
 from posym_core.tasks.text import reference_text
 
 __all__ = [
+    "HOP_TASKS",
+    "LENGTHS",
     "PROMPT_TASKS",
     "TEMPLATES",
     "BindingPrompts",
-    "Choices",
+    "DistanceTask",
     "IndexTask",
+    "LetterTask",
+    "NumberTask",
     "PartialInductionTask",
     "Prompts",
     "RetrievalTask",
     "TaskBatch",
     "Template",
     "binding_prompts",
-    "choice_accuracy",
+    "counting_accuracy",
+    "hop_questions",
+    "hop_text",
+    "index",
     "index_prompts",
+    "index_targets",
     "induction_prompts",
+    "is_valid",
     "keyvalue_prompts",
+    "letters_of",
     "make_prompts",
     "reference_text",
+    "reflexive",
+    "rerouted",
+    "retrieval",
+    "retrieval_targets",
     "text_prompts",
+    "walk",
 ]

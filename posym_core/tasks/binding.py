@@ -12,7 +12,8 @@ from typing import Any
 
 import torch
 
-from posym_core.tasks.prompts import Prompts, PromptTokens, balanced, require_counts, require_equal_blocks, words
+from posym_core.checks import require_counts
+from posym_core.tasks.prompts import Prompts, PromptTokens, balanced, require_equal_blocks, words
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -12,8 +12,9 @@ from typing import Any
 
 import torch
 
+from posym_core.checks import require_counts
 from posym_core.tasks.binding import TEMPLATES, binding_prompts
-from posym_core.tasks.prompts import Prompts, PromptTokens, balanced, require_counts, require_equal_blocks, words
+from posym_core.tasks.prompts import Prompts, PromptTokens, balanced, require_equal_blocks, words
 from posym_core.tasks.text import reference_text
 
 PLACES = ("first", "second", "third", "fourth", "last")

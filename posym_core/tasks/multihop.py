@@ -17,7 +17,7 @@ import torch
 from jaxtyping import Int64
 from torch import Tensor
 
-from posym_core.tasks.prompts import require_counts
+from posym_core.checks import require_counts
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -7,14 +7,12 @@ model may choose from. The words are ours.
 from __future__ import annotations
 
 import functools
-import inspect
-import math
 from dataclasses import dataclass
 from importlib.resources import files
 from typing import Any
 
 import torch
-from jaxtyping import Bool, Float, Int64
+from jaxtyping import Int64
 from torch import Tensor
 
 # Words are tokenized behind a full stop, because some tokenizers treat the beginning of a text apart.
@@ -58,63 +56,6 @@ class Prompts:
     texts: list[str]
 
 
-@dataclass(frozen=True, kw_only=True)
-class Choices:
-    """How a model answers prompts when it may choose among the named alternatives.
-
-    Attributes:
-        correct: whether the right answer's logit is above all others'.
-        log_probability: of the right answer, among the named alternatives; natural logarithm.
-        alternatives: how many different ones each prompt names.
-    """
-
-    correct: Bool[Tensor, " prompt"]
-    log_probability: Float[Tensor, " prompt"]
-    alternatives: Int64[Tensor, " prompt"]
-
-    @property
-    def accuracy(self) -> float:
-        """Fraction of prompts answered right."""
-        return float(self.correct.double().mean())
-
-    @property
-    def chance(self) -> float:
-        """Accuracy of a blind choice among the named alternatives."""
-        return float((1 / self.alternatives.double()).mean())
-
-
-def choice_accuracy(model: Any, prompts: Prompts, *, batch_size: int | None = None) -> Choices:
-    """Let a model choose among the alternatives that each prompt names.
-
-    Args:
-        model: a Hugging Face causal language model; only the last token's logits are computed.
-        prompts: made with this model's tokenizer.
-        batch_size: prompts per forward pass; by default about 4,096 tokens.
-
-    Returns:
-        :class:`Choices`, on the CPU.
-    """
-    device = model.get_input_embeddings().weight.device
-    last_only = {"logits_to_keep": 1} if "logits_to_keep" in inspect.signature(model.forward).parameters else {}
-    logits = []
-    with torch.no_grad():
-        for batch in prompts.input_ids.split(batch_size or max(1, 4096 // prompts.input_ids.shape[1])):
-            output = model(batch.to(device), use_cache=False, **last_only)
-            logits.append(output.logits[:, -1].double().cpu())
-    named = torch.cat(logits).gather(1, prompts.answer_ids)
-    # An attribute named twice is one alternative.
-    earlier = torch.ones(prompts.answer_ids.shape[1], prompts.answer_ids.shape[1]).tril(-1).bool()
-    repeated = ((prompts.answer_ids[:, :, None] == prompts.answer_ids[:, None, :]) & earlier).any(-1)
-    right = named.gather(1, prompts.target[:, None])
-    right_ids = prompts.answer_ids.gather(1, prompts.target[:, None])
-    others = named.masked_fill(prompts.answer_ids == right_ids, -math.inf)
-    return Choices(
-        correct=right.squeeze(1) > others.amax(1),
-        log_probability=right.squeeze(1) - named.masked_fill(repeated, -math.inf).logsumexp(1),
-        alternatives=(~repeated).sum(1),
-    )
-
-
 class PromptTokens:
     """What a tokenizer makes of text within a text."""
 
@@ -154,10 +95,3 @@ def balanced(choices: int, count: int, generator: torch.Generator) -> Int64[Tens
     """``count`` of ``choices`` numbers in random order, each equally often up to one."""
     rounds = [torch.randperm(choices, generator=generator) for _ in range(-(-count // choices))]
     return torch.cat(rounds)[:count]
-
-
-def require_counts(**counts: tuple[int, int]) -> None:
-    """Refuse what is no whole number of at least so much: ``require_counts(facts=(facts, 2))``."""
-    for name, (value, least) in counts.items():
-        if isinstance(value, bool) or int(value) != value or value < least:
-            raise ValueError(f"{name} must be a whole number of at least {least}; got {value}")

@@ -1,0 +1,1 @@
+"""The papers beside the package: what is run, and what stored results say."""

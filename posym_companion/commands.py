@@ -1,0 +1,68 @@
+"""The companion's commands: run an experiment, and show which claims were reproduced."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import textwrap
+from dataclasses import asdict
+from typing import Any
+
+from posym_core.__main__ import add_places
+
+
+def add_commands(commands: Any) -> None:
+    """Add ``run`` and ``claims`` to the commands of ``python -m posym_core``."""
+    from posym_companion.experiments.catalogue import EXPERIMENTS
+
+    run = commands.add_parser("run", help="run an experiment and keep its results")
+    run.add_argument("experiment", help="which: " + ", ".join(EXPERIMENTS))
+    run.add_argument("--model", default="gemma-3-270m", help="for experiments on language models")
+    run.add_argument("--small", action="store_true", help="a size for trying out; needs --results")
+    run.add_argument("--device", default="auto", help="auto, cpu, cuda")
+    run.add_argument("--results", help="folder to keep results in (default: this checkout's)")
+    add_places(run)
+    run.set_defaults(command=_run)
+
+    claims = commands.add_parser("claims", help="the ledger: what was reproduced and what was not")
+    claims.add_argument("--json", action="store_true", help="as JSON, one object a claim")
+    claims.add_argument("--results", help="folder of results (default: this checkout's)")
+    claims.set_defaults(command=_claims)
+
+
+def _run(options: argparse.Namespace) -> None:
+    from posym_companion.experiments.catalogue import run_experiment
+
+    for result in run_experiment(
+        options.experiment,
+        model=options.model,
+        small=options.small,
+        device=options.device,
+        folder=options.results,
+        force=options.force,
+        progress=not options.no_progress,
+        jobs=options.jobs,
+        cluster=options.cluster,
+    ):
+        print(result.describe(), flush=True)
+
+
+def _claims(options: argparse.Namespace) -> None:
+    from posym_companion.findings.ledger import ledger
+
+    rows = ledger(options.results)
+    if options.json:
+        print(json.dumps([asdict(row) for row in rows], indent=1))
+        return
+    for row in rows:
+        ours = "; ".join(f"{name} {_number(value)}" for name, value in row.ours.items())
+        text = f"{row.claim}. Paper: {row.paper}. Here: {ours or row.note}."
+        print(f"{row.id:6} {row.verdict}")
+        print(textwrap.indent(textwrap.fill(text, 100), " " * 7))
+
+
+def _number(value: object) -> str:
+    if isinstance(value, dict):
+        low, high = value["interval"]
+        return f"{value['value']} [{low}, {high}]"
+    return str(value)

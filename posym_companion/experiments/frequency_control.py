@@ -1,0 +1,429 @@
+"""Control of success by frequency: toy heads that own one angle, two, or all, on the three canonical tasks.
+
+Urrutia et al., *Decoupling Positional and Symbolic Attention in Transformers*: a head that may use one frequency only
+does Index with high ones, Retrieval with low ones, and Partial induction with none, but with the pair of angle 0 and
+a moderate one. Every *cell* here is one ensemble (one task, one length, a list of angles, all seeds); within a cell
+nothing but angle and seed varies, and variants of one seed share weights at the start and all data.
+
+Beyond the paper: three lengths against predicted thresholds, heads that own all planes of a model with dimension 64,
+and these heads with bands of planes switched off when tested.
+
+    python -m posym_companion.experiments.frequency_control --help
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from posym_core.metrics.cross_logits import cross_logits
+from posym_core.metrics.exclusion import exclusion
+from posym_core.metrics.rope import rope_angles
+from posym_core.metrics.swaps import swap_scores
+from posym_core.models.toys import ToyEnsemble, data_generators, sample_streams
+from posym_core.models.training import TrainingSettings, train
+from posym_core.runs.devices import choose_device, device_name
+from posym_core.runs.files import write_atomically
+from posym_core.runs.results import Result, save_result
+from posym_core.tasks.canonical import IndexTask, PartialInductionTask, RetrievalTask, Task
+
+NAME = "frequency_control"
+TRAINING, TESTING, SCORING = 0, 1, 2  # purposes of data streams
+CHUNK = 512  # test inputs per forward pass, which bounds memory
+
+
+@dataclass(frozen=True, kw_only=True)
+class FrequencyControlSettings:
+    """What to train and how to test.
+
+    Attributes:
+        lengths: context lengths; every length is a cell per task and kind of angles.
+        frequencies: frequency IDs, 1 (fastest) to ``dim / 2``.
+        dim: dimension of the model whose angles are used; with ``base`` it gives the angles.
+        base: RoPE base.
+        seeds: one model per seed and angle.
+        attributes: attributes of Retrieval and values of Partial induction.
+        repetition: occurrences of the queried symbol in Partial induction.
+        few_symbols: an extra cell of Partial induction with this few symbols and single angles; 0 leaves it out.
+        all_planes: extra cells whose heads own all planes; bands of ``band`` planes are gated when tested.
+        training: see :class:`posym_core.models.training.TrainingSettings`.
+        test_inputs: fresh inputs per seed for accuracy.
+        score_inputs: inputs per seed for scores and variance shares.
+        snapshot_frequencies: frequency IDs of the Index head and the Retrieval head followed through training.
+    """
+
+    lengths: tuple[int, ...] = (32, 16, 64)
+    frequencies: tuple[int, ...] = tuple(range(1, 33))
+    dim: int = 64
+    base: float = 10000.0
+    seeds: tuple[int, ...] = (0, 1, 2, 3, 4)
+    attributes: int = 8
+    repetition: int = 4
+    few_symbols: int = 8
+    all_planes: bool = True
+    band: int = 4
+    training: TrainingSettings = field(default_factory=TrainingSettings)
+    test_inputs: int = 4096
+    score_inputs: int = 64
+    snapshot_frequencies: tuple[int, int] = (9, 25)
+
+    def __post_init__(self):
+        planes = self.dim // 2
+        wrong = [frequency for frequency in self.frequencies if not 1 <= frequency <= planes]
+        if wrong or not self.frequencies:
+            raise ValueError(
+                f"frequency IDs run from 1 to {planes} for dim={self.dim}; got {list(self.frequencies)}. "
+                f"Pass some of range(1, {planes + 1})"
+            )
+        if planes % self.band:
+            raise ValueError(f"bands of {self.band} planes do not divide {planes} planes; pass a divisor of {planes}")
+        if len(self.seeds) < 2 or len(set(self.seeds)) != len(self.seeds):
+            raise ValueError(f"intervals over seeds need two or more different seeds; got {list(self.seeds)}")
+
+    @classmethod
+    def small(cls) -> FrequencyControlSettings:
+        """A run for a chapter: one length, eight angles, three seeds; under three minutes on two cores."""
+        return cls(
+            lengths=(16,),
+            frequencies=(1, 5, 9, 13, 17, 21, 25, 29),
+            seeds=(0, 1, 2),
+            few_symbols=0,
+            all_planes=False,
+            training=TrainingSettings(steps=800),
+            test_inputs=2048,
+            score_inputs=16,
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Cell:
+    """One ensemble: a task and the angles its variants own."""
+
+    name: str
+    task: Task
+    angles: Float[Tensor, "variant plane"]
+
+
+def cells(settings: FrequencyControlSettings) -> list[Cell]:
+    """All ensembles of an experiment, in the order in which they are trained.
+
+    Names are ``task_kind_length``: kind ``single`` (one angle), ``pair`` (0 and one angle), ``few`` (single, with
+    ``few_symbols`` symbols) or ``all``.
+    """
+    every = rope_angles(settings.dim, settings.base)
+    single = every[torch.tensor(settings.frequencies) - 1][:, None]
+    pair = torch.cat([torch.zeros_like(single), single], dim=1)
+    planned = []
+    for length in settings.lengths:
+        index, retrieval, induction = canonical_tasks(settings, length)
+        planned += [
+            Cell(name=f"index_single_{length}", task=index, angles=single),
+            Cell(name=f"retrieval_single_{length}", task=retrieval, angles=single),
+            Cell(name=f"induction_pair_{length}", task=induction, angles=pair),
+            Cell(name=f"induction_single_{length}", task=induction, angles=single),
+        ]
+    length = settings.lengths[0]
+    index, retrieval, induction = canonical_tasks(settings, length)
+    if settings.few_symbols:
+        few = dataclasses.replace(induction, symbols=settings.few_symbols)
+        planned.append(Cell(name=f"induction_few_{length}", task=few, angles=single))
+    if settings.all_planes:
+        for name, task in (("index", index), ("retrieval", retrieval), ("induction", induction)):
+            planned.append(Cell(name=f"{name}_all_{length}", task=task, angles=every[None]))
+    return planned
+
+
+def canonical_tasks(
+    settings: FrequencyControlSettings, length: int
+) -> tuple[IndexTask, RetrievalTask, PartialInductionTask]:
+    """The three tasks at one length.
+
+    Retrieval needs as many symbols as positions and gets exactly these; the others keep 32 symbols at every length.
+    """
+    return (
+        IndexTask(length=length, symbols=32),
+        RetrievalTask(length=length, symbols=length, attributes=settings.attributes),
+        PartialInductionTask(length=length, symbols=32, attributes=settings.attributes, repetition=settings.repetition),
+    )
+
+
+def run(
+    settings: FrequencyControlSettings,
+    *,
+    name: str = NAME,
+    folder: Path | str | None = None,
+    work: Path | str | None = None,
+    device: str = "auto",
+    progress: bool = True,
+    report: Callable[[str], None] | None = None,
+) -> Result | dict[str, np.ndarray]:
+    """Train and measure every cell.
+
+    Args:
+        settings: what to do.
+        name: of the result to save.
+        folder: where to save it; ``None`` saves nothing and returns the arrays.
+        work: folder for checkpoints and finished cells, from which a killed run resumes; ``None`` keeps none.
+        device: ``"auto"``, ``"cpu"`` or ``"cuda"``.
+        progress: show bars.
+        report: called with a line about every finished cell.
+
+    Returns:
+        The saved result, or the arrays: ``{cell}/{array}`` as :func:`measure` names them, and ``angles``.
+    """
+    chosen = choose_device(device)
+    work = Path(work) if work is not None else None
+    arrays: dict[str, np.ndarray] = {
+        "angles": rope_angles(settings.dim, settings.base).numpy(),
+        "frequencies": np.array(settings.frequencies),
+    }
+    seconds = 0.0
+    for cell in cells(settings):
+        measured = finished_cell(work, cell, settings)
+        if measured is None:
+            started = time.perf_counter()
+            measured = run_cell(cell, settings, device=chosen, work=work, progress=progress)
+            measured["seconds"] = np.array(time.perf_counter() - started)
+            keep_cell(work, cell, settings, measured)
+        if report is not None:
+            accuracy = measured["hits"].sum(-1) / measured["asked"].sum(-1)[:, None]
+            best = " ".join(f"{value:.2f}" for value in accuracy.mean(0))
+            report(f"{cell.name}: {float(measured['seconds']):.0f} s, accuracy by variant {best}")
+        seconds += float(measured["seconds"])
+        arrays |= {f"{cell.name}/{key}": value for key, value in measured.items()}
+    if folder is None:
+        return arrays
+    described = dataclasses.asdict(settings)
+    return save_result(name, arrays, settings=described, device=device_name(chosen), seconds=seconds, folder=folder)
+
+
+def run_cell(
+    cell: Cell,
+    settings: FrequencyControlSettings,
+    *,
+    device: torch.device,
+    work: Path | None = None,
+    progress: bool = True,
+) -> dict[str, np.ndarray]:
+    """Train one ensemble and measure it."""
+    model = ToyEnsemble(cell.task, cell.angles, seeds=settings.seeds).to(device)
+    history = train(
+        model,
+        lambda count, generators: sample_streams(cell.task, count, generators),
+        generators=data_generators(settings.seeds, device, purpose=TRAINING),
+        settings=settings.training,
+        observe=snapshots(cell, settings),
+        checkpoint=work / f"{cell.name}.safetensors" if work is not None else None,
+        identity=describe(cell, settings),
+        progress=progress,
+        label=cell.name,
+    )
+    measured = measure(model, settings)
+    measured["losses"] = history.losses.half().numpy()
+    if history.observations:
+        measured |= {key: value.half().numpy() for key, value in history.observations.items()}
+        measured["snapshot_steps"] = history.observed_at.numpy()
+    return measured
+
+
+@torch.no_grad()
+def measure(model: ToyEnsemble, settings: FrequencyControlSettings) -> dict[str, np.ndarray]:
+    """Everything the chapters show of trained heads.
+
+    Returns:
+        ``hits`` ``[seed, variant, position]``: right answers by the answer's position, of ``asked``
+        ``[seed, position]`` inputs; ``scores`` ``[seed, variant, (s_POS, s_SYM, entropy)]``; ``shares`` ``[seed,
+        variant, (position, symbol, interaction)]`` of the variance of ``C``; ``query`` ``[seed, variant, query, dim]``
+        and ``key`` ``[seed, variant, part, dim]`` (unrotated; the key of a pair is the sum of its parts');
+        ``strength`` ``[seed, variant]``: mean norm of queries times mean norm of keys times the scale. With more than
+        two planes also :func:`measure_planes`'s.
+    """
+    hits, asked = count_hits(model, settings)
+    measured = {"hits": hits, "asked": asked}
+    device = model.embedding.device
+    batch = sample_streams(model.task, settings.score_inputs, data_generators(model.seeds, device, purpose=SCORING))
+    scores, shares = [], []
+    for variant in range(model.ensemble[1]):
+        query, keys = model.query_and_keys(batch.tokens, variant)
+        angles = model.angles[variant]
+        score = swap_scores(query, keys, angles, scale=model.scale)
+        scores.append(torch.stack([score.positional, score.symbolic, score.entropy], dim=-1).mean(1))
+        C = cross_logits(query, keys, angles, scale=model.scale)[..., :-1, :-1]
+        parts = exclusion(C)
+        part = torch.stack([parts.positional_share, parts.symbolic_share, parts.interaction_share], dim=-1)
+        shares.append(part.nanmean(1))
+    measured["scores"] = torch.stack(scores, dim=1).float().cpu().numpy()
+    measured["shares"] = torch.stack(shares, dim=1).float().cpu().numpy()
+    query = model.query_table()
+    token_keys = model.key_table()[:, :, : model.task.context_vocabulary]
+    strength = query.norm(dim=-1).mean(-1) * token_keys.norm(dim=-1).mean(-1) * model.scale
+    measured["strength"] = strength.cpu().numpy()
+    measured["query"] = query.half().cpu().numpy()
+    measured["key"] = (model.embedding @ model.key_map).half().cpu().numpy()
+    if model.angles.shape[1] > 2:
+        measured |= measure_planes(model, settings, batch.tokens)
+    return measured
+
+
+def count_hits(
+    model: ToyEnsemble, settings: FrequencyControlSettings, gates: Tensor | None = None
+) -> tuple[np.ndarray, np.ndarray]:
+    """Right answers ``[seed, variant, position]`` and inputs ``[seed, position]`` of a fresh test set."""
+    device = model.embedding.device
+    generators = data_generators(model.seeds, device, purpose=TESTING)
+    seeds, variants = model.ensemble
+    hits = torch.zeros(seeds, variants, model.task.length, device=device)
+    asked = torch.zeros(seeds, model.task.length, device=device)
+    remaining = settings.test_inputs
+    while remaining:
+        batch = sample_streams(model.task, min(CHUNK, remaining), generators)
+        remaining -= batch.tokens.shape[1]
+        right = (model(batch.tokens, gates).argmax(-1) == batch.answer[:, None]).float()
+        hits.scatter_add_(2, batch.position[:, None].expand_as(right), right)
+        asked.scatter_add_(1, batch.position, torch.ones_like(batch.position, dtype=asked.dtype))
+    return hits.short().cpu().numpy(), asked.short().cpu().numpy()
+
+
+def measure_planes(model: ToyEnsemble, settings: FrequencyControlSettings, tokens: Tensor) -> dict[str, np.ndarray]:
+    """Which planes an ensemble of one variant uses.
+
+    Returns:
+        ``plane_variance`` ``[seed, plane]``: variance over keys of the plane's part of the logits, mean over inputs;
+        ``plane_shares`` ``[seed, plane, 3]``: variance shares of the plane's own ``C``; ``gated`` ``[seed, band]``:
+        accuracy with a band of planes off; ``alone`` ``[seed, band]``: with all others off; ``fastest`` and
+        ``slowest`` ``[seed, bands kept]``: with only so many bands from that side kept, 0 to all.
+    """
+    query, keys = model.query_and_keys(tokens, 0)
+    variances, shares = [], []
+    # one input at a time: planes x content x position is large
+    for number in range(tokens.shape[1]):
+        C = cross_logits(query[:, number], keys[:, number], model.angles[0], scale=model.scale, per_frequency=True)[
+            ..., :-1, :-1
+        ]
+        variances.append(C.diagonal(dim1=-2, dim2=-1).var(-1, correction=0))
+        parts = exclusion(C)
+        shares.append(torch.stack([parts.positional_share, parts.symbolic_share, parts.interaction_share], dim=-1))
+    planes = model.angles.shape[1]
+    bands = planes // settings.band
+    band = torch.arange(planes) // settings.band
+
+    def accuracy(keep: Tensor) -> np.ndarray:
+        hits, asked = count_hits(model, settings, keep.to(model.embedding))
+        return hits[:, 0].sum(-1) / asked.sum(-1)
+
+    return {
+        "plane_variance": torch.stack(variances).mean(0).float().cpu().numpy(),
+        "plane_shares": torch.stack(shares).nanmean(0).float().cpu().numpy(),
+        "gated": np.stack([accuracy(band != b) for b in range(bands)], axis=1),
+        "alone": np.stack([accuracy(band == b) for b in range(bands)], axis=1),
+        "fastest": np.stack([accuracy(band < kept) for kept in range(bands + 1)], axis=1),
+        "slowest": np.stack([accuracy(band >= bands - kept) for kept in range(bands + 1)], axis=1),
+    }
+
+
+def snapshots(cell: Cell, settings: FrequencyControlSettings):
+    """An observer of one Index and one Retrieval head of the first length and seed, or ``None``."""
+    followed = [f"{kind}_{settings.lengths[0]}" for kind in ("index_single", "retrieval_single")]
+    frequency = settings.snapshot_frequencies[followed.index(cell.name)] if cell.name in followed else 0
+    if frequency not in settings.frequencies:
+        return None
+    variant = settings.frequencies.index(frequency)
+    # denser at first, where most happens
+    steps = {round(settings.training.steps * (i / 48) ** 2) for i in range(49)}
+
+    def observe(step: int, model: ToyEnsemble) -> Mapping[str, Tensor] | None:
+        if step not in steps:
+            return None
+        with torch.no_grad():
+            return {
+                "snapshot_query": model.query_table()[0, variant],
+                "snapshot_key": (model.embedding @ model.key_map)[0, variant],
+            }
+
+    return observe
+
+
+def describe(cell: Cell, settings: FrequencyControlSettings) -> dict[str, Any]:
+    """What decides a cell's numbers, as JSON."""
+    return {
+        "cell": cell.name,
+        "task": type(cell.task).__name__,
+        **dataclasses.asdict(cell.task),
+        "angles": cell.angles.tolist(),
+        "seeds": list(settings.seeds),
+    }
+
+
+def finished_cell(work: Path | None, cell: Cell, settings: FrequencyControlSettings) -> dict[str, np.ndarray] | None:
+    """The arrays of a cell that was finished before, or ``None``."""
+    if work is None or not (work / f"{cell.name}.npz").is_file():
+        return None
+    with np.load(work / f"{cell.name}.npz", allow_pickle=False) as stored:
+        kept = {key: stored[key] for key in stored.files}
+    if str(kept.pop("fingerprint")) != fingerprint(cell, settings):
+        raise ValueError(
+            f"{cell.name}.npz in the work folder was made with other settings; remove it or pass another work folder"
+        )
+    return kept
+
+
+def keep_cell(
+    work: Path | None, cell: Cell, settings: FrequencyControlSettings, measured: Mapping[str, np.ndarray]
+) -> None:
+    """Keep a finished cell for a resumed run; its checkpoint is needed no more."""
+    if work is None:
+        return
+    work.mkdir(parents=True, exist_ok=True)
+    stored: dict[str, Any] = {**measured, "fingerprint": np.array(fingerprint(cell, settings))}
+    write_atomically(work / f"{cell.name}.npz", lambda file: np.savez_compressed(file, **stored))
+    (work / f"{cell.name}.safetensors").unlink(missing_ok=True)
+
+
+def fingerprint(cell: Cell, settings: FrequencyControlSettings) -> str:
+    """All that a finished cell depends on but the code."""
+    rest = {key: value for key, value in dataclasses.asdict(settings).items() if key not in ("lengths", "all_planes")}
+    return json.dumps({"cell": describe(cell, settings), "settings": rest}, sort_keys=True)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Command line: run the experiment and save its result."""
+    import argparse
+
+    parser = argparse.ArgumentParser(description="Control of success by frequency on the canonical tasks.")
+    parser.add_argument("--small", action="store_true", help="the size that runs in a chapter")
+    parser.add_argument("--device", default="auto", help="auto, cpu or cuda (default: auto)")
+    parser.add_argument("--threads", type=int, default=0, help="CPU threads (default: torch's choice)")
+    parser.add_argument("--folder", default="results", help="where the result is saved (default: results)")
+    parser.add_argument("--work", default=None, help="folder for checkpoints; a killed run resumes from it")
+    parser.add_argument("--name", default=None, help=f"name of the result (default: {NAME}, or {NAME}_small)")
+    parser.add_argument("--quiet", action="store_true", help="no progress bars")
+    given = parser.parse_args(arguments)
+    if given.threads:
+        torch.set_num_threads(given.threads)
+    settings = FrequencyControlSettings.small() if given.small else FrequencyControlSettings()
+    result = run(
+        settings,
+        name=given.name or (f"{NAME}_small" if given.small else NAME),
+        folder=given.folder,
+        work=given.work,
+        device=given.device,
+        progress=not given.quiet,
+        report=lambda line: print(line, flush=True),
+    )
+    assert isinstance(result, Result)
+    print(result.describe())
+    return 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

@@ -1,0 +1,200 @@
+"""The atlas of encodings: one row an encoding, every cell from a proof or a measurement.
+
+:data:`COLUMNS` says which columns there are and where each cell comes from; :func:`atlas_rows` fills them and
+:func:`atlas_table` writes them down. :func:`playground` prepares the figure in which a reader picks an encoding and
+sees what its settings do to ``C``.
+"""
+
+from __future__ import annotations
+
+import functools
+import itertools
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from posym_companion.experiments.encoding_study import SETUPS, EncodingStudy, StudyTask
+from posym_companion.experiments.encoding_tasks import TESTS
+from posym_companion.findings.encoding_tasks import longest_context, threshold
+from posym_core.encodings import (
+    ENCODINGS,
+)
+from posym_core.encodings.abilities import Question, ability
+from posym_core.encodings.registry import LABELS, TABLES
+from posym_core.runs.results import Result, load_result, results_folder
+from posym_core.tasks.sentences import DistanceTask
+
+
+@dataclass(frozen=True, kw_only=True)
+class Cell:
+    """What one column says of one encoding.
+
+    Attributes:
+        text: Markdown.
+        good: whether the encoding can, or does; ``None`` where the question has no answer or was not measured.
+    """
+
+    text: str
+    good: bool | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Column:
+    """One column.
+
+    Attributes:
+        title: its heading.
+        source: whether its cells are proved or measured.
+        read: cell of an encoding, from results in a folder.
+    """
+
+    title: str
+    source: Literal["proof", "measurement"]
+    read: Callable[[str, Path | str | None], Cell]
+
+
+@dataclass(frozen=True, kw_only=True)
+class AtlasRow:
+    """One encoding.
+
+    Attributes:
+        encoding: key of :data:`posym_core.encodings.ENCODINGS`.
+        cells: as many as columns.
+    """
+
+    encoding: str
+    cells: tuple[Cell, ...]
+
+
+def tasks_result(encoding: str, folder: Path | str | None = None) -> Result | None:
+    """What :mod:`posym_companion.experiments.encoding_tasks` kept of an encoding, if anything.
+
+    Raises:
+        ResultError: if it is there and altered.
+    """
+    return _if_there(f"encoding_tasks_{encoding}", folder)
+
+
+def study_result(encoding: str, task: StudyTask, folder: Path | str | None = None) -> Result | None:
+    """What :mod:`posym_companion.experiments.encoding_study` kept of an encoding with all else equal, if anything.
+
+    Raises:
+        ResultError: if it is there and altered.
+    """
+    return _if_there(EncodingStudy(task=task, setup=encoding).name, folder)
+
+
+def _if_there(name: str, folder: Path | str | None) -> Result | None:
+    folder = Path(folder) if folder is not None else results_folder()
+    return load_result(name, folder=folder) if (folder / f"{name}.json").exists() else None
+
+
+@functools.cache
+def level_without_order(task: StudyTask) -> float:
+    """What the study's models can reach on Distance without the order of tokens, exactly; on Count, chance.
+
+    >>> round(level_without_order("distance"), 3), round(level_without_order("count"), 3)
+    (0.103, 0.02)
+    """
+    made = EncodingStudy(task=task, setup="nope").make_task()
+    return made.best_without_order() if isinstance(made, DistanceTask) else 1 / made.classes
+
+
+def ability_cell(encoding: str, folder: Path | str | None, *, question: Question) -> Cell:
+    """Whether a head can be that, by :mod:`posym_core.encodings.abilities`."""
+    possible = ability(encoding, question).possible
+    return Cell(text={True: "✓", False: "✗", None: "–"}[possible], good=possible)
+
+
+def task_cell(encoding: str, folder: Path | str | None, *, tests: Sequence[str]) -> Cell:
+    """Accuracy at the training's length, and under it the longest context of each test; a dagger where rows end."""
+    result = tasks_result(encoding, folder)
+    if result is None:
+        return Cell(text=NO_RESULT, good=None)
+    rows = [TESTS.index(test) for test in tests]
+    accuracy, chance = result["accuracy"][rows], float(result["chance"][rows[0]])
+    reached = [longest_context(each, result["lengths"].tolist(), chance) for each in accuracy]
+    mark = "†" if encoding in TABLES and reached[0] else ""
+    lengths = " / ".join("✗" if length is None else f"{length}{mark}" for length in reached)
+    mean = float(accuracy[0, :, 0].mean())
+    good = mean >= threshold(chance)
+    return Cell(text=f"{mean:.2f}<br>{lengths if good else '✗'}", good=good)
+
+
+def study_cell(encoding: str, folder: Path | str | None, *, task: StudyTask) -> Cell:
+    """Mean accuracy over seeds, and under it the lowest and the highest; a double dagger where heads look back only."""
+    result = study_result(encoding, task, folder)
+    if result is None:
+        return Cell(text=NO_RESULT, good=None)
+    accuracy = result["accuracy"]
+    mark = "‡" if SETUPS[encoding].get("causal") else ""
+    return Cell(
+        text=f"{accuracy.mean():.2f}{mark}<br>{accuracy.min():.2f}–{accuracy.max():.2f}",
+        good=bool(accuracy.mean() >= threshold(level_without_order(task))),
+    )
+
+
+NO_RESULT = "—"
+COLUMNS: tuple[Column, ...] = (
+    Column(title="P", source="proof", read=functools.partial(ability_cell, question="positional")),
+    Column(title="S", source="proof", read=functools.partial(ability_cell, question="symbolic")),
+    Column(title="P+S", source="proof", read=functools.partial(ability_cell, question="additive")),
+    Column(title="Index", source="measurement", read=functools.partial(task_cell, tests=("index", "index_front"))),
+    Column(title="Retr.", source="measurement", read=functools.partial(task_cell, tests=("retrieval",))),
+    Column(title="Ind.", source="measurement", read=functools.partial(task_cell, tests=("induction",))),
+    Column(title="Dist.", source="measurement", read=functools.partial(study_cell, task="distance")),
+    Column(title="Count", source="measurement", read=functools.partial(study_cell, task="count")),
+)
+"""The atlas's columns in order. Another measurement is another :class:`Column` whose ``read`` looks up its result."""
+
+
+def atlas_rows(
+    names: Sequence[str] = tuple(ENCODINGS),
+    *,
+    columns: Sequence[Column] = COLUMNS,
+    folder: Path | str | None = None,
+) -> tuple[AtlasRow, ...]:
+    """Every encoding with every column.
+
+    Args:
+        names: of encodings.
+        columns: what is said of each.
+        folder: of results; by default :func:`posym_core.runs.results.results_folder`.
+
+    >>> [cell.text for cell in atlas_rows(["rope"], columns=COLUMNS[:3])[0].cells]
+    ['✓', '✗', '✗']
+    """
+    return tuple(
+        AtlasRow(encoding=name, cells=tuple(column.read(name, folder) for column in columns)) for name in names
+    )
+
+
+def atlas_table(rows: Sequence[AtlasRow], *, columns: Sequence[Column] = COLUMNS) -> str:
+    """The rows as a table in Markdown; columns that are proved share one, which is enough for their ticks.
+
+    Raises:
+        ValueError: if a row has more or fewer cells than there are columns.
+    """
+    groups = [list(group) for _, group in itertools.groupby(range(len(columns)), lambda place: _shared(columns, place))]
+    titles = [_unbroken(" · ".join(columns[place].title for place in group)) for group in groups]
+    lines = ["| | " + " | ".join(titles) + " |", "|:--|" + ":-:|" * len(groups)]
+    for row in rows:
+        if len(row.cells) != len(columns):
+            raise ValueError(
+                f"a row must have one cell for each of {len(columns)} columns; got {len(row.cells)} for {row.encoding}"
+            )
+        cells = [_unbroken(" · ".join(row.cells[place].text for place in group)) for group in groups]
+        lines.append(f"| **{_unbroken(LABELS[row.encoding])}** | " + " | ".join(cells) + " |")
+    return "\n".join(lines)
+
+
+def _unbroken(text: str) -> str:
+    """The same with lines ending at ``<br>`` only: on a narrow page the table scrolls, and need not break cells too."""
+    return re.sub("(?<=[0-9])–(?=[0-9])", "–\u2060", text.replace(" ", "\u00a0"))
+
+
+def _shared(columns: Sequence[Column], place: int) -> int:
+    """One number for all proved columns, another for each measured one."""
+    return -1 if columns[place].source == "proof" else place

@@ -1,0 +1,368 @@
+"""The head explorer: every head of a model on the positional-symbolic plane, and one head in all its parts.
+
+Like the figures of :mod:`posym_core.figures.sliders` it is one piece of HTML that answers without a kernel or a
+network. Arrays are packed into 8 or 16 bits a number, and ``explorer.js`` draws from them. On a built page its state
+stands in the address (``#head=12.0&tau=0.001``), so that a view can be linked.
+"""
+
+from __future__ import annotations
+
+import base64
+import html
+import json
+import math
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import KW_ONLY, dataclass
+from importlib import resources
+from typing import Any
+
+import numpy as np
+
+from posym_core.figures.frames import as_array
+from posym_core.figures.sliders import SliderFigure
+
+__all__ = ["ARRAYS", "HeadInput", "head_explorer"]
+
+PAYLOAD_LIMIT = 1_000_000
+"""Bytes of numbers that an explorer may carry."""
+UNDEFINED = "undefined"
+SUPERSCRIPTS = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
+# Bits a number and the power that spreads small values: codes are even steps of value ** (1 / power).
+PACKING: Mapping[str, tuple[int, float]] = {
+    "positional": (16, 1),
+    "symbolic": (16, 1),
+    "positional_margin": (8, 1),
+    "symbolic_margin": (8, 1),
+    "positional_share": (16, 1),
+    "symbolic_share": (16, 1),
+    "entropy": (16, 1),
+    "attention": (16, 2),
+    "example": (8, 2),
+    "plane_positional": (8, 1),
+    "plane_symbolic": (8, 1),
+    "plane_positional_share": (8, 1),
+    "plane_symbolic_share": (8, 1),
+    "plane_energy_share": (8, 2),
+}
+
+ARRAYS = tuple(PACKING)
+"""Names of the arrays of a :class:`HeadInput`."""
+
+
+@dataclass(frozen=True, eq=False)
+class HeadInput:
+    """All heads on one kind of input. Numbers are 0 to 1, NaN where undefined.
+
+    Args:
+        name: what links call it: letters, digits, ``-`` and ``_``.
+        label: what the reader chooses it by.
+        note: one sentence on it.
+        tokens: texts of the tokens of an example prompt.
+        start: first token of the first block.
+        positional, symbolic: scores, ``[length, tau, layer, head]``.
+        positional_margin, symbolic_margin: half widths of the scores' intervals, likewise.
+        positional_share, symbolic_share: shares of the variance of the logits, ``[length, layer, head]``; what is left
+            of 1 is interaction.
+        entropy: of the attention, divided by its maximum, ``[layer, head]``.
+        attention: ``[layer, head, token]``, mean over prompts.
+        example: ``[layer, head, token]``, attention on the example prompt.
+        plane_positional, plane_symbolic: scores of each rotation plane alone, ``[layer, head, plane]``.
+        plane_positional_share, plane_symbolic_share: shares of each plane's own variance, likewise.
+        plane_energy_share: each plane's part of the head's variance, likewise.
+    """
+
+    name: str
+    label: str
+    _: KW_ONLY
+    note: str
+    tokens: Sequence[str]
+    start: int
+    positional: Any
+    symbolic: Any
+    positional_margin: Any
+    symbolic_margin: Any
+    positional_share: Any
+    symbolic_share: Any
+    entropy: Any
+    attention: Any
+    example: Any
+    plane_positional: Any
+    plane_symbolic: Any
+    plane_positional_share: Any
+    plane_symbolic_share: Any
+    plane_energy_share: Any
+
+
+def head_explorer(
+    inputs: Sequence[HeadInput],
+    *,
+    lengths: Sequence[int],
+    taus: Sequence[float],
+    span: int,
+    angles: Any,
+    caption: str,
+    alt: str,
+    length: int | None = None,
+    tau: float | None = None,
+    head: tuple[int, int] = (0, 0),
+    marked: Sequence[int] = (),
+    marked_label: str = "",
+    turn: Any = None,
+    turn_label: str = "turn",
+    plane_note: str = "",
+) -> SliderFigure:
+    """All heads on the plane, one head in detail; sliders for temperature and block length.
+
+    Args:
+        inputs: what the reader chooses among; the first is shown first. All have the same layers, heads and planes.
+        lengths: tokens a block, each a divisor of ``span``.
+        taus: temperatures of the scores.
+        span: tokens that are cut into blocks.
+        angles: ``[layer, plane]``, radians a token, fastest first.
+        caption: what the figure shows and how to use it.
+        alt: what is seen, for readers who hear it.
+        length, tau: shown first; the first of each unless given.
+        head: layer and head shown first, from 0.
+        marked: layers drawn as diamonds, and ``marked_label``, what they are.
+        turn: ``[layer]``, frequency ID of a vertical line in the frequency profile, named ``turn_label``.
+        plane_note: how the planes alone were scored, which follows no slider.
+
+    Returns:
+        A figure that displays itself.
+
+    Raises:
+        ValueError: if shapes do not fit each other, numbers are out of range, names are no names or repeat, texts are
+            missing, or the packed numbers are more than :data:`PAYLOAD_LIMIT`.
+    """
+    for name, text in (("caption", caption), ("alt", alt)):
+        if not text.strip():
+            raise ValueError(f"{name} must say what is seen; got an empty text")
+    if not inputs:
+        raise ValueError("an explorer must have at least one input; got none")
+    _check_names([one.name for one in inputs])
+    lengths, taus = list(lengths), [float(value) for value in taus]
+    if bad := [value for value in lengths if value < 1 or span % value or span // value < 2]:
+        raise ValueError(f"lengths must cut {span} tokens into at least two equal blocks; {bad[0]} does not")
+    if not taus or not all(math.isfinite(value) and value > 0 for value in taus) or not lengths:
+        raise ValueError(f"taus must be positive numbers and lengths not empty; got taus {taus} and lengths {lengths}")
+    angles = as_array("angles", angles)
+    if angles.ndim != 2:
+        raise ValueError(f"angles must have shape [layer, plane]; got {list(angles.shape)}")
+    heads = np.shape(inputs[0].entropy)[-1] if np.ndim(inputs[0].entropy) else 0
+    sizes = {"length": len(lengths), "tau": len(taus), "layer": len(angles), "head": heads, "plane": angles.shape[1]}
+    layer_and_head = tuple(int(place) for place in head)
+    if not (0 <= layer_and_head[0] < sizes["layer"] and 0 <= layer_and_head[1] < heads):
+        raise ValueError(f"head must be a layer below {sizes['layer']} and a head below {heads}; got {head}")
+    shown = {
+        "length": lengths.index(_among("length", lengths[0] if length is None else length, lengths)),
+        "tau": taus.index(_among("tau", taus[0] if tau is None else float(tau), taus)),
+        "head": layer_and_head[0] * heads + layer_and_head[1],
+    }
+    marked = sorted(int(layer) for layer in marked)
+    if bad := [layer for layer in marked if not 0 <= layer < sizes["layer"]]:
+        raise ValueError(f"marked must be layers below {sizes['layer']}; got {bad[0]}")
+    turns = None if turn is None else as_array("turn", turn)
+    if turns is not None and turns.shape != (sizes["layer"],):
+        raise ValueError(f"turn must have one frequency ID a layer, {sizes['layer']}; got {turns.size}")
+    rows = np.unique(angles, axis=0)
+    payload = {
+        "sizes": sizes,
+        "lengths": lengths,
+        "taus": taus,
+        "span": span,
+        "start": shown,
+        "marked": marked,
+        "turn": None if turns is None else [float(f"{x:.4g}") for x in turns],
+        "turnLabel": turn_label,
+        "planeNote": plane_note,
+        "angles": [[float(f"{angle:.3g}") for angle in row] for row in rows],
+        "angleRow": [int(np.flatnonzero((rows == row).all(1))[0]) for row in angles],
+        "inputs": [_packed_input(one, sizes, span) for one in inputs],
+    }
+    data = json.dumps(payload, separators=(",", ":"), allow_nan=False, ensure_ascii=False)
+    if len(data.encode()) > PAYLOAD_LIMIT:
+        raise ValueError(
+            f"the packed numbers take {len(data.encode()) / 1e6:.1f} MB, but an explorer may carry "
+            f"{PAYLOAD_LIMIT / 1e6:.1f} MB; pass fewer inputs, temperatures or block lengths"
+        )
+    page = _page(inputs, payload, data, caption, alt, marked_label)
+    return SliderFigure(html=page, text=f"<head explorer, {sizes['layer']} layers of {heads} heads: {alt}>")
+
+
+def _check_names(names: Sequence[str]) -> None:
+    for name in names:
+        if not re.fullmatch(r"[A-Za-z0-9_-]+", name):
+            raise ValueError(f"an input's name has letters, digits, '_' and '-' only, for links; got {name!r}")
+    if len(set(names)) < len(names):
+        raise ValueError(f"names of inputs must differ; got {', '.join(names)}")
+
+
+def _among(name: str, value: Any, values: Sequence[Any]) -> Any:
+    if value not in values:
+        raise ValueError(f"{name} must be one of {', '.join(map(str, values))}, which the sliders step; got {value}")
+    return value
+
+
+def _packed_input(one: HeadInput, sizes: Mapping[str, int], span: int) -> dict[str, Any]:
+    tokens = [str(token) for token in one.tokens]
+    if not 0 <= one.start <= len(tokens) - span:
+        raise ValueError(
+            f"input {one.name!r} has {len(tokens)} tokens, too few for blocks over {span} from token "
+            f"{one.start}; pass a smaller span or start"
+        )
+    known = {**sizes, "token": len(tokens)}
+    shapes = {
+        **dict.fromkeys(("positional", "symbolic"), ("length", "tau", "layer", "head")),
+        **dict.fromkeys(("positional_margin", "symbolic_margin"), ("length", "tau", "layer", "head")),
+        **dict.fromkeys(("positional_share", "symbolic_share"), ("length", "layer", "head")),
+        "entropy": ("layer", "head"),
+        **dict.fromkeys(("attention", "example"), ("layer", "head", "token")),
+    }
+    packed = {}
+    for name in PACKING:
+        dims = shapes.get(name, ("layer", "head", "plane"))
+        array = as_array(f"{name} of input {one.name!r}", getattr(one, name))
+        if array.shape != tuple(known[dim] for dim in dims):
+            wanted = ", ".join(f"{dim}: {known[dim]}" for dim in dims)
+            raise ValueError(
+                f"{name} of input {one.name!r} must have shape [{wanted}]; got {list(array.shape)}. Lengths, "
+                "temperatures and angles of the explorer say how many of each there are"
+            )
+        packed[name] = _packed(f"{name} of input {one.name!r}", array, *PACKING[name])
+    return {
+        "name": one.name,
+        "label": one.label,
+        "note": one.note,
+        "tokens": tokens,
+        "start": int(one.start),
+        "arrays": packed,
+    }
+
+
+def _packed(name: str, array: np.ndarray, bits: int, power: float) -> dict[str, Any]:
+    """Numbers as codes of so many bits: ``low + (high - low) * (code / most) ** power``, the largest code undefined."""
+    defined = array[np.isfinite(array)]
+    # Rounding may leave a share a little outside.
+    low, high = (float(defined.min()), float(defined.max())) if defined.size else (0.0, 1.0)
+    if low < -1e-5 or (high > 1 + 1e-5 and "margin" not in name):
+        raise ValueError(f"{name} must lie in 0 to 1, or be NaN where undefined; it spans {low:.4g} to {high:.4g}")
+    low, high = float(f"{low:.6g}"), float(f"{high:.6g}")
+    most = 2**bits - 2
+    width = high - low or 1.0
+    share = np.clip((array - low) / width, 0, 1) ** (1 / power)
+    codes = np.where(np.isfinite(array), np.round(np.nan_to_num(share) * most), most + 1).astype(f"<u{bits // 8}")
+    return {
+        "bits": bits,
+        "low": low,
+        "high": high,
+        "power": power,
+        "data": base64.b64encode(codes.tobytes()).decode("ascii"),
+    }
+
+
+def tau_text(tau: float) -> str:
+    """A temperature as readers write it.
+
+    >>> tau_text(3e-4), tau_text(1e-5), tau_text(0.3), tau_text(1.0)
+    ('3 × 10⁻⁴', '10⁻⁵', '0.3', '1')
+    """
+    if tau >= 0.01:
+        return f"{tau:g}"
+    mantissa, power = f"{tau:e}".split("e")
+    factor = f"{float(mantissa):g}"
+    raised = "10" + str(int(power)).translate(SUPERSCRIPTS)
+    return raised if factor == "1" else f"{factor} × {raised}"
+
+
+def _page(
+    inputs: Sequence[HeadInput], payload: Mapping[str, Any], data: str, caption: str, alt: str, marked_label: str
+) -> str:
+    files = resources.files("posym_core.figures") / "static"
+    texts = {name: files.joinpath(name).read_text("utf-8") for name in ("figure.css", "explorer.css", "explorer.js")}
+    escaped = data.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
+    sizes, shown = payload["sizes"], payload["start"]
+    options = "".join(f'<option value="{one.name}">{html.escape(one.label)}</option>' for one in inputs)
+    layers = "".join(
+        f'<optgroup label="layer {layer}">'
+        + "".join(
+            f'<option value="{layer * sizes["head"] + head}">layer {layer}, head {head}</option>'
+            for head in range(sizes["head"])
+        )
+        + "</optgroup>"
+        for layer in range(sizes["layer"])
+    )
+    mark = (
+        f'<span class="posym-ex-mark" aria-hidden="true">◆</span> {html.escape(marked_label)}' if marked_label else ""
+    )
+    described = html.escape(alt)
+    return f"""<figure class="posym-figure posym-explorer" aria-label="Head explorer">
+<style>{texts["figure.css"]}{texts["explorer.css"]}</style>
+<div class="posym-ex-live">
+<div class="posym-sliders posym-ex-controls">
+<label class="posym-ex-choice"><span class="posym-label">Input</span><select name="input">{options}</select></label>
+<label class="posym-ex-choice"><span class="posym-label">Head</span><select name="head">{layers}</select></label>
+{_slider("tau", "Temperature τ", [tau_text(value) for value in payload["taus"]], shown["tau"])}
+{_slider("block", "Tokens a block", [str(value) for value in payload["lengths"]], shown["length"])}
+</div>
+<p class="posym-ex-note mathjax_ignore"></p>
+<div class="posym-ex-top">
+<div class="posym-panel"><div class="posym-title">All heads</div>
+<div class="posym-drawing posym-box posym-ex-plane mathjax_ignore" role="img" aria-label="{described}"></div>
+<div class="posym-ex-legend">layer 0 <span class="posym-ex-ramp" aria-hidden="true"></span> {sizes["layer"] - 1}
+<span>{mark}</span></div></div>
+<div class="posym-panel"><div class="posym-title posym-ex-name"></div>
+<div class="posym-drawing posym-readout posym-ex-readout mathjax_ignore" role="table"
+ aria-label="The chosen head"></div>
+<div class="posym-ex-shares mathjax_ignore"></div>
+<div class="posym-title">By layer and head</div>
+<div class="posym-ex-map" role="grid" aria-label="Heads by layer; arrow keys choose"></div></div>
+</div>
+<div class="posym-panel"><div class="posym-title posym-ex-blocks-title"></div>
+<div class="posym-drawing posym-box posym-ex-blocks mathjax_ignore" role="img"
+ aria-label="Attention to each block"></div>
+</div>
+<div class="posym-panel"><div class="posym-title">The same head on one prompt</div>
+<p class="posym-ex-prompt mathjax_ignore notranslate"></p></div>
+<div class="posym-panel"><div class="posym-title">Frequency profile</div>
+<div class="posym-drawing posym-box posym-ex-profile mathjax_ignore" role="img"
+ aria-label="Shares of variance, energy and scores of each rotation plane"></div></div>
+<div class="posym-panel"><div class="posym-title">Where it stands among all {sizes["layer"] * sizes["head"]} heads</div>
+<div class="posym-drawing posym-ex-ranks mathjax_ignore"></div></div>
+<p class="posym-ex-said" role="status" aria-live="polite"></p>
+</div>
+<noscript><p>The explorer answers where JavaScript is on; the table says where every head lies.</p></noscript>
+<details class="posym-ex-table" open><summary>All heads as a table</summary>{_table(inputs[0], payload)}</details>
+<figcaption class="tex2jax_process mathjax_process">{html.escape(caption)}</figcaption>
+<script type="application/json" class="posym-explorer-data">{escaped}</script>
+<script>{texts["explorer.js"]}</script>
+</figure>"""
+
+
+def _slider(name: str, label: str, texts: Sequence[str], index: int) -> str:
+    return (
+        f'<label class="posym-slider"><span class="posym-label">{label}</span>'
+        f'<span class="posym-value" aria-hidden="true">{texts[index]}</span>'
+        f'<input type="range" min="0" max="{len(texts) - 1}" step="1" value="{index}" autocomplete="off" '
+        f'name="{name}" aria-label="{label}" aria-valuetext="{texts[index]}" '
+        f'data-texts="{html.escape(json.dumps(list(texts), ensure_ascii=False))}"></label>'
+    )
+
+
+def _table(one: HeadInput, payload: Mapping[str, Any]) -> str:
+    """Scores of all heads on the first input as the figure opens, for those who read and those without scripts."""
+    sizes, shown = payload["sizes"], payload["start"]
+    scores = [as_array(name, getattr(one, name))[shown["length"], shown["tau"]] for name in ("positional", "symbolic")]
+    columns = [array.ravel() for array in (*scores, as_array("entropy", one.entropy))]
+    rows = "".join(
+        f'<tr><th scope="row">{place // sizes["head"]}.{place % sizes["head"]}</th>'
+        + "".join(f"<td>{_written(column[place])}</td>" for column in columns)
+        + "</tr>"
+        for place in range(sizes["layer"] * sizes["head"])
+    )
+    heads = "".join(f'<th scope="col">{name}</th>' for name in ("layer.head", "s_POS", "s_SYM", "entropy"))
+    return f'<div class="posym-ex-scroll"><table><thead><tr>{heads}</tr></thead><tbody>{rows}</tbody></table></div>'
+
+
+def _written(value: float) -> str:
+    return f"{value:.2f}" if np.isfinite(value) else UNDEFINED

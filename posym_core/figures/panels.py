@@ -1,0 +1,363 @@
+"""Panels of a slider figure: what each kind of drawing takes, checks and sends to the page.
+
+Arrays of frames lead with one dimension for each slider that the panel depends on. Panels are checked when
+:func:`posym_core.figures.sliders.slider_figure` puts them together with the sliders.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import KW_ONLY, dataclass
+from typing import Any, ClassVar, Literal
+
+import numpy as np
+
+from posym_core.figures.frames import (
+    Format,
+    as_array,
+    as_colours,
+    as_frames,
+    as_highlight,
+    as_labels,
+    as_numbers,
+    as_pair,
+    as_series,
+    as_texts,
+    has_text,
+    limits_of,
+    write,
+)
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Panel:
+    """What all panels share.
+
+    Args:
+        over: names of the sliders that the frames depend on, in the order of the frames' leading dimensions; all
+            sliders of the figure unless given, none with ``()``.
+        aspect: width over height of the drawing.
+        wide: whether the panel takes the figure's whole width.
+        alt: what the drawing shows, for readers who hear it; the figure's ``alt`` unless given.
+    """
+
+    over: Sequence[str] | None = None
+    aspect: float | None = None
+    wide: bool = False
+    alt: str = ""
+
+    kind: ClassVar[str] = ""
+    shape: ClassVar[float] = 1.5
+
+    def payload(self, dims: dict[str, int], digits: int) -> dict[str, Any]:
+        """Everything the script draws from, ready for JSON; ``dims`` maps slider names to their lengths."""
+        raise NotImplementedError
+
+
+@dataclass(frozen=True, eq=False)
+class Heatmap(Panel):
+    """A matrix as coloured cells; NaN is a hatched cell.
+
+    Args:
+        title: heading of the panel.
+        frames: ``[*slider, row, column]``.
+        x_label, y_label: what columns and rows are.
+        colours: ``"diverging"`` (blue below 0, orange above) or ``"sequential"``.
+        limits: values at the ends of the colours; from all frames unless given.
+        decimals: write every cell's value with so many decimals (small matrices); none unless given.
+        row_labels, column_labels: ``[row]`` or ``[*slider, row]``; ``None`` numbers them from 1, ``()`` writes none.
+        outlined: cells to frame, ``[row, column]`` or ``[*slider, row, column]`` booleans, or ``"diagonal"``.
+        colour_bar: whether to draw the scale of the colours; only where no values are written unless given.
+    """
+
+    title: str
+    frames: Any
+    _: KW_ONLY
+    x_label: str = ""
+    y_label: str = ""
+    colours: Literal["diverging", "sequential"] = "diverging"
+    limits: tuple[float, float] | None = None
+    decimals: int | None = None
+    row_labels: Any = None
+    column_labels: Any = None
+    outlined: Any = None
+    colour_bar: bool | None = None
+
+    kind: ClassVar[str] = "heatmap"
+    shape: ClassVar[float] = 1.12
+
+    def payload(self, dims: dict[str, int], digits: int) -> dict[str, Any]:
+        if self.colours not in ("diverging", "sequential"):
+            raise ValueError(f"colours must be 'diverging' or 'sequential'; got {self.colours!r}")
+        frames = as_frames(f"frames of {self.title!r}", self.frames, dims, ("row", "column"))
+        rows, columns = frames.shape[-2:]
+        limits = self.limits or limits_of([frames], symmetric=self.colours == "diverging", margin=0)
+        outlined = np.eye(rows, columns) if isinstance(self.outlined, str) else self.outlined
+        if isinstance(self.outlined, str) and self.outlined != "diagonal":
+            raise ValueError(f"outlined must be booleans per cell or 'diagonal'; got {self.outlined!r}")
+        cells = None
+        if outlined is not None:
+            inner = (("row", rows), ("column", columns))
+            cells = as_numbers(as_frames("outlined", outlined, dims, inner, fixed=True), digits, 2)
+        return {
+            "rows": rows,
+            "columns": columns,
+            "frames": as_numbers(frames, digits, 2),
+            "colours": self.colours,
+            "limits": as_pair("limits", limits),
+            "decimals": self.decimals,
+            "colourBar": self.decimals is None if self.colour_bar is None else self.colour_bar,
+            "rowLabels": as_labels("row_labels", self.row_labels, dims, rows),
+            "columnLabels": as_labels("column_labels", self.column_labels, dims, columns),
+            "outlined": cells,
+        }
+
+
+@dataclass(frozen=True, eq=False)
+class Lines(Panel):
+    """Curves over a common axis; NaN is a gap.
+
+    Args:
+        title: heading of the panel.
+        x: ``[point]``, the common axis.
+        frames: ``[*slider, series, point]``.
+        series: a label for each curve, written beside it.
+        colours: a name of :data:`COLOURS` for each curve.
+        lower, upper: shaded intervals around the curves, shaped like ``frames``.
+        marker: ``[*slider]``, place of a vertical line in each frame; ``marker_label`` is written beside it.
+        reference: ``[series, point]``, thin curves that do not move; ``reference_labels`` names them.
+        dots: whether to draw the points themselves, for an axis of counts.
+        x_log, y_log: logarithmic axes.
+        x_limits, y_limits: ends of the axes; from all frames unless given.
+    """
+
+    title: str
+    x: Any
+    frames: Any
+    _: KW_ONLY
+    series: Sequence[str] = ()
+    colours: Sequence[str] = ()
+    x_label: str = ""
+    y_label: str = ""
+    x_limits: tuple[float, float] | None = None
+    y_limits: tuple[float, float] | None = None
+    x_log: bool = False
+    y_log: bool = False
+    lower: Any = None
+    upper: Any = None
+    marker: Any = None
+    marker_label: str = ""
+    reference: Any = None
+    reference_labels: Sequence[str] = ()
+    dots: bool = False
+
+    kind: ClassVar[str] = "lines"
+
+    def payload(self, dims: dict[str, int], digits: int) -> dict[str, Any]:
+        x = as_array(f"x of {self.title!r}", self.x)
+        if x.ndim != 1 or np.isnan(x).any():
+            raise ValueError(f"x of {self.title!r} must be one row of numbers without NaN; got shape {x.shape}")
+        frames = as_frames(f"frames of {self.title!r}", self.frames, dims, ("series", ("point", len(x))))
+        count = frames.shape[-2]
+        inner = (("series", count), ("point", len(x)))
+        if (self.lower is None) != (self.upper is None):
+            raise ValueError(f"intervals of {self.title!r} need both ends; pass lower and upper, or neither")
+        drawn = {"frames": frames}
+        if self.lower is not None:
+            drawn["lower"] = as_frames("lower", self.lower, dims, inner)
+            drawn["upper"] = as_frames("upper", self.upper, dims, inner)
+        reference = None
+        if self.reference is not None:
+            reference = as_frames("reference", self.reference, {}, ("series", ("point", len(x))))
+            drawn["reference"] = reference
+        marker = None
+        if self.marker is not None:
+            marker = as_numbers(as_frames("marker", self.marker, dims, (), fixed=True), digits, 0)
+        x_limits = self.x_limits or limits_of([x], margin=0, log=self.x_log)
+        y_limits = self.y_limits or limits_of(drawn.values(), log=self.y_log)
+        for axis, log, numbers in (
+            ("x", self.x_log, [x, np.asarray(x_limits)]),
+            ("y", self.y_log, [*drawn.values(), np.asarray(y_limits)]),
+        ):
+            least = min(np.nanmin(array) for array in numbers if not np.isnan(array).all())
+            if log and least <= 0:
+                raise ValueError(
+                    f"a logarithmic {axis} axis must hold values above 0 only; got {least:g}. Put NaN where a value "
+                    f"cannot be shown, or use a linear axis"
+                )
+        return {
+            "x": as_numbers(x, max(digits, 6), 1),
+            **{name: as_numbers(array, digits, 2) for name, array in drawn.items()},
+            "series": as_series(self.series, count),
+            "references": 0 if reference is None else len(reference),
+            "referenceLabels": list(self.reference_labels),
+            "colours": as_colours(self.colours, count),
+            "marker": marker,
+            "markerLabel": self.marker_label,
+            "dots": self.dots,
+            "xLog": self.x_log,
+            "yLog": self.y_log,
+            "xLimits": as_pair("x_limits", x_limits),
+            "yLimits": as_pair("y_limits", y_limits),
+        }
+
+
+@dataclass(frozen=True, eq=False)
+class Bars(Panel):
+    """Bars side by side, or stacked; NaN is a hatched bar.
+
+    Args:
+        title: heading of the panel.
+        labels: ``[bar]`` or ``[*slider, bar]``, written below the bars.
+        frames: ``[*slider, series, bar]``.
+        series: a label for each series.
+        stacked: pile the series of a bar up.
+        lower, upper: intervals, shaped like ``frames`` (not with ``stacked``).
+        decimals: write every bar's value with so many decimals.
+        highlight: ``[*slider]``, number of the bar to frame, counted from 0.
+    """
+
+    title: str
+    labels: Any
+    frames: Any
+    _: KW_ONLY
+    series: Sequence[str] = ()
+    colours: Sequence[str] = ()
+    x_label: str = ""
+    y_label: str = ""
+    y_limits: tuple[float, float] | None = None
+    stacked: bool = False
+    lower: Any = None
+    upper: Any = None
+    decimals: int | None = None
+    highlight: Any = None
+
+    kind: ClassVar[str] = "bars"
+
+    def payload(self, dims: dict[str, int], digits: int) -> dict[str, Any]:
+        frames = as_frames(f"frames of {self.title!r}", self.frames, dims, ("series", "bar"))
+        count, bars = frames.shape[-2:]
+        drawn = {"frames": frames}
+        if (self.lower is None) != (self.upper is None) or (self.stacked and self.lower is not None):
+            raise ValueError(f"intervals of {self.title!r} need lower and upper, and bars that are not stacked")
+        if self.lower is not None:
+            inner = (("series", count), ("bar", bars))
+            drawn["lower"] = as_frames("lower", self.lower, dims, inner)
+            drawn["upper"] = as_frames("upper", self.upper, dims, inner)
+        piled = [np.nansum(frames, axis=-2)] if self.stacked else list(drawn.values())
+        y_limits = self.y_limits or limits_of([*piled, np.zeros(1)], log=False)
+        return {
+            "bars": bars,
+            **{name: as_numbers(array, digits, 2) for name, array in drawn.items()},
+            "labels": as_labels("labels", self.labels, dims, bars),
+            "series": as_series(self.series, count),
+            "colours": as_colours(self.colours, count),
+            "stacked": self.stacked,
+            "decimals": self.decimals,
+            "highlight": as_highlight(self.highlight, dims, bars),
+            "yLimits": as_pair("y_limits", y_limits),
+        }
+
+
+@dataclass(frozen=True, eq=False)
+class Points(Panel):
+    """Points in a plane, or arrows to them from the origin; NaN leaves a point out and counts it as undefined.
+
+    Args:
+        title: heading of the panel.
+        frames: ``[*slider, point, 2]``, x and y.
+        labels: a label for each point; shown on hover, and written beside it if ``write_labels``.
+        groups: a whole number for each point, its colour; ``group_labels`` names the groups.
+        colours: a name of :data:`COLOURS` for each group.
+        shades: a number for each point (its layer, say), drawn on the sequential scale instead of ``groups``.
+        arrows: draw every point as an arrow from the origin, or one boolean per point.
+        highlight: ``[*slider]``, number of the point to ring, counted from 0.
+        diagonal: draw the line ``y = x``.
+        circle: radius of a circle around the origin.
+        equal_aspect: one unit is equally long on both axes.
+    """
+
+    title: str
+    frames: Any
+    _: KW_ONLY
+    labels: Sequence[str] = ()
+    write_labels: bool = True
+    groups: Any = None
+    group_labels: Sequence[str] = ()
+    colours: Sequence[str] = ()
+    shades: Any = None
+    shade_label: str = ""
+    arrows: Any = False
+    highlight: Any = None
+    diagonal: bool = False
+    circle: float | None = None
+    equal_aspect: bool = True
+    x_label: str = ""
+    y_label: str = ""
+    x_limits: tuple[float, float] | None = None
+    y_limits: tuple[float, float] | None = None
+
+    kind: ClassVar[str] = "points"
+    shape: ClassVar[float] = 1.08
+
+    def payload(self, dims: dict[str, int], digits: int) -> dict[str, Any]:
+        frames = as_frames(f"frames of {self.title!r}", self.frames, dims, ("point", ("x and y", 2)))
+        count = frames.shape[-2]
+        per_point = (("point", count),)
+        groups = np.zeros(count) if self.groups is None else as_frames("groups", self.groups, {}, per_point)
+        if (groups < 0).any() or (groups % 1 != 0).any():
+            raise ValueError("groups must be whole numbers from 0, one per point; renumber them")
+        arrows = np.broadcast_to(np.asarray(self.arrows, dtype=float), (count,))
+        shades = None if self.shades is None else as_frames("shades", self.shades, {}, per_point)
+        origin = np.zeros(1) if arrows.any() or self.circle else np.zeros(0)
+        reach = np.array([-1.0, 1.0]) * (self.circle or 0.0) if self.circle else origin
+        return {
+            "points": count,
+            "frames": as_numbers(frames, digits, 2),
+            "labels": as_texts("labels", self.labels, {}, count)["v"] if len(self.labels) else [],
+            "writeLabels": self.write_labels,
+            "groups": [int(group) for group in groups],
+            "groupLabels": as_series(self.group_labels, int(groups.max()) + 1),
+            "colours": as_colours(self.colours, int(groups.max()) + 1),
+            "shades": None if shades is None else as_numbers(shades, digits, 1),
+            "shadeLabel": self.shade_label,
+            "shadeLimits": None if shades is None else as_pair("shades", limits_of([shades], margin=0)),
+            "arrows": [int(arrow) for arrow in arrows],
+            "highlight": as_highlight(self.highlight, dims, count),
+            "diagonal": self.diagonal,
+            "circle": self.circle,
+            "equal": self.equal_aspect,
+            "xLimits": as_pair("x_limits", self.x_limits or limits_of([frames[..., 0], origin, reach])),
+            "yLimits": as_pair("y_limits", self.y_limits or limits_of([frames[..., 1], origin, reach])),
+        }
+
+
+@dataclass(frozen=True, eq=False)
+class Readout(Panel):
+    """A small table of live values; NaN reads "undefined".
+
+    Args:
+        rows: label -> ``[*slider]`` numbers or strings.
+        title: heading of the panel.
+        format: how numbers are written, for all rows or label -> format.
+    """
+
+    rows: Mapping[str, Any]
+    _: KW_ONLY
+    title: str = ""
+    format: Format | Mapping[str, Format] = ".3f"
+
+    kind: ClassVar[str] = "readout"
+
+    def payload(self, dims: dict[str, int], digits: int) -> dict[str, Any]:
+        if not self.rows:
+            raise ValueError("a readout must have at least one row; got none. Pass label -> values")
+        rows = []
+        for label, values in self.rows.items():
+            form = self.format.get(label, ".3f") if isinstance(self.format, Mapping) else self.format
+            if has_text(values):
+                rows.append({"label": label, **as_texts(f"row {label!r}", values, dims, None)})
+            else:
+                array = as_frames(f"row {label!r}", values, dims, ())
+                rows.append({"label": label, "n": 1, "v": [write(value, form) for value in array.ravel()]})
+        return {"rows": rows}

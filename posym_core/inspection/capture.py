@@ -1,0 +1,206 @@
+"""Queries and keys out of Hugging Face models, as their own attention uses them.
+
+A *tap* looks on while the model attends: it hands over the rotated query of chosen tokens, all rotated keys, the
+scale and what else enters the softmax, and lets the model's own attention function go on untouched. So the output
+stays what it was, bit by bit, the fast attention kernels stay in use, and no ``n x n`` weights are formed.
+
+Two routes lead to the attention calls, and a model takes the first that sees any:
+
+* *interface*: transformers dispatches attention through mappings from names such as ``"sdpa"`` to functions. Each
+  mapping that the model's own modelling modules hold is overridden for the time of the tap, whatever name is in
+  force. Nothing about the model changes, so masks, sinks and sliding windows are built as always. (Registering an
+  implementation under a new name would not do: several models compare the name and take other paths.)
+* *functions*: GPT-J, CodeGen, Falcon and some others bypass the interface and call torch; there the calls to
+  ``scaled_dot_product_attention``, or a matrix product followed by a softmax, are watched.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import inspect
+import itertools
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+from typing import Any, Literal
+
+import torch
+from jaxtyping import Int
+from torch import Tensor, nn
+
+from posym_core.inspection.attention_calls import (
+    AttentionCall,
+    Recorder,
+    UnsupportedModelError,
+    functions_route,
+    interface_route,
+)
+
+Route = Literal["interface", "functions"]
+ROUTES: tuple[Route, ...] = ("interface", "functions")
+
+# The mappings belong to the library, not to a model, so two taps in two threads would undo each other.
+ONE_AT_A_TIME = threading.RLock()
+
+
+def capture(
+    model: nn.Module,
+    input_ids: Int[Tensor, "prompt token"] | Int[Tensor, " token"],
+    *,
+    rows: Sequence[int] | None = (-1,),
+    batch_size: int | None = None,
+) -> list[AttentionCall]:
+    """Queries of chosen tokens and all keys of every attention call of a forward pass.
+
+    Args:
+        model: a Hugging Face decoder in evaluation mode, on any device.
+        input_ids: prompts of equal length, without padding; moved to the model's device.
+        rows: tokens whose queries to keep, negative from the end; None for all.
+        batch_size: prompts per forward pass; by default all at once.
+
+    Returns:
+        One :class:`AttentionCall` per attention call in the order of the pass. Vocabulary logits are not computed.
+
+    Raises:
+        UnsupportedModelError: if the model has no attention that can be captured, or a kind of attention that a
+            softmax over scaled products does not describe.
+        TypeError, ValueError: if ``input_ids`` or ``rows`` do not fit.
+    """
+    input_ids = check_input_ids(input_ids)
+    parts: list[list[AttentionCall]] = []
+    route = None
+    for prompts in input_ids.split(batch_size or len(input_ids)):
+        calls: list[AttentionCall] = []
+        route = watched_forward(model, prompts, calls.append, rows=rows, route=route, keep=True)
+        parts.append(calls)
+    return [_joined(part) for part in zip(*parts, strict=True)]
+
+
+def watched_forward(
+    model: nn.Module,
+    input_ids: Int[Tensor, "prompt token"],
+    receive: Callable[[AttentionCall], Any],
+    *,
+    rows: Sequence[int] | None = (-1,),
+    route: Route | None = None,
+    keep: bool = False,
+    verify: bool = False,
+    **inputs: Any,
+) -> Route:
+    """Run the model once under :func:`tap`, on the first route that sees attention calls, and return that route.
+
+    Args:
+        route: the only route to try; by default all in turn, which costs a second pass where the first sees nothing.
+        inputs: further inputs of the model, such as ``position_ids``.
+
+    Raises:
+        UnsupportedModelError: if no attention call is seen.
+    """
+    for candidate in ROUTES if route is None else (route,):
+        with tap(model, receive, rows=rows, route=candidate, keep=keep, verify=verify) as calls:
+            forward(model, input_ids, **inputs)
+        if next(calls):
+            return candidate
+    raise UnsupportedModelError(
+        f"{type(model).__name__} makes no attention call that could be captured (no transformers attention interface, "
+        "no scaled_dot_product_attention, no product followed by a softmax), as recurrent and state-space models do "
+        "not; use a decoder with rotary attention"
+    )
+
+
+@contextlib.contextmanager
+def tap(
+    model: nn.Module,
+    receive: Callable[[AttentionCall], Any],
+    *,
+    rows: Sequence[int] | None = (-1,),
+    route: Route = "interface",
+    keep: bool = False,
+    verify: bool = False,
+) -> Iterator[itertools.count]:
+    """Within the block, hand every attention call of ``model`` to ``receive`` before the model goes on.
+
+    Args:
+        model: a Hugging Face model.
+        receive: called with an :class:`AttentionCall` per call; an exception that it raises ends the pass.
+        rows: tokens whose queries to hand over, negative from the end; None for all.
+        route: see the module's docstring; :func:`watched_forward` finds the one to take.
+        keep: copy what is handed over; needed when it outlives ``receive``.
+        verify: recompute the chosen rows' output from what is handed over, and refuse the model if it differs.
+
+    Yields:
+        A counter whose next number is how many calls were seen.
+
+    Raises:
+        UnsupportedModelError: within the block, when a call is not a softmax over scaled products.
+    """
+    check_attention_kind(model)
+    recorder = Recorder(model, receive, rows, keep, verify)
+    with ONE_AT_A_TIME, (interface_route if route == "interface" else functions_route)(model, recorder):
+        yield recorder.seen
+
+
+def forward(model: nn.Module, input_ids: Int[Tensor, "prompt token"], **inputs: Any) -> Any:
+    """Run the model without vocabulary logits, cache or gradients."""
+    if model.training:
+        raise ValueError(
+            f"{type(model).__name__} is in training mode, where dropout alters attention; call model.eval()"
+        )
+    backbone: Any = getattr(model, "base_model", model)
+    parameters = inspect.signature(backbone.forward).parameters
+    if "logits_to_keep" in parameters:
+        inputs["logits_to_keep"] = 1
+    if "use_cache" in parameters or any(p.kind is p.VAR_KEYWORD for p in parameters.values()):
+        inputs["use_cache"] = False
+    with torch.no_grad():
+        return backbone(input_ids.to(input_device(model)), **inputs)
+
+
+def input_device(model: nn.Module) -> torch.device:
+    """Where the model wants its token ids."""
+    embeddings: Any = model.get_input_embeddings()  # pyright: ignore[reportCallIssue]
+    return embeddings.weight.device
+
+
+def check_input_ids(input_ids: Tensor, least: int = 1) -> Int[Tensor, "prompt token"]:
+    """Token ids as ``[prompt, token]`` int64, or an error that says what does not fit."""
+    if not isinstance(input_ids, Tensor):
+        raise TypeError(f"input_ids must be a torch tensor; got {type(input_ids).__name__}. Use torch.as_tensor")
+    if input_ids.dtype not in (torch.int64, torch.int32):
+        raise TypeError(f"input_ids must be whole numbers, int64 or int32; got {input_ids.dtype}. Use input_ids.long()")
+    if input_ids.ndim not in (1, 2):
+        raise ValueError(f"input_ids must have shape [prompt, token] or [token]; got {tuple(input_ids.shape)}")
+    input_ids = input_ids.reshape(-1, input_ids.shape[-1]).long()
+    if len(input_ids) == 0 or input_ids.shape[1] < least:
+        raise ValueError(
+            f"input_ids must hold at least one prompt of at least {least} tokens; got {tuple(input_ids.shape)}"
+        )
+    return input_ids
+
+
+def check_attention_kind(model: nn.Module) -> None:
+    """Refuse, by the modules they consist of, models whose heads are not one softmax over their keys each."""
+    for module in model.modules():
+        name = f"{type(model).__name__} ({type(module).__name__})"
+        if hasattr(module, "lambda_q1"):
+            raise UnsupportedModelError(
+                f"{name} subtracts two softmaxes from each other, so that a head has no single row of attention "
+                "weights; use a model with ordinary softmax attention"
+            )
+        if getattr(module, "indexer", None) is not None:
+            raise UnsupportedModelError(
+                f"{name} chooses by content which keys are visible (a sparse indexer), so that visibility would move "
+                "with a swap; use a model with dense or sliding-window attention"
+            )
+
+
+def _joined(calls: Sequence[AttentionCall]) -> AttentionCall:
+    """The same call of several batches as one."""
+    if len(calls) == 1:
+        return calls[0]
+    return replace(
+        calls[0],
+        query=torch.cat([call.query for call in calls]),
+        keys=torch.cat([call.keys for call in calls]),
+        visible=torch.cat([call.visible for call in calls]),
+    )

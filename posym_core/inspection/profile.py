@@ -1,0 +1,305 @@
+"""Positional and symbolic scores of all heads of a language model, in the forward pass that yields them.
+
+Anything else that is a function of one layer's last query and keys can be measured on the way: :func:`profile` is one
+use of :func:`profile_with`. Layers are measured while the model runs and are not kept, so memory stays that of the
+pass.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+
+import torch
+from jaxtyping import Bool, Float, Int
+from torch import Tensor, nn
+
+from posym_core.checks import require_positive
+from posym_core.inspection.attention_calls import AttentionCall
+from posym_core.inspection.capture import check_input_ids, watched_forward
+from posym_core.inspection.planes import Planes, find_planes
+from posym_core.metrics.cross_logits import cross_logits
+from posym_core.metrics.swaps import check_blocks, swap_scores
+
+# Tokens of one forward pass: enough to use the machine, few enough for a small one.
+TOKENS_A_BATCH = 4096
+# Numbers in the keys of layers that wait to be scored together: small layers cost mostly calls, large ones memory.
+NUMBERS_HELD = 2**20
+
+
+@dataclass(frozen=True, kw_only=True)
+class LayerHeads:
+    """The heads of one attention layer on a batch of prompts, as the functions on heads want them.
+
+    Grouped query heads keep their key head: head ``h`` of the layer is ``(h // group, h % group)``. Dimensions are in
+    the ``"halves"`` layout whatever the model's is.
+
+    Attributes:
+        layer: number of the attention layer, from 0.
+        prompts: which prompts these are.
+        query: of the last token, rotated.
+        keys: rotated; their dimension of 1 broadcasts against the group.
+        angles: radians per position, fastest plane first, 0 for unrotated planes; float64.
+        rotated: number of planes that rotate.
+        scale: what the dot products are multiplied with.
+        visible: which keys the last token sees.
+        softcap: logits are ``softcap * tanh(logit / softcap)``; None for none.
+        sinks: logit of an attention sink per head, or None.
+    """
+
+    layer: int
+    prompts: slice
+    query: Float[Tensor, "prompt key_head group dim"]
+    keys: Float[Tensor, "prompt key_head 1 key dim"]
+    angles: Float[Tensor, " plane"]
+    rotated: int
+    scale: float
+    visible: Bool[Tensor, "prompt #key_head #group key"]
+    softcap: float | None
+    sinks: Float[Tensor, "key_head group"] | None
+
+    def cross_logits(self, *, per_frequency: bool = False) -> Float[Tensor, "prompt key_head group *plane key key"]:
+        """The cross-logit matrix of every head over all keys, before any soft-cap."""
+        return cross_logits(self.query, self.keys, self.angles, scale=self.scale, per_frequency=per_frequency)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Profile:
+    """Scores of every head of a model on every prompt, on the CPU; NaN where a layer has fewer heads or planes.
+
+    Attributes:
+        positional: ``s_POS``, ``[prompt, layer, head]`` or ``[prompt, layer, head, plane]``.
+        symbolic: ``s_SYM``.
+        entropy: entropy of the attention over all visible keys, divided by its maximum.
+    """
+
+    positional: Float[Tensor, "prompt layer head *plane"]
+    symbolic: Float[Tensor, "prompt layer head *plane"]
+    entropy: Float[Tensor, "prompt layer head *plane"]
+
+
+def profile(
+    model: nn.Module,
+    input_ids: Int[Tensor, "prompt token"] | Int[Tensor, " token"],
+    *,
+    start: int,
+    block_length: int,
+    blocks: int | None = None,
+    tau: float = 1e-4,
+    eps: float = 1e-8,
+    per_frequency: bool = False,
+    progress: bool = True,
+    batch_size: int | None = None,
+    planes: Sequence[Planes] | None = None,
+) -> Profile:
+    """Positional and symbolic scores of every head at the last token of every prompt.
+
+    Urrutia et al., *Decoupling Positional and Symbolic Attention in Transformers*, section 4: the keys of the blocks
+    are swapped at each head's own input, with everything else fixed.
+
+    Args:
+        model: any Hugging Face decoder with rotary encoding, in evaluation mode; see :func:`posym_core.load_model`.
+        input_ids: ``[prompt, token]`` without padding, or one prompt ``[token]``.
+        start: first token of the first block.
+        block_length: tokens per block.
+        blocks: number of blocks; by default as many as fit between ``start`` and the last token.
+        tau: temperature of the weights over pairs of blocks.
+        eps: floor of the norms in the cosine.
+        per_frequency: score every rotation plane as a head of its own.
+        progress: show a progress bar.
+        batch_size: prompts per forward pass; by default about 4,096 tokens.
+        planes: what :func:`posym_core.inspection.planes.find_planes` found for this model and length, to save asking
+            again.
+
+    Returns:
+        A :class:`Profile`; one prompt ``[token]`` gives a batch of one.
+
+    Raises:
+        UnsupportedModelError: if the model is not a decoder with rotary encoding that can be captured.
+        TypeError, ValueError: if ``input_ids`` or the blocks do not fit, or ``tau`` or ``eps`` is out of range.
+    """
+    input_ids = check_input_ids(input_ids, least=3)
+    blocks = check_blocks(input_ids.shape[1], start, block_length, blocks)
+    require_positive("tau", tau)
+
+    def measure(heads: LayerHeads) -> dict[str, Tensor]:
+        scores = swap_scores(
+            heads.query,
+            heads.keys,
+            heads.angles,
+            start=start,
+            block_length=block_length,
+            blocks=blocks,
+            tau=tau,
+            eps=eps,
+            scale=heads.scale,
+            per_frequency=per_frequency,
+            visible=heads.visible,
+            softcap=heads.softcap,
+            sinks=heads.sinks,
+        )
+        return {"positional": scores.positional, "symbolic": scores.symbolic, "entropy": scores.entropy}
+
+    measured = _profile_with(model, input_ids, measure, progress, batch_size, planes, hold=NUMBERS_HELD)
+    return Profile(**measured)
+
+
+def profile_with(
+    model: nn.Module,
+    input_ids: Int[Tensor, "prompt token"] | Int[Tensor, " token"],
+    measure: Callable[[LayerHeads], dict[str, Tensor]],
+    *,
+    progress: bool = True,
+    batch_size: int | None = None,
+    planes: Sequence[Planes] | None = None,
+) -> dict[str, Float[Tensor, "prompt layer head *rest"]]:
+    """Measure the heads of every layer at the last token of every prompt, in one forward pass a batch.
+
+    Args:
+        model: any Hugging Face decoder with rotary encoding, in evaluation mode.
+        input_ids: ``[prompt, token]`` without padding, or one prompt ``[token]``.
+        measure: called with the :class:`LayerHeads` of every layer and batch; returns named tensors of shape
+            ``[prompt, key_head, group, ...]``, as functions on heads do when given ``heads.query`` and ``heads.keys``.
+            It may do several things at once: what is captured is there only now.
+        progress: show a progress bar.
+        batch_size: prompts per forward pass; by default about 4,096 tokens.
+        planes: what :func:`posym_core.inspection.planes.find_planes` found for this model and length.
+
+    Returns:
+        The measurements by name, ``[prompt, layer, head, ...]`` on the CPU, NaN where layers differ in shape.
+
+    Raises:
+        UnsupportedModelError: if the model is not a decoder with rotary encoding that can be captured.
+        TypeError, ValueError: if ``input_ids`` does not fit.
+    """
+    return _profile_with(model, input_ids, measure, progress, batch_size, planes, hold=0)
+
+
+def _profile_with(
+    model: nn.Module,
+    input_ids: Int[Tensor, "prompt token"] | Int[Tensor, " token"],
+    measure: Callable[[LayerHeads], dict[str, Tensor]],
+    progress: bool,
+    batch_size: int | None,
+    planes: Sequence[Planes] | None,
+    hold: int,
+) -> dict[str, Float[Tensor, "prompt layer head *rest"]]:
+    """:func:`profile_with`, with layers held back to be measured together; then ``measure`` may not ask which it is."""
+    from tqdm import tqdm
+
+    input_ids = check_input_ids(input_ids, least=2)
+    if batch_size is not None and batch_size < 1:
+        raise ValueError(f"batch_size must be at least 1; got {batch_size}")
+    batch_size = batch_size or max(1, TOKENS_A_BATCH // input_ids.shape[1])
+    planes = find_planes(model, input_ids.shape[1]) if planes is None else planes
+    alike = (
+        [next(i for i, first in enumerate(planes) if torch.equal(first.angles, other.angles)) for other in planes]
+        if hold
+        else None
+    )
+    route = None
+    batches: list[dict[str, Tensor]] = []
+    with tqdm(total=len(input_ids), unit="prompt", disable=not progress) as bar:
+        for first in range(0, len(input_ids), batch_size):
+            prompts = slice(first, min(first + batch_size, len(input_ids)))
+            layers = _Layers(measure, hold)
+
+            def receive(call: AttentionCall, prompts: slice = prompts, layers: _Layers = layers) -> None:
+                if call.index >= len(planes):
+                    raise ValueError(
+                        f"the model makes more attention calls than the {len(planes)} that planes were given for; "
+                        "pass planes=find_planes(model, length) of this model"
+                    )
+                layers.add(layer_heads(call, planes[call.index], prompts), alike[call.index] if alike else call.index)
+
+            route = watched_forward(model, input_ids[prompts], receive, route=route)
+            measured = layers.finish()
+            batches.append({name: _stacked([layer[name] for layer in measured], dim=1) for name in measured[0]})
+            bar.update(prompts.stop - prompts.start)
+    return {name: torch.cat([batch[name] for batch in batches]) for name in batches[0]}
+
+
+class _Layers:
+    """Measures layers as they come, or holds back those with the same planes and shapes to measure them as one.
+
+    Held layers stand behind each other in the dimension of prompts. No more than ``hold`` numbers of keys wait.
+    """
+
+    def __init__(self, measure: Callable[[LayerHeads], dict[str, Tensor]], hold: int) -> None:
+        self.measure = measure
+        self.hold = hold
+        self.waiting: dict[tuple, list[LayerHeads]] = {}
+        self.numbers = 0
+        self.found: dict[int, dict[str, Tensor]] = {}
+
+    def add(self, heads: LayerHeads, planes: int) -> None:
+        shapes = [None if x is None else x.shape for x in (heads.query, heads.keys, heads.visible, heads.sinks)]
+        kind = (planes, heads.scale, heads.softcap, heads.query.dtype, *shapes)
+        self.waiting.setdefault(kind, []).append(heads)
+        self.numbers += heads.keys.numel()
+        if self.numbers > self.hold:
+            self._measure_all()
+
+    def finish(self) -> list[dict[str, Tensor]]:
+        self._measure_all()
+        return [self.found[layer] for layer in sorted(self.found)]
+
+    def _measure_all(self) -> None:
+        for group in self.waiting.values():
+            measured = self.measure(_joined(group))
+            parts = {name: x.detach().flatten(1, 2).cpu().chunk(len(group)) for name, x in measured.items()}
+            for place, heads in enumerate(group):
+                self.found[heads.layer] = {name: part[place] for name, part in parts.items()}
+        self.waiting, self.numbers = {}, 0
+
+
+def _joined(group: list[LayerHeads]) -> LayerHeads:
+    """Layers as one with more prompts."""
+    first = group[0]
+    if len(group) == 1:
+        return first
+    sinks = None
+    if first.sinks is not None:
+        # A sink belongs to a layer, so it is said once a prompt.
+        sinks = torch.cat([heads.sinks.expand(len(heads.query), *heads.sinks.shape) for heads in group])  # pyright: ignore
+    return replace(
+        first,
+        query=torch.cat([heads.query for heads in group]),
+        keys=torch.cat([heads.keys for heads in group]),
+        visible=torch.cat([heads.visible for heads in group]),
+        sinks=sinks,
+    )
+
+
+def layer_heads(call: AttentionCall, planes: Planes, prompts: slice = slice(None), row: int = -1) -> LayerHeads:
+    """What one attention call's chosen row looks like to the functions on heads."""
+    if call.rows[row] != call.keys.shape[-2] - 1:
+        raise ValueError(
+            f"row {int(call.rows[row])} is not the last of {call.keys.shape[-2]} tokens, and swaps are defined for the "
+            "last; capture a shorter prompt"
+        )
+    groups = call.keys.shape[1], call.query.shape[1] // call.keys.shape[1]
+    visible = call.visible[:, :, row]
+    return LayerHeads(
+        layer=call.index,
+        prompts=prompts,
+        query=planes.arrange_query(call.query[:, :, row]).unflatten(1, groups),
+        keys=planes.arrange_keys(call.keys)[:, :, None],
+        angles=planes.angles,
+        rotated=planes.rotated,
+        scale=call.scale,
+        visible=visible[:, :, None] if visible.shape[1] == 1 else visible.unflatten(1, groups),
+        softcap=call.softcap,
+        sinks=None if call.sinks is None else call.sinks.to(call.query.dtype).reshape(groups),
+    )
+
+
+def _stacked(parts: list[Tensor], dim: int) -> Tensor:
+    """Parts that may differ in their trailing sizes, in one tensor; NaN where there is nothing."""
+    size = [max(sizes) for sizes in zip(*(part.shape for part in parts), strict=True)]
+    if all(list(part.shape) == size for part in parts):
+        return torch.stack(parts, dim)
+    padded = torch.full((len(parts), *size), torch.nan, dtype=torch.promote_types(parts[0].dtype, torch.float32))
+    for layer, part in zip(padded, parts, strict=True):
+        layer[tuple(slice(length) for length in part.shape)] = part
+    return padded.movedim(0, dim)

@@ -1,0 +1,371 @@
+"""Surgery by frequency: a language model with other angles in chosen planes, layers and heads.
+
+A *cut* says what becomes of the rotation planes of some heads: planes stand still (their angle is 0, so that they
+still compare contents but no longer know positions, as in p-RoPE), planes are removed (they add nothing to any
+logit), or all angles follow another base. Within :func:`surgery` the model computes with the changed planes; the
+weights are never touched, and afterwards the model is what it was.
+
+Rotated queries and keys are turned on before they meet, by their position times what the angle changes. So no model's
+rotary code has to be known, QK-norm and attention factors stay as they are, and planes that no cut names keep every
+bit. The turning happens outside of :func:`posym_core.inspection.capture.tap`: what is captured within the block is what
+the operated model attends with.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import inspect
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import torch
+from jaxtyping import Bool, Float, Int
+from torch import Tensor, nn
+from torch.overrides import TorchFunctionMode
+
+from posym_core.inspection.attention_calls import (
+    AttentionCall,
+    UnsupportedModelError,
+    attention_functions_wrapped,
+    eager_attention,
+)
+from posym_core.inspection.capture import ONE_AT_A_TIME, watched_forward
+from posym_core.inspection.cuts import Cut, every, fastest, numbered, rebased, removed, slowest, still, turning
+from posym_core.inspection.planes import Planes, find_planes
+from posym_core.inspection.profile import LayerHeads, Profile, profile_with
+from posym_core.metrics.swaps import check_blocks, swap_scores
+
+__all__ = [
+    "Cut",
+    "Operated",
+    "every",
+    "fastest",
+    "numbered",
+    "rebased",
+    "removed",
+    "slowest",
+    "still",
+    "surgery",
+    "turning",
+]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Operated:
+    """A model under surgery.
+
+    Attributes:
+        model: the model.
+        planes: of every layer, as they were.
+        angles: of every layer and query head, as they are now; float64.
+        kept: which planes still count.
+    """
+
+    model: nn.Module
+    planes: list[Planes]
+    angles: list[Float[Tensor, "head plane"]]
+    kept: list[Bool[Tensor, "head plane"]]
+
+    def measuring(
+        self, measure: Callable[[LayerHeads], dict[str, Tensor]]
+    ) -> Callable[[LayerHeads], dict[str, Tensor]]:
+        """``measure`` for :func:`posym_core.inspection.profile.profile_with` within the block, on the angles as they
+        are now.
+
+        Heads of one layer that turn differently are measured apart, since :class:`LayerHeads` has one set of angles.
+        Pass ``planes=operated.planes`` along.
+        """
+
+        def of_layer(heads: LayerHeads) -> dict[str, Tensor]:
+            kinds, kind = self.angles[heads.layer].unique(dim=0, return_inverse=True)
+            if len(kinds) == 1:
+                return measure(_with_angles(heads, kinds[0]))
+            found: dict[str, Tensor] = {}
+            for number, angles in enumerate(kinds):
+                index = (kind == number).nonzero().flatten()
+                for name, value in measure(_with_angles(_chosen_heads(heads, index), angles)).items():
+                    if name not in found:
+                        found[name] = value.new_empty(len(value), len(kind), *value.shape[2:])
+                    found[name][:, index.to(value.device)] = value
+            return found
+
+        return of_layer
+
+    def profile(
+        self,
+        input_ids: Int[Tensor, "prompt token"],
+        *,
+        start: int,
+        block_length: int,
+        blocks: int | None = None,
+        tau: float = 1e-4,
+        eps: float = 1e-8,
+        progress: bool = True,
+    ) -> Profile:
+        """Scores of every head of the operated model; see :func:`posym_core.profile`."""
+        blocks = check_blocks(input_ids.shape[-1], start, block_length, blocks)
+        options = {"start": start, "block_length": block_length, "blocks": blocks, "tau": tau, "eps": eps}
+
+        def measure(heads: LayerHeads) -> dict[str, Tensor]:
+            seen = {"visible": heads.visible, "softcap": heads.softcap, "sinks": heads.sinks, "scale": heads.scale}
+            scores = swap_scores(heads.query, heads.keys, heads.angles, **options, **seen)
+            return {name: getattr(scores, name) for name in ("positional", "symbolic", "entropy")}
+
+        return Profile(
+            **profile_with(self.model, input_ids, self.measuring(measure), planes=self.planes, progress=progress)
+        )
+
+
+@contextlib.contextmanager
+def surgery(
+    model: nn.Module, *cuts: Cut, length: int | None = None, planes: Sequence[Planes] | None = None
+) -> Iterator[Operated]:
+    """Within the block, the model attends with other planes.
+
+    Prompts are taken without gaps between positions, as tokens of one text have them: position ids that are given
+    count, and those of keys in a cache go back one by one from the query's. Blocks are not to be nested for one model:
+    pass several cuts, which follow one another.
+
+    Args:
+        model: a Hugging Face decoder with rotary encoding, in evaluation mode.
+        cuts: what to do; none leaves every bit as it was.
+        length: tokens of the prompts in question; matters where the model's angles depend on it.
+        planes: what :func:`posym_core.inspection.planes.find_planes` found for this model and length, to save asking.
+
+    Yields:
+        :class:`Operated`, which also measures scores of the operated model.
+
+    Raises:
+        UnsupportedModelError: if the model has no rotation planes, or its attention cannot be reached.
+        ValueError: if a cut names a layer, head or plane that is not there.
+    """
+    if planes is None:
+        if length is None:
+            raise ValueError(
+                "angles may depend on the length of the prompt; got neither length nor planes. Pass length=, the "
+                "tokens of the prompts, or planes=find_planes(model, length)"
+            )
+        planes = find_planes(model, length)
+    calls: list[AttentionCall] = []
+    route = watched_forward(model, torch.ones(1, 2, dtype=torch.long), calls.append, keep=True)
+    if len(planes) != len(calls):
+        raise ValueError(
+            f"the model makes {len(calls)} attention calls, but planes were given for {len(planes)}; "
+            "pass planes=find_planes(model, length) of this model"
+        )
+    if len({call.module for call in calls}) < len(calls):
+        raise UnsupportedModelError(
+            f"{type(model).__name__} runs one attention module several times in a pass, so that its layers cannot be "
+            "operated on apart; use a model whose layers have attention modules of their own"
+        )
+    operated = Operated(model=model, planes=list(planes), angles=[], kept=[])
+    for call, here in zip(calls, planes, strict=True):
+        operated.angles.append(here.angles.expand(call.query.shape[1], -1).clone())
+        operated.kept.append(torch.ones_like(operated.angles[-1], dtype=torch.bool))
+    for cut in cuts:
+        _apply(cut, operated)
+
+    place: dict[str, Tensor | None] = {"positions": None}
+    names = list(inspect.signature(model.forward).parameters)
+    with contextlib.ExitStack() as stack:
+        # The library's table of attention functions belongs to all models: one at a time, as with taps.
+        stack.enter_context(ONE_AT_A_TIME)
+        for layer, call in enumerate(calls):
+            turned = _TurnedLayer(operated, layer, call, place, route)
+            if turned.touched.any():
+                stack.enter_context(turned.operating(model))
+
+        def note(module: nn.Module, args: tuple, inputs: dict[str, Any]) -> None:
+            place["positions"] = inputs.get("position_ids", dict(zip(names, args, strict=False)).get("position_ids"))
+
+        backbone = getattr(model, "base_model", model)
+        for module in {id(m): m for m in (backbone, model)}.values():
+            hook = module.register_forward_pre_hook(note, with_kwargs=True)
+            stack.callback(hook.remove)
+        yield operated
+
+
+def _apply(cut: Cut, operated: Operated) -> None:
+    """Change angles and kept planes of the heads that a cut names."""
+    layers = len(operated.angles)
+    if cut.heads is not None:
+        chosen = [(int(layer), [int(head)]) for layer, head in cut.heads]
+    else:
+        chosen = [(int(layer), None) for layer in (range(layers) if cut.layers is None else cut.layers)]
+    for layer, heads in chosen:
+        if not 0 <= layer < layers:
+            raise ValueError(f"attention layers run from 0 to {layers - 1}; got layer {layer}")
+        count = len(operated.angles[layer])
+        for head in range(count) if heads is None else heads:
+            if not 0 <= head < count:
+                raise ValueError(f"heads of layer {layer} run from 0 to {count - 1}; got head {head}")
+            angles, kept = cut.change(operated.angles[layer][head])
+            operated.angles[layer][head] = angles
+            operated.kept[layer][head] &= kept
+
+
+class _TurnedLayer:
+    """One attention call with its queries and keys turned on, or their planes taken out."""
+
+    def __init__(
+        self, operated: Operated, layer: int, call: AttentionCall, place: dict[str, Tensor | None], route: str
+    ) -> None:
+        planes = operated.planes[layer]
+        self.module, self.place, self.route, self.heads = call.module, place, route, call.query.shape[1]
+        delta = operated.angles[layer] - planes.angles
+        kept = operated.kept[layer]
+        self.touched = (delta != 0) | ~kept
+        # Heads that share their keys can go on sharing them when all are turned alike.
+        self.alike = bool(((delta == delta[:1]) & (kept == kept[:1])).all())
+        chosen = self.touched.any(0)
+        first, second = planes.order.chunk(2)
+        self.dim, self.first, self.second = call.query.shape[-1], first[chosen], second[chosen]
+        self.gain = planes.gain.chunk(2)[1][chosen]
+        rows = slice(0, 1) if self.alike else slice(None)
+        self.delta, self.kept, self.change = (x[rows][:, chosen] for x in (delta, kept, self.touched))
+        grouped = route == "interface" and call.keys.shape[1] < self.heads
+        if grouped and not self.alike and not hasattr(call.module, "num_key_value_groups"):
+            raise UnsupportedModelError(
+                f"{type(call.module).__name__} shares keys among heads without saying so (num_key_value_groups), so "
+                "that single heads cannot be operated on; pass layers= instead of heads="
+            )
+
+    @contextlib.contextmanager
+    def operating(self, model: nn.Module) -> Iterator[None]:
+        """While the module runs, and not longer: so that a tap, whenever entered, looks on from within."""
+        running: list[contextlib.ExitStack] = []
+
+        def enter(module: nn.Module, args: Any) -> None:
+            running.append(contextlib.ExitStack())
+            if self.route == "interface":
+                running[-1].enter_context(attention_functions_wrapped(model, self.wrapped))
+            else:
+                running[-1].enter_context(_TurnedFunctions(self))
+
+        def leave(module: nn.Module, args: Any, output: Any) -> None:
+            if running:
+                running.pop().close()
+
+        hooks = [
+            self.module.register_forward_pre_hook(enter),
+            self.module.register_forward_hook(leave, always_call=True),
+        ]
+        try:
+            yield
+        finally:
+            for hook in hooks:
+                hook.remove()
+            while running:
+                running.pop().close()
+
+    def wrapped(self, original: Callable | None) -> Callable:
+        def attend(module, query, key, value, attention_mask=None, *rest, **options):
+            function = original or eager_attention(module)
+            if module is not self.module:
+                return function(module, query, key, value, attention_mask, *rest, **options)
+            query, key, value = self.turned(query, key, value)
+            with self.ungrouped():
+                return function(module, query, key, value, attention_mask, *rest, **options)
+
+        return attend
+
+    @contextlib.contextmanager
+    def ungrouped(self) -> Iterator[None]:
+        """Attention functions repeat keys as often as the module says; keys of one head each are not to be."""
+        module: Any = self.module
+        groups = getattr(module, "num_key_value_groups", None)
+        if self.alike or groups is None:
+            yield
+            return
+        module.num_key_value_groups = 1
+        try:
+            yield
+        finally:
+            module.num_key_value_groups = groups
+
+    def turned(self, query: Tensor, key: Tensor, value: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """Query, key and value as the operated model has them, ``[prompt, head, token, dim]``."""
+        places, keys = self.place["positions"], key.shape[2]
+        if places is not None and places.ndim == 2 and places.shape[1] == keys:
+            of_keys = places.double()
+        else:
+            of_keys = torch.arange(keys, dtype=torch.float64)[None]
+        of_queries = of_keys[:, keys - query.shape[2] :]
+        if not self.alike:
+            key, value = (x.repeat_interleave(self.heads // x.shape[1], dim=1) for x in (key, value))
+        return self.turn(query, of_queries, self.gain.reciprocal()), self.turn(key, of_keys, self.gain), value
+
+    def turn(self, x: Tensor, positions: Float[Tensor, "prompt token"], gain: Float[Tensor, " plane"]) -> Tensor:
+        positions, delta, kept, change = (y.to(x.device) for y in (positions, self.delta, self.kept, self.change))
+        first, second, gain = (y.to(x.device) for y in (self.first, self.second, gain))
+        dtype = torch.promote_types(x.dtype, torch.float32)
+        # The one dimension too many of an odd number of unrotated ones is 0.
+        full = nn.functional.pad(x, (0, 1)) if len(second) and int(second.max()) == self.dim else x.clone()
+        before = full[..., first], full[..., second]
+        one, other = before[0].to(dtype), before[1].to(dtype) * gain.to(dtype)
+        phase = positions[:, None, :, None] * delta[:, None]
+        cos, sin = (phase.cos() * kept[:, None]).to(dtype), (phase.sin() * kept[:, None]).to(dtype)
+        after = one * cos - other * sin, (one * sin + other * cos) / gain.to(dtype)
+        for place, old, new in zip((first, second), before, after, strict=True):
+            full[..., place] = torch.where(change[:, None], new.to(x.dtype), old)
+        return full[..., : self.dim]
+
+
+class _TurnedFunctions(TorchFunctionMode):
+    """The same for modules that call torch themselves: the first product of queries with keys that they make."""
+
+    PRODUCTS = (torch.matmul, Tensor.matmul, Tensor.__matmul__, torch.bmm, Tensor.bmm)
+    SUMMED_PRODUCTS = (torch.baddbmm, Tensor.baddbmm)
+
+    def __init__(self, layer: _TurnedLayer) -> None:
+        super().__init__()
+        self.layer, self.done = layer, False
+
+    def __torch_function__(self, func, types, args=(), kwargs=None):
+        kwargs = kwargs or {}
+        if self.done:
+            return func(*args, **kwargs)
+        if func is nn.functional.scaled_dot_product_attention:
+            self.done = True
+            query, key, value = self.layer.turned(*args[:3])
+            return func(query, key, value, *args[3:], **kwargs)
+        at = 1 if func in self.SUMMED_PRODUCTS else 0
+        if (at or func in self.PRODUCTS) and self.is_logits(*args[at : at + 2]):
+            self.done = True
+            query, key = args[at], args[at + 1].transpose(-1, -2)
+            flat = query.ndim == 3
+            if flat:
+                query, key = (x.reshape(-1, self.layer.heads, *x.shape[-2:]) for x in (query, key))
+            query, key, _ = self.layer.turned(query, key, key)
+            if flat:
+                query, key = query.flatten(0, 1), key.flatten(0, 1)
+            key = key.transpose(-1, -2)
+            return func(*args[:at], query, key, *args[at + 2 :], **kwargs)
+        return func(*args, **kwargs)
+
+    def is_logits(self, query: Any, key: Any = None) -> bool:
+        return (
+            isinstance(query, Tensor)
+            and isinstance(key, Tensor)
+            and query.ndim == key.ndim
+            and query.ndim in (3, 4)
+            and query.shape[-1] == key.shape[-2] == self.layer.dim
+            and query.shape[-2] <= key.shape[-1]
+        )
+
+
+def _with_angles(heads: LayerHeads, angles: Tensor) -> LayerHeads:
+    return replace(heads, angles=angles, rotated=int((angles > 0).sum()))
+
+
+def _chosen_heads(heads: LayerHeads, index: Tensor) -> LayerHeads:
+    """Some heads of a layer in which every query head has keys of its own."""
+    index = index.to(heads.query.device)
+    return replace(
+        heads,
+        query=heads.query[:, index],
+        keys=heads.keys[:, index],
+        visible=heads.visible if heads.visible.shape[1] == 1 else heads.visible[:, index],
+        sinks=None if heads.sinks is None else heads.sinks[index],
+    )

@@ -1,0 +1,83 @@
+"""Tensors in, numbers out: everything that is computed from the cross-logit matrix ``C``."""
+
+from posym_core.metrics.cross_logits import cross_logits
+from posym_core.metrics.exclusion import Exclusion, exclusion
+from posym_core.metrics.frequencies import (
+    FrequencyShares,
+    dirichlet_kernel,
+    frequency_shares,
+    frequency_use,
+    mean_frequency,
+)
+from posym_core.metrics.permutations import (
+    BlockTable,
+    PermutationScores,
+    block_table,
+    cross_scores,
+    permutation_scores,
+    random_orders,
+    swap_orders,
+)
+from posym_core.metrics.plane_geometry import alignment, coherence, concentration, crest
+from posym_core.metrics.rope import rope_angles, rotate
+from posym_core.metrics.score_geometry import exchange_scores, pair_scores, purity, random_swaps
+from posym_core.metrics.spectra import (
+    averaged_kernel,
+    condition_number,
+    eigenvalues,
+    kernel_product,
+    majorisation,
+    mixing,
+    plane_grams,
+    rope_kernels,
+    rotated_gram,
+    singular_values,
+    toeplitz,
+)
+from posym_core.metrics.stats import Estimate, head_correlation, mean_interval, statistic_interval
+from posym_core.metrics.swaps import SwapScores, swap_scores
+
+__all__ = [
+    "BlockTable",
+    "Estimate",
+    "Exclusion",
+    "FrequencyShares",
+    "PermutationScores",
+    "SwapScores",
+    "alignment",
+    "averaged_kernel",
+    "block_table",
+    "coherence",
+    "concentration",
+    "condition_number",
+    "crest",
+    "cross_logits",
+    "cross_scores",
+    "dirichlet_kernel",
+    "eigenvalues",
+    "exchange_scores",
+    "exclusion",
+    "frequency_shares",
+    "frequency_use",
+    "head_correlation",
+    "kernel_product",
+    "majorisation",
+    "mean_frequency",
+    "mean_interval",
+    "mixing",
+    "pair_scores",
+    "permutation_scores",
+    "plane_grams",
+    "purity",
+    "random_orders",
+    "random_swaps",
+    "rope_angles",
+    "rope_kernels",
+    "rotate",
+    "rotated_gram",
+    "singular_values",
+    "statistic_interval",
+    "swap_orders",
+    "swap_scores",
+    "toeplitz",
+]

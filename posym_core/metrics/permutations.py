@@ -1,0 +1,301 @@
+"""Scores from any permutations of blocks, inside a head or by running the permuted prompt.
+
+The scores of :mod:`posym_core.metrics.swaps` look at swaps. The same question can be put to a permutation that moves
+many
+blocks: did attention stay with the places or follow the contents? With ``d`` the mean attention to each block,
+``order`` saying which content stands at which place, and ``d'`` the means afterwards, the two cosines compare ``d'``
+with ``d`` (stayed) and with ``d[order]`` (followed), over the places whose content changed. A permutation weighs
+``softmax(gap / tau)`` with ``gap = |d - d[order]| / sqrt(2)``, which for a swap is ``|d_i - d_j|``. So on all swaps
+these are the scores of Urrutia et al. (2026a, section 4); on other permutations they are this project's own.
+
+Inside a head every permutation reads its attention off one table of block sums. For a permutation of the prompt itself
+the attention comes from a second forward pass, and is scored in the same way. :func:`cross_scores` does the same for a
+``C`` that comes from an encoding that is not rotary, or is written down by hand.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import torch
+from jaxtyping import Bool, Float, Int
+from torch import Tensor
+
+from posym_core.checks import require_finite, require_floating, require_positive
+from posym_core.metrics.cross_logits import block_cross_logits, check_head, check_logits
+from posym_core.metrics.rope import Pairing
+from posym_core.metrics.swaps import LARGEST_LOG_RATIO, check_blocks
+
+
+@dataclass(frozen=True, kw_only=True)
+class BlockTable:
+    """All that permutations of blocks can do to a head's attention, in units of the normaliser before any of them.
+
+    Attributes:
+        sums: ``S[..., content, place]``, the attention that a block's content would draw at a block's place; float64.
+        outside: attention to all that is in no block, ``[...]``.
+        block_length: keys per block.
+    """
+
+    sums: Float[Tensor, "*batch content place"]
+    outside: Float[Tensor, "*batch"]
+    block_length: int
+
+    def attention(
+        self, orders: Int[Tensor, "permutation place"] | None = None
+    ) -> Float[Tensor, "*batch permutation place"] | Float[Tensor, "*batch place"]:
+        """Mean attention to each place when it holds the content ``orders[permutation, place]``; by default its own."""
+        blocks = self.sums.shape[-1]
+        if orders is None:
+            return self.attention(torch.arange(blocks)[None]).squeeze(-2)
+        orders = _check_orders(orders, blocks).to(self.sums.device)
+        drawn = self.sums[..., orders, torch.arange(blocks, device=self.sums.device)]
+        return drawn / (self.block_length * (self.outside[..., None] + drawn.sum(-1)))[..., None]
+
+
+@dataclass(frozen=True, kw_only=True)
+class PermutationScores:
+    """Scores over permutations, float64; every field has the batch's shape.
+
+    Attributes:
+        positional: cosine with the attention before, averaged with weights ``softmax(gap / tau)``.
+        symbolic: cosine with that attention carried along by the contents, averaged in the same way.
+        plain_positional: the same with all permutations counting alike, the limit of large ``tau``.
+        plain_symbolic: likewise.
+    """
+
+    positional: Tensor
+    symbolic: Tensor
+    plain_positional: Tensor
+    plain_symbolic: Tensor
+
+
+def block_table(
+    query: Float[Tensor, "*#batch dim"],
+    keys: Float[Tensor, "*#batch key dim"],
+    angles: Float[Tensor, " plane"],
+    *,
+    start: int = 0,
+    block_length: int = 1,
+    blocks: int | None = None,
+    scale: float = 1.0,
+    pairing: Pairing = "halves",
+    visible: Bool[Tensor, "*#batch key"] | None = None,
+    softcap: float | None = None,
+    sinks: Float[Tensor, "*#batch"] | None = None,
+) -> BlockTable:
+    """Table of block sums of a head; arguments as in :func:`posym_core.swap_scores`.
+
+    >>> table = block_table(torch.tensor([0.0, 0.0]), torch.zeros(4, 2), torch.ones(1))
+    >>> table.attention(torch.tensor([[2, 0, 1]]))
+    tensor([[0.2500, 0.2500, 0.2500]], dtype=torch.float64)
+    """
+    angles = check_head(query, keys, angles, scale, pairing)
+    blocks = check_blocks(keys.shape[-2], start, block_length, blocks)
+    check_logits(query, keys, scale, torch.float64)
+    if softcap is not None:
+        require_positive("softcap", softcap)
+        require_finite("softcap", torch.as_tensor(softcap, dtype=torch.float64))
+    if sinks is not None:
+        require_finite("sinks", sinks)
+    stop = start + blocks * block_length
+    query, keys = query.double() * scale, keys.double()
+    places = torch.arange(blocks, device=keys.device)
+
+    def cap(logits: Tensor) -> Tensor:
+        return logits if softcap is None else softcap * torch.tanh(logits / softcap)
+
+    own = cap((keys @ query[..., None]).squeeze(-1))
+    batch = own.shape[:-1]
+    moved = block_cross_logits(query[..., None, :], keys[..., start:stop, :], angles, places, places, pairing)
+    moved = cap(moved.squeeze(-4))
+    if visible is not None:
+        visible = visible.broadcast_to(own.shape)
+        own = own.masked_fill(~visible, -torch.inf)
+        seen = visible[..., start:stop].unflatten(-1, (blocks, block_length)).transpose(-1, -2)
+        moved = moved.masked_fill(~seen[..., None, :, :], -torch.inf)
+    outside = [own[..., :start], own[..., stop:]]
+    if sinks is not None:
+        outside.append(sinks.double().broadcast_to(batch)[..., None])
+    log_z = torch.cat([own[..., start:stop], *outside], dim=-1).logsumexp(-1)
+    sums = (moved - log_z[..., None, None, None]).clamp(max=LARGEST_LOG_RATIO).exp().sum(-2)
+    return BlockTable(
+        sums=sums,
+        outside=(torch.cat(outside, dim=-1) - log_z[..., None]).exp().sum(-1),
+        block_length=block_length,
+    )
+
+
+def permutation_scores(
+    before: Float[Tensor, "*batch place"],
+    after: Float[Tensor, "*batch permutation place"],
+    orders: Int[Tensor, "permutation place"],
+    *,
+    tau: float = 1e-4,
+    eps: float = 1e-8,
+) -> PermutationScores:
+    """Score attention before and after permutations of blocks.
+
+    Args:
+        before: mean attention to each block.
+        after: the same after each permutation, from :meth:`BlockTable.attention` or from a run of the permuted prompt.
+        orders: which block's content stands at each place after each permutation; none may leave all in place.
+        tau: temperature of the weights over permutations.
+        eps: floor of the norms in the cosine.
+
+    Raises:
+        ValueError: if shapes do not fit, an order is no permutation or moves nothing, or a number is out of range.
+
+    Attention that followed a rotation of three contents:
+
+    >>> before = torch.tensor([0.5, 0.3, 0.1])
+    >>> scores = permutation_scores(before, before[[1, 2, 0]][None], torch.tensor([[1, 2, 0]]))
+    >>> round(float(scores.symbolic), 6), round(float(scores.positional), 2)
+    (1.0, 0.66)
+    """
+    require_floating("before", before)
+    require_floating("after", after)
+    require_finite("before", before)
+    require_finite("after", after)
+    require_positive("tau", tau)
+    if not 0 <= eps < math.inf:
+        raise ValueError(f"eps must be 0 or a positive finite number; got {eps}")
+    orders = _check_orders(orders, before.shape[-1]).to(before.device)
+    if tuple(after.shape[-2:]) != tuple(orders.shape):
+        raise ValueError(f"after must have shape [..., {orders.shape[0]}, {orders.shape[1]}]; got {tuple(after.shape)}")
+    moved = orders != torch.arange(before.shape[-1], device=before.device)
+    if not moved.any(-1).all():
+        raise ValueError(
+            f"every order must move a block, but {int((~moved.any(-1)).sum())} of {len(orders)} leave all in place"
+        )
+    before = before.double()
+    stayed, followed = before[..., None, :] * moved, before[..., orders] * moved
+    after = after.double() * moved
+    gap = (stayed - followed).norm(dim=-1) / math.sqrt(2)
+    weights = ((gap - gap.amax(-1, keepdim=True)) / tau).softmax(-1)
+    along, across = _cosine(after, stayed, eps), _cosine(after, followed, eps)
+    return PermutationScores(
+        positional=(weights * along).sum(-1),
+        symbolic=(weights * across).sum(-1),
+        plain_positional=along.mean(-1),
+        plain_symbolic=across.mean(-1),
+    )
+
+
+def swap_orders(blocks: int) -> Int[Tensor, "pair place"]:
+    """Every swap of two of ``blocks`` blocks, in the order of ``torch.triu_indices``."""
+    _check_number("blocks", blocks, 2)
+    first, second = torch.triu_indices(blocks, blocks, 1)
+    orders = torch.arange(blocks).repeat(len(first), 1)
+    row = torch.arange(len(first))
+    orders[row, first], orders[row, second] = second, first
+    return orders
+
+
+def random_orders(blocks: int, count: int, generator: torch.Generator) -> Int[Tensor, "permutation place"]:
+    """``count`` permutations of ``blocks`` blocks, each drawn evenly from all that move something."""
+    _check_number("blocks", blocks, 2)
+    _check_number("count", count, 1)
+    drawn, still = [], torch.arange(blocks)
+    while len(drawn) < count:
+        order = torch.randperm(blocks, generator=generator)
+        if not torch.equal(order, still):
+            drawn.append(order)
+    return torch.stack(drawn)
+
+
+def permute_blocks(
+    input_ids: Int[Tensor, "*batch token"], orders: Int[Tensor, "permutation place"], *, start: int, block_length: int
+) -> Int[Tensor, "*batch permutation token"]:
+    """Prompts whose blocks stand in other orders: place ``p`` holds the tokens of block ``orders[permutation, p]``."""
+    blocks = orders.shape[-1]
+    orders = _check_orders(orders, blocks)
+    tokens = input_ids.shape[-1]
+    stop = start + blocks * block_length
+    if start < 0 or stop > tokens - 1:
+        raise ValueError(
+            f"blocks cover tokens {start} to {stop - 1}, but the last of {tokens} tokens is the query; "
+            "pass fewer blocks"
+        )
+    index = torch.arange(tokens).repeat(len(orders), 1)
+    inside = start + orders[..., None] * block_length + torch.arange(block_length)
+    index[:, start:stop] = inside.flatten(1)
+    return input_ids[..., index.to(input_ids.device)]
+
+
+def _cosine(x: Tensor, y: Tensor, eps: float) -> Tensor:
+    """Cosine along the last dimension with floored norms; 0 where one vanishes."""
+    tiny = torch.finfo(torch.float64).tiny
+    x_norm, y_norm = x.norm(dim=-1, keepdim=True), y.norm(dim=-1, keepdim=True)
+    return ((x / x_norm.clamp_min(max(eps, tiny))) * (y / y_norm.clamp_min(max(eps, tiny)))).sum(-1)
+
+
+def _check_orders(orders: Tensor, blocks: int) -> Tensor:
+    if orders.ndim != 2 or orders.shape[1] != blocks or orders.shape[0] == 0:
+        raise ValueError(
+            f"orders must have shape [permutation, {blocks}], one place per block; got {tuple(orders.shape)}"
+        )
+    if orders.is_floating_point() or orders.dtype == torch.bool:
+        raise TypeError(f"orders must be whole numbers; got {orders.dtype}")
+    if not torch.equal(orders.sort(-1).values.cpu(), torch.arange(blocks).expand(orders.shape)):
+        raise ValueError(f"every order must hold each of the numbers 0 to {blocks - 1} once")
+    return orders
+
+
+def _check_number(name: str, value: int, least: int) -> None:
+    if isinstance(value, bool) or int(value) != value or value < least:
+        raise ValueError(f"{name} must be a whole number of at least {least}; got {value}")
+
+
+def cross_scores(
+    C: Float[Tensor, "*batch content position"],
+    *,
+    outside: Float[Tensor, "*batch other"] | None = None,
+    tau: float = 1e-4,
+    eps: float = 1e-8,
+) -> PermutationScores:
+    """Scores of heads on all swaps of two single keys.
+
+    Args:
+        C: cross-logits of the keys that may be swapped, at least two.
+        outside: logits of keys that take attention but are never swapped, such as the query's own.
+        tau: temperature of the weights over pairs.
+        eps: floor of the norms in the cosine.
+
+    Returns:
+        :class:`posym_core.metrics.permutations.PermutationScores`, float64.
+
+    Raises:
+        ValueError: if ``C`` is not square or holds NaN or infinity, or a number is out of range.
+
+    >>> scores = cross_scores(torch.tensor([[5.0, 5.0], [0.0, 0.0]]))
+    >>> round(float(scores.symbolic), 4), round(float(scores.positional), 4)
+    (1.0, 0.0135)
+    """
+    table = cross_table(C, outside=outside)
+    orders = swap_orders(C.shape[-1])
+    return permutation_scores(table.attention(), table.attention(orders), orders, tau=tau, eps=eps)
+
+
+def cross_table(
+    C: Float[Tensor, "*batch content position"], *, outside: Float[Tensor, "*batch other"] | None = None
+) -> BlockTable:
+    """What permutations of single keys can do to the attention of heads with these cross-logits."""
+    require_floating("C", C)
+    if C.ndim < 2 or C.shape[-1] != C.shape[-2] or C.shape[-1] < 2:
+        raise ValueError(
+            f"C must have shape [..., content, position] with as many contents as positions, at least two; got "
+            f"{tuple(C.shape)}"
+        )
+    require_finite("C", C)
+    wide = C.double()
+    own = wide.diagonal(dim1=-2, dim2=-1)
+    others = own[..., :0] if outside is None else outside.double()
+    require_finite("outside", others)
+    log_z = torch.cat([own, others], dim=-1).logsumexp(-1)
+    return BlockTable(
+        sums=(wide - log_z[..., None, None]).clamp(max=LARGEST_LOG_RATIO).exp(),
+        outside=(others - log_z[..., None]).exp().sum(-1),
+        block_length=1,
+    )

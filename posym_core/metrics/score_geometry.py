@@ -1,0 +1,112 @@
+"""Where in the positional-symbolic plane a head can lie at all, and where it would lie by chance.
+
+For one pair of blocks write the attention before the swap as ``(cos p, sin p)`` up to its size, and after it as
+``(cos q, sin q)``, with both angles in the first quadrant because attention is positive. With ``x = p - pi/4`` and
+``y = q - pi/4`` the two cosines are ``cos(y - x)`` and ``cos(y + x)``, so that
+
+    s_POS + s_SYM = 2 cos(x) cos(y) >= 1:
+
+no head can score low on both, and averaging over pairs keeps that. (Only the floor ``eps`` can lead below.) A negative
+correlation over heads is therefore partly geometry; :func:`random_swaps` says how much of it. This project's own.
+"""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from jaxtyping import Float, Int64
+from torch import Tensor
+
+from posym_core.checks import require_finite, require_floating, require_positive
+
+
+def pair_scores(
+    before: Float[Tensor, "*#pair"], after: Float[Tensor, "*#pair"]
+) -> tuple[Float[Tensor, "*#pair"], Float[Tensor, "*#pair"]]:
+    """Positional and symbolic score of one pair of blocks from two angles, each in [0, pi/2].
+
+    Args:
+        before: angle of the pair's attention before the swap, ``atan2(d_j, d_i)``.
+        after: the same after the swap.
+    """
+    return (after - before).cos(), (after + before - math.pi / 2).cos()
+
+
+def exchange_scores(
+    C: Float[Tensor, "*batch content position"], first: Int64[Tensor, "*batch"], second: Int64[Tensor, "*batch"]
+) -> tuple[Float[Tensor, "*batch"], Float[Tensor, "*batch"]]:
+    """Positional and symbolic score of exchanging two single keys, from cross-logits and without a floor.
+
+    Args:
+        C: see :func:`posym_core.cross_logits`.
+        first: place of one key.
+        second: place of the other; where both are one place nothing is exchanged, and both scores are 1.
+    """
+
+    def ratio(this: Tensor, other: Tensor, at: Tensor, at_other: Tensor) -> Tensor:
+        index = [x[..., None, None].expand(*x.shape, 1, C.shape[-1]) for x in (this, other)]
+        own, rival = (C.gather(-2, i)[..., 0, :] for i in index)
+        return rival.gather(-1, at_other[..., None])[..., 0] - own.gather(-1, at[..., None])[..., 0]
+
+    before, after = ratio(first, second, first, second), ratio(second, first, first, second)
+    one = torch.ones((), dtype=torch.float64, device=C.device)
+    return pair_scores(torch.atan2(before.double().exp(), one), torch.atan2(after.double().exp(), one))
+
+
+def random_swaps(
+    attention: Float[Tensor, "*batch block"], *, tau: float = 1e-4, generator: torch.Generator
+) -> tuple[Float[Tensor, "*batch"], Float[Tensor, "*batch"]]:
+    """Scores that heads with this attention would have if every swap sent it in a random direction.
+
+    Pairs and their weights are the head's own; the angle after each swap is drawn uniformly from [0, pi/2]. What
+    correlation this null model shows owes nothing to being positional or symbolic.
+
+    Args:
+        attention: mean attention to each block before any swap, as :func:`posym_core.swap_scores` gives it.
+        tau: temperature of the weights over pairs.
+        generator: source of the angles, on the CPU.
+
+    Returns:
+        ``(s_POS, s_SYM)``, float64, on the attention's device.
+
+    Raises:
+        ValueError: if there are fewer than two blocks, or an input is out of range.
+    """
+    require_floating("attention", attention)
+    require_finite("attention", attention)
+    require_positive("tau", tau)
+    if attention.ndim < 1 or attention.shape[-1] < 2:
+        raise ValueError(
+            f"attention must have shape [..., block] with at least two blocks; got {tuple(attention.shape)}"
+        )
+    if (attention < 0).any():
+        raise ValueError(f"attention must not be negative; its least entry is {float(attention.min())}")
+    attention = attention.double().abs()  # -0.0 would count as a direction of its own
+    i, j = torch.triu_indices(attention.shape[-1], attention.shape[-1], 1)
+    first, second = attention[..., i], attention[..., j]
+    gap = (first - second).abs()
+    weights = ((gap - gap.amax(-1, keepdim=True)) / tau).softmax(-1)
+    after = torch.rand(first.shape, generator=generator, dtype=torch.float64).to(attention.device) * (math.pi / 2)
+    positional, symbolic = pair_scores(torch.atan2(second, first), after)
+    return (weights * positional).sum(-1), (weights * symbolic).sum(-1)
+
+
+GAMMAS = (0.1, 0.05)
+
+
+def purity(
+    positional: Float[Tensor, "*batch"], symbolic: Float[Tensor, "*batch"], gamma: float = 0.1
+) -> Int64[Tensor, "*batch"]:
+    """1 for pure positional heads, -1 for pure symbolic ones, 0 for all else, NaN included.
+
+    Pure means one score above ``1 - gamma`` and the other below ``gamma`` (Urrutia et al. 2026b).
+
+    >>> purity(torch.tensor([0.99, 0.02, 0.99]), torch.tensor([0.01, 0.95, 0.99])).tolist()
+    [1, -1, 0]
+    """
+    if not 0 < gamma <= 0.5:
+        raise ValueError(f"gamma must lie in (0, 0.5], so that a head is pure in one way at most; got {gamma}")
+    pure_positional = (positional > 1 - gamma) & (symbolic < gamma)
+    pure_symbolic = (symbolic > 1 - gamma) & (positional < gamma)
+    return pure_positional.long() - pure_symbolic.long()

@@ -1,0 +1,272 @@
+"""Eigenvalues of Gram matrices under positions: products with kernels, and sums with biases.
+
+Gu et al. (*Unpacking Positional Encoding*, 2025) write logits as a Gram matrix of contents and look at what positions
+do to it: an additive encoding adds a Toeplitz matrix, a rotation multiplies by one, entry by entry. What holds for the
+product is a theorem of Bapat and Sunder (1985): with a *correlation matrix* ``T`` (positive semidefinite, ones on the
+diagonal) the eigenvalues of ``G * T`` are majorised by those of ``G``. Here are the kernels, the eigenvalues, a check
+of majorisation with a stated tolerance, and the doubly stochastic matrix on which the proof rests.
+
+All functions take ``[..., n, n]``, real or complex Hermitian, and compute in double precision.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from jaxtyping import Bool, Complex, Float, Inexact
+from torch import Tensor
+
+from posym_core.checks import require_finite
+from posym_core.metrics.rope import rotate
+
+# Eigenvalues of an n x n matrix come with an error of about n * eps times the largest; a sum of k of them with k times
+# that. The factor leaves room for the matrix itself having been rounded.
+ROUNDING = 8 * torch.finfo(torch.float64).eps
+# How far a diagonal may be from 1, and a matrix from being its own adjoint, relative to the largest entry.
+SYMMETRY = 1e-6
+
+
+@dataclass(frozen=True, kw_only=True)
+class Majorisation:
+    """Whether one spectrum is majorised by another; every field has the batch's shape.
+
+    Attributes:
+        excess: largest amount by which a sum of the ``k`` largest of the first exceeds that of the second, over
+            ``k``; 0 or less where the sums never do.
+        sum_gap: sum of the first minus sum of the second.
+        tolerance: what rounding can make of both.
+        holds: no excess, and, unless asked for weak majorisation, no gap, beyond the tolerance.
+    """
+
+    excess: Float[Tensor, "*batch"]
+    sum_gap: Float[Tensor, "*batch"]
+    tolerance: Float[Tensor, "*batch"]
+    holds: Bool[Tensor, "*batch"]
+
+
+def eigenvalues(matrix: Inexact[Tensor, "*batch n n"]) -> Float[Tensor, "*batch n"]:
+    """Eigenvalues of Hermitian matrices, largest first.
+
+    >>> eigenvalues(torch.tensor([[2.0, 1.0], [1.0, 2.0]])).tolist()
+    [3.0, 1.0]
+    """
+    return torch.linalg.eigvalsh(_hermitian("matrix", matrix)).flip(-1)
+
+
+def singular_values(matrix: Inexact[Tensor, "*batch m n"]) -> Float[Tensor, "*batch k"]:
+    """Singular values, largest first, for matrices that are not Hermitian, such as query-key logits."""
+    return torch.linalg.svdvals(_double("matrix", matrix))
+
+
+def majorisation(
+    first: Float[Tensor, "*batch n"], second: Float[Tensor, "*batch n"], *, weak: bool = False
+) -> Majorisation:
+    """Whether ``first`` is majorised by ``second``: no sum of its ``k`` largest is larger, and the whole sums agree.
+
+    Args:
+        first: eigenvalues or singular values in any order.
+        second: as many.
+        weak: leave out that the whole sums agree.
+
+    Raises:
+        ValueError: if there are unequally many, or a value is not finite.
+
+    >>> majorisation(torch.tensor([2.0, 2.0]), torch.tensor([3.0, 1.0])).holds
+    tensor(True)
+    """
+    if first.ndim == 0 or second.ndim == 0 or first.shape[-1] != second.shape[-1]:
+        raise ValueError(
+            f"two spectra are compared value by value and must hold equally many; got {tuple(first.shape)} and "
+            f"{tuple(second.shape)}"
+        )
+    require_finite("first", first)
+    require_finite("second", second)
+    first, second = first.double(), second.double()
+    gap = (first.sort(descending=True).values.cumsum(-1) - second.sort(descending=True).values.cumsum(-1)).nan_to_num()
+    n = first.shape[-1]
+    largest = torch.maximum(first.abs().amax(-1), second.abs().amax(-1))
+    tolerance = ROUNDING * n**2 * largest
+    excess, sum_gap = gap.amax(-1), gap[..., -1]
+    holds = excess <= tolerance
+    return Majorisation(
+        excess=excess,
+        sum_gap=sum_gap,
+        tolerance=tolerance,
+        holds=holds if weak else holds & (sum_gap.abs() <= tolerance),
+    )
+
+
+def condition_number(matrix: Inexact[Tensor, "*batch n n"]) -> Float[Tensor, "*batch"]:
+    """Largest eigenvalue over smallest, of positive semidefinite matrices.
+
+    Infinite where the smallest cannot be told from 0: where it is below ``n`` times the rounding of the largest.
+
+    Raises:
+        ValueError: if a matrix has an eigenvalue below 0 by more than that.
+    """
+    values = eigenvalues(matrix)
+    floor = ROUNDING * values.shape[-1] * values[..., 0].abs()
+    if (values[..., -1] < -floor).any():
+        raise ValueError(
+            "a condition number by eigenvalues needs positive semidefinite matrices; the smallest eigenvalue is "
+            f"{float(values[..., -1].min()):.3g}. Use singular_values for others"
+        )
+    return torch.where(values[..., -1] > floor, values[..., 0] / values[..., -1], torch.inf)
+
+
+def rope_kernels(angles: Float[Tensor, " plane"], positions: int | Float[Tensor, " n"]) -> Complex[Tensor, "plane n n"]:
+    """``exp(i theta (a - b))`` for positions ``a`` and ``b``, one matrix per plane: Hermitian, Toeplitz, of rank one.
+
+    Args:
+        angles: radians per position.
+        positions: how many from 0, or the positions themselves.
+    """
+    angles = torch.as_tensor(angles).double()
+    require_finite("angles", angles)
+    phase = angles[:, None, None] * _offsets(positions)
+    return torch.polar(torch.ones_like(phase), phase)
+
+
+def averaged_kernel(
+    angles: Float[Tensor, " plane"],
+    positions: int | Float[Tensor, " n"],
+    weights: Float[Tensor, " plane"] | None = None,
+) -> Float[Tensor, "n n"]:
+    """Real part of the mean of :func:`rope_kernels`: ``sum_k w_k cos(theta_k (a - b))``, a correlation matrix.
+
+    Args:
+        angles: radians per position.
+        positions: how many from 0, or the positions themselves.
+        weights: not negative and not all 0; scaled to sum 1. All alike by default.
+
+    Raises:
+        ValueError: if weights do not fit.
+
+    >>> averaged_kernel(torch.tensor([0.0, torch.pi / 2]), 3)[0].round(decimals=6).abs().tolist()
+    [1.0, 0.5, 0.0]
+    """
+    angles = torch.as_tensor(angles).double()
+    require_finite("angles", angles)
+    weights = torch.ones_like(angles) if weights is None else torch.as_tensor(weights).double()
+    if weights.shape != angles.shape or not (weights >= 0).all() or not weights.sum() > 0:
+        raise ValueError(
+            f"weights must be one number per angle, none below 0 and one above; got {weights.tolist()} for "
+            f"{len(angles)} angles"
+        )
+    return ((weights / weights.sum())[:, None, None] * (angles[:, None, None] * _offsets(positions)).cos()).sum(0)
+
+
+def kernel_product(
+    gram: Inexact[Tensor, "*batch n n"], kernel: Inexact[Tensor, "*batch n n"]
+) -> Inexact[Tensor, "*batch n n"]:
+    """The product ``gram * kernel``, entry by entry, of a Hermitian matrix with a correlation matrix.
+
+    Its eigenvalues are majorised by those of ``gram``; so for a positive semidefinite ``gram`` the largest falls, the
+    smallest rises and the condition number falls, or they stay.
+
+    Raises:
+        ValueError: if ``gram`` is not Hermitian or ``kernel`` is no correlation matrix.
+    """
+    return _hermitian("gram", gram) * require_correlation(kernel)
+
+
+def require_correlation(kernel: Inexact[Tensor, "*batch n n"]) -> Inexact[Tensor, "*batch n n"]:
+    """The kernel in double precision, if it is positive semidefinite with ones on the diagonal; else an error."""
+    kernel = _hermitian("kernel", kernel)
+    off = float((kernel.diagonal(dim1=-2, dim2=-1).real - 1).abs().amax())
+    if off > SYMMETRY:
+        raise ValueError(f"a correlation matrix has ones on its diagonal; this one is off by {off:.3g}. Divide by it")
+    least = float(torch.linalg.eigvalsh(kernel)[..., 0].min())
+    if least < -SYMMETRY * kernel.shape[-1]:
+        raise ValueError(
+            f"a correlation matrix is positive semidefinite; this one has the eigenvalue {least:.3g}, and products "
+            "with it need not contract anything"
+        )
+    return kernel
+
+
+def mixing(gram: Inexact[Tensor, "*batch n n"], kernel: Inexact[Tensor, "*batch n n"]) -> Float[Tensor, "*batch n n"]:
+    """The doubly stochastic matrix ``S`` that mixes the eigenvalues of ``gram`` into those of ``gram * kernel``.
+
+    With ``T = sum_r v_r v_r*``, ``D_r = diag(v_r)`` and eigenvectors ``U`` of ``gram`` and ``V`` of the product,
+    ``S[i, j] = sum_r |(V* D_r U)[i, j]|^2``. Eigenvalues and rows are in falling order. That its rows and columns sum
+    to 1 is all that majorisation needs.
+    """
+    gram, kernel = _hermitian("gram", gram), require_correlation(kernel)
+    dtype = torch.promote_types(gram.dtype, kernel.dtype)
+    strength, directions = torch.linalg.eigh(kernel.to(dtype))
+    scaled = directions * strength.clamp_min(0).sqrt()[..., None, :]
+    before = torch.linalg.eigh(gram.to(dtype)).eigenvectors.flip(-1)
+    after = torch.linalg.eigh(gram * kernel).eigenvectors.flip(-1)
+    return torch.einsum("...ai,...ar,...aj->...rij", after.conj(), scaled, before).abs().square().sum(-3)
+
+
+def toeplitz(values: Float[Tensor, " n"]) -> Float[Tensor, "n n"]:
+    """The symmetric matrix whose entry depends on the distance: ``values[|a - b|]``.
+
+    >>> toeplitz(torch.tensor([0.0, -1.0])).tolist()
+    [[0.0, -1.0], [-1.0, 0.0]]
+    """
+    values = torch.as_tensor(values).double()
+    if values.ndim != 1 or len(values) == 0:
+        raise ValueError(f"values must be one number per distance from 0 on; got shape {tuple(values.shape)}")
+    place = torch.arange(len(values))
+    return values[(place[:, None] - place).abs()]
+
+
+def plane_grams(vectors: Float[Tensor, "*batch n dim"]) -> Complex[Tensor, "*batch plane n n"]:
+    """Gram matrix of every plane (dimensions ``k`` and ``k + dim / 2``) read as one complex number per vector.
+
+    ``sum_k (plane_grams * rope_kernels).real`` is the Gram matrix of the rotated vectors: each plane has a kernel of
+    its own, and only if all planes had the same content would one averaged kernel do.
+    """
+    first, second = _double("vectors", vectors).chunk(2, dim=-1)
+    if first.shape != second.shape:
+        raise ValueError(f"two dimensions make a plane, so dim must be even; got {vectors.shape[-1]}")
+    turned = torch.complex(first, second).movedim(-1, -2)
+    return turned[..., :, None] * turned[..., None, :].conj()
+
+
+def rotated_gram(
+    vectors: Float[Tensor, "*batch n dim"],
+    angles: Float[Tensor, " plane"],
+    positions: Float[Tensor, " n"] | None = None,
+) -> Float[Tensor, "*batch n n"]:
+    """Gram matrix of vectors turned to their positions (0, 1, ... by default), as rotary keys or queries are."""
+    vectors = _double("vectors", vectors)
+    places = torch.arange(vectors.shape[-2]).to(vectors) if positions is None else positions
+    turned = rotate(vectors, places, angles)
+    return turned @ turned.mT
+
+
+def _offsets(positions: int | Tensor) -> Float[Tensor, "n n"]:
+    places = torch.arange(positions).double() if isinstance(positions, int) else torch.as_tensor(positions).double()
+    if places.ndim != 1 or len(places) == 0:
+        raise ValueError(f"positions must be a number above 0 or a row of positions; got shape {tuple(places.shape)}")
+    require_finite("positions", places)
+    return places[:, None] - places
+
+
+def _double(name: str, x: Tensor) -> Tensor:
+    if not isinstance(x, Tensor):
+        raise TypeError(f"{name} must be a torch tensor; got {type(x).__name__}. Use torch.as_tensor")
+    if not (x.is_floating_point() or x.is_complex()):
+        raise TypeError(f"{name} must be real or complex floating point; got {x.dtype}. Convert with {name}.double()")
+    if x.ndim < 2:
+        raise ValueError(f"{name} must have shape [..., rows, columns]; got {tuple(x.shape)}")
+    require_finite(name, x)
+    return x.to(torch.complex128 if x.is_complex() else torch.float64)
+
+
+def _hermitian(name: str, x: Tensor) -> Tensor:
+    x = _double(name, x)
+    if x.shape[-1] != x.shape[-2] or x.shape[-1] == 0:
+        raise ValueError(f"{name} must be square; got {tuple(x.shape)}")
+    off = (x - x.mH).abs().amax((-2, -1))
+    if (off > SYMMETRY * x.abs().amax((-2, -1))).any():
+        raise ValueError(
+            f"{name} must be its own conjugate transpose, as Gram matrices are; entries differ by up to "
+            f"{float(off.max()):.3g}. Logits of queries with keys are not: use singular_values"
+        )
+    return (x + x.mH) / 2

@@ -1,0 +1,235 @@
+"""How a language model answers questions whose answers are words of any number of tokens."""
+
+from __future__ import annotations
+
+import copy
+import inspect
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from jaxtyping import Bool, Float, Int64
+from torch import Tensor
+
+from posym_core.tasks.hop_questions import HopQuestion
+from posym_core.tasks.prompts import Prompts
+
+# Beginnings of candidates in one forward pass; each of them holds a copy of what the model keeps of the prompt.
+BEGINNINGS = 8
+# Tokens that a model may say beyond the longest candidate before it must have ended the line.
+GRACE = 2
+
+
+@dataclass(frozen=True, kw_only=True)
+class HopAnswers:
+    """What a model makes of questions.
+
+    Attributes:
+        exact: whether greedy decoding says the answer, and nothing else in that line.
+        correct: whether the answer is more probable than every other candidate.
+        log_probability: of the answer among the candidates; natural logarithm.
+        alternatives: how many candidates there are; a blind choice is right in one of so many.
+    """
+
+    exact: Bool[Tensor, " question"]
+    correct: Bool[Tensor, " question"]
+    log_probability: Float[Tensor, " question"]
+    alternatives: Int64[Tensor, " question"]
+
+    @property
+    def chance(self) -> float:
+        """Accuracy of a blind choice among the candidates."""
+        return float((1 / self.alternatives.double()).mean())
+
+
+def answer_questions(
+    model: Any, tokenizer: Any, questions: Sequence[HopQuestion], texts: Sequence[str], *, chat: bool = False
+) -> HopAnswers:
+    """Let a model answer, one question at a time: greedily, and by choice among each question's candidates.
+
+    A candidate's probability is the product over its tokens. Where the tokens of one candidate begin another's, all are
+    taken with the end of the line, so that a short one is not favoured.
+
+    Args:
+        model: a Hugging Face causal language model that keeps keys and values.
+        tokenizer: its tokenizer.
+        questions: with their candidates.
+        texts: each question as it is put to the model, see :func:`posym_core.tasks.hop_questions.hop_text`.
+        chat: put the text as a user's message in the tokenizer's chat template.
+
+    Raises:
+        ValueError: if numbers of questions and texts differ, there are none, or ``chat`` is asked of a tokenizer
+            without a template.
+    """
+    if not questions or len(questions) != len(texts):
+        raise ValueError(f"every question needs its text and there must be one; got {len(questions)} and {len(texts)}")
+    if chat and not getattr(tokenizer, "chat_template", None):
+        raise ValueError("this tokenizer has no chat template; pass chat=False or the tokenizer of a chat model")
+    prompts = [_prompt_tokens(tokenizer, text, chat) for text in texts]
+    exact, log_probabilities = [], []
+    with torch.no_grad():
+        # Instruction and examples are the same for all and are read once; every prompt keeps a token of its own.
+        shared = min(_common(prompts), *(len(prompt) - 1 for prompt in prompts))
+        opening = _forward(model, torch.tensor([prompts[0][:shared]]), None)[1] if shared else None
+        for question, text, prompt in zip(questions, texts, prompts, strict=True):
+            candidates = candidate_tokens(tokenizer, question.candidates, text, chat)
+            logits, cache = _forward(model, torch.tensor([prompt[shared:]]), copy.deepcopy(opening))
+            log_probabilities.append(_choose(model, candidates, logits, cache))
+            longest = max(map(len, candidates)) + GRACE
+            exact.append(_says(model, tokenizer, question.answer, logits, cache, longest))
+    chosen = [(x - x.logsumexp(0), question.target) for x, question in zip(log_probabilities, questions, strict=True)]
+    return HopAnswers(
+        exact=torch.tensor(exact),
+        correct=torch.tensor([bool((x[target] > _without(x, target)).all()) for x, target in chosen]),
+        log_probability=torch.stack([x[target] for x, target in chosen]),
+        alternatives=torch.tensor([len(question.candidates) for question in questions]),
+    )
+
+
+def candidate_tokens(tokenizer: Any, candidates: Sequence[str], text: str, chat: bool = False) -> list[list[int]]:
+    """Tokens of each candidate behind the text; with the end of the line where one of them begins another."""
+    # Behind a text an answer follows a space; a chat model's turn starts with it.
+    before, gap = ("", "") if chat else (text.splitlines()[-1], " ")
+    opening = tokenizer(before, add_special_tokens=False)["input_ids"] if before else []
+    for end in ("", "\n"):
+        whole = [tokenizer(before + gap + word + end, add_special_tokens=False)["input_ids"] for word in candidates]
+        if any(ids[: len(opening)] != opening or len(ids) == len(opening) for ids in whole):
+            raise ValueError(
+                f"the text's end {before!r} must be the same tokens with and without an answer behind it, but this "
+                "tokenizer joins them; pass chat=True or another tokenizer"
+            )
+        found = [ids[len(opening) :] for ids in whole]
+        if not any(a is not b and b[: len(a)] == a for a in found for b in found):
+            return found
+    raise ValueError(f"the tokens of one candidate begin another's, even with the end of the line: {list(candidates)}")
+
+
+def _prompt_tokens(tokenizer: Any, text: str, chat: bool) -> list[int]:
+    if chat:
+        message = [{"role": "user", "content": text}]
+        rendered = tokenizer.apply_chat_template(message, add_generation_prompt=True, tokenize=False)
+        return tokenizer(rendered, add_special_tokens=False)["input_ids"]
+    mark = getattr(tokenizer, "bos_token_id", None)
+    return ([] if mark is None else [mark]) + tokenizer(text, add_special_tokens=False)["input_ids"]
+
+
+def _forward(model: Any, ids: Tensor, cache: Any, keep: int = 1) -> tuple[Tensor, Any]:
+    """Logits of the last ``keep`` tokens ``[row, token, vocabulary]`` in float64, and the grown cache."""
+    device = model.get_input_embeddings().weight.device
+    last_only = {"logits_to_keep": keep} if "logits_to_keep" in inspect.signature(model.forward).parameters else {}
+    output = model(ids.to(device), past_key_values=cache, use_cache=True, **last_only)
+    return output.logits[:, -keep:].double(), output.past_key_values
+
+
+def _choose(model: Any, candidates: list[list[int]], logits: Tensor, cache: Any) -> Float[Tensor, " candidate"]:
+    """Log-probability of each candidate behind the prompt whose last logits and cache are given."""
+    after: dict[tuple[int, ...], Tensor] = {(): logits[0, -1].log_softmax(-1)}
+    # One pass over a beginning gives the next token's probabilities behind each of its own beginnings as well.
+    needed = {tuple(ids[:-1]) for ids in candidates} - {()}
+    needed = sorted(a for a in needed if not any(a != b and b[: len(a)] == a for b in needed))
+    for start in range(0, len(needed), BEGINNINGS):
+        rows = needed[start : start + BEGINNINGS]
+        width = max(map(len, rows))
+        # What fills short rows comes after all that is read.
+        ids = torch.tensor([[*row, *([row[-1]] * (width - len(row)))] for row in rows])
+        grown = copy.deepcopy(cache)
+        grown.batch_repeat_interleave(len(rows))
+        found, _ = _forward(model, ids, grown, width)
+        for row, of_row in zip(rows, found.log_softmax(-1), strict=True):
+            after |= {row[: place + 1]: of_row[place] for place in range(len(row))}
+
+    def whole(ids: list[int]) -> Tensor:
+        return torch.stack([after[tuple(ids[:place])][token] for place, token in enumerate(ids)]).sum()
+
+    return torch.stack([whole(ids) for ids in candidates]).cpu()
+
+
+def _says(model: Any, tokenizer: Any, answer: str, logits: Tensor, cache: Any, longest: int) -> bool:
+    """Whether the first line of greedy decoding is the answer; decoding stops where it departs from it."""
+    generation = getattr(model, "generation_config", None)
+    stops = None if generation is None else generation.eos_token_id
+    stops = set(stops) if isinstance(stops, (list, tuple)) else {stops}
+    said: list[int] = []
+    for _ in range(longest):
+        token = int(logits[0, -1].argmax())
+        text = tokenizer.decode(said).strip()
+        if token in stops:
+            return text == answer
+        said.append(token)
+        text = tokenizer.decode(said).lstrip()
+        if "\n" in text:
+            return text.split("\n")[0].strip() == answer
+        if not answer.startswith(text.rstrip()):
+            return False
+        logits, cache = _forward(model, torch.tensor([[token]]), cache)
+    return False
+
+
+def _common(rows: list[list[int]]) -> int:
+    """How many tokens all rows begin with."""
+    return next(
+        (place for place, tokens in enumerate(zip(*rows, strict=False)) if len(set(tokens)) > 1), min(map(len, rows))
+    )
+
+
+def _without(x: Tensor, place: int) -> Tensor:
+    return torch.cat([x[:place], x[place + 1 :]])
+
+
+@dataclass(frozen=True, kw_only=True)
+class Choices:
+    """How a model answers prompts when it may choose among the named alternatives.
+
+    Attributes:
+        correct: whether the right answer's logit is above all others'.
+        log_probability: of the right answer, among the named alternatives; natural logarithm.
+        alternatives: how many different ones each prompt names.
+    """
+
+    correct: Bool[Tensor, " prompt"]
+    log_probability: Float[Tensor, " prompt"]
+    alternatives: Int64[Tensor, " prompt"]
+
+    @property
+    def accuracy(self) -> float:
+        """Fraction of prompts answered right."""
+        return float(self.correct.double().mean())
+
+    @property
+    def chance(self) -> float:
+        """Accuracy of a blind choice among the named alternatives."""
+        return float((1 / self.alternatives.double()).mean())
+
+
+def choice_accuracy(model: Any, prompts: Prompts, *, batch_size: int | None = None) -> Choices:
+    """Let a model choose among the alternatives that each prompt names.
+
+    Args:
+        model: a Hugging Face causal language model; only the last token's logits are computed.
+        prompts: made with this model's tokenizer.
+        batch_size: prompts per forward pass; by default about 4,096 tokens.
+
+    Returns:
+        :class:`Choices`, on the CPU.
+    """
+    device = model.get_input_embeddings().weight.device
+    last_only = {"logits_to_keep": 1} if "logits_to_keep" in inspect.signature(model.forward).parameters else {}
+    logits = []
+    with torch.no_grad():
+        for batch in prompts.input_ids.split(batch_size or max(1, 4096 // prompts.input_ids.shape[1])):
+            output = model(batch.to(device), use_cache=False, **last_only)
+            logits.append(output.logits[:, -1].double().cpu())
+    named = torch.cat(logits).gather(1, prompts.answer_ids)
+    # An attribute named twice is one alternative.
+    earlier = torch.ones(prompts.answer_ids.shape[1], prompts.answer_ids.shape[1]).tril(-1).bool()
+    repeated = ((prompts.answer_ids[:, :, None] == prompts.answer_ids[:, None, :]) & earlier).any(-1)
+    right = named.gather(1, prompts.target[:, None])
+    right_ids = prompts.answer_ids.gather(1, prompts.target[:, None])
+    others = named.masked_fill(prompts.answer_ids == right_ids, -math.inf)
+    return Choices(
+        correct=right.squeeze(1) > others.amax(1),
+        log_probability=right.squeeze(1) - named.masked_fill(repeated, -math.inf).logsumexp(1),
+        alternatives=(~repeated).sum(1),
+    )

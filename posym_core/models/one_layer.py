@@ -1,0 +1,87 @@
+"""One layer of attention with any encoding, read out at the last token: what an encoding lets a single layer do."""
+
+from __future__ import annotations
+
+import zlib
+
+import torch
+from jaxtyping import Float, Int64
+from torch import Tensor, nn
+
+from posym_core.encodings import Encoding, LatentProjections, make_encoding
+from posym_core.encodings.additive import Absolute
+from posym_core.encodings.registry import TABLES
+from posym_core.models.classifier import Attention, ModelSettings
+from posym_core.tasks.canonical import Task, TaskBatch
+
+
+class EncodedReader(nn.Module):
+    """One attention layer with any encoding, read out at the last token.
+
+    Args:
+        task: decides vocabulary and classes.
+        encoding: key of :data:`posym_core.encodings.ENCODINGS`.
+        length: context tokens of the training, which decide how long tables of encodings are.
+        width: of embeddings.
+        heads: of the layer.
+        rank: numbers in the summary of ``"mla"``.
+        seed: of the weights. The caller's random state is left alone.
+    """
+
+    def __init__(
+        self, task: Task, *, encoding: str, length: int, seed: int, width: int = 64, heads: int = 4, rank: int = 32
+    ):
+        super().__init__()
+        sizes = ModelSettings(
+            vocabulary=task.part_vocabulary,
+            classes=task.classes,
+            encoding=encoding,
+            layers=1,
+            width=width,
+            heads=heads,
+            rank=rank,
+            length=length + 1,
+            dropout=0.0,
+            causal=True,
+            pooling="last",
+        )
+        self.longest = length + 1 if encoding in TABLES else None
+        self.register_buffer("token_parts", task.parts(torch.arange(task.vocabulary)), persistent=False)
+        self.token_parts: Tensor
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(seed)
+            self.embedding = nn.Embedding(task.part_vocabulary, width)
+            own = make_encoding(encoding, sizes.shape())
+            self.absolute: Encoding | None = own if isinstance(own, Absolute) else None
+            self.attention = Attention(sizes)
+            self.read = nn.Linear(width, task.classes, bias=False)
+            self._draw(seed)
+
+    def _draw(self, seed: int) -> None:
+        """Draw what is not the encoding's, every weight from a stream that its name and the seed decide."""
+        own = {id(p) for m in self.modules() if isinstance(m, Encoding | LatentProjections) for p in m.parameters()}
+        for name, parameter in self.named_parameters():
+            if id(parameter) in own:
+                continue
+            generator = torch.Generator().manual_seed(zlib.crc32(f"{seed}/{name}".encode()))
+            spread = 1.0 if parameter is self.embedding.weight else parameter.shape[-1] ** -0.5
+            if "projections" in name:
+                spread *= 0.5  # as in the toys: strong random matches at the start trap heads in poor minima
+            parameter.data = spread * torch.randn(parameter.shape, generator=generator)
+
+    def forward(self, tokens: Int64[Tensor, "input token"]) -> Float[Tensor, "input class"]:
+        """Scores of the classes.
+
+        Raises:
+            ValueError: if the encoding keeps a table and the input is longer.
+        """
+        if self.longest is not None and tokens.shape[1] > self.longest:
+            raise ValueError(f"the encoding has rows for {self.longest} tokens; got {tokens.shape[1]}")
+        inputs = self.embedding(self.token_parts[tokens]).sum(-2)
+        if self.absolute is not None:
+            inputs = self.absolute.embed(inputs)
+        return self.read(self.attention(inputs, None, None)[:, -1])
+
+    def losses(self, batch: TaskBatch) -> Float[Tensor, ""]:
+        """Mean cross-entropy of the answers."""
+        return nn.functional.cross_entropy(self(batch.tokens), batch.answer)

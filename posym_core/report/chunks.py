@@ -1,0 +1,323 @@
+"""Prompts measured a chunk at a time, wherever there is a process for it, and chunks kept as files.
+
+A chunk is what is lost when a run is killed, and what is done again when a worker dies.
+"""
+
+from __future__ import annotations
+
+import errno
+import gc
+import hashlib
+import json
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from posym_core.inspection.planes import Planes, find_planes
+from posym_core.inspection.profile import TOKENS_A_BATCH, LayerHeads, profile_with
+from posym_core.metrics.swaps import swap_scores
+from posym_core.models.answers import choice_accuracy
+from posym_core.models.language import load_model, model_identity
+from posym_core.report.prompt_files import BlockedPrompt, joined
+from posym_core.runs.devices import choose_device, device_name
+from posym_core.runs.files import write_atomically
+from posym_core.runs.provenance import require_same_code
+
+# A chunk has at most this many prompts however short they are, so that a run can be shared out and goes on well.
+PROMPTS_A_CHUNK = 16
+DTYPES = ("float32", "float64", "bfloat16", "float16")
+
+
+class NotEnoughMemoryError(RuntimeError):
+    """Not even one prompt fits into memory."""
+
+
+class ChunkError(RuntimeError):
+    """A chunk's file is altered, truncated or of another run."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ChunkWork:
+    """What to measure, complete: any process that has the package and the model can do it.
+
+    Attributes:
+        model: name for :func:`posym_core.load_model`.
+        identity: what :func:`posym_core.models.language.model_identity` says of the model that is meant.
+        code_digest: of the code that asks; another code refuses.
+        prompts: of one shape.
+        tau, eps: see :func:`posym_core.profile`.
+        per_frequency: also score every rotation plane as a head of its own.
+        threads: CPU threads to compute with, because sums depend on their number in the last bits.
+        device, dtype, device_map: see :func:`posym_core.load_model`.
+    """
+
+    model: str
+    identity: Mapping[str, str]
+    code_digest: str
+    prompts: tuple[BlockedPrompt, ...]
+    tau: float
+    eps: float
+    per_frequency: bool
+    threads: int
+    device: str = "auto"
+    dtype: str | None = None
+    device_map: str | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Chunk:
+    """What was measured.
+
+    Attributes:
+        arrays: ``positional``, ``symbolic``, ``entropy`` ``[prompt, layer, head]``; with ``per_frequency`` the same
+            with ``plane_`` before and planes behind, and ``plane_angle`` ``[layer, plane]``; for prompts with answers
+            ``correct``, ``log_probability`` and ``alternatives`` ``[prompt]``.
+        device: what ran it, in words.
+        seconds: how long it took.
+        batch: prompts per forward pass that fitted into memory.
+    """
+
+    arrays: dict[str, np.ndarray]
+    device: str
+    seconds: float
+    batch: int
+
+
+@dataclass
+class _Loaded:
+    """The model that this process holds, and what was found out about it."""
+
+    key: tuple
+    model: Any
+    planes: dict[int, list[Planes]] = field(default_factory=dict)
+    fits: dict[int, int] = field(default_factory=dict)
+
+
+_HELD: list[_Loaded] = []
+_ONE_AT_A_TIME = threading.RLock()
+
+
+def chunk_size(length: int, batch_size: int | None = None) -> int:
+    """Prompts of ``length`` tokens in a chunk: ``batch_size``, or by default about 4,096 tokens and at most 16."""
+    return batch_size or min(PROMPTS_A_CHUNK, max(1, TOKENS_A_BATCH // length))
+
+
+def measure_chunk(work: ChunkWork) -> Chunk:
+    """Measure the prompts of a chunk in one forward pass, or in several where memory does not hold them at once.
+
+    Raises:
+        UnsupportedModelError: if the model's heads cannot be captured.
+        NotEnoughMemoryError: if one prompt or the model does not fit.
+        RuntimeError: if this process has other code or another model under the name.
+    """
+    require_same_code(work.code_digest)
+    with _ONE_AT_A_TIME:
+        threads = torch.get_num_threads()
+        torch.set_num_threads(work.threads)
+        try:
+            began = time.perf_counter()
+            held = _hold(work)
+            length = len(work.prompts[0].input_ids)
+            size = min(len(work.prompts), held.fits.get(length, len(work.prompts)))
+            arrays, size = in_batches(
+                lambda batch: _measure(held, batch, work), work.prompts, size, f"{work.model} on {_device(held.model)}"
+            )
+            if size < len(work.prompts):
+                held.fits[length] = size
+            seconds = time.perf_counter() - began
+            return Chunk(arrays=arrays, device=_device(held.model), seconds=seconds, batch=size)
+        finally:
+            torch.set_num_threads(threads)
+
+
+def in_batches(
+    measure: Callable[[Sequence[Any]], dict[str, np.ndarray]], prompts: Sequence[Any], size: int, what: str
+) -> tuple[dict[str, np.ndarray], int]:
+    """Measure ``size`` prompts at a time, and half as many whenever memory runs out; also returns the size that fits.
+
+    Raises:
+        NotEnoughMemoryError: if one prompt alone does not fit.
+    """
+    parts: list[dict[str, np.ndarray]] = []
+    first = 0
+    while first < len(prompts):
+        try:
+            parts.append(measure(prompts[first : first + size]))
+            first += size
+            continue
+        except (RuntimeError, MemoryError) as error:
+            if not is_out_of_memory(error):
+                raise
+        # Out of the handler, because the error holds on to the frames that hold the memory.
+        release_memory()
+        if size == 1:
+            raise NotEnoughMemoryError(
+                f"memory does not hold one prompt of {_tokens(prompts[0])} with {what}; pass shorter prompts, a "
+                "smaller model, --dtype bfloat16, --device-map auto, or a device with more memory"
+            )
+        size = max(1, size // 2)
+    return {name: _together(name, [part[name] for part in parts]) for name in parts[0]}, size
+
+
+def is_out_of_memory(error: BaseException) -> bool:
+    """Whether memory ran out, on a GPU or in torch's or Python's allocator on the CPU."""
+    if isinstance(error, torch.OutOfMemoryError | MemoryError):
+        return True
+    words = str(error).lower()
+    return isinstance(error, RuntimeError) and any(
+        phrase in words for phrase in ("can't allocate memory", "not enough memory", "out of memory")
+    )
+
+
+def release_memory() -> None:
+    """Give back what is not in use."""
+    gc.collect()
+    if torch.cuda.is_available():
+        torch.cuda.empty_cache()
+
+
+def save_chunk(path: Path, chunk: Chunk, *, digest: str) -> None:
+    """Write a chunk whole or not at all, with its checksum and the digest of the run that it belongs to."""
+    from safetensors.numpy import save
+
+    about = {
+        "run": digest,
+        "device": chunk.device,
+        "seconds": repr(chunk.seconds),
+        "batch": str(chunk.batch),
+    }
+    about["checksum"] = _checksum(chunk.arrays, about)
+    content = save(chunk.arrays, metadata=about)
+    write_atomically(path, lambda file: file.write(content))
+
+
+def load_chunk(path: Path, *, digest: str) -> Chunk:
+    """Read a chunk and check it.
+
+    Raises:
+        ChunkError: if it is altered, truncated or of another run.
+    """
+    from safetensors import SafetensorError, safe_open
+
+    try:
+        with safe_open(str(path), framework="numpy") as file:
+            about = file.metadata() or {}
+            arrays = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 (no mapping)
+    except (SafetensorError, OSError) as error:
+        raise ChunkError(f"{path.name} cannot be read ({error})") from error
+    if about.get("run") != digest:
+        raise ChunkError(f"{path.name} belongs to another run")
+    if about.pop("checksum", None) != _checksum(arrays, about):
+        raise ChunkError(f"{path.name} was altered")
+    return Chunk(arrays=arrays, device=about["device"], seconds=float(about["seconds"]), batch=int(about["batch"]))
+
+
+def is_disk_full(error: BaseException) -> bool:
+    """Whether a disk or a quota is full."""
+    return isinstance(error, OSError) and error.errno in (errno.ENOSPC, getattr(errno, "EDQUOT", errno.ENOSPC))
+
+
+def _hold(work: ChunkWork) -> _Loaded:
+    """The model of ``work``, loaded if this process does not hold it."""
+    key = (work.model, work.device, work.dtype, work.device_map, *sorted(work.identity.items()), work.threads)
+    if _HELD and _HELD[0].key == key:
+        return _HELD[0]
+    _HELD.clear()
+    release_memory()
+    found = model_identity(work.model)
+    if found != dict(work.identity):
+        raise RuntimeError(
+            f"a worker finds {found} under the name {work.model!r}, but {dict(work.identity)} is meant; bring the same "
+            "model to all machines"
+        )
+    dtype = None if work.dtype is None else getattr(torch, work.dtype)
+    try:
+        model, _ = load_model(work.model, device=work.device, dtype=dtype, device_map=work.device_map)
+    except (RuntimeError, MemoryError) as error:
+        if not is_out_of_memory(error):
+            raise
+        raise NotEnoughMemoryError(
+            f"memory does not hold {work.model} itself; pass a smaller model, --dtype bfloat16 or --device-map auto"
+        ) from error
+    _HELD.append(_Loaded(key=key, model=model))
+    return _HELD[0]
+
+
+def _measure(held: _Loaded, prompts: Sequence[BlockedPrompt], work: ChunkWork) -> dict[str, np.ndarray]:
+    batch = joined(prompts)
+    length = batch.input_ids.shape[1]
+    if length not in held.planes:
+        held.planes[length] = list(find_planes(held.model, length))
+    angles: dict[int, Tensor] = {}
+
+    def measure(heads: LayerHeads) -> dict[str, Tensor]:
+        measured = {}
+        for prefix, per_frequency in (("", False), ("plane_", True))[: 1 + work.per_frequency]:
+            scores = swap_scores(
+                heads.query,
+                heads.keys,
+                heads.angles,
+                start=batch.start,
+                block_length=batch.block_length,
+                blocks=batch.blocks,
+                tau=work.tau,
+                eps=work.eps,
+                scale=heads.scale,
+                per_frequency=per_frequency,
+                visible=heads.visible,
+                softcap=heads.softcap,
+                sinks=heads.sinks,
+            )
+            measured |= {prefix + name: getattr(scores, name) for name in ("positional", "symbolic", "entropy")}
+        angles[heads.layer] = heads.angles.cpu()
+        return measured
+
+    found = profile_with(
+        held.model,
+        batch.input_ids,
+        measure,
+        progress=False,
+        batch_size=len(prompts),
+        planes=held.planes[length],
+    )
+    arrays = {name: x.float().numpy() for name, x in found.items()}
+    if work.per_frequency:
+        rows = [angles[layer].numpy() for layer in sorted(angles)]
+        width = max(map(len, rows))
+        arrays["plane_angle"] = np.stack([np.pad(x, (0, width - len(x)), constant_values=np.nan) for x in rows])
+    if batch.answer_ids.shape[1]:
+        choices = choice_accuracy(held.model, batch, batch_size=len(prompts))
+        arrays["correct"] = choices.correct.numpy()
+        arrays["log_probability"] = choices.log_probability.numpy()
+        arrays["alternatives"] = choices.alternatives.numpy()
+    return arrays
+
+
+def _together(name: str, parts: list[np.ndarray]) -> np.ndarray:
+    """Batches one after the other; angles belong to a length, not to a prompt."""
+    return parts[0] if name == "plane_angle" else np.concatenate(parts)
+
+
+def _tokens(prompt: Any) -> str:
+    return f"{len(prompt.input_ids):,} tokens" if isinstance(prompt, BlockedPrompt) else "this length"
+
+
+def _device(model: Any) -> str:
+    places = {parameter.device for parameter in model.parameters() if parameter.device.type != "meta"}
+    return " and ".join(sorted(device_name(place) for place in places or {choose_device("cpu")}))
+
+
+def _checksum(arrays: Mapping[str, np.ndarray], about: Mapping[str, str]) -> str:
+    digest = hashlib.sha256(json.dumps(dict(about), sort_keys=True).encode())
+    for name in sorted(arrays):
+        array = np.ascontiguousarray(arrays[name])
+        digest.update(f"{name} {array.dtype} {array.shape}\n".encode())
+        digest.update(array.tobytes())
+    return digest.hexdigest()

@@ -1,0 +1,184 @@
+"""Profiles of whole sets of prompts in a folder: measured in chunks, resumed after a kill, checked when read.
+
+A finished folder holds ``profile.json`` (settings, where the numbers come from, SHA-256 of every file; written last,
+so that a profile exists only when it is whole), ``scores.safetensors`` (all arrays), ``heads.csv`` and ``prompts.csv``
+(tables), ``prompts.jsonl`` (the prompts, as a prompt file) and what else was asked for, such as figures. While a run
+is under way there are ``run.json`` (its settings) and ``chunks/`` instead.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from posym_core.report.prompt_files import BlockedPrompt, write_prompts
+from posym_core.report.tables import heads_table, prompts_table
+from posym_core.runs.files import sha256, write_atomically
+from posym_core.runs.results import ResultError
+
+FORMAT = 1
+MANIFEST, RUN, CHUNKS, SCORES = "profile.json", "run.json", "chunks", "scores.safetensors"
+HEADS, PROMPTS_TABLE, PROMPTS_FILE = "heads.csv", "prompts.csv", "prompts.jsonl"
+
+
+class ProfileError(ResultError):
+    """A folder's profile is missing, unfinished, altered or another than the one asked for."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ProfileRun:
+    """A finished profile.
+
+    Attributes:
+        folder: where it is.
+        settings: what was asked for.
+        provenance: ``code_version``, ``code_digest``, ``device``, ``date``, ``seconds``, ``versions``, ``threads`` and
+            ``smallest_batch``.
+        arrays: ``positional``, ``symbolic``, ``entropy`` ``[prompt, layer, head]``; ``length``, ``start``,
+            ``block_length``, ``blocks`` ``[prompt]``; ``correct``, ``log_probability``, ``alternatives`` ``[prompt]``
+            for tasks; ``plane_...`` ``[prompt, layer, head, plane]`` and ``plane_angle`` ``[shape, layer, plane]``
+            with ``shape`` ``[prompt]`` per frequency.
+        prompts: the prompts, in the order of the arrays.
+    """
+
+    folder: Path
+    settings: Mapping[str, Any]
+    provenance: Mapping[str, Any]
+    arrays: Mapping[str, np.ndarray]
+    prompts: Sequence[BlockedPrompt]
+
+
+def write_profile(profile: ProfileRun, extras: Mapping[str, bytes]) -> None:
+    """Write a finished profile with further files, each whole or not at all and the description last."""
+    from safetensors.numpy import save
+
+    contents: dict[str, bytes] = {
+        SCORES: save({name: np.ascontiguousarray(x) for name, x in profile.arrays.items()}),
+        HEADS: heads_table(profile.arrays),
+        PROMPTS_TABLE: prompts_table(profile.arrays, [prompt.id for prompt in profile.prompts]),
+        PROMPTS_FILE: write_prompts(profile.prompts),
+        **extras,
+    }
+    for name, content in contents.items():
+        write_atomically(profile.folder / name, lambda file, content=content: file.write(content))
+    described = {
+        "format": FORMAT,
+        "settings": profile.settings,
+        "arrays": {name: {"shape": list(x.shape), "dtype": str(x.dtype)} for name, x in profile.arrays.items()},
+        "provenance": profile.provenance,
+        "files": {
+            name: {"sha256": hashlib.sha256(content).hexdigest(), "size": len(content)}
+            for name, content in contents.items()
+        },
+    }
+    manifest = {**described, "checksum": digest_of(described)}
+    text = json.dumps(manifest, indent=1) + "\n"
+    write_atomically(profile.folder / MANIFEST, lambda file: file.write(text.encode()))
+
+
+def load_profile(folder: Path | str) -> ProfileRun:
+    """Read a finished profile and check every file against its checksum.
+
+    Raises:
+        ProfileError: if it is missing, unfinished, altered or truncated; the message names the file and what to do.
+    """
+    from safetensors.numpy import load_file
+
+    folder = Path(folder)
+    remedy = "measure again with --force, or restore the file"
+    if not (folder / MANIFEST).is_file():
+        if (folder / RUN).is_file():
+            raise ProfileError(f"{folder} holds an unfinished profile; run the same command again to finish it")
+        raise ProfileError(f"{folder} holds no profile ({MANIFEST} is missing); make one with `profile --out {folder}`")
+    try:
+        manifest = json.loads((folder / MANIFEST).read_text(encoding="utf-8"))
+        own = manifest.pop("checksum")
+        settings, provenance, files = manifest["settings"], manifest["provenance"], manifest["files"]
+        expected = {name: (recorded["sha256"], recorded["size"]) for name, recorded in files.items()}
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise ProfileError(f"{MANIFEST} in {folder} is not a whole description ({error!r}); {remedy}") from error
+    if manifest.get("format") != FORMAT:
+        raise ProfileError(f"{MANIFEST} has format {manifest.get('format')}, this code reads {FORMAT}")
+    if own != digest_of(manifest):
+        raise ProfileError(f"{MANIFEST} in {folder} was altered; {remedy}")
+    for name, (digest, size) in expected.items():
+        path = folder / name
+        if not path.is_file():
+            raise ProfileError(f"{name} is missing in {folder}; {remedy}")
+        if path.stat().st_size != size:
+            raise ProfileError(f"{name} in {folder} has {path.stat().st_size:,} bytes instead of {size:,}; {remedy}")
+        if sha256(path) != digest:
+            raise ProfileError(f"{name} in {folder} was altered: it has another SHA-256 than {MANIFEST} says; {remedy}")
+    return ProfileRun(
+        folder=folder,
+        settings=settings,
+        provenance=provenance,
+        arrays=load_file(folder / SCORES),
+        prompts=[
+            BlockedPrompt(**{**json.loads(line), "input_ids": tuple(json.loads(line)["input_ids"])})
+            for line in (folder / PROMPTS_FILE).read_text(encoding="utf-8").splitlines()
+        ],
+    )
+
+
+def discard(folder: Path) -> None:
+    """Remove a profile's files, the description first, so that no half of it passes for a whole."""
+    names: list[str] = []
+    with contextlib.suppress(OSError, ValueError, KeyError, TypeError, AttributeError):
+        names = [name for name in json.loads((folder / MANIFEST).read_text())["files"] if Path(name).name == name]
+    for name in (MANIFEST, RUN, SCORES, HEADS, PROMPTS_TABLE, PROMPTS_FILE, *names):
+        (folder / name).unlink(missing_ok=True)
+    for path in (folder / CHUNKS).glob("*chunk-*"):
+        path.unlink()
+
+
+def require_same(folder: Path, there: Mapping[str, Any], asked: Mapping[str, Any]) -> None:
+    """Refuse settings that differ from those of the folder's profile, and say in what."""
+    there = json.loads(json.dumps(there))
+    asked = json.loads(json.dumps(asked))
+    differing = [name for name in {**asked, **there} if there.get(name) != asked.get(name)]
+    if differing:
+        shown = ", ".join(
+            f"{name}: {_short(there.get(name))} there, {_short(asked.get(name))} now" for name in differing
+        )
+        raise ProfileError(
+            f"{folder} holds a profile of other settings ({shown}); pass another --out, or --force to discard it"
+        )
+
+
+def _short(value: Any) -> str:
+    shown = json.dumps(value)
+    return shown if len(shown) <= 40 else shown[:37] + "..."
+
+
+def digest_of(described: Mapping[str, Any]) -> str:
+    """SHA-256 of settings or of a description."""
+    return hashlib.sha256(json.dumps(described, sort_keys=True).encode()).hexdigest()
+
+
+@contextlib.contextmanager
+def alone_in(folder: Path) -> Iterator[None]:
+    """Within the block, no other process writes a profile to ``folder``, where the system has such locks."""
+    try:
+        import fcntl
+    except ImportError:
+        yield
+        return
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        os.close(handle)
+        raise ProfileError(f"another process is writing a profile to {folder}; wait, or pass another --out") from None
+    try:
+        yield
+    finally:
+        os.close(handle)

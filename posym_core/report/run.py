@@ -1,0 +1,348 @@
+"""Profiles of whole sets of prompts: measured in chunks, anywhere, and resumed after a kill."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from posym_core.checks import require_positive
+from posym_core.models.language import PACKAGED, load_tokenizer, model_identity
+from posym_core.report.chunks import (
+    DTYPES,
+    Chunk,
+    ChunkError,
+    ChunkWork,
+    chunk_size,
+    is_disk_full,
+    load_chunk,
+    measure_chunk,
+    save_chunk,
+)
+from posym_core.report.folder import (
+    CHUNKS,
+    MANIFEST,
+    RUN,
+    ProfileError,
+    ProfileRun,
+    alone_in,
+    digest_of,
+    discard,
+    load_profile,
+    require_same,
+    write_profile,
+)
+from posym_core.report.prompt_files import BlockedPrompt, read_prompts, task_prompts
+from posym_core.runs.devices import choose_device
+from posym_core.runs.files import sha256, write_atomically
+from posym_core.runs.parallel import check_places, run_grid
+from posym_core.runs.provenance import code_version, library_versions, own_code
+
+
+@dataclass(frozen=True, kw_only=True)
+class ProfileSettings:
+    """What to measure.
+
+    Attributes:
+        model: name for :func:`posym_core.load_model`.
+        task: one of :data:`posym_core.tasks.language.PROMPT_TASKS`, or None with ``input``.
+        facts: blocks per prompt of a task.
+        prompts: how many prompts of a task.
+        seed: of the task's prompts.
+        input: a prompt file in place of a task, see :mod:`posym_core.report.prompt_files`.
+        tau: temperature of the weights over pairs of blocks.
+        eps: floor of the norms in the cosine.
+        per_frequency: also score every rotation plane as a head of its own.
+        batch_size: prompts per forward pass and chunk; by default about 4,096 tokens and at most 16.
+        threads: CPU threads per process; by default those of this machine shared among the processes, and those of
+            an unfinished run when it goes on.
+        device, dtype, device_map: see :func:`posym_core.load_model`; ``dtype`` by its name.
+    """
+
+    model: str = PACKAGED
+    task: str | None = "binding"
+    facts: int = 16
+    prompts: int = 64
+    seed: int = 0
+    input: str | None = None
+    tau: float = 1e-4
+    eps: float = 1e-8
+    per_frequency: bool = False
+    batch_size: int | None = None
+    threads: int | None = None
+    device: str = "auto"
+    dtype: str | None = None
+    device_map: str | None = None
+
+    def __post_init__(self) -> None:
+        if (self.task is None) == (self.input is None):
+            raise ValueError(f"pass either a task or an input file; got task={self.task!r} and input={self.input!r}")
+        if self.dtype is not None and self.dtype not in DTYPES:
+            raise ValueError(f"dtype must be one of {', '.join(map(repr, DTYPES))}; got {self.dtype!r}")
+        require_positive("tau", self.tau)
+        for name in ("batch_size", "threads"):
+            value = getattr(self, name)
+            if value is not None and value < 1:
+                raise ValueError(f"{name} must be at least 1; got {value}")
+
+    def described(self) -> dict[str, Any]:
+        """All that the numbers depend on, as JSON, but for the number of threads."""
+        fields = asdict(self)
+        fields.pop("threads")
+        if self.input is not None:
+            for name in ("facts", "prompts", "seed"):
+                fields.pop(name)
+            fields |= {"input": Path(self.input).name, "input_sha256": sha256(Path(self.input))}
+        return fields | {"identity": model_identity(self.model)}
+
+
+Extras = Callable[[ProfileRun], Mapping[str, bytes]]
+
+
+def make_task_prompts(settings: ProfileSettings, tokenizer: Any) -> list[BlockedPrompt]:
+    """The prompts that settings ask for."""
+    if settings.input is not None:
+        return read_prompts(settings.input, tokenizer)
+    from posym_core.tasks.language import make_prompts
+
+    return task_prompts(
+        make_prompts(tokenizer, str(settings.task), facts=settings.facts, count=settings.prompts, seed=settings.seed)
+    )
+
+
+def run_profile(
+    settings: ProfileSettings,
+    folder: Path | str,
+    *,
+    jobs: int = 1,
+    cluster: str | None = None,
+    force: bool = False,
+    progress: bool = True,
+    extras: Extras | None = None,
+    report: Callable[[str], None] = lambda line: None,
+) -> ProfileRun:
+    """Measure prompts and keep the profile in ``folder``; a run that was killed goes on where it stopped.
+
+    Args:
+        settings: what to measure.
+        folder: made if missing.
+        jobs: processes of this machine.
+        cluster: address of a Dask scheduler, in place of ``jobs``; numbers are the same.
+        force: discard what the folder holds of a profile.
+        progress: show a progress bar on standard error.
+        extras: makes further files out of the finished profile, by name.
+        report: called with a line about what a user may want to know.
+
+    Raises:
+        ProfileError: if the folder holds something else, and not ``force``.
+        OSError: if the disk is full; what is finished is kept.
+        KeyboardInterrupt: if the user ends the run; the message says how to go on.
+    """
+    folder = Path(folder)
+    check_places(jobs, cluster)
+    if cluster is None:
+        choose_device(settings.device)
+    described = settings.described()
+    folder.mkdir(parents=True, exist_ok=True)
+    with alone_in(folder):
+        if force:
+            discard(folder)
+        finished = _finished(folder, settings, described)
+        if finished is not None:
+            report(f"{folder} holds this profile already; pass --force to measure again")
+            return finished
+        run, digest = _begin(folder, settings, described, jobs)
+        prompts = make_task_prompts(settings, load_tokenizer(settings.model))
+        chunks = _Chunks(folder / CHUNKS, prompts, settings, digest, report)
+        with _explained(chunks):
+            write_atomically(folder / RUN, lambda file: file.write(run))
+            chunks.measure(_work(settings, described, json.loads(run)["threads"]), jobs, cluster, progress)
+            return _finish(folder, settings, described, prompts, chunks, extras, json.loads(run)["threads"])
+
+
+def finished_chunks(folder: Path | str) -> int:
+    """How many chunks of an unfinished run are kept in ``folder``."""
+    return len(list((Path(folder) / CHUNKS).glob("chunk-*.safetensors")))
+
+
+class _Chunks:
+    """The chunks of a run: which prompts they hold, and what is measured of them."""
+
+    def __init__(
+        self,
+        folder: Path,
+        prompts: Sequence[BlockedPrompt],
+        settings: ProfileSettings,
+        digest: str,
+        report: Callable[[str], None],
+    ) -> None:
+        self.folder, self.prompts, self.digest, self.report = folder, prompts, digest, report
+        self.members: list[list[int]] = []
+        shapes: dict[tuple, list[int]] = {}
+        for number, prompt in enumerate(prompts):
+            shapes.setdefault(prompt.shape, []).append(number)
+        for shape, numbers in shapes.items():
+            size = chunk_size(shape[0], settings.batch_size)
+            self.members += [numbers[first : first + size] for first in range(0, len(numbers), size)]
+        self.found: dict[int, Chunk] = {}
+
+    def path(self, chunk: int) -> Path:
+        return self.folder / f"chunk-{chunk:05d}.safetensors"
+
+    def measure(self, work: Callable[[Sequence[BlockedPrompt]], ChunkWork], jobs: int, cluster: str | None,
+                progress: bool) -> None:  # fmt: skip
+        """Measure what is not kept yet, and keep every chunk as it comes."""
+        from tqdm import tqdm
+
+        self.folder.mkdir(exist_ok=True)
+        for leftover in self.folder.glob(".chunk-*"):
+            leftover.unlink()
+        for chunk in range(len(self.members)):
+            if self.path(chunk).exists():
+                try:
+                    self.found[chunk] = load_chunk(self.path(chunk), digest=self.digest)
+                except ChunkError as error:
+                    self.report(f"{error}; it is measured again")
+        if self.found:
+            self.report(f"going on: {len(self.found)} of {len(self.members)} chunks are finished")
+        todo = [chunk for chunk in range(len(self.members)) if chunk not in self.found]
+        items = [work([self.prompts[number] for number in self.members[chunk]]) for chunk in todo]
+        done = sum(len(self.members[chunk]) for chunk in self.found)
+        with (
+            tqdm(total=len(self.prompts), initial=done, unit="prompt", disable=not progress) as bar,
+            contextlib.closing(run_grid(measure_chunk, items, jobs=jobs, cluster=cluster)) as results,
+        ):
+            for place, chunk in results:
+                save_chunk(self.path(todo[place]), chunk, digest=self.digest)
+                self.found[todo[place]] = chunk
+                bar.update(len(self.members[todo[place]]))
+
+    def arrays(self) -> dict[str, np.ndarray]:
+        """Everything measured, in the order of the prompts; NaN for what a prompt has no value of."""
+        order = np.argsort(np.concatenate([np.array(numbers) for numbers in self.members]))
+        chunks = [self.found[chunk] for chunk in range(len(self.members))]
+        arrays = {}
+        for name in sorted(set().union(*(chunk.arrays for chunk in chunks)) - {"plane_angle"}):
+            arrays[name] = np.concatenate([chunk.arrays[name] for chunk in chunks])[order]
+        for name in ("start", "block_length", "blocks"):
+            arrays[name] = np.array([getattr(prompt, name) for prompt in self.prompts])
+        arrays["length"] = np.array([len(prompt.input_ids) for prompt in self.prompts])
+        if "plane_angle" in chunks[0].arrays:
+            lengths, arrays["shape"] = np.unique(arrays["length"], return_inverse=True)
+            first = {len(self.prompts[numbers[0]].input_ids): chunk for numbers, chunk in
+                     zip(reversed(self.members), reversed(chunks), strict=True)}  # fmt: skip
+            arrays["plane_angle"] = np.stack([first[length].arrays["plane_angle"] for length in lengths.tolist()])
+        return arrays
+
+    def remove(self) -> None:
+        for path in self.folder.glob("*chunk-*"):
+            path.unlink()
+        with contextlib.suppress(OSError):
+            self.folder.rmdir()
+
+
+def _work(
+    settings: ProfileSettings, described: Mapping[str, Any], threads: int
+) -> Callable[[Sequence[BlockedPrompt]], ChunkWork]:
+    def work(prompts: Sequence[BlockedPrompt]) -> ChunkWork:
+        return ChunkWork(
+            model=settings.model,
+            identity=described["identity"],
+            code_digest=own_code(),
+            prompts=tuple(prompts),
+            tau=settings.tau,
+            eps=settings.eps,
+            per_frequency=settings.per_frequency,
+            threads=threads,
+            device=settings.device,
+            dtype=settings.dtype,
+            device_map=settings.device_map,
+        )
+
+    return work
+
+
+def _finished(folder: Path, settings: ProfileSettings, described: Mapping[str, Any]) -> ProfileRun | None:
+    """The folder's profile if it is finished and is the one asked for."""
+    if not (folder / MANIFEST).exists():
+        return None
+    profile = load_profile(folder)
+    asked = dict(described)
+    if settings.threads is not None:
+        asked["threads"] = settings.threads
+    there = {**profile.settings, "threads": profile.provenance["threads"]}
+    require_same(folder, {name: there.get(name) for name in there if name in asked or name != "threads"}, asked)
+    return profile
+
+
+def _begin(folder: Path, settings: ProfileSettings, described: Mapping[str, Any], jobs: int) -> tuple[bytes, str]:
+    """What ``run.json`` holds, and its digest; an unfinished run of other settings is refused."""
+    asked = {**described, "code_digest": own_code(), "versions": library_versions()}
+    threads = settings.threads
+    if (folder / RUN).exists():
+        try:
+            there = json.loads((folder / RUN).read_text(encoding="utf-8"))
+        except ValueError:
+            raise ProfileError(f"{RUN} in {folder} cannot be read; pass --force to begin anew") from None
+        threads = threads or there.get("threads")
+        require_same(folder, there, {**asked, "threads": threads})
+    threads = threads or max(1, torch.get_num_threads() // jobs)
+    run = {**asked, "threads": threads}
+    return (json.dumps(run, indent=1) + "\n").encode(), digest_of(run)
+
+
+def _finish(
+    folder: Path,
+    settings: ProfileSettings,
+    described: Mapping[str, Any],
+    prompts: Sequence[BlockedPrompt],
+    chunks: _Chunks,
+    extras: Extras | None,
+    threads: int,
+) -> ProfileRun:
+    """Write the files of a finished run, the description last."""
+    arrays = chunks.arrays()
+    found = [chunks.found[chunk] for chunk in sorted(chunks.found)]
+    provenance = {
+        **code_version(),
+        "code_digest": own_code(),
+        "device": " and ".join(sorted({chunk.device for chunk in found})),
+        "date": datetime.now(UTC).isoformat(timespec="seconds"),
+        "seconds": round(sum(chunk.seconds for chunk in found), 1),
+        "versions": library_versions(),
+        "threads": threads,
+        "smallest_batch": min(chunk.batch for chunk in found),
+    }
+    profile = ProfileRun(
+        folder=folder,
+        settings=json.loads(json.dumps(described)),
+        provenance=provenance,
+        arrays=arrays,
+        prompts=prompts,
+    )
+    write_profile(profile, extras(profile) if extras is not None else {})
+    chunks.remove()
+    (folder / RUN).unlink(missing_ok=True)
+    return profile
+
+
+@contextlib.contextmanager
+def _explained(chunks: _Chunks) -> Iterator[None]:
+    """Within the block, a full disk and the user's end of the run say what is kept and how to go on."""
+    kept = lambda: f"{finished_chunks(chunks.folder.parent)} of {len(chunks.members)} chunks are kept"  # noqa: E731
+    again = "run the same command again to go on"
+    try:
+        yield
+    except OSError as error:
+        if not is_disk_full(error):
+            raise
+        raise OSError(f"the disk of {chunks.folder.parent} is full; {kept()}; make room and {again}") from error
+    except KeyboardInterrupt as error:
+        raise KeyboardInterrupt(f"interrupted; {kept()}; {again}") from error

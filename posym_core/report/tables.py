@@ -1,0 +1,106 @@
+"""Tables of a profile: one row a head, with intervals over prompts, and one row a prompt."""
+
+from __future__ import annotations
+
+import csv
+import io
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from jaxtyping import Float
+
+from posym_core.metrics.stats import DRAWS, LEVEL
+
+
+@dataclass(frozen=True, kw_only=True)
+class HeadMeans:
+    """A score's mean over prompts with its bootstrap interval, per head; NaN where no prompt has a value."""
+
+    value: Float[np.ndarray, "layer head"]
+    low: Float[np.ndarray, "layer head"]
+    high: Float[np.ndarray, "layer head"]
+
+
+def head_means(scores: Float[np.ndarray, "prompt layer head"], *, draws: int = DRAWS, seed: int = 0) -> HeadMeans:
+    """Mean of every head over the prompts on which it has a score, resampling prompts.
+
+    One prompt has no interval: its ends are NaN.
+    """
+    prompts = len(scores)
+    defined = np.isfinite(scores)
+    values = np.where(defined, scores, 0).astype(np.float64)
+
+    def means(times: Float[np.ndarray, "draw prompt"]) -> Float[np.ndarray, "draw layer head"]:
+        count = np.tensordot(times, defined.astype(np.float64), axes=1)
+        total = np.tensordot(times, values, axes=1)
+        return np.where(count > 0, total / np.maximum(count, 1), np.nan)
+
+    here = means(np.ones((1, prompts)))[0]
+    low, high = np.full_like(here, np.nan), np.full_like(here, np.nan)
+    heads = np.isfinite(here)
+    if prompts > 1 and heads.any():
+        times = np.random.default_rng(seed).multinomial(prompts, np.full(prompts, 1 / prompts), size=draws)
+        ends = np.nanquantile(means(times.astype(np.float64))[:, heads], [(1 - LEVEL) / 2, (1 + LEVEL) / 2], axis=0)
+        low[heads], high[heads] = ends
+    return HeadMeans(value=here, low=low, high=high)
+
+
+def head_rows(arrays: Mapping[str, np.ndarray]) -> list[dict[str, float]]:
+    """One row a head of a profile's arrays; heads that a layer does not have are left out."""
+    positional, symbolic = head_means(arrays["positional"]), head_means(arrays["symbolic"])
+    entropy = head_means(arrays["entropy"])
+    rows = []
+    for layer, head in np.ndindex(*positional.value.shape):
+        if not np.isfinite(arrays["entropy"][:, layer, head]).any():
+            continue
+        rows.append(
+            {
+                "layer": layer,
+                "head": head,
+                "positional": positional.value[layer, head],
+                "positional_low": positional.low[layer, head],
+                "positional_high": positional.high[layer, head],
+                "symbolic": symbolic.value[layer, head],
+                "symbolic_low": symbolic.low[layer, head],
+                "symbolic_high": symbolic.high[layer, head],
+                "entropy": entropy.value[layer, head],
+                "prompts": int(np.isfinite(arrays["positional"][:, layer, head]).sum()),
+            }
+        )
+    return rows
+
+
+def heads_table(arrays: Mapping[str, np.ndarray]) -> bytes:
+    """:func:`head_rows` as CSV."""
+    rows = head_rows(arrays)
+    return _csv(list(rows[0]), (row.values() for row in rows))
+
+
+def prompts_table(arrays: Mapping[str, np.ndarray], names: Sequence[str]) -> bytes:
+    """One row a prompt as CSV: its shape, its means over heads and, for tasks, how the model answered."""
+    columns: dict[str, Iterable[object]] = {"prompt": range(len(names)), "id": names}
+    columns |= {name: arrays[name] for name in ("length", "start", "block_length", "blocks")}
+    for name in ("positional", "symbolic", "entropy"):
+        heads = arrays[name].reshape(len(names), -1).astype(np.float64)
+        count = np.isfinite(heads).sum(1)
+        columns[f"mean_{name}"] = np.where(count > 0, np.nansum(heads, 1) / np.maximum(count, 1), np.nan)
+    if "correct" in arrays:
+        columns["correct"] = arrays["correct"].astype(int)
+        columns |= {name: arrays[name] for name in ("log_probability", "alternatives")}
+    return _csv(list(columns), zip(*columns.values(), strict=True))
+
+
+def _csv(names: Sequence[str], rows: Iterable[Iterable[object]]) -> bytes:
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(names)
+    writer.writerows([_written(value) for value in row] for row in rows)
+    return text.getvalue().encode()
+
+
+def _written(value: object) -> object:
+    if isinstance(value, float | np.floating):
+        return "" if math.isnan(value) else f"{float(value):.7g}"
+    return value

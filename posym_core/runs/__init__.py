@@ -1,0 +1,15 @@
+"""Where runs happen and what they leave: results, checked files, provenance, cache, devices, other processes."""
+
+from posym_core.runs.devices import choose_device, device_name
+from posym_core.runs.results import Result, ResultError, attached_file, load_result, results_folder, save_result
+
+__all__ = [
+    "Result",
+    "ResultError",
+    "attached_file",
+    "choose_device",
+    "device_name",
+    "load_result",
+    "results_folder",
+    "save_result",
+]

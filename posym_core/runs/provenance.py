@@ -1,0 +1,79 @@
+"""Where numbers come from: the version of the code, a digest of it, and the libraries beside it."""
+
+from __future__ import annotations
+
+import ast
+import functools
+import hashlib
+import platform
+from importlib.metadata import PackageNotFoundError, version
+from importlib.util import find_spec
+from pathlib import Path
+
+import numpy as np
+import torch
+
+PACKAGES = ("posym_core", "posym_companion")
+
+
+def code_version() -> dict[str, str]:
+    """The package's version and a digest of its source files, which tells apart code of one version."""
+    digest = hashlib.sha256()
+    for package in PACKAGES:
+        found = find_spec(package)
+        if found is None or found.origin is None:
+            continue
+        root = Path(found.origin).parent
+        for path in sorted(root.rglob("*.py")):
+            digest.update(path.relative_to(root.parent).as_posix().encode())
+            digest.update(code_of(path.read_text("utf-8")).encode())
+    return {"code_version": version("posym-core"), "code_digest": digest.hexdigest()}
+
+
+def code_of(source: str) -> str:
+    """Source without what does not run: comments, layout and docstrings, so that mending them makes no other code."""
+    tree = ast.parse(source)
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
+            kept = [line for line in node.body if not _is_text(line)]
+            node.body = kept
+    return ast.dump(tree)
+
+
+def _is_text(statement: ast.stmt) -> bool:
+    return (
+        isinstance(statement, ast.Expr)
+        and isinstance(statement.value, ast.Constant)
+        and isinstance(statement.value.value, str)
+    )
+
+
+def library_versions() -> dict[str, str]:
+    """Versions of what numbers depend on besides this package."""
+    return {
+        "python": platform.python_version(),
+        "torch": torch.__version__.split("+")[0],
+        "numpy": np.__version__,
+        **_installed("transformers"),
+    }
+
+
+def _installed(package: str) -> dict[str, str]:
+    try:
+        return {package: version(package)}
+    except PackageNotFoundError:
+        return {}
+
+
+@functools.cache
+def own_code() -> str:
+    """Digest of the code, as it was when this process first asked; editing files does not change what is loaded."""
+    return code_version()["code_digest"]
+
+
+def require_same_code(digest: str) -> None:
+    """Refuse to work for a machine with other code."""
+    if own_code() != digest:
+        raise RuntimeError(
+            "a worker has other code of posym_core than the machine that asks; install the same version on both"
+        )

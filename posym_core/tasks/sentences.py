@@ -1,0 +1,218 @@
+"""How far apart, and how many: one task that needs positions and one that does not.
+
+Gu et al., *Deconstructing Positional Information* (2026), section on position-sensitive and position-agnostic tasks.
+Sentences are random words with trigger words among them. *Distance* asks how far apart two triggers stand; *Count* asks
+how many there are, wherever they stand. What the paper leaves open and is decided here: the two triggers differ and
+come in a fixed order; words on either side of them are as many as chance says, within the sentence; in Count both kinds
+of trigger count, and every sentence is full; answers come equally often.
+
+Token ids: 0 is padding, which stands behind the sentence; 1 and 2 are the triggers; all others are words.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Protocol, runtime_checkable
+
+import torch
+from jaxtyping import Bool, Int64
+from torch import Tensor
+
+from posym_core.checks import require_counts
+
+PADDING = 0
+TRIGGERS = (1, 2)
+WORDS = 3  # the first of them
+
+
+@dataclass(frozen=True, kw_only=True)
+class SentenceBatch:
+    """Sentences padded to equal length.
+
+    Attributes:
+        tokens: 0 behind the end.
+        answer: class of each sentence, from 0.
+    """
+
+    tokens: Int64[Tensor, "sentence token"]
+    answer: Int64[Tensor, " sentence"]
+
+    @property
+    def seen(self) -> Bool[Tensor, "sentence token"]:
+        """Which tokens are no padding."""
+        return self.tokens != PADDING
+
+
+@runtime_checkable
+class SentenceTask(Protocol):
+    """What both tasks have in common.
+
+    Attributes:
+        vocabulary: number of different tokens, padding and triggers among them.
+        longest: tokens of a padded sentence.
+        name: ``"distance"`` or ``"count"``.
+    """
+
+    @property
+    def vocabulary(self) -> int: ...
+
+    @property
+    def longest(self) -> int: ...
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def classes(self) -> int:
+        """Number of answers."""
+        ...
+
+    def sample(self, count: int, *, generator: torch.Generator) -> SentenceBatch:
+        """Draw sentences, on the generator's device."""
+        ...
+
+
+@dataclass(frozen=True, kw_only=True)
+class DistanceTask:
+    """Two triggers in a sentence of random words: by how many positions are they apart?
+
+    Class ``c`` is the distance ``c + 1``.
+
+    Attributes:
+        distances: largest distance.
+        side: most words in front of the first trigger, and most behind the second.
+        longest: tokens of a padded sentence; sides are drawn so that a sentence fits.
+        vocabulary: number of different tokens.
+    """
+
+    distances: int = 70
+    side: int = 25
+    longest: int = 120
+    vocabulary: int = 574
+    name: str = field(default="distance", init=False)
+
+    def __post_init__(self):
+        require_counts(distances=(self.distances, 1), side=(self.side, 0), vocabulary=(self.vocabulary, WORDS + 1))
+        if self.longest < self.distances + 1:
+            raise ValueError(
+                f"triggers {self.distances} apart need {self.distances + 1} tokens; got longest={self.longest}"
+            )
+
+    @property
+    def classes(self) -> int:
+        """Number of distances."""
+        return self.distances
+
+    def best_without_order(self) -> float:
+        """Accuracy of the best guess by somebody who sees the tokens of a sentence but not their order.
+
+        Words are drawn evenly and say nothing about the distance; the number of tokens says a little.
+
+        >>> DistanceTask(distances=2, side=0, longest=3).best_without_order()
+        1.0
+        """
+        chance = torch.zeros(self.distances, self.longest + 1, dtype=torch.float64)
+        for answer in range(self.distances):
+            span = answer + 2
+            fronts = min(self.side, self.longest - span) + 1
+            for front in range(fronts):
+                behinds = min(self.side, self.longest - span - front) + 1
+                for behind in range(behinds):
+                    chance[answer, front + span + behind] += 1 / (fronts * behinds)
+        return float(chance.amax(0).sum() / self.distances)
+
+    def sample(self, count: int, *, generator: torch.Generator) -> SentenceBatch:
+        """Draw sentences, on the generator's device.
+
+        All distances come equally often, up to one. The words in front are drawn evenly from 0 to ``side``, and so are
+        those behind, as far as they fit into the sentence.
+
+        >>> batch = DistanceTask().sample(1, generator=torch.Generator().manual_seed(0))
+        >>> first, second = (int((batch.tokens[0] == trigger).nonzero()) for trigger in TRIGGERS)
+        >>> second - first == int(batch.answer[0]) + 1
+        True
+        """
+        answer = balanced_classes(self.distances, count, generator)
+        span = answer + 2
+        front = even_up_to((self.longest - span).clamp(max=self.side), generator)
+        behind = even_up_to((self.longest - span - front).clamp(max=self.side), generator)
+        tokens = random_words(self, count, generator)
+        tokens.scatter_(1, front[:, None], TRIGGERS[0])
+        tokens.scatter_(1, (front + span - 1)[:, None], TRIGGERS[1])
+        return SentenceBatch(tokens=padded(tokens, front + span + behind), answer=answer)
+
+
+@dataclass(frozen=True, kw_only=True)
+class CountTask:
+    """How many triggers are there among the words of a sentence, wherever they stand?
+
+    Class ``c`` is the number ``c``.
+
+    Attributes:
+        most: largest number of triggers.
+        longest: tokens of a sentence.
+        shortest: tokens of the shortest sentence; below ``longest``, lengths are drawn evenly and the rest is padding.
+            Triggers always fit.
+        vocabulary: number of different tokens.
+    """
+
+    most: int = 100
+    longest: int = 120
+    shortest: int = 120
+    vocabulary: int = 574
+    name: str = field(default="count", init=False)
+
+    def __post_init__(self):
+        require_counts(most=(self.most, 1), shortest=(self.shortest, 1), vocabulary=(self.vocabulary, WORDS + 1))
+        if self.longest < max(self.most, self.shortest):
+            raise ValueError(
+                f"{self.most} triggers and sentences of at least {self.shortest} tokens must fit; got "
+                f"longest={self.longest}"
+            )
+
+    @property
+    def classes(self) -> int:
+        """Number of answers, none at all among them."""
+        return self.most + 1
+
+    def sample(self, count: int, *, generator: torch.Generator) -> SentenceBatch:
+        """Draw sentences, on the generator's device; all numbers come equally often, up to one, places evenly."""
+        answer = balanced_classes(self.classes, count, generator)
+        least = answer.clamp(min=self.shortest)
+        length = least + even_up_to(self.longest - least, generator)
+        tokens = random_words(self, count, generator)
+        # The places of the smallest random numbers within the sentence get triggers.
+        draw = torch.rand(tokens.shape, generator=generator, device=tokens.device, dtype=torch.float64)
+        place = torch.arange(self.longest, device=tokens.device)
+        draw = draw.masked_fill(place >= length[:, None], 2.0)
+        chosen = draw.argsort(-1).argsort(-1) < answer[:, None]
+        kind = torch.randint(len(TRIGGERS), tokens.shape, generator=generator, device=tokens.device)
+        tokens = torch.where(chosen, torch.tensor(TRIGGERS, device=tokens.device)[kind], tokens)
+        return SentenceBatch(tokens=padded(tokens, length), answer=answer)
+
+
+def balanced_classes(classes: int, count: int, generator: torch.Generator) -> Int64[Tensor, " count"]:
+    """``count`` of ``classes`` numbers in random order, each equally often up to one."""
+    require_counts(count=(count, 1))
+    device = generator.device
+    names = torch.randperm(classes, generator=generator, device=device)
+    return names[torch.randperm(count, generator=generator, device=device) % classes]
+
+
+def even_up_to(largest: Int64[Tensor, " count"], generator: torch.Generator) -> Int64[Tensor, " count"]:
+    """Whole numbers from 0 to each of ``largest``, evenly."""
+    draw = torch.rand(largest.shape, generator=generator, device=generator.device, dtype=torch.float64)
+    return (draw * (largest + 1)).long()
+
+
+def random_words(task: SentenceTask, count: int, generator: torch.Generator) -> Int64[Tensor, "sentence token"]:
+    """Words and nothing else, drawn evenly."""
+    return torch.randint(WORDS, task.vocabulary, (count, task.longest), generator=generator, device=generator.device)
+
+
+def padded(
+    tokens: Int64[Tensor, "sentence token"], length: Int64[Tensor, " sentence"]
+) -> Int64[Tensor, "sentence token"]:
+    """Sentences with padding from each one's end."""
+    place = torch.arange(tokens.shape[1], device=tokens.device)
+    return tokens.masked_fill(place >= length[:, None], PADDING)

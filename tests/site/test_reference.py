@@ -1,0 +1,84 @@
+"""The reference of the package: every public name has an entry, with a link to its lines in the repository."""
+
+from __future__ import annotations
+
+import importlib
+import re
+from pathlib import Path
+
+import book_site
+import build_book
+import pytest
+import yaml
+
+import posym_core
+import posym_core.encodings
+import posym_core.tasks
+
+ROOT = Path(__file__).resolve().parents[2]
+PACKAGES = (posym_core, posym_core.encodings, posym_core.tasks)
+
+
+def documented_modules() -> list[str]:
+    pages = sorted((ROOT / "book" / "api").glob("*.md"))
+    return [name for page in pages for name in re.findall(r"automodule:: (\S+)", page.read_text(encoding="utf-8"))]
+
+
+def public_objects() -> list[tuple[str, object]]:
+    """Classes and functions that the packages offer; values have no entry of their own."""
+    offered = [getattr(package, name) for package in PACKAGES for name in package.__all__]
+    return [(f"{thing.__module__}.{thing.__qualname__}", thing) for thing in offered if hasattr(thing, "__qualname__")]
+
+
+def test_every_public_name_stands_in_the_reference() -> None:
+    modules = documented_modules()
+    assert len(set(modules)) == len(modules)
+    assert {name.rpartition(".")[0] for name, _ in public_objects()} <= set(modules)
+    assert all(thing.__doc__ for _, thing in public_objects())
+
+
+def test_reference_pages_are_in_the_contents() -> None:
+    contents = (ROOT / "_toc.yml").read_text(encoding="utf-8")
+    names = re.findall(r"file: book/api/(\w+)", contents)
+    assert sorted(names) == sorted(page.stem for page in (ROOT / "book" / "api").glob("*.md"))
+
+
+def test_built_reference_has_an_anchor_for_every_public_name(continuous_integration: bool) -> None:
+    if not build_book.site_is_current(ROOT):
+        reason = "the site is not built from the present files; run `make book`"
+        pytest.fail(reason) if continuous_integration else pytest.skip(reason)
+    pages = [page.read_text(encoding="utf-8") for page in (ROOT / "_build" / "html" / "book" / "api").glob("*.html")]
+    anchors = {anchor for page in pages for anchor in re.findall(r'id="(posym_core\.[\w.]+)"', page)}
+    assert {name for name, _ in public_objects()} <= anchors
+
+
+@pytest.mark.parametrize(
+    ("module", "name", "first"),
+    [
+        ("posym_core.metrics.swaps", "swap_scores", "def swap_scores("),
+        ("posym_core.encodings.base", "Encoding.logits", "def logits("),
+        ("posym_core.runs.results", "Result", "class Result:"),
+        ("posym_core.figures.sliders", "Slider.index", "def index("),
+    ],
+)
+def test_source_links_lead_to_the_lines(module: str, name: str, first: str) -> None:
+    repository = yaml.safe_load((ROOT / "_config.yml").read_text(encoding="utf-8"))["repository"]
+    info = {"module": module, "fullname": name}
+    address = book_site.source_address(repository["url"], repository["branch"], ROOT, info)
+    assert address is not None
+    base, _, lines = address.partition("#")
+    path = base.removeprefix(f"{repository['url']}/blob/{repository['branch']}/")
+    start, end = (int(line[1:]) for line in lines.split("-"))
+    shown = (ROOT / path).read_text(encoding="utf-8").splitlines()[start - 1 : end]
+    assert any(first in line for line in shown[:3])
+
+
+@pytest.mark.parametrize("name", ["PAYLOAD_LIMIT", "no_such_name"])
+def test_values_and_unknown_names_have_no_source_link(name: str) -> None:
+    importlib.import_module("posym_core.figures.sliders")
+    assert (
+        book_site.source_address(
+            "https://host", "main", ROOT, {"module": "posym_core.figures.sliders", "fullname": name}
+        )
+        is None
+    )
