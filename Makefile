@@ -33,6 +33,7 @@ lint: env ## Check style, types and workflows
 	$(RUN) -m ruff check .
 	$(RUN) -m ruff format --check .
 	$(RUN) -m pyright posym_core posym_companion
+	$(VENV)/bin/lint-imports
 	$(RUN) -m check_jsonschema --builtin-schema vendor.github-workflows .github/workflows/*.yml
 	$(RUN) -m check_jsonschema --builtin-schema vendor.dependabot .github/dependabot.yml
 	$(VENV)/bin/zizmor --offline --quiet .github
