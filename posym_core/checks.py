@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import operator
+
 import torch
 from torch import Tensor
 
@@ -51,8 +53,19 @@ def require_room(what: str, most: float, dtype: torch.dtype) -> None:
         )
 
 
+def require_count(name: str, value: int, least: int, reason: str = "") -> int:
+    """``value`` as an int, if it is an integer (of Python, NumPy or a tensor of one) of at least ``least``."""
+    try:
+        number = None if isinstance(value, bool) else operator.index(value)
+    except TypeError:
+        number = None
+    if number is None or number < least:
+        because = f" ({reason})" if reason else ""
+        raise ValueError(f"{name} must be a whole number of at least {least}{because}; got {value!r}")
+    return number
+
+
 def require_counts(**counts: tuple[int, int]) -> None:
-    """Refuse what is no whole number of at least so much: ``require_counts(facts=(facts, 2))``."""
+    """Several at once: ``require_counts(facts=(facts, 2), count=(count, 1))``."""
     for name, (value, least) in counts.items():
-        if isinstance(value, bool) or int(value) != value or value < least:
-            raise ValueError(f"{name} must be a whole number of at least {least}; got {value}")
+        require_count(name, value, least)

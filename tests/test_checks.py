@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import math
 
+import numpy as np
 import pytest
 import torch
 
 from posym_core import cross_logits, exclusion, frequency_shares, rope_angles, rotate, swap_scores
+from posym_core.checks import require_count, require_counts
 from posym_core.encodings import ENCODINGS, LayerShape, make_encoding
 from posym_core.metrics import stats
 from posym_core.metrics.permutations import block_table
@@ -17,6 +19,25 @@ ONE = torch.tensor([1.0])
 LARGE = torch.tensor([3e38, 3e38])
 KEYS = torch.eye(2).repeat(2, 1)
 QUERY = torch.tensor([1.0, 0.5])
+
+
+@pytest.mark.parametrize("value", [3, np.int64(3), torch.tensor(3)])
+def test_counts_are_integers_of_any_kind(value):
+    number = require_count("heads", value, 3)
+    assert (number, type(number)) == (3, int)
+
+
+@pytest.mark.parametrize("value", [2, -1, 3.5, 3.0, math.nan, math.inf, True, "3", None, [3], torch.ones(2)])
+def test_counts_that_are_none(value):
+    with pytest.raises(ValueError, match=r"^heads must be a whole number of at least 3; got "):
+        require_count("heads", value, 3)
+
+
+def test_counts_say_why_and_which():
+    with pytest.raises(ValueError, match=r"least 2 \(one position leaves nothing to choose\); got 1$"):
+        require_count("length", 1, 2, "one position leaves nothing to choose")
+    with pytest.raises(ValueError, match=r"^count must be a whole number of at least 1; got 0$"):
+        require_counts(facts=(2, 2), count=(0, 1))
 
 
 def test_rotations_that_would_overflow():

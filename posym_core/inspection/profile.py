@@ -14,7 +14,7 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
-from posym_core.checks import require_positive
+from posym_core.checks import require_count, require_positive
 from posym_core.inspection.attention_calls import AttentionCall
 from posym_core.inspection.capture import check_input_ids, watched_forward
 from posym_core.inspection.planes import Planes, find_planes
@@ -188,9 +188,9 @@ def _profile_with(
     from tqdm import tqdm
 
     input_ids = check_input_ids(input_ids, least=2)
-    if batch_size is not None and batch_size < 1:
-        raise ValueError(f"batch_size must be at least 1; got {batch_size}")
-    batch_size = batch_size or max(1, TOKENS_A_BATCH // input_ids.shape[1])
+    if batch_size is None:
+        batch_size = max(1, TOKENS_A_BATCH // input_ids.shape[1])
+    require_count("batch_size", batch_size, 1)
     planes = find_planes(model, input_ids.shape[1]) if planes is None else planes
     alike = (
         [next(i for i, first in enumerate(planes) if torch.equal(first.angles, other.angles)) for other in planes]

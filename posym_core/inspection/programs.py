@@ -14,6 +14,7 @@ import torch
 from jaxtyping import Bool, Float, Int64
 from torch import Tensor
 
+from posym_core.checks import require_count
 from posym_core.tasks.multihop import LetterTask, NumberTask
 from posym_core.tasks.multihop_programs import index_targets, is_valid, retrieval_targets
 
@@ -49,8 +50,7 @@ class Candidates:
 
 def candidates(tokens: Int64[Tensor, "sequence token"], task: NumberTask | LetterTask, *, hops: int = 4) -> Candidates:
     """Targets of all candidates, with programs of up to ``hops`` hops in one layer."""
-    if hops < 1:
-        raise ValueError(f"programs make at least one hop; got hops={hops}")
+    require_count("hops", hops, 1)
     points = index_targets(tokens, task) if isinstance(task, NumberTask) else retrieval_targets(tokens, task)
     points = torch.where(is_valid(tokens, task), points, -1)
     own = torch.arange(tokens.shape[1], device=tokens.device).expand(tokens.shape)

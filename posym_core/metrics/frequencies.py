@@ -19,6 +19,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from posym_core.checks import require_count
 from posym_core.metrics.cross_logits import check_head, check_logits, plane_contributions
 from posym_core.metrics.rope import Pairing
 
@@ -136,8 +137,7 @@ def dirichlet_kernel(angles: Float[Tensor, "*angle"], positions: int) -> Float[T
     Raises:
         ValueError: if ``positions`` is below 1.
     """
-    if positions < 1:
-        raise ValueError(f"positions must be at least 1; got {positions}")
+    require_count("positions", positions, 1)
     phase = angles.double()[..., None] * torch.arange(positions, dtype=torch.float64, device=angles.device)
     return torch.hypot(phase.cos().mean(-1), phase.sin().mean(-1))
 

@@ -22,7 +22,7 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from posym_core.checks import require_finite, require_floating, require_positive
+from posym_core.checks import require_count, require_counts, require_finite, require_floating, require_positive
 from posym_core.metrics.cross_logits import block_cross_logits, check_head, check_logits
 from posym_core.metrics.rope import Pairing
 from posym_core.metrics.swaps import LARGEST_LOG_RATIO, check_blocks
@@ -185,7 +185,7 @@ def permutation_scores(
 
 def swap_orders(blocks: int) -> Int[Tensor, "pair place"]:
     """Every swap of two of ``blocks`` blocks, in the order of ``torch.triu_indices``."""
-    _check_number("blocks", blocks, 2)
+    require_count("blocks", blocks, 2)
     first, second = torch.triu_indices(blocks, blocks, 1)
     orders = torch.arange(blocks).repeat(len(first), 1)
     row = torch.arange(len(first))
@@ -195,12 +195,11 @@ def swap_orders(blocks: int) -> Int[Tensor, "pair place"]:
 
 def random_orders(blocks: int, count: int, generator: torch.Generator) -> Int[Tensor, "permutation place"]:
     """``count`` permutations of ``blocks`` blocks, each drawn evenly from all that move something."""
-    _check_number("blocks", blocks, 2)
-    _check_number("count", count, 1)
-    drawn, still = [], torch.arange(blocks)
+    require_counts(blocks=(blocks, 2), count=(count, 1))
+    drawn, unmoved = [], torch.arange(blocks)
     while len(drawn) < count:
         order = torch.randperm(blocks, generator=generator)
-        if not torch.equal(order, still):
+        if not torch.equal(order, unmoved):
             drawn.append(order)
     return torch.stack(drawn)
 
@@ -241,11 +240,6 @@ def _check_orders(orders: Tensor, blocks: int) -> Tensor:
     if not torch.equal(orders.sort(-1).values.cpu(), torch.arange(blocks).expand(orders.shape)):
         raise ValueError(f"every order must hold each of the numbers 0 to {blocks - 1} once")
     return orders
-
-
-def _check_number(name: str, value: int, least: int) -> None:
-    if isinstance(value, bool) or int(value) != value or value < least:
-        raise ValueError(f"{name} must be a whole number of at least {least}; got {value}")
 
 
 def cross_scores(

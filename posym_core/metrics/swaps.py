@@ -19,7 +19,7 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
-from posym_core.checks import require_finite, require_positive
+from posym_core.checks import require_count, require_counts, require_finite, require_positive
 from posym_core.metrics.cross_logits import block_cross_logits, check_head, check_logits
 from posym_core.metrics.rope import Pairing, split_planes
 
@@ -168,10 +168,7 @@ def swap_scores(
 
 def check_blocks(keys: int, start: int, block_length: int, blocks: int | None) -> int:
     """The number of blocks, or an error that says why they do not fit before the last of ``keys`` keys."""
-    if block_length < 1 or int(block_length) != block_length:
-        raise ValueError(f"block_length must be a positive whole number; got {block_length}")
-    if start < 0 or int(start) != start:
-        raise ValueError(f"start must be the index of a key, 0 or more; got {start}")
+    require_counts(block_length=(block_length, 1), start=(start, 0))
     room = keys - 1 - start
     if blocks is None:
         blocks = max(0, room) // block_length
@@ -180,14 +177,13 @@ def check_blocks(keys: int, start: int, block_length: int, blocks: int | None) -
                 f"at least two blocks are needed to swap, but {max(0, room)} keys from start={start} to the query's "
                 f"own hold {blocks} of length {block_length}; pass a smaller start or block_length"
             )
-    if blocks < 2 or int(blocks) != blocks:
-        raise ValueError(f"at least two blocks are needed to swap; got blocks={blocks}")
+    blocks = require_count("blocks", blocks, 2, "there is nothing to swap otherwise")
     if blocks * block_length > room:
         raise ValueError(
             f"blocks cover {blocks * block_length} keys from start={start}, but only {max(0, room)} precede the "
             f"query's own; pass blocks={max(0, room) // block_length} or fewer, or a smaller start or block_length"
         )
-    return int(blocks)
+    return blocks
 
 
 def _check_visible(visible: Tensor | None, batch: tuple[int, ...], keys: int) -> Tensor | None:

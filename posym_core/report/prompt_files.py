@@ -166,12 +166,6 @@ def _name(fields: dict[str, Any], number: int) -> str:
     return str(name)
 
 
-def _whole(name: str, value: Any, least: int) -> int:
-    if isinstance(value, bool) or not isinstance(value, int) or value < least:
-        raise ValueError(f"{name!r} must be a whole number of at least {least}; got {value!r}")
-    return value
-
-
 def _from_ids(fields: dict[str, Any], known: int) -> dict[str, Any]:
     ids = fields["input_ids"]
     if not isinstance(ids, list) or len(ids) < 3 or not all(type(token) is int for token in ids):
@@ -182,9 +176,8 @@ def _from_ids(fields: dict[str, Any], known: int) -> dict[str, Any]:
     missing = [name for name in ("start", "block_length") if name not in fields]
     if missing:
         raise ValueError(f"{missing[0]!r} is missing; blocks of token ids begin at 'start' and have 'block_length'")
-    start, length = _whole("start", fields["start"], 0), _whole("block_length", fields["block_length"], 1)
-    blocks = None if fields.get("blocks") is None else _whole("blocks", fields["blocks"], 2)
-    blocks = check_blocks(len(ids), start, length, blocks)
+    start, length = fields["start"], fields["block_length"]
+    blocks = check_blocks(len(ids), start, length, fields.get("blocks"))
     return {"input_ids": tuple(ids), "start": start, "block_length": length, "blocks": blocks}
 
 

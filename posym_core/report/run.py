@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from posym_core.checks import require_positive
+from posym_core.checks import require_count, require_positive
 from posym_core.models.language import PACKAGED, load_tokenizer, model_identity
 from posym_core.report.chunks import (
     DTYPES,
@@ -88,9 +88,8 @@ class ProfileSettings:
             raise ValueError(f"dtype must be one of {', '.join(map(repr, DTYPES))}; got {self.dtype!r}")
         require_positive("tau", self.tau)
         for name in ("batch_size", "threads"):
-            value = getattr(self, name)
-            if value is not None and value < 1:
-                raise ValueError(f"{name} must be at least 1; got {value}")
+            if getattr(self, name) is not None:
+                require_count(name, getattr(self, name), 1)
 
     def described(self) -> dict[str, Any]:
         """All that the numbers depend on, as JSON, but for the number of threads."""

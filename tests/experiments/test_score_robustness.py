@@ -1,4 +1,5 @@
 import math
+import sys
 from dataclasses import replace
 
 import numpy as np
@@ -7,7 +8,6 @@ import torch
 
 from posym_companion.experiments import score_robustness
 from posym_core import load_model, rope_angles, rotate, swap_scores
-from posym_core.inspection import profile as profiles
 from posym_core.inspection.profile import profile_with
 from posym_core.metrics.permutations import (
     BlockTable,
@@ -220,6 +220,7 @@ PLANES = {}
 @pytest.fixture(autouse=True)
 def planes_are_found_once(monkeypatch):
     """Asking the model for its planes takes longer than profiling these few short prompts."""
+    profiles = sys.modules[profile_with.__module__]
     find = profiles.find_planes
 
     def remembered(model, length):

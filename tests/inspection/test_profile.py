@@ -1,4 +1,5 @@
 import itertools
+import sys
 
 import literal
 import pytest
@@ -6,7 +7,6 @@ import torch
 from architectures import Swapped, build, packaged, shared, tokens
 
 from posym_core import exclusion, rope_angles, swap_scores
-from posym_core.inspection import profile as profiles
 from posym_core.inspection.capture import capture
 from posym_core.inspection.planes import find_planes
 from posym_core.inspection.profile import _stacked, profile, profile_with
@@ -122,8 +122,8 @@ def test_layers_scored_together_are_those_scored_alone(name, hold, monkeypatch):
         )  # fmt: skip
         return {"positional": scores.positional, "entropy": scores.entropy}
 
-    monkeypatch.setattr(profiles, "NUMBERS_HELD", hold)
-    monkeypatch.setattr(profiles, "swap_scores", count)
+    monkeypatch.setattr(sys.modules[profile.__module__], "NUMBERS_HELD", hold)
+    monkeypatch.setattr(sys.modules[profile.__module__], "swap_scores", count)
     together, alone = profile(model, input_ids, **options), profile_with(model, input_ids, measure, progress=False)
     torch.testing.assert_close(together.positional, alone["positional"], atol=1e-6, rtol=0)
     torch.testing.assert_close(together.entropy, alone["entropy"], atol=1e-6, rtol=0)
@@ -183,7 +183,7 @@ def test_windows_hide_blocks_from_the_last_token():
         (tokens(), {"start": 40}, ValueError, "at least two blocks are needed to swap"),
         (tokens(), {"tau": 0.0}, ValueError, "tau must be above 0; got 0.0"),
         (tokens(), {"eps": -1.0}, ValueError, "eps must be 0 or a positive finite number; got -1.0"),
-        (tokens(), {"batch_size": 0}, ValueError, "batch_size must be at least 1; got 0"),
+        (tokens(), {"batch_size": 0}, ValueError, "batch_size must be a whole number of at least 1; got 0"),
         (tokens(1, 2), {}, ValueError, r"at least one prompt of at least 3 tokens; got \(1, 2\)"),
         (tokens().float(), {}, TypeError, "input_ids must be whole numbers"),
         (tokens()[None], {}, ValueError, r"input_ids must have shape \[prompt, token\] or \[token\]; got \(1, 2, 44\)"),

@@ -61,7 +61,7 @@ def test_dirichlet_kernel_is_the_ratio_of_sines():
     expected = (torch.sin(20 * angles / 2) / (20 * torch.sin(angles / 2))).abs()
     torch.testing.assert_close(dirichlet_kernel(angles, 20), expected)
     assert float(dirichlet_kernel(torch.zeros(1), 20)) == 1
-    with pytest.raises(ValueError, match="positions must be at least 1; got 0"):
+    with pytest.raises(ValueError, match="positions must be a whole number of at least 1; got 0"):
         dirichlet_kernel(angles, 0)
 
 

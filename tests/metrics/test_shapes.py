@@ -12,8 +12,9 @@ from jaxtyping import TypeCheckError, install_import_hook
 
 with install_import_hook("posym_core", "beartype.beartype"):
     import posym_core
-    from posym_core import frequencies, rope, scores
-    from posym_core.cross_logits import plane_contributions
+    from posym_core.metrics.cross_logits import plane_contributions
+    from posym_core.metrics import dirichlet_kernel
+    from posym_core.metrics.rope import split_planes
 
 query, keys, angles = torch.randn(2, 3, 8), torch.randn(2, 3, 9, 8), posym_core.rope_angles(8)
 for pairing in ("halves", "neighbours"):
@@ -25,9 +26,9 @@ for pairing in ("halves", "neighbours"):
     posym_core.frequency_shares(query, keys, angles, pairing=pairing)
     posym_core.frequency_use(query, keys, angles, pairing=pairing)
 posym_core.exclusion(posym_core.cross_logits(query, keys, angles))
-frequencies.dirichlet_kernel(angles, 5)
+dirichlet_kernel(angles, 5)
 try:
-    rope.split_planes(torch.ones(4, dtype=torch.int64), "halves") and plane_contributions(
+    split_planes(torch.ones(4, dtype=torch.int64), "halves") and plane_contributions(
         torch.randn(4), torch.randn(5), "halves"
     )
 except TypeCheckError:

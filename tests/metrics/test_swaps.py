@@ -235,9 +235,9 @@ def test_long_positions():
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"start": -1}, "start must be the index of a key, 0 or more; got -1"),
-        ({"block_length": 0}, "block_length must be a positive whole number; got 0"),
-        ({"blocks": 1}, "at least two blocks are needed to swap; got blocks=1"),
+        ({"start": -1}, "start must be a whole number of at least 0; got -1"),
+        ({"block_length": 0}, "block_length must be a whole number of at least 1; got 0"),
+        ({"blocks": 1}, r"blocks must be a whole number of at least 2 \(there is nothing to swap otherwise\); got 1"),
         ({"start": 19}, "1 keys from start=19 to the query's own hold 1 of length 1; pass a smaller start"),
         ({"block_length": 5, "blocks": 5}, "blocks cover 25 keys from start=0, but only 20 precede .* pass blocks=4"),
         ({"tau": 0.0}, "tau must be above 0; got 0.0"),

@@ -364,8 +364,8 @@ def test_a_model_with_layers_on_disk_gives_the_same(tiny, whole, tmp_path):
         ({"input": None}, "pass either a task or an input file; got task=None and input=None"),
         ({"dtype": "float8"}, "dtype must be one of 'float32', .*; got 'float8'"),
         ({"tau": 0.0}, "tau must be above 0"),
-        ({"batch_size": 0}, "batch_size must be at least 1; got 0"),
-        ({"threads": 0}, "threads must be at least 1; got 0"),
+        ({"batch_size": 0}, "batch_size must be a whole number of at least 1; got 0"),
+        ({"threads": 0}, "threads must be a whole number of at least 1; got 0"),
     ],
 )
 def test_settings_that_do_not_fit(options, message):
