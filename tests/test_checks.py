@@ -11,7 +11,7 @@ import torch
 from posym_core import cross_logits, exclusion, frequency_shares, rope_angles, rotate, swap_scores
 from posym_core.checks import require_count, require_counts
 from posym_core.encodings import ENCODINGS, LayerShape, make_encoding
-from posym_core.metrics import stats
+from posym_core.metrics import contrasts, stats
 from posym_core.metrics.permutations import block_table
 from posym_core.metrics.score_geometry import random_swaps
 
@@ -120,9 +120,9 @@ def test_signed_zeros_are_zeros():
 def test_statistics_of_what_has_no_score():
     nothing = torch.full((2, 4, 1), math.nan)
     with pytest.raises(ValueError, match="scores must be finite, or NaN where undefined; 8 of 8 are infinite"):
-        stats.layer_contrast(nothing.nan_to_num(math.inf))
+        contrasts.layer_contrast(nothing.nan_to_num(math.inf))
     with pytest.raises(ValueError, match="a contrast needs heads with a score on both sides"):
-        stats.layer_contrast(nothing)
+        contrasts.layer_contrast(nothing)
     with pytest.raises(
         ValueError, match="a correlation needs scores of every head, not all the same; 0 of 4 heads have one"
     ):

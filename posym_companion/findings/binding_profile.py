@@ -9,15 +9,8 @@ import numpy as np
 
 from posym_companion.experiments.binding_profile import FACTS, TEMPLATES, BindingProfile
 from posym_companion.findings.finding import Finding, Verdict
-from posym_core.metrics.stats import (
-    Correlation,
-    Estimate,
-    LayerContrast,
-    head_correlation,
-    layer_contrast,
-    layer_permutation,
-    statistic_interval,
-)
+from posym_core.metrics.contrasts import LayerContrast, layer_contrast, layer_permutation
+from posym_core.metrics.stats import Correlation, Estimate, head_correlation, statistic_interval
 from posym_core.runs.results import Result, load_result, results_folder
 
 MODEL = "gemma-3-270m"

@@ -34,7 +34,14 @@ from posym_core.metrics.spectra import (
     singular_values,
     toeplitz,
 )
-from posym_core.metrics.stats import Estimate, head_correlation, mean_interval, statistic_interval
+from posym_core.metrics.stats import (
+    Estimate,
+    head_correlation,
+    mean_difference,
+    mean_interval,
+    statistic_interval,
+    student_interval,
+)
 from posym_core.metrics.swaps import SwapScores, swap_scores
 
 __all__ = [
@@ -62,6 +69,7 @@ __all__ = [
     "head_correlation",
     "kernel_product",
     "majorisation",
+    "mean_difference",
     "mean_frequency",
     "mean_interval",
     "mixing",
@@ -77,6 +85,7 @@ __all__ = [
     "rotated_gram",
     "singular_values",
     "statistic_interval",
+    "student_interval",
     "swap_orders",
     "swap_scores",
     "toeplitz",

@@ -13,7 +13,7 @@ from hypothesis.extra.numpy import arrays
 from random_inputs import attempt, cases
 from scipy import stats as reference
 
-from posym_core.metrics import stats
+from posym_core.metrics import contrasts, stats
 
 
 @st.composite
@@ -47,7 +47,7 @@ def test_mean_interval(values):
 @given(st.data(), st.integers(1, 3), st.integers(1, 4), st.integers(1, 3))
 def test_layer_contrast(data, prompts, layers, per_layer):
     x = data.draw(scores(prompts, layers, per_layer))
-    found = attempt(stats.layer_contrast, x, draws=20)
+    found = attempt(contrasts.layer_contrast, x, draws=20)
     if layers < 2:
         assert found is None
     if found is None:
@@ -99,7 +99,7 @@ def test_variance_shares(data, tasks, prompts, layers):
 def test_group_difference(data, prompts):
     x = data.draw(scores(prompts, 2))
     group = data.draw(arrays(bool, prompts))
-    found = attempt(stats.group_difference, x, group, draws=20)
+    found = attempt(contrasts.group_difference, x, group, draws=20)
     if np.isnan(x).any() or group.all() or not group.any():
         assert found is None
         return

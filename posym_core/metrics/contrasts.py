@@ -1,0 +1,189 @@
+"""Early against late layers, a group of prompts against the others: differences, intervals and permutation tests."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+
+from posym_core.metrics.stats import DRAWS, LEVEL, Estimate, Resample, mean_over_prompts, require_scores
+
+
+@dataclass(frozen=True, kw_only=True)
+class LayerContrast:
+    """A score in the early and the late half of the layers.
+
+    Attributes:
+        early: median over heads of the first half (mean over prompts first, as the papers do).
+        late: median over heads of the second half.
+        difference: ``early - late`` with its interval.
+        p: two-sided Mann-Whitney test of early against late heads, taken as independent.
+    """
+
+    early: Estimate
+    late: Estimate
+    difference: Estimate
+    p: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class LayerPermutation:
+    """A statistic of the layers as they stand, and the fraction of orders (this one included) as far from 0."""
+
+    value: float
+    p: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class GroupDifference:
+    """Difference between prompts in a group and the others; every field has the measurements' shape.
+
+    Attributes:
+        difference: mean within the group minus mean of the rest; ``low`` and ``high`` by bootstrap over prompts.
+        p: two-sided, from shuffled labels, each measurement by itself.
+        p_adjusted: the same for the whole family of measurements: how often the largest difference of any, in units
+            of its own spread, is as large by chance. It bounds the probability of a single false find.
+    """
+
+    difference: np.ndarray
+    low: np.ndarray
+    high: np.ndarray
+    p: np.ndarray
+    p_adjusted: np.ndarray
+
+
+def layer_contrast(
+    scores: torch.Tensor | np.ndarray, *, split: int | None = None, draws: int = DRAWS, seed: int = 0
+) -> LayerContrast:
+    """A score ``[prompt, layer, head]`` in layers before ``split`` (default: half of them) against the rest.
+
+    Raises:
+        ValueError: if either side has no layer, or no head with a score.
+    """
+    from scipy import stats
+
+    x = require_scores("scores", scores)
+    split = int(x.shape[1] // 2 if split is None else split)
+    if not 0 < split < x.shape[1]:
+        raise ValueError(f"split must leave layers on both sides, between 1 and {x.shape[1] - 1}; got {split}")
+    sample = Resample(x.shape, [np.arange(split), np.arange(split, x.shape[1])], draws, seed)
+
+    def medians(heads: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        return np.nanmedian(heads[:, :split], axis=(1, 2)), np.nanmedian(heads[:, split:], axis=(1, 2))
+
+    here = mean_over_prompts(x)
+    before, after = (heads[np.isfinite(heads)] for heads in (here[0, :split], here[0, split:]))
+    if not before.size or not after.size:
+        raise ValueError("a contrast needs heads with a score on both sides; one side has none")
+    (early,), (late,) = medians(here)
+    drawn = sample.of(x)
+    defined = np.isfinite(drawn)
+    # A draw without a score on one side says nothing about the contrast.
+    drawn = drawn[defined[:, :split].any(axis=(1, 2)) & defined[:, split:].any(axis=(1, 2))]
+    many_early, many_late = medians(drawn)
+    return LayerContrast(
+        early=sample.estimate(float(early), many_early),
+        late=sample.estimate(float(late), many_late),
+        difference=sample.estimate(float(early - late), many_early - many_late),
+        p=float(stats.mannwhitneyu(before, after).pvalue),
+    )
+
+
+def layer_permutation(
+    statistic: Callable[[np.ndarray], float], scores: torch.Tensor | np.ndarray, *, draws: int = DRAWS, seed: int = 0
+) -> LayerPermutation:
+    """How often a statistic of the layers' order is as far from 0 when the layers stand in random order.
+
+    Whole layers change places, each with all its heads, so that heads of one layer are not taken as independent. That
+    neighbouring layers resemble each other is not respected: the order of layers is taken as exchangeable.
+
+    Args:
+        statistic: takes mean scores over prompts ``[layer, head]`` and returns a number, 0 if the order means nothing.
+        scores: ``[prompt, layer, head]``.
+
+    Raises:
+        ValueError: if the shape does not fit or there are fewer than two layers.
+    """
+    x = mean_over_prompts(require_scores("scores", scores))[0]
+    if len(x) < 2:
+        raise ValueError(f"layers in random order need at least two layers; got {len(x)}")
+    generator = np.random.default_rng(seed)
+    here = float(statistic(x))
+    drawn = np.array([statistic(x[generator.permutation(len(x))]) for _ in range(draws)])
+    # Rounding must not decide whether a drawn order that gives the same number counts.
+    extreme = int((np.abs(drawn) >= abs(here) - 1e-12).sum())
+    return LayerPermutation(value=here, p=(1 + extreme) / (1 + draws))
+
+
+def group_difference(
+    values: torch.Tensor | np.ndarray,
+    group: torch.Tensor | np.ndarray,
+    *,
+    strata: torch.Tensor | np.ndarray | None = None,
+    draws: int = DRAWS,
+    seed: int = 0,
+) -> GroupDifference:
+    """Mean of prompts in a group minus that of the others, for many measurements at once.
+
+    With ``strata`` only prompts of the same stratum are compared: values and membership are taken relative to their
+    stratum's mean, and labels are shuffled within strata only.
+
+    Args:
+        values: ``[prompt, ...]``, all finite.
+        group: which prompts are in the group, ``[prompt]`` booleans.
+        strata: a label per prompt.
+
+    Raises:
+        ValueError: if shapes do not fit, or no stratum has prompts on both sides.
+    """
+    x = np.asarray(values, dtype=np.float64)
+    inside = np.asarray(group).astype(np.float64)
+    labels = (
+        np.zeros(len(inside), dtype=int) if strata is None else np.unique(np.asarray(strata), return_inverse=True)[1]
+    )
+    if inside.ndim != 1 or x.ndim < 1 or len(x) != len(inside) or labels.shape != inside.shape:
+        raise ValueError(
+            f"values, group and strata must have one entry per prompt; got {x.shape}, {inside.shape} and {labels.shape}"
+        )
+    if not np.isfinite(x).all():
+        raise ValueError(f"values must be finite; {int((~np.isfinite(x)).sum())} of {x.size} are not")
+    rows, shape = x.reshape(len(x), -1), x.shape[1:]
+    members = [np.flatnonzero(labels == label) for label in range(labels.max() + 1)]
+    if not any(0 < inside[rows_of].mean() < 1 for rows_of in members):
+        raise ValueError("a difference needs prompts on both sides within a stratum; every stratum has one side only")
+
+    def centred(y: np.ndarray) -> np.ndarray:
+        y = y.astype(np.float64).copy()
+        for rows_of in members:
+            y[rows_of] -= y[rows_of].mean(0)
+        return y
+
+    sign, deviation = centred(inside), centred(rows)
+    energy = sign @ sign
+    spread = np.sqrt((deviation**2).mean(0))
+    unit = np.where(spread > 0, spread, 1) / np.sqrt(energy)
+    here = sign @ deviation / energy
+    generator = np.random.default_rng(seed)
+    least, family = np.ones(rows.shape[1]), np.ones(rows.shape[1])
+    resampled = np.empty((draws, rows.shape[1]))
+    for draw in range(draws):
+        shuffled, chosen = sign.copy(), np.empty(len(rows), dtype=int)
+        for rows_of in members:
+            shuffled[rows_of] = sign[generator.permutation(rows_of)]
+            chosen[rows_of] = generator.choice(rows_of, len(rows_of))
+        by_chance = np.abs(shuffled @ deviation / energy)
+        least += by_chance >= np.abs(here) - 1e-12
+        family += (by_chance / unit).max() >= np.abs(here) / unit - 1e-12
+        again, other = centred(inside[chosen]), rows[chosen]
+        strength = again @ again
+        resampled[draw] = again @ other / strength if strength > 0 else np.nan
+    low, high = np.nanquantile(resampled, [(1 - LEVEL) / 2, (1 + LEVEL) / 2], axis=0)
+    return GroupDifference(
+        difference=here.reshape(shape),
+        low=low.reshape(shape),
+        high=high.reshape(shape),
+        p=(least / (1 + draws)).reshape(shape),
+        p_adjusted=(family / (1 + draws)).reshape(shape),
+    )

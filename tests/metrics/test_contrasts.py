@@ -1,0 +1,108 @@
+import numpy as np
+import pytest
+from planted_scores import planted
+from scipy import stats as reference
+
+from posym_core.metrics import contrasts
+
+
+def test_contrast_is_the_difference_of_medians():
+    x, _ = planted()
+    x[:, :5] += 3
+    found = contrasts.layer_contrast(x)
+    heads = x.mean(0)
+    assert found.early.value == pytest.approx(np.median(heads[:5]))
+    assert found.late.value == pytest.approx(np.median(heads[5:]))
+    assert found.difference.value == pytest.approx(found.early.value - found.late.value)
+    assert found.difference.excludes(0)
+    assert found.p < 1e-4
+    assert not contrasts.layer_contrast(planted(seed=3)[0]).difference.excludes(0)
+
+
+def test_layers_in_random_order():
+    x, _ = planted(layers=12)
+    trend = np.linspace(-1, 1, 12)
+
+    def slope(heads):
+        return float(trend @ heads.mean(1))
+
+    nothing = contrasts.layer_permutation(slope, x, draws=500)
+    assert nothing.value == pytest.approx(trend @ x.mean((0, 2)))
+    assert nothing.p > 0.05
+    found = contrasts.layer_permutation(slope, x + 2 * trend[None, :, None], draws=500)
+    assert found.p == pytest.approx(1 / 501)
+    assert contrasts.layer_permutation(lambda heads: float(heads.mean()), x, draws=50).p == 1
+    assert contrasts.layer_permutation(slope, x, draws=50) == contrasts.layer_permutation(slope, x, draws=50)
+
+
+def test_random_orders_of_layers_are_as_rare_as_they_say():
+    """Without an effect, p below a tenth must turn up about a tenth of the time, however alike a layer's heads are."""
+    generator = np.random.default_rng(2)
+    trend = np.linspace(-1, 1, 8)
+    p = [
+        contrasts.layer_permutation(
+            lambda heads: float(trend @ heads.mean(1)),
+            np.repeat(generator.normal(size=(1, 8, 1)), 4, 2) + 0.01 * generator.normal(size=(1, 8, 4)),
+            draws=99,
+        ).p
+        for _ in range(300)
+    ]
+    assert 0.06 <= np.mean(np.array(p) <= 0.1) <= 0.14
+
+
+def test_difference_of_groups_is_literal_and_finds_what_is_planted():
+    generator = np.random.default_rng(0)
+    values, group = generator.normal(size=(80, 5, 3)), generator.random(80) < 0.4
+    values[group, 1, 2] += 1.5
+    found = contrasts.group_difference(values, group, draws=400)
+    np.testing.assert_allclose(found.difference, values[group].mean(0) - values[~group].mean(0))
+    assert found.difference.shape == (5, 3)
+    assert found.p_adjusted[1, 2] < 0.05
+    assert (found.p_adjusted >= found.p - 1e-12).all()
+    assert (np.delete(found.p_adjusted.ravel(), 5) > 0.05).all()
+    assert found.low[1, 2] > 0
+    assert (found.low <= found.difference).all()
+    assert (found.difference <= found.high).all()
+    textbook = reference.permutation_test(
+        (values[group, 1, 0], values[~group, 1, 0]), lambda x, y: x.mean() - y.mean(), n_resamples=2000, rng=0
+    )
+    assert found.p[1, 0] == pytest.approx(textbook.pvalue, abs=0.06)
+
+
+def test_strata_take_out_what_differs_between_them():
+    """A place that is easy and scores high must not look like a difference between right and wrong answers."""
+    generator = np.random.default_rng(6)
+    place = np.arange(200) % 2
+    right = generator.random(200) < np.where(place, 0.8, 0.2)
+    values = 3.0 * place[:, None] + generator.normal(size=(200, 4))
+    assert (contrasts.group_difference(values, right, draws=200).p_adjusted < 0.01).all()
+    assert (contrasts.group_difference(values, right, strata=place, draws=200).p_adjusted > 0.05).all()
+    # The stratified difference is the coefficient of a regression with one constant per stratum.
+    design = np.stack([right, place == 0, place == 1], 1).astype(float)
+    fitted = np.linalg.lstsq(design, values, rcond=None)[0][0]
+    np.testing.assert_allclose(contrasts.group_difference(values, right, strata=place, draws=2).difference, fitted)
+
+
+def test_one_false_find_in_a_family_is_as_rare_as_it_says():
+    generator = np.random.default_rng(3)
+    least = [
+        contrasts.group_difference(
+            generator.normal(size=(40, 12)), np.arange(40) < 15, draws=60, seed=seed
+        ).p_adjusted.min()
+        for seed in range(200)
+    ]
+    assert 0.04 <= np.mean(np.array(least) <= 0.1) <= 0.17
+
+
+def test_refusals():
+    x, _ = planted()
+    with pytest.raises(ValueError, match="between 1 and 9; got 10"):
+        contrasts.layer_contrast(x, split=10)
+    with pytest.raises(ValueError, match="at least two layers; got 1"):
+        contrasts.layer_permutation(lambda heads: 0.0, x[:, :1])
+    with pytest.raises(ValueError, match=r"one entry per prompt; got \(12, 10, 4\), \(3,\)"):
+        contrasts.group_difference(x, np.array([True, False, True]))
+    with pytest.raises(ValueError, match="every stratum has one side only"):
+        contrasts.group_difference(x, np.arange(12) < 6, strata=np.arange(12) < 6)
+    with pytest.raises(ValueError, match="values must be finite; 1 of 12 are not"):
+        contrasts.group_difference(np.append(np.zeros(11), np.nan), np.arange(12) < 6)
