@@ -29,6 +29,12 @@ def require_positive(name: str, value: float) -> None:
         raise ValueError(f"{name} must be above 0; got {value}")
 
 
+def require_floor(name: str, value: float) -> None:
+    """Refuse what is not 0 or a positive finite number."""
+    if not 0 <= value < float("inf"):
+        raise ValueError(f"{name} must be 0 or a positive finite number; got {value}")
+
+
 def magnitude(x: Tensor) -> float:
     """Absolute value of the entry that is furthest from 0; 0 where there is none."""
     return float(x.detach().abs().amax()) if x.numel() else 0.0

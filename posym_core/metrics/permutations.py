@@ -22,7 +22,14 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from posym_core.checks import require_count, require_counts, require_finite, require_floating, require_positive
+from posym_core.checks import (
+    require_count,
+    require_counts,
+    require_finite,
+    require_floating,
+    require_floor,
+    require_positive,
+)
 from posym_core.metrics.cross_logits import block_cross_logits, check_head, check_logits
 from posym_core.metrics.rope import Pairing
 from posym_core.metrics.swaps import LARGEST_LOG_RATIO, check_blocks
@@ -159,8 +166,7 @@ def permutation_scores(
     require_finite("before", before)
     require_finite("after", after)
     require_positive("tau", tau)
-    if not 0 <= eps < math.inf:
-        raise ValueError(f"eps must be 0 or a positive finite number; got {eps}")
+    require_floor("eps", eps)
     orders = _check_orders(orders, before.shape[-1]).to(before.device)
     if tuple(after.shape[-2:]) != tuple(orders.shape):
         raise ValueError(f"after must have shape [..., {orders.shape[0]}, {orders.shape[1]}]; got {tuple(after.shape)}")

@@ -19,7 +19,7 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
-from posym_core.checks import require_count, require_counts, require_finite, require_positive
+from posym_core.checks import require_count, require_counts, require_finite, require_floor, require_positive
 from posym_core.metrics.cross_logits import block_cross_logits, check_head, check_logits
 from posym_core.metrics.rope import Pairing, split_planes
 
@@ -109,8 +109,7 @@ def swap_scores(
     angles = check_head(query, keys, angles, scale, pairing)
     blocks = check_blocks(keys.shape[-2], start, block_length, blocks)
     require_positive("tau", tau)
-    if not 0 <= eps < float("inf"):
-        raise ValueError(f"eps must be 0 or a positive finite number; got {eps}")
+    require_floor("eps", eps)
     if softcap is not None:
         require_positive("softcap", softcap)
         require_finite("softcap", torch.as_tensor(softcap, dtype=torch.float64))

@@ -70,8 +70,7 @@ def load_model(
     """
     if not isinstance(name, str):
         raise TypeError(f"name must be a string; got {type(name).__name__}")
-    if device_map is not None and device != "auto":
-        raise ValueError(f"device_map decides about devices, and device={device!r} says otherwise; pass one of them")
+    require_one_place(device, device_map)
     place = choose_device(device)
     with _without_progress_bars():
         if name == PACKAGED:
@@ -85,6 +84,12 @@ def load_model(
     if device_map is None:
         model = model.to(place)
     return model.eval().requires_grad_(False), tokenizer
+
+
+def require_one_place(device: str, device_map: str | dict[str, Any] | None) -> None:
+    """Refuse a device beside a map of devices."""
+    if device_map is not None and device != "auto":
+        raise ValueError(f"device_map decides about devices, and device={device!r} says otherwise; pass one of them")
 
 
 def load_tokenizer(name: str = PACKAGED) -> Any:

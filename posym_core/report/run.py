@@ -13,8 +13,8 @@ from typing import Any
 import numpy as np
 import torch
 
-from posym_core.checks import require_count, require_positive
-from posym_core.models.language import PACKAGED, load_tokenizer, model_identity
+from posym_core.checks import require_count, require_counts, require_floor, require_positive
+from posym_core.models.language import PACKAGED, load_tokenizer, model_identity, require_one_place
 from posym_core.report.chunks import (
     DTYPES,
     Chunk,
@@ -44,6 +44,7 @@ from posym_core.runs.devices import choose_device
 from posym_core.runs.files import sha256, write_atomically
 from posym_core.runs.parallel import check_places, run_grid
 from posym_core.runs.provenance import code_version, library_versions, own_code
+from posym_core.tasks.language import make_prompts, require_task
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -86,7 +87,12 @@ class ProfileSettings:
             raise ValueError(f"pass either a task or an input file; got task={self.task!r} and input={self.input!r}")
         if self.dtype is not None and self.dtype not in DTYPES:
             raise ValueError(f"dtype must be one of {', '.join(map(repr, DTYPES))}; got {self.dtype!r}")
+        if self.task is not None:
+            require_task(self.task)
+            require_counts(facts=(self.facts, 2), prompts=(self.prompts, 1))
+        require_one_place(self.device, self.device_map)
         require_positive("tau", self.tau)
+        require_floor("eps", self.eps)
         for name in ("batch_size", "threads"):
             if getattr(self, name) is not None:
                 require_count(name, getattr(self, name), 1)
@@ -109,8 +115,6 @@ def make_task_prompts(settings: ProfileSettings, tokenizer: Any) -> list[Blocked
     """The prompts that settings ask for."""
     if settings.input is not None:
         return read_prompts(settings.input, tokenizer)
-    from posym_core.tasks.language import make_prompts
-
     return task_prompts(
         make_prompts(tokenizer, str(settings.task), facts=settings.facts, count=settings.prompts, seed=settings.seed)
     )
@@ -148,6 +152,9 @@ def run_profile(
     check_places(jobs, cluster)
     if cluster is None:
         choose_device(settings.device)
+    there = next(path for path in (folder, *folder.absolute().parents) if path.exists())
+    if not there.is_dir():
+        raise NotADirectoryError(f"{there} is a file, so no folder can be made there; pass another --out")
     described = settings.described()
     folder.mkdir(parents=True, exist_ok=True)
     with alone_in(folder):

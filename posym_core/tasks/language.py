@@ -205,9 +205,14 @@ def make_prompts(tokenizer: Any, task: str, *, facts: int, count: int, seed: int
     Raises:
         ValueError: if the task is unknown, or as its own function says.
     """
+    require_task(task)
+    return PROMPT_TASKS[task](tokenizer, facts=facts, count=count, seed=seed)
+
+
+def require_task(task: str) -> None:
+    """Refuse a name that is not of :data:`PROMPT_TASKS`."""
     if task not in PROMPT_TASKS:
         raise ValueError(f"task must be one of {', '.join(map(repr, PROMPT_TASKS))}; got {task!r}")
-    return PROMPT_TASKS[task](tokenizer, facts=facts, count=count, seed=seed)
 
 
 def _prompts(tokens: PromptTokens, drafts: Sequence[Draft]) -> Prompts:

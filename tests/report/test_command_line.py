@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import csv
+import itertools
 import json
 import re
 import signal
@@ -26,6 +27,7 @@ from posym_core.report import run as profile_runs
 from posym_core.report.folder import load_profile
 from posym_core.runs.results import load_result
 
+LOADERS = ("load_model", "load_tokenizer", "model_identity", "packaged_folder")
 LINE = {"input_ids": [1, *range(20, 40)], "start": 1, "block_length": 4, "id": "first, and only"}
 
 
@@ -126,6 +128,35 @@ def test_what_cannot_be_done_ends_in_one_line_and_status_1(arguments, status, me
     said = capsys.readouterr().err.strip()
     assert len(said.splitlines()) == 1
     assert re.search(message, said), said
+
+
+@pytest.mark.parametrize(
+    ("wrong", "message"),
+    [
+        (["--task", "nosuch"], "task must be one of 'binding', .*; got 'nosuch'"),
+        (["--task", "binding", "--template", "sang"], "task must be one of .*'binding-likes'.*; got 'binding-sang'"),
+        (["--task", "text", "--facts", "1"], "facts must be a whole number of at least 2; got 1"),
+        (["--task", "text", "--prompts", "0"], "prompts must be a whole number of at least 1; got 0"),
+        (["--task", "text", "--dtype", "int3"], "dtype must be one of"),
+        (["--task", "text", "--device", "abacus"], "device 'abacus' cannot be used here"),
+        (["--task", "text", "--device", "cpu", "--device-map", "auto"], "device_map decides about devices"),
+        (["--task", "text", "--eps", "-1"], "eps must be 0 or a positive finite number; got -1.0"),
+        (["--task", "text", "--jobs", "0"], "jobs must be"),
+        (["--task", "text", "--out", "FILE"], "FILE is a file, so no folder can be made there; pass another --out"),
+        (["--task", "text", "--out", "FILE/in"], "FILE is a file, so no folder can be made there; pass another --out"),
+    ],
+)
+def test_arguments_are_refused_before_anything_is_loaded(wrong, message, tmp_path, monkeypatch, capsys):
+    loaded = []
+    for module, name in itertools.product((models, profile_runs, profile_chunks), LOADERS):
+        if hasattr(module, name):
+            monkeypatch.setattr(module, name, lambda *a, name=name, **k: loaded.append(name) or {})
+    (tmp_path / "FILE").touch()
+    monkeypatch.chdir(tmp_path)
+    assert main(["profile", "gemma-3-270m", "--out", "folder", *wrong]) == 1
+    assert re.search(message, capsys.readouterr().err)
+    assert loaded == []
+    assert not (tmp_path / "folder").exists()
 
 
 @pytest.mark.parametrize(

@@ -365,6 +365,11 @@ def test_a_model_with_layers_on_disk_gives_the_same(tiny, whole, tmp_path):
         ({"dtype": "float8"}, "dtype must be one of 'float32', .*; got 'float8'"),
         ({"tau": 0.0}, "tau must be above 0"),
         ({"batch_size": 0}, "batch_size must be a whole number of at least 1; got 0"),
+        ({"eps": -1.0}, "eps must be 0 or a positive finite number; got -1.0"),
+        ({"device": "cpu", "device_map": "auto"}, "device_map decides about devices, and device='cpu' says otherwise"),
+        ({"task": "nosuch", "input": None}, "task must be one of 'binding', .*; got 'nosuch'"),
+        ({"task": "text", "input": None, "facts": 1}, "facts must be a whole number of at least 2; got 1"),
+        ({"task": "text", "input": None, "prompts": 0}, "prompts must be a whole number of at least 1; got 0"),
         ({"threads": 0}, "threads must be a whole number of at least 1; got 0"),
     ],
 )
