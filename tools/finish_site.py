@@ -152,9 +152,8 @@ def pack_pictures(site: Path) -> None:
 
     for path in sorted(site.glob("_images/*.png")):
         with Image.open(path) as picture:
-            white = Image.new("RGBA", picture.size, "white")
-            flat = Image.alpha_composite(white, picture.convert("RGBA")).convert("RGB")
-        few = flat.quantize(COLOURS, method=Image.Quantize.MEDIANCUT, dither=Image.Dither.NONE)
+            # The one method that keeps what is transparent, through which plots show the page's own ground.
+            few = picture.convert("RGBA").quantize(COLOURS, method=Image.Quantize.FASTOCTREE, dither=Image.Dither.NONE)
         packed = path.with_name(path.name + ".new")
         few.save(packed, format="PNG", optimize=True)
         if packed.stat().st_size < path.stat().st_size:

@@ -19,13 +19,12 @@ from posym_core.figures.sliders import (
 )
 
 if TYPE_CHECKING:
-    from posym_core.figures.style import INK, PALETTE, SOFT, STYLE, WIDTH, styled
+    from posym_core.figures.style import INK, PALETTE, STYLE, WIDTH, styled
 
 __all__ = [
     "ARRAYS",
     "INK",
     "PALETTE",
-    "SOFT",
     "STYLE",
     "WIDTH",
     "Bars",
@@ -45,6 +44,6 @@ __all__ = [
 
 def __getattr__(name: str) -> Any:
     # What styles static plots needs Matplotlib, which figures with sliders do without.
-    if name in ("INK", "PALETTE", "SOFT", "STYLE", "WIDTH", "styled"):
+    if name in ("INK", "PALETTE", "STYLE", "WIDTH", "styled"):
         return getattr(importlib.import_module("posym_core.figures.style"), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

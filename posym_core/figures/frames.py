@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 Format = str | Callable[[Any], str]
-Inner = Sequence[str | tuple[str, int]]
+Dim = str | tuple[str, int]
 
 UNDEFINED = "undefined"
 COLOURS = {"blue": 0, "orange": 1, "green": 2, "purple": 3, "sky": 4, "yellow": 5, "grey": 6}
@@ -35,23 +35,37 @@ def as_array(name: str, value: Any) -> np.ndarray:
     return array
 
 
-def as_frames(name: str, value: Any, dims: Mapping[str, int], inner: Inner, *, fixed: bool = False) -> np.ndarray:
-    """``value`` as ``[*slider, *inner]``, or an error that shows both shapes.
+def fits(array: np.ndarray, dims: Sequence[Dim]) -> bool:
+    """Whether an array has the dimensions, of the lengths that are given."""
+    known = [None if isinstance(dim, str) else dim[1] for dim in dims]
+    return array.ndim == len(known) and all(
+        length in (None, size) for size, length in zip(array.shape, known, strict=True)
+    )
+
+
+def shaped(name: str, value: Any, *dims: Dim, way_out: str = "Reshape or reduce it first") -> np.ndarray:
+    """``value`` as an array of these dimensions, or an error that shows both shapes."""
+    array = as_array(name, value)
+    if fits(array, dims):
+        return array
+    shown = ", ".join(dim if isinstance(dim, str) else f"{dim[0]}: {dim[1]}" for dim in dims)
+    raise ValueError(f"{name} must have shape [{shown}]; got {list(array.shape)}. {way_out}")
+
+
+def as_frames(
+    name: str, value: Any, sliders: Mapping[str, int], inner: Sequence[Dim], *, fixed: bool = False
+) -> np.ndarray:
+    """``value`` as ``[*slider, *inner]``.
 
     ``fixed`` also takes one frame for all settings; a single series may leave its dimension out.
     """
     array = as_array(name, value)
-    if len(inner) == 2 and inner[0] in ("series", ("series", 1)) and array.ndim == len(dims) + 1:
+    if len(inner) == 2 and inner[0] in ("series", ("series", 1)) and array.ndim == len(sliders) + 1:
         array = array[..., None, :]
-    sizes = [(size, None) if isinstance(size, str) else size for size in inner]
-    wanted = [*dims.items(), *sizes]
-    for expected in [wanted, sizes] if fixed else [wanted]:
-        fits = zip(array.shape, expected, strict=False)
-        if array.ndim == len(expected) and all(length in (None, size) for size, (_, length) in fits):
-            return array
-    shown = ", ".join(label if length is None else f"{label}: {length}" for label, length in wanted)
-    way_out = "name the sliders that they depend on with over=(...)" if dims else "leave the slider dimensions out"
-    raise ValueError(f"{name} must have shape [{shown}]; got {list(array.shape)}. Reorder the dimensions, or {way_out}")
+    if fixed and fits(array, inner):
+        return array
+    way_out = "name the sliders that they depend on with over=(...)" if sliders else "leave the slider dimensions out"
+    return shaped(name, array, *sliders.items(), *inner, way_out=f"Reorder the dimensions, or {way_out}")
 
 
 def as_texts(name: str, value: Any, dims: Mapping[str, int], count: int | None) -> dict[str, Any]:

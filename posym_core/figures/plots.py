@@ -15,26 +15,27 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 
-from posym_core.figures.frames import UNDEFINED, as_colours, as_pair, as_series, limits_of
+from posym_core.figures.frames import UNDEFINED, as_colours, as_pair, limits_of, shaped
 from posym_core.figures.style import (
     COLOUR_MAPS,
+    DASHED,
     INK,
     PALETTE,
-    SOFT,
+    SMALL,
+    UNKNOWN,
     WIDTH,
+    Series,
     draw_cells,
     draw_level,
     draw_line,
     draw_points,
     figure_of,
-    interval,
     label_ends,
-    layer_bar,
     legend_above,
-    line_of_equality,
-    rows_of,
+    note,
     say_undefined,
-    shaped,
+    scale_bar,
+    series_of,
     styled,
     tick_labels,
 )
@@ -69,8 +70,10 @@ def heatmap(
     rows, columns = matrix.shape
     size = 3.8 if ax is None else 0
     ax = ax or plt.subplots(figsize=(size * min(1.9, max(0.8, columns / rows)) + 0.8, size))[1]
-    draw_cells(ax, matrix, colours, limits, decimals, x_label, y_label, bar=decimals is None)
-    tick_labels(ax, row_labels, column_labels, rows, columns)
+    image = draw_cells(ax, matrix, colours, limits, decimals, x_label, y_label)
+    if decimals is None:
+        scale_bar(ax, image)
+    tick_labels(ax, matrix.shape, row_labels, column_labels)
     if diagonal:
         for place in range(min(rows, columns)):
             ax.add_patch(Rectangle((place - 0.47, place - 0.47), 0.94, 0.94, fill=False, edgecolor=INK, linewidth=1.5))
@@ -82,18 +85,16 @@ def heatmap(
 def layer_head_scores(positional: Any, symbolic: Any, *, title: str = "", first_layer: int = 0) -> Figure:
     """Positional and symbolic scores ``[layer, head]`` side by side on one colour scale from 0 to 1."""
     positional = shaped("positional", positional, "layer", "head")
-    symbolic = shaped("symbolic", symbolic, *(("layer", positional.shape[0]), ("head", positional.shape[1])))
+    symbolic = shaped("symbolic", symbolic, *zip(("layer", "head"), positional.shape, strict=True))
     layers, heads = positional.shape
     height = min(8.0, max(2.6, 0.28 * layers + 1.1))
     figure, axes = plt.subplots(1, 2, figsize=(WIDTH, height), sharey=True)
     for ax, scores, name in zip(axes, (positional, symbolic), ("Positional score", "Symbolic score"), strict=True):
-        image = draw_cells(ax, scores, "sequential", (0.0, 1.0), 2 if heads <= 4 else None, "head", "layer", bar=False)
-        ax.set_title(name)
-        ax.set_aspect("auto")
-        tick_labels(
-            ax, [str(first_layer + layer) for layer in range(layers)], list(map(str, range(heads))), layers, heads
-        )
-        figure.colorbar(image, ax=ax, shrink=0.9, pad=0.02).outline.set_visible(False) if ax is axes[-1] else None
+        image = draw_cells(ax, scores, "sequential", (0.0, 1.0), 2 if heads <= 4 else None, "head", "layer")
+        ax.set(title=name, aspect="auto")
+        rows, columns = range(first_layer, first_layer + layers), range(heads)
+        tick_labels(ax, scores.shape, list(map(str, rows)), list(map(str, columns)))
+    scale_bar(axes[1], image, shrink=0.9, pad=0.02)
     axes[1].set_ylabel("")
     if title:
         figure.suptitle(title, x=0.01, ha="left", fontweight="bold", fontsize=11)
@@ -118,11 +119,9 @@ def score_plane(
     positional = shaped("positional", positional, "head")
     symbolic = shaped("symbolic", symbolic, ("head", len(positional)))
     ax = ax or plt.subplots(figsize=(5.2, 4.5))[1]
-    line_of_equality(ax, 0.0, 1.0)
-    shades = None if layers is None else shaped("layers", layers, ("head", len(positional)))
-    points = draw_points(ax, positional, symbolic, shades)
-    if shades is not None:
-        layer_bar(ax, points)
+    ax.plot([0, 1], [0, 1], label="_equality", **DASHED)
+    layers = None if layers is None else shaped("layers", layers, ("head", len(positional)))
+    draw_points(ax, positional, symbolic, layers)
     if gamma is not None:
         if not 0 < gamma < 0.5:
             raise ValueError(f"gamma must lie between 0 and 0.5, or pure heads would overlap; got {gamma}")
@@ -166,8 +165,8 @@ def frequency_profile(
     for ax, curves, prefix, name in ((axes[0], scores, "", "score"), (axes[1], parts, "share ", "share of variance")):
         for label, values in curves.items():
             band = (bands or {}).get(prefix + label)
-            ends = None if band is None else tuple(shaped("bands", end, plane) for end in band)
-            draw_line(ax, identity, values, PALETTE[as_colours([label], 1)[0]], label, ends)
+            ends = None if band is None else (shaped("bands", band[0], plane), shaped("bands", band[1], plane))
+            draw_line(ax, identity, Series(values, label, PALETTE[as_colours([label], 1)[0]], ends))
         ax.set(ylabel=name, ylim=(-0.03, 1.03))
         label_ends(ax)
     axes[2].bar(identity, np.nan_to_num(energy), color=PALETTE[6], width=0.8)
@@ -186,17 +185,16 @@ def plane_shares(shares: Mapping[str, Any], *, title: str = "", ax: Axes | None 
     ax = ax or plt.subplots(figsize=(WIDTH, 3.2))[1]
     stacked = np.stack(list(arrays.values()))
     identity, missing = np.arange(1, stacked.shape[1] + 1), np.isnan(stacked).any(axis=0)
-    edges = np.vstack([np.zeros(stacked.shape[1]), np.cumsum(stacked, axis=0)])
+    edges = np.vstack([np.where(missing, np.nan, 0), np.cumsum(np.where(missing, np.nan, stacked), axis=0)])
     for place, name in enumerate(arrays):
         colour = PALETTE[as_colours([name], 1)[0]]
         ax.fill_between(identity, edges[place], edges[place + 1], color=colour, alpha=0.88, linewidth=0, label=name)
     for plane in identity[missing]:
-        ax.axvspan(plane - 1, plane + 1, facecolor="#eceef1", hatch="////", edgecolor="#afb8c1", linewidth=0)
+        ax.axvspan(plane - 1, plane + 1, **UNKNOWN)
     ax.set(
         xlim=(1, max(2, len(identity))), ylim=(0, 1), xlabel="frequency ID (fast to slow)", ylabel="share of variance"
     )
-    ax.legend(loc="lower left", bbox_to_anchor=(0, 1.0), ncols=len(arrays), borderaxespad=0, handlelength=1)
-    ax.set_title(title, pad=26)
+    legend_above(ax, list(arrays), title)
     say_undefined(ax, int(missing.sum()), "plane")
     return figure_of(ax)
 
@@ -217,25 +215,22 @@ def bars(
     ax: Axes | None = None,
 ) -> Figure:
     """Bars ``[series, bar]`` or ``[bar]`` with intervals from ``lower`` to ``upper``, shaped alike."""
-    values = rows_of("values", values, len(labels), "bar")
-    count = len(values)
-    names, tints = as_series(series, count), as_colours(colours, count)
-    ends = interval(lower, upper, values.shape, "bar")
+    rows = series_of(values, ("bar", len(labels)), series, colours, lower, upper)
     ax = ax or plt.subplots(figsize=(WIDTH, 3.3))[1]
-    width = 0.72 / count
-    for place, row in enumerate(values):
-        at = np.arange(len(labels)) + (place - (count - 1) / 2) * width
-        ax.bar(at, np.nan_to_num(row), width * 0.94, color=PALETTE[tints[place]], label=names[place])
-        if ends:
-            ax.vlines(at, ends[0][place], ends[1][place], color=INK, linewidth=1.3)
-        for spot in at[np.isnan(row)]:
-            ax.text(spot, 0, f" {UNDEFINED}", rotation=90, ha="center", va="bottom", color=SOFT, fontsize=8.5)
+    width = 0.72 / len(rows)
+    for place, one in enumerate(rows):
+        at = np.arange(len(labels)) + (place - (len(rows) - 1) / 2) * width
+        ax.bar(at, np.nan_to_num(one.values), width * 0.94, color=one.colour, label=one.name)
+        if one.ends:
+            ax.vlines(at, *one.ends, color=INK, linewidth=1.3)
+        for spot in at[np.isnan(one.values)]:
+            ax.text(spot, 0, f" {UNDEFINED}", rotation=90, ha="center", va="bottom", fontsize=SMALL)
     if reference is not None:
         draw_level(ax, reference, reference_label)
     ax.set_xticks(range(len(labels)), [str(label) for label in labels])
     ax.tick_params(axis="x", length=0)
     ax.set_ylabel(y_label)
-    legend_above(ax, names, title)
+    legend_above(ax, [one.name for one in rows], title)
     return figure_of(ax)
 
 
@@ -255,26 +250,24 @@ def dots(
     ax: Axes | None = None,
 ) -> Figure:
     """One row for every label, with dots ``[series, row]`` or ``[row]`` and intervals shaped alike."""
-    values = rows_of("values", values, len(labels), "row")
-    names, tints = as_series(series, len(values)), as_colours(colours, len(values))
-    ends = interval(lower, upper, values.shape, "row")
+    rows = series_of(values, ("row", len(labels)), series, colours, lower, upper)
     ax = ax or plt.subplots(figsize=(WIDTH, 0.9 + 0.27 * len(labels)))[1]
-    for place, row in enumerate(values):
-        at = np.arange(len(labels)) + (place - (len(values) - 1) / 2) * 0.3
-        if ends:
-            ax.hlines(at, ends[0][place], ends[1][place], color=PALETTE[tints[place]], linewidth=2, alpha=0.6)
-        ax.scatter(row, at, s=26, color=PALETTE[tints[place]], label=names[place], zorder=3)
-        for spot in at[np.isnan(row)]:
-            ax.text(0, spot, UNDEFINED, va="center", color=SOFT, fontsize=8.5, transform=ax.get_yaxis_transform())
+    for place, one in enumerate(rows):
+        at = np.arange(len(labels)) + (place - (len(rows) - 1) / 2) * 0.3
+        if one.ends:
+            ax.hlines(at, *one.ends, color=one.colour, linewidth=2, alpha=0.6)
+        ax.scatter(one.values, at, s=26, color=one.colour, label=one.name, zorder=3)
+        for spot in at[np.isnan(one.values)]:
+            ax.text(0, spot, UNDEFINED, va="center", fontsize=SMALL, transform=ax.get_yaxis_transform())
     if reference is not None:
-        ax.axvline(reference, color=SOFT, linewidth=1, linestyle="dashed")
+        ax.axvline(reference, **DASHED)
     ax.set_yticks(range(len(labels)), [str(label) for label in labels])
     ax.tick_params(axis="y", length=0)
     ax.set_ylim(len(labels) - 0.4, -0.6)
     if x_limits is not None:
         ax.set_xlim(*x_limits)
     ax.set_xlabel(x_label)
-    legend_above(ax, names, title)
+    legend_above(ax, [one.name for one in rows], title)
     return figure_of(ax)
 
 
@@ -300,15 +293,11 @@ def curve(
 ) -> Figure:
     """Curves ``[series, point]`` or ``[point]`` over ``x`` ``[point]``, labelled at their ends, with intervals."""
     x = shaped("x", x, "point")
-    values = rows_of("values", values, len(x), "point")
-    names, tints = as_series(series, len(values)), as_colours(colours, len(values))
-    ends = interval(lower, upper, values.shape, "point")
+    rows = series_of(values, ("point", len(x)), series, colours, lower, upper)
     ax = ax or plt.subplots(figsize=(WIDTH, 3.6))[1]
-    ax.set_xscale("log" if x_log else "linear")
-    ax.set_yscale("log" if y_log else "linear")
-    for place, row in enumerate(values):
-        band = None if ends is None else (ends[0][place], ends[1][place])
-        draw_line(ax, x, row, PALETTE[tints[place]], names[place], band, dots=dots)
+    ax.set(xscale="log" if x_log else "linear", yscale="log" if y_log else "linear")
+    for one in rows:
+        draw_line(ax, x, one, dots=dots)
     if reference is not None:
         draw_level(ax, reference, reference_label)
     if y_limits is not None:
@@ -335,13 +324,10 @@ def angle_position_heatmap(
     last = values.shape[1]
     spots = np.arange(1, last + 1) if positions is None else shaped("positions", positions, ("position", last))
     ax = ax or plt.subplots(figsize=(WIDTH, min(6.0, 1.4 + 0.1 * len(values))))[1]
-    image = draw_cells(ax, values, "sequential", limits, None, "position of the answer", "angle θ", bar=False)
-    ax.set_aspect("auto")
-    tick_labels(ax, [f"{angle:.2g}" for angle in angles], [f"{spot:g}" for spot in spots], len(values), last)
-    shown = ax.figure.colorbar(image, ax=ax, pad=0.015, aspect=28)
-    shown.set_label(value_label, color=SOFT)
-    shown.outline.set_visible(False)
-    ax.set_title(title)
+    image = draw_cells(ax, values, "sequential", limits, None, "position of the answer", "angle θ")
+    ax.set(title=title, aspect="auto")
+    tick_labels(ax, values.shape, [f"{angle:.2g}" for angle in angles], [f"{spot:g}" for spot in spots])
+    scale_bar(ax, image, value_label, shrink=1, pad=0.015, aspect=28)
     return figure_of(ax)
 
 
@@ -351,18 +337,17 @@ def bound_scatter(variance: Any, bound: Any, *, layers: Any = None, title: str =
     variance = shaped("variance", variance, "head")
     bound = shaped("bound", bound, ("head", len(variance)))
     shown = (variance > 0) & (bound > 0)
-    shades = None if layers is None else shaped("layers", layers, ("head", len(variance)))[shown]
+    layers = None if layers is None else shaped("layers", layers, ("head", len(variance)))[shown]
     ax = ax or plt.subplots(figsize=(5.2, 4.5))[1]
-    low, high = limits_of([variance[shown], bound[shown]], log=True)
+    least, most = limits_of([variance[shown], bound[shown]], log=True)
+    ends = (least / 1.6, most * 1.6)
     ax.set(xscale="log", yscale="log", aspect="equal", xlabel="bound", ylabel="variance of the logits")
-    line_of_equality(ax, low / 1.6, high * 1.6, "variance = bound")
-    points = draw_points(ax, bound[shown], variance[shown], shades)
-    if shades is not None:
-        layer_bar(ax, points)
-    ax.set(xlim=(low / 1.6, high * 1.6), ylim=(low / 1.6, high * 1.6), title=title)
+    ax.plot(ends, ends, label="_equality", **DASHED)
+    note(ax, "variance = bound", (ends[1], ends[1]), (-26, -8), xycoords="data", ha="right", va="top")
+    draw_points(ax, bound[shown], variance[shown], layers)
+    ax.set(xlim=ends, ylim=ends, title=title)
     say_undefined(ax, int((np.isnan(variance) | np.isnan(bound)).sum()), "head")
     zero = int(((variance == 0) | (bound == 0)).sum())
     if zero:
-        ax.annotate(f"{zero} at 0, off the logarithmic axes", (0, 0), xycoords="axes fraction", xytext=(6, 6),
-                    textcoords="offset points", color=SOFT, fontsize=8.5)  # fmt: skip
+        note(ax, f"{zero} at 0, off the logarithmic axes", (0, 0), (6, 6), fontsize=SMALL)
     return figure_of(ax)

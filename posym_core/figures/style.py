@@ -1,8 +1,8 @@
 """The look that all plots share, and the parts that they are drawn from.
 
-The look is set where a plot is drawn and nowhere else: an opaque white ground, so that it reads the same on dark pages,
-colours that colour-blind readers can tell apart, blue for position and orange for symbol, and text that stays legible
-at the width of the book.
+Plots have no ground of their own, so that they stand on light and on dark pages alike: text and lines have colours that
+differ enough from both, and what is pale on white is transparent instead. Colours can be told apart by colour-blind
+readers; blue stands for position and orange for symbol.
 """
 
 from __future__ import annotations
@@ -10,34 +10,34 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from functools import wraps
 from itertools import pairwise
-from typing import Any, ParamSpec
+from typing import Any, NamedTuple, ParamSpec
 
 import matplotlib
 import matplotlib.pyplot as plt
-import matplotlib.ticker
 import numpy as np
 from matplotlib.axes import Axes
-from matplotlib.colors import LinearSegmentedColormap
+from matplotlib.collections import PatchCollection
+from matplotlib.colors import Colormap, ListedColormap, to_rgb
 from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
-from matplotlib.patheffects import withStroke
+from matplotlib.ticker import MaxNLocator
 
-from posym_core.figures.frames import UNDEFINED, as_array, as_pair, limits_of
+from posym_core.figures.frames import UNDEFINED, as_array, as_colours, as_pair, as_series, limits_of, shaped
 
-PALETTE = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#56b4e9", "#e69f00", "#8c959f")
-"""Okabe and Ito's colours, in the order of :data:`posym_core.figures.frames.COLOURS`."""
+PALETTE = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#3a98cf", "#c08400", "#8c959f")
+"""Okabe and Ito's colours in the order of :data:`posym_core.figures.frames.COLOURS`, the lightest ones darkened."""
 
-INK, SOFT, GRID = "#24292f", "#59636e", "#e4e7eb"
+INK, EDGE = "#6e7782", "#8c959f"
+GRID = VOID = EDGE + "40"
 WIDTH = 7.4
 """Inches: the width of the book's column at 100 dots an inch."""
+SMALL = 8.5
 
 STYLE: Any = {
-    "figure.facecolor": "white",
+    "figure.facecolor": "none",
     "figure.dpi": 150,
     "figure.constrained_layout.use": True,
-    "savefig.facecolor": "white",
-    "savefig.transparent": False,
-    "axes.facecolor": "white",
+    "axes.facecolor": "none",
     "font.family": "DejaVu Sans",
     "font.size": 9.5,
     "text.color": INK,
@@ -45,8 +45,8 @@ STYLE: Any = {
     "axes.titleweight": "bold",
     "axes.titlelocation": "left",
     "axes.titlepad": 9,
-    "axes.labelcolor": SOFT,
-    "axes.edgecolor": "#afb8c1",
+    "axes.labelcolor": INK,
+    "axes.edgecolor": EDGE,
     "axes.spines.top": False,
     "axes.spines.right": False,
     "axes.grid": True,
@@ -54,33 +54,35 @@ STYLE: Any = {
     "axes.axisbelow": True,
     "grid.color": GRID,
     "grid.linewidth": 0.8,
-    "xtick.color": "#afb8c1",
-    "ytick.color": "#afb8c1",
-    "xtick.labelcolor": SOFT,
-    "ytick.labelcolor": SOFT,
+    "xtick.color": EDGE,
+    "ytick.color": EDGE,
+    "xtick.labelcolor": INK,
+    "ytick.labelcolor": INK,
     "ytick.major.size": 0,
     "lines.linewidth": 1.8,
     "lines.solid_capstyle": "round",
     "legend.frameon": False,
-    "hatch.color": "#afb8c1",
+    "hatch.color": EDGE,
     "hatch.linewidth": 0.8,
 }
+UNKNOWN: Any = {"facecolor": VOID, "edgecolor": EDGE, "hatch": "////", "linewidth": 0}
+DASHED: Any = {"color": INK, "linewidth": 1, "linestyle": (0, (3, 3))}
 
 Drawing = ParamSpec("Drawing")
 
 
-def _diverging() -> LinearSegmentedColormap:
-    # Matplotlib has no blue-orange map: the blue half of one and the orange half of another meet in the same grey.
-    blue, orange = matplotlib.colormaps["RdBu"], matplotlib.colormaps["PuOr"]
-    steps = np.linspace(0.06, 0.5, 64)
-    table = [*blue(1 - steps), *orange(steps[::-1])]
-    return LinearSegmentedColormap.from_list("blue_orange", table)
+def _diverging() -> Colormap:
+    # Clear in the middle: 0 has the colour of the page.
+    low, high = to_rgb(PALETTE[0]), to_rgb(PALETTE[1])
+    return ListedColormap([(*(low if at < 0 else high), abs(at)) for at in np.linspace(-1, 1, 255)], "blue_orange")
 
 
-COLOUR_MAPS = {"diverging": _diverging(), "sequential": matplotlib.colormaps["viridis"]}
+COLOUR_MAPS: dict[str, Colormap] = {"diverging": _diverging(), "sequential": matplotlib.colormaps["viridis"]}
 
 
 def styled(draw: Callable[Drawing, Figure]) -> Callable[Drawing, Figure]:
+    """``draw`` in the style of all plots, which it leaves as it was; the figure shows once in a notebook."""
+
     @wraps(draw)
     def styled(*args: Drawing.args, **options: Drawing.kwargs) -> Figure:
         before = set(plt.get_fignums())
@@ -95,38 +97,52 @@ def styled(draw: Callable[Drawing, Figure]) -> Callable[Drawing, Figure]:
     return styled
 
 
-def shaped(name: str, value: Any, *dims: str | tuple[str, int]) -> np.ndarray:
-    array = as_array(name, value)
-    sizes = [(size, None) if isinstance(size, str) else size for size in dims]
-    fits = zip(array.shape, sizes, strict=False)
-    if array.ndim != len(sizes) or any(length not in (None, size) for size, (_, length) in fits):
-        shown = ", ".join(label if length is None else f"{label}: {length}" for label, length in sizes)
-        raise ValueError(f"{name} must have shape [{shown}]; got {list(array.shape)}. Reshape or reduce it first")
-    return array
+class Series(NamedTuple):
+    """One row of a plot's values, with the ends of its interval where it has one."""
+
+    values: np.ndarray
+    name: str
+    colour: str
+    ends: tuple[np.ndarray, np.ndarray] | None
 
 
-def rows_of(name: str, value: Any, count: int, last: str) -> np.ndarray:
-    array = as_array(name, value)
-    return shaped(name, array[None] if array.ndim == 1 else array, "series", (last, count))
+def series_of(
+    values: Any, last: tuple[str, int], names: Sequence[str], colours: Sequence[str], lower: Any, upper: Any
+) -> list[Series]:
+    """Rows ``[series, last]``, or one row ``[last]``, with intervals shaped alike."""
 
+    def rows(name: str, value: Any, count: str | tuple[str, int] = "series") -> np.ndarray:
+        array = as_array(name, value)
+        return shaped(name, array[None] if array.ndim == 1 else array, count, last)
 
-def interval(lower: Any, upper: Any, shape: tuple[int, ...], last: str) -> tuple[np.ndarray, np.ndarray] | None:
-    if lower is None and upper is None:
-        return None
-    if lower is None or upper is None:
+    drawn = rows("values", values)
+    count = len(drawn)
+    if (lower is None) != (upper is None):
         raise ValueError("intervals need both ends; pass lower and upper, or neither")
-    ends = (rows_of("lower", lower, shape[1], last), rows_of("upper", upper, shape[1], last))
-    for name, end in zip(("lower", "upper"), ends, strict=True):
-        if end.shape != shape:
-            raise ValueError(f"{name} must have shape {list(shape)} like the values; got {list(end.shape)}")
-    if (ends[0] > ends[1]).any():
-        raise ValueError(f"lower must not exceed upper; it does in {int((ends[0] > ends[1]).sum())} places. Swap them")
-    return ends
+    ends: list[Any] = [None] * count
+    if lower is not None:
+        low, high = (rows(name, end, ("series", count)) for name, end in (("lower", lower), ("upper", upper)))
+        if wrong := int((low > high).sum()):
+            raise ValueError(f"lower must not exceed upper; it does in {wrong} places. Swap them")
+        ends = list(zip(low, high, strict=True))
+    tints = [PALETTE[place] for place in as_colours(colours, count)]
+    return list(map(Series, drawn, as_series(names, count), tints, ends))
 
 
 def figure_of(ax: Axes) -> Figure:
+    """The figure that an axes stands in."""
     figure = ax.figure
     return figure if isinstance(figure, Figure) else figure.figure
+
+
+def scale_bar(ax: Axes, shown: Any, label: str = "", *, whole: bool = False, **look: Any) -> None:
+    """The scale of a drawing's colours, beside it."""
+    bar = figure_of(ax).colorbar(shown, ax=ax, **{"shrink": 0.85, "pad": 0.03, **look})
+    if whole:
+        bar.locator = MaxNLocator(integer=True)
+        bar.update_ticks()
+    bar.set_label(label, color=INK)
+    bar.outline.set_visible(False)
 
 
 def draw_cells(
@@ -137,37 +153,33 @@ def draw_cells(
     decimals: int | None,
     x_label: str,
     y_label: str,
-    *,
-    bar: bool,
 ) -> Any:
+    """A matrix as coloured cells, those that are undefined hatched; returns the image."""
     low, high = as_pair("limits", limits or limits_of([matrix], symmetric=colours == "diverging", margin=0))
     rows, columns = matrix.shape
-    if np.isnan(matrix).any():
-        # Under the image, which leaves undefined cells transparent.
-        ground = {"facecolor": "#eceef1", "hatch": "////", "edgecolor": "#afb8c1", "zorder": -1}
-        ax.add_patch(Rectangle((-0.5, -0.5), columns, rows, **ground))
-        say_undefined(ax, int(np.isnan(matrix).sum()), "cell")
+    if unknown := [Rectangle((column - 0.5, row - 0.5), 1, 1) for row, column in np.argwhere(np.isnan(matrix))]:
+        ax.add_collection(PatchCollection(unknown, **UNKNOWN))
+        say_undefined(ax, len(unknown), "cell")
+    if decimals is not None:
+        # Numbers need a ground that is the same on every page.
+        ax.add_patch(Rectangle((-0.5, -0.5), columns, rows, facecolor="white", zorder=-2))
     image = ax.imshow(matrix, cmap=COLOUR_MAPS[colours], vmin=low, vmax=high, interpolation="nearest")
     if decimals is not None:
-        for row, column in np.ndindex(rows, columns):
-            value = matrix[row, column]
-            red, green, blue, _ = image.cmap(image.norm(value))
-            dark = not np.isnan(value) and 0.299 * red + 0.587 * green + 0.114 * blue < 0.55
+        for (row, column), value in np.ndenumerate(matrix):
+            *colour, alpha = image.cmap(image.norm(value))
+            dark = not np.isnan(value) and 1 - alpha * (1 - np.dot(colour, (0.299, 0.587, 0.114))) < 0.44
             text = "?" if np.isnan(value) else f"{value:.{decimals}f}".replace("-", "−")
-            ax.text(column, row, text, ha="center", va="center", color="white" if dark else INK)
+            ax.text(column, row, text, ha="center", va="center", color="white" if dark else "#24292f")
     ax.grid(visible=False)
     ax.spines[:].set_visible(False)
     ax.tick_params(length=0)
     ax.set(xlabel=x_label, ylabel=y_label, xlim=(-0.5, columns - 0.5), ylim=(rows - 0.5, -0.5))
-    if bar:
-        figure_of(ax).colorbar(image, ax=ax, shrink=0.85, pad=0.03).outline.set_visible(False)
     return image
 
 
-def tick_labels(
-    ax: Axes, rows: Sequence[str] | None, columns: Sequence[str] | None, row_count: int, column_count: int
-) -> None:
-    for axis, labels, count, most in ((ax.yaxis, rows, row_count, 18), (ax.xaxis, columns, column_count, 16)):
+def tick_labels(ax: Axes, shape: Sequence[int], rows: Sequence[str] | None, columns: Sequence[str] | None) -> None:
+    """Names of rows and columns, as many as there is room for; numbers from 1 where none are given."""
+    for axis, labels, count, most in ((ax.yaxis, rows, shape[0], 18), (ax.xaxis, columns, shape[1], 16)):
         if labels is not None and len(labels) != count:
             raise ValueError(f"labels must be one for each of the {count} rows or columns; got {len(labels)}")
         names = [str(place + 1) for place in range(count)] if labels is None else [str(label) for label in labels]
@@ -175,21 +187,12 @@ def tick_labels(
         axis.set_ticks(range(0, count, stride), names[::stride])
 
 
-def draw_line(
-    ax: Axes,
-    x: np.ndarray,
-    values: np.ndarray,
-    colour: str,
-    label: str,
-    band: tuple[np.ndarray, ...] | None,
-    *,
-    dots: bool = False,
-) -> None:
-    if np.isnan(values).all():
-        label = f"{label} {UNDEFINED}".strip()
-    if band is not None:
-        ax.fill_between(x, band[0], band[1], color=colour, alpha=0.18, linewidth=0)
-    ax.plot(x, values, color=colour, label=label, marker="o" if dots else None, markersize=4)
+def draw_line(ax: Axes, x: np.ndarray, one: Series, *, dots: bool = False) -> None:
+    """A curve with its interval as a band; the label of one without values says so."""
+    label = f"{one.name} {UNDEFINED}".strip() if np.isnan(one.values).all() else one.name
+    if one.ends is not None:
+        ax.fill_between(x, *one.ends, color=one.colour, alpha=0.22, linewidth=0)
+    ax.plot(x, one.values, color=one.colour, label=label, marker="o" if dots else None, markersize=4)
 
 
 def label_ends(ax: Axes) -> None:
@@ -211,46 +214,39 @@ def label_ends(ax: Axes) -> None:
         heights[after] = max(heights[after], heights[before] + gap)
     over = max(0.0, heights[order[-1]] - 1)
     for line, height in zip(named, heights, strict=True):
-        ax.annotate(str(line.get_label()), (1, height - over), xycoords="axes fraction", xytext=(6, 0), va="center",
-                    textcoords="offset points", color=line.get_color(), fontweight="bold")  # fmt: skip
+        note(ax, str(line.get_label()), (1, height - over), (6, 0), va="center", color=line.get_color(),
+             fontweight="bold")  # fmt: skip
+
+
+def note(ax: Axes, text: str, spot: tuple[float, float], shift: tuple[float, float], **look: Any) -> None:
+    """A text at a place in the axes, in fractions of it, moved by so many points."""
+    ax.annotate(text, spot, **{"xycoords": "axes fraction", "xytext": shift, "textcoords": "offset points",
+                               "color": INK, **look})  # fmt: skip
 
 
 def legend_above(ax: Axes, names: Sequence[str], title: str) -> None:
+    """The title, and below it a legend in one row."""
     if any(names):
         ax.legend(loc="lower left", bbox_to_anchor=(0, 1.0), ncols=len(names), borderaxespad=0, handlelength=1)
     ax.set_title(title, pad=26 if any(names) else None)
 
 
-def draw_points(ax: Axes, x: np.ndarray, y: np.ndarray, shades: np.ndarray | None) -> Any:
-    look = {"s": 26, "edgecolors": "white", "linewidths": 0.5, "zorder": 3}
-    if shades is None:
-        return ax.scatter(x, y, color=PALETTE[0], **look)
-    return ax.scatter(x, y, c=shades, cmap=COLOUR_MAPS["sequential"], **look)
-
-
-def layer_bar(ax: Axes, points: Any) -> None:
-    shown = figure_of(ax).colorbar(points, ax=ax, shrink=0.85, pad=0.03)
-    shown.locator = matplotlib.ticker.MaxNLocator(integer=True)
-    shown.update_ticks()
-    shown.set_label("layer", color=SOFT)
-    shown.outline.set_visible(False)
-
-
-def line_of_equality(ax: Axes, low: float, high: float, label: str = "") -> None:
-    ax.plot([low, high], [low, high], color=SOFT, linewidth=1, linestyle=(0, (3, 3)), label="_equality")
-    if label:
-        ax.annotate(label, (high, high), xytext=(-26, -8), textcoords="offset points", ha="right", va="top", color=SOFT)
+def draw_points(ax: Axes, x: np.ndarray, y: np.ndarray, layers: np.ndarray | None) -> None:
+    """Heads as points, coloured by layer where layers are given."""
+    paint = {"color": PALETTE[0]} if layers is None else {"c": layers, "cmap": COLOUR_MAPS["sequential"]}
+    points = ax.scatter(x, y, s=26, edgecolors=INK, linewidths=0.5, zorder=3, **paint)
+    if layers is not None:
+        scale_bar(ax, points, "layer", whole=True)
 
 
 def draw_level(ax: Axes, value: float, label: str) -> None:
-    """A dashed line at a value to compare with, named at its left end above everything it crosses."""
-    ax.axhline(value, color=SOFT, linewidth=1, linestyle=(0, (3, 3)))
-    ax.annotate(label, (0, value), xycoords=("axes fraction", "data"), xytext=(3, 3), textcoords="offset points",
-                color=SOFT, path_effects=[withStroke(linewidth=3, foreground="white")])  # fmt: skip
+    """A dashed line at a value to compare with, named at its left end."""
+    ax.axhline(value, **DASHED)
+    note(ax, label, (0, value), (3, 3), xycoords=("axes fraction", "data"))
 
 
 def say_undefined(ax: Axes, count: int, what: str) -> None:
+    """Says above the axes how many values are undefined."""
     if count:
         said = f"{count} {what}{'s' if count > 1 else ''} {UNDEFINED}"
-        ax.annotate(said, (1, 1), xycoords="axes fraction", xytext=(0, 4), ha="right", va="bottom",
-                    textcoords="offset points", color=SOFT, fontsize=8.5)  # fmt: skip
+        note(ax, said, (1, 1), (0, 4), ha="right", va="bottom", fontsize=SMALL)

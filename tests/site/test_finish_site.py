@@ -193,12 +193,15 @@ def test_packed_pictures_look_the_same(tmp_path: Path) -> None:
     smooth = 128 + 60 * np.sin(np.add.outer(row, np.array([0, 1, 2]))[:, None] * np.add.outer(row, np.zeros(3)))
     noise = np.random.default_rng(0).normal(0, 3, smooth.shape)
     pixels = np.concatenate([smooth + noise, np.full((300, 300, 1), 255)], -1)
+    pixels[:30, :, 3] = 0
     Image.fromarray(pixels.astype(np.uint8)).save(path)
     before = path.stat().st_size
     finish_site.pack_pictures(tmp_path)
     assert path.stat().st_size < before
     with Image.open(path) as packed:
-        assert np.abs(np.asarray(packed.convert("RGB"), int) - pixels[..., :3]).mean() < 8
+        shown = np.asarray(packed.convert("RGBA"), int)
+    assert np.abs(shown - pixels)[30:, :, :3].mean() < 8
+    assert np.array_equal(shown[..., 3], pixels[..., 3])
 
 
 def test_a_whole_site_is_finished(tmp_path: Path, root: Path) -> None:
