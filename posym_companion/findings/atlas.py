@@ -10,7 +10,7 @@ from __future__ import annotations
 import functools
 import itertools
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
@@ -18,11 +18,8 @@ from typing import Literal
 from posym_companion.experiments.encoding_study import SETUPS, EncodingStudy, StudyTask
 from posym_companion.experiments.encoding_tasks import TESTS
 from posym_companion.findings.encoding_tasks import longest_context, threshold
-from posym_core.encodings import (
-    ENCODINGS,
-)
-from posym_core.encodings.abilities import Question, ability
-from posym_core.encodings.registry import LABELS, TABLES
+from posym_core.encodings.abilities import ability
+from posym_core.encodings.registry import ENCODINGS, Question
 from posym_core.runs.results import Result, load_result, results_folder
 from posym_core.tasks.sentences import DistanceTask
 
@@ -116,7 +113,7 @@ def task_cell(encoding: str, folder: Path | str | None, *, tests: Sequence[str])
     rows = [TESTS.index(test) for test in tests]
     accuracy, chance = result["accuracy"][rows], float(result["chance"][rows[0]])
     reached = [longest_context(each, result["lengths"].tolist(), chance) for each in accuracy]
-    mark = "†" if encoding in TABLES and reached[0] else ""
+    mark = "†" if ENCODINGS[encoding].bounded and reached[0] else ""
     lengths = " / ".join("✗" if length is None else f"{length}{mark}" for length in reached)
     mean = float(accuracy[0, :, 0].mean())
     good = mean >= threshold(chance)
@@ -151,7 +148,7 @@ COLUMNS: tuple[Column, ...] = (
 
 
 def atlas_rows(
-    names: Sequence[str] = tuple(ENCODINGS),
+    names: Collection[str] = ENCODINGS,
     *,
     columns: Sequence[Column] = COLUMNS,
     folder: Path | str | None = None,
@@ -186,7 +183,7 @@ def atlas_table(rows: Sequence[AtlasRow], *, columns: Sequence[Column] = COLUMNS
                 f"a row must have one cell for each of {len(columns)} columns; got {len(row.cells)} for {row.encoding}"
             )
         cells = [_unbroken(" · ".join(row.cells[place].text for place in group)) for group in groups]
-        lines.append(f"| **{_unbroken(LABELS[row.encoding])}** | " + " | ".join(cells) + " |")
+        lines.append(f"| **{_unbroken(ENCODINGS[row.encoding].label)}** | " + " | ".join(cells) + " |")
     return "\n".join(lines)
 
 

@@ -24,88 +24,19 @@ any content reads position with it.
 from __future__ import annotations
 
 import functools
-from collections.abc import Sequence
+from collections.abc import Collection
 from dataclasses import dataclass
-from typing import Literal, get_args
 
 import torch
+from jaxtyping import Float
+from torch import Tensor
 
+from posym_core.encodings.base import Encoding
 from posym_core.encodings.layer import EncodedHeads
-from posym_core.encodings.registry import ENCODINGS
-from posym_core.encodings.witnesses import SHAPE, prepared, witness
+from posym_core.encodings.registry import ENCODINGS, QUESTIONS, Question, find_entry, make_encoding
+from posym_core.encodings.witnesses import SHAPE
 from posym_core.metrics.exclusion import exclusion
 from posym_core.metrics.permutations import cross_scores, random_orders
-
-Question = Literal["positional", "symbolic", "additive"]
-QUESTIONS: tuple[Question, ...] = get_args(Question)
-
-_EQUAL_KEYS = "if all keys are equal, only the turning tells them apart"
-_STILL = "contents in dimensions that do not turn"
-_BOTH = "contents in dimensions that do not turn, one equal part of all keys in a plane that does"
-_TURNS = "on more keys than dimensions a turning row is constant only if it is 0"
-_TURNS_BOTH = (
-    "rows of an additive head differ by constants, and a difference of turning rows is constant only if it is 0"
-)
-
-# (possible, how or why not), in the order of the questions
-ANSWERS: dict[str, tuple[tuple[bool, str], tuple[bool, str], tuple[bool, str]]] = {
-    "nope": (
-        (False, "a logit does not know the position"),
-        (True, "every head is"),
-        (False, "there is no positional part"),
-    ),
-    "sinusoidal": (
-        (True, "a key map that reads positions in dimensions in which contents agree"),
-        (False, "on more positions than the width no direction of the embeddings is free of the sinusoids"),
-        (True, "every head is a sum in the layer that reads the embeddings"),
-    ),
-    "learned": (
-        (True, "a key map that reads positions in dimensions in which contents agree"),
-        (True, "a table that leaves the contents' dimensions alone"),
-        (True, "every head is a sum in the layer that reads the embeddings"),
-    ),
-    "t5": (
-        (True, "a query of 0 leaves the bias"),
-        (True, "a bias of 0"),
-        (True, "every head is a sum"),
-    ),
-    "alibi": (
-        (True, "a query of 0 leaves the slope: later keys get more"),
-        (False, "the slope is fixed; large logits drown it without end, but never switch it off"),
-        (True, "every head is a sum"),
-    ),
-    "dape": (
-        (True, "a query of 0 leaves a function of the bias"),
-        (True, "two units a head make the network minus the bias"),
-        (True, "a network of 0"),
-    ),
-    "rope": ((True, _EQUAL_KEYS), (False, _TURNS), (False, _TURNS_BOTH)),
-    "rope-500k": ((True, _EQUAL_KEYS), (False, _TURNS), (False, _TURNS_BOTH)),
-    "p-rope": ((True, _EQUAL_KEYS), (True, _STILL), (True, _BOTH)),
-    "partial-rope": ((True, _EQUAL_KEYS), (True, _STILL), (True, _BOTH)),
-    "mla": ((True, _EQUAL_KEYS), (True, _STILL), (True, _BOTH)),
-    "rollpe": (
-        (True, "if all keys are equal, only the shift tells them apart; positions repeat after as many as dimensions"),
-        (True, "contents in the mean over dimensions, which no shift changes"),
-        (True, "contents in the mean over dimensions, one equal part of all keys in the rest"),
-    ),
-    "pope": (
-        (True, "if all keys are equal, only the phases tell them apart"),
-        (False, "on more keys than twice the dimensions a turning row is constant only if it is 0"),
-        (False, _TURNS_BOTH),
-    ),
-    "carope-own": (
-        (True, "if all keys are equal and so are their frequencies, only positions tell them apart"),
-        (False, "frequencies are above 0: on more keys than dimensions a turning row is constant only if it is 0"),
-        (False, "rows, each with its own frequencies, differ by a constant only if they share them or are 0"),
-    ),
-}
-UNCOVERED: dict[str, str] = {
-    "carope": "phases add up token by token, so a logit depends on the tokens between; equal frequencies make it RoPE",
-    "path": "maps multiply token by token, so a logit depends on the tokens between; maps of strength 0 make it NoPE",
-    "urpe": "factors multiply the attention weights, so logits do not say where a head attends; positive factors are "
-    "one more bias",
-}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -117,12 +48,12 @@ class Ability:
         question: what a head might be.
         possible: whether one can; ``None`` where the definition does not cover the encoding.
         reason: how, or why not.
-        positional_share: of the witness: the head that is it, or else the nearest one we know; NaN without a ``C``,
-            as are the shares and scores that follow.
-        symbolic_share: likewise.
-        interaction_share: likewise.
-        positional_score: likewise, on all swaps of single keys.
-        symbolic_score: likewise.
+        positional_share: of the witness: the head that is it, or else the nearest one we know; as all shares and scores
+            here NaN without a ``C``.
+        symbolic_share: of the witness.
+        interaction_share: of the witness.
+        positional_score: of the witness, on all swaps of single keys.
+        symbolic_score: of the witness.
         spread: how far logits of a content at a position differ between permutations of the other tokens, as a part
             of all logits' range, for drawn parameters and inputs; 0 up to rounding where there is a ``C``.
     """
@@ -149,7 +80,7 @@ class Ability:
         return missing[self.question]
 
 
-def ability_table(names: Sequence[str] = tuple(ENCODINGS)) -> tuple[Ability, ...]:
+def ability_table(names: Collection[str] = ENCODINGS) -> tuple[Ability, ...]:
     """Every encoding with every question, in that order; about a second."""
     return tuple(ability(name, question) for name in names for question in QUESTIONS)
 
@@ -166,17 +97,16 @@ def ability(name: str, question: Question) -> Ability:
     """
     if question not in QUESTIONS:
         raise ValueError(f"question must be one of {', '.join(map(repr, QUESTIONS))}; got {question!r}")
-    if name in UNCOVERED:
-        shares, scores = [torch.nan] * 3, [torch.nan] * 2
-        possible, reason = None, UNCOVERED[name]
-    elif name in ANSWERS:
-        possible, reason = ANSWERS[name][QUESTIONS.index(question)]
+    entry = find_entry(name)
+    shares, scores = [torch.nan] * 3, [torch.nan] * 2
+    if isinstance(entry.answers, str):
+        possible, reason = None, entry.answers
+    else:
+        possible, reason = entry.answers[QUESTIONS.index(question)]
         C = witness(name, question)
         variance, attention = exclusion(C), cross_scores(C)
         shares = [variance.positional_share, variance.symbolic_share, variance.interaction_share]
         scores = [attention.positional, attention.symbolic]
-    else:
-        raise ValueError(f"name must be one of {', '.join(map(repr, ENCODINGS))}; got {name!r}")
     return Ability(
         encoding=name,
         question=question,
@@ -191,6 +121,23 @@ def ability(name: str, question: Question) -> Ability:
     )
 
 
+def witness(name: str, question: Question) -> Float[Tensor, "content position"]:
+    """``C`` of the head that is built for a question."""
+    build = find_entry(name).witness
+    if build is None:
+        raise ValueError(f"{name} has no C, so no head is a witness; look at EncodedHeads.permuted_logits")
+    return build(drawn_encoding(name), question)[0]
+
+
+def drawn_encoding(name: str) -> Encoding:
+    """The encoding in float64 for a small layer with drawn parameters, always the same ones."""
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(0)
+        encoding = make_encoding(name, SHAPE, **find_entry(name).options).requires_grad_(False)
+        encoding.redraw()
+    return encoding
+
+
 @functools.cache
 def drawn_spread(name: str) -> float:
     """:meth:`EncodedHeads.spread` of heads with drawn parameters, maps and inputs, the largest of them."""
@@ -198,5 +145,5 @@ def drawn_spread(name: str) -> float:
     size = (2, SHAPE.heads, SHAPE.width, SHAPE.dim)
     query_map, key_map = torch.randn(size, generator=generator, dtype=torch.float64)
     inputs = torch.randn(7, SHAPE.width, generator=generator, dtype=torch.float64)
-    layer = EncodedHeads(encoding=prepared(name), query_map=query_map, key_map=key_map)
+    layer = EncodedHeads(encoding=drawn_encoding(name), query_map=query_map, key_map=key_map)
     return float(layer.spread(inputs, random_orders(6, 40, generator)).max())

@@ -73,6 +73,11 @@ class Encoding(nn.Module):
         super().__init__()
         self.shape = shape
 
+    def redraw(self) -> None:
+        """Draw all parameters anew, normal and in float64, so that each of them counts."""
+        for parameter in self.parameters():
+            parameter.data = torch.randn(parameter.shape, dtype=torch.float64)
+
     def embed(
         self, inputs: Float[Tensor, "*batch token width"], positions: Tensor | None = None
     ) -> Float[Tensor, "*batch token width"]:

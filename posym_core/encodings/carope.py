@@ -69,6 +69,10 @@ class CARoPE(Encoding):
             )
         return steps[..., order, :].cumsum(-2)[..., order.argsort(), :]
 
+    def redraw(self) -> None:
+        super().redraw()
+        self.constant.data -= self.begin  # frequencies about the middle of (0, 1), where contents matter
+
     def require_cross_logits(self):
         if self.path_dependent:
             raise UndefinedCrossLogits(

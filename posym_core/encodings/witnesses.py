@@ -6,7 +6,7 @@ amounts add up to zero, so that contents alone move no average over them.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -14,33 +14,12 @@ from jaxtyping import Float
 from torch import Tensor
 
 from posym_core.encodings.base import Encoding, LayerShape
-from posym_core.encodings.carope import CARoPE
-from posym_core.encodings.registry import make_encoding
 from posym_core.metrics.rope import rope_angles, rotate
 
 PLACES = 24
 SHAPE = LayerShape(heads=2, dim=4, width=8, length=PLACES + 1)
-# The default quarter of four dimensions is no plane.
-OPTIONS: dict[str, dict[str, Any]] = {"partial-rope": {"share": 0.5}}
 # Large enough for attention that is decided.
 STRENGTH = 6.0
-
-
-def prepared(name: str) -> Encoding:
-    """The encoding in float64 with drawn parameters, always the same ones."""
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(0)
-        encoding = make_encoding(name, SHAPE, **OPTIONS.get(name, {})).requires_grad_(False)
-        for parameter in encoding.parameters():
-            parameter.data = torch.randn(parameter.shape, dtype=torch.float64)
-        if isinstance(encoding, CARoPE):
-            encoding.constant.sub_(encoding.begin)  # frequencies about the middle of (0, 1), where contents matter
-    return encoding
-
-
-def witness(name: str, question: str) -> Float[Tensor, "content position"]:
-    """``C`` of the built head."""
-    return BUILDERS[name](prepared(name), question)[0]
 
 
 def amounts() -> Float[Tensor, " content"]:
@@ -92,7 +71,7 @@ def _cross_logits(encoding: Encoding, query: Tensor, keys: Tensor, **inputs: Any
     return encoding.cross_logits(query.expand(heads, -1), keys.expand(heads, *keys.shape), **inputs)
 
 
-def _two_directions(still: list[float], moving: list[float]) -> Callable[[Encoding, str], Tensor]:
+def two_directions(still: Sequence[float], moving: Sequence[float]) -> Callable[[Encoding, str], Tensor]:
     """Contents along what position leaves alone, and one equal part of all keys along what it moves."""
 
     def build(encoding: Encoding, question: str) -> Tensor:
@@ -107,7 +86,7 @@ def _two_directions(still: list[float], moving: list[float]) -> Callable[[Encodi
     return build
 
 
-def _turned(encoding: Encoding, question: str) -> Tensor:
+def turned(encoding: Encoding, question: str) -> Tensor:
     """Contents along the rows nearest to constant ones; one equal part of all keys in the fastest plane."""
     angles = rope_angles(SHAPE.dim) if encoding.needs_content else encoding.get_buffer("angles")
     _, cosines, sines = closest_symbolic(angles, PLACES)
@@ -127,7 +106,7 @@ def _turned(encoding: Encoding, question: str) -> Tensor:
     return _cross_logits(encoding, query, keys, content=content)
 
 
-def _magnitudes(encoding: Encoding, question: str) -> Tensor:
+def magnitudes(encoding: Encoding, question: str) -> Tensor:
     """PoPE: contents in the slowest frequency, one equal part of all keys in the fastest."""
     encoding.get_parameter("phases").zero_()
     keys = torch.full((PLACES, SHAPE.dim), -50.0, dtype=torch.float64)
@@ -139,7 +118,7 @@ def _magnitudes(encoding: Encoding, question: str) -> Tensor:
     return _cross_logits(encoding, query, keys)
 
 
-def _biased(encoding: Encoding, question: str) -> Tensor:
+def biased(encoding: Encoding, question: str) -> Tensor:
     """A query of 0 leaves the bias alone; where the bias hurts, it is trained to 0 or cancelled by DAPE's network."""
     biases = dict(encoding.named_parameters())
     if question == "symbolic" and "biases" in biases:
@@ -163,7 +142,7 @@ def _set_map(parameters: Mapping[str, Tensor], *, cancel: bool) -> None:
                 parameters["map.2.weight"][head, unit] = -sign / 1.01
 
 
-def _absolute(encoding: Encoding, question: str) -> Tensor:
+def absolute(encoding: Encoding, question: str) -> Tensor:
     """Embeddings differ in one dimension; the key map reads that, another in which positions differ, or both.
 
     A learned table leaves the contents' dimension alone. Sinusoids leave none alone: contents take the one in which
@@ -181,21 +160,3 @@ def _absolute(encoding: Encoding, question: str) -> Tensor:
         key_map[:, 0, 1] = STRENGTH
     query = torch.ones(SHAPE.dim, dtype=torch.float64)
     return _cross_logits(encoding, query, (inputs @ key_map)[0], key_map=key_map)
-
-
-BUILDERS: dict[str, Callable[[Encoding, str], Tensor]] = {
-    "nope": lambda encoding, _: _two_directions([1.0, 0.0, 0.0, 0.0], [0.0, 0.0, 0.0, 0.0])(encoding, "symbolic"),
-    "sinusoidal": _absolute,
-    "learned": _absolute,
-    "t5": _biased,
-    "alibi": _biased,
-    "dape": _biased,
-    "rope": _turned,
-    "rope-500k": _turned,
-    "p-rope": _two_directions([0.0, 1.0, 0.0, 0.0], [1.0, 0.0, 0.0, 0.0]),
-    "partial-rope": _two_directions([0.0, 0.0, 1.0, 0.0], [1.0, 0.0, 0.0, 0.0]),
-    "mla": _two_directions([1.0, 0.0, 0.0, 0.0], [0.0, 0.0, 1.0, 0.0]),
-    "rollpe": _two_directions([1.0, 1.0, 1.0, 1.0], [1.5, -0.5, -0.5, -0.5]),
-    "pope": _magnitudes,
-    "carope-own": _turned,
-}

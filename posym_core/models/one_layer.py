@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from posym_core.encodings import Encoding, LatentProjections, make_encoding
 from posym_core.encodings.additive import Absolute
-from posym_core.encodings.registry import TABLES
+from posym_core.encodings.registry import ENCODINGS
 from posym_core.models.classifier import Attention, ModelSettings
 from posym_core.tasks.canonical import Task, TaskBatch
 
@@ -45,7 +45,7 @@ class EncodedReader(nn.Module):
             causal=True,
             pooling="last",
         )
-        self.longest = length + 1 if encoding in TABLES else None
+        self.longest = length + 1 if ENCODINGS[encoding].bounded else None
         self.register_buffer("token_parts", task.parts(torch.arange(task.vocabulary)), persistent=False)
         self.token_parts: Tensor
         with torch.random.fork_rng(devices=[]):

@@ -10,7 +10,6 @@ from posym_companion.experiments import encoding_tasks
 from posym_companion.experiments.encoding_tasks import TASKS, TESTS, EncodingTasks, accuracies, measure
 from posym_companion.findings.encoding_tasks import longest_context
 from posym_core.encodings import ENCODINGS, RoPE
-from posym_core.encodings.registry import TABLES
 from posym_core.models.training import TrainingSettings
 
 TINY = EncodingTasks(
@@ -86,8 +85,8 @@ def test_every_encoding_can_be_trained_and_ends_where_its_table_ends(name):
     model.losses(setting.sample("induction", 4, 8, torch.Generator().manual_seed(0))).backward()
     assert all(parameter.grad is not None for parameter in model.parameters())
     found = accuracies(model, setting, "induction", seed=0)
-    assert np.isnan(found).tolist() == ([False, True, True] if name in TABLES else [False] * 3)
-    if name in TABLES:
+    assert np.isnan(found).tolist() == ([False, True, True] if ENCODINGS[name].bounded else [False] * 3)
+    if ENCODINGS[name].bounded:
         with pytest.raises(ValueError, match="the encoding has rows for 5 tokens; got 7"):
             model(setting.sample("induction", 6, 8, torch.Generator().manual_seed(0)).tokens)
 

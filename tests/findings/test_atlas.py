@@ -8,8 +8,8 @@ from posym_companion.experiments.encoding_study import EncodingStudy
 from posym_companion.experiments.encoding_tasks import TESTS
 from posym_companion.findings import atlas
 from posym_companion.findings.atlas import COLUMNS, Cell, Column, atlas_rows, atlas_table
-from posym_core.encodings import ENCODINGS
-from posym_core.encodings.playground import KEYS, LEVELS, SPREADS, playground
+from posym_core.encodings import ENCODINGS, LABELS, Encoding, Entry, ability_table, witnesses
+from posym_core.encodings.playground import KEYS, LEVELS, SPREADS, knob, playground
 from posym_core.metrics.rope import rope_angles
 from posym_core.runs.results import ResultError, save_result
 
@@ -26,11 +26,49 @@ def of(played, part, name):
 
 
 def test_every_encoding_has_a_label_and_a_knob():
-    assert list(atlas.LABELS) == list(ENCODINGS)
+    assert list(LABELS) == list(ENCODINGS)
     for name in ENCODINGS:
-        texts = [text for text, _ in atlas.knob(name)]
+        texts = [text for text, _ in knob(name)]
         assert len(texts) == LEVELS
         assert len(set(texts)) == (1 if name in ("nope", "rollpe") else LEVELS), name
+
+
+class Parity(Encoding):
+    """Made up: keys an even number of positions behind the query get one more."""
+
+    def _logits(self, query, key, positions, content):
+        return self.content_logits(query, key) + ((positions - positions[:, None]) % 2 == 0)
+
+    def _cross_logits(self, query, keys, position, positions, content, key_map):
+        rows = self.content_logits(query[..., None, :], keys)[..., 0, :]
+        return rows[..., None] + ((positions - position) % 2 == 0)
+
+
+def test_a_new_encoding_is_one_entry(monkeypatch, tmp_path):
+    """Atlas, abilities and playground see it, without another word anywhere."""
+    entry = Entry(
+        make=Parity,
+        label="every second",
+        answers=((True, "a query of 0"), (False, "one more is one more"), (True, "every head is a sum")),
+        witness=witnesses.biased,
+        bounded=True,
+    )
+    monkeypatch.setitem(ENCODINGS, "parity", entry)
+    keep(tmp_path, "parity", [[[1.0, 0.9, 0.1]]] * 4)
+    # The last two columns read experiments, which list encodings when they are imported.
+    columns = COLUMNS[:6]
+    *others, row = atlas_rows(columns=columns, folder=tmp_path)
+    assert [each.encoding for each in others] + [row.encoding] == list(ENCODINGS)
+    assert [cell.text for cell in row.cells[:5]] == ["✓", "✗", "✓", "1.00<br>32† / 32†", "1.00<br>32†"]
+    assert "**every\u00a0second**" in atlas_table([row], columns=columns)
+    positional, symbolic, additive = ability_table()[-3:]
+    assert (positional.encoding, positional.possible, positional.reason) == ("parity", True, "a query of 0")
+    assert positional.shortfall < 1e-26 < symbolic.shortfall
+    assert additive.shortfall < 1e-26
+    played = playground(["parity"])
+    assert played.knobs == (("nothing to set",) * LEVELS,)
+    assert played.movement.max() < 1e-12
+    np.testing.assert_allclose(played.shares[0, 0, 0], [1, 0, 0], atol=1e-12)  # equal contents: position alone
 
 
 def test_cross_logits_of_the_playground_are_those_of_a_loop(played):
@@ -39,7 +77,7 @@ def test_cross_logits_of_the_playground_are_those_of_a_loop(played):
     drawn = torch.randn(KEYS + 1, 14, generator=generator, dtype=torch.float64)
     shared = drawn[-1] / drawn[-1].norm() * (5 * 14**0.5) ** 0.5
     level, column = 3, SPREADS.index(0.5)
-    assert atlas.knob("rope")[level][0] == "angles times 0.5"
+    assert knob("rope")[level][0] == "angles times 0.5"
     expected = torch.zeros(KEYS, KEYS)
     for a in range(KEYS):
         key = shared + 0.5 * drawn[a]
