@@ -1,7 +1,7 @@
 """How quickly the head explorer of the book answers in headless Chromium: slider, list and click, at full size.
 
-Needs the results ``explorer_*`` and a Chromium on the path. A time is the processor time of the page's main thread,
-from the event to the end of layout: what else a machine does meanwhile does not count.
+Needs the results ``head_explorer/*`` and a Chromium on the path. A time is the processor time of the page's main
+thread, from the event to the end of layout: what else a machine does meanwhile does not count.
 """
 
 from __future__ import annotations

@@ -50,7 +50,7 @@ def _run(options: argparse.Namespace) -> None:
 def _claims(options: argparse.Namespace) -> None:
     from posym_companion.findings.ledger import ledger
 
-    rows = ledger(options.results)
+    rows = ledger(folder=options.results)
     if options.json:
         print(json.dumps([asdict(row) for row in rows], indent=1))
         return

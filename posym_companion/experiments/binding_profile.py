@@ -16,7 +16,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from posym_companion.experiments.loop import keep_each
+from posym_companion.experiments.loop import keep_each, plain
 from posym_core.inspection.profile import LayerHeads, profile_with
 from posym_core.metrics.exclusion import exclusion
 from posym_core.metrics.frequencies import frequency_shares
@@ -31,6 +31,12 @@ from posym_core.tasks import binding_prompts
 LONGEST_MATRIX = 300
 TEMPLATES = ("likes", "bought", "lives")
 FACTS = (16, 64, 128)
+DIMS = {
+    "correct log_probability alternatives": "prompt",
+    "plane_angle": "layer plane",
+    "plane_*": "moment layer head plane",
+    "positional symbolic entropy null_* variance bound slack *_share": "prompt layer head",
+}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -58,8 +64,7 @@ class BindingProfile:
     @property
     def name(self) -> str:
         """What the result is called."""
-        model = "".join(c if c.isalnum() else "-" for c in self.model)
-        return f"binding_{model}_{self.template}_{self.facts}"
+        return f"binding_profile/{plain(self.model)}_{self.template}_{self.facts}"
 
 
 def full_size(model: str = "gemma-3-270m") -> list[BindingProfile]:
@@ -145,7 +150,7 @@ def run(
     where it stopped.
     """
     one = partial(measure, progress=progress)
-    return keep_each(settings, one, load=load_model, device=device, folder=folder, force=force)
+    return keep_each(settings, one, dims=DIMS, load=load_model, device=device, folder=folder, force=force)
 
 
 def small(setting: BindingProfile | None = None) -> BindingProfile:

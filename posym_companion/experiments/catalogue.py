@@ -24,7 +24,7 @@ from posym_core.models.language import PACKAGED
 from posym_core.runs.files import write_atomically
 from posym_core.runs.parallel import run_grid
 from posym_core.runs.provenance import own_code, require_same_code
-from posym_core.runs.results import Result, ResultError, load_result, results_folder
+from posym_core.runs.results import Result, ResultError, load_result, result_path, results_folder, work_folder
 
 EXPERIMENTS = {
     "binding_profile": "scores, exclusion, shares per plane and accuracy of a language model on binding prompts",
@@ -148,10 +148,11 @@ def run_setting(work: SettingWork) -> dict[str, bytes]:
 
 
 def _keep(name: str, files: dict[str, bytes], folder: Path) -> Result:
-    folder.mkdir(parents=True, exist_ok=True)
+    place = result_path(name, folder=folder)
+    place.parent.mkdir(parents=True, exist_ok=True)
     # The description comes last, so that a result is there only when it is whole.
     for ending in sorted(files, key=lambda ending: ending == ".json"):
-        write_atomically(folder / f"{name}{ending}", lambda file, content=files[ending]: file.write(content))
+        write_atomically(place.with_name(place.name + ending), lambda file, content=files[ending]: file.write(content))
     return load_result(name, folder=folder)
 
 
@@ -166,7 +167,7 @@ def _stored(setting: Any, folder: Path) -> Result | None:
 def _frequency_control(small: bool, device: str, folder: Path, force: bool, progress: bool) -> Result:
     settings = frequency_control.FrequencyControlSettings
     asked = settings.small() if small else settings()
-    name = frequency_control.NAME + ("_small" if small else "")
+    name = frequency_control.SMALL if small else frequency_control.NAME
     try:
         stored: Sequence[Result] = () if force else (load_result(name, folder=folder),)
     except ResultError:
@@ -175,7 +176,7 @@ def _frequency_control(small: bool, device: str, folder: Path, force: bool, prog
         if made_with(result, asked):
             return result
     # Beside the results, so that a killed run goes on; the experiment refuses work of other settings.
-    work = folder / f".{name}.work"
+    work = work_folder(name, folder=folder)
     if force:
         shutil.rmtree(work, ignore_errors=True)
     result = frequency_control.run(asked, name=name, folder=folder, work=work, device=device, progress=progress)

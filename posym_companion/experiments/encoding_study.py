@@ -86,6 +86,12 @@ SLOW = ("rope-one-head-longer", "learned-longer", "t5-longer")
 """Set-ups trained three times as long, on Distance: does more training help where the usual number of steps is few?"""
 MORE_SEEDS = {("distance", "rope"), ("distance", "rope-released")}
 """Where single heads are ranked, which needs more models."""
+DIMS = {
+    "accuracy error whole": "seed",
+    "losses": "seed record",
+    "by_answer": "seed class",
+    "ablated between positional symbolic *_share deviation mean_frequency": "seed layer head",
+}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -129,7 +135,7 @@ class EncodingStudy:
     @property
     def name(self) -> str:
         """What the result is called."""
-        return f"encoding_study_{self.task}_{self.setup}" + ("" if self.size == "reduced" else f"_{self.size}")
+        return f"encoding_study/{self.task}_{self.setup}" + ("" if self.size == "reduced" else f"_{self.size}")
 
     def make_task(self) -> DistanceTask | CountTask:
         """The task, at the paper's size or at half its lengths."""
@@ -211,7 +217,7 @@ def run(
     progress: bool = True,
 ) -> Iterator[Result]:
     """Train every seed of every set-up and keep what :func:`measure` finds, unless it is there."""
-    return keep_trained(settings, measure, device=device, folder=folder, force=force, progress=progress)
+    return keep_trained(settings, measure, dims=DIMS, device=device, folder=folder, force=force, progress=progress)
 
 
 def train_model(

@@ -33,6 +33,7 @@ TASKS: tuple[CanonicalTask, ...] = get_args(CanonicalTask)
 TESTS = ("index", "index_front", "retrieval", "induction")
 """What is tested; ``index_front`` is Index that grew in front."""
 TESTING = 1_000_003  # offset of the seeds of test inputs
+DIMS = {"accuracy": "test seed length", "steps loss": "task seed", "chance": "test", "lengths": "length"}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -87,7 +88,7 @@ class EncodingTasks:
     @property
     def name(self) -> str:
         """What the result is called."""
-        return f"encoding_tasks_{self.encoding}"
+        return f"encoding_tasks/{self.encoding}"
 
     def task(self, name: CanonicalTask, length: int | None = None) -> Task:
         """A task at a length, by default the training's."""
@@ -145,7 +146,7 @@ def run(
     progress: bool = True,
 ) -> Iterator[Result]:
     """Train every encoding on every task with every seed and keep the accuracies, unless they are there."""
-    return keep_trained(settings, measure, device=device, folder=folder, force=force, progress=progress)
+    return keep_trained(settings, measure, dims=DIMS, device=device, folder=folder, force=force, progress=progress)
 
 
 def measure(

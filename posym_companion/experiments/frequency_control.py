@@ -37,9 +37,29 @@ from posym_core.runs.files import write_atomically
 from posym_core.runs.results import Result, save_result
 from posym_core.tasks.canonical import IndexTask, PartialInductionTask, RetrievalTask, Task
 
-NAME = "frequency_control"
+NAME, SMALL = "frequency_control/full", "frequency_control/small"
 TRAINING, TESTING, SCORING = 0, 1, 2  # purposes of data streams
 CHUNK = 512  # test inputs per forward pass, which bounds memory
+DIMS = {
+    "angles": "plane",
+    "frequencies": "variant",
+    "*/hits": "seed variant position",
+    "*/asked": "seed position",
+    "*/scores": "seed variant score",
+    "*/shares": "seed variant share",
+    "*/strength": "seed variant",
+    "*/query": "seed variant query dim",
+    "*/key": "seed variant part dim",
+    "*/plane_variance": "seed plane",
+    "*/plane_shares": "seed plane share",
+    "*/gated */alone": "seed band",
+    "*/fastest */slowest": "seed kept",
+    "*/losses": "record seed variant",
+    "*/snapshot_query": "snapshot query dim",
+    "*/snapshot_key": "snapshot part dim",
+    "*/snapshot_steps": "snapshot",
+    "*/seconds": "",
+}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -204,7 +224,9 @@ def run(
     if folder is None:
         return arrays
     described = dataclasses.asdict(settings)
-    return save_result(name, arrays, settings=described, device=device_name(chosen), seconds=seconds, folder=folder)
+    return save_result(
+        name, arrays, dims=DIMS, settings=described, device=device_name(chosen), seconds=seconds, folder=folder
+    )
 
 
 def run_cell(
@@ -405,7 +427,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--threads", type=int, default=0, help="CPU threads (default: torch's choice)")
     parser.add_argument("--folder", default="results", help="where the result is saved (default: results)")
     parser.add_argument("--work", default=None, help="folder for checkpoints; a killed run resumes from it")
-    parser.add_argument("--name", default=None, help=f"name of the result (default: {NAME}, or {NAME}_small)")
+    parser.add_argument("--name", default=None, help=f"name of the result (default: {NAME}, or {SMALL})")
     parser.add_argument("--quiet", action="store_true", help="no progress bars")
     given = parser.parse_args(arguments)
     if given.threads:
@@ -413,7 +435,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     settings = FrequencyControlSettings.small() if given.small else FrequencyControlSettings()
     result = run(
         settings,
-        name=given.name or (f"{NAME}_small" if given.small else NAME),
+        name=given.name or (SMALL if given.small else NAME),
         folder=given.folder,
         work=given.work,
         device=given.device,

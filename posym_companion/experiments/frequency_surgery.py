@@ -20,7 +20,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from posym_companion.experiments.loop import made_with
+from posym_companion.experiments.loop import made_with, plain
 from posym_core.inspection.planes import Planes, find_planes
 from posym_core.inspection.profile import LayerHeads, profile, profile_with
 from posym_core.inspection.surgery import Cut, fastest, numbered, rebased, removed, slowest, still, surgery, turning
@@ -30,7 +30,7 @@ from posym_core.models.answers import choice_accuracy
 from posym_core.models.language import load_model
 from posym_core.runs.devices import choose_device, device_name
 from posym_core.runs.files import write_atomically
-from posym_core.runs.results import Result, ResultError, load_result, results_folder, save_result
+from posym_core.runs.results import Result, ResultError, load_result, save_result, work_folder
 from posym_core.tasks import Prompts, make_prompts, reference_text
 
 # For each role the tasks that may fill it, in order of preference.
@@ -43,6 +43,18 @@ CANDIDATES = {
 SOLVED = 2.0
 # Fastest and slowest share of every layer's planes that the verdict compares.
 OUTER = 0.25
+DIMS = {
+    "candidate_names candidate_chance": "candidate",
+    "candidate_correct": "candidate prompt",
+    "task_names": "task",
+    "angles": "layer plane",
+    "rank_*": "layer head",
+    "energy_share_*": "layer head plane",
+    "conditions seconds": "condition",
+    "log_probability correct": "condition task prompt",
+    "text_loss": "condition window",
+    "positional symbolic": "condition layer head",
+}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -86,7 +98,7 @@ class FrequencySurgery:
     @property
     def name(self) -> str:
         """What the result is called."""
-        return f"frequency_surgery_{''.join(c if c.isalnum() else '-' for c in self.model)}"
+        return f"frequency_surgery/{plain(self.model)}"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -325,7 +337,6 @@ def run(
     """Run settings, one condition after the other; what is finished is kept, so that a run goes on where it stopped."""
     from tqdm import tqdm
 
-    folder = Path(folder) if folder is not None else results_folder()
     for setting in settings:
         try:
             stored = None if force else load_result(setting.name, folder=folder)
@@ -337,7 +348,7 @@ def run(
         began = time.perf_counter()
         model, tokenizer = load_model(setting.model, device=device)
         patient, arrays = prepare(model, tokenizer, setting)
-        work = folder / f".{setting.name}.parts"
+        work = work_folder(setting.name, folder=folder)
         work.mkdir(parents=True, exist_ok=True)
         asked = json.dumps(asdict(setting))
         if force or not (work / "settings.json").is_file() or (work / "settings.json").read_text() != asked:
@@ -360,6 +371,7 @@ def run(
         yield save_result(
             setting.name,
             arrays,
+            dims=DIMS,
             settings=asdict(setting),
             device=device_name(choose_device(device)),
             seconds=seconds,

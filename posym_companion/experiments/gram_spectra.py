@@ -15,7 +15,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from posym_companion.experiments.loop import keep_each
+from posym_companion.experiments.loop import keep_each, plain
 from posym_core.inspection.capture import capture
 from posym_core.inspection.planes import find_planes
 from posym_core.metrics.rope import rotate
@@ -25,6 +25,12 @@ from posym_core.runs.results import Result
 from posym_core.tasks import text_prompts
 
 WAYS = ("content", "averaged", "rotated")
+DIMS = {
+    "query logits": "way prompt layer head token",
+    "key": "way prompt layer key_head token",
+    "query_* logits_*": "compared prompt layer head",
+    "key_*": "compared prompt layer key_head",
+}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -46,7 +52,7 @@ class GramSpectra:
     @property
     def name(self) -> str:
         """What the result is called."""
-        return "gram_spectra_" + "".join(c if c.isalnum() else "-" for c in self.model)
+        return f"gram_spectra/{plain(self.model)}"
 
 
 def full_size(model: str = "gemma-3-270m") -> list[GramSpectra]:
@@ -124,4 +130,4 @@ def run(
 
     A result that is there with the same settings is read, not run, unless ``force``.
     """
-    return keep_each(settings, measure, load=load_model, device=device, folder=folder, force=force)
+    return keep_each(settings, measure, dims=DIMS, load=load_model, device=device, folder=folder, force=force)

@@ -16,7 +16,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from posym_companion.experiments.loop import keep_each
+from posym_companion.experiments.loop import keep_each, plain
 from posym_core.inspection.profile import LayerHeads, profile_with
 from posym_core.metrics.exclusion import exclusion
 from posym_core.metrics.frequencies import frequency_shares
@@ -35,6 +35,16 @@ TAUS = tuple(float(f"{10 ** (power / 2):.0e}") for power in range(-10, 1))
 DEFAULT_LENGTH, DEFAULT_TAU = 4, 1e-4
 # Planes are scored on so many prompts: they are 128 heads each, and nearly alike from prompt to prompt.
 PLANE_PROMPTS = 8
+DIMS = {
+    "start accuracy chance": "",
+    "tokens": "token",
+    "angles": "layer plane",
+    "entropy": "layer head",
+    "attention example": "layer head token",
+    "plane_*": "layer head plane",
+    "*_share": "length layer head",
+    "positional symbolic *_margin": "length tau layer head",
+}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -58,8 +68,7 @@ class HeadExplorer:
     @property
     def name(self) -> str:
         """What the result is called."""
-        model = "".join(c if c.isalnum() else "-" for c in self.model)
-        return f"explorer_{model}_{self.task}"
+        return f"head_explorer/{plain(self.model)}_{self.task}"
 
 
 def full_size(model: str = "gemma-3-270m") -> list[HeadExplorer]:
@@ -180,7 +189,7 @@ def run(
     where it stopped.
     """
     one = partial(measure, progress=progress)
-    return keep_each(settings, one, load=load_model, device=device, folder=folder, force=force)
+    return keep_each(settings, one, dims=DIMS, load=load_model, device=device, folder=folder, force=force)
 
 
 def _mean(x: np.ndarray) -> np.ndarray:

@@ -17,7 +17,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from posym_companion.experiments.loop import keep_each
+from posym_companion.experiments.loop import keep_each, plain
 from posym_core.inspection.profile import LayerHeads, profile_with
 from posym_core.metrics.cross_logits import cross_logits
 from posym_core.metrics.exclusion import exclusion
@@ -35,6 +35,19 @@ DRAWN = 2
 KINDS = ("positional", "turning", "symbolic")
 # R^2 below this says the same as this.
 WORST = -99.0
+DIMS = {
+    "distance": "key",
+    "angles kernel": "layer plane",
+    "head_positional_share": "half layer head",
+    "concentration coherence *_share pointing crest r2_*": "layer head plane",
+    "dominant": "kind layer head",
+    "curve": "kind half layer head key",
+    "wave": "kind layer head coefficient",
+    "drawn_query": "kind prompt layer head part",
+    "drawn_keys": "kind prompt layer head key part",
+    "place_correct": "place prompt",
+    "place_*": "place layer head",
+}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -67,8 +80,7 @@ class HeadGeometry:
     @property
     def name(self) -> str:
         """What the result is called."""
-        model = "".join(c if c.isalnum() else "-" for c in self.model)
-        return f"head_geometry_{model}_{self.task}_{self.facts}" + ("" if self.trained else "_untrained")
+        return f"head_geometry/{plain(self.model)}_{self.task}_{self.facts}" + ("" if self.trained else "_untrained")
 
 
 def full_size(model: str = "gemma-3-270m") -> list[HeadGeometry]:
@@ -276,4 +288,4 @@ def run(
         model = model if setting.trained else with_random_weights(model, setting.seed)
         return measure(model, tokenizer, setting, progress=progress)
 
-    return keep_each(settings, measure_one, load=load_model, device=device, folder=folder, force=force)
+    return keep_each(settings, measure_one, dims=DIMS, load=load_model, device=device, folder=folder, force=force)

@@ -29,6 +29,12 @@ from posym_core.runs.results import Result
 LENGTHS = (17, 20, 24, 28, 32, 36, 40, 44, 48, 52, 56, 60, 64, 80, 96, 128, 192, 256, 512, 850, 1020)
 # Distances behind a target at which the logit of an average key is foretold.
 DISTANCES = 128
+DIMS = {
+    "lengths": "length",
+    "accuracy": "length hop",
+    "profile": "layer head distance",
+    "onward added foretold": "length layer head",
+}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -73,7 +79,7 @@ def run(
 ) -> Iterator[Result]:
     """Test each model whose weights are in ``folder`` at every length, and keep what :func:`measure` finds."""
     load, look = partial(multihop.load_weights, folder=folder), partial(measure, progress=progress)
-    return keep_each(settings, look, load=load, device=device, folder=folder, force=force)
+    return keep_each(settings, look, dims=DIMS, load=load, device=device, folder=folder, force=force)
 
 
 def measure(

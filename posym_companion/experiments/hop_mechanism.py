@@ -29,6 +29,21 @@ from posym_core.runs.results import Result
 from posym_core.tasks.multihop import MultihopBatch
 
 PROGRAMS = ("reflexive", "hop 1", "hop 2", "hop 3", "hop 4")
+DIMS = {
+    "accuracy all_programmed": "hop",
+    "chance": "candidate",
+    "hits weight": "layer head candidate",
+    "silenced": "layer head hop",
+    "programmed": "program layer head hop",
+    "removed": "step coordinate",
+    "left_accuracy": "step hop",
+    "flow": "hop layer head station place",
+    "use": "layer head plane",
+    "plane": "layer head",
+    "query keys": "layer head sequence token part",
+    "tokens": "sequence token",
+    "path": "sequence place",
+}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -71,7 +86,7 @@ def run(
 ) -> Iterator[Result]:
     """Look into each model whose weights are in ``folder``, and keep what :func:`measure` finds."""
     load, look = partial(multihop.load_weights, folder=folder), partial(measure, progress=progress)
-    return keep_each(settings, look, load=load, device=device, folder=folder, force=force)
+    return keep_each(settings, look, dims=DIMS, load=load, device=device, folder=folder, force=force)
 
 
 def measure(

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from tqdm import tqdm
 
-from posym_companion.experiments.loop import keep_each
+from posym_companion.experiments.loop import keep_each, plain
 from posym_core.models.answers import answer_questions
 from posym_core.models.language import load_model
 from posym_core.runs.results import Result
@@ -23,6 +23,11 @@ from posym_core.tasks.hop_questions import HOP_TASKS, LENGTHS, HopTask, hop_ques
 
 # A question costs in proportion to its length: fewer of the long ones.
 QUESTIONS = (6, 5, 4, 3, 2, 2, 1, 1, 1, 1)
+DIMS = {
+    "lengths": "length",
+    "exact choice log_probability alternatives": "task length run question",
+    "chance *accuracy": "task length run",
+}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -64,8 +69,7 @@ class HopPrompts:
     @property
     def name(self) -> str:
         """What the result is called."""
-        model = "".join(c if c.isalnum() else "-" for c in self.model)
-        return f"hop_prompts_{model}" + ("_chat" if self.chat else "")
+        return f"hop_prompts/{plain(self.model)}" + ("_chat" if self.chat else "")
 
 
 def full_size(model: str = "gemma-3-270m") -> list[HopPrompts]:
@@ -129,4 +133,4 @@ def run(
     A result that is there with the same settings is read, not run, unless ``force``.
     """
     one = partial(measure, progress=progress)
-    return keep_each(settings, one, load=load_model, device=device, folder=folder, force=force)
+    return keep_each(settings, one, dims=DIMS, load=load_model, device=device, folder=folder, force=force)

@@ -34,6 +34,18 @@ VARIANTS: dict[tuple[str, str], dict[str, Any]] = {
 }
 LENGTHS = (17, 24, 28, 32, 36, 40, 44, 48, 56, 64, 96, 128, 256, 850)
 SEEDS = (0, 1)
+DIMS = {
+    "lengths": "length",
+    "learned": "seed",
+    "test_accuracy": "seed hop",
+    "pure": "seed gamma kind hop station layer head",
+    "positional symbolic": "seed hop station layer head",
+    "use": "seed layer head plane",
+    "hits": "seed layer head candidate",
+    "length_accuracy": "seed length hop",
+    "onward added foretold": "seed length layer head",
+    "profile": "seed layer head distance",
+}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -64,7 +76,7 @@ class HopVariant:
     @property
     def name(self) -> str:
         """What the result is called."""
-        return f"hop_variant_{self.task}_{self.change}"
+        return f"hop_variants/{self.task}_{self.change}"
 
     def settings(self, seed: int) -> MultihopSettings:
         """Of one model."""
@@ -97,7 +109,7 @@ def run(
     progress: bool = True,
 ) -> Iterator[Result]:
     """Train every seed of every change and keep what :func:`measure` finds, unless it is there."""
-    return keep_trained(settings, measure, device=device, folder=folder, force=force, progress=progress)
+    return keep_trained(settings, measure, dims=DIMS, device=device, folder=folder, force=force, progress=progress)
 
 
 def measure(

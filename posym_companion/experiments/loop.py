@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import MISSING, asdict, fields
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
@@ -13,7 +14,7 @@ from typing import Any, Protocol, TypeVar
 import numpy as np
 
 from posym_core.runs.devices import choose_device, device_name
-from posym_core.runs.results import Result, ResultError, load_result, results_folder, save_result
+from posym_core.runs.results import Result, ResultError, load_result, save_result, work_folder
 
 
 class Setting(Protocol):
@@ -44,6 +45,15 @@ AnyTraining = TypeVar("AnyTraining", bound=TrainingSetting)
 Measure = Callable[[Any, Any, AnySetting], dict[str, np.ndarray]]
 
 
+def plain(model: str) -> str:
+    """A model's name as the name of a result can hold it.
+
+    >>> plain("Qwen/Qwen2.5-1.5B")
+    'Qwen-Qwen2-5-1-5B'
+    """
+    return re.sub("[^A-Za-z0-9]", "-", model)
+
+
 def made_with(result: Result, setting: Any) -> bool:
     """Whether a stored result has these settings, a dataclass.
 
@@ -67,6 +77,7 @@ def keep_each(
     settings: Iterable[AnySetting],
     measure: Measure[AnySetting],
     *,
+    dims: Mapping[str, str] | Callable[[AnySetting], Mapping[str, str]],
     load: Callable[..., tuple[Any, Any]],
     device: str = "auto",
     folder: Path | str | None = None,
@@ -80,6 +91,7 @@ def keep_each(
     Args:
         settings: what to measure.
         measure: from model, tokenizer and setting to arrays by name.
+        dims: see :func:`posym_core.runs.results.save_result`; or what makes them of a setting.
         load: :func:`posym_core.load_model`, or what stands in for it.
         device: ``"auto"``, ``"cpu"`` or ``"cuda"``.
         folder: where results are kept; by default this checkout's.
@@ -98,6 +110,7 @@ def keep_each(
         yield save_result(
             setting.name,
             arrays,
+            dims=dims(setting) if callable(dims) else dims,
             settings=said,
             device=device_name(choose_device(device)),
             seconds=time.perf_counter() - began,
@@ -109,6 +122,7 @@ def keep_trained(
     settings: Iterable[AnyTraining],
     measure: Callable[..., dict[str, np.ndarray]],
     *,
+    dims: Mapping[str, str],
     device: str = "auto",
     folder: Path | str | None = None,
     force: bool = False,
@@ -123,14 +137,14 @@ def keep_trained(
         settings: what to train.
         measure: from a setting, with ``device``, the folder ``work`` for checkpoints and ``progress``, to arrays by
             name.
+        dims: see :func:`posym_core.runs.results.save_result`.
         device: ``"auto"``, ``"cpu"`` or ``"cuda"``.
         folder: where results are kept; by default this checkout's.
         force: train again what is there.
         progress: whether trainings show a bar.
     """
-    folder = Path(folder) if folder is not None else results_folder()
     for setting in settings:
-        work = folder / f".{setting.name}.work"
+        work = work_folder(setting.name, folder=folder)
         if not force and (stored := stored_result(setting, folder=folder)) is not None:
             yield stored
             continue
@@ -141,6 +155,7 @@ def keep_trained(
         stored = save_result(
             setting.name,
             arrays,
+            dims=dims,
             settings=asdict(setting),  # pyright: ignore[reportArgumentType]
             device=device_name(choose_device(device)),
             seconds=time.perf_counter() - began,

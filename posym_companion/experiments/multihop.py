@@ -30,11 +30,35 @@ from posym_core.models.toys import data_generators
 from posym_core.models.training import LinearSettings, train
 from posym_core.runs.devices import choose_device, device_name
 from posym_core.runs.files import write_atomically
-from posym_core.runs.results import Result, ResultError, attached_file, load_result, results_folder, save_result
+from posym_core.runs.results import (
+    Result,
+    ResultError,
+    attached_file,
+    load_result,
+    result_path,
+    results_folder,
+    save_result,
+    work_folder,
+)
 from posym_core.tasks.multihop import LetterTask, MultihopBatch, NumberTask
 
 TRAINING, NOISE, VALIDATION, TEST, MONITOR = range(5)  # purposes of generators
 TASKS = {"number": NumberTask, "letter": LetterTask}
+DIMS = {
+    "checkpoint_step monitor_seconds swaps": "checkpoint",
+    "accuracy": "checkpoint hop",
+    "attention": "checkpoint example layer head query key",
+    "entropy onward own positional symbolic": "checkpoint hop station layer head",
+    "frequency": "checkpoint layer head",
+    "use": "checkpoint layer head plane",
+    "pure": "checkpoint gamma kind hop station layer head",
+    "look_step training_seconds": "look",
+    "look_accuracy": "look hop",
+    "loss loss_step": "record",
+    "example_tokens": "example token",
+    "example_path": "example place",
+    "test_accuracy": "hop",
+}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -159,7 +183,7 @@ class MultihopSettings:
     @property
     def name(self) -> str:
         """What the result is called."""
-        return "_".join(["multihop", self.task, str(self.seed), *([self.variant] if self.variant else [])])
+        return "multihop/" + "_".join([self.task, str(self.seed), *([self.variant] if self.variant else [])])
 
     @property
     def steps(self) -> int:
@@ -383,7 +407,7 @@ def run(
     for setting in settings:
         stored = None if force else _stored(setting, folder)
         if stored is None:
-            work = folder / f".{setting.name}.work"
+            work = work_folder(setting.name, folder=folder)
             if force:
                 shutil.rmtree(work, ignore_errors=True)
             trained = train_model(
@@ -402,21 +426,27 @@ def keep(setting: MultihopSettings, trained: Trained, *, folder: Path, device: s
     """Save weights and arrays."""
     from safetensors.torch import save
 
-    folder.mkdir(parents=True, exist_ok=True)
+    place = result_path(setting.name, folder=folder).parent / weights_file(setting.name)
+    place.parent.mkdir(parents=True, exist_ok=True)
     weights = {name: x.detach().half().cpu().contiguous() for name, x in trained.model.named_parameters()}
-    file = f"{setting.name}.safetensors"
     payload = save(weights, metadata={"format": "pt"})
-    write_atomically(folder / file, lambda opened: opened.write(payload))
+    write_atomically(place, lambda opened: opened.write(payload))
     seconds = float(trained.arrays["training_seconds"].sum() + trained.arrays["monitor_seconds"].sum())
     return save_result(
         setting.name,
         trained.arrays,
+        dims=DIMS,
         settings=asdict(setting),
         device=device_name(choose_device(device)),
         seconds=seconds,
         folder=folder,
-        attached=[file],
+        attached=[place.name],
     )
+
+
+def weights_file(name: str) -> str:
+    """What the file with a result's weights is called."""
+    return f"{name.rpartition('/')[2]}.safetensors"
 
 
 def load_weights(name: str, *, folder: Path | str | None = None, device: str = "auto") -> tuple[Any, MultihopSettings]:
@@ -430,7 +460,7 @@ def load_weights(name: str, *, folder: Path | str | None = None, device: str = "
 
     result = load_result(name, folder=folder)
     settings = MultihopSettings.stored(result.settings)
-    weights = load_file(attached_file(result, f"{name}.safetensors", folder=folder))
+    weights = load_file(attached_file(result, weights_file(name), folder=folder))
     model = settings.make_model()
     model.load_state_dict({key: x.float() for key, x in weights.items()}, strict=True)
     return model.to(choose_device(device)).eval(), settings
@@ -439,7 +469,7 @@ def load_weights(name: str, *, folder: Path | str | None = None, device: str = "
 def _stored(setting: MultihopSettings, folder: Path) -> Result | None:
     try:
         result = load_result(setting.name, folder=folder)
-        attached_file(result, f"{setting.name}.safetensors", folder=folder)
+        attached_file(result, weights_file(setting.name), folder=folder)
     except ResultError:
         return None
     return result if made_with(result, setting) else None

@@ -16,7 +16,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from posym_companion.experiments.loop import keep_each
+from posym_companion.experiments.loop import keep_each, plain
 from posym_core.inspection.profile import LayerHeads, profile_with
 from posym_core.metrics.frequencies import frequency_shares, frequency_use
 from posym_core.metrics.swaps import swap_scores
@@ -34,6 +34,13 @@ BANDS = 8
 SHARES = ("positional", "symbolic", "interaction")
 # Measurements of whole heads, kept per prompt.
 WHOLE = ("positional", "symbolic", "far_positional", "far_symbolic", "entropy")
+DIMS = {
+    "positional symbolic far_* entropy": "prompt layer head",
+    "energy": "prompt layer head band",
+    "*_share kept use plane_*": "layer head plane",
+    "angles": "layer plane",
+    "seen": "layer",
+}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -57,8 +64,7 @@ class PlaneProfile:
     @property
     def name(self) -> str:
         """What the result is called."""
-        model = "".join(c if c.isalnum() else "-" for c in self.model)
-        return f"planes_{model}_{self.task}_{self.facts}"
+        return f"plane_profile/{plain(self.model)}_{self.task}_{self.facts}"
 
 
 def full_size(model: str = "gemma-3-270m") -> list[PlaneProfile]:
@@ -164,4 +170,4 @@ def run(
 ) -> Iterator[Result]:
     """Run settings one after the other and keep each result as it comes; what is there already is read."""
     one = partial(measure, progress=progress)
-    return keep_each(settings, one, load=load_model, device=device, folder=folder, force=force)
+    return keep_each(settings, one, dims=DIMS, load=load_model, device=device, folder=folder, force=force)

@@ -18,7 +18,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from posym_companion.experiments.loop import keep_each
+from posym_companion.experiments.loop import keep_each, plain
 from posym_core.inspection.profile import LayerHeads, profile_with
 from posym_core.metrics.exclusion import exclusion
 from posym_core.metrics.permutations import (
@@ -56,6 +56,27 @@ SHARE_TABLES = ("fact tokens", "facts")
 DEFAULT_TAU, DEFAULT_EPS = 1e-4, 1e-8
 # Draws of the bootstrap whose intervals are kept.
 DRAWS = 500
+DIMS: dict[Part, dict[str, str]] = {
+    "choices": {
+        "grid": "wording tau eps score layer head",
+        "grid_r": "wording tau eps bound",
+        "grid_below": "wording tau eps",
+        "cut": "wording cut score layer head",
+        "cut_r": "wording cut bound",
+        "orders": "wording source kind layer head",
+        "orders_below": "wording source weighting",
+        "orders_rho": "wording weighting score bound",
+        "shares": "wording table score layer head",
+        "shares_rho": "wording table score bound",
+    },
+    "tasks": {"positional symbolic entropy": "task prompt layer head", "correct alternatives": "task prompt"},
+    "intervention": {
+        "scores": "task way score prompt layer head",
+        "share_error": "task prompt layer head",
+        "share_r": "task layer",
+    },
+    "answers": {"positional symbolic": "prompt layer head", "correct alternatives target": "prompt"},
+}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -81,8 +102,7 @@ class ScoreRobustness:
     @property
     def name(self) -> str:
         """What the result is called."""
-        model = "".join(c if c.isalnum() else "-" for c in self.model)
-        return f"score_robustness_{model}_{self.part}"
+        return f"score_robustness/{plain(self.model)}_{self.part}"
 
 
 def full_size(model: str = "gemma-3-270m") -> list[ScoreRobustness]:
@@ -269,7 +289,15 @@ def run(
     where it stopped.
     """
     one = partial(measure, progress=progress)
-    return keep_each(settings, one, load=load_model, device=device, folder=folder, force=force)
+    return keep_each(
+        settings,
+        one,
+        dims=lambda setting: DIMS[setting.part],
+        load=load_model,
+        device=device,
+        folder=folder,
+        force=force,
+    )
 
 
 def _seen(heads: LayerHeads) -> dict[str, Any]:

@@ -16,11 +16,11 @@ from pathlib import Path
 from typing import Literal
 
 from posym_companion.experiments.encoding_study import SETUPS, EncodingStudy, StudyTask
-from posym_companion.experiments.encoding_tasks import TESTS
+from posym_companion.experiments.encoding_tasks import TESTS, EncodingTasks
 from posym_companion.findings.encoding_tasks import longest_context, threshold
 from posym_core.encodings.abilities import ability
 from posym_core.encodings.registry import ENCODINGS, Question
-from posym_core.runs.results import Result, load_result, results_folder
+from posym_core.runs.results import Result, stored_results
 from posym_core.tasks.sentences import DistanceTask
 
 
@@ -71,7 +71,7 @@ def tasks_result(encoding: str, folder: Path | str | None = None) -> Result | No
     Raises:
         ResultError: if it is there and altered.
     """
-    return _if_there(f"encoding_tasks_{encoding}", folder)
+    return _if_there(EncodingTasks(encoding=encoding).name, folder)
 
 
 def study_result(encoding: str, task: StudyTask, folder: Path | str | None = None) -> Result | None:
@@ -84,8 +84,7 @@ def study_result(encoding: str, task: StudyTask, folder: Path | str | None = Non
 
 
 def _if_there(name: str, folder: Path | str | None) -> Result | None:
-    folder = Path(folder) if folder is not None else results_folder()
-    return load_result(name, folder=folder) if (folder / f"{name}.json").exists() else None
+    return next(iter(stored_results([name], folder)), None)
 
 
 @functools.cache

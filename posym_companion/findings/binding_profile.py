@@ -11,7 +11,7 @@ from posym_companion.experiments.binding_profile import FACTS, TEMPLATES, Bindin
 from posym_companion.findings.finding import Finding, Verdict
 from posym_core.metrics.contrasts import LayerContrast, layer_contrast, layer_permutation
 from posym_core.metrics.stats import Correlation, Estimate, head_correlation, statistic_interval
-from posym_core.runs.results import Result, load_result, results_folder
+from posym_core.runs.results import Result, load_result, result_names
 
 MODEL = "gemma-3-270m"
 SHOWN_IN = "book/language_model/language_model.ipynb"
@@ -153,8 +153,8 @@ def across_families(folder: Path | None) -> Finding:
     ``python -m posym_core run binding_profile --model NAME --results FOLDER``, and the row fills itself.
     """
     found: dict[str, dict[str, Result]] = {}
-    for file in sorted((results_folder() if folder is None else folder).glob("binding_*.json")):
-        result = load_result(file.stem, folder=folder)
+    for name in result_names("binding_profile", folder=folder):
+        result = load_result(name, folder=folder)
         model = str(result.settings.get("model", ""))
         for family, pattern in FAMILIES.items():
             if re.search(pattern, model, re.IGNORECASE):

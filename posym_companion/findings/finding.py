@@ -6,9 +6,8 @@ found; where results are missing the row says so. No verdict is written down any
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any, Literal
 
 from posym_core.metrics.stats import Estimate
@@ -45,13 +44,14 @@ class Claim:
         id: paper and number, for example ``"U25-2"``.
         claim: the statement, in one sentence.
         paper: the paper's own figure.
-        judge: from the folder of results to a :class:`Finding`; None where nothing has been run.
+        judge: file and function below :mod:`posym_companion.findings`, from the folder of results to a
+            :class:`Finding`.
     """
 
     id: str
     claim: str
     paper: str
-    judge: Callable[[Path | None], Finding] | None = None
+    judge: str
 
 
 @dataclass(frozen=True, kw_only=True)

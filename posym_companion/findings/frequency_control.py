@@ -7,11 +7,11 @@ from pathlib import Path
 
 import numpy as np
 
+from posym_companion.experiments.frequency_control import NAME
 from posym_companion.findings.finding import Finding
 from posym_core.metrics.stats import Estimate, mean_interval
 from posym_core.runs.results import Result, load_result
 
-EXPERIMENT = "frequency_control"
 MODEL = "one-layer attention-only toys, one or two angles a head"
 SHOWN_IN = "book/one_head/success_by_frequency.ipynb"
 LENGTH = 32
@@ -44,7 +44,7 @@ def u_index(result: Result, cell: str) -> np.ndarray:
 
 def frequency_decides(folder: Path | None) -> Finding:
     """U25-6: which angles solve which task."""
-    result = load_result(EXPERIMENT, folder=folder)
+    result = load_result(NAME, folder=folder)
     index, retrieval, single, pair = (
         by_angle(result, f"{cell}_{LENGTH}")
         for cell in ("index_single", "retrieval_single", "induction_single", "induction_pair")
@@ -82,7 +82,7 @@ def frequency_decides(folder: Path | None) -> Finding:
     return Finding(
         ours=ours,
         model=MODEL,
-        evidence=[EXPERIMENT, SHOWN_IN],
+        evidence=[NAME, SHOWN_IN],
         verdict="reproduced in kind" if all(parts.values()) else "not reproduced",
         note="; ".join(f"{part}: {'yes' if held else 'no'}" for part, held in parts.items())
         + f". {LENGTH} positions, {len(index)} seeds; solved is above {SOLVED:.0%}, failed below {FAILED:.0%}; "
@@ -92,7 +92,7 @@ def frequency_decides(folder: Path | None) -> Finding:
 
 def accuracy_is_bent(folder: Path | None) -> Finding:
     """U25-7: U and inverse U at the angles that are too slow for Index and not slow enough for Retrieval."""
-    result = load_result(EXPERIMENT, folder=folder)
+    result = load_result(NAME, folder=folder)
     angles = result["angles"]
     ours: dict[str, float | int | str | Estimate] = {}
     for length in sorted(result.settings["lengths"]):
@@ -112,7 +112,7 @@ def accuracy_is_bent(folder: Path | None) -> Finding:
     return Finding(
         ours=ours,
         model=MODEL,
-        evidence=[EXPERIMENT, SHOWN_IN],
+        evidence=[NAME, SHOWN_IN],
         verdict="reproduced in kind" if all(held) else "not reproduced",
         note=f"The sign is the paper's with an interval off zero in {sum(held)} of {len(held)} cases; mean over the "
         "angles with theta times length up to pi that solve the task in part; intervals over seeds.",

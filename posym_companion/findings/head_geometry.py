@@ -13,9 +13,10 @@ from pathlib import Path
 import numpy as np
 import torch
 
+from posym_companion.experiments.frequency_control import NAME
 from posym_companion.experiments.head_geometry import KINDS, HeadGeometry, full_size
 from posym_companion.findings.finding import Finding
-from posym_companion.findings.frequency_control import EXPERIMENT, FAILED, SOLVED, by_angle
+from posym_companion.findings.frequency_control import FAILED, SOLVED, by_angle
 from posym_core.metrics.plane_geometry import alignment, concentration
 from posym_core.metrics.stats import Estimate, mean_interval, statistic_interval
 from posym_core.runs.results import Result, load_result
@@ -121,7 +122,7 @@ def concentration_predicts_position(result: Result) -> Estimate:
 
 def heads_trace_circles(folder: Path | None) -> Finding:
     """U25-8: shared keys and pointing queries in toys that solve Index, waves in the language model's heads."""
-    toys = load_result(EXPERIMENT, folder=folder)
+    toys = load_result(NAME, folder=folder)
     results = geometry_results(folder)
     index, retrieval = index_geometry(toys), retrieval_geometry(toys)
     reached = {task: by_angle(toys, f"{task}_single_32").mean(0) for task in ("index", "retrieval")}
@@ -176,7 +177,7 @@ def heads_trace_circles(folder: Path | None) -> Finding:
     return Finding(
         ours=ours,
         model=MODEL,
-        evidence=[EXPERIMENT, *(result.name for result in results.values()), SHOWN_IN],
+        evidence=[NAME, *(result.name for result in results.values()), SHOWN_IN],
         verdict="reproduced in kind" if all(parts.values()) else "not reproduced",
         note="; ".join(f"{part}: {'yes' if held else 'no'}" for part, held in parts.items())
         + f". At the plane of most positional energy, whatever its speed, the wave is traced in {sum(any_speed)} of "

@@ -16,7 +16,7 @@ import numpy as np
 from posym_companion.experiments.hop_length import full_size
 from posym_companion.findings.finding import Finding
 from posym_core.metrics.stats import Estimate, mean_interval
-from posym_core.runs.results import Result, stored
+from posym_core.runs.results import Result, stored_results
 
 HOLDS, FAR, NEAR, TIMES, LEAST_SEEDS = 0.9, 850, 2, 4, 2
 MODEL = "GPT-J of 12 layers with one head each, trained on Number and on Letter at 17 tokens"
@@ -29,7 +29,7 @@ def stored_lengths(task: str, folder: Path | None = None, *, least: int = 1) -> 
     Raises:
         ResultError: if one is altered, or there are fewer than ``least``.
     """
-    return stored([setting.name for setting in full_size() if f"_{task}_" in setting.name], folder, least=least)
+    return stored_results([setting.name for setting in full_size() if f"/{task}_" in setting.name], folder, least=least)
 
 
 def reach(result: Result) -> int:

@@ -42,7 +42,7 @@ from posym_companion.experiments.multihop import SEEDS, MultihopSettings
 from posym_companion.findings.finding import Finding
 from posym_core.metrics.score_geometry import purity
 from posym_core.metrics.stats import Estimate, mean_interval
-from posym_core.runs.results import Result, stored
+from posym_core.runs.results import Result, stored_results
 
 Task = Literal["number", "letter"]
 TASKS: tuple[Task, ...] = ("number", "letter")
@@ -62,8 +62,8 @@ Measure = Callable[[Result], float]
 
 
 def stored_runs(task: Task, folder: Path | None = None, *, least: int = 1) -> list[Result]:
-    """Full-size runs of a task that are there, of any of its seeds; see :func:`posym_core.runs.results.stored`."""
-    return stored([MultihopSettings.full(task=task, seed=seed).name for seed in SEEDS], folder, least=least)
+    """Full-size runs of a task that are there, of any of its seeds."""
+    return stored_results([MultihopSettings.full(task=task, seed=seed).name for seed in SEEDS], folder, least=least)
 
 
 def learned_at(run: Result) -> np.ndarray:

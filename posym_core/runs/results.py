@@ -1,8 +1,9 @@
 """Named results of long runs: arrays with where they came from, checked when they are read.
 
-A result ``name`` is two files: ``name.npz`` (arrays, no pickle) and ``name.json`` (settings, seeds, code version,
-device, date, duration, library versions, the SHA-256 of the arrays' file, and last its own). The description is written
-last, so a result exists only when it is whole.
+A result ``experiment/setting`` is two files in the folder ``experiment``: ``setting.npz`` (arrays, no pickle) and
+``setting.json`` (settings, seeds, what each dimension of each array is, code version, device, date, duration, library
+versions, the SHA-256 of the arrays' file, and last its own). The description is written last, so a result exists only
+when it is whole.
 """
 
 from __future__ import annotations
@@ -10,9 +11,11 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
 
@@ -22,12 +25,16 @@ import torch
 from posym_core.runs.files import sha256, write_atomically
 from posym_core.runs.provenance import code_version, library_versions
 
-# Descriptions of format 1 lack a checksum of their own.
-FORMATS = (1, 2)
+FORMAT = 3
+REMEDY = "restore it with git checkout, or run the experiment again"
 
 
 class ResultError(RuntimeError):
     """A result is missing, altered or truncated."""
+
+
+class MissingResultError(ResultError):
+    """A result is not there, or there is no folder of results."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -35,8 +42,9 @@ class Result:
     """Arrays of one run and their provenance.
 
     Attributes:
-        name: what the two files are called.
+        name: experiment and setting, ``"multihop/number_0"``.
         arrays: name -> numpy array.
+        dims: name of the array -> names of its dimensions.
         settings: what the run was asked to do, seeds included.
         provenance: ``code_version``, ``code_digest``, ``device``, ``date``, ``seconds``, ``versions``, ``checksum``,
             and ``attached``, the checksums of files beside it.
@@ -44,6 +52,7 @@ class Result:
 
     name: str
     arrays: Mapping[str, np.ndarray]
+    dims: Mapping[str, Sequence[str]]
     settings: Mapping[str, Any]
     provenance: Mapping[str, Any]
 
@@ -67,7 +76,7 @@ def results_folder() -> Path:
     """Where results are kept: ``POSYM_RESULTS``, else ``results`` in this folder or the nearest one above it.
 
     Raises:
-        ResultError: if there is none.
+        MissingResultError: if there is none.
     """
     if configured := os.environ.get("POSYM_RESULTS"):
         return Path(configured)
@@ -75,16 +84,49 @@ def results_folder() -> Path:
     for folder in (here, *here.parents):
         if (folder / "results").is_dir() and (folder / "pyproject.toml").is_file():
             return folder / "results"
-    raise ResultError(
+    raise MissingResultError(
         f"no folder 'results' beside a pyproject.toml in {here} or above it; run from a checkout of the repository or "
         "set POSYM_RESULTS to the folder that holds the results"
     )
+
+
+def result_names(experiment: str = "*", *, folder: Path | str | None = None) -> list[str]:
+    """Names of the results of an experiment, or of all, that are there."""
+    found = _folder(folder).glob(f"{experiment}/[!.]*.json")
+    return sorted(f"{file.parent.name}/{file.stem}" for file in found)
+
+
+def named_dims(dims: Mapping[str, str], arrays: Mapping[str, np.ndarray]) -> dict[str, list[str]]:
+    """Names of every array's dimensions, from patterns.
+
+    Args:
+        dims: patterns of names, with spaces between, -> names of dimensions; the first pattern that fits counts.
+        arrays: name -> array.
+
+    Raises:
+        ValueError: if an array fits no pattern, or has another number of dimensions than its pattern names.
+
+    >>> named_dims({"mean_* std_*": "layer head", "*": "prompt layer head"}, {"mean_score": np.zeros((2, 3))})
+    {'mean_score': ['layer', 'head']}
+    """
+    found = {}
+    for name, array in arrays.items():
+        said = next(
+            (said for names, said in dims.items() if any(fnmatchcase(name, one) for one in names.split())), None
+        )
+        if said is None:
+            raise ValueError(f"array {name!r} has no named dimensions; add it to dims, which names {', '.join(dims)}")
+        if len(said.split()) != array.ndim:
+            raise ValueError(f"dims of array {name!r} are [{said}], but it has shape {array.shape}")
+        found[name] = said.split()
+    return found
 
 
 def save_result(
     name: str,
     arrays: Mapping[str, np.ndarray | torch.Tensor],
     *,
+    dims: Mapping[str, str],
     settings: Mapping[str, Any],
     device: str,
     seconds: float,
@@ -94,33 +136,35 @@ def save_result(
     """Write a result, whole or not at all.
 
     Args:
-        name: letters, digits, ``_`` and ``-``.
+        name: ``"experiment/setting"``, both of letters, digits, ``_`` and ``-``.
         arrays: what was measured; tensors are moved to the CPU. No object arrays.
+        dims: names of the arrays' dimensions, such as ``{"positional": "prompt layer head"}``; see
+            :func:`named_dims`.
         settings: what was asked for; must be JSON.
         device: what it ran on, as :func:`posym_core.runs.devices.device_name` says it.
         seconds: how long it took.
-        folder: by default :func:`results_folder`.
-        attached: names of files in the folder that belong to the result; see :func:`attached_file`.
+        folder: of all results, by default :func:`results_folder`.
+        attached: names of files in the experiment's folder that belong to the result; see :func:`attached_file`.
 
     Raises:
-        ValueError: if the name or an array cannot be stored.
+        ValueError: if the name or an array cannot be stored, or a dimension has no name.
     """
-    if not name or not all(c.isalnum() or c in "_-" for c in name):
-        raise ValueError(f"a result's name has letters, digits, '_' and '-' only; got {name!r}")
-    folder = Path(folder) if folder is not None else results_folder()
+    place = result_path(name, folder=folder)
     plain = {key: np.asarray(x.detach().cpu() if isinstance(x, torch.Tensor) else x) for key, x in arrays.items()}
     for key, array in plain.items():
         if array.dtype.hasobject:
             raise ValueError(f"array {key!r} holds Python objects; store numbers, booleans or fixed-width strings")
-    folder.mkdir(parents=True, exist_ok=True)
+    said = named_dims(dims, plain)
+    place.parent.mkdir(parents=True, exist_ok=True)
     payload = write_atomically(
-        folder / f"{name}.npz", lambda file: np.savez_compressed(file, allow_pickle=False, **plain)
+        place.with_name(f"{place.name}.npz"), lambda file: np.savez_compressed(file, allow_pickle=False, **plain)
     )
     description = {
-        "format": FORMATS[-1],
-        "name": name,
+        "format": FORMAT,
+        "experiment": place.parent.name,
+        "setting": place.name,
         "settings": json.loads(json.dumps(dict(settings))),
-        "arrays": {key: {"shape": list(a.shape), "dtype": str(a.dtype)} for key, a in plain.items()},
+        "arrays": {k: {"shape": list(a.shape), "dtype": str(a.dtype), "dims": said[k]} for k, a in plain.items()},
         "provenance": {
             **code_version(),
             "device": device,
@@ -128,11 +172,11 @@ def save_result(
             "seconds": round(seconds, 1),
             "versions": library_versions(),
             "checksum": sha256(payload),
-            **({"attached": {file: sha256(folder / file) for file in attached}} if attached else {}),
+            **({"attached": {file: sha256(place.parent / file) for file in attached}} if attached else {}),
         },
     }
     text = json.dumps({**description, "checksum": _digest(description)}, indent=1) + "\n"
-    write_atomically(folder / f"{name}.json", lambda file: file.write(text.encode()))
+    write_atomically(place.with_name(f"{place.name}.json"), lambda file: file.write(text.encode()))
     return load_result(name, folder=folder)
 
 
@@ -140,36 +184,52 @@ def load_result(name: str, *, folder: Path | str | None = None) -> Result:
     """Read a result and check it against its checksum.
 
     Raises:
-        ResultError: if it is missing, altered or truncated; the message names the file and what to do.
+        ResultError: if it is altered or truncated; the message names the file and what to do.
+        MissingResultError: if it is not there.
     """
-    folder = Path(folder) if folder is not None else results_folder()
-    description_file, array_file = folder / f"{name}.json", folder / f"{name}.npz"
-    remedy = "restore it with git checkout, or run the experiment again"
-    if not description_file.is_file() or not array_file.is_file():
-        missing = description_file if not description_file.is_file() else array_file
-        raise ResultError(f"result {name!r} is not there: {missing.name} is missing in {folder.name}; {remedy}")
+    place = result_path(name, folder=folder)
+    description_file, array_file = (place.with_name(f"{place.name}{end}") for end in (".json", ".npz"))
+    for file in (description_file, array_file):
+        if not file.is_file():
+            raise MissingResultError(
+                f"result {name!r} is not there: {file.name} is missing in {file.parent.name}; {REMEDY}"
+            )
     try:
         description = json.loads(description_file.read_text())
         provenance, settings = description["provenance"], description["settings"]
-        expected = provenance["checksum"]
+        expected, arrays = provenance["checksum"], description["arrays"]
     except (ValueError, KeyError, TypeError) as error:
-        raise ResultError(f"{description_file.name} is not a whole description ({error}); {remedy}") from error
+        raise ResultError(f"{description_file.name} is not a whole description ({error}); {REMEDY}") from error
     own = description.pop("checksum", None)
-    if description.get("format") not in FORMATS:
+    if description.get("format") != FORMAT:
         raise ResultError(
-            f"{description_file.name} has format {description.get('format')}, this code reads {FORMATS}; {remedy}"
+            f"{description_file.name} has format {description.get('format')}, this code reads {FORMAT}; {REMEDY}"
         )
-    if own != (None if description["format"] == 1 else _digest(description)):
-        raise ResultError(f"{description_file.name} was altered: its own checksum is not that of its content; {remedy}")
-    found = sha256(array_file)
-    if found != expected:
-        raise ResultError(
-            f"{array_file.name} was altered or truncated: its SHA-256 is {found[:12]}..., its description says "
-            f"{expected[:12]}...; {remedy}"
-        )
+    if own != _digest(description):
+        raise ResultError(f"{description_file.name} was altered: its own checksum is not that of its content; {REMEDY}")
+    _require_unaltered(array_file, expected, whose="its description")
     with np.load(array_file, allow_pickle=False) as stored:
-        arrays = {key: stored[key] for key in stored.files}
-    return Result(name=name, arrays=arrays, settings=settings, provenance=provenance)
+        found = {key: stored[key] for key in stored.files}
+    dims = {key: said["dims"] for key, said in arrays.items()}
+    return Result(name=name, arrays=found, dims=dims, settings=settings, provenance=provenance)
+
+
+def stored_results(names: Sequence[str], folder: Path | str | None = None, *, least: int = 0) -> list[Result]:
+    """Those of the named results that are there.
+
+    Raises:
+        ResultError: if one is altered.
+        MissingResultError: if there are fewer than ``least``.
+    """
+    found, missing = [], None
+    for name in names:
+        try:
+            found.append(load_result(name, folder=folder))
+        except MissingResultError as error:
+            missing = error
+    if len(found) < least and missing is not None:
+        raise missing
+    return found
 
 
 def attached_file(result: Result, file: str, *, folder: Path | str | None = None) -> Path:
@@ -178,40 +238,45 @@ def attached_file(result: Result, file: str, *, folder: Path | str | None = None
     Raises:
         ResultError: if the result has no such file, or it is missing, altered or truncated.
     """
-    path = (Path(folder) if folder is not None else results_folder()) / file
-    remedy = "restore it with git checkout, or run the experiment again"
+    path = result_path(result.name, folder=folder).parent / file
     expected = result.provenance.get("attached", {}).get(file)
     if expected is None:
         raise ResultError(f"result {result.name!r} has no attached file {file!r}")
     if not path.is_file():
-        raise ResultError(f"{file}, which belongs to result {result.name!r}, is missing; {remedy}")
+        raise ResultError(f"{file}, which belongs to result {result.name!r}, is missing; {REMEDY}")
+    _require_unaltered(path, expected, whose=f"result {result.name!r}")
+    return path
+
+
+def result_path(name: str, *, folder: Path | str | None = None) -> Path:
+    """Where a result's files are, without their endings.
+
+    Raises:
+        ValueError: if this is no name of a result.
+    """
+    if not re.fullmatch(r"[\w-]+/[\w-]+", name, re.ASCII):
+        raise ValueError(f"a result is named experiment/setting, in letters, digits, '_' and '-'; got {name!r}")
+    return _folder(folder) / name
+
+
+def work_folder(name: str, *, folder: Path | str | None = None) -> Path:
+    """Where an unfinished run keeps what it goes on from: ``experiment/.setting.work``."""
+    place = result_path(name, folder=folder)
+    return place.with_name(f".{place.name}.work")
+
+
+def _folder(folder: Path | str | None) -> Path:
+    return Path(folder) if folder is not None else results_folder()
+
+
+def _require_unaltered(path: Path, expected: str, *, whose: str) -> None:
     if (found := sha256(path)) != expected:
         raise ResultError(
-            f"{file} was altered or truncated: its SHA-256 is {found[:12]}..., result {result.name!r} says "
-            f"{expected[:12]}...; {remedy}"
+            f"{path.name} was altered or truncated: its SHA-256 is {found[:12]}..., {whose} says {expected[:12]}...; "
+            f"{REMEDY}"
         )
-    return path
 
 
 def _digest(description: Mapping[str, Any]) -> str:
     """SHA-256 of a description, however it is laid out as text."""
     return hashlib.sha256(json.dumps(description, sort_keys=True).encode()).hexdigest()
-
-
-def stored(names: Sequence[str], folder: Path | None = None, *, least: int = 0) -> list[Result]:
-    """Those of the named results that are there.
-
-    Raises:
-        ResultError: if one is altered, or there are fewer than ``least``.
-    """
-    found, missing = [], None
-    for name in names:
-        try:
-            found.append(load_result(name, folder=folder))
-        except ResultError as error:
-            if "is not there" not in str(error):
-                raise
-            missing = error
-    if len(found) < least and missing is not None:
-        raise missing
-    return found

@@ -96,7 +96,7 @@ def test_a_run_learns_is_kept_and_is_read_again(tmp_path):
         TINY, encoding="nope", seeds=(0,), training=replace(TINY.training, steps=300, batch=32, stop_loss=0.3)
     )
     (result,) = encoding_tasks.run([setting], device="cpu", folder=tmp_path, progress=False)
-    assert result.name == "encoding_tasks_nope"
+    assert result.name == "encoding_tasks/nope"
     assert result["accuracy"].shape == (4, 1, 3)
     assert result["steps"].shape == result["loss"].shape == (3, 1)
     np.testing.assert_allclose(result["chance"], [1 / 5, 1 / 5, 1 / 3, 1 / 3])

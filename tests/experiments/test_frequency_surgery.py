@@ -129,6 +129,7 @@ def stored(fast, slow):
             "conditions": np.array(["none", "removed fastest 0.25", "removed slowest 0.25"]),
             "log_probability": log_probability,
         },
+        dims={},
         settings={"facts": 4},
         provenance={},
     )
@@ -161,6 +162,6 @@ def test_difference_of_means_covers_the_truth():
 
 def test_full_size_asks_enough_prompts_for_the_verdict():
     (setting,) = experiment.full_size("some/model")
-    assert setting.name == "frequency_surgery_some-model"
+    assert setting.name == "frequency_surgery/some-model"
     assert setting.prompts >= 64
     assert FrequencySurgery() == replace(setting, model="gemma-3-270m")

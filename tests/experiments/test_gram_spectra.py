@@ -2,6 +2,7 @@ import numpy as np
 import pytest
 import torch
 from architectures import build
+from invented import save_invented
 from saved_models import save_model
 
 from posym_companion.experiments import gram_spectra
@@ -11,7 +12,6 @@ from posym_companion.findings.gram_spectra import DRAWS, SIZES, random_products
 from posym_core import load_model
 from posym_core.inspection.capture import capture
 from posym_core.metrics.spectra import averaged_kernel
-from posym_core.runs.results import save_result
 
 
 @pytest.mark.parametrize("name", ["Llama", "Gemma3"])
@@ -58,7 +58,7 @@ def invented(folder, holds=True):
         arrays[f"{kind}_excess"] = np.zeros((2, 4, 3, 2))
     arrays["key_holds"][0, 0, 0, 0] = holds
     arrays["logits_holds"][1] = False
-    save_result(GramSpectra().name, arrays, settings={"seed": 0}, device="CPU", seconds=1, folder=folder)
+    save_invented(GramSpectra().name, arrays, folder)
     return next(row for row in ledger(folder) if row.id == "G26-1")
 
 

@@ -40,8 +40,8 @@ def folder(tmp_path_factory):
 
 @pytest.mark.parametrize("task", ["number", "letter"])
 def test_mechanism_is_measured_and_kept(folder, task):
-    setting = hop_mechanism.HopMechanism(model=f"multihop_{task}_0_tiny", sequences=40, kept=3)
-    assert setting.name == f"hop_mechanism_{task}_0_tiny"
+    setting = hop_mechanism.HopMechanism(model=f"multihop/{task}_0_tiny", sequences=40, kept=3)
+    assert setting.name == f"hop_mechanism/{task}_0_tiny"
     (result,) = hop_mechanism.run([setting], device="cpu", folder=folder, progress=False)
     (again,) = hop_mechanism.run([setting], device="cpu", folder=folder, progress=False)
     assert again.describe() == result.describe()
@@ -65,7 +65,7 @@ def test_mechanism_is_measured_and_kept(folder, task):
 
 
 def test_flow_is_that_of_a_loop(folder):
-    model, trained = multihop.load_weights("multihop_number_0_tiny", folder=folder, device="cpu")
+    model, trained = multihop.load_weights("multihop/number_0_tiny", folder=folder, device="cpu")
     batch = trained.sample(20, TEST)
     attention = capture_layers(model, batch.tokens).attention()
     found = hop_mechanism.flow(attention, batch, 2)
@@ -81,7 +81,7 @@ def test_flow_is_that_of_a_loop(folder):
 
 
 def test_queries_and_keys_of_a_plane_make_its_logits(folder):
-    setting = hop_mechanism.HopMechanism(model="multihop_letter_0_tiny", sequences=40, kept=3)
+    setting = hop_mechanism.HopMechanism(model="multihop/letter_0_tiny", sequences=40, kept=3)
     (result,) = hop_mechanism.run([setting], device="cpu", folder=folder, progress=False)
     model, trained = multihop.load_weights(setting.model, folder=folder, device="cpu")
     batch = trained.sample(40, TEST)
@@ -106,7 +106,7 @@ def test_queries_and_keys_of_a_plane_make_its_logits(folder):
 
 @pytest.mark.parametrize("task", ["number", "letter"])
 def test_length_is_measured_and_the_first_layer_foretold(folder, task):
-    setting = hop_length.HopLength(model=f"multihop_{task}_0_tiny", lengths=(7, 9, 40), sequences=40, watched=20)
+    setting = hop_length.HopLength(model=f"multihop/{task}_0_tiny", lengths=(7, 9, 40), sequences=40, watched=20)
     (result,) = hop_length.run([setting], device="cpu", folder=folder, progress=False)
     assert result["accuracy"].shape == (3, 2)
     assert result["onward"].shape == result["added"].shape == result["foretold"].shape == (3, 2, 2)
@@ -118,7 +118,7 @@ def test_length_is_measured_and_the_first_layer_foretold(folder, task):
 
 
 def test_what_is_foretold_is_exact_when_all_letters_have_one_key(folder):
-    model, trained = multihop.load_weights("multihop_number_0_tiny", folder=folder, device="cpu")
+    model, trained = multihop.load_weights("multihop/number_0_tiny", folder=folder, device="cpu")
     task = trained.make_task()
     with torch.no_grad():
         model.transformer.wte.weight[: task.letters] = model.transformer.wte.weight[0]
@@ -137,7 +137,7 @@ def test_what_is_foretold_is_exact_when_all_letters_have_one_key(folder):
 
 
 def test_profiles_are_logits_of_the_mean_key(folder):
-    model, trained = multihop.load_weights("multihop_number_0_tiny", folder=folder, device="cpu")
+    model, trained = multihop.load_weights("multihop/number_0_tiny", folder=folder, device="cpu")
     batch = trained.sample(6, TEST)
     captured = capture_layers(model, batch.tokens)
     found = hop_length.logit_profile(captured, batch.path, trained.angles, window=3, distances=5)
@@ -171,7 +171,7 @@ def test_variants_are_trained_with_every_seed_and_kept(tmp_path, monkeypatch):
     assert result["length_accuracy"].shape == (2, 2, 2)
     assert result["pure"].shape == (2, 2, 2, 2, 2, 2, 2)
     assert result["hits"].shape == (2, 2, 2, 5)
-    assert not list(tmp_path.glob(".*"))
+    assert not list(tmp_path.glob("*/.*"))
     # Each seed is the model that training it alone makes.
     alone = multihop.train_model(setting.settings(1), device="cpu", progress=False)
     np.testing.assert_array_equal(alone.arrays["test_accuracy"], result["test_accuracy"][1])

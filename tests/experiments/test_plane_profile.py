@@ -110,7 +110,9 @@ def test_a_run_goes_on_where_it_stopped_and_repeats_itself(tmp_path, monkeypatch
     first = next(run)
     run.close()
     again = list(plane_profile.run(settings, folder=tmp_path, progress=False))
-    assert [result.name for result in again] == ["planes_gemma-3-270m_text_8", "planes_gemma-3-270m_index_4"]
+    assert [result.name for result in again] == [
+        f"plane_profile/gemma-3-270m_{which}" for which in ("text_8", "index_4")
+    ]
     assert again[0].provenance == first.provenance
     assert again[1].settings == asdict(settings[1])
     anew = next(plane_profile.run(settings, folder=tmp_path, progress=False, force=True))

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 import torch
+from invented import save_invented
 
 from posym_companion.experiments.encoding_study import EncodingStudy
 from posym_companion.experiments.encoding_tasks import TESTS
@@ -11,7 +12,7 @@ from posym_companion.findings.atlas import COLUMNS, Cell, Column, atlas_rows, at
 from posym_core.encodings import ENCODINGS, LABELS, Encoding, Entry, ability_table, witnesses
 from posym_core.encodings.playground import KEYS, LEVELS, SPREADS, knob, playground
 from posym_core.metrics.rope import rope_angles
-from posym_core.runs.results import ResultError, save_result
+from posym_core.runs.results import ResultError
 
 NAMES = ["nope", "alibi", "dape", "rope", "carope", "path", "urpe"]
 
@@ -127,7 +128,7 @@ def keep(folder, name, accuracy):
         "chance": np.array([1 / 32, 1 / 32, 1 / 8, 1 / 8]),
         "lengths": np.array([16, 32, 64]),
     }
-    save_result(f"encoding_tasks_{name}", arrays, settings={}, device="cpu", seconds=1, folder=folder)
+    save_invented(f"encoding_tasks/{name}", arrays, folder)
 
 
 def test_cells_say_what_was_measured(tmp_path):
@@ -150,14 +151,7 @@ def test_cells_say_what_was_measured(tmp_path):
 
 
 def keep_study(folder, task, setup, accuracy):
-    save_result(
-        EncodingStudy(task=task, setup=setup).name,
-        {"accuracy": np.array(accuracy)},
-        settings={},
-        device="cpu",
-        seconds=1,
-        folder=folder,
-    )
+    save_invented(EncodingStudy(task=task, setup=setup).name, {"accuracy": np.array(accuracy)}, folder)
 
 
 def test_cells_of_distance_and_count_have_mean_and_range(tmp_path):
@@ -177,9 +171,9 @@ def test_cells_of_distance_and_count_have_mean_and_range(tmp_path):
 
 def test_an_altered_result_is_an_error_and_not_a_dash(tmp_path):
     keep_study(tmp_path, "distance", "rope", [0.9])
-    with (tmp_path / "encoding_study_distance_rope.npz").open("ab") as file:
+    with (tmp_path / "encoding_study/distance_rope.npz").open("ab") as file:
         file.write(b"more")
-    with pytest.raises(ResultError, match="encoding_study_distance_rope"):
+    with pytest.raises(ResultError, match=r"distance_rope.npz was altered"):
         atlas_rows(["rope"], folder=tmp_path)
 
 

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from invented import save_invented
 
 from posym_companion.experiments.encoding_study import RELEASED, EncodingStudy, has_no_meaning
 from posym_companion.findings import encoding_study as judges
 from posym_companion.findings.encoding_study import encodings_differ, position_is_deposited, study
-from posym_core.runs.results import ResultError, save_result
+from posym_core.runs.results import ResultError
 
 AS_REPORTED = {
     "distance": {"rope": 0.93, "sinusoidal": 0.9, "mla": 0.88, "nope": 0.05, "alibi": 0.06},
@@ -28,7 +29,7 @@ def invented(folder, task, setup, accuracy, *, most=0.0, following=0.0, layer=0,
         "mean_frequency": np.full_like(rise, np.nan),
     }
     name = EncodingStudy(task=task, setup=setup).name
-    save_result(name, arrays, settings={}, device="CPU", seconds=1, folder=folder)
+    save_invented(name, arrays, folder)
 
 
 def all_setups(folder, *, released=AS_REPORTED, equal=AS_REPORTED, **heads):
@@ -55,7 +56,7 @@ def test_the_papers_order_is_reproduced_in_kind(tmp_path):
     assert finding.verdict == "reproduced in kind"
     assert finding.ours["statements of order that hold, released"] == "6 of 6"
     assert finding.ours["Distance, rope, equal"].value == pytest.approx(0.931)
-    assert "encoding_study_distance_mla-released" in finding.evidence
+    assert "encoding_study/distance_mla-released" in finding.evidence
     names = AS_REPORTED["distance"]
     expected = np.corrcoef([[AS_REPORTED[task][name] for name in names] for task in ("distance", "count")])[0, 1]
     assert finding.ours["correlation of the two tasks over encodings, equal"].value == pytest.approx(expected)
@@ -118,5 +119,5 @@ def test_a_deposit_with_a_statement_that_fails(tmp_path, which, options, stateme
 
 
 def test_missing_results_are_said(tmp_path):
-    with pytest.raises(ResultError, match="encoding_study_distance_rope"):
+    with pytest.raises(ResultError, match="encoding_study/distance_rope"):
         study("distance", "rope", tmp_path)

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from invented import save_invented
 
 from posym_companion.findings.hop_length import accuracy_at, reach, stored_lengths, symbols_travel_further
-from posym_core.runs.results import ResultError, load_result, save_result
+from posym_core.runs.results import ResultError, load_result
 
 LENGTHS = np.array([17, 32, 64, 128, 256, 850, 1020])
 
@@ -14,8 +15,8 @@ LENGTHS = np.array([17, 32, 64, 128, 256, 850, 1020])
 def invented(folder, task, seed, *, until, rest=0.1):
     accuracy = np.where(until >= LENGTHS, 0.97, rest)[:, None].repeat(4, 1)
     arrays = {"lengths": LENGTHS, "accuracy": accuracy}
-    name = f"hop_length_{task}_{seed}"
-    return save_result(name, arrays, settings={"seed": seed}, device="CPU", seconds=1, folder=folder)
+    name = f"hop_length/{task}_{seed}"
+    return save_invented(name, arrays, folder, seed=seed)
 
 
 @pytest.mark.parametrize(
@@ -44,14 +45,10 @@ def test_a_curve_that_comes_back_ended_where_it_fell(tmp_path):
     result = invented(tmp_path, "number", 0, until=64)
     accuracy = result["accuracy"].copy()
     accuracy[1] = 0.5
-    again = save_result(
-        result.name, {"lengths": LENGTHS, "accuracy": accuracy}, settings={}, device="CPU", seconds=1, folder=tmp_path
-    )
+    again = save_invented(result.name, {"lengths": LENGTHS, "accuracy": accuracy}, tmp_path)
     assert reach(again) == 17
     accuracy[0] = 0.5
-    again = save_result(
-        result.name, {"lengths": LENGTHS, "accuracy": accuracy}, settings={}, device="CPU", seconds=1, folder=tmp_path
-    )
+    again = save_invented(result.name, {"lengths": LENGTHS, "accuracy": accuracy}, tmp_path)
     assert reach(again) == 0
 
 
@@ -65,5 +62,5 @@ def test_one_seed_is_too_few(tmp_path):
 
 def test_a_length_that_was_not_tested_is_named(tmp_path):
     invented(tmp_path, "number", 0, until=17)
-    with pytest.raises(ValueError, match=r"hop_length_number_0 was tested at \[17, .*\] tokens; got 18"):
-        accuracy_at([load_result("hop_length_number_0", folder=tmp_path)], 18)
+    with pytest.raises(ValueError, match=r"hop_length/number_0 was tested at \[17, .*\] tokens; got 18"):
+        accuracy_at([load_result("hop_length/number_0", folder=tmp_path)], 18)

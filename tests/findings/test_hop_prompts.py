@@ -1,10 +1,10 @@
 import numpy as np
 import pytest
+from invented import save_invented
 
 from posym_companion.experiments.hop_prompts import HopPrompts
 from posym_companion.findings import ledger
 from posym_companion.findings.hop_prompts import TABLE_3, letter_beats_number, table_3, verdict_of
-from posym_core.runs.results import save_result
 from posym_core.tasks.hop_questions import LENGTHS
 
 SHAPE = (len(LENGTHS), 5)
@@ -23,7 +23,7 @@ def judged(folder, number, letter):
         "chance": chance,
     }
     name = HopPrompts().name
-    save_result(name, arrays, settings={"seed": 0}, device="CPU", seconds=1, folder=folder)
+    save_invented(name, arrays, folder)
     return letter_beats_number(folder)
 
 

@@ -1,11 +1,13 @@
+import importlib
 import json
 
 import numpy as np
 import pytest
+from invented import save_invented
 
 from posym_companion.experiments import head_geometry
 from posym_companion.experiments.binding_profile import BindingProfile, full_size
-from posym_companion.findings import VERDICTS, ledger
+from posym_companion.findings import VERDICTS, frequency_control, ledger
 from posym_companion.findings import head_geometry as trained_geometry
 from posym_core import __main__ as command_line
 from posym_core.runs import results
@@ -47,12 +49,12 @@ def invented(folder, *, trend=1.0, coupling=-1.0, violation=0.0):
                 ]
             },
         }
-        results.save_result(setting.name, arrays, settings={"seed": 0}, device="CPU", seconds=1, folder=folder)
-    return {row.id: row for row in ledger(folder)}
+        save_invented(setting.name, arrays, folder)
+    return {row.id: row for row in ledger(folder=folder)}
 
 
 def test_every_claim_has_a_row_and_an_allowed_verdict(tmp_path):
-    rows = ledger(tmp_path)
+    rows = ledger(folder=tmp_path)
     assert [row.id for row in rows] == CLAIMS
     for row in rows:
         assert row.verdict in VERDICTS
@@ -61,10 +63,21 @@ def test_every_claim_has_a_row_and_an_allowed_verdict(tmp_path):
         assert row.note or row.ours
 
 
+def test_only_the_claims_asked_for_are_judged(tmp_path, monkeypatch):
+    judges = {}
+    monkeypatch.setattr(importlib, "import_module", lambda name: judges.setdefault(name, frequency_control))
+    assert ledger("U25-7", folder=tmp_path)[0].verdict == "not run here"
+    assert list(judges) == ["posym_companion.findings.frequency_control"]
+    monkeypatch.undo()
+    assert [row.id for row in ledger("U25-7", "G26-1", folder=tmp_path)] == ["U25-7", "G26-1"]
+    with pytest.raises(ValueError, match="no claim is called U25-9; claims are U25-1, U25-2"):
+        ledger("U25-1", "U25-9")
+
+
 def test_without_results_nothing_has_been_run(tmp_path):
     # Constructions need no result.
-    assert {row.id for row in ledger(tmp_path) if row.verdict != "not run here"} <= {"U26-4"}
-    assert "is not there" in ledger(tmp_path)[0].note
+    assert {row.id for row in ledger(folder=tmp_path) if row.verdict != "not run here"} <= {"U26-4"}
+    assert "is not there" in ledger(folder=tmp_path)[0].note
 
 
 def test_verdicts_follow_the_numbers(tmp_path):
@@ -90,8 +103,8 @@ def other_models(folder, models, coupling=-1.0):
         positional = 0.5 + early + 0.05 * generator.normal(size=(6, 18, 4))
         arrays = {"positional": positional, "symbolic": 0.5 + coupling * (positional - 0.5)}
         settings = {"model": model, "template": "likes", "facts": 16, "seed": 0}
-        results.save_result(f"binding_{number}", arrays, settings=settings, device="CPU", seconds=1, folder=folder)
-    return next(row for row in ledger(folder) if row.id == "U25-5")
+        save_invented(f"binding_profile/{number}", arrays, folder, **settings)
+    return next(row for row in ledger(folder=folder) if row.id == "U25-5")
 
 
 def test_other_families_are_judged_once_all_three_are_there(tmp_path):
@@ -123,8 +136,8 @@ def invented_toys(folder, *, control=True, bend=1):
         curve = np.clip(level[:, None] * (1 + 0.1 * sign * (2 * place**2 - 1)), 0, 1)
         arrays[f"{cell}_32/hits"] = np.round(curve * 1000).astype(np.int16)[None].repeat(5, 0)
         arrays[f"{cell}_32/asked"] = asked
-    results.save_result("frequency_control", arrays, settings={"lengths": [32]}, device="CPU", seconds=1, folder=folder)
-    return {row.id: row.verdict for row in ledger(folder)}
+    save_invented("frequency_control/full", arrays, folder, lengths=[32])
+    return {row.id: row.verdict for row in ledger(folder=folder)}
 
 
 def test_verdicts_on_toys_follow_the_numbers(tmp_path):
@@ -161,7 +174,7 @@ def invented_geometry(folder, *, shared=True, aimed=True, matched=True, wavy=Tru
         **{f"{task}_single_32/hits": np.tile(hits[:, None] // n, (5, 1, n)) for task, hits in reached.items()},
         **{f"{task}_single_32/asked": np.full((5, n), 1000 // n) for task in reached},
     }
-    results.save_result("frequency_control", arrays, settings={"lengths": [32]}, device="CPU", seconds=1, folder=folder)
+    save_invented("frequency_control/full", arrays, folder, lengths=[32])
     concentration = generator.uniform(size=(6, 4, 9))
     for setting in head_geometry.full_size():
         traced = 0.9 if setting.trained or not learned else 0.2
@@ -175,7 +188,7 @@ def invented_geometry(folder, *, shared=True, aimed=True, matched=True, wavy=Tru
             "head_positional_share": generator.uniform(size=(2, 6, 4)),
             "dominant": np.broadcast_to(np.arange(3)[:, None, None], (3, 6, 4)),
         }
-        results.save_result(setting.name, planes, settings={"seed": 0}, device="CPU", seconds=1, folder=folder)
+        save_invented(setting.name, planes, folder)
     finding = trained_geometry.heads_trace_circles(folder)
     return finding.verdict, finding.note
 
@@ -201,7 +214,7 @@ def test_an_altered_result_is_no_missing_result(tmp_path):
     file = tmp_path / f"{BindingProfile().name}.npz"
     file.write_bytes(file.read_bytes()[:-1])
     with pytest.raises(results.ResultError, match="altered or truncated"):
-        ledger(tmp_path)
+        ledger(folder=tmp_path)
 
 
 def test_json_is_what_the_ledger_says(tmp_path, capsys):
@@ -223,9 +236,9 @@ def test_text_names_every_claim(tmp_path, capsys):
 
 def test_errors_end_in_one_line(tmp_path, capsys):
     invented(tmp_path)
-    next(tmp_path.glob("*.npz")).write_bytes(b"")
+    next(tmp_path.glob("*/*.npz")).write_bytes(b"")
     assert command_line.main(["claims", "--results", str(tmp_path)]) == 1
-    assert capsys.readouterr().err.startswith("error: binding_")
+    assert capsys.readouterr().err.startswith("error: gemma-3-270m_")
 
 
 def test_the_committed_results_fill_the_first_rows():

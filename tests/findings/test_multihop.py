@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from invented import save_invented
 
 from posym_companion.experiments.multihop import SEEDS, MultihopSettings
 from posym_companion.findings import multihop
 from posym_companion.findings.finding import Finding
 from posym_core.metrics.stats import Estimate
-from posym_core.runs.results import ResultError, save_result
+from posym_core.runs.results import ResultError
 
 STEPS, LAYERS, HOPS = 1000, 12, 4
 LOOKS = np.arange(0, STEPS + 1, 50)
@@ -57,7 +58,7 @@ def invented(
         "example_tokens": np.zeros((HOPS, 17), dtype=int),
     }
     name = MultihopSettings.full(task=task, seed=seed).name
-    return save_result(name, arrays, settings={"seed": seed}, device="CPU", seconds=1, folder=folder)
+    return save_invented(name, arrays, folder, seed=seed)
 
 
 def judged(folder, judge, *, seeds=SEEDS, number=None, letter=None) -> Finding:
@@ -81,7 +82,7 @@ def test_one_seed_of_a_task_is_no_evidence(tmp_path, judge):
     invented(tmp_path, "letter", 0)
     invented(tmp_path, "letter", 1)
     invented(tmp_path, "number", 0)
-    with pytest.raises(ResultError, match="multihop_number_2' is not there"):
+    with pytest.raises(ResultError, match="multihop/number_2' is not there"):
         judge(tmp_path)
     invented(tmp_path, "number", 2)
     assert "2 seeds of number" in judge(tmp_path).note or judge is multihop.cost_of_watching
@@ -89,7 +90,7 @@ def test_one_seed_of_a_task_is_no_evidence(tmp_path, judge):
 
 def test_an_altered_run_is_no_missing_run(tmp_path):
     invented(tmp_path, "number", 0)
-    file = tmp_path / "multihop_number_0.npz"
+    file = tmp_path / "multihop/number_0.npz"
     file.write_bytes(file.read_bytes()[:-1])
     with pytest.raises(ResultError, match="altered or truncated"):
         multihop.stored_runs("number", tmp_path)

@@ -61,10 +61,12 @@ def damages(draw, content: bytes) -> bytes:
 def kept(tmp_path_factory: pytest.TempPathFactory) -> dict[str, bytes]:
     """The files of a result with a file attached, and of a chunk."""
     folder = tmp_path_factory.mktemp("kept")
-    (folder / "weights.bin").write_bytes(bytes(range(64)))
+    (folder / "trial").mkdir()
+    (folder / "trial/weights.bin").write_bytes(bytes(range(64)))
     save_result(
-        "demo",
+        "trial/demo",
         {"scores": torch.arange(6.0).reshape(2, 3), "names": np.array(["a", "bc"])},
+        dims={"scores": "layer head", "names": "head"},
         settings={"seed": 3, "tau": 1e-4, "tasks": ["index", "text"]},
         device="CPU",
         seconds=1.25,
@@ -72,8 +74,10 @@ def kept(tmp_path_factory: pytest.TempPathFactory) -> dict[str, bytes]:
         attached=["weights.bin"],
     )
     arrays = {"positional": np.arange(6, dtype=np.float32).reshape(2, 3), "correct": np.array([True, False])}
-    save_chunk(folder / "chunk.safetensors", Chunk(arrays=arrays, device="CPU", seconds=0.5, batch=2), digest="run")
-    return {path.name: path.read_bytes() for path in folder.iterdir()}
+    save_chunk(
+        folder / "trial/chunk.safetensors", Chunk(arrays=arrays, device="CPU", seconds=0.5, batch=2), digest="run"
+    )
+    return {path.name: path.read_bytes() for path in (folder / "trial").iterdir()}
 
 
 def attempt(function: Callable[..., Any], *args: object, **options: object) -> Any:
@@ -94,10 +98,11 @@ def write(folder: Path, files: dict[str, bytes]) -> None:
 def test_results(tmp_path_factory, kept, data, name):
     folder = tmp_path_factory.getbasetemp()
     damaged = data.draw(damages(kept[name]))
-    write(folder, kept)
-    whole = load_result("demo", folder=folder)
-    (folder / name).write_bytes(damaged)
-    found = attempt(load_result, "demo", folder=folder)
+    (folder / "trial").mkdir(exist_ok=True)
+    write(folder / "trial", kept)
+    whole = load_result("trial/demo", folder=folder)
+    (folder / "trial" / name).write_bytes(damaged)
+    found = attempt(load_result, "trial/demo", folder=folder)
     attached = found if isinstance(found, str) else attempt(attached_file, found, "weights.bin", folder=folder)
     if isinstance(attached, str):
         assert name in attached

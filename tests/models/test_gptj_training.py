@@ -68,7 +68,7 @@ def same(first, second) -> bool:
 
 def test_the_full_size_is_the_papers():
     settings = full_size()
-    assert [setting.name for setting in settings[:3]] == ["multihop_number_0", "multihop_letter_0", "multihop_number_1"]
+    assert [setting.name for setting in settings[:3]] == ["multihop/number_0", "multihop/letter_0", "multihop/number_1"]
     assert len(settings) == 6
     assert settings[0].steps == 6750
     model = settings[0].make_model()
@@ -162,7 +162,7 @@ def test_a_run_killed_by_the_system_goes_on(tmp_path):
     """
     ended = subprocess.run([sys.executable, "-c", textwrap.dedent(script)], env={**os.environ, "OMP_NUM_THREADS": "1"})
     assert ended.returncode == -signal.SIGKILL
-    assert [file.name for file in tmp_path.iterdir()] == [".multihop_number_0.work"]
+    assert [file.name for file in (tmp_path / "multihop").iterdir()] == [".number_0.work"]
     (result,) = run([TINY], device="cpu", folder=tmp_path, progress=False)
     model, _ = load_weights(result.name, folder=tmp_path, device="cpu")
     assert same(model, trained().model)
@@ -192,30 +192,30 @@ def test_checkpoints_are_regular_and_dense_where_an_accuracy_turns(monkeypatch):
 
 def test_results_carry_weights_that_are_checked(tmp_path):
     (result,) = run([TINY], device="cpu", folder=tmp_path, progress=False)
-    names = {"multihop_number_0.npz", "multihop_number_0.json", "multihop_number_0.safetensors"}
-    assert {file.name for file in tmp_path.iterdir()} == names
+    names = {"number_0.npz", "number_0.json", "number_0.safetensors"}
+    assert {file.name for file in (tmp_path / "multihop").iterdir()} == names
     checkpoints = len(result["checkpoint_step"])
     assert result["positional"].shape == (checkpoints, 2, 2, 2, 1)
     assert result["pure"].shape == (checkpoints, 2, 2, 2, 2, 2, 1)
     assert result["frequency"].shape == (checkpoints, 2, 1)
     assert result["attention"].shape == (checkpoints, 2, 2, 1, 6, 6)
     np.testing.assert_allclose(result["attention"].sum(-1) / 255, 1, atol=0.02)
-    model, settings = load_weights("multihop_number_0", folder=tmp_path, device="cpu")
+    model, settings = load_weights("multihop/number_0", folder=tmp_path, device="cpu")
     assert settings == TINY
     test = TINY.sample(20, 3)
     right = right_answers(model, test.tokens, test.answer)
     np.testing.assert_array_equal(mean_by_hops(right, test.hops, 2).numpy(), result["test_accuracy"])
-    before = (tmp_path / "multihop_number_0.json").stat().st_mtime_ns
+    before = (tmp_path / "multihop/number_0.json").stat().st_mtime_ns
     list(run([TINY], device="cpu", folder=tmp_path, progress=False))
-    assert (tmp_path / "multihop_number_0.json").stat().st_mtime_ns == before
-    weights = tmp_path / "multihop_number_0.safetensors"
+    assert (tmp_path / "multihop/number_0.json").stat().st_mtime_ns == before
+    weights = tmp_path / "multihop/number_0.safetensors"
     weights.write_bytes(weights.read_bytes()[:-2] + b"ab")
-    with pytest.raises(ResultError, match=r"multihop_number_0.safetensors was altered or truncated.*run the experim"):
-        load_weights("multihop_number_0", folder=tmp_path)
+    with pytest.raises(ResultError, match=r"number_0.safetensors was altered or truncated.*run the experim"):
+        load_weights("multihop/number_0", folder=tmp_path)
     weights.unlink()
-    with pytest.raises(ResultError, match=r"multihop_number_0.safetensors, which belongs to result .* is missing"):
-        load_weights("multihop_number_0", folder=tmp_path)
-    assert "attached" in load_result("multihop_number_0", folder=tmp_path).provenance
+    with pytest.raises(ResultError, match=r"number_0.safetensors, which belongs to result .* is missing"):
+        load_weights("multihop/number_0", folder=tmp_path)
+    assert "attached" in load_result("multihop/number_0", folder=tmp_path).provenance
 
 
 def test_accuracy_by_length_is_that_of_sequences_with_letters_in_front():

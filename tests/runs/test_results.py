@@ -6,22 +6,29 @@ import torch
 
 from posym_core.runs import results
 
+DIMS = {"scores": "layer head", "names x": "head"}
+
+
+def save(name, arrays, folder, dims=DIMS):
+    return results.save_result(name, arrays, dims=dims, settings={"seed": 3}, device="CPU", seconds=1.25, folder=folder)
+
 
 @pytest.fixture
 def saved(tmp_path):
     arrays = {"scores": torch.arange(6.0).reshape(2, 3), "names": np.array(["a", "bc"])}
-    results.save_result("demo", arrays, settings={"seed": 3}, device="CPU", seconds=1.25, folder=tmp_path)
+    save("trial/demo", arrays, tmp_path)
     return tmp_path
 
 
 def test_what_is_saved_is_read_with_its_provenance(saved):
-    result = results.load_result("demo", folder=saved)
+    result = results.load_result("trial/demo", folder=saved)
     np.testing.assert_array_equal(result["scores"], np.arange(6.0).reshape(2, 3))
     assert list(result["names"]) == ["a", "bc"]
+    assert result.dims == {"scores": ["layer", "head"], "names": ["head"]}
     assert result.settings == {"seed": 3}
     for field in ("code_version", "code_digest", "device", "date", "seconds", "versions", "checksum"):
         assert result.provenance[field]
-    assert "Result demo: posym_core" in result.describe()
+    assert "Result trial/demo: posym_core" in result.describe()
     assert "seed 3" in result.describe()
     with pytest.raises(KeyError, match=r"holds no array 'score'; it holds .*names"):
         result["score"]
@@ -29,82 +36,106 @@ def test_what_is_saved_is_read_with_its_provenance(saved):
 
 @pytest.mark.parametrize("damage", ["flip", "truncate"])
 def test_altered_or_truncated_arrays_are_found(saved, damage):
-    file = saved / "demo.npz"
+    file = saved / "trial/demo.npz"
     data = bytearray(file.read_bytes())
     if damage == "flip":
         data[len(data) // 2] ^= 1
     file.write_bytes(data if damage == "flip" else data[:-10])
     with pytest.raises(results.ResultError, match=r"demo.npz was altered or truncated.*git checkout"):
-        results.load_result("demo", folder=saved)
+        results.load_result("trial/demo", folder=saved)
 
 
 @pytest.mark.parametrize(
-    ("old", "new"), [('"seed": 3', '"seed": 4'), ('"device": "CPU"', '"device": "GPU"'), ('"format": 2', '"format": 1')]
+    ("old", "new"), [('"seed": 3', '"seed": 4'), ('"device": "CPU"', '"device": "GPU"'), ('"layer"', '"head"')]
 )
 def test_altered_descriptions_are_found(saved, old, new):
-    file = saved / "demo.json"
+    file = saved / "trial/demo.json"
     text = file.read_text()
     assert old in text
     file.write_text(text.replace(old, new))
     with pytest.raises(results.ResultError, match=r"demo.json was altered: its own checksum is not .*git checkout"):
-        results.load_result("demo", folder=saved)
+        results.load_result("trial/demo", folder=saved)
 
 
-def test_descriptions_that_have_no_checksum_yet_are_read(saved):
-    file = saved / "demo.json"
+def test_descriptions_of_other_formats_and_without_checksum_are_refused(saved):
+    file = saved / "trial/demo.json"
     description = json.loads(file.read_text())
     del description["checksum"]
     file.write_text(json.dumps(description))
     with pytest.raises(results.ResultError, match="its own checksum"):
-        results.load_result("demo", folder=saved)
-    file.write_text(json.dumps(description | {"format": 1}))
-    assert results.load_result("demo", folder=saved).settings == {"seed": 3}
-    file.write_text(json.dumps(description | {"format": 3}))
-    with pytest.raises(results.ResultError, match=r"demo.json has format 3, this code reads \(1, 2\)"):
-        results.load_result("demo", folder=saved)
+        results.load_result("trial/demo", folder=saved)
+    file.write_text(json.dumps(description | {"format": 2}))
+    with pytest.raises(results.ResultError, match=r"demo.json has format 2, this code reads 3"):
+        results.load_result("trial/demo", folder=saved)
 
 
 def test_the_books_results_are_whole(root):
-    """Every file in ``results`` belongs to a result, and every result can be read."""
-    folder = root / "results"
-    found = [results.load_result(file.stem, folder=folder) for file in sorted(folder.glob("*.json"))]
-    attached = {name for result in found for name in result.provenance.get("attached", {})}
+    """Every file in ``results`` belongs to a result, and every result can be read and knows its dimensions."""
+    folder, expected = root / "results", set()
+    found = [results.load_result(name, folder=folder) for name in results.result_names(folder=folder)]
     for result in found:
+        expected |= {folder / f"{result.name}{end}" for end in (".json", ".npz")}
         for name in result.provenance.get("attached", {}):
-            results.attached_file(result, name, folder=folder)
-    expected = {f"{result.name}{end}" for result in found for end in (".json", ".npz")} | attached
-    assert {file.name for file in folder.iterdir() if not file.name.startswith(".")} == expected
+            expected.add(results.attached_file(result, name, folder=folder))
+        assert {key: len(dims) for key, dims in result.dims.items()} == {
+            key: x.ndim for key, x in result.arrays.items()
+        }
+    kept = {file for file in folder.rglob("*") if file.is_file() and not file.parent.name.startswith(".")}
+    assert kept == expected
     assert len(found) > 50
 
 
 def test_missing_and_broken_descriptions_are_named(saved):
-    with pytest.raises(results.ResultError, match=r"'other' is not there: other.json is missing"):
-        results.load_result("other", folder=saved)
-    (saved / "demo.json").write_text(json.dumps({"settings": {}}))
+    with pytest.raises(results.MissingResultError, match=r"'trial/other' is not there: other.json is missing in"):
+        results.load_result("trial/other", folder=saved)
+    (saved / "trial/demo.json").write_text(json.dumps({"settings": {}}))
     with pytest.raises(results.ResultError, match=r"demo.json is not a whole description"):
-        results.load_result("demo", folder=saved)
-    (saved / "demo.npz").unlink()
+        results.load_result("trial/demo", folder=saved)
+    (saved / "trial/demo.npz").unlink()
     with pytest.raises(results.ResultError, match=r"demo.npz is missing"):
-        results.load_result("demo", folder=saved)
+        results.load_result("trial/demo", folder=saved)
+
+
+def test_those_that_are_there_are_found_by_name(saved):
+    save("trial/more", {"x": np.ones(2)}, saved)
+    save("other/demo", {"x": np.ones(2)}, saved)
+    assert results.result_names(folder=saved) == ["other/demo", "trial/demo", "trial/more"]
+    assert results.result_names("trial", folder=saved) == ["trial/demo", "trial/more"]
+    names = ["trial/demo", "trial/none"]
+    assert [result.name for result in results.stored_results(names, saved, least=1)] == ["trial/demo"]
+    with pytest.raises(results.MissingResultError, match="'trial/none' is not there"):
+        results.stored_results(names, saved, least=2)
+    (saved / "trial/demo.npz").write_bytes(b"")
+    with pytest.raises(results.ResultError, match="altered or truncated"):
+        results.stored_results(names, saved)
 
 
 def test_an_interrupted_write_leaves_what_was_there(saved, monkeypatch):
-    before = {file.name: file.read_bytes() for file in saved.iterdir()}
+    before = {file.name: file.read_bytes() for file in (saved / "trial").iterdir()}
 
     def broken(*_, **__):
         raise OSError("No space left on device")
 
     monkeypatch.setattr(results.np, "savez_compressed", broken)
     with pytest.raises(OSError, match="No space left"):
-        results.save_result("demo", {"x": np.ones(2)}, settings={}, device="CPU", seconds=0, folder=saved)
-    assert {file.name: file.read_bytes() for file in saved.iterdir()} == before
+        save("trial/demo", {"x": np.ones(2)}, saved)
+    assert {file.name: file.read_bytes() for file in (saved / "trial").iterdir()} == before
 
 
 def test_refuses_what_cannot_be_stored_safely(tmp_path):
-    with pytest.raises(ValueError, match="letters, digits"):
-        results.save_result("../demo", {}, settings={}, device="CPU", seconds=0, folder=tmp_path)
+    for name in ("demo", "../demo", "trial/de mo", "trial/demo/1"):
+        with pytest.raises(
+            ValueError, match=f"named experiment/setting, in letters, digits, '_' and '-'; got '{name}'"
+        ):
+            save(name, {}, tmp_path)
     with pytest.raises(ValueError, match="array 'x' holds Python objects"):
-        results.save_result("demo", {"x": np.array([None])}, settings={}, device="CPU", seconds=0, folder=tmp_path)
+        save("trial/demo", {"x": np.array([None])}, tmp_path)
+    with pytest.raises(
+        ValueError, match="array 'y' has no named dimensions; add it to dims, which names scores, names x"
+    ):
+        save("trial/demo", {"x": np.ones(2), "y": np.ones(2)}, tmp_path)
+    with pytest.raises(ValueError, match=r"dims of array 'x' are \[head\], but it has shape \(2, 2\)"):
+        save("trial/demo", {"x": np.ones((2, 2))}, tmp_path)
     assert not list(tmp_path.iterdir())
 
 
@@ -113,7 +144,7 @@ def test_folder_is_configured_or_found_above(tmp_path, monkeypatch):
     (tmp_path / "results").mkdir()
     (tmp_path / "book").mkdir()
     monkeypatch.chdir(tmp_path / "book")
-    with pytest.raises(results.ResultError, match="set POSYM_RESULTS"):
+    with pytest.raises(results.MissingResultError, match="set POSYM_RESULTS"):
         results.results_folder()
     (tmp_path / "pyproject.toml").touch()
     assert results.results_folder() == tmp_path / "results"

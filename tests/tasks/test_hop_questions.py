@@ -229,7 +229,7 @@ def test_the_experiment_keeps_accuracies_by_run_and_does_nothing_twice(tiny, tmp
     (setting,) = experiment.full_size("tiny")
     setting = experiment.small(setting)
     (result,) = experiment.run([setting], device="cpu", folder=tmp_path, progress=False)
-    assert result.name == "hop_prompts_tiny"
+    assert result.name == "hop_prompts/tiny"
     assert result["accuracy"].shape == result["chance"].shape == (2, 2, 2)
     assert result["exact"].shape == (2, 2, 2, 3)
     assert np.isnan(result["choice"][:, 1, :, 2]).all()
