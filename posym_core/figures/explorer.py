@@ -8,42 +8,41 @@ stands in the address (``#head=12.0&tau=0.001``), so that a view can be linked.
 from __future__ import annotations
 
 import base64
-import html
-import json
 import math
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass
-from importlib import resources
 from typing import Any
 
 import numpy as np
 
-from posym_core.figures.frames import as_array
-from posym_core.figures.sliders import SliderFigure
+from posym_core.figures.frames import as_array, fits, write
+from posym_core.figures.pages import SliderFigure, page, require_said
+from posym_core.figures.sliders import Slider
 
 __all__ = ["ARRAYS", "HeadInput", "head_explorer"]
 
 PAYLOAD_LIMIT = 1_000_000
 """Bytes of numbers that an explorer may carry."""
-UNDEFINED = "undefined"
 SUPERSCRIPTS = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
-# Bits a number and the power that spreads small values: codes are even steps of value ** (1 / power).
-PACKING: Mapping[str, tuple[int, float]] = {
-    "positional": (16, 1),
-    "symbolic": (16, 1),
-    "positional_margin": (8, 1),
-    "symbolic_margin": (8, 1),
-    "positional_share": (16, 1),
-    "symbolic_share": (16, 1),
-    "entropy": (16, 1),
-    "attention": (16, 2),
-    "example": (8, 2),
-    "plane_positional": (8, 1),
-    "plane_symbolic": (8, 1),
-    "plane_positional_share": (8, 1),
-    "plane_symbolic_share": (8, 1),
-    "plane_energy_share": (8, 2),
+SCORE, SHARE = ("length", "tau", "layer", "head"), ("length", "layer", "head")
+TOKEN, PLANE = ("layer", "head", "token"), ("layer", "head", "plane")
+# Dimensions, bits a number, and the power that spreads small values: codes are even steps of value ** (1 / power).
+PACKING: Mapping[str, tuple[tuple[str, ...], int, float]] = {
+    "positional": (SCORE, 16, 1),
+    "symbolic": (SCORE, 16, 1),
+    "positional_margin": (SCORE, 8, 1),
+    "symbolic_margin": (SCORE, 8, 1),
+    "positional_share": (SHARE, 16, 1),
+    "symbolic_share": (SHARE, 16, 1),
+    "entropy": (("layer", "head"), 16, 1),
+    "attention": (TOKEN, 16, 2),
+    "example": (TOKEN, 8, 2),
+    "plane_positional": (PLANE, 8, 1),
+    "plane_symbolic": (PLANE, 8, 1),
+    "plane_positional_share": (PLANE, 8, 1),
+    "plane_symbolic_share": (PLANE, 8, 1),
+    "plane_energy_share": (PLANE, 8, 2),
 }
 
 ARRAYS = tuple(PACKING)
@@ -135,9 +134,7 @@ def head_explorer(
         ValueError: if shapes do not fit each other, numbers are out of range, names are no names or repeat, texts are
             missing, or the packed numbers are more than :data:`PAYLOAD_LIMIT`.
     """
-    for name, text in (("caption", caption), ("alt", alt)):
-        if not text.strip():
-            raise ValueError(f"{name} must say what is seen; got an empty text")
+    require_said(caption=caption, alt=alt)
     if not inputs:
         raise ValueError("an explorer must have at least one input; got none")
     _check_names([one.name for one in inputs])
@@ -166,7 +163,7 @@ def head_explorer(
     if turns is not None and turns.shape != (sizes["layer"],):
         raise ValueError(f"turn must have one frequency ID a layer, {sizes['layer']}; got {turns.size}")
     rows = np.unique(angles, axis=0)
-    payload = {
+    data = {
         "sizes": sizes,
         "lengths": lengths,
         "taus": taus,
@@ -180,14 +177,30 @@ def head_explorer(
         "angleRow": [int(np.flatnonzero((rows == row).all(1))[0]) for row in angles],
         "inputs": [_packed_input(one, sizes, span) for one in inputs],
     }
-    data = json.dumps(payload, separators=(",", ":"), allow_nan=False, ensure_ascii=False)
-    if len(data.encode()) > PAYLOAD_LIMIT:
-        raise ValueError(
-            f"the packed numbers take {len(data.encode()) / 1e6:.1f} MB, but an explorer may carry "
-            f"{PAYLOAD_LIMIT / 1e6:.1f} MB; pass fewer inputs, temperatures or block lengths"
-        )
-    page = _page(inputs, payload, data, caption, alt, marked_label)
-    return SliderFigure(html=page, text=f"<head explorer, {sizes['layer']} layers of {heads} heads: {alt}>")
+    # The scores as the figure opens, for those who read them and those without scripts.
+    first = [as_array(name, getattr(inputs[0], name)) for name in ("positional", "symbolic", "entropy")]
+    columns = [array[shown["length"], shown["tau"]] if array.ndim == 4 else array for array in first]
+    html = page(
+        "explorer.html.j2",
+        data,
+        limit=PAYLOAD_LIMIT,
+        too_much="the packed numbers take {size:.1f} MB, but an explorer may carry {limit:.1f} MB; pass fewer inputs, "
+        "temperatures or block lengths",
+        scripts=("core.js", "explorer.js"),
+        styles=("figure.css", "explorer.css"),
+        inputs=inputs,
+        layers=sizes["layer"],
+        heads=heads,
+        sliders=[
+            Slider("tau", "Temperature τ", taus, start=taus[shown["tau"]], format=tau_text),
+            Slider("block", "Tokens a block", lengths, start=lengths[shown["length"]]),
+        ],
+        marked_label=marked_label,
+        table=[[write(value, ".2f") for value in row] for row in zip(*(map(np.ravel, columns)), strict=True)],
+        caption=caption,
+        alt=alt,
+    )
+    return SliderFigure(html=html, text=f"<head explorer, {sizes['layer']} layers of {heads} heads: {alt}>")
 
 
 def _check_names(names: Sequence[str]) -> None:
@@ -212,32 +225,19 @@ def _packed_input(one: HeadInput, sizes: Mapping[str, int], span: int) -> dict[s
             f"{one.start}; pass a smaller span or start"
         )
     known = {**sizes, "token": len(tokens)}
-    shapes = {
-        **dict.fromkeys(("positional", "symbolic"), ("length", "tau", "layer", "head")),
-        **dict.fromkeys(("positional_margin", "symbolic_margin"), ("length", "tau", "layer", "head")),
-        **dict.fromkeys(("positional_share", "symbolic_share"), ("length", "layer", "head")),
-        "entropy": ("layer", "head"),
-        **dict.fromkeys(("attention", "example"), ("layer", "head", "token")),
-    }
     packed = {}
-    for name in PACKING:
-        dims = shapes.get(name, ("layer", "head", "plane"))
-        array = as_array(f"{name} of input {one.name!r}", getattr(one, name))
-        if array.shape != tuple(known[dim] for dim in dims):
+    for name, (dims, bits, power) in PACKING.items():
+        what = f"{name} of input {one.name!r}"
+        array = as_array(what, getattr(one, name))
+        if not fits(array, [(dim, known[dim]) for dim in dims]):
             wanted = ", ".join(f"{dim}: {known[dim]}" for dim in dims)
             raise ValueError(
-                f"{name} of input {one.name!r} must have shape [{wanted}]; got {list(array.shape)}. Lengths, "
-                "temperatures and angles of the explorer say how many of each there are"
+                f"{what} must have shape [{wanted}]; got {list(array.shape)}. Lengths, temperatures and angles of the "
+                "explorer say how many of each there are"
             )
-        packed[name] = _packed(f"{name} of input {one.name!r}", array, *PACKING[name])
-    return {
-        "name": one.name,
-        "label": one.label,
-        "note": one.note,
-        "tokens": tokens,
-        "start": int(one.start),
-        "arrays": packed,
-    }
+        packed[name] = _packed(what, array, bits, power)
+    named = {"name": one.name, "label": one.label, "note": one.note}
+    return {**named, "tokens": tokens, "start": int(one.start), "arrays": packed}
 
 
 def _packed(name: str, array: np.ndarray, bits: int, power: float) -> dict[str, Any]:
@@ -252,13 +252,8 @@ def _packed(name: str, array: np.ndarray, bits: int, power: float) -> dict[str, 
     width = high - low or 1.0
     share = np.clip((array - low) / width, 0, 1) ** (1 / power)
     codes = np.where(np.isfinite(array), np.round(np.nan_to_num(share) * most), most + 1).astype(f"<u{bits // 8}")
-    return {
-        "bits": bits,
-        "low": low,
-        "high": high,
-        "power": power,
-        "data": base64.b64encode(codes.tobytes()).decode("ascii"),
-    }
+    data = base64.b64encode(codes.tobytes()).decode("ascii")
+    return {"bits": bits, "low": low, "high": high, "power": power, "data": data}
 
 
 def tau_text(tau: float) -> str:
@@ -273,96 +268,3 @@ def tau_text(tau: float) -> str:
     factor = f"{float(mantissa):g}"
     raised = "10" + str(int(power)).translate(SUPERSCRIPTS)
     return raised if factor == "1" else f"{factor} × {raised}"
-
-
-def _page(
-    inputs: Sequence[HeadInput], payload: Mapping[str, Any], data: str, caption: str, alt: str, marked_label: str
-) -> str:
-    files = resources.files("posym_core.figures") / "static"
-    texts = {name: files.joinpath(name).read_text("utf-8") for name in ("figure.css", "explorer.css", "explorer.js")}
-    escaped = data.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
-    sizes, shown = payload["sizes"], payload["start"]
-    options = "".join(f'<option value="{one.name}">{html.escape(one.label)}</option>' for one in inputs)
-    layers = "".join(
-        f'<optgroup label="layer {layer}">'
-        + "".join(
-            f'<option value="{layer * sizes["head"] + head}">layer {layer}, head {head}</option>'
-            for head in range(sizes["head"])
-        )
-        + "</optgroup>"
-        for layer in range(sizes["layer"])
-    )
-    mark = (
-        f'<span class="posym-ex-mark" aria-hidden="true">◆</span> {html.escape(marked_label)}' if marked_label else ""
-    )
-    described = html.escape(alt)
-    return f"""<figure class="posym-figure posym-explorer" aria-label="Head explorer">
-<style>{texts["figure.css"]}{texts["explorer.css"]}</style>
-<div class="posym-ex-live">
-<div class="posym-sliders posym-ex-controls">
-<label class="posym-ex-choice"><span class="posym-label">Input</span><select name="input">{options}</select></label>
-<label class="posym-ex-choice"><span class="posym-label">Head</span><select name="head">{layers}</select></label>
-{_slider("tau", "Temperature τ", [tau_text(value) for value in payload["taus"]], shown["tau"])}
-{_slider("block", "Tokens a block", [str(value) for value in payload["lengths"]], shown["length"])}
-</div>
-<p class="posym-ex-note mathjax_ignore"></p>
-<div class="posym-ex-top">
-<div class="posym-panel"><div class="posym-title">All heads</div>
-<div class="posym-drawing posym-box posym-ex-plane mathjax_ignore" role="img" aria-label="{described}"></div>
-<div class="posym-ex-legend">layer 0 <span class="posym-ex-ramp" aria-hidden="true"></span> {sizes["layer"] - 1}
-<span>{mark}</span></div></div>
-<div class="posym-panel"><div class="posym-title posym-ex-name"></div>
-<div class="posym-drawing posym-readout posym-ex-readout mathjax_ignore" role="table"
- aria-label="The chosen head"></div>
-<div class="posym-ex-shares mathjax_ignore"></div>
-<div class="posym-title">By layer and head</div>
-<div class="posym-ex-map" role="grid" aria-label="Heads by layer; arrow keys choose"></div></div>
-</div>
-<div class="posym-panel"><div class="posym-title posym-ex-blocks-title"></div>
-<div class="posym-drawing posym-box posym-ex-blocks mathjax_ignore" role="img"
- aria-label="Attention to each block"></div>
-</div>
-<div class="posym-panel"><div class="posym-title">The same head on one prompt</div>
-<p class="posym-ex-prompt mathjax_ignore notranslate"></p></div>
-<div class="posym-panel"><div class="posym-title">Frequency profile</div>
-<div class="posym-drawing posym-box posym-ex-profile mathjax_ignore" role="img"
- aria-label="Shares of variance, energy and scores of each rotation plane"></div></div>
-<div class="posym-panel"><div class="posym-title">Where it stands among all {sizes["layer"] * sizes["head"]} heads</div>
-<div class="posym-drawing posym-ex-ranks mathjax_ignore"></div></div>
-<p class="posym-ex-said" role="status" aria-live="polite"></p>
-</div>
-<noscript><p>The explorer answers where JavaScript is on; the table says where every head lies.</p></noscript>
-<details class="posym-ex-table" open><summary>All heads as a table</summary>{_table(inputs[0], payload)}</details>
-<figcaption class="tex2jax_process mathjax_process">{html.escape(caption)}</figcaption>
-<script type="application/json" class="posym-explorer-data">{escaped}</script>
-<script>{texts["explorer.js"]}</script>
-</figure>"""
-
-
-def _slider(name: str, label: str, texts: Sequence[str], index: int) -> str:
-    return (
-        f'<label class="posym-slider"><span class="posym-label">{label}</span>'
-        f'<span class="posym-value" aria-hidden="true">{texts[index]}</span>'
-        f'<input type="range" min="0" max="{len(texts) - 1}" step="1" value="{index}" autocomplete="off" '
-        f'name="{name}" aria-label="{label}" aria-valuetext="{texts[index]}" '
-        f'data-texts="{html.escape(json.dumps(list(texts), ensure_ascii=False))}"></label>'
-    )
-
-
-def _table(one: HeadInput, payload: Mapping[str, Any]) -> str:
-    """Scores of all heads on the first input as the figure opens, for those who read and those without scripts."""
-    sizes, shown = payload["sizes"], payload["start"]
-    scores = [as_array(name, getattr(one, name))[shown["length"], shown["tau"]] for name in ("positional", "symbolic")]
-    columns = [array.ravel() for array in (*scores, as_array("entropy", one.entropy))]
-    rows = "".join(
-        f'<tr><th scope="row">{place // sizes["head"]}.{place % sizes["head"]}</th>'
-        + "".join(f"<td>{_written(column[place])}</td>" for column in columns)
-        + "</tr>"
-        for place in range(sizes["layer"] * sizes["head"])
-    )
-    heads = "".join(f'<th scope="col">{name}</th>' for name in ("layer.head", "s_POS", "s_SYM", "entropy"))
-    return f'<div class="posym-ex-scroll"><table><thead><tr>{heads}</tr></thead><tbody>{rows}</tbody></table></div>'
-
-
-def _written(value: float) -> str:
-    return f"{value:.2f}" if np.isfinite(value) else UNDEFINED

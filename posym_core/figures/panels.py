@@ -34,14 +34,19 @@ class Panel:
     """What all panels share.
 
     Args:
+        title: heading of the panel.
         over: names of the sliders that the frames depend on, in the order of the frames' leading dimensions; all
             sliders of the figure unless given, none with ``()``.
+        x_label, y_label: what the axes are, or columns and rows.
         aspect: width over height of the drawing.
         wide: whether the panel takes the figure's whole width.
         alt: what the drawing shows, for readers who hear it; the figure's ``alt`` unless given.
     """
 
+    title: str
     over: Sequence[str] | None = None
+    x_label: str = ""
+    y_label: str = ""
     aspect: float | None = None
     wide: bool = False
     alt: str = ""
@@ -54,14 +59,23 @@ class Panel:
         raise NotImplementedError
 
 
+def with_interval(panel: Lines | Bars, frames: np.ndarray, dims: Mapping[str, int], last: str) -> dict[str, np.ndarray]:
+    """Frames ``[*slider, series, last]``, with the ends of their intervals where they have them."""
+    if (panel.lower is None) != (panel.upper is None):
+        raise ValueError(f"intervals of {panel.title!r} need both ends; pass lower and upper, or neither")
+    drawn = {"frames": frames}
+    if panel.lower is not None:
+        inner = (("series", frames.shape[-2]), (last, frames.shape[-1]))
+        drawn |= {name: as_frames(name, getattr(panel, name), dims, inner) for name in ("lower", "upper")}
+    return drawn
+
+
 @dataclass(frozen=True, eq=False)
 class Heatmap(Panel):
     """A matrix as coloured cells; NaN is a hatched cell.
 
     Args:
-        title: heading of the panel.
         frames: ``[*slider, row, column]``.
-        x_label, y_label: what columns and rows are.
         colours: ``"diverging"`` (blue below 0, orange above) or ``"sequential"``.
         limits: values at the ends of the colours; from all frames unless given.
         decimals: write every cell's value with so many decimals (small matrices); none unless given.
@@ -73,8 +87,6 @@ class Heatmap(Panel):
     title: str
     frames: Any
     _: KW_ONLY
-    x_label: str = ""
-    y_label: str = ""
     colours: Literal["diverging", "sequential"] = "diverging"
     limits: tuple[float, float] | None = None
     decimals: int | None = None
@@ -92,13 +104,14 @@ class Heatmap(Panel):
         frames = as_frames(f"frames of {self.title!r}", self.frames, dims, ("row", "column"))
         rows, columns = frames.shape[-2:]
         limits = self.limits or limits_of([frames], symmetric=self.colours == "diverging", margin=0)
-        outlined = np.eye(rows, columns) if isinstance(self.outlined, str) else self.outlined
-        if isinstance(self.outlined, str) and self.outlined != "diagonal":
-            raise ValueError(f"outlined must be booleans per cell or 'diagonal'; got {self.outlined!r}")
-        cells = None
+        outlined = self.outlined
+        if isinstance(outlined, str):
+            if outlined != "diagonal":
+                raise ValueError(f"outlined must be booleans per cell or 'diagonal'; got {outlined!r}")
+            outlined = np.eye(rows, columns)
         if outlined is not None:
-            inner = (("row", rows), ("column", columns))
-            cells = as_numbers(as_frames("outlined", outlined, dims, inner, fixed=True), digits, 2)
+            cells = as_frames("outlined", outlined, dims, (("row", rows), ("column", columns)), fixed=True)
+            outlined = as_numbers(cells, digits, 2)
         return {
             "rows": rows,
             "columns": columns,
@@ -109,7 +122,7 @@ class Heatmap(Panel):
             "colourBar": self.decimals is None if self.colour_bar is None else self.colour_bar,
             "rowLabels": as_labels("row_labels", self.row_labels, dims, rows),
             "columnLabels": as_labels("column_labels", self.column_labels, dims, columns),
-            "outlined": cells,
+            "outlined": outlined,
         }
 
 
@@ -118,7 +131,6 @@ class Lines(Panel):
     """Curves over a common axis; NaN is a gap.
 
     Args:
-        title: heading of the panel.
         x: ``[point]``, the common axis.
         frames: ``[*slider, series, point]``.
         series: a label for each curve, written beside it.
@@ -137,8 +149,6 @@ class Lines(Panel):
     _: KW_ONLY
     series: Sequence[str] = ()
     colours: Sequence[str] = ()
-    x_label: str = ""
-    y_label: str = ""
     x_limits: tuple[float, float] | None = None
     y_limits: tuple[float, float] | None = None
     x_log: bool = False
@@ -159,13 +169,7 @@ class Lines(Panel):
             raise ValueError(f"x of {self.title!r} must be one row of numbers without NaN; got shape {x.shape}")
         frames = as_frames(f"frames of {self.title!r}", self.frames, dims, ("series", ("point", len(x))))
         count = frames.shape[-2]
-        inner = (("series", count), ("point", len(x)))
-        if (self.lower is None) != (self.upper is None):
-            raise ValueError(f"intervals of {self.title!r} need both ends; pass lower and upper, or neither")
-        drawn = {"frames": frames}
-        if self.lower is not None:
-            drawn["lower"] = as_frames("lower", self.lower, dims, inner)
-            drawn["upper"] = as_frames("upper", self.upper, dims, inner)
+        drawn = with_interval(self, frames, dims, "point")
         reference = None
         if self.reference is not None:
             reference = as_frames("reference", self.reference, {}, ("series", ("point", len(x))))
@@ -207,7 +211,6 @@ class Bars(Panel):
     """Bars side by side, or stacked; NaN is a hatched bar.
 
     Args:
-        title: heading of the panel.
         labels: ``[bar]`` or ``[*slider, bar]``, written below the bars.
         frames: ``[*slider, series, bar]``.
         series: a label for each series.
@@ -223,8 +226,6 @@ class Bars(Panel):
     _: KW_ONLY
     series: Sequence[str] = ()
     colours: Sequence[str] = ()
-    x_label: str = ""
-    y_label: str = ""
     y_limits: tuple[float, float] | None = None
     stacked: bool = False
     lower: Any = None
@@ -237,13 +238,9 @@ class Bars(Panel):
     def payload(self, dims: dict[str, int], digits: int) -> dict[str, Any]:
         frames = as_frames(f"frames of {self.title!r}", self.frames, dims, ("series", "bar"))
         count, bars = frames.shape[-2:]
-        drawn = {"frames": frames}
-        if (self.lower is None) != (self.upper is None) or (self.stacked and self.lower is not None):
-            raise ValueError(f"intervals of {self.title!r} need lower and upper, and bars that are not stacked")
-        if self.lower is not None:
-            inner = (("series", count), ("bar", bars))
-            drawn["lower"] = as_frames("lower", self.lower, dims, inner)
-            drawn["upper"] = as_frames("upper", self.upper, dims, inner)
+        if self.stacked and self.lower is not None:
+            raise ValueError(f"intervals of {self.title!r} need bars that are not stacked; leave lower and upper out")
+        drawn = with_interval(self, frames, dims, "bar")
         piled = [np.nansum(frames, axis=-2)] if self.stacked else list(drawn.values())
         y_limits = self.y_limits or limits_of([*piled, np.zeros(1)], log=False)
         return {
@@ -264,7 +261,6 @@ class Points(Panel):
     """Points in a plane, or arrows to them from the origin; NaN leaves a point out and counts it as undefined.
 
     Args:
-        title: heading of the panel.
         frames: ``[*slider, point, 2]``, x and y.
         labels: a label for each point; shown on hover, and written beside it if ``write_labels``.
         groups: a whole number for each point, its colour; ``group_labels`` names the groups.
@@ -292,8 +288,6 @@ class Points(Panel):
     diagonal: bool = False
     circle: float | None = None
     equal_aspect: bool = True
-    x_label: str = ""
-    y_label: str = ""
     x_limits: tuple[float, float] | None = None
     y_limits: tuple[float, float] | None = None
 
@@ -338,7 +332,6 @@ class Readout(Panel):
 
     Args:
         rows: label -> ``[*slider]`` numbers or strings.
-        title: heading of the panel.
         format: how numbers are written, for all rows or label -> format.
     """
 

@@ -13,17 +13,14 @@ a built page, in JupyterLab, Colab and VS Code, with no network.
 
 from __future__ import annotations
 
-import html
-import json
-import re
 from collections.abc import Sequence
 from dataclasses import KW_ONLY, dataclass
-from importlib import resources
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
 from posym_core.figures.frames import Format, is_number, write
+from posym_core.figures.pages import SliderFigure, page, require_said
 from posym_core.figures.panels import Bars, Heatmap, Lines, Panel, Points, Readout
 
 __all__ = [
@@ -67,6 +64,8 @@ class Slider:
     start: Any = None
     format: Format = ""
 
+    listed: ClassVar[bool] = False
+
     def __post_init__(self) -> None:
         if len(self.values) == 0:
             raise ValueError(f"slider {self.name!r} must have at least one value; got none. Pass the settings it steps")
@@ -94,18 +93,6 @@ class Slider:
         """The settings as the reader sees them."""
         return [write(value, self.format) for value in self.values]
 
-    def control(self) -> str:
-        """The control as it stands above the panels."""
-        texts, index, label = self.texts, self.index, html.escape(self.label)
-        shown = html.escape(texts[index])
-        return (
-            f'<label class="posym-slider"><span class="posym-label">{label}</span>'
-            f'<span class="posym-value" aria-hidden="true">{shown}</span>'
-            f'<input type="range" min="0" max="{len(texts) - 1}" step="1" value="{index}" autocomplete="off" '
-            f'name="{html.escape(self.name)}" aria-label="{label}" aria-valuetext="{shown}" '
-            f'data-texts="{html.escape(json.dumps(texts, ensure_ascii=False))}"></label>'
-        )
-
 
 @dataclass(frozen=True, eq=False)
 class Choice(Slider):
@@ -117,34 +104,7 @@ class Choice(Slider):
     1
     """
 
-    def control(self) -> str:
-        label, index = html.escape(self.label), self.index
-        options = "".join(
-            f'<option value="{place}"{" selected" if place == index else ""}>{html.escape(text)}</option>'
-            for place, text in enumerate(self.texts)
-        )
-        return (
-            f'<label class="posym-slider"><span class="posym-label">{label}</span>'
-            f'<select name="{html.escape(self.name)}" aria-label="{label}" autocomplete="off">{options}'
-            "</select></label>"
-        )
-
-
-@dataclass(frozen=True, eq=False, repr=False)
-class SliderFigure:
-    """A finished figure: displays itself in notebooks and on built pages."""
-
-    html: str
-    text: str
-
-    def __repr__(self) -> str:
-        return self.text
-
-    def _repr_html_(self) -> str:
-        return self.html
-
-    def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> dict[str, str]:
-        return {"text/html": self.html, "text/plain": self.text}
+    listed: ClassVar[bool] = True
 
 
 def slider_figure(
@@ -179,69 +139,30 @@ def slider_figure(
         raise ValueError(f"columns must be at least 1; got {columns}")
     if len(set(names)) < len(names):
         raise ValueError(f"slider names must differ, since panels name them in over; got {', '.join(names)}")
-    for name, text in (("caption", caption), ("alt", alt)):
-        if not text.strip():
-            raise ValueError(f"{name} must say what is seen; got an empty text")
-    data = json.dumps([_payload(panel, sliders, digits) for panel in flat], separators=(",", ":"), allow_nan=False)
-    if len(data) > PAYLOAD_LIMIT:
-        raise ValueError(
-            f"the frames take {len(data) / 1e6:.1f} MB, but a figure may carry {PAYLOAD_LIMIT / 1e6:.1f} MB; use fewer "
-            "slider settings or cells, let each panel depend on fewer sliders with over=(...), or pass a smaller digits"
-        )
-    titles = " | ".join(title for panel in flat if (title := getattr(panel, "title", "")))
+    require_said(caption=caption, alt=alt)
+    titles = " | ".join(panel.title for panel in flat if panel.title)
     return SliderFigure(
-        html=_page(stacks, sliders, caption, alt, data, columns),
+        html=page(
+            "figure.html.j2",
+            [_payload(panel, sliders, digits) for panel in flat],
+            limit=PAYLOAD_LIMIT,
+            too_much="the frames take {size:.1f} MB, but a figure may carry {limit:.1f} MB; use fewer slider settings "
+            "or cells, let each panel depend on fewer sliders with over=(...), or pass a smaller digits",
+            scripts=("core.js", "figure.js"),
+            styles=("figure.css",),
+            stacks=stacks,
+            sliders=sliders,
+            least=f"{PAGE_WIDTH / columns:.4g}",
+            caption=caption,
+            alt=alt,
+        ),
         text=f"<slider figure {titles!r}: {alt}>",
     )
 
 
-def _page(
-    stacks: Sequence[Sequence[Panel]], sliders: Sequence[Slider], caption: str, alt: str, data: str, columns: int
-) -> str:
-    files = resources.files("posym_core.figures") / "static"
-    escaped = data.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
-    return (
-        '<figure class="posym-figure">\n'
-        f"<style>{files.joinpath('figure.css').read_text('utf-8')}</style>\n"
-        f'<div class="posym-sliders">{"".join(slider.control() for slider in sliders)}</div>\n'
-        f'<div class="posym-panels" style="--posym-least:{PAGE_WIDTH / columns:.4g}rem">'
-        f"{''.join(_column_html(stack, alt) for stack in stacks)}</div>\n"
-        "<noscript><p>This figure follows its sliders where JavaScript is on. "
-        f"What it shows: {html.escape(alt)}</p></noscript>\n"
-        f'<figcaption class="tex2jax_process mathjax_process">{_maths(html.escape(caption))}</figcaption>\n'
-        f'<script type="application/json" class="posym-data">{escaped}</script>\n'
-        f"<script>{files.joinpath('figure.js').read_text('utf-8')}</script>\n"
-        "</figure>"
-    )
-
-
-def _maths(caption: str) -> str:
-    # The built page and notebooks share the bracketed form only.
-    return re.sub(r"\$([^$]+)\$", r"\\(\1\\)", caption)
-
-
-def _column_html(column: Sequence[Panel], alt: str) -> str:
-    inner = "".join(_panel_html(panel, alt) for panel in column)
-    return inner if len(column) == 1 else f'<div class="posym-column">{inner}</div>'
-
-
-def _panel_html(panel: Panel, alt: str) -> str:
-    title = getattr(panel, "title", "")
-    heading = f'<div class="posym-title">{html.escape(title)}</div>' if title else ""
-    if panel.kind == "readout":
-        inner = '<div class="posym-drawing posym-readout mathjax_ignore" role="table" aria-live="polite"></div>'
-    else:
-        described = html.escape(panel.alt or (f"{title}. {alt}" if title else alt))
-        inner = (
-            f'<div class="posym-drawing posym-box mathjax_ignore" role="img" aria-label="{described}" '
-            f'style="aspect-ratio:{panel.aspect or panel.shape:g}"></div>'
-        )
-    return f'<div class="posym-panel{" posym-wide" if panel.wide else ""}">{heading}{inner}</div>'
-
-
 def _payload(panel: Panel, sliders: Sequence[Slider], digits: int) -> dict[str, Any]:
     lengths = {slider.name: len(slider.values) for slider in sliders}
-    over = tuple(lengths) if panel.over is None else tuple(panel.over)
+    over = list(lengths) if panel.over is None else panel.over
     for name in over:
         if name not in lengths:
             known = ", ".join(map(repr, lengths)) or "none"
@@ -251,7 +172,7 @@ def _payload(panel: Panel, sliders: Sequence[Slider], digits: int) -> dict[str, 
         "kind": panel.kind,
         "over": [order.index(name) for name in over],
         "dims": [lengths[name] for name in over],
-        "xLabel": getattr(panel, "x_label", ""),
-        "yLabel": getattr(panel, "y_label", ""),
+        "xLabel": panel.x_label,
+        "yLabel": panel.y_label,
         **panel.payload({name: lengths[name] for name in over}, digits),
     }

@@ -7,7 +7,6 @@ import os
 import re
 import shutil
 from html.parser import HTMLParser
-from pathlib import Path
 from typing import Any
 
 import matplotlib
@@ -16,12 +15,12 @@ import pytest
 import torch
 from matplotlib.colors import LinearSegmentedColormap, to_hex
 
+from posym_core.figures.pages import script, static
 from posym_core.figures.sliders import Bars, Choice, Heatmap, Lines, Points, Readout, Slider, slider_figure
 
 THETA = Slider("theta", "Angle θ", [0.1, 0.5, 1.0], start=0.5, format=".1f")
 KEYS = Slider("keys", "Keys", [4, 8], format="{:d} keys".format)
 WRONG: Any = "red"
-SOURCES = Path(__file__).parents[2] / "posym_core" / "figures" / "static"
 
 
 def figure(panel, *sliders, **options):
@@ -95,13 +94,14 @@ def test_maths_of_a_caption_is_left_to_the_page():
 
 def test_a_choice_is_a_list_of_names():
     choice = Choice("kind", "Kind <of>", ["a&b", "c"], start="c")
-    page = Skeleton(figure(Readout({"r": [1.0, 2.0]}), choice).html)
+    shown = figure(Readout({"r": [1.0, 2.0]}), choice).html
+    page = Skeleton(shown)
     (select,) = [attrs for tag, attrs in page.elements if tag == "select"]
     assert select["name"] == "kind"
     assert select["aria-label"] == "Kind <of>"
     options = [attrs for tag, attrs in page.elements if tag == "option"]
     assert options == [{"value": "0"}, {"value": "1", "selected": None}]
-    assert ">a&amp;b</option>" in choice.control()
+    assert ">a&amp;b</option>" in shown
     with pytest.raises(ValueError, match=r"start of slider 'kind' must be one of its 2 values; got 'd'"):
         Choice("kind", "Kind", ["a", "c"], start="d")
 
@@ -252,8 +252,22 @@ def test_refusals_name_rule_value_and_way_out(make, error, message):
         make()
 
 
+@pytest.mark.parametrize("name", ["figure.js", "explorer.js"])
+def test_scripts_are_modules_that_stand_in_one_closure(name):
+    shared = set(re.findall(r"^export const (\w+)", static("core.js"), re.M))
+    (imported,) = re.findall(r"^import \{([^}]*)\} from \"\./core\.js\";$", static(name), re.M)
+    names = re.findall(r"\w+", imported)
+    assert set(names) <= shared
+    used = static(name).replace(imported, "")
+    assert [one for one in names if not re.search(rf"\b{one}\b", used)] == []
+    inlined = script("core.js", name)
+    assert not re.search(r"^\s*(import|export)\b", inlined, re.M)
+    assert inlined.startswith('(() => {\n"use strict";\n')
+    assert inlined.rstrip().endswith("})();")
+
+
 def test_colour_tables_are_the_maps_they_claim_to_be():
-    script = (SOURCES / "figure.js").read_text("utf-8")
+    script = static("core.js")
     blue, orange = matplotlib.colormaps["RdBu"], matplotlib.colormaps["PuOr"]
     glowing = ["#a9dcf7", "#56b4e9", "#1c6fa3", "#23282e", "#a65e0a", "#e69f00", "#ffdf9e"]
     for name, colour in {

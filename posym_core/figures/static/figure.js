@@ -1,585 +1,434 @@
-// Draws the slider figures of posym_core.widgets. Every number comes prepared in the figure's JSON; this script only
-// places and colours it. A classic script in a closure: it sets no globals and ignores AMD loaders on the page.
-(() => {
-  "use strict";
-  const SVG = "http://www.w3.org/2000/svg";
-  const MAPS = {
-    diverging: {
-      light:
-        "15508d1d5fa2266caf2f79b53885bc4291c2569fc96bacd181bad896c7dfa7d0e4b8d8e9cae1eed7e8f1e1edf3ecf2f5f7f6f6f9f0e4fbead2fde4c0fedbacfed095fdc57ffdba68f7ac52ef9e3ce78f27de8013d27510c6690cb95e08ac54069e4c07",
-      dark:
-        "a9dcf799d4f48acdf27ac5ef6bbeec5bb6ea4eabe0449ed33991c62e84b82377ab1c6a9b1e5d851f4f6f20425922354325292e3d3327563d206f4719875112a05b0caf6709bb7307c78005d38c03df9801e8a40dedb02bf1bc48f6c866fbd484ffdf9e",
-    },
-    sequential: {
-      light:
-        "440154470d6048186a482374472d7b4537814240863e49893b528b375b8d33638d2f6b8e2c728e297a8e26828e23898e21918c1f988b1fa08822a78528ae8032b67a3fbc734ec36b5ec96270cf5784d44b98d83eaddc30c2df23d8e219ece51bfde725",
-    },
-  };
-  MAPS.sequential.dark = MAPS.sequential.light;
+// Draws slider figures. Every number comes prepared in the figure's JSON; this script only places and colours it.
+import {
+  bright, canvas, clamp, css, defined, fillTable, hover, level, node, putLine, putText, rangeOf, ruler, scale, shade,
+  showSetting, startAll, tenth, ticks, write,
+} from "./core.js";
 
-  // ---- small tools -------------------------------------------------------------------------------------------------
-  const node = (parent, name, attributes = {}, text) => {
-    const made = document.createElementNS(SVG, name);
-    for (const key in attributes) if (attributes[key] !== null) made.setAttribute(key, attributes[key]);
-    if (text !== undefined) made.textContent = text;
-    parent.append(made);
-    return made;
-  };
-  const tenth = (value) => Math.round(value * 10) / 10;
-  const clamp = (value, low, high) => Math.min(high, Math.max(low, value));
-  const defined = (value) => value !== null && value !== undefined;
-  const strideOf = (least) => [1, 2, 5, 10, 20, 50, 100].find((stride) => stride >= least) || Math.ceil(least);
-  const shorter = (text, length) => (text.length > length ? text.slice(0, length - 1) + "…" : text);
+const strideOf = (least) => [1, 2, 5, 10, 20, 50, 100].find((stride) => stride >= least) || Math.ceil(least);
+const shorter = (text, length) => (text.length > length ? text.slice(0, length - 1) + "…" : text);
 
-  const write = (value, decimals) => {
-    if (!defined(value)) return "undefined";
-    const size = Math.abs(value);
-    let text;
-    if (decimals !== undefined && decimals !== null) text = value.toFixed(decimals);
-    else if (size !== 0 && (size < 1e-3 || size >= 1e5)) text = value.toExponential(2).replace(/\.?0+e/, "e").replace("e+", "e");
-    else text = String(Number(value.toPrecision(4)));
-    return /^-[0.]*$/.test(text) ? text.slice(1) : text.replace(/-/g, "−");
-  };
+// Labels beside curve ends: pushed apart so that none covers another.
+const spread = (places, gap, low, high) => {
+  const order = places.map((place, index) => ({ place: clamp(place, low, high), index })).sort((a, b) => a.place - b.place);
+  for (let i = 1; i < order.length; i++) order[i].place = Math.max(order[i].place, order[i - 1].place + gap);
+  for (let i = order.length - 1, top = high; i >= 0; i--, top = order[i + 1].place - gap)
+    order[i].place = Math.min(order[i].place, top);
+  const result = [];
+  for (const { place, index } of order) result[index] = place;
+  return result;
+};
 
-  const scale = (log, [low, high], from, to) => {
-    const turn = log ? Math.log10 : (value) => value;
-    const start = turn(low), size = turn(high) - start;
-    return (value) => from + ((turn(value) - start) / size) * (to - from);
-  };
-
-  const ticks = (log, [low, high], count) => {
-    if (log) {
-      const decades = Math.log10(high / low);
-      const factors = decades > 2 ? [1] : decades > 0.8 ? [1, 2, 5] : [1, 1.5, 2, 3, 4, 5, 7];
-      const stride = Math.max(1, Math.ceil(decades / Math.max(count, 2)));
-      const all = [];
-      for (let power = Math.floor(Math.log10(low)); power <= Math.log10(high) + 1e-9; power++) {
-        if (power % stride) continue;
-        for (const factor of factors) {
-          const value = Number((factor * 10 ** power).toPrecision(6));
-          if (value >= low * 0.9999 && value <= high * 1.0001) all.push(value);
-        }
-      }
-      return all.map((value) => ({ value, text: write(value) }));
-    }
-    const rough = (high - low) / Math.max(count, 1);
-    const power = 10 ** Math.floor(Math.log10(rough));
-    const step = [1, 2, 5, 10].map((factor) => factor * power).find((size) => size >= rough * 0.999);
-    const decimals = Math.max(0, -Math.floor(Math.log10(step) + 1e-9));
-    const all = [];
-    for (let place = Math.ceil(low / step - 1e-6); place * step <= high + step * 1e-6; place++) {
-      const value = place * step;
-      all.push({ value, text: decimals > 5 || Math.abs(high) >= 1e6 ? write(Number(value.toPrecision(6))) : write(value, decimals) });
-    }
-    return all;
-  };
-
-  const shade = (map, scheme, share) => {
-    const table = MAPS[map][scheme], last = table.length / 6 - 1;
-    const at = clamp(share, 0, 1) * last, lower = Math.min(Math.floor(at), last - 1);
-    const channel = (stop, place) => parseInt(table.substr(stop * 6 + place * 2, 2), 16);
-    return [0, 1, 2].map((place) =>
-      Math.round(channel(lower, place) + (at - lower) * (channel(lower + 1, place) - channel(lower, place))));
-  };
-  const css = (rgb) => `rgb(${rgb.join(",")})`;
-  const bright = ([red, green, blue]) => 0.299 * red + 0.587 * green + 0.114 * blue > 140;
-
-  // Labels beside curve ends: pushed apart so that none covers another.
-  const spread = (places, gap, low, high) => {
-    const order = places.map((place, index) => ({ place: clamp(place, low, high), index })).sort((a, b) => a.place - b.place);
-    for (let i = 1; i < order.length; i++) order[i].place = Math.max(order[i].place, order[i - 1].place + gap);
-    for (let i = order.length - 1, top = high; i >= 0; i--, top = order[i + 1].place - gap)
-      order[i].place = Math.min(order[i].place, top);
-    const result = [];
-    for (const { place, index } of order) result[index] = place;
-    return result;
-  };
-
-  const hatch = (parent, x, y, width, height) => {
-    node(parent, "rect", { x: tenth(x), y: tenth(y), width: tenth(width), height: tenth(height), class: "posym-void" });
-    let path = "";
-    for (let at = -height + 5; at < width; at += 6) {
-      const left = Math.max(at, 0), right = Math.min(at + height, width);
-      if (right > left) path += `M${tenth(x + left)} ${tenth(y + height - (left - at))}L${tenth(x + right)} ${tenth(y + height - (right - at))}`;
-    }
-    node(parent, "path", { d: path, class: "posym-hatch" });
-  };
-
-  const legend = (pen, names, colours, y) => {
-    let x = 0, row = y;
-    names.forEach((name, index) => {
-      const width = pen.measure(name) + 30;
-      if (x && x + width - 12 > pen.width) (x = 0), (row += 18);
-      node(pen.svg, "rect", { x, y: row + 1, width: 11, height: 11, rx: 2, class: `posym-fill posym-c${colours[index]}` });
-      node(pen.svg, "text", { x: x + 16, y: row + 11, class: "posym-text" }, name);
-      x += width;
-    });
-    return row + 22;
-  };
-
-  // Axes with light horizontal lines; returns the scales and the area.
-  const axes = (pen, panel, area, options = {}) => {
-    const { svg } = pen, { left, right, top, bottom } = area;
-    const y = scale(panel.yLog, panel.yLimits, bottom, top);
-    for (const tick of area.yTicks) {
-      const at = tenth(y(tick.value));
-      node(svg, "line", { x1: left, x2: right, y1: at, y2: at, class: "posym-grid" });
-      node(svg, "text", { x: left - 7, y: at + 4, class: "posym-text posym-soft", "text-anchor": "end" }, tick.text);
-    }
-    if (panel.yLabel) node(svg, "text", { x: tenth(area.labelX || 0), y: tenth(area.labelY), class: "posym-text posym-soft" }, panel.yLabel);
-    if (panel.xLabel)
-      node(svg, "text", { x: (left + right) / 2, y: pen.height - 4, class: "posym-text posym-soft", "text-anchor": "middle" }, panel.xLabel);
-    let x = null;
-    if (panel.xLimits) {
-      x = scale(panel.xLog, panel.xLimits, left, right);
-      let end = -Infinity;
-      for (const tick of ticks(panel.xLog, panel.xLimits, Math.max(2, (right - left) / 70))) {
-        const at = tenth(x(tick.value)), half = pen.measure(tick.text) / 2;
-        node(svg, "line", { x1: at, x2: at, y1: bottom, y2: bottom + 4, class: "posym-axis" });
-        if (at - half < end + 6) continue;
-        node(svg, "text", { x: at, y: bottom + 17, class: "posym-text posym-soft", "text-anchor": "middle" }, tick.text);
-        end = at + half;
-      }
-    }
-    const zero = !panel.yLog && panel.yLimits[0] < 0 && panel.yLimits[1] > 0;
-    const base = options.baseAtZero && zero ? tenth(y(0)) : bottom;
-    node(svg, "line", { x1: left, x2: right, y1: base, y2: base, class: "posym-axis" });
-    return { x, y };
-  };
-
-  const plotArea = (pen, panel, top, right) => {
-    const bottom = pen.height - (panel.xLabel ? 40 : 24);
-    let labelY = 0;
-    if (panel.yLabel) (labelY = top + 11), (top += 24);
-    else top += 8;
-    const yTicks = ticks(panel.yLog, panel.yLimits, Math.max(2, (bottom - top) / 38));
-    const left = Math.ceil(Math.max(...yTicks.map((tick) => pen.measure(tick.text)), 8)) + 9;
-    return { left, right: pen.width - right, top, bottom, yTicks, labelY };
-  };
-
-  // ---- one drawing for each kind of panel: (panel, at, pen) -> what a point of the drawing says ------------------------
-  const rangeOf = (count) => Array.from({ length: count }, (_, index) => index);
-
-  function heatmap(panel, at, pen) {
-    const { svg, measure } = pen, { rows, columns, limits } = panel;
-    const values = at(panel.frames), outlined = at(panel.outlined);
-    const rowLabels = at(panel.rowLabels), columnLabels = at(panel.columnLabels);
-    const bar = panel.colourBar ? Math.max(...barTicks(limits).map(([value]) => measure(write(value)))) + 30 : 0;
-    let left = rowLabels.length ? Math.max(...rowLabels.map((text) => measure(shorter(text, 14)))) + 8 : 0;
-    let top = panel.yLabel ? 22 : 2;
-    const under = (columnLabels.length ? 20 : 4) + (panel.xLabel ? 18 : 0);
-    let width = pen.width - left - bar - 1, height = pen.height - top - under;
-    if (columns / rows > 0.5 && columns / rows < 2) {
-      const cell = Math.min(width / columns, height / rows);
-      const spare = width - cell * columns;
-      if (spare > 0.4 * pen.width) left += spare / 2;
-      (width = cell * columns), (height = cell * rows);
-    }
-    const cellWidth = width / columns, cellHeight = height / rows;
-    const share = (value) => (value - limits[0]) / (limits[1] - limits[0]);
-    const colour = (value) => shade(panel.colours, pen.scheme, share(value));
-    const gap = rows * columns <= 400 ? Math.min(1.5, cellWidth / 12, cellHeight / 12) : 0;
-    if (gap) {
-      rangeOf(rows * columns).forEach((index) => {
-        const x = left + (index % columns) * cellWidth, y = top + Math.floor(index / columns) * cellHeight;
-        const value = values[index];
-        if (!defined(value)) hatch(svg, x, y, cellWidth - gap, cellHeight - gap);
-        else node(svg, "rect", { x: tenth(x), y: tenth(y), width: tenth(cellWidth - gap), height: tenth(cellHeight - gap), rx: gap ? 2 : 0, fill: css(colour(value)) });
-        if (panel.decimals === null) return;
-        let text = defined(value) ? write(value, panel.decimals) : cellWidth > 64 ? "undefined" : "?";
-        for (let decimals = panel.decimals; defined(value) && decimals > 0 && measure(text) >= cellWidth - 2; )
-          text = write(value, --decimals); // fewer places rather than no number
-        const ink = !defined(value) ? "posym-soft" : bright(colour(value)) ? "posym-on-bright" : "posym-on-dark";
-        if (measure(text) < cellWidth - 2 || !defined(value))
-          node(svg, "text", { x: tenth(x + (cellWidth - gap) / 2), y: tenth(y + cellHeight / 2 + 4), class: `posym-text ${ink}`, "text-anchor": "middle" }, text);
-      });
-    } else {
-      // Big matrices go through one bitmap: thousands of rectangles would make the slider lag.
-      const canvas = document.createElement("canvas");
-      (canvas.width = columns), (canvas.height = rows);
-      const context = canvas.getContext("2d"), image = context.createImageData(columns, rows);
-      values.forEach((value, index) => {
-        if (defined(value)) image.data.set([...colour(value), 255], index * 4);
-      });
-      context.putImageData(image, 0, 0);
-      if (values.some((value) => !defined(value))) hatch(svg, left, top, width, height);
-      node(svg, "image", { x: tenth(left), y: tenth(top), width: tenth(width), height: tenth(height), preserveAspectRatio: "none", style: "image-rendering:pixelated", href: canvas.toDataURL() });
-    }
-    if (outlined)
-      outlined.forEach((on, index) => {
-        if (!on) return;
-        const x = left + (index % columns) * cellWidth, y = top + Math.floor(index / columns) * cellHeight;
-        node(svg, "rect", { x: tenth(x + 0.5), y: tenth(y + 0.5), width: tenth(cellWidth - gap - 1), height: tenth(cellHeight - gap - 1), rx: gap ? 2 : 0, class: "posym-outline" });
-      });
-    const rowStride = strideOf(14 / cellHeight);
-    rowLabels.forEach((text, row) => {
-      if (row % rowStride) return;
-      node(svg, "text", { x: tenth(left - 6), y: tenth(top + (row + 0.5) * cellHeight + 4), class: "posym-text posym-soft", "text-anchor": "end" }, shorter(text, 14));
-    });
-    const columnStride = strideOf((Math.max(0, ...columnLabels.map(measure)) + 5) / cellWidth);
-    columnLabels.forEach((text, column) => {
-      if (column % columnStride) return;
-      const x = left + (column + 0.5) * cellWidth;
-      node(svg, "text", { x: tenth(x - gap / 2), y: tenth(top + height + 16), class: "posym-text posym-soft", "text-anchor": "middle" }, text);
-    });
-    if (panel.yLabel) node(svg, "text", { x: tenth(Math.max(0, left - 12)), y: 12, class: "posym-text posym-soft" }, "↓ " + panel.yLabel);
-    if (panel.xLabel)
-      node(svg, "text", { x: tenth(left + width / 2), y: tenth(top + height + under - 3), class: "posym-text posym-soft", "text-anchor": "middle" }, panel.xLabel + " →");
-    if (bar) colourBar(pen, panel.colours, limits, left + width + 14, top, Math.max(60, height));
-    return (x, y) => {
-      const column = Math.floor((x - left) / cellWidth), row = Math.floor((y - top) / cellHeight);
-      if (column < 0 || row < 0 || column >= columns || row >= rows) return null;
-      const name = (label, labels, place) => `${label || "·"} ${labels[place] ?? place + 1}`;
-      return `${name(panel.yLabel, rowLabels, row)}, ${name(panel.xLabel, columnLabels, column)}: ${write(values[row * columns + column])}`;
-    };
+const hatch = (parent, x, y, width, height) => {
+  node(parent, "rect", { x: tenth(x), y: tenth(y), width: tenth(width), height: tenth(height), class: "posym-void" });
+  let path = "";
+  for (let at = -height + 5; at < width; at += 6) {
+    const left = Math.max(at, 0), right = Math.min(at + height, width);
+    if (right > left) path += `M${tenth(x + left)} ${tenth(y + height - (left - at))}L${tenth(x + right)} ${tenth(y + height - (right - at))}`;
   }
+  node(parent, "path", { d: path, class: "posym-hatch" });
+};
 
-  const barTicks = ([low, high]) => {
-    const middle = (low + high) / 2, tiny = 1e-6 * (high - low);
-    const ends = [[low, 0], [high, 1]].map(([value, share]) => [Number(value.toPrecision(3)), share]);
-    return Math.abs(middle) < tiny ? [...ends, [0, 0.5]] : ends;
-  };
-
-  const colourBar = (pen, map, limits, x, top, height) => {
-    const steps = 32;
-    for (let step = 0; step < steps; step++)
-      node(pen.svg, "rect", { x: tenth(x), y: tenth(top + (height * step) / steps), width: 8, height: tenth(height / steps + 0.6), fill: css(shade(map, pen.scheme, 1 - (step + 0.5) / steps)) });
-    for (const [value, share] of barTicks(limits))
-      node(pen.svg, "text", { x: tenth(x + 13), y: tenth(clamp(top + height * (1 - share) + 4, top + 9, top + height)), class: "posym-text posym-soft" }, write(value));
-  };
-
-  function lines(panel, at, pen) {
-    const { svg, measure } = pen, count = panel.x.v.length, xs = panel.x.v;
-    const values = at(panel.frames), lower = at(panel.lower), upper = at(panel.upper), reference = at(panel.reference);
-    const number = panel.series.length;
-    const names = panel.series.map((name, index) => {
-      const gaps = values.slice(index * count, (index + 1) * count).filter((value) => !defined(value)).length;
-      return !gaps ? name : `${name || "curve"}${gaps === count ? " undefined" : ""}`;
-    });
-    const labelled = [...names, ...panel.referenceLabels];
-    const widest = Math.max(0, ...labelled.map(measure));
-    const beside = widest > 0 && widest < pen.width * 0.3 && labelled.length * 15 < pen.height - 60;
-    let top = 0;
-    if (!beside && panel.series.some(Boolean)) top = legend(pen, names, panel.colours, 0);
-    const area = plotArea(pen, panel, top, beside ? widest + 12 : 10);
-    const { x, y } = axes(pen, panel, area);
-    const inside = (value) => clamp(y(value), area.top - 2, area.bottom + 2);
-    const path = (series) => {
-      let text = "", open = false;
-      series.forEach((value, point) => {
-        if (!defined(value)) return void (open = false);
-        text += `${open ? "L" : "M"}${tenth(x(xs[point]))} ${tenth(inside(value))}`;
-        const next = series[point + 1];
-        if (!open && !defined(next)) text += "h0.01";
-        open = true;
-      });
-      return text;
-    };
-    const ends = [];
-    const last = (series) => {
-      const point = series.reduce((found, value, index) => (defined(value) ? index : found), -1);
-      return point < 0 ? area.bottom : inside(series[point]);
-    };
-    rangeOf(panel.references).forEach((index) => {
-      const series = reference.slice(index * count, (index + 1) * count);
-      node(svg, "path", { d: path(series), class: "posym-line posym-thin" });
-      ends[number + index] = last(series);
-    });
-    const each = (field, index) => field.slice(index * count, (index + 1) * count);
-    if (lower)
-      rangeOf(number).forEach((index) => {
-        const low = each(lower, index), high = each(upper, index);
-        const known = rangeOf(count).filter((point) => defined(low[point]) && defined(high[point]));
-        const edge = (field, points) => points.map((point) => `${tenth(x(xs[point]))} ${tenth(inside(field[point]))}`).join("L");
-        if (known.length) node(svg, "path", { d: `M${edge(high, known)}L${edge(low, [...known].reverse())}Z`, class: `posym-band posym-c${panel.colours[index]}` });
-      });
-    rangeOf(number).reverse().forEach((index) => {
-      const series = each(values, index);
-      node(svg, "path", { d: path(series), class: `posym-line posym-c${panel.colours[index]}` });
-      if (panel.dots)
-        series.forEach((value, point) => {
-          if (defined(value) && value >= panel.yLimits[0] && value <= panel.yLimits[1])
-            node(svg, "circle", { cx: tenth(x(xs[point])), cy: tenth(y(value)), r: 3, class: `posym-fill posym-c${panel.colours[index]}` });
-        });
-      ends[index] = last(series);
-    });
-    if (beside) {
-      const places = spread(rangeOf(labelled.length).map((index) => ends[index] ?? area.bottom), 15, area.top + 4, area.bottom - 2);
-      labelled.forEach((name, index) => {
-        const paint = index < number ? `posym-ink posym-c${panel.colours[index]}` : "posym-soft";
-        node(svg, "text", { x: area.right + 7, y: tenth(places[index] + 4), class: `posym-text ${paint}` }, name);
-      });
-    }
-    const marker = at(panel.marker);
-    if (marker && defined(marker[0])) {
-      const place = tenth(clamp(x(marker[0]), area.left, area.right));
-      node(svg, "line", { x1: place, x2: place, y1: area.top - 2, y2: area.bottom, class: "posym-marker" });
-      const flip = place + measure(panel.markerLabel) + 8 > area.right;
-      if (panel.markerLabel)
-        node(svg, "text", { x: place + (flip ? -5 : 5), y: area.top + 8, class: "posym-text posym-strong posym-halo", "text-anchor": flip ? "end" : "start" }, panel.markerLabel);
-    }
-    if (number === 1 && values.every((value) => !defined(value)))
-      node(svg, "text", { x: (area.left + area.right) / 2, y: (area.top + area.bottom) / 2, class: "posym-text posym-soft", "text-anchor": "middle" }, "undefined");
-    return (px, py) => {
-      if (px < area.left - 8 || px > area.right + 8 || py < area.top - 8 || py > area.bottom + 8) return null;
-      const point = rangeOf(count).reduce((best, index) => (Math.abs(x(xs[index]) - px) < Math.abs(x(xs[best]) - px) ? index : best), 0);
-      const texts = rangeOf(number).map((index) => `${panel.series[index] || panel.yLabel || "value"} ${write(values[index * count + point])}`);
-      return `${panel.xLabel || "x"} ${write(xs[point])}: ${texts.join(", ")}`;
-    };
-  }
-
-  function bars(panel, at, pen) {
-    const { svg, measure } = pen, count = panel.bars, number = panel.series.length;
-    const values = at(panel.frames), labels = at(panel.labels), lower = at(panel.lower), upper = at(panel.upper);
-    const top = panel.series.some(Boolean) ? legend(pen, panel.series, panel.colours, 0) : 0;
-    const area = plotArea(pen, panel, top + (panel.decimals === null ? 0 : 8), 6);
-    const { y } = axes(pen, panel, area, { baseAtZero: true });
-    const slot = (area.right - area.left) / count, across = panel.stacked ? 1 : number;
-    const width = Math.max(1, (slot * (count > 24 ? 0.86 : 0.7)) / across);
-    const zero = y(clamp(0, ...panel.yLimits)), highlight = at(panel.highlight);
-    rangeOf(count).forEach((bar) => {
-      const start = area.left + slot * bar + (slot - width * across) / 2;
-      let above = 0, below = 0;
-      rangeOf(number).forEach((index) => {
-        const value = values[index * count + bar], x = start + (panel.stacked ? 0 : width * index);
-        if (!defined(value)) {
-          if (panel.stacked && index) return;
-          hatch(svg, x, area.top, width, area.bottom - area.top);
-          const [turnX, turnY] = [tenth(x + width / 2 + 4), tenth((area.top + area.bottom) / 2)];
-          if (width >= 13)
-            node(svg, "text", { x: turnX, y: turnY, transform: `rotate(-90 ${turnX} ${turnY})`, class: "posym-text posym-soft posym-halo", "text-anchor": "middle" }, "undefined");
-          return;
-        }
-        let from = zero, to = y(clamp(value, ...panel.yLimits));
-        if (panel.stacked) {
-          const begin = value < 0 ? below : above;
-          (from = y(begin)), (to = y(begin + value));
-          if (value < 0) below += value;
-          else above += value;
-        }
-        const marked = highlight && highlight[0] === bar ? " posym-outline-bar" : "";
-        node(svg, "rect", { x: tenth(x), y: tenth(Math.min(from, to)), width: tenth(Math.max(1, width - (number > 1 && !panel.stacked ? 1 : 0))), height: tenth(Math.abs(to - from)), class: `posym-fill posym-c${panel.colours[index]}${marked}` });
-        let [low, high] = [to, to];
-        if (lower && defined(lower[index * count + bar]) && defined(upper[index * count + bar])) {
-          const middle = tenth(x + width / 2);
-          (low = y(lower[index * count + bar])), (high = y(upper[index * count + bar]));
-          node(svg, "line", { x1: middle, x2: middle, y1: tenth(low), y2: tenth(high), class: "posym-whisker" });
-        }
-        const text = panel.decimals === null || panel.stacked ? "" : write(value, panel.decimals);
-        if (text && measure(text) < width + 10)
-          node(svg, "text", { x: tenth(x + width / 2), y: tenth(value < 0 ? low + 14 : high - 5), class: "posym-text", "text-anchor": "middle" }, text);
-      });
-    });
-    const room = count <= 12 ? Math.max(4, Math.floor(slot / 6.5)) : 99;
-    const stride = strideOf((Math.max(0, ...labels.map((text) => measure(shorter(text, room)))) - 2) / slot);
-    labels.forEach((text, bar) => {
-      if (bar % stride) return;
-      const shown = shorter(text, room), x = area.left + slot * (bar + 0.5);
-      node(svg, "text", { x: tenth(x), y: area.bottom + 17, class: `posym-text ${highlight && highlight[0] === bar ? "posym-strong" : "posym-soft"}`, "text-anchor": "middle" }, shown);
-    });
-    return (px, py) => {
-      const bar = Math.floor((px - area.left) / slot);
-      if (bar < 0 || bar >= count || py < area.top - 10 || py > area.bottom + 20) return null;
-      const texts = rangeOf(number).map((index) => `${panel.series[index]} ${write(values[index * count + bar])}`.trim());
-      return `${labels[bar] ?? bar + 1}: ${texts.join(", ")}`;
-    };
-  }
-
-  function points(panel, at, pen) {
-    const { svg, measure } = pen, values = at(panel.frames), highlight = at(panel.highlight);
-    const shades = at(panel.shades), named = panel.groupLabels.some(Boolean) && !shades;
-    const top = named ? legend(pen, panel.groupLabels, panel.colours, 0) : 0;
-    const bar = shades ? 48 : 0;
-    const area = plotArea(pen, panel, top, 12 + bar), fitted = { ...panel };
-    if (panel.equal) {
-      // The shorter axis decides: the drawing keeps the limits and gives up width or height.
-      const wide = panel.xLimits[1] - panel.xLimits[0], high = panel.yLimits[1] - panel.yLimits[0];
-      const unit = Math.min((area.right - area.left) / wide, (area.bottom - area.top) / high);
-      const spareX = area.right - area.left - unit * wide, spareY = area.bottom - area.top - unit * high;
-      (area.left += spareX / 2), (area.right -= spareX / 2), (area.top += spareY / 2), (area.bottom -= spareY / 2);
-      if (area.labelY) (area.labelY += spareY / 2), (area.labelX = spareX / 2);
-    }
-    const { x, y } = axes(pen, fitted, area), centred = panel.arrows.some(Boolean) || panel.circle;
-    if (centred) {
-      node(svg, "line", { x1: tenth(x(0)), x2: tenth(x(0)), y1: area.top, y2: area.bottom, class: "posym-axis" });
-      node(svg, "line", { x1: area.left, x2: area.right, y1: tenth(y(0)), y2: tenth(y(0)), class: "posym-axis" });
-    }
-    if (panel.circle)
-      node(svg, "ellipse", { cx: tenth(x(0)), cy: tenth(y(0)), rx: tenth(x(panel.circle) - x(0)), ry: tenth(y(0) - y(panel.circle)), class: "posym-guide" });
-    if (panel.diagonal) {
-      const low = Math.max(panel.xLimits[0], panel.yLimits[0]), high = Math.min(panel.xLimits[1], panel.yLimits[1]);
-      node(svg, "line", { x1: tenth(x(low)), y1: tenth(y(low)), x2: tenth(x(high)), y2: tenth(y(high)), class: "posym-guide" });
-    }
-    const places = [], written = [];
-    let missing = 0;
-    rangeOf(panel.points).forEach((point) => {
-      const [px, py] = [values[2 * point], values[2 * point + 1]];
-      if (!defined(px) || !defined(py)) return void missing++;
-      const cx = tenth(x(px)), cy = tenth(y(py)), chosen = Boolean(highlight) && highlight[0] === point;
-      const paint = shades
-        ? { fill: css(shade("sequential", pen.scheme, defined(shades[point]) ? (shades[point] - panel.shadeLimits[0]) / (panel.shadeLimits[1] - panel.shadeLimits[0]) : 0)), class: "posym-dot" }
-        : { class: `posym-dot posym-fill posym-c${panel.colours[panel.groups[point]]}` };
-      if (panel.arrows[point]) {
-        const dx = cx - x(0), dy = cy - y(0), length = Math.hypot(dx, dy) || 1, head = Math.min(9, length);
-        const [ux, uy] = [dx / length, dy / length], colour = `posym-c${panel.colours[panel.groups[point]]}`;
-        node(svg, "line", { x1: tenth(x(0)), y1: tenth(y(0)), x2: tenth(cx - ux * head * 0.8), y2: tenth(cy - uy * head * 0.8), class: `posym-line ${colour}` });
-        node(svg, "path", { d: `M${cx} ${cy}L${tenth(cx - ux * head - uy * 4)} ${tenth(cy - uy * head + ux * 4)}L${tenth(cx - ux * head + uy * 4)} ${tenth(cy - uy * head - ux * 4)}Z`, class: `posym-fill ${colour}` });
-      } else node(svg, "circle", { cx, cy, r: panel.points > 60 ? 3.2 : 4.5, ...paint });
-      if (chosen) node(svg, "circle", { cx, cy, r: 9, class: "posym-ring" });
-      const label = panel.labels[point];
-      if (label && (panel.writeLabels || chosen)) {
-        // Beyond an arrow's tip, or to the side of a point that has room for it.
-        const distance = Math.hypot(cx - x(0), cy - y(0)) || 1, reach = chosen ? 15 : 10;
-        const toRight = cx + reach + measure(label) <= pen.width - bar ? 1 : -1;
-        const [ux, uy] = panel.arrows[point] ? [(cx - x(0)) / distance, (cy - y(0)) / distance] : [toRight, 0];
-        const anchor = Math.abs(ux) < 0.35 ? "middle" : ux > 0 ? "start" : "end";
-        written.push({ label, chosen, anchor, left: cx + ux * reach, base: cy + uy * reach + 4 });
-      }
-      places.push({ cx, cy, text: `${label || "point " + (point + 1)}: ${write(px)}, ${write(py)}` });
-    });
-    // Labels that would cover one already written are left to the pointer; the highlighted one comes first.
-    const taken = [];
-    for (const { label, chosen, anchor, left, base } of written.sort((one, two) => two.chosen - one.chosen)) {
-      const wide = measure(label), start = left - { start: 0, middle: wide / 2, end: wide }[anchor];
-      if (taken.some((box) => start < box.end && start + wide > box.start && Math.abs(base - box.base) < 12)) continue;
-      taken.push({ start, end: start + wide, base });
-      node(svg, "text", { x: tenth(left), y: tenth(base), class: `posym-text posym-halo${chosen ? " posym-strong" : ""}`, "text-anchor": anchor }, label);
-    }
-    if (missing)
-      node(svg, "text", { x: tenth(area.right), y: tenth(Math.max(11, area.top - 8)), class: "posym-text posym-soft", "text-anchor": "end" }, `${missing} undefined`);
-    if (shades) {
-      colourBar(pen, "sequential", panel.shadeLimits, area.right + 16, area.top + 4, Math.min(150, area.bottom - area.top - 4));
-      if (panel.shadeLabel) node(svg, "text", { x: area.right + 16, y: area.top - 6, class: "posym-text posym-soft" }, panel.shadeLabel);
-    }
-    return (px, py) => {
-      const near = places.reduce((best, place) => {
-        const distance = Math.hypot(place.cx - px, place.cy - py);
-        return distance < (best ? best.distance : 14) ? { distance, text: place.text } : best;
-      }, null);
-      return near && near.text;
-    };
-  }
-
-  const KINDS = { heatmap, lines, bars, points };
-
-  // ---- figures -----------------------------------------------------------------------------------------------------
-  // Rows are made once and only changed cells are written, so that a screen reader says what is new.
-  function readout(panel, at, box) {
-    panel.rows.forEach((row, place) => {
-      if (!box.children[place]) {
-        const line = document.createElement("div");
-        line.setAttribute("role", "row");
-        for (const role of ["rowheader", "cell"]) {
-          const cell = document.createElement("span");
-          cell.setAttribute("role", role);
-          line.append(cell);
-        }
-        line.firstChild.textContent = row.label;
-        box.append(line);
-      }
-      const cell = box.children[place].lastChild, text = at(row)[0];
-      if (cell.textContent === text) return;
-      cell.textContent = text;
-      cell.className = text === "undefined" ? "posym-undefined" : "posym-defined";
-    });
-  }
-
-  function start(figure) {
-    figure.dataset.ready = "true";
-    if (window.google && window.google.colab) figure.dataset.host = "colab";
-    const panels = JSON.parse(figure.querySelector("script.posym-data").textContent);
-    const inputs = [...figure.querySelectorAll(".posym-sliders input, .posym-sliders select")];
-    const boxes = [...figure.querySelectorAll(".posym-drawing")];
-    const texts = inputs.map((input) => input.dataset.texts && JSON.parse(input.dataset.texts));
-    const hits = [];
-    const context = document.createElement("canvas").getContext("2d");
-    const widths = new Map();
-    const measure = (text) => {
-      if (!widths.has(text)) {
-        context.font = `12px ${getComputedStyle(figure).fontFamily}`;
-        widths.set(text, context.measureText(text).width);
-      }
-      return widths.get(text);
-    };
-    const schemeNow = () => getComputedStyle(figure).getPropertyValue("--posym-scheme").trim() || "light";
-    let scheme = schemeNow();
-
-    const draw = (place) => {
-      const panel = panels[place], box = boxes[place];
-      const frame = panel.over.reduce((index, slider, order) => index * panel.dims[order] + Number(inputs[slider].value), 0);
-      const at = (field) => {
-        if (!field) return null;
-        return field.v.length <= field.n ? field.v : field.v.slice(frame * field.n, (frame + 1) * field.n);
-      };
-      if (panel.kind === "readout") return readout(panel, at, box);
-      const [width, height] = sizes[place];
-      const svg = document.createElementNS(SVG, "svg");
-      svg.setAttribute("viewBox", `0 0 ${width} ${height}`);
-      svg.setAttribute("aria-hidden", "true");
-      hits[place] = KINDS[panel.kind](panel, at, { svg, width, height, measure, scheme });
-      box.replaceChildren(svg);
-    };
-    const drawAll = () => panels.forEach((_, place) => draw(place));
-    // Sizes are read together and kept: reading them between drawings would lay the page out anew each time.
-    const sizesNow = () => boxes.map((box) => [box.clientWidth || 360, box.clientHeight || 260]);
-    let sizes = sizesNow();
-
-    inputs.forEach((input, slider) => {
-      const label = input.closest(".posym-slider");
-      const show = () => {
-        if (!texts[slider]) return; // a list shows its own choice
-        const text = texts[slider][Number(input.value)];
-        label.querySelector(".posym-value").textContent = text;
-        input.setAttribute("aria-valuetext", text);
-        input.style.setProperty("--posym-done", `${(100 * input.value) / Math.max(1, input.max)}%`);
-      };
-      input.addEventListener("input", () => {
-        show();
-        panels.forEach((panel, place) => panel.over.includes(slider) && draw(place));
-      });
-      show();
-    });
-
-    boxes.forEach((box, place) => {
-      if (panels[place].kind === "readout") return;
-      const tip = document.createElement("div");
-      tip.className = "posym-tip";
-      tip.hidden = true;
-      box.parentNode.append(tip);
-      box.addEventListener("pointermove", (event) => {
-        const edge = box.getBoundingClientRect();
-        const [x, y] = [event.clientX - edge.left, event.clientY - edge.top];
-        const text = event.pointerType === "touch" ? null : hits[place] && hits[place](x, y);
-        tip.hidden = !text;
-        if (!text) return;
-        tip.textContent = text;
-        tip.style.left = `${clamp(x + box.offsetLeft, 0, Math.max(0, box.offsetLeft + box.clientWidth - tip.offsetWidth))}px`;
-        tip.style.top = `${box.offsetTop + y + (y > 40 ? -34 : 18)}px`;
-      });
-      box.addEventListener("pointerleave", () => (tip.hidden = true));
-    });
-
-    drawAll();
-    new ResizeObserver(() => {
-      const before = sizes;
-      sizes = sizesNow();
-      sizes.forEach((size, place) => String(size) !== String(before[place]) && draw(place));
-    }).observe(figure);
-    const restyle = () => {
-      const now = schemeNow();
-      if (now !== scheme) (scheme = now), drawAll();
-    };
-    const watcher = new MutationObserver(restyle);
-    watcher.observe(document.documentElement, { attributes: true });
-    watcher.observe(document.body, { attributes: true });
-    window.matchMedia("(prefers-color-scheme: dark)").addEventListener("change", restyle);
-    // Web fonts that arrive late change the widths of labels.
-    if (document.fonts) document.fonts.ready.then(() => (widths.clear(), drawAll()));
-  }
-
-  const root = document.currentScript ? document.currentScript.getRootNode() : document;
-  root.querySelectorAll("figure.posym-figure:not([data-ready])").forEach((figure) => {
-    // Of a page that is still being parsed, only figures that have come in whole.
-    if (figure.querySelector("script.posym-data")) start(figure);
+const legend = (pen, names, colours, y) => {
+  let x = 0, row = y;
+  names.forEach((name, index) => {
+    const width = pen.measure(name) + 30;
+    if (x && x + width - 12 > pen.width) (x = 0), (row += 18);
+    node(pen.svg, "rect", { x, y: row + 1, width: 11, height: 11, rx: 2, class: `posym-fill posym-c${colours[index]}` });
+    putText(pen.svg, x + 16, row + 11, name, { look: "" });
+    x += width;
   });
-})();
+  return row + 22;
+};
+
+// Axes with light horizontal lines; returns the scales and the area.
+const axes = (pen, panel, area, options = {}) => {
+  const { svg } = pen, { left, right, top, bottom } = area;
+  const y = scale(panel.yLog, panel.yLimits, bottom, top);
+  for (const tick of area.yTicks) level(svg, left, right, y(tick.value), tick.text);
+  if (panel.yLabel) putText(svg, area.labelX || 0, area.labelY, panel.yLabel);
+  if (panel.xLabel) putText(svg, (left + right) / 2, pen.height - 4, panel.xLabel, { anchor: "middle" });
+  let x = null;
+  if (panel.xLimits) {
+    x = scale(panel.xLog, panel.xLimits, left, right);
+    let end = -Infinity;
+    for (const tick of ticks(panel.xLog, panel.xLimits, Math.max(2, (right - left) / 70))) {
+      const at = tenth(x(tick.value)), half = pen.measure(tick.text) / 2;
+      putLine(svg, at, bottom, at, bottom + 4, "posym-axis");
+      if (at - half < end + 6) continue;
+      putText(svg, at, bottom + 17, tick.text, { anchor: "middle" });
+      end = at + half;
+    }
+  }
+  const zero = !panel.yLog && panel.yLimits[0] < 0 && panel.yLimits[1] > 0;
+  const base = options.baseAtZero && zero ? tenth(y(0)) : bottom;
+  putLine(svg, left, base, right, base, "posym-axis");
+  return { x, y };
+};
+
+const plotArea = (pen, panel, top, right) => {
+  const bottom = pen.height - (panel.xLabel ? 40 : 24);
+  let labelY = 0;
+  if (panel.yLabel) (labelY = top + 11), (top += 24);
+  else top += 8;
+  const yTicks = ticks(panel.yLog, panel.yLimits, Math.max(2, (bottom - top) / 38));
+  const left = Math.ceil(Math.max(...yTicks.map((tick) => pen.measure(tick.text)), 8)) + 9;
+  return { left, right: pen.width - right, top, bottom, yTicks, labelY };
+};
+
+// ---- one drawing for each kind of panel: (panel, at, pen) -> what a point of the drawing says ------------------------
+function heatmap(panel, at, pen) {
+  const { svg, measure } = pen, { rows, columns, limits } = panel;
+  const values = at(panel.frames), outlined = at(panel.outlined);
+  const rowLabels = at(panel.rowLabels), columnLabels = at(panel.columnLabels);
+  const bar = panel.colourBar ? Math.max(...barTicks(limits).map(([value]) => measure(write(value)))) + 30 : 0;
+  let left = rowLabels.length ? Math.max(...rowLabels.map((text) => measure(shorter(text, 14)))) + 8 : 0;
+  let top = panel.yLabel ? 22 : 2;
+  const under = (columnLabels.length ? 20 : 4) + (panel.xLabel ? 18 : 0);
+  let width = pen.width - left - bar - 1, height = pen.height - top - under;
+  if (columns / rows > 0.5 && columns / rows < 2) {
+    const cell = Math.min(width / columns, height / rows);
+    const spare = width - cell * columns;
+    if (spare > 0.4 * pen.width) left += spare / 2;
+    (width = cell * columns), (height = cell * rows);
+  }
+  const cellWidth = width / columns, cellHeight = height / rows;
+  const share = (value) => (value - limits[0]) / (limits[1] - limits[0]);
+  const colour = (value) => shade(panel.colours, pen.scheme, share(value));
+  const gap = rows * columns <= 400 ? Math.min(1.5, cellWidth / 12, cellHeight / 12) : 0;
+  if (gap) {
+    rangeOf(rows * columns).forEach((index) => {
+      const x = left + (index % columns) * cellWidth, y = top + Math.floor(index / columns) * cellHeight;
+      const value = values[index];
+      if (!defined(value)) hatch(svg, x, y, cellWidth - gap, cellHeight - gap);
+      else node(svg, "rect", { x: tenth(x), y: tenth(y), width: tenth(cellWidth - gap), height: tenth(cellHeight - gap), rx: gap ? 2 : 0, fill: css(colour(value)) });
+      if (panel.decimals === null) return;
+      let text = defined(value) ? write(value, panel.decimals) : cellWidth > 64 ? "undefined" : "?";
+      for (let decimals = panel.decimals; defined(value) && decimals > 0 && measure(text) >= cellWidth - 2; )
+        text = write(value, --decimals); // fewer places rather than no number
+      const ink = !defined(value) ? "posym-soft" : bright(colour(value)) ? "posym-on-bright" : "posym-on-dark";
+      if (measure(text) < cellWidth - 2 || !defined(value))
+        putText(svg, x + (cellWidth - gap) / 2, y + cellHeight / 2 + 4, text, { look: `${ink}`, anchor: "middle" });
+    });
+  } else {
+    // Big matrices go through one bitmap: thousands of rectangles would make the slider lag.
+    const canvas = document.createElement("canvas");
+    (canvas.width = columns), (canvas.height = rows);
+    const context = canvas.getContext("2d"), image = context.createImageData(columns, rows);
+    values.forEach((value, index) => {
+      if (defined(value)) image.data.set([...colour(value), 255], index * 4);
+    });
+    context.putImageData(image, 0, 0);
+    if (values.some((value) => !defined(value))) hatch(svg, left, top, width, height);
+    node(svg, "image", { x: tenth(left), y: tenth(top), width: tenth(width), height: tenth(height), preserveAspectRatio: "none", style: "image-rendering:pixelated", href: canvas.toDataURL() });
+  }
+  if (outlined)
+    outlined.forEach((on, index) => {
+      if (!on) return;
+      const x = left + (index % columns) * cellWidth, y = top + Math.floor(index / columns) * cellHeight;
+      node(svg, "rect", { x: tenth(x + 0.5), y: tenth(y + 0.5), width: tenth(cellWidth - gap - 1), height: tenth(cellHeight - gap - 1), rx: gap ? 2 : 0, class: "posym-outline" });
+    });
+  const rowStride = strideOf(14 / cellHeight);
+  rowLabels.forEach((text, row) => {
+    if (row % rowStride) return;
+    putText(svg, left - 6, top + (row + 0.5) * cellHeight + 4, shorter(text, 14), { anchor: "end" });
+  });
+  const columnStride = strideOf((Math.max(0, ...columnLabels.map(measure)) + 5) / cellWidth);
+  columnLabels.forEach((text, column) => {
+    if (column % columnStride) return;
+    const x = left + (column + 0.5) * cellWidth;
+    putText(svg, x - gap / 2, top + height + 16, text, { anchor: "middle" });
+  });
+  if (panel.yLabel) putText(svg, Math.max(0, left - 12), 12, "↓ " + panel.yLabel);
+  if (panel.xLabel) putText(svg, left + width / 2, top + height + under - 3, panel.xLabel + " →", { anchor: "middle" });
+  if (bar) colourBar(pen, panel.colours, limits, left + width + 14, top, Math.max(60, height));
+  return (x, y) => {
+    const column = Math.floor((x - left) / cellWidth), row = Math.floor((y - top) / cellHeight);
+    if (column < 0 || row < 0 || column >= columns || row >= rows) return null;
+    const name = (label, labels, place) => `${label || "·"} ${labels[place] ?? place + 1}`;
+    return `${name(panel.yLabel, rowLabels, row)}, ${name(panel.xLabel, columnLabels, column)}: ${write(values[row * columns + column])}`;
+  };
+}
+
+const barTicks = ([low, high]) => {
+  const middle = (low + high) / 2, tiny = 1e-6 * (high - low);
+  const ends = [[low, 0], [high, 1]].map(([value, share]) => [Number(value.toPrecision(3)), share]);
+  return Math.abs(middle) < tiny ? [...ends, [0, 0.5]] : ends;
+};
+
+const colourBar = (pen, map, limits, x, top, height) => {
+  const steps = 32;
+  for (let step = 0; step < steps; step++)
+    node(pen.svg, "rect", { x: tenth(x), y: tenth(top + (height * step) / steps), width: 8, height: tenth(height / steps + 0.6), fill: css(shade(map, pen.scheme, 1 - (step + 0.5) / steps)) });
+  for (const [value, share] of barTicks(limits))
+    putText(pen.svg, x + 13, clamp(top + height * (1 - share) + 4, top + 9, top + height), write(value));
+};
+
+function lines(panel, at, pen) {
+  const { svg, measure } = pen, count = panel.x.v.length, xs = panel.x.v;
+  const values = at(panel.frames), lower = at(panel.lower), upper = at(panel.upper), reference = at(panel.reference);
+  const number = panel.series.length;
+  const names = panel.series.map((name, index) => {
+    const gaps = values.slice(index * count, (index + 1) * count).filter((value) => !defined(value)).length;
+    return !gaps ? name : `${name || "curve"}${gaps === count ? " undefined" : ""}`;
+  });
+  const labelled = [...names, ...panel.referenceLabels];
+  const widest = Math.max(0, ...labelled.map(measure));
+  const beside = widest > 0 && widest < pen.width * 0.3 && labelled.length * 15 < pen.height - 60;
+  let top = 0;
+  if (!beside && panel.series.some(Boolean)) top = legend(pen, names, panel.colours, 0);
+  const area = plotArea(pen, panel, top, beside ? widest + 12 : 10);
+  const { x, y } = axes(pen, panel, area);
+  const inside = (value) => clamp(y(value), area.top - 2, area.bottom + 2);
+  const path = (series) => {
+    let text = "", open = false;
+    series.forEach((value, point) => {
+      if (!defined(value)) return void (open = false);
+      text += `${open ? "L" : "M"}${tenth(x(xs[point]))} ${tenth(inside(value))}`;
+      const next = series[point + 1];
+      if (!open && !defined(next)) text += "h0.01";
+      open = true;
+    });
+    return text;
+  };
+  const ends = [];
+  const last = (series) => {
+    const point = series.reduce((found, value, index) => (defined(value) ? index : found), -1);
+    return point < 0 ? area.bottom : inside(series[point]);
+  };
+  rangeOf(panel.references).forEach((index) => {
+    const series = reference.slice(index * count, (index + 1) * count);
+    node(svg, "path", { d: path(series), class: "posym-line posym-thin" });
+    ends[number + index] = last(series);
+  });
+  const each = (field, index) => field.slice(index * count, (index + 1) * count);
+  if (lower)
+    rangeOf(number).forEach((index) => {
+      const low = each(lower, index), high = each(upper, index);
+      const known = rangeOf(count).filter((point) => defined(low[point]) && defined(high[point]));
+      const edge = (field, points) => points.map((point) => `${tenth(x(xs[point]))} ${tenth(inside(field[point]))}`).join("L");
+      if (known.length) node(svg, "path", { d: `M${edge(high, known)}L${edge(low, [...known].reverse())}Z`, class: `posym-band posym-c${panel.colours[index]}` });
+    });
+  rangeOf(number).reverse().forEach((index) => {
+    const series = each(values, index);
+    node(svg, "path", { d: path(series), class: `posym-line posym-c${panel.colours[index]}` });
+    if (panel.dots)
+      series.forEach((value, point) => {
+        if (defined(value) && value >= panel.yLimits[0] && value <= panel.yLimits[1])
+          node(svg, "circle", { cx: tenth(x(xs[point])), cy: tenth(y(value)), r: 3, class: `posym-fill posym-c${panel.colours[index]}` });
+      });
+    ends[index] = last(series);
+  });
+  if (beside) {
+    const places = spread(rangeOf(labelled.length).map((index) => ends[index] ?? area.bottom), 15, area.top + 4, area.bottom - 2);
+    labelled.forEach((name, index) => {
+      const paint = index < number ? `posym-ink posym-c${panel.colours[index]}` : "posym-soft";
+      putText(svg, area.right + 7, places[index] + 4, name, { look: `${paint}` });
+    });
+  }
+  const marker = at(panel.marker);
+  if (marker && defined(marker[0])) {
+    const place = tenth(clamp(x(marker[0]), area.left, area.right));
+    putLine(svg, place, area.top - 2, place, area.bottom, "posym-marker");
+    const flip = place + measure(panel.markerLabel) + 8 > area.right;
+    if (panel.markerLabel)
+      putText(svg, place + (flip ? -5 : 5), area.top + 8, panel.markerLabel, { look: "posym-strong posym-halo", anchor: flip ? "end" : "start" });
+  }
+  if (number === 1 && values.every((value) => !defined(value)))
+    putText(svg, (area.left + area.right) / 2, (area.top + area.bottom) / 2, "undefined", { anchor: "middle" });
+  return (px, py) => {
+    if (px < area.left - 8 || px > area.right + 8 || py < area.top - 8 || py > area.bottom + 8) return null;
+    const point = rangeOf(count).reduce((best, index) => (Math.abs(x(xs[index]) - px) < Math.abs(x(xs[best]) - px) ? index : best), 0);
+    const texts = rangeOf(number).map((index) => `${panel.series[index] || panel.yLabel || "value"} ${write(values[index * count + point])}`);
+    return `${panel.xLabel || "x"} ${write(xs[point])}: ${texts.join(", ")}`;
+  };
+}
+
+function bars(panel, at, pen) {
+  const { svg, measure } = pen, count = panel.bars, number = panel.series.length;
+  const values = at(panel.frames), labels = at(panel.labels), lower = at(panel.lower), upper = at(panel.upper);
+  const top = panel.series.some(Boolean) ? legend(pen, panel.series, panel.colours, 0) : 0;
+  const area = plotArea(pen, panel, top + (panel.decimals === null ? 0 : 8), 6);
+  const { y } = axes(pen, panel, area, { baseAtZero: true });
+  const slot = (area.right - area.left) / count, across = panel.stacked ? 1 : number;
+  const width = Math.max(1, (slot * (count > 24 ? 0.86 : 0.7)) / across);
+  const zero = y(clamp(0, ...panel.yLimits)), highlight = at(panel.highlight);
+  rangeOf(count).forEach((bar) => {
+    const start = area.left + slot * bar + (slot - width * across) / 2;
+    let above = 0, below = 0;
+    rangeOf(number).forEach((index) => {
+      const value = values[index * count + bar], x = start + (panel.stacked ? 0 : width * index);
+      if (!defined(value)) {
+        if (panel.stacked && index) return;
+        hatch(svg, x, area.top, width, area.bottom - area.top);
+        const [turnX, turnY] = [tenth(x + width / 2 + 4), tenth((area.top + area.bottom) / 2)];
+        if (width >= 13)
+          putText(svg, turnX, turnY, "undefined", { look: "posym-soft posym-halo", anchor: "middle", transform: `rotate(-90 ${turnX} ${turnY})` });
+        return;
+      }
+      let from = zero, to = y(clamp(value, ...panel.yLimits));
+      if (panel.stacked) {
+        const begin = value < 0 ? below : above;
+        (from = y(begin)), (to = y(begin + value));
+        if (value < 0) below += value;
+        else above += value;
+      }
+      const marked = highlight && highlight[0] === bar ? " posym-outline-bar" : "";
+      node(svg, "rect", { x: tenth(x), y: tenth(Math.min(from, to)), width: tenth(Math.max(1, width - (number > 1 && !panel.stacked ? 1 : 0))), height: tenth(Math.abs(to - from)), class: `posym-fill posym-c${panel.colours[index]}${marked}` });
+      let [low, high] = [to, to];
+      if (lower && defined(lower[index * count + bar]) && defined(upper[index * count + bar])) {
+        const middle = tenth(x + width / 2);
+        (low = y(lower[index * count + bar])), (high = y(upper[index * count + bar]));
+        putLine(svg, middle, low, middle, high, "posym-whisker");
+      }
+      const text = panel.decimals === null || panel.stacked ? "" : write(value, panel.decimals);
+      if (text && measure(text) < width + 10)
+        putText(svg, x + width / 2, value < 0 ? low + 14 : high - 5, text, { look: "", anchor: "middle" });
+    });
+  });
+  const room = count <= 12 ? Math.max(4, Math.floor(slot / 6.5)) : 99;
+  const stride = strideOf((Math.max(0, ...labels.map((text) => measure(shorter(text, room)))) - 2) / slot);
+  labels.forEach((text, bar) => {
+    if (bar % stride) return;
+    const shown = shorter(text, room), x = area.left + slot * (bar + 0.5);
+    putText(svg, x, area.bottom + 17, shown, { look: `${highlight && highlight[0] === bar ? "posym-strong" : "posym-soft"}`, anchor: "middle" });
+  });
+  return (px, py) => {
+    const bar = Math.floor((px - area.left) / slot);
+    if (bar < 0 || bar >= count || py < area.top - 10 || py > area.bottom + 20) return null;
+    const texts = rangeOf(number).map((index) => `${panel.series[index]} ${write(values[index * count + bar])}`.trim());
+    return `${labels[bar] ?? bar + 1}: ${texts.join(", ")}`;
+  };
+}
+
+function points(panel, at, pen) {
+  const { svg, measure } = pen, values = at(panel.frames), highlight = at(panel.highlight);
+  const shades = at(panel.shades), named = panel.groupLabels.some(Boolean) && !shades;
+  const top = named ? legend(pen, panel.groupLabels, panel.colours, 0) : 0;
+  const bar = shades ? 48 : 0;
+  const area = plotArea(pen, panel, top, 12 + bar), fitted = { ...panel };
+  if (panel.equal) {
+    // The shorter axis decides: the drawing keeps the limits and gives up width or height.
+    const wide = panel.xLimits[1] - panel.xLimits[0], high = panel.yLimits[1] - panel.yLimits[0];
+    const unit = Math.min((area.right - area.left) / wide, (area.bottom - area.top) / high);
+    const spareX = area.right - area.left - unit * wide, spareY = area.bottom - area.top - unit * high;
+    (area.left += spareX / 2), (area.right -= spareX / 2), (area.top += spareY / 2), (area.bottom -= spareY / 2);
+    if (area.labelY) (area.labelY += spareY / 2), (area.labelX = spareX / 2);
+  }
+  const { x, y } = axes(pen, fitted, area), centred = panel.arrows.some(Boolean) || panel.circle;
+  if (centred) {
+    putLine(svg, x(0), area.top, x(0), area.bottom, "posym-axis");
+    putLine(svg, area.left, y(0), area.right, y(0), "posym-axis");
+  }
+  if (panel.circle)
+    node(svg, "ellipse", { cx: tenth(x(0)), cy: tenth(y(0)), rx: tenth(x(panel.circle) - x(0)), ry: tenth(y(0) - y(panel.circle)), class: "posym-guide" });
+  if (panel.diagonal) {
+    const low = Math.max(panel.xLimits[0], panel.yLimits[0]), high = Math.min(panel.xLimits[1], panel.yLimits[1]);
+    putLine(svg, x(low), y(low), x(high), y(high), "posym-guide");
+  }
+  const places = [], written = [];
+  let missing = 0;
+  rangeOf(panel.points).forEach((point) => {
+    const [px, py] = [values[2 * point], values[2 * point + 1]];
+    if (!defined(px) || !defined(py)) return void missing++;
+    const cx = tenth(x(px)), cy = tenth(y(py)), chosen = Boolean(highlight) && highlight[0] === point;
+    const paint = shades
+      ? { fill: css(shade("sequential", pen.scheme, defined(shades[point]) ? (shades[point] - panel.shadeLimits[0]) / (panel.shadeLimits[1] - panel.shadeLimits[0]) : 0)), class: "posym-dot" }
+      : { class: `posym-dot posym-fill posym-c${panel.colours[panel.groups[point]]}` };
+    if (panel.arrows[point]) {
+      const dx = cx - x(0), dy = cy - y(0), length = Math.hypot(dx, dy) || 1, head = Math.min(9, length);
+      const [ux, uy] = [dx / length, dy / length], colour = `posym-c${panel.colours[panel.groups[point]]}`;
+      putLine(svg, x(0), y(0), cx - ux * head * 0.8, cy - uy * head * 0.8, `posym-line ${colour}`);
+      node(svg, "path", { d: `M${cx} ${cy}L${tenth(cx - ux * head - uy * 4)} ${tenth(cy - uy * head + ux * 4)}L${tenth(cx - ux * head + uy * 4)} ${tenth(cy - uy * head - ux * 4)}Z`, class: `posym-fill ${colour}` });
+    } else node(svg, "circle", { cx, cy, r: panel.points > 60 ? 3.2 : 4.5, ...paint });
+    if (chosen) node(svg, "circle", { cx, cy, r: 9, class: "posym-ring" });
+    const label = panel.labels[point];
+    if (label && (panel.writeLabels || chosen)) {
+      // Beyond an arrow's tip, or to the side of a point that has room for it.
+      const distance = Math.hypot(cx - x(0), cy - y(0)) || 1, reach = chosen ? 15 : 10;
+      const toRight = cx + reach + measure(label) <= pen.width - bar ? 1 : -1;
+      const [ux, uy] = panel.arrows[point] ? [(cx - x(0)) / distance, (cy - y(0)) / distance] : [toRight, 0];
+      const anchor = Math.abs(ux) < 0.35 ? "middle" : ux > 0 ? "start" : "end";
+      written.push({ label, chosen, anchor, left: cx + ux * reach, base: cy + uy * reach + 4 });
+    }
+    places.push({ cx, cy, text: `${label || "point " + (point + 1)}: ${write(px)}, ${write(py)}` });
+  });
+  // Labels that would cover one already written are left to the pointer; the highlighted one comes first.
+  const taken = [];
+  for (const { label, chosen, anchor, left, base } of written.sort((one, two) => two.chosen - one.chosen)) {
+    const wide = measure(label), start = left - { start: 0, middle: wide / 2, end: wide }[anchor];
+    if (taken.some((box) => start < box.end && start + wide > box.start && Math.abs(base - box.base) < 12)) continue;
+    taken.push({ start, end: start + wide, base });
+    putText(svg, left, base, label, { look: `posym-halo${chosen ? " posym-strong" : ""}`, anchor: anchor });
+  }
+  if (missing)
+    putText(svg, area.right, Math.max(11, area.top - 8), `${missing} undefined`, { anchor: "end" });
+  if (shades) {
+    colourBar(pen, "sequential", panel.shadeLimits, area.right + 16, area.top + 4, Math.min(150, area.bottom - area.top - 4));
+    if (panel.shadeLabel) putText(svg, area.right + 16, area.top - 6, panel.shadeLabel);
+  }
+  return (px, py) => {
+    const near = places.reduce((best, place) => {
+      const distance = Math.hypot(place.cx - px, place.cy - py);
+      return distance < (best ? best.distance : 14) ? { distance, text: place.text } : best;
+    }, null);
+    return near && near.text;
+  };
+}
+
+const KINDS = { heatmap, lines, bars, points };
+
+// ---- figures -----------------------------------------------------------------------------------------------------
+function start(figure, panels) {
+  const inputs = [...figure.querySelectorAll(".posym-sliders input, .posym-sliders select")];
+  const boxes = [...figure.querySelectorAll(".posym-drawing")];
+  const hits = [];
+  const { measure, forget } = ruler(figure);
+  const schemeNow = () => getComputedStyle(figure).getPropertyValue("--posym-scheme").trim() || "light";
+  let scheme = schemeNow();
+
+  const draw = (place) => {
+    const panel = panels[place], box = boxes[place];
+    const frame = panel.over.reduce((index, slider, order) => index * panel.dims[order] + Number(inputs[slider].value), 0);
+    const at = (field) => {
+      if (!field) return null;
+      return field.v.length <= field.n ? field.v : field.v.slice(frame * field.n, (frame + 1) * field.n);
+    };
+    if (panel.kind === "readout") return fillTable(box, panel.rows.map((row) => [row.label, at(row)[0]]));
+    const [width, height] = sizes[place];
+    const svg = canvas(width, height);
+    hits[place] = KINDS[panel.kind](panel, at, { svg, width, height, measure, scheme });
+    box.replaceChildren(svg);
+  };
+  const drawAll = () => panels.forEach((_, place) => draw(place));
+  // Sizes are read together and kept: reading them between drawings would lay the page out anew each time.
+  const sizesNow = () => boxes.map((box) => [box.clientWidth || 360, box.clientHeight || 260]);
+  let sizes = sizesNow();
+
+  inputs.forEach((input, slider) => {
+    input.addEventListener("input", () => {
+      showSetting(input);
+      panels.forEach((panel, place) => panel.over.includes(slider) && draw(place));
+    });
+    showSetting(input);
+  });
+  boxes.forEach((box, place) => panels[place].kind === "readout" || hover(box, (x, y) => hits[place] && hits[place](x, y)));
+
+  drawAll();
+  new ResizeObserver(() => {
+    const before = sizes;
+    sizes = sizesNow();
+    sizes.forEach((size, place) => String(size) !== String(before[place]) && draw(place));
+  }).observe(figure);
+  const restyle = () => {
+    const now = schemeNow();
+    if (now !== scheme) (scheme = now), drawAll();
+  };
+  const watcher = new MutationObserver(restyle);
+  watcher.observe(document.documentElement, { attributes: true });
+  watcher.observe(document.body, { attributes: true });
+  window.matchMedia("(prefers-color-scheme: dark)").addEventListener("change", restyle);
+  // Web fonts that arrive late change the widths of labels.
+  if (document.fonts) document.fonts.ready.then(() => (forget(), drawAll()));
+}
+
+startAll("posym-data", start);
