@@ -13,7 +13,16 @@ from typing import Any
 import torch
 
 from posym_core.checks import require_counts
-from posym_core.tasks.prompts import Prompts, PromptTokens, balanced, require_equal_blocks, words
+from posym_core.tasks.prompts import (
+    Draft,
+    Prompts,
+    PromptTokens,
+    balanced,
+    draft_prompts,
+    shuffled,
+    single_words,
+    words,
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -46,11 +55,8 @@ TEMPLATES = {
 }
 
 
-class BindingPrompts(Prompts):
-    """Prompts whose blocks are facts.
-
-    ``answer_ids`` holds the attribute token of every fact and ``target`` the fact that is asked about.
-    """
+BindingPrompts = Prompts
+"""Prompts whose blocks are facts: ``answer_ids`` holds the attribute of every fact, ``target`` the fact asked about."""
 
 
 def binding_prompts(
@@ -80,39 +86,26 @@ def binding_prompts(
     require_counts(facts=(facts, 2), count=(count, 1))
     wording = TEMPLATES[template]
     tokens = PromptTokens(tokenizer)
-    names, attribute_ids = list(tokens.single(words("names"))), tokens.single(words(wording.attributes))
+    names = list(single_words(tokens, "names", facts))
+    attribute_ids = tokens.single(words(wording.attributes))
     attributes = list(attribute_ids)
-    if len(names) < facts:
-        raise ValueError(
-            f"every fact needs a name of its own, but only {len(names)} names are one token for this tokenizer and "
-            f"facts={facts}; pass facts={len(names)} or fewer"
-        )
     if len(attributes) < 2:
         raise ValueError(
             f"template {template!r} has {len(attributes)} attributes of one token for this tokenizer, and 2 are "
             f"needed; pass another template: {', '.join(map(repr, TEMPLATES))}"
         )
-    fact_length = len(tokens.of(wording.fact.format(name=names[0], attribute=attributes[0])))
-
     generator = torch.Generator().manual_seed(seed)
-    target = balanced(facts, count, generator)
-    input_ids, answer_ids, texts = [], [], []
-    for asked in target.tolist():
-        people = [names[i] for i in torch.randperm(len(names), generator=generator)[:facts].tolist()]
+    drafts = []
+    for asked in balanced(facts, count, generator).tolist():
+        people = shuffled(names, facts, generator)
         given = [attributes[i] for i in balanced(len(attributes), facts, generator).tolist()]
-        pieces = [wording.fact.format(name=n, attribute=a) for n, a in zip(people, given, strict=True)]
-        text = "".join(pieces) + wording.query.format(name=people[asked])
-        ids = tokens.of(text)
-        require_equal_blocks(ids, [tokens.of(piece) for piece in pieces], fact_length, pieces)
-        input_ids.append(tokens.beginning + ids)
-        answer_ids.append([attribute_ids[attribute] for attribute in given])
-        texts.append(text)
-    return BindingPrompts(
-        input_ids=torch.tensor(input_ids),
-        start=len(tokens.beginning),
-        block_length=fact_length,
-        blocks=facts,
-        answer_ids=torch.tensor(answer_ids),
-        target=target,
-        texts=texts,
-    )
+        drafts.append(
+            Draft(
+                before="",
+                blocks=[wording.fact.format(name=n, attribute=a) for n, a in zip(people, given, strict=True)],
+                after=wording.query.format(name=people[asked]),
+                answers=[attribute_ids[attribute] for attribute in given],
+                target=asked,
+            )
+        )
+    return draft_prompts(tokens, drafts)

@@ -18,6 +18,8 @@ import torch
 from jaxtyping import Int64
 from torch import Tensor
 
+from posym_core.checks import require_count
+
 
 class TaskBatch(NamedTuple):
     """Inputs with their answers.
@@ -34,14 +36,25 @@ class TaskBatch(NamedTuple):
 
 
 @dataclass(frozen=True, kw_only=True)
-class IndexTask:
+class ContextTask:
+    """What all have in common: ``length`` context tokens over so many symbols."""
+
+    length: int = 32
+    symbols: int = 32
+
+    def __post_init__(self):
+        require_count("length", self.length, 2, "one position leaves nothing to choose")
+        require_count("symbols", self.symbols, 2, "one symbol leaves nothing to tell apart")
+
+
+@dataclass(frozen=True, kw_only=True)
+class IndexTask(ContextTask):
     """Symbols ``s_0 .. s_{n-1}``, then an index token ``j``; the answer is ``s_j``. Needs position only.
 
     Symbols are drawn independently and uniformly, so they may repeat; ``j`` is uniform over the positions. Token
     ``s`` is symbol ``s``, token ``symbols + j`` is index ``j``.
 
     Raises:
-        TypeError: if a setting is not an integer.
         ValueError: if there is no context or fewer than two symbols.
 
     >>> task = IndexTask(length=4, symbols=3)
@@ -49,13 +62,6 @@ class IndexTask:
     >>> batch.tokens.shape, task.vocabulary
     (torch.Size([2, 5]), 7)
     """
-
-    length: int = 32
-    symbols: int = 32
-
-    def __post_init__(self):
-        require_count("length", self.length, 2, "one position leaves nothing to choose")
-        require_count("symbols", self.symbols, 2, "one symbol leaves nothing to answer")
 
     @property
     def context_vocabulary(self) -> int:
@@ -83,7 +89,7 @@ class IndexTask:
 
     def sample(self, count: int, generator: torch.Generator) -> TaskBatch:
         """``count`` inputs, drawn and left on the generator's device."""
-        require_count("count", count, 1, "draw at least one input")
+        require_count("count", count, 1)
         device = generator.device
         context = torch.randint(self.symbols, (count, self.length), generator=generator, device=device)
         position = torch.randint(self.length, (count,), generator=generator, device=device)
@@ -92,31 +98,17 @@ class IndexTask:
 
 
 @dataclass(frozen=True, kw_only=True)
-class RetrievalTask:
-    """(symbol, attribute) tokens with distinct symbols, then a symbol; the answer is its attribute. Needs symbol only.
+class PairTask(ContextTask):
+    """Tokens are (symbol, attribute) pairs, and a query is a symbol.
 
-    The context is a uniform arrangement of ``length`` distinct symbols, each with a uniform attribute; the queried
-    symbol is uniform among those present. Token ``symbol * attributes + attribute`` is a pair, token
-    ``symbols * attributes + symbol`` a query.
-
-    Raises:
-        TypeError: if a setting is not an integer.
-        ValueError: if symbols are fewer than positions, or there are fewer than two attributes.
+    Token ``symbol * attributes + attribute`` is a pair, token ``symbols * attributes + symbol`` a query.
     """
 
-    length: int = 32
-    symbols: int = 32
     attributes: int = 8
 
     def __post_init__(self):
-        require_count("length", self.length, 2, "one position leaves nothing to choose")
-        require_count("symbols", self.symbols, 2, "one symbol leaves nothing to look up")
+        super().__post_init__()
         require_count("attributes", self.attributes, 2, "one attribute leaves nothing to answer")
-        if self.symbols < self.length:
-            raise ValueError(
-                f"{self.length} positions need as many distinct symbols but symbols is {self.symbols}; "
-                f"pass symbols={self.length} or more, or a shorter length"
-            )
 
     @property
     def context_vocabulary(self) -> int:
@@ -139,45 +131,77 @@ class RetrievalTask:
         return self.symbols + self.attributes + self.queries + 1
 
     def parts(self, tokens: Int64[Tensor, "*batch"]) -> Int64[Tensor, "*batch part"]:
-        """What tokens are made of, two parts each; see :func:`pair_parts`."""
-        return pair_parts(tokens, self.symbols, self.attributes)
+        """What tokens are made of: two parts a token, in one vocabulary.
 
-    def sample(self, count: int, generator: torch.Generator) -> TaskBatch:
-        """``count`` inputs, drawn and left on the generator's device."""
-        require_count("count", count, 1, "draw at least one input")
-        device = generator.device
-        # float64: float32 draws tie often enough to bend the uniform order of large batches
-        order = torch.rand(count, self.symbols, dtype=torch.float64, generator=generator, device=device).argsort(1)
-        symbol = order[:, : self.length]
-        attribute = torch.randint(self.attributes, (count, self.length), generator=generator, device=device)
-        position = torch.randint(self.length, (count,), generator=generator, device=device)
-        return pair_batch(symbol, attribute, position, self.symbols, self.attributes)
+        Parts ``0 .. symbols - 1`` are symbols, then come the attributes, then one part per query, then one that marks a
+        token as a query. A pair is its symbol and its attribute; a query is its own part and the mark.
+        """
+        query = tokens >= self.context_vocabulary
+        words = self.symbols + self.attributes
+        first = torch.where(query, tokens - self.context_vocabulary + words, tokens // self.attributes)
+        second = torch.where(query, words + self.queries, self.symbols + tokens % self.attributes)
+        return torch.stack([first, second], dim=-1)
+
+    def symbols_of(self, tokens: Int64[Tensor, "*batch"]) -> Int64[Tensor, "*batch"]:
+        """Symbol of pairs and of queries."""
+        pairs = self.context_vocabulary
+        return torch.where(tokens < pairs, tokens // self.attributes, tokens - pairs)
+
+    def batch(self, symbol: Tensor, attribute: Tensor, position: Tensor) -> TaskBatch:
+        """Pairs ``[input, position]`` with the question for the symbol that stands at ``position`` ``[input]``."""
+        query = self.context_vocabulary + symbol.gather(1, position[:, None])
+        answer = attribute.gather(1, position[:, None])[:, 0]
+        return TaskBatch(torch.cat([symbol * self.attributes + attribute, query], dim=1), answer, position)
 
 
 @dataclass(frozen=True, kw_only=True)
-class PartialInductionTask:
+class RetrievalTask(PairTask):
+    """(symbol, attribute) tokens with distinct symbols, then a symbol; the answer is its attribute. Needs symbol only.
+
+    The context is a uniform arrangement of ``length`` distinct symbols, each with a uniform attribute; the queried
+    symbol is uniform among those present.
+
+    Raises:
+        ValueError: if symbols are fewer than positions, or there are fewer than two attributes.
+    """
+
+    def __post_init__(self):
+        super().__post_init__()
+        if self.symbols < self.length:
+            raise ValueError(
+                f"{self.length} positions need as many distinct symbols but symbols is {self.symbols}; "
+                f"pass symbols={self.length} or more, or a shorter length"
+            )
+
+    def sample(self, count: int, generator: torch.Generator) -> TaskBatch:
+        """As :meth:`IndexTask.sample`."""
+        require_count("count", count, 1)
+        device = generator.device
+        # float64: float32 draws tie often enough to bend the uniform order of large batches
+        order = torch.rand(count, self.symbols, dtype=torch.float64, generator=generator, device=device).argsort(1)
+        attribute = torch.randint(self.attributes, (count, self.length), generator=generator, device=device)
+        position = torch.randint(self.length, (count,), generator=generator, device=device)
+        return self.batch(order[:, : self.length], attribute, position)
+
+
+@dataclass(frozen=True, kw_only=True)
+class PartialInductionTask(PairTask):
     """(symbol, value) tokens in which symbols repeat, then a symbol; the answer is the value of its *last* occurrence.
 
     Needs both: the symbol picks out its occurrences, position picks the last of them. The queried symbol is uniform
     and stands exactly ``repetition`` times: its last occurrence is uniform over the positions that leave room for
     the others, ``repetition - 1 .. length - 1``, so that every answer position is tested equally often, and the
     earlier ones are a uniform subset of the positions before it. All other positions hold independent uniform draws
-    of the other symbols. Values are independent and uniform. Tokens are numbered as in :class:`RetrievalTask`.
+    of the other symbols. Values are independent and uniform.
 
     Raises:
-        TypeError: if a setting is not an integer.
         ValueError: if the repetitions do not fit the length, or fewer than two symbols or values are given.
     """
 
-    length: int = 32
-    symbols: int = 32
-    attributes: int = 8
     repetition: int = 4
 
     def __post_init__(self):
-        require_count("length", self.length, 2, "one position leaves nothing to choose")
-        require_count("symbols", self.symbols, 2, "one symbol leaves nothing to look up")
-        require_count("attributes", self.attributes, 2, "one value leaves nothing to answer")
+        super().__post_init__()
         require_count("repetition", self.repetition, 2, "a symbol that does not repeat is RetrievalTask's case")
         if self.repetition > self.length:
             raise ValueError(
@@ -185,33 +209,9 @@ class PartialInductionTask:
                 "pass a smaller repetition or a longer length"
             )
 
-    @property
-    def context_vocabulary(self) -> int:
-        return self.symbols * self.attributes
-
-    @property
-    def queries(self) -> int:
-        return self.symbols
-
-    @property
-    def classes(self) -> int:
-        return self.attributes
-
-    @property
-    def vocabulary(self) -> int:
-        return self.context_vocabulary + self.queries
-
-    @property
-    def part_vocabulary(self) -> int:
-        return self.symbols + self.attributes + self.queries + 1
-
-    def parts(self, tokens: Int64[Tensor, "*batch"]) -> Int64[Tensor, "*batch part"]:
-        """What tokens are made of, two parts each; see :func:`pair_parts`."""
-        return pair_parts(tokens, self.symbols, self.attributes)
-
     def sample(self, count: int, generator: torch.Generator) -> TaskBatch:
-        """``count`` inputs, drawn and left on the generator's device."""
-        require_count("count", count, 1, "draw at least one input")
+        """As :meth:`IndexTask.sample`."""
+        require_count("count", count, 1)
         device, shape = generator.device, (count, self.length)
         queried = torch.randint(self.symbols, (count, 1), generator=generator, device=device)
         others = torch.randint(self.symbols - 1, shape, generator=generator, device=device)
@@ -226,35 +226,7 @@ class PartialInductionTask:
         occurs |= slot == position[:, None]
         symbol = torch.where(occurs, queried, others)
         attribute = torch.randint(self.attributes, shape, generator=generator, device=device)
-        return pair_batch(symbol, attribute, position, self.symbols, self.attributes)
+        return self.batch(symbol, attribute, position)
 
 
 Task = IndexTask | RetrievalTask | PartialInductionTask
-
-
-def pair_batch(symbol: Tensor, attribute: Tensor, position: Tensor, symbols: int, attributes: int) -> TaskBatch:
-    """Batch of (symbol, attribute) tokens that asks for the symbol standing at ``position``."""
-    query = symbols * attributes + symbol.gather(1, position[:, None])
-    answer = attribute.gather(1, position[:, None])[:, 0]
-    return TaskBatch(torch.cat([symbol * attributes + attribute, query], dim=1), answer, position)
-
-
-def pair_parts(tokens: Int64[Tensor, "*batch"], symbols: int, attributes: int) -> Int64[Tensor, "*batch part"]:
-    """Parts of (symbol, attribute) and query tokens, in one vocabulary.
-
-    Parts ``0 .. symbols - 1`` are symbols, then come the attributes, then one part per query, then one that marks a
-    token as a query. A pair is its symbol and its attribute; a query is its own part and the mark.
-    """
-    pairs = symbols * attributes
-    query = tokens >= pairs
-    first = torch.where(query, tokens - pairs + symbols + attributes, tokens // attributes)
-    second = torch.where(query, symbols + attributes + symbols, symbols + tokens % attributes)
-    return torch.stack([first, second], dim=-1)
-
-
-def require_count(name: str, value: int, least: int, reason: str) -> None:
-    """Refuse what is not an integer of at least ``least``."""
-    if isinstance(value, bool) or not isinstance(value, int):
-        raise TypeError(f"{name} must be an integer; got {value!r}")
-    if value < least:
-        raise ValueError(f"{name} must be at least {least} ({reason}); got {value}")

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import string
 from dataclasses import dataclass, field
-from typing import Protocol
 
 import torch
 from jaxtyping import Int64
@@ -37,55 +36,86 @@ class MultihopBatch:
     path: Int64[Tensor, "sequence station"]
 
 
-class MultihopTask(Protocol):
+@dataclass(frozen=True, kw_only=True)
+class MultihopTask:
     """What the Number and the Letter task have in common.
 
     Attributes:
         window: tokens of the target window in which the answer stands.
-        steps: tokens between that window and the query.
-        hops: longest path.
-    """
-
-    window: int
-    steps: int
-    hops: int
-
-    @property
-    def vocabulary(self) -> int:
-        """Number of different tokens."""
-        ...
-
-    @property
-    def token_names(self) -> list[str]:
-        """Every token as people write it, by id."""
-        ...
-
-    def sample(self, count: int, *, generator: torch.Generator, extra: int = 0) -> MultihopBatch:
-        """Draw sequences; see :class:`NumberTask`."""
-        ...
-
-
-@dataclass(frozen=True, kw_only=True)
-class NumberTask:
-    """Integers say how many positions to step back; a letter ends the path.
-
-    Token ids: letters first, then the integers 1 to ``window + steps``.
-
-    Attributes:
-        window: letters in which the answer stands.
-        steps: integers between them and the query.
-        letters: how many letters there are.
+        steps: tokens between that window and the query, which carry the stations of a path.
         hops: longest path, at most ``steps + 1``.
     """
 
     window: int = 8
     steps: int = 8
-    letters: int = 120
     hops: int = 4
+
+    def __post_init__(self):
+        require_counts(window=(self.window, 1), steps=(self.steps, 1), hops=(self.hops, 1))
+        if self.hops > self.steps + 1:
+            raise ValueError(
+                f"a path of {self.hops} hops needs {self.hops - 1} stations between window and query, but there are "
+                f"{self.steps} places; pass hops={self.steps + 1} or fewer, or more steps"
+            )
+
+    def _balanced_answers(self, count: int, values: int, generator: torch.Generator) -> tuple[Tensor, Tensor, Tensor]:
+        """Path length, answer's place in the window and answer: all combinations equally often up to one, shuffled.
+
+        Combinations are dealt out length by length, then place by place; within these the values follow each other
+        from a random start, so that each is balanced by itself whatever the count.
+        """
+        device = generator.device
+        number = torch.arange(count, device=device)
+        hops, deal = 1 + number % self.hops, number // self.hops
+        start = torch.randint(values, (self.hops, self.window), generator=generator, device=device)
+        place = deal % self.window
+        if count < self.hops * self.window:  # too few for every place, so chance decides which come
+            order = torch.rand(self.hops, self.window, generator=generator, device=device).argsort(1)
+            place = order[hops - 1, place]
+        answer = (deal // self.window + start[hops - 1, place]) % values
+        shuffled = torch.randperm(count, generator=generator, device=device)
+        return hops[shuffled], place[shuffled], answer[shuffled]
+
+    def _paths(
+        self, hops: Tensor, place: Tensor, extra: int, generator: torch.Generator
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        """Steps back and rank on the path (-1 off it), each ``[sequence, steps + 1]``, and the path's positions."""
+        count, device = len(hops), generator.device
+        first = extra + self.window
+        position = first + torch.arange(self.steps + 1, device=device)
+        # hops - 1 of the places before the query, each set equally likely; the query is always on the path.
+        drawn = torch.rand(count, self.steps, generator=generator, device=device).argsort(1).argsort(1)
+        station = torch.cat([drawn < hops[:, None] - 1, torch.ones(count, 1, dtype=torch.bool, device=device)], dim=1)
+        rank = torch.where(station, station.flip(1).cumsum(1).flip(1) - 1, -1)
+        # The nearest earlier station, or the answer.
+        reached = torch.where(station, position, extra + place[:, None])
+        earlier = torch.cat([extra + place[:, None], reached.cummax(1).values[:, :-1]], dim=1)
+        anywhere = (
+            torch.rand(count, self.steps + 1, generator=generator, device=device) * (position - extra)
+        ).long() + 1
+        steps = torch.where(station, position - earlier, anywhere)
+        path = torch.full((count, self.hops + 1), -1, device=device)
+        path.scatter_(1, hops[:, None], extra + place[:, None])
+        rows, places = station.nonzero(as_tuple=True)
+        path[rows, rank[rows, places]] = position[places]
+        return steps, rank, path
+
+
+@dataclass(frozen=True, kw_only=True)
+class NumberTask(MultihopTask):
+    """Integers say how many positions to step back; a letter ends the path.
+
+    Token ids: letters first, then the integers 1 to ``window + steps``.
+
+    Attributes:
+        letters: how many letters there are.
+    """
+
+    letters: int = 120
     name: str = field(default="number", init=False)
 
     def __post_init__(self):
-        _check_sizes(self)
+        super().__post_init__()
         require_counts(letters=(self.letters, 2))
 
     @property
@@ -95,7 +125,7 @@ class NumberTask:
 
     @property
     def token_names(self) -> list[str]:
-        """Letters ``a`` to ``z``, ``aa``, ``ab`` and so on, and integers from 1."""
+        """Every token as people write it, by id: letters ``a`` to ``z``, ``aa``, ``ab`` and so on; integers from 1."""
         return letter_names(self.letters) + [str(1 + number) for number in range(self.window + self.steps)]
 
     def sample(self, count: int, *, generator: torch.Generator, extra: int = 0) -> MultihopBatch:
@@ -114,39 +144,33 @@ class NumberTask:
         """
         require_counts(count=(count, 1), extra=(extra, 0))
         device = generator.device
-        hops, place, answer = _balanced_answers(self, count, self.letters, generator)
-        pointer, _, path = _paths(self, hops, place, extra, generator)
+        hops, place, answer = self._balanced_answers(count, self.letters, generator)
+        steps, _, path = self._paths(hops, place, extra, generator)
         # All other letters differ from the answer, so that its value stands once.
         others = torch.randint(self.letters - 1, (count, extra + self.window), generator=generator, device=device)
         letters = (answer[:, None] + 1 + others) % self.letters
         letters.scatter_(1, extra + place[:, None], answer[:, None])
-        integers = self.letters + pointer.steps - 1
+        integers = self.letters + steps - 1
         return MultihopBatch(tokens=torch.cat([letters, integers], dim=1), answer=answer, hops=hops, path=path)
 
 
 @dataclass(frozen=True, kw_only=True)
-class LetterTask:
+class LetterTask(MultihopTask):
     """The right letter of a pair names the left letter of an earlier pair; a pair with an integer ends the path.
 
     Token ids: pairs ``(letter, integer)`` first, then pairs ``(letter, letter)``; the left letter counts most.
 
     Attributes:
-        window: pairs with an integer in which the answer stands.
-        steps: pairs of letters between them and the query.
-        alphabet: how many letters there are.
+        alphabet: how many letters there are, more than ``hops``.
         integers: how many integers there are.
-        hops: longest path, at most ``steps + 1`` and less than ``alphabet``.
     """
 
-    window: int = 8
-    steps: int = 8
     alphabet: int = 8
     integers: int = 8
-    hops: int = 4
     name: str = field(default="letter", init=False)
 
     def __post_init__(self):
-        _check_sizes(self)
+        super().__post_init__()
         require_counts(alphabet=(self.alphabet, 2), integers=(self.integers, 1))
         if self.hops >= self.alphabet:
             raise ValueError(
@@ -174,8 +198,8 @@ class LetterTask:
         """
         require_counts(count=(count, 1), extra=(extra, 0))
         device = generator.device
-        hops, place, answer = _balanced_answers(self, count, self.alphabet * self.integers, generator)
-        _, rank, path = _paths(self, hops, place, extra, generator)
+        hops, place, answer = self._balanced_answers(count, self.alphabet * self.integers, generator)
+        _, rank, path = self._paths(hops, place, extra, generator)
 
         def draw(below: int | Tensor, width: int) -> Tensor:
             return (torch.rand(count, width, generator=generator, device=device) * below).long()
@@ -199,66 +223,6 @@ class LetterTask:
         right = torch.where(on_path, named, draw(self.alphabet, self.steps + 1))
         pairs = self.alphabet * self.integers + left * self.alphabet + right
         return MultihopBatch(tokens=torch.cat([ends, pairs], dim=1), answer=answer, hops=hops, path=path)
-
-
-@dataclass(frozen=True, kw_only=True)
-class _Pointers:
-    """Where every token between the window and the end points, as steps back."""
-
-    steps: Int64[Tensor, "sequence place"]
-
-
-def _paths(
-    task: NumberTask | LetterTask, hops: Tensor, place: Tensor, extra: int, generator: torch.Generator
-) -> tuple[_Pointers, Tensor, Tensor]:
-    """Pointers, rank on the path (-1 off it) ``[sequence, steps + 1]``, and the path's positions."""
-    count, device = len(hops), generator.device
-    first = extra + task.window
-    position = first + torch.arange(task.steps + 1, device=device)
-    # hops - 1 of the places before the query, each set equally likely; the query is always on the path.
-    drawn = torch.rand(count, task.steps, generator=generator, device=device).argsort(1).argsort(1)
-    station = torch.cat([drawn < hops[:, None] - 1, torch.ones(count, 1, dtype=torch.bool, device=device)], dim=1)
-    rank = torch.where(station, station.flip(1).cumsum(1).flip(1) - 1, -1)
-    # The nearest earlier station, or the answer.
-    reached = torch.where(station, position, extra + place[:, None])
-    earlier = torch.cat([extra + place[:, None], reached.cummax(1).values[:, :-1]], dim=1)
-    anywhere = (torch.rand(count, task.steps + 1, generator=generator, device=device) * (position - extra)).long() + 1
-    steps = torch.where(station, position - earlier, anywhere)
-    path = torch.full((count, task.hops + 1), -1, device=device)
-    path.scatter_(1, hops[:, None], extra + place[:, None])
-    rows, places = station.nonzero(as_tuple=True)
-    path[rows, rank[rows, places]] = position[places]
-    return _Pointers(steps=steps), rank, path
-
-
-def _balanced_answers(
-    task: NumberTask | LetterTask, count: int, values: int, generator: torch.Generator
-) -> tuple[Tensor, Tensor, Tensor]:
-    """Path length, answer's place in the window and answer, all combinations equally often up to one, in random order.
-
-    Combinations are dealt out length by length, then place by place; within these the values follow each other from a
-    random start, so that each is balanced by itself whatever the count.
-    """
-    device = generator.device
-    number = torch.arange(count, device=device)
-    hops, deal = 1 + number % task.hops, number // task.hops
-    start = torch.randint(values, (task.hops, task.window), generator=generator, device=device)
-    place = deal % task.window
-    if count < task.hops * task.window:  # too few for every place, so chance decides which come
-        order = torch.rand(task.hops, task.window, generator=generator, device=device).argsort(1)
-        place = order[hops - 1, place]
-    answer = (deal // task.window + start[hops - 1, place]) % values
-    shuffled = torch.randperm(count, generator=generator, device=device)
-    return hops[shuffled], place[shuffled], answer[shuffled]
-
-
-def _check_sizes(task: NumberTask | LetterTask) -> None:
-    require_counts(window=(task.window, 1), steps=(task.steps, 1), hops=(task.hops, 1))
-    if task.hops > task.steps + 1:
-        raise ValueError(
-            f"a path of {task.hops} hops needs {task.hops - 1} stations between window and query, but there are "
-            f"{task.steps} places; pass hops={task.steps + 1} or fewer, or more steps"
-        )
 
 
 def letter_names(count: int) -> list[str]:

@@ -7,6 +7,7 @@ model may choose from. The words are ours.
 from __future__ import annotations
 
 import functools
+from collections.abc import Sequence
 from dataclasses import dataclass
 from importlib.resources import files
 from typing import Any
@@ -80,18 +81,69 @@ class PromptTokens:
         return {word: ids[0] for word, ids in found if len(ids) == 1 and ids[0] != unknown}
 
 
-def require_equal_blocks(ids: list[int], facts: list[list[int]], length: int, texts: list[str]) -> None:
-    """Refuse prompts whose facts are not blocks of equally many tokens, each the same wherever it stands."""
-    for place, (fact, text) in enumerate(zip(facts, texts, strict=True)):
-        found = ids[place * length : (place + 1) * length]
-        if len(fact) != length or found != fact:
-            raise ValueError(
-                f"every fact must be the same {length} tokens wherever it stands, but this tokenizer makes {len(fact)} "
-                f"of {text!r} alone and {len(found)} others within the prompt; pass another template or tokenizer"
-            )
+@dataclass(frozen=True, kw_only=True)
+class Draft:
+    """One prompt in pieces: text before the blocks, the blocks, text after them, and the alternatives' tokens."""
+
+    before: str
+    blocks: Sequence[str]
+    after: str
+    answers: Sequence[int]
+    target: int
+
+
+def draft_prompts(tokens: PromptTokens, drafts: Sequence[Draft]) -> Prompts:
+    """Tokenize drafts, and refuse blocks that are not the same tokens wherever they stand."""
+    first = drafts[0]
+    opening = tokens.of(first.before) if first.before else []
+    length = len(tokens.of(first.blocks[0]))
+    input_ids, texts = [], []
+    for draft in drafts:
+        text = draft.before + "".join(draft.blocks) + draft.after
+        ids = tokens.of(text)
+        for place, (alone, block) in enumerate(zip(tokens.many(list(draft.blocks)), draft.blocks, strict=True)):
+            found = ids[len(opening) + place * length :][:length]
+            if len(alone) != length or found != alone:
+                raise ValueError(
+                    f"every fact must be the same {length} tokens wherever it stands, but this tokenizer makes "
+                    f"{len(alone)} of {block!r} alone and {len(found)} others within the prompt; pass another template "
+                    "or tokenizer"
+                )
+        input_ids.append(tokens.beginning + ids)
+        texts.append(text)
+    if len({len(ids) for ids in input_ids}) > 1:
+        raise ValueError(
+            "prompts must be equally long, but this tokenizer makes "
+            f"{sorted({len(ids) for ids in input_ids})} tokens of them; pass another task or tokenizer"
+        )
+    return Prompts(
+        input_ids=torch.tensor(input_ids),
+        start=len(tokens.beginning) + len(opening),
+        block_length=length,
+        blocks=len(first.blocks),
+        answer_ids=torch.tensor([list(draft.answers) for draft in drafts]),
+        target=torch.tensor([draft.target for draft in drafts]),
+        texts=texts,
+    )
+
+
+def single_words(tokens: PromptTokens, kind: str, needed: int) -> dict[str, int]:
+    """Words of one token, or an error that says how many there are."""
+    found = tokens.single(words(kind))
+    if len(found) < needed:
+        raise ValueError(
+            f"every block needs a word of its own, but only {len(found)} {kind} are one token for this tokenizer and "
+            f"facts={needed}; pass facts={len(found)} or fewer"
+        )
+    return found
 
 
 def balanced(choices: int, count: int, generator: torch.Generator) -> Int64[Tensor, " count"]:
     """``count`` of ``choices`` numbers in random order, each equally often up to one."""
     rounds = [torch.randperm(choices, generator=generator) for _ in range(-(-count // choices))]
     return torch.cat(rounds)[:count]
+
+
+def shuffled(choices: list[str], number: int, generator: torch.Generator) -> list[str]:
+    """Different choices in random order."""
+    return [choices[i] for i in torch.randperm(len(choices), generator=generator)[:number].tolist()]

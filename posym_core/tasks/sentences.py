@@ -12,7 +12,6 @@ Token ids: 0 is padding, which stands behind the sentence; 1 and 2 are the trigg
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Protocol, runtime_checkable
 
 import torch
 from jaxtyping import Bool, Int64
@@ -43,52 +42,37 @@ class SentenceBatch:
         return self.tokens != PADDING
 
 
-@runtime_checkable
-class SentenceTask(Protocol):
+@dataclass(frozen=True, kw_only=True)
+class SentenceTask:
     """What both tasks have in common.
 
     Attributes:
-        vocabulary: number of different tokens, padding and triggers among them.
         longest: tokens of a padded sentence.
-        name: ``"distance"`` or ``"count"``.
+        vocabulary: number of different tokens, padding and triggers among them.
     """
 
-    @property
-    def vocabulary(self) -> int: ...
+    longest: int = 120
+    vocabulary: int = 574
 
-    @property
-    def longest(self) -> int: ...
-
-    @property
-    def name(self) -> str: ...
-
-    @property
-    def classes(self) -> int:
-        """Number of answers."""
-        ...
-
-    def sample(self, count: int, *, generator: torch.Generator) -> SentenceBatch:
-        """Draw sentences, on the generator's device."""
-        ...
+    def random_words(self, count: int, generator: torch.Generator) -> Int64[Tensor, "sentence token"]:
+        """Words and nothing else, drawn evenly."""
+        shape = (count, self.longest)
+        return torch.randint(WORDS, self.vocabulary, shape, generator=generator, device=generator.device)
 
 
 @dataclass(frozen=True, kw_only=True)
-class DistanceTask:
+class DistanceTask(SentenceTask):
     """Two triggers in a sentence of random words: by how many positions are they apart?
 
     Class ``c`` is the distance ``c + 1``.
 
     Attributes:
         distances: largest distance.
-        side: most words in front of the first trigger, and most behind the second.
-        longest: tokens of a padded sentence; sides are drawn so that a sentence fits.
-        vocabulary: number of different tokens.
+        side: most words in front of the first trigger, and most behind the second, as far as they fit.
     """
 
     distances: int = 70
     side: int = 25
-    longest: int = 120
-    vocabulary: int = 574
     name: str = field(default="distance", init=False)
 
     def __post_init__(self):
@@ -136,30 +120,26 @@ class DistanceTask:
         span = answer + 2
         front = even_up_to((self.longest - span).clamp(max=self.side), generator)
         behind = even_up_to((self.longest - span - front).clamp(max=self.side), generator)
-        tokens = random_words(self, count, generator)
+        tokens = self.random_words(count, generator)
         tokens.scatter_(1, front[:, None], TRIGGERS[0])
         tokens.scatter_(1, (front + span - 1)[:, None], TRIGGERS[1])
         return SentenceBatch(tokens=padded(tokens, front + span + behind), answer=answer)
 
 
 @dataclass(frozen=True, kw_only=True)
-class CountTask:
+class CountTask(SentenceTask):
     """How many triggers are there among the words of a sentence, wherever they stand?
 
     Class ``c`` is the number ``c``.
 
     Attributes:
         most: largest number of triggers.
-        longest: tokens of a sentence.
         shortest: tokens of the shortest sentence; below ``longest``, lengths are drawn evenly and the rest is padding.
             Triggers always fit.
-        vocabulary: number of different tokens.
     """
 
     most: int = 100
-    longest: int = 120
     shortest: int = 120
-    vocabulary: int = 574
     name: str = field(default="count", init=False)
 
     def __post_init__(self):
@@ -180,7 +160,7 @@ class CountTask:
         answer = balanced_classes(self.classes, count, generator)
         least = answer.clamp(min=self.shortest)
         length = least + even_up_to(self.longest - least, generator)
-        tokens = random_words(self, count, generator)
+        tokens = self.random_words(count, generator)
         # The places of the smallest random numbers within the sentence get triggers.
         draw = torch.rand(tokens.shape, generator=generator, device=tokens.device, dtype=torch.float64)
         place = torch.arange(self.longest, device=tokens.device)
@@ -203,11 +183,6 @@ def even_up_to(largest: Int64[Tensor, " count"], generator: torch.Generator) -> 
     """Whole numbers from 0 to each of ``largest``, evenly."""
     draw = torch.rand(largest.shape, generator=generator, device=generator.device, dtype=torch.float64)
     return (draw * (largest + 1)).long()
-
-
-def random_words(task: SentenceTask, count: int, generator: torch.Generator) -> Int64[Tensor, "sentence token"]:
-    """Words and nothing else, drawn evenly."""
-    return torch.randint(WORDS, task.vocabulary, (count, task.longest), generator=generator, device=generator.device)
 
 
 def padded(

@@ -123,22 +123,24 @@ def test_the_same_generator_state_draws_the_same_inputs():
 
 
 @pytest.mark.parametrize(
-    ("make", "error", "message"),
+    ("make", "message"),
     [
-        (lambda: IndexTask(length=1), ValueError, r"length must be at least 2 \(one position .*; got 1"),
-        (lambda: IndexTask(symbols=1), ValueError, "symbols must be at least 2 .* got 1"),
-        (lambda: IndexTask(length=2.5), TypeError, r"length must be an integer; got 2\.5"),
+        (
+            lambda: IndexTask(length=1),
+            r"length must be a whole number of at least 2 \(one position .*; got 1",
+        ),
+        (lambda: IndexTask(symbols=1), "symbols must be a whole number of at least 2 .* got 1"),
+        (lambda: IndexTask(length=2.5), r"length must be a whole number .*; got 2\.5"),
         (
             lambda: RetrievalTask(length=9, symbols=8),
-            ValueError,
             "9 positions need as many distinct symbols but symbols",
         ),
-        (lambda: RetrievalTask(attributes=True), TypeError, "attributes must be an integer; got True"),
-        (lambda: PartialInductionTask(repetition=1), ValueError, "repetition must be at least 2"),
-        (lambda: PartialInductionTask(length=3, repetition=4), ValueError, "stands 4 times but there are only 3 posit"),
-        (lambda: draw(IndexTask(), 0), ValueError, "count must be at least 1"),
+        (lambda: RetrievalTask(attributes=True), "attributes must be a whole number .*; got True"),
+        (lambda: PartialInductionTask(repetition=1), "repetition must be a whole number of at least 2"),
+        (lambda: PartialInductionTask(length=3, repetition=4), "stands 4 times but there are only 3 posit"),
+        (lambda: draw(IndexTask(), 0), "count must be a whole number of at least 1"),
     ],
 )
-def test_invalid_settings_are_refused(make, error, message):
-    with pytest.raises(error, match=message):
+def test_invalid_settings_are_refused(make, message):
+    with pytest.raises(ValueError, match=message):
         make()

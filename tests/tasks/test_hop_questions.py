@@ -1,5 +1,6 @@
 import doctest
 import itertools
+import sys
 from types import SimpleNamespace
 
 import numpy as np
@@ -15,8 +16,15 @@ from transformers import PreTrainedTokenizerFast
 
 from posym_companion.experiments import hop_prompts as experiment
 from posym_core.models import answers as hop_answers
-from posym_core.tasks import hop_questions as hop_prompts
-from posym_core.tasks.hop_questions import HOP_TASKS, LENGTHS, HopQuestion, hop_questions, hop_text, screened
+from posym_core.tasks.hop_questions import (
+    HOP_TASKS,
+    INSTRUCTIONS,
+    LENGTHS,
+    HopQuestion,
+    hop_questions,
+    hop_text,
+    screened,
+)
 
 
 def solve(items):
@@ -98,8 +106,8 @@ def test_text_shows_examples_with_answers_and_leaves_the_last_open():
     assert text.count("Answer:") == 3
     assert text.endswith("Answer:")
     assert all(f"Answer: {question.answer}\n" in text for question in shown)
-    assert text.startswith(hop_prompts.INSTRUCTIONS["letter"])
-    assert not doctest.testmod(hop_prompts).failed
+    assert text.startswith(INSTRUCTIONS["letter"])
+    assert not doctest.testmod(sys.modules[hop_questions.__module__]).failed
 
 
 def test_screening_keeps_what_the_shortest_length_solves():

@@ -24,7 +24,7 @@ from jaxtyping import Bool, Float, Int64
 from torch import Tensor, nn
 
 from posym_core.metrics.rope import join_planes, rotate
-from posym_core.tasks.canonical import IndexTask, PartialInductionTask, RetrievalTask, Task, TaskBatch, pair_batch
+from posym_core.tasks.canonical import IndexTask, PartialInductionTask, RetrievalTask, Task, TaskBatch
 
 MOST_INPUTS = 1_000_000
 
@@ -119,6 +119,8 @@ class SymbolicRetrievalHead(ConstructedHead):
             worst case.
     """
 
+    task: RetrievalTask
+
     def __init__(self, task: RetrievalTask, *, beta: float, angle: float = 0.0, centre: float | None = None):
         super().__init__(task, torch.full((task.symbols,), angle, dtype=torch.float64))
         self.angle, self.beta = angle, beta
@@ -130,7 +132,7 @@ class SymbolicRetrievalHead(ConstructedHead):
         return self.beta * join_planes(match * math.cos(phase), match * math.sin(phase), "halves")
 
     def plain_keys(self, tokens: Tensor) -> Tensor:
-        match = one_hot(symbols_of(self.task, tokens), self.angles.numel())
+        match = one_hot(self.task.symbols_of(tokens), self.angles.numel())
         return join_planes(match, torch.zeros_like(match), "halves")
 
 
@@ -143,6 +145,8 @@ class PlanarRetrievalHead(ConstructedHead):
     Some ``beta`` works exactly for ``angle < planar_retrieval_limit(length, symbols)``.
     """
 
+    task: RetrievalTask
+
     def __init__(self, task: RetrievalTask, *, beta: float, angle: float, centre: float | None = None):
         super().__init__(task, torch.tensor([angle], dtype=torch.float64))
         self.angle, self.beta = angle, beta
@@ -153,7 +157,7 @@ class PlanarRetrievalHead(ConstructedHead):
         return self.beta * torch.stack([phase.cos(), phase.sin()], dim=-1)
 
     def plain_keys(self, tokens: Tensor) -> Tensor:
-        phase = symbols_of(self.task, tokens).double() * (2 * math.pi / self.task.symbols)
+        phase = self.task.symbols_of(tokens).double() * (2 * math.pi / self.task.symbols)
         return torch.stack([phase.cos(), phase.sin()], dim=-1)
 
 
@@ -168,6 +172,8 @@ class PartialInductionHead(ConstructedHead):
     :func:`~posym_core.models.constructed.canonical_limits.smallest_match`.
     """
 
+    task: PartialInductionTask
+
     def __init__(self, task: PartialInductionTask, *, angle: float, match: float, recency: float):
         self.matching = (task.symbols + 1) // 2  # planes, two symbols each
         angles = torch.zeros(self.matching + 1, dtype=torch.float64)
@@ -179,7 +185,7 @@ class PartialInductionHead(ConstructedHead):
         return self._planes(self.match * one_hot(asked, 2 * self.matching), self.recency)
 
     def plain_keys(self, tokens: Tensor) -> Tensor:
-        return self._planes(one_hot(symbols_of(self.task, tokens), 2 * self.matching), 1.0)
+        return self._planes(one_hot(self.task.symbols_of(tokens), 2 * self.matching), 1.0)
 
     def _planes(self, symbol: Tensor, position: float) -> Tensor:
         first, second = symbol.chunk(2, dim=-1)
@@ -192,13 +198,6 @@ class PartialInductionHead(ConstructedHead):
 def one_hot(number: Int64[Tensor, "*batch"], size: int) -> Float[Tensor, "*batch size"]:
     """float64 unit vectors."""
     return nn.functional.one_hot(number, size).double()
-
-
-def symbols_of(task: Task, tokens: Int64[Tensor, "*batch"]) -> Int64[Tensor, "*batch"]:
-    """Symbol of (symbol, attribute) tokens and of queries."""
-    assert not isinstance(task, IndexTask)
-    pairs = task.context_vocabulary
-    return torch.where(tokens < pairs, tokens // task.attributes, tokens - pairs)
 
 
 # Measuring
@@ -217,7 +216,7 @@ def worst_inputs(task: Task) -> TaskBatch:
         return TaskBatch(tokens, torch.zeros_like(target), target)
     distinct = isinstance(task, RetrievalTask)
     symbol = target.expand(task.length, -1) if distinct else (target > target[:, None]).long()
-    return pair_batch(symbol, wrong, target, task.symbols, task.attributes)
+    return task.batch(symbol, wrong, target)
 
 
 def every_input(task: Task) -> TaskBatch:
@@ -249,7 +248,7 @@ def every_input(task: Task) -> TaskBatch:
         symbol, attribute, again = symbol[distinct], attribute[distinct], again[distinct]
     last = ~(again & (place > place[:, None])).any(-1)
     row, position = last.nonzero(as_tuple=True)
-    return pair_batch(symbol[row], attribute[row], position, task.symbols, task.attributes)
+    return task.batch(symbol[row], attribute[row], position)
 
 
 def is_right(

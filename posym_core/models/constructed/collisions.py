@@ -18,7 +18,7 @@ import torch
 from jaxtyping import Float, Int64
 from torch import Tensor
 
-from posym_core.tasks.canonical import IndexTask, PartialInductionTask, RetrievalTask, pair_batch
+from posym_core.tasks.canonical import IndexTask, PartialInductionTask, RetrievalTask
 
 Head = Callable[[Int64[Tensor, "input token"]], Float[Tensor, "input class"]]
 
@@ -102,8 +102,7 @@ def induction_collisions(head: Head, task: PartialInductionTask) -> tuple[Collis
     attribute[length - 2] = 1
     last = torch.tensor([length - 2])
     batches = [
-        pair_batch(symbol[None], values[None], last, task.symbols, task.attributes)
-        for values in (attribute, exchange(attribute, 0, length - 2))
+        task.batch(symbol[None], values[None], last) for values in (attribute, exchange(attribute, 0, length - 2))
     ]
     tokens = torch.cat([batch.tokens for batch in batches])
     symbolic = observe(head, tokens, torch.cat([batch.answer for batch in batches]))
@@ -114,9 +113,9 @@ def symbols_exchanged(
     head: Head, task: RetrievalTask | PartialInductionTask, symbol: Tensor, attribute: Tensor, target: int, other: int
 ) -> Collision:
     """The input that asks for ``target``'s symbol, before and after it exchanged symbols with ``other``."""
-    before = pair_batch(symbol[None], attribute[None], torch.tensor([target]), task.symbols, task.attributes)
+    before = task.batch(symbol[None], attribute[None], torch.tensor([target]))
     moved = exchange(symbol, target, other)
-    after = pair_batch(moved[None], attribute[None], torch.tensor([other]), task.symbols, task.attributes)
+    after = task.batch(moved[None], attribute[None], torch.tensor([other]))
     tokens = torch.cat([before.tokens, after.tokens])
     return observe(head, tokens, torch.cat([before.answer, after.answer]))
 
