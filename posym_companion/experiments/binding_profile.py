@@ -19,9 +19,8 @@ from torch import Tensor
 from posym_companion.experiments.loop import keep_each, plain
 from posym_core.inspection.profile import LayerHeads, profile_with
 from posym_core.metrics.exclusion import exclusion
-from posym_core.metrics.frequencies import frequency_shares
+from posym_core.metrics.pairs import Swaps
 from posym_core.metrics.score_geometry import random_swaps
-from posym_core.metrics.swaps import swap_scores
 from posym_core.models.answers import choice_accuracy
 from posym_core.models.language import load_model
 from posym_core.runs.results import Result
@@ -89,22 +88,15 @@ def measure(
     prompts = binding_prompts(
         tokenizer, facts=setting.facts, count=setting.prompts, seed=setting.seed, template=setting.template
     )
-    options = {
-        "start": prompts.start,
-        "block_length": prompts.block_length,
-        "blocks": prompts.blocks,
-        "tau": setting.tau,
-        "eps": setting.eps,
-    }
+    blocks = {"start": prompts.start, "block_length": prompts.block_length, "blocks": prompts.blocks}
+    swaps = Swaps(**blocks, tau=setting.tau, eps=setting.eps)
     short = prompts.input_ids.shape[1] <= LONGEST_MATRIX
     angles: dict[int, Tensor] = {}
     generator = torch.Generator().manual_seed(setting.seed)
 
     def one_layer(heads: LayerHeads) -> dict[str, Tensor]:
         angles[heads.layer] = heads.angles.cpu()
-        options_here = {**options, "scale": heads.scale}
-        seen = {"visible": heads.visible, "softcap": heads.softcap, "sinks": heads.sinks}
-        scores = swap_scores(heads.query, heads.keys, heads.angles, **options_here, **seen)
+        scores = heads.swap_scores(swaps)
         measured = {name: getattr(scores, name) for name in ("positional", "symbolic", "entropy")}
         measured["null_positional"], measured["null_symbolic"] = random_swaps(
             scores.attention, tau=setting.tau, generator=generator
@@ -113,9 +105,9 @@ def measure(
             return measured
         parts = exclusion(heads.cross_logits()[..., :-1, :-1])
         measured |= vars(parts)
-        planes = swap_scores(heads.query, heads.keys, heads.angles, **options_here, **seen, per_frequency=True)
+        planes = heads.swap_scores(swaps, per_frequency=True)
         measured |= {"plane_positional": planes.positional, "plane_symbolic": planes.symbolic}
-        shares = frequency_shares(heads.query, heads.keys[..., :-1, :], heads.angles, scale=heads.scale)
+        shares = heads.frequency_shares()
         measured |= {f"plane_{name}": x for name, x in vars(shares).items() if name != "energy"}
         measured["plane_energy_share"] = shares.energy / shares.energy.sum(-1, keepdim=True)
         return measured

@@ -24,7 +24,6 @@ from posym_companion.experiments.loop import made_with, plain
 from posym_core.inspection.planes import Planes, find_planes
 from posym_core.inspection.profile import LayerHeads, profile, profile_with
 from posym_core.inspection.surgery import Cut, fastest, numbered, rebased, removed, slowest, still, surgery, turning
-from posym_core.metrics.frequencies import frequency_shares
 from posym_core.metrics.stats import mean_interval
 from posym_core.models.answers import choice_accuracy
 from posym_core.models.language import load_model
@@ -253,7 +252,7 @@ def prepare(model: Any, tokenizer: Any, setting: FrequencySurgery) -> tuple[Pati
     )
 
     def energy(heads: LayerHeads) -> dict[str, Tensor]:
-        shares = frequency_shares(heads.query, heads.keys[..., :-1, :], heads.angles, scale=heads.scale)
+        shares = heads.frequency_shares()
         return {"energy": shares.energy / shares.energy.sum(-1, keepdim=True)}
 
     used = {}

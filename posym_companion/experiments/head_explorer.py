@@ -19,9 +19,7 @@ from torch import Tensor
 from posym_companion.experiments.loop import keep_each, plain
 from posym_core.inspection.profile import LayerHeads, profile_with
 from posym_core.metrics.exclusion import exclusion
-from posym_core.metrics.frequencies import frequency_shares
-from posym_core.metrics.permutations import block_table
-from posym_core.metrics.swaps import swap_scores
+from posym_core.metrics.pairs import Swaps
 from posym_core.models.answers import choice_accuracy
 from posym_core.models.language import load_model
 from posym_core.runs.results import Result
@@ -113,14 +111,12 @@ def measure(
 
     def one_layer(heads: LayerHeads) -> dict[str, Tensor]:
         angles[heads.layer] = heads.angles.cpu()
-        seen = {"scale": heads.scale, "visible": heads.visible, "softcap": heads.softcap, "sinks": heads.sinks}
-        score = partial(swap_scores, heads.query, heads.keys, heads.angles, **seen)
         cuts = [{"start": prompts.start, "block_length": length, "blocks": SPAN // length} for length in LENGTHS]
-        scores = [[score(**cut, tau=tau) for tau in TAUS] for cut in cuts]
-        tables = [block_table(heads.query, heads.keys, heads.angles, **cut, **seen) for cut in cuts]
+        scores = [[heads.swap_scores(Swaps(**cut, tau=tau)) for tau in TAUS] for cut in cuts]
+        tables = [heads.block_table(Swaps(**cut)) for cut in cuts]
         shares = [exclusion(table.sums.log()) for table in tables]
-        tokens = score()
-        planes = frequency_shares(heads.query, heads.keys[..., inside, :], heads.angles, scale=heads.scale)
+        tokens = heads.swap_scores(Swaps())
+        planes = heads.frequency_shares(inside)
         return {
             "positional": torch.stack([torch.stack([s.positional for s in row], -1) for row in scores], -2),
             "symbolic": torch.stack([torch.stack([s.symbolic for s in row], -1) for row in scores], -2),
@@ -134,21 +130,8 @@ def measure(
         }
 
     def split(heads: LayerHeads) -> dict[str, Tensor]:
-        scores = swap_scores(
-            heads.query,
-            heads.keys,
-            heads.angles,
-            start=prompts.start,
-            block_length=DEFAULT_LENGTH,
-            blocks=SPAN // DEFAULT_LENGTH,
-            tau=DEFAULT_TAU,
-            scale=heads.scale,
-            visible=heads.visible,
-            softcap=heads.softcap,
-            sinks=heads.sinks,
-            per_frequency=True,
-            products=torch.float32,
-        )
+        blocks = {"start": prompts.start, "block_length": DEFAULT_LENGTH, "blocks": SPAN // DEFAULT_LENGTH}
+        scores = heads.swap_scores(Swaps(**blocks, tau=DEFAULT_TAU), per_frequency=True, products=torch.float32)
         return {"plane_positional": scores.positional, "plane_symbolic": scores.symbolic}
 
     found = {

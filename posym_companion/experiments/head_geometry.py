@@ -19,9 +19,8 @@ from torch import Tensor
 
 from posym_companion.experiments.loop import keep_each, plain
 from posym_core.inspection.profile import LayerHeads, profile_with
-from posym_core.metrics.cross_logits import cross_logits
 from posym_core.metrics.exclusion import exclusion
-from posym_core.metrics.frequencies import dirichlet_kernel, frequency_shares
+from posym_core.metrics.frequencies import dirichlet_kernel
 from posym_core.metrics.plane_geometry import coherence, concentration, crest, explained, fit_wave, unrotated_planes
 from posym_core.models.answers import choice_accuracy
 from posym_core.models.language import load_model
@@ -118,9 +117,9 @@ def measure_heads(
         keys = unrotated_planes(context, position, heads.angles).mT  # [prompt, key_head, 1, plane, key]
         product = heads.scale * query[..., None] * keys.conj()
         turned = torch.exp(1j * heads.angles[:, None] * (last - position))
-        shares = frequency_shares(heads.query, context, heads.angles, scale=heads.scale)
-        # The matrix over the blocks alone: the slots that trade places.
-        matrix = cross_logits(heads.query, context, heads.angles, scale=heads.scale)
+        # Over the blocks alone: the slots that trade places.
+        inside = slice(prompts.start, prompts.start + len(places))
+        shares, matrix = heads.frequency_shares(inside), heads.cross_logits(inside)
         measured = {
             "head_positional_share": exclusion(matrix).positional_share,
             "concentration": concentration(keys),

@@ -18,8 +18,7 @@ from torch import Tensor
 
 from posym_companion.experiments.loop import keep_each, plain
 from posym_core.inspection.profile import LayerHeads, profile_with
-from posym_core.metrics.frequencies import frequency_shares, frequency_use
-from posym_core.metrics.swaps import swap_scores
+from posym_core.metrics.pairs import Swaps
 from posym_core.models.language import load_model
 from posym_core.runs.results import Result
 from posym_core.tasks import make_prompts
@@ -110,37 +109,27 @@ def measure(
             )
         # Neither does the mark of beginning take part: it is never swapped, and its key is unlike all others.
         first = max(first, prompts.start)
-        keys = heads.keys[..., first:, :]
-        angles[heads.layer], seen[heads.layer] = heads.angles.cpu(), keys.shape[-2] - 1
-        shares = frequency_shares(heads.query, keys[..., :-1, :], heads.angles, scale=heads.scale)
+        last = heads.keys.shape[-2] - 1
+        angles[heads.layer], seen[heads.layer] = heads.angles.cpu(), last - first
+        shares = heads.frequency_shares(slice(first, last))
         found = {f"{name}_share": getattr(shares, f"{name}_share") for name in SHARES}
         contents = shares.symbolic_share + shares.interaction_share
         found["kept"] = torch.where(contents > 0, shares.symbolic_share / contents, torch.nan)
         found["energy_share"] = shares.energy / shares.energy.sum(-1, keepdim=True)
-        found["use"] = frequency_use(heads.query, keys[..., :-1, :], heads.angles, scale=heads.scale)
+        found["use"] = heads.frequency_use(slice(first, last))
         # As many blocks as the task has or the window leaves; in running text they end at the query's neighbour.
-        last = heads.keys.shape[-2] - 1
         if setting.task == "text":
             blocks = min(BLOCKS, (last - first) // length)
             start = last - blocks * length
         else:
             start = first
             blocks = min(prompts.blocks, (last - start) // length)
-        options = {"start": start, "block_length": length, "scale": heads.scale}
-        options |= {"visible": heads.visible, "softcap": heads.softcap, "sinks": heads.sinks}
-        whole = swap_scores(heads.query, heads.keys, heads.angles, **options, blocks=blocks)
+        swaps = Swaps(start=start, block_length=length, blocks=blocks)
+        whole = heads.swap_scores(swaps)
         found |= {name: getattr(whole, name) for name in ("positional", "symbolic", "entropy")}
-        far = swap_scores(heads.query, heads.keys, heads.angles, **options, blocks=blocks - 1)
+        far = heads.swap_scores(replace(swaps, blocks=blocks - 1))
         found |= {"far_positional": far.positional, "far_symbolic": far.symbolic}
-        planes = swap_scores(
-            heads.query,
-            heads.keys,
-            heads.angles,
-            **options,
-            blocks=blocks,
-            per_frequency=True,
-            products=torch.float32,
-        )
+        planes = heads.swap_scores(swaps, per_frequency=True, products=torch.float32)
         return found | {"plane_positional": planes.positional, "plane_symbolic": planes.symbolic}
 
     measured = profile_with(model, prompts.input_ids, one_layer, progress=progress)

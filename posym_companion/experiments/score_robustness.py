@@ -19,17 +19,16 @@ import torch
 from torch import Tensor
 
 from posym_companion.experiments.loop import keep_each, plain
-from posym_core.inspection.profile import LayerHeads, profile_with
+from posym_core.inspection.profile import LayerHeads, profile, profile_with
 from posym_core.metrics.exclusion import exclusion
+from posym_core.metrics.pairs import Swaps
 from posym_core.metrics.permutations import (
-    block_table,
     permutation_scores,
     permute_blocks,
     random_orders,
     swap_orders,
 )
 from posym_core.metrics.stats import Estimate, head_correlation
-from posym_core.metrics.swaps import swap_scores
 from posym_core.models.answers import choice_accuracy
 from posym_core.models.language import load_model
 from posym_core.runs.results import Result
@@ -169,14 +168,13 @@ def measure_choices(
     cuts = cuts_of(prompts)
 
     def one_layer(heads: LayerHeads) -> dict[str, Tensor]:
-        seen = _seen(heads)
         home = {"start": prompts.start, "block_length": prompts.block_length, "blocks": prompts.blocks}
 
         def both(cut: dict[str, int], tau: float = DEFAULT_TAU, eps: float = DEFAULT_EPS) -> Tensor:
-            scores = swap_scores(heads.query, heads.keys, heads.angles, **cut, **seen, tau=tau, eps=eps)
+            scores = heads.swap_scores(Swaps(**cut, tau=tau, eps=eps))
             return torch.stack([scores.positional, scores.symbolic], -1)
 
-        table = block_table(heads.query, heads.keys, heads.angles, **home, **seen)
+        table = heads.block_table(Swaps(**home))
         before = table.attention()
         kinds = []
         for source in (swaps, orders):
@@ -237,7 +235,7 @@ def measure_intervention(model: torch.nn.Module, prompts: Prompts, *, progress: 
     layout = {"start": prompts.start, "block_length": prompts.block_length}
 
     def one_layer(heads: LayerHeads) -> dict[str, Tensor]:
-        table = block_table(heads.query, heads.keys, heads.angles, blocks=prompts.blocks, **layout, **_seen(heads))
+        table = heads.block_table(Swaps(**layout, blocks=prompts.blocks))
         return {"before": table.attention(), "inside": table.attention(orders)}
 
     found = profile_with(model, prompts.input_ids, one_layer, progress=progress)
@@ -300,11 +298,6 @@ def run(
     )
 
 
-def _seen(heads: LayerHeads) -> dict[str, Any]:
-    """What enters the softmax beside queries and keys."""
-    return {"scale": heads.scale, "visible": heads.visible, "softcap": heads.softcap, "sinks": heads.sinks}
-
-
 def cuts_of(prompts: Prompts) -> dict[str, dict[str, int]]:
     """The blocks of every cut of :data:`CUTS`, as many as fit within the facts.
 
@@ -325,21 +318,9 @@ def cuts_of(prompts: Prompts) -> dict[str, dict[str, int]]:
 
 
 def _default_scores(model: torch.nn.Module, prompts: Prompts, progress: bool) -> dict[str, Tensor]:
-    def one_layer(heads: LayerHeads) -> dict[str, Tensor]:
-        scores = swap_scores(
-            heads.query,
-            heads.keys,
-            heads.angles,
-            start=prompts.start,
-            block_length=prompts.block_length,
-            blocks=prompts.blocks,
-            tau=DEFAULT_TAU,
-            eps=DEFAULT_EPS,
-            **_seen(heads),
-        )
-        return {name: getattr(scores, name) for name in ("positional", "symbolic", "entropy")}
-
-    return profile_with(model, prompts.input_ids, one_layer, progress=progress)
+    blocks = {"start": prompts.start, "block_length": prompts.block_length, "blocks": prompts.blocks}
+    scores = profile(model, prompts.input_ids, **blocks, tau=DEFAULT_TAU, eps=DEFAULT_EPS, progress=progress)
+    return vars(scores)
 
 
 def _answered(model: Any, prompts: Prompts) -> dict[str, np.ndarray]:

@@ -9,17 +9,21 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
-from posym_core.checks import require_count, require_positive
+from posym_core.checks import require_count
 from posym_core.inspection.attention_calls import AttentionCall
 from posym_core.inspection.capture import check_input_ids, watched_forward
 from posym_core.inspection.planes import Planes, find_planes
 from posym_core.metrics.cross_logits import cross_logits
-from posym_core.metrics.swaps import check_blocks, swap_scores
+from posym_core.metrics.frequencies import FrequencyShares, frequency_shares, frequency_use
+from posym_core.metrics.pairs import Swaps
+from posym_core.metrics.permutations import BlockTable, block_table
+from posym_core.metrics.swaps import SwapScores, swap_scores
 
 # Tokens of one forward pass: enough to use the machine, few enough for a small one.
 TOKENS_A_BATCH = 4096
@@ -58,9 +62,37 @@ class LayerHeads:
     softcap: float | None
     sinks: Float[Tensor, "key_head group"] | None
 
-    def cross_logits(self, *, per_frequency: bool = False) -> Float[Tensor, "prompt key_head group *plane key key"]:
-        """The cross-logit matrix of every head over all keys, before any soft-cap."""
-        return cross_logits(self.query, self.keys, self.angles, scale=self.scale, per_frequency=per_frequency)
+    @property
+    def softmax(self) -> dict[str, Any]:
+        """What makes attention of products of queries with keys, as functions on heads take it."""
+        return {"scale": self.scale, "visible": self.visible, "softcap": self.softcap, "sinks": self.sinks}
+
+    def cross_logits(
+        self, keys: slice = slice(None), *, per_frequency: bool = False
+    ) -> Float[Tensor, "prompt key_head group *plane key key"]:
+        """The cross-logit matrix of every head over some keys, by default all, before any soft-cap."""
+        some = self.keys[..., keys, :]
+        return cross_logits(self.query, some, self.angles, scale=self.scale, per_frequency=per_frequency)
+
+    def swap_scores(
+        self, swaps: Swaps, *, per_frequency: bool = False, products: torch.dtype = torch.float64
+    ) -> SwapScores:
+        """See :func:`posym_core.swap_scores`."""
+        options = {**vars(swaps), **self.softmax, "per_frequency": per_frequency, "products": products}
+        return swap_scores(self.query, self.keys, self.angles, **options)
+
+    def block_table(self, swaps: Swaps) -> BlockTable:
+        """See :func:`posym_core.metrics.permutations.block_table`."""
+        blocks = {"start": swaps.start, "block_length": swaps.block_length, "blocks": swaps.blocks}
+        return block_table(self.query, self.keys, self.angles, **blocks, **self.softmax)
+
+    def frequency_shares(self, keys: slice = slice(-1)) -> FrequencyShares:
+        """See :func:`posym_core.frequency_shares`; of some keys, by default all but the query's own."""
+        return frequency_shares(self.query, self.keys[..., keys, :], self.angles, scale=self.scale)
+
+    def frequency_use(self, keys: slice = slice(-1)) -> Float[Tensor, "prompt key_head group plane"]:
+        """See :func:`posym_core.frequency_use`; of the same keys."""
+        return frequency_use(self.query, self.keys[..., keys, :], self.angles, scale=self.scale)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -119,29 +151,18 @@ def profile(
         TypeError, ValueError: if ``input_ids`` or the blocks do not fit, or ``tau`` or ``eps`` is out of range.
     """
     input_ids = check_input_ids(input_ids, least=3)
-    blocks = check_blocks(input_ids.shape[1], start, block_length, blocks)
-    require_positive("tau", tau)
+    swaps = Swaps(start=start, block_length=block_length, blocks=blocks, tau=tau, eps=eps).fitted(input_ids.shape[1])
 
     def measure(heads: LayerHeads) -> dict[str, Tensor]:
-        scores = swap_scores(
-            heads.query,
-            heads.keys,
-            heads.angles,
-            start=start,
-            block_length=block_length,
-            blocks=blocks,
-            tau=tau,
-            eps=eps,
-            scale=heads.scale,
-            per_frequency=per_frequency,
-            visible=heads.visible,
-            softcap=heads.softcap,
-            sinks=heads.sinks,
-        )
-        return {"positional": scores.positional, "symbolic": scores.symbolic, "entropy": scores.entropy}
+        return scores_of(heads.swap_scores(swaps, per_frequency=per_frequency))
 
     measured = _profile_with(model, input_ids, measure, progress, batch_size, planes, hold=NUMBERS_HELD)
     return Profile(**measured)
+
+
+def scores_of(scores: SwapScores) -> dict[str, Tensor]:
+    """What a profile keeps of scores."""
+    return {"positional": scores.positional, "symbolic": scores.symbolic, "entropy": scores.entropy}
 
 
 def profile_with(

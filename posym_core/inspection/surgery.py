@@ -33,8 +33,8 @@ from posym_core.inspection.attention_calls import (
 from posym_core.inspection.capture import ONE_AT_A_TIME, watched_forward
 from posym_core.inspection.cuts import Cut, every, fastest, numbered, rebased, removed, slowest, still, turning
 from posym_core.inspection.planes import Planes, find_planes
-from posym_core.inspection.profile import LayerHeads, Profile, profile_with
-from posym_core.metrics.swaps import check_blocks, swap_scores
+from posym_core.inspection.profile import LayerHeads, Profile, profile_with, scores_of
+from posym_core.metrics.pairs import Swaps
 
 __all__ = [
     "Cut",
@@ -104,13 +104,11 @@ class Operated:
         progress: bool = True,
     ) -> Profile:
         """Scores of every head of the operated model; see :func:`posym_core.profile`."""
-        blocks = check_blocks(input_ids.shape[-1], start, block_length, blocks)
-        options = {"start": start, "block_length": block_length, "blocks": blocks, "tau": tau, "eps": eps}
+        swaps = Swaps(start=start, block_length=block_length, blocks=blocks, tau=tau, eps=eps)
+        swaps = swaps.fitted(input_ids.shape[-1])
 
         def measure(heads: LayerHeads) -> dict[str, Tensor]:
-            seen = {"visible": heads.visible, "softcap": heads.softcap, "sinks": heads.sinks, "scale": heads.scale}
-            scores = swap_scores(heads.query, heads.keys, heads.angles, **options, **seen)
-            return {name: getattr(scores, name) for name in ("positional", "symbolic", "entropy")}
+            return scores_of(heads.swap_scores(swaps))
 
         return Profile(
             **profile_with(self.model, input_ids, self.measuring(measure), planes=self.planes, progress=progress)

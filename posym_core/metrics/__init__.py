@@ -9,6 +9,7 @@ from posym_core.metrics.frequencies import (
     frequency_use,
     mean_frequency,
 )
+from posym_core.metrics.pairs import Swaps
 from posym_core.metrics.permutations import (
     BlockTable,
     PermutationScores,
@@ -51,6 +52,7 @@ __all__ = [
     "FrequencyShares",
     "PermutationScores",
     "SwapScores",
+    "Swaps",
     "alignment",
     "averaged_kernel",
     "block_table",

@@ -30,9 +30,10 @@ from posym_core.checks import (
     require_floor,
     require_positive,
 )
-from posym_core.metrics.cross_logits import block_cross_logits, check_head, check_logits
+from posym_core.metrics.cross_logits import check_head, check_logits
+from posym_core.metrics.pairs import LARGEST_LOG_RATIO, Heads, Swaps
 from posym_core.metrics.rope import Pairing
-from posym_core.metrics.swaps import LARGEST_LOG_RATIO, check_blocks
+from posym_core.metrics.swaps import check_sinks, check_softcap, check_visible
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -99,39 +100,25 @@ def block_table(
     tensor([[0.2500, 0.2500, 0.2500]], dtype=torch.float64)
     """
     angles = check_head(query, keys, angles, scale, pairing)
-    blocks = check_blocks(keys.shape[-2], start, block_length, blocks)
+    swaps = Swaps(start=start, block_length=block_length, blocks=blocks).fitted(keys.shape[-2])
+    check_softcap(softcap)
     check_logits(query, keys, scale, torch.float64)
-    if softcap is not None:
-        require_positive("softcap", softcap)
-        require_finite("softcap", torch.as_tensor(softcap, dtype=torch.float64))
-    if sinks is not None:
-        require_finite("sinks", sinks)
-    stop = start + blocks * block_length
-    query, keys = query.double() * scale, keys.double()
-    places = torch.arange(blocks, device=keys.device)
-
-    def cap(logits: Tensor) -> Tensor:
-        return logits if softcap is None else softcap * torch.tanh(logits / softcap)
-
-    own = cap((keys @ query[..., None]).squeeze(-1))
-    batch = own.shape[:-1]
-    moved = block_cross_logits(query[..., None, :], keys[..., start:stop, :], angles, places, places, pairing)
-    moved = cap(moved.squeeze(-4))
-    if visible is not None:
-        visible = visible.broadcast_to(own.shape)
-        own = own.masked_fill(~visible, -torch.inf)
-        seen = visible[..., start:stop].unflatten(-1, (blocks, block_length)).transpose(-1, -2)
-        moved = moved.masked_fill(~seen[..., None, :, :], -torch.inf)
-    outside = [own[..., :start], own[..., stop:]]
-    if sinks is not None:
-        outside.append(sinks.double().broadcast_to(batch)[..., None])
-    log_z = torch.cat([own[..., start:stop], *outside], dim=-1).logsumexp(-1)
-    sums = (moved - log_z[..., None, None, None]).clamp(max=LARGEST_LOG_RATIO).exp().sum(-2)
-    return BlockTable(
-        sums=sums,
-        outside=(torch.cat(outside, dim=-1) - log_z[..., None]).exp().sum(-1),
-        block_length=block_length,
+    batch = torch.broadcast_shapes(query.shape[:-1], keys.shape[:-2])
+    visible, sinks = check_visible(visible, batch, keys.shape[-2]), check_sinks(sinks, batch)
+    heads = Heads(
+        query=(query.double() * scale)[..., None, :],
+        keys=keys.double(),
+        angles=angles,
+        pairing=pairing,
+        visible=None if visible is None else visible[..., None, :],
+        softcap=softcap,
+        sinks=None if sinks is None else sinks[..., None],
     )
+    _, log_z, _, outside = heads.attention(swaps)
+    sums = heads.swapped(swaps, log_z).squeeze(-3)
+    # Nothing is drawn at the places of leading blocks that no query sees.
+    sums = torch.nn.functional.pad(sums, (swaps.number - sums.shape[-1], 0))
+    return BlockTable(sums=sums, outside=outside.squeeze(-1), block_length=block_length)
 
 
 def permutation_scores(

@@ -21,8 +21,8 @@ import torch
 from torch import Tensor
 
 from posym_core.inspection.planes import Planes, find_planes
-from posym_core.inspection.profile import TOKENS_A_BATCH, LayerHeads, profile_with
-from posym_core.metrics.swaps import swap_scores
+from posym_core.inspection.profile import TOKENS_A_BATCH, LayerHeads, profile_with, scores_of
+from posym_core.metrics.pairs import Swaps
 from posym_core.models.answers import choice_accuracy
 from posym_core.models.language import load_model, model_identity
 from posym_core.report.prompt_files import BlockedPrompt, joined
@@ -255,28 +255,16 @@ def _measure(held: _Loaded, prompts: Sequence[BlockedPrompt], work: ChunkWork) -
     length = batch.input_ids.shape[1]
     if length not in held.planes:
         held.planes[length] = list(find_planes(held.model, length))
+    blocks = {"start": batch.start, "block_length": batch.block_length, "blocks": batch.blocks}
+    swaps = Swaps(**blocks, tau=work.tau, eps=work.eps)
     angles: dict[int, Tensor] = {}
 
     def measure(heads: LayerHeads) -> dict[str, Tensor]:
-        measured = {}
-        for prefix, per_frequency in (("", False), ("plane_", True))[: 1 + work.per_frequency]:
-            scores = swap_scores(
-                heads.query,
-                heads.keys,
-                heads.angles,
-                start=batch.start,
-                block_length=batch.block_length,
-                blocks=batch.blocks,
-                tau=work.tau,
-                eps=work.eps,
-                scale=heads.scale,
-                per_frequency=per_frequency,
-                visible=heads.visible,
-                softcap=heads.softcap,
-                sinks=heads.sinks,
-            )
-            measured |= {prefix + name: getattr(scores, name) for name in ("positional", "symbolic", "entropy")}
         angles[heads.layer] = heads.angles.cpu()
+        measured = scores_of(heads.swap_scores(swaps))
+        if work.per_frequency:
+            planes = scores_of(heads.swap_scores(swaps, per_frequency=True))
+            measured |= {f"plane_{name}": x for name, x in planes.items()}
         return measured
 
     found = profile_with(

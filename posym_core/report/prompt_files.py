@@ -24,7 +24,7 @@ from typing import Any
 
 import torch
 
-from posym_core.metrics.swaps import check_blocks
+from posym_core.metrics.pairs import Swaps
 from posym_core.tasks.prompts import Prompts
 
 KINDS = {
@@ -176,9 +176,8 @@ def _from_ids(fields: dict[str, Any], known: int) -> dict[str, Any]:
     missing = [name for name in ("start", "block_length") if name not in fields]
     if missing:
         raise ValueError(f"{missing[0]!r} is missing; blocks of token ids begin at 'start' and have 'block_length'")
-    start, length = fields["start"], fields["block_length"]
-    blocks = check_blocks(len(ids), start, length, fields.get("blocks"))
-    return {"input_ids": tuple(ids), "start": start, "block_length": length, "blocks": blocks}
+    blocks = {name: fields.get(name) for name in ("start", "block_length", "blocks")}
+    return {"input_ids": tuple(ids), **blocks, "blocks": Swaps(**blocks).fitted(len(ids)).blocks}
 
 
 def _from_text(fields: dict[str, Any], tokenizer: Any) -> dict[str, Any]:
@@ -207,8 +206,9 @@ def _from_text(fields: dict[str, Any], tokenizer: Any) -> dict[str, Any]:
         raise ValueError("blocks must stand one after the other, but there is text between two; add it to one of them")
     start = len(beginning) + first
     ids = (*beginning, *encoded["input_ids"])
-    blocks = check_blocks(len(ids), start, counts[0], len(spans))
-    return {"input_ids": ids, "start": start, "block_length": counts[0], "blocks": blocks}
+    blocks = {"start": start, "block_length": counts[0], "blocks": len(spans)}
+    Swaps(**blocks).fitted(len(ids))
+    return {"input_ids": ids, **blocks}
 
 
 def _check_spans(spans: Any, length: int) -> None:

@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from posym_core import rope_angles, rotate, swap_scores
-from posym_core.metrics import swaps as scores
+from posym_core.metrics import pairs
 
 PAIRINGS = ["halves", "neighbours"]
 FLOAT64_ERROR = 1e-10
@@ -217,7 +217,7 @@ def test_chunks_change_nothing(monkeypatch):
     query, keys = head(2, 3, keys=90, size=2.0)
     visible = torch.arange(90) >= 30
     whole = swap_scores(query, keys, rope_angles(8), start=3, visible=visible)
-    monkeypatch.setattr(scores, "CHUNK", 500)
+    monkeypatch.setattr(pairs, "CHUNK", 500)
     parts = swap_scores(query, keys, rope_angles(8), start=3, visible=visible)
     for field in ("positional", "symbolic", "entropy", "attention"):
         torch.testing.assert_close(getattr(parts, field), getattr(whole, field), rtol=1e-12, atol=1e-13)

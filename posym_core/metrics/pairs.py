@@ -1,0 +1,244 @@
+"""Every swap of two blocks, scored from one table of what each block's content draws at each block's place.
+
+:func:`posym_core.metrics.swaps.swap_scores` checks inputs and brings them into the shape that is wanted here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, fields, replace
+
+import torch
+from jaxtyping import Bool, Float
+from torch import Tensor
+
+from posym_core.checks import require_count, require_counts, require_floor, require_positive
+from posym_core.metrics.cross_logits import block_cross_logits
+from posym_core.metrics.rope import Pairing
+
+# Largest number of elements of one intermediate array: 16 MB in float64, small enough to stay near the caches.
+CHUNK = 2**21
+# exp(690) is 1e299: sums of such ratios over blocks still lie within float64.
+LARGEST_LOG_RATIO = 690.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Swaps:
+    """Which blocks of keys change places, and how the changes are weighed; as in :func:`posym_core.swap_scores`."""
+
+    start: int = 0
+    block_length: int = 1
+    blocks: int | None = None
+    tau: float = 1e-4
+    eps: float = 1e-8
+
+    def __post_init__(self) -> None:
+        require_counts(block_length=(self.block_length, 1), start=(self.start, 0))
+        if self.blocks is not None:
+            require_count("blocks", self.blocks, 2, "there is nothing to swap otherwise")
+        require_positive("tau", self.tau)
+        require_floor("eps", self.eps)
+
+    @property
+    def number(self) -> int:
+        """Number of blocks, once they are :meth:`fitted`."""
+        assert self.blocks is not None
+        return self.blocks
+
+    @property
+    def stop(self) -> int:
+        """The key behind the last block."""
+        return self.start + self.number * self.block_length
+
+    def fitted(self, keys: int) -> Swaps:
+        """With a number of blocks, or an error that says why they do not fit before the last of ``keys`` keys."""
+        room = max(0, keys - 1 - self.start)
+        fits = room // self.block_length
+        if self.blocks is None and fits < 2:
+            raise ValueError(
+                f"at least two blocks are needed to swap, but {room} keys from start={self.start} to the query's own "
+                f"hold {fits} of length {self.block_length}; pass a smaller start or block_length"
+            )
+        blocks = fits if self.blocks is None else self.blocks
+        if blocks > fits:
+            raise ValueError(
+                f"blocks cover {blocks * self.block_length} keys from start={self.start}, but only {room} precede the "
+                f"query's own; pass blocks={fits} or fewer, or a smaller start or block_length"
+            )
+        return replace(self, blocks=blocks)
+
+    def by_block(self, x: Tensor) -> Tensor:
+        """``[..., key]`` as ``[..., block, offset]``."""
+        return x[..., self.start : self.stop].unflatten(-1, (self.number, self.block_length))
+
+    def unseen(self, visible: Bool[Tensor, "*head key"] | None) -> int:
+        """How many leading blocks no query sees any key of."""
+        if visible is None:
+            return 0
+        seen = self.by_block(visible).any(-1).flatten(0, -2).any(0)
+        return int((~seen).long().cumprod(0).sum())
+
+
+@dataclass(frozen=True, kw_only=True)
+class Heads:
+    """Key heads with the group of (scaled) queries that each serves; sinks in float64."""
+
+    query: Float[Tensor, "*head group dim"]
+    keys: Float[Tensor, "*head key dim"]
+    angles: Float[Tensor, "*#head plane"]
+    pairing: Pairing
+    visible: Bool[Tensor, "*head group key"] | None
+    softcap: float | None
+    sinks: Float[Tensor, "*head group"] | None
+
+    def take(self, first: int, stop: int) -> Heads:
+        parts = {field.name: getattr(self, field.name) for field in fields(self)}
+        return Heads(**{name: x[first:stop] if isinstance(x, Tensor) else x for name, x in parts.items()})
+
+    def cap(self, logits: Tensor) -> Tensor:
+        return logits if self.softcap is None else self.softcap * torch.tanh(logits / self.softcap)
+
+    def logits(self) -> Float[Tensor, "head group key"]:
+        """Logit of every key at its own place; ``-inf`` where it is not visible."""
+        logits = self.cap((self.query @ self.keys.transpose(-1, -2)).double())
+        return logits if self.visible is None else logits.masked_fill(~self.visible, -torch.inf)
+
+    def attention(self, swaps: Swaps) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+        """Logits of all that takes attention ``[..., key or sink]``, their log-sum-exp, the attention to each block
+        ``[..., block]`` and that to all else.
+        """
+        total = self.logits()
+        if self.sinks is not None:
+            total = torch.cat([total, self.sinks[..., None]], dim=-1)
+        log_z = total.logsumexp(-1)
+        attention = (total - log_z[..., None]).exp()
+        outside = attention[..., : swaps.start].sum(-1) + attention[..., swaps.stop :].sum(-1)
+        return total, log_z, swaps.by_block(attention).sum(-1), outside
+
+    def swapped(self, swaps: Swaps, log_z: Float[Tensor, "*head group"]) -> Float[Tensor, "*head group content slot"]:
+        """Attention each block's content would draw at each block's place, against all attention before the swap.
+
+        The leading blocks that no query sees (beyond a sliding window) are left out of the slots. Ratios above 1e299
+        count as that, below 1e-308 they vanish: logits that far apart are beyond float64.
+        """
+        length, number = swaps.block_length, swaps.number
+        keys = self.keys[..., swaps.start : swaps.stop, :]
+        slots = torch.arange(swaps.unseen(self.visible), number, device=keys.device)
+        hidden = None if self.visible is None else ~swaps.by_block(self.visible)
+        sums = []
+        step = max(1, CHUNK // (self.query[..., 0].numel() * length * max(1, len(slots))))
+        for contents in torch.arange(number, device=keys.device).split(step):
+            part = keys[..., contents[0] * length : (contents[-1] + 1) * length, :]
+            logits = self.cap(block_cross_logits(self.query, part, self.angles, contents, slots, self.pairing))
+            ratios = (logits.double() - log_z[..., None, None, None]).clamp_(max=LARGEST_LOG_RATIO).exp_()
+            if hidden is not None:
+                ratios.masked_fill_(hidden[..., None, slots, :].transpose(-1, -2), 0)
+            sums.append(ratios.squeeze(-2) if length == 1 else ratios.sum(-2))
+        return torch.cat(sums, dim=-2)
+
+
+def score(heads: Heads, swaps: Swaps) -> tuple[Tensor, ...]:
+    """Positional and symbolic score, entropy ``[head, group]`` and block means ``[head, group, block]``."""
+    step = max(1, CHUNK // (heads.query.shape[-2] * swaps.number**2 * swaps.block_length))
+    parts = [_score(heads.take(first, first + step), swaps) for first in range(0, len(heads.keys), step)]
+    return tuple(torch.cat(part) for part in zip(*parts, strict=True))
+
+
+def _score(heads: Heads, swaps: Swaps) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    total, log_z, mass, outside = heads.attention(swaps)
+    temperature = swaps.block_length * swaps.tau
+    widest = mass.amax(-1) - mass.amin(-1)
+    weights = positional = symbolic = torch.zeros_like(widest)
+    for pairs in _pairs(heads.swapped(swaps, log_z), mass, outside):
+        weight = ((pairs.gap - widest[..., None, None]) / temperature).exp_() * pairs.counted
+        along, across = pairs.cosines(swaps.eps * swaps.block_length)
+        weights = weights + weight.sum((-2, -1))
+        positional = positional + (weight * along).sum((-2, -1))
+        symbolic = symbolic + (weight * across).sum((-2, -1))
+    unseen = swaps.unseen(heads.visible)
+    # Pairs of two unseen blocks have no gap and no attention: they weigh, and count 0.
+    weights = weights + (-widest / temperature).exp() * (unseen * (unseen - 1) // 2)
+    return positional / weights, symbolic / weights, _normalised_entropy(total, log_z), mass / swaps.block_length
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Pairs:
+    """Pairs ``i < j`` of blocks: attention to both before a swap, and its ratio after it, ``[head, group, i, j]``."""
+
+    first: Tensor
+    second: Tensor
+    swapped_first: Tensor
+    swapped_second: Tensor
+    swapped_total: Tensor
+    counted: Tensor
+
+    @property
+    def gap(self) -> Tensor:
+        return (self.first - self.second).abs_()
+
+    def cosines(self, floor: float) -> tuple[Tensor, Tensor]:
+        """Cosine of the attention after the swap with that before, in place and exchanged; norms floored."""
+        # Both norms are divided out one after the other: their product would underflow before they do.
+        tiny = torch.finfo(self.first.dtype).tiny
+        before = torch.hypot(self.first, self.second).clamp_min_(max(floor, tiny))
+        after = torch.hypot(self.swapped_first, self.swapped_second).maximum(floor * self.swapped_total)
+        after.clamp_min_(tiny)
+        first, second = self.first / before, self.second / before
+        along = (first * self.swapped_first + second * self.swapped_second).div_(after)
+        across = (first * self.swapped_second + second * self.swapped_first).div_(after)
+        return along, across
+
+
+def _pairs(
+    swapped: Float[Tensor, "head group content slot"],
+    mass: Float[Tensor, "head group block"],
+    outside: Float[Tensor, "head group"],
+) -> Iterator[_Pairs]:
+    """All pairs of which at least one block is seen, some rows ``i`` at a time.
+
+    The normaliser after a swap is the attention outside the pair plus what the pair gets; the former is summed from
+    the blocks before, between and after the two, because subtracting the pair from the whole cancels when the pair
+    holds nearly everything.
+    """
+    blocks, zero = mass.shape[-1], torch.zeros_like(mass[..., :1])
+    unseen = blocks - swapped.shape[-1]
+    before = outside[..., None] + torch.cat([zero, mass[..., :-1].cumsum(-1)], dim=-1)
+    after = torch.cat([mass[..., 1:].flip(-1).cumsum(-1).flip(-1), zero], dim=-1)
+    # Narrow bands of rows keep arrays small and waste little of the half that i < j leaves out.
+    step = max(1, min(CHUNK // mass.numel(), blocks if blocks < 64 else blocks // 8))
+    for top in range(0, unseen, step):
+        rows = slice(top, min(top + step, unseen))
+        gained = swapped[..., rows, :]
+        yield _Pairs(
+            first=mass[..., rows, None],
+            second=mass[..., None, unseen:],
+            swapped_first=torch.zeros_like(gained),
+            swapped_second=gained,
+            swapped_total=(before + after)[..., None, unseen:] + gained,
+            counted=torch.ones((), dtype=torch.bool, device=mass.device),
+        )
+    for top in range(unseen, blocks - 1, step):
+        rows, columns = slice(top, min(top + step, blocks - 1)), slice(top + 1, blocks)
+        i = torch.arange(rows.start, rows.stop, device=mass.device)[:, None]
+        j = torch.arange(columns.start, columns.stop, device=mass.device)
+        beyond = torch.where(j > i, mass[..., None, columns], 0)
+        between = torch.cat([zero[..., None].expand(*beyond.shape[:-1], 1), beyond[..., :-1].cumsum(-1)], dim=-1)
+        swapped_first = swapped[..., columns, rows.start - unseen : rows.stop - unseen].transpose(-1, -2)
+        swapped_second = swapped[..., rows, columns.start - unseen :]
+        rest = between.add_(before[..., rows, None]).add_(after[..., None, columns])
+        yield _Pairs(
+            first=mass[..., rows, None],
+            second=mass[..., None, columns],
+            swapped_first=swapped_first,
+            swapped_second=swapped_second,
+            swapped_total=rest.add_(swapped_first).add_(swapped_second),
+            counted=j > i,
+        )
+
+
+def _normalised_entropy(logits: Float[Tensor, "head group key"], log_z: Tensor) -> Float[Tensor, "head group"]:
+    """Entropy of the attention in units of that of uniform attention; 0 where there is no choice."""
+    seen = torch.isfinite(logits)
+    log_p = torch.where(seen, logits, log_z[..., None]) - log_z[..., None]
+    entropy = -(log_p.exp() * log_p).sum(-1)
+    return entropy / seen.sum(-1).double().log().clamp_min(torch.finfo(entropy.dtype).tiny)
