@@ -21,9 +21,19 @@ import torch
 from torch import Tensor
 
 from posym_companion.experiments.loop import made_with, plain
+from posym_core.inspection.interventions import (
+    Intervention,
+    ablated,
+    fastest,
+    numbered,
+    rebased,
+    slowest,
+    stopped,
+    turning,
+)
 from posym_core.inspection.planes import Planes, find_planes
 from posym_core.inspection.profile import LayerHeads, profile, profile_with
-from posym_core.inspection.surgery import Cut, fastest, numbered, rebased, removed, slowest, still, surgery, turning
+from posym_core.inspection.surgery import surgery
 from posym_core.metrics.stats import mean_interval
 from posym_core.models.answers import choice_accuracy
 from posym_core.models.language import load_model
@@ -63,11 +73,11 @@ class FrequencySurgery:
     Attributes:
         model: name for :func:`posym_core.load_model`.
         facts: blocks per prompt of every task; with as many alternatives all tasks share one scale.
-        prompts: per task, for the conditions that the verdict needs; the same before and after every cut.
+        prompts: per task, for the conditions that the verdict needs; the same before and after every intervention.
         other_prompts: per task, for all other conditions: the first of them.
         windows: of running text.
         window: tokens per window.
-        score_prompts: of the symbolic task, for scores after the cut.
+        score_prompts: of the symbolic task, for scores after the intervention.
         rank_facts: facts per prompt of those that rank the heads.
         rank_prompts: how many of them.
         heads: how many of the most positional and of the most symbolic heads are operated on alone.
@@ -106,17 +116,17 @@ class Condition:
 
     Attributes:
         name: what it is called.
-        cuts: what is done; none for the model as it is.
+        interventions: what is done; none for the model as it is.
         full: whether all prompts are asked, or the first of them.
     """
 
     name: str
-    cuts: tuple[Cut, ...] = ()
+    interventions: tuple[Intervention, ...] = ()
     full: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)
-class Patient:
+class Subject:
     """A model with everything that does not change between conditions."""
 
     model: Any
@@ -150,45 +160,48 @@ def small(setting: FrequencySurgery | None = None) -> FrequencySurgery:
     )
 
 
-def conditions(setting: FrequencySurgery, patient: Patient) -> list[Condition]:
+def conditions(setting: FrequencySurgery, subject: Subject) -> list[Condition]:
     """All operations of a setting, those that the verdict needs first."""
     planned = [Condition(name="none", full=True)]
-    for action, cut in (("removed", removed), ("still", still)):
+    # Conditions are called in stored results what they are called here.
+    for action, of in (("removed", ablated), ("still", stopped)):
         for which, share_of in (("fastest", fastest), ("slowest", slowest)):
-            cuts = (cut(share_of(OUTER)),)
-            planned.append(Condition(name=f"{action} {which} {OUTER:g}", cuts=cuts, full=True))
+            interventions = (of(share_of(OUTER)),)
+            planned.append(Condition(name=f"{action} {which} {OUTER:g}", interventions=interventions, full=True))
     for share in setting.shares:
         for which, share_of in (("fastest", fastest), ("slowest", slowest)):
             if share != OUTER:
-                planned.append(Condition(name=f"still {which} {share:g}", cuts=(still(share_of(share)),)))
-    planned.append(Condition(name="still all", cuts=(still(),)))
+                planned.append(Condition(name=f"still {which} {share:g}", interventions=(stopped(share_of(share)),)))
+    planned.append(Condition(name="still all", interventions=(stopped(),)))
     generator = torch.Generator().manual_seed(setting.seed)
-    layers = range(len(patient.planes))
+    layers = range(len(subject.planes))
     for control in range(setting.controls):
         drawn = []
         for layer in layers:
-            count = int((patient.planes[layer].angles > 0).sum())
+            count = int((subject.planes[layer].angles > 0).sum())
             chosen = 1 + torch.randperm(count, generator=generator)[: round(OUTER * count)]
-            drawn.append(removed(numbered(chosen.tolist()), layers=[layer]))
-        planned.append(Condition(name=f"removed random {control}", cuts=tuple(drawn)))
-    for name, heads in chosen_heads(setting, patient, generator).items():
-        planned.append(Condition(name=f"still heads {name}", cuts=(still(heads=heads),)))
-    for name, heads in chosen_heads(setting, patient, torch.Generator().manual_seed(setting.seed + 1)).items():
-        planned.append(Condition(name=f"removed heads {name}", cuts=(removed(heads=heads),)))
+            drawn.append(ablated(numbered(chosen.tolist()), layers=[layer]))
+        planned.append(Condition(name=f"removed random {control}", interventions=tuple(drawn)))
+    for name, heads in chosen_heads(setting, subject, generator).items():
+        planned.append(Condition(name=f"still heads {name}", interventions=(stopped(heads=heads),)))
+    for name, heads in chosen_heads(setting, subject, torch.Generator().manual_seed(setting.seed + 1)).items():
+        planned.append(Condition(name=f"removed heads {name}", interventions=(ablated(heads=heads),)))
     edges = [np.inf, *setting.bands[1:], 0.0]
     for band in range(len(setting.bands)):
-        cut = removed(turning(edges[band + 1], edges[band]))
-        planned.append(Condition(name=f"removed band {band}", cuts=(cut,)))
-    planned += [Condition(name=f"base times {factor:g}", cuts=(rebased(times=factor),)) for factor in setting.bases]
+        planes = ablated(turning(edges[band + 1], edges[band]))
+        planned.append(Condition(name=f"removed band {band}", interventions=(planes,)))
+    planned += [
+        Condition(name=f"base times {factor:g}", interventions=(rebased(times=factor),)) for factor in setting.bases
+    ]
     return planned
 
 
 def chosen_heads(
-    setting: FrequencySurgery, patient: Patient, generator: torch.Generator
+    setting: FrequencySurgery, subject: Subject, generator: torch.Generator
 ) -> dict[str, list[tuple[int, int]]]:
     """The heads that score most positional and most symbolic on the uncut model, and as many at random."""
-    lean = np.where(np.isfinite(patient.positional), patient.positional - patient.symbolic, 0.0)
-    every = [(int(layer), int(head)) for layer, head in np.argwhere(np.isfinite(patient.positional))]
+    lean = np.where(np.isfinite(subject.positional), subject.positional - subject.symbolic, 0.0)
+    every = [(int(layer), int(head)) for layer, head in np.argwhere(np.isfinite(subject.positional))]
     order = sorted(every, key=lambda place: lean[place])
     chosen = {"positional": order[-setting.heads :], "symbolic": order[: setting.heads]}
     for control in range(setting.controls):
@@ -213,8 +226,8 @@ def solved(correct: np.ndarray, chance: float) -> bool:
     return accuracy.value >= SOLVED * chance and accuracy.low > chance
 
 
-def prepare(model: Any, tokenizer: Any, setting: FrequencySurgery) -> tuple[Patient, dict[str, np.ndarray]]:
-    """Choose a task for every role, profile the uncut model, and cut the text into windows.
+def prepare(model: Any, tokenizer: Any, setting: FrequencySurgery) -> tuple[Subject, dict[str, np.ndarray]]:
+    """Choose a task for every role, profile the model as it is, and cut the text into windows.
 
     Raises:
         ValueError: if the model solves no task of a role.
@@ -226,8 +239,8 @@ def prepare(model: Any, tokenizer: Any, setting: FrequencySurgery) -> tuple[Pati
         if not passed and role != "mixed":
             rates = ", ".join(f"{name} {found[name][1].mean():.2f} (chance {found[name][2]:.2f})" for name in names)
             raise ValueError(
-                f"the effect of a cut shows on tasks that the model solves, at least {SOLVED:g} times chance; the "
-                f"{role} role has {rates}. Pass a larger model, or fewer facts than {setting.facts}"
+                f"the effect of an intervention shows on tasks that the model solves, at least {SOLVED:g} times "
+                f"chance; the {role} role has {rates}. Pass a larger model, or fewer facts than {setting.facts}"
             )
         tasks |= {name: found[name][0] for name in passed[:1]}
     planes = find_planes(model, max(prompts.input_ids.shape[1] for prompts in tasks.values()))
@@ -242,7 +255,7 @@ def prepare(model: Any, tokenizer: Any, setting: FrequencySurgery) -> tuple[Pati
         blocks=ranking.blocks,
         progress=False,
     )
-    patient = Patient(
+    subject = Subject(
         model=model,
         planes=planes,
         tasks=tasks,
@@ -267,11 +280,11 @@ def prepare(model: Any, tokenizer: Any, setting: FrequencySurgery) -> tuple[Pati
         "candidate_chance": np.array([chance for *_, chance in found.values()]),
         "task_names": np.array(list(tasks)),
         "angles": np.stack([np.pad(p.angles.numpy(), (0, width - len(p.angles))) for p in planes]),
-        "rank_positional": patient.positional.astype(np.float32),
-        "rank_symbolic": patient.symbolic.astype(np.float32),
+        "rank_positional": subject.positional.astype(np.float32),
+        "rank_symbolic": subject.symbolic.astype(np.float32),
         **used,
     }
-    return patient, arrays
+    return subject, arrays
 
 
 def windows_of_text(tokenizer: Any, setting: FrequencySurgery) -> Tensor:
@@ -284,19 +297,19 @@ def windows_of_text(tokenizer: Any, setting: FrequencySurgery) -> Tensor:
     return rows if mark is None else torch.cat([torch.full((len(rows), 1), mark), rows], 1)
 
 
-def measure(setting: FrequencySurgery, patient: Patient, condition: Condition) -> dict[str, np.ndarray]:
+def measure(setting: FrequencySurgery, subject: Subject, condition: Condition) -> dict[str, np.ndarray]:
     """What the operated model does: answers, loss on text, scores."""
-    with surgery(patient.model, *condition.cuts, planes=patient.planes) as operated:
+    with surgery(subject.model, *condition.interventions, planes=subject.planes) as operated:
         count = setting.prompts if condition.full else setting.other_prompts
-        choices = [choice_accuracy(patient.model, _first(prompts, count)) for prompts in patient.tasks.values()]
-        ids = patient.text.to(patient.model.get_input_embeddings().weight.device)
+        choices = [choice_accuracy(subject.model, _first(prompts, count)) for prompts in subject.tasks.values()]
+        ids = subject.text.to(subject.model.get_input_embeddings().weight.device)
         losses = []
         for batch in ids.split(4):
             with torch.no_grad():
-                logits = patient.model(batch, use_cache=False).logits[:, :-1].float()
+                logits = subject.model(batch, use_cache=False).logits[:, :-1].float()
             token_loss = torch.nn.functional.cross_entropy(logits.transpose(1, 2), batch[:, 1:], reduction="none")
             losses.append(token_loss.mean(1).cpu())
-        scored = list(patient.tasks.values())[1]
+        scored = list(subject.tasks.values())[1]
         scores = operated.profile(
             scored.input_ids[: setting.score_prompts],
             start=scored.start,
@@ -346,7 +359,7 @@ def run(
             continue
         began = time.perf_counter()
         model, tokenizer = load_model(setting.model, device=device)
-        patient, arrays = prepare(model, tokenizer, setting)
+        subject, arrays = prepare(model, tokenizer, setting)
         work = work_folder(setting.name, folder=folder)
         work.mkdir(parents=True, exist_ok=True)
         asked = json.dumps(asdict(setting))
@@ -354,12 +367,12 @@ def run(
             for part in work.iterdir():
                 part.unlink()
             write_atomically(work / "settings.json", lambda file, asked=asked: file.write(asked.encode()))
-        planned, parts, seconds = conditions(setting, patient), [], time.perf_counter() - began
+        planned, parts, seconds = conditions(setting, subject), [], time.perf_counter() - began
         for number, condition in enumerate(tqdm(planned, disable=not progress)):
             kept = work / f"{number:03}.npz"
             if not kept.is_file():
                 begun = time.perf_counter()
-                part = measure(setting, patient, condition)
+                part = measure(setting, subject, condition)
                 part["seconds"] = np.array(time.perf_counter() - begun)
                 write_atomically(kept, lambda file, part=part: np.savez(file, allow_pickle=False, **part))
             with np.load(kept, allow_pickle=False) as part:

@@ -1,4 +1,4 @@
-"""What cuts cost a language model, and whether bands of angles do there what they do in toys; from stored surgery."""
+"""What surgery costs a language model, and whether bands of angles do there what they do in toys."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class Verdict:
 
 
 def losses(result: Result, condition: str) -> np.ndarray:
-    """What a cut costs, ``[task, prompt]``: log-probability of the right answer before minus after."""
+    """What an intervention costs, ``[task, prompt]``: log-probability of the right answer before minus after."""
     names = list(result["conditions"])
     if condition not in names:
         raise ValueError(f"the result has no condition {condition!r}; it has {names}")

@@ -2,12 +2,13 @@
 
 from posym_core.inspection.attention_calls import AttentionCall, UnsupportedModelError
 from posym_core.inspection.capture import capture
+from posym_core.inspection.interventions import ablated, fastest, slowest, stopped
 from posym_core.inspection.planes import Planes, find_planes
 from posym_core.inspection.pointers import SCORED, pointed_ranks
 from posym_core.inspection.profile import LayerHeads, Profile, profile, profile_with
 from posym_core.inspection.programs import NONE, candidates
 from posym_core.inspection.stations import capture_layers, station_scores
-from posym_core.inspection.surgery import fastest, slowest, still, surgery
+from posym_core.inspection.surgery import surgery
 
 __all__ = [
     "NONE",
@@ -17,6 +18,7 @@ __all__ = [
     "Planes",
     "Profile",
     "UnsupportedModelError",
+    "ablated",
     "candidates",
     "capture",
     "capture_layers",
@@ -27,6 +29,6 @@ __all__ = [
     "profile_with",
     "slowest",
     "station_scores",
-    "still",
+    "stopped",
     "surgery",
 ]

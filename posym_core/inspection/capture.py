@@ -4,14 +4,7 @@ A *tap* looks on while the model attends: it hands over the rotated query of cho
 scale and what else enters the softmax, and lets the model's own attention function go on untouched. So the output
 stays what it was, bit by bit, the fast attention kernels stay in use, and no ``n x n`` weights are formed.
 
-Two routes lead to the attention calls, and a model takes the first that sees any:
-
-* *interface*: transformers dispatches attention through mappings from names such as ``"sdpa"`` to functions. Each
-  mapping that the model's own modelling modules hold is overridden for the time of the tap, whatever name is in
-  force. Nothing about the model changes, so masks, sinks and sliding windows are built as always. (Registering an
-  implementation under a new name would not do: several models compare the name and take other paths.)
-* *functions*: GPT-J, CodeGen, Falcon and some others bypass the interface and call torch; there the calls to
-  ``scaled_dot_product_attention``, or a matrix product followed by a softmax, are watched.
+Of the two routes of :mod:`posym_core.inspection.routes` a model takes the first on which any call is seen.
 """
 
 from __future__ import annotations
@@ -22,22 +15,15 @@ import itertools
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
-from typing import Any, Literal
+from typing import Any
 
 import torch
 from jaxtyping import Int
 from torch import Tensor, nn
 
-from posym_core.inspection.attention_calls import (
-    AttentionCall,
-    Recorder,
-    UnsupportedModelError,
-    functions_route,
-    interface_route,
-)
-
-Route = Literal["interface", "functions"]
-ROUTES: tuple[Route, ...] = ("interface", "functions")
+from posym_core.inspection.attention_calls import AttentionCall, UnsupportedModelError
+from posym_core.inspection.recording import Recorder, recording
+from posym_core.inspection.routes import ROUTES, Route
 
 # The mappings belong to the library, not to a model, so two taps in two threads would undo each other.
 ONE_AT_A_TIME = threading.RLock()
@@ -124,7 +110,7 @@ def tap(
         model: a Hugging Face model.
         receive: called with an :class:`AttentionCall` per call; an exception that it raises ends the pass.
         rows: tokens whose queries to hand over, negative from the end; None for all.
-        route: see the module's docstring; :func:`watched_forward` finds the one to take.
+        route: see :mod:`posym_core.inspection.routes`; :func:`watched_forward` finds the one to take.
         keep: copy what is handed over; needed when it outlives ``receive``.
         verify: recompute the chosen rows' output from what is handed over, and refuse the model if it differs.
 
@@ -136,7 +122,7 @@ def tap(
     """
     check_attention_kind(model)
     recorder = Recorder(model, receive, rows, keep, verify)
-    with ONE_AT_A_TIME, (interface_route if route == "interface" else functions_route)(model, recorder):
+    with ONE_AT_A_TIME, recording(recorder, route):
         yield recorder.seen
 
 

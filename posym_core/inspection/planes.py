@@ -27,7 +27,8 @@ from torch import Tensor, nn
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from posym_core.inspection.attention_calls import AttentionCall, UnsupportedModelError
-from posym_core.inspection.capture import Route, check_attention_kind, forward, input_device, watched_forward
+from posym_core.inspection.capture import check_attention_kind, forward, input_device, watched_forward
+from posym_core.inspection.routes import Route
 from posym_core.metrics.rope import turn
 
 TOKENS = 32
@@ -145,7 +146,7 @@ class _Question:
             self.shifts = (*(shift for shift in SHIFTS if shift < reach), reach)
         try:
             with _IndicesInRange():
-                self.still = self.keys_at(0)
+                self.unmoved = self.keys_at(0)
                 self.moved = [self.keys_at(-shift) for shift in self.shifts]
         except IndexError as error:
             raise UnsupportedModelError(f"{self.name} takes no shifted position_ids ({error})") from None
@@ -196,8 +197,8 @@ class _Question:
             if buffer.is_floating_point() and buffer.ndim == 1 and buffer.numel()
         }
         found = []
-        for index, still in enumerate(self.still):
-            fit = _Fit(still, [moved[index] for moved in self.moved], self.shifts, self.last, self.epsilon)
+        for index, unmoved in enumerate(self.unmoved):
+            fit = _Fit(unmoved, [moved[index] for moved in self.moved], self.shifts, self.last, self.epsilon)
             try:
                 found.append(fit.planes(buffers))
             except _NoRotationError as error:
@@ -217,10 +218,12 @@ class _NoRotationError(ValueError):
 class _Fit:
     """Planes of one attention call from its keys at shifted positions."""
 
-    def __init__(self, still: Tensor, moved: list[Tensor], shifts: tuple[int, ...], last: int, epsilon: float) -> None:
-        self.still, self.moved, self.last, self.epsilon = still, moved, last, epsilon
+    def __init__(
+        self, unmoved: Tensor, moved: list[Tensor], shifts: tuple[int, ...], last: int, epsilon: float
+    ) -> None:
+        self.unmoved, self.moved, self.last, self.epsilon = unmoved, moved, last, epsilon
         self.steps = [-shift for shift in shifts]
-        self.dim = still.shape[1]
+        self.dim = unmoved.shape[1]
 
     def planes(self, buffers: dict[str, Tensor]) -> Planes:
         first, second, ratio = self.pairs()
@@ -243,15 +246,15 @@ class _Fit:
 
     def pairs(self) -> tuple[Tensor, Tensor, Tensor]:
         """Dimensions that share a plane, and the factor of the second that makes the plane turn rigidly."""
-        every = torch.stack([self.still, *self.moved])
+        every = torch.stack([self.unmoved, *self.moved])
         size = every.abs().amax((0, 1)).clamp_min(torch.finfo(torch.float64).tiny)
-        change = (every[1:] - self.still).abs().amax((0, 1)) / size
+        change = (every[1:] - self.unmoved).abs().amax((0, 1)) / size
         noise = 30 * self.epsilon
         turning = (change > noise).nonzero().flatten()
         if len(turning) == 0:
             return turning, turning, torch.empty(0).double()
         # On a plane k1^2 + ratio^2 k2^2 stays, so the changes of its two squares are opposite in every sample.
-        growth = (every[1:, :, turning].square() - self.still[:, turning].square()).flatten(0, 1)
+        growth = (every[1:, :, turning].square() - self.unmoved[:, turning].square()).flatten(0, 1)
         norm = growth.norm(dim=0)
         likeness = ((growth / norm).T @ (growth / norm)).fill_diagonal_(1)
         opposite, partner = likeness.min(1)
@@ -273,7 +276,7 @@ class _Fit:
 
     def angles(self, first: Tensor, second: Tensor, ratio: Tensor) -> Float[Tensor, " plane"]:
         """Signed radians per position, refined from shift to shift."""
-        before = torch.complex(self.still[:, first], ratio * self.still[:, second])
+        before = torch.complex(self.unmoved[:, first], ratio * self.unmoved[:, second])
         angles = torch.zeros(len(first)).double()
         for step, moved in zip(self.steps, self.moved, strict=True):
             after = torch.complex(moved[:, first], ratio * moved[:, second])
@@ -311,9 +314,9 @@ class _Fit:
 
     def arranged(self, first: Tensor, second: Tensor, angles: Tensor, ratio: Tensor, description: str) -> Planes:
         fast = angles.argsort(descending=True, stable=True)
-        still = torch.ones(self.dim, dtype=torch.bool)
-        still[first], still[second] = False, False
-        rest = still.nonzero().flatten()
+        unrotated = torch.ones(self.dim, dtype=torch.bool)
+        unrotated[first], unrotated[second] = False, False
+        rest = unrotated.nonzero().flatten()
         if len(rest) % 2:
             rest = torch.cat([rest, torch.tensor([self.dim])])
         rest_first, rest_second = rest.chunk(2) if len(rest) else (rest, rest)
@@ -342,11 +345,13 @@ class _Fit:
 
     def check(self, planes: Planes) -> None:
         """Turn the keys by what was found and compare with the model's: the answer must explain every dimension."""
-        still = planes.arrange_keys(self.still)
-        size = torch.stack([self.still, *self.moved]).abs().amax((0, 1))
+        unmoved = planes.arrange_keys(self.unmoved)
+        size = torch.stack([self.unmoved, *self.moved]).abs().amax((0, 1))
         size = planes.arrange_keys(size).unflatten(-1, (2, -1)).amax(-2).clamp_min(torch.finfo(torch.float64).tiny)
         for step, moved in zip(self.steps, self.moved, strict=True):
-            there = turn(still, torch.full(still.shape[:1], float(step), dtype=torch.float64), planes.angles, "halves")
+            there = turn(
+                unmoved, torch.full(unmoved.shape[:1], float(step), dtype=torch.float64), planes.angles, "halves"
+            )
             error = (there - planes.arrange_keys(moved)).unflatten(-1, (2, -1)).abs().amax((0, 1)) / size
             # The model rounds position times angle to its own precision, so that phases are off in proportion.
             reach = max(abs(self.last), abs(self.last + step - TOKENS))

