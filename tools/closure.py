@@ -1,0 +1,197 @@
+"""What a chapter's outputs depend on, found without running it: its cells, the code behind them, and what they read.
+
+Imports are followed name by name: ``from room import name`` leads through the room's ``__init__`` to the file that
+defines the name, and on to what that file imports. Docstrings and comments do not count. Data files of the packages
+belong to the modules beside them that name them, or to all of these. An experiment or a finding brings its folder of
+``results``; so does a string that begins with the name of one. A row of the ledger brings the module that judges it.
+``python tools/closure.py CHAPTER`` lists what a chapter depends on.
+"""
+
+from __future__ import annotations
+
+import ast
+import functools
+import hashlib
+import json
+import platform
+import re
+import sys
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parent.parent
+PACKAGES = ("posym_core", "posym_companion")
+FINDINGS = "posym_companion.findings"
+LEDGER = f"{FINDINGS}.ledger"
+# What every chapter depends on: the versions of libraries, the packaged model's among them, and how cells are run.
+EVERYWHERE = ("requirements.txt", "tools/execute.py")
+CLAIM = re.compile(r"\b(?:[a-z]+-)?([A-Z]\d\d-\d+)\b", re.IGNORECASE)
+CLAIM_TAG = re.compile(r'"((?:shows|live)-[a-z]\d+-\d+)"')
+IGNORED = {"__pycache__", ".ipynb_checkpoints"}
+
+
+def code_cells(notebook: dict[str, Any]) -> list[dict[str, Any]]:
+    """The code cells of a notebook as JSON, each with its source as one text."""
+    cells = [cell for cell in notebook["cells"] if cell["cell_type"] == "code"]
+    return [cell | {"source": "".join(cell["source"])} for cell in cells]
+
+
+def claim_tags(root: Path) -> list[str]:
+    """Which chapters have cells that show which claims."""
+    return [
+        f"{chapter.name} {tag}"
+        for chapter in sorted((root / "book").rglob("*.ipynb"))
+        for tag in CLAIM_TAG.findall(chapter.read_text(encoding="utf-8"))
+    ]
+
+
+def strings(tree: ast.AST) -> list[str]:
+    """The texts in a piece of code, parts of f-strings included."""
+    return [x.value for x in ast.walk(tree) if isinstance(x, ast.Constant) and isinstance(x.value, str)]
+
+
+@functools.cache
+def digest(path: Path) -> str:
+    """The hash of a file, or of the code in it."""
+    from posym_core.runs.provenance import code_of
+
+    content = path.read_bytes()
+    return hashlib.sha256(code_of(content.decode()).encode() if path.suffix == ".py" else content).hexdigest()
+
+
+class Project:
+    """The packages and results of a project, as files that depend on each other."""
+
+    def __init__(self, root: Path = ROOT) -> None:
+        self.root = root
+        self._imports: dict[Path, set[Path]] = {}
+        self._faces: dict[Path, dict[str, tuple[str, str | None]]] = {}
+
+    def module(self, name: str) -> Path | None:
+        """The file of a module of ours, or None."""
+        if name.partition(".")[0] not in PACKAGES:
+            return None
+        path = self.root.joinpath(*name.split("."))
+        files = (path / "__init__.py", path.with_suffix(".py"))
+        return next((file for file in files if file.is_file()), None)
+
+    def defining(self, module: str, name: str | None) -> Path | None:
+        """The file that defines a name which is imported from a module; that of the module where there is no name."""
+        file = (self.module(f"{module}.{name}") if name else None) or self.module(module)
+        if file is None or name is None or file.name != "__init__.py" or file == self.module(f"{module}.{name}"):
+            return file
+        source, original = self._face(file).get(name, (None, None))
+        return self.defining(source, original) if source else file
+
+    def _face(self, file: Path) -> dict[str, tuple[str, str | None]]:
+        if file not in self._faces:
+            tree = ast.parse(file.read_text(encoding="utf-8"))
+            found = [node for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)]
+            self._faces[file] = {a.asname or a.name: (x.module or "", a.name) for x in found for a in x.names}
+        return self._faces[file]
+
+    def imported(self, tree: ast.AST) -> set[Path]:
+        """The files that a piece of code imports, also within functions and by a name in a text."""
+        names: list[tuple[str, str | None]] = []
+        for node in ast.walk(tree):
+            if isinstance(node, ast.Import):
+                names += [(alias.name, None) for alias in node.names]
+            elif isinstance(node, ast.ImportFrom):
+                if node.level:
+                    raise ValueError(f"`{ast.unparse(node)}` is relative; name the module in full")
+                names += [(node.module or "", alias.name) for alias in node.names]
+        files = {file for module, name in names if (file := self.defining(module, name)) is not None}
+        for text in strings(tree):
+            # The name of a module, or in an f-string the beginning of the name of one or another module of a room; the
+            # name of a room alone serves to find its data.
+            if "." in text and (file := self.module(text.removesuffix("."))) is not None:
+                room = file.name == "__init__.py"
+                files |= set(file.parent.glob("*.py")) if text.endswith(".") else set() if room else {file}
+        return files
+
+    def closure(self, files: Iterable[Path]) -> set[Path]:
+        """The files and all that they import, directly or not."""
+        reached: set[Path] = set()
+        waiting = set(files)
+        while waiting:
+            file = waiting.pop()
+            reached.add(file)
+            if file not in self._imports:
+                tree = ast.parse(file.read_text(encoding="utf-8"))
+                if file == self.module(LEDGER):  # it imports the judges of the rows it is asked for, see `judges`
+                    tree = ast.Module([x for x in tree.body if isinstance(x, ast.Import | ast.ImportFrom)], [])
+                self._imports[file] = self.imported(tree)
+            waiting |= self._imports[file] - reached
+        return reached
+
+    def judges(self, trees: list[ast.AST], tags: Iterable[str]) -> set[Path]:
+        """The modules that judge the claims which a chapter names; all where it asks for the whole ledger."""
+        ledger = self.module(LEDGER)
+        if ledger is None:
+            return set()
+        judges: dict[str, set[Path]] = {}
+        for call in ast.walk(ast.parse(ledger.read_text(encoding="utf-8"))):
+            named = {x.arg: x.value for x in call.keywords} if isinstance(call, ast.Call) else {}
+            if {"id", "judge"} <= set(named):
+                judge = "".join(strings(named["judge"])) or ast.unparse(named["judge"])
+                file = self.module(f"{FINDINGS}.{judge.partition('.')[0]}")
+                judges[ast.literal_eval(named["id"])] = {file} if file else set()
+        calls = [x for tree in trees for x in ast.walk(tree) if isinstance(x, ast.Call)]
+        whole = any(ast.unparse(x.func).endswith("ledger") and not x.args for x in calls)
+        texts = [text for tree in trees for text in strings(tree)]
+        asked = {found.upper() for text in (*texts, *tags) for found in CLAIM.findall(text)}
+        return set().union(*(judges[claim] for claim in (judges if whole else asked & set(judges))))
+
+    def data(self, files: set[Path]) -> Iterator[Path]:
+        """The data files that belong to modules: in their folders, or in ``static`` there."""
+        for folder in {file.parent for file in files}:
+            sources = {file: file.read_text(encoding="utf-8") for file in folder.glob("*.py")}
+            for path in (*folder.iterdir(), *(folder / "static").rglob("*")):
+                if path.is_file() and path.suffix != ".py" and path.name != "py.typed":
+                    readers = {file for file, text in sources.items() if path.name in text}
+                    if not readers or readers & files:
+                        yield path
+
+    def results(self, files: set[Path], texts: Iterable[str]) -> Iterator[Path]:
+        """The stored results of experiments and findings, and those that are named."""
+        names = {file.stem for file in files if file.parent.name in ("experiments", "findings")}
+        names |= {text.partition("/")[0] for text in texts}
+        for name in sorted(names):
+            folder = self.root / "results" / name
+            if name.isidentifier() and folder.is_dir():
+                yield from (path for path in folder.iterdir() if path.is_file())
+
+    def behind(self, notebook: dict[str, Any]) -> set[Path]:
+        """All files, below the packages and the results, that a chapter's outputs depend on."""
+        cells = code_cells(notebook)
+        trees: list[ast.AST] = [ast.parse(cell["source"]) for cell in cells]
+        tags = [tag for cell in notebook["cells"] for tag in cell["metadata"].get("tags", [])]
+        texts = [text for tree in trees for text in strings(tree)]
+        run = [file for text in texts if (file := self.module(f"{text}.__main__")) is not None]  # python -m package
+        files = self.closure(set(run).union(*map(self.imported, trees)))
+        if self.module(LEDGER) in files:
+            files = self.closure(files | self.judges(trees, tags))
+        return files | set(self.data(files)) | set(self.results(files, texts))
+
+    def key(self, notebook: dict[str, Any]) -> str:
+        """A hash over everything that a chapter's outputs depend on."""
+        cells = [(cell["source"], cell["metadata"].get("tags", [])) for cell in code_cells(notebook)]
+        files = self.behind(notebook) | {path for name in EVERYWHERE if (path := self.root / name).is_file()}
+        parts: list[Any] = [platform.python_version(), cells]
+        parts += sorted((file.relative_to(self.root).as_posix(), digest(file)) for file in files)
+        if any(".ipynb" in source for source, _ in cells):  # a chapter that reads its neighbours
+            parts.append(claim_tags(self.root))
+        return hashlib.sha256(json.dumps(parts).encode()).hexdigest()[:16]
+
+
+def main() -> int:
+    """Command line: ``python tools/closure.py CHAPTER``."""
+    chapter = Path(sys.argv[1])
+    files = Project().behind(json.loads(chapter.read_text(encoding="utf-8")))
+    print("\n".join(sorted(file.relative_to(ROOT).as_posix() for file in files)))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

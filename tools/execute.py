@@ -1,0 +1,190 @@
+"""Execute chapters, several at once, each only when something that its outputs depend on has changed.
+
+Outputs are kept in ``_build/executed``, with the key of what they were made from (see ``closure.py``). Every chapter
+runs in a kernel of its own with one thread. Kernels are forked from one process that has imported the libraries, since
+importing PyTorch, SymPy and Matplotlib afresh takes longer than many a chapter. What a kernel opens is compared with
+what the chapter was thought to depend on.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import multiprocessing
+import os
+import signal
+import sys
+import tempfile
+import time
+from importlib.metadata import EntryPoint
+from pathlib import Path
+from typing import Any
+
+import nbformat
+from closure import PACKAGES, ROOT, Project
+from jupyter_client.provisioning import KernelProvisionerFactory, LocalProvisioner
+from nbclient import NotebookClient
+from nbclient.exceptions import CellExecutionError, CellTimeoutError, DeadKernelError
+
+JOBS = 2
+TIMEOUT = 900  # seconds a cell may take
+ENVIRONMENT = {
+    "OMP_NUM_THREADS": "1",
+    "PYTHONHASHSEED": "0",
+    "NO_COLOR": "1",
+    "TQDM_DISABLE": "1",
+    "MPLBACKEND": "module://matplotlib_inline.backend_inline",
+}
+IMPORTED = [
+    "ipykernel.kernelapp",
+    "matplotlib.pyplot",
+    "scipy.stats",
+    "sympy",
+    "transformers.models.gemma3.modeling_gemma3",
+    "posym_core",
+    "posym_core.figures",
+]
+FORKS = multiprocessing.get_context("forkserver")
+
+
+def run_kernel(connection_file: str, folder: str, opened: str) -> None:
+    """What a forked process does: serve a chapter as its kernel, and write down which files it opens."""
+    os.chdir(folder)
+    os.environ["JPY_PARENT_PID"] = str(os.getppid())
+    sys.path[0] = ""
+    with open(opened, "w", buffering=1, encoding="utf-8") as file:
+
+        def record(event: str, arguments: tuple[Any, ...]) -> None:
+            if event == "open" and isinstance(arguments[0], str) and arguments[0] != opened:
+                file.write(os.path.abspath(arguments[0]) + "\n")
+
+        sys.addaudithook(record)
+        from ipykernel.kernelapp import IPKernelApp
+
+        IPKernelApp.launch_instance(argv=["-f", connection_file, "--HistoryManager.enabled=False", "--log-level=ERROR"])
+
+
+class ForkedProcess:
+    """A forked process with the methods of ``subprocess.Popen`` that Jupyter uses."""
+
+    stdin = stdout = stderr = None
+
+    def __init__(self, *arguments: Any) -> None:
+        self._process = FORKS.Process(target=run_kernel, args=arguments)
+        self._process.start()
+        self.pid = self._process.pid
+
+    def poll(self) -> int | None:
+        self._process.join(0)
+        return self._process.exitcode
+
+    def wait(self) -> int | None:
+        self._process.join()
+        return self._process.exitcode
+
+    def send_signal(self, number: int) -> None:
+        if self.poll() is None and self.pid is not None:
+            os.kill(self.pid, number)
+
+    def terminate(self) -> None:
+        self.send_signal(signal.SIGTERM)
+
+    def kill(self) -> None:
+        self.send_signal(signal.SIGKILL)
+
+
+class ForkedKernels(LocalProvisioner):
+    """Kernels on this machine that are forked instead of started."""
+
+    async def launch_kernel(self, cmd: list[str], **options: Any) -> dict[str, Any]:
+        self.process = ForkedProcess(cmd[cmd.index("-f") + 1], options["cwd"], options["env"]["POSYM_OPENED"])
+        self.pid = self.process.pid
+        return self.connection_info
+
+
+def executed(root: Path, chapter: Path) -> Path:
+    """Where the outputs of a chapter are kept."""
+    return root / "_build" / "executed" / chapter.relative_to(root)
+
+
+def read(path: Path) -> dict[str, Any]:
+    """A notebook as JSON, or nothing where there is none."""
+    return json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
+
+
+def last_run(root: Path, chapter: Path) -> dict[str, Any]:
+    """The key and the seconds of a chapter's last execution, if there was one."""
+    return read(executed(root, chapter)).get("metadata", {}).get("posym", {})
+
+
+async def execute(root: Path, chapter: Path, project: Project) -> str | None:
+    """Execute a chapter and keep its outputs; return what went wrong."""
+    notebook = nbformat.read(chapter, as_version=4)
+    key, start = project.key(read(chapter)), time.perf_counter()
+    with tempfile.TemporaryDirectory() as folder:
+        opened = Path(folder) / "opened"
+        client = NotebookClient(notebook, timeout=TIMEOUT, resources={"metadata": {"path": str(chapter.parent)}})
+        try:
+            await client.async_execute(env=os.environ | {"POSYM_OPENED": str(opened)})
+        except (CellExecutionError, CellTimeoutError, DeadKernelError) as error:
+            return str(error)
+        files = [Path(line) for line in opened.read_text(encoding="utf-8").splitlines()]
+    said = [out["text"] for cell in notebook.cells for out in cell.get("outputs", []) if out.get("name") == "stderr"]
+    if said:
+        return f"it writes to stderr: {said[0]}"
+    if missed := unforeseen(root, files, project.behind(read(chapter))):
+        return f"it reads {', '.join(missed[:5])}, which tools/closure.py did not foresee; name the result in a cell"
+    seconds = round(time.perf_counter() - start, 1)
+    notebook.metadata["posym"] = {"key": key, "seconds": seconds}
+    target = executed(root, chapter)
+    target.parent.mkdir(parents=True, exist_ok=True)
+    nbformat.write(notebook, target.with_suffix(".new"))
+    target.with_suffix(".new").replace(target)
+    print(f"executed {chapter.relative_to(root)} in {seconds} s", flush=True)
+    return None
+
+
+def unforeseen(root: Path, opened: list[Path], behind: set[Path]) -> list[str]:
+    """Results and data of packages that were opened but are not among what the chapter depends on."""
+    folders = [root / name for name in ("results", *PACKAGES)]
+    read = {path for path in opened if path.suffix not in (".py", ".pyc") and any(map(path.is_relative_to, folders))}
+    return sorted(path.relative_to(root).as_posix() for path in read - behind if path.is_file())
+
+
+def execute_changed(root: Path, chapters: list[Path], jobs: int = JOBS) -> dict[Path, str]:
+    """Execute the chapters whose outputs are missing or out of date, the longest first; return what went wrong."""
+    project = Project(root)
+    due = [chapter for chapter in chapters if last_run(root, chapter).get("key") != project.key(read(chapter))]
+    if not due:
+        return {}
+    os.environ.update(ENVIRONMENT)
+    FORKS.set_forkserver_preload(IMPORTED)
+    factory = KernelProvisionerFactory.instance()
+    factory.provisioners["forked"] = EntryPoint("forked", "execute:ForkedKernels", factory.GROUP_NAME)
+    factory.default_provisioner_name = "forked"
+    due.sort(key=lambda chapter: last_run(root, chapter).get("seconds", chapter.stat().st_size), reverse=True)
+    return asyncio.run(_execute_all(root, due, project, jobs))
+
+
+async def _execute_all(root: Path, chapters: list[Path], project: Project, jobs: int) -> dict[Path, str]:
+    free = asyncio.Semaphore(jobs)
+
+    async def one(chapter: Path) -> str | None:
+        async with free:
+            return await execute(root, chapter, project)
+
+    done = await asyncio.gather(*map(one, chapters))
+    return {chapter: wrong for chapter, wrong in zip(chapters, done, strict=True) if wrong is not None}
+
+
+def main() -> int:
+    """Command line: ``python tools/execute.py [CHAPTER ...]``; all chapters by default."""
+    chapters = [Path(name).resolve() for name in sys.argv[1:]] or sorted((ROOT / "book").rglob("*.ipynb"))
+    wrong = execute_changed(ROOT, chapters)
+    for chapter, text in wrong.items():
+        print(f"{chapter.relative_to(ROOT)} failed: {text}", file=sys.stderr)
+    return 1 if wrong else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
