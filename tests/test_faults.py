@@ -128,10 +128,10 @@ def sources(root: Path) -> dict[str, str]:
     """Python files of package, tools and benchmarks, and the code of the chapters."""
     found = {
         str(path.relative_to(root)): path.read_text(encoding="utf-8")
-        for folder in ("posym_core", "tools", "benchmarks")
+        for folder in ("posym_core", "posym_companion", "tools", "benchmarks")
         for path in (root / folder).rglob("*.py")
     }
-    for path in (root / "book").glob("*.ipynb"):
+    for path in (root / "book").rglob("*.ipynb"):
         cells = json.loads(path.read_text(encoding="utf-8"))["cells"]
         found[str(path.relative_to(root))] = "\n".join(
             "".join(cell["source"]) for cell in cells if cell["cell_type"] == "code"

@@ -1,10 +1,9 @@
-"""A Sphinx extension that keeps the site self-contained and its execution cache honest.
+"""A Sphinx extension that keeps the site self-contained.
 
 * MathJax is copied into the site from the package that carries it, without the parts that no page can ask for. (The
   last step of `make book` sets the formulas beforehand and drops it; a page built by Sphinx alone needs it.)
 * The theme's icons come as a font and, once more, as a script larger than all else on a page; the script is left out.
-* The cache of executed chapters lives in a folder named after the package, the results and the lock: jupyter-cache
-  itself only looks at the cells, and would show old outputs after a change in the package.
+* Objects of the reference link to their lines in the repository, and public names lead to where they are defined.
 """
 
 from __future__ import annotations
@@ -17,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import yaml
-from build_book import ROOT, execution_cache
+from closure import ROOT
 from set_formulas import mathjax_folder
 
 MATHJAX_PARTS = (
@@ -103,16 +102,10 @@ def find_public_name(app: Any, environment: Any, node: Any, content: Any) -> Any
     return domain.resolve_xref(environment, page, app.builder, node["reftype"], target, node, content)
 
 
-def choose_cache(app: Any, config: Any) -> None:
-    """Point myst-nb to the cache of the present package, results and lock."""
-    config.nb_execution_cache_path = str(execution_cache(Path(app.srcdir)))
-
-
 def setup(app: Any) -> dict[str, bool]:
     """Register the steps with Sphinx."""
     # Jupyter Book always sets this value, and its owner, an extension for comment services, is left out of the book.
     app.add_config_value("comments_config", {}, "html", dict)
-    app.connect("config-inited", choose_cache)
     app.connect("config-inited", link_sources)
     app.connect("missing-reference", find_public_name)
     app.connect("build-finished", copy_mathjax)

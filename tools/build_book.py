@@ -1,8 +1,9 @@
 """Build the book: ``_build/html`` is a complete site made from the present files, or it is not there.
 
-The work is done in a folder named after everything that shapes a page apart from the chapters themselves, so that
-Sphinx never keeps a page whose package, results, table of contents or settings have changed. A build that fails or is
-interrupted leaves no site behind, and nothing by which the next build could take a failing chapter for a good one.
+Chapters are executed first (``execute.py``), each only when something that it depends on has changed. Sphinx then
+renders ``_build/sources``, the book with these outputs, in a folder named after everything that shapes all pages, so
+that it keeps no page whose settings have changed. A build that fails or is interrupted leaves no site behind, and
+nothing by which the next build could take a failing chapter for a good one.
 """
 
 from __future__ import annotations
@@ -16,18 +17,27 @@ import subprocess
 import sys
 from collections.abc import Iterable
 from pathlib import Path
+from typing import Any
 
+import nbformat
+from closure import IGNORED, PACKAGES, ROOT
+from execute import ENVIRONMENT, execute_changed, executed
 from finish_site import finish
+from sphinx_external_toc.parsing import parse_toc_yaml
 
-ROOT = Path(__file__).resolve().parent.parent
-# What a chapter's outputs depend on besides its own cells.
-EXECUTION_INPUTS = ("posym_core", "results", "requirements.txt")
-# What a page depends on besides its chapter.
-PAGE_INPUTS = (*EXECUTION_INPUTS, "_config.yml", "_toc.yml", "tools", "book/_static")
+# What all pages depend on besides their sources; Sphinx knows which pages quote which docstrings.
+PAGE_INPUTS = ("requirements.txt", "_config.yml", "_toc.yml", "tools", "book/_static", "book/references.bib")
 # What the whole site depends on; its key is kept beside the site, so that a test can tell an old site from the present.
-SITE_INPUTS = (*PAGE_INPUTS, "book")
-CLAIM_TAG = re.compile(r'"((?:shows|live)-[a-z]\d+-\d+)"')
-IGNORED = {"__pycache__", ".ipynb_checkpoints"}
+SITE_INPUTS = (*PAGE_INPUTS, *PACKAGES, "results", "book")
+TITLE = re.compile(r'^ *"?# .*$', re.MULTILINE)
+RENDER = """
+import sys
+from jupyter_book.sphinx import build_sphinx
+config = {"external_toc_path": sys.argv[1] + "/_toc.yml", "latex_individualpages": False, "nitpicky": True}
+sys.exit(build_sphinx(
+    sys.argv[1], sys.argv[2], path_config=sys.argv[1] + "/_config.yml", noconfig=True, confoverrides=config,
+    warningiserror=True, keep_going=True, jobs=2,
+))"""
 
 
 def tree_key(root: Path, names: Iterable[str]) -> str:
@@ -43,25 +53,59 @@ def tree_key(root: Path, names: Iterable[str]) -> str:
     return key.hexdigest()[:16]
 
 
-def claim_tags(root: Path) -> list[str]:
-    """Which cells of chapters show which claims: the ledger reads it off the chapters, whose cells it links to."""
-    return [
-        f"{chapter.name} {tag}"
-        for chapter in sorted((root / "book").glob("*.ipynb"))
-        for tag in CLAIM_TAG.findall(chapter.read_text(encoding="utf-8"))
-    ]
+def pages_key(root: Path) -> str:
+    """A short hash over what all pages depend on: settings, titles in the table of contents, names of modules."""
+    titles = [TITLE.search(source.read_text(encoding="utf-8")) for source in sources(root)]
+    modules = sorted(str(path.relative_to(root)) for name in PACKAGES for path in (root / name).rglob("*.py"))
+    said = [tree_key(root, PAGE_INPUTS), *(found[0] for found in titles if found), *modules]
+    return hashlib.sha256("\n".join(said).encode()).hexdigest()[:16]
 
 
-def execution_cache(root: Path) -> Path:
-    """The folder of executed chapters that belongs to package, results, lock and places of claims as they are now."""
-    places = hashlib.sha256("\n".join(claim_tags(root)).encode()).hexdigest()[:8]
-    return root / "_build" / ".jupyter_cache" / f"{tree_key(root, EXECUTION_INPUTS)}-{places}"
+def sources(root: Path) -> list[Path]:
+    """The chapters and pages that the table of contents lists."""
+    named = (root / f"{name}{ending}" for name in parse_toc_yaml(root / "_toc.yml") for ending in (".ipynb", ".md"))
+    return [path for path in named if path.is_file()]
+
+
+def chapters(root: Path) -> list[Path]:
+    """The chapters of the table of contents that are executed."""
+    return [path for path in sources(root) if path.suffix == ".ipynb"]
 
 
 def site_is_current(root: Path) -> bool:
     """Whether ``_build/html`` was made from the files as they are now."""
     stamp = root / "_build" / "html.key"
     return (root / "_build" / "html").is_dir() and stamp.exists() and stamp.read_text() == tree_key(root, SITE_INPUTS)
+
+
+def with_outputs(chapter: Path, run: Path) -> Any:
+    """A chapter with the outputs of its last execution."""
+    notebook, done = (nbformat.read(path, as_version=4) for path in (chapter, run))
+    pairs = ([cell for cell in each.cells if cell.cell_type == "code"] for each in (notebook, done))
+    for cell, other in zip(*pairs, strict=True):
+        cell.outputs, cell.execution_count = other.outputs, other.execution_count
+    if "widgets" in done.metadata:
+        notebook.metadata["widgets"] = done.metadata["widgets"]
+    return notebook
+
+
+def stage(root: Path) -> Path:
+    """Write the book with outputs to ``_build/sources`` and leave alone what has not changed there."""
+    target = root / "_build" / "sources"
+    files = [root / "_config.yml", root / "_toc.yml", *sources(root)]
+    files += [path for path in (root / "book").rglob("*") if path.is_file() and path.suffix not in (".ipynb", ".md")]
+    for file in files:
+        copy = target / file.relative_to(root)
+        run = executed(root, file)
+        new = nbformat.writes(with_outputs(file, run)).encode() if file.suffix == ".ipynb" else file.read_bytes()
+        if not copy.is_file() or copy.read_bytes() != new:
+            copy.parent.mkdir(parents=True, exist_ok=True)
+            copy.write_bytes(new)
+    wanted = {target / file.relative_to(root) for file in files}
+    for path in target.rglob("*"):
+        if path.is_file() and path not in wanted:
+            path.unlink()
+    return target
 
 
 def keep_only(folder: Path) -> None:
@@ -74,25 +118,27 @@ def keep_only(folder: Path) -> None:
 
 def build(root: Path = ROOT) -> int:
     """Build the book of ``root`` and publish it to ``_build/html``; return the exit status."""
-    site = root / "_build" / "html"
-    fresh = root / "_build" / "html.new"
-    work = root / "_build" / "pages" / tree_key(root, PAGE_INPUTS)
-    stamp = root / "_build" / "html.key"
-    key = tree_key(root, SITE_INPUTS)
+    if site_is_current(root):
+        return 0
+    site, fresh = root / "_build" / "html", root / "_build" / "html.new"
+    work = root / "_build" / "pages" / pages_key(root)
+    stamp, key = root / "_build" / "html.key", tree_key(root, SITE_INPUTS)
     stamp.unlink(missing_ok=True)
     for stale in (site, fresh):
         shutil.rmtree(stale, ignore_errors=True)
     keep_only(work)
-    keep_only(execution_cache(root))
-    command = [str(Path(sys.executable).with_name("jupyter-book")), "build", str(root), "--path-output", str(work)]
-    environment = os.environ | {"PYTHONHASHSEED": "0", "NO_COLOR": "1", "TQDM_DISABLE": "1"}
-    # A chapter that writes to stderr fails the build, and Matplotlib does so when it first looks for fonts.
-    subprocess.run([sys.executable, "-c", "import matplotlib.font_manager"], check=True, capture_output=True)
+    for chapter, wrong in (failed := execute_changed(root, chapters(root))).items():
+        print(f"{chapter.relative_to(root)} failed: {wrong}", file=sys.stderr)
+    if failed:
+        return 1
     done = False
     try:
-        status = subprocess.run([*command, "-n", "-W", "--keep-going"], cwd=root, env=environment).returncode
+        command = [sys.executable, "-c", RENDER, str(stage(root)), str(work / "html")]
+        status = subprocess.run(command, cwd=root, env=os.environ | ENVIRONMENT).returncode
         if status == 0:
-            shutil.copytree(work / "_build" / "html", fresh)
+            shutil.copytree(work / "html", fresh)
+            for chapter in chapters(root):  # what readers download are chapters as they are stored, without outputs
+                shutil.copy(chapter, fresh / "_sources" / chapter.relative_to(root))
             finish(fresh, root)
             fresh.rename(site)
             stamp.write_text(key)
@@ -109,7 +155,7 @@ def main() -> int:
     argparse.ArgumentParser(description=__doc__).parse_args()
     status = build()
     if status:
-        print("the book was not built: see the warnings above, each of which is an error", file=sys.stderr)
+        print("the book was not built: see above, where each warning is an error", file=sys.stderr)
     else:
         print("the site is in _build/html")
     return status

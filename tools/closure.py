@@ -20,7 +20,8 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
-ROOT = Path(__file__).resolve().parent.parent
+from address import ROOT, is_setup_cell
+
 PACKAGES = ("posym_core", "posym_companion")
 FINDINGS = "posym_companion.findings"
 LEDGER = f"{FINDINGS}.ledger"
@@ -32,9 +33,9 @@ IGNORED = {"__pycache__", ".ipynb_checkpoints"}
 
 
 def code_cells(notebook: dict[str, Any]) -> list[dict[str, Any]]:
-    """The code cells of a notebook as JSON, each with its source as one text."""
-    cells = [cell for cell in notebook["cells"] if cell["cell_type"] == "code"]
-    return [cell | {"source": "".join(cell["source"])} for cell in cells]
+    """The code cells of a notebook as JSON, each with its source as one text, without the one that serves Colab."""
+    cells = [cell | {"source": "".join(cell["source"])} for cell in notebook["cells"] if cell["cell_type"] == "code"]
+    return [cell for cell in cells if not is_setup_cell(cell["source"])]
 
 
 def claim_tags(root: Path) -> list[str]:

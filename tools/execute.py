@@ -50,7 +50,6 @@ FORKS = multiprocessing.get_context("forkserver")
 def run_kernel(connection_file: str, folder: str, opened: str) -> None:
     """What a forked process does: serve a chapter as its kernel, and write down which files it opens."""
     os.chdir(folder)
-    os.environ["JPY_PARENT_PID"] = str(os.getppid())
     sys.path[0] = ""
     with open(opened, "w", buffering=1, encoding="utf-8") as file:
 
@@ -61,7 +60,9 @@ def run_kernel(connection_file: str, folder: str, opened: str) -> None:
         sys.addaudithook(record)
         from ipykernel.kernelapp import IPKernelApp
 
-        IPKernelApp.launch_instance(argv=["-f", connection_file, "--HistoryManager.enabled=False", "--log-level=ERROR"])
+        IPKernelApp.launch_instance(
+            argv=["-f", connection_file, f"--IPKernelApp.parent_handle={os.getppid()}", "--log-level=ERROR"]
+        )
 
 
 class ForkedProcess:

@@ -165,8 +165,8 @@ def pack_pictures(site: Path) -> None:
 def site_address(repository: str) -> str:
     """Where the pages of a repository on GitHub stand.
 
-    >>> site_address("https://github.com/posym/posym")
-    'https://posym.github.io/posym/'
+    >>> site_address("https://github.com/owner/heads")
+    'https://owner.github.io/heads/'
     """
     owner, name = repository.rstrip("/").split("/")[-2:]
     return f"https://{owner}.github.io/{name}/"

@@ -6,10 +6,10 @@ import ast
 import json
 from pathlib import Path
 
+import address
 import nbformat
 import pytest
 from nbformat import NotebookNode
-from setup_cell import has_setup_cell, repository_address, setup_cell, write_setup_cell
 from sphinx_external_toc.parsing import parse_toc_yaml
 
 from posym_companion.findings import ledger
@@ -20,7 +20,7 @@ LONGEST_CELL = 25
 DRAWING_MODULES = {"matplotlib.pyplot", "posym_core.figures.plots"}
 
 LISTED = list(parse_toc_yaml(ROOT / "_toc.yml"))
-CHAPTERS = sorted((ROOT / "book").glob("*.ipynb"))
+CHAPTERS = sorted((ROOT / "book").rglob("*.ipynb"))
 
 
 @pytest.fixture(params=CHAPTERS, ids=lambda path: path.stem)
@@ -74,8 +74,8 @@ def test_all_chapters_are_in_the_table_of_contents() -> None:
     assert sorted(path.relative_to(ROOT).with_suffix("").as_posix() for path in pages) == sorted(LISTED)
 
 
-def test_first_code_cell_serves_colab(chapter: NotebookNode) -> None:
-    assert has_setup_cell(chapter, repository_address(ROOT)), "run `python tools/setup_cell.py --write`"
+def test_first_code_cells_serve_colab() -> None:
+    assert not address.differing(ROOT, write=False), "run `python tools/address.py --write`"
 
 
 @pytest.mark.parametrize("path", CHAPTERS, ids=lambda path: path.stem)
@@ -130,7 +130,7 @@ def test_kernel_is_the_one_every_machine_has(chapter: NotebookNode) -> None:
 
 def test_figure_finder_knows_its_cells() -> None:
     names = drawing_names(
-        ast.parse("import matplotlib.pyplot as plt\nfrom posym_core import plots\nimport numpy as np")
+        ast.parse("import matplotlib.pyplot as plt\nfrom posym_core.figures import plots\nimport numpy as np")
     )
     names |= drawing_names(ast.parse("from posym_core.figures.plots import heatmap"))
     assert names == {"plt", "plots", "heatmap"}
@@ -140,42 +140,20 @@ def test_figure_finder_knows_its_cells() -> None:
         assert not draws(ast.parse(source), names)
 
 
-def test_set_up_cell_follows_the_address() -> None:
-    notebook = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell("import torch")])
-    write_setup_cell(notebook, "https://example.org/one")
-    assert has_setup_cell(notebook, "https://example.org/one")
-    assert not has_setup_cell(notebook, "https://example.org/two")
-    write_setup_cell(notebook, "https://example.org/two")
-    assert has_setup_cell(notebook, "https://example.org/two")
-    assert [cell.source for cell in notebook.cells[1:]] == ["import torch"]
+def exported(tree: ast.AST) -> list[str]:
+    """The modules of ours that a cell imports, or imports from."""
+    found = [node for node in ast.walk(tree) if isinstance(node, ast.Import | ast.ImportFrom)]
+    names = [
+        [node.module or ""] if isinstance(node, ast.ImportFrom) else [x.name for x in node.names] for node in found
+    ]
+    return [name for each in names for name in each if name.startswith(("posym_core", "posym_companion"))]
 
 
-def test_set_up_cell_is_silent_elsewhere(capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
-    def refuse(*_: object, **__: object) -> None:
-        raise AssertionError("the cell ran a command outside Colab")
-
-    monkeypatch.setattr("subprocess.run", refuse)
-    exec(setup_cell(repository_address(ROOT)), {})
-    assert capfd.readouterr() == ("", "")
-
-
-def test_set_up_cell_in_colab(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    commands: list[list[str]] = []
-
-    def record(command: list[str], *, check: bool) -> None:
-        assert check
-        commands.append(command)
-        (tmp_path / "posym" / "book").mkdir(parents=True, exist_ok=True)
-
-    monkeypatch.setitem(__import__("sys").modules, "google.colab", object())
-    monkeypatch.setattr("subprocess.run", record)
-    for _ in range(2):  # the second time, the clone is there already
-        monkeypatch.chdir(tmp_path)
-        exec(setup_cell("https://example.org/one"), {})
-        assert Path.cwd() == tmp_path / "posym" / "book"
-    clone, install = commands
-    assert clone[-2:] == ["https://example.org/one", "posym"]
-    assert "./posym[lm]" in install
+def test_chapters_import_the_faces_of_rooms() -> None:
+    notebooks = [nbformat.read(path, as_version=nbformat.NO_CONVERT) for path in CHAPTERS]
+    names = {name for each in notebooks for cell in code_cells(each) for name in exported(ast.parse(cell.source))}
+    assert not [name for name in names if not ROOT.joinpath(*name.split("."), "__init__.py").is_file()]
+    assert 5 < len(names) <= 14
 
 
 def tagged(name: str) -> set[str]:

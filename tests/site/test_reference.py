@@ -20,7 +20,7 @@ PACKAGES = (posym_core, posym_core.encodings, posym_core.tasks)
 
 
 def documented_modules() -> list[str]:
-    pages = sorted((ROOT / "book" / "api").glob("*.md"))
+    pages = sorted((ROOT / "book" / "package" / "api").glob("*.md"))
     return [name for page in pages for name in re.findall(r"automodule:: (\S+)", page.read_text(encoding="utf-8"))]
 
 
@@ -39,16 +39,19 @@ def test_every_public_name_stands_in_the_reference() -> None:
 
 def test_reference_pages_are_in_the_contents() -> None:
     contents = (ROOT / "_toc.yml").read_text(encoding="utf-8")
-    names = re.findall(r"file: book/api/(\w+)", contents)
-    assert sorted(names) == sorted(page.stem for page in (ROOT / "book" / "api").glob("*.md"))
+    names = re.findall(r"file: book/package/api/(\w+)", contents)
+    assert sorted(names) == sorted(page.stem for page in (ROOT / "book" / "package" / "api").glob("*.md"))
 
 
 def test_built_reference_has_an_anchor_for_every_public_name(continuous_integration: bool) -> None:
     if not build_book.site_is_current(ROOT):
         reason = "the site is not built from the present files; run `make book`"
         pytest.fail(reason) if continuous_integration else pytest.skip(reason)
-    pages = [page.read_text(encoding="utf-8") for page in (ROOT / "_build" / "html" / "book" / "api").glob("*.html")]
-    anchors = {anchor for page in pages for anchor in re.findall(r'id="(posym_core\.[\w.]+)"', page)}
+    pages = [
+        page.read_text(encoding="utf-8")
+        for page in (ROOT / "_build" / "html" / "book" / "package" / "api").glob("*.html")
+    ]
+    anchors = {anchor for page in pages for anchor in re.findall(r'id="(posym_(?:core|companion)\.[\w.]+)"', page)}
     assert {name for name, _ in public_objects()} <= anchors
 
 

@@ -30,8 +30,7 @@ PAGES = sorted(path.relative_to(SITE).as_posix() for path in SITE.rglob("*.html"
 CHAPTERS = [name for name in PAGES if name.startswith("book/")]
 FIRST_CHAPTER = "book/introduction.html"
 # Pages to look things up in, which need no slider.
-REFERENCE = {"book/ledger.html", "book/glossary.html", "book/reproduce.html", "book/your_model.html"}
-REFERENCE |= {name for name in CHAPTERS if name.startswith("book/api/")}
+REFERENCE = {name for name in CHAPTERS if name.startswith(("book/reference/", "book/package/"))}
 # Bytes of a page and all it loads, nothing cached and nothing compressed.
 LARGEST_PAGE = 2_500_000
 NARROW = {"width": 390, "height": 844}
@@ -384,7 +383,7 @@ def test_choices_change_their_drawings(visit: Visit) -> None:
     assert not visit.trouble
 
 
-@pytest.mark.parametrize("visit", ["book/atlas.html"], indirect=True)
+@pytest.mark.parametrize("visit", ["book/encodings/atlas.html"], indirect=True)
 def test_every_encoding_of_the_atlas_has_a_drawing_and_a_reading_of_its_own(visit: Visit) -> None:
     figure = visit.page.query_selector(".posym-figure:has(select)")
     assert figure is not None

@@ -1,119 +1,179 @@
-"""The scripts behind the make targets: keys of the environment and of the build, and the lock."""
+"""The scripts behind the make targets: what is kept and what is made anew, the environment, and the lock."""
 
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import build_book
 import environment
 import lock
+import nbformat
 import pytest
+
+
+def write_notebook(path: Path, text: str, *cells: str) -> None:
+    """A notebook of one cell of text and cells of code."""
+    code = [nbformat.v4.new_code_cell(cell, id=f"code-{number}") for number, cell in enumerate(cells)]
+    nbformat.write(nbformat.v4.new_notebook(cells=[nbformat.v4.new_markdown_cell(text, id="text"), *code]), path)
 
 
 @pytest.fixture
 def project(tmp_path: Path) -> Path:
-    """A small copy of what the keys look at."""
-    for name in ("posym_core/rope.py", "posym_core/figure.js", "results/heads.json", "book/scores.ipynb", "_toc.yml"):
+    """A book of one chapter, ready to be rendered."""
+    for name in ("posym_core/rope.py", "results/heads/all.json", "book/_static/book.css"):
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
-        (tmp_path / name).write_text(name)
+        (tmp_path / name).write_text("")
     for name in ("requirements.txt", "pyproject.toml"):
         (tmp_path / name).write_text("")
+    (tmp_path / "_toc.yml").write_text("format: jb-book\nroot: book/scores\n")
     (tmp_path / "_config.yml").write_text("title: Heads\nrepository: {url: https://github.com/owner/heads}\n")
+    write_notebook(tmp_path / "book" / "scores.ipynb", "# Scores", "1 + 1")
     return tmp_path
 
 
+@pytest.fixture
+def rendered(project: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
+    """Stands for execution and Sphinx; ``status`` is what Sphinx returns, ``wrong`` what chapters did wrong."""
+    chosen: dict[str, Any] = {"status": 0, "wrong": {}}
+
+    def execute(root: Path, chapters: list[Path]) -> dict[Path, str]:
+        for chapter in chapters:
+            target = build_book.executed(root, chapter)
+            target.parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy(chapter, target)
+        return {root / name: wrong for name, wrong in chosen["wrong"].items()}
+
+    def run(command: list[str], **_: object) -> subprocess.CompletedProcess[str]:
+        pages = Path(command[-1])
+        (pages / "_sources" / "book").mkdir(parents=True)
+        (pages / "index.html").write_text("new")
+        if isinstance(chosen["status"], BaseException):
+            raise chosen["status"]
+        return subprocess.CompletedProcess(command, chosen["status"])
+
+    monkeypatch.setattr(build_book, "execute_changed", execute)
+    monkeypatch.setattr(subprocess, "run", run)
+    return chosen
+
+
 @pytest.mark.parametrize(
-    "name", ["posym_core/rope.py", "posym_core/figure.js", "results/heads.json", "requirements.txt"]
+    ("name", "text", "same"),
+    [
+        ("_config.yml", "title: Other", False),
+        ("book/_static/book.css", "p {}", False),
+        ("posym_core/turns.py", "", False),
+        ("posym_core/rope.py", "x = 1", True),  # Sphinx knows which pages quote the file
+        ("book/other.md", "# Other", True),  # not in the table of contents
+    ],
 )
-def test_executed_chapters_depend_on_package_results_and_lock(project: Path, name: str) -> None:
-    before = build_book.execution_cache(project)
-    (project / name).write_text("changed")
-    assert build_book.execution_cache(project) != before
+def test_pages_are_kept_while_nothing_changes_all_of_them(project: Path, name: str, text: str, same: bool) -> None:
+    before = build_book.pages_key(project)
+    (project / name).write_text(text)
+    assert (build_book.pages_key(project) == before) == same
+
+
+def test_a_new_title_reaches_all_pages(project: Path) -> None:
+    before = build_book.pages_key(project)
+    write_notebook(project / "book" / "scores.ipynb", "# Scores", "2 + 2")
+    assert build_book.pages_key(project) == before
+    write_notebook(project / "book" / "scores.ipynb", "# Two scores", "2 + 2")
+    assert build_book.pages_key(project) != before
 
 
 @pytest.mark.parametrize("change", ["added", "renamed", "removed"])
-def test_key_sees_files_come_and_go(project: Path, change: str) -> None:
-    before = build_book.execution_cache(project)
-    file = project / "results" / "heads.json"
+def test_site_is_current_only_while_nothing_changes(project: Path, change: str, rendered: dict[str, Any]) -> None:
+    assert not build_book.site_is_current(project)
+    (project / "_build" / "html").mkdir(parents=True)
+    assert not build_book.site_is_current(project)
+    assert build_book.build(project) == 0
+    assert build_book.site_is_current(project)
+    (project / "posym_core" / "__pycache__").mkdir()
+    (project / "posym_core" / "__pycache__" / "rope.pyc").write_text("compiled")
+    assert build_book.site_is_current(project)
+    file = project / "results" / "heads" / "all.json"
     if change == "added":
-        (project / "results" / "more.json").write_text("")
+        file.with_name("more.json").write_text("")
     elif change == "renamed":
         file.rename(file.with_name("tails.json"))
     else:
         file.unlink()
-    assert build_book.execution_cache(project) != before
-
-
-def test_key_ignores_what_changes_no_output(project: Path) -> None:
-    before = build_book.execution_cache(project)
-    (project / "posym_core" / "__pycache__").mkdir()
-    (project / "posym_core" / "__pycache__" / "rope.pyc").write_text("compiled")
-    (project / "book" / "scores.ipynb").write_text("edited; jupyter-cache itself looks at the cells")
-    assert build_book.execution_cache(project) == before
-
-
-def test_the_ledger_follows_the_cells_that_show_claims(project: Path) -> None:
-    before = build_book.execution_cache(project)
-    (project / "book" / "scores.ipynb").write_text('{"tags": ["hide-input", "shows-u25-7"]}')
-    moved = build_book.execution_cache(project)
-    assert moved != before
-    (project / "book" / "scores.ipynb").write_text('{"tags": ["hide-input", "live-u25-7"]}')
-    assert build_book.execution_cache(project) not in (before, moved)
-
-
-def test_site_is_current_only_while_nothing_changes(project: Path) -> None:
-    assert not build_book.site_is_current(project)
-    (project / "_build" / "html").mkdir(parents=True)
-    assert not build_book.site_is_current(project)
-    (project / "_build" / "html.key").write_text(build_book.tree_key(project, build_book.SITE_INPUTS))
-    assert build_book.site_is_current(project)
-    (project / "book" / "scores.ipynb").write_text("edited")
     assert not build_book.site_is_current(project)
 
 
-@pytest.mark.parametrize("status", [0, 1])
-def test_only_a_whole_build_is_published(project: Path, monkeypatch: pytest.MonkeyPatch, status: int) -> None:
+def test_nothing_is_done_while_nothing_changes(project: Path, rendered: dict[str, Any]) -> None:
+    assert build_book.build(project) == 0
+    rendered["status"] = AssertionError("rendered again")
+    assert build_book.build(project) == 0
+    assert (project / "_build" / "html" / "index.html").read_text() == "new"
+
+
+@pytest.mark.parametrize(
+    ("status", "wrong"), [(0, {}), (1, {}), (0, {"book/scores.ipynb": "it raises"}), (KeyboardInterrupt(), {})]
+)
+def test_only_a_whole_build_is_published(
+    project: Path, rendered: dict[str, Any], status: Any, wrong: dict[str, str], capsys: pytest.CaptureFixture[str]
+) -> None:
     site = project / "_build" / "html"
     site.mkdir(parents=True)
     (site / "old.html").write_text("made from other files")
-    stale = project / "_build" / ".jupyter_cache" / "another-state"
+    stale = project / "_build" / "pages" / "another-state"
     stale.mkdir(parents=True)
-
-    def run(command: list[str], **_: object) -> subprocess.CompletedProcess[str]:
-        if "--path-output" in command:
-            assert "-W" in command
-            work = Path(command[command.index("--path-output") + 1])
-            (work / "_build" / "html").mkdir(parents=True)
-            (work / "_build" / "html" / "index.html").write_text("new")
-        return subprocess.CompletedProcess(command, status if "--path-output" in command else 0)
-
-    monkeypatch.setattr(subprocess, "run", run)
-    assert build_book.build(project) == status
+    rendered |= {"status": status, "wrong": wrong}
+    whole = status == 0 and not wrong
+    if isinstance(status, KeyboardInterrupt):
+        with pytest.raises(KeyboardInterrupt):
+            build_book.build(project)
+    else:
+        assert (build_book.build(project) == 0) == whole
     assert not stale.exists()
     assert not (site / "old.html").exists()
-    assert (site / "index.html").exists() == build_book.site_is_current(project) == (status == 0)
+    assert (site / "index.html").exists() == build_book.site_is_current(project) == whole
     # A failed build must not be resumed: Sphinx would not report its warnings again.
-    assert any((project / "_build" / "pages").iterdir()) == (status == 0)
+    assert any((project / "_build" / "pages").iterdir()) == whole
+    assert capsys.readouterr().err == ("book/scores.ipynb failed: it raises\n" if wrong else "")
 
 
-def test_a_site_that_cannot_be_finished_is_not_published(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def run(command: list[str], **_: object) -> subprocess.CompletedProcess[str]:
-        if "--path-output" in command:
-            (Path(command[command.index("--path-output") + 1]) / "_build" / "html").mkdir(parents=True)
-        return subprocess.CompletedProcess(command, 0)
-
+def test_a_site_that_cannot_be_finished_is_not_published(
+    project: Path, rendered: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
     def finish(*_: object) -> None:
         raise ValueError("MathJax cannot read 1 formulas")
 
-    monkeypatch.setattr(subprocess, "run", run)
     monkeypatch.setattr(build_book, "finish", finish)
     with pytest.raises(ValueError, match="cannot read 1 formulas"):
         build_book.build(project)
     assert not any((project / "_build").glob("html*"))
     assert not any((project / "_build" / "pages").iterdir())
+
+
+def test_readers_download_chapters_without_outputs_but_see_them(project: Path, rendered: dict[str, Any]) -> None:
+    chapter = project / "book" / "scores.ipynb"
+    run = nbformat.read(chapter, as_version=4)
+    run.cells[1].outputs = [nbformat.v4.new_output("stream", text="2")]
+    nbformat.write(run, project / "run.ipynb")
+    edited = nbformat.read(chapter, as_version=4)
+    edited.cells[0].source = "# Scores\n\nOther words, the same code."
+    nbformat.write(edited, chapter)
+    merged = build_book.with_outputs(chapter, project / "run.ipynb")
+    assert merged.cells[0].source.endswith("the same code.")
+    assert merged.cells[1].outputs == run.cells[1].outputs
+    assert build_book.build(project) == 0
+    assert (project / "_build/html/_sources/book/scores.ipynb").read_bytes() == chapter.read_bytes()
+
+
+def test_sources_that_have_not_changed_are_left_alone(project: Path, rendered: dict[str, Any]) -> None:
+    """Sphinx goes by their times."""
+    assert build_book.build(project) == 0
+    staged = project / "_build" / "sources"
+    times = {path: path.stat().st_mtime_ns for path in staged.rglob("*") if path.is_file()}
+    (staged / "book" / "gone.ipynb").write_text("of another state")
+    assert build_book.stage(project) == staged
+    assert times == {path: path.stat().st_mtime_ns for path in staged.rglob("*") if path.is_file()}
 
 
 def test_environment_is_made_once(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,0 +1,99 @@
+"""The project's public address: one in all places, set by one command, and a placeholder that nothing is taken from."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import address
+import nbformat
+import pytest
+
+OWN = "https://github.com/owner/heads"
+# An address of this project: on GitHub under its name, or its pages.
+NAMED = re.compile(r"https://(?:github\.com/[\w{}-]+/posym\b|[\w{}-]+\.github\.io/posym\b)")
+
+
+@pytest.fixture
+def project(tmp_path: Path, root: Path) -> Path:
+    """The files that name the address, and one chapter."""
+    for name in (*address.NAMED_IN, "book/where_and_what/scores.ipynb"):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy(root / name, tmp_path / name)
+    return tmp_path
+
+
+def test_no_other_address_stands_anywhere(root: Path) -> None:
+    listed = subprocess.run(["git", "ls-files"], cwd=root, capture_output=True, text=True)
+    if listed.returncode:
+        pytest.skip("not a checkout of git")
+    texts = [root / name for name in listed.stdout.splitlines() if not name.startswith(("results/", "tests/site/"))]
+    found = {match for path in texts if path.is_file() for match in NAMED.findall(path.read_text(errors="replace"))}
+    assert found == {address.repository_address(root)}
+
+
+def test_one_command_sets_it_everywhere(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    before = address.repository_address(project)
+    assert address.main([], project) == 0
+    assert address.main(["--set", OWN + "/"], project) == 0
+    named = capsys.readouterr().out.splitlines()
+    assert named == [f"written to {name}" for name in (*address.NAMED_IN, "book/where_and_what/scores.ipynb")]
+    for path in (path for path in project.rglob("*") if path.is_file()):
+        text = path.read_text(encoding="utf-8")
+        assert before not in text
+        assert OWN in text
+    assert address.main([], project) == 0
+
+
+@pytest.mark.parametrize("wrong", ["github.com/owner/heads", "https://github.com/owner", 'https://x/y/z"; import os'])
+def test_refuses_what_is_no_address(wrong: str, project: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        address.main(["--set", wrong], project)
+    assert f"an address reads https://host/owner/name; got {wrong!r}" in capsys.readouterr().err
+
+
+def test_set_up_cell_is_put_first_and_follows_the_address() -> None:
+    notebook = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell("import torch")])
+    for where in (OWN, "https://example.org/one/two"):
+        assert not address.has_setup_cell(notebook, where, "book")
+        address.write_setup_cell(notebook, where, "book")
+        assert address.has_setup_cell(notebook, where, "book")
+    assert [cell.source for cell in notebook.cells[1:]] == ["import torch"]
+
+
+def test_set_up_cell_is_silent_elsewhere(capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: object, **__: object) -> None:
+        raise AssertionError("the cell ran a command outside Colab")
+
+    monkeypatch.setattr("subprocess.run", refuse)
+    exec(address.setup_cell(address.PLACEHOLDER, "book"), {})
+    assert capfd.readouterr() == ("", "")
+
+
+def test_set_up_cell_in_colab(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    commands: list[list[str]] = []
+
+    def record(command: list[str], *, check: bool) -> None:
+        assert check
+        commands.append(command)
+        (tmp_path / "posym" / "book" / "part").mkdir(parents=True, exist_ok=True)
+
+    monkeypatch.setitem(sys.modules, "google.colab", object())
+    monkeypatch.setattr("subprocess.run", record)
+    for _ in range(2):  # the second time, the clone is there already
+        monkeypatch.chdir(tmp_path)
+        exec(address.setup_cell(OWN, "book/part"), {})
+        assert Path.cwd() == tmp_path / "posym" / "book" / "part"
+    clone, install = commands
+    assert clone[-2:] == [OWN, "posym"]
+    assert "./posym[lm,chapters]" in install
+
+
+def test_set_up_cell_refuses_the_placeholder(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "google.colab", object())
+    monkeypatch.setattr("subprocess.run", lambda *_, **__: pytest.fail("the cell ran a command"))
+    with pytest.raises(RuntimeError, match=r"OWNER/posym is a placeholder; set the repository's own with tools"):
+        exec(address.setup_cell(address.PLACEHOLDER, "book"), {})

@@ -1,0 +1,118 @@
+"""The project's public address in every place that names it, and the first code cell of chapters, which needs it.
+
+Its source is ``repository.url`` of ``_config.yml``. ``python tools/address.py`` names the chapters that differ from it,
+``--write`` corrects them, and ``--set URL`` changes the address everywhere. As long as it is the placeholder, the first
+cell refuses to install anything: whoever came to own an invented address could run code there.
+"""
+
+from __future__ import annotations
+
+import argparse
+import re
+import sys
+from pathlib import Path
+
+import nbformat
+import yaml
+
+ROOT = Path(__file__).resolve().parent.parent
+PLACEHOLDER = "https://github.com/OWNER/posym"
+ADDRESS = re.compile(r"https://[\w.-]+/[\w.-]+/[\w.-]+")
+NAMED_IN = ("_config.yml", "pyproject.toml", "CITATION.cff", "README.md")
+TAGS = ["remove-cell"]
+TEMPLATE = """\
+# In Colab, fetch the book and install its package; anywhere else this cell does nothing.
+import os
+import subprocess
+import sys
+
+if "google.colab" in sys.modules:
+    address = "{address}"
+    if "/OWNER/" in address:
+        raise RuntimeError(f"{{address}} is a placeholder; set the repository's own with tools/address.py --set URL")
+    if not os.path.isdir("posym"):
+        pip = [sys.executable, "-m", "pip", "install", "--quiet"]
+        subprocess.run(["git", "clone", "--quiet", "--depth", "1", address, "posym"], check=True)
+        subprocess.run([*pip, "./posym[lm,chapters]"], check=True)
+    os.chdir("posym/{folder}")"""
+
+
+def repository_address(root: Path = ROOT) -> str:
+    """The project's public address."""
+    return yaml.safe_load((root / "_config.yml").read_text(encoding="utf-8"))["repository"]["url"]
+
+
+def setup_cell(address: str, folder: str) -> str:
+    """The text of the cell for a repository at ``address`` and a chapter in ``folder`` of it."""
+    return TEMPLATE.format(address=address, folder=folder)
+
+
+def is_setup_cell(source: str) -> bool:
+    """Whether a cell is a set-up cell, of this or another address."""
+    return source.splitlines()[:1] == TEMPLATE.splitlines()[:1]
+
+
+def has_setup_cell(notebook: nbformat.NotebookNode, address: str, folder: str) -> bool:
+    """Whether the first code cell is the set-up cell, hidden from the page."""
+    code = [cell for cell in notebook.cells if cell.cell_type == "code"]
+    return bool(code) and code[0].source == setup_cell(address, folder) and code[0].metadata.get("tags") == TAGS
+
+
+def write_setup_cell(notebook: nbformat.NotebookNode, address: str, folder: str) -> None:
+    """Put the cell in its place: where the first code cell is one already, or else before the first code cell."""
+    code = [index for index, cell in enumerate(notebook.cells) if cell.cell_type == "code"]
+    place = code[0] if code else len(notebook.cells)
+    if code and is_setup_cell(notebook.cells[place].source):
+        notebook.cells[place].source = setup_cell(address, folder)
+    else:
+        notebook.cells.insert(place, nbformat.v4.new_code_cell(setup_cell(address, folder), id="setup"))
+    notebook.cells[place].metadata["tags"] = TAGS
+
+
+def set_address(address: str, root: Path = ROOT) -> list[Path]:
+    """Name another address in all files that name the present one, and return these.
+
+    Raises:
+        ValueError: if it is no address of a repository.
+    """
+    if not ADDRESS.fullmatch(address):
+        raise ValueError(f"an address reads https://host/owner/name; got {address!r}")
+    present = repository_address(root)
+    texts = [*(root / name for name in NAMED_IN), *sorted((root / "book").rglob("*.ipynb"))]
+    named = [path for path in texts if present in path.read_text(encoding="utf-8")]
+    for path in named:
+        path.write_text(path.read_text(encoding="utf-8").replace(present, address), encoding="utf-8")
+    return named
+
+
+def differing(root: Path = ROOT, *, write: bool) -> list[Path]:
+    """The chapters whose first cell is not the set-up cell of the present address; they are corrected if wanted."""
+    address, found = repository_address(root), []
+    for path in sorted((root / "book").rglob("*.ipynb")):
+        notebook, folder = nbformat.read(path, as_version=4), path.parent.relative_to(root).as_posix()
+        if not has_setup_cell(notebook, address, folder):
+            found.append(path)
+            if write:
+                write_setup_cell(notebook, address, folder)
+                nbformat.write(notebook, path)
+    return found
+
+
+def main(arguments: list[str] | None = None, root: Path = ROOT) -> int:
+    """Command line: check, correct or set."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--write", action="store_true", help="correct the first cells of chapters")
+    parser.add_argument("--set", metavar="URL", help="change the address everywhere")
+    chosen = parser.parse_args(arguments)
+    try:
+        changed = set_address(chosen.set.removesuffix("/"), root) if chosen.set else []
+    except ValueError as error:
+        parser.error(str(error))
+    wrong = differing(root, write=chosen.write)
+    for path in changed + wrong:
+        print(f"{'differs in' if path in wrong and not chosen.write else 'written to'} {path.relative_to(root)}")
+    return 1 if wrong and not chosen.write else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
