@@ -102,11 +102,17 @@ def find_public_name(app: Any, environment: Any, node: Any, content: Any) -> Any
     return domain.resolve_xref(environment, page, app.builder, node["reftype"], target, node, content)
 
 
+def allow_parallel_reading(app: Any) -> None:
+    """Vouch for an extension that does not say so: it numbers sections only once all pages are read."""
+    app.extensions["sphinx_multitoc_numbering"].parallel_read_safe = True
+
+
 def setup(app: Any) -> dict[str, bool]:
     """Register the steps with Sphinx."""
     # Jupyter Book always sets this value, and its owner, an extension for comment services, is left out of the book.
     app.add_config_value("comments_config", {}, "html", dict)
     app.connect("config-inited", link_sources)
+    app.connect("builder-inited", allow_parallel_reading)
     app.connect("missing-reference", find_public_name)
     app.connect("build-finished", copy_mathjax)
     app.connect("build-finished", trim_theme)

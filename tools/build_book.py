@@ -30,14 +30,6 @@ PAGE_INPUTS = ("requirements.txt", "_config.yml", "_toc.yml", "tools", "book/_st
 # What the whole site depends on; its key is kept beside the site, so that a test can tell an old site from the present.
 SITE_INPUTS = (*PAGE_INPUTS, *PACKAGES, "results", "book")
 TITLE = re.compile(r'^ *"?# .*$', re.MULTILINE)
-RENDER = """
-import sys
-from jupyter_book.sphinx import build_sphinx
-config = {"external_toc_path": sys.argv[1] + "/_toc.yml", "latex_individualpages": False, "nitpicky": True}
-sys.exit(build_sphinx(
-    sys.argv[1], sys.argv[2], path_config=sys.argv[1] + "/_config.yml", noconfig=True, confoverrides=config,
-    warningiserror=True, keep_going=True, jobs=2,
-))"""
 
 
 def tree_key(root: Path, names: Iterable[str]) -> str:
@@ -133,7 +125,7 @@ def build(root: Path = ROOT) -> int:
         return 1
     done = False
     try:
-        command = [sys.executable, "-c", RENDER, str(stage(root)), str(work / "html")]
+        command = [sys.executable, str(root / "tools" / "render.py"), str(stage(root)), str(work / "html")]
         status = subprocess.run(command, cwd=root, env=os.environ | ENVIRONMENT).returncode
         if status == 0:
             shutil.copytree(work / "html", fresh)
