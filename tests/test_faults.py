@@ -9,6 +9,7 @@ import subprocess
 from pathlib import Path
 
 import build_book
+import execute
 import pytest
 from playwright.sync_api import sync_playwright
 from test_site import BROWSER_OPTIONS, chromium, dead_sliders
@@ -17,10 +18,9 @@ from posym_core.figures.sliders import Lines, Slider, slider_figure
 
 ROOT = Path(__file__).resolve().parent.parent
 CHAPTER = """\
-import sys
-sys.path.insert(0, "..")
-import tiny
-print("measured", tiny.NUMBER)"""
+name = "heads/number"
+with open(f"../results/{name}.txt") as file:
+    print("measured", file.read())"""
 
 
 def write_chapter(project: Path, code: str) -> None:
@@ -42,18 +42,15 @@ def write_chapter(project: Path, code: str) -> None:
 
 @pytest.fixture(scope="module")
 def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A book of one chapter with the settings of this one, and a package of one number."""
+    """A book of one chapter with the settings of this one, and one result."""
     project = tmp_path_factory.mktemp("project")
     shutil.copy(ROOT / "_config.yml", project)
     shutil.copytree(ROOT / "tools", project / "tools", ignore=shutil.ignore_patterns("__pycache__"))
     shutil.copytree(ROOT / "book" / "_static", project / "book" / "_static")
     shutil.copy(ROOT / "book" / "references.bib", project / "book")
     (project / "_toc.yml").write_text("format: jb-book\nroot: book/chapter\n")
-    (project / "posym_core").mkdir()
-    (project / "posym_core" / "number.txt").write_text("1")
-    (project / "tiny.py").write_text(
-        "from pathlib import Path\nNUMBER = Path(__file__).with_name('posym_core').joinpath('number.txt').read_text()\n"
-    )
+    (project / "results" / "heads").mkdir(parents=True)
+    (project / "results" / "heads" / "number.txt").write_text("1")
     write_chapter(project, CHAPTER)
     return project
 
@@ -62,7 +59,9 @@ def shown(project: Path) -> str:
     return (project / "_build" / "html" / "book" / "chapter.html").read_text(encoding="utf-8")
 
 
-def test_a_change_of_the_package_executes_chapters_again_and_a_failing_chapter_stops_the_build(project: Path) -> None:
+def test_a_change_of_a_result_executes_a_chapter_again_and_a_failing_chapter_stops_the_build(
+    project: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     """The whole life of a book, in one test because each build stands on the last."""
     count = CHAPTER + '\nwith open("../runs", "a") as file:\n    print(1, file=file)'
     write_chapter(project, count)
@@ -71,29 +70,54 @@ def test_a_change_of_the_package_executes_chapters_again_and_a_failing_chapter_s
     # Nothing changed, nothing is executed.
     assert build_book.build(project) == 0
     assert (project / "runs").read_text() == "1\n"
-    (project / "posym_core" / "number.txt").write_text("2")
+    # Neither is it when words change.
+    text = project / "book" / "chapter.ipynb"
+    text.write_text(text.read_text().replace("It says little.", "It says much."))
+    assert build_book.build(project) == 0
+    assert (project / "runs").read_text() == "1\n"
+    assert "It says much." in shown(project)
+    (project / "results" / "heads" / "number.txt").write_text("2")
     assert not build_book.site_is_current(project)
     assert build_book.build(project) == 0
     assert (project / "runs").read_text() == "1\n1\n"
     assert "measured 2" in shown(project)
 
+    capsys.readouterr()
     write_chapter(project, count + '\nraise ValueError("no such head")')
     assert build_book.build(project) != 0
     assert not list((project / "_build").glob("html*"))
+    said = capsys.readouterr().err
+    assert "book/chapter.ipynb failed" in said
+    assert "no such head" in said
     # Neither does a second try take the failed chapter for a good one.
     assert build_book.build(project) != 0
     assert not list((project / "_build").glob("html*"))
 
 
+@pytest.mark.parametrize(
+    ("code", "message"),
+    [
+        ("import sys\nprint('careful', file=sys.stderr)", "it writes to stderr: careful"),
+        (
+            "open('../results/hea' + 'ds/number.txt').close()",
+            "reads results/heads/number.txt, which tools/closure.py did",
+        ),
+    ],
+)
+def test_a_chapter_that_warns_or_reads_in_secret_fails(project: Path, code: str, message: str) -> None:
+    write_chapter(project, code)
+    (wrong,) = execute.execute_changed(project, [project / "book" / "chapter.ipynb"]).values()
+    assert message in wrong
+
+
 def test_an_interrupted_build_leaves_nothing_half_written(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def interrupt(command: list[str], **_: object) -> subprocess.CompletedProcess[str]:
-        if "--path-output" in command:
-            half = Path(command[command.index("--path-output") + 1]) / "_build" / "html"
-            half.mkdir(parents=True)
-            (half / "index.html").write_text("half")
-            raise KeyboardInterrupt
-        return subprocess.CompletedProcess(command, 0)
+        half = Path(command[-1])
+        half.mkdir(parents=True)
+        (half / "index.html").write_text("half")
+        raise KeyboardInterrupt
 
+    write_chapter(project, "1 + 1")
     monkeypatch.setattr(subprocess, "run", interrupt)
     with pytest.raises(KeyboardInterrupt):
         build_book.build(project)

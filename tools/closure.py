@@ -52,7 +52,6 @@ def strings(tree: ast.AST) -> list[str]:
     return [x.value for x in ast.walk(tree) if isinstance(x, ast.Constant) and isinstance(x.value, str)]
 
 
-@functools.cache
 def digest(path: Path) -> str:
     """The hash of a file, or of the code in it."""
     from posym_core.runs.provenance import code_of
@@ -68,6 +67,7 @@ class Project:
         self.root = root
         self._imports: dict[Path, set[Path]] = {}
         self._faces: dict[Path, dict[str, tuple[str, str | None]]] = {}
+        self._digest = functools.cache(digest)
 
     def module(self, name: str) -> Path | None:
         """The file of a module of ours, or None."""
@@ -180,7 +180,7 @@ class Project:
         cells = [(cell["source"], cell["metadata"].get("tags", [])) for cell in code_cells(notebook)]
         files = self.behind(notebook) | {path for name in EVERYWHERE if (path := self.root / name).is_file()}
         parts: list[Any] = [platform.python_version(), cells]
-        parts += sorted((file.relative_to(self.root).as_posix(), digest(file)) for file in files)
+        parts += sorted((file.relative_to(self.root).as_posix(), self._digest(file)) for file in files)
         if any(".ipynb" in source for source, _ in cells):  # a chapter that reads its neighbours
             parts.append(claim_tags(self.root))
         return hashlib.sha256(json.dumps(parts).encode()).hexdigest()[:16]

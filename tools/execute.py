@@ -17,6 +17,7 @@ import sys
 import tempfile
 import time
 from importlib.metadata import EntryPoint
+from multiprocessing import forkserver
 from pathlib import Path
 from typing import Any
 
@@ -158,13 +159,24 @@ def execute_changed(root: Path, chapters: list[Path], jobs: int = JOBS) -> dict[
     due = [chapter for chapter in chapters if last_run(root, chapter).get("key") != project.key(read(chapter))]
     if not due:
         return {}
-    os.environ.update(ENVIRONMENT)
-    FORKS.set_forkserver_preload(IMPORTED)
+    start_forking()
     factory = KernelProvisionerFactory.instance()
     factory.provisioners["forked"] = EntryPoint("forked", "execute:ForkedKernels", factory.GROUP_NAME)
     factory.default_provisioner_name = "forked"
     due.sort(key=lambda chapter: last_run(root, chapter).get("seconds", chapter.stat().st_size), reverse=True)
     return asyncio.run(_execute_all(root, due, project, jobs))
+
+
+def start_forking() -> None:
+    """Start the process from which kernels are forked; it keeps the environment of its start."""
+    FORKS.set_forkserver_preload(IMPORTED)
+    before = dict(os.environ)
+    os.environ.update(ENVIRONMENT)
+    try:
+        forkserver.ensure_running()
+    finally:
+        os.environ.clear()
+        os.environ.update(before)
 
 
 async def _execute_all(root: Path, chapters: list[Path], project: Project, jobs: int) -> dict[Path, str]:

@@ -1,4 +1,4 @@
-"""Let Sphinx render the book in one folder to another: ``python tools/render.py SOURCES PAGES``; warnings are errors."""
+"""Let Sphinx render a book to pages: ``python tools/render.py SOURCES PAGES``. Warnings are errors."""
 
 from __future__ import annotations
 
