@@ -7,20 +7,19 @@ numbers come from. It follows the reader's light or dark mode, reads on a phone,
 from __future__ import annotations
 
 import base64
-import html
 import io
 import math
 from collections.abc import Callable, Mapping
-from importlib.resources import files
 from typing import Any
 
 import numpy as np
+from jinja2 import Environment, PackageLoader, StrictUndefined
+from markupsafe import Markup
 
 from posym_core.report.folder import ProfileRun
 from posym_core.report.tables import HeadMeans, head_means, head_rows
 
 NAME = "report.html"
-NO_FIGURES = "Figures need the package Matplotlib; install it with: pip install 'posym-core[book]'"
 
 TASKS = {
     "binding": "facts that give each name an attribute, and a question about one of them",
@@ -83,48 +82,28 @@ def figures(profile: ProfileRun) -> dict[str, tuple[bytes, str, str]]:
 def report(profile: ProfileRun, drawn: Mapping[str, tuple[bytes, str, str]]) -> str:
     """The page."""
     settings, provenance = profile.settings, profile.provenance
-    rows = head_rows(profile.arrays)
-    name = str(settings["model"]).rstrip("/").rpartition("/")[2] or str(settings["model"])
-    title = f"Heads of {name}"
-    body = [
-        f"<h1>{_text(title)}</h1>",
-        f'<p class="lead">{_text(_measured(profile))}</p>',
-        "<h2>What the scores say</h2>",
-        "<p>A prompt has blocks of equally many tokens, and its last token attends to them. Two blocks are swapped at "
-        "a head’s input, with everything else fixed. If the attention stays <em>where</em> it was, whatever now stands "
-        "there, the head follows positions: its <strong>positional score</strong> is near 1. If the attention moves "
-        "along with <em>what</em> it looked at, the head follows symbols: its <strong>symbolic score</strong> is near "
-        "1. Each score is the cosine of the attention after the swap with the one or the other expectation, averaged "
-        "over all pairs of blocks with most weight on pairs that the head tells apart. Both scores are high where a "
-        "head hardly tells blocks apart. <strong>Entropy</strong> is that of the attention, from 0 (one token) to 1 "
-        "(all alike).</p>",
-        f"<p>{_text(_in_words(profile))}</p>",
-        *_figures(drawn),
-        "<h2>All heads</h2>",
-        f"<p>Means over prompts{_intervals(profile)}. Layers and heads count from 0. "
-        "The buttons in the first row sort.</p>",
-        _table(rows),
-        "<h2>Where the numbers come from</h2>",
-        _definitions(
-            {
-                **{key: value for key, value in settings.items() if value is not None and key != "identity"},
-                **{f"model {key}": value for key, value in settings["identity"].items()},
-                "device": provenance["device"],
-                "date": provenance["date"],
-                "seconds": provenance["seconds"],
-                "posym_core": f"{provenance['code_version']} (code {provenance['code_digest'][:12]})",
-                **provenance["versions"],
-            }
-        ),
-    ]
-    style, script = (files("posym_core.report") / "static" / f"report.{kind}" for kind in ("css", "js"))
-    return (
-        '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
-        '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
-        '<meta name="color-scheme" content="light dark">\n<link rel="icon" href="data:,">\n'
-        f"<title>{_text(title)}</title>\n<style>\n{style.read_text(encoding='utf-8')}</style>\n</head>\n<body>\n<main>\n"
-        + "\n".join(body)
-        + f"\n</main>\n<script>\n{script.read_text(encoding='utf-8')}</script>\n</body>\n</html>\n"
+    origin = {
+        **{key: value for key, value in settings.items() if value is not None and key != "identity"},
+        **{f"model {key}": value for key, value in settings["identity"].items()},
+        **{key: provenance[key] for key in ("device", "date", "seconds")},
+        "posym_core": f"{provenance['code_version']} (code {provenance['code_digest'][:12]})",
+        **provenance["versions"],
+    }
+    return TEMPLATES.get_template("report.html.j2").render(
+        title=f"Heads of {str(settings['model']).rstrip('/').rpartition('/')[2] or settings['model']}",
+        measured=_measured(profile),
+        extremes=_in_words(profile),
+        figures=[
+            {"image": base64.b64encode(content).decode(), "caption": caption, "words": words}
+            for content, caption, words in drawn.values()
+        ],
+        intervals=len(profile.prompts) > 1,
+        scores=["positional", "symbolic", "entropy"],
+        rows=head_rows(profile.arrays),
+        nan=math.nan,
+        origin=origin,
+        style=_static("report.css"),
+        script=_static("report.js"),
     )
 
 
@@ -166,51 +145,6 @@ def _in_words(profile: ProfileRun) -> str:
     return " ".join(sentences)
 
 
-def _intervals(profile: ProfileRun) -> str:
-    return ", with 95 % bootstrap intervals over prompts" if len(profile.arrays["positional"]) > 1 else ""
-
-
-def _figures(drawn: Mapping[str, tuple[bytes, str, str]]) -> list[str]:
-    if not drawn:
-        return [f"<p>{_text(NO_FIGURES)}.</p>"]
-    return [
-        f'<figure><img src="data:image/svg+xml;base64,{base64.b64encode(content).decode()}" alt="{_text(words)}">'
-        f"<figcaption>{_text(caption)}</figcaption></figure>"
-        for content, caption, words in drawn.values()
-    ]
-
-
-def _table(rows: list[dict[str, float]]) -> str:
-    """One row a head; values carry their full number for sorting."""
-    names = {"layer": "Layer", "head": "Head", "positional": "Positional", "symbolic": "Symbolic", "entropy": "Entropy"}
-    header = "".join(
-        f'<th scope="col"{_ascending(key)}><button type="button">{label}</button></th>' for key, label in names.items()
-    )
-    lines = []
-    for row in rows:
-        cells = [f"<td>{row[key]}</td>" for key in ("layer", "head")]
-        for key in ("positional", "symbolic", "entropy"):
-            value = row[key]
-            shown = "–" if math.isnan(value) else f"{value:.2f}"
-            low, high = row.get(f"{key}_low", math.nan), row.get(f"{key}_high", math.nan)
-            ends = "" if math.isnan(low) else f" <small>[{low:.2f}, {high:.2f}]</small>"
-            cells.append(f'<td data-value="{"" if math.isnan(value) else f"{value:.6g}"}">{shown}{ends}</td>')
-        lines.append(f"<tr>{''.join(cells)}</tr>")
-    return (
-        '<div class="wide" tabindex="0" role="region" aria-label="Scores of all heads"><table class="sortable">\n'
-        f"<thead><tr>{header}</tr></thead>\n<tbody>\n" + "\n".join(lines) + "\n</tbody>\n</table></div>"
-    )
-
-
-def _ascending(key: str) -> str:
-    return ' aria-sort="ascending"' if key == "layer" else ""
-
-
-def _definitions(values: Mapping[str, Any]) -> str:
-    lines = (f"<dt>{_text(key)}</dt><dd>{_text(value)}</dd>" for key, value in values.items())
-    return "<dl>\n" + "\n".join(lines) + "\n</dl>"
-
-
 def _by_layer(means: HeadMeans) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Mean, lowest and highest head of every layer; NaN for a layer without scores."""
     reductions: tuple[Callable[..., Any], ...] = (np.mean, np.min, np.max)
@@ -234,5 +168,17 @@ def _svg(figure: Any) -> bytes:
     return buffer.getvalue()
 
 
-def _text(value: object) -> str:
-    return html.escape(str(value))
+def _static(name: str) -> Markup:
+    assert TEMPLATES.loader is not None
+    return Markup(TEMPLATES.loader.get_source(TEMPLATES, name)[0])
+
+
+TEMPLATES = Environment(
+    loader=PackageLoader("posym_core.report", "static"),
+    autoescape=True,
+    undefined=StrictUndefined,
+    trim_blocks=True,
+    lstrip_blocks=True,
+    keep_trailing_newline=True,
+)
+TEMPLATES.filters["number"] = lambda value, form: "" if math.isnan(value) else form % value
