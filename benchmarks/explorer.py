@@ -48,7 +48,7 @@ def figure() -> SliderFigure:
             note=name,
             tokens=list(result["tokens"]),
             start=int(result["start"]),
-            **{array: result[array] for array in ARRAYS},
+            arrays={array: result[array] for array in ARRAYS},
         )
         for name, result in zip(("one", "two", "three", "four"), results, strict=True)
     ]

@@ -46,12 +46,18 @@ PACKING: Mapping[str, tuple[tuple[str, ...], int, float]] = {
 }
 
 ARRAYS = tuple(PACKING)
-"""Names of the arrays of a :class:`HeadInput`."""
+"""Names of the arrays of a :class:`HeadInput`.
+
+Scores ``[length, tau, layer, head]`` and half the widths of their intervals; shares of the logits' variance
+``[length, layer, head]``, whose rest is interaction; entropy of the attention over its maximum ``[layer, head]``;
+attention ``[layer, head, token]``, mean over prompts and on the example; and of each rotation plane alone its scores,
+the shares of its own variance and its part of the head's, ``[layer, head, plane]``.
+"""
 
 
 @dataclass(frozen=True, eq=False)
 class HeadInput:
-    """All heads on one kind of input. Numbers are 0 to 1, NaN where undefined.
+    """All heads on one kind of input.
 
     Args:
         name: what links call it: letters, digits, ``-`` and ``_``.
@@ -59,16 +65,7 @@ class HeadInput:
         note: one sentence on it.
         tokens: texts of the tokens of an example prompt.
         start: first token of the first block.
-        positional, symbolic: scores, ``[length, tau, layer, head]``.
-        positional_margin, symbolic_margin: half widths of the scores' intervals, likewise.
-        positional_share, symbolic_share: shares of the variance of the logits, ``[length, layer, head]``; what is left
-            of 1 is interaction.
-        entropy: of the attention, divided by its maximum, ``[layer, head]``.
-        attention: ``[layer, head, token]``, mean over prompts.
-        example: ``[layer, head, token]``, attention on the example prompt.
-        plane_positional, plane_symbolic: scores of each rotation plane alone, ``[layer, head, plane]``.
-        plane_positional_share, plane_symbolic_share: shares of each plane's own variance, likewise.
-        plane_energy_share: each plane's part of the head's variance, likewise.
+        arrays: numbers from 0 to 1, NaN where undefined, for each name of :data:`ARRAYS`.
     """
 
     name: str
@@ -77,20 +74,7 @@ class HeadInput:
     note: str
     tokens: Sequence[str]
     start: int
-    positional: Any
-    symbolic: Any
-    positional_margin: Any
-    symbolic_margin: Any
-    positional_share: Any
-    symbolic_share: Any
-    entropy: Any
-    attention: Any
-    example: Any
-    plane_positional: Any
-    plane_symbolic: Any
-    plane_positional_share: Any
-    plane_symbolic_share: Any
-    plane_energy_share: Any
+    arrays: Mapping[str, Any]
 
 
 def head_explorer(
@@ -146,7 +130,7 @@ def head_explorer(
     angles = as_array("angles", angles)
     if angles.ndim != 2:
         raise ValueError(f"angles must have shape [layer, plane]; got {list(angles.shape)}")
-    heads = np.shape(inputs[0].entropy)[-1] if np.ndim(inputs[0].entropy) else 0
+    heads = (np.shape(inputs[0].arrays.get("entropy")) or (0,))[-1]
     sizes = {"length": len(lengths), "tau": len(taus), "layer": len(angles), "head": heads, "plane": angles.shape[1]}
     layer_and_head = tuple(int(place) for place in head)
     if not (0 <= layer_and_head[0] < sizes["layer"] and 0 <= layer_and_head[1] < heads):
@@ -178,7 +162,7 @@ def head_explorer(
         "inputs": [_packed_input(one, sizes, span) for one in inputs],
     }
     # The scores as the figure opens, for those who read them and those without scripts.
-    first = [as_array(name, getattr(inputs[0], name)) for name in ("positional", "symbolic", "entropy")]
+    first = [as_array(name, inputs[0].arrays[name]) for name in ("positional", "symbolic", "entropy")]
     columns = [array[shown["length"], shown["tau"]] if array.ndim == 4 else array for array in first]
     html = page(
         "explorer.html.j2",
@@ -224,11 +208,13 @@ def _packed_input(one: HeadInput, sizes: Mapping[str, int], span: int) -> dict[s
             f"input {one.name!r} has {len(tokens)} tokens, too few for blocks over {span} from token "
             f"{one.start}; pass a smaller span or start"
         )
+    if missing := [name for name in ARRAYS if name not in one.arrays]:
+        raise ValueError(f"arrays of input {one.name!r} must hold all of ARRAYS; {', '.join(missing)} not given")
     known = {**sizes, "token": len(tokens)}
     packed = {}
     for name, (dims, bits, power) in PACKING.items():
         what = f"{name} of input {one.name!r}"
-        array = as_array(what, getattr(one, name))
+        array = as_array(what, one.arrays[name])
         if not fits(array, [(dim, known[dim]) for dim in dims]):
             wanted = ", ".join(f"{dim}: {known[dim]}" for dim in dims)
             raise ValueError(

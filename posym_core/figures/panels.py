@@ -53,21 +53,45 @@ class Panel:
 
     kind: ClassVar[str] = ""
     shape: ClassVar[float] = 1.5
+    sent: ClassVar[tuple[str, ...]] = ()
 
     def payload(self, dims: dict[str, int], digits: int) -> dict[str, Any]:
         """Everything the script draws from, ready for JSON; ``dims`` maps slider names to their lengths."""
-        raise NotImplementedError
+        return {name: getattr(self, name) for name in ("kind", "x_label", "y_label", *self.sent)}
 
 
-def with_interval(panel: Lines | Bars, frames: np.ndarray, dims: Mapping[str, int], last: str) -> dict[str, np.ndarray]:
-    """Frames ``[*slider, series, last]``, with the ends of their intervals where they have them."""
-    if (panel.lower is None) != (panel.upper is None):
-        raise ValueError(f"intervals of {panel.title!r} need both ends; pass lower and upper, or neither")
-    drawn = {"frames": frames}
-    if panel.lower is not None:
-        inner = (("series", frames.shape[-2]), (last, frames.shape[-1]))
-        drawn |= {name: as_frames(name, getattr(panel, name), dims, inner) for name in ("lower", "upper")}
-    return drawn
+@dataclass(frozen=True, kw_only=True, eq=False)
+class SeriesPanel(Panel):
+    """What curves and bars share.
+
+    Args:
+        series: a label for each series.
+        colours: a name of :data:`COLOURS` for each series.
+        lower, upper: ends of intervals, shaped like ``frames``.
+        y_limits: ends of the upright axis; from all frames unless given.
+    """
+
+    series: Sequence[str] = ()
+    colours: Sequence[str] = ()
+    lower: Any = None
+    upper: Any = None
+    y_limits: tuple[float, float] | None = None
+
+    def drawn(self, frames: Any, dims: dict[str, int], last: str, count: int | None = None) -> dict[str, np.ndarray]:
+        """Frames ``[*slider, series, last]``, with the ends of their intervals where they have them."""
+        inner = ("series", last if count is None else (last, count))
+        frames = as_frames(f"frames of {self.title!r}", frames, dims, inner)
+        if (self.lower is None) != (self.upper is None):
+            raise ValueError(f"intervals of {self.title!r} need both ends; pass lower and upper, or neither")
+        ends = {"lower": self.lower, "upper": self.upper} if self.lower is not None else {}
+        inner = tuple(zip(("series", last), frames.shape[-2:], strict=True))
+        return {"frames": frames, **{name: as_frames(name, end, dims, inner) for name, end in ends.items()}}
+
+    def shown(self, drawn: Mapping[str, np.ndarray], digits: int) -> dict[str, Any]:
+        """The series as the script takes them."""
+        count = drawn["frames"].shape[-2]
+        names = {"series": as_series(self.series, count), "colours": as_colours(self.colours, count)}
+        return {**names, **{name: as_numbers(array, digits, 2) for name, array in drawn.items()}}
 
 
 @dataclass(frozen=True, eq=False)
@@ -97,6 +121,7 @@ class Heatmap(Panel):
 
     kind: ClassVar[str] = "heatmap"
     shape: ClassVar[float] = 1.12
+    sent: ClassVar[tuple[str, ...]] = ("colours", "decimals")
 
     def payload(self, dims: dict[str, int], digits: int) -> dict[str, Any]:
         if self.colours not in ("diverging", "sequential"):
@@ -112,49 +137,39 @@ class Heatmap(Panel):
         if outlined is not None:
             cells = as_frames("outlined", outlined, dims, (("row", rows), ("column", columns)), fixed=True)
             outlined = as_numbers(cells, digits, 2)
-        return {
+        return super().payload(dims, digits) | {
             "rows": rows,
             "columns": columns,
             "frames": as_numbers(frames, digits, 2),
-            "colours": self.colours,
             "limits": as_pair("limits", limits),
-            "decimals": self.decimals,
-            "colourBar": self.decimals is None if self.colour_bar is None else self.colour_bar,
-            "rowLabels": as_labels("row_labels", self.row_labels, dims, rows),
-            "columnLabels": as_labels("column_labels", self.column_labels, dims, columns),
+            "colour_bar": self.decimals is None if self.colour_bar is None else self.colour_bar,
+            "row_labels": as_labels("row_labels", self.row_labels, dims, rows),
+            "column_labels": as_labels("column_labels", self.column_labels, dims, columns),
             "outlined": outlined,
         }
 
 
 @dataclass(frozen=True, eq=False)
-class Lines(Panel):
-    """Curves over a common axis; NaN is a gap.
+class Lines(SeriesPanel):
+    """Curves over a common axis, labelled beside; NaN is a gap.
 
     Args:
         x: ``[point]``, the common axis.
         frames: ``[*slider, series, point]``.
-        series: a label for each curve, written beside it.
-        colours: a name of :data:`COLOURS` for each curve.
-        lower, upper: shaded intervals around the curves, shaped like ``frames``.
         marker: ``[*slider]``, place of a vertical line in each frame; ``marker_label`` is written beside it.
         reference: ``[series, point]``, thin curves that do not move; ``reference_labels`` names them.
         dots: whether to draw the points themselves, for an axis of counts.
         x_log, y_log: logarithmic axes.
-        x_limits, y_limits: ends of the axes; from all frames unless given.
+        x_limits: ends of the axis; from ``x`` unless given.
     """
 
     title: str
     x: Any
     frames: Any
     _: KW_ONLY
-    series: Sequence[str] = ()
-    colours: Sequence[str] = ()
     x_limits: tuple[float, float] | None = None
-    y_limits: tuple[float, float] | None = None
     x_log: bool = False
     y_log: bool = False
-    lower: Any = None
-    upper: Any = None
     marker: Any = None
     marker_label: str = ""
     reference: Any = None
@@ -162,19 +177,18 @@ class Lines(Panel):
     dots: bool = False
 
     kind: ClassVar[str] = "lines"
+    sent: ClassVar[tuple[str, ...]] = ("marker_label", "dots", "x_log", "y_log")
 
     def payload(self, dims: dict[str, int], digits: int) -> dict[str, Any]:
         x = as_array(f"x of {self.title!r}", self.x)
         if x.ndim != 1 or np.isnan(x).any():
             raise ValueError(f"x of {self.title!r} must be one row of numbers without NaN; got shape {x.shape}")
-        frames = as_frames(f"frames of {self.title!r}", self.frames, dims, ("series", ("point", len(x))))
-        count = frames.shape[-2]
-        drawn = with_interval(self, frames, dims, "point")
-        reference = None
+        drawn = self.drawn(self.frames, dims, "point", len(x))
+        series = self.shown(drawn, digits)
+        marker = reference = None
         if self.reference is not None:
-            reference = as_frames("reference", self.reference, {}, ("series", ("point", len(x))))
-            drawn["reference"] = reference
-        marker = None
+            drawn["reference"] = as_frames("reference", self.reference, {}, ("series", ("point", len(x))))
+            reference = as_numbers(drawn["reference"], digits, 2)
         if self.marker is not None:
             marker = as_numbers(as_frames("marker", self.marker, dims, (), fixed=True), digits, 0)
         x_limits = self.x_limits or limits_of([x], margin=0, log=self.x_log)
@@ -189,33 +203,25 @@ class Lines(Panel):
                     f"a logarithmic {axis} axis must hold values above 0 only; got {least:g}. Put NaN where a value "
                     f"cannot be shown, or use a linear axis"
                 )
-        return {
+        return super().payload(dims, digits) | {
+            **series,
             "x": as_numbers(x, max(digits, 6), 1),
-            **{name: as_numbers(array, digits, 2) for name, array in drawn.items()},
-            "series": as_series(self.series, count),
-            "references": 0 if reference is None else len(reference),
-            "referenceLabels": list(self.reference_labels),
-            "colours": as_colours(self.colours, count),
+            "reference": reference,
+            "reference_labels": list(self.reference_labels),
             "marker": marker,
-            "markerLabel": self.marker_label,
-            "dots": self.dots,
-            "xLog": self.x_log,
-            "yLog": self.y_log,
-            "xLimits": as_pair("x_limits", x_limits),
-            "yLimits": as_pair("y_limits", y_limits),
+            "x_limits": as_pair("x_limits", x_limits),
+            "y_limits": as_pair("y_limits", y_limits),
         }
 
 
 @dataclass(frozen=True, eq=False)
-class Bars(Panel):
+class Bars(SeriesPanel):
     """Bars side by side, or stacked; NaN is a hatched bar.
 
     Args:
         labels: ``[bar]`` or ``[*slider, bar]``, written below the bars.
         frames: ``[*slider, series, bar]``.
-        series: a label for each series.
-        stacked: pile the series of a bar up.
-        lower, upper: intervals, shaped like ``frames`` (not with ``stacked``).
+        stacked: pile the series of a bar up; without intervals.
         decimals: write every bar's value with so many decimals.
         highlight: ``[*slider]``, number of the bar to frame, counted from 0.
     """
@@ -224,35 +230,25 @@ class Bars(Panel):
     labels: Any
     frames: Any
     _: KW_ONLY
-    series: Sequence[str] = ()
-    colours: Sequence[str] = ()
-    y_limits: tuple[float, float] | None = None
     stacked: bool = False
-    lower: Any = None
-    upper: Any = None
     decimals: int | None = None
     highlight: Any = None
 
     kind: ClassVar[str] = "bars"
+    sent: ClassVar[tuple[str, ...]] = ("stacked", "decimals")
 
     def payload(self, dims: dict[str, int], digits: int) -> dict[str, Any]:
-        frames = as_frames(f"frames of {self.title!r}", self.frames, dims, ("series", "bar"))
-        count, bars = frames.shape[-2:]
         if self.stacked and self.lower is not None:
             raise ValueError(f"intervals of {self.title!r} need bars that are not stacked; leave lower and upper out")
-        drawn = with_interval(self, frames, dims, "bar")
-        piled = [np.nansum(frames, axis=-2)] if self.stacked else list(drawn.values())
-        y_limits = self.y_limits or limits_of([*piled, np.zeros(1)], log=False)
-        return {
+        drawn = self.drawn(self.frames, dims, "bar")
+        bars = drawn["frames"].shape[-1]
+        piled = [np.nansum(drawn["frames"], axis=-2)] if self.stacked else drawn.values()
+        return super().payload(dims, digits) | {
+            **self.shown(drawn, digits),
             "bars": bars,
-            **{name: as_numbers(array, digits, 2) for name, array in drawn.items()},
             "labels": as_labels("labels", self.labels, dims, bars),
-            "series": as_series(self.series, count),
-            "colours": as_colours(self.colours, count),
-            "stacked": self.stacked,
-            "decimals": self.decimals,
             "highlight": as_highlight(self.highlight, dims, bars),
-            "yLimits": as_pair("y_limits", y_limits),
+            "y_limits": as_pair("y_limits", self.y_limits or limits_of([*piled, np.zeros(1)])),
         }
 
 
@@ -293,6 +289,7 @@ class Points(Panel):
 
     kind: ClassVar[str] = "points"
     shape: ClassVar[float] = 1.08
+    sent: ClassVar[tuple[str, ...]] = ("write_labels", "shade_label", "diagonal", "circle", "equal_aspect")
 
     def payload(self, dims: dict[str, int], digits: int) -> dict[str, Any]:
         frames = as_frames(f"frames of {self.title!r}", self.frames, dims, ("point", ("x and y", 2)))
@@ -305,24 +302,19 @@ class Points(Panel):
         shades = None if self.shades is None else as_frames("shades", self.shades, {}, per_point)
         origin = np.zeros(1) if arrows.any() or self.circle else np.zeros(0)
         reach = np.array([-1.0, 1.0]) * (self.circle or 0.0) if self.circle else origin
-        return {
+        return super().payload(dims, digits) | {
             "points": count,
             "frames": as_numbers(frames, digits, 2),
             "labels": as_texts("labels", self.labels, {}, count)["v"] if len(self.labels) else [],
-            "writeLabels": self.write_labels,
             "groups": [int(group) for group in groups],
-            "groupLabels": as_series(self.group_labels, int(groups.max()) + 1),
+            "group_labels": as_series(self.group_labels, int(groups.max()) + 1),
             "colours": as_colours(self.colours, int(groups.max()) + 1),
             "shades": None if shades is None else as_numbers(shades, digits, 1),
-            "shadeLabel": self.shade_label,
-            "shadeLimits": None if shades is None else as_pair("shades", limits_of([shades], margin=0)),
+            "shade_limits": None if shades is None else as_pair("shades", limits_of([shades], margin=0)),
             "arrows": [int(arrow) for arrow in arrows],
             "highlight": as_highlight(self.highlight, dims, count),
-            "diagonal": self.diagonal,
-            "circle": self.circle,
-            "equal": self.equal_aspect,
-            "xLimits": as_pair("x_limits", self.x_limits or limits_of([frames[..., 0], origin, reach])),
-            "yLimits": as_pair("y_limits", self.y_limits or limits_of([frames[..., 1], origin, reach])),
+            "x_limits": as_pair("x_limits", self.x_limits or limits_of([frames[..., 0], origin, reach])),
+            "y_limits": as_pair("y_limits", self.y_limits or limits_of([frames[..., 1], origin, reach])),
         }
 
 
@@ -353,4 +345,4 @@ class Readout(Panel):
             else:
                 array = as_frames(f"row {label!r}", values, dims, ())
                 rows.append({"label": label, "n": 1, "v": [write(value, form) for value in array.ravel()]})
-        return {"rows": rows}
+        return super().payload(dims, digits) | {"rows": rows}

@@ -22,7 +22,6 @@ from posym_core.figures.style import (
     INK,
     PALETTE,
     SMALL,
-    UNKNOWN,
     WIDTH,
     Series,
     draw_cells,
@@ -82,7 +81,7 @@ def heatmap(
 
 
 @styled
-def layer_head_scores(positional: Any, symbolic: Any, *, title: str = "", first_layer: int = 0) -> Figure:
+def layer_head_scores(positional: Any, symbolic: Any, *, title: str = "") -> Figure:
     """Positional and symbolic scores ``[layer, head]`` side by side on one colour scale from 0 to 1."""
     positional = shaped("positional", positional, "layer", "head")
     symbolic = shaped("symbolic", symbolic, *zip(("layer", "head"), positional.shape, strict=True))
@@ -92,8 +91,7 @@ def layer_head_scores(positional: Any, symbolic: Any, *, title: str = "", first_
     for ax, scores, name in zip(axes, (positional, symbolic), ("Positional score", "Symbolic score"), strict=True):
         image = draw_cells(ax, scores, "sequential", (0.0, 1.0), 2 if heads <= 4 else None, "head", "layer")
         ax.set(title=name, aspect="auto")
-        rows, columns = range(first_layer, first_layer + layers), range(heads)
-        tick_labels(ax, scores.shape, list(map(str, rows)), list(map(str, columns)))
+        tick_labels(ax, scores.shape, list(map(str, range(layers))), list(map(str, range(heads))))
     scale_bar(axes[1], image, shrink=0.9, pad=0.02)
     axes[1].set_ylabel("")
     if title:
@@ -174,29 +172,6 @@ def frequency_profile(
     axes[0].set_title(title)
     say_undefined(axes[0], int(np.isnan(positional).sum()), "plane")
     return figure
-
-
-@styled
-def plane_shares(shares: Mapping[str, Any], *, title: str = "", ax: Axes | None = None) -> Figure:
-    """Variance shares of every plane as stacked areas: name -> ``[plane]``, for positional, symbolic, interaction."""
-    arrays = {name: shaped(f"shares of {name}", values, "plane") for name, values in shares.items()}
-    if len({len(values) for values in arrays.values()}) != 1:
-        raise ValueError(f"shares must have one value per plane each; got {[len(v) for v in arrays.values()]} planes")
-    ax = ax or plt.subplots(figsize=(WIDTH, 3.2))[1]
-    stacked = np.stack(list(arrays.values()))
-    identity, missing = np.arange(1, stacked.shape[1] + 1), np.isnan(stacked).any(axis=0)
-    edges = np.vstack([np.where(missing, np.nan, 0), np.cumsum(np.where(missing, np.nan, stacked), axis=0)])
-    for place, name in enumerate(arrays):
-        colour = PALETTE[as_colours([name], 1)[0]]
-        ax.fill_between(identity, edges[place], edges[place + 1], color=colour, alpha=0.88, linewidth=0, label=name)
-    for plane in identity[missing]:
-        ax.axvspan(plane - 1, plane + 1, **UNKNOWN)
-    ax.set(
-        xlim=(1, max(2, len(identity))), ylim=(0, 1), xlabel="frequency ID (fast to slow)", ylabel="share of variance"
-    )
-    legend_above(ax, list(arrays), title)
-    say_undefined(ax, int(missing.sum()), "plane")
-    return figure_of(ax)
 
 
 @styled
@@ -313,12 +288,11 @@ def angle_position_heatmap(
     angles: Any,
     *,
     title: str = "",
-    value_label: str = "accuracy",
     limits: tuple[float, float] = (0.0, 1.0),
     positions: Any = None,
     ax: Axes | None = None,
 ) -> Figure:
-    """Values ``[angle, position]``, such as accuracy by rotation angle and by where the answer stands."""
+    """Accuracy ``[angle, position]`` by rotation angle and by where the answer stands."""
     values = shaped("values", values, "angle", "position")
     angles = shaped("angles", angles, ("angle", len(values)))
     last = values.shape[1]
@@ -327,7 +301,7 @@ def angle_position_heatmap(
     image = draw_cells(ax, values, "sequential", limits, None, "position of the answer", "angle θ")
     ax.set(title=title, aspect="auto")
     tick_labels(ax, values.shape, [f"{angle:.2g}" for angle in angles], [f"{spot:g}" for spot in spots])
-    scale_bar(ax, image, value_label, shrink=1, pad=0.015, aspect=28)
+    scale_bar(ax, image, "accuracy", shrink=1, pad=0.015, aspect=28)
     return figure_of(ax)
 
 

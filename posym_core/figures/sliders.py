@@ -169,10 +169,7 @@ def _payload(panel: Panel, sliders: Sequence[Slider], digits: int) -> dict[str, 
             raise ValueError(f"over must name sliders of the figure ({known}); got {name!r}")
     order = list(lengths)
     return {
-        "kind": panel.kind,
         "over": [order.index(name) for name in over],
         "dims": [lengths[name] for name in over],
-        "xLabel": panel.x_label,
-        "yLabel": panel.y_label,
         **panel.payload({name: lengths[name] for name in over}, digits),
     }

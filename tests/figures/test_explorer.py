@@ -52,8 +52,13 @@ def one_input(name="facts", seed=0, **changed) -> HeadInput:
         arrays[part][:, *DEAD] = np.nan
         arrays[f"plane_{part}"][DEAD] = np.nan
     tokens = [f" word{place}" for place in range(SPAN + 2)]
-    options = {"note": f"A note on {name}.", "tokens": tokens, "start": 1, **arrays, **changed}
-    return HeadInput(name, name.capitalize(), **options)
+    arrays |= {part: changed.pop(part) for part in ARRAYS if part in changed}
+    return HeadInput(
+        name,
+        name.capitalize(),
+        **{"note": f"A note on {name}.", "tokens": tokens, "start": 1, **changed},
+        arrays=arrays,
+    )
 
 
 def make(*inputs, **changed):
@@ -93,11 +98,11 @@ def test_packed_numbers_are_the_numbers():
     sent = payload(make(given))["inputs"][0]["arrays"]
     assert set(sent) == set(ARRAYS)
     for name in ARRAYS:
-        array, found = getattr(given, name).ravel(), unpacked(sent[name])
-        assert (np.isnan(array) == np.isnan(found)).all(), name
+        array, sent_back = given.arrays[name].ravel(), unpacked(sent[name])
+        assert (np.isnan(array) == np.isnan(sent_back)).all(), name
         steps = 2 ** sent[name]["bits"] - 2
         # Half a step; where small values are spread, steps are widest at the top.
-        np.testing.assert_allclose(found, array, atol=0.51 * sent[name]["power"] / steps, rtol=1e-5)
+        np.testing.assert_allclose(sent_back, array, atol=0.51 * sent[name]["power"] / steps, rtol=1e-5)
 
 
 def test_one_value_and_none_at_all():
@@ -108,7 +113,7 @@ def test_one_value_and_none_at_all():
 
 
 def test_undefined_is_written_as_such():
-    scores = one_input().positional
+    scores = one_input().arrays["positional"]
     scores[1, 0, 3, 2] = np.nan
     shown = make(one_input(positional=scores))
     row = re.search(r'<tr><th scope="row">3\.2</th>(.*?)</tr>', shown.html)[1]
@@ -125,7 +130,11 @@ def test_the_table_is_there_before_scripts_run():
     assert len(rows) == LAYERS * HEADS
     layer, head, positional, symbolic, entropy = rows[7]
     place = int(layer), int(head)
-    expected = given.positional[1, 0][place], given.symbolic[1, 0][place], given.entropy[place]
+    expected = (
+        given.arrays["positional"][1, 0][place],
+        given.arrays["symbolic"][1, 0][place],
+        given.arrays["entropy"][place],
+    )
     assert (positional, symbolic, entropy) == tuple(f"{value:.2f}" for value in expected)
     assert "<noscript>" in shown.html
 
@@ -139,18 +148,18 @@ def test_display_without_html():
 class Tags(HTMLParser):
     def __init__(self, text):
         super().__init__()
-        self.found = []
+        self.tags = []
         self.feed(text)
 
     def handle_starttag(self, tag, attrs):
-        self.found.append(tag)
+        self.tags.append(tag)
 
 
 def test_every_text_is_escaped():
     evil = "</script><script>alert(\"x\")</script><b title='&'>"
     given = replace(one_input(), label=evil, note=evil, tokens=[evil] * (SPAN + 2))
     shown = make(given, caption=evil, alt=evil, marked_label=evil, plane_note=evil, turn_label=evil)
-    tags = Tags(shown.html).found
+    tags = Tags(shown.html).tags
     assert tags.count("script") == 2
     assert "b" not in tags
     sent = payload(shown)
@@ -194,6 +203,8 @@ def test_temperatures_as_readers_write_them():
          "symbolic of input 'facts' must lie in 0 to 1, or be NaN where undefined; it spans 2 to 2"),
         (lambda: make(one_input(example=-np.ones((5, 3, 10)))),
          "example of input 'facts' must lie in 0 to 1, or be NaN where undefined; it spans -1 to -1"),
+        (lambda: make(replace(one_input(), arrays={"entropy": np.ones((5, 3))})),
+         "arrays of input 'facts' must hold all of ARRAYS; positional, symbolic, positional_margin"),
         (lambda: make(one_input(entropy=np.full((5, 3), np.inf))), "entropy of input 'facts' must be finite"),
     ],
 )  # fmt: skip
@@ -220,7 +231,7 @@ def real() -> tuple:
             note="Note.",
             tokens=list(result["tokens"]),
             start=int(result["start"]),
-            **{name: result[name] for name in ARRAYS},
+            arrays={name: result[name] for name in ARRAYS},
         )
         for place, result in enumerate(results)
     ]
@@ -256,19 +267,19 @@ def test_the_experiment_agrees_with_a_profile(packaged, monkeypatch):
     monkeypatch.setattr(experiment, "TAUS", (1e-4, 0.1))
     monkeypatch.setattr(experiment, "PLANE_PROMPTS", 1)
     setting = experiment.small()
-    found = experiment.measure(*packaged, setting, progress=False)
+    measured = experiment.measure(*packaged, setting, progress=False)
     prompts = make_prompts(packaged[1], setting.task, facts=setting.facts, count=2, seed=0)
     for length, tau in ((4, 1e-4), (1, 0.1)):
         cut = {"start": prompts.start, "block_length": length, "blocks": experiment.SPAN // length}
         live = profile(packaged[0], prompts.input_ids, **cut, tau=tau, progress=False)
         place = experiment.LENGTHS.index(length), experiment.TAUS.index(tau)
         for name in ("positional", "symbolic"):
-            np.testing.assert_allclose(found[name][place], getattr(live, name).numpy().mean(0), atol=1e-4)
+            np.testing.assert_allclose(measured[name][place], getattr(live, name).numpy().mean(0), atol=1e-4)
             spread = np.abs(np.diff(getattr(live, name).numpy(), axis=0)[0]) / 2
-            np.testing.assert_allclose(found[f"{name}_margin"][place], 12.706 * spread, atol=2e-3)
-    np.testing.assert_allclose(found["entropy"], live.entropy.numpy().mean(0), atol=1e-4)
-    np.testing.assert_allclose(found["attention"].sum(-1), 1, atol=1e-5)
-    assert found["tokens"][1].strip().isalpha()
+            np.testing.assert_allclose(measured[f"{name}_margin"][place], 12.706 * spread, atol=2e-3)
+    np.testing.assert_allclose(measured["entropy"], live.entropy.numpy().mean(0), atol=1e-4)
+    np.testing.assert_allclose(measured["attention"].sum(-1), 1, atol=1e-5)
+    assert measured["tokens"][1].strip().isalpha()
 
 
 @pytest.mark.parametrize(
@@ -388,12 +399,12 @@ def test_what_is_seen_first(open_page):
     assert page.locator("[name=tau]").get_attribute("aria-valuetext") == "10⁻⁴"
     given = one_input()
     cells = page.locator(".posym-ex-readout [role=cell]").all_text_contents()
-    margin = given.positional_margin[1, 0, 2, 1]
-    assert cells[0] == f"{given.positional[1, 0, 2, 1]:.2f} ± {margin:.2f}"
-    before, within = given.attention[2, 1, 0], given.attention[2, 1, 1:9].sum()
+    margin = given.arrays["positional_margin"][1, 0, 2, 1]
+    assert cells[0] == f"{given.arrays['positional'][1, 0, 2, 1]:.2f} ± {margin:.2f}"
+    before, within = given.arrays["attention"][2, 1, 0], given.arrays["attention"][2, 1, 1:9].sum()
     assert [float(text.split()[0]) for text in cells[3:5]] == pytest.approx([100 * before, 100 * within], abs=0.6)
     assert page.evaluate("location.hash") == ""
-    rank = 1 + int((given.positional[1, 0] > given.positional[1, 0, 2, 1]).sum())
+    rank = 1 + int((given.arrays["positional"][1, 0] > given.arrays["positional"][1, 0, 2, 1]).sum())
     assert f"rank {rank} of 15" in page.locator(".posym-ex-rank").first.text_content()
     assert not page.locator(".posym-ex-table").evaluate("table => table.open")
     # Diamonds are the marked layer.
@@ -473,7 +484,7 @@ def test_the_temperature_moves_the_points(open_page):
     assert page.locator("[name=tau]").get_attribute("aria-valuetext") == "0.01"
     assert place_of(page, 3) != place
     given, area = one_input(), page.locator(".posym-ex-plane").bounding_box()
-    expected = given.positional[1, 1, 1, 0] - given.positional[1, 0, 1, 0]
+    expected = given.arrays["positional"][1, 1, 1, 0] - given.arrays["positional"][1, 0, 1, 0]
     assert place_of(page, 3)[0] - place[0] == pytest.approx(expected * (area["width"] - 44), abs=1.5)
     # The temperature changes neither what is attended to nor the planes.
     assert different(before, drawn(page)) == {"plane", "readout", "map", "ranks"}
@@ -550,7 +561,7 @@ def test_a_notebook_keeps_its_own_address(open_page):
 
 
 def test_undefined_is_never_a_number(open_page):
-    scores = one_input().positional
+    scores = one_input().arrays["positional"]
     scores[:, :, 3, 2] = np.nan
     page = open_page(make(one_input(positional=scores)), address="#head=0.0")
     keys = page.locator(".posym-ex-keys span").all_text_contents()
@@ -572,9 +583,9 @@ def test_the_table_follows(open_page):
     page.locator("summary").click()
     cell = page.locator(".posym-ex-table tbody tr").nth(5).locator("td").first
     given = one_input()
-    assert cell.text_content() == f"{given.positional[1, 0].ravel()[5]:.2f}"
+    assert cell.text_content() == f"{given.arrays['positional'][1, 0].ravel()[5]:.2f}"
     set_slider(page, "tau", 2)
-    assert cell.text_content() == f"{given.positional[1, 2].ravel()[5]:.2f}"
+    assert cell.text_content() == f"{given.arrays['positional'][1, 2].ravel()[5]:.2f}"
 
 
 def test_hover_says_which_head_it_is(open_page):

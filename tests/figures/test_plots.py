@@ -51,7 +51,6 @@ def every_plot() -> dict[str, Figure]:
         "frequency_profile": plots.frequency_profile(
             gap, 1 - ramp, shares(), ramp, bands={"positional": (gap - 0.1, gap + 0.1), "share symbolic": (ramp, ramp)}
         ),
-        "plane_shares": plots.plane_shares({**shares(), "symbolic": gap}),
         "dots": plots.dots(["a", "b"], [[0.1, np.nan], [0.3, 0.4]], series=["ours", "paper"], reference=0.2),
         "bars": plots.bars(["a", "b"], [[0.1, np.nan], [0.3, 0.4]], series=["ours", "paper"], reference=0.2),
         "curve": plots.curve(
@@ -145,7 +144,6 @@ def test_a_failed_plot_leaves_nothing_behind():
         ("layer_head_scores", "1 cell undefined"),
         ("score_plane", "1 head undefined"),
         ("frequency_profile", "1 plane undefined"),
-        ("plane_shares", "1 plane undefined"),
         ("bars", " undefined"),
         ("dots", "undefined"),
         ("bound_scatter", "1 head undefined"),
@@ -206,13 +204,6 @@ def test_profile_draws_scores_shares_and_energy():
     assert [bar.get_height() for bar in energy.patches] == (ramp / 2).tolist()
 
 
-def test_stacked_shares_fill_the_unit_height():
-    ax = plots.plane_shares(shares()).axes[0]
-    tops = [area.get_paths()[0].get_extents().y1 for area in ax.collections]
-    assert tops[-1] == pytest.approx(1.0)
-    assert len(tops) == 3
-
-
 def test_curves_keep_gaps_and_are_labelled_beside():
     figure = plots.curve([0, 1, 2], [[0, np.nan, 1], [np.nan] * 3], series=["one", "two"], colours=["symbolic", "grey"])
     lines = figure.axes[0].lines
@@ -252,10 +243,9 @@ def test_diverging_map_runs_from_blue_through_the_page_to_orange():
         (lambda: plots.score_plane([1.0], [1.0], layers=[1, 2]), r"layers must have shape \[head: 1\]; got \[2\]"),
         (lambda: plots.frequency_profile([1], [1], {}, [1], bands={"x": (0, 1)}), r"bands must be of 'positional', "),
         (
-            lambda: plots.plane_shares({"positional": [1, 2], "symbolic": [1]}),
-            r"one value per plane each; got \[2, 1\]",
+            lambda: plots.frequency_profile([1], [1], {"place": [1]}, [1]),
+            r"colours must be among blue, .*; got 'place'",
         ),
-        (lambda: plots.plane_shares({"place": [1, 2]}), r"colours must be among blue, .*; got 'place'"),
         (lambda: plots.bars(["a"], [[1, 2]]), r"values must have shape \[series, bar: 1\]; got \[1, 2\]"),
         (lambda: plots.bars(["a"], [1], lower=[0]), r"intervals need both ends; pass lower and upper, or neither"),
         (lambda: plots.dots(["a"], [[1, 2]]), r"values must have shape \[series, row: 1\]; got \[1, 2\]"),

@@ -149,7 +149,7 @@ def test_takes_torch_tensors_lists_and_a_single_series():
     assert lines["series"] == [""]
     bars = data_of(figure(Bars("B", ["a", "b"], [[1, 2], [3, 4]], over=("keys",))))[0]
     assert bars["frames"]["v"] == [1, 2, 3, 4]
-    assert bars["yLimits"][0] == 0
+    assert bars["y_limits"][0] == 0
 
 
 def test_diverging_limits_are_symmetric_and_sequential_ones_are_not():

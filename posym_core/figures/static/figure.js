@@ -43,15 +43,15 @@ const legend = (pen, names, colours, y) => {
 // Axes with light horizontal lines; returns the scales and the area.
 const axes = (pen, panel, area, options = {}) => {
   const { svg } = pen, { left, right, top, bottom } = area;
-  const y = scale(panel.yLog, panel.yLimits, bottom, top);
+  const y = scale(panel.y_log, panel.y_limits, bottom, top);
   for (const tick of area.yTicks) level(svg, left, right, y(tick.value), tick.text);
-  if (panel.yLabel) putText(svg, area.labelX || 0, area.labelY, panel.yLabel);
-  if (panel.xLabel) putText(svg, (left + right) / 2, pen.height - 4, panel.xLabel, { anchor: "middle" });
+  if (panel.y_label) putText(svg, area.labelX || 0, area.labelY, panel.y_label);
+  if (panel.x_label) putText(svg, (left + right) / 2, pen.height - 4, panel.x_label, { anchor: "middle" });
   let x = null;
-  if (panel.xLimits) {
-    x = scale(panel.xLog, panel.xLimits, left, right);
+  if (panel.x_limits) {
+    x = scale(panel.x_log, panel.x_limits, left, right);
     let end = -Infinity;
-    for (const tick of ticks(panel.xLog, panel.xLimits, Math.max(2, (right - left) / 70))) {
+    for (const tick of ticks(panel.x_log, panel.x_limits, Math.max(2, (right - left) / 70))) {
       const at = tenth(x(tick.value)), half = pen.measure(tick.text) / 2;
       putLine(svg, at, bottom, at, bottom + 4, "posym-axis");
       if (at - half < end + 6) continue;
@@ -59,18 +59,18 @@ const axes = (pen, panel, area, options = {}) => {
       end = at + half;
     }
   }
-  const zero = !panel.yLog && panel.yLimits[0] < 0 && panel.yLimits[1] > 0;
+  const zero = !panel.y_log && panel.y_limits[0] < 0 && panel.y_limits[1] > 0;
   const base = options.baseAtZero && zero ? tenth(y(0)) : bottom;
   putLine(svg, left, base, right, base, "posym-axis");
   return { x, y };
 };
 
 const plotArea = (pen, panel, top, right) => {
-  const bottom = pen.height - (panel.xLabel ? 40 : 24);
+  const bottom = pen.height - (panel.x_label ? 40 : 24);
   let labelY = 0;
-  if (panel.yLabel) (labelY = top + 11), (top += 24);
+  if (panel.y_label) (labelY = top + 11), (top += 24);
   else top += 8;
-  const yTicks = ticks(panel.yLog, panel.yLimits, Math.max(2, (bottom - top) / 38));
+  const yTicks = ticks(panel.y_log, panel.y_limits, Math.max(2, (bottom - top) / 38));
   const left = Math.ceil(Math.max(...yTicks.map((tick) => pen.measure(tick.text)), 8)) + 9;
   return { left, right: pen.width - right, top, bottom, yTicks, labelY };
 };
@@ -79,11 +79,11 @@ const plotArea = (pen, panel, top, right) => {
 function heatmap(panel, at, pen) {
   const { svg, measure } = pen, { rows, columns, limits } = panel;
   const values = at(panel.frames), outlined = at(panel.outlined);
-  const rowLabels = at(panel.rowLabels), columnLabels = at(panel.columnLabels);
-  const bar = panel.colourBar ? Math.max(...barTicks(limits).map(([value]) => measure(write(value)))) + 30 : 0;
+  const rowLabels = at(panel.row_labels), columnLabels = at(panel.column_labels);
+  const bar = panel.colour_bar ? Math.max(...barTicks(limits).map(([value]) => measure(write(value)))) + 30 : 0;
   let left = rowLabels.length ? Math.max(...rowLabels.map((text) => measure(shorter(text, 14)))) + 8 : 0;
-  let top = panel.yLabel ? 22 : 2;
-  const under = (columnLabels.length ? 20 : 4) + (panel.xLabel ? 18 : 0);
+  let top = panel.y_label ? 22 : 2;
+  const under = (columnLabels.length ? 20 : 4) + (panel.x_label ? 18 : 0);
   let width = pen.width - left - bar - 1, height = pen.height - top - under;
   if (columns / rows > 0.5 && columns / rows < 2) {
     const cell = Math.min(width / columns, height / rows);
@@ -138,14 +138,14 @@ function heatmap(panel, at, pen) {
     const x = left + (column + 0.5) * cellWidth;
     putText(svg, x - gap / 2, top + height + 16, text, { anchor: "middle" });
   });
-  if (panel.yLabel) putText(svg, Math.max(0, left - 12), 12, "↓ " + panel.yLabel);
-  if (panel.xLabel) putText(svg, left + width / 2, top + height + under - 3, panel.xLabel + " →", { anchor: "middle" });
+  if (panel.y_label) putText(svg, Math.max(0, left - 12), 12, "↓ " + panel.y_label);
+  if (panel.x_label) putText(svg, left + width / 2, top + height + under - 3, panel.x_label + " →", { anchor: "middle" });
   if (bar) colourBar(pen, panel.colours, limits, left + width + 14, top, Math.max(60, height));
   return (x, y) => {
     const column = Math.floor((x - left) / cellWidth), row = Math.floor((y - top) / cellHeight);
     if (column < 0 || row < 0 || column >= columns || row >= rows) return null;
     const name = (label, labels, place) => `${label || "·"} ${labels[place] ?? place + 1}`;
-    return `${name(panel.yLabel, rowLabels, row)}, ${name(panel.xLabel, columnLabels, column)}: ${write(values[row * columns + column])}`;
+    return `${name(panel.y_label, rowLabels, row)}, ${name(panel.x_label, columnLabels, column)}: ${write(values[row * columns + column])}`;
   };
 }
 
@@ -171,7 +171,7 @@ function lines(panel, at, pen) {
     const gaps = values.slice(index * count, (index + 1) * count).filter((value) => !defined(value)).length;
     return !gaps ? name : `${name || "curve"}${gaps === count ? " undefined" : ""}`;
   });
-  const labelled = [...names, ...panel.referenceLabels];
+  const labelled = [...names, ...panel.reference_labels];
   const widest = Math.max(0, ...labelled.map(measure));
   const beside = widest > 0 && widest < pen.width * 0.3 && labelled.length * 15 < pen.height - 60;
   let top = 0;
@@ -195,7 +195,7 @@ function lines(panel, at, pen) {
     const point = series.reduce((found, value, index) => (defined(value) ? index : found), -1);
     return point < 0 ? area.bottom : inside(series[point]);
   };
-  rangeOf(panel.references).forEach((index) => {
+  rangeOf(reference ? reference.length / count : 0).forEach((index) => {
     const series = reference.slice(index * count, (index + 1) * count);
     node(svg, "path", { d: path(series), class: "posym-line posym-thin" });
     ends[number + index] = last(series);
@@ -213,7 +213,7 @@ function lines(panel, at, pen) {
     node(svg, "path", { d: path(series), class: `posym-line posym-c${panel.colours[index]}` });
     if (panel.dots)
       series.forEach((value, point) => {
-        if (defined(value) && value >= panel.yLimits[0] && value <= panel.yLimits[1])
+        if (defined(value) && value >= panel.y_limits[0] && value <= panel.y_limits[1])
           node(svg, "circle", { cx: tenth(x(xs[point])), cy: tenth(y(value)), r: 3, class: `posym-fill posym-c${panel.colours[index]}` });
       });
     ends[index] = last(series);
@@ -229,17 +229,17 @@ function lines(panel, at, pen) {
   if (marker && defined(marker[0])) {
     const place = tenth(clamp(x(marker[0]), area.left, area.right));
     putLine(svg, place, area.top - 2, place, area.bottom, "posym-marker");
-    const flip = place + measure(panel.markerLabel) + 8 > area.right;
-    if (panel.markerLabel)
-      putText(svg, place + (flip ? -5 : 5), area.top + 8, panel.markerLabel, { look: "posym-strong posym-halo", anchor: flip ? "end" : "start" });
+    const flip = place + measure(panel.marker_label) + 8 > area.right;
+    if (panel.marker_label)
+      putText(svg, place + (flip ? -5 : 5), area.top + 8, panel.marker_label, { look: "posym-strong posym-halo", anchor: flip ? "end" : "start" });
   }
   if (number === 1 && values.every((value) => !defined(value)))
     putText(svg, (area.left + area.right) / 2, (area.top + area.bottom) / 2, "undefined", { anchor: "middle" });
   return (px, py) => {
     if (px < area.left - 8 || px > area.right + 8 || py < area.top - 8 || py > area.bottom + 8) return null;
     const point = rangeOf(count).reduce((best, index) => (Math.abs(x(xs[index]) - px) < Math.abs(x(xs[best]) - px) ? index : best), 0);
-    const texts = rangeOf(number).map((index) => `${panel.series[index] || panel.yLabel || "value"} ${write(values[index * count + point])}`);
-    return `${panel.xLabel || "x"} ${write(xs[point])}: ${texts.join(", ")}`;
+    const texts = rangeOf(number).map((index) => `${panel.series[index] || panel.y_label || "value"} ${write(values[index * count + point])}`);
+    return `${panel.x_label || "x"} ${write(xs[point])}: ${texts.join(", ")}`;
   };
 }
 
@@ -251,7 +251,7 @@ function bars(panel, at, pen) {
   const { y } = axes(pen, panel, area, { baseAtZero: true });
   const slot = (area.right - area.left) / count, across = panel.stacked ? 1 : number;
   const width = Math.max(1, (slot * (count > 24 ? 0.86 : 0.7)) / across);
-  const zero = y(clamp(0, ...panel.yLimits)), highlight = at(panel.highlight);
+  const zero = y(clamp(0, ...panel.y_limits)), highlight = at(panel.highlight);
   rangeOf(count).forEach((bar) => {
     const start = area.left + slot * bar + (slot - width * across) / 2;
     let above = 0, below = 0;
@@ -265,7 +265,7 @@ function bars(panel, at, pen) {
           putText(svg, turnX, turnY, "undefined", { look: "posym-soft posym-halo", anchor: "middle", transform: `rotate(-90 ${turnX} ${turnY})` });
         return;
       }
-      let from = zero, to = y(clamp(value, ...panel.yLimits));
+      let from = zero, to = y(clamp(value, ...panel.y_limits));
       if (panel.stacked) {
         const begin = value < 0 ? below : above;
         (from = y(begin)), (to = y(begin + value));
@@ -302,13 +302,13 @@ function bars(panel, at, pen) {
 
 function points(panel, at, pen) {
   const { svg, measure } = pen, values = at(panel.frames), highlight = at(panel.highlight);
-  const shades = at(panel.shades), named = panel.groupLabels.some(Boolean) && !shades;
-  const top = named ? legend(pen, panel.groupLabels, panel.colours, 0) : 0;
+  const shades = at(panel.shades), named = panel.group_labels.some(Boolean) && !shades;
+  const top = named ? legend(pen, panel.group_labels, panel.colours, 0) : 0;
   const bar = shades ? 48 : 0;
   const area = plotArea(pen, panel, top, 12 + bar), fitted = { ...panel };
-  if (panel.equal) {
+  if (panel.equal_aspect) {
     // The shorter axis decides: the drawing keeps the limits and gives up width or height.
-    const wide = panel.xLimits[1] - panel.xLimits[0], high = panel.yLimits[1] - panel.yLimits[0];
+    const wide = panel.x_limits[1] - panel.x_limits[0], high = panel.y_limits[1] - panel.y_limits[0];
     const unit = Math.min((area.right - area.left) / wide, (area.bottom - area.top) / high);
     const spareX = area.right - area.left - unit * wide, spareY = area.bottom - area.top - unit * high;
     (area.left += spareX / 2), (area.right -= spareX / 2), (area.top += spareY / 2), (area.bottom -= spareY / 2);
@@ -322,7 +322,7 @@ function points(panel, at, pen) {
   if (panel.circle)
     node(svg, "ellipse", { cx: tenth(x(0)), cy: tenth(y(0)), rx: tenth(x(panel.circle) - x(0)), ry: tenth(y(0) - y(panel.circle)), class: "posym-guide" });
   if (panel.diagonal) {
-    const low = Math.max(panel.xLimits[0], panel.yLimits[0]), high = Math.min(panel.xLimits[1], panel.yLimits[1]);
+    const low = Math.max(panel.x_limits[0], panel.y_limits[0]), high = Math.min(panel.x_limits[1], panel.y_limits[1]);
     putLine(svg, x(low), y(low), x(high), y(high), "posym-guide");
   }
   const places = [], written = [];
@@ -332,7 +332,7 @@ function points(panel, at, pen) {
     if (!defined(px) || !defined(py)) return void missing++;
     const cx = tenth(x(px)), cy = tenth(y(py)), chosen = Boolean(highlight) && highlight[0] === point;
     const paint = shades
-      ? { fill: css(shade("sequential", pen.scheme, defined(shades[point]) ? (shades[point] - panel.shadeLimits[0]) / (panel.shadeLimits[1] - panel.shadeLimits[0]) : 0)), class: "posym-dot" }
+      ? { fill: css(shade("sequential", pen.scheme, defined(shades[point]) ? (shades[point] - panel.shade_limits[0]) / (panel.shade_limits[1] - panel.shade_limits[0]) : 0)), class: "posym-dot" }
       : { class: `posym-dot posym-fill posym-c${panel.colours[panel.groups[point]]}` };
     if (panel.arrows[point]) {
       const dx = cx - x(0), dy = cy - y(0), length = Math.hypot(dx, dy) || 1, head = Math.min(9, length);
@@ -342,7 +342,7 @@ function points(panel, at, pen) {
     } else node(svg, "circle", { cx, cy, r: panel.points > 60 ? 3.2 : 4.5, ...paint });
     if (chosen) node(svg, "circle", { cx, cy, r: 9, class: "posym-ring" });
     const label = panel.labels[point];
-    if (label && (panel.writeLabels || chosen)) {
+    if (label && (panel.write_labels || chosen)) {
       // Beyond an arrow's tip, or to the side of a point that has room for it.
       const distance = Math.hypot(cx - x(0), cy - y(0)) || 1, reach = chosen ? 15 : 10;
       const toRight = cx + reach + measure(label) <= pen.width - bar ? 1 : -1;
@@ -363,8 +363,8 @@ function points(panel, at, pen) {
   if (missing)
     putText(svg, area.right, Math.max(11, area.top - 8), `${missing} undefined`, { anchor: "end" });
   if (shades) {
-    colourBar(pen, "sequential", panel.shadeLimits, area.right + 16, area.top + 4, Math.min(150, area.bottom - area.top - 4));
-    if (panel.shadeLabel) putText(svg, area.right + 16, area.top - 6, panel.shadeLabel);
+    colourBar(pen, "sequential", panel.shade_limits, area.right + 16, area.top + 4, Math.min(150, area.bottom - area.top - 4));
+    if (panel.shade_label) putText(svg, area.right + 16, area.top - 6, panel.shade_label);
   }
   return (px, py) => {
     const near = places.reduce((best, place) => {
