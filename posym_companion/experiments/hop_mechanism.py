@@ -24,7 +24,7 @@ from posym_core.inspection.programs import NONE, agreement, candidates
 from posym_core.inspection.stations import CapturedLayers, capture_layers
 from posym_core.metrics.frequencies import frequency_use
 from posym_core.metrics.rope import turn
-from posym_core.models.gptj import Head, answers_with, mean_by_hops, mean_outputs
+from posym_core.models.gptj import LayerHead, answers_with, mean_by_hops, mean_outputs
 from posym_core.runs.results import Result
 from posym_core.tasks.multihop import MultihopBatch
 
@@ -164,11 +164,13 @@ def flow(attention: Tensor, batch: MultihopBatch, longest: int) -> Tensor:
     return torch.stack([places[batch.hops == number].mean(0) for number in range(1, longest + 1)])
 
 
-def _remove(accuracy: Any, mean: Mapping[Head, Tensor], heads: list[Head], *, progress: bool) -> tuple[list, Any]:
+def _remove(
+    accuracy: Any, mean: Mapping[LayerHead, Tensor], heads: list[LayerHead], *, progress: bool
+) -> tuple[list, Any]:
     """Silence heads greedily, always the one after which mean accuracy is highest."""
     from tqdm import tqdm
 
-    gone: list[Head] = []
+    gone: list[LayerHead] = []
     left = []
     for _ in tqdm(heads, desc="heads removed", disable=not progress, leave=False):
         rest = [head for head in heads if head not in gone]

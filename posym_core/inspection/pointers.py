@@ -22,7 +22,8 @@ from posym_core.encodings.rotary import RoPE
 from posym_core.metrics.exclusion import exclusion
 from posym_core.metrics.frequencies import frequency_use, mean_frequency
 from posym_core.metrics.permutations import cross_scores
-from posym_core.models.classifier import AttentionCall, EncodingModel, Layer
+from posym_core.models.classifier import EncodingModel
+from posym_core.models.layers import Layer, LayerAttention
 from posym_core.tasks.sentences import PADDING, TRIGGERS, SentenceBatch
 
 SCORED = (
@@ -38,7 +39,7 @@ POINTERS = ("between", *SCORED)
 
 
 def layer_cross_logits(
-    encoding: Encoding, call: AttentionCall, sentence: int, query: int, others: Int64[Tensor, " key"]
+    encoding: Encoding, call: LayerAttention, sentence: int, query: int, others: Int64[Tensor, " key"]
 ) -> Float[Tensor, "head content position"]:
     """``C`` of one token's query over other tokens of its sentence, as contents and as positions, in float64.
 
@@ -114,7 +115,7 @@ def head_pointers(model: EncodingModel, batch: SentenceBatch) -> dict[str, Float
 
 
 def _scored(
-    encoding: Encoding, call: AttentionCall, tokens: Tensor, places: Tensor
+    encoding: Encoding, call: LayerAttention, tokens: Tensor, places: Tensor
 ) -> dict[str, Float[Tensor, " head"]]:
     """All pointers of one layer that are read off ``C``."""
     found: dict[str, list[Tensor]] = {name: [] for name in SCORED}
@@ -145,7 +146,7 @@ def _scored(
 
 
 def _mean_frequency(
-    encoding: Encoding, call: AttentionCall, sentence: int, query: int, others: Tensor
+    encoding: Encoding, call: LayerAttention, sentence: int, query: int, others: Tensor
 ) -> Float[Tensor, " head"]:
     if not isinstance(encoding, RoPE):
         return torch.full((encoding.shape.heads,), torch.nan, dtype=torch.float64, device=others.device)

@@ -1,9 +1,10 @@
 """Models that are loaded, trained or constructed."""
 
 from posym_core.models.answers import Choices, choice_accuracy
-from posym_core.models.classifier import ClassLoss, EncodingModel, ModelSettings, ablations
+from posym_core.models.classifier import ClassLoss, EncodingModel, ablations
 from posym_core.models.gptj import decoder, right_answers, set_angles
 from posym_core.models.language import PACKAGED, load_model
+from posym_core.models.layers import ModelSettings
 from posym_core.models.toys import ToyEnsemble
 from posym_core.models.training import CosineSettings, TrainingSettings, train
 

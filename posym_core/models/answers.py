@@ -23,25 +23,39 @@ GRACE = 2
 
 
 @dataclass(frozen=True, kw_only=True)
-class HopAnswers:
-    """What a model makes of questions.
+class Choices:
+    """How a model answers when it may choose among the named alternatives.
 
     Attributes:
-        exact: whether greedy decoding says the answer, and nothing else in that line.
-        correct: whether the answer is more probable than every other candidate.
-        log_probability: of the answer among the candidates; natural logarithm.
-        alternatives: how many candidates there are; a blind choice is right in one of so many.
+        correct: whether the right answer's logit is above all others'.
+        log_probability: of the right answer, among the named alternatives; natural logarithm.
+        alternatives: how many different ones each question names; a blind choice is right in one of so many.
     """
 
-    exact: Bool[Tensor, " question"]
     correct: Bool[Tensor, " question"]
     log_probability: Float[Tensor, " question"]
     alternatives: Int64[Tensor, " question"]
 
     @property
+    def accuracy(self) -> float:
+        """Fraction of questions answered right."""
+        return float(self.correct.double().mean())
+
+    @property
     def chance(self) -> float:
-        """Accuracy of a blind choice among the candidates."""
+        """Accuracy of a blind choice among the named alternatives."""
         return float((1 / self.alternatives.double()).mean())
+
+
+@dataclass(frozen=True, kw_only=True)
+class HopAnswers(Choices):
+    """What a model makes of questions.
+
+    Attributes:
+        exact: whether greedy decoding says the answer, and nothing else in that line.
+    """
+
+    exact: Bool[Tensor, " question"]
 
 
 def answer_questions(
@@ -115,12 +129,12 @@ def _prompt_tokens(tokenizer: Any, text: str, chat: bool) -> list[int]:
     return ([] if mark is None else [mark]) + tokenizer(text, add_special_tokens=False)["input_ids"]
 
 
-def _forward(model: Any, ids: Tensor, cache: Any, keep: int = 1) -> tuple[Tensor, Any]:
+def _forward(model: Any, ids: Tensor, cache: Any = None, keep: int = 1, use_cache: bool = True) -> tuple[Tensor, Any]:
     """Logits of the last ``keep`` tokens ``[row, token, vocabulary]`` in float64, and the grown cache."""
     device = model.get_input_embeddings().weight.device
     last_only = {"logits_to_keep": keep} if "logits_to_keep" in inspect.signature(model.forward).parameters else {}
-    output = model(ids.to(device), past_key_values=cache, use_cache=True, **last_only)
-    return output.logits[:, -keep:].double(), output.past_key_values
+    output = model(ids.to(device), past_key_values=cache, use_cache=use_cache, **last_only)
+    return output.logits[:, -keep:].double(), getattr(output, "past_key_values", None)
 
 
 def _choose(model: Any, candidates: list[list[int]], logits: Tensor, cache: Any) -> Float[Tensor, " candidate"]:
@@ -178,31 +192,6 @@ def _without(x: Tensor, place: int) -> Tensor:
     return torch.cat([x[:place], x[place + 1 :]])
 
 
-@dataclass(frozen=True, kw_only=True)
-class Choices:
-    """How a model answers prompts when it may choose among the named alternatives.
-
-    Attributes:
-        correct: whether the right answer's logit is above all others'.
-        log_probability: of the right answer, among the named alternatives; natural logarithm.
-        alternatives: how many different ones each prompt names.
-    """
-
-    correct: Bool[Tensor, " prompt"]
-    log_probability: Float[Tensor, " prompt"]
-    alternatives: Int64[Tensor, " prompt"]
-
-    @property
-    def accuracy(self) -> float:
-        """Fraction of prompts answered right."""
-        return float(self.correct.double().mean())
-
-    @property
-    def chance(self) -> float:
-        """Accuracy of a blind choice among the named alternatives."""
-        return float((1 / self.alternatives.double()).mean())
-
-
 def choice_accuracy(model: Any, prompts: Prompts, *, batch_size: int | None = None) -> Choices:
     """Let a model choose among the alternatives that each prompt names.
 
@@ -214,13 +203,10 @@ def choice_accuracy(model: Any, prompts: Prompts, *, batch_size: int | None = No
     Returns:
         :class:`Choices`, on the CPU.
     """
-    device = model.get_input_embeddings().weight.device
-    last_only = {"logits_to_keep": 1} if "logits_to_keep" in inspect.signature(model.forward).parameters else {}
     logits = []
     with torch.no_grad():
         for batch in prompts.input_ids.split(batch_size or max(1, 4096 // prompts.input_ids.shape[1])):
-            output = model(batch.to(device), use_cache=False, **last_only)
-            logits.append(output.logits[:, -1].double().cpu())
+            logits.append(_forward(model, batch, use_cache=False)[0][:, -1].cpu())
     named = torch.cat(logits).gather(1, prompts.answer_ids)
     # An attribute named twice is one alternative.
     earlier = torch.ones(prompts.answer_ids.shape[1], prompts.answer_ids.shape[1]).tril(-1).bool()

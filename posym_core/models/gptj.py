@@ -19,6 +19,7 @@ from torch import Tensor, nn
 
 from posym_core.checks import require_counts
 from posym_core.metrics.rope import join_planes, rope_angles, split_planes
+from posym_core.models.training import SeededLoss, require_evaluation
 from posym_core.tasks.multihop import LetterTask, NumberTask
 
 # Tokens of one forward pass of a test: attention matrices of long sequences are formed in full.
@@ -107,29 +108,17 @@ def answer_logits(model: Any, tokens: Int64[Tensor, "sequence token"]) -> Float[
     return model.lm_head(hidden[:, -1])
 
 
-class AnswerLoss(nn.Module):
-    """Cross-entropy of the answer, with dropout drawn from the batch's own seed.
+class AnswerLoss(SeededLoss):
+    """Cross-entropy of the answers, for batches ``(tokens, answer, seed)``."""
 
-    Dropout takes chance from torch's global generator. Seeding that at every step with a number that the data's
-    generator draws makes the latter the only source of chance, so a resumed run repeats a broken one.
-    """
-
-    def __init__(self, model: Any):
-        super().__init__()
-        self.model = model
-
-    def losses(self, batch: tuple[Tensor, Tensor, int]) -> Float[Tensor, ""]:
-        """Mean over ``(tokens, answer, seed)``."""
-        tokens, answer, seed = batch
-        torch.manual_seed(seed)
+    def loss(self, tokens, answer):
         return nn.functional.cross_entropy(answer_logits(self.model, tokens), answer)
 
 
 @torch.no_grad()
 def right_answers(model: Any, tokens: Int64[Tensor, "sequence token"], answer: Int64[Tensor, " sequence"]) -> Tensor:
     """Which sequences a model in evaluation mode answers with the right token, ``[sequence]`` bool on the CPU."""
-    if model.training:
-        raise ValueError("the model is in training mode, where dropout alters its answers; call model.eval()")
+    require_evaluation(model)
     device = model.device
     step = max(1, TOKENS_A_BATCH // tokens.shape[1])
     found = [answer_logits(model, part.to(device)).argmax(-1).cpu() for part in tokens.split(step)]
@@ -178,7 +167,7 @@ def accuracy_by_length(
     return torch.stack(rows)
 
 
-Head = tuple[int, int]
+LayerHead = tuple[int, int]
 
 
 @torch.no_grad()
@@ -186,8 +175,8 @@ def answers_with(
     model: Any,
     tokens: Int64[Tensor, "sequence token"],
     *,
-    attention: Mapping[Head, Float[Tensor, "sequence query key"]] | None = None,
-    output: Mapping[Head, Float[Tensor, "*rows dim"]] | None = None,
+    attention: Mapping[LayerHead, Float[Tensor, "sequence query key"]] | None = None,
+    output: Mapping[LayerHead, Float[Tensor, "*rows dim"]] | None = None,
     seen: Callable[[int, Tensor, Tensor], None] | None = None,
 ) -> Float[Tensor, "sequence vocabulary"]:
     """Logits of the token after the last, with some heads altered.
@@ -205,8 +194,7 @@ def answers_with(
         ValueError: if the model is in training mode or a head does not exist.
     """
     attention, output = attention or {}, output or {}
-    if model.training:
-        raise ValueError("the model is in training mode, where dropout alters its answers; call model.eval()")
+    require_evaluation(model)
     depth, heads = len(model.transformer.h), model.config.n_head
     for layer, head in {**attention, **output}:
         if not (0 <= layer < depth and 0 <= head < heads):
@@ -232,9 +220,9 @@ def answers_with(
     return model.lm_head(model.transformer.ln_f(x[:, -1]))
 
 
-def mean_outputs(model: Any, tokens: Int64[Tensor, "sequence token"]) -> dict[Head, Float[Tensor, "token dim"]]:
+def mean_outputs(model: Any, tokens: Int64[Tensor, "sequence token"]) -> dict[LayerHead, Float[Tensor, "token dim"]]:
     """What every head says on average at every position of these sequences."""
-    found: dict[Head, Tensor] = {}
+    found: dict[LayerHead, Tensor] = {}
 
     def keep(layer: int, _: Tensor, said: Tensor) -> None:
         found.update({(layer, head): x for head, x in enumerate(said.mean(0))})

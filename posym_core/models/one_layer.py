@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import zlib
-
 import torch
 from jaxtyping import Float, Int64
 from torch import Tensor, nn
 
-from posym_core.encodings import Encoding, LatentProjections, make_encoding
+from posym_core.encodings import Encoding, make_encoding
 from posym_core.encodings.additive import Absolute
 from posym_core.encodings.registry import ENCODINGS
-from posym_core.models.classifier import Attention, ModelSettings
+from posym_core.models.layers import Attention, ModelSettings, draw_weights
 from posym_core.tasks.canonical import Task, TaskBatch
 
 
@@ -55,19 +53,8 @@ class EncodedReader(nn.Module):
             self.absolute: Encoding | None = own if isinstance(own, Absolute) else None
             self.attention = Attention(sizes)
             self.read = nn.Linear(width, task.classes, bias=False)
-            self._draw(seed)
-
-    def _draw(self, seed: int) -> None:
-        """Draw what is not the encoding's, every weight from a stream that its name and the seed decide."""
-        own = {id(p) for m in self.modules() if isinstance(m, Encoding | LatentProjections) for p in m.parameters()}
-        for name, parameter in self.named_parameters():
-            if id(parameter) in own:
-                continue
-            generator = torch.Generator().manual_seed(zlib.crc32(f"{seed}/{name}".encode()))
-            spread = 1.0 if parameter is self.embedding.weight else parameter.shape[-1] ** -0.5
-            if "projections" in name:
-                spread *= 0.5  # as in the toys: strong random matches at the start trap heads in poor minima
-            parameter.data = spread * torch.randn(parameter.shape, generator=generator)
+            # As in the toys: strong random matches at the start trap heads in poor minima.
+            draw_weights(self, self.embedding.weight, seed, projections=0.5)
 
     def forward(self, tokens: Int64[Tensor, "input token"]) -> Float[Tensor, "input class"]:
         """Scores of the classes.

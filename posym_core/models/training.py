@@ -16,13 +16,11 @@ from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
 
 import torch
-from jaxtyping import Bool, Float
+from jaxtyping import Float
 from torch import Tensor, nn
 
 from posym_core.checks import require_positive
-from posym_core.runs.files import write_atomically
-
-FORMAT = "1"
+from posym_core.models.checkpoints import History, State, restore, save
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -68,25 +66,6 @@ class TrainingSettings:
 
 
 @dataclass(frozen=True, kw_only=True)
-class LinearSettings(TrainingSettings):
-    """AdamW with a linear rise and then a linear fall to 0.
-
-    Attributes:
-        weight_decay: of all parameters.
-    """
-
-    weight_decay: float = 0.0
-
-    def rate(self, step: int) -> float:
-        rise = (step + 1) / self.warmup if self.warmup else 1.0
-        fall = (self.steps - step) / max(1, self.steps - self.warmup)
-        return self.learning_rate * min(1.0, rise, fall)
-
-    def optimizer(self, parameters: Sequence[nn.Parameter]) -> torch.optim.Optimizer:
-        return torch.optim.AdamW(parameters, betas=self.betas, weight_decay=self.weight_decay, fused=True)
-
-
-@dataclass(frozen=True, kw_only=True)
 class CosineSettings(TrainingSettings):
     """AdamW with a linear rise and then half a cosine down to 0.
 
@@ -101,22 +80,15 @@ class CosineSettings(TrainingSettings):
 
 
 @dataclass(frozen=True, kw_only=True)
-class History:
-    """What happened in training.
+class LinearSettings(CosineSettings):
+    """AdamW with a linear rise and then a linear fall to 0."""
 
-    Attributes:
-        losses: ``[record, ...]``, every member's mean loss since the last record.
-        frozen_at: ``[...]``, the step after which a member was frozen; ``steps`` if never.
-        steps: number of steps made; fewer than asked if every member froze.
-        observations: name -> ``[observation, ...]``, what ``observe`` returned.
-        observed_at: ``[observation]``, number of steps made before each observation.
-    """
+    weight_decay: float = 0.0
 
-    losses: Float[Tensor, "record *member"]
-    frozen_at: Tensor
-    steps: int
-    observations: Mapping[str, Tensor]
-    observed_at: Tensor
+    def rate(self, step: int) -> float:
+        rise = (step + 1) / self.warmup if self.warmup else 1.0
+        fall = (self.steps - step) / max(1, self.steps - self.warmup)
+        return self.learning_rate * min(1.0, rise, fall)
 
 
 Observer = Callable[[int, Any], Mapping[str, Tensor] | None]
@@ -172,12 +144,12 @@ def train(
 
     parameters = dict(model.named_parameters())
     optimizer = settings.optimizer(list(parameters.values()))
-    state = _State(frozen=None, frozen_at=None)
+    state = State(frozen=None, frozen_at=None)
     described = {"settings": dataclasses.asdict(settings), "identity": dict(identity or {})}
     described = json.loads(json.dumps(described))
     path = Path(checkpoint) if checkpoint is not None else None
     if path is not None and path.is_file():
-        _restore(path, described, parameters, optimizer, generators, state)
+        restore(path, described, parameters, optimizer, generators, state)
         if isinstance(observe, ResumableObserver):
             observe.restore(state.observations)
     elif observe is not None:
@@ -195,67 +167,11 @@ def train(
             if observe is not None:
                 state.observe(state.step, observe(state.step, model))
             if path is not None and (state.step % checkpoint_every == 0 or state.step == settings.steps):
-                _save(path, described, parameters, optimizer, generators, state)
+                save(path, described, parameters, optimizer, generators, state)
     return state.history(settings)
 
 
-class _State:
-    """Everything beside parameters, optimiser and generators that a resumed run needs."""
-
-    def __init__(self, *, frozen: Bool[Tensor, "*member"] | None, frozen_at: Tensor | None):
-        self.step = 0
-        self.frozen, self.frozen_at = frozen, frozen_at
-        self.running: Tensor | None = None
-        self.records: list[Tensor] = []
-        self.observations: dict[str, list[Tensor]] = {}
-        self.observed_at: list[int] = []
-
-    @property
-    def finished(self) -> bool:
-        return self.frozen is not None and bool(self.frozen.all())
-
-    def start(self, losses: Tensor, settings: TrainingSettings) -> None:
-        self.frozen = torch.zeros_like(losses, dtype=torch.bool)
-        self.frozen_at = torch.full_like(losses, settings.steps, dtype=torch.long)
-
-    def record(self, settings: TrainingSettings) -> Tensor:
-        assert self.running is not None
-        assert self.frozen is not None
-        assert self.frozen_at is not None
-        since = self.step - settings.record_every * ((self.step - 1) // settings.record_every)
-        mean = self.running / since
-        if not torch.isfinite(mean).all():
-            bad = (~torch.isfinite(mean)).nonzero().tolist()
-            raise FloatingPointError(
-                f"the loss of members {bad} is not finite within {since} steps before step {self.step}; "
-                "pass a lower learning_rate"
-            )
-        self.running = None
-        self.records.append(mean)
-        newly = (mean < settings.stop_loss) & ~self.frozen
-        self.frozen_at[newly] = self.step
-        self.frozen |= newly
-        return mean
-
-    def observe(self, step: int, observed: Mapping[str, Tensor] | None) -> None:
-        if observed is None:
-            return
-        self.observed_at.append(step)
-        for name, value in observed.items():
-            self.observations.setdefault(name, []).append(value.detach().cpu().clone())
-
-    def history(self, settings: TrainingSettings) -> History:
-        assert self.frozen_at is not None
-        return History(
-            losses=torch.stack(self.records).cpu() if self.records else self.frozen_at.new_zeros(0).float(),
-            frozen_at=self.frozen_at.cpu(),
-            steps=self.step,
-            observations={name: torch.stack(values) for name, values in self.observations.items()},
-            observed_at=torch.tensor(self.observed_at, dtype=torch.long),
-        )
-
-
-def _step(model, parameters, optimizer, batch, settings: TrainingSettings, state: _State) -> Tensor:
+def _step(model, parameters, optimizer, batch, settings: TrainingSettings, state: State) -> Tensor:
     losses = model.losses(batch)
     if state.frozen is None:
         _check_leading(parameters, losses.shape)
@@ -287,64 +203,29 @@ def _check_leading(parameters: Mapping[str, Tensor], members: torch.Size) -> Non
             )
 
 
-def _save(path: Path, described: dict, parameters, optimizer, generators, state: _State) -> None:
-    """One safetensors file with the description as JSON in its header, so that it is whole or absent."""
-    from safetensors.torch import save
+class SeededLoss(nn.Module):
+    """A model's loss with dropout drawn from the batch's own seed: what :func:`train` takes.
 
-    assert state.frozen is not None
-    assert state.frozen_at is not None
-    tensors = {"frozen": state.frozen, "frozen_at": state.frozen_at}
-    for name, parameter in parameters.items():
-        moments = optimizer.state[parameter]
-        tensors[f"parameter/{name}"] = parameter.detach()
-        tensors[f"mean/{name}"], tensors[f"square/{name}"] = moments["exp_avg"], moments["exp_avg_sq"]
-    for number, generator in enumerate(generators):
-        tensors[f"generator/{number}"] = generator.get_state()
-    if state.running is not None:
-        tensors["running"] = state.running
-    if state.records:
-        tensors["records"] = torch.stack(state.records)
-    for name, values in state.observations.items():
-        tensors[f"observation/{name}"] = torch.stack(values)
-    tensors = {name: tensor.cpu().contiguous() for name, tensor in tensors.items()}
-    header = {"step": state.step, "observed_at": state.observed_at, "generators": len(generators), **described}
-    path.parent.mkdir(parents=True, exist_ok=True)
-    payload = save(tensors, metadata={"format": FORMAT, "description": json.dumps(header)})
-    write_atomically(path, lambda file: file.write(payload))
+    Dropout takes chance from torch's global generator. Seeding that at every step with a number that the data's
+    generator draws makes the latter the only source of chance, so a resumed run repeats a broken one. Subclasses give
+    :meth:`loss`.
+    """
+
+    def __init__(self, model: Any):
+        super().__init__()
+        self.model = model
+
+    def loss(self, *batch: Any) -> Float[Tensor, ""]:
+        raise NotImplementedError
+
+    def losses(self, batch: tuple[Any, ...]) -> Float[Tensor, ""]:
+        """Mean over a batch whose last entry is its seed."""
+        *data, seed = batch
+        torch.manual_seed(seed)
+        return self.loss(*data)
 
 
-def _restore(path: Path, described: dict, parameters, optimizer, generators, state: _State) -> None:
-    from safetensors import safe_open
-
-    with safe_open(path, framework="pt") as file:
-        metadata = file.metadata() or {}
-        if metadata.get("format") != FORMAT:
-            raise ValueError(f"{path.name} is no checkpoint of format {FORMAT}; remove it to start anew")
-        header = json.loads(metadata["description"])
-        tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 - not a dict
-    for part in ("settings", "identity"):
-        if header[part] != described[part]:
-            raise ValueError(
-                f"checkpoint {path.name} was made with other {part}, {header[part]}, than {described[part]}; "
-                "remove it to start anew, or pass what it was made with"
-            )
-    if header["generators"] != len(generators):
-        raise ValueError(f"checkpoint {path.name} has {header['generators']} generators; got {len(generators)}")
-    device = next(iter(parameters.values())).device
-    with torch.no_grad():
-        for name, parameter in parameters.items():
-            parameter.copy_(tensors[f"parameter/{name}"])
-            optimizer.state[parameter] = {
-                "step": torch.tensor(float(header["step"]), dtype=torch.float32, device=device),
-                "exp_avg": tensors[f"mean/{name}"].to(device),
-                "exp_avg_sq": tensors[f"square/{name}"].to(device),
-            }
-    for number, generator in enumerate(generators):
-        generator.set_state(tensors[f"generator/{number}"])
-    state.step, state.observed_at = header["step"], header["observed_at"]
-    state.frozen, state.frozen_at = tensors["frozen"].to(device), tensors["frozen_at"].to(device)
-    state.running = tensors["running"].to(device) if "running" in tensors else None
-    state.records = [record.to(device) for record in tensors["records"]] if "records" in tensors else []
-    for name, stacked in tensors.items():
-        if name.startswith("observation/"):
-            state.observations[name.removeprefix("observation/")] = list(stacked)
+def require_evaluation(model: nn.Module) -> None:
+    """Refuse a model whose dropout is on."""
+    if model.training:
+        raise ValueError("the model is in training mode, where dropout alters its answers; call model.eval()")

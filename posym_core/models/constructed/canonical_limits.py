@@ -52,8 +52,7 @@ def positional_smallest_beta(length: int, angle: float) -> float:
     if gap == 0.0:
         return math.inf
     position = torch.arange(length, dtype=torch.float64)
-    # 1 - cos in the form that keeps its precision for small phases
-    loss = 2 * ((position[:, None] - position) * angle / 2).sin() ** 2
+    loss = one_minus_cos((position[:, None] - position) * angle)
     other = ~torch.eye(length, dtype=torch.bool)
 
     def works(beta: float) -> bool:
@@ -142,32 +141,6 @@ def smallest_match(length: int, angle: float, recency: float) -> float:
     return max(0.0, float(needed[1:].max())) if length > 1 else 0.0
 
 
-def admissible_angles(length: int, match: float, recency: float) -> tuple[float, float]:
-    """Range of ``theta_2`` in which ``PartialInductionHead`` of these strengths is right on every input.
-
-    Too small and the latest occurrence does not stand out; too large and recency outweighs the match, or turns back.
-    A grid finds the angles that work and bisection refines the two ends around the first and last of them.
-
-    Raises:
-        ValueError: if these strengths work at no angle.
-    """
-
-    def works(angle: float) -> bool:
-        return match > smallest_match(length, angle, recency)
-
-    limit = recency_angle_limit(length)
-    grid = [limit * (step / 2000) for step in range(1, 2000)]
-    good = [angle for angle in grid if works(angle)]
-    if not good:
-        raise ValueError(
-            f"no angle works with match={match} and recency={recency} at length {length}; "
-            "raise recency above smallest_recency and match above smallest_match of a middle angle"
-        )
-    low = smallest(works, good[0])
-    high = limit - smallest(lambda below: works(limit - below), limit - good[-1])
-    return low, high
-
-
 def recency_gain(length: int, angle: float) -> Float[Tensor, "distance other"]:
     """``cos(D' angle) - cos(D angle)`` for distances ``D`` (rows) and ``D'`` from 1 to ``length``."""
     distance = torch.arange(1, length + 1, dtype=torch.float64)
@@ -192,7 +165,7 @@ def positional_peak_weight(length: int, angle: float, beta: float) -> Float[Tens
     """
     position = torch.arange(length, dtype=torch.float64)
     difference = (position[:, None] - position) * angle
-    return 1 / (-2 * beta * (difference / 2).sin() ** 2).exp().sum(1)
+    return 1 / (-beta * one_minus_cos(difference)).exp().sum(1)
 
 
 def symbolic_peak_weight(
@@ -211,6 +184,11 @@ def symbolic_peak_weight(
 def half_turn_condition(length: int, angle: float) -> bool:
     """Theorem 7's condition ``length * angle <= pi``."""
     return length * angle <= math.pi
+
+
+def one_minus_cos(phase: Tensor) -> Tensor:
+    """``1 - cos`` in the form that keeps its precision for small phases."""
+    return 2 * (phase / 2).sin() ** 2
 
 
 def smallest(works: Callable[[float], bool], enough: float) -> float:

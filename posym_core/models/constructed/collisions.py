@@ -20,7 +20,7 @@ from torch import Tensor
 
 from posym_core.tasks.canonical import IndexTask, PartialInductionTask, RetrievalTask
 
-Head = Callable[[Int64[Tensor, "input token"]], Float[Tensor, "input class"]]
+Scorer = Callable[[Int64[Tensor, "input token"]], Float[Tensor, "input class"]]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -54,7 +54,7 @@ class Collision:
         return int((best[:, 0] > others.amax(1)).sum())
 
 
-def index_collision(head: Head, task: IndexTask, *, target: int = 0, other: int | None = None) -> Collision:
+def index_collision(head: Scorer, task: IndexTask, *, target: int = 0, other: int | None = None) -> Collision:
     """Theorem 2: two tokens of the context exchange places, the index stays. No symbolic head sees it.
 
     Args:
@@ -73,7 +73,7 @@ def index_collision(head: Head, task: IndexTask, *, target: int = 0, other: int 
     return observe(head, tokens, torch.tensor([0, 1]))
 
 
-def retrieval_collision(head: Head, task: RetrievalTask, *, target: int = 0, other: int | None = None) -> Collision:
+def retrieval_collision(head: Scorer, task: RetrievalTask, *, target: int = 0, other: int | None = None) -> Collision:
     """Theorem 4: two tokens exchange symbols, attributes stay. No positional head that reads attributes sees it."""
     other = task.length - 1 if other is None else other
     check_places(task.length, target, other)
@@ -83,7 +83,7 @@ def retrieval_collision(head: Head, task: RetrievalTask, *, target: int = 0, oth
     return symbols_exchanged(head, task, symbol, attribute, target, other)
 
 
-def induction_collisions(head: Head, task: PartialInductionTask) -> tuple[Collision, Collision]:
+def induction_collisions(head: Scorer, task: PartialInductionTask) -> tuple[Collision, Collision]:
     """Corollary 1: a pair that no symbolic head tells apart, and one that no positional head does.
 
     In the first, two tokens of the asked symbol exchange places; in the second, the last token of the asked symbol
@@ -110,7 +110,7 @@ def induction_collisions(head: Head, task: PartialInductionTask) -> tuple[Collis
 
 
 def symbols_exchanged(
-    head: Head, task: RetrievalTask | PartialInductionTask, symbol: Tensor, attribute: Tensor, target: int, other: int
+    head: Scorer, task: RetrievalTask | PartialInductionTask, symbol: Tensor, attribute: Tensor, target: int, other: int
 ) -> Collision:
     """The input that asks for ``target``'s symbol, before and after it exchanged symbols with ``other``."""
     before = task.batch(symbol[None], attribute[None], torch.tensor([target]))
@@ -120,7 +120,7 @@ def symbols_exchanged(
     return observe(head, tokens, torch.cat([before.answer, after.answer]))
 
 
-def observe(head: Head, tokens: Tensor, answer: Tensor) -> Collision:
+def observe(head: Scorer, tokens: Tensor, answer: Tensor) -> Collision:
     """The head's scores on two inputs, or an error that says what it returned."""
     with torch.no_grad():
         scores = head(tokens)

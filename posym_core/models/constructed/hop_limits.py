@@ -19,7 +19,8 @@ import torch
 from jaxtyping import Float, Int64
 from torch import Tensor
 
-from posym_core.models.constructed.canonical_limits import positional_smallest_beta, smallest
+from posym_core.checks import require_count
+from posym_core.models.constructed.canonical_limits import one_minus_cos, positional_smallest_beta, smallest
 
 # Logits that differ by less are a tie: float64 cosines cannot tell them apart.
 TIE = 1e-15
@@ -37,7 +38,7 @@ def index_smallest_beta(length: int, angle: float) -> float:
 
     Infinite where some distance below ``length`` is a whole number of turns.
     """
-    _check_length(length)
+    require_count("length", length, 1, "it counts the query as well")
     least = positional_smallest_beta(length, angle) if length > 1 else 0.0
     # One rival loses at any temperature above 0, which a bisection only nears.
     return 0.0 if length < 3 and math.isfinite(least) else least
@@ -49,9 +50,9 @@ def reflexive_smallest_beta(length: int, angle: float) -> float:
     All earlier tokens may agree on one other token (for an end: with the same left letter), so ``sum over
     1 <= d < length of exp(beta (cos(d angle) - 1)) < 1``; it falls in ``beta``, so it is bisected.
     """
-    _check_length(length)
+    require_count("length", length, 1, "it counts the query as well")
     distance = torch.arange(1, length, dtype=torch.float64)
-    return _smallest_beta(_loss(distance * angle)[None]) if length > 1 else 0.0
+    return _smallest_beta(one_minus_cos(distance * angle)[None]) if length > 1 else 0.0
 
 
 def retrieval_smallest_beta(length: int, symbols: int, angle: float) -> float:
@@ -63,9 +64,8 @@ def retrieval_smallest_beta(length: int, symbols: int, angle: float) -> float:
     ``1 <= D < length`` and every ``k``. Infinite where some exponent is not below 0: from
     :func:`retrieval_angle_limit` on.
     """
-    _check_length(length)
-    if symbols < 2:
-        raise ValueError(f"symbols must be at least 2; got {symbols}")
+    require_count("length", length, 1, "it counts the query as well")
+    require_count("symbols", symbols, 2)
     if length < 2:
         return 0.0
     distance = torch.arange(length, dtype=torch.float64) * angle
@@ -84,7 +84,7 @@ def retrieval_angle_limit(length: int, symbols: int) -> float:
     ``n - 1``, or the other way round: ``cos(n angle) > cos(omega - (n - 1) angle)`` if ``(2 n - 1) angle < omega``, and
     for no other angle up to half a turn. The paper asks for ``angle < omega / (2 n)``, which suffices.
     """
-    _check_length(length)
+    require_count("length", length, 1, "it counts the query as well")
     return 2 * math.pi / (symbols * (2 * length - 3)) if length > 1 else math.inf
 
 
@@ -122,8 +122,8 @@ def index_discrepancy(n: int, angle: float) -> Discrepancy:
     >>> round(index_discrepancy(1, torch.pi / 2).least, 12)
     1.0
     """
-    _check_before(n)
-    gap = _loss(torch.arange(1, n + 1, dtype=torch.float64) * angle)
+    require_count("n", n, 1, "it counts the tokens before the query")
+    gap = one_minus_cos(torch.arange(1, n + 1, dtype=torch.float64) * angle)
     return Discrepancy(
         least=float(gap.min()),
         greatest=float(gap[: (n + 1) // 2].min()),
@@ -144,9 +144,8 @@ def retrieval_discrepancy(n: int, angle: float, symbols: int) -> Discrepancy:
     one, whose logit is ``cos(n angle - omega)``. From ``n = 2`` on there are such, so it bounds
     :attr:`~Discrepancy.least`; inputs whose other letters all lie across the circle exceed it.
     """
-    _check_before(n)
-    if symbols < 2:
-        raise ValueError(f"symbols must be at least 2; got {symbols}")
+    require_count("n", n, 1, "it counts the tokens before the query")
+    require_count("symbols", symbols, 2)
     distance = torch.arange(n + 1, dtype=torch.float64) * angle
     rival = (distance - _letters(symbols)[:, None]).cos()
     match = distance.cos()[1:]
@@ -167,11 +166,6 @@ def _letters(symbols: int) -> Float[Tensor, " letter"]:
     return torch.arange(1, symbols, dtype=torch.float64) * (2 * math.pi / symbols)
 
 
-def _loss(phase: Tensor) -> Tensor:
-    """``1 - cos`` in the form that keeps its precision for small phases."""
-    return 2 * (phase / 2).sin() ** 2
-
-
 def _smallest_beta(loss: Float[Tensor, "case rival"]) -> float:
     """Infimum of ``beta`` with ``sum over rivals of exp(-beta loss) < 1`` in every case."""
     least = float(loss.min())
@@ -186,16 +180,6 @@ def _smallest_beta(loss: Float[Tensor, "case rival"]) -> float:
     return smallest(works, math.log(loss.shape[1] + 1) / least)
 
 
-def _check_length(length: int) -> None:
-    if length < 1 or length != int(length):
-        raise ValueError(f"length counts tokens, the query included, and must be 1 or more; got {length}")
-
-
-def _check_before(n: int) -> None:
-    if n < 1 or n != int(n):
-        raise ValueError(f"n counts the tokens before the query and must be 1 or more; got {n}")
-
-
 def planes_smallest_beta(length: int, angles: Sequence[float] | Float[Tensor, " plane"]) -> float:
     """Infimum of the inverse temperatures at which an ``IndexHead`` with several planes works.
 
@@ -204,14 +188,14 @@ def planes_smallest_beta(length: int, angles: Sequence[float] | Float[Tensor, " 
     minus that mean, ``sum over k != j of exp(-beta loss(k - j)) < 1`` for every target ``j``, as in
     :func:`posym_core.models.constructed.hop_limits.index_smallest_beta`; infinite where all planes return at once.
     """
-    _check_length(length)
+    require_count("length", length, 1, "it counts the query as well")
     angles = torch.as_tensor(angles, dtype=torch.float64)
     if angles.ndim != 1 or len(angles) == 0:
         raise ValueError(f"angles must be one row with a plane or more; got shape {tuple(angles.shape)}")
     if length < 2:
         return 0.0
     distance = torch.arange(1, length, dtype=torch.float64)
-    loss = 2 * ((distance[:, None] * angles / 2).sin() ** 2).mean(1)
+    loss = one_minus_cos(distance[:, None] * angles).mean(1)
     least = float(loss.min())
     if least <= TIE:
         return math.inf
@@ -240,9 +224,8 @@ def index_price(length: int, planes: int = 1) -> float:
     >>> round(index_price(1000) / (1000**2 / (8 * math.pi)), 4)
     1.0
     """
-    _check_length(length)
-    if planes < 1 or planes != int(planes):
-        raise ValueError(f"planes must be 1 or more; got {planes}")
+    require_count("length", length, 1, "it counts the query as well")
+    require_count("planes", planes, 1)
     if length <= 2:
         return 0.0
 
@@ -278,7 +261,7 @@ def closest_returns(length: int, angle: float) -> Returns:
     >>> closest_returns(40, 1.0).distance.tolist()
     [1, 6, 19, 25]
     """
-    _check_length(length)
+    require_count("length", length, 1, "it counts the query as well")
     phase = torch.arange(1, length, dtype=torch.float64) * angle
     gap = phase - 2 * math.pi * (phase / (2 * math.pi)).round()
     if not len(gap):
