@@ -6,24 +6,19 @@ setting's name; a setting whose result is there already is not run again.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
-from functools import partial
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from posym_companion.experiments.loop import keep_each, plain
+from posym_companion.experiments.loop import Experiment, language_model, plain
 from posym_core.inspection.profile import LayerHeads, profile_with
 from posym_core.metrics.exclusion import exclusion
 from posym_core.metrics.pairs import Swaps
 from posym_core.metrics.score_geometry import random_swaps
 from posym_core.models.answers import choice_accuracy
-from posym_core.models.language import load_model
-from posym_core.runs.results import Result
 from posym_core.tasks import binding_prompts
 
 # The cross-logit matrix of all keys is kept per head up to this many: beyond, it would dwarf the model.
@@ -128,23 +123,6 @@ def measure(
     return arrays
 
 
-def run(
-    settings: Iterable[BindingProfile],
-    *,
-    device: str = "auto",
-    folder: Path | str | None = None,
-    force: bool = False,
-    progress: bool = True,
-) -> Iterator[Result]:
-    """Run settings one after the other and keep each result as it comes.
-
-    A result that is there with the same settings is read, not run, unless ``force``; so an interrupted run goes on
-    where it stopped.
-    """
-    one = partial(measure, progress=progress)
-    return keep_each(settings, one, dims=DIMS, load=load_model, device=device, folder=folder, force=force)
-
-
 def small(setting: BindingProfile | None = None) -> BindingProfile:
     """A size that runs in a build: few prompts of 16 facts."""
     return replace(setting or BindingProfile(), facts=16, prompts=8)
@@ -161,3 +139,6 @@ def _padded(rows: list[np.ndarray]) -> np.ndarray:
     """Rows of unequal length as one array, NaN at the end."""
     width = max(len(row) for row in rows)
     return np.stack([np.pad(row, (0, width - len(row)), constant_values=np.nan) for row in rows])
+
+
+EXPERIMENT = Experiment(settings=full_size, small=small, measure=measure, dims=DIMS, load=language_model)

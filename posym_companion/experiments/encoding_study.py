@@ -15,7 +15,7 @@ fresh sentences.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal, get_args
@@ -23,7 +23,7 @@ from typing import Any, Literal, get_args
 import numpy as np
 import torch
 
-from posym_companion.experiments.loop import keep_trained
+from posym_companion.experiments.loop import Experiment
 from posym_core.encodings import ENCODINGS
 from posym_core.inspection.pointers import head_pointers
 from posym_core.models.classifier import (
@@ -36,7 +36,6 @@ from posym_core.models.classifier import (
 )
 from posym_core.models.training import CosineSettings, train
 from posym_core.runs.devices import choose_device
-from posym_core.runs.results import Result
 from posym_core.tasks.sentences import CountTask, DistanceTask, SentenceBatch
 
 StudyTask = Literal["distance", "count"]
@@ -208,18 +207,6 @@ def small(setting: EncodingStudy) -> EncodingStudy:
     return replace(setting, seeds=(0,), steps=30, test=200, ablated=50, pointed=2)
 
 
-def run(
-    settings: Iterable[EncodingStudy],
-    *,
-    device: str = "auto",
-    folder: Path | str | None = None,
-    force: bool = False,
-    progress: bool = True,
-) -> Iterator[Result]:
-    """Train every seed of every set-up and keep what :func:`measure` finds, unless it is there."""
-    return keep_trained(settings, measure, dims=DIMS, device=device, folder=folder, force=force, progress=progress)
-
-
 def train_model(
     setting: EncodingStudy,
     seed: int,
@@ -293,3 +280,6 @@ def look(setting: EncodingStudy, model: EncodingModel, seed: int) -> dict[str, n
     if setting.task == "distance":
         found.update(head_pointers(model, sentences(setting.pointed, 2)))
     return {name: np.asarray(value, dtype=np.float64) for name, value in found.items()}
+
+
+EXPERIMENT = Experiment(settings=full_size, small=small, measure=measure, dims=DIMS)

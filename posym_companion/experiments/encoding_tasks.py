@@ -12,7 +12,6 @@ places from the start stay as they were and distances to the query grow; in fron
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Literal, get_args
@@ -20,12 +19,11 @@ from typing import Literal, get_args
 import numpy as np
 import torch
 
-from posym_companion.experiments.loop import keep_trained
+from posym_companion.experiments.loop import Experiment
 from posym_core.encodings import ENCODINGS
 from posym_core.models.one_layer import EncodedReader
 from posym_core.models.training import TrainingSettings, train
 from posym_core.runs.devices import choose_device
-from posym_core.runs.results import Result
 from posym_core.tasks.canonical import IndexTask, PartialInductionTask, RetrievalTask, Task, TaskBatch
 
 CanonicalTask = Literal["index", "retrieval", "induction"]
@@ -137,18 +135,6 @@ def small(setting: EncodingTasks) -> EncodingTasks:
     )
 
 
-def run(
-    settings: Iterable[EncodingTasks],
-    *,
-    device: str = "auto",
-    folder: Path | str | None = None,
-    force: bool = False,
-    progress: bool = True,
-) -> Iterator[Result]:
-    """Train every encoding on every task with every seed and keep the accuracies, unless they are there."""
-    return keep_trained(settings, measure, dims=DIMS, device=device, folder=folder, force=force, progress=progress)
-
-
 def measure(
     setting: EncodingTasks, *, device: str = "auto", work: Path | None = None, progress: bool = False
 ) -> dict[str, np.ndarray]:
@@ -215,3 +201,6 @@ def task_of(test: str) -> CanonicalTask:
 def on(device: torch.device, batch: TaskBatch) -> TaskBatch:
     """The batch on a device."""
     return TaskBatch(*(part.to(device) for part in batch))
+
+
+EXPERIMENT = Experiment(settings=full_size, small=small, measure=measure, dims=DIMS)

@@ -7,17 +7,14 @@ nothing but angle and seed varies, and variants of one seed share weights at the
 
 Beyond the paper: three lengths against predicted thresholds, heads that own all planes of a model with dimension 64,
 and these heads with bands of planes switched off when tested.
-
-    python -m posym_companion.experiments.frequency_control --help
 """
 
 from __future__ import annotations
 
 import dataclasses
-import json
-import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -26,18 +23,17 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from posym_companion.experiments.loop import Experiment, Measured, finished_part
 from posym_core.metrics.cross_logits import cross_logits
 from posym_core.metrics.exclusion import exclusion
 from posym_core.metrics.rope import rope_angles
 from posym_core.metrics.swaps import swap_scores
 from posym_core.models.toys import ToyEnsemble, data_generators, sample_streams
 from posym_core.models.training import TrainingSettings, train
-from posym_core.runs.devices import choose_device, device_name
-from posym_core.runs.files import write_atomically
-from posym_core.runs.results import Result, save_result
+from posym_core.runs.devices import choose_device
 from posym_core.tasks.canonical import IndexTask, PartialInductionTask, RetrievalTask, Task
 
-NAME, SMALL = "frequency_control/full", "frequency_control/small"
+NAME = "frequency_control/full"
 TRAINING, TESTING, SCORING = 0, 1, 2  # purposes of data streams
 CHUNK = 512  # test inputs per forward pass, which bounds memory
 DIMS = {
@@ -110,6 +106,11 @@ class FrequencyControlSettings:
         if len(self.seeds) < 2 or len(set(self.seeds)) != len(self.seeds):
             raise ValueError(f"intervals over seeds need two or more different seeds; got {list(self.seeds)}")
 
+    @property
+    def name(self) -> str:
+        """What the result is called."""
+        return NAME
+
     @classmethod
     def small(cls) -> FrequencyControlSettings:
         """A run for a chapter: one length, eight angles, three seeds; under three minutes on two cores."""
@@ -177,56 +178,27 @@ def canonical_tasks(
     )
 
 
-def run(
-    settings: FrequencyControlSettings,
-    *,
-    name: str = NAME,
-    folder: Path | str | None = None,
-    work: Path | str | None = None,
-    device: str = "auto",
-    progress: bool = True,
-    report: Callable[[str], None] | None = None,
-) -> Result | dict[str, np.ndarray]:
-    """Train and measure every cell.
-
-    Args:
-        settings: what to do.
-        name: of the result to save.
-        folder: where to save it; ``None`` saves nothing and returns the arrays.
-        work: folder for checkpoints and finished cells, from which a killed run resumes; ``None`` keeps none.
-        device: ``"auto"``, ``"cpu"`` or ``"cuda"``.
-        progress: show bars.
-        report: called with a line about every finished cell.
+def measure(
+    settings: FrequencyControlSettings, *, device: str = "auto", work: Path | None = None, progress: bool = True
+) -> Measured:
+    """Train and measure every cell; those in ``work`` are not trained again.
 
     Returns:
-        The saved result, or the arrays: ``{cell}/{array}`` as :func:`measure` names them, and ``angles``.
+        ``{cell}/{array}`` as :func:`run_cell` names them, each cell's ``seconds``, ``angles`` and ``frequencies``.
     """
-    chosen = choose_device(device)
-    work = Path(work) if work is not None else None
+    chosen, seconds = choose_device(device), 0.0
     arrays: dict[str, np.ndarray] = {
         "angles": rope_angles(settings.dim, settings.base).numpy(),
         "frequencies": np.array(settings.frequencies),
     }
-    seconds = 0.0
     for cell in cells(settings):
-        measured = finished_cell(work, cell, settings)
-        if measured is None:
-            started = time.perf_counter()
-            measured = run_cell(cell, settings, device=chosen, work=work, progress=progress)
-            measured["seconds"] = np.array(time.perf_counter() - started)
-            keep_cell(work, cell, settings, measured)
-        if report is not None:
-            accuracy = measured["hits"].sum(-1) / measured["asked"].sum(-1)[:, None]
-            best = " ".join(f"{value:.2f}" for value in accuracy.mean(0))
-            report(f"{cell.name}: {float(measured['seconds']):.0f} s, accuracy by variant {best}")
+        train_cell = partial(run_cell, cell, settings, device=chosen, work=work, progress=progress)
+        measured = finished_part(work, cell.name, train_cell)
+        if work is not None:
+            (work / f"{cell.name}.safetensors").unlink(missing_ok=True)  # a finished cell's checkpoint
         seconds += float(measured["seconds"])
         arrays |= {f"{cell.name}/{key}": value for key, value in measured.items()}
-    if folder is None:
-        return arrays
-    described = dataclasses.asdict(settings)
-    return save_result(
-        name, arrays, dims=DIMS, settings=described, device=device_name(chosen), seconds=seconds, folder=folder
-    )
+    return Measured(arrays=arrays, seconds=seconds)
 
 
 def run_cell(
@@ -250,7 +222,7 @@ def run_cell(
         progress=progress,
         label=cell.name,
     )
-    measured = measure(model, settings)
+    measured = measure_heads(model, settings)
     measured["losses"] = history.losses.half().numpy()
     if history.observations:
         measured |= {key: value.half().numpy() for key, value in history.observations.items()}
@@ -259,7 +231,7 @@ def run_cell(
 
 
 @torch.no_grad()
-def measure(model: ToyEnsemble, settings: FrequencyControlSettings) -> dict[str, np.ndarray]:
+def measure_heads(model: ToyEnsemble, settings: FrequencyControlSettings) -> dict[str, np.ndarray]:
     """Everything the chapters show of trained heads.
 
     Returns:
@@ -386,66 +358,11 @@ def describe(cell: Cell, settings: FrequencyControlSettings) -> dict[str, Any]:
     }
 
 
-def finished_cell(work: Path | None, cell: Cell, settings: FrequencyControlSettings) -> dict[str, np.ndarray] | None:
-    """The arrays of a cell that was finished before, or ``None``."""
-    if work is None or not (work / f"{cell.name}.npz").is_file():
-        return None
-    with np.load(work / f"{cell.name}.npz", allow_pickle=False) as stored:
-        kept = {key: stored[key] for key in stored.files}
-    if str(kept.pop("fingerprint")) != fingerprint(cell, settings):
-        raise ValueError(
-            f"{cell.name}.npz in the work folder was made with other settings; remove it or pass another work folder"
-        )
-    return kept
+def full_size(model: str = "") -> list[FrequencyControlSettings]:
+    """One run with all cells; there is no ``model`` to choose."""
+    return [FrequencyControlSettings()]
 
 
-def keep_cell(
-    work: Path | None, cell: Cell, settings: FrequencyControlSettings, measured: Mapping[str, np.ndarray]
-) -> None:
-    """Keep a finished cell for a resumed run; its checkpoint is needed no more."""
-    if work is None:
-        return
-    work.mkdir(parents=True, exist_ok=True)
-    stored: dict[str, Any] = {**measured, "fingerprint": np.array(fingerprint(cell, settings))}
-    write_atomically(work / f"{cell.name}.npz", lambda file: np.savez_compressed(file, **stored))
-    (work / f"{cell.name}.safetensors").unlink(missing_ok=True)
-
-
-def fingerprint(cell: Cell, settings: FrequencyControlSettings) -> str:
-    """All that a finished cell depends on but the code."""
-    rest = {key: value for key, value in dataclasses.asdict(settings).items() if key not in ("lengths", "all_planes")}
-    return json.dumps({"cell": describe(cell, settings), "settings": rest}, sort_keys=True)
-
-
-def main(arguments: Sequence[str] | None = None) -> int:
-    """Command line: run the experiment and save its result."""
-    import argparse
-
-    parser = argparse.ArgumentParser(description="Control of success by frequency on the canonical tasks.")
-    parser.add_argument("--small", action="store_true", help="the size that runs in a chapter")
-    parser.add_argument("--device", default="auto", help="auto, cpu or cuda (default: auto)")
-    parser.add_argument("--threads", type=int, default=0, help="CPU threads (default: torch's choice)")
-    parser.add_argument("--folder", default="results", help="where the result is saved (default: results)")
-    parser.add_argument("--work", default=None, help="folder for checkpoints; a killed run resumes from it")
-    parser.add_argument("--name", default=None, help=f"name of the result (default: {NAME}, or {SMALL})")
-    parser.add_argument("--quiet", action="store_true", help="no progress bars")
-    given = parser.parse_args(arguments)
-    if given.threads:
-        torch.set_num_threads(given.threads)
-    settings = FrequencyControlSettings.small() if given.small else FrequencyControlSettings()
-    result = run(
-        settings,
-        name=given.name or (SMALL if given.small else NAME),
-        folder=given.folder,
-        work=given.work,
-        device=given.device,
-        progress=not given.quiet,
-        report=lambda line: print(line, flush=True),
-    )
-    assert isinstance(result, Result)
-    print(result.describe())
-    return 0
-
-
-if __name__ == "__main__":
-    raise SystemExit(main())
+EXPERIMENT = Experiment(
+    settings=full_size, small=lambda setting: FrequencyControlSettings.small(), measure=measure, dims=DIMS
+)

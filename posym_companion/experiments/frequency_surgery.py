@@ -9,10 +9,9 @@ and were fixed before the run.
 
 from __future__ import annotations
 
-import json
 import time
-from collections.abc import Iterable
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +19,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from posym_companion.experiments.loop import made_with, plain
+from posym_companion.experiments.loop import Experiment, Measured, finished_part, language_model, plain
 from posym_core.inspection.interventions import (
     Intervention,
     ablated,
@@ -36,10 +35,6 @@ from posym_core.inspection.profile import LayerHeads, profile, profile_with
 from posym_core.inspection.surgery import surgery
 from posym_core.metrics.stats import mean_interval
 from posym_core.models.answers import choice_accuracy
-from posym_core.models.language import load_model
-from posym_core.runs.devices import choose_device, device_name
-from posym_core.runs.files import write_atomically
-from posym_core.runs.results import Result, ResultError, load_result, save_result, work_folder
 from posym_core.tasks import Prompts, make_prompts, reference_text
 
 # For each role the tasks that may fill it, in order of preference.
@@ -297,7 +292,7 @@ def windows_of_text(tokenizer: Any, setting: FrequencySurgery) -> Tensor:
     return rows if mark is None else torch.cat([torch.full((len(rows), 1), mark), rows], 1)
 
 
-def measure(setting: FrequencySurgery, subject: Subject, condition: Condition) -> dict[str, np.ndarray]:
+def measure_condition(setting: FrequencySurgery, subject: Subject, condition: Condition) -> dict[str, np.ndarray]:
     """What the operated model does: answers, loss on text, scores."""
     with surgery(subject.model, *condition.interventions, planes=subject.planes) as operated:
         count = setting.prompts if condition.full else setting.other_prompts
@@ -338,57 +333,27 @@ def _asked(values: list[Tensor], prompts: int) -> np.ndarray:
     return np.pad(rows, ((0, 0), (0, prompts - rows.shape[1])), constant_values=np.nan)
 
 
-def run(
-    settings: Iterable[FrequencySurgery],
-    *,
-    device: str = "auto",
-    folder: Path | str | None = None,
-    force: bool = False,
-    progress: bool = True,
-) -> Iterable[Result]:
-    """Run settings, one condition after the other; what is finished is kept, so that a run goes on where it stopped."""
+def measure(
+    setting: FrequencySurgery, *, device: str = "auto", work: Path | None = None, progress: bool = True
+) -> Measured:
+    """All conditions one after the other; those in ``work`` are not measured again.
+
+    Returns:
+        What :func:`prepare` finds, and with a leading ``condition`` what :func:`measure_condition` finds.
+    """
     from tqdm import tqdm
 
-    for setting in settings:
-        try:
-            stored = None if force else load_result(setting.name, folder=folder)
-        except ResultError:
-            stored = None
-        if stored is not None and made_with(stored, setting):
-            yield stored
-            continue
-        began = time.perf_counter()
-        model, tokenizer = load_model(setting.model, device=device)
-        subject, arrays = prepare(model, tokenizer, setting)
-        work = work_folder(setting.name, folder=folder)
-        work.mkdir(parents=True, exist_ok=True)
-        asked = json.dumps(asdict(setting))
-        if force or not (work / "settings.json").is_file() or (work / "settings.json").read_text() != asked:
-            for part in work.iterdir():
-                part.unlink()
-            write_atomically(work / "settings.json", lambda file, asked=asked: file.write(asked.encode()))
-        planned, parts, seconds = conditions(setting, subject), [], time.perf_counter() - began
-        for number, condition in enumerate(tqdm(planned, disable=not progress)):
-            kept = work / f"{number:03}.npz"
-            if not kept.is_file():
-                begun = time.perf_counter()
-                part = measure(setting, subject, condition)
-                part["seconds"] = np.array(time.perf_counter() - begun)
-                write_atomically(kept, lambda file, part=part: np.savez(file, allow_pickle=False, **part))
-            with np.load(kept, allow_pickle=False) as part:
-                parts.append(dict(part))
-        arrays |= {name: np.stack([part[name] for part in parts]) for name in parts[0]}
-        arrays["conditions"] = np.array([condition.name for condition in planned])
-        seconds += float(arrays["seconds"].sum())
-        yield save_result(
-            setting.name,
-            arrays,
-            dims=DIMS,
-            settings=asdict(setting),
-            device=device_name(choose_device(device)),
-            seconds=seconds,
-            folder=folder,
-        )
-        for part in work.iterdir():
-            part.unlink()
-        work.rmdir()
+    began = time.perf_counter()
+    model, tokenizer = language_model(setting.model, device=device)
+    subject, arrays = prepare(model, tokenizer, setting)
+    planned, seconds = conditions(setting, subject), time.perf_counter() - began
+    parts = [
+        finished_part(work, f"{number:03}", partial(measure_condition, setting, subject, condition))
+        for number, condition in enumerate(tqdm(planned, disable=not progress))
+    ]
+    arrays |= {name: np.stack([part[name] for part in parts]) for name in parts[0]}
+    arrays["conditions"] = np.array([condition.name for condition in planned])
+    return Measured(arrays=arrays, seconds=seconds + float(arrays["seconds"].sum()))
+
+
+EXPERIMENT = Experiment(settings=full_size, small=small, measure=measure, dims=DIMS)

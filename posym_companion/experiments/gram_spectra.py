@@ -6,22 +6,20 @@ of its own; what that does to real queries and keys is measured here beside what
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
+from tqdm import tqdm
 
-from posym_companion.experiments.loop import keep_each, plain
+from posym_companion.experiments.loop import Experiment, language_model, plain
 from posym_core.inspection.capture import capture
 from posym_core.inspection.planes import find_planes
 from posym_core.metrics.rope import rotate
 from posym_core.metrics.spectra import averaged_kernel, eigenvalues, majorisation, singular_values
-from posym_core.models.language import load_model
-from posym_core.runs.results import Result
 from posym_core.tasks import text_prompts
 
 WAYS = ("content", "averaged", "rotated")
@@ -102,7 +100,7 @@ def spectra_of(query: Tensor, keys: Tensor, angles: Tensor, scale: float) -> dic
     return found
 
 
-def measure(model: Any, tokenizer: Any, setting: GramSpectra) -> dict[str, np.ndarray]:
+def measure(model: Any, tokenizer: Any, setting: GramSpectra, *, progress: bool = True) -> dict[str, np.ndarray]:
     """All arrays of one setting.
 
     Returns:
@@ -113,21 +111,12 @@ def measure(model: Any, tokenizer: Any, setting: GramSpectra) -> dict[str, np.nd
         by the first (weakly, for logits), and the largest excess of a partial sum, as part of the whole sum.
     """
     prompts = text_prompts(tokenizer, facts=setting.tokens, count=setting.prompts, seed=setting.seed)
-    layers = [spectra_of(*heads) for heads in contents_of(model, prompts.input_ids, setting.tokens)]
+    layers = [
+        spectra_of(*heads)
+        for heads in tqdm(contents_of(model, prompts.input_ids, setting.tokens), disable=not progress)
+    ]
     arrays = {name: torch.stack([layer[name] for layer in layers], dim=2).numpy() for name in layers[0]}
     return {name: x if x.dtype == bool else x.astype(np.float32) for name, x in arrays.items()}
 
 
-def run(
-    settings: Iterable[GramSpectra],
-    *,
-    device: str = "auto",
-    folder: Path | str | None = None,
-    force: bool = False,
-    progress: bool = True,
-) -> Iterator[Result]:
-    """Run settings one after the other and keep each result as it comes; no bar is shown, it takes seconds.
-
-    A result that is there with the same settings is read, not run, unless ``force``.
-    """
-    return keep_each(settings, measure, dims=DIMS, load=load_model, device=device, folder=folder, force=force)
+EXPERIMENT = Experiment(settings=full_size, small=small, measure=measure, dims=DIMS, load=language_model)

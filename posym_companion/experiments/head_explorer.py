@@ -6,23 +6,18 @@ each input are cut into blocks of 1 to 16 tokens, and each cut is scored at elev
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
-from functools import partial
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from posym_companion.experiments.loop import keep_each, plain
+from posym_companion.experiments.loop import Experiment, language_model, plain
 from posym_core.inspection.profile import LayerHeads, profile_with
 from posym_core.metrics.exclusion import exclusion
 from posym_core.metrics.pairs import Swaps
 from posym_core.models.answers import choice_accuracy
-from posym_core.models.language import load_model
-from posym_core.runs.results import Result
 from posym_core.tasks import make_prompts
 
 # Facts, names or words that make 64 tokens.
@@ -158,23 +153,6 @@ def measure(
     }
 
 
-def run(
-    settings: Iterable[HeadExplorer],
-    *,
-    device: str = "auto",
-    folder: Path | str | None = None,
-    force: bool = False,
-    progress: bool = True,
-) -> Iterator[Result]:
-    """Run inputs one after the other and keep each result as it comes.
-
-    A result that is there with the same settings is read, not run, unless ``force``; so an interrupted run goes on
-    where it stopped.
-    """
-    one = partial(measure, progress=progress)
-    return keep_each(settings, one, dims=DIMS, load=load_model, device=device, folder=folder, force=force)
-
-
 def _mean(x: np.ndarray) -> np.ndarray:
     """Mean over prompts of what is defined; NaN where nothing is."""
     counted = np.isfinite(x)
@@ -187,3 +165,6 @@ def _margin(x: np.ndarray) -> np.ndarray:
     from scipy.stats import t
 
     return t.ppf(0.975, len(x) - 1) * x.astype(np.float64).std(0, ddof=1) / np.sqrt(len(x))
+
+
+EXPERIMENT = Experiment(settings=full_size, small=small, measure=measure, dims=DIMS, load=language_model)

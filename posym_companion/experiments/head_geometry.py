@@ -8,23 +8,19 @@ frequencies. Here this is measured on every plane of every head, at the keys of 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from posym_companion.experiments.loop import keep_each, plain
+from posym_companion.experiments.loop import Experiment, language_model, plain
 from posym_core.inspection.profile import LayerHeads, profile_with
 from posym_core.metrics.exclusion import exclusion
 from posym_core.metrics.frequencies import dirichlet_kernel
 from posym_core.metrics.plane_geometry import coherence, concentration, crest, explained, fit_wave, unrotated_planes
 from posym_core.models.answers import choice_accuracy
-from posym_core.models.language import load_model
-from posym_core.runs.results import Result
 from posym_core.tasks import index_prompts, make_prompts
 from posym_core.tasks.language import PLACES
 
@@ -203,6 +199,7 @@ def measure(
     model: torch.nn.Module, tokenizer: Any, setting: HeadGeometry, *, progress: bool = True
 ) -> dict[str, np.ndarray]:
     """All arrays of one setting, see :func:`summarize`; for the task ``"index"`` also :func:`measure_places`'s."""
+    model = model if setting.trained else with_random_weights(model, setting.seed)
     arrays = summarize(*measure_heads(model, tokenizer, setting, progress=progress))
     if setting.task == "index":
         arrays |= measure_places(model, tokenizer, setting, arrays, progress=progress)
@@ -270,21 +267,4 @@ def with_random_weights(model: Any, seed: int) -> Any:
     return fresh.to(device).eval()
 
 
-def run(
-    settings: Iterable[HeadGeometry],
-    *,
-    device: str = "auto",
-    folder: Path | str | None = None,
-    force: bool = False,
-    progress: bool = True,
-) -> Iterator[Result]:
-    """Run settings one after the other and keep each result as it comes.
-
-    A result that is there with the same settings is read, not run, unless ``force``.
-    """
-
-    def measure_one(model: Any, tokenizer: Any, setting: HeadGeometry) -> dict[str, np.ndarray]:
-        model = model if setting.trained else with_random_weights(model, setting.seed)
-        return measure(model, tokenizer, setting, progress=progress)
-
-    return keep_each(settings, measure_one, dims=DIMS, load=load_model, device=device, folder=folder, force=force)
+EXPERIMENT = Experiment(settings=full_size, small=small, measure=measure, dims=DIMS, load=language_model)

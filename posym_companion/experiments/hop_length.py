@@ -7,10 +7,7 @@ next station, and how much of it the head's rotation planes alone foretell from 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from functools import partial
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -19,12 +16,11 @@ from jaxtyping import Float, Int64
 from torch import Tensor
 
 from posym_companion.experiments import multihop
-from posym_companion.experiments.loop import keep_each
-from posym_companion.experiments.multihop import TEST, MultihopSettings
+from posym_companion.experiments.loop import Experiment
+from posym_companion.experiments.multihop import TEST, MultihopSettings, load_weights
 from posym_core.inspection.stations import CapturedLayers, capture_layers
 from posym_core.metrics.rope import turn
 from posym_core.models.gptj import accuracy_by_length, set_angles
-from posym_core.runs.results import Result
 
 LENGTHS = (17, 20, 24, 28, 32, 36, 40, 44, 48, 52, 56, 60, 64, 80, 96, 128, 192, 256, 512, 850, 1020)
 # Distances behind a target at which the logit of an average key is foretold.
@@ -67,19 +63,6 @@ def full_size(model: str = "") -> list[HopLength]:
 def small(setting: HopLength) -> HopLength:
     """Fewer and shorter sequences."""
     return HopLength(model=setting.model, lengths=LENGTHS[:6], sequences=80, watched=8)
-
-
-def run(
-    settings: Iterable[HopLength],
-    *,
-    device: str = "auto",
-    folder: Path | str | None = None,
-    force: bool = False,
-    progress: bool = True,
-) -> Iterator[Result]:
-    """Test each model whose weights are in ``folder`` at every length, and keep what :func:`measure` finds."""
-    load, look = partial(multihop.load_weights, folder=folder), partial(measure, progress=progress)
-    return keep_each(settings, look, dims=DIMS, load=load, device=device, folder=folder, force=force)
 
 
 def measure(
@@ -207,3 +190,6 @@ def _station_rows(captured: CapturedLayers, path: Tensor) -> tuple[Tensor, Tenso
     future = torch.arange(captured.keys.shape[-2], device=here.device) > here[..., None]
     rows = logits.masked_fill(future[None, :, None], -torch.inf).softmax(-1)
     return rows.transpose(2, 3), path[:, 1:].to(here.device)
+
+
+EXPERIMENT = Experiment(settings=full_size, small=small, measure=measure, dims=DIMS, load=load_weights)

@@ -7,10 +7,8 @@ can do without. One result for every trained model of :mod:`posym_companion.expe
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import partial
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -18,14 +16,13 @@ import torch
 from torch import Tensor
 
 from posym_companion.experiments import multihop
-from posym_companion.experiments.loop import keep_each
-from posym_companion.experiments.multihop import TEST, MultihopSettings
+from posym_companion.experiments.loop import Experiment
+from posym_companion.experiments.multihop import TEST, MultihopSettings, load_weights
 from posym_core.inspection.programs import NONE, agreement, candidates
 from posym_core.inspection.stations import CapturedLayers, capture_layers
 from posym_core.metrics.frequencies import frequency_use
 from posym_core.metrics.rope import turn
 from posym_core.models.gptj import LayerHead, answers_with, mean_by_hops, mean_outputs
-from posym_core.runs.results import Result
 from posym_core.tasks.multihop import MultihopBatch
 
 PROGRAMS = ("reflexive", "hop 1", "hop 2", "hop 3", "hop 4")
@@ -74,19 +71,6 @@ def full_size(model: str = "") -> list[HopMechanism]:
 def small(setting: HopMechanism) -> HopMechanism:
     """Fewer sequences."""
     return HopMechanism(model=setting.model, sequences=120, kept=4)
-
-
-def run(
-    settings: Iterable[HopMechanism],
-    *,
-    device: str = "auto",
-    folder: Path | str | None = None,
-    force: bool = False,
-    progress: bool = True,
-) -> Iterator[Result]:
-    """Look into each model whose weights are in ``folder``, and keep what :func:`measure` finds."""
-    load, look = partial(multihop.load_weights, folder=folder), partial(measure, progress=progress)
-    return keep_each(settings, look, dims=DIMS, load=load, device=device, folder=folder, force=force)
 
 
 def measure(
@@ -203,3 +187,6 @@ def _planes(
         "tokens": batch.tokens[:kept].numpy(),
         "path": batch.path[:kept].numpy(),
     }
+
+
+EXPERIMENT = Experiment(settings=full_size, small=small, measure=measure, dims=DIMS, load=load_weights)

@@ -6,19 +6,14 @@ examples and screening are those of :mod:`posym_core.tasks.hop_questions`.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
-from functools import partial
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 from tqdm import tqdm
 
-from posym_companion.experiments.loop import keep_each, plain
+from posym_companion.experiments.loop import Experiment, language_model, plain
 from posym_core.models.answers import answer_questions
-from posym_core.models.language import load_model
-from posym_core.runs.results import Result
 from posym_core.tasks.hop_questions import HOP_TASKS, LENGTHS, HopTask, hop_questions, hop_text, screened
 
 # A question costs in proportion to its length: fewer of the long ones.
@@ -120,17 +115,4 @@ def measure(model: Any, tokenizer: Any, setting: HopPrompts, *, progress: bool =
     }
 
 
-def run(
-    settings: Iterable[HopPrompts],
-    *,
-    device: str = "auto",
-    folder: Path | str | None = None,
-    force: bool = False,
-    progress: bool = True,
-) -> Iterator[Result]:
-    """Run settings one after the other and keep each result as it comes.
-
-    A result that is there with the same settings is read, not run, unless ``force``.
-    """
-    one = partial(measure, progress=progress)
-    return keep_each(settings, one, dims=DIMS, load=load_model, device=device, folder=folder, force=force)
+EXPERIMENT = Experiment(settings=full_size, small=small, measure=measure, dims=DIMS, load=language_model)

@@ -7,7 +7,6 @@ result for every change, with all its seeds; each seed resumes.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -15,11 +14,10 @@ from typing import Any
 import numpy as np
 
 from posym_companion.experiments import hop_length
-from posym_companion.experiments.loop import keep_trained
+from posym_companion.experiments.loop import Experiment
 from posym_companion.experiments.multihop import TEST, MultihopSettings, train_model
 from posym_core.inspection.programs import agreement
 from posym_core.inspection.stations import capture_layers
-from posym_core.runs.results import Result
 
 # Every change, by the task and the name of its result.
 VARIANTS: dict[tuple[str, str], dict[str, Any]] = {
@@ -100,18 +98,6 @@ def small(setting: HopVariant) -> HopVariant:
     return HopVariant(task=setting.task, change=setting.change, seeds=(0,), train=64 * 100, lengths=(17, 32))
 
 
-def run(
-    settings: Iterable[HopVariant],
-    *,
-    device: str = "auto",
-    folder: Path | str | None = None,
-    force: bool = False,
-    progress: bool = True,
-) -> Iterator[Result]:
-    """Train every seed of every change and keep what :func:`measure` finds, unless it is there."""
-    return keep_trained(settings, measure, dims=DIMS, device=device, folder=folder, force=force, progress=progress)
-
-
 def measure(
     setting: HopVariant, *, device: str = "auto", work: Path | None = None, progress: bool = False
 ) -> dict[str, np.ndarray]:
@@ -147,3 +133,6 @@ def measure(
             }
         )
     return {"lengths": np.array(setting.lengths), **{name: np.stack([x[name] for x in found]) for name in found[0]}}
+
+
+EXPERIMENT = Experiment(settings=full_size, small=small, measure=measure, dims=DIMS)

@@ -1,48 +1,216 @@
-"""Two loops for all experiments: measure a setting, or train its models, keep the result, and do neither twice."""
+"""What an experiment is, and the loop that runs all of them: nothing is measured twice, a killed run goes on."""
 
 from __future__ import annotations
 
+import importlib
 import json
 import re
 import shutil
+import tempfile
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import MISSING, asdict, fields
+from dataclasses import MISSING, asdict, dataclass, field, fields
 from pathlib import Path
-from typing import Any, Protocol, TypeVar
+from typing import Any
 
 import numpy as np
+import torch
 
+from posym_core.models.language import PACKAGED, load_model
 from posym_core.runs.devices import choose_device, device_name
-from posym_core.runs.results import Result, ResultError, load_result, save_result, work_folder
+from posym_core.runs.files import write_atomically
+from posym_core.runs.parallel import check_places, run_grid
+from posym_core.runs.provenance import own_code, require_same_code
+from posym_core.runs.results import (
+    Result,
+    ResultError,
+    attached_file,
+    load_result,
+    result_path,
+    results_folder,
+    save_result,
+    work_folder,
+)
 
 
-class Setting(Protocol):
-    """A frozen dataclass that says what to measure."""
+@dataclass(frozen=True, kw_only=True)
+class Measured:
+    """What a measurement leaves, where that is more than arrays.
 
-    @property
-    def model(self) -> str:
-        """Name for :func:`posym_core.load_model`."""
-        ...
+    Attributes:
+        arrays: by name.
+        files: content of files to keep beside the result, by their ending.
+        seconds: how long it took; None for the time since the loop began it.
+    """
 
-    @property
-    def name(self) -> str:
-        """What the result is called."""
-        ...
-
-
-class TrainingSetting(Protocol):
-    """A frozen dataclass that says what to train."""
-
-    @property
-    def name(self) -> str:
-        """What the result is called."""
-        ...
+    arrays: Mapping[str, np.ndarray]
+    files: Mapping[str, bytes] = field(default_factory=dict)
+    seconds: float | None = None
 
 
-AnySetting = TypeVar("AnySetting", bound=Setting)
-AnyTraining = TypeVar("AnyTraining", bound=TrainingSetting)
-Measure = Callable[[Any, Any, AnySetting], dict[str, np.ndarray]]
+@dataclass(frozen=True, kw_only=True)
+class Experiment:
+    """What to run: a module of this package has one, called ``EXPERIMENT``.
+
+    A setting is a frozen dataclass that JSON can hold, with the ``name`` of its result, ``"experiment/setting"``.
+
+    Attributes:
+        settings: from the name of a language model, which some experiments ignore, to settings at full size.
+        small: from a setting to one of a size for trying out.
+        measure: from a setting, with ``device``, a folder ``work`` for checkpoints and ``progress``, to arrays by name
+            or :class:`Measured`. With ``load``, from what it loaded and the setting, with ``progress``.
+        dims: names of the arrays' dimensions, see :func:`posym_core.runs.results.named_dims`; or what makes them of a
+            setting.
+        load: from ``setting.model``, with ``device`` and the results' ``folder``, to what is measured. It is kept
+            until a setting needs another.
+    """
+
+    settings: Callable[[str], Iterable[Any]]
+    small: Callable[[Any], Any]
+    measure: Callable[..., Mapping[str, np.ndarray] | Measured]
+    dims: Mapping[str, str] | Callable[[Any], Mapping[str, str]]
+    load: Callable[..., tuple[Any, ...]] | None = None
+
+    def run(
+        self,
+        settings: Iterable[Any],
+        *,
+        device: str = "auto",
+        folder: Path | str | None = None,
+        force: bool = False,
+        progress: bool = True,
+        jobs: int = 1,
+        cluster: str | None = None,
+    ) -> Iterator[Result]:
+        """Run settings and keep each result as it comes.
+
+        A result that is there with the same settings is read, not run. Until a result is kept, what its measurement
+        goes on from lies in :func:`posym_core.runs.results.work_folder`.
+
+        Args:
+            settings: what to run.
+            device: see :func:`posym_core.load_model`.
+            folder: of results; by default :func:`posym_core.runs.results.results_folder`.
+            force: run again what is there, from the beginning.
+            progress: show progress bars.
+            jobs: processes of this machine, which share its threads; results come as they are ready.
+            cluster: address of a Dask scheduler, in place of ``jobs``.
+
+        Raises:
+            ValueError: if an unfinished run of the same name has other settings.
+        """
+        check_places(jobs, cluster)
+        folder = Path(folder) if folder is not None else results_folder()
+        here = jobs == 1 and cluster is None
+        loaded: dict[str, tuple[Any, ...]] = {}
+        todo = []
+        for setting in settings:
+            if not force and (stored := stored_result(setting, folder=folder)) is not None:
+                yield stored
+            elif here:
+                yield self._keep(setting, loaded, device=device, folder=folder, force=force, progress=progress)
+            else:
+                todo.append(setting)
+        if todo:
+            threads = max(1, torch.get_num_threads() // min(jobs, len(todo)))
+            shared = {"device": device, "inputs": str(folder), "threads": threads, "code_digest": own_code()}
+            work = [SettingWork(setting=setting, **shared) for setting in todo]
+            for place, files in run_grid(run_setting, work, jobs=jobs, cluster=cluster):
+                yield _keep_files(todo[place].name, files, folder)
+
+    def _keep(
+        self,
+        setting: Any,
+        loaded: dict[str, tuple[Any, ...]],
+        *,
+        device: str,
+        folder: Path,
+        inputs: Path | None = None,
+        force: bool,
+        progress: bool,
+    ) -> Result:
+        began = time.perf_counter()
+        work = work_folder(setting.name, folder=folder)
+        if self.load is None:
+            _begin(work, setting, force=force)
+            measured = self.measure(setting, device=device, work=work, progress=progress)
+        else:
+            if setting.model not in loaded:
+                loaded.clear()
+                loaded[setting.model] = self.load(setting.model, device=device, folder=inputs or folder)
+                began = time.perf_counter()
+            measured = self.measure(*loaded[setting.model], setting, progress=progress)
+        if not isinstance(measured, Measured):
+            measured = Measured(arrays=measured)
+        place = result_path(setting.name, folder=folder)
+        place.parent.mkdir(parents=True, exist_ok=True)
+        for ending, content in measured.files.items():
+            write_atomically(place.with_name(place.name + ending), lambda file, content=content: file.write(content))
+        result = save_result(
+            setting.name,
+            measured.arrays,
+            dims=self.dims(setting) if callable(self.dims) else self.dims,
+            settings=asdict(setting),
+            device=device_name(choose_device(device)),
+            seconds=time.perf_counter() - began if measured.seconds is None else measured.seconds,
+            folder=folder,
+            attached=[place.name + ending for ending in measured.files],
+        )
+        shutil.rmtree(work, ignore_errors=True)
+        return result
+
+
+@dataclass(frozen=True, kw_only=True)
+class SettingWork:
+    """One setting as any process that has the package can run it.
+
+    Attributes:
+        setting: of the experiment that its name says.
+        device: see :func:`posym_core.load_model`.
+        inputs: folder of results that the experiment may read.
+        threads: CPU threads to compute with.
+        code_digest: of the code that asks; another code refuses.
+    """
+
+    setting: Any
+    device: str
+    inputs: str
+    threads: int
+    code_digest: str
+
+
+def run_setting(work: SettingWork) -> dict[str, bytes]:
+    """Run one setting and return the files of its result by their ending; nothing is kept where it runs."""
+    require_same_code(work.code_digest)
+    before = torch.get_num_threads()
+    torch.set_num_threads(work.threads)
+    try:
+        with tempfile.TemporaryDirectory() as place:
+            name, options = work.setting.name, {"device": work.device, "force": False, "progress": False}
+            found = experiment_module(name.partition("/")[0]).EXPERIMENT
+            found._keep(work.setting, {}, folder=Path(place), inputs=Path(work.inputs), **options)
+            return {path.suffix: path.read_bytes() for path in Path(place).glob(f"{name}.*")}
+    finally:
+        torch.set_num_threads(before)
+
+
+def experiment_module(name: str) -> Any:
+    """The module of an experiment."""
+    return importlib.import_module(f"posym_companion.experiments.{name}")
+
+
+def _keep_files(name: str, files: Mapping[str, bytes], folder: Path) -> Result:
+    place = result_path(name, folder=folder)
+    place.parent.mkdir(parents=True, exist_ok=True)
+    # The description comes last, so that a result is there only when it is whole.
+    for ending in sorted(files, key=lambda ending: ending == ".json"):
+        write_atomically(place.with_name(place.name + ending), lambda file, content=files[ending]: file.write(content))
+    return load_result(name, folder=folder)
+
+
+def language_model(name: str = PACKAGED, *, device: str = "auto", folder: Any = None) -> tuple[Any, Any]:
+    """A language model and its tokenizer, as an experiment loads them."""
+    return load_model(name, device=device)
 
 
 def plain(model: str) -> str:
@@ -60,106 +228,51 @@ def made_with(result: Result, setting: Any) -> bool:
     A setting that the result does not name is younger than it and had what is its default now.
     """
     defaults = {field.name: field.default for field in fields(setting) if field.default is not MISSING}
-    stored, asked = {**defaults, **result.settings}, asdict(setting)
-    return json.loads(json.dumps(stored)) == json.loads(json.dumps(asked))
+    return _as_json({**defaults, **result.settings}) == _as_json(asdict(setting))
 
 
 def stored_result(setting: Any, *, folder: Path | str | None = None) -> Result | None:
     """The whole, unaltered result of a setting, if it is there and was made with just this setting."""
     try:
         stored = load_result(setting.name, folder=folder)
+        for file in stored.provenance.get("attached", {}):
+            attached_file(stored, file, folder=folder)
     except ResultError:
         return None
     return stored if made_with(stored, setting) else None
 
 
-def keep_each(
-    settings: Iterable[AnySetting],
-    measure: Measure[AnySetting],
-    *,
-    dims: Mapping[str, str] | Callable[[AnySetting], Mapping[str, str]],
-    load: Callable[..., tuple[Any, Any]],
-    device: str = "auto",
-    folder: Path | str | None = None,
-    force: bool = False,
-) -> Iterator[Result]:
-    """Run settings one after the other and keep each result as it comes.
+def finished_part(work: Path | None, name: str, measure: Callable[[], dict[str, np.ndarray]]) -> dict[str, np.ndarray]:
+    """A part of a measurement, read if it was finished before, and otherwise measured and kept in ``work``.
 
-    A result that is there with the same settings is read, not run, unless ``force``; so an interrupted run goes on
-    where it stopped. A model is loaded when the first setting needs it, and kept until one needs another.
-
-    Args:
-        settings: what to measure.
-        measure: from model, tokenizer and setting to arrays by name.
-        dims: see :func:`posym_core.runs.results.save_result`; or what makes them of a setting.
-        load: :func:`posym_core.load_model`, or what stands in for it.
-        device: ``"auto"``, ``"cpu"`` or ``"cuda"``.
-        folder: where results are kept; by default this checkout's.
-        force: measure again what is there.
+    Returns:
+        Its arrays, and ``seconds`` with what it took.
     """
-    loaded: tuple[str, Any, Any] | None = None
-    for setting in settings:
-        said = asdict(setting)  # pyright: ignore[reportArgumentType]
-        if not force and (stored := stored_result(setting, folder=folder)) is not None:
-            yield stored
-            continue
-        if loaded is None or loaded[0] != setting.model:
-            loaded = (setting.model, *load(setting.model, device=device))
-        began = time.perf_counter()
-        arrays = measure(loaded[1], loaded[2], setting)
-        yield save_result(
-            setting.name,
-            arrays,
-            dims=dims(setting) if callable(dims) else dims,
-            settings=said,
-            device=device_name(choose_device(device)),
-            seconds=time.perf_counter() - began,
-            folder=folder,
-        )
+    kept = work / f"{name}.npz" if work is not None else None
+    if kept is not None and kept.is_file():
+        with np.load(kept, allow_pickle=False) as stored:
+            return dict(stored)
+    began = time.perf_counter()
+    part = measure()
+    part["seconds"] = np.array(time.perf_counter() - began)
+    if kept is not None:
+        kept.parent.mkdir(parents=True, exist_ok=True)
+        write_atomically(kept, lambda file: np.savez_compressed(file, allow_pickle=False, **part))
+    return part
 
 
-def keep_trained(
-    settings: Iterable[AnyTraining],
-    measure: Callable[..., dict[str, np.ndarray]],
-    *,
-    dims: Mapping[str, str],
-    device: str = "auto",
-    folder: Path | str | None = None,
-    force: bool = False,
-    progress: bool = True,
-) -> Iterator[Result]:
-    """Train the models of settings one after the other and keep each result as it comes.
-
-    A result that is there with the same settings is read, not made. Checkpoints of a setting's models lie in a folder
-    beside the results until its result is kept, so that an interrupted training goes on.
-
-    Args:
-        settings: what to train.
-        measure: from a setting, with ``device``, the folder ``work`` for checkpoints and ``progress``, to arrays by
-            name.
-        dims: see :func:`posym_core.runs.results.save_result`.
-        device: ``"auto"``, ``"cpu"`` or ``"cuda"``.
-        folder: where results are kept; by default this checkout's.
-        force: train again what is there.
-        progress: whether trainings show a bar.
-    """
-    for setting in settings:
-        work = work_folder(setting.name, folder=folder)
-        if not force and (stored := stored_result(setting, folder=folder)) is not None:
-            yield stored
-            continue
-        if force:
-            shutil.rmtree(work, ignore_errors=True)
-        began = time.perf_counter()
-        arrays = measure(setting, device=device, work=work, progress=progress)
-        stored = save_result(
-            setting.name,
-            arrays,
-            dims=dims,
-            settings=asdict(setting),  # pyright: ignore[reportArgumentType]
-            device=device_name(choose_device(device)),
-            seconds=time.perf_counter() - began,
-            folder=folder,
-        )
+def _begin(work: Path, setting: Any, *, force: bool) -> None:
+    """Make a work folder for a setting, or refuse one that was begun with others."""
+    if force:
         shutil.rmtree(work, ignore_errors=True)
-        yield stored
+    asked, begun = _as_json(asdict(setting)), work / "settings.json"
+    if begun.is_file() and json.loads(begun.read_text()) != asked:
+        raise ValueError(
+            f"an unfinished run of {setting.name} has other settings; run it with these, or pass --force to discard it"
+        )
+    work.mkdir(parents=True, exist_ok=True)
+    write_atomically(begun, lambda file: file.write(json.dumps(asked).encode()))
+
+
+def _as_json(settings: Mapping[str, Any]) -> Any:
+    return json.loads(json.dumps(settings))

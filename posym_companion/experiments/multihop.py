@@ -9,9 +9,8 @@ setting, with the final weights beside it in half precision.
 
 from __future__ import annotations
 
-import shutil
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Any, Literal
@@ -21,25 +20,15 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from posym_companion.experiments.loop import made_with
+from posym_companion.experiments.loop import Experiment, Measured
 from posym_core.checks import require_counts
 from posym_core.inspection.stations import capture_layers, station_scores, summary
 from posym_core.metrics.rope import rope_angles
 from posym_core.models.gptj import AnswerLoss, decoder, mean_by_hops, right_answers
 from posym_core.models.toys import data_generators
 from posym_core.models.training import LinearSettings, train
-from posym_core.runs.devices import choose_device, device_name
-from posym_core.runs.files import write_atomically
-from posym_core.runs.results import (
-    Result,
-    ResultError,
-    attached_file,
-    load_result,
-    result_path,
-    results_folder,
-    save_result,
-    work_folder,
-)
+from posym_core.runs.devices import choose_device
+from posym_core.runs.results import attached_file, load_result
 from posym_core.tasks.multihop import LetterTask, MultihopBatch, NumberTask
 
 TRAINING, NOISE, VALIDATION, TEST, MONITOR = range(5)  # purposes of generators
@@ -388,65 +377,25 @@ def small(setting: MultihopSettings) -> MultihopSettings:
     return MultihopSettings.small(task=setting.task)
 
 
-def run(
-    settings: Iterable[MultihopSettings],
-    *,
-    device: str = "auto",
-    folder: Path | str | None = None,
-    force: bool = False,
-    progress: bool = True,
-) -> Iterator[Result]:
-    """Train a model for every setting and keep its result, unless it is there; a killed run goes on where it was.
-
-    Yields:
-        The arrays of :class:`Trained`, with the weights in the attached file ``{name}.safetensors``.
-    """
+def measure(
+    setting: MultihopSettings, *, device: str = "auto", work: Path | None = None, progress: bool = False
+) -> Measured:
+    """Train a model: the arrays of :class:`Trained`, and its weights in half precision as ``.safetensors``."""
+    from safetensors.torch import save
     from tqdm import tqdm
 
-    folder = Path(folder) if folder is not None else results_folder()
-    for setting in settings:
-        stored = None if force else _stored(setting, folder)
-        if stored is None:
-            work = work_folder(setting.name, folder=folder)
-            if force:
-                shutil.rmtree(work, ignore_errors=True)
-            trained = train_model(
-                setting,
-                device=device,
-                checkpoint=work / "training.safetensors",
-                progress=progress,
-                report=tqdm.write if progress else None,
-            )
-            stored = keep(setting, trained, folder=folder, device=device)
-            shutil.rmtree(work, ignore_errors=True)
-        yield stored
-
-
-def keep(setting: MultihopSettings, trained: Trained, *, folder: Path, device: str) -> Result:
-    """Save weights and arrays."""
-    from safetensors.torch import save
-
-    place = result_path(setting.name, folder=folder).parent / weights_file(setting.name)
-    place.parent.mkdir(parents=True, exist_ok=True)
+    checkpoint = work / "training.safetensors" if work is not None else None
+    report = tqdm.write if progress else None
+    trained = train_model(setting, device=device, checkpoint=checkpoint, progress=progress, report=report)
     weights = {name: x.detach().half().cpu().contiguous() for name, x in trained.model.named_parameters()}
-    payload = save(weights, metadata={"format": "pt"})
-    write_atomically(place, lambda opened: opened.write(payload))
-    seconds = float(trained.arrays["training_seconds"].sum() + trained.arrays["monitor_seconds"].sum())
-    return save_result(
-        setting.name,
-        trained.arrays,
-        dims=DIMS,
-        settings=asdict(setting),
-        device=device_name(choose_device(device)),
-        seconds=seconds,
-        folder=folder,
-        attached=[place.name],
+    return Measured(
+        arrays=trained.arrays,
+        files={".safetensors": save(weights, metadata={"format": "pt"})},
+        seconds=float(trained.arrays["training_seconds"].sum() + trained.arrays["monitor_seconds"].sum()),
     )
 
 
-def weights_file(name: str) -> str:
-    """What the file with a result's weights is called."""
-    return f"{name.rpartition('/')[2]}.safetensors"
+EXPERIMENT = Experiment(settings=full_size, small=small, measure=measure, dims=DIMS)
 
 
 def load_weights(name: str, *, folder: Path | str | None = None, device: str = "auto") -> tuple[Any, MultihopSettings]:
@@ -460,16 +409,7 @@ def load_weights(name: str, *, folder: Path | str | None = None, device: str = "
 
     result = load_result(name, folder=folder)
     settings = MultihopSettings.stored(result.settings)
-    weights = load_file(attached_file(result, weights_file(name), folder=folder))
+    weights = load_file(attached_file(result, f"{name.rpartition('/')[2]}.safetensors", folder=folder))
     model = settings.make_model()
     model.load_state_dict({key: x.float() for key, x in weights.items()}, strict=True)
     return model.to(choose_device(device)).eval(), settings
-
-
-def _stored(setting: MultihopSettings, folder: Path) -> Result | None:
-    try:
-        result = load_result(setting.name, folder=folder)
-        attached_file(result, weights_file(setting.name), folder=folder)
-    except ResultError:
-        return None
-    return result if made_with(result, setting) else None

@@ -6,21 +6,16 @@ running text from 16 to 1,024 tokens, and the language tasks; each task and leng
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
-from functools import partial
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from posym_companion.experiments.loop import keep_each, plain
+from posym_companion.experiments.loop import Experiment, language_model, plain
 from posym_core.inspection.profile import LayerHeads, profile_with
 from posym_core.metrics.pairs import Swaps
-from posym_core.models.language import load_model
-from posym_core.runs.results import Result
 from posym_core.tasks import make_prompts
 
 # 500 is the longest at which a window of 512 still shows the first token, 512 the first at which it does not.
@@ -149,14 +144,4 @@ def measure(
     return {name: values if name in small_enough else values.astype(np.float16) for name, values in arrays.items()}
 
 
-def run(
-    settings: Iterable[PlaneProfile],
-    *,
-    device: str = "auto",
-    folder: Path | str | None = None,
-    force: bool = False,
-    progress: bool = True,
-) -> Iterator[Result]:
-    """Run settings one after the other and keep each result as it comes; what is there already is read."""
-    one = partial(measure, progress=progress)
-    return keep_each(settings, one, dims=DIMS, load=load_model, device=device, folder=folder, force=force)
+EXPERIMENT = Experiment(settings=full_size, small=small, measure=measure, dims=DIMS, load=language_model)

@@ -8,17 +8,14 @@ asked for; the answers are in the chapter *How far can the scores be trusted?*
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
-from functools import partial
-from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from posym_companion.experiments.loop import keep_each, plain
+from posym_companion.experiments.loop import Experiment, language_model, plain
 from posym_core.inspection.profile import LayerHeads, profile, profile_with
 from posym_core.metrics.exclusion import exclusion
 from posym_core.metrics.pairs import Swaps
@@ -30,8 +27,6 @@ from posym_core.metrics.permutations import (
 )
 from posym_core.metrics.stats import Estimate, head_correlation
 from posym_core.models.answers import choice_accuracy
-from posym_core.models.language import load_model
-from posym_core.runs.results import Result
 from posym_core.tasks import Prompts, make_prompts
 
 Part = Literal["choices", "tasks", "intervention", "answers"]
@@ -273,31 +268,6 @@ def answers(
     return arrays | _answered(model, prompts) | {"target": prompts.target.numpy()}
 
 
-def run(
-    settings: Iterable[ScoreRobustness],
-    *,
-    device: str = "auto",
-    folder: Path | str | None = None,
-    force: bool = False,
-    progress: bool = True,
-) -> Iterator[Result]:
-    """Run parts one after the other and keep each result as it comes.
-
-    A result that is there with the same settings is read, not run, unless ``force``; so an interrupted run goes on
-    where it stopped.
-    """
-    one = partial(measure, progress=progress)
-    return keep_each(
-        settings,
-        one,
-        dims=lambda setting: DIMS[setting.part],
-        load=load_model,
-        device=device,
-        folder=folder,
-        force=force,
-    )
-
-
 def cuts_of(prompts: Prompts) -> dict[str, dict[str, int]]:
     """The blocks of every cut of :data:`CUTS`, as many as fit within the facts.
 
@@ -364,3 +334,8 @@ def _summaries(found: dict[str, Tensor]) -> dict[str, np.ndarray]:
 
 def _three(estimate: Estimate) -> list[float]:
     return [estimate.value, estimate.low, estimate.high]
+
+
+EXPERIMENT = Experiment(
+    settings=full_size, small=small, measure=measure, dims=lambda setting: DIMS[setting.part], load=language_model
+)

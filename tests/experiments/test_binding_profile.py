@@ -3,7 +3,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from posym_companion.experiments import binding_profile
+from posym_companion.experiments import binding_profile, loop
 from posym_core import load_model
 
 SETTING = binding_profile.BindingProfile(facts=4, prompts=3)
@@ -19,12 +19,12 @@ def packaged():
 def loads(packaged, monkeypatch):
     """The experiment with a model that is there already, and how often it asked for it."""
     asked = []
-    monkeypatch.setattr(binding_profile, "load_model", lambda *a, **k: asked.append(a) or packaged)
+    monkeypatch.setattr(loop, "load_model", lambda *a, **k: asked.append(a) or packaged)
     return asked
 
 
 def test_a_result_holds_what_its_description_says(tmp_path, loads):
-    (result,) = binding_profile.run([SETTING], folder=tmp_path, progress=False)
+    (result,) = binding_profile.EXPERIMENT.run([SETTING], folder=tmp_path, progress=False)
     assert result["positional"].shape == (3, 18, 4)
     assert result["plane_symbolic_share"].shape == (2, 18, 4, 128)
     assert result["plane_angle"].shape == (18, 128)
@@ -39,22 +39,26 @@ def test_a_result_holds_what_its_description_says(tmp_path, loads):
 
 def test_an_interrupted_run_goes_on_where_it_stopped(tmp_path, loads):
     other = replace(SETTING, template="bought")
-    run = binding_profile.run([SETTING, other], folder=tmp_path, progress=False)
+    run = binding_profile.EXPERIMENT.run([SETTING, other], folder=tmp_path, progress=False)
     first = next(run)
     run.close()
-    assert [result.name for result in binding_profile.run([SETTING, other], folder=tmp_path, progress=False)] == [
+    assert [
+        result.name for result in binding_profile.EXPERIMENT.run([SETTING, other], folder=tmp_path, progress=False)
+    ] == [
         SETTING.name,
         other.name,
     ]
     assert len(loads) == 2
-    again = next(binding_profile.run([SETTING], folder=tmp_path, progress=False))
+    again = next(binding_profile.EXPERIMENT.run([SETTING], folder=tmp_path, progress=False))
     assert again.provenance == first.provenance
-    changed = next(binding_profile.run([replace(SETTING, prompts=2)], folder=tmp_path, progress=False))
+    changed = next(binding_profile.EXPERIMENT.run([replace(SETTING, prompts=2)], folder=tmp_path, progress=False))
     assert changed["positional"].shape[0] == 2
 
 
 def test_same_seed_same_result(tmp_path, loads):
-    runs = [next(binding_profile.run([SETTING], folder=tmp_path / name, progress=False)) for name in ("a", "b")]
+    runs = [
+        next(binding_profile.EXPERIMENT.run([SETTING], folder=tmp_path / name, progress=False)) for name in ("a", "b")
+    ]
     for name in runs[0].arrays:
         np.testing.assert_array_equal(runs[0][name], runs[1][name])
 

@@ -95,7 +95,7 @@ def test_a_run_learns_is_kept_and_is_read_again(tmp_path):
     setting = replace(
         TINY, encoding="nope", seeds=(0,), training=replace(TINY.training, steps=300, batch=32, stop_loss=0.3)
     )
-    (result,) = encoding_tasks.run([setting], device="cpu", folder=tmp_path, progress=False)
+    (result,) = encoding_tasks.EXPERIMENT.run([setting], device="cpu", folder=tmp_path, progress=False)
     assert result.name == "encoding_tasks/nope"
     assert result["accuracy"].shape == (4, 1, 3)
     assert result["steps"].shape == result["loss"].shape == (3, 1)
@@ -103,11 +103,11 @@ def test_a_run_learns_is_kept_and_is_read_again(tmp_path):
     index, _, retrieval, _ = result["accuracy"][:, 0, 0]
     assert retrieval > 0.8 > 0.6 > index  # a head without positions looks up and does not count
     assert result["steps"][TASKS.index("retrieval"), 0] < 300  # low enough, early
-    assert not list(tmp_path.glob(".*"))
-    (again,) = encoding_tasks.run([setting], device="cpu", folder=tmp_path, progress=False)
+    assert not list(tmp_path.glob("*/.*"))
+    (again,) = encoding_tasks.EXPERIMENT.run([setting], device="cpu", folder=tmp_path, progress=False)
     assert again.describe() == result.describe()
     other = replace(setting, training=replace(setting.training, steps=10))
-    (new,) = encoding_tasks.run([other], device="cpu", folder=tmp_path, progress=False)
+    (new,) = encoding_tasks.EXPERIMENT.run([other], device="cpu", folder=tmp_path, progress=False)
     assert new["steps"].max() == 10
 
 

@@ -33,7 +33,10 @@ TINY = FrequencyControlSettings(
 
 @pytest.fixture(scope="module")
 def tiny(tmp_path_factory):
-    return experiment.run(TINY, folder=tmp_path_factory.mktemp("results"), device="cpu", progress=False)
+    (result,) = experiment.EXPERIMENT.run(
+        [TINY], folder=tmp_path_factory.mktemp("results"), device="cpu", progress=False
+    )
+    return result
 
 
 def test_cells_are_those_announced():
@@ -101,15 +104,17 @@ def test_a_killed_run_resumes_from_its_cells(tiny, tmp_path, monkeypatch):
 
     monkeypatch.setattr(experiment, "run_cell", die_at_the_third)
     with pytest.raises(KeyboardInterrupt):
-        experiment.run(TINY, work=tmp_path, device="cpu", progress=False)
-    arrays = experiment.run(TINY, work=tmp_path, device="cpu", progress=False)
+        list(experiment.EXPERIMENT.run([TINY], folder=tmp_path, device="cpu", progress=False))
+    other = dataclasses.replace(TINY, test_inputs=701)
+    with pytest.raises(
+        ValueError, match="frequency_control/full has other settings; run it with these, or pass --force"
+    ):
+        list(experiment.EXPERIMENT.run([other], folder=tmp_path, device="cpu", progress=False))
+    (result,) = experiment.EXPERIMENT.run([TINY], folder=tmp_path, device="cpu", progress=False)
     assert len(trained) == 3 + len(experiment.cells(TINY)) - 2
-    for key, value in arrays.items():
+    for key, value in result.arrays.items():
         if not key.endswith("/seconds"):
             np.testing.assert_array_equal(value, tiny[key])
-    other = dataclasses.replace(TINY, test_inputs=701)
-    with pytest.raises(ValueError, match="made with other settings; remove it or pass another work folder"):
-        experiment.run(other, work=tmp_path, device="cpu", progress=False)
 
 
 @pytest.mark.parametrize(

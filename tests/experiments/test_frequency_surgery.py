@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from posym_companion.experiments import frequency_surgery as experiment
-from posym_companion.experiments.frequency_surgery import FrequencySurgery, run, small
+from posym_companion.experiments.frequency_surgery import EXPERIMENT, FrequencySurgery, small
 from posym_companion.findings.frequency_surgery import Verdict, difference, losses, verdict
 from posym_core.runs.results import Result
 
@@ -46,7 +46,7 @@ def loads(subject):
     """The experiment with this model as one that solves its tasks, and how often it was asked for."""
     asked = []
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(experiment, "load_model", lambda *a, **k: asked.append(a) or subject)
+        patch.setattr(experiment, "language_model", lambda *a, **k: asked.append(a) or subject)
         patch.setattr(experiment, "solved", lambda correct, chance: True)
         yield asked
 
@@ -54,8 +54,8 @@ def loads(subject):
 @pytest.fixture(scope="module")
 def whole(loads, tmp_path_factory):
     folder = tmp_path_factory.mktemp("whole")
-    (result,) = run([SETTING], folder=folder, progress=False)
-    assert list(folder.glob(".*")) == []
+    (result,) = EXPERIMENT.run([SETTING], folder=folder, progress=False)
+    assert list(folder.glob("*/.*")) == []
     return result
 
 
@@ -81,7 +81,7 @@ def test_a_result_holds_every_condition(whole):
 
 
 def test_an_interrupted_run_goes_on_repeats_nothing_and_agrees_with_a_whole_one(whole, loads, tmp_path, monkeypatch):
-    done, measure, before = [], experiment.measure, len(loads)
+    done, measure, before = [], experiment.measure_condition, len(loads)
 
     def counted(setting, subject, condition):
         if condition.name == "still all" and "still all" not in done:
@@ -90,23 +90,23 @@ def test_an_interrupted_run_goes_on_repeats_nothing_and_agrees_with_a_whole_one(
         done.append(condition.name)
         return measure(setting, subject, condition)
 
-    monkeypatch.setattr(experiment, "measure", counted)
+    monkeypatch.setattr(experiment, "measure_condition", counted)
     with pytest.raises(KeyboardInterrupt):
-        list(run([SETTING], folder=tmp_path, progress=False))
-    (result,) = run([SETTING], folder=tmp_path, progress=False)
+        list(EXPERIMENT.run([SETTING], folder=tmp_path, progress=False))
+    (result,) = EXPERIMENT.run([SETTING], folder=tmp_path, progress=False)
     assert sorted(done) == sorted([*result["conditions"], "still all"])
     for name in set(result.arrays) - {"seconds"}:
         np.testing.assert_array_equal(result[name], whole[name])
-    (again,) = run([SETTING], folder=tmp_path, progress=False)
+    (again,) = EXPERIMENT.run([SETTING], folder=tmp_path, progress=False)
     assert again.provenance == result.provenance
     assert len(loads) == before + 2
 
 
 def test_a_model_that_solves_nothing_is_refused(subject, tmp_path, monkeypatch):
-    monkeypatch.setattr(experiment, "load_model", lambda *a, **k: subject)
+    monkeypatch.setattr(experiment, "language_model", lambda *a, **k: subject)
     monkeypatch.setattr(experiment, "solved", lambda correct, chance: False)
     with pytest.raises(ValueError, match=r"at least 2 times chance; the positional role has index .*larger model"):
-        list(run([SETTING], folder=tmp_path, progress=False))
+        list(EXPERIMENT.run([SETTING], folder=tmp_path, progress=False))
 
 
 def test_the_rule_of_what_is_solved():

@@ -37,7 +37,7 @@ def test_contents_are_what_a_model_rotates(name):
 
 def test_the_experiment_keeps_its_spectra(tmp_path):
     setting = gram_spectra.small(GramSpectra(model=str(save_model(tmp_path / "model"))))
-    (result,) = gram_spectra.run([setting], device="cpu", folder=tmp_path, progress=False)
+    (result,) = gram_spectra.EXPERIMENT.run([setting], device="cpu", folder=tmp_path, progress=False)
     model, _ = load_model(setting.model, device="cpu")
     layers, heads = model.config.num_hidden_layers, model.config.num_attention_heads
     assert result["query"].shape == (3, 2, layers, heads, 12)
@@ -59,7 +59,7 @@ def invented(folder, holds=True):
     arrays["key_holds"][0, 0, 0, 0] = holds
     arrays["logits_holds"][1] = False
     save_invented(GramSpectra().name, arrays, folder)
-    return next(row for row in ledger(folder) if row.id == "G26-1")
+    return ledger("G26-1", folder=folder)[0]
 
 
 def test_the_claim_follows_the_matrices(tmp_path):
@@ -71,7 +71,7 @@ def test_the_claim_follows_the_matrices(tmp_path):
     row = invented(tmp_path / "against", holds=False)
     assert row.verdict == "not reproduced"
     assert "47 of 48" in str(row.ours)
-    assert next(row for row in ledger(tmp_path) if row.id == "G26-1").verdict == "not run here"
+    assert ledger("G26-1", folder=tmp_path)[0].verdict == "not run here"
 
 
 def test_random_products_contract_and_sums_do_not():

@@ -5,7 +5,7 @@ import pytest
 import torch
 import transformers
 
-from posym_companion.experiments import head_geometry
+from posym_companion.experiments import head_geometry, loop
 from posym_core import load_model
 from posym_core.inspection.profile import profile_with
 from posym_core.metrics.plane_geometry import coherence, crest
@@ -24,12 +24,12 @@ def packaged():
 def loads(packaged, monkeypatch):
     """The experiment with a model that is there already, and how often it asked for it."""
     asked = []
-    monkeypatch.setattr(head_geometry, "load_model", lambda *a, **k: asked.append(a) or packaged)
+    monkeypatch.setattr(loop, "load_model", lambda *a, **k: asked.append(a) or packaged)
     return asked
 
 
 def test_a_result_holds_what_its_description_says(tmp_path, loads):
-    (result,) = head_geometry.run([SETTING], folder=tmp_path, progress=False)
+    (result,) = head_geometry.EXPERIMENT.run([SETTING], folder=tmp_path, progress=False)
     for name in ("concentration", "coherence", "positional_share", "energy_share", "pointing", "crest", "r2_test"):
         assert result[name].shape == (18, 4, 128)
     assert result["dominant"].shape == (3, 18, 4)
@@ -45,13 +45,13 @@ def test_a_result_holds_what_its_description_says(tmp_path, loads):
 
 def test_an_interrupted_run_goes_on_where_it_stopped(tmp_path, loads):
     other = replace(SETTING, task="text", facts=8)
-    run = head_geometry.run([SETTING, other], folder=tmp_path, progress=False)
+    run = head_geometry.EXPERIMENT.run([SETTING, other], folder=tmp_path, progress=False)
     first = next(run)
     run.close()
-    names = [result.name for result in head_geometry.run([SETTING, other], folder=tmp_path, progress=False)]
+    names = [result.name for result in head_geometry.EXPERIMENT.run([SETTING, other], folder=tmp_path, progress=False)]
     assert names == [SETTING.name, other.name]
     assert len(loads) == 2
-    assert next(head_geometry.run([SETTING], folder=tmp_path, progress=False)).provenance == first.provenance
+    assert next(head_geometry.EXPERIMENT.run([SETTING], folder=tmp_path, progress=False)).provenance == first.provenance
 
 
 def test_numbers_are_those_of_the_literal_definition(packaged):

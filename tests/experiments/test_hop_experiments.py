@@ -34,7 +34,7 @@ def folder(tmp_path_factory):
     """A folder with two trained models."""
     folder = tmp_path_factory.mktemp("results")
     settings = [TINY, replace(TINY, task="letter")]
-    assert len(list(multihop.run(settings, device="cpu", folder=folder, progress=False))) == 2
+    assert len(list(multihop.EXPERIMENT.run(settings, device="cpu", folder=folder, progress=False))) == 2
     return folder
 
 
@@ -42,8 +42,8 @@ def folder(tmp_path_factory):
 def test_mechanism_is_measured_and_kept(folder, task):
     setting = hop_mechanism.HopMechanism(model=f"multihop/{task}_0_tiny", sequences=40, kept=3)
     assert setting.name == f"hop_mechanism/{task}_0_tiny"
-    (result,) = hop_mechanism.run([setting], device="cpu", folder=folder, progress=False)
-    (again,) = hop_mechanism.run([setting], device="cpu", folder=folder, progress=False)
+    (result,) = hop_mechanism.EXPERIMENT.run([setting], device="cpu", folder=folder, progress=False)
+    (again,) = hop_mechanism.EXPERIMENT.run([setting], device="cpu", folder=folder, progress=False)
     assert again.describe() == result.describe()
 
     model, trained = multihop.load_weights(setting.model, folder=folder, device="cpu")
@@ -82,7 +82,7 @@ def test_flow_is_that_of_a_loop(folder):
 
 def test_queries_and_keys_of_a_plane_make_its_logits(folder):
     setting = hop_mechanism.HopMechanism(model="multihop/letter_0_tiny", sequences=40, kept=3)
-    (result,) = hop_mechanism.run([setting], device="cpu", folder=folder, progress=False)
+    (result,) = hop_mechanism.EXPERIMENT.run([setting], device="cpu", folder=folder, progress=False)
     model, trained = multihop.load_weights(setting.model, folder=folder, device="cpu")
     batch = trained.sample(40, TEST)
     layers = capture_layers(model, batch.tokens)
@@ -107,7 +107,7 @@ def test_queries_and_keys_of_a_plane_make_its_logits(folder):
 @pytest.mark.parametrize("task", ["number", "letter"])
 def test_length_is_measured_and_the_first_layer_foretold(folder, task):
     setting = hop_length.HopLength(model=f"multihop/{task}_0_tiny", lengths=(7, 9, 40), sequences=40, watched=20)
-    (result,) = hop_length.run([setting], device="cpu", folder=folder, progress=False)
+    (result,) = hop_length.EXPERIMENT.run([setting], device="cpu", folder=folder, progress=False)
     assert result["accuracy"].shape == (3, 2)
     assert result["onward"].shape == result["added"].shape == result["foretold"].shape == (3, 2, 2)
     np.testing.assert_allclose(result["onward"][0], result["foretold"][0], rtol=1e-4)
@@ -166,7 +166,7 @@ def test_variants_are_trained_with_every_seed_and_kept(tmp_path, monkeypatch):
         task="number", change="scale4", seeds=(0, 1), train=80, lengths=(7, 12), sequences=8
     )
     torch.testing.assert_close(setting.settings(0).angles, plain(width=8, heads=2).angles / 4)
-    (result,) = hop_variants.run([setting], device="cpu", folder=tmp_path, progress=False)
+    (result,) = hop_variants.EXPERIMENT.run([setting], device="cpu", folder=tmp_path, progress=False)
     assert result["test_accuracy"].shape == (2, 2)
     assert result["length_accuracy"].shape == (2, 2, 2)
     assert result["pure"].shape == (2, 2, 2, 2, 2, 2, 2)
@@ -175,7 +175,7 @@ def test_variants_are_trained_with_every_seed_and_kept(tmp_path, monkeypatch):
     # Each seed is the model that training it alone makes.
     alone = multihop.train_model(setting.settings(1), device="cpu", progress=False)
     np.testing.assert_array_equal(alone.arrays["test_accuracy"], result["test_accuracy"][1])
-    (again,) = hop_variants.run([setting], device="cpu", folder=tmp_path, progress=False)
+    (again,) = hop_variants.EXPERIMENT.run([setting], device="cpu", folder=tmp_path, progress=False)
     assert again.describe() == result.describe()
 
 

@@ -5,7 +5,7 @@ import pytest
 import torch
 from architectures import packaged, shared, tokens
 
-from posym_companion.experiments import plane_profile
+from posym_companion.experiments import loop, plane_profile
 from posym_companion.experiments.plane_profile import PlaneProfile, measure
 from posym_companion.findings.plane_profile import turning_angle
 from posym_core.inspection.capture import capture
@@ -104,18 +104,18 @@ def test_planes_that_never_turn_have_no_turning_angle():
 
 def test_a_run_goes_on_where_it_stopped_and_repeats_itself(tmp_path, monkeypatch):
     asked = []
-    monkeypatch.setattr(plane_profile, "load_model", lambda *a, **k: asked.append(a) or packaged())
+    monkeypatch.setattr(loop, "load_model", lambda *a, **k: asked.append(a) or packaged())
     settings = [PlaneProfile(facts=8, prompts=2), PlaneProfile(task="index", facts=4, prompts=2)]
-    run = plane_profile.run(settings, folder=tmp_path, progress=False)
+    run = plane_profile.EXPERIMENT.run(settings, folder=tmp_path, progress=False)
     first = next(run)
     run.close()
-    again = list(plane_profile.run(settings, folder=tmp_path, progress=False))
+    again = list(plane_profile.EXPERIMENT.run(settings, folder=tmp_path, progress=False))
     assert [result.name for result in again] == [
         f"plane_profile/gemma-3-270m_{which}" for which in ("text_8", "index_4")
     ]
     assert again[0].provenance == first.provenance
     assert again[1].settings == asdict(settings[1])
-    anew = next(plane_profile.run(settings, folder=tmp_path, progress=False, force=True))
+    anew = next(plane_profile.EXPERIMENT.run(settings, folder=tmp_path, progress=False, force=True))
     for name in first.arrays:
         np.testing.assert_array_equal(anew[name], first[name])
     assert len(asked) == 3

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from posym_companion.experiments import score_robustness
+from posym_companion.experiments import loop, score_robustness
 from posym_core import load_model, rope_angles, rotate, swap_scores
 from posym_core.inspection.profile import profile_with
 from posym_core.metrics.permutations import (
@@ -236,7 +236,7 @@ def planes_are_found_once(monkeypatch):
 def loads(packaged, monkeypatch):
     """The experiment with a model that is there already, and how often it asked for it."""
     asked = []
-    monkeypatch.setattr(score_robustness, "load_model", lambda *a, **k: asked.append(a) or packaged)
+    monkeypatch.setattr(loop, "load_model", lambda *a, **k: asked.append(a) or packaged)
     monkeypatch.setattr(score_robustness, "WORDINGS", score_robustness.WORDINGS[:1])
     monkeypatch.setattr(score_robustness, "TASKS", ("binding-likes", "text"))
     return asked
@@ -255,7 +255,7 @@ def test_cuts_stay_within_the_facts(packaged):
 
 def test_parts_agree_with_each_other(loads, packaged, tmp_path):
     run = {
-        part: next(score_robustness.run([replace(SETTING, part=part)], folder=tmp_path, progress=False))
+        part: next(score_robustness.EXPERIMENT.run([replace(SETTING, part=part)], folder=tmp_path, progress=False))
         for part in ("choices", "tasks", "intervention")
     }
     chosen, tasks, swapped = run["choices"], run["tasks"], run["intervention"]
@@ -301,20 +301,22 @@ def test_a_rerun_reads_the_permuted_prompt(packaged):
 
 def test_an_interrupted_run_goes_on_where_it_stopped(tmp_path, loads):
     settings = [replace(SETTING, part=part, prompts=2, facts=3) for part in ("answers", "tasks")]
-    run = score_robustness.run(settings, folder=tmp_path, progress=False)
+    run = score_robustness.EXPERIMENT.run(settings, folder=tmp_path, progress=False)
     first = next(run)
     run.close()
-    again = list(score_robustness.run(settings, folder=tmp_path, progress=False))
+    again = list(score_robustness.EXPERIMENT.run(settings, folder=tmp_path, progress=False))
     assert [result.name for result in again] == [setting.name for setting in settings]
     assert again[0].provenance == first.provenance
     assert len(loads) == 2
-    changed = next(score_robustness.run([replace(settings[0], prompts=3)], folder=tmp_path, progress=False))
+    changed = next(score_robustness.EXPERIMENT.run([replace(settings[0], prompts=3)], folder=tmp_path, progress=False))
     assert changed["positional"].shape[0] == 3
 
 
 def test_same_seed_same_result(tmp_path, loads):
     settings = [replace(SETTING, permutations=5)]
-    runs = [next(score_robustness.run(settings, folder=tmp_path / name, progress=False)) for name in ("a", "b")]
+    runs = [
+        next(score_robustness.EXPERIMENT.run(settings, folder=tmp_path / name, progress=False)) for name in ("a", "b")
+    ]
     for name in runs[0].arrays:
         np.testing.assert_array_equal(runs[0][name], runs[1][name])
 

@@ -28,7 +28,7 @@ def test_verdicts_follow_what_holds(heads, stated, worst, verdict):
 
 
 def test_the_row_needs_no_result_and_says_which_bounds_fail(tmp_path):
-    row = next(row for row in ledger(tmp_path) if row.id == "U26-4")
+    (row,) = ledger("U26-4", folder=tmp_path)
     assert row.verdict == "reproduced in kind"
     assert "2 of its 3 bounds fail (2 pi^2 / n^2, 1 - cos(omega - n theta))" in row.note
     assert row.ours["IndexHead: least share right, at 3 angles"] == 1

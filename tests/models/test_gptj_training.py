@@ -16,12 +16,12 @@ import torch
 
 from posym_companion.experiments.loop import made_with
 from posym_companion.experiments.multihop import (
+    EXPERIMENT,
     TRAINING,
     MultihopSettings,
     Watch,
     full_size,
     load_weights,
-    run,
     small,
     train_model,
 )
@@ -158,12 +158,12 @@ def test_a_run_killed_by_the_system_goes_on(tmp_path):
                 os.kill(os.getpid(), signal.SIGKILL)
             return look(watch, step, model)
         multihop.Watch.__call__ = die
-        list(multihop.run([settings], device="cpu", folder={str(tmp_path)!r}, progress=False))
+        list(multihop.EXPERIMENT.run([settings], device="cpu", folder={str(tmp_path)!r}, progress=False))
     """
     ended = subprocess.run([sys.executable, "-c", textwrap.dedent(script)], env={**os.environ, "OMP_NUM_THREADS": "1"})
     assert ended.returncode == -signal.SIGKILL
     assert [file.name for file in (tmp_path / "multihop").iterdir()] == [".number_0.work"]
-    (result,) = run([TINY], device="cpu", folder=tmp_path, progress=False)
+    (result,) = EXPERIMENT.run([TINY], device="cpu", folder=tmp_path, progress=False)
     model, _ = load_weights(result.name, folder=tmp_path, device="cpu")
     assert same(model, trained().model)
     assert result["look_step"].tolist() == [0, 3, 6, 9, 12]
@@ -191,7 +191,7 @@ def test_checkpoints_are_regular_and_dense_where_an_accuracy_turns(monkeypatch):
 
 
 def test_results_carry_weights_that_are_checked(tmp_path):
-    (result,) = run([TINY], device="cpu", folder=tmp_path, progress=False)
+    (result,) = EXPERIMENT.run([TINY], device="cpu", folder=tmp_path, progress=False)
     names = {"number_0.npz", "number_0.json", "number_0.safetensors"}
     assert {file.name for file in (tmp_path / "multihop").iterdir()} == names
     checkpoints = len(result["checkpoint_step"])
@@ -206,7 +206,7 @@ def test_results_carry_weights_that_are_checked(tmp_path):
     right = right_answers(model, test.tokens, test.answer)
     np.testing.assert_array_equal(mean_by_hops(right, test.hops, 2).numpy(), result["test_accuracy"])
     before = (tmp_path / "multihop/number_0.json").stat().st_mtime_ns
-    list(run([TINY], device="cpu", folder=tmp_path, progress=False))
+    list(EXPERIMENT.run([TINY], device="cpu", folder=tmp_path, progress=False))
     assert (tmp_path / "multihop/number_0.json").stat().st_mtime_ns == before
     weights = tmp_path / "multihop/number_0.safetensors"
     weights.write_bytes(weights.read_bytes()[:-2] + b"ab")

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import ast
 import csv
 import itertools
 import json
 import re
 import signal
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -119,7 +119,6 @@ def test_the_packaged_model_is_measured_as_by_hand(tmp_path, monkeypatch):
         (["profile", "gemma-3-270m", "--task", "text", "--jobs", "0"], 1, "jobs must be a whole number of at least 1"),
         (["run", "poetry"], 1, "experiment must be one of 'binding_profile'"),
         (["run", "binding_profile", "--small"], 1, "the small size has the full size's names.*--results folder"),
-        (["run", "frequency_control", "--jobs", "2"], 1, "run it without --jobs or --cluster"),
     ],
 )
 def test_what_cannot_be_done_ends_in_one_line_and_status_1(arguments, status, message, tmp_path, capsys):
@@ -240,13 +239,12 @@ def test_help_names_every_experiment(capsys):
 
 
 def test_the_catalogue_is_complete(root: Path):
-    found = set()
-    for path in (root / "posym_core" / "experiments").glob("*.py"):
-        names = {node.name for node in ast.parse(path.read_text()).body if isinstance(node, ast.FunctionDef)}
-        if "run" in names:
-            found.add(path.stem)
-            assert path.stem == "frequency_control" or names >= {"full_size", "small"}, path.stem
-    assert found == set(catalogue.EXPERIMENTS)
+    modules = {path.stem for path in (root / "posym_companion" / "experiments").glob("*.py")}
+    assert modules - {"__init__", "catalogue", "loop"} == set(catalogue.EXPERIMENTS)
+    for name in catalogue.EXPERIMENTS:
+        settings = list(catalogue.experiment(name).settings("some/model"))
+        assert {setting.name.partition("/")[0] for setting in settings} == {name}
+        assert len({setting.name for setting in settings}) == len(settings)
 
 
 def test_an_experiment_gives_the_same_results_in_processes(tiny, tmp_path, monkeypatch, capsys):
@@ -254,7 +252,8 @@ def test_an_experiment_gives_the_same_results_in_processes(tiny, tmp_path, monke
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
     try:
-        monkeypatch.setattr(binding_profile, "full_size", lambda model: settings)
+        experiment = replace(binding_profile.EXPERIMENT, settings=lambda model: settings)
+        monkeypatch.setattr(binding_profile, "EXPERIMENT", experiment)
         for name, options in (("one", []), ("two", ["--jobs", "2"])):
             assert main(["run", "binding_profile", "--results", str(tmp_path / name), "--no-progress", *options]) == 0
     finally:
