@@ -12,10 +12,9 @@ from posym_companion.findings.binding_profile import binding_results
 from posym_companion.findings.encoding_study import costs, deposit, largest_costs, orders, study, task_correlations
 from posym_companion.findings.encoding_tasks import longest_context, threshold
 from posym_companion.findings.finding import VERDICTS, Claim, Finding, Row
-from posym_companion.findings.frequency_curves import (
+from posym_companion.findings.frequency_control import (
     accuracy,
     accuracy_by_position,
-    seed_interval,
     thresholds,
     u_index,
     windows,
@@ -50,7 +49,6 @@ __all__ = [
     "mean_scores",
     "orders",
     "reach",
-    "seed_interval",
     "study",
     "study_result",
     "task_correlations",

@@ -16,7 +16,7 @@ import torch
 from posym_companion.experiments.frequency_control import NAME
 from posym_companion.experiments.head_geometry import KINDS, HeadGeometry, full_size
 from posym_companion.findings.finding import Finding
-from posym_companion.findings.frequency_control import FAILED, SOLVED, by_angle
+from posym_companion.findings.frequency_control import FAILED, SOLVED, accuracy
 from posym_core.metrics.plane_geometry import alignment, concentration
 from posym_core.metrics.stats import Estimate, mean_interval, statistic_interval
 from posym_core.runs.results import Result, load_result
@@ -125,7 +125,7 @@ def heads_trace_circles(folder: Path | None) -> Finding:
     toys = load_result(NAME, folder=folder)
     results = geometry_results(folder)
     index, retrieval = index_geometry(toys), retrieval_geometry(toys)
-    reached = {task: by_angle(toys, f"{task}_single_32").mean(0) for task in ("index", "retrieval")}
+    reached = {task: accuracy(toys, f"{task}_single_32").mean(0) for task in ("index", "retrieval")}
 
     def over(values: np.ndarray, angles: np.ndarray) -> Estimate:
         if not angles.any():

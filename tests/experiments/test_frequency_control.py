@@ -11,7 +11,7 @@ import torch
 
 from posym_companion.experiments import frequency_control as experiment
 from posym_companion.experiments.frequency_control import FrequencyControlSettings
-from posym_companion.findings import frequency_curves as curves
+from posym_companion.findings import frequency_control as curves
 from posym_core.models.toys import ToyEnsemble, data_generators, sample_streams
 from posym_core.models.training import TrainingSettings
 from posym_core.tasks.canonical import IndexTask
@@ -155,24 +155,19 @@ def test_accuracy_and_u_index_of_known_rates():
     np.testing.assert_allclose(curves.accuracy_by_position(result, "cell")[0, 0], u)
 
 
+def test_every_position_counts_alike_however_often_it_was_asked():
+    result = made([[[0.8, 0.5, 0.5, 0.4, 0.2, 0.5, 0.5, 0.4]]] * 2)
+    result["cell/hits"][..., 0] *= 5
+    result["cell/asked"][:, 0] *= 5
+    np.testing.assert_allclose(curves.u_index(result, "cell"), 0.3)
+
+
 def test_u_index_needs_every_position():
     result = made(np.full((2, 1, 8), 0.5))
     result["cell/asked"][:, 0] = 0
     with pytest.raises(ValueError, match="never puts the answer at some end"):
         curves.u_index(result, "cell")
     assert np.isnan(curves.accuracy_by_position(result, "cell")[0, 0, 0])
-
-
-def test_seed_interval_against_scipy():
-    from scipy import stats
-
-    values = np.array([0.3, 0.5, 0.4, 0.8, 0.45])
-    interval = curves.seed_interval(values)
-    low, high = stats.t.interval(0.95, 4, loc=values.mean(), scale=stats.sem(values))
-    assert (interval.low, interval.high) == (pytest.approx(low), pytest.approx(high))
-    assert curves.seed_interval(values, most=0.6).high == 0.6
-    with pytest.raises(ValueError, match="needs two or more"):
-        curves.seed_interval(values[:1])
 
 
 def test_threshold_of_a_known_step():
@@ -196,15 +191,3 @@ def test_window_of_a_known_hump():
     assert math.isnan(slow)
     assert fast == pytest.approx(math.exp(-3 - math.log(3) / 20), rel=0.03)  # level 0.75, between 1 and (0 + 1) / 2
     assert np.isnan(curves.window(angles, np.full(49, 0.4))).all()
-
-
-def test_plane_energy_is_a_distribution(tiny):
-    energy = curves.plane_energy(tiny, "index_all_8")
-    np.testing.assert_allclose(energy.sum(-1), 1)
-    assert energy.shape == (2, 4)
-
-
-def test_predictions_come_from_the_theorems(tiny):
-    np.testing.assert_allclose(curves.variant_angles(tiny), [1.0, 10000 ** (-4 / 8)])
-    np.testing.assert_allclose(curves.index_gaps(tiny, 4), [1.0, 0.01])
-    assert curves.predicted_limits(32, 32)["retrieval"] == pytest.approx(2 * math.pi / (32 * 31))
