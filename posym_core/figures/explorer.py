@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from posym_core.figures.frames import as_array, fits, write
+from posym_core.figures.frames import as_array, shaped, write
 from posym_core.figures.pages import SliderFigure, page, require_said
 from posym_core.figures.sliders import Slider
 
@@ -25,6 +25,7 @@ __all__ = ["ARRAYS", "HeadInput", "head_explorer"]
 PAYLOAD_LIMIT = 1_000_000
 """Bytes of numbers that an explorer may carry."""
 SUPERSCRIPTS = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
+SIZES = "Lengths, temperatures and angles of the explorer say how many of each there are"
 SCORE, SHARE = ("length", "tau", "layer", "head"), ("length", "layer", "head")
 TOKEN, PLANE = ("layer", "head", "token"), ("layer", "head", "plane")
 # Dimensions, bits a number, and the power that spreads small values: codes are even steps of value ** (1 / power).
@@ -122,15 +123,16 @@ def head_explorer(
     if not inputs:
         raise ValueError("an explorer must have at least one input; got none")
     _check_names([one.name for one in inputs])
+    for one in inputs:
+        if missing := [name for name in ARRAYS if name not in one.arrays]:
+            raise ValueError(f"arrays of input {one.name!r} must hold all of ARRAYS; {', '.join(missing)} not given")
     lengths, taus = list(lengths), [float(value) for value in taus]
     if bad := [value for value in lengths if value < 1 or span % value or span // value < 2]:
         raise ValueError(f"lengths must cut {span} tokens into at least two equal blocks; {bad[0]} does not")
     if not taus or not all(math.isfinite(value) and value > 0 for value in taus) or not lengths:
         raise ValueError(f"taus must be positive numbers and lengths not empty; got taus {taus} and lengths {lengths}")
-    angles = as_array("angles", angles)
-    if angles.ndim != 2:
-        raise ValueError(f"angles must have shape [layer, plane]; got {list(angles.shape)}")
-    heads = (np.shape(inputs[0].arrays.get("entropy")) or (0,))[-1]
+    angles = shaped("angles", angles, "layer", "plane")
+    heads = (np.shape(inputs[0].arrays["entropy"]) or (0,))[-1]
     sizes = {"length": len(lengths), "tau": len(taus), "layer": len(angles), "head": heads, "plane": angles.shape[1]}
     layer_and_head = tuple(int(place) for place in head)
     if not (0 <= layer_and_head[0] < sizes["layer"] and 0 <= layer_and_head[1] < heads):
@@ -143,9 +145,8 @@ def head_explorer(
     marked = sorted(int(layer) for layer in marked)
     if bad := [layer for layer in marked if not 0 <= layer < sizes["layer"]]:
         raise ValueError(f"marked must be layers below {sizes['layer']}; got {bad[0]}")
-    turns = None if turn is None else as_array("turn", turn)
-    if turns is not None and turns.shape != (sizes["layer"],):
-        raise ValueError(f"turn must have one frequency ID a layer, {sizes['layer']}; got {turns.size}")
+    if turn is not None:
+        turn = [float(f"{place:.4g}") for place in shaped("turn", turn, ("layer", sizes["layer"]))]
     rows = np.unique(angles, axis=0)
     data = {
         "sizes": sizes,
@@ -154,7 +155,7 @@ def head_explorer(
         "span": span,
         "start": shown,
         "marked": marked,
-        "turn": None if turns is None else [float(f"{x:.4g}") for x in turns],
+        "turn": turn,
         "turnLabel": turn_label,
         "planeNote": plane_note,
         "angles": [[float(f"{angle:.3g}") for angle in row] for row in rows],
@@ -208,19 +209,11 @@ def _packed_input(one: HeadInput, sizes: Mapping[str, int], span: int) -> dict[s
             f"input {one.name!r} has {len(tokens)} tokens, too few for blocks over {span} from token "
             f"{one.start}; pass a smaller span or start"
         )
-    if missing := [name for name in ARRAYS if name not in one.arrays]:
-        raise ValueError(f"arrays of input {one.name!r} must hold all of ARRAYS; {', '.join(missing)} not given")
     known = {**sizes, "token": len(tokens)}
     packed = {}
     for name, (dims, bits, power) in PACKING.items():
         what = f"{name} of input {one.name!r}"
-        array = as_array(what, one.arrays[name])
-        if not fits(array, [(dim, known[dim]) for dim in dims]):
-            wanted = ", ".join(f"{dim}: {known[dim]}" for dim in dims)
-            raise ValueError(
-                f"{what} must have shape [{wanted}]; got {list(array.shape)}. Lengths, temperatures and angles of the "
-                "explorer say how many of each there are"
-            )
+        array = shaped(what, one.arrays[name], *((dim, known[dim]) for dim in dims), way_out=SIZES)
         packed[name] = _packed(what, array, bits, power)
     named = {"name": one.name, "label": one.label, "note": one.note}
     return {**named, "tokens": tokens, "start": int(one.start), "arrays": packed}

@@ -233,7 +233,7 @@ def legend_above(ax: Axes, names: Sequence[str], title: str) -> None:
 
 def draw_points(ax: Axes, x: np.ndarray, y: np.ndarray, layers: np.ndarray | None) -> None:
     """Heads as points, coloured by layer where layers are given."""
-    paint = {"color": PALETTE[0]} if layers is None else {"c": layers, "cmap": COLOUR_MAPS["sequential"]}
+    paint: Any = {"color": PALETTE[0]} if layers is None else {"c": layers, "cmap": COLOUR_MAPS["sequential"]}
     points = ax.scatter(x, y, s=26, edgecolors=INK, linewidths=0.5, zorder=3, **paint)
     if layers is not None:
         scale_bar(ax, points, "layer", whole=True)

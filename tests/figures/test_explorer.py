@@ -195,7 +195,7 @@ def test_temperatures_as_readers_write_them():
         (lambda: make(length=3), "length must be one of 1, 2, 4, which the sliders step; got 3"),
         (lambda: make(tau=0.5), "tau must be one of 0.0001, 0.01, 1.0, which the sliders step; got 0.5"),
         (lambda: make(marked=(7,)), "marked must be layers below 5; got 7"),
-        (lambda: make(turn=[1.0]), "turn must have one frequency ID a layer, 5; got 1"),
+        (lambda: make(turn=[1.0]), "turn must have shape [layer: 5]; got [1]"),
         (lambda: make(one_input(start=4)), "input 'facts' has 10 tokens, too few for blocks over 8 from token 4; pass"),
         (lambda: make(one_input(entropy=np.ones((4, 3)))),
          "entropy of input 'facts' must have shape [layer: 5, head: 3]; got [4, 3]. Lengths, temperatures and angles"),
