@@ -42,8 +42,8 @@ class Absolute(Encoding):
                 f"{list(expected)}, got {found}"
             )
         places = self.table(positions).to(query.dtype) @ key_map.to(query.dtype)  # [head, position, dim]
-        by_content = self.content_logits(query[..., None, :], keys)[..., 0, :]
-        by_position = self.content_logits(query[..., None, :], places)[..., 0, :]
+        by_content = self.content_row(query, keys)
+        by_position = self.content_row(query, places)
         return by_content[..., :, None] + by_position[..., None, :]
 
 

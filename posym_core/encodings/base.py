@@ -13,7 +13,7 @@ import math
 from dataclasses import dataclass
 
 import torch
-from jaxtyping import Float
+from jaxtyping import Float, Int64
 from torch import Tensor, nn
 
 from posym_core.checks import magnitude, require_counts, require_finite, require_floating, require_room
@@ -187,6 +187,12 @@ class Encoding(nn.Module):
         """Scaled dot products, before any position."""
         return self.shape.scale * query @ key.transpose(-1, -2)
 
+    def content_row(
+        self, query: Float[Tensor, "*#batch head dim"], keys: Float[Tensor, "*#batch keyhead key dim"]
+    ) -> Float[Tensor, "*#batch head key"]:
+        """The same for one query per head."""
+        return self.content_logits(query[..., None, :], keys)[..., 0, :]
+
     def _check(self, query: Tensor, key: Tensor, positions: Tensor | None, tokens: int) -> Float[Tensor, " token"]:
         """Positions in float64, or an error that says what does not fit."""
         shape = self.shape
@@ -242,7 +248,7 @@ class NoPE(Encoding):
     source = "Haviv et al. (2022), Transformer Language Models without Positional Encodings"
 
     def _cross_logits(self, query, keys, position, positions, content, key_map):
-        rows = self.content_logits(query[..., None, :], keys)[..., 0, :]
+        rows = self.content_row(query, keys)
         return rows[..., None].expand(*rows.shape, len(positions)).clone()
 
 
@@ -268,3 +274,11 @@ def require_whole(name: str, positions: Tensor) -> None:
     """Refuse positions between the whole numbers."""
     if not torch.equal(positions, positions.round()):
         raise ValueError(f"{name} are defined at whole positions only; got {positions.tolist()}")
+
+
+def consecutive_order(positions: Float[Tensor, " token"], what: str) -> Int64[Tensor, " token"]:
+    """Order of the tokens by position, for what builds up token by token and so knows nothing of tokens left out."""
+    order = positions.argsort()
+    if not torch.equal(positions[order].diff(), torch.ones_like(positions[1:])):
+        raise ValueError(f"{what} token by token, so positions must be consecutive; got {positions.tolist()}")
+    return order

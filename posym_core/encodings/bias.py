@@ -28,7 +28,7 @@ class Biased(Encoding):
         return self.content_logits(query, key) + self.bias(positions - positions[:, None]).to(query.dtype)
 
     def _cross_logits(self, query, keys, position, positions, content, key_map):
-        rows = self.content_logits(query[..., None, :], keys)[..., 0, :]
+        rows = self.content_row(query, keys)
         return rows[..., :, None] + self.bias(positions - position).to(query.dtype)[:, None, :]
 
 
@@ -116,9 +116,7 @@ class DAPE(Encoding):
     def __init__(self, shape: LayerShape, *, bias: Biased | None = None, hidden: int = 32):
         super().__init__(shape)
         require_counts(hidden=(hidden, 1))
-        self.biased = ALiBi(shape) if bias is None else bias
-        if self.biased.shape != shape:
-            raise ValueError(f"bias must be made for the same layer, {shape}; got {self.biased.shape}")
+        self.biased = made_for(shape, ALiBi(shape) if bias is None else bias)
         self.map = nn.Sequential(nn.Linear(2 * shape.heads, hidden), nn.LeakyReLU(), nn.Linear(hidden, shape.heads))
 
     def mix(
@@ -133,10 +131,17 @@ class DAPE(Encoding):
         return self.mix(self.content_logits(query, key), self.biased.bias(positions - positions[:, None]))
 
     def _cross_logits(self, query, keys, position, positions, content, key_map):
-        rows = self.content_logits(query[..., None, :], keys)[..., 0, :]
+        rows = self.content_row(query, keys)
         columns = self.biased.bias(positions - position)
         size = (keys.shape[-2], len(positions))
         return self.mix(rows[..., None].expand(*rows.shape, size[1]), columns[:, None, :].expand(-1, *size))
+
+
+def made_for(shape: LayerShape, bias: Biased) -> Biased:
+    """The bias of an encoding of that layer."""
+    if bias.shape != shape:
+        raise ValueError(f"bias must be made for the same layer, {shape}; got {bias.shape}")
+    return bias
 
 
 def alibi_slopes(heads: int) -> Float[Tensor, " head"]:

@@ -6,7 +6,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from posym_core.encodings.base import Encoding, LayerShape, UndefinedCrossLogits
+from posym_core.encodings.base import Encoding, LayerShape, UndefinedCrossLogits, consecutive_order
 from posym_core.metrics.rope import join_planes, rope_angles, split_planes
 
 
@@ -61,12 +61,7 @@ class CARoPE(Encoding):
         steps = self.frequencies(content)
         if not self.path_dependent:
             return steps * positions[:, None]
-        order = positions.argsort()
-        # Tokens left out between two positions would have frequencies that nobody knows.
-        if not torch.equal(positions[order].diff(), torch.ones_like(positions[1:])):
-            raise ValueError(
-                f"phases add up token by token, so positions must be consecutive; got {positions.tolist()}"
-            )
+        order = consecutive_order(positions, "phases add up")
         return steps[..., order, :].cumsum(-2)[..., order.argsort(), :]
 
     def redraw(self) -> None:

@@ -78,14 +78,21 @@ class EncodedHeads:
         0 (up to rounding) wherever a ``C`` exists. Only contents and positions that meet in several of the
         permutations count.
         """
-        logits = self.permuted_logits(inputs, orders)  # [permutation, head, place]
-        places, heads = logits.shape[-1], logits.shape[-2]
-        met = (orders * places + torch.arange(places, device=orders.device)).flatten()
-        values = logits.movedim(-2, 0).reshape(heads, -1)
-        index = met.expand(heads, -1)
-        highest = values.new_zeros(heads, places**2).scatter_reduce(-1, index, values, "amax", include_self=False)
-        lowest = values.new_zeros(heads, places**2).scatter_reduce(-1, index, values, "amin", include_self=False)
-        return (highest - lowest).amax(-1) / (values.amax(-1) - values.amin(-1))
+        logits = self.permuted_logits(inputs, orders)
+        return movement(logits, orders).amax((-2, -1)) / (logits.amax((0, 2)) - logits.amin((0, 2)))
+
+
+def movement(
+    logits: Float[Tensor, "permutation head place"], orders: Int[Tensor, "permutation place"]
+) -> Float[Tensor, "head content place"]:
+    """Largest minus smallest logit of every content at every place over the orders that put it there; else 0."""
+    places, heads = logits.shape[-1], logits.shape[-2]
+    met = (orders * places + torch.arange(places, device=orders.device)).flatten().expand(heads, -1)
+    values = logits.movedim(-2, 0).reshape(heads, -1)
+    empty = values.new_zeros(heads, places**2)
+    highest = empty.scatter_reduce(-1, met, values, "amax", include_self=False)
+    lowest = empty.scatter_reduce(-1, met, values, "amin", include_self=False)
+    return (highest - lowest).unflatten(-1, (places, places))
 
 
 def project(

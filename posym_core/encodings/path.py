@@ -8,7 +8,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from posym_core.encodings.base import Encoding, LayerShape, UndefinedCrossLogits
+from posym_core.encodings.base import Encoding, LayerShape, UndefinedCrossLogits, consecutive_order
 
 
 class PaTH(Encoding):
@@ -57,9 +57,7 @@ class PaTH(Encoding):
 
     def _logits(self, query, key, positions, content):
         assert content is not None
-        order = positions.argsort()
-        if not torch.equal(positions[order].diff(), torch.ones_like(positions[1:])):
-            raise ValueError(f"maps act token by token, so positions must be consecutive; got {positions.tolist()}")
+        order = consecutive_order(positions, "maps act")
         back = order.argsort()
         query, key, content = (x[..., order, :] for x in (query, key, content))
         logits = self.shape.scale * path_products(query, key, *self.maps(content))

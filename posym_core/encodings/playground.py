@@ -13,7 +13,7 @@ import torch
 
 from posym_core.encodings.base import Encoding, UndefinedCrossLogits
 from posym_core.encodings.knobs import COMMON, KEYS, LEVELS, PLAY
-from posym_core.encodings.layer import EncodedHeads
+from posym_core.encodings.layer import EncodedHeads, movement
 from posym_core.encodings.registry import ENCODINGS, find_entry
 from posym_core.metrics.exclusion import exclusion
 from posym_core.metrics.permutations import cross_scores
@@ -54,7 +54,7 @@ def playground(names: Collection[str] = ENCODINGS) -> Playground:
     shared = apart[KEYS] * (COMMON / PLAY.scale) ** 0.5 / apart[KEYS].norm()
     apart[KEYS] = 0  # the query
     size = (len(names), len(SPREADS), LEVELS)
-    C, movement = np.full((2, *size, KEYS, KEYS), np.nan)
+    C, moved = np.full((2, *size, KEYS, KEYS), np.nan)
     attention, shares, scores = (np.full((*size, last), np.nan) for last in (KEYS, 3, 2))
     plain = torch.eye(PLAY.dim, dtype=torch.float64)[None]
     texts = []
@@ -67,7 +67,7 @@ def playground(names: Collection[str] = ENCODINGS) -> Playground:
             logits = layer.logits(inputs)
             logits[:, -1, -1] = -math.inf
             attention[at] = encoding.attention(logits)[0, -1, :-1]
-            movement[at] = _movement(layer.permuted_logits(inputs, orders)[:, 0], orders)
+            moved[at] = movement(layer.permuted_logits(inputs, orders), orders)[0]
             try:
                 found = layer.cross_logits(inputs)[0]
             except UndefinedCrossLogits:
@@ -76,16 +76,7 @@ def playground(names: Collection[str] = ENCODINGS) -> Playground:
             C[at] = found - found.mean()
             shares[at] = [parts.positional_share, parts.symbolic_share, parts.interaction_share]
             scores[at] = [score.positional, score.symbolic]
-    return Playground(C=C, movement=movement, attention=attention, shares=shares, scores=scores, knobs=tuple(texts))
-
-
-def _movement(logits: torch.Tensor, orders: torch.Tensor) -> np.ndarray:
-    """Range of ``logits [order, position]`` over the orders that put a content at a position."""
-    pairs = orders * KEYS + torch.arange(KEYS)
-    empty = logits.new_zeros(KEYS**2)
-    high = empty.scatter_reduce(0, pairs.flatten(), logits.flatten(), "amax", include_self=False)
-    low = empty.scatter_reduce(0, pairs.flatten(), logits.flatten(), "amin", include_self=False)
-    return (high - low).reshape(KEYS, KEYS).numpy()
+    return Playground(C=C, movement=moved, attention=attention, shares=shares, scores=scores, knobs=tuple(texts))
 
 
 @functools.cache

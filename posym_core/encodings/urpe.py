@@ -7,7 +7,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from posym_core.encodings.base import Encoding, LayerShape, UndefinedCrossLogits, check_positions, require_whole
-from posym_core.encodings.bias import Biased, T5Bias
+from posym_core.encodings.bias import Biased, T5Bias, made_for
 
 
 class URPE(Encoding):
@@ -26,9 +26,7 @@ class URPE(Encoding):
 
     def __init__(self, shape: LayerShape, *, bias: Biased | None = None):
         super().__init__(shape)
-        self.biased = T5Bias(shape) if bias is None else bias
-        if self.biased.shape != shape:
-            raise ValueError(f"bias must be made for the same layer, {shape}; got {self.biased.shape}")
+        self.biased = made_for(shape, T5Bias(shape) if bias is None else bias)
         self.factors = nn.Parameter(torch.ones(shape.heads, 2 * shape.length - 1))
 
     def toeplitz(self, offset: Float[Tensor, "*pair"]) -> Float[Tensor, "head *pair"]:
