@@ -74,7 +74,8 @@ def add_places(parser: argparse.ArgumentParser) -> None:
 
 def _profile(options: argparse.Namespace) -> None:
     from posym_core.report.page import NAME, pages
-    from posym_core.report.run import ProfileSettings, run_profile
+    from posym_core.report.run import run_profile
+    from posym_core.report.settings import ProfileSettings
 
     task = options.task
     if options.template is not None:

@@ -26,13 +26,13 @@ from posym_core.metrics.pairs import Swaps
 from posym_core.models.answers import choice_accuracy
 from posym_core.models.language import load_model, model_identity
 from posym_core.report.prompt_files import BlockedPrompt, joined
+from posym_core.report.settings import ProfileSettings
 from posym_core.runs.devices import choose_device, device_name
 from posym_core.runs.files import write_atomically
 from posym_core.runs.provenance import require_same_code
 
 # A chunk has at most this many prompts however short they are, so that a run can be shared out and goes on well.
 PROMPTS_A_CHUNK = 16
-DTYPES = ("float32", "float64", "bfloat16", "float16")
 
 
 class NotEnoughMemoryError(RuntimeError):
@@ -48,27 +48,18 @@ class ChunkWork:
     """What to measure, complete: any process that has the package and the model can do it.
 
     Attributes:
-        model: name for :func:`posym_core.load_model`.
+        settings: how to measure, and which model.
         identity: what :func:`posym_core.models.language.model_identity` says of the model that is meant.
         code_digest: of the code that asks; another code refuses.
         prompts: of one shape.
-        tau, eps: see :func:`posym_core.profile`.
-        per_frequency: also score every rotation plane as a head of its own.
         threads: CPU threads to compute with, because sums depend on their number in the last bits.
-        device, dtype, device_map: see :func:`posym_core.load_model`.
     """
 
-    model: str
+    settings: ProfileSettings
     identity: Mapping[str, str]
     code_digest: str
     prompts: tuple[BlockedPrompt, ...]
-    tau: float
-    eps: float
-    per_frequency: bool
     threads: int
-    device: str = "auto"
-    dtype: str | None = None
-    device_map: str | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -124,15 +115,13 @@ def measure_chunk(work: ChunkWork) -> Chunk:
         try:
             began = time.perf_counter()
             held = _hold(work)
-            length = len(work.prompts[0].input_ids)
+            device, length = _device(held.model), len(work.prompts[0].input_ids)
             size = min(len(work.prompts), held.fits.get(length, len(work.prompts)))
-            arrays, size = in_batches(
-                lambda batch: _measure(held, batch, work), work.prompts, size, f"{work.model} on {_device(held.model)}"
-            )
+            what = f"{work.settings.model} on {device}"
+            arrays, size = in_batches(lambda batch: _measure(held, batch, work.settings), work.prompts, size, what)
             if size < len(work.prompts):
                 held.fits[length] = size
-            seconds = time.perf_counter() - began
-            return Chunk(arrays=arrays, device=_device(held.model), seconds=seconds, batch=size)
+            return Chunk(arrays=arrays, device=device, seconds=time.perf_counter() - began, batch=size)
         finally:
             torch.set_num_threads(threads)
 
@@ -159,11 +148,13 @@ def in_batches(
         release_memory()
         if size == 1:
             raise NotEnoughMemoryError(
-                f"memory does not hold one prompt of {_tokens(prompts[0])} with {what}; pass shorter prompts, a "
-                "smaller model, --dtype bfloat16, --device-map auto, or a device with more memory"
+                f"memory does not hold one prompt of {len(prompts[0].input_ids):,} tokens with {what}; pass shorter "
+                "prompts, a smaller model, --dtype bfloat16, --device-map auto, or a device with more memory"
             )
         size = max(1, size // 2)
-    return {name: _together(name, [part[name] for part in parts]) for name in parts[0]}, size
+    together = {name: np.concatenate([part[name] for part in parts]) for name in parts[0] if name != "plane_angle"}
+    # Angles belong to a length, not to a prompt.
+    return together | {name: parts[0][name] for name in parts[0] if name == "plane_angle"}, size
 
 
 def is_out_of_memory(error: BaseException) -> bool:
@@ -226,75 +217,58 @@ def is_disk_full(error: BaseException) -> bool:
 
 def _hold(work: ChunkWork) -> _Loaded:
     """The model of ``work``, loaded if this process does not hold it."""
-    key = (work.model, work.device, work.dtype, work.device_map, *sorted(work.identity.items()), work.threads)
+    settings = work.settings
+    name, places = settings.model, {"device": settings.device, "device_map": settings.device_map}
+    key = (name, *places.values(), settings.dtype, *sorted(work.identity.items()), work.threads)
     if _HELD and _HELD[0].key == key:
         return _HELD[0]
     _HELD.clear()
     release_memory()
-    found = model_identity(work.model)
-    if found != dict(work.identity):
+    identity = model_identity(name)
+    if identity != dict(work.identity):
         raise RuntimeError(
-            f"a worker finds {found} under the name {work.model!r}, but {dict(work.identity)} is meant; bring the same "
+            f"a worker finds {identity} under the name {name!r}, but {dict(work.identity)} is meant; bring the same "
             "model to all machines"
         )
-    dtype = None if work.dtype is None else getattr(torch, work.dtype)
     try:
-        model, _ = load_model(work.model, device=work.device, dtype=dtype, device_map=work.device_map)
+        model, _ = load_model(name, dtype=getattr(torch, settings.dtype) if settings.dtype else None, **places)
     except (RuntimeError, MemoryError) as error:
         if not is_out_of_memory(error):
             raise
         raise NotEnoughMemoryError(
-            f"memory does not hold {work.model} itself; pass a smaller model, --dtype bfloat16 or --device-map auto"
+            f"memory does not hold {name} itself; pass a smaller model, --dtype bfloat16 or --device-map auto"
         ) from error
     _HELD.append(_Loaded(key=key, model=model))
     return _HELD[0]
 
 
-def _measure(held: _Loaded, prompts: Sequence[BlockedPrompt], work: ChunkWork) -> dict[str, np.ndarray]:
+def _measure(held: _Loaded, prompts: Sequence[BlockedPrompt], settings: ProfileSettings) -> dict[str, np.ndarray]:
     batch = joined(prompts)
     length = batch.input_ids.shape[1]
     if length not in held.planes:
         held.planes[length] = list(find_planes(held.model, length))
     blocks = {"start": batch.start, "block_length": batch.block_length, "blocks": batch.blocks}
-    swaps = Swaps(**blocks, tau=work.tau, eps=work.eps)
+    swaps = Swaps(**blocks, tau=settings.tau, eps=settings.eps)
     angles: dict[int, Tensor] = {}
 
     def measure(heads: LayerHeads) -> dict[str, Tensor]:
         angles[heads.layer] = heads.angles.cpu()
         measured = scores_of(heads.swap_scores(swaps))
-        if work.per_frequency:
+        if settings.per_frequency:
             planes = scores_of(heads.swap_scores(swaps, per_frequency=True))
             measured |= {f"plane_{name}": x for name, x in planes.items()}
         return measured
 
-    found = profile_with(
-        held.model,
-        batch.input_ids,
-        measure,
-        progress=False,
-        batch_size=len(prompts),
-        planes=held.planes[length],
-    )
-    arrays = {name: x.float().numpy() for name, x in found.items()}
-    if work.per_frequency:
+    once = {"progress": False, "batch_size": len(prompts), "planes": held.planes[length]}
+    arrays = {name: x.float().numpy() for name, x in profile_with(held.model, batch.input_ids, measure, **once).items()}
+    if settings.per_frequency:
         rows = [angles[layer].numpy() for layer in sorted(angles)]
         width = max(map(len, rows))
         arrays["plane_angle"] = np.stack([np.pad(x, (0, width - len(x)), constant_values=np.nan) for x in rows])
     if batch.answer_ids.shape[1]:
         choices = choice_accuracy(held.model, batch, batch_size=len(prompts))
-        arrays["correct"] = choices.correct.numpy()
-        arrays["log_probability"] = choices.log_probability.numpy()
-        arrays["alternatives"] = choices.alternatives.numpy()
+        arrays |= {name: getattr(choices, name).numpy() for name in ("correct", "log_probability", "alternatives")}
     return arrays
-
-
-def _together(name: str, parts: list[np.ndarray]) -> np.ndarray:
-    """Batches one after the other; angles belong to a length, not to a prompt."""
-    return parts[0] if name == "plane_angle" else np.concatenate(parts)
-
-
-def _tokens(prompt: Any) -> str:
-    return f"{len(prompt.input_ids):,} tokens" if isinstance(prompt, BlockedPrompt) else "this length"
 
 
 def _device(model: Any) -> str:

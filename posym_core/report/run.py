@@ -5,18 +5,16 @@ from __future__ import annotations
 import contextlib
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
 
-from posym_core.checks import require_count, require_counts, require_floor, require_positive
-from posym_core.models.language import PACKAGED, load_tokenizer, model_identity, require_one_place
+from posym_core.models.language import load_tokenizer
 from posym_core.report.chunks import (
-    DTYPES,
     Chunk,
     ChunkError,
     ChunkWork,
@@ -39,85 +37,14 @@ from posym_core.report.folder import (
     require_same,
     write_profile,
 )
-from posym_core.report.prompt_files import BlockedPrompt, read_prompts, task_prompts
+from posym_core.report.prompt_files import BlockedPrompt
+from posym_core.report.settings import ProfileSettings
 from posym_core.runs.devices import choose_device
-from posym_core.runs.files import sha256, write_atomically
+from posym_core.runs.files import write_atomically
 from posym_core.runs.parallel import check_places, run_grid
 from posym_core.runs.provenance import code_version, library_versions, own_code
-from posym_core.tasks.language import make_prompts, require_task
-
-
-@dataclass(frozen=True, kw_only=True)
-class ProfileSettings:
-    """What to measure.
-
-    Attributes:
-        model: name for :func:`posym_core.load_model`.
-        task: one of :data:`posym_core.tasks.language.PROMPT_TASKS`, or None with ``input``.
-        facts: blocks per prompt of a task.
-        prompts: how many prompts of a task.
-        seed: of the task's prompts.
-        input: a prompt file in place of a task, see :mod:`posym_core.report.prompt_files`.
-        tau: temperature of the weights over pairs of blocks.
-        eps: floor of the norms in the cosine.
-        per_frequency: also score every rotation plane as a head of its own.
-        batch_size: prompts per forward pass and chunk; by default about 4,096 tokens and at most 16.
-        threads: CPU threads per process; by default those of this machine shared among the processes, and those of
-            an unfinished run when it goes on.
-        device, dtype, device_map: see :func:`posym_core.load_model`; ``dtype`` by its name.
-    """
-
-    model: str = PACKAGED
-    task: str | None = "binding"
-    facts: int = 16
-    prompts: int = 64
-    seed: int = 0
-    input: str | None = None
-    tau: float = 1e-4
-    eps: float = 1e-8
-    per_frequency: bool = False
-    batch_size: int | None = None
-    threads: int | None = None
-    device: str = "auto"
-    dtype: str | None = None
-    device_map: str | None = None
-
-    def __post_init__(self) -> None:
-        if (self.task is None) == (self.input is None):
-            raise ValueError(f"pass either a task or an input file; got task={self.task!r} and input={self.input!r}")
-        if self.dtype is not None and self.dtype not in DTYPES:
-            raise ValueError(f"dtype must be one of {', '.join(map(repr, DTYPES))}; got {self.dtype!r}")
-        if self.task is not None:
-            require_task(self.task)
-            require_counts(facts=(self.facts, 2), prompts=(self.prompts, 1))
-        require_one_place(self.device, self.device_map)
-        require_positive("tau", self.tau)
-        require_floor("eps", self.eps)
-        for name in ("batch_size", "threads"):
-            if getattr(self, name) is not None:
-                require_count(name, getattr(self, name), 1)
-
-    def described(self) -> dict[str, Any]:
-        """All that the numbers depend on, as JSON, but for the number of threads."""
-        fields = asdict(self)
-        fields.pop("threads")
-        if self.input is not None:
-            for name in ("facts", "prompts", "seed"):
-                fields.pop(name)
-            fields |= {"input": Path(self.input).name, "input_sha256": sha256(Path(self.input))}
-        return fields | {"identity": model_identity(self.model)}
-
 
 Extras = Callable[[ProfileRun], Mapping[str, bytes]]
-
-
-def make_task_prompts(settings: ProfileSettings, tokenizer: Any) -> list[BlockedPrompt]:
-    """The prompts that settings ask for."""
-    if settings.input is not None:
-        return read_prompts(settings.input, tokenizer)
-    return task_prompts(
-        make_prompts(tokenizer, str(settings.task), facts=settings.facts, count=settings.prompts, seed=settings.seed)
-    )
 
 
 def run_profile(
@@ -165,12 +92,20 @@ def run_profile(
             report(f"{folder} holds this profile already; pass --force to measure again")
             return finished
         run, digest = _begin(folder, settings, described, jobs)
-        prompts = make_task_prompts(settings, load_tokenizer(settings.model))
+        prompts = settings.prompts_for(load_tokenizer(settings.model))
         chunks = _Chunks(folder / CHUNKS, prompts, settings, digest, report)
         with _explained(chunks):
             write_atomically(folder / RUN, lambda file: file.write(run))
-            chunks.measure(_work(settings, described, json.loads(run)["threads"]), jobs, cluster, progress)
-            return _finish(folder, settings, described, prompts, chunks, extras, json.loads(run)["threads"])
+            threads = json.loads(run)["threads"]
+            work = partial(
+                ChunkWork,
+                settings=settings,
+                identity=described["identity"],
+                code_digest=own_code(),
+                threads=threads,
+            )
+            chunks.measure(work, jobs, cluster, progress)
+            return _finish(folder, described, prompts, chunks, extras, threads)
 
 
 def finished_chunks(folder: Path | str) -> int:
@@ -197,13 +132,12 @@ class _Chunks:
         for shape, numbers in shapes.items():
             size = chunk_size(shape[0], settings.batch_size)
             self.members += [numbers[first : first + size] for first in range(0, len(numbers), size)]
-        self.found: dict[int, Chunk] = {}
+        self.finished: dict[int, Chunk] = {}
 
     def path(self, chunk: int) -> Path:
         return self.folder / f"chunk-{chunk:05d}.safetensors"
 
-    def measure(self, work: Callable[[Sequence[BlockedPrompt]], ChunkWork], jobs: int, cluster: str | None,
-                progress: bool) -> None:  # fmt: skip
+    def measure(self, work: Callable[..., ChunkWork], jobs: int, cluster: str | None, progress: bool) -> None:
         """Measure what is not kept yet, and keep every chunk as it comes."""
         from tqdm import tqdm
 
@@ -213,27 +147,27 @@ class _Chunks:
         for chunk in range(len(self.members)):
             if self.path(chunk).exists():
                 try:
-                    self.found[chunk] = load_chunk(self.path(chunk), digest=self.digest)
+                    self.finished[chunk] = load_chunk(self.path(chunk), digest=self.digest)
                 except ChunkError as error:
                     self.report(f"{error}; it is measured again")
-        if self.found:
-            self.report(f"going on: {len(self.found)} of {len(self.members)} chunks are finished")
-        todo = [chunk for chunk in range(len(self.members)) if chunk not in self.found]
-        items = [work([self.prompts[number] for number in self.members[chunk]]) for chunk in todo]
-        done = sum(len(self.members[chunk]) for chunk in self.found)
+        if self.finished:
+            self.report(f"going on: {len(self.finished)} of {len(self.members)} chunks are finished")
+        todo = [chunk for chunk in range(len(self.members)) if chunk not in self.finished]
+        items = [work(prompts=tuple(self.prompts[number] for number in self.members[chunk])) for chunk in todo]
+        done = sum(len(self.members[chunk]) for chunk in self.finished)
         with (
             tqdm(total=len(self.prompts), initial=done, unit="prompt", disable=not progress) as bar,
             contextlib.closing(run_grid(measure_chunk, items, jobs=jobs, cluster=cluster)) as results,
         ):
             for place, chunk in results:
                 save_chunk(self.path(todo[place]), chunk, digest=self.digest)
-                self.found[todo[place]] = chunk
+                self.finished[todo[place]] = chunk
                 bar.update(len(self.members[todo[place]]))
 
     def arrays(self) -> dict[str, np.ndarray]:
         """Everything measured, in the order of the prompts; NaN for what a prompt has no value of."""
         order = np.argsort(np.concatenate([np.array(numbers) for numbers in self.members]))
-        chunks = [self.found[chunk] for chunk in range(len(self.members))]
+        chunks = [self.finished[chunk] for chunk in range(len(self.members))]
         arrays = {}
         for name in sorted(set().union(*(chunk.arrays for chunk in chunks)) - {"plane_angle"}):
             arrays[name] = np.concatenate([chunk.arrays[name] for chunk in chunks])[order]
@@ -252,27 +186,6 @@ class _Chunks:
             path.unlink()
         with contextlib.suppress(OSError):
             self.folder.rmdir()
-
-
-def _work(
-    settings: ProfileSettings, described: Mapping[str, Any], threads: int
-) -> Callable[[Sequence[BlockedPrompt]], ChunkWork]:
-    def work(prompts: Sequence[BlockedPrompt]) -> ChunkWork:
-        return ChunkWork(
-            model=settings.model,
-            identity=described["identity"],
-            code_digest=own_code(),
-            prompts=tuple(prompts),
-            tau=settings.tau,
-            eps=settings.eps,
-            per_frequency=settings.per_frequency,
-            threads=threads,
-            device=settings.device,
-            dtype=settings.dtype,
-            device_map=settings.device_map,
-        )
-
-    return work
 
 
 def _finished(folder: Path, settings: ProfileSettings, described: Mapping[str, Any]) -> ProfileRun | None:
@@ -306,7 +219,6 @@ def _begin(folder: Path, settings: ProfileSettings, described: Mapping[str, Any]
 
 def _finish(
     folder: Path,
-    settings: ProfileSettings,
     described: Mapping[str, Any],
     prompts: Sequence[BlockedPrompt],
     chunks: _Chunks,
@@ -315,16 +227,16 @@ def _finish(
 ) -> ProfileRun:
     """Write the files of a finished run, the description last."""
     arrays = chunks.arrays()
-    found = [chunks.found[chunk] for chunk in sorted(chunks.found)]
+    measured = chunks.finished.values()
     provenance = {
         **code_version(),
         "code_digest": own_code(),
-        "device": " and ".join(sorted({chunk.device for chunk in found})),
+        "device": " and ".join(sorted({chunk.device for chunk in measured})),
         "date": datetime.now(UTC).isoformat(timespec="seconds"),
-        "seconds": round(sum(chunk.seconds for chunk in found), 1),
+        "seconds": round(sum(chunk.seconds for chunk in measured), 1),
         "versions": library_versions(),
         "threads": threads,
-        "smallest_batch": min(chunk.batch for chunk in found),
+        "smallest_batch": min(chunk.batch for chunk in measured),
     }
     profile = ProfileRun(
         folder=folder,

@@ -24,6 +24,7 @@ from posym_core.models import language as models
 from posym_core.models.answers import choice_accuracy
 from posym_core.report import chunks as profile_chunks
 from posym_core.report import run as profile_runs
+from posym_core.report import settings as profile_settings
 from posym_core.report.folder import load_profile
 from posym_core.runs.results import load_result
 
@@ -147,7 +148,7 @@ def test_what_cannot_be_done_ends_in_one_line_and_status_1(arguments, status, me
 )
 def test_arguments_are_refused_before_anything_is_loaded(wrong, message, tmp_path, monkeypatch, capsys):
     loaded = []
-    for module, name in itertools.product((models, profile_runs, profile_chunks), LOADERS):
+    for module, name in itertools.product((models, profile_settings, profile_runs, profile_chunks), LOADERS):
         if hasattr(module, name):
             monkeypatch.setattr(module, name, lambda *a, name=name, **k: loaded.append(name) or {})
     (tmp_path / "FILE").touch()

@@ -18,11 +18,13 @@ from posym_core.inspection.attention_calls import UnsupportedModelError
 from posym_core.inspection.planes import find_planes
 from posym_core.report import chunks as profile_chunks
 from posym_core.report import run as profile_runs
-from posym_core.report.chunks import NotEnoughMemoryError, in_batches, is_out_of_memory
+from posym_core.report.chunks import ChunkWork, NotEnoughMemoryError, in_batches, is_out_of_memory
 from posym_core.report.folder import ProfileError, load_profile
 from posym_core.report.prompt_files import BlockedPrompt, write_prompts
-from posym_core.report.run import ProfileSettings, run_profile
+from posym_core.report.run import run_profile
+from posym_core.report.settings import ProfileSettings
 from posym_core.runs.files import write_atomically
+from posym_core.runs.provenance import own_code
 
 FILES = {"profile.json", "scores.safetensors", "heads.csv", "prompts.csv", "prompts.jsonl"}
 # Long prompts first, and the two shapes mixed, so that chunks and prompts are in different orders.
@@ -111,7 +113,6 @@ def test_planes_are_scored_when_asked_for(tiny, whole, tmp_path):
 
 KILLED = """
 import os, signal, sys
-from posym_core import profile_chunks, results
 from posym_core.__main__ import main
 renamed, rename = [], os.replace
 def killing(source, target):
@@ -379,7 +380,7 @@ def test_settings_that_do_not_fit(options, message):
 
 
 def test_other_code_on_a_worker_is_refused(tiny):
-    work = profile_runs._work(tiny, {"identity": {"sha256": "0"}}, 1)([])
+    work = ChunkWork(settings=tiny, identity={"sha256": "0"}, code_digest=own_code(), prompts=(), threads=1)
     with pytest.raises(RuntimeError, match="a worker has other code of posym_core than the machine that asks"):
         profile_chunks.measure_chunk(replace(work, code_digest="0"))
     with pytest.raises(RuntimeError, match=r"a worker finds .* under the name .*, but \{'sha256': '0'\} is meant"):

@@ -1,0 +1,83 @@
+"""What a profile of a set of prompts is of: settings that are checked before anything is loaded."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from posym_core.checks import require_count, require_counts, require_floor, require_positive
+from posym_core.models.language import PACKAGED, model_identity, require_one_place
+from posym_core.report.prompt_files import BlockedPrompt, read_prompts, task_prompts
+from posym_core.runs.files import sha256
+from posym_core.tasks.language import make_prompts, require_task
+
+DTYPES = ("float32", "float64", "bfloat16", "float16")
+
+
+@dataclass(frozen=True, kw_only=True)
+class ProfileSettings:
+    """What to measure.
+
+    Attributes:
+        model: name for :func:`posym_core.load_model`.
+        task: one of :data:`posym_core.tasks.language.PROMPT_TASKS`, or None with ``input``.
+        facts: blocks per prompt of a task.
+        prompts: how many prompts of a task.
+        seed: of the task's prompts.
+        input: a prompt file in place of a task, see :mod:`posym_core.report.prompt_files`.
+        tau: temperature of the weights over pairs of blocks.
+        eps: floor of the norms in the cosine.
+        per_frequency: also score every rotation plane as a head of its own.
+        batch_size: prompts per forward pass and chunk; by default about 4,096 tokens and at most 16.
+        threads: CPU threads per process; by default those of this machine shared among the processes, and those of
+            an unfinished run when it goes on.
+        device, dtype, device_map: see :func:`posym_core.load_model`; ``dtype`` by its name.
+    """
+
+    model: str = PACKAGED
+    task: str | None = "binding"
+    facts: int = 16
+    prompts: int = 64
+    seed: int = 0
+    input: str | None = None
+    tau: float = 1e-4
+    eps: float = 1e-8
+    per_frequency: bool = False
+    batch_size: int | None = None
+    threads: int | None = None
+    device: str = "auto"
+    dtype: str | None = None
+    device_map: str | None = None
+
+    def __post_init__(self) -> None:
+        if (self.task is None) == (self.input is None):
+            raise ValueError(f"pass either a task or an input file; got task={self.task!r} and input={self.input!r}")
+        if self.dtype is not None and self.dtype not in DTYPES:
+            raise ValueError(f"dtype must be one of {', '.join(map(repr, DTYPES))}; got {self.dtype!r}")
+        if self.task is not None:
+            require_task(self.task)
+            require_counts(facts=(self.facts, 2), prompts=(self.prompts, 1))
+        require_one_place(self.device, self.device_map)
+        require_positive("tau", self.tau)
+        require_floor("eps", self.eps)
+        for name in ("batch_size", "threads"):
+            if getattr(self, name) is not None:
+                require_count(name, getattr(self, name), 1)
+
+    def described(self) -> dict[str, Any]:
+        """All that the numbers depend on, as JSON, but for the number of threads."""
+        fields = asdict(self)
+        fields.pop("threads")
+        if self.input is not None:
+            for name in ("facts", "prompts", "seed"):
+                fields.pop(name)
+            fields |= {"input": Path(self.input).name, "input_sha256": sha256(Path(self.input))}
+        return fields | {"identity": model_identity(self.model)}
+
+    def prompts_for(self, tokenizer: Any) -> list[BlockedPrompt]:
+        """The prompts that are asked for."""
+        if self.input is not None:
+            return read_prompts(self.input, tokenizer)
+        drawn = {"facts": self.facts, "count": self.prompts, "seed": self.seed}
+        return task_prompts(make_prompts(tokenizer, str(self.task), **drawn))
