@@ -8,7 +8,6 @@ when it is whole.
 
 from __future__ import annotations
 
-import hashlib
 import json
 import os
 import re
@@ -22,7 +21,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from posym_core.runs.files import sha256, write_atomically
+from posym_core.runs.files import find_damage, seal, sha256, unseal, write_atomically
 from posym_core.runs.provenance import code_version, library_versions
 
 FORMAT = 3
@@ -175,8 +174,7 @@ def save_result(
             **({"attached": {file: sha256(place.parent / file) for file in attached}} if attached else {}),
         },
     }
-    text = json.dumps({**description, "checksum": _digest(description)}, indent=1) + "\n"
-    write_atomically(place.with_name(f"{place.name}.json"), lambda file: file.write(text.encode()))
+    write_atomically(place.with_name(f"{place.name}.json"), lambda file: file.write(seal(description)))
     return load_result(name, folder=folder)
 
 
@@ -195,22 +193,18 @@ def load_result(name: str, *, folder: Path | str | None = None) -> Result:
                 f"result {name!r} is not there: {file.name} is missing in {file.parent.name}; {REMEDY}"
             )
     try:
-        description = json.loads(description_file.read_text())
-        provenance, settings = description["provenance"], description["settings"]
-        expected, arrays = provenance["checksum"], description["arrays"]
-    except (ValueError, KeyError, TypeError) as error:
-        raise ResultError(f"{description_file.name} is not a whole description ({error}); {REMEDY}") from error
-    own = description.pop("checksum", None)
+        description = unseal(description_file)
+    except ValueError as error:
+        raise ResultError(f"{error}; {REMEDY}") from error
     if description.get("format") != FORMAT:
         raise ResultError(
             f"{description_file.name} has format {description.get('format')}, this code reads {FORMAT}; {REMEDY}"
         )
-    if own != _digest(description):
-        raise ResultError(f"{description_file.name} was altered: its own checksum is not that of its content; {REMEDY}")
-    _require_unaltered(array_file, expected, whose="its description")
+    provenance, settings = description["provenance"], description["settings"]
+    _require_unaltered(array_file, provenance["checksum"])
     with np.load(array_file, allow_pickle=False) as stored:
         found = {key: stored[key] for key in stored.files}
-    dims = {key: said["dims"] for key, said in arrays.items()}
+    dims = {key: said["dims"] for key, said in description["arrays"].items()}
     return Result(name=name, arrays=found, dims=dims, settings=settings, provenance=provenance)
 
 
@@ -242,9 +236,7 @@ def attached_file(result: Result, file: str, *, folder: Path | str | None = None
     expected = result.provenance.get("attached", {}).get(file)
     if expected is None:
         raise ResultError(f"result {result.name!r} has no attached file {file!r}")
-    if not path.is_file():
-        raise ResultError(f"{file}, which belongs to result {result.name!r}, is missing; {REMEDY}")
-    _require_unaltered(path, expected, whose=f"result {result.name!r}")
+    _require_unaltered(path, expected)
     return path
 
 
@@ -269,14 +261,6 @@ def _folder(folder: Path | str | None) -> Path:
     return Path(folder) if folder is not None else results_folder()
 
 
-def _require_unaltered(path: Path, expected: str, *, whose: str) -> None:
-    if (found := sha256(path)) != expected:
-        raise ResultError(
-            f"{path.name} was altered or truncated: its SHA-256 is {found[:12]}..., {whose} says {expected[:12]}...; "
-            f"{REMEDY}"
-        )
-
-
-def _digest(description: Mapping[str, Any]) -> str:
-    """SHA-256 of a description, however it is laid out as text."""
-    return hashlib.sha256(json.dumps(description, sort_keys=True).encode()).hexdigest()
+def _require_unaltered(path: Path, expected: str) -> None:
+    if damage := find_damage(path.parent, {path.name: {"sha256": expected}}):
+        raise ResultError(f"{damage}; {REMEDY}")

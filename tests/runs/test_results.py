@@ -5,6 +5,7 @@ import pytest
 import torch
 
 from posym_core.runs import results
+from posym_core.runs.files import seal
 
 DIMS = {"scores": "layer head", "names x": "head"}
 
@@ -62,9 +63,9 @@ def test_descriptions_of_other_formats_and_without_checksum_are_refused(saved):
     description = json.loads(file.read_text())
     del description["checksum"]
     file.write_text(json.dumps(description))
-    with pytest.raises(results.ResultError, match="its own checksum"):
+    with pytest.raises(results.ResultError, match=r"demo.json is not a whole description \(KeyError\('checksum'\)\)"):
         results.load_result("trial/demo", folder=saved)
-    file.write_text(json.dumps(description | {"format": 2}))
+    file.write_bytes(seal(description | {"format": 2}))
     with pytest.raises(results.ResultError, match=r"demo.json has format 2, this code reads 3"):
         results.load_result("trial/demo", folder=saved)
 
