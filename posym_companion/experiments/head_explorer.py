@@ -17,6 +17,7 @@ from posym_companion.experiments.loop import Experiment, language_model, plain
 from posym_core.inspection.profile import LayerHeads, profile_with
 from posym_core.metrics.exclusion import exclusion
 from posym_core.metrics.pairs import Swaps
+from posym_core.metrics.stats import student_margin
 from posym_core.models.answers import choice_accuracy
 from posym_core.tasks import make_prompts
 
@@ -136,7 +137,7 @@ def measure(
     found |= {name: x.numpy() for name, x in planes.items()}
     arrays = {name: _mean(x).astype(np.float32) for name, x in found.items()}
     for name in ("positional", "symbolic"):
-        margin = _margin(found[name]).astype(np.float32)
+        margin = student_margin(found[name]).astype(np.float32)
         arrays |= {
             name: np.moveaxis(arrays[name], (2, 3), (0, 1)),
             f"{name}_margin": np.moveaxis(margin, (2, 3), (0, 1)),
@@ -158,13 +159,6 @@ def _mean(x: np.ndarray) -> np.ndarray:
     counted = np.isfinite(x)
     total = np.where(counted, x, 0).astype(np.float64).sum(0)
     return np.where(counted.any(0), total / np.maximum(counted.sum(0), 1), np.nan)
-
-
-def _margin(x: np.ndarray) -> np.ndarray:
-    """Half the width of the 95 % interval of the mean over prompts."""
-    from scipy.stats import t
-
-    return t.ppf(0.975, len(x) - 1) * x.astype(np.float64).std(0, ddof=1) / np.sqrt(len(x))
 
 
 EXPERIMENT = Experiment(settings=full_size, small=small, measure=measure, dims=DIMS, load=language_model)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from posym_companion.experiments.frequency_surgery import OUTER
-from posym_core.metrics.stats import Estimate
+from posym_core.metrics.stats import Estimate, mean_difference
 from posym_core.runs.results import Result
 
 
@@ -50,19 +50,11 @@ def verdict(result: Result, *, action: str = "removed") -> Verdict:
     contrast = (fast - slow)[:2]
     base = result["log_probability"][list(result["conditions"]).index("none")][:2].astype(float)
     gain = base.mean(1) + np.log(result.settings["facts"])
-    interaction = difference(contrast[0], contrast[1])
-    share = difference(contrast[0] / gain[0], contrast[1] / gain[1])
+    interaction = mean_difference(contrast[0], contrast[1], over="prompts")
+    share = mean_difference(contrast[0] / gain[0], contrast[1] / gain[1], over="prompts")
     answer = "undecided"
     if min(interaction.low, share.low) > 0:
         answer = "holds"
     elif max(interaction.high, share.high) < 0:
         answer = "reversed"
     return Verdict(interaction=interaction, share=share, answer=answer)
-
-
-def difference(first: np.ndarray, second: np.ndarray, *, draws: int = 2000, seed: int = 0) -> Estimate:
-    """Difference of the means of two independent samples, with its bootstrap interval."""
-    generator = np.random.default_rng(seed)
-    means = [x[generator.integers(0, len(x), (draws, len(x)))].mean(1) for x in (first, second)]
-    low, high = np.quantile(means[0] - means[1], [0.025, 0.975])
-    return Estimate(value=float(first.mean() - second.mean()), low=float(low), high=float(high))

@@ -82,6 +82,15 @@ def test_bootstraps_of_means_are_scipys_on_the_same_draws():
         assert (found.low, found.high) == pytest.approx(tuple(expected), rel=1e-12)
 
 
+def test_difference_of_means_covers_the_truth():
+    generator = np.random.default_rng(1)
+    hits = 0
+    for _ in range(100):
+        found = stats.mean_difference(generator.normal(1, 1, 50), generator.normal(0, 2, 40), draws=300)
+        hits += found.low <= 1 <= found.high
+    assert hits >= 85
+
+
 def test_a_difference_is_of_means_and_turns_with_the_samples():
     x, y = np.array([3.0, 4.0, np.nan, 5.0]), np.array([1.0, 1.0, 2.0])
     found = stats.mean_difference(x, y, over="prompts", draws=100)
