@@ -7,9 +7,13 @@ from __future__ import annotations
 
 import html
 import re
+import warnings
 from pathlib import Path
 
+import numpy as np
 import yaml
+from PIL import Image
+from scipy.cluster.vq import kmeans2
 from set_formulas import mathjax_folder, set_formulas
 from trim_styles import trim_styles
 
@@ -146,14 +150,32 @@ def share_figure_files(site: Path) -> None:
         page.write_text(text, encoding="utf-8")
 
 
+def few_colours(picture: Image.Image, most: int = COLOURS) -> Image.Image:
+    """The picture with a palette: each group of like colours, however transparent, becomes its most frequent one."""
+    pixels = np.asarray(picture.convert("RGBA"))
+    packed, kinds, counts = np.unique(pixels.view(np.uint32), return_inverse=True, return_counts=True)
+    colours = packed.view(np.uint8).reshape(-1, 4)
+    order = np.argsort(counts, kind="stable")
+    group = np.arange(len(colours))
+    if len(colours) > most:
+        # From the most frequent colours, which areas have, and as many of the others, which edges and shades have.
+        others = order[np.linspace(0, len(order) - most // 2 - 1, most - most // 2).astype(int)]
+        seeds = colours[np.append(order[-(most // 2) :], others)]
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", "One of the clusters is empty")
+            _, group = kmeans2(colours.astype(np.float32), seeds.astype(np.float32), iter=3, minit="matrix")
+    palette = np.zeros((most, 4), np.uint8)
+    palette[group[order]] = colours[order]  # what is written last stays
+    few = Image.fromarray(group[kinds].reshape(pixels.shape[:2]).astype(np.uint8), "P")
+    few.putpalette(palette.tobytes(), "RGBA")
+    return few
+
+
 def pack_pictures(site: Path) -> None:
     """Store pictures with as many colours as an eye can tell apart in them, which takes a third of the bytes."""
-    from PIL import Image
-
     for path in sorted(site.glob("_images/*.png")):
         with Image.open(path) as picture:
-            # The one method that keeps what is transparent, through which plots show the page's own ground.
-            few = picture.convert("RGBA").quantize(COLOURS, method=Image.Quantize.FASTOCTREE, dither=Image.Dither.NONE)
+            few = few_colours(picture)
         packed = path.with_name(path.name + ".new")
         few.save(packed, format="PNG", optimize=True)
         if packed.stat().st_size < path.stat().st_size:
