@@ -9,8 +9,8 @@ from pathlib import Path
 import torch
 
 from posym_core.inspection.capture import capture
+from posym_core.inspection.heads import layer_heads
 from posym_core.inspection.planes import find_planes
-from posym_core.inspection.profile import layer_heads
 
 LENGTH = 44
 

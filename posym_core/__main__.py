@@ -115,9 +115,9 @@ def _profile(options: argparse.Namespace) -> None:
 
 def _companions() -> list[Callable[[Any], None]]:
     """What adds further commands: entry points of installed packages, or the companion in a bare checkout."""
-    found = list(entry_points(group="posym_core.commands"))
-    if found:
-        return [entry.load() for entry in found]
+    entries = list(entry_points(group="posym_core.commands"))
+    if entries:
+        return [entry.load() for entry in entries]
     try:
         module = importlib.import_module("posym_companion.commands")
     except ModuleNotFoundError:

@@ -20,6 +20,7 @@ import torch
 from torch import Tensor
 
 from posym_companion.experiments.loop import Experiment, Measured, finished_part, language_model, plain
+from posym_core.inspection.heads import LayerHeads
 from posym_core.inspection.interventions import (
     Intervention,
     ablated,
@@ -31,7 +32,7 @@ from posym_core.inspection.interventions import (
     turning,
 )
 from posym_core.inspection.planes import Planes, find_planes
-from posym_core.inspection.profile import LayerHeads, profile, profile_with
+from posym_core.inspection.profile import profile, profile_with
 from posym_core.inspection.surgery import surgery
 from posym_core.metrics.stats import mean_interval
 from posym_core.models.answers import choice_accuracy

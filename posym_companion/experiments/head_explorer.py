@@ -14,7 +14,8 @@ import torch
 from torch import Tensor
 
 from posym_companion.experiments.loop import Experiment, language_model, plain
-from posym_core.inspection.profile import LayerHeads, profile_with
+from posym_core.inspection.heads import LayerHeads
+from posym_core.inspection.profile import profile_with
 from posym_core.metrics.exclusion import exclusion
 from posym_core.metrics.pairs import Swaps
 from posym_core.metrics.stats import student_margin

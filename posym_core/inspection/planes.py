@@ -14,25 +14,17 @@ prompt, so that encodings whose angles depend on the length (dynamic, longrope) 
 
 from __future__ import annotations
 
-import contextlib
-import inspect
 import math
-from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
 
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
-from torch.utils._python_dispatch import TorchDispatchMode
 
-from posym_core.inspection.attention_calls import AttentionCall, UnsupportedModelError
-from posym_core.inspection.capture import check_attention_kind, forward, input_device, watched_forward
-from posym_core.inspection.routes import Route
+from posym_core.inspection.attention_calls import UnsupportedModelError
+from posym_core.inspection.shifted_keys import TOKENS, ShiftedKeys
 from posym_core.metrics.rope import turn
 
-TOKENS = 32
-SHIFTS = tuple(8**power for power in range(7))
 # A frequency of the model is taken for a fitted angle when they agree to this relative difference.
 SAME_ANGLE = 2e-3
 
@@ -90,125 +82,24 @@ def find_planes(model: nn.Module, length: int) -> list[Planes]:
         UnsupportedModelError: if the model takes no positions, no key depends on them, or keys depend on them
             otherwise than by rotations of planes.
     """
-    return _Question(model, length).answer()
-
-
-class _Question:
-    """Keys of a model's attention calls at shifted positions, and what they tell."""
-
-    def __init__(self, model: nn.Module, length: int) -> None:
-        check_attention_kind(model)
-        self.model, self.name = model, type(model).__name__
-        vocabulary = model.get_input_embeddings().weight.shape[0]  # pyright: ignore[reportCallIssue]
-        generator = torch.Generator().manual_seed(0)
-        # The first tokens of a vocabulary are controls, which some models treat apart.
-        self.input_ids = torch.randint(vocabulary // 20, vocabulary, (1, TOKENS), generator=generator)
-        self.hidden: dict[tuple[nn.Module, int], Tensor] = {}
-        self.last = max(length, 2) - 1
-        calls = self.record()
-        self.epsilon = max(torch.finfo(dtype).eps for dtype in (calls[0].keys.dtype, _dtype(model)))
-        self.ask()
-
-    def record(self) -> list[AttentionCall]:
-        """An ordinary pass that keeps the hidden states, and checks that attention is what it is taken for."""
-        backbone: Any = getattr(self.model, "base_model", self.model)
-        inputs = {}
-        if positioned := "position_ids" in inspect.signature(backbone.forward).parameters:
-            # No position beyond the prompt's: a longer pass would change angles that depend on the length.
-            inputs["position_ids"] = self.positions().clamp_min(0)
-        calls: list[AttentionCall] = []
-        self.route: Route = watched_forward(self.model, self.input_ids, calls.append, verify=True, **inputs)
-        if not positioned:
-            raise UnsupportedModelError(
-                f"{self.name} takes no position_ids (position comes from a bias or from the order of a recurrence), so "
-                "it has no rotary encoding to be asked for; use a decoder with rotary attention"
-            )
-        self.modules = list(dict.fromkeys(call.module for call in calls))
-        with self.replayed(keep=True):
-            forward(self.model, self.input_ids, **inputs)
-        return calls
-
-    def ask(self) -> None:
-        """Keys at the plain positions and shifted back, with the final token fixed where the prompt ends."""
-        self.shifts = SHIFTS
+    keys, name = ShiftedKeys(model, length), type(model).__name__
+    buffers = {
+        name: buffer.detach().double().cpu().abs()
+        for name, buffer in model.named_buffers()
+        if buffer.is_floating_point() and buffer.ndim == 1 and buffer.numel()
+    }
+    planes = []
+    for index in range(len(keys.unmoved)):
         try:
-            with _IndicesInRange():
-                self.keys_at(-SHIFTS[-1])
-        except IndexError:
-            # Sines from a table, as in GPT-J: stay within its positions.
-            self.last = (getattr(self.model.config, "max_position_embeddings", None) or self.last + 1) - 1
-            reach = self.last - TOKENS
-            if reach < 8:
-                raise UnsupportedModelError(
-                    f"{self.name} looks positions up in a table of {self.last + 1} entries, too few to measure "
-                    f"rotations; it needs more than {TOKENS + 8}"
-                ) from None
-            self.shifts = (*(shift for shift in SHIFTS if shift < reach), reach)
-        try:
-            with _IndicesInRange():
-                self.unmoved = self.keys_at(0)
-                self.moved = [self.keys_at(-shift) for shift in self.shifts]
-        except IndexError as error:
-            raise UnsupportedModelError(f"{self.name} takes no shifted position_ids ({error})") from None
-
-    def positions(self) -> Int[Tensor, "1 token"]:
-        """Consecutive positions up to the prompt's last."""
-        return torch.arange(self.last - TOKENS + 1, self.last + 1, device=input_device(self.model))[None]
-
-    def keys_at(self, shift: int) -> list[Float[Tensor, "sample dim"]]:
-        """Keys of all calls with every token but the final one moved by ``shift``."""
-        positions = self.positions()
-        positions[:, :-1] += shift
-        keys: list[Tensor] = []
-
-        def receive(call: AttentionCall) -> None:
-            keys.append(call.keys[:, :, :-1].flatten(0, 2).double().cpu())
-
-        with self.replayed(keep=False):
-            watched_forward(self.model, self.input_ids, receive, route=self.route, position_ids=positions)
-        return keys
-
-    @contextlib.contextmanager
-    def replayed(self, *, keep: bool) -> Iterator[None]:
-        """Within the block attention modules note their hidden states, or get the noted ones instead of their own."""
-        runs: dict[nn.Module, int] = {}
-
-        def enter(module: nn.Module, args: tuple, inputs: dict) -> tuple[tuple, dict] | None:
-            runs[module] = runs.get(module, -1) + 1
-            place = module, runs[module]
-            if keep:
-                self.hidden[place] = inputs["hidden_states"] if "hidden_states" in inputs else args[0]
-                return None
-            if "hidden_states" in inputs:
-                return args, inputs | {"hidden_states": self.hidden[place]}
-            return (self.hidden[place], *args[1:]), inputs
-
-        hooks = [module.register_forward_pre_hook(enter, with_kwargs=True) for module in self.modules]
-        try:
-            yield
-        finally:
-            for hook in hooks:
-                hook.remove()
-
-    def answer(self) -> list[Planes]:
-        buffers = {
-            name: buffer.detach().double().cpu().abs()
-            for name, buffer in self.model.named_buffers()
-            if buffer.is_floating_point() and buffer.ndim == 1 and buffer.numel()
-        }
-        found = []
-        for index, unmoved in enumerate(self.unmoved):
-            fit = _Fit(unmoved, [moved[index] for moved in self.moved], self.shifts, self.last, self.epsilon)
-            try:
-                found.append(fit.planes(buffers))
-            except _NoRotationError as error:
-                raise UnsupportedModelError(f"{self.name}, attention call {index}: {error}") from None
-        if not any(planes.rotated for planes in found):
-            raise UnsupportedModelError(
-                f"{self.name} has no rotary encoding: its keys do not depend on the positions in any layer; use a "
-                "decoder with rotary attention"
-            )
-        return found
+            planes.append(_Fit(keys, index).planes(buffers))
+        except _NoRotationError as error:
+            raise UnsupportedModelError(f"{name}, attention call {index}: {error}") from None
+    if not any(found.rotated for found in planes):
+        raise UnsupportedModelError(
+            f"{name} has no rotary encoding: its keys do not depend on the positions in any layer; use a decoder with "
+            "rotary attention"
+        )
+    return planes
 
 
 class _NoRotationError(ValueError):
@@ -218,12 +109,10 @@ class _NoRotationError(ValueError):
 class _Fit:
     """Planes of one attention call from its keys at shifted positions."""
 
-    def __init__(
-        self, unmoved: Tensor, moved: list[Tensor], shifts: tuple[int, ...], last: int, epsilon: float
-    ) -> None:
-        self.unmoved, self.moved, self.last, self.epsilon = unmoved, moved, last, epsilon
-        self.steps = [-shift for shift in shifts]
-        self.dim = unmoved.shape[1]
+    def __init__(self, keys: ShiftedKeys, index: int) -> None:
+        self.unmoved, self.moved = keys.unmoved[index], [moved[index] for moved in keys.moved]
+        self.steps, self.last, self.epsilon = [-shift for shift in keys.shifts], keys.last, keys.epsilon
+        self.dim = self.unmoved.shape[1]
 
     def planes(self, buffers: dict[str, Tensor]) -> Planes:
         first, second, ratio = self.pairs()
@@ -360,26 +249,3 @@ class _Fit:
                 raise _NoRotationError(
                     f"keys are not a pure rotation of their position (planes found, relative difference {error:.1g})"
                 )
-
-
-class _IndicesInRange(TorchDispatchMode):
-    """Raises IndexError before a look-up out of range, which on a GPU would end the whole process's use of it."""
-
-    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
-        if func is torch.ops.aten.embedding.default:
-            self.check(args[0], args[1], 0)
-        elif func in (torch.ops.aten.gather.default, torch.ops.aten.index_select.default):
-            self.check(args[0], args[2], args[1])
-        elif func is torch.ops.aten.index.Tensor:
-            for dim, index in enumerate(args[1]):
-                if index is not None and index.dtype != torch.bool:
-                    self.check(args[0], index, dim, least=-args[0].shape[dim])
-        return func(*args, **(kwargs or {}))
-
-    def check(self, table: Tensor, index: Tensor, dim: int, least: int = 0) -> None:
-        if index.numel() and (int(index.min()) < least or int(index.max()) >= table.shape[dim]):
-            raise IndexError(f"position out of a table of {table.shape[dim]} entries")
-
-
-def _dtype(model: nn.Module) -> torch.dtype:
-    return next(parameter.dtype for parameter in model.parameters() if parameter.is_floating_point())

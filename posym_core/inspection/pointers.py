@@ -98,27 +98,27 @@ def head_pointers(model: EncodingModel, batch: SentenceBatch) -> dict[str, Float
     tokens = batch.tokens.to(device)
     calls = model.calls(tokens)
     places = torch.stack([(tokens == trigger).long().argmax(1) for trigger in TRIGGERS], dim=1)  # [sentence, trigger]
-    found: dict[str, list[Tensor]] = {name: [] for name in POINTERS}
+    values: dict[str, list[Tensor]] = {name: [] for name in POINTERS}
     for layer, call in zip(model.layers, calls, strict=True):
         assert isinstance(layer, Layer)
         encoding = layer.attention.encoding
         weights = encoding.attention(call.logits).double()
         rows = torch.arange(len(tokens), device=device)
         first, second = places.unbind(1)
-        found["between"].append(
+        values["between"].append(
             torch.stack([weights[rows, :, first, second], weights[rows, :, second, first]]).mean((0, 1))
         )
         scored = _scored(copy.deepcopy(encoding).double(), call, tokens, places)
         for name in SCORED:
-            found[name].append(scored[name])
-    return {name: torch.stack(layers).cpu() for name, layers in found.items()}
+            values[name].append(scored[name])
+    return {name: torch.stack(layers).cpu() for name, layers in values.items()}
 
 
 def _scored(
     encoding: Encoding, call: LayerAttention, tokens: Tensor, places: Tensor
 ) -> dict[str, Float[Tensor, " head"]]:
     """All pointers of one layer that are read off ``C``."""
-    found: dict[str, list[Tensor]] = {name: [] for name in SCORED}
+    values: dict[str, list[Tensor]] = {name: [] for name in SCORED}
     nothing = torch.full((encoding.shape.heads,), torch.nan, dtype=torch.float64, device=tokens.device)
     for sentence in range(len(tokens)):
         seen = (tokens[sentence] != PADDING).nonzero()[:, 0]
@@ -134,15 +134,15 @@ def _scored(
                 return dict.fromkeys(SCORED, nothing)
             own = call.logits[sentence, :, query, query].double()[:, None]
             scores, shares = cross_scores(C, outside=own), exclusion(C)
-            found["positional"].append(scores.positional)
-            found["symbolic"].append(scores.symbolic)
+            values["positional"].append(scores.positional)
+            values["symbolic"].append(scores.symbolic)
             for name in ("positional_share", "symbolic_share", "interaction_share"):
-                found[name].append(getattr(shares, name))
-            found["deviation"].append(shares.variance.sqrt())
-            found["mean_frequency"].append(_mean_frequency(encoding, call, sentence, query, others))
-    if not found["deviation"]:
+                values[name].append(getattr(shares, name))
+            values["deviation"].append(shares.variance.sqrt())
+            values["mean_frequency"].append(_mean_frequency(encoding, call, sentence, query, others))
+    if not values["deviation"]:
         return dict.fromkeys(SCORED, nothing)
-    return {name: torch.stack(each).nanmean(0) for name, each in found.items()}
+    return {name: torch.stack(each).nanmean(0) for name, each in values.items()}
 
 
 def _mean_frequency(

@@ -8,91 +8,24 @@ pass.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
-from typing import Any
+from dataclasses import dataclass
 
 import torch
-from jaxtyping import Bool, Float, Int
+from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from posym_core.checks import require_count
 from posym_core.inspection.attention_calls import AttentionCall
 from posym_core.inspection.capture import check_input_ids, watched_forward
+from posym_core.inspection.heads import LayerHeads, joined, layer_heads
 from posym_core.inspection.planes import Planes, find_planes
-from posym_core.metrics.cross_logits import cross_logits
-from posym_core.metrics.frequencies import FrequencyShares, frequency_shares, frequency_use
 from posym_core.metrics.pairs import Swaps
-from posym_core.metrics.permutations import BlockTable, block_table
-from posym_core.metrics.swaps import SwapScores, swap_scores
+from posym_core.metrics.swaps import SwapScores
 
 # Tokens of one forward pass: enough to use the machine, few enough for a small one.
 TOKENS_A_BATCH = 4096
 # Numbers in the keys of layers that wait to be scored together: small layers cost mostly calls, large ones memory.
 NUMBERS_HELD = 2**20
-
-
-@dataclass(frozen=True, kw_only=True)
-class LayerHeads:
-    """The heads of one attention layer on a batch of prompts, as the functions on heads want them.
-
-    Grouped query heads keep their key head: head ``h`` of the layer is ``(h // group, h % group)``. Dimensions are in
-    the ``"halves"`` layout whatever the model's is.
-
-    Attributes:
-        layer: number of the attention layer, from 0.
-        prompts: which prompts these are.
-        query: of the last token, rotated.
-        keys: rotated; their dimension of 1 broadcasts against the group.
-        angles: radians per position, fastest plane first, 0 for unrotated planes; float64.
-        rotated: number of planes that rotate.
-        scale: what the dot products are multiplied with.
-        visible: which keys the last token sees.
-        softcap: logits are ``softcap * tanh(logit / softcap)``; None for none.
-        sinks: logit of an attention sink per head, or None.
-    """
-
-    layer: int
-    prompts: slice
-    query: Float[Tensor, "prompt key_head group dim"]
-    keys: Float[Tensor, "prompt key_head 1 key dim"]
-    angles: Float[Tensor, " plane"]
-    rotated: int
-    scale: float
-    visible: Bool[Tensor, "prompt #key_head #group key"]
-    softcap: float | None
-    sinks: Float[Tensor, "key_head group"] | None
-
-    @property
-    def softmax(self) -> dict[str, Any]:
-        """What makes attention of products of queries with keys, as functions on heads take it."""
-        return {"scale": self.scale, "visible": self.visible, "softcap": self.softcap, "sinks": self.sinks}
-
-    def cross_logits(
-        self, keys: slice = slice(None), *, per_frequency: bool = False
-    ) -> Float[Tensor, "prompt key_head group *plane key key"]:
-        """The cross-logit matrix of every head over some keys, by default all, before any soft-cap."""
-        some = self.keys[..., keys, :]
-        return cross_logits(self.query, some, self.angles, scale=self.scale, per_frequency=per_frequency)
-
-    def swap_scores(
-        self, swaps: Swaps, *, per_frequency: bool = False, products: torch.dtype = torch.float64
-    ) -> SwapScores:
-        """See :func:`posym_core.swap_scores`."""
-        options = {**vars(swaps), **self.softmax, "per_frequency": per_frequency, "products": products}
-        return swap_scores(self.query, self.keys, self.angles, **options)
-
-    def block_table(self, swaps: Swaps) -> BlockTable:
-        """See :func:`posym_core.metrics.permutations.block_table`."""
-        blocks = {"start": swaps.start, "block_length": swaps.block_length, "blocks": swaps.blocks}
-        return block_table(self.query, self.keys, self.angles, **blocks, **self.softmax)
-
-    def frequency_shares(self, keys: slice = slice(-1)) -> FrequencyShares:
-        """See :func:`posym_core.frequency_shares`; of some keys, by default all but the query's own."""
-        return frequency_shares(self.query, self.keys[..., keys, :], self.angles, scale=self.scale)
-
-    def frequency_use(self, keys: slice = slice(-1)) -> Float[Tensor, "prompt key_head group plane"]:
-        """See :func:`posym_core.frequency_use`; of the same keys."""
-        return frequency_use(self.query, self.keys[..., keys, :], self.angles, scale=self.scale)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -156,8 +89,8 @@ def profile(
     def measure(heads: LayerHeads) -> dict[str, Tensor]:
         return scores_of(heads.swap_scores(swaps, per_frequency=per_frequency))
 
-    measured = _profile_with(model, input_ids, measure, progress, batch_size, planes, hold=NUMBERS_HELD)
-    return Profile(**measured)
+    options = {"progress": progress, "batch_size": batch_size, "planes": planes, "hold": NUMBERS_HELD}
+    return Profile(**profile_with(model, input_ids, measure, **options))
 
 
 def scores_of(scores: SwapScores) -> dict[str, Tensor]:
@@ -173,6 +106,7 @@ def profile_with(
     progress: bool = True,
     batch_size: int | None = None,
     planes: Sequence[Planes] | None = None,
+    hold: int = 0,
 ) -> dict[str, Float[Tensor, "prompt layer head *rest"]]:
     """Measure the heads of every layer at the last token of every prompt, in one forward pass a batch.
 
@@ -185,6 +119,8 @@ def profile_with(
         progress: show a progress bar.
         batch_size: prompts per forward pass; by default about 4,096 tokens.
         planes: what :func:`posym_core.inspection.planes.find_planes` found for this model and length.
+        hold: layers that are alike may be measured together, as if they were more prompts, while their keys are no
+            more numbers than this; ``measure`` may then not ask which layer it is.
 
     Returns:
         The measurements by name, ``[prompt, layer, head, ...]`` on the CPU, NaN where layers differ in shape.
@@ -193,19 +129,6 @@ def profile_with(
         UnsupportedModelError: if the model is not a decoder with rotary encoding that can be captured.
         TypeError, ValueError: if ``input_ids`` does not fit.
     """
-    return _profile_with(model, input_ids, measure, progress, batch_size, planes, hold=0)
-
-
-def _profile_with(
-    model: nn.Module,
-    input_ids: Int[Tensor, "prompt token"] | Int[Tensor, " token"],
-    measure: Callable[[LayerHeads], dict[str, Tensor]],
-    progress: bool,
-    batch_size: int | None,
-    planes: Sequence[Planes] | None,
-    hold: int,
-) -> dict[str, Float[Tensor, "prompt layer head *rest"]]:
-    """:func:`profile_with`, with layers held back to be measured together; then ``measure`` may not ask which it is."""
     from tqdm import tqdm
 
     input_ids = check_input_ids(input_ids, least=2)
@@ -213,11 +136,8 @@ def _profile_with(
         batch_size = max(1, TOKENS_A_BATCH // input_ids.shape[1])
     require_count("batch_size", batch_size, 1)
     planes = find_planes(model, input_ids.shape[1]) if planes is None else planes
-    alike = (
-        [next(i for i, first in enumerate(planes) if torch.equal(first.angles, other.angles)) for other in planes]
-        if hold
-        else None
-    )
+    angles = [here.angles for here in planes]
+    alike = [next(i for i, first in enumerate(angles) if torch.equal(first, other)) for other in angles]
     route = None
     batches: list[dict[str, Tensor]] = []
     with tqdm(total=len(input_ids), unit="prompt", disable=not progress) as bar:
@@ -231,7 +151,7 @@ def _profile_with(
                         f"the model makes more attention calls than the {len(planes)} that planes were given for; "
                         "pass planes=find_planes(model, length) of this model"
                     )
-                layers.add(layer_heads(call, planes[call.index], prompts), alike[call.index] if alike else call.index)
+                layers.add(layer_heads(call, planes[call.index], prompts), alike[call.index])
 
             route = watched_forward(model, input_ids[prompts], receive, route=route)
             measured = layers.finish()
@@ -247,11 +167,10 @@ class _Layers:
     """
 
     def __init__(self, measure: Callable[[LayerHeads], dict[str, Tensor]], hold: int) -> None:
-        self.measure = measure
-        self.hold = hold
+        self.measure, self.hold = measure, hold
         self.waiting: dict[tuple, list[LayerHeads]] = {}
         self.numbers = 0
-        self.found: dict[int, dict[str, Tensor]] = {}
+        self.measured: dict[int, dict[str, Tensor]] = {}
 
     def add(self, heads: LayerHeads, planes: int) -> None:
         shapes = [None if x is None else x.shape for x in (heads.query, heads.keys, heads.visible, heads.sinks)]
@@ -263,56 +182,15 @@ class _Layers:
 
     def finish(self) -> list[dict[str, Tensor]]:
         self._measure_all()
-        return [self.found[layer] for layer in sorted(self.found)]
+        return [self.measured[layer] for layer in sorted(self.measured)]
 
     def _measure_all(self) -> None:
         for group in self.waiting.values():
-            measured = self.measure(_joined(group))
-            parts = {name: x.detach().flatten(1, 2).cpu().chunk(len(group)) for name, x in measured.items()}
+            together = self.measure(joined(group))
+            parts = {name: x.detach().flatten(1, 2).cpu().chunk(len(group)) for name, x in together.items()}
             for place, heads in enumerate(group):
-                self.found[heads.layer] = {name: part[place] for name, part in parts.items()}
+                self.measured[heads.layer] = {name: part[place] for name, part in parts.items()}
         self.waiting, self.numbers = {}, 0
-
-
-def _joined(group: list[LayerHeads]) -> LayerHeads:
-    """Layers as one with more prompts."""
-    first = group[0]
-    if len(group) == 1:
-        return first
-    sinks = None
-    if first.sinks is not None:
-        # A sink belongs to a layer, so it is said once a prompt.
-        sinks = torch.cat([heads.sinks.expand(len(heads.query), *heads.sinks.shape) for heads in group])  # pyright: ignore
-    return replace(
-        first,
-        query=torch.cat([heads.query for heads in group]),
-        keys=torch.cat([heads.keys for heads in group]),
-        visible=torch.cat([heads.visible for heads in group]),
-        sinks=sinks,
-    )
-
-
-def layer_heads(call: AttentionCall, planes: Planes, prompts: slice = slice(None), row: int = -1) -> LayerHeads:
-    """What one attention call's chosen row looks like to the functions on heads."""
-    if call.rows[row] != call.keys.shape[-2] - 1:
-        raise ValueError(
-            f"row {int(call.rows[row])} is not the last of {call.keys.shape[-2]} tokens, and swaps are defined for the "
-            "last; capture a shorter prompt"
-        )
-    groups = call.keys.shape[1], call.query.shape[1] // call.keys.shape[1]
-    visible = call.visible[:, :, row]
-    return LayerHeads(
-        layer=call.index,
-        prompts=prompts,
-        query=planes.arrange_query(call.query[:, :, row]).unflatten(1, groups),
-        keys=planes.arrange_keys(call.keys)[:, :, None],
-        angles=planes.angles,
-        rotated=planes.rotated,
-        scale=call.scale,
-        visible=visible[:, :, None] if visible.shape[1] == 1 else visible.unflatten(1, groups),
-        softcap=call.softcap,
-        sinks=None if call.sinks is None else call.sinks.to(call.query.dtype).reshape(groups),
-    )
 
 
 def _stacked(parts: list[Tensor], dim: int) -> Tensor:

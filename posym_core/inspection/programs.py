@@ -109,14 +109,14 @@ def agreement(
             f"attention must be [{sequences}, layer, head, {length}, {length}] for these tokens; "
             f"got {tuple(attention.shape)}"
         )
-    found = candidates(tokens, task, hops=hops)
+    programs = candidates(tokens, task, hops=hops)
     best = attention.amax(-1)
     single = (attention == best[..., None]).sum(-1) == 1
     looked = attention.argmax(-1)  # [sequence, layer, head, query]
     hits, weight, chance, counts = [], [], [], []
-    for number, target in enumerate(found.target):
-        others = torch.cat([found.target[:number], found.target[number + 1 :]])
-        judged = found.asks & (target >= 0) & (others != target).all(0)
+    for number, target in enumerate(programs.target):
+        others = torch.cat([programs.target[:number], programs.target[number + 1 :]])
+        judged = programs.asks & (target >= 0) & (others != target).all(0)
         rows = judged[:, None, None].expand_as(looked)
         hit = single & (looked == target[:, None, None])
         on_target = attention.gather(-1, target.clamp_min(0)[:, None, None, :, None].expand(*looked.shape, 1))[..., 0]
@@ -127,7 +127,7 @@ def agreement(
         chance.append((judged / place).sum() / judged.sum())
         counts.append(judged.sum())
     return Agreement(
-        names=found.names,
+        names=programs.names,
         hits=torch.stack(hits, -1),
         weight=torch.stack(weight, -1),
         chance=torch.stack(chance),

@@ -120,7 +120,7 @@ def station_scores(
         )
     shape = (sequences, stations, depth, heads)
     names = ("positional", "symbolic", "entropy", "onward", "own")
-    found = {name: torch.full(shape, torch.nan) for name in names}
+    arrays = {name: torch.full(shape, torch.nan) for name in names}
     use = torch.full((*shape, dim // 2), torch.nan)
     swaps = 0
     device = layers.query.device
@@ -144,10 +144,10 @@ def station_scores(
             "own": attention[..., -1],
         }
         for name, x in measured.items():
-            found[name][sequence, station] = x.transpose(0, 1).float().cpu()
+            arrays[name][sequence, station] = x.transpose(0, 1).float().cpu()
         use[sequence, station] = frequency_use(query, keys, angles, **options).transpose(0, 1).float().cpu()
         swaps += len(sequence) * depth * heads * position * (position - 1) // 2
-    return StationScores(**found, use=use, swaps=swaps)
+    return StationScores(**arrays, use=use, swaps=swaps)
 
 
 def stations_that_ask(path: Int64[Tensor, "sequence reached"]) -> Bool[Tensor, "sequence station"]:

@@ -25,9 +25,10 @@ from torch import Tensor, nn
 
 from posym_core.inspection.attention_calls import AttentionCall, UnsupportedModelError
 from posym_core.inspection.capture import ONE_AT_A_TIME, watched_forward
+from posym_core.inspection.heads import LayerHeads
 from posym_core.inspection.interventions import Intervention
 from posym_core.inspection.planes import Planes, find_planes
-from posym_core.inspection.profile import LayerHeads, Profile, profile_with, scores_of
+from posym_core.inspection.profile import Profile, profile_with, scores_of
 from posym_core.inspection.routes import AttentionFunctions, Route, interface_wrapped, while_running
 from posym_core.metrics.pairs import Swaps
 
@@ -61,11 +62,11 @@ class Operated:
         def of_layer(heads: LayerHeads) -> dict[str, Tensor]:
             kinds, kind = self.angles[heads.layer].unique(dim=0, return_inverse=True)
             if len(kinds) == 1:
-                return measure(_with_angles(heads, kinds[0]))
+                return measure(replace(heads, angles=kinds[0]))
             measured: dict[str, Tensor] = {}
             for number, angles in enumerate(kinds):
                 index = (kind == number).nonzero().flatten()
-                for name, value in measure(_with_angles(_chosen_heads(heads, index), angles)).items():
+                for name, value in measure(replace(heads.only(index), angles=angles)).items():
                     if name not in measured:
                         measured[name] = value.new_empty(len(value), len(kind), *value.shape[2:])
                     measured[name][:, index.to(value.device)] = value
@@ -292,19 +293,3 @@ class _ChangedFunctions(AttentionFunctions):
         if folded:
             query, key = query.flatten(0, 1), key.flatten(0, 1)
         return multiply(query, key.transpose(-1, -2))
-
-
-def _with_angles(heads: LayerHeads, angles: Tensor) -> LayerHeads:
-    return replace(heads, angles=angles, rotated=int((angles > 0).sum()))
-
-
-def _chosen_heads(heads: LayerHeads, index: Tensor) -> LayerHeads:
-    """Some heads of a layer in which every query head has keys of its own."""
-    index = index.to(heads.query.device)
-    return replace(
-        heads,
-        query=heads.query[:, index],
-        keys=heads.keys[:, index],
-        visible=heads.visible if heads.visible.shape[1] == 1 else heads.visible[:, index],
-        sinks=None if heads.sinks is None else heads.sinks[index],
-    )

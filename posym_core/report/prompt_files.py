@@ -126,8 +126,8 @@ def read_prompts(path: Path | str, tokenizer: Any, *, vocabulary: int | None = N
                 continue
             try:
                 fields = _fields(raw)
-                found = _from_text(fields, tokenizer) if "text" in fields else _from_ids(fields, known)
-                prompts.append(BlockedPrompt(**found, id=_name(fields, number)))
+                prompt = _from_text(fields, tokenizer) if "text" in fields else _from_ids(fields, known)
+                prompts.append(BlockedPrompt(**prompt, id=_name(fields, number)))
             except (ValueError, TypeError, RecursionError) as error:
                 raise PromptFileError(f"{path}, line {number}: {error}") from error
     if not prompts:

@@ -7,6 +7,7 @@ import torch
 from architectures import Swapped, build, packaged, shared, tokens
 
 from posym_core import exclusion, rope_angles, swap_scores
+from posym_core.inspection import heads
 from posym_core.inspection.capture import capture
 from posym_core.inspection.planes import find_planes
 from posym_core.inspection.profile import _stacked, profile, profile_with
@@ -123,7 +124,7 @@ def test_layers_scored_together_are_those_scored_alone(name, hold, monkeypatch):
         return {"positional": scores.positional, "entropy": scores.entropy}
 
     monkeypatch.setattr(sys.modules[profile.__module__], "NUMBERS_HELD", hold)
-    monkeypatch.setattr(sys.modules[profile.__module__], "swap_scores", count)
+    monkeypatch.setattr(heads, "swap_scores", count)
     together, alone = profile(model, input_ids, **options), profile_with(model, input_ids, measure, progress=False)
     torch.testing.assert_close(together.positional, alone["positional"], atol=1e-6, rtol=0)
     torch.testing.assert_close(together.entropy, alone["entropy"], atol=1e-6, rtol=0)

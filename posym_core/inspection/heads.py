@@ -1,0 +1,125 @@
+"""The heads of one layer as they are captured, with all that is measured of them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+import torch
+from jaxtyping import Bool, Float, Int
+from torch import Tensor
+
+from posym_core.inspection.attention_calls import AttentionCall
+from posym_core.inspection.planes import Planes
+from posym_core.metrics.cross_logits import cross_logits
+from posym_core.metrics.frequencies import FrequencyShares, frequency_shares, frequency_use
+from posym_core.metrics.pairs import Swaps
+from posym_core.metrics.permutations import BlockTable, block_table
+from posym_core.metrics.swaps import SwapScores, swap_scores
+
+
+@dataclass(frozen=True, kw_only=True)
+class LayerHeads:
+    """The heads of one attention layer on a batch of prompts, as the functions on heads want them.
+
+    Grouped query heads keep their key head: head ``h`` of the layer is ``(h // group, h % group)``. Dimensions are in
+    the ``"halves"`` layout whatever the model's is.
+
+    Attributes:
+        layer: number of the attention layer, from 0.
+        prompts: which prompts these are.
+        query: of the last token, rotated.
+        keys: rotated; their dimension of 1 broadcasts against the group.
+        angles: radians per position, fastest plane first, 0 for unrotated planes; float64.
+        scale: what the dot products are multiplied with.
+        visible: which keys the last token sees.
+        softcap: logits are ``softcap * tanh(logit / softcap)``; None for none.
+        sinks: logit of an attention sink per head, or None.
+    """
+
+    layer: int
+    prompts: slice
+    query: Float[Tensor, "prompt key_head group dim"]
+    keys: Float[Tensor, "prompt key_head 1 key dim"]
+    angles: Float[Tensor, " plane"]
+    scale: float
+    visible: Bool[Tensor, "prompt #key_head #group key"]
+    softcap: float | None
+    sinks: Float[Tensor, "key_head group"] | None
+
+    @property
+    def softmax(self) -> dict[str, Any]:
+        """What makes attention of products of queries with keys, as functions on heads take it."""
+        return {"scale": self.scale, "visible": self.visible, "softcap": self.softcap, "sinks": self.sinks}
+
+    def cross_logits(
+        self, keys: slice = slice(None), *, per_frequency: bool = False
+    ) -> Float[Tensor, "prompt key_head group *plane key key"]:
+        """The cross-logit matrix of every head over some keys, by default all, before any soft-cap."""
+        some = self.keys[..., keys, :]
+        return cross_logits(self.query, some, self.angles, scale=self.scale, per_frequency=per_frequency)
+
+    def swap_scores(
+        self, swaps: Swaps, *, per_frequency: bool = False, products: torch.dtype = torch.float64
+    ) -> SwapScores:
+        """See :func:`posym_core.swap_scores`."""
+        options = {**vars(swaps), **self.softmax, "per_frequency": per_frequency, "products": products}
+        return swap_scores(self.query, self.keys, self.angles, **options)
+
+    def block_table(self, swaps: Swaps) -> BlockTable:
+        """See :func:`posym_core.metrics.permutations.block_table`."""
+        blocks = {"start": swaps.start, "block_length": swaps.block_length, "blocks": swaps.blocks}
+        return block_table(self.query, self.keys, self.angles, **blocks, **self.softmax)
+
+    def frequency_shares(self, keys: slice = slice(-1)) -> FrequencyShares:
+        """See :func:`posym_core.frequency_shares`; of some keys, by default all but the query's own."""
+        return frequency_shares(self.query, self.keys[..., keys, :], self.angles, scale=self.scale)
+
+    def frequency_use(self, keys: slice = slice(-1)) -> Float[Tensor, "prompt key_head group plane"]:
+        """See :func:`posym_core.frequency_use`; of the same keys."""
+        return frequency_use(self.query, self.keys[..., keys, :], self.angles, scale=self.scale)
+
+    def only(self, index: Int[Tensor, " head"]) -> LayerHeads:
+        """Some heads of a layer in which every query head has keys of its own."""
+        index = index.to(self.query.device)
+        return replace(
+            self,
+            query=self.query[:, index],
+            keys=self.keys[:, index],
+            visible=self.visible if self.visible.shape[1] == 1 else self.visible[:, index],
+            sinks=None if self.sinks is None else self.sinks[index],
+        )
+
+
+def joined(group: list[LayerHeads]) -> LayerHeads:
+    """Layers as one with more prompts."""
+    first = group[0]
+    if len(group) == 1:
+        return first
+    together = {name: torch.cat([getattr(heads, name) for heads in group]) for name in ("query", "keys", "visible")}
+    if first.sinks is not None:
+        # A sink belongs to a layer, so it is said once a prompt.
+        together["sinks"] = torch.cat([x.sinks.expand(len(x.query), *x.sinks.shape) for x in group])  # pyright: ignore
+    return replace(first, **together)
+
+
+def layer_heads(call: AttentionCall, planes: Planes, prompts: slice = slice(None), row: int = -1) -> LayerHeads:
+    """What one attention call's chosen row looks like to the functions on heads."""
+    if call.rows[row] != call.keys.shape[-2] - 1:
+        raise ValueError(
+            f"row {int(call.rows[row])} is not the last of {call.keys.shape[-2]} tokens, and swaps are defined for the "
+            "last; capture a shorter prompt"
+        )
+    groups = call.keys.shape[1], call.query.shape[1] // call.keys.shape[1]
+    visible = call.visible[:, :, row]
+    return LayerHeads(
+        layer=call.index,
+        prompts=prompts,
+        query=planes.arrange_query(call.query[:, :, row]).unflatten(1, groups),
+        keys=planes.arrange_keys(call.keys)[:, :, None],
+        angles=planes.angles,
+        scale=call.scale,
+        visible=visible[:, :, None] if visible.shape[1] == 1 else visible.unflatten(1, groups),
+        softcap=call.softcap,
+        sinks=None if call.sinks is None else call.sinks.to(call.query.dtype).reshape(groups),
+    )
