@@ -38,9 +38,10 @@ class History:
 class State:
     """Everything beside parameters, optimiser and generators that a resumed run needs."""
 
-    def __init__(self, *, frozen: Bool[Tensor, "*member"] | None, frozen_at: Tensor | None):
+    def __init__(self) -> None:
         self.step = 0
-        self.frozen, self.frozen_at = frozen, frozen_at
+        self.frozen: Bool[Tensor, "*member"] | None = None
+        self.frozen_at: Tensor | None = None
         self.running: Tensor | None = None
         self.records: list[Tensor] = []
         self.observations: dict[str, list[Tensor]] = {}
@@ -50,15 +51,15 @@ class State:
     def finished(self) -> bool:
         return self.frozen is not None and bool(self.frozen.all())
 
-    def start(self, losses: Tensor, settings: TrainingSettings) -> None:
+    def start(self, losses: Tensor, steps: int) -> None:
         self.frozen = torch.zeros_like(losses, dtype=torch.bool)
-        self.frozen_at = torch.full_like(losses, settings.steps, dtype=torch.long)
+        self.frozen_at = torch.full_like(losses, steps, dtype=torch.long)
 
-    def record(self, settings: TrainingSettings) -> Tensor:
+    def record(self, every: int, stop_loss: float) -> Tensor:
         assert self.running is not None
         assert self.frozen is not None
         assert self.frozen_at is not None
-        since = self.step - settings.record_every * ((self.step - 1) // settings.record_every)
+        since = self.step - every * ((self.step - 1) // every)
         mean = self.running / since
         if not torch.isfinite(mean).all():
             bad = (~torch.isfinite(mean)).nonzero().tolist()
@@ -68,7 +69,7 @@ class State:
             )
         self.running = None
         self.records.append(mean)
-        newly = (mean < settings.stop_loss) & ~self.frozen
+        newly = (mean < stop_loss) & ~self.frozen
         self.frozen_at[newly] = self.step
         self.frozen |= newly
         return mean
@@ -80,7 +81,7 @@ class State:
         for name, value in observed.items():
             self.observations.setdefault(name, []).append(value.detach().cpu().clone())
 
-    def history(self, settings: TrainingSettings) -> History:
+    def history(self) -> History:
         assert self.frozen_at is not None
         return History(
             losses=torch.stack(self.records).cpu() if self.records else self.frozen_at.new_zeros(0).float(),

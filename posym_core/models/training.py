@@ -144,7 +144,7 @@ def train(
 
     parameters = dict(model.named_parameters())
     optimizer = settings.optimizer(list(parameters.values()))
-    state = State(frozen=None, frozen_at=None)
+    state = State()
     described = {"settings": dataclasses.asdict(settings), "identity": dict(identity or {})}
     described = json.loads(json.dumps(described))
     path = Path(checkpoint) if checkpoint is not None else None
@@ -162,20 +162,20 @@ def train(
             bar.update()
             state.running = losses if state.running is None else state.running + losses
             if state.step % settings.record_every == 0 or state.step == settings.steps:
-                recorded = state.record(settings)
+                recorded = state.record(settings.record_every, settings.stop_loss)
                 bar.set_postfix(loss=f"{recorded.mean().item():.3f}", refresh=False)
             if observe is not None:
                 state.observe(state.step, observe(state.step, model))
             if path is not None and (state.step % checkpoint_every == 0 or state.step == settings.steps):
                 save(path, described, parameters, optimizer, generators, state)
-    return state.history(settings)
+    return state.history()
 
 
 def _step(model, parameters, optimizer, batch, settings: TrainingSettings, state: State) -> Tensor:
     losses = model.losses(batch)
     if state.frozen is None:
         _check_leading(parameters, losses.shape)
-        state.start(losses.detach(), settings)
+        state.start(losses.detach(), settings.steps)
     optimizer.zero_grad(set_to_none=True)
     losses.sum().backward()
     for group in optimizer.param_groups:
