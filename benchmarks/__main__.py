@@ -48,7 +48,7 @@ def main(arguments: Sequence[str] | None = None, stored: Path = STORED) -> None:
         print(line, flush=True)
         table.append(line + "\n")
     if given.save:
-        write_atomically(stored, lambda file: file.write("".join(table).encode()))
+        write_atomically(stored, "".join(table).encode())
 
 
 if __name__ == "__main__":

@@ -102,7 +102,7 @@ class EncodingStudy:
         setup: key of :data:`SETUPS`.
         seeds: of weights and sentences.
         size: ``"reduced"``, ``"deep"`` or ``"paper"``.
-        steps: of the training.
+        steps: of the training; the paper's 100 epochs of 100,000 sentences are 19,532 steps with a batch of 512.
         batch: sentences a step.
         test: fresh sentences that the accuracy is measured on.
         ablated: sentences that ablations are measured on.
@@ -195,11 +195,6 @@ def full_size(model: str = "") -> list[EncodingStudy]:
 def deep_size(setup: str) -> EncodingStudy:
     """Distance with the paper's layers and heads; fewer sentences, because six times as many heads are removed."""
     return EncodingStudy(task="distance", setup=setup, size="deep", steps=400, test=1000, ablated=200, pointed=10)
-
-
-def paper_size(task: StudyTask, setup: str) -> EncodingStudy:
-    """The paper's sizes: as many steps as 100 epochs of 100,000 sentences in batches of 512 have."""
-    return EncodingStudy(task=task, setup=setup, size="paper", steps=19_532, batch=512, test=50_000, ablated=2000)
 
 
 def small(setting: EncodingStudy) -> EncodingStudy:

@@ -145,7 +145,7 @@ class Experiment:
         place = result_path(setting.name, folder=folder)
         place.parent.mkdir(parents=True, exist_ok=True)
         for ending, content in measured.files.items():
-            write_atomically(place.with_name(place.name + ending), lambda file, content=content: file.write(content))
+            write_atomically(place.with_name(place.name + ending), content)
         result = save_result(
             setting.name,
             measured.arrays,
@@ -204,7 +204,7 @@ def _keep_files(name: str, files: Mapping[str, bytes], folder: Path) -> Result:
     place.parent.mkdir(parents=True, exist_ok=True)
     # The description comes last, so that a result is there only when it is whole.
     for ending in sorted(files, key=lambda ending: ending == ".json"):
-        write_atomically(place.with_name(place.name + ending), lambda file, content=files[ending]: file.write(content))
+        write_atomically(place.with_name(place.name + ending), files[ending])
     return load_result(name, folder=folder)
 
 
@@ -271,7 +271,7 @@ def _begin(work: Path, setting: Any, *, force: bool) -> None:
             f"an unfinished run of {setting.name} has other settings; run it with these, or pass --force to discard it"
         )
     work.mkdir(parents=True, exist_ok=True)
-    write_atomically(begun, lambda file: file.write(json.dumps(asked).encode()))
+    write_atomically(begun, json.dumps(asked).encode())
 
 
 def _as_json(settings: Mapping[str, Any]) -> Any:

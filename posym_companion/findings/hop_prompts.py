@@ -45,11 +45,6 @@ TABLE_3: dict[str, dict[str, tuple[float, ...]]] = {
 }
 
 
-def table_3(model: str) -> np.ndarray:
-    """The paper's accuracies of a model as one run, ``[task, length, 1]``."""
-    return np.array([TABLE_3[model][task] for task in HOP_TASKS])[..., None]
-
-
 def solves(above_chance: np.ndarray, lengths: Sequence[int]) -> list[Estimate]:
     """Accuracy above chance at short lengths, per task, from ``[task, length, run]``."""
     short = np.asarray(lengths) <= SOLVED_UP_TO

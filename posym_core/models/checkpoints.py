@@ -115,7 +115,7 @@ def save(path: Path, described: dict, parameters, optimizer, generators, state: 
     header = {"step": state.step, "observed_at": state.observed_at, "generators": len(generators), **described}
     path.parent.mkdir(parents=True, exist_ok=True)
     payload = to_bytes(tensors, metadata={"format": FORMAT, "description": json.dumps(header)})
-    write_atomically(path, lambda file: file.write(payload))
+    write_atomically(path, payload)
 
 
 def restore(path: Path, described: dict, parameters, optimizer, generators, state: State) -> None:

@@ -187,7 +187,7 @@ def save_chunk(path: Path, chunk: Chunk, *, digest: str) -> None:
     }
     about["checksum"] = _checksum(chunk.arrays, about)
     content = save(chunk.arrays, metadata=about)
-    write_atomically(path, lambda file: file.write(content))
+    write_atomically(path, content)
 
 
 def load_chunk(path: Path, *, digest: str) -> Chunk:

@@ -9,7 +9,6 @@ is under way there are ``run.json`` (its settings) and ``chunks/`` instead.
 from __future__ import annotations
 
 import contextlib
-import hashlib
 import json
 import os
 from collections.abc import Iterator, Mapping, Sequence
@@ -21,7 +20,7 @@ import numpy as np
 
 from posym_core.report.prompt_files import BlockedPrompt, write_prompts
 from posym_core.report.tables import heads_table, prompts_table
-from posym_core.runs.files import sha256, write_atomically
+from posym_core.runs.files import find_damage, record, seal, unseal, write_atomically
 from posym_core.runs.results import ResultError
 
 FORMAT = 1
@@ -68,20 +67,15 @@ def write_profile(profile: ProfileRun, extras: Mapping[str, bytes]) -> None:
         **extras,
     }
     for name, content in contents.items():
-        write_atomically(profile.folder / name, lambda file, content=content: file.write(content))
+        write_atomically(profile.folder / name, content)
     described = {
         "format": FORMAT,
         "settings": profile.settings,
         "arrays": {name: {"shape": list(x.shape), "dtype": str(x.dtype)} for name, x in profile.arrays.items()},
         "provenance": profile.provenance,
-        "files": {
-            name: {"sha256": hashlib.sha256(content).hexdigest(), "size": len(content)}
-            for name, content in contents.items()
-        },
+        "files": {name: record(profile.folder / name) for name in contents},
     }
-    manifest = {**described, "checksum": digest_of(described)}
-    text = json.dumps(manifest, indent=1) + "\n"
-    write_atomically(profile.folder / MANIFEST, lambda file: file.write(text.encode()))
+    write_atomically(profile.folder / MANIFEST, seal(described))
 
 
 def load_profile(folder: Path | str) -> ProfileRun:
@@ -99,28 +93,17 @@ def load_profile(folder: Path | str) -> ProfileRun:
             raise ProfileError(f"{folder} holds an unfinished profile; run the same command again to finish it")
         raise ProfileError(f"{folder} holds no profile ({MANIFEST} is missing); make one with `profile --out {folder}`")
     try:
-        manifest = json.loads((folder / MANIFEST).read_text(encoding="utf-8"))
-        own = manifest.pop("checksum")
-        settings, provenance, files = manifest["settings"], manifest["provenance"], manifest["files"]
-        expected = {name: (recorded["sha256"], recorded["size"]) for name, recorded in files.items()}
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
-        raise ProfileError(f"{MANIFEST} in {folder} is not a whole description ({error!r}); {remedy}") from error
+        manifest = unseal(folder / MANIFEST)
+    except ValueError as error:
+        raise ProfileError(f"in {folder} {error}; {remedy}") from error
     if manifest.get("format") != FORMAT:
         raise ProfileError(f"{MANIFEST} has format {manifest.get('format')}, this code reads {FORMAT}")
-    if own != digest_of(manifest):
-        raise ProfileError(f"{MANIFEST} in {folder} was altered; {remedy}")
-    for name, (digest, size) in expected.items():
-        path = folder / name
-        if not path.is_file():
-            raise ProfileError(f"{name} is missing in {folder}; {remedy}")
-        if path.stat().st_size != size:
-            raise ProfileError(f"{name} in {folder} has {path.stat().st_size:,} bytes instead of {size:,}; {remedy}")
-        if sha256(path) != digest:
-            raise ProfileError(f"{name} in {folder} was altered: it has another SHA-256 than {MANIFEST} says; {remedy}")
+    if damage := find_damage(folder, manifest["files"]):
+        raise ProfileError(f"in {folder} {damage}; {remedy}")
     return ProfileRun(
         folder=folder,
-        settings=settings,
-        provenance=provenance,
+        settings=manifest["settings"],
+        provenance=manifest["provenance"],
         arrays=load_file(folder / SCORES),
         prompts=[
             BlockedPrompt(**{**json.loads(line), "input_ids": tuple(json.loads(line)["input_ids"])})
@@ -157,11 +140,6 @@ def require_same(folder: Path, there: Mapping[str, Any], asked: Mapping[str, Any
 def _short(value: Any) -> str:
     shown = json.dumps(value)
     return shown if len(shown) <= 40 else shown[:37] + "..."
-
-
-def digest_of(described: Mapping[str, Any]) -> str:
-    """SHA-256 of settings or of a description."""
-    return hashlib.sha256(json.dumps(described, sort_keys=True).encode()).hexdigest()
 
 
 @contextlib.contextmanager

@@ -31,7 +31,6 @@ from posym_core.report.folder import (
     ProfileError,
     ProfileRun,
     alone_in,
-    digest_of,
     discard,
     load_profile,
     require_same,
@@ -40,7 +39,7 @@ from posym_core.report.folder import (
 from posym_core.report.prompt_files import BlockedPrompt
 from posym_core.report.settings import ProfileSettings
 from posym_core.runs.devices import choose_device
-from posym_core.runs.files import write_atomically
+from posym_core.runs.files import digest_of, write_atomically
 from posym_core.runs.parallel import check_places, run_grid
 from posym_core.runs.provenance import code_version, library_versions, own_code
 
@@ -95,7 +94,7 @@ def run_profile(
         prompts = settings.prompts_for(load_tokenizer(settings.model))
         chunks = _Chunks(folder / CHUNKS, prompts, settings, digest, report)
         with _explained(chunks):
-            write_atomically(folder / RUN, lambda file: file.write(run))
+            write_atomically(folder / RUN, run)
             threads = json.loads(run)["threads"]
             work = partial(
                 ChunkWork,

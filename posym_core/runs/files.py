@@ -6,17 +6,17 @@ import hashlib
 import json
 import os
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
 
-def write_atomically(path: Path, write: Any) -> Path:
-    """Let ``write(file)`` fill a temporary file beside ``path``, then rename it."""
+def write_atomically(path: Path, content: bytes | Callable[[Any], Any]) -> Path:
+    """Write bytes, or let ``content(file)`` write, to a temporary file beside ``path``, then rename it."""
     handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
     try:
         with os.fdopen(handle, "wb") as file:
-            write(file)
+            file.write(content) if isinstance(content, bytes) else content(file)
             file.flush()
             os.fsync(file.fileno())
         os.chmod(temporary, 0o644)
@@ -60,7 +60,7 @@ def find_damage(folder: Path, files: Mapping[str, Mapping[str, Any]]) -> str | N
 
 def seal(description: Mapping[str, Any]) -> bytes:
     """A description as JSON that carries its own ``checksum``, for :func:`unseal`."""
-    return (json.dumps({**description, "checksum": _digest(description)}, indent=1) + "\n").encode()
+    return (json.dumps({**description, "checksum": digest_of(description)}, indent=1) + "\n").encode()
 
 
 def unseal(path: Path) -> dict[str, Any]:
@@ -74,10 +74,11 @@ def unseal(path: Path) -> dict[str, Any]:
         own = description.pop("checksum")
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise ValueError(f"{path.name} is not a whole description ({error!r})") from error
-    if own != _digest(description):
+    if own != digest_of(description):
         raise ValueError(f"{path.name} was altered: its own checksum is not that of its content")
     return description
 
 
-def _digest(description: Mapping[str, Any]) -> str:
+def digest_of(description: Mapping[str, Any]) -> str:
+    """SHA-256 of what JSON can hold, however it is laid out as text."""
     return hashlib.sha256(json.dumps(description, sort_keys=True).encode()).hexdigest()

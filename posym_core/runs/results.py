@@ -174,7 +174,7 @@ def save_result(
             **({"attached": {file: sha256(place.parent / file) for file in attached}} if attached else {}),
         },
     }
-    write_atomically(place.with_name(f"{place.name}.json"), lambda file: file.write(seal(description)))
+    write_atomically(place.with_name(f"{place.name}.json"), seal(description))
     return load_result(name, folder=folder)
 
 

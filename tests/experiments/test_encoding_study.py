@@ -10,19 +10,19 @@ import torch
 
 from posym_companion.experiments import encoding_study
 from posym_companion.experiments.encoding_study import (
+    EXPERIMENT,
     RELEASED,
     SETUPS,
     EncodingStudy,
     full_size,
     has_no_meaning,
     measure,
-    paper_size,
-    run,
     same_without_padding,
     small,
     train_model,
 )
 from posym_core.encodings import ENCODINGS
+from posym_core.runs.results import result_names, work_folder
 
 
 def brief(task="distance", setup="rope", **options):
@@ -80,7 +80,7 @@ def test_one_rotary_head_a_layer():
 
 
 def test_the_papers_size():
-    setting = paper_size("distance", "rope-released")
+    setting = EncodingStudy(task="distance", setup="rope-released", size="paper", steps=19_532, batch=512)
     task, model, schedule = setting.make_task(), setting.model_settings(), setting.schedule()
     assert (task.distances, task.longest, task.side, task.vocabulary) == (70, 120, 25, 574)
     assert (model.layers, model.width, model.heads, model.hidden, model.dropout) == (6, 256, 16, 512, 0.1)
@@ -110,7 +110,7 @@ def test_seeds_differ_and_repeat():
 
 def test_a_killed_study_goes_on(tmp_path, monkeypatch):
     setting = brief(seeds=(0, 1))
-    (whole,) = run([setting], folder=tmp_path / "whole", progress=False)
+    (whole,) = EXPERIMENT.run([setting], folder=tmp_path / "whole", progress=False)
     trained = encoding_study.train_model
 
     def killed(setting, seed, **options):
@@ -121,15 +121,15 @@ def test_a_killed_study_goes_on(tmp_path, monkeypatch):
 
     monkeypatch.setattr(encoding_study, "train_model", killed)
     with pytest.raises(KeyboardInterrupt):
-        list(run([setting], folder=tmp_path / "cut", progress=False))
-    assert not list((tmp_path / "cut").glob("*.json"))
-    assert len(list((tmp_path / "cut" / f".{setting.name}.work").iterdir())) == 2
+        list(EXPERIMENT.run([setting], folder=tmp_path / "cut", progress=False))
+    assert result_names(folder=tmp_path / "cut") == []
+    assert len(list(work_folder(setting.name, folder=tmp_path / "cut").glob("*.safetensors"))) == 2
     monkeypatch.setattr(encoding_study, "train_model", trained)
-    (resumed,) = run([setting], folder=tmp_path / "cut", progress=False)
+    (resumed,) = EXPERIMENT.run([setting], folder=tmp_path / "cut", progress=False)
     for name in whole.arrays:
         np.testing.assert_array_equal(whole[name], resumed[name])
     monkeypatch.setattr(encoding_study, "train_model", None)
-    (read,) = run([setting], folder=tmp_path / "cut", progress=False)
+    (read,) = EXPERIMENT.run([setting], folder=tmp_path / "cut", progress=False)
     np.testing.assert_array_equal(read["ablated"], resumed["ablated"])
 
 

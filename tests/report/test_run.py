@@ -253,7 +253,7 @@ def test_damage_is_found_and_named(whole, tmp_path, name, damage):
         message = f"{name} is missing"
     elif damage == "truncated":
         (tmp_path / name).write_bytes(content[:-20])
-        message = f"{name} in .* (has .* bytes instead of|is not a whole description)"
+        message = f"{name} (was altered or truncated: it has .* bytes instead of|is not a whole description)"
     else:
         place = content.index(b"0") if name == "profile.json" else len(content) // 2
         content[place] ^= 1
