@@ -38,8 +38,10 @@ lint: env ## Check style, types and workflows
 	$(RUN) -m check_jsonschema --builtin-schema vendor.dependabot .github/dependabot.yml
 	$(VENV)/bin/zizmor --offline --quiet .github
 
-test: env browser lint ## Run lint, the tests, the doctests, the chapters and, when it is built, the site
-	OMP_NUM_THREADS=$(TEST_THREADS) $(RUN) -m pytest tests posym_core posym_companion book --nbval-lax --nbval-cell-timeout=900 \
+test: env browser lint ## Run lint, tests and doctests; when the book is built, its site, and its numbers once more
+	$(RUN) tools/compare.py
+	OMP_NUM_THREADS=$(TEST_THREADS) $(RUN) -m pytest tests posym_core posym_companion _build/compare \
+		--nbval-lax --nbval-cell-timeout=900 \
 		--torch-threads=$(TEST_THREADS) --numprocesses=$(TEST_JOBS) --dist=loadfile --no-loadscope-reorder \
 		--durations=20 --durations-min=5
 

@@ -177,7 +177,7 @@ class Project:
 
     def key(self, notebook: dict[str, Any]) -> str:
         """A hash over everything that a chapter's outputs depend on."""
-        cells = [(cell["source"], cell["metadata"].get("tags", [])) for cell in code_cells(notebook)]
+        cells = [(x["source"], "raises-exception" in x["metadata"].get("tags", [])) for x in code_cells(notebook)]
         files = self.behind(notebook) | {path for name in EVERYWHERE if (path := self.root / name).is_file()}
         parts: list[Any] = [platform.python_version(), cells]
         parts += sorted((file.relative_to(self.root).as_posix(), self._digest(file)) for file in files)

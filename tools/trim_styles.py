@@ -8,22 +8,22 @@ stays as it is.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
-TOKEN = re.compile(
-    r"""/\*.*?\*/|"(?:\\.|[^"\\])*"|'(?:\\.|[^'\\])*'|url\([^)"']*\)|[{};]|\\.|[^{};"'/\\u]+|.""", re.DOTALL
-)
+import tinycss2
+
 CLASS = re.compile(r"\.(-?(?:[A-Za-z_]|\\.)(?:[\w-]|\\.)*)")
-# What is asked for elsewhere than here: alternatives and negations are no demands.
-LOOSE = re.compile(r""":(?:not|is|where|has|matches|-webkit-any)\((?:[^()]|\((?:[^()]|\([^()]*\))*\))*\)|\[[^\]]*\]""")
 # The beginning of a name that a script completes; without a hyphen it may be the beginning of anything.
 BEGUN = re.compile(r"([A-Za-z_][\w-]*-[\w-]*)\$\{")
-GROUPS = ("@media", "@supports", "@layer", "@container")
+GROUPS = ("media", "supports", "layer", "container")
 FONT_SOURCE = re.compile(
-    r'src:url\((?P<path>[^)]*?/(?P<name>fa-[\w-]+))\.woff2\) format\("woff2"\),url\([^)]*\.ttf\)[^;}]*'
+    r'src:\s*url\("?(?P<path>[^)]*?/(?P<name>fa-[\w-]+))\.woff2"?\) format\("woff2"\),\s*url\([^)]*\.ttf"?\)[^;}]*'
 )
-ICON = re.compile(r"\\([ef][0-9a-f]{3})\b", re.IGNORECASE)
+# Icons stand in sheets as escapes or, where a variable holds them, as letters.
+ICON = re.compile(r"\\([ef][0-9a-f]{3})\b|([\ue000-\uf8ff])", re.IGNORECASE)
 
 
 def words(site: Path) -> set[str]:
@@ -48,74 +48,54 @@ def trim(sheet: str, known: set[str]) -> str:
 
     >>> trim(".used, .lost { top: 0 } /* gone */ @media print { .lost { top: 0 } }", {"used"})
     '.used{top: 0}'
+
+    Raises:
+        ValueError: if a rule cannot be read.
     """
-    return "".join(_rules(_statements(sheet), known))
+    return "".join(_rules(tinycss2.parse_stylesheet(sheet, skip_comments=True, skip_whitespace=True), known))
 
 
-def _statements(sheet: str) -> Iterator[tuple[str, str | None]]:
-    """The prelude and the body of each statement of a sheet; a statement without a block has no body."""
-    head: list[str] = []
-    body: list[str] = []
-    depth = 0
-    for match in TOKEN.finditer(sheet):
-        token = match[0]
-        if token.startswith("/*"):
-            continue
-        if token == "}":
-            depth -= 1
-            if depth == 0:
-                yield "".join(head).strip(), "".join(body).strip()
-                head, body = [], []
-                continue
-            if depth < 0:
-                raise ValueError("a style sheet closes more blocks than it opens")
-        if token == ";" and depth == 0:
-            yield "".join(head).strip(), None
-            head = []
-        elif token == "{" and depth == 0:
-            depth = 1
+def _rules(rules: Iterable[Any], known: set[str]) -> Iterator[str]:
+    for rule in rules:
+        if rule.type == "error":
+            raise ValueError(f"line {rule.source_line} of a style sheet cannot be read: {rule.message}")
+        if rule.type == "at-rule" and rule.content is not None and rule.lower_at_keyword in GROUPS:
+            inner = tinycss2.parse_rule_list(rule.content, skip_comments=True, skip_whitespace=True)
+            if kept := "".join(_rules(inner, known)):
+                yield f"@{rule.at_keyword} {_text(rule.prelude)}{{{kept}}}"
+        elif rule.type == "at-rule":
+            yield rule.serialize()
         else:
-            depth += token == "{"
-            (body if depth else head).append(token)
-    if depth or "".join(head).strip():
-        raise ValueError("a style sheet ends within a rule")
+            selectors = [_text(selector) for selector in _selectors(rule.prelude) if _may_match(selector, known)]
+            if selectors and (body := _text(rule.content)):
+                yield f"{','.join(selectors)}{{{body}}}"
 
 
-def _rules(statements: Iterator[tuple[str, str | None]], known: set[str]) -> Iterator[str]:
-    for head, body in statements:
-        if body is None:
-            yield f"{head};"
-        elif head.startswith(GROUPS):
-            inner = "".join(_rules(_statements(body), known))
-            if inner:
-                yield f"{head}{{{inner}}}"
-        elif head.startswith("@"):
-            yield f"{head}{{{body}}}"
+def _text(tokens: list[Any]) -> str:
+    return tinycss2.serialize([token for token in tokens if token.type != "comment"]).strip()
+
+
+def _selectors(tokens: list[Any]) -> Iterator[list[Any]]:
+    selector: list[Any] = []
+    for token in tokens:
+        if token == ",":
+            yield selector
+            selector = []
         else:
-            kept = ",".join(selector for selector in _selectors(head) if _may_match(selector, known))
-            if kept and body:
-                yield f"{kept}{{{body}}}"
+            selector.append(token)
+    yield selector
 
 
-def _selectors(head: str) -> Iterator[str]:
-    depth, start = 0, 0
-    for place, letter in enumerate(head):
-        depth += (letter in "([") - (letter in ")]")
-        if letter == "," and not depth:
-            yield head[start:place].strip()
-            start = place + 1
-    yield head[start:].strip()
-
-
-def _may_match(selector: str, known: set[str]) -> bool:
-    return all(re.sub(r"\\(.)", r"\1", name) in known for name in CLASS.findall(LOOSE.sub("", selector)))
+def _may_match(selector: list[Any], known: set[str]) -> bool:
+    """What stands in brackets, alternatives and negations, is no demand."""
+    return all(name.value in known for dot, name in pairwise(selector) if dot == "." and name.type == "ident")
 
 
 def trim_styles(site: Path) -> None:
     """Trim the style sheets and the icon fonts of a finished site."""
     known = words(site)
     sheets = {path: trim(path.read_text(encoding="utf-8"), known) for path in site.rglob("*.css")}
-    icons = {chr(int(code, 16)) for sheet in sheets.values() for code in ICON.findall(sheet)}
+    icons = {chr(int(code, 16)) if code else letter for text in sheets.values() for code, letter in ICON.findall(text)}
     for path, sheet in sheets.items():
         folders = {(path.parent / found["path"]).parent for found in FONT_SOURCE.finditer(sheet)}
         sheet = FONT_SOURCE.sub(r'src:url(\g<path>.woff) format("woff")', sheet)

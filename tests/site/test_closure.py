@@ -146,13 +146,14 @@ def test_moved_claims_concern_chapters_that_read_their_neighbours(project: Path)
     assert {name for name, key in keys(project).items() if key != before[name]} == {"neighbours"}
 
 
-def test_code_and_tags_of_cells_count_and_text_does_not(project: Path) -> None:
+def test_code_of_cells_counts_and_text_does_not(project: Path) -> None:
     known = closure.Project(project)
     key = known.key(notebook("1 + 1"))
     words = {"cell_type": "markdown", "metadata": {}, "source": ["More words."]}
     assert known.key({"cells": [words, *notebook("1 + 1")["cells"]]}) == key
     assert known.key(notebook("1 + 2")) != key
     assert known.key(notebook("1 + 1", "raises-exception")) != key
+    assert known.key(notebook("1 + 1", "hide-input")) == key
 
 
 def test_a_tag_names_a_claim_too(project: Path) -> None:

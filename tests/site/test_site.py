@@ -20,6 +20,7 @@ from urllib.parse import unquote, urldefrag, urlsplit
 import build_book
 import pytest
 from bs4 import BeautifulSoup, Tag
+from fontTools.ttLib import TTFont
 from playwright.sync_api import Browser, ElementHandle, Locator, Page, Request, Response, Route, sync_playwright
 
 from posym_core.encodings import ENCODINGS
@@ -310,6 +311,29 @@ def test_formulas_are_set(visit: Visit) -> None:
     )
     assert not unset
     assert visit.page.locator("mjx-merror, [data-mjx-error]").count() == 0
+
+
+@every_page
+def test_icons_are_in_the_fonts(visit: Visit, site: Path) -> None:
+    """Each icon that an element asks for, also through a variable, is in the font of its weight."""
+    asked = visit.page.evaluate(
+        r"""() => [...document.querySelectorAll('body *:not(mjx-container *)')].flatMap(element =>
+            ['::before', '::after'].map(part => getComputedStyle(element, part))
+                .filter(style => style.fontFamily.includes('Font Awesome') && /[\ue000-\uf8ff]/.test(style.content))
+                .map(style => [style.content.slice(1, -1), style.fontFamily, style.fontWeight]))"""
+    )
+    missing = set()
+    for icon, family, weight in asked:
+        font = "brands-400" if "Brands" in family else "solid-900" if int(weight) >= 600 else "regular-400"
+        if not set(map(ord, icon)) <= letters(next(site.rglob(f"fa-{font}.woff"))):
+            missing.add(f"{ascii(icon)} in fa-{font}")
+    assert not missing
+
+
+@functools.cache
+def letters(font: Path) -> set[int]:
+    """The code points of a font."""
+    return set(TTFont(font).getBestCmap())
 
 
 @every_chapter
