@@ -103,8 +103,9 @@ def find_public_name(app: Any, environment: Any, node: Any, content: Any) -> Any
 
 
 def allow_parallel_reading(app: Any) -> None:
-    """Vouch for an extension that does not say so: it numbers sections only once all pages are read."""
-    app.extensions["sphinx_multitoc_numbering"].parallel_read_safe = True
+    """Vouch for extensions that do not say so: they work on sections, and on LaTeX, only once all pages are read."""
+    for name in ("sphinx_multitoc_numbering", "sphinx_jupyterbook_latex"):
+        app.extensions[name].parallel_read_safe = True
 
 
 def setup(app: Any) -> dict[str, bool]:

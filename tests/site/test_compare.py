@@ -63,6 +63,7 @@ def test_what_a_cell_sets_or_changes_is_known(source: str, changed: set[str]) ->
 @pytest.mark.parametrize("second", ["1", "2"])
 def test_a_number_that_differs_fails(tmp_path: Path, second: str) -> None:
     (shown,) = cells([f"print('mean', {second})"], 0)
+    shown.execution_count = 1
     shown.outputs = [nbformat.v4.new_output("stream", name="stdout", text="mean 1\n")]
     notebook = nbformat.v4.new_notebook(
         cells=[shown], metadata={"kernelspec": {"name": "python3", "display_name": "Python 3"}}

@@ -326,7 +326,7 @@ def test_icons_are_in_the_fonts(visit: Visit, site: Path) -> None:
     for icon, family, weight in asked:
         font = "brands-400" if "Brands" in family else "solid-900" if int(weight) >= 600 else "regular-400"
         if not set(map(ord, icon)) <= letters(next(site.rglob(f"fa-{font}.woff"))):
-            missing.add(f"{ascii(icon)} in fa-{font}")
+            missing.add(f"{icon!a} in fa-{font}")
     assert not missing
 
 
