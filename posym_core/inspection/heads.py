@@ -96,7 +96,9 @@ def joined(group: list[LayerHeads]) -> LayerHeads:
     first = group[0]
     if len(group) == 1:
         return first
-    together = {name: torch.cat([getattr(heads, name) for heads in group]) for name in ("query", "keys", "visible")}
+    together: dict[str, Any] = {
+        name: torch.cat([getattr(heads, name) for heads in group]) for name in ("query", "keys", "visible")
+    }
     if first.sinks is not None:
         # A sink belongs to a layer, so it is said once a prompt.
         together["sinks"] = torch.cat([x.sinks.expand(len(x.query), *x.sinks.shape) for x in group])  # pyright: ignore

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, fields, replace
+from typing import Any
 
 import torch
 from jaxtyping import Bool, Float
@@ -92,7 +93,7 @@ class Heads:
     sinks: Float[Tensor, "*head group"] | None
 
     def take(self, first: int, stop: int) -> Heads:
-        parts = {field.name: getattr(self, field.name) for field in fields(self)}
+        parts: dict[str, Any] = {field.name: getattr(self, field.name) for field in fields(self)}
         return Heads(**{name: x[first:stop] if isinstance(x, Tensor) else x for name, x in parts.items()})
 
     def cap(self, logits: Tensor) -> Tensor:

@@ -176,7 +176,7 @@ def _from_ids(fields: dict[str, Any], known: int) -> dict[str, Any]:
     missing = [name for name in ("start", "block_length") if name not in fields]
     if missing:
         raise ValueError(f"{missing[0]!r} is missing; blocks of token ids begin at 'start' and have 'block_length'")
-    blocks = {name: fields.get(name) for name in ("start", "block_length", "blocks")}
+    blocks: dict[str, Any] = {name: fields.get(name) for name in ("start", "block_length", "blocks")}
     return {"input_ids": tuple(ids), **blocks, "blocks": Swaps(**blocks).fitted(len(ids)).blocks}
 
 
