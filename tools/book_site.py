@@ -102,10 +102,9 @@ def find_public_name(app: Any, environment: Any, node: Any, content: Any) -> Any
     return domain.resolve_xref(environment, page, app.builder, node["reftype"], target, node, content)
 
 
-def allow_parallel_reading(app: Any) -> None:
-    """Vouch for extensions that do not say so: they work on sections, and on LaTeX, only once all pages are read."""
-    for name in ("sphinx_multitoc_numbering", "sphinx_jupyterbook_latex"):
-        app.extensions[name].parallel_read_safe = True
+def write_in_parallel(app: Any, environment: Any) -> None:
+    """Write pages in two processes, once all are read: sphinx_proof cannot be read in parallel, which would warn."""
+    app.parallel = 2
 
 
 def setup(app: Any) -> dict[str, bool]:
@@ -113,7 +112,7 @@ def setup(app: Any) -> dict[str, bool]:
     # Jupyter Book always sets this value, and its owner, an extension for comment services, is left out of the book.
     app.add_config_value("comments_config", {}, "html", dict)
     app.connect("config-inited", link_sources)
-    app.connect("builder-inited", allow_parallel_reading)
+    app.connect("env-updated", write_in_parallel)
     app.connect("missing-reference", find_public_name)
     app.connect("build-finished", copy_mathjax)
     app.connect("build-finished", trim_theme)

@@ -20,7 +20,6 @@ def main() -> int:
         confoverrides=settings,
         warningiserror=True,
         keep_going=True,
-        jobs=2,
     )
     return status if isinstance(status, int) else 1
 
