@@ -39,7 +39,7 @@ class EncodingTasks:
     """One encoding on all tasks with all seeds.
 
     Attributes:
-        encoding: key of :data:`posym_core.encodings.ENCODINGS`.
+        encoding: key of ``ENCODINGS``.
         seeds: of weights and training inputs.
         length: context tokens of the training.
         lengths: context tokens of the tests.

@@ -48,7 +48,7 @@ class HeadExplorer:
 
     Attributes:
         model: name for :func:`posym_core.load_model`.
-        task: one of :data:`posym_core.tasks.PROMPT_TASKS`.
+        task: one of ``PROMPT_TASKS``.
         facts: blocks of a prompt as the task counts them; they must hold 64 tokens.
         prompts: how many prompts, at least 2.
         seed: of the prompts.

@@ -52,7 +52,7 @@ class HeadGeometry:
 
     Attributes:
         model: name for :func:`posym_core.load_model`.
-        task: one of :data:`posym_core.tasks.PROMPT_TASKS`.
+        task: one of ``PROMPT_TASKS``.
         facts: blocks per prompt.
         prompts: how many prompts; an even number, since halves are compared.
         seed: of the prompts, and of the weights of an untrained model.

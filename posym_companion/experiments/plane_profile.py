@@ -44,7 +44,7 @@ class PlaneProfile:
 
     Attributes:
         model: name for :func:`posym_core.load_model`.
-        task: one of :data:`posym_core.tasks.PROMPT_TASKS`.
+        task: one of ``PROMPT_TASKS``.
         facts: blocks of a prompt; with ``"text"`` the number of tokens.
         prompts: how many prompts.
         seed: of the prompts.

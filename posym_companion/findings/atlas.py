@@ -57,7 +57,7 @@ class AtlasRow:
     """One encoding.
 
     Attributes:
-        encoding: key of :data:`posym_core.encodings.ENCODINGS`.
+        encoding: key of ``ENCODINGS``.
         cells: as many as columns.
     """
 

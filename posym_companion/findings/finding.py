@@ -44,7 +44,7 @@ class Claim:
         id: paper and number, for example ``"U25-2"``.
         claim: the statement, in one sentence.
         paper: the paper's own figure.
-        judge: file and function below :mod:`posym_companion.findings`, from the folder of results to a
+        judge: file and function below ``posym_companion.findings``, from the folder of results to a
             :class:`Finding`.
     """
 

@@ -36,7 +36,7 @@ class Entry:
             the definition of such heads does not cover the encoding.
         witness: gives ``C`` ``[head, content, position]`` of a head that is what a question asks for, or of the nearest
             known; ``None`` if the definition does not cover the encoding. Takes the encoding, whose parameters it may
-            set, for the layer :data:`posym_core.encodings.witnesses.SHAPE`.
+            set, for the layer ``SHAPE``.
         options: for that small layer, where the defaults do not fit.
         knob: what the playground can set.
         bounded: whether it has one trained number or vector per position or distance, and ends where that table ends.

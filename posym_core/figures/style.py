@@ -25,7 +25,7 @@ from matplotlib.ticker import MaxNLocator
 from posym_core.figures.frames import UNDEFINED, as_array, as_colours, as_pair, as_series, limits_of, shaped
 
 PALETTE = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#3a98cf", "#c08400", "#8c959f")
-"""Okabe and Ito's colours in the order of :data:`posym_core.figures.frames.COLOURS`, the lightest ones darkened."""
+"""Okabe and Ito's colours in the order of ``COLOURS``, the lightest ones darkened."""
 
 INK, EDGE = "#6e7782", "#8c959f"
 GRID = VOID = EDGE + "40"

@@ -101,7 +101,7 @@ def station_scores(
     Args:
         layers: see :func:`capture_layers`.
         path: positions from the query over the stations to the answer, -1 behind its end, as
-            :class:`posym_core.tasks.MultihopBatch` holds it.
+            :class:`posym_core.tasks.multihop.MultihopBatch` holds it.
         angles: radians per position and plane.
         pairing: ``"neighbours"`` for GPT-J.
         tau: temperature of the weights over pairs of blocks.

@@ -18,7 +18,7 @@ class EncodedReader(nn.Module):
 
     Args:
         task: decides vocabulary and classes.
-        encoding: key of :data:`posym_core.encodings.ENCODINGS`.
+        encoding: key of ``ENCODINGS``.
         length: context tokens of the training, which decide how long tables of encodings are.
         width: of embeddings.
         heads: of the layer.

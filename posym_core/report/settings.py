@@ -21,7 +21,7 @@ class ProfileSettings:
 
     Attributes:
         model: name for :func:`posym_core.load_model`.
-        task: one of :data:`posym_core.tasks.language.PROMPT_TASKS`, or None with ``input``.
+        task: one of ``PROMPT_TASKS``, or None with ``input``.
         facts: blocks per prompt of a task.
         prompts: how many prompts of a task.
         seed: of the task's prompts.

@@ -140,7 +140,7 @@ def every_sequence(task: NumberTask | LetterTask, length: int) -> Int64[Tensor, 
     """All sequences of ``length`` tokens of a task's vocabulary, whether :func:`is_valid` or not.
 
     Raises:
-        ValueError: if there are more than :data:`posym_core.models.constructed.canonical.MOST_INPUTS`.
+        ValueError: if there are more than ``MOST_INPUTS``.
     """
     if task.vocabulary**length > MOST_INPUTS:
         raise ValueError(
