@@ -27,8 +27,12 @@ VARIANTS: dict[tuple[str, str], dict[str, Any]] = {
     ("number", "base100"): {"base": 100.0},
     ("number", "rotated6"): {"rotated": 0.0625},
     ("number", "4heads"): {"heads": 4},
+    ("number", "nope"): {"rotated": 0.0},
+    ("number", "slow"): {"scale": 0.01},
     ("letter", "plain"): {},
     ("letter", "4heads"): {"heads": 4},
+    ("letter", "nope"): {"rotated": 0.0},
+    ("letter", "fast"): {"base": 2.0},
 }
 LENGTHS = (17, 24, 28, 32, 36, 40, 44, 48, 56, 64, 96, 128, 256, 850)
 SEEDS = (0, 1)

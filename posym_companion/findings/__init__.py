@@ -11,7 +11,7 @@ from posym_companion.findings.atlas import (
 from posym_companion.findings.binding_profile import binding_results
 from posym_companion.findings.encoding_study import costs, deposit, largest_costs, orders, study, task_correlations
 from posym_companion.findings.encoding_tasks import longest_context, threshold
-from posym_companion.findings.finding import VERDICTS, Claim, Finding, Row
+from posym_companion.findings.finding import VERDICTS, Cases, Claim, Line, Measured, Row, Rule
 from posym_companion.findings.frequency_control import (
     accuracy,
     accuracy_by_position,
@@ -29,9 +29,12 @@ __all__ = [
     "COLUMNS",
     "TABLE_3",
     "VERDICTS",
+    "Cases",
     "Claim",
-    "Finding",
+    "Line",
+    "Measured",
     "Row",
+    "Rule",
     "accuracy",
     "accuracy_by_position",
     "atlas_rows",

@@ -3,24 +3,25 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from pathlib import Path
 
 import numpy as np
 
 from posym_companion.experiments.binding_profile import FACTS, TEMPLATES, BindingProfile
-from posym_companion.findings.finding import Finding, Verdict
+from posym_companion.findings.finding import Cases, Claim, Line, Measured, Number, Rule
 from posym_core.metrics.contrasts import LayerContrast, layer_contrast, layer_permutation
-from posym_core.metrics.stats import Correlation, Estimate, head_correlation, statistic_interval
-from posym_core.runs.results import Result, load_result, result_names
+from posym_core.metrics.stats import Estimate, head_correlation
+from posym_core.runs.results import MissingResultError, Result, load_result, result_names
 
 MODEL = "gemma-3-270m"
 SHOWN_IN = "book/language_model/language_model.ipynb"
 Setting = tuple[str, int]
 # Families of U25-5, by what their models are called.
-FAMILIES = {"Gemma-2": r"gemma-?2\b", "Qwen-2": r"qwen-?2(\.5)?\b", "Llama-3": r"llama-?3(\.\d)?\b"}
+KNOWN_FAMILIES = {"Gemma-2": r"gemma-?2\b", "Qwen-2": r"qwen-?2(\.5)?\b", "Llama-3": r"llama-?3(\.\d)?\b"}
 # Rounding of float32 sums over the matrix.
 ROUNDING = 1e-5
-SHUFFLES = 499  # random orders of the layers
+DRAWS, SHUFFLES = 2000, 499  # of the bootstrap, and random orders of the layers
 
 
 def binding_results(folder: Path | None, *, facts: tuple[int, ...] = FACTS) -> dict[Setting, Result]:
@@ -34,7 +35,16 @@ def binding_results(folder: Path | None, *, facts: tuple[int, ...] = FACTS) -> d
     }
 
 
-def exclusion_holds(folder: Path | None) -> Finding:
+def cases(held: Mapping[object, bool] | list[bool]) -> Cases:
+    """How many hold."""
+    values = list(held.values()) if isinstance(held, Mapping) else held
+    return Cases(sum(values), len(values))
+
+
+# U25-1
+
+
+def exclusion_holds(folder: Path | None) -> Measured:
     """U25-1: the inequality on every head and prompt, the identity, and how much slack there is."""
     results = binding_results(folder, facts=FACTS[:1])
     variance, bound, slack = (
@@ -42,31 +52,64 @@ def exclusion_holds(folder: Path | None) -> Finding:
         for name in ("variance", "bound", "slack")
     )
     holds = variance <= bound * (1 + ROUNDING)
-    gap = np.abs(variance + slack - bound) / bound
     ratio = variance / bound
-    return Finding(
+    return Measured(
         ours={
-            "heads times prompts": int(holds.size),
-            "fraction where the bound holds": float(holds.mean()),
-            "largest relative error of the identity": float(gap.max()),
+            "heads and prompts on which the bound holds": Cases(int(holds.sum()), holds.size),
+            "largest relative error of the identity": float((np.abs(variance + slack - bound) / bound).max()),
             "median variance / bound": float(np.median(ratio)),
             "largest variance / bound": float(ratio.max()),
         },
         model=MODEL,
         evidence=[*(result.name for result in results.values()), "book/where_and_what/exclusion.ipynb"],
-        verdict="reproduced" if holds.all() and gap.max() < ROUNDING else "not reproduced",
         note="The inequality is a theorem; the identity for its slack is this project's own.",
     )
 
 
+EXCLUSION = Claim(
+    id="U25-1",
+    short="Theorem 1: logit variance is bounded by both deviations",
+    claim="Theorem 1: the variance of a head's logits is bounded by its deviations from positional and symbolic",
+    paper="an inequality, proved",
+    rule=Rule(
+        says="The inequality holds for every head on every prompt; one violation beyond rounding would refute it. The "
+        f"identity for its slack (this project's own) holds up to {ROUNDING:g}.",
+        lines=(
+            Line(part="the inequality", of="heads and prompts on which the bound holds", refutes=True),
+            Line(part="the identity", of="largest relative error of the identity", below=ROUNDING),
+        ),
+    ),
+    measure=exclusion_holds,
+    changes="One head on one input that violates the inequality.",
+)
+
+
+# U25-2
+
+
 def layer_contrasts(
-    results: dict[Setting, Result],
-) -> dict[tuple[str, int], tuple[LayerContrast, LayerContrast]]:
-    """Early against late half of the layers, positional and symbolic score, per setting."""
-    return {
-        setting: (layer_contrast(result["positional"]), layer_contrast(result["symbolic"]))
-        for setting, result in results.items()
-    }
+    results: Mapping[Setting, Result], *, local: bool = False
+) -> dict[Setting, tuple[LayerContrast, LayerContrast]]:
+    """Early against late half of the layers, positional and symbolic score, per setting.
+
+    Args:
+        results: by setting.
+        local: leave out global layers, whose angles are slower; the halves stay where they are.
+    """
+    found = {}
+    for setting, result in results.items():
+        layers = local_layers(result) if local else np.arange(result["positional"].shape[1])
+        split = int((layers < result["positional"].shape[1] // 2).sum())
+        found[setting] = tuple(
+            layer_contrast(result[name][:, layers], split=split, draws=DRAWS) for name in ("positional", "symbolic")
+        )
+    return found
+
+
+def local_layers(result: Result) -> np.ndarray:
+    """Layers whose slowest plane is as fast as that of any; global layers of a model with two bases are slower."""
+    slowest = result["plane_angle"][:, -1]
+    return np.flatnonzero(slowest >= 0.5 * slowest.max())
 
 
 def early_minus_late(heads: np.ndarray) -> float:
@@ -75,165 +118,197 @@ def early_minus_late(heads: np.ndarray) -> float:
     return float(np.median(heads[:half]) - np.median(heads[half:]))
 
 
-def early_positional_late_symbolic(folder: Path | None) -> Finding:
-    """U25-2: the contrast must have the paper's sign, with an interval off zero, in every template and length."""
+def early_positional_late_symbolic(folder: Path | None) -> Measured:
+    """U25-2: both contrasts over all layers, and over local ones alone."""
     results = binding_results(folder)
-    contrasts = layer_contrasts(results)
-    ours: dict[str, float | int | str | Estimate] = {}
-    for (template, facts), (positional, symbolic) in contrasts.items():
-        where = f"{template}, {facts} facts"
-        ours[f"median s_POS early ({where})"] = positional.early
-        ours[f"median s_POS late ({where})"] = positional.late
-        ours[f"median s_SYM early ({where})"] = symbolic.early
-        ours[f"median s_SYM late ({where})"] = symbolic.late
-    held = [
-        positional.difference.low > 0 and symbolic.difference.high < 0 for positional, symbolic in contrasts.values()
-    ]
-    signs = [
-        positional.difference.value > 0 and symbolic.difference.value < 0 for positional, symbolic in contrasts.values()
-    ]
+    ours: dict[str, Number] = {}
+    every: dict[str, dict[Setting, tuple[LayerContrast, LayerContrast]]] = {
+        "all": layer_contrasts(results),
+        "local": layer_contrasts(results, local=True),
+    }
+    fails = []
+    for layers, contrasts in every.items():
+        early = {where: positional.difference.low > 0 for where, (positional, _) in contrasts.items()}
+        late = {where: symbolic.difference.high < 0 for where, (_, symbolic) in contrasts.items()}
+        ours[f"settings with s_POS early above late, {layers} layers"] = cases(early)
+        ours[f"settings with s_SYM late above early, {layers} layers"] = cases(late)
+        if layers == "all":
+            ours["settings with both contrasts off zero"] = cases([early[where] and late[where] for where in early])
+        for (template, facts), contrast in contrasts.items():
+            for score, value, held in zip(("s_POS", "s_SYM"), contrast, (early, late), strict=True):
+                if not held[template, facts]:
+                    fails.append(f"{template}, {facts} facts, {layers} layers: {score} {value.difference}")
     shuffled = [
-        sign
-        and all(
+        all(
             layer_permutation(early_minus_late, result[name], draws=SHUFFLES).p < 0.05
             for name in ("positional", "symbolic")
         )
-        for sign, result in zip(signs, results.values(), strict=True)
+        for result in results.values()
     ]
-    verdict: Verdict = "reproduced in kind" if all(held) else "not reproduced"
-    return Finding(
+    ours["settings with both contrasts beyond layers in random order"] = cases(shuffled)
+    for layers, contrasts in every.items():
+        for (template, facts), contrast in contrasts.items():
+            for score, value in zip(("s_POS", "s_SYM"), contrast, strict=True):
+                where = f"{template}, {facts} facts, {layers} layers"
+                ours |= {
+                    f"median {score} early ({where})": value.early,
+                    f"median {score} late ({where})": value.late,
+                    f"{score} early - late ({where})": value.difference,
+                }
+    return Measured(
+        ours=ours,
+        model=MODEL,
+        evidence=[*(result.name for result in results.values()), SHOWN_IN],
+        fails_in=fails,
+        note="Intervals resample layers and prompts. Three layers are global, with slower angles (base 1e6); two of "
+        "them "
+        "stand in the late half, so that part of the contrast over all layers is one of layer types.",
+    )
+
+
+LAYER_TREND = Claim(
+    id="U25-2",
+    short="Early layers are positional, late layers symbolic",
+    claim="Early layers are positional and late layers symbolic on the binding task",
+    paper="median s_POS 0.83 in layers 1-13 and 0.56 in 14-26, s_SYM reversed (gemma-2-2b-it, 256 facts)",
+    rule=Rule(
+        says="In each of nine settings (three wordings, three lengths) the median s_POS of the early half of the "
+        "layers is "
+        "above that of the late half, and the median s_SYM below, with 95 % intervals off zero: over all layers, and "
+        "over "
+        "local layers alone.",
+        lines=tuple(
+            Line(part=f"{part}, {layers} layers", of=f"settings with {number}, {layers} layers")
+            for layers in ("all", "local")
+            for part, number in (
+                ("early positional", "s_POS early above late"),
+                ("late symbolic", "s_SYM late above early"),
+            )
+        ),
+        whole="reproduced in kind",
+    ),
+    first_rule=Rule(
+        says="In each of nine settings both contrasts over all layers have the paper's sign with intervals off zero.",
+        lines=(Line(part="both contrasts", of="settings with both contrasts off zero"),),
+        whole="reproduced in kind",
+        strict=True,
+    ),
+    measure=early_positional_late_symbolic,
+    rule_fixed="after a first look",
+    changes="A model that solves the task: this one is near chance on it. More layers of each type.",
+)
+
+
+# U25-3
+
+
+def scores_exclude_each_other(folder: Path | None) -> Measured:
+    """U25-3: the correlation over heads, beside that of a null model with the same attention."""
+    results = binding_results(folder)
+    ours: dict[str, Number] = {}
+    below, beyond, same_sign = [], [], []
+    for (template, facts), result in results.items():
+        where = f"{template}, {facts} facts"
+        found = head_correlation(result["positional"], result["symbolic"], draws=DRAWS)
+        null = head_correlation(result["null_positional"], result["null_symbolic"], draws=2).pearson.value
+        below.append(found.pearson.high < 0)
+        beyond.append(found.pearson.high < null)
+        if null < 0:
+            same_sign.append(f"{where}: the null model's r is negative too, {null:.2f}")
+        ours |= {
+            f"Pearson r ({where})": found.pearson,
+            f"Pearson r of the null model ({where})": null,
+            f"Spearman rho ({where})": found.spearman,
+            f"p of Pearson r ({where})": found.pearson_p,
+        }
+    return Measured(
         ours={
-            "settings with both contrasts off zero": f"{sum(held)} of {len(held)}",
-            "settings with both contrasts beyond layers in random order": f"{sum(shuffled)} of {len(held)}",
+            "settings with r below zero": cases(below),
+            "settings with r below the null model's": cases(beyond),
             **ours,
         },
         model=MODEL,
         evidence=[*(result.name for result in results.values()), SHOWN_IN],
-        verdict=verdict,
-        note=f"Both contrasts have the paper's sign in {sum(signs)} of {len(signs)} settings, and intervals that "
-        f"exclude zero in {sum(held)}; intervals resample layers and prompts. Whole layers in random order give such "
-        f"contrasts in fewer than one of twenty draws in {sum(shuffled)} settings.",
+        fails_in=same_sign,
+        note="In the null model each swap sends a head's own attention in a random direction: what geometry and the "
+        "attention alone would give. p-values take heads as independent.",
     )
 
 
-def correlations(results: dict[Setting, Result]) -> dict[Setting, Correlation]:
-    """Correlation of the two scores over heads, per setting."""
-    return {setting: head_correlation(result["positional"], result["symbolic"]) for setting, result in results.items()}
+CORRELATION = Claim(
+    id="U25-3",
+    short="Positional and symbolic scores correlate negatively over heads",
+    claim="Positional and symbolic scores correlate negatively over heads",
+    paper="Pearson r = -0.91, p <= 1e-4 (gemma-2-2b-it)",
+    rule=Rule(
+        says="In each of nine settings the 95 % interval of Pearson's r over heads is below zero, and below the r of "
+        "the "
+        "null model.",
+        lines=(
+            Line(part="negative", of="settings with r below zero"),
+            Line(part="beyond the null model", of="settings with r below the null model's"),
+        ),
+        whole="reproduced in kind",
+    ),
+    first_rule=Rule(
+        says="In each of nine settings the interval of r is below zero.",
+        lines=(Line(part="negative", of="settings with r below zero"),),
+        whole="reproduced in kind",
+        strict=True,
+    ),
+    measure=scores_exclude_each_other,
+    rule_fixed="after a first look",
+    changes="A setting in which r does not lie below the null model's.",
+)
 
 
-def scores_exclude_each_other(folder: Path | None) -> Finding:
-    """U25-3: a negative correlation with an interval off zero in every template and length."""
-    results = binding_results(folder)
-    found = correlations(results)
-    ours: dict[str, float | int | str | Estimate] = {}
-    for (template, facts), correlation in found.items():
-        where = f"{template}, {facts} facts"
-        null = results[template, facts]
-        ours[f"Pearson r if swaps sent attention anywhere ({where})"] = head_correlation(
-            null["null_positional"], null["null_symbolic"], draws=2
-        ).pearson.value
-        ours[f"Pearson r ({where})"] = correlation.pearson
-        ours[f"Spearman rho ({where})"] = correlation.spearman
-        ours[f"p of Pearson r ({where})"] = correlation.pearson_p
-    held = [correlation.pearson.high < 0 for correlation in found.values()]
-    return Finding(
-        ours=ours,
-        model=MODEL,
-        evidence=[*(result.name for result in results.values()), SHOWN_IN],
-        verdict="reproduced in kind" if all(held) else "not reproduced",
-        note=f"The interval is below zero in {sum(held)} of {len(held)} settings; p-values take heads as independent. "
-        "In the null model each swap sends a head's attention in a random direction.",
-    )
+# U25-5
 
 
-def across_families(folder: Path | None) -> Finding:
-    """U25-5: the layer contrasts and the correlation of the other claims, in one or more models of every family.
-
-    Profiles of such models are not part of this project; whoever can load them keeps them in a folder of results with
-    ``python -m posym_core run binding_profile --model NAME --results FOLDER``, and the row fills itself.
-    """
+def across_families(folder: Path | None) -> Measured:
+    """U25-5: correlation and layer contrasts in one or more models of every family, whoever has profiled them."""
     found: dict[str, dict[str, Result]] = {}
     for name in result_names("binding_profile", folder=folder):
         result = load_result(name, folder=folder)
         model = str(result.settings.get("model", ""))
-        for family, pattern in FAMILIES.items():
+        for family, pattern in KNOWN_FAMILIES.items():
             if re.search(pattern, model, re.IGNORECASE):
-                found.setdefault(family, {})[f"{model}, {result.settings['template']}, {result.settings['facts']}"] = (
-                    result
-                )
-    how = "python -m posym_core run binding_profile --model NAME measures one"
-    if missing := [family for family in FAMILIES if family not in found]:
-        return Finding(
-            ours={},
-            model=", ".join(sorted({key.split(",")[0] for results in found.values() for key in results})),
-            evidence=[result.name for results in found.values() for result in results.values()],
-            verdict="not run here",
-            note=f"no profile of {', '.join(missing)}, whose weights are not part of this project; {how}.",
-        )
-    ours: dict[str, float | int | str | Estimate] = {}
-    held = []
+                where = f"{model}, {result.settings['template']}, {result.settings['facts']}"
+                found.setdefault(family, {})[where] = result
+    if missing := [family for family in KNOWN_FAMILIES if family not in found]:
+        raise MissingResultError(f"no profile of {', '.join(missing)}, whose weights are not part of this project")
+    ours: dict[str, Number] = {}
+    held: dict[str, list[bool]] = {"r": [], "s_POS": [], "s_SYM": []}
     for results in found.values():
         for where, result in results.items():
             r = head_correlation(result["positional"], result["symbolic"]).pearson
-            positional, symbolic = layer_contrast(result["positional"]), layer_contrast(result["symbolic"])
-            ours[f"Pearson r ({where})"] = r
-            ours[f"s_POS early - late ({where})"] = positional.difference
-            ours[f"s_SYM early - late ({where})"] = symbolic.difference
-            held.append(r.high < 0 and positional.difference.low > 0 and symbolic.difference.high < 0)
-    return Finding(
-        ours=ours,
-        model=", ".join(sorted({where.split(",")[0] for results in found.values() for where in results})),
+            early, late = (layer_contrast(result[name]).difference for name in ("positional", "symbolic"))
+            found_here: dict[str, Estimate] = {"r": r, "s_POS": early, "s_SYM": late}
+            for name, low in (("r", r.high < 0), ("s_POS", early.low > 0), ("s_SYM", late.high < 0)):
+                held[name].append(low)
+                ours[f"{name if name == 'r' else name + ' early - late'} ({where})"] = found_here[name]
+    models = [where.split(",")[0] for results in found.values() for where in results]
+    return Measured(
+        ours={**{f"settings with {name} as claimed": cases(values) for name, values in held.items()}, **ours},
+        model=", ".join(dict.fromkeys(models)),
         evidence=[result.name for results in found.values() for result in results.values()],
-        verdict="reproduced" if all(held) else "not reproduced",
-        note=f"Correlation and both contrasts have the paper's sign with intervals off zero in {sum(held)} of "
-        f"{len(held)} settings.",
     )
 
 
-def band_means(result: Result, name: str) -> np.ndarray:
-    """A measurement per plane, mean over prompts, averaged over the heads' quarters of planes: ``[1, layer, quarter]``.
-
-    The first quarter are the fastest planes. Planes that are dead in a head do not count.
-    """
-    mean = result[name][0]
-    quarters = np.array_split(np.arange(mean.shape[-1]), 4)
-    return np.stack([np.nanmean(mean[..., quarter], axis=(1, 2)) for quarter in quarters], axis=-1)[None]
-
-
-def frequencies_divide_the_work(folder: Path | None) -> Finding:
-    """U25-4: slow planes symbolic, medium to fast ones positional, the fastest both, by softmax score of each plane."""
-    results = binding_results(folder, facts=FACTS[:1])
-    ours: dict[str, float | int | str | Estimate] = {}
-    slow, medium, fastest = [], [], []
-    for (template, _), result in results.items():
-        positional, symbolic = band_means(result, "plane_positional"), band_means(result, "plane_symbolic")
-        difference = symbolic - positional
-        for place, quarter in ((3, "slowest"), (2, "third"), (1, "second"), (0, "fastest")):
-            ours[f"s_SYM - s_POS of the {quarter} quarter of planes ({template})"] = statistic_interval(
-                lambda x, place=place: float(x[..., place].mean()), difference
-            )
-        shares = band_means(result, "plane_symbolic_share") - band_means(result, "plane_positional_share")
-        for place, quarter in ((3, "slowest"), (0, "fastest")):
-            ours[f"symbolic - positional share of the {quarter} quarter ({template})"] = statistic_interval(
-                lambda x, place=place: float(x[..., place].mean()), shares
-            )
-        both = np.minimum(positional, symbolic)[..., 0]
-        ours[f"lower of the two scores, fastest quarter ({template})"] = statistic_interval(
-            lambda x: float(x.mean()), both
-        )
-        slow.append(ours[f"s_SYM - s_POS of the slowest quarter of planes ({template})"])
-        medium.append(ours[f"s_SYM - s_POS of the second quarter of planes ({template})"])
-        fastest.append(ours[f"lower of the two scores, fastest quarter ({template})"])
-    parts = {
-        "slow planes symbolic": all(estimate.low > 0 for estimate in slow),
-        "medium to fast planes positional": all(estimate.high < 0 for estimate in medium),
-        "fastest planes both": all(estimate.low > 0.9 for estimate in fastest),
-    }
-    return Finding(
-        ours=ours,
-        model=MODEL,
-        evidence=[*(result.name for result in results.values()), "book/where_and_what/frequencies.ipynb", SHOWN_IN],
-        verdict="reproduced in kind" if all(parts.values()) else "not reproduced",
-        note="; ".join(f"{part}: {'yes' if held else 'no'}" for part, held in parts.items())
-        + ". Quarters of the 128 planes by frequency ID, all heads, interval over layers.",
-    )
+FAMILIES = Claim(
+    id="U25-5",
+    short="The same across Gemma-2, Qwen-2 and Llama-3",
+    claim="The same holds across the model families Gemma-2, Qwen-2 and Llama-3",
+    paper="shown in figures",
+    rule=Rule(
+        says="In every stored setting of at least one model of each family r and both contrasts between early and late "
+        "layers have the paper's sign with intervals off zero.",
+        lines=tuple(
+            Line(part=part, of=f"settings with {name} as claimed")
+            for part, name in (("negative r", "r"), ("early positional", "s_POS"), ("late symbolic", "s_SYM"))
+        ),
+    ),
+    measure=across_families,
+    changes="Profiles of these models, which anyone who has them can make.",
+    command="python -m posym_core run binding_profile --model NAME",
+)

@@ -1,13 +1,8 @@
-"""Judge of the claim about constructed heads of one hop and their discrepancy: computed when asked, from no result.
+"""Judges of U26-4: constructed heads of one hop (a) and bounds on their discrepancy (b); computed when asked.
 
-Rules. *The heads work* if, at sizes where every sequence can be listed, each is right on every valid last token of
-every sequence: Index at the angle of the paper's figure and a fast and a slow one, Retrieval at a tenth and at nine
-tenths of the largest angle that the paper allows, at a temperature a thousandth above the smallest. *The bounds hold
-as stated* if no input has a larger discrepancy, at the angles of the paper's figure and for all lengths it shows, two
-tokens before the query or more. *They hold on the worst input* if the least discrepancy over inputs is within them.
-
-Reproduced if the heads work and the bounds hold as stated. Reproduced in kind if the heads work and the bounds hold on
-the worst input only: what the paper concludes from them, that some input's logits draw together, follows all the same.
+Definition 3.1 of the paper: the discrepancy is "the maximal difference between the largest and second-largest logit
+produced by the model on inputs of a certain length". For that maximum two of the three bounds of Theorem 3.2 fail; all
+hold for the least over inputs, which decides whether a head errs.
 """
 
 from __future__ import annotations
@@ -19,7 +14,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from posym_companion.findings.finding import Finding, Verdict
+from posym_companion.findings.finding import Cases, Claim, Line, Measured, Number, Rule
 from posym_core.metrics.rope import rope_angles
 from posym_core.models.constructed.hop_limits import (
     index_discrepancy,
@@ -80,45 +75,102 @@ def exceeded(*, least: bool) -> dict[str, Float[Tensor, " n"]]:
     return {name: torch.tensor(row) for name, row in rows.items()}
 
 
-def judged(*, heads: bool, stated: bool, worst: bool) -> Verdict:
-    """The verdict, from what holds."""
-    if heads and stated:
-        return "reproduced"
-    return "reproduced in kind" if heads and worst else "not reproduced"
-
-
-def heads_hop_within_bounds(folder: Path | None) -> Finding:
-    """U26-4: constructions on every input, and the bounds against the exact least and greatest discrepancy."""
+def heads_hop(folder: Path | None) -> Measured:
+    """U26-4a: the constructions on every input."""
     measured = [(head, *share_right(head, 4)) for head in constructed()]
-    ours: dict[str, float | int | str] = {}
+    ours: dict[str, Number] = {}
     for kind in (IndexHead, RetrievalHead):
         found = [(share, count) for head, share, count in measured if isinstance(head, kind)]
-        ours[f"{kind.__name__}: least share right, at {len(found)} angles"] = min(share for share, _ in found)
+        right = sum(share == 1 for share, _ in found)
+        ours[f"{kind.__name__}: angles at which it is right on every input"] = Cases(right, len(found))
         ours[f"{kind.__name__}: inputs, all there are"] = found[0][1]
-    greatest, least = (exceeded(least=worst) for worst in (False, True))
-    for name in greatest:
-        for which, gaps in (("best", greatest[name]), ("worst", least[name])):
-            ours[f"lengths out of {len(gaps)} whose {which} input exceeds {name}"] = int((gaps > ROUNDING).sum())
+        ours[f"{kind.__name__}: least share right"] = min(share for share, _ in found)
     ours["Retrieval's exact angle limit over omega / 2n, n = 8"] = (
         retrieval_angle_limit(9, SYMBOLS) * 16 / (2 * math.pi / SYMBOLS)
     )
-    broken = [name for name, gaps in greatest.items() if bool((gaps > ROUNDING).any())]
-    works = all(share == 1 for _, share, _ in measured)
-    worst = all(bool((gaps <= ROUNDING).all()) for gaps in least.values())
-    if not broken:
-        bounds = "all bounds hold on every input"
-    elif worst:
-        bounds = (
-            f"as a maximum over inputs, which is how the paper defines the discrepancy, {len(broken)} of its "
-            f"{len(greatest)} bounds fail ({', '.join(broken)}); all hold for the minimum, the input that decides"
-        )
-    else:
-        bounds = f"bounds fail even on the worst input ({', '.join(broken)})"
-    return Finding(
+    return Measured(
         ours=ours,
         model="constructed heads of one plane",
         evidence=[SHOWN_IN],
-        verdict=judged(heads=works, stated=not broken, worst=worst),
-        note=f"the constructions are {'right on every input' if works else 'wrong on some inputs'}; {bounds}. "
-        "Smallest temperatures, exact angle limits and exact discrepancies are this project's own.",
+        note="Smallest temperatures and exact angle limits are this project's own; without enough temperature, or "
+        "beyond "
+        "the limit of the angle, the heads err.",
     )
+
+
+CONSTRUCTIONS = Claim(
+    id="U26-4a",
+    short="One rotary head does Index, and one does Retrieval",
+    claim="Theorem 3.1: one rotary head of one plane implements Index, and one Retrieval",
+    paper="Theorem 3.1",
+    rule=Rule(
+        says="At sizes where every sequence can be listed, each head is right on every valid last token: Index at "
+        "three "
+        "angles, Retrieval at a tenth and nine tenths of the largest angle that the paper allows, at a temperature a "
+        "thousandth above the smallest. One wrong answer would refute it.",
+        lines=tuple(
+            Line(part=name, of=f"{name}Head: angles at which it is right on every input", refutes=True)
+            for name in ("Index", "Retrieval")
+        ),
+    ),
+    measure=heads_hop,
+    changes="A sequence on which a construction errs.",
+)
+
+
+def bounds_hold(folder: Path | None) -> Measured:
+    """U26-4b: the bounds against the exact greatest and least discrepancy at every length of the paper's figure."""
+    ours: dict[str, Number] = {}
+    fails = []
+    held: dict[str, list[bool]] = {"greatest": [], "least": []}
+    for which in held:
+        for name, gaps in exceeded(least=which == "least").items():
+            above = int((gaps > ROUNDING).sum())
+            held[which].append(above == 0)
+            ours[f"lengths out of {len(gaps)} whose {which} discrepancy exceeds {name}"] = above
+            if above:
+                n = 2 + int(gaps.argmax())
+                fails.append(
+                    f"{name}: exceeded by {float(gaps.max()):.3g} at n = {n}, and at {above} of {len(gaps)} lengths"
+                )
+    counts = {which: Cases(sum(values), len(values)) for which, values in held.items()}
+    return Measured(
+        ours={
+            "bounds that hold for the greatest discrepancy over inputs": counts["greatest"],
+            "bounds that hold for the least discrepancy over inputs": counts["least"],
+            **ours,
+        },
+        model="constructed heads of one plane",
+        evidence=[SHOWN_IN],
+        fails_in=fails,
+        note='Definition 3.1: "the maximal difference between the largest and second-largest logit produced by the '
+        "model "
+        'on inputs of a certain length". The nearest true statement, proved in the chapter: all three bound the '
+        "*least* "
+        "difference over inputs, on which the paper's conclusion rests.",
+    )
+
+
+BOUNDS = Claim(
+    id="U26-4b",
+    short="Index's and Retrieval's discrepancy is bounded by three terms",
+    claim="Theorem 3.2: the discrepancy of Index is at most 1 - cos(theta) and 2 pi^2 / n^2, that of Retrieval at most "
+    "1 - cos(omega - n theta)",
+    paper="Theorem 3.2 with Definition 3.1",
+    rule=Rule(
+        says="At the angles of figure 5A and all its lengths no input has a larger difference than a bound allows. A "
+        "single one refutes the theorem as it is worded.",
+        lines=(
+            Line(part="for the greatest", of="bounds that hold for the greatest discrepancy over inputs", refutes=True),
+        ),
+    ),
+    first_rule=Rule(
+        says="The bounds hold for the greatest discrepancy (*reproduced*) or for the least only (*in kind*).",
+        lines=(Line(part="for the least", of="bounds that hold for the least discrepancy over inputs"),),
+        whole="reproduced in kind",
+        strict=True,
+    ),
+    measure=bounds_hold,
+    rule_fixed="after a first look",
+    changes="Another reading of Definition 3.1, in which *maximal* is not over inputs.",
+)

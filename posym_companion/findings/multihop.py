@@ -1,36 +1,12 @@
 """Judges of the claims about models that learn Number and Letter, from runs watched at every checkpoint.
 
-The rules below were fixed before any full-size run was looked at. Where they hold the verdict is *reproduced*. Two of
-them set a line that the first seed missed by little while the effect was plain, so a weaker rule was added to each,
-after seed 0 and before the runs of seeds 1 and 2 were there. Where only the weaker one holds, the verdict is
-*reproduced in kind*. Intervals are over seeds; with two or three of them they reach from the least to the largest, so a
-rule on an interval's end holds in every seed. Runs of at least two seeds of each task must be there.
-
-*Hop by hop* (U26-1). A hop is learned at the first of two looks in a row at which its accuracy is at least 90 % of its
-final test accuracy. The claim holds if every hop ends above 90 %, the hops of Number are learned in the order 1, 2, 3,
-4 in every seed and at least a fifth of the training lies between the first and the last, and those of Letter are all
-learned within a tenth of it. The weaker rule: the order holds and the share of the training between first and last is
-in every seed of Number at least three times that in any seed of Letter.
-
-*Pure heads* (U26-2). A head is pure by its scores averaged over all stations, at gamma = 0.1. The claim holds if at
-the checkpoint where the mean accuracy first reaches 95 % of its maximum at least three quarters of the heads are pure;
-the number of pure heads and the accuracy have a rank correlation above 0.5 over checkpoints; at the end at least three
-quarters of Number's heads are pure, with at most one of them out of the order positional, then symbolic, and at least
-two of each; and at the end at least three quarters of Letter's are pure, at most one of them not symbolic. The weaker
-rule asks for the pure heads where the mean accuracy first reaches 99 % of its maximum instead of 95 %.
-
-*Bands* (U26-3). Mean frequency IDs at the end, 1 for the fastest plane. The bands are there if Number's first four
-layers have a mean below 10 and its last seven one above 25, the profile over Number's layers correlates with Table 1
-above 0.7, and Letter's last ten layers have a mean above that of even use (32.5). If they are, the verdict is
-*reproduced* where the mean distance to Table 1 is below 5 in both tasks, and else *reproduced in kind*.
-
-*Cost* (U26-7). The paper stores an attention matrix for every swap. Our seconds are scaled to as many swaps as have
-matrices of 1 TB in float32. If that takes less than the paper's 13.5 hours, its cost is not needed, which is called
-*not reproduced*.
+Intervals are over seeds; with two or three of them they reach from the least to the largest, so that a rule on an
+interval's end holds in every seed. Runs of at least two seeds of each task must be there.
 """
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Literal
@@ -38,25 +14,28 @@ from typing import Literal
 import numpy as np
 import torch
 
-from posym_companion.experiments.multihop import SEEDS, MultihopSettings
-from posym_companion.findings.finding import Finding
+from posym_companion.experiments.multihop import SEEDS, TEST, MultihopSettings
+from posym_companion.findings.finding import Cases, Claim, Line, Measured, Number, Rule
 from posym_core.metrics.score_geometry import purity
 from posym_core.metrics.stats import Estimate, mean_interval
 from posym_core.runs.results import Result, stored_results
+from posym_core.tasks.multihop_shortcuts import counting_accuracy
 
 Task = Literal["number", "letter"]
 TASKS: tuple[Task, ...] = ("number", "letter")
 MODEL = "GPT-J of 12 layers with one head each, trained on Number and on Letter"
 SHOWN_IN = "book/several_hops/pure_heads.ipynb"
 
-REACHED, LEARNED, APART, TOGETHER, TIMES = 0.9, 0.9, 0.2, 0.1, 3
+REACHED, LEARNED, APART, TOGETHER = 0.9, 0.9, 0.2, 0.1
 GAMMA, BEST, NEARLY_ALL, PURE, GOES_ALONG, OUT_OF_ORDER, OF_EACH = 0.1, 0.95, 0.99, 0.75, 0.5, 1, 2
-FAST, SLOW, PROFILE, NEAR = 10.0, 25.0, 0.7, 5.0
+FAST, SLOW, PROFILE, EVEN = 10.0, 25.0, 0.7, 32.5
 TABLE_1: Mapping[Task, Sequence[int]] = {
     "number": (1, 2, 2, 2, 10, 39, 38, 38, 38, 37, 37, 38),
     "letter": (18, 32, 42, 37, 40, 38, 41, 38, 41, 39, 38, 40),
 }
 PAPERS_HOURS, PAPERS_BYTES = 5 + 8.5, 1e12
+# At least, for a line that asks for more.
+JUST = 1e-9
 
 Measure = Callable[[Result], float]
 
@@ -145,137 +124,259 @@ def frequencies(run: Result) -> np.ndarray:
     return run["frequency"][-1].mean(-1).astype(float)
 
 
-def learned_hop_by_hop(folder: Path | None) -> Finding:
+@functools.cache
+def counted() -> float:
+    """Share of Letter sequences whose answer stands out by counting letters, without following the path."""
+    settings = MultihopSettings.full(task="letter")
+    return float(counting_accuracy(settings.sample(1600, TEST), settings.make_task()).mean())
+
+
+def leak() -> str:
+    """The flaw of the Letter task, for every row about it."""
+    return f"{counted():.0%} of Letter's sequences can be answered by counting letters; these models do not"
+
+
+def learned_hop_by_hop(folder: Path | None) -> Measured:
     """U26-1: when each hop is learned."""
     runs = _both(folder)
-    ours: dict[str, float | int | str | Estimate] = {}
-    shares: dict[Task, Estimate] = {}
+    ours: dict[str, Number] = {
+        "least test accuracy of any hop": _over([run for found in runs.values() for run in found], least_accuracy)
+    }
     for task, found in runs.items():
         for hop in range(found[0]["test_accuracy"].shape[0]):
             step = _where_defined(found, lambda run, hop=hop: learned_at(run)[hop])
             ours[f"{task}: step at which hop {hop + 1} is learned"] = step
-        shares[task] = _over(found, spread)
-        ours[f"{task}: share of the training between first and last"] = shares[task]
-        ours[f"{task}: least test accuracy"] = _over(found, least_accuracy)
+        ours[f"{task}: share of the training between first and last"] = _over(found, spread)
         longest = _where_defined(found, longest_when_first)
         ours[f"{task}: accuracy of the longest path when one hop is learned"] = longest
     ordered = [bool((np.diff(learned_at(run)) > 0).all()) for run in runs["number"]]
-    parts = {
-        "every hop is learned": all(least_accuracy(run) > LEARNED for found in runs.values() for run in found),
-        "Number in the order 1 to 4": all(ordered),
-        "Number spread over a fifth of the training": shares["number"].low > APART,
-        "Letter within a tenth of it": shares["letter"].high < TOGETHER,
-    }
-    weaker = {name: parts[name] for name in ("every hop is learned", "Number in the order 1 to 4")}
-    weaker[f"Number's share at least {TIMES} times Letter's"] = shares["number"].low >= TIMES * shares["letter"].high
-    return _finding(runs, ours, parts, f"Order kept in {sum(ordered)} of {len(ordered)} seeds", weaker)
+    ours["number: seeds that learn hops in the order 1 to 4"] = Cases(sum(ordered), len(ordered))
+    shares = [min(map(spread, runs["number"])), max(map(spread, runs["letter"]))]
+    ours["least share of Number over largest of Letter"] = float(shares[0] / max(shares[1], JUST))
+    return _measured(
+        runs,
+        ours,
+        "A weaker rule, added after seed 0 (the order, and Number's share three times Letter's), "
+        f"{'holds' if all(ordered) and shares[0] >= 3 * shares[1] else 'does not hold'}; one seed is later than it.",
+        [leak()],
+    )
 
 
-def pure_at_best(folder: Path | None) -> Finding:
+HOP_BY_HOP = Claim(
+    id="U26-1",
+    short="Number is learned hop by hop, Letter all hops together",
+    claim="The Number task is learned hop by hop, the Letter task all hops together",
+    paper="figure 2A",
+    rule=Rule(
+        says="Every hop ends above 90 %; every Number learns the hops in the order 1, 2, 3, 4, with at least a fifth "
+        "of the "
+        "training between first and last; every Letter learns all within a tenth of it. A hop is learned at the first "
+        "of "
+        "two looks in a row at 90 % of its final accuracy.",
+        lines=(
+            Line(part="every hop is learned", of="least test accuracy of any hop", above=LEARNED),
+            Line(part="Number in the order 1 to 4", of="number: seeds that learn hops in the order 1 to 4"),
+            Line(
+                part="Number over a fifth of the training",
+                of="number: share of the training between first and last",
+                above=APART,
+            ),
+            Line(
+                part="Letter within a tenth",
+                of="letter: share of the training between first and last",
+                below=TOGETHER,
+            ),
+        ),
+    ),
+    measure=learned_hop_by_hop,
+    changes="More seeds; two a task are stored.",
+    command="python -m posym_core run multihop",
+)
+
+
+def pure_at_best(folder: Path | None) -> Measured:
     """U26-2: how many heads are pure when accuracy is maximal, and of which kind."""
     runs = _both(folder)
-    ours: dict[str, float | int | str | Estimate] = {}
-    parts: dict[str, bool] = {}
-    weaker: dict[str, bool] = {}
+    ours: dict[str, Number] = {}
     for task, found in runs.items():
-        at_best = _over(found, lambda run: pure_share(run, best_checkpoint(run)))
-        at_nearly_all = _over(found, lambda run: pure_share(run, best_checkpoint(run, NEARLY_ALL)))
-        at_end = _over(found, pure_share)
-        along = _over(found, purity_goes_along)
+        ends = [kinds(run)[-1] for run in found]
+        if task == "number":
+            right = [
+                min((kind == 1).sum(), (kind == -1).sum()) >= OF_EACH and out_of_order(kind) <= OUT_OF_ORDER
+                for kind in ends
+            ]
+        else:
+            right = [(kind == 1).sum() <= OUT_OF_ORDER for kind in ends]
         ours |= {
-            f"{task}: pure heads where accuracy is first maximal": at_best,
-            f"{task}: pure heads where it first is 99 % of that": at_nearly_all,
-            f"{task}: pure heads at the end": at_end,
+            f"{task}: pure heads where accuracy is first maximal": _over(
+                found, lambda run: pure_share(run, best_checkpoint(run))
+            ),
+            f"{task}: pure heads where it first is 99 % of that": _over(
+                found, lambda run: pure_share(run, best_checkpoint(run, NEARLY_ALL))
+            ),
+            f"{task}: rank correlation of pure heads and accuracy": _over(found, purity_goes_along),
+            f"{task}: pure heads at the end": _over(found, pure_share),
+            f"{task}: seeds whose layers turn as claimed": Cases(sum(map(bool, right)), len(right)),
             f"{task}: the same, one station at a time": _over(found, pure_by_station),
-            f"{task}: rank correlation of pure heads and accuracy": along,
             f"{task}: positional heads at the end": _over(found, lambda run: float((kinds(run)[-1] == 1).sum())),
             f"{task}: symbolic heads at the end": _over(found, lambda run: float((kinds(run)[-1] == -1).sum())),
             f"{task}: kinds by layer, seed by seed": "; ".join(written(kinds(run)[-1]) for run in found),
         }
-        name = task.capitalize()
-        parts[f"{name}'s heads are pure where accuracy is first maximal"] = at_best.low >= PURE
-        weaker[f"{name}'s heads are pure where it is 99 % of that"] = at_nearly_all.low >= PURE
-        parts[f"{name}'s pure heads and accuracy go together"] = along.low > GOES_ALONG
-        ends = [kinds(run)[-1] for run in found]
-        if task == "number":
-            kept = [min((kind == 1).sum(), (kind == -1).sum()) >= OF_EACH for kind in ends]
-            right = all(kept) and max(map(out_of_order, ends)) <= OUT_OF_ORDER
-            parts["Number ends positional, then symbolic"] = right and at_end.low >= PURE
-        else:
-            right = max(int((kind == 1).sum()) for kind in ends) <= OUT_OF_ORDER
-            parts["Letter ends symbolic throughout"] = right and at_end.low >= PURE
-    weaker |= {name: held for name, held in parts.items() if "first maximal" not in name}
-    return _finding(runs, ours, parts, f"Pure at gamma = {GAMMA}, by scores averaged over all stations", weaker)
+    return _measured(
+        runs,
+        ours,
+        f"Pure at gamma = {GAMMA}, by scores averaged over stations. A weaker rule, added after seed 0, asks for pure "
+        "heads where accuracy is 99 % of its maximum; one seed is later than it.",
+        [
+            leak(),
+            *(
+                f"{task}, one station at a time: {ours[f'{task}: the same, one station at a time']} pure"
+                for task in runs
+            ),
+        ],
+    )
 
 
-def bands_by_layer(folder: Path | None) -> Finding:
+PURE_HEADS = Claim(
+    id="U26-2",
+    short="Accuracy is maximal when heads are pure, positional then symbolic",
+    claim="Accuracy is maximal when heads are pure: positional then symbolic in Number, symbolic in Letter",
+    paper="figures 2B-C, 6 and 7",
+    rule=Rule(
+        says="Where mean accuracy first reaches 95 % of its maximum at least three quarters of the heads are pure; "
+        "their "
+        "number and accuracy have a rank correlation above 0.5 over checkpoints; at the end three quarters are pure, "
+        "in "
+        "Number at most one out of the order positional, then symbolic, and in Letter at most one positional. In every "
+        "seed.",
+        lines=tuple(
+            Line(part=f"{task.capitalize()}: {part}", of=f"{task}: {number}", above=line)
+            for task in TASKS
+            for part, number, line in (
+                ("pure when first maximal", "pure heads where accuracy is first maximal", PURE - JUST),
+                ("purity and accuracy go together", "rank correlation of pure heads and accuracy", GOES_ALONG),
+                ("pure at the end", "pure heads at the end", PURE - JUST),
+                (
+                    "positional, then symbolic" if task == "number" else "symbolic throughout",
+                    "seeds whose layers turn as claimed",
+                    None,
+                ),
+            )
+        ),
+    ),
+    measure=pure_at_best,
+    changes="More seeds; a line for *pure* that the paper gives for averages over stations.",
+    command="python -m posym_core run multihop",
+)
+
+
+def frequency_by_layer(folder: Path | None) -> Measured:
     """U26-3: mean frequency ID of every layer against the paper's Table 1."""
     runs = _both(folder)
-    ours: dict[str, float | int | str | Estimate] = {}
-    distances = []
+    ours: dict[str, Number] = {}
     for task, found in runs.items():
         table = np.array(TABLE_1[task], dtype=float)
-        distance = _over(found, lambda run, t=table: float(np.abs(frequencies(run) - t).mean()))
-        distances.append(distance)
         ours |= {
-            f"{task}: frequency ID by layer": ", ".join(
-                f"{x:.0f}" for x in np.mean([frequencies(run) for run in found], axis=0)
-            ),
-            f"{task}: mean distance to Table 1": distance,
             f"{task}: correlation with Table 1 over layers": _over(
                 found, lambda run, t=table: float(np.corrcoef(frequencies(run), t)[0, 1])
             ),
+            f"{task}: mean distance to Table 1": _over(
+                found, lambda run, t=table: float(np.abs(frequencies(run) - t).mean())
+            ),
+            f"{task}: frequency ID by layer": ", ".join(
+                f"{x:.0f}" for x in np.mean([frequencies(run) for run in found], axis=0)
+            ),
         }
-    even = (1 + runs["number"][0]["use"].shape[-1]) / 2
-    early = _over(runs["number"], lambda run: float(frequencies(run)[:4].mean()))
-    late = _over(runs["number"], lambda run: float(frequencies(run)[5:].mean()))
-    slow = _over(runs["letter"], lambda run: float(frequencies(run)[2:].mean()))
-    ours |= {"number: layers 0-3": early, "number: layers 5-11": late, "letter: layers 2-11": slow, "even use": even}
-    profile = ours["number: correlation with Table 1 over layers"]
-    assert isinstance(profile, Estimate)
-    parts = {
-        "Number's first layers are fast and its last ones slow": early.high < FAST and late.low > SLOW,
-        "its profile is Table 1's": profile.low > PROFILE,
-        "Letter's layers are slower than even use": slow.low > even,
+    ours |= {
+        "number: mean ID of layers 0-3": _over(runs["number"], lambda run: float(frequencies(run)[:4].mean())),
+        "number: mean ID of layers 5-11": _over(runs["number"], lambda run: float(frequencies(run)[5:].mean())),
+        "letter: mean ID of layers 2-11": _over(runs["letter"], lambda run: float(frequencies(run)[2:].mean())),
+        "ID of even use": (1 + runs["number"][0]["use"].shape[-1]) / 2,
     }
-    near = max(distance.high for distance in distances) < NEAR
-    found = _finding(runs, ours, parts, f"Numbers within {NEAR:.0f} of Table 1 on average: {'yes' if near else 'no'}")
-    if found.verdict == "reproduced" and not near:
-        return Finding(
-            ours=found.ours, model=found.model, evidence=found.evidence, verdict="reproduced in kind", note=found.note
-        )
-    return found
+    return _measured(
+        runs,
+        ours,
+        "In Table 1 itself Number's layers 5 to 11 share the IDs 37 to 39, so that no layer has a band of its own.",
+        [f"letter: correlation with Table 1 {ours['letter: correlation with Table 1 over layers']}"],
+    )
 
 
-def cost_of_watching(folder: Path | None) -> Finding:
+_BANDS = (
+    Line(part="Number's first layers are fast", of="number: mean ID of layers 0-3", below=FAST),
+    Line(part="Number's last layers are slow", of="number: mean ID of layers 5-11", above=SLOW),
+    Line(part="Number's profile is Table 1's", of="number: correlation with Table 1 over layers", above=PROFILE),
+    Line(part="Letter is slower than even use", of="letter: mean ID of layers 2-11", above=EVEN),
+)
+FREQUENCY_USE = Claim(
+    id="U26-3",
+    short="Number's layers go from fast to slow, Letter's are slow",
+    claim="Frequency use by layer: Number is fast in early layers and slow in late ones, Letter slow throughout",
+    paper="Table 1",
+    rule=Rule(
+        says="By mean frequency ID (1 the fastest of 64) Number's first four layers are below 10 and its last seven "
+        "above "
+        "25, Letter's last ten above even use; and the profile over layers correlates with Table 1 above 0.7 in both "
+        "tasks. "
+        "In every seed.",
+        lines=(
+            *_BANDS,
+            Line(
+                part="Letter's profile is Table 1's", of="letter: correlation with Table 1 over layers", above=PROFILE
+            ),
+        ),
+    ),
+    first_rule=Rule(
+        says="The same without Letter's profile; *reproduced* only within 5 IDs of Table 1 on average.",
+        lines=_BANDS,
+        whole="reproduced in kind",
+        strict=True,
+    ),
+    measure=frequency_by_layer,
+    rule_fixed="after a first look",
+    changes="More seeds; the paper's own models.",
+    command="python -m posym_core run multihop",
+)
+
+
+def cost_of_watching(folder: Path | None) -> Measured:
     """U26-7: seconds, swaps and checkpoints of watching a whole training run."""
     runs = _both(folder)
     every = [run for found in runs.values() for run in found]
-    seconds = mean_interval(np.array([run["monitor_seconds"].sum() for run in every]))
-    scaled = mean_interval(np.array([hours_for_the_papers_swaps(run) for run in every]))
-    trained = mean_interval(np.array([run["training_seconds"].sum() for run in every]))
-    needed = scaled.low > PAPERS_HOURS
-    ours: dict[str, float | int | str | Estimate] = {
-        "seconds of scoring a model's whole training": seconds,
-        "seconds of its training": trained,
-        "checkpoints": mean_interval(np.array([len(run["checkpoint_step"]) for run in every])),
-        "swaps scored, in millions": mean_interval(np.array([run["swaps"].sum() / 1e6 for run in every])),
-        "GB of attention that storing every swap would take": mean_interval(
-            np.array([bytes_of_swaps(run) / 1e9 for run in every])
-        ),
-        "GB of attention stored, six digits": float(f"{max(run['attention'].nbytes for run in every) / 1e9:.6f}"),
-        "hours for as many swaps as the paper's 1 TB holds": scaled,
+    ours: dict[str, Number] = {
+        "hours for as many swaps as the paper's 1 TB holds": _over(every, hours_for_the_papers_swaps),
+        "seconds of scoring a model's whole training": _over(every, lambda run: float(run["monitor_seconds"].sum())),
+        "seconds of its training": _over(every, lambda run: float(run["training_seconds"].sum())),
+        "checkpoints": _over(every, lambda run: float(len(run["checkpoint_step"]))),
+        "swaps scored, in millions": _over(every, lambda run: float(run["swaps"].sum() / 1e6)),
+        "GB of attention that storing every swap would take": _over(every, lambda run: bytes_of_swaps(run) / 1e9),
+        "GB of attention stored": max(run["attention"].nbytes for run in every) / 1e9,
     }
     devices = sorted({str(run.provenance["device"]) for run in every})
-    return Finding(
-        ours=ours,
-        model=MODEL,
-        evidence=[*(run.name for run in every), SHOWN_IN],
-        verdict="reproduced" if needed else "not reproduced",
-        note=f"{'The cost is confirmed' if needed else 'The cost is not needed'}: in closed form the scores come from "
-        f"one forward pass a checkpoint, on {' and '.join(devices)}; scaled to the paper's stored attention in float32 "
-        f"that is {scaled.value:.2g} hours against {PAPERS_HOURS:g}. Intervals over models.",
+    return _measured(
+        runs,
+        ours,
+        f"In closed form the scores come from one forward pass a checkpoint, on {' and '.join(devices)}.",
+        [],
     )
+
+
+COST = Claim(
+    id="U26-7",
+    short="Scoring a training takes passes with stored attention",
+    claim="Scoring one model through training takes forward passes with stored attention",
+    paper="5 GPU hours, 8.5 CPU hours and about 1 TB a model",
+    rule=Rule(
+        says="Our hours of scoring, scaled to as many swaps as have attention matrices of 1 TB in float32, are fewer "
+        "than "
+        f"the paper's {PAPERS_HOURS}.",
+        lines=(Line(part="fewer hours", of="hours for as many swaps as the paper's 1 TB holds", below=PAPERS_HOURS),),
+        whole="improved on",
+        missed="reproduced",
+    ),
+    measure=cost_of_watching,
+    changes="A definition of the scores that needs each swapped sequence to be read again.",
+    command="python -m posym_core run multihop",
+)
 
 
 def bytes_of_swaps(run: Result) -> float:
@@ -313,26 +414,14 @@ def _where_defined(runs: Sequence[Result], measure: Measure) -> Estimate | str:
     return f"never in {missing} of {len(values)} seeds" if missing else mean_interval(values)
 
 
-def _finding(
-    runs: Mapping[Task, Sequence[Result]],
-    ours: Mapping[str, float | int | str | Estimate],
-    parts: Mapping[str, bool],
-    note: str,
-    weaker: Mapping[str, bool] | None = None,
-) -> Finding:
-    held, in_kind = all(parts.values()), bool(weaker) and all(weaker.values())
-    weakened = {name: value for name, value in (weaker or {}).items() if name not in parts}
+def _measured(
+    runs: Mapping[Task, Sequence[Result]], ours: Mapping[str, Number], note: str, fails: Sequence[str]
+) -> Measured:
     seeds = ", ".join(f"{len(found)} seeds of {task}" for task, found in runs.items())
-    return Finding(
+    return Measured(
         ours=ours,
         model=MODEL,
         evidence=[*(run.name for found in runs.values() for run in found), SHOWN_IN],
-        verdict="reproduced" if held else "reproduced in kind" if in_kind else "not reproduced",
-        note=f"{_answers(parts)}. "
-        f"{f'The weaker rule, added after seed 0: {_answers(weakened)}. ' if weakened else ''}{note}; "
-        f"intervals over {seeds}.",
+        fails_in=fails,
+        note=f"{note} Intervals over {seeds}.",
     )
-
-
-def _answers(parts: Mapping[str, bool]) -> str:
-    return "; ".join(f"{part}: {'yes' if held else 'no'}" for part, held in parts.items())

@@ -30,6 +30,7 @@ def code_version() -> dict[str, str]:
     return {"code_version": version("posym-core"), "code_digest": digest.hexdigest()}
 
 
+@functools.cache
 def code_of(source: str) -> str:
     """Source without what does not run: comments, layout and docstrings, so that mending them makes no other code."""
     tree = ast.parse(source)

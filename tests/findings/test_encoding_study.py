@@ -8,7 +8,8 @@ from invented import save_invented
 
 from posym_companion.experiments.encoding_study import RELEASED, EncodingStudy, has_no_meaning
 from posym_companion.findings import encoding_study as judges
-from posym_companion.findings.encoding_study import encodings_differ, position_is_deposited, study
+from posym_companion.findings import ledger
+from posym_companion.findings.encoding_study import study
 from posym_core.runs.results import ResultError
 
 AS_REPORTED = {
@@ -52,14 +53,16 @@ def changed(task, name, accuracy):
 
 def test_the_papers_order_is_reproduced_in_kind(tmp_path):
     all_setups(tmp_path)
-    finding = encodings_differ(tmp_path)
+    (finding,) = ledger("G26-2", folder=tmp_path)
     assert finding.verdict == "reproduced in kind"
-    assert finding.ours["statements of order that hold, released"] == "6 of 6"
-    assert finding.ours["Distance, rope, equal"].value == pytest.approx(0.931)
+    assert finding.parts == dict.fromkeys(judges.STATEMENTS, "yes")
+    assert finding.ours["Distance, rope, equal"]["value"] == pytest.approx(0.931)
     assert "encoding_study/distance_mla-released" in finding.evidence
     names = AS_REPORTED["distance"]
     expected = np.corrcoef([[AS_REPORTED[task][name] for name in names] for task in ("distance", "count")])[0, 1]
-    assert finding.ours["correlation of the two tasks over encodings, equal"].value == pytest.approx(expected)
+    assert finding.ours["correlation of the two tasks over encodings, equal"]["value"] == pytest.approx(
+        expected, rel=1e-3
+    )
 
 
 @pytest.mark.parametrize(
@@ -76,26 +79,27 @@ def test_the_papers_order_is_reproduced_in_kind(tmp_path):
 )
 def test_one_statement_that_fails_is_named(tmp_path, task, name, accuracy, statement):
     all_setups(tmp_path, released=changed(task, name, accuracy), equal=changed(task, name, accuracy))
-    finding = encodings_differ(tmp_path)
-    assert finding.verdict == "not reproduced"
-    assert statement in finding.note
+    (finding,) = ledger("G26-2", folder=tmp_path)
+    assert (finding.verdict, finding.first_rule_verdict) == ("partly", "not reproduced")
+    assert any(statement in part for part, held in finding.parts.items() if held == "no")
+    assert any(statement in case for case in finding.fails_in)
 
 
 def test_equal_setups_alone_decide_nothing(tmp_path):
     all_setups(tmp_path, equal=changed("distance", "nope", 0.5))
-    finding = encodings_differ(tmp_path)
+    (finding,) = ledger("G26-2", folder=tmp_path)
     assert finding.verdict == "reproduced in kind"
-    assert finding.ours["statements of order that hold, equal"] == "5 of 6"
+    assert finding.fails_in == ["equal: not that Distance: NoPE and ALiBi fail"]
 
 
 def test_a_deposit_is_reproduced_in_kind_and_its_head_ranked(tmp_path):
     all_setups(tmp_path)
-    finding = position_is_deposited(tmp_path)
+    (finding,) = ledger("G26-3", folder=tmp_path)
     assert finding.verdict == "reproduced in kind"
-    assert finding.ours["rotary: cost of the dearest head"].value == pytest.approx(0.6)
+    assert finding.ours["rotary: cost of the dearest head"]["value"] == pytest.approx(0.6)
     # Head 1 of 8 in ascending order of an invented pointer has rank 7.
-    assert finding.ours["rotary: rank of the dearest head of 8 by positional"].value == 7
-    assert finding.ours["rotary: rank of the dearest head of 4 in the first layer by positional"].value == 3
+    assert finding.ours["rotary: rank of the dearest head of 8 by positional"]["value"] == 7
+    assert finding.ours["rotary: rank of the dearest head of 4 in the first layer by positional"]["value"] == 3
     assert not any("mean frequency" in name for name in finding.ours)
 
 
@@ -113,9 +117,9 @@ def test_a_deposit_is_reproduced_in_kind_and_its_head_ranked(tmp_path):
 )
 def test_a_deposit_with_a_statement_that_fails(tmp_path, which, options, statement):
     all_setups(tmp_path, heads={which: options})
-    finding = position_is_deposited(tmp_path)
-    assert finding.verdict == "not reproduced"
-    assert statement in finding.note
+    (finding,) = ledger("G26-3", folder=tmp_path)
+    assert finding.verdict == "partly"
+    assert any(statement in part for part, held in finding.parts.items() if held == "no")
 
 
 def test_missing_results_are_said(tmp_path):

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from invented import save_invented
 
+from posym_companion.findings import ledger
 from posym_companion.findings.hop_length import accuracy_at, reach, stored_lengths, symbols_travel_further
 from posym_core.runs.results import ResultError, load_result
 
@@ -20,25 +21,38 @@ def invented(folder, task, seed, *, until, rest=0.1):
 
 
 @pytest.mark.parametrize(
-    ("number", "letter", "verdict"),
+    ("number", "letter", "verdict", "first"),
     [
-        ((17, 17, 32), (850, 1020, 1020), "reproduced"),
-        ((17, 17, 64), (850, 1020, 1020), "reproduced in kind"),
-        ((17, 17, 32), (256, 1020, 1020), "reproduced in kind"),
-        ((17, 17, 128), (256, 1020, 1020), "not reproduced"),
-        ((850, 850, 850), (17, 17, 17), "not reproduced"),
+        ((17, 17, 32), (850, 1020, 1020), "reproduced", "reproduced in kind"),
+        ((17, 17, 64), (850, 1020, 1020), "partly", "reproduced in kind"),
+        ((17, 17, 32), (256, 1020, 1020), "partly", "reproduced in kind"),
+        ((17, 17, 128), (256, 1020, 1020), "partly", "not reproduced"),
+        ((850, 850, 850), (17, 17, 17), "not reproduced", "not reproduced"),
     ],
 )
-def test_every_verdict(tmp_path, number, letter, verdict):
+def test_every_verdict(tmp_path, number, letter, verdict, first):
     for seed in range(3):
         invented(tmp_path, "number", seed, until=number[seed])
         invented(tmp_path, "letter", seed, until=letter[seed])
-    finding = symbols_travel_further(tmp_path)
-    assert finding.verdict == verdict
-    assert finding.ours["Number: reach of each seed, tokens"] == ", ".join(map(str, number))
+    (row,) = ledger("U26-5", folder=tmp_path)
+    assert (row.verdict, row.first_rule_verdict) == (verdict, first)
+    assert row.ours["Number: largest reach over seeds, 2 hops"] == max(number)
     expected = np.mean([0.97 if x >= 850 else 0.1 for x in letter])
-    assert finding.ours["Letter at 850 tokens"].value == pytest.approx(expected)
-    assert len(finding.evidence) == 7
+    assert row.ours["Letter at 850 tokens, mean over hops"]["value"] == pytest.approx(expected, rel=1e-3)
+    assert len(row.evidence) == 7
+
+
+def test_hops_are_judged_one_by_one(tmp_path):
+    for seed in range(2):
+        invented(tmp_path, "number", seed, until=17)
+        run = invented(tmp_path, "letter", seed, until=1020)
+        accuracy = run["accuracy"].copy()
+        accuracy[-2:, 2:] = 0.3
+        save_invented(run.name, {"lengths": LENGTHS, "accuracy": accuracy}, tmp_path)
+    (row,) = ledger("U26-5", folder=tmp_path)
+    assert row.verdict == "partly"
+    assert row.parts["Letter at 850 tokens, hops"] == "2 of 4"
+    assert row.fails_in == [f"Letter at 850 tokens, {hop} hops: 0.30 [0.30, 0.30]" for hop in (3, 4)]
 
 
 def test_a_curve_that_comes_back_ended_where_it_fell(tmp_path):

@@ -1,0 +1,118 @@
+"""Every rule on made-up numbers just over and just under each of its lines, and the fields of every row."""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+
+import pytest
+
+from posym_companion.findings import VERDICTS, Cases, Line, Rule
+from posym_companion.findings.ledger import CLAIMS, claim, row
+from posym_core.metrics.stats import Estimate
+
+RULES = {
+    f"{name}{kind}": rule
+    for name in CLAIMS
+    for kind, rule in (("", claim(name).rule), (", first", claim(name).first_rule))
+    if rule is not None
+}
+# Lines lie at quantities up to 850 tokens: so close is just over or under.
+BIT = 1e-6
+
+
+def number(line: Line, kept: bool, *, some: bool = False):
+    """What a line looks at, just kept or just missed; of cases some hold or none."""
+    if line.counts:
+        return Cases(3 if kept else 2 if some else 0, 3)
+    edge = line.above if line.above is not None else line.below
+    assert edge is not None
+    over = (edge + BIT) if (line.above is not None) == kept else (edge - BIT)
+    away = over + (1.0 if line.above is not None else -1.0)
+    return Estimate(value=(over + away) / 2, low=min(over, away), high=max(over, away))
+
+
+def made_up(rule: Rule, kept) -> dict:
+    """Numbers of which those of the given lines are kept."""
+    return {line.of: number(line, line in kept) for line in (*rule.able, *rule.lines)}
+
+
+@pytest.mark.parametrize("name", RULES)
+def test_every_verdict_that_a_rule_allows_is_seen(name):
+    rule = RULES[name]
+    every = (*rule.able, *rule.lines)
+    assert rule.verdict(made_up(rule, every)) == rule.whole
+    for line in rule.able:
+        assert rule.verdict(made_up(rule, [x for x in every if x != line])) == "not run here"
+    refuting = any(line.refutes for line in rule.lines)
+    assert rule.verdict(made_up(rule, rule.able)) == ("refuted as stated" if refuting else rule.missed)
+    for line in rule.lines:
+        verdict = rule.verdict(made_up(rule, [x for x in every if x != line]))
+        if line.refutes:
+            assert verdict == "refuted as stated"
+        elif rule.strict or len(rule.lines) == 1:
+            assert verdict == rule.missed
+        else:
+            assert verdict == "partly"
+        if line.counts:
+            numbers = {**made_up(rule, every), line.of: number(line, False, some=True)}
+            expected = "refuted as stated" if line.refutes else rule.missed if rule.strict else "partly"
+            assert rule.verdict(numbers) == expected
+
+
+def test_the_whole_interval_must_lie_beyond_the_line():
+    line = Line(part="", of="x", above=0.5)
+    assert line.kept({"x": Estimate(value=0.7, low=0.51, high=0.9)}) == 1
+    assert line.kept({"x": Estimate(value=0.7, low=0.5, high=0.9)}) == 0
+    assert line.kept({"x": "never in 1 of 2 seeds"}) == 0
+    assert line.kept({"x": float("nan")}) == 0
+    assert Line(part="", of="x", below=0.5).kept({"x": 0.4}) == 1
+
+
+def test_parts_say_what_holds():
+    rule = Rule(says="", lines=(Line(part="a", of="x", above=1), Line(part="b", of="y")))
+    assert rule.parts({"x": 2.0, "y": Cases(1, 3)}) == {"a": "yes", "b": "1 of 3"}
+    assert rule.parts({"x": 0.0, "y": Cases(3, 3)}) == {"a": "no", "b": "3 of 3"}
+
+
+@pytest.mark.parametrize("name", CLAIMS)
+def test_every_claim_says_how_it_is_judged(name):
+    judged = claim(name)
+    assert judged.id == name
+    assert len(judged.short.split()) <= 10
+    for text in (judged.claim, judged.paper, judged.rule.says, judged.changes):
+        assert text
+    assert judged.rule_fixed in ("before the run", "after a first look")
+    # What is a later rule than the first shows what the first gives.
+    assert judged.first_rule is None or judged.rule_fixed == "after a first look"
+    used = [judged.rule, *([judged.first_rule] if judged.first_rule else [])]
+    assert {verdict for rule in used for verdict in (rule.whole, rule.missed)} <= set(VERDICTS)
+    assert not any(line.above is not None and line.below is not None for rule in used for line in rule.lines)
+
+
+def test_no_rule_is_weaker_than_another_by_calling_a_part_the_whole():
+    """Rules never say *reproduced in kind* of what was run on the paper's own kind of model."""
+    own = [name for name in CLAIMS if name.startswith("U26") and name not in ("U26-6", "U26-9")]
+    assert {claim(name).rule.whole for name in own} <= {"reproduced", "improved on"}
+
+
+def test_a_row_without_a_run_says_what_fills_it(tmp_path):
+    for name in CLAIMS:
+        judged = claim(name)
+        if judged.measure is None or judged.command:
+            found = row(judged, tmp_path)
+            assert found.verdict == "not run here"
+            assert found.note
+            assert found.command == judged.command
+    assert {field.name for field in dataclasses.fields(found)} >= {
+        *("rule", "rule_fixed", "first_rule_verdict", "numbers", "parts", "changes", "fails_in", "command")
+    }
+
+
+def test_ids_are_those_of_the_papers():
+    u25 = [*map(str, range(1, 11)), *(f"T{n}" for n in range(2, 8))]
+    split = {"4": "abc", "8": "ab"}
+    expected = [f"U25-{n}{letter}" for n in u25 for letter in split.get(n, [""])]
+    expected += [f"U26-{n}{letter}" for n in range(1, 10) for letter in ("ab" if n == 4 else [""])]
+    expected += [f"G26-{n}{letter}" for n in range(1, 5) for letter in ("abc" if n == 1 else [""])]
+    assert list(itertools.chain(CLAIMS)) == expected
