@@ -139,11 +139,12 @@ def early_positional_late_symbolic(folder: Path | None) -> Measured:
                 if not held[template, facts]:
                     fails.append(f"{template}, {facts} facts, {layers} layers: {score} {value.difference}")
     shuffled = [
-        all(
-            layer_permutation(early_minus_late, result[name], draws=SHUFFLES).p < 0.05
+        positional.difference.value > 0 > symbolic.difference.value
+        and all(
+            layer_permutation(early_minus_late, results[where][name], draws=SHUFFLES).p < 0.05
             for name in ("positional", "symbolic")
         )
-        for result in results.values()
+        for where, (positional, symbolic) in every["all"].items()
     ]
     ours["settings with both contrasts beyond layers in random order"] = cases(shuffled)
     for layers, contrasts in every.items():

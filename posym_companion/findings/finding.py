@@ -206,3 +206,10 @@ class Row:
     evidence: Sequence[str] = field(default_factory=list)
     command: str = ""
     note: str = ""
+
+    @property
+    def summary(self) -> str:
+        """Which parts hold, what the first rule gives where it is another, and the note."""
+        parts = "; ".join(f"{part}: {held}" for part, held in self.parts.items())
+        first = f"The first rule gives *{self.first_rule_verdict}*." if self.first_rule else ""
+        return " ".join(text for text in (parts and f"{parts}.", first, self.note) if text)

@@ -37,7 +37,7 @@ def test_contents_are_what_a_model_rotates(name):
 
 def test_the_experiment_keeps_its_spectra(tmp_path):
     setting = gram_spectra.small(GramSpectra(model=str(save_model(tmp_path / "model"))))
-    (result,) = gram_spectra.run([setting], device="cpu", folder=tmp_path, progress=False)
+    (result,) = gram_spectra.EXPERIMENT.run([setting], device="cpu", folder=tmp_path, progress=False)
     model, _ = load_model(setting.model, device="cpu")
     layers, heads = model.config.num_hidden_layers, model.config.num_attention_heads
     assert result["query"].shape == (3, 2, layers, heads, 12)

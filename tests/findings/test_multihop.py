@@ -100,7 +100,7 @@ def test_a_hop_is_learned_where_two_looks_in_a_row_say_so(tmp_path):
     assert multihop.learned_at(run).tolist() == [100, 300, 500, 700]
     once = run["look_accuracy"].copy()
     once[3, 3] = 0.98  # a single lucky look
-    run = type(run)(name="x", arrays={**run.arrays, "look_accuracy": once}, settings={}, provenance={})
+    run = type(run)(name="x", arrays={**run.arrays, "look_accuracy": once}, settings={}, provenance={}, dims={})
     assert multihop.learned_at(run).tolist() == [100, 300, 500, 700]
     once[5:7, 3] = 0.98
     assert multihop.learned_at(run).tolist() == [100, 300, 500, 250]
@@ -172,7 +172,7 @@ def test_stations_are_judged_one_by_one(tmp_path):
     for name, low in (("positional", 0.01), ("symbolic", 0.99)):
         turning[name][-1, :, 1:, 0] = low  # positional for the query, symbolic for all other stations
         turning[name][-1] += run[name][-1] * 0  # stations that are not there stay undefined
-    run = type(run)(name="x", arrays={**run.arrays, **turning}, settings={}, provenance={})
+    run = type(run)(name="x", arrays={**run.arrays, **turning}, settings={}, provenance={}, dims={})
     assert multihop.kinds(run)[-1, 0, 0] == 0
     assert multihop.pure_by_station(run) == 0.5
 
