@@ -27,8 +27,8 @@ FINDINGS = "posym_companion.findings"
 LEDGER = f"{FINDINGS}.ledger"
 # What every chapter depends on: the versions of libraries, the packaged model's among them, and how cells are run.
 EVERYWHERE = ("requirements.txt", "tools/execute.py")
-CLAIM = re.compile(r"\b(?:[a-z]+-)?([A-Z]\d\d-\d+)\b", re.IGNORECASE)
-CLAIM_TAG = re.compile(r'"((?:shows|live)-[a-z]\d+-\d+)"')
+CLAIM = re.compile(r"\b(?:[a-z]+-)?([A-Z]\d\d-T?\d+[a-c]?)\b", re.IGNORECASE)
+CLAIM_TAG = re.compile(r'"((?:shows|live)-[a-z]\d+-t?\d+[a-c]?)"')
 IGNORED = {"__pycache__", ".ipynb_checkpoints"}
 
 
@@ -132,16 +132,16 @@ class Project:
         if ledger is None:
             return set()
         judges: dict[str, set[Path]] = {}
-        for call in ast.walk(ast.parse(ledger.read_text(encoding="utf-8"))):
-            named = {x.arg: x.value for x in call.keywords} if isinstance(call, ast.Call) else {}
-            if {"id", "judge"} <= set(named):
-                judge = "".join(strings(named["judge"])) or ast.unparse(named["judge"])
-                file = self.module(f"{FINDINGS}.{judge.partition('.')[0]}")
-                judges[ast.literal_eval(named["id"])] = {file} if file else set()
+        for table in ast.walk(ast.parse(ledger.read_text(encoding="utf-8"))):
+            rows = zip(table.keys, table.values, strict=True) if isinstance(table, ast.Dict) else ()
+            for claim, judge in rows:
+                if isinstance(claim, ast.Constant) and CLAIM.fullmatch(str(claim.value)):
+                    file = self.module(f"{FINDINGS}.{ast.literal_eval(judge).partition('.')[0]}")
+                    judges[str(claim.value).lower()] = {file} if file else set()
         calls = [x for tree in trees for x in ast.walk(tree) if isinstance(x, ast.Call)]
         whole = any(ast.unparse(x.func).endswith("ledger") and not x.args for x in calls)
         texts = [text for tree in trees for text in strings(tree)]
-        asked = {found.upper() for text in (*texts, *tags) for found in CLAIM.findall(text)}
+        asked = {found.lower() for text in (*texts, *tags) for found in CLAIM.findall(text)}
         return set().union(*(judges[claim] for claim in (judges if whole else asked & set(judges))))
 
     def data(self, files: set[Path]) -> Iterator[Path]:

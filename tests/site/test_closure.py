@@ -46,7 +46,7 @@ FILES = {
     "posym_companion/findings/ledger.py": """
         import importlib
         def ledger(*ids): return [importlib.import_module(f"posym_companion.findings.{name}") for name in ids]
-        CLAIMS = (Claim(id="U25-1", judge="heads.judge"), Claim(id="U26-1", judge="hops.judge"))""",
+        CLAIMS = {"U25-1": "heads.EXCLUSION", "U26-1": "hops.ORDER"}""",
     "posym_companion/findings/heads.py": "",
     "posym_companion/findings/hops.py": "",
     "results/heads/all.json": "1",
