@@ -1,6 +1,6 @@
 """Models that are loaded, trained or constructed."""
 
-from posym_core.models.answers import Choices, choice_accuracy
+from posym_core.models.answers import Choices, answer_questions, choice_accuracy
 from posym_core.models.classifier import ClassLoss, EncodingModel, ablations
 from posym_core.models.gptj import decoder, right_answers, set_angles
 from posym_core.models.language import PACKAGED, load_model
@@ -18,6 +18,7 @@ __all__ = [
     "ToyEnsemble",
     "TrainingSettings",
     "ablations",
+    "answer_questions",
     "choice_accuracy",
     "decoder",
     "load_model",

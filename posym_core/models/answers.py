@@ -53,9 +53,11 @@ class HopAnswers(Choices):
 
     Attributes:
         exact: whether greedy decoding says the answer, and nothing else in that line.
+        chosen: the most probable candidate, by its place among them.
     """
 
     exact: Bool[Tensor, " question"]
+    chosen: Int64[Tensor, " question"]
 
 
 def answer_questions(
@@ -97,6 +99,7 @@ def answer_questions(
     return HopAnswers(
         exact=torch.tensor(exact),
         correct=torch.tensor([bool((x[target] > _without(x, target)).all()) for x, target in chosen]),
+        chosen=torch.stack([x.argmax() for x, _ in chosen]),
         log_probability=torch.stack([x[target] for x, target in chosen]),
         alternatives=torch.tensor([len(question.candidates) for question in questions]),
     )
