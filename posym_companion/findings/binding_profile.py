@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from pathlib import Path
 
 import numpy as np
@@ -35,10 +35,9 @@ def binding_results(folder: Path | None, *, facts: tuple[int, ...] = FACTS) -> d
     }
 
 
-def cases(held: Mapping[object, bool] | list[bool]) -> Cases:
+def cases(held: Collection[bool]) -> Cases:
     """How many hold."""
-    values = list(held.values()) if isinstance(held, Mapping) else held
-    return Cases(sum(values), len(values))
+    return Cases(sum(held), len(held))
 
 
 # U25-1
@@ -130,8 +129,8 @@ def early_positional_late_symbolic(folder: Path | None) -> Measured:
     for layers, contrasts in every.items():
         early = {where: positional.difference.low > 0 for where, (positional, _) in contrasts.items()}
         late = {where: symbolic.difference.high < 0 for where, (_, symbolic) in contrasts.items()}
-        ours[f"settings with s_POS early above late, {layers} layers"] = cases(early)
-        ours[f"settings with s_SYM late above early, {layers} layers"] = cases(late)
+        ours[f"settings with s_POS early above late, {layers} layers"] = cases(early.values())
+        ours[f"settings with s_SYM late above early, {layers} layers"] = cases(late.values())
         if layers == "all":
             ours["settings with both contrasts off zero"] = cases([early[where] and late[where] for where in early])
         for (template, facts), contrast in contrasts.items():

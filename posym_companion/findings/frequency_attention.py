@@ -63,7 +63,7 @@ def because_of_attention(folder: Path | None) -> Measured:
     for task in ("index", "retrieval"):
         cell = f"{task}_single_{LENGTH}"
         accuracy = result[f"{cell}/hits"] / result[f"{cell}/asked"][:, None]
-        angles = np.flatnonzero(bent_angles(result, cell, LENGTH))
+        angles = np.flatnonzero(bent_angles(result, cell, LENGTH)).tolist()
         seeds, sign = range(len(accuracy)), 1 if task == "index" else -1
         weights = [[attention_to_target(result, task, seed, k) for k in angles] for seed in seeds]
         strength = result[f"{cell}/strength"]
