@@ -119,6 +119,11 @@ def last_run(root: Path, chapter: Path) -> dict[str, Any]:
     return read(executed(root, chapter)).get("metadata", {}).get("posym", {})
 
 
+def expected_seconds(root: Path, chapter: Path) -> float:
+    """How long a chapter took when it was last executed; where it never was, what it says itself, if it takes long."""
+    return last_run(root, chapter).get("seconds") or read(chapter)["metadata"].get("seconds", 0)
+
+
 async def execute(root: Path, chapter: Path, project: Project) -> str | None:
     """Execute a chapter and keep its outputs; return what went wrong."""
     notebook = nbformat.read(chapter, as_version=4)
@@ -163,7 +168,7 @@ def execute_changed(root: Path, chapters: list[Path], jobs: int = JOBS) -> dict[
     factory = KernelProvisionerFactory.instance()
     factory.provisioners["forked"] = EntryPoint("forked", "execute:ForkedKernels", factory.GROUP_NAME)
     factory.default_provisioner_name = "forked"
-    due.sort(key=lambda chapter: last_run(root, chapter).get("seconds", chapter.stat().st_size), reverse=True)
+    due.sort(key=lambda chapter: expected_seconds(root, chapter), reverse=True)
     return asyncio.run(_execute_all(root, due, project, jobs))
 
 
