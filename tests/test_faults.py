@@ -113,7 +113,7 @@ def test_a_chapter_that_warns_or_reads_in_secret_fails(project: Path, code: str,
 def test_an_interrupted_build_leaves_nothing_half_written(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def interrupt(command: list[str], **_: object) -> subprocess.CompletedProcess[str]:
         half = Path(command[-1])
-        half.mkdir(parents=True)
+        half.mkdir(parents=True, exist_ok=True)
         (half / "index.html").write_text("half")
         raise KeyboardInterrupt
 

@@ -67,6 +67,7 @@ class Project:
         self.root = root
         self._imports: dict[Path, set[Path]] = {}
         self._faces: dict[Path, dict[str, tuple[str, str | None]]] = {}
+        self._data: dict[Path, dict[Path, set[Path]]] = {}
         self._digest = functools.cache(digest)
 
     def module(self, name: str) -> Path | None:
@@ -147,12 +148,20 @@ class Project:
     def data(self, files: set[Path]) -> Iterator[Path]:
         """The data files that belong to modules: in their folders, or in ``static`` there."""
         for folder in {file.parent for file in files}:
+            for path, readers in self._readers(folder).items():
+                if not readers or readers & files:
+                    yield path
+
+    def _readers(self, folder: Path) -> dict[Path, set[Path]]:
+        if folder not in self._data:
             sources = {file: file.read_text(encoding="utf-8") for file in folder.glob("*.py")}
-            for path in (*folder.iterdir(), *(folder / "static").rglob("*")):
-                if path.is_file() and path.suffix != ".py" and path.name != "py.typed":
-                    readers = {file for file, text in sources.items() if path.name in text}
-                    if not readers or readers & files:
-                        yield path
+            found = [path for path in (*folder.iterdir(), *(folder / "static").rglob("*")) if path.is_file()]
+            self._data[folder] = {
+                path: {file for file, text in sources.items() if path.name in text}
+                for path in found
+                if path.suffix != ".py" and path.name != "py.typed"
+            }
+        return self._data[folder]
 
     def results(self, files: set[Path], texts: Iterable[str]) -> Iterator[Path]:
         """The stored results of experiments and findings, and those that are named."""

@@ -5,8 +5,10 @@ It works on a copy of what Sphinx wrote, so that it always starts from whole pag
 
 from __future__ import annotations
 
+import hashlib
 import html
 import re
+import shutil
 import warnings
 from pathlib import Path
 
@@ -171,17 +173,21 @@ def few_colours(picture: Image.Image, most: int = COLOURS) -> Image.Image:
     return few
 
 
-def pack_pictures(site: Path) -> None:
-    """Store pictures with as many colours as an eye can tell apart in them, which takes a third of the bytes."""
+def pack_pictures(site: Path, kept: Path) -> None:
+    """Store pictures with as many colours as an eye can tell apart in them, which takes a third of the bytes.
+
+    Args:
+        site: the folder of the pages.
+        kept: where packed pictures wait for the next build, named after what they were packed from.
+    """
+    kept.mkdir(parents=True, exist_ok=True)
     for path in sorted(site.glob("_images/*.png")):
-        with Image.open(path) as picture:
-            few = few_colours(picture)
-        packed = path.with_name(path.name + ".new")
-        few.save(packed, format="PNG", optimize=True)
+        packed = kept / f"{hashlib.sha256(path.read_bytes()).hexdigest()}.png"
+        if not packed.is_file():
+            with Image.open(path) as picture:
+                few_colours(picture).save(packed, format="PNG", optimize=True)
         if packed.stat().st_size < path.stat().st_size:
-            packed.replace(path)
-        else:
-            packed.unlink()
+            shutil.copy(packed, path)
 
 
 def site_address(repository: str) -> str:
@@ -194,8 +200,8 @@ def site_address(repository: str) -> str:
     return f"https://{owner}.github.io/{name}/"
 
 
-def finish(site: Path, root: Path) -> None:
-    """Finish the site that Sphinx wrote to ``site`` for the project at ``root``."""
+def finish(site: Path, root: Path, kept: Path) -> None:
+    """Finish the site that Sphinx wrote to ``site`` for the project at ``root``; ``kept`` is for the next build."""
     for page in site.rglob("*.html"):
         text = page.read_text(encoding="utf-8")
         text = text if page.name == "search.html" else SEARCH.sub("", text)
@@ -203,7 +209,7 @@ def finish(site: Path, root: Path) -> None:
     share_figure_files(site)
     set_formulas(site, mathjax_folder())
     trim_styles(site)
-    pack_pictures(site)
+    pack_pictures(site, kept)
     settings = yaml.safe_load((root / "_config.yml").read_text(encoding="utf-8"))
     address = site_address(settings["repository"]["url"])
     (site / "404.html").write_text(MISSING.format(title=settings["title"], address=address), encoding="utf-8")
