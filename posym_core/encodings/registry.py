@@ -82,7 +82,7 @@ ENCODINGS: dict[str, Entry] = {
             (True, "every head is"),
             (False, "there is no positional part"),
         ),
-        witness=lambda encoding, _: witnesses.two_directions([1, 0, 0, 0], [0, 0, 0, 0])(encoding, "symbolic"),
+        witness=lambda encoding, _: witnesses.two_directions([1.0, 0.0, 0.0, 0.0], [0.0, 0.0, 0.0, 0.0])(encoding, "symbolic"),
     ),
     "sinusoidal": Entry(
         make=Sinusoidal,
@@ -152,14 +152,14 @@ ENCODINGS: dict[str, Entry] = {
         make=PRoPE,
         label="p-RoPE",
         answers=_TURNS_IN_PART,
-        witness=witnesses.two_directions([0, 1, 0, 0], [1, 0, 0, 0]),
+        witness=witnesses.two_directions([0.0, 1.0, 0.0, 0.0], [1.0, 0.0, 0.0, 0.0]),
         knob=knobs.turning,
     ),
     "partial-rope": Entry(
         make=PartialRoPE,
         label="partial RoPE",
         answers=_TURNS_IN_PART,
-        witness=witnesses.two_directions([0, 0, 1, 0], [1, 0, 0, 0]),
+        witness=witnesses.two_directions([0.0, 0.0, 1.0, 0.0], [1.0, 0.0, 0.0, 0.0]),
         options={"share": 0.5},  # the default quarter of four dimensions is no plane
         knob=knobs.turning,
     ),
@@ -167,7 +167,7 @@ ENCODINGS: dict[str, Entry] = {
         make=DecoupledRoPE,
         label="MLA",
         answers=_TURNS_IN_PART,
-        witness=witnesses.two_directions([1, 0, 0, 0], [0, 0, 1, 0]),
+        witness=witnesses.two_directions([1.0, 0.0, 0.0, 0.0], [0.0, 0.0, 1.0, 0.0]),
         knob=knobs.turning,
     ),
     "rollpe": Entry(
@@ -181,7 +181,7 @@ ENCODINGS: dict[str, Entry] = {
             (True, "contents in the mean over dimensions, which no shift changes"),
             (True, "contents in the mean over dimensions, one equal part of all keys in the rest"),
         ),
-        witness=witnesses.two_directions([1, 1, 1, 1], [1.5, -0.5, -0.5, -0.5]),
+        witness=witnesses.two_directions([1.0, 1.0, 1.0, 1.0], [1.5, -0.5, -0.5, -0.5]),
     ),
     "pope": Entry(
         make=PoPE,
