@@ -82,7 +82,7 @@ ENCODINGS: dict[str, Entry] = {
             (True, "every head is"),
             (False, "there is no positional part"),
         ),
-        witness=lambda encoding, _: witnesses.two_directions([1.0, 0.0, 0.0, 0.0], [0.0, 0.0, 0.0, 0.0])(encoding, "symbolic"),
+        witness=lambda encoding, _: witnesses.two_directions([1.0, 0.0, 0.0, 0.0], [0.0] * 4)(encoding, "symbolic"),
     ),
     "sinusoidal": Entry(
         make=Sinusoidal,

@@ -94,7 +94,8 @@ class Heads:
 
     def take(self, first: int, stop: int) -> Heads:
         parts: dict[str, Any] = {field.name: getattr(self, field.name) for field in fields(self)}
-        return Heads(**{name: x[first:stop] if isinstance(x, Tensor) else x for name, x in parts.items()})
+        taken: dict[str, Any] = {name: x[first:stop] if isinstance(x, Tensor) else x for name, x in parts.items()}
+        return Heads(**taken)
 
     def cap(self, logits: Tensor) -> Tensor:
         return logits if self.softcap is None else self.softcap * torch.tanh(logits / self.softcap)
