@@ -1,4 +1,4 @@
-"""Arrays in, figures out: figures with sliders, panels, the head explorer, static plots."""
+"""Arrays in, figures out: sliders, the head explorer, models that the reader trains or asks, static plots."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 from posym_core.figures.explorer import ARRAYS, HeadInput, head_explorer
+from posym_core.figures.hops import HopModel, hops
 from posym_core.figures.sliders import (
     Bars,
     Choice,
@@ -17,6 +18,7 @@ from posym_core.figures.sliders import (
     SliderFigure,
     slider_figure,
 )
+from posym_core.figures.trainer import StoredRuns, trainer
 
 if TYPE_CHECKING:
     from posym_core.figures.style import INK, PALETTE, STYLE, WIDTH, styled
@@ -31,14 +33,18 @@ __all__ = [
     "Choice",
     "HeadInput",
     "Heatmap",
+    "HopModel",
     "Lines",
     "Points",
     "Readout",
     "Slider",
     "SliderFigure",
+    "StoredRuns",
     "head_explorer",
+    "hops",
     "slider_figure",
     "styled",
+    "trainer",
 ]
 
 

@@ -17,14 +17,13 @@ from typing import Any
 import numpy as np
 
 from posym_core.figures.frames import as_array, shaped, write
-from posym_core.figures.pages import SliderFigure, page, require_said
-from posym_core.figures.sliders import Slider
+from posym_core.figures.pages import SUPERSCRIPTS, Figure, page, require_said
+from posym_core.figures.settings import Slider
 
 __all__ = ["ARRAYS", "HeadInput", "head_explorer"]
 
 PAYLOAD_LIMIT = 1_000_000
 """Bytes of numbers that an explorer may carry."""
-SUPERSCRIPTS = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
 SIZES = "Lengths, temperatures and angles of the explorer say how many of each there are"
 SCORE, SHARE = ("length", "tau", "layer", "head"), ("length", "layer", "head")
 TOKEN, PLANE = ("layer", "head", "token"), ("layer", "head", "plane")
@@ -95,7 +94,7 @@ def head_explorer(
     turn: Any = None,
     turn_label: str = "turn",
     plane_note: str = "",
-) -> SliderFigure:
+) -> Figure:
     """All heads on the plane, one head in detail; sliders for temperature and block length.
 
     Args:
@@ -185,7 +184,7 @@ def head_explorer(
         caption=caption,
         alt=alt,
     )
-    return SliderFigure(html=html, text=f"<head explorer, {sizes['layer']} layers of {heads} heads: {alt}>")
+    return Figure(html=html, text=f"<head explorer, {sizes['layer']} layers of {heads} heads: {alt}>")
 
 
 def _check_names(names: Sequence[str]) -> None:

@@ -3,22 +3,39 @@
 from __future__ import annotations
 
 import json
+import os
 import re
+import unicodedata
 from collections.abc import Sequence
 from dataclasses import dataclass
 from importlib import resources
+from pathlib import Path
 from typing import Any
 
 from jinja2 import Environment, FunctionLoader, StrictUndefined
-from markupsafe import Markup
+from markupsafe import Markup, escape
 
 # What a script of static/ takes from and gives to its siblings: they stand in one closure on a page.
-MODULE_WORDS = re.compile(r"^(?:import [^;]*;\n|export )", re.MULTILINE)
+MODULE_WORDS = re.compile(r"^(?:import [^;]*;\n|export (?!default ))", re.MULTILINE)
+DEFAULT = re.compile(r"^export default ", re.MULTILINE)
+SUPERSCRIPTS = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
+ALONE = """<!doctype html>
+<html lang="en">
+<head>
+<meta charset="utf-8">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<title>{title}</title>
+</head>
+<body>
+{figure}
+</body>
+</html>
+"""
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class SliderFigure:
-    """A finished figure: displays itself in notebooks and on built pages."""
+class Figure:
+    """A finished figure as a piece of HTML: displays itself in notebooks and on built pages."""
 
     html: str
     text: str
@@ -29,8 +46,24 @@ class SliderFigure:
     def _repr_html_(self) -> str:
         return self.html
 
-    def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> dict[str, str]:
+    def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> Any:
         return {"text/html": self.html, "text/plain": self.text}
+
+    def page(self) -> str:
+        """The figure as a page that stands alone: for an ``<iframe>``, or for a talk without a network."""
+        title = escape(self.text.strip("<>").partition(":")[0])
+        return ALONE.format(title=title, figure=CAPTION.sub(lambda found: plain_maths(found[0]), self.html))
+
+    def save(self, path: str | Path) -> Path:
+        """Write :meth:`page` to a file, whole or not at all, and return where it is."""
+        path = Path(path)
+        fresh = path.with_name(f".{path.name}.{os.getpid()}")
+        try:
+            fresh.write_text(self.page(), encoding="utf-8")
+            fresh.replace(path)
+        finally:
+            fresh.unlink(missing_ok=True)
+        return path
 
 
 def static(name: str) -> str:
@@ -39,9 +72,22 @@ def static(name: str) -> str:
 
 
 def script(*names: str) -> str:
-    """Scripts of static/ as one classic script, which sets no globals and ignores AMD loaders on the page."""
-    inner = "".join(MODULE_WORDS.sub("", static(name)) for name in names)
-    return f'(() => {{\n"use strict";\n{inner}}})();\n'
+    """Scripts of static/ as one classic script, which sets no globals and ignores AMD loaders on the page.
+
+    What a script exports by default is known to those after it by the script's name.
+    """
+    texts = (DEFAULT.sub(f"const {Path(name).stem} = ", MODULE_WORDS.sub("", static(name))) for name in names)
+    return f'(function posym() {{\n"use strict";\n{"".join(texts)}}})();\n'
+
+
+def module(*names: str) -> str:
+    """Scripts of static/ as one ES module with the default export of the last."""
+    return "".join(MODULE_WORDS.sub("", static(name)) for name in names)
+
+
+def functions_of(*names: str) -> str:
+    """Scripts of static/ as one classic script whose functions all are globals: for tests and measurements."""
+    return "".join(MODULE_WORDS.sub("", static(name)) for name in names)
 
 
 def require_said(**texts: str) -> None:
@@ -68,6 +114,29 @@ def page(
 def _maths(text: str) -> str:
     # The built page and notebooks share the bracketed form only.
     return re.sub(r"\$([^$]+)\$", r"\\(\1\\)", text)
+
+
+CAPTION = re.compile(r"<figcaption.*?</figcaption>", re.DOTALL)
+
+
+def plain_maths(text: str) -> str:
+    """A text with short formulas, for a page on which nothing sets them.
+
+    >>> plain_maths(r"Where $\\theta n^2$ is \\(10^{-4}\\).")
+    'Where θ n² is 10⁻⁴.'
+    """
+
+    def letter(found: re.Match[str]) -> str:
+        try:
+            return unicodedata.lookup(f"GREEK SMALL LETTER {found[1]}")
+        except KeyError:
+            return found[1]
+
+    def formula(found: re.Match[str]) -> str:
+        raised = re.sub(r"\^\{?(-?\d+)\}?", lambda power: power[1].translate(SUPERSCRIPTS), found[1])
+        return re.sub(r"\\([A-Za-z]+)", letter, raised).replace("{", "").replace("}", "")
+
+    return re.sub(r"\\\((.+?)\\\)", formula, re.sub(r"\$([^$]+)\$", r"\\(\1\\)", text))
 
 
 TEMPLATES = Environment(

@@ -1,7 +1,8 @@
 """Panels of a slider figure: what each kind of drawing takes, checks and sends to the page.
 
-Arrays of frames lead with one dimension for each slider that the panel depends on. Panels are checked when
-:func:`posym_core.figures.sliders.slider_figure` puts them together with the sliders.
+Arrays of frames lead with one dimension for each slider that the panel depends on; a panel without frames gets them
+from the figure's ``compute``. Panels are checked when :func:`posym_core.figures.sliders.slider_figure` puts them
+together with the sliders. Curves and bars stand in :mod:`posym_core.figures.series`.
 """
 
 from __future__ import annotations
@@ -14,7 +15,6 @@ import numpy as np
 
 from posym_core.figures.frames import (
     Format,
-    as_array,
     as_colours,
     as_frames,
     as_highlight,
@@ -54,44 +54,29 @@ class Panel:
     kind: ClassVar[str] = ""
     shape: ClassVar[float] = 1.5
     sent: ClassVar[tuple[str, ...]] = ()
+    moving: ClassVar[tuple[str, ...]] = ("frames",)
+    """What may differ from frame to frame, the drawing itself first."""
+
+    @property
+    def complete(self) -> bool:
+        """Whether the panel brings its own frames."""
+        return getattr(self, self.moving[0]) is not None
+
+    def given(self, result: Any) -> dict[str, Any]:
+        """What ``compute`` returned for this panel as fields: an array is the drawing itself, None changes nothing."""
+        if result is None:
+            return {}
+        if not isinstance(result, Mapping):
+            return {self.moving[0]: result}
+        if unknown := [name for name in result if name not in self.moving]:
+            raise ValueError(
+                f"compute may set {', '.join(self.moving)} of {self.title!r}; got {', '.join(map(repr, unknown))}"
+            )
+        return dict(result)
 
     def payload(self, dims: dict[str, int], digits: int) -> dict[str, Any]:
         """Everything the script draws from, ready for JSON; ``dims`` maps slider names to their lengths."""
         return {name: getattr(self, name) for name in ("kind", "x_label", "y_label", *self.sent)}
-
-
-@dataclass(frozen=True, kw_only=True, eq=False)
-class SeriesPanel(Panel):
-    """What curves and bars share.
-
-    Args:
-        series: a label for each series.
-        colours: a name of :data:`COLOURS` for each series.
-        lower, upper: ends of intervals, shaped like ``frames``.
-        y_limits: ends of the upright axis; from all frames unless given.
-    """
-
-    series: Sequence[str] = ()
-    colours: Sequence[str] = ()
-    lower: Any = None
-    upper: Any = None
-    y_limits: tuple[float, float] | None = None
-
-    def drawn(self, frames: Any, dims: dict[str, int], last: str, count: int | None = None) -> dict[str, np.ndarray]:
-        """Frames ``[*slider, series, last]``, with the ends of their intervals where they have them."""
-        inner = ("series", last if count is None else (last, count))
-        frames = as_frames(f"frames of {self.title!r}", frames, dims, inner)
-        if (self.lower is None) != (self.upper is None):
-            raise ValueError(f"intervals of {self.title!r} need both ends; pass lower and upper, or neither")
-        ends = {"lower": self.lower, "upper": self.upper} if self.lower is not None else {}
-        inner = tuple(zip(("series", last), frames.shape[-2:], strict=True))
-        return {"frames": frames, **{name: as_frames(name, end, dims, inner) for name, end in ends.items()}}
-
-    def shown(self, drawn: Mapping[str, np.ndarray], digits: int) -> dict[str, Any]:
-        """The series as the script takes them."""
-        count = drawn["frames"].shape[-2]
-        names = {"series": as_series(self.series, count), "colours": as_colours(self.colours, count)}
-        return {**names, **{name: as_numbers(array, digits, 2) for name, array in drawn.items()}}
 
 
 @dataclass(frozen=True, eq=False)
@@ -109,7 +94,7 @@ class Heatmap(Panel):
     """
 
     title: str
-    frames: Any
+    frames: Any = None
     _: KW_ONLY
     colours: Literal["diverging", "sequential"] = "diverging"
     limits: tuple[float, float] | None = None
@@ -122,6 +107,7 @@ class Heatmap(Panel):
     kind: ClassVar[str] = "heatmap"
     shape: ClassVar[float] = 1.12
     sent: ClassVar[tuple[str, ...]] = ("colours", "decimals")
+    moving: ClassVar[tuple[str, ...]] = ("frames", "row_labels", "column_labels", "outlined")
 
     def payload(self, dims: dict[str, int], digits: int) -> dict[str, Any]:
         if self.colours not in ("diverging", "sequential"):
@@ -150,109 +136,6 @@ class Heatmap(Panel):
 
 
 @dataclass(frozen=True, eq=False)
-class Lines(SeriesPanel):
-    """Curves over a common axis, labelled beside; NaN is a gap.
-
-    Args:
-        x: ``[point]``, the common axis.
-        frames: ``[*slider, series, point]``.
-        marker: ``[*slider]``, place of a vertical line in each frame; ``marker_label`` is written beside it.
-        reference: ``[series, point]``, thin curves that do not move; ``reference_labels`` names them.
-        dots: whether to draw the points themselves, for an axis of counts.
-        x_log, y_log: logarithmic axes.
-        x_limits: ends of the axis; from ``x`` unless given.
-    """
-
-    title: str
-    x: Any
-    frames: Any
-    _: KW_ONLY
-    x_limits: tuple[float, float] | None = None
-    x_log: bool = False
-    y_log: bool = False
-    marker: Any = None
-    marker_label: str = ""
-    reference: Any = None
-    reference_labels: Sequence[str] = ()
-    dots: bool = False
-
-    kind: ClassVar[str] = "lines"
-    sent: ClassVar[tuple[str, ...]] = ("marker_label", "dots", "x_log", "y_log")
-
-    def payload(self, dims: dict[str, int], digits: int) -> dict[str, Any]:
-        x = as_array(f"x of {self.title!r}", self.x)
-        if x.ndim != 1 or np.isnan(x).any():
-            raise ValueError(f"x of {self.title!r} must be one row of numbers without NaN; got shape {x.shape}")
-        drawn = self.drawn(self.frames, dims, "point", len(x))
-        series = self.shown(drawn, digits)
-        marker = reference = None
-        if self.reference is not None:
-            drawn["reference"] = as_frames("reference", self.reference, {}, ("series", ("point", len(x))))
-            reference = as_numbers(drawn["reference"], digits, 2)
-        if self.marker is not None:
-            marker = as_numbers(as_frames("marker", self.marker, dims, (), fixed=True), digits, 0)
-        x_limits = self.x_limits or limits_of([x], margin=0, log=self.x_log)
-        y_limits = self.y_limits or limits_of(drawn.values(), log=self.y_log)
-        for axis, log, numbers in (
-            ("x", self.x_log, [x, np.asarray(x_limits)]),
-            ("y", self.y_log, [*drawn.values(), np.asarray(y_limits)]),
-        ):
-            least = min(np.nanmin(array) for array in numbers if not np.isnan(array).all())
-            if log and least <= 0:
-                raise ValueError(
-                    f"a logarithmic {axis} axis must hold values above 0 only; got {least:g}. Put NaN where a value "
-                    f"cannot be shown, or use a linear axis"
-                )
-        return super().payload(dims, digits) | {
-            **series,
-            "x": as_numbers(x, max(digits, 6), 1),
-            "reference": reference,
-            "reference_labels": list(self.reference_labels),
-            "marker": marker,
-            "x_limits": as_pair("x_limits", x_limits),
-            "y_limits": as_pair("y_limits", y_limits),
-        }
-
-
-@dataclass(frozen=True, eq=False)
-class Bars(SeriesPanel):
-    """Bars side by side, or stacked; NaN is a hatched bar.
-
-    Args:
-        labels: ``[bar]`` or ``[*slider, bar]``, written below the bars.
-        frames: ``[*slider, series, bar]``.
-        stacked: pile the series of a bar up; without intervals.
-        decimals: write every bar's value with so many decimals.
-        highlight: ``[*slider]``, number of the bar to frame, counted from 0.
-    """
-
-    title: str
-    labels: Any
-    frames: Any
-    _: KW_ONLY
-    stacked: bool = False
-    decimals: int | None = None
-    highlight: Any = None
-
-    kind: ClassVar[str] = "bars"
-    sent: ClassVar[tuple[str, ...]] = ("stacked", "decimals")
-
-    def payload(self, dims: dict[str, int], digits: int) -> dict[str, Any]:
-        if self.stacked and self.lower is not None:
-            raise ValueError(f"intervals of {self.title!r} need bars that are not stacked; leave lower and upper out")
-        drawn = self.drawn(self.frames, dims, "bar")
-        bars = drawn["frames"].shape[-1]
-        piled = [np.nansum(drawn["frames"], axis=-2)] if self.stacked else drawn.values()
-        return super().payload(dims, digits) | {
-            **self.shown(drawn, digits),
-            "bars": bars,
-            "labels": as_labels("labels", self.labels, dims, bars),
-            "highlight": as_highlight(self.highlight, dims, bars),
-            "y_limits": as_pair("y_limits", self.y_limits or limits_of([*piled, np.zeros(1)])),
-        }
-
-
-@dataclass(frozen=True, eq=False)
 class Points(Panel):
     """Points in a plane, or arrows to them from the origin; NaN leaves a point out and counts it as undefined.
 
@@ -270,7 +153,7 @@ class Points(Panel):
     """
 
     title: str
-    frames: Any
+    frames: Any = None
     _: KW_ONLY
     labels: Sequence[str] = ()
     write_labels: bool = True
@@ -290,6 +173,7 @@ class Points(Panel):
     kind: ClassVar[str] = "points"
     shape: ClassVar[float] = 1.08
     sent: ClassVar[tuple[str, ...]] = ("write_labels", "shade_label", "diagonal", "circle", "equal_aspect")
+    moving: ClassVar[tuple[str, ...]] = ("frames", "highlight")
 
     def payload(self, dims: dict[str, int], digits: int) -> dict[str, Any]:
         frames = as_frames(f"frames of {self.title!r}", self.frames, dims, ("point", ("x and y", 2)))
@@ -323,25 +207,47 @@ class Readout(Panel):
     """A small table of live values; NaN reads "undefined".
 
     Args:
-        rows: label -> ``[*slider]`` numbers or strings.
+        rows: label -> ``[*slider]`` numbers or strings; labels alone where ``compute`` gives the values, none where it
+            gives the labels, too.
         format: how numbers are written, for all rows or label -> format.
     """
 
-    rows: Mapping[str, Any]
+    rows: Mapping[str, Any] | Sequence[str] | None = None
     _: KW_ONLY
     title: str = ""
     format: Format | Mapping[str, Format] = ".3f"
 
     kind: ClassVar[str] = "readout"
+    moving: ClassVar[tuple[str, ...]] = ("rows",)
+
+    @property
+    def complete(self) -> bool:
+        return isinstance(self.rows, Mapping)
+
+    def given(self, result: Any) -> dict[str, Any]:
+        """Label -> value; an array has one value for each row, in order."""
+        if result is None:
+            return {}
+        if isinstance(result, Mapping):
+            return {"rows": dict(result)}
+        labels = list(self.rows or ())
+        values = [result] if isinstance(result, str) or not np.ndim(result) else list(result)
+        if len(values) != len(labels):
+            raise ValueError(
+                f"compute must return one value for each of the {len(labels)} rows of the readout {self.title!r}, or "
+                f"label -> value; got {len(values)} values"
+            )
+        return {"rows": dict(zip(labels, values, strict=True))}
 
     def payload(self, dims: dict[str, int], digits: int) -> dict[str, Any]:
-        if not self.rows:
+        if not self.rows or not isinstance(self.rows, Mapping):
             raise ValueError("a readout must have at least one row; got none. Pass label -> values")
         rows = []
         for label, values in self.rows.items():
             form = self.format.get(label, ".3f") if isinstance(self.format, Mapping) else self.format
             if has_text(values):
-                rows.append({"label": label, **as_texts(f"row {label!r}", values, dims, None)})
+                texts = np.array(values, dtype=object) if isinstance(values, str) else values
+                rows.append({"label": label, **as_texts(f"row {label!r}", texts, dims, None)})
             else:
                 array = as_frames(f"row {label!r}", values, dims, ())
                 rows.append({"label": label, "n": 1, "v": [write(value, form) for value in array.ravel()]})

@@ -1,27 +1,37 @@
-"""Slider figures: frames of numbers prepared in Python, drawn in the browser.
+"""Slider figures: frames of numbers prepared in Python, drawn in the browser, and live where a kernel runs.
 
 A slider figure answers without a kernel: every number that it can show is computed beforehand, one *frame* for each
 setting of the sliders, and a small script (``figure.js``) draws the frame that is asked for. The same output works on
-a built page, in JupyterLab, Colab and VS Code, with no network.
+a built page, in JupyterLab, Colab and VS Code, with no network. Where a kernel runs and the figure knows the function
+behind its frames, ``compute``, the same drawing takes any value between the ends of a slider.
 
 >>> import numpy as np
+>>> tokens = np.arange(8)
 >>> angle = Slider("angle", "Angle θ", [0.1, 0.5, 1.0], format=".1f")
->>> curve = Lines("cos(θt)", x=np.arange(8), frames=np.cos(np.outer([0.1, 0.5, 1.0], np.arange(8)))[:, None])
->>> slider_figure([curve], [angle], caption="One plane.", alt="A cosine that quickens with the angle.")
+>>> curve = Lines("cos(θt)", tokens)
+>>> slider_figure([curve], [angle], caption="One plane.", alt="A cosine that quickens with the angle.",
+...               compute=lambda angle: [np.cos(angle * tokens)])
 <slider figure 'cos(θt)': A cosine that quickens with the angle.>
 """
 
 from __future__ import annotations
 
+import importlib.util
+import os
+import re
+import sys
 from collections.abc import Sequence
-from dataclasses import KW_ONLY, dataclass
-from typing import Any, ClassVar
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
 
-import numpy as np
+from posym_core.figures.computed import Compute, filled, overs, require_callable
+from posym_core.figures.pages import CAPTION, Figure, page, plain_maths, require_said
+from posym_core.figures.panels import Heatmap, Panel, Points, Readout
+from posym_core.figures.series import Bars, Lines
+from posym_core.figures.settings import Choice, Slider
 
-from posym_core.figures.frames import Format, is_number, write
-from posym_core.figures.pages import SliderFigure, page, require_said
-from posym_core.figures.panels import Bars, Heatmap, Lines, Panel, Points, Readout
+if TYPE_CHECKING:
+    from posym_core.figures.live import FigureWidget
 
 __all__ = [
     "Bars",
@@ -40,71 +50,58 @@ PAGE_WIDTH = 34.0
 """Width in rem that panels side by side share on a page of ordinary width, without the gaps between them."""
 PAYLOAD_LIMIT = 1_500_000
 """Bytes of numbers that one figure may carry: a page with ten figures still opens on a phone."""
+STATIC = "POSYM_STATIC"
+"""Environment variable: where it is set, figures show themselves without a kernel, as on built pages."""
 
 
-@dataclass(frozen=True, eq=False)
-class Slider:
-    """One quantity that the reader moves.
+@dataclass(frozen=True, eq=False, repr=False)
+class SliderFigure(Figure):
+    """A finished figure: displays itself in notebooks and on built pages, live where it can be.
 
-    Args:
-        name: what panels call it in ``over``.
-        label: what the reader sees.
-        values: its settings in order, numbers or strings.
-        start: the setting shown first; for numbers, the nearest one. The first setting unless given.
-        format: format specification or function that writes a setting, such as ``".2f"`` or ``"{:.0f} keys".format``.
-
-    Raises:
-        ValueError: if there are no values, or ``start`` is not among them.
+    Made by :func:`slider_figure`, which says what the parts are; ``data`` is what its script draws from.
     """
 
-    name: str
-    label: str
-    values: Sequence[Any] | np.ndarray
-    _: KW_ONLY
-    start: Any = None
-    format: Format = ""
+    panels: tuple[Panel, ...]
+    sliders: tuple[Slider, ...]
+    data: dict[str, Any]
+    digits: int
+    compute: Compute | None
 
-    listed: ClassVar[bool] = False
+    def markup(self) -> str:
+        """The figure without its script and its numbers; nothing sets formulas in a widget."""
+        bare = re.sub(r"<script.*?</script>\s*", "", self.html, flags=re.DOTALL)
+        return CAPTION.sub(lambda found: plain_maths(found[0]), bare)
 
-    def __post_init__(self) -> None:
-        if len(self.values) == 0:
-            raise ValueError(f"slider {self.name!r} must have at least one value; got none. Pass the settings it steps")
-        self.index  # noqa: B018  (a start that is not a setting is refused at once)
+    def widget(self) -> FigureWidget:
+        """A new widget of this figure, whose trait ``values`` moves it and is moved by it.
 
-    @property
-    def index(self) -> int:
-        """Place of ``start`` among the values."""
-        if self.start is None:
-            return 0
-        values = list(self.values)
-        if all(is_number(value) for value in [*values, self.start]):
-            low, high = min(values), max(values)
-            if low <= self.start <= high:
-                return int(np.argmin(np.abs(np.asarray(values, dtype=float) - float(self.start))))
-            raise ValueError(f"start of slider {self.name!r} must lie in {low} to {high}; got {self.start}")
-        if self.start not in values:
-            raise ValueError(
-                f"start of slider {self.name!r} must be one of its {len(values)} values; got {self.start!r}"
-            )
-        return values.index(self.start)
+        Without ``compute`` it knows the settings only, and goes to the nearest one.
 
-    @property
-    def texts(self) -> list[str]:
-        """The settings as the reader sees them."""
-        return [write(value, self.format) for value in self.values]
+        Raises:
+            ImportError: if anywidget is not installed.
+            ValueError: if the frames are not what ``compute`` returns at the start.
+        """
+        try:
+            from posym_core.figures.live import FigureWidget
+        except ModuleNotFoundError as error:
+            raise ImportError(
+                f"a live figure needs anywidget, but {error.name} is not installed; install posym-core[chapters]"
+            ) from error
+        return FigureWidget(self)
+
+    def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> Any:
+        still = super()._repr_mimebundle_(include, exclude)
+        if self.compute is None or not _kernel_runs() or importlib.util.find_spec("anywidget") is None:
+            return still
+        bundle, about = self.widget()._repr_mimebundle_() or ({}, {})
+        # Colab is given the widget alone; elsewhere a stored notebook still shows the frames when its kernel is gone.
+        return (bundle, about) if "google.colab" in sys.modules else (bundle | still, about)
 
 
-@dataclass(frozen=True, eq=False)
-class Choice(Slider):
-    """A slider whose settings have names and no order: the reader picks one from a list.
-
-    It stands among the sliders and panels follow it in the same way.
-
-    >>> Choice("fruit", "Fruit", ["apple", "pear"], start="pear").index
-    1
-    """
-
-    listed: ClassVar[bool] = True
+def _kernel_runs() -> bool:
+    if STATIC in os.environ or "IPython" not in sys.modules:
+        return False
+    return hasattr(sys.modules["IPython"].get_ipython(), "kernel")
 
 
 def slider_figure(
@@ -113,22 +110,28 @@ def slider_figure(
     *,
     caption: str,
     alt: str,
+    compute: Compute | None = None,
     columns: int = 2,
     digits: int = 4,
 ) -> SliderFigure:
-    """Panels that follow sliders, as one self-contained piece of HTML.
+    """Panels that follow sliders, as one self-contained piece of HTML, and as a widget where a kernel runs.
 
     Args:
         panels: what is drawn, from left to right; on a narrow page they wrap. A list among them is a column of panels.
         sliders: what the reader moves.
         caption: what the figure shows and how to use it; maths between dollars is typeset on the built page.
         alt: what is seen, for readers who hear it.
+        compute: the function behind the frames. ``compute(**values)``, with a value for each slider's name, returns one
+            array for each panel, shaped like one of its frames; or field -> value where more than the frames moves
+            (``{"frames": ..., "marker": ...}``), label -> value for a readout, None for a panel that stays. Panels
+            without frames get them from it, over the grid of settings. In a kernel it is called for values between.
         columns: how many panels or columns of panels fit beside each other on a page of ordinary width.
         digits: significant digits of the numbers sent to the page.
 
     Raises:
-        ValueError: if frames do not fit the sliders, a panel names an unknown slider, texts are missing, or the
-            numbers are more than :data:`PAYLOAD_LIMIT`.
+        TypeError: if ``compute`` does not take the sliders' names, or returns no arrays.
+        ValueError: if frames do not fit the sliders, a panel names an unknown slider, texts or frames are missing,
+            ``compute`` returns too few arrays, or the numbers are more than :data:`PAYLOAD_LIMIT`.
     """
     names = [slider.name for slider in sliders]
     stacks = [[panel] if isinstance(panel, Panel) else list(panel) for panel in panels]
@@ -140,35 +143,66 @@ def slider_figure(
     if len(set(names)) < len(names):
         raise ValueError(f"slider names must differ, since panels name them in over; got {', '.join(names)}")
     require_said(caption=caption, alt=alt)
+    for panel in flat:
+        _require_known(overs(panel, sliders), names)
+    if compute is not None:
+        require_callable(compute, sliders)
+    drawn = filled(flat, sliders, compute)
     titles = " | ".join(panel.title for panel in flat if panel.title)
-    return SliderFigure(
-        html=page(
-            "figure.html.j2",
-            [_payload(panel, sliders, digits) for panel in flat],
-            limit=PAYLOAD_LIMIT,
-            too_much="the frames take {size:.1f} MB, but a figure may carry {limit:.1f} MB; use fewer slider settings "
-            "or cells, let each panel depend on fewer sliders with over=(...), or pass a smaller digits",
-            scripts=("core.js", "figure.js"),
-            styles=("figure.css",),
-            stacks=stacks,
-            sliders=sliders,
-            least=f"{PAGE_WIDTH / columns:.4g}",
-            caption=caption,
-            alt=alt,
-        ),
-        text=f"<slider figure {titles!r}: {alt}>",
+    data = {
+        "name": _anchor(titles or alt),
+        "caption": plain_maths(caption),
+        "sliders": [{"name": slider.name, "numeric": slider.numeric, "whole": slider.whole, "keys": slider.keys}
+                    for slider in sliders],
+        "panels": [_payload(panel, sliders, digits) for panel in drawn],
+    }  # fmt: skip
+    html = page(
+        "figure.html.j2",
+        data,
+        limit=PAYLOAD_LIMIT,
+        too_much="the frames take {size:.1f} MB, but a figure may carry {limit:.1f} MB; use fewer slider settings "
+        "or cells, let each panel depend on fewer sliders with over=(...), or pass a smaller digits",
+        scripts=("core.js", "drawings.js", "keep.js", "figure.js", "page.js"),
+        styles=("figure.css",),
+        stacks=stacks,
+        sliders=sliders,
+        least=f"{PAGE_WIDTH / columns:.4g}",
+        caption=caption,
+        alt=alt,
     )
+    return SliderFigure(
+        html=html,
+        text=f"<slider figure {titles!r}: {alt}>",
+        panels=tuple(drawn),
+        sliders=tuple(sliders),
+        data=data,
+        digits=digits,
+        compute=compute,
+    )
+
+
+def _require_known(over: Sequence[str], names: Sequence[str]) -> None:
+    for name in over:
+        if name not in names:
+            known = ", ".join(map(repr, names)) or "none"
+            raise ValueError(f"over must name sliders of the figure ({known}); got {name!r}")
+
+
+def _anchor(title: str) -> str:
+    """The figure's name in addresses.
+
+    >>> _anchor("Scores against τ | Attention before any swap")
+    'scores-against-attention-before'
+    """
+    words = re.findall(r"[a-z0-9]+", title.lower())
+    return "-".join(words[:4]) or "figure"
 
 
 def _payload(panel: Panel, sliders: Sequence[Slider], digits: int) -> dict[str, Any]:
     lengths = {slider.name: len(slider.values) for slider in sliders}
-    over = list(lengths) if panel.over is None else panel.over
-    for name in over:
-        if name not in lengths:
-            known = ", ".join(map(repr, lengths)) or "none"
-            raise ValueError(f"over must name sliders of the figure ({known}); got {name!r}")
-    order = list(lengths)
+    order, over = list(lengths), overs(panel, sliders)
     return {
+        "title": panel.title,
         "over": [order.index(name) for name in over],
         "dims": [lengths[name] for name in over],
         **panel.payload({name: lengths[name] for name in over}, digits),

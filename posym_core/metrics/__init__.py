@@ -1,6 +1,7 @@
 """Tensors in, numbers out: everything that is computed from the cross-logit matrix ``C``."""
 
 from posym_core.metrics.cross_logits import cross_logits
+from posym_core.metrics.detection import detection, detection_difference
 from posym_core.metrics.exclusion import Exclusion, exclusion
 from posym_core.metrics.frequencies import (
     FrequencyShares,
@@ -62,6 +63,8 @@ __all__ = [
     "crest",
     "cross_logits",
     "cross_scores",
+    "detection",
+    "detection_difference",
     "dirichlet_kernel",
     "eigenvalues",
     "exchange_scores",

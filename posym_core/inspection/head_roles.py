@@ -1,0 +1,101 @@
+"""What each head of a decoder does: what the model loses without it, and how much of the answer it carries.
+
+Mean ablation puts a head's mean over prompts in place of what it reads, so that later layers learn nothing from it
+about the prompt at hand. Patching puts in what it reads on a prompt that differs in the answer only: a head that
+carries the answer takes the model's preference along, whatever else it may be needed for. A head on which the answer
+depends without its carrying it, such as one that ties an attribute to the name before it, is found by ablation alone.
+"""
+
+from __future__ import annotations
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from posym_core.models.decoders import DecoderEnsemble
+from posym_core.tasks.facts import FactsBatch
+
+
+@torch.no_grad()
+def right_answers(model: DecoderEnsemble, batch: FactsBatch) -> Float[Tensor, "seed variant prompt question"]:
+    """1 where a member's answer is right, 0 elsewhere."""
+    return (model(batch.tokens).argmax(-1) == batch.answer[:, None]).float()
+
+
+@torch.no_grad()
+def head_outputs(
+    model: DecoderEnsemble, batch: FactsBatch
+) -> list[Float[Tensor, "seed variant prompt head token dim"]]:
+    """What every layer's heads read, before the output map."""
+    kept: list[Tensor] = []
+
+    def keep(layer: int, read: Tensor) -> Tensor:
+        kept.append(read)
+        return read
+
+    model(batch.tokens, edit=keep)
+    return kept
+
+
+@torch.no_grad()
+def mean_ablation(model: DecoderEnsemble, batch: FactsBatch) -> Float[Tensor, "seed variant layer head"]:
+    """Accuracy with one head at a time replaced, at every token, by its mean over the prompts."""
+    means = [read.mean(2, keepdim=True) for read in head_outputs(model, batch)]
+    rows = []
+    for layer, head in _heads(model):
+        replaced = _replace(model, batch, layer, head, means[layer])
+        rows.append((replaced.argmax(-1) == batch.answer[:, None]).double().flatten(2).mean(-1))
+    return torch.stack(rows, dim=-1).unflatten(-1, (model.layers, model.heads))
+
+
+@torch.no_grad()
+def patching(model: DecoderEnsemble, batch: FactsBatch, other: FactsBatch) -> Float[Tensor, "seed variant layer head"]:
+    """How much of the answer a head carries: the part of the preference that comes along when it alone is patched.
+
+    The preference is the score of ``other``'s answer minus that of ``batch``'s. What it gains when a head reads as on
+    ``other``'s prompts, over what it gains on ``other``'s prompts themselves; both are summed over prompts first.
+
+    Args:
+        model: the ensemble.
+        batch: prompts with one question.
+        other: the same prompts with another answer, see :func:`with_other_answers`.
+
+    Raises:
+        ValueError: if the prompts have more than one question, or an answer is the same in both.
+    """
+    if batch.answer.shape[-1] != 1 or (batch.answer == other.answer).any():
+        raise ValueError("patching needs prompts with one question, and another answer to each; draw them with ask")
+
+    def preference(scores: Tensor) -> Tensor:
+        def of(answer: Tensor) -> Tensor:
+            return scores.gather(-1, answer[:, None, :, :, None].expand(*scores.shape[:-1], 1)).double()
+
+        return (of(other.answer) - of(batch.answer)).flatten(2).sum(-1)
+
+    reads = head_outputs(model, other)
+    before, after = preference(model(batch.tokens)), preference(model(other.tokens))
+    rows = [preference(_replace(model, batch, layer, head, reads[layer])) - before for layer, head in _heads(model)]
+    carried = torch.stack(rows, dim=-1) / (after - before)[..., None]
+    return carried.unflatten(-1, (model.layers, model.heads))
+
+
+def with_other_answers(model: DecoderEnsemble, batch: FactsBatch) -> FactsBatch:
+    """The same prompts with the next attribute in the place of the answer, and nowhere else."""
+    task = model.task
+    answer = (batch.answer + 1) % task.attributes
+    place = 1 + batch.fact * task.words + (1 if task.words == 2 else 2)
+    return batch._replace(tokens=batch.tokens.scatter(-1, place, task.first_attribute + answer), answer=answer)
+
+
+def _heads(model: DecoderEnsemble) -> list[tuple[int, int]]:
+    return [(layer, head) for layer in range(model.layers) for head in range(model.heads)]
+
+
+def _replace(model: DecoderEnsemble, batch: FactsBatch, layer: int, head: int, new: Tensor) -> Tensor:
+    def edit(here: int, read: Tensor) -> Tensor:
+        if here != layer:
+            return read
+        mask = torch.arange(model.heads, device=read.device).view(-1, 1, 1) == head
+        return torch.where(mask, new, read)
+
+    return model(batch.tokens, edit=edit)

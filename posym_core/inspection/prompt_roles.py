@@ -1,0 +1,125 @@
+"""What every head of a language model is needed for when it answers a binding prompt."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from jaxtyping import Int64
+from torch import Tensor
+
+from posym_core.inspection.head_outputs import head_outputs, last_token_replaced, replaced_everywhere
+from posym_core.tasks import Prompts
+
+
+@dataclass(frozen=True, kw_only=True)
+class Pairs:
+    """Prompts and their likes that differ in one token, the answer.
+
+    Attributes:
+        clean: prompts as they are.
+        other: the fact asked about has an attribute that no fact of the prompt had.
+        answers: the right answer of the clean prompt and of the other.
+    """
+
+    clean: Int64[Tensor, "pair token"]
+    other: Int64[Tensor, "pair token"]
+    answers: Int64[Tensor, "pair 2"]
+
+
+def answer_pairs(prompts: Prompts, generator: torch.Generator) -> Pairs:
+    """Pairs that differ in the answer only; the new attribute comes from another prompt, which names it.
+
+    Raises:
+        ValueError: if no other prompt names an attribute that a prompt lacks, or an answer does not stand once in its
+            fact.
+    """
+    other = prompts.input_ids.clone()
+    right = prompts.answer_ids.gather(1, prompts.target[:, None])[:, 0]
+    new = torch.empty_like(right)
+    everything = prompts.answer_ids.unique()
+    for row, target in enumerate(prompts.target.tolist()):
+        first = prompts.start + target * prompts.block_length
+        fact = other[row, first : first + prompts.block_length]
+        unused = everything[~torch.isin(everything, prompts.answer_ids[row])]
+        place = (fact == right[row]).nonzero().flatten()
+        if len(unused) == 0 or len(place) != 1:
+            raise ValueError(
+                "a pair needs an attribute that the prompt does not name, and its answer once in the fact; got "
+                f"{len(unused)} and {len(place)}. Pass more prompts, or fewer facts"
+            )
+        new[row] = unused[int(torch.randint(len(unused), (), generator=generator))]
+        fact[place] = new[row]
+    return Pairs(clean=prompts.input_ids, other=other, answers=torch.stack([right, new], 1))
+
+
+def patched_heads(model: Any, pairs: Pairs, count: int) -> dict[str, np.ndarray]:
+    """Logit of the clean answer minus that of the other, with one head's output taken from the clean prompt.
+
+    Returns:
+        ``clean_whole`` and ``other_whole`` ``[pair]`` of both prompts as they are; ``answer_patched``
+        ``[pair, layer, head]`` on the other prompt, with the head's output at the last token from the clean one.
+    """
+    found: dict[str, list[np.ndarray]] = {"clean_whole": [], "other_whole": [], "answer_patched": []}
+    for clean, other, answers in zip(pairs.clean[:count], pairs.other[:count], pairs.answers[:count], strict=True):
+        said = head_outputs(model, torch.stack([clean, other]))
+        whole = _difference(said.logits[:, answers])
+        with_clean = _difference(last_token_replaced(model, other, said.outputs[0, :, -1], answers))
+        for name, x in zip(found, (whole[0], whole[1], with_clean), strict=True):
+            found[name].append(x.numpy())
+    return {name: np.stack(values).astype(np.float32) for name, values in found.items()}
+
+
+def silenced_heads(model: Any, prompts: Prompts, count: int) -> dict[str, np.ndarray]:
+    """Loss when one head says its mean over the prompts at the last token.
+
+    Returns:
+        ``kept [prompt]``, log-probability of the right answer among the named attributes, and ``lost``
+        ``[prompt, layer, head]``, what is lost of it.
+    """
+    said = head_outputs(model, prompts.input_ids)
+    mean = said.outputs[:, :, -1].mean(0)
+    kept, lost = [], []
+    for row in range(min(count, len(prompts.target))):
+        named, right = _named(prompts, row)
+        kept.append(_log_probability(said.logits[row, named], right).numpy())
+        logits = last_token_replaced(model, prompts.input_ids[row], mean, named)
+        lost.append(kept[-1] - _log_probability(logits, right).numpy())
+    return {"kept": np.stack(kept).astype(np.float32), "lost": np.stack(lost).astype(np.float32)}
+
+
+def silenced_everywhere(model: Any, prompts: Prompts, count: int) -> dict[str, np.ndarray]:
+    """``lost_everywhere [prompt, layer, head]``: the same when the head says its mean at every token of the prompt.
+
+    The mean is over the prompts, at each place; there is nothing if ``count`` is 0.
+    """
+    if count == 0:
+        return {}
+    said = head_outputs(model, prompts.input_ids)
+    mean, ids = said.outputs.mean(0), prompts.input_ids[:count]
+    layers, heads = mean.shape[0], mean.shape[2]
+    lost = np.zeros((count, layers, heads), dtype=np.float32)
+    for layer in range(layers):
+        for head in range(heads):
+            logits = replaced_everywhere(model, ids, mean, layer, head)
+            for row in range(count):
+                named, right = _named(prompts, row)
+                before, after = (_log_probability(x[row, named], right) for x in (said.logits, logits))
+                lost[row, layer, head] = float(before - after)
+    return {"lost_everywhere": lost}
+
+
+def _named(prompts: Prompts, row: int) -> tuple[Tensor, int]:
+    """The different attributes that a prompt names, and the place of the right one among them."""
+    named = prompts.answer_ids[row].unique()
+    return named, int((named == prompts.answer_ids[row, prompts.target[row]]).nonzero())
+
+
+def _difference(logits: Tensor) -> Tensor:
+    return logits[..., 0] - logits[..., 1]
+
+
+def _log_probability(logits: Tensor, right: int) -> Tensor:
+    return logits.double().log_softmax(-1)[..., right]

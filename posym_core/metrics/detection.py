@@ -1,0 +1,95 @@
+"""Does a score tell which heads do something? Area under the curve, with its interval and against chance."""
+
+from __future__ import annotations
+
+import numpy as np
+import torch
+from jaxtyping import Float
+
+from posym_core.metrics.stats import DRAWS, LEVEL, Estimate
+
+
+def detection(
+    scores: np.ndarray | torch.Tensor,
+    chosen: np.ndarray | torch.Tensor,
+    *,
+    groups: np.ndarray | torch.Tensor | None = None,
+    draws: int = DRAWS,
+    seed: int = 0,
+) -> Estimate:
+    """Chance that one of the chosen heads scores above one of the others, ties counting half; 0.5 is blind.
+
+    The interval draws chosen heads and others anew, each among themselves. It takes heads as independent, or, with
+    ``groups``, whole groups of heads.
+
+    Args:
+        scores: one number per head, any shape.
+        chosen: which heads do what is asked about, of the same shape.
+        groups: a label per head, such as its model's, of the same shape.
+        draws: of the bootstrap.
+        seed: of the bootstrap.
+
+    Raises:
+        ValueError: if shapes differ, a score is not finite, or there is no chosen head or no other.
+
+    >>> detection(np.array([0.9, 0.8, 0.1]), np.array([True, False, False])).value
+    1.0
+    """
+    first, second = _sides(scores, chosen)
+    if groups is None:
+        drawn = [_area(x, y) for x, y in _redrawn(first, second, draws, seed)]
+        return _estimate(_area(first, second), np.array(drawn), f"chosen and other heads, {draws:,} draws")
+    inside = np.asarray(chosen, dtype=bool)
+    labels = np.unique(np.asarray(groups), return_inverse=True)[1].reshape(inside.shape)
+    number, generator, drawn = int(labels.max()) + 1, np.random.default_rng(seed), []
+    sides = [[x[labels[side] == k] for k in range(number)] for x, side in ((first, inside), (second, ~inside))]
+    for _ in range(draws):
+        some = generator.integers(0, number, number)
+        one, other = (np.concatenate([side[k] for k in some]) for side in sides)
+        # A draw without heads on one side says nothing.
+        if len(one) and len(other):
+            drawn.append(_area(one, other))
+    return _estimate(_area(first, second), np.array(drawn), f"groups of heads, {draws:,} draws")
+
+
+def detection_difference(
+    scores: np.ndarray | torch.Tensor,
+    rivals: np.ndarray | torch.Tensor,
+    chosen: np.ndarray | torch.Tensor,
+    *,
+    draws: int = DRAWS,
+    seed: int = 0,
+) -> Estimate:
+    """By how much one score tells the chosen heads better than another, on the same heads; see :func:`detection`."""
+    pair = [_sides(x, chosen) for x in (scores, rivals)]
+    areas = [[_area(x, y) for x, y in _redrawn(*sides, draws, seed)] for sides in pair]
+    here = _area(*pair[0]) - _area(*pair[1])
+    return _estimate(here, np.array(areas[0]) - np.array(areas[1]), f"chosen and other heads, {draws:,} draws")
+
+
+def _sides(scores: np.ndarray | torch.Tensor, chosen: np.ndarray | torch.Tensor) -> tuple[np.ndarray, np.ndarray]:
+    x, inside = np.asarray(scores, dtype=np.float64), np.asarray(chosen, dtype=bool)
+    if x.shape != inside.shape:
+        raise ValueError(f"scores and chosen must have one entry per head; got {x.shape} and {inside.shape}")
+    if not np.isfinite(x).all():
+        raise ValueError(f"scores must be finite; {int((~np.isfinite(x)).sum())} of {x.size} are not. Leave these out")
+    if not 0 < inside.sum() < inside.size:
+        raise ValueError(f"some heads must be chosen and some not; got {int(inside.sum())} of {inside.size}")
+    return x[inside], x[~inside]
+
+
+def _area(first: Float[np.ndarray, " chosen"], second: Float[np.ndarray, " other"]) -> float:
+    others = np.sort(second)
+    below, upto = (np.searchsorted(others, first, side=side) for side in ("left", "right"))
+    return float((below + upto).mean() / 2 / len(others))
+
+
+def _redrawn(first: np.ndarray, second: np.ndarray, draws: int, seed: int):
+    generator = np.random.default_rng(seed)
+    for _ in range(draws):
+        yield tuple(x[generator.integers(0, len(x), len(x))] for x in (first, second))
+
+
+def _estimate(value: float, drawn: np.ndarray, over: str) -> Estimate:
+    low, high = np.quantile(drawn, [(1 - LEVEL) / 2, (1 + LEVEL) / 2])
+    return Estimate(value=value, low=float(low), high=float(high), method=f"bootstrap over {over}")

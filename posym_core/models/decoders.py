@@ -1,0 +1,175 @@
+"""Decoders of a few layers and heads that answer questions about facts, trained as one batched ensemble.
+
+Layers are of the usual kind: normalise (root mean square), attend to what came before, add; normalise, a GELU network
+of twice the width, add; one more normalisation before the read-out, which is not tied to the embedding. No biases, no
+dropout. The angles of every layer's planes are the experimenter's choice; all heads of a layer share them.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Sequence
+
+import torch
+from jaxtyping import Float, Int64
+from torch import Tensor, nn
+from torch.nn import functional
+
+from posym_core.checks import require_counts, require_finite
+from posym_core.metrics.rope import join_planes, split_planes
+from posym_core.tasks.facts import FactsBatch, FactsTask
+
+# Takes a layer's number and what its heads read, [seed, variant, prompt, head, token, dim]; what it returns goes on.
+Edit = Callable[[int, Tensor], Tensor]
+
+
+class DecoderEnsemble(nn.Module):
+    """Independent decoders, one for each seed and each variant of the angles, in one set of tensors.
+
+    All variants of a seed start from the same weights and see the same prompts, so they differ by their angles alone.
+
+    Args:
+        task: decides vocabulary and answers.
+        angles: ``[variant, layer, plane]``, radians per position; 0 for a plane without rotation. Heads have two
+            dimensions a plane.
+        seeds: one per group of members; decides initial weights.
+        heads: heads a layer; ``heads * 2 * planes`` is the width of the residual stream.
+
+    Parameters have shape ``[seed, variant, ...]``.
+
+    Raises:
+        ValueError: if angles are not ``[variant, layer, plane]`` and finite, or there is no seed or no head.
+    """
+
+    def __init__(
+        self, task: FactsTask, angles: Float[Tensor, "variant layer plane"], *, seeds: Sequence[int], heads: int = 4
+    ):
+        super().__init__()
+        angles = torch.as_tensor(angles).to(torch.float64)
+        if angles.ndim != 3 or not angles.numel():
+            raise ValueError(
+                f"angles must have shape [variant, layer, plane]; got {tuple(angles.shape)}. One model with the same "
+                "angles in two layers is angles.expand(1, 2, -1)"
+            )
+        require_finite("angles", angles)
+        require_counts(heads=(heads, 1))
+        if not len(seeds):
+            raise ValueError("at least one seed is needed; got none. Pass seeds=(0,)")
+        self.task, self.seeds, self.heads = task, tuple(seeds), heads
+        self.dim = 2 * angles.shape[2]
+        self.scale = 1 / math.sqrt(self.dim)
+        self.register_buffer("angles", angles, persistent=False)
+        self.angles: Tensor
+        width, layers, variants = heads * self.dim, angles.shape[1], len(angles)
+        generators = [torch.Generator().manual_seed(seed) for seed in self.seeds]
+
+        def initial(*shape: int, spread: float | None = None) -> nn.Parameter:
+            size = (3 * shape[-2]) ** -0.5 if spread is None else spread
+            drawn = torch.stack([torch.randn(shape, generator=generator) for generator in generators])
+            return nn.Parameter(size * drawn[:, None].repeat(1, variants, *(1 for _ in shape)))
+
+        self.embedding = initial(task.vocabulary, width, spread=0.5)
+        # Columns: queries, keys and values, each of all heads.
+        self.project = initial(layers, width, 3 * width)
+        self.output = initial(layers, width, width)
+        self.widen = initial(layers, width, 2 * width)
+        self.narrow = initial(layers, 2 * width, width)
+        self.read = initial(width, task.attributes)
+        norms = torch.ones(len(self.seeds), variants, 2 * layers + 1, width)
+        self.norms = nn.Parameter(norms)
+
+    @property
+    def ensemble(self) -> tuple[int, int]:
+        """Number of seeds and of variants: the leading dimensions of every parameter."""
+        return self.embedding.shape[0], self.embedding.shape[1]
+
+    @property
+    def layers(self) -> int:
+        """Number of layers."""
+        return self.angles.shape[1]
+
+    def forward(
+        self, tokens: Int64[Tensor, "seed prompt token"], *, edit: Edit | None = None
+    ) -> Float[Tensor, "seed variant prompt question attribute"]:
+        """Scores of the attributes at every question of prompts with ``context`` tokens before the first.
+
+        Args:
+            tokens: the seeds' prompts.
+            edit: called with every layer's number and what its heads read ``[seed, variant, prompt, head, token,
+                dim]``, before the output map; what it returns goes on.
+        """
+        *_, (stream, _, _) = self._run(tokens, edit)
+        asked = self._normed(stream[:, :, :, self.task.context :: 2], -1)
+        return asked @ self.read[:, :, None]
+
+    def losses(self, batch: FactsBatch) -> Float[Tensor, "seed variant"]:
+        """Mean cross-entropy of every member over the questions of its seed's prompts."""
+        scores = self(batch.tokens)
+        answer = batch.answer[:, None, :, :, None].expand(*scores.shape[:-1], 1)
+        return (scores.logsumexp(-1) - scores.gather(-1, answer)[..., 0]).flatten(2).mean(-1)
+
+    def queries_and_keys(self, tokens: Int64[Tensor, "seed prompt token"]) -> list[tuple[Tensor, Tensor]]:
+        """Of every layer the last token's queries ``[seed, variant, prompt, head, dim]`` and all keys
+        ``[seed, variant, prompt, head, token, dim]``, rotated to their positions, for the core's functions.
+
+        Pass ``scale=self.scale`` and ``angles=self.angles[variant, layer]`` along; the pairing is ``"halves"``.
+        """
+        halves = [
+            join_planes(*split_planes(x, "neighbours"), "halves") for _, *both in self._run(tokens, None) for x in both
+        ]
+        return [(query[..., -1, :], keys) for query, keys in zip(halves[2::2], halves[3::2], strict=True)]
+
+    def member(self, seed: int, variant: int) -> DecoderEnsemble:
+        """A copy of one member as an ensemble of one; ``seed`` counts the seeds given, from 0."""
+        alone = DecoderEnsemble(
+            self.task, self.angles[variant : variant + 1].cpu(), seeds=self.seeds[seed : seed + 1], heads=self.heads
+        ).to(self.embedding.device)
+        with torch.no_grad():
+            for mine, its in zip(self.parameters(), alone.parameters(), strict=True):
+                its.copy_(mine[seed : seed + 1, variant : variant + 1])
+        return alone
+
+    def _run(self, tokens: Tensor, edit: Edit | None) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
+        """The stream after the embedding and after every layer, with that layer's queries and keys."""
+        seeds, variants = self.ensemble
+        if tokens.ndim != 3 or len(tokens) != seeds or tokens.shape[2] <= self.task.context:
+            raise ValueError(
+                f"tokens must have shape [seed, prompt, token] with {seeds} seeds and more than {self.task.context} "
+                f"tokens, the question's among them; got {tuple(tokens.shape)}"
+            )
+        rows = self.task.vocabulary * torch.arange(seeds * variants, device=tokens.device).view(seeds, variants, 1, 1)
+        flat = self.embedding.reshape(-1, self.embedding.shape[-1])
+        stream = functional.embedding(tokens[:, None] + rows, flat)  # [seed, variant, prompt, token, width]
+        positions = torch.arange(tokens.shape[2], dtype=torch.float64, device=tokens.device)
+        phase = (positions[:, None] * self.angles[:, :, None])[:, None, None]  # [variant, 1, 1, layer, token, plane]
+        turns = torch.complex(phase.cos().to(stream), phase.sin().to(stream))
+        nothing = stream.new_zeros(0)
+        yield stream, nothing, nothing
+        for layer in range(self.layers):
+            projected = self._map(self._normed(stream, 2 * layer), self.project, layer)
+            query, keys, values = (
+                part.unflatten(-1, (self.heads, self.dim)).transpose(-2, -3) for part in projected.chunk(3, dim=-1)
+            )
+            query, keys = (_turned(x, turns[..., layer, :, :]) for x in (query, keys))
+            read = functional.scaled_dot_product_attention(
+                query.flatten(0, 2), keys.flatten(0, 2), values.flatten(0, 2), is_causal=True
+            ).view_as(query)
+            if edit is not None:
+                read = edit(layer, read)
+            stream = stream + self._map(read.transpose(-2, -3).flatten(-2), self.output, layer)
+            widened = functional.gelu(self._map(self._normed(stream, 2 * layer + 1), self.widen, layer))
+            stream = stream + self._map(widened, self.narrow, layer)
+            yield stream, query, keys
+
+    def _map(self, x: Tensor, weights: Tensor, layer: int) -> Tensor:
+        """``x`` ``[seed, variant, prompt, token, ...]`` through every member's own map, as one product of matrices."""
+        maps = weights[:, :, layer].flatten(0, 1)
+        return torch.bmm(x.flatten(0, 1).flatten(1, 2), maps).view(*x.shape[:-1], maps.shape[-1])
+
+    def _normed(self, x: Tensor, place: int) -> Tensor:
+        return functional.rms_norm(x, x.shape[-1:], eps=1e-6) * self.norms[:, :, place, None, None]
+
+
+def _turned(x: Tensor, turns: Tensor) -> Tensor:
+    """Every plane, two neighbouring dimensions, times its complex number: one pass over memory."""
+    return torch.view_as_real(torch.view_as_complex(x.unflatten(-1, (-1, 2))) * turns).flatten(-2)

@@ -1,0 +1,305 @@
+"""Models of several hops in the browser: against PyTorch, the rules of their tasks, and the page that asks them."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+from axe_playwright_python.sync_playwright import Axe
+from in_browser import chromium, functions, opened
+
+from posym_companion.experiments import multihop
+from posym_core.figures import HopModel, hops
+from posym_core.figures.hops import asked_parcels, layout, parcels, write_parcels
+from posym_core.models import answers_with, decoder, set_angles
+from posym_core.tasks import LetterTask, NumberTask, walk
+
+TASKS = {"number": NumberTask(), "letter": LetterTask()}
+ASK = """([model, parts, layouts, asked]) => {
+    model.tensors = Object.assign({}, ...parts.map((text, place) => unpackParcel(text, layouts[place])));
+    return asked.map(({ tokens, off, stretch }) => {
+        const { logits, attention } = forward(model, tokens, { off, stretch });
+        return { logits: [...logits], attention: attention.map((weights) => [...weights]) };
+    });
+}"""
+
+
+@pytest.fixture(scope="module")
+def browser():
+    with chromium() as browser:
+        yield browser
+
+
+@pytest.fixture(scope="module")
+def scripts(browser):
+    page = functions(browser, "gptj.js", "hop_tasks.js")
+    yield page
+    page.close()
+
+
+def small(task, *, layers=2, width=8, seed=0):
+    """A model with random weights that half precision holds exactly."""
+    model = decoder(vocabulary=task.vocabulary, layers=layers, width=width, seed=seed).half().float().eval()
+    generator = torch.Generator().manual_seed(seed)
+    for name, parameter in model.named_parameters():
+        if name.endswith("bias") or "ln_" in name:
+            parameter.data += 0.3 * torch.randn(parameter.shape, generator=generator)
+        elif "attn" in name:
+            parameter.data *= 20  # attention that is far from even
+    return model.half().float()
+
+
+def weights_of(model):
+    return {name: x.detach().numpy() for name, x in model.named_parameters()}
+
+
+def angles_of(model):
+    planes = model.config.rotary_dim // 2
+    return torch.tensor(10000.0, dtype=torch.float64) ** (-torch.arange(planes, dtype=torch.float64) / planes)
+
+
+def ask(scripts, model, angles, asked):
+    weights = weights_of(model)
+    described = {"layers": model.config.n_layer, "width": model.config.n_embd, "angles": angles.tolist()}
+    return scripts.evaluate(ASK, [described, parcels(weights), layout(weights), asked])
+
+
+# ---- the model -------------------------------------------------------------------------------------------------------
+
+
+@torch.no_grad()
+@pytest.mark.parametrize("name", TASKS)
+def test_logits_and_attention_are_those_of_pytorch(scripts, name):
+    task = TASKS[name]
+    model = small(task)
+    angles = angles_of(model)
+    batch = task.sample(4, generator=torch.Generator().manual_seed(1), extra=3)
+    options = [([False, False], 1.0), ([True, False], 1.0), ([False, True], 1.0), ([False, False], 1.7)]
+    asked = [
+        {"tokens": tokens.tolist(), "off": off, "stretch": stretch}
+        for tokens, (off, stretch) in zip(batch.tokens, options, strict=True)
+    ]
+    found = ask(scripts, model, angles, asked)
+    for tokens, (off, stretch), one in zip(batch.tokens, options, found, strict=True):
+        set_angles(model, angles * stretch, positions=64)
+        seen = []
+        silent = {(layer, 0): torch.zeros(8) for layer, switched in enumerate(off) if switched}
+        expected = answers_with(
+            model, tokens[None], output=silent, seen=lambda layer, weights, said, seen=seen: seen.append(weights[0, 0])
+        )
+        np.testing.assert_allclose(one["logits"], expected[0], atol=1e-5)
+        for ours, theirs in zip(one["attention"], seen, strict=True):
+            np.testing.assert_allclose(np.reshape(ours, theirs.shape), theirs, atol=1e-5)
+    assert np.abs(np.subtract(found[0]["logits"], found[3]["logits"])).max() > 0.01
+
+
+@torch.no_grad()
+@pytest.mark.parametrize("name", TASKS)
+def test_trained_models_answer_as_in_pytorch(scripts, name):
+    """The full comparison, on 1,000 sequences of each task, is the result ``browser_models``."""
+    model, settings = multihop.load_weights(f"multihop/{name}_0", device="cpu")
+    batch = TASKS[name].sample(8, generator=torch.Generator().manual_seed(2))
+    asked = [{"tokens": tokens.tolist(), "off": [], "stretch": 1} for tokens in batch.tokens]
+    logits = np.array([one["logits"] for one in ask(scripts, model, settings.angles, asked)])
+    expected = answers_with(model, batch.tokens).numpy()
+    np.testing.assert_allclose(logits, expected, atol=1e-3)
+    assert logits.argmax(-1).tolist() == expected.argmax(-1).tolist() == batch.answer.tolist()
+
+
+def test_half_precision_is_read_exactly(scripts):
+    every = np.arange(65536, dtype=np.uint16).view(np.float16)
+    finite = every[np.isfinite(every)]
+    (text,) = parcels({"lm_head.bias": finite})
+    found = scripts.evaluate(
+        "([text, size]) => [...unpackParcel(text, [['x', [size]]]).x]", [text, len(finite)]
+    )  # fmt: skip
+    np.testing.assert_array_equal(np.array(found, dtype=np.float32), finite.astype(np.float32))
+
+
+# ---- the rules -------------------------------------------------------------------------------------------------------
+
+
+def described(name):
+    task = TASKS[name]
+    sizes = {"number": ("letters",), "letter": ("alphabet", "integers")}[name]
+    return {x: getattr(task, x) for x in ("name", "window", "steps", "hops", *sizes)} | {"names": task.token_names}
+
+
+@pytest.mark.parametrize("name", TASKS)
+def test_paths_follow_the_rules_of_the_task(scripts, name):
+    batch = TASKS[name].sample(200, generator=torch.Generator().manual_seed(0), extra=5)
+    found = scripts.evaluate(
+        "([task, all]) => all.map((tokens) => follow(task, tokens))", [described(name), batch.tokens.tolist()]
+    )
+    assert [one["answer"] for one in found] == batch.answer.tolist()
+    assert [one["path"] for one in found] == [[x for x in row if x >= 0] for row in batch.path.tolist()]
+
+
+@pytest.mark.parametrize("name", TASKS)
+def test_drawn_sequences_have_the_path_that_was_asked_for(scripts, name):
+    task = TASKS[name]
+    drawn = scripts.evaluate(
+        """(task) => [1, 2, 3, 4].flatMap((hops) => Array.from({ length: 50 }, () => {
+            const tokens = drawSequence(task, hops);
+            return { hops, tokens, front: [...drawFront(task, tokens, 6), ...tokens] };
+        }))""",
+        described(name),
+    )
+    for hops_asked, tokens, front in (one.values() for one in drawn):
+        assert len(tokens) == task.window + task.steps + 1
+        assert max(tokens) < task.vocabulary
+        ends = []
+        for sequence in (tokens, front):
+            whole = torch.tensor([sequence])
+            ends += [walk(whole, task, hops=count, layers=4)[0, -1].item() for count in (hops_asked, hops_asked - 1)]
+        assert ends[0] == ends[2]  # what stands in front changes nothing
+        assert ends[0] != ends[1]  # and the path is no shorter
+    window = torch.tensor([one["tokens"][: task.window] for one in drawn])
+    assert len(window.unique()) > 20
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "expected"),
+    [
+        ("number", "a dp, 1 16", [0, 119, 120, 135]),
+        ("letter", "(a,1) (h,8)  a,b hh (C, 2)", [0, 63, 65, 127, 17]),
+        ("number", "a 17", "“17” is no token of this task, which has letters a to dp and integers 1 to 16."),
+        (
+            "letter",
+            "(a,1) (i,1)",
+            "“(i,1)” is no token of this task, which has pairs such as (a,1) and (a,b),",
+        ),
+        ("number", "a", "A sequence has 2 to 80 tokens; this one has 1."),
+    ],
+)
+def test_texts_are_read(scripts, name, text, expected):
+    found = scripts.evaluate("([task, text]) => parse(task, text, 80)", [described(name), text])
+    if isinstance(expected, str):
+        assert found["message"].startswith(expected)
+    else:
+        assert found["tokens"] == expected
+
+
+# ---- the page --------------------------------------------------------------------------------------------------------
+
+
+def one_model(name="number", **changed):
+    task = TASKS[name]
+    model = small(task)
+    example = task.sample(8, generator=torch.Generator().manual_seed(0)).tokens[0]
+    options = {"angles": angles_of(model), "example": example, "label": name.capitalize(), "source": f"of/{name}"}
+    return HopModel(task, weights_of(model), **{**options, **changed})
+
+
+def make(*models, **changed):
+    return hops(models or [one_model(), one_model("letter")], **{"caption": "C.", "alt": "A.", **changed})
+
+
+def answer(page):
+    page.wait_for_function("document.querySelector('output[name=answer]').value !== ''")
+    return page.locator("output[name=answer]").evaluate("output => output.value")
+
+
+@torch.no_grad()
+def expected_answer(name, tokens):
+    return TASKS[name].token_names[answers_with(small(TASKS[name]), torch.tensor([tokens])).argmax().item()]
+
+
+def arcs(page):
+    return page.locator("[data-layer]").evaluate_all("boxes => boxes.map((box) => box.innerHTML).join()")
+
+
+def test_a_reader_asks_the_model(browser, tmp_path):
+    with opened(browser, make(address="parcels"), tmp_path) as page:
+        for name in TASKS:
+            write_parcels(name, weights_of(small(TASKS[name])), tmp_path / "parcels")
+        assert page.locator("[data-hops]").count() == 1
+        assert page.locator("output[name=answer]").evaluate("output => output.value") == ""
+        page.click("button[name=load]")
+        first = answer(page)
+        tokens = one_model().description()["example"]
+        assert first == expected_answer("number", tokens)
+        assert page.locator("progress").evaluate("bar => bar.value") == 1
+        # Two tokens change places.
+        before = arcs(page)
+        page.locator(".posym-hop-tokens button").nth(1).click()
+        page.locator(".posym-hop-tokens button").nth(12).click()
+        tokens[1], tokens[12] = tokens[12], tokens[1]
+        assert answer(page) == expected_answer("number", tokens)
+        assert arcs(page) != before
+        assert page.locator("input[name=sequence]").input_value().split()[1] == TASKS["number"].token_names[tokens[1]]
+        # A sequence of one's own, and one that is none.
+        page.fill("input[name=sequence]", "a b c 2 1")
+        assert answer(page) == expected_answer("number", [0, 1, 2, 121, 120])
+        page.wait_for_function(
+            "document.querySelector('.posym-live-rule').textContent === 'by the rules b, 2 hops away'"
+        )
+        page.fill("input[name=sequence]", "a b ?")
+        assert "“?” is no token of this task" in page.locator("[role=alert]").text_content()
+        page.select_option("select[name=task]", "letter")
+        page.click("button[name=load]")
+        assert answer(page) == expected_answer("letter", one_model("letter").description()["example"])
+
+
+def test_every_control_asks_anew(browser, tmp_path):
+    with opened(browser, make(), tmp_path) as page:  # weights in the page itself
+        page.click("button[name=load]")
+        answer(page)
+        for act in (
+            lambda: page.locator("button[name=head]").first.click(),
+            lambda: page.locator("input[name=stretch]").press("ArrowRight"),
+            lambda: page.locator("input[name=front]").press("ArrowRight"),
+            lambda: page.locator("input[name=hops]").press("ArrowLeft"),
+            lambda: page.click("button[name=draw]"),
+            lambda: page.click("button[name=back]"),
+        ):
+            before = arcs(page)
+            act()
+            answer(page)
+            assert arcs(page) != before
+        assert page.locator("button[name=head]").first.get_attribute("aria-pressed") == "true"
+        assert "switched off" in page.locator("[data-layer='0']").get_attribute("aria-label")
+
+
+def test_weights_that_are_not_there_get_a_sentence(browser, tmp_path):
+    with opened(browser, make(address="nowhere"), tmp_path, complains=True) as page:
+        page.click("button[name=load]")
+        page.wait_for_function("document.querySelector('[role=alert]').textContent !== ''")
+        assert "could not be loaded (number/0)" in page.locator("[role=alert]").text_content()
+        assert page.locator("button[name=load]").is_enabled()
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_axe_and_a_narrow_page(browser, tmp_path, scheme):
+    with opened(browser, make(), tmp_path, width=390, color_scheme=scheme) as page:
+        page.click("button[name=load]")
+        answer(page)
+        assert page.evaluate("document.documentElement.scrollWidth") <= 390
+        found = Axe().run(page, options={"resultTypes": ["violations"]}).response["violations"]
+        assert [each["id"] for each in found if each["impact"] in {"serious", "critical"}] == []
+
+
+def test_a_page_names_the_parcels_that_it_asks_for():
+    asked = asked_parcels(make(address="../../_static/hops").html)
+    assert asked == [(name, f"of/{name}", "../../_static/hops") for name in TASKS]
+    assert asked_parcels(make().html) == []
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda: make(alt=""), "alt must say what is seen"),
+        (lambda: make(one_model(), one_model()), "models must be one or more, each of another task; got number,"),
+        (lambda: make(one_model(example=[200])), "example must be 2 to 80 tokens below 136; got [200]"),
+        (lambda: make(one_model(angles=[1.0])), "a head of 8 dimensions has 4 angles; got 1. Only models of one head"),
+        (lambda: make(replace(one_model(), task=NumberTask(letters=3))),
+         "the task has 19 tokens, but the model of 'number' embeds 136"),
+        (lambda: parcels({"lm_head.bias": np.array([1e6])}), "weights must be finite in half precision"),
+    ],
+)  # fmt: skip
+def test_refusals_name_rule_value_and_way_out(call, message):
+    with pytest.raises(ValueError, match=re.escape(message)):
+        call()

@@ -1,0 +1,296 @@
+"""Live figures: what the widget takes, computes and refuses, and that it agrees with the frames of the page."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import subprocess
+import sys
+from itertools import product
+from typing import Any
+
+import ipywidgets
+import numpy as np
+import pytest
+import torch
+
+from posym_core.figures import Bars, Choice, Heatmap, Lines, Points, Readout, Slider, slider_figure
+
+TOKENS = np.arange(6)
+THETA = Slider("theta", "Angle θ", [0.1, 0.5, 1.0], start=0.5)
+KEYS = Slider("keys", "Keys", [2, 4, 8])
+SIGN = Choice("sign", "Sign", ["plus", "minus"])
+
+
+def waves(theta: float, keys: int, sign: str) -> list[Any]:
+    """One result of every kind: arrays, fields, rows, tensors, NaN, texts."""
+    wave = np.cos(theta * TOKENS) * (1 if sign == "plus" else -1)
+    matrix = np.outer(wave, wave) + keys
+    matrix[0, 0] = np.nan
+    return [
+        {"frames": (two := np.stack([wave, wave / keys])), "lower": two - 1, "upper": two + 1, "marker": theta},
+        torch.tensor(matrix),
+        {"frames": wave[None], "labels": [f"{sign} {token}" for token in TOKENS], "highlight": keys % 6},
+        np.stack([wave, wave**2], -1),
+        {"keys": keys, "sign": sign, "sum": wave.sum()},
+        [wave.max(), f"{theta:.2f}"],
+    ]  # fmt: skip
+
+
+def every_panel() -> list[Any]:
+    return [
+        Lines("Lines", TOKENS, series=("a", "b")),
+        Heatmap("Matrix"),
+        Bars("Bars", None),
+        Points("Points", labels=list("abcdef")),
+        Readout(title="Rows"),
+        Readout(["most", "angle"], title="Given labels"),
+    ]
+
+
+def figure(panels=None, sliders=(THETA, KEYS, SIGN), compute=waves, **more):
+    return slider_figure(panels or every_panel(), sliders, caption="C.", alt="A.", compute=compute, **more)
+
+
+def page_frame(shown, place: int, field: dict, settings: dict) -> list:
+    """What the page draws: the literal index arithmetic of the script."""
+    panel, index = shown.data["panels"][place], 0
+    for slider, length in zip(panel["over"], panel["dims"], strict=True):
+        one = shown.sliders[slider]
+        index = index * length + one.settings.index(settings[one.name])
+    whole = len(field["v"]) <= field["n"]
+    return field["v"] if whole else field["v"][index * field["n"] : (index + 1) * field["n"]]
+
+
+def test_page_and_kernel_agree_at_every_setting() -> None:
+    shown = figure()
+    widget, compared = shown.widget(), 0
+    for settings in product(*(slider.settings for slider in shown.sliders)):
+        widget.values = dict(zip(("theta", "keys", "sign"), settings, strict=True))
+        for place, fields in enumerate(widget.shown["panels"]):
+            for name, field in fields.items():
+                sent = shown.data["panels"][place][name]
+                for old, new in zip(*([one] if isinstance(one, dict) else one for one in (sent, field)), strict=True):
+                    assert page_frame(shown, place, old, widget.values) == new["v"], (name, settings)
+                    compared += 1
+    assert compared == 18 * (4 + 1 + 3 + 1 + 3 + 2)
+
+
+def test_a_value_between_the_frames_is_computed_before_the_assignment_returns() -> None:
+    widget = figure().widget()
+    assert isinstance(widget, ipywidgets.DOMWidget)
+    assert widget.values == {"theta": 0.5, "keys": 2, "sign": "plus"}
+    np.testing.assert_array_equal(widget.arrays[1], waves(0.5, 2, "plus")[1].numpy())
+    seen = []
+    widget.observe(lambda change: seen.append((change["new"], widget.arrays[3][1, 0])), "values")
+    widget.values = {"theta": 0.1234}
+    assert widget.values == {"theta": 0.1234, "keys": 2, "sign": "plus"}
+    assert seen == [(widget.values, np.cos(0.1234))]
+    for place, expected in enumerate(waves(0.1234, 2, "plus")[:5]):
+        found = widget.arrays[place]
+        pairs = [(found[name], expected[name]) for name in expected] if place in (0, 2, 4) else [(found, expected)]
+        for new, old in pairs:
+            np.testing.assert_array_equal(new, np.asarray(old))
+    assert widget.arrays[5].tolist() == [1.0, "0.12"]
+    widget.values = {"sign": "minus", "keys": 3}
+    assert widget.values == {"theta": 0.1234, "keys": 3, "sign": "minus"}
+    assert type(widget.values["keys"]) is int
+    assert widget.shown["values"] == widget.values
+    assert json.dumps(widget.shown["panels"], allow_nan=False)
+
+
+@pytest.mark.parametrize(
+    ("values", "message"),
+    [
+        ({"theta": 2}, r"value of slider 'theta' must lie in 0\.1 to 1\.0; got 2"),
+        ({"theta": float("nan")}, r"must lie in 0\.1 to 1\.0; got nan"),
+        ({"theta": "0.5"}, r"must lie in 0\.1 to 1\.0; got '0\.5'"),
+        ({"keys": True}, r"must lie in 2 to 8; got True"),
+        ({"sign": "both"}, r"must be one of its 2 values; got 'both'\. They are 'plus', 'minus'"),
+        ({"angle": 0.5}, r"values must name sliders of the figure \(theta, keys, sign\); got 'angle'"),
+    ],
+)
+def test_values_that_no_slider_takes_are_refused_and_change_nothing(values, message) -> None:
+    widget = figure().widget()
+    before, arrays = dict(widget.values), widget.arrays
+    with pytest.raises(ValueError, match=message):
+        widget.values = values
+    assert widget.values == before
+    assert widget.arrays is arrays
+    assert widget.error == ""
+
+
+def halting(theta: float) -> np.ndarray:
+    if 0.2 < theta < 0.4:
+        raise ZeroDivisionError("no wave here")
+    return np.cos(theta * TOKENS)
+
+
+def test_an_error_of_the_function_is_raised_and_shown_and_leaves_the_last_good_state() -> None:
+    widget = figure([Lines("L", TOKENS)], [THETA], halting).widget()
+    widget.values = {"theta": 0.7}
+    good = widget.arrays
+    with pytest.raises(ZeroDivisionError, match="no wave here"):
+        widget.values = {"theta": 0.3}
+    assert widget.error == "ZeroDivisionError: no wave here (at theta = 0.3)"
+    assert widget.values == {"theta": 0.7}
+    assert widget.arrays is good
+    assert widget.shown["values"] == {"theta": 0.7}
+    widget.values = {"theta": 0.8}
+    assert widget.error == ""
+
+
+def test_what_a_browser_asks_for_is_computed_or_complained_of() -> None:
+    widget = figure([Lines("L", TOKENS)], [THETA], halting).widget()
+    widget.set_state({"values": {"theta": 0.7}})
+    np.testing.assert_array_equal(widget.arrays[0], halting(0.7))
+    for asked, said in ((0.3, "no wave here"), (7, "must lie in 0.1 to 1.0; got 7")):
+        widget.set_state({"values": {"theta": asked}})
+        assert said in widget.error
+        assert widget.values == {"theta": 0.7}
+    widget.set_state({"values": {"theta": 0.9}})
+    assert widget.error == ""
+    named = figure().widget()
+    named.set_state({"values": {"theta": 1, "sign": "minus"}})
+    assert named.values == {"theta": 1.0, "keys": 2, "sign": "minus"}
+
+
+def test_a_figure_without_a_function_goes_to_the_nearest_setting() -> None:
+    frames = np.arange(18.0).reshape(3, 6)
+    rows = {"n": [1.0, 2.0, 3.0], "t": ["a", "b", "c"]}
+    shown = figure([Lines("L", TOKENS, frames), Readout(rows)], [THETA], None)
+    widget = shown.widget()
+    widget.values = {"theta": 0.8}
+    assert widget.values == {"theta": 1.0}
+    np.testing.assert_array_equal(widget.arrays[0], frames[2])
+    assert widget.arrays[1] == {"n": 3.0, "t": "c"}
+
+
+def test_given_frames_are_compared_with_the_function() -> None:
+    frames = np.stack([halting(theta) for theta in THETA.values])
+    figure([Lines("L", TOKENS, frames.astype(np.float32))], [THETA], halting).widget()
+    with pytest.raises(ValueError, match=r"frames of 'L' at the start are not what compute returns there; leave them"):
+        figure([Lines("L", TOKENS, frames + 0.01)], [THETA], halting).widget()
+
+
+def test_panels_over_some_sliders_and_fixed_ones() -> None:
+    calls = []
+
+    def count(theta, keys):
+        calls.append((theta, keys))
+        return [[keys * 10 + theta], None, [theta]]
+
+    panels = [
+        Readout(["both"], over=("keys", "theta"), format=".1f"),
+        Bars("Fixed", ["a"], [1.0], over=()),
+        Readout(["one"], over=("theta",), format=".1f"),
+    ]
+    shown = figure(panels, (THETA, KEYS), count)
+    rows = [panel.get("rows") for panel in shown.data["panels"]]
+    assert rows[0][0]["v"] == [f"{keys * 10 + theta:.1f}" for keys in (2, 4, 8) for theta in (0.1, 0.5, 1.0)]
+    assert rows[2][0]["v"] == ["0.1", "0.5", "1.0"]
+    assert len(calls) == 9
+    assert shown.widget().shown["panels"][1] == {}
+
+
+@pytest.mark.parametrize(
+    ("make", "error", "message"),
+    [
+        (lambda: figure(compute=None), ValueError, r"lines 'Lines' has no frames; pass them, or a compute that makes"),
+        (
+            lambda: figure(compute=lambda theta: []),
+            TypeError,
+            r"names of the sliders as keywords \(theta, keys,",
+        ),
+        (
+            lambda: figure(compute=lambda **values: waves(**values)[:2]),
+            ValueError,
+            r"one array for each of the 6 panels; got 2",
+        ),
+        (lambda: figure(compute=lambda **values: 3.0), TypeError, r"one array for each panel; got float"),
+        (
+            lambda: figure([Lines("L", TOKENS)], [THETA], lambda theta: {"wrong": 1}),
+            ValueError,
+            r"compute may set frames, lower, upper, marker of 'L'; got 'wrong'",
+        ),
+        (
+            lambda: figure([Readout(["a", "b"], title="R")], [THETA], lambda theta: [1, 2, 3]),
+            ValueError,
+            r"one value for each of the 2 rows of the readout 'R', or label -> value; got 3 values",
+        ),
+        (
+            lambda: figure([Lines("L", TOKENS)], [THETA], lambda theta: {"marker": theta}),
+            ValueError,
+            r"compute must return frames of 'L' for every setting, since the panel has none",
+        ),
+        (
+            lambda: figure([Readout(["a"])], [Slider(name, name, range(200)) for name in "st"], lambda s, t: [s]),
+            ValueError,
+            r"would be called for 40,000 settings, but a figure calls it for 20,000 at most; use fewer settings, or",
+        ),
+    ],
+)
+def test_refusals_name_rule_value_and_way_out(make, error, message) -> None:
+    with pytest.raises(error, match=message):
+        make()
+
+
+def test_a_frame_of_another_size_is_refused() -> None:
+    sizes = iter([3, 3, 3, 3, 4])
+    widget = figure([Heatmap("C")], [THETA], lambda theta: np.zeros((2, next(sizes)))).widget()
+    with pytest.raises(ValueError, match="must return frames of 'C' in the shape of its frames"):
+        widget.values = {"theta": 0.3}
+
+
+def test_no_comm_is_opened_where_no_kernel_runs_or_a_book_is_built(monkeypatch) -> None:
+    class Shell:
+        kernel = object()
+
+    shown = figure()
+    assert set(shown._repr_mimebundle_()) == {"text/html", "text/plain"}
+    monkeypatch.setitem(sys.modules, "IPython", type("IPython", (), {"get_ipython": staticmethod(Shell)}))
+    monkeypatch.setenv("POSYM_STATIC", "1")
+    assert set(shown._repr_mimebundle_()) == {"text/html", "text/plain"}
+    monkeypatch.delenv("POSYM_STATIC")
+    bundle, _ = shown._repr_mimebundle_()
+    assert set(bundle) == {"text/html", "text/plain", "application/vnd.jupyter.widget-view+json"}
+    still = figure([Lines("L", TOKENS, np.zeros((3, 6)))], [THETA], None)
+    assert set(still._repr_mimebundle_()) == {"text/html", "text/plain"}
+    find = importlib.util.find_spec
+    monkeypatch.setattr(
+        importlib.util, "find_spec", lambda name, *rest: None if name == "anywidget" else find(name, *rest)
+    )
+    assert set(shown._repr_mimebundle_()) == {"text/html", "text/plain"}
+
+
+def test_without_anywidget_the_package_works_and_the_error_names_the_extra(root) -> None:
+    program = """
+import sys
+sys.modules["anywidget"] = sys.modules["ipywidgets"] = None
+import numpy as np
+from posym_core.figures import Lines, Slider, slider_figure
+figure = slider_figure([Lines("L", [0, 1])], [Slider("t", "T", [0, 1])], caption="C.", alt="A.",
+                       compute=lambda t: np.full(2, t))
+assert "<figure" in figure._repr_mimebundle_()["text/html"]
+try:
+    figure.widget()
+except ImportError as error:
+    print(error)
+"""
+    done = subprocess.run([sys.executable, "-c", program], cwd=root, capture_output=True, text=True)
+    assert "a live figure needs anywidget" in done.stdout, done.stderr
+    assert "install posym-core[chapters]" in done.stdout
+
+
+def test_saved_whole_or_not_at_all(tmp_path, monkeypatch) -> None:
+    shown = slider_figure([Readout({"r": 1.0})], [], caption=r"Where $\theta n^2$ is $10^{-4}$.", alt="A value.")
+    path = shown.save(str(tmp_path / "figure.html"))
+    assert path == tmp_path / "figure.html"
+    text = path.read_text("utf-8")
+    assert text.startswith("<!doctype html>")
+    assert "Where θ n² is 10⁻⁴.</figcaption>" in text
+    assert "Where θ n² is 10⁻⁴.</figcaption>" in shown.widget().markup
+    monkeypatch.setattr(type(path), "replace", lambda *_: (_ for _ in ()).throw(OSError("disk full")))
+    with pytest.raises(OSError, match="disk full"):
+        shown.save(tmp_path / "other.html")
+    assert [one.name for one in tmp_path.iterdir()] == ["figure.html"]

@@ -1,0 +1,128 @@
+"""Heads whose outputs are replaced: against hooks made by hand, and against changed weights."""
+
+from __future__ import annotations
+
+import copy
+
+import pytest
+import torch
+from architectures import build, shared, tokens
+
+from posym_core.inspection.attention_calls import UnsupportedModelError
+from posym_core.inspection.head_outputs import (
+    changed_outputs,
+    head_outputs,
+    last_token_replaced,
+    output_projections,
+    replaced_everywhere,
+)
+from posym_core.inspection.interventions import fastest, stopped
+from posym_core.inspection.surgery import surgery
+
+KINDS = ("Llama", "Qwen2", "Gemma2", "Gemma3", "Cohere", "GPT-NeoX", "Phi")
+ANSWERS = torch.tensor([7, 30, 96])
+
+
+def logits(model, ids):
+    with torch.no_grad():
+        return model(ids, use_cache=False).logits[:, -1]
+
+
+def hooked(model, layer, change):
+    """By hand: the input of one output projection, changed in place."""
+
+    def before(module, args):
+        x = args[0].clone()
+        change(x)
+        return (x, *args[1:])
+
+    return output_projections(model)[layer].register_forward_pre_hook(before)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_seen_outputs_are_what_the_projection_gets_and_looking_on_changes_nothing(kind):
+    model, ids = shared(kind), tokens()
+    said = head_outputs(model, ids)
+    seen = []
+    hook = output_projections(model)[1].register_forward_pre_hook(lambda module, args: seen.append(args[0]))
+    torch.testing.assert_close(said.logits, logits(model, ids))
+    hook.remove()
+    torch.testing.assert_close(said.outputs[:, 1].flatten(-2), seen[0])
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_one_head_replaced_at_the_last_token_is_what_a_hook_by_hand_does(kind):
+    model, ids = shared(kind), tokens(1)
+    outputs = torch.randn(3, 4, 16, generator=torch.Generator().manual_seed(1))
+    found = last_token_replaced(model, ids[0], outputs, ANSWERS)
+    for layer, head in ((0, 0), (1, 3), (2, 2)):
+
+        def change(x, layer=layer, head=head):
+            x[:, -1, head * 16 : (head + 1) * 16] = outputs[layer, head]
+
+        hook = hooked(model, layer, change)
+        expected = logits(model, ids)[0, ANSWERS]
+        hook.remove()
+        torch.testing.assert_close(found[layer, head], expected, atol=2e-4, rtol=1e-4)
+
+
+def test_a_heads_own_output_replaces_nothing_and_more_heads_than_rows_are_no_matter(monkeypatch):
+    model, ids = shared("Gemma3"), tokens(1)
+    said = head_outputs(model, ids)
+    monkeypatch.setattr("posym_core.inspection.head_outputs.ROWS", 5)
+    found = last_token_replaced(model, ids[0], said.outputs[0, :, -1], ANSWERS)
+    torch.testing.assert_close(found, said.logits[0, ANSWERS].expand(3, 4, 3), atol=2e-4, rtol=1e-4)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_head_silent_everywhere_is_one_whose_columns_of_the_projection_are_zero(kind):
+    model, ids = shared(kind), tokens()
+    silent = replaced_everywhere(model, ids, torch.zeros(3, ids.shape[1], 4, 16), 1, 2)
+    without = copy.deepcopy(model)
+    with torch.no_grad():
+        output_projections(without)[1].weight[:, 32:48] = 0
+    torch.testing.assert_close(silent, logits(without, ids), atol=2e-4, rtol=1e-4)
+
+
+def test_each_place_gets_its_own_replacement():
+    model, ids = shared("Llama"), tokens()
+    outputs = torch.randn(3, ids.shape[1], 4, 16, generator=torch.Generator().manual_seed(2))
+
+    def change(x):
+        x[:, :, 16:32] = outputs[2, :, 1]
+
+    hook = hooked(model, 2, change)
+    expected = logits(model, ids)
+    hook.remove()
+    torch.testing.assert_close(replaced_everywhere(model, ids, outputs, 2, 1), expected)
+
+
+def test_all_heads_from_another_prompt_make_its_answer_but_for_the_token_itself():
+    model, ids = shared("Llama"), tokens(2)
+    ids[1, -1] = ids[0, -1]
+    said = head_outputs(model, ids)
+    with changed_outputs(model, lambda layer, x: said.outputs[:1, layer]):
+        torch.testing.assert_close(logits(model, ids[1:]), said.logits[:1], atol=2e-4, rtol=1e-4)
+    assert (said.logits[0] - said.logits[1]).abs().max() > 0.1
+
+
+def test_it_goes_with_gradients_and_within_surgery():
+    model, ids = build("Gemma3").requires_grad_(False), tokens(1)
+    factor = torch.ones((), requires_grad=True)
+    with surgery(model, stopped(fastest(0.5)), length=ids.shape[1]), changed_outputs(model, lambda _, x: factor * x):
+        operated = model(ids, use_cache=False).logits[:, -1]
+    operated.sum().backward()
+    assert factor.grad is not None
+    assert factor.grad.abs() > 0
+    with surgery(model, stopped(fastest(0.5)), length=ids.shape[1]):
+        said = head_outputs(model, ids)
+        found = last_token_replaced(model, ids[0], said.outputs[0, :, -1], ANSWERS)
+    torch.testing.assert_close(said.logits, operated.detach())
+    torch.testing.assert_close(found[0, 0], operated.detach()[0, ANSWERS], atol=2e-4, rtol=1e-4)
+    assert (operated - logits(model, ids)).abs().max() > 0.01
+
+
+def test_models_without_an_output_projection_a_layer_are_refused():
+    model = build("Mamba")
+    with pytest.raises(UnsupportedModelError, match="has 0 output projections of attention"):
+        output_projections(model)
