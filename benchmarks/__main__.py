@@ -1,4 +1,4 @@
-"""Print one table, row by row: ``python -m benchmarks [scores] [ensemble] [multihop] [explorer] [architectures]``.
+"""Print one table, row by row: ``python -m benchmarks``, or with the names of parts, such as ``scores browser``.
 
 Without names all are run but ``architectures``, which measures rounding instead of time. ``--save`` also writes the
 table to ``benchmarks/RESULTS.md``, which the README quotes.
@@ -17,7 +17,7 @@ import torch
 from posym_core.runs.devices import choose_device, device_name
 from posym_core.runs.files import write_atomically
 
-TIMED = ("scores", "ensemble", "multihop", "explorer")
+TIMED = ("scores", "ensemble", "multihop", "explorer", "live", "browser")
 PARTS = (*TIMED, "architectures")
 STORED = Path(__file__).with_name("RESULTS.md")
 

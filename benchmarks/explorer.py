@@ -13,7 +13,7 @@ from pathlib import Path
 
 from posym_companion.experiments.head_explorer import LENGTHS, SPAN, TAUS, full_size
 from posym_core.figures.explorer import ARRAYS, HeadInput, head_explorer
-from posym_core.figures.sliders import SliderFigure
+from posym_core.figures.pages import Figure
 from posym_core.runs.results import load_result
 
 ACTIONS = {
@@ -38,7 +38,7 @@ ACT = """([action, first, turns]) => {
 TURNS = 20
 
 
-def figure() -> SliderFigure:
+def figure() -> Figure:
     """The explorer with everything that the book's page shows."""
     results = [load_result(setting.name) for setting in full_size()]
     inputs = [

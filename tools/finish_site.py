@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import html
+import json
 import re
 import shutil
 import warnings
@@ -14,10 +15,14 @@ from pathlib import Path
 
 import numpy as np
 import yaml
+from definitions import add_definitions
 from PIL import Image
+from safetensors.numpy import load_file
 from scipy.cluster.vq import kmeans2
 from set_formulas import mathjax_folder, set_formulas
 from trim_styles import trim_styles
+
+from posym_core.figures.hops import asked_parcels, write_parcels
 
 # The same style and script stand in every slider figure; on the site they are files, loaded once.
 FIGURE_STYLE = re.compile(r'(<figure class="posym-figure">\s*)<style>(?P<text>.*?)</style>\n?', re.DOTALL)
@@ -152,6 +157,24 @@ def share_figure_files(site: Path) -> None:
         page.write_text(text, encoding="utf-8")
 
 
+def carry_style(site: Path) -> None:
+    """Let the script of the slider figures carry their style, for copies that readers save."""
+    style, script = (site / "_static" / f"figure.{ending}" for ending in ("css", "js"))
+    if script.exists():
+        carried = json.dumps(style.read_text(encoding="utf-8"), ensure_ascii=False)
+        text = f"document.currentScript.dataset.style = {carried};\n{script.read_text(encoding='utf-8')}"
+        script.write_text(text, encoding="utf-8")
+
+
+def pack_models(site: Path, results: Path) -> None:
+    """Write the weights that pages load on a click to where these pages look for them."""
+    for page in sorted(site.rglob("*.html")):
+        for name, source, address in asked_parcels(page.read_text(encoding="utf-8")):
+            folder = (page.parent / address).resolve()
+            if not (folder / name).is_dir():
+                write_parcels(name, load_file(results / f"{source}.safetensors"), folder)
+
+
 def few_colours(picture: Image.Image, most: int = COLOURS) -> Image.Image:
     """The picture with a palette: each group of like colours, however transparent, becomes its most frequent one."""
     pixels = np.asarray(picture.convert("RGBA"))
@@ -207,8 +230,11 @@ def finish(site: Path, root: Path, kept: Path) -> None:
         text = text if page.name == "search.html" else SEARCH.sub("", text)
         page.write_text(anchors(bibliography(signatures(head(text)))), encoding="utf-8")
     share_figure_files(site)
+    pack_models(site, root / "results")
+    add_definitions(site, plain)
     set_formulas(site, mathjax_folder())
     trim_styles(site)
+    carry_style(site)
     pack_pictures(site, kept)
     settings = yaml.safe_load((root / "_config.yml").read_text(encoding="utf-8"))
     address = site_address(settings["repository"]["url"])

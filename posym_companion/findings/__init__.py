@@ -10,7 +10,7 @@ from posym_companion.findings.atlas import (
 )
 from posym_companion.findings.binding_profile import binding_results
 from posym_companion.findings.encoding_study import costs, deposit, largest_costs, orders, study, task_correlations
-from posym_companion.findings.encoding_tasks import longest_context, threshold
+from posym_companion.findings.encoding_tasks import done_accuracy, longest_context
 from posym_companion.findings.finding import VERDICTS, Cases, Claim, Line, Measured, Row, Rule
 from posym_companion.findings.frequency_control import (
     accuracy,
@@ -24,9 +24,14 @@ from posym_companion.findings.hop_prompts import TABLE_3
 from posym_companion.findings.ledger import ledger
 from posym_companion.findings.multihop import best_checkpoint, kinds, learned_at, mean_scores, written
 from posym_companion.findings.plane_profile import turning_angle
+from posym_companion.findings.solver_heads import solvers
+from posym_companion.findings.solver_roles import CARRIES, NEEDED
+from posym_companion.findings.task_solvers import solver_accuracy, solver_results, steps_to_learn
 
 __all__ = [
+    "CARRIES",
     "COLUMNS",
+    "NEEDED",
     "TABLE_3",
     "VERDICTS",
     "Cases",
@@ -43,6 +48,7 @@ __all__ = [
     "binding_results",
     "costs",
     "deposit",
+    "done_accuracy",
     "kinds",
     "largest_costs",
     "learned_at",
@@ -52,11 +58,14 @@ __all__ = [
     "mean_scores",
     "orders",
     "reach",
+    "solver_accuracy",
+    "solver_results",
+    "solvers",
+    "steps_to_learn",
     "study",
     "study_result",
     "task_correlations",
     "tasks_result",
-    "threshold",
     "thresholds",
     "turning_angle",
     "u_index",

@@ -17,7 +17,7 @@ from typing import Literal
 
 from posym_companion.experiments.encoding_study import SETUPS, EncodingStudy, StudyTask
 from posym_companion.experiments.encoding_tasks import TESTS, EncodingTasks
-from posym_companion.findings.encoding_tasks import longest_context, threshold
+from posym_companion.findings.encoding_tasks import done_accuracy, longest_context
 from posym_core.encodings.abilities import ability
 from posym_core.encodings.registry import ENCODINGS, Question
 from posym_core.runs.results import Result, stored_results
@@ -25,7 +25,7 @@ from posym_core.tasks.sentences import DistanceTask
 
 
 @dataclass(frozen=True, kw_only=True)
-class Cell:
+class TableCell:
     """What one column says of one encoding.
 
     Attributes:
@@ -49,7 +49,7 @@ class Column:
 
     title: str
     source: Literal["proof", "measurement"]
-    read: Callable[[str, Path | str | None], Cell]
+    read: Callable[[str, Path | str | None], TableCell]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -62,7 +62,7 @@ class AtlasRow:
     """
 
     encoding: str
-    cells: tuple[Cell, ...]
+    cells: tuple[TableCell, ...]
 
 
 def tasks_result(encoding: str, folder: Path | str | None = None) -> Result | None:
@@ -98,37 +98,37 @@ def level_without_order(task: StudyTask) -> float:
     return made.best_without_order() if isinstance(made, DistanceTask) else 1 / made.classes
 
 
-def ability_cell(encoding: str, folder: Path | str | None, *, question: Question) -> Cell:
+def ability_cell(encoding: str, folder: Path | str | None, *, question: Question) -> TableCell:
     """Whether a head can be that, by :mod:`posym_core.encodings.abilities`."""
     possible = ability(encoding, question).possible
-    return Cell(text={True: "✓", False: "✗", None: "–"}[possible], good=possible)
+    return TableCell(text={True: "✓", False: "✗", None: "–"}[possible], good=possible)
 
 
-def task_cell(encoding: str, folder: Path | str | None, *, tests: Sequence[str]) -> Cell:
+def task_cell(encoding: str, folder: Path | str | None, *, tests: Sequence[str]) -> TableCell:
     """Accuracy at the training's length, and under it the longest context of each test; a dagger where rows end."""
     result = tasks_result(encoding, folder)
     if result is None:
-        return Cell(text=NO_RESULT, good=None)
+        return TableCell(text=NO_RESULT, good=None)
     rows = [TESTS.index(test) for test in tests]
     accuracy, chance = result["accuracy"][rows], float(result["chance"][rows[0]])
     reached = [longest_context(each, result["lengths"].tolist(), chance) for each in accuracy]
     mark = "†" if ENCODINGS[encoding].bounded and reached[0] else ""
     lengths = " / ".join("✗" if length is None else f"{length}{mark}" for length in reached)
     mean = float(accuracy[0, :, 0].mean())
-    good = mean >= threshold(chance)
-    return Cell(text=f"{mean:.2f}<br>{lengths if good else '✗'}", good=good)
+    good = mean >= done_accuracy(chance)
+    return TableCell(text=f"{mean:.2f}<br>{lengths if good else '✗'}", good=good)
 
 
-def study_cell(encoding: str, folder: Path | str | None, *, task: StudyTask) -> Cell:
+def study_cell(encoding: str, folder: Path | str | None, *, task: StudyTask) -> TableCell:
     """Mean accuracy over seeds, and under it the lowest and the highest; a double dagger where heads look back only."""
     result = study_result(encoding, task, folder)
     if result is None:
-        return Cell(text=NO_RESULT, good=None)
+        return TableCell(text=NO_RESULT, good=None)
     accuracy = result["accuracy"]
     mark = "‡" if SETUPS[encoding].get("causal") else ""
-    return Cell(
+    return TableCell(
         text=f"{accuracy.mean():.2f}{mark}<br>{accuracy.min():.2f}–{accuracy.max():.2f}",
-        good=bool(accuracy.mean() >= threshold(level_without_order(task))),
+        good=bool(accuracy.mean() >= done_accuracy(level_without_order(task))),
     )
 
 

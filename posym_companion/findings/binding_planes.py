@@ -88,7 +88,8 @@ def _claim(letter: str, short: str, says: str, lines: tuple[Line, ...], first: s
         first_rule=Rule(says=first, lines=(Line(part=short, of=counted),), whole="reproduced in kind", strict=True),
         measure=division_of_planes,
         rule_fixed="after a first look",
-        changes="Heads whose single planes have logits large enough for their softmax to be sharp.",
+        changes="Heads whose single planes have logits large enough for their softmax to be sharp. T-3 is the row of "
+        "models that solve the task.",
     )
 
 
@@ -96,8 +97,7 @@ SLOW_SYMBOLIC = _claim(
     "a",
     "Within a head, low frequencies are symbolic",
     "In every wording the slowest quarter of planes has s_SYM above s_POS by more than 0.1, and a symbolic share of "
-    "its "
-    "variance above the positional one by more than 0.5, with intervals.",
+    "its variance above the positional one by more than 0.5, with intervals.",
     (
         Line(part="by softmax scores", of="wordings with s_SYM - s_POS of the slowest quarter above 0.1"),
         Line(part="by variance shares", of="wordings with its symbolic - positional share above 0.5"),
@@ -109,8 +109,7 @@ FAST_POSITIONAL = _claim(
     "b",
     "Within a head, medium to high frequencies are positional",
     "In every wording the second fastest quarter of planes has s_POS above s_SYM by more than 0.1, and a positional "
-    "share "
-    "of its variance above the symbolic one by more than 0.5, with intervals.",
+    "share of its variance above the symbolic one by more than 0.5, with intervals.",
     (
         Line(part="by softmax scores", of="wordings with s_SYM - s_POS of the second quarter below -0.1"),
         Line(part="by variance shares", of="wordings with its symbolic - positional share below -0.5"),
@@ -121,9 +120,8 @@ FAST_POSITIONAL = _claim(
 FASTEST_BOTH = _claim(
     "c",
     "Within a head, the highest frequencies are both, and uniform",
-    "In every wording the lower of the two scores is higher in the fastest quarter of planes than in each other, with "
-    "its "
-    "interval.",
+    "In every wording the lower of the two scores is higher in the fastest quarter of planes than in each other, "
+    "with its interval.",
     (Line(part="the fastest are the most uniform", of="wordings whose fastest quarter has the highest lower score"),),
     "In every wording the fastest quarter's lower score is above 0.9. (So it is in every other quarter.)",
     "wordings with the fastest quarter's lower score above 0.9",

@@ -161,8 +161,7 @@ def early_positional_late_symbolic(folder: Path | None) -> Measured:
         evidence=[*(result.name for result in results.values()), SHOWN_IN],
         fails_in=fails,
         note="Intervals resample layers and prompts. Three layers are global, with slower angles (base 1e6); two of "
-        "them "
-        "stand in the late half, so that part of the contrast over all layers is one of layer types.",
+        "them stand in the late half, so that part of the contrast over all layers is one of layer types.",
     )
 
 
@@ -173,10 +172,8 @@ LAYER_TREND = Claim(
     paper="median s_POS 0.83 in layers 1-13 and 0.56 in 14-26, s_SYM reversed (gemma-2-2b-it, 256 facts)",
     rule=Rule(
         says="In each of nine settings (three wordings, three lengths) the median s_POS of the early half of the "
-        "layers is "
-        "above that of the late half, and the median s_SYM below, with 95 % intervals off zero: over all layers, and "
-        "over "
-        "local layers alone.",
+        "layers is above that of the late half, and the median s_SYM below, with 95 % intervals off zero: over all "
+        "layers, and over local layers alone.",
         lines=tuple(
             Line(part=f"{part}, {layers} layers", of=f"settings with {number}, {layers} layers")
             for layers in ("all", "local")
@@ -195,7 +192,8 @@ LAYER_TREND = Claim(
     ),
     measure=early_positional_late_symbolic,
     rule_fixed="after a first look",
-    changes="A model that solves the task: this one is near chance on it. More layers of each type.",
+    changes="A model that solves the task: this one is near chance on it, and T-1 is the row of models that do. More "
+    "layers of each type.",
 )
 
 
@@ -242,8 +240,7 @@ CORRELATION = Claim(
     paper="Pearson r = -0.91, p <= 1e-4 (gemma-2-2b-it)",
     rule=Rule(
         says="In each of nine settings the 95 % interval of Pearson's r over heads is below zero, and below the r of "
-        "the "
-        "null model.",
+        "the null model.",
         lines=(
             Line(part="negative", of="settings with r below zero"),
             Line(part="beyond the null model", of="settings with r below the null model's"),
@@ -258,7 +255,7 @@ CORRELATION = Claim(
     ),
     measure=scores_exclude_each_other,
     rule_fixed="after a first look",
-    changes="A setting in which r does not lie below the null model's.",
+    changes="A setting in which r does not lie below the null model's. T-2 is the row of models that solve the task.",
 )
 
 

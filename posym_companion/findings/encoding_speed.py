@@ -52,8 +52,7 @@ SPEED = Claim(
     paper="training curves",
     rule=Rule(
         says="On Distance every one of five set-ups (no positions, sinusoidal, learned, ALiBi, T5) has, in its best "
-        "seed, "
-        "a larger loss over the whole training than rotary heads in their worst seed.",
+        "seed, a larger loss over the whole training than rotary heads in their worst seed.",
         lines=(Line(part="on Distance", of="Distance: encodings that learn more slowly than rotary in every seed"),),
         whole="reproduced in kind",
     ),

@@ -116,13 +116,11 @@ ORDER = Claim(
     id="G26-2",
     short="Order of encodings on Distance (A) and Count (B)",
     claim="On a position-sensitive task (A) RoPE is best, absolute second, NoPE and ALiBi fail; on a "
-    "position-agnostic one "
-    "(B) MLA and NoPE beat RoPE and ALiBi is worst",
+    "position-agnostic one (B) MLA and NoPE beat RoPE and ALiBi is worst",
     paper="A / B: RoPE 92.64 / 69.43, MLA 88.34 / 97.41, NoPE fails / 77.69, ALiBi fails / worst",
     rule=Rule(
         says="Six statements of order, with models as released; each must hold in every seed that both set-ups have, "
-        "and "
-        f"*fails* is an accuracy below {FAILS}.",
+        f"and *fails* is an accuracy below {FAILS}.",
         lines=_ORDER,
         whole="reproduced in kind",
     ),
@@ -213,8 +211,7 @@ def position_is_deposited(folder: Path | None) -> Measured:
         evidence=[*evidence, SHOWN_IN],
         fails_in=[f"one rotary head a layer, trained three times as long, reaches {longer:.2f}"],
         note="Heads are removed by zeroing what they say, which also takes away its mean: on Count that alone costs "
-        ".69. "
-        "Two layers of 8 heads, 600 steps, no dropout.",
+        ".69. Two layers of 8 heads, 600 steps, no dropout.",
     )
 
 

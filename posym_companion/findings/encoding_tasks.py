@@ -8,17 +8,17 @@ import numpy as np
 from jaxtyping import Float
 
 
-def threshold(chance: float) -> float:
+def done_accuracy(chance: float) -> float:
     """Accuracy from which a task counts as done: midway between chance and all right.
 
-    >>> threshold(0.125)
+    >>> done_accuracy(0.125)
     0.5625
     """
     return (1 + chance) / 2
 
 
 def longest_context(accuracy: Float[np.ndarray, "seed length"], lengths: Sequence[int], chance: float) -> int | None:
-    """Longest tested length up to which the mean accuracy over seeds is at least :func:`threshold` at every length.
+    """Longest tested length up to which the mean accuracy over seeds is at least :func:`done_accuracy` at every length.
 
     Args:
         accuracy: NaN where the encoding has no more rows, which ends the count.
@@ -31,6 +31,6 @@ def longest_context(accuracy: Float[np.ndarray, "seed length"], lengths: Sequenc
     >>> longest_context(np.array([[1.0, 0.9, 0.2, 0.9]]), [16, 32, 64, 128], 0.125)
     32
     """
-    good = accuracy.mean(0) >= threshold(chance)
+    good = accuracy.mean(0) >= done_accuracy(chance)
     reached = len(good) if good.all() else int(good.argmin())
     return int(lengths[reached - 1]) if reached else None

@@ -28,8 +28,7 @@ VERDICTS: Mapping[Verdict, str] = {
     "partly": "some of the claim's parts or cases meet the rule and others do not; the row says which",
     "not reproduced": "run, and every part of the rule is missed",
     "refuted as stated": "a counter-example or a proof against the statement as the paper words it; the row gives it "
-    "and "
-    "the nearest true statement",
+    "and the nearest true statement",
     "improved on": "a cost that is not needed; such a row is no claim about a model and is counted apart",
     "not run here": "no run, or a model that cannot tell; the row gives the command that fills it",
 }

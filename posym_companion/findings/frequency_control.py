@@ -179,8 +179,7 @@ def frequency_decides(folder: Path | None) -> Measured:
         evidence=[NAME, SHOWN_IN],
         fails_in=[f"{part}: not at {where}" for part, x in held.items() for where, kept in x.items() if not kept],
         note=f"Solved is above {SOLVED:.0%}, failed below {FAILED:.0%}, with intervals over {len(index)} seeds, at "
-        f"the best "
-        "angle of a quarter; details of the set-up are this project's.",
+        "the best angle of a quarter; details of the set-up are this project's.",
     )
 
 
@@ -284,9 +283,8 @@ LOST_IN_THE_MIDDLE = Claim(
     paper="shown in figures",
     rule=Rule(
         says="At every length and every angle that solves the task in part (theta times length at most pi) accuracy "
-        "at the "
-        "ends minus accuracy in the middle is above zero for Index and below it for Retrieval, with an interval over "
-        "seeds.",
+        "at the ends minus accuracy in the middle is above zero for Index and below it for Retrieval, with an "
+        "interval over seeds.",
         lines=(
             Line(part="Index is U-shaped", of="Index: angles with the paper's sign"),
             Line(part="Retrieval is inverse-U", of="Retrieval: angles with the paper's sign"),

@@ -83,8 +83,7 @@ THEOREM = Claim(
     paper="theorem",
     rule=Rule(
         says="The eigenvalues of every product, random or of real queries and keys with the averaged kernel, are "
-        "majorised "
-        "by those of the Gram matrix; one that is not would refute it.",
+        "majorised by those of the Gram matrix; one that is not would refute it.",
         lines=(
             Line(part="random matrices", of="random products, majorised", refutes=True),
             Line(
@@ -121,8 +120,7 @@ def rotation_contracts(folder: Path | None) -> Measured:
         evidence=[result.name, SHOWN_IN],
         fails_in=[f"the largest singular value of logits rises in a share of {rises}"],
         note="Every plane of a real head has a kernel of its own, and logits are of queries with keys, no Gram "
-        "matrix: the "
-        "theorem covers neither. The nearest true statement is G26-1a. Intervals over prompts.",
+        "matrix: the theorem covers neither. The nearest true statement is G26-1a. Intervals over prompts.",
     )
 
 
@@ -148,9 +146,8 @@ OPTIMISATION = Claim(
     paper="text, training curves",
     rule=Rule(
         says="With all but the encoding equal, rotary heads allow a larger stable learning rate than each encoding "
-        "that "
-        "adds, and have a smaller largest eigenvalue of the loss's Hessian through training; with intervals over "
-        "seeds.",
+        "that adds, and have a smaller largest eigenvalue of the loss's Hessian through training; with intervals "
+        "over seeds.",
         lines=(
             Line(part="stable", of="largest stable learning rate, rotary / the best that adds", above=1.0),
             Line(part="well conditioned", of="largest Hessian eigenvalue, rotary / the least that adds", below=1.0),

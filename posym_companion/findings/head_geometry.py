@@ -153,10 +153,8 @@ TOYS_TRACE = Claim(
     paper="shown in figures",
     rule=Rule(
         says=f"In toys that solve Index the concentration of keys and the alignment of queries with the target's "
-        f"phase are "
-        f"above {SHARED}, and more than half of the queries point at their target, which fewer than half do in toys "
-        f"that "
-        "fail; with intervals over seeds.",
+        f"phase are above {SHARED}, and more than half of the queries point at their target, which fewer than half "
+        "do in toys that fail; with intervals over seeds.",
         lines=(
             Line(part="keys share one direction", of="Index solved: concentration of keys", above=SHARED),
             Line(part="queries turn with the target", of="Index solved: alignment of queries", above=SHARED),
@@ -237,10 +235,9 @@ MODEL_TRACES = Claim(
     paper="shown in figures",
     rule=Rule(
         says="On every kind of prompt the wave fitted at the plane of most positional energy, of any speed, explains "
-        "more "
-        f"than {TRACED} of the mean logits of unseen prompts in the most positional quarter of heads; on running text "
-        f"more "
-        "than with random weights; and the query's angle follows the place asked for more than it stays.",
+        f"more than {TRACED} of the mean logits of unseen prompts in the most positional quarter of heads; on "
+        "running text more than with random weights; and the query's angle follows the place asked for more than it "
+        "stays.",
         lines=(
             _ANY,
             Line(part="more than random weights", of="running text: R2 above that of random weights by", above=0.0),
@@ -250,8 +247,7 @@ MODEL_TRACES = Claim(
     ),
     first_rule=Rule(
         says=f"The wave at the plane of most positional energy, of any speed, explains more than {TRACED} on every "
-        f"kind of "
-        "prompt.",
+        "kind of prompt.",
         lines=(_ANY,),
         whole="reproduced in kind",
         strict=True,

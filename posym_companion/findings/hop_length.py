@@ -85,9 +85,8 @@ def symbols_travel_further(folder: Path | None) -> Measured:
             if not x.low > HOLDS
         ],
         note=f"Reach is the longest of the lengths tested up to which accuracy stays at {HOLDS} or above; letters are "
-        f"added "
-        "in front of the window, as in the paper. Most Letter sequences can be answered by counting letters, a flaw of "
-        "the task; these models do not.",
+        "added in front of the window, as in the paper. Most Letter sequences can be answered by counting letters, "
+        "a flaw of the task; these models do not.",
     )
 
 

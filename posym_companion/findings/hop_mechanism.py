@@ -57,8 +57,7 @@ def roles(folder: Path | None) -> Measured:
             f"silencing the last layer costs at most {lost:.2f} of any hop's accuracy",
         ],
         note="A head's role is the program that its largest weight agrees with most, on more than half of the tokens. "
-        "The "
-        "paper reads roles off plots of attention. Figure 8, frequency use, is U26-3.",
+        "The paper reads roles off plots of attention. Figure 8, frequency use, is U26-3.",
     )
 
 
@@ -70,8 +69,7 @@ ROLES = Claim(
     id="U26-8",
     short="Heads' roles: Index, Reflexive, Retrieval; the last layer decides",
     claim="Number's positional heads do Index and its symbolic ones Reflexive; Letter's do Retrieval, and its last "
-    "layer "
-    "decides for every hop",
+    "layer decides for every hop",
     paper="figures 3, 4 and 8",
     rule=Rule(
         says="Over all pure heads of all seeds, each agrees with the program of its role most of all, on more than "

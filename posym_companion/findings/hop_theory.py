@@ -93,8 +93,7 @@ def heads_hop(folder: Path | None) -> Measured:
         model="constructed heads of one plane",
         evidence=[SHOWN_IN],
         note="Smallest temperatures and exact angle limits are this project's own; without enough temperature, or "
-        "beyond "
-        "the limit of the angle, the heads err.",
+        "beyond the limit of the angle, the heads err.",
     )
 
 
@@ -105,9 +104,8 @@ CONSTRUCTIONS = Claim(
     paper="Theorem 3.1",
     rule=Rule(
         says="At sizes where every sequence can be listed, each head is right on every valid last token: Index at "
-        "three "
-        "angles, Retrieval at a tenth and nine tenths of the largest angle that the paper allows, at a temperature a "
-        "thousandth above the smallest. One wrong answer would refute it.",
+        "three angles, Retrieval at a tenth and nine tenths of the largest angle that the paper allows, at a "
+        "temperature a thousandth above the smallest. One wrong answer would refute it.",
         lines=tuple(
             Line(part=name, of=f"{name}Head: angles at which it is right on every input", refutes=True)
             for name in ("Index", "Retrieval")
@@ -146,8 +144,7 @@ def bounds_hold(folder: Path | None) -> Measured:
         note='Definition 3.1: "the maximal difference between the largest and second-largest logit produced by the '
         "model "
         'on inputs of a certain length". The nearest true statement, proved in the chapter: all three bound the '
-        "*least* "
-        "difference over inputs, on which the paper's conclusion rests.",
+        "*least* difference over inputs, on which the paper's conclusion rests.",
     )
 
 

@@ -39,8 +39,7 @@ def necessity(folder: Path | None) -> Measured:
         evidence=[*(result.name for result in results.values()), SHOWN_IN],
         fails_in=["a causal mask tells later layers of places even without rotation"],
         note="Small models, trained for 1,500 steps; intervals over seeds. A task that is not solved in these steps "
-        "may "
-        "be in more.",
+        "may be in more.",
     )
 
 
@@ -52,11 +51,9 @@ NECESSITY = Claim(
     paper="abstract, sections 3.4 and 3.6",
     rule=Rule(
         says="Models that cannot turn position into attention (no rotation; only planes that turn by less than a "
-        "fifth of "
-        f"a radian over the sequence) stay below {SOLVED} on Number, and without rotation are above it on Letter; "
-        f"models "
-        f"with fast planes only stay below {SOLVED} on Letter. With intervals over seeds. Models with all planes must "
-        "solve both.",
+        f"fifth of a radian over the sequence) stay below {SOLVED} on Number, and without rotation are above it on "
+        f"Letter; models with fast planes only stay below {SOLVED} on Letter. With intervals over seeds. Models "
+        "with all planes must solve both.",
         lines=(
             Line(part="Number fails without rotation", of=CASES["number", "nope"], below=SOLVED),
             Line(part="Number fails with slow planes only", of=CASES["number", "slow"], below=SOLVED),

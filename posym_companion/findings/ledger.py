@@ -1,9 +1,13 @@
-"""All claims, in the papers' order: U25 and U26 are Urrutia et al. (2026a, 2026b), G26 is Gu et al. (2026)."""
+"""All claims, in the papers' order: U25 and U26 are Urrutia et al. (2026a, 2026b), G26 is Gu et al. (2026).
+
+T are the claims of U25 once more, on models that solve the task they are measured on.
+"""
 
 from __future__ import annotations
 
 import importlib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -48,6 +52,21 @@ CLAIMS: Mapping[str, str] = {
     "G26-2": "encoding_study.ORDER",
     "G26-3": "encoding_study.DEPOSIT",
     "G26-4": "encoding_speed.SPEED",
+    "T-0": "task_solvers.EXPECTED",
+    "T-0G": "taught_gemma.FIRST_LOOK",
+    "T-1": "solver_heads.LAYER_TREND",
+    "T-1G": "taught_gemma.LAYER_TREND",
+    "T-2": "solver_heads.ANTICORRELATION",
+    "T-2G": "taught_gemma.CORRELATION",
+    "T-3": "solver_heads.PLANE_LAW",
+    "T-3G": "taught_gemma.PLANES",
+    "T-4": "solver_heads.ALL_HEADS",
+    "T-4G": "taught_gemma.ALL_HEADS",
+    "T-5": "solver_roles.ROLES",
+    "T-5G": "taught_gemma.ROLES",
+    "T-6": "task_solvers.BEYOND_ONE_LAYER",
+    "T-6G": "taught_gemma.MISSING",
+    "T-7": "family_solvers.ARCHITECTURES",
 }
 
 
@@ -74,25 +93,35 @@ def ledger(*ids: str, folder: Path | str | None = None) -> list[Row]:
         ValueError: if there is no such claim.
         ResultError: if a result is there but altered or truncated. A missing one makes its claims "not run here".
     """
-    return [row(one, None if folder is None else Path(folder)) for one in map(claim, ids or CLAIMS)]
+    measured = cache(partial(_measured, None if folder is None else Path(folder)))  # some claims share a measurement
+    return [decided(one, measured(one.measure)) for one in map(claim, ids or CLAIMS)]
 
 
 def row(judged: Claim, folder: Path | None = None) -> Row:
     """A claim measured and decided."""
-    missing, rule, first = "no experiment of this project measures it yet", judged.rule, judged.first_rule
-    found: Measured | None = None
-    if judged.measure is not None:
-        try:
-            found = judged.measure(folder)
-        except MissingResultError as error:
-            missing = str(error)
+    return decided(judged, _measured(folder, judged.measure))
+
+
+def _measured(folder: Path | None, measure: Callable[[Path | None], Measured] | None) -> Measured | str:
+    """What was measured, or why nothing is."""
+    if measure is None:
+        return "no experiment of this project measures it yet"
+    try:
+        return measure(folder)
+    except MissingResultError as error:
+        return str(error)
+
+
+def decided(judged: Claim, found: Measured | str) -> Row:
+    """A claim decided by what was measured, or with the reason why nothing was."""
+    rule, first = judged.rule, judged.first_rule
     common: dict[str, Any] = {
         **{name: getattr(judged, name) for name in ("id", "short", "claim", "paper", "rule_fixed", "changes")},
         "rule": rule.says,
         "first_rule": first.says if first else "",
     }
-    if found is None:
-        return Row(**common, verdict="not run here", command=judged.command, note=missing)
+    if isinstance(found, str):
+        return Row(**common, verdict="not run here", command=judged.command, note=found)
     verdict = rule.verdict(found.ours)
     return Row(
         **common,

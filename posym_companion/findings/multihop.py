@@ -169,10 +169,8 @@ HOP_BY_HOP = Claim(
     paper="figure 2A",
     rule=Rule(
         says="Every hop ends above 90 %; every Number learns the hops in the order 1, 2, 3, 4, with at least a fifth "
-        "of the "
-        "training between first and last; every Letter learns all within a tenth of it. A hop is learned at the first "
-        "of "
-        "two looks in a row at 90 % of its final accuracy.",
+        "of the training between first and last; every Letter learns all within a tenth of it. A hop is learned at "
+        "the first of two looks in a row at 90 % of its final accuracy.",
         lines=(
             Line(part="every hop is learned", of="least test accuracy of any hop", above=LEARNED),
             Line(part="Number in the order 1 to 4", of="number: seeds that learn hops in the order 1 to 4"),
@@ -244,11 +242,9 @@ PURE_HEADS = Claim(
     paper="figures 2B-C, 6 and 7",
     rule=Rule(
         says="Where mean accuracy first reaches 95 % of its maximum at least three quarters of the heads are pure; "
-        "their "
-        "number and accuracy have a rank correlation above 0.5 over checkpoints; at the end three quarters are pure, "
-        "in "
-        "Number at most one out of the order positional, then symbolic, and in Letter at most one positional. In every "
-        "seed.",
+        "their number and accuracy have a rank correlation above 0.5 over checkpoints; at the end three quarters "
+        "are pure, in Number at most one out of the order positional, then symbolic, and in Letter at most one "
+        "positional. In every seed.",
         lines=tuple(
             Line(part=f"{task.capitalize()}: {part}", of=f"{task}: {number}", above=line)
             for task in TASKS
@@ -314,10 +310,8 @@ FREQUENCY_USE = Claim(
     paper="Table 1",
     rule=Rule(
         says="By mean frequency ID (1 the fastest of 64) Number's first four layers are below 10 and its last seven "
-        "above "
-        "25, Letter's last ten above even use; and the profile over layers correlates with Table 1 above 0.7 in both "
-        "tasks. "
-        "In every seed.",
+        "above 25, Letter's last ten above even use; and the profile over layers correlates with Table 1 above 0.7 "
+        "in both tasks. In every seed.",
         lines=(
             *_BANDS,
             Line(

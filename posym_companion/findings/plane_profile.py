@@ -102,14 +102,12 @@ ALL_HEADS = Claim(
     id="U25-9",
     short="All heads: behaviour corresponds strongly to the frequencies used",
     claim="All heads exhibit a strong correspondence between behaviour, positional or symbolic, and the frequencies "
-    "that "
-    "they use",
+    "that they use",
     paper="the abstract's headline; shown for Gemma-2, Qwen-2 and Llama-3",
     rule=Rule(
         says="In every setting (task, wording, length) the rank correlation over all heads of s_POS - s_SYM with the "
-        "energy-weighted mean log angle is beyond 95 % of draws in which layers exchange their frequency use; and it "
-        "is "
-        f"strong, its 95 % interval above {STRONG}.",
+        "energy-weighted mean log angle is beyond 95 % of draws in which layers exchange their frequency use; and "
+        f"it is strong, its 95 % interval above {STRONG}.",
         lines=(
             Line(part="beyond the null", of="settings beyond the null"),
             Line(part="strong", of="settings with a strong correlation"),

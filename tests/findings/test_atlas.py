@@ -8,7 +8,7 @@ from invented import save_invented
 from posym_companion.experiments.encoding_study import EncodingStudy
 from posym_companion.experiments.encoding_tasks import TESTS
 from posym_companion.findings import atlas
-from posym_companion.findings.atlas import COLUMNS, Cell, Column, atlas_rows, atlas_table
+from posym_companion.findings.atlas import COLUMNS, Column, TableCell, atlas_rows, atlas_table
 from posym_core.encodings import ENCODINGS, LABELS, Encoding, Entry, ability_table, witnesses
 from posym_core.encodings.playground import KEYS, LEVELS, SPREADS, knob, playground
 from posym_core.metrics.rope import rope_angles
@@ -188,7 +188,7 @@ def test_a_column_more_is_a_cell_more():
 
     def read(name, folder):
         asked.append((name, folder))
-        return Cell(text="0.50", good=None)
+        return TableCell(text="0.50", good=None)
 
     columns = (*COLUMNS[:1], Column(title="A", source="measurement", read=read))
     rows = atlas_rows(["path", "t5"], columns=columns, folder="here")

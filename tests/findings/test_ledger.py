@@ -88,8 +88,9 @@ def test_only_the_claims_asked_for_are_judged(tmp_path, monkeypatch):
 
 def test_without_results_nothing_has_been_run(tmp_path):
     # Constructions need no result.
-    assert {row.id for row in ledger(folder=tmp_path) if row.verdict != "not run here"} <= THEORY
-    assert "is not there" in ledger(folder=tmp_path)[0].note
+    rows = ledger(folder=tmp_path)
+    assert {row.id for row in rows if row.verdict != "not run here"} <= THEORY
+    assert "is not there" in rows[0].note
 
 
 def test_verdicts_follow_the_numbers(tmp_path):

@@ -115,4 +115,5 @@ def test_ids_are_those_of_the_papers():
     expected = [f"U25-{n}{letter}" for n in u25 for letter in split.get(n, [""])]
     expected += [f"U26-{n}{letter}" for n in range(1, 10) for letter in ("ab" if n == 4 else [""])]
     expected += [f"G26-{n}{letter}" for n in range(1, 5) for letter in ("abc" if n == 1 else [""])]
+    expected += [f"T-{n}{kind}" for n in range(8) for kind in (("", "G") if n < 7 else ("",))]
     assert list(itertools.chain(CLAIMS)) == expected

@@ -50,6 +50,7 @@ def test_only_what_a_compared_cell_needs_is_run(compared: int | None, kept: list
         ("for name, value in pairs: total += value", {"name", "value", "total"}),
         ("x = torch.rand(2)", {"x", "torch"}),
         ("x = rng.normal(size=2)", {"x", "rng"}),
+        ("x = task.sample(3, torch.Generator().manual_seed(0))", {"x", "task"}),
         ("fill(rows, 3)", {"rows"}),
         ("print(rows)", set()),
         ("import matplotlib.pyplot as plt", {"plt"}),
@@ -57,7 +58,30 @@ def test_only_what_a_compared_cell_needs_is_run(compared: int | None, kept: list
     ],
 )
 def test_what_a_cell_sets_or_changes_is_known(source: str, changed: set[str]) -> None:
-    assert compare.names(__import__("ast").parse(source))[0] == changed
+    assert compare.names(source).changed == changed
+
+
+@pytest.mark.parametrize(
+    ("sources", "kept"),
+    [
+        (["model = 1", "model = 2\nprint(model)"], [1]),  # set anew before it is used
+        (["model = 1", "if flag:\n    model = 2", "print(model)"], [0, 1, 2]),  # perhaps not set anew
+        (["model = 1", "model += 1", "print(model)"], [0, 1, 2]),
+        (["x = 1", "with open_file() as x:\n    x.read()\nprint(x)"], [1]),
+        (["x = 1", "for x in range(3):\n    total = x\nprint(total, x)"], [1]),
+        (["x = 1", "print([x for x in range(3)])"], [1]),  # a name of its own
+        (["x = 1", "def f(x):\n    y = x\n    return y\nprint(f(2))"], [1]),
+        (["def f():\n    return x", "x = 1", "x = 2\ny = 3", "print(f())"], [0, 1, 2, 3]),  # looks x up when called
+        (["f = lambda: x", "x = 1", "print(f())"], [0, 1, 2]),
+        (["x = 1", "def g():\n    return x", "x = 2\nprint(3)"], [2]),
+        (["import numpy as np", "C = [1]", "np.fill_diagonal(C, 0)", "print(C)"], [0, 1, 2, 3]),
+        (["from posym_core.figures import plots", "C = 1", "plots.curve(C)", "print(plots, C)"], [0, 1, 3]),
+        (["x = 1", "print(x)", "x = 2"], [0, 1]),
+    ],
+)
+def test_a_name_is_followed_from_where_it_is_set_to_where_it_is_used(sources: list[str], kept: list[int]) -> None:
+    compared = max(number for number, source in enumerate(sources) if "print" in source)
+    assert [number for number, each in enumerate(compare.needed(cells(sources, compared))) if each] == kept
 
 
 @pytest.mark.parametrize("second", ["1", "2"])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 from pathlib import Path
 
@@ -11,6 +12,7 @@ import pytest
 import set_formulas
 import trim_styles
 from PIL import Image
+from safetensors.numpy import save_file
 
 SETTINGS = '<script>window.MathJax = {"loader": {"load": ["input/tex", "output/chtml"]}}</script>'
 SCRIPT = '<script defer="defer" src="../_static/mathjax/startup.js"></script>'
@@ -246,3 +248,16 @@ def test_cells_that_show_a_claim_have_anchors(tmp_path: Path) -> None:
     changed = finish_site.anchors(page)
     assert changed.replace('<span id="shows-u25-7"></span><span id="live-u25-7"></span>', "") == page
     assert changed.index('u25-7"></span>Figure') < changed.index("Words")
+
+
+def test_weights_that_a_page_loads_on_a_click_are_packed_beside_it(tmp_path: Path) -> None:
+    weights = {"lm_head.bias": np.ones(3, np.float16), "transformer.h.0.ln_1.bias": np.zeros(2, np.float16)}
+    (tmp_path / "results" / "multihop").mkdir(parents=True)
+    save_file(weights, tmp_path / "results" / "multihop" / "number_0.safetensors")
+    asked = json.dumps({"address": "../_static/hops", "models": {"number": {"source": "multihop/number_0"}}})
+    site = tmp_path / "site"
+    write_page(site, f'<script type="application/json" class="posym-hops-data">{asked}</script>')
+    finish_site.pack_models(site, tmp_path / "results")
+    packed = sorted((site / "_static" / "hops" / "number").iterdir())
+    assert [path.name for path in packed] == ["0.js", "1.js"]
+    assert packed[0].read_text() == 'posymParcel("number",0,"ADwAPAA8");\n'

@@ -1,0 +1,78 @@
+"""Do scores tell which heads of the taught model carry the task, and was the first look right?"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+
+from posym_companion.findings.binding_profile import cases
+from posym_companion.findings.finding import Cases, Measured, Number
+from posym_companion.findings.gemma_runs import lean, local_layers, measured, predictors, restored, runs
+from posym_core.metrics.detection import detection, detection_difference
+
+# A head carries the task if its output alone brings back this share of the difference between two prompts.
+CARRIES = 0.1
+# Purely symbolic, as the papers have it.
+PURE = 0.1
+DRAWS = 2000
+
+
+def roles(folder: Path | None) -> Measured:
+    """Whether scores tell which heads carry the task, on the taught wording."""
+    results = runs(folder)
+    ours: dict[str, Number] = {}
+    held: dict[str, list[bool]] = {}
+    for result in results:
+        seed, carries = result.settings["seed"], restored(result) > CARRIES
+        ours[f"heads that carry it (seed {seed})"] = Cases(int(carries.sum()), carries.size)
+        scores = predictors(result)
+        pure = (scores["s_SYM"] > 1 - PURE) & (-scores["s_POS (low)"] < PURE)
+        useful = Cases(int((pure & carries).sum()), max(1, int(pure.sum())))
+        ours[f"purely symbolic heads that carry it (seed {seed})"] = useful
+        held.setdefault("seeds in which most purely symbolic heads carry it", []).append(2 * useful.held > useful.of)
+        for when, told in (("after", scores), ("before", predictors(result, 0))):
+            for name, x in told.items():
+                area = detection(x, carries, draws=DRAWS) if carries.any() else None
+                ours[f"area, {name} {when} (seed {seed})"] = area or "no head carries it"
+                counted = f"seeds in which {name} tells" if when == "after" else f"seeds in which {name} foretold"
+                held.setdefault(counted, []).append(area is not None and area.low > 0.5)
+        better = detection_difference(scores["s_SYM"], scores["spread of logits"], carries) if carries.any() else None
+        ours[f"area, s_SYM - spread (seed {seed})"] = better or "no head carries it"
+        held.setdefault("seeds in which s_SYM tells more than the spread", []).append(bool(better and better.low > 0))
+    note = f"A head carries the task if patching its output restores more than {CARRIES} of the answer's difference."
+    return measured(results, {**{k: cases(v) for k, v in held.items()}, **ours}, note)
+
+
+def first_look(folder: Path | None) -> Measured:
+    """What one seed and no patching had suggested."""
+    results, control = runs(folder), runs(folder, right=False)[0]
+    ours: dict[str, Number] = {}
+    carriers, in_global, turned, control_turned = [], [], [], []
+    for result in results:
+        share, carries = restored(result), restored(result) > CARRIES
+        scores, before = predictors(result), predictors(result, 0)
+        pure = (scores["s_SYM"] > 1 - PURE) & (-scores["s_POS (low)"] < PURE)
+        carriers += pure[carries].tolist()
+        local = np.isin(np.arange(len(share)), local_layers(result["angles"]))
+        positive = share.clip(min=0)
+        part = float(positive[~local].sum() / positive.sum())
+        in_global.append(part > 0.5)
+        idle = (before["s_SYM"] > 1 - PURE) & (-before["s_POS (low)"] < 0.5) & ~carries
+        moved = [lean(one, -1)[idle] - lean(one, 0)[idle] for one in (result, control)]
+        turned.append(bool(np.median(moved[0]) > 0))
+        control_turned.append(bool(np.median(moved[1]) < np.median(moved[0]) / 2))
+        seed = result.settings["seed"]
+        ours |= {
+            f"share restored by global layers (seed {seed})": part,
+            f"idle heads, symbolic before (seed {seed})": int(idle.sum()),
+            f"their rise of s_POS - s_SYM, median (seed {seed})": float(np.median(moved[0])),
+            f"the same heads in the control (seed {seed})": float(np.median(moved[1])),
+        }
+    counts: dict[str, Number] = {
+        "heads that carry it and are purely symbolic": cases(carriers) if carriers else Cases(0, 1),
+        "seeds in which global layers restore most": cases(in_global),
+        "seeds in which idle symbolic heads turn positional": cases(turned),
+        "seeds in which they do so less than half as much in the control": cases(control_turned),
+    }
+    return measured([*results, control], {**counts, **ours}, "The control learned wrong answers of the same prompts.")

@@ -1,0 +1,80 @@
+"""Readings of the stored runs in which Gemma is taught to bind."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+
+from posym_companion.experiments.taught_gemma import FACTS, WORDINGS, TaughtGemma
+from posym_companion.findings.binding_profile import MODEL, cases
+from posym_companion.findings.finding import Measured, Number
+from posym_core.runs.results import Result, stored_results
+
+SHOWN_IN = "book/language_model/gemma_learns.ipynb"
+SEEDS = (0, 1, 2)
+# A model solves the task if it answers this share of prompts right.
+SOLVED = 0.9
+PREDICTORS = ("s_SYM", "s_POS (low)", "symbolic share", "positional share (low)", "entropy (low)", "spread of logits")
+
+
+def runs(folder: Path | None, kind: str = "none", *, right: bool = True) -> list[Result]:
+    """Stored runs of all seeds; of missing planes those that are there, at least two; of the control the first."""
+    names = [TaughtGemma(stopped=kind, right=right, seed=seed).name for seed in (SEEDS if right else SEEDS[:1])]
+    return stored_results(names, folder, least=len(names) if kind == "none" else 2)
+
+
+def after(results: list[Result]) -> dict[tuple[int, str], dict[str, np.ndarray]]:
+    """What was measured after the last step, by seed and wording."""
+    names = ("positional", "symbolic", "null_positional", "null_symbolic")
+    bands = ("band_positional_share", "band_symbolic_share", "band_energy_share")
+    return {
+        (int(result.settings["seed"]), wording): {
+            **{name: result[name][-1, place].astype(float) for name in (*names, *bands)},
+            "correct": result["correct"][-1, place, FACTS.index(result.settings["facts"])].astype(float),
+            "angles": result["angles"],
+        }
+        for result in results
+        for place, wording in enumerate(WORDINGS)
+    }
+
+
+def local_layers(angles: np.ndarray) -> np.ndarray:
+    """Layers whose slowest plane is as fast as that of any."""
+    return np.flatnonzero(angles[:, -1] >= 0.5 * angles[:, -1].max())
+
+
+def restored(result: Result, moment: int = -1) -> np.ndarray:
+    """Share of the difference between two prompts that each head's output brings back, ``[layer, head]``."""
+    other, clean = result["other_whole"][moment], result["clean_whole"][moment]
+    return (result["answer_patched"][moment] - other[:, None, None]).sum(0) / (clean - other).sum()
+
+
+def predictors(result: Result, snapshot: int = -1) -> dict[str, np.ndarray]:
+    """What might tell which heads carry the task, ``[layer, head]``, the more the higher."""
+    mean = {
+        name: result[name][snapshot, 0].astype(float).mean(0)
+        for name in ("symbolic", "positional", "symbolic_share", "positional_share", "entropy", "spread")
+    }
+    signs = (1, -1, 1, -1, -1, 1)
+    return {name: sign * x for name, sign, x in zip(PREDICTORS, signs, mean.values(), strict=True)}
+
+
+def lean(result: Result, snapshot: int) -> np.ndarray:
+    """``s_POS - s_SYM`` on the taught wording, ``[layer, head]``."""
+    positional, symbolic = (result[name][snapshot, 0].astype(float).mean(0) for name in ("positional", "symbolic"))
+    return positional - symbolic
+
+
+def measured(results: list[Result], ours: dict[str, Number], note: str, fails: list[str] | None = None) -> Measured:
+    """Numbers of some runs, those with all planes first, and in how many settings these solve the task."""
+    solved = {where: float(np.nanmean(x["correct"])) for where, x in after(results[: len(SEEDS)]).items()}
+    numbers = {"settings solved": cases([x > SOLVED for x in solved.values()])}
+    names = [result.name for result in results]
+    return Measured(
+        ours={**numbers, **ours},
+        model=f"{MODEL}, taught to bind",
+        evidence=[*names, SHOWN_IN],
+        fails_in=fails or [],
+        note=note,
+    )

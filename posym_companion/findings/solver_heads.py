@@ -1,0 +1,264 @@
+"""Heads of decoders that solve their task: the papers' claims about heads where the heads' roles are known.
+
+Looked at are the settings of two and more layers in which every kind of question is solved, all seeds of each.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+
+import numpy as np
+
+from posym_companion.findings.finding import Cases, Claim, Line, Measured, Number, Rule
+from posym_companion.findings.task_solvers import COMMAND, MODEL, SHOWN_IN, solver_results, solves
+from posym_core.metrics.stats import Estimate, mean_interval, statistic_interval
+from posym_core.runs.results import MissingResultError, Result
+
+STRONG = 0.5
+DRAWS = 500  # of the bootstrap over seeds
+# As in the row on single planes of a language model.
+GAP, SHARE = 0.1, 0.5
+
+
+def solvers(folder: Path | None = None) -> dict[str, Result]:
+    """The settings that claims about heads are measured on.
+
+    Raises:
+        MissingResultError: if there is none.
+    """
+    found = {
+        name: result
+        for name, result in solver_results(folder).items()
+        if result.settings["layers"] > 1 and solves(result)
+    }
+    if not found:
+        raise MissingResultError("no stored setting of two or more layers solves its task")
+    return found
+
+
+def by_question(results: dict[str, Result]) -> Iterator[tuple[str, Result, int]]:
+    """Every setting with each of its kinds of question."""
+    for name, result in results.items():
+        for kind, question in enumerate(result.settings["questions"]):
+            yield f"{question}, {name}", result, kind
+
+
+def over_seeds(statistic: Callable[[np.ndarray], float], rows: np.ndarray) -> Estimate:
+    """A statistic of ``rows[seed, ...]`` with an interval over seeds."""
+    return statistic_interval(statistic, rows[None], draws=DRAWS)
+
+
+def cases(held: Sequence[bool]) -> Cases:
+    """How many hold."""
+    return Cases(sum(held), len(held))
+
+
+def heads_measured(
+    results: dict[str, Result], ours: dict[str, Number], fails: Sequence[str], note: str = ""
+) -> Measured:
+    """What was measured on these settings."""
+    return Measured(
+        ours=ours,
+        model=MODEL,
+        evidence=[*(result.name for result in results.values()), SHOWN_IN],
+        fails_in=fails,
+        note=f"{len(results)} settings of two or more layers solve all of their questions. {note}".strip(),
+    )
+
+
+# T-1
+
+
+def layer_trend(folder: Path | None) -> Measured:
+    """T-1: median scores of the first half of the layers minus those of the others, seed by seed."""
+    results, ours, fails = solvers(folder), {}, []
+    held: dict[str, list[bool]] = {"s_POS": [], "s_SYM": []}
+    for where, result, kind in by_question(results):
+        half = result.settings["layers"] // 2
+        for place, (score, sign) in enumerate({"s_POS": 1, "s_SYM": -1}.items()):
+            heads = result["scores"][:, kind, ..., place].astype(float)
+            contrast = np.median(heads[:, :half], axis=(1, 2)) - np.median(heads[:, half:], axis=(1, 2))
+            found = ours[f"{score} early - late ({where})"] = mean_interval(contrast, over="seeds")
+            held[score].append(found.low > 0 if sign > 0 else found.high < 0)
+            if not held[score][-1]:
+                fails.append(f"{where}: {score} early - late {found}")
+    counts = {
+        "settings and questions with s_POS early above late": cases(held["s_POS"]),
+        "settings and questions with s_SYM late above early": cases(held["s_SYM"]),
+    }
+    return heads_measured(results, {**counts, **ours}, fails)
+
+
+LAYER_TREND = Claim(
+    id="T-1",
+    short="On models that solve: early layers positional, late symbolic",
+    claim="Early layers are positional and late layers symbolic, on models that solve the task",
+    paper="claim U25-2, of a language model",
+    rule=Rule(
+        says="In every setting that is solved, on every kind of question, the median s_POS of the first half of the "
+        "layers is above that of the others and the median s_SYM below, with intervals over seeds off zero.",
+        lines=(
+            Line(part="early positional", of="settings and questions with s_POS early above late"),
+            Line(part="late symbolic", of="settings and questions with s_SYM late above early"),
+        ),
+        whole="reproduced in kind",
+    ),
+    measure=layer_trend,
+    changes="Deeper models that solve the task.",
+    command=COMMAND,
+)
+
+# T-2
+
+
+def pearson(rows: np.ndarray) -> float:
+    """Correlation over all heads of ``[..., (s_POS, s_SYM)]``."""
+    first, second = rows.reshape(-1, 2).T
+    return float(np.corrcoef(first, second)[0, 1])
+
+
+def anticorrelation(folder: Path | None) -> Measured:
+    """T-2: the correlation of the two scores over the heads of all seeds, beside the null model's."""
+    results, ours, fails = solvers(folder), {}, []
+    below, beyond = [], []
+    for where, result, kind in by_question(results):
+        found = over_seeds(pearson, result["scores"][:, kind, ..., :2].astype(float))
+        null = pearson(result["null_scores"][:, kind].astype(float))
+        below.append(found.high < 0)
+        beyond.append(found.high < null)
+        ours |= {f"Pearson r ({where})": found, f"Pearson r of the null model ({where})": null}
+        if not beyond[-1]:
+            fails.append(f"{where}: r {found}, of the null model {null:.2f}")
+    counts = {
+        "settings and questions with r below zero": cases(below),
+        "settings and questions with r below the null model's": cases(beyond),
+    }
+    return heads_measured(results, {**counts, **ours}, fails)
+
+
+ANTICORRELATION = Claim(
+    id="T-2",
+    short="On models that solve: the scores correlate negatively",
+    claim="Positional and symbolic scores correlate negatively over heads, on models that solve the task",
+    paper="claim U25-3, of a language model",
+    rule=Rule(
+        says="In every setting that is solved, on every kind of question, Pearson's r over the heads of all seeds is "
+        "below zero, and below that of the null model, with intervals over seeds.",
+        lines=(
+            Line(part="negative", of="settings and questions with r below zero"),
+            Line(part="beyond the null model", of="settings and questions with r below the null model's"),
+        ),
+        whole="reproduced in kind",
+    ),
+    measure=anticorrelation,
+    changes="A setting in which r does not lie below the null model's.",
+    command=COMMAND,
+)
+
+# T-3
+
+
+def plane_law(folder: Path | None) -> Measured:
+    """T-3: slow planes against middle ones, by variance shares and by softmax scores, where a model has both."""
+    results, ours, fails = solvers(folder), {}, []
+    held: dict[str, list[bool]] = {}
+    for where, result, kind in by_question(results):
+        length = 2 * result.settings["facts"] + 1
+        turns = result["angles"][0] * length / (2 * np.pi)
+        planes = {"slow": (turns > 0) & (turns < 1 / 8), "middle": (turns >= 1 / 8) & (turns < 1)}
+        if "+" in result.settings["band"] or not all(some.any() for some in planes.values()):
+            continue
+        for (speed, some), sign in zip(planes.items(), (1, -1), strict=True):
+            for measure, name, line in (("shares", "plane_shares", SHARE), ("scores", "plane_scores", GAP)):
+                parts = result[name][:, kind][..., some, :].astype(float)
+                gap = np.nanmean(parts[..., 1] - parts[..., 0], axis=(1, 2, 3))
+                found = ours[f"symbolic - positional {measure}, {speed} planes ({where})"] = mean_interval(gap)
+                kept = sign * (found.low if sign > 0 else found.high) > line
+                held.setdefault(f"{speed} planes, {measure}", []).append(kept)
+                if not kept:
+                    fails.append(f"{where}: symbolic - positional {measure} of {speed} planes {found}")
+    if not held:
+        raise MissingResultError("no solved setting has slow and middle planes")
+    return heads_measured(results, {**{name: cases(x) for name, x in held.items()}, **ours}, fails)
+
+
+PLANE_LAW = Claim(
+    id="T-3",
+    short="On models that solve: slow planes symbolic, middle positional",
+    claim="Within heads low frequencies are symbolic and medium to high ones positional, on models that solve the task",
+    paper="claim U25-4, of one head of a language model",
+    rule=Rule(
+        says="In every solved setting that has both, on every kind of question: planes that turn by less than an "
+        f"eighth over the context have a symbolic share above the positional one by more than {SHARE:g} and s_SYM "
+        f"above s_POS by more than {GAP:g}; planes that turn by an eighth to a whole turn the reverse. Intervals over "
+        "seeds.",
+        lines=tuple(
+            Line(part=f"{speed} planes, {measure}", of=f"{speed} planes, {measure}")
+            for speed in ("slow", "middle")
+            for measure in ("shares", "scores")
+        ),
+        whole="reproduced in kind",
+    ),
+    measure=plane_law,
+    changes="Another measure of what a single plane is.",
+    command=COMMAND,
+)
+
+# T-4
+
+
+def spearman(rows: np.ndarray) -> float:
+    """Rank correlation of ``[..., (behaviour, use)]``."""
+    from scipy.stats import rankdata
+
+    first, second = (rankdata(x) for x in rows.reshape(-1, 2).T)
+    return float(np.corrcoef(first, second)[0, 1])
+
+
+def all_heads(folder: Path | None) -> Measured:
+    """T-4: behaviour against energy-weighted mean log angle over the heads of all seeds."""
+    results, ours, fails = solvers(folder), {}, []
+    positive, strong = [], []
+    for where, result, kind in by_question(results):
+        angles = result["angles"]
+        if (angles <= 0).any() or "+" in result.settings["band"]:
+            continue
+        energy = result["energy"][:, kind].astype(float)
+        use = np.nansum(energy * np.log(angles)[:, None], -1) / np.nansum(energy, -1)
+        scores = result["scores"][:, kind].astype(float)
+        found = over_seeds(spearman, np.stack([scores[..., 0] - scores[..., 1], use], -1))
+        ours[f"rank correlation ({where})"] = found
+        positive.append(found.low > 0)
+        strong.append(found.low > STRONG)
+        if not strong[-1]:
+            fails.append(f"{where}: {found}")
+    if not strong:
+        raise MissingResultError("no solved setting rotates all of its planes")
+    counts = {
+        "settings and questions with a positive correlation": cases(positive),
+        "settings and questions with a strong correlation": cases(strong),
+    }
+    return heads_measured(results, {**counts, **ours}, fails)
+
+
+ALL_HEADS = Claim(
+    id="T-4",
+    short="On models that solve: behaviour corresponds to the frequencies used",
+    claim="All heads exhibit a strong correspondence between behaviour and the frequencies that they use, on models "
+    "that solve the task",
+    paper="claim U25-9, of language models",
+    rule=Rule(
+        says="In every solved setting whose planes all rotate, on every kind of question, the rank correlation over "
+        "the heads of all seeds of s_POS - s_SYM with the energy-weighted mean log angle is above zero, and strong: "
+        f"its interval over seeds above {STRONG:g}.",
+        lines=(
+            Line(part="positive", of="settings and questions with a positive correlation"),
+            Line(part="strong", of="settings and questions with a strong correlation"),
+        ),
+        whole="reproduced in kind",
+    ),
+    measure=all_heads,
+    changes="Another measure of use, which the paper's text does not fix.",
+    command=COMMAND,
+)

@@ -1,0 +1,237 @@
+"""Judges of what a language model that was taught to bind says: the papers' claims where the model solves the task."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+
+from posym_companion.experiments.taught_gemma import FACTS
+from posym_companion.findings.binding_planes import GAP, SHARE
+from posym_companion.findings.binding_profile import cases
+from posym_companion.findings.finding import Claim, Line, Measured, Number, Rule
+from posym_companion.findings.gemma_roles import CARRIES, PURE, first_look, roles
+from posym_companion.findings.gemma_runs import SOLVED, after, local_layers, measured, runs
+from posym_companion.findings.plane_profile import STRONG, behaviour_and_use, beyond_null
+from posym_core.metrics.contrasts import layer_contrast
+from posym_core.metrics.stats import head_correlation, statistic_interval
+
+# Planes stopped cost nothing if the mean loss of teaching is at most this many times that with all planes.
+AS_FAST = 1.2
+DRAWS = 2000
+
+
+def layer_trend(folder: Path | None) -> Measured:
+    """Early against late layers as in U25-2, of the taught model: over all layers, and over local ones alone."""
+    results = runs(folder)
+    ours: dict[str, Number] = {}
+    held: dict[str, list[bool]] = {}
+    for (seed, wording), x in after(results).items():
+        for kind in ("all", "local"):
+            layers = np.arange(len(x["angles"])) if kind == "all" else local_layers(x["angles"])
+            split = int((layers < len(x["angles"]) // 2).sum())
+            for score, name, sign in (("s_POS", "positional", 1), ("s_SYM", "symbolic", -1)):
+                found = layer_contrast(x[name][:, layers], split=split, draws=DRAWS)
+                side = "early above late" if sign > 0 else "late above early"
+                low = found.difference.low if sign > 0 else -found.difference.high
+                held.setdefault(f"settings with {score} {side}, {kind} layers", []).append(low > 0)
+                where = f"seed {seed}, {wording}, {kind} layers"
+                ours |= {f"median {score} early ({where})": found.early, f"median {score} late ({where})": found.late}
+                ours[f"{score} early - late ({where})"] = found.difference
+    return measured(
+        results, {**{k: cases(v) for k, v in held.items()}, **ours}, "Nine settings: three seeds, three wordings."
+    )
+
+
+def correlation(folder: Path | None) -> Measured:
+    """The correlation of the scores over heads, and that of the null model, as in U25-3."""
+    results = runs(folder)
+    ours: dict[str, Number] = {}
+    below, beyond = [], []
+    for (seed, wording), x in after(results).items():
+        found = head_correlation(x["positional"], x["symbolic"], draws=DRAWS)
+        null = head_correlation(x["null_positional"], x["null_symbolic"], draws=2).pearson.value
+        below.append(found.pearson.high < 0)
+        beyond.append(found.pearson.high < null)
+        where = f"seed {seed}, {wording}"
+        ours |= {f"Pearson r ({where})": found.pearson, f"Pearson r of the null model ({where})": null}
+    counts = {"settings with r below zero": cases(below), "settings with r below the null model's": cases(beyond)}
+    return measured(results, {**counts, **ours}, "The null model keeps each head's attention, see U25-3.")
+
+
+def planes(folder: Path | None) -> Measured:
+    """Shares of variance by quarter of planes in nine settings, softmax scores of single planes in three; as U25-4."""
+    results = runs(folder)
+    ours: dict[str, Number] = {}
+    held: dict[str, list[bool]] = {}
+
+    def judge(name: str, value: np.ndarray, sign: int, line: float, where: str) -> None:
+        found = statistic_interval(lambda y: float(np.nanmean(y)), value[None], draws=DRAWS)
+        held.setdefault(name, []).append((found.low if sign > 0 else -found.high) > line)
+        ours[f"{name.removeprefix('settings with ')} ({where})"] = found
+
+    for (seed, wording), x in after(results).items():
+        share = x["band_symbolic_share"] - x["band_positional_share"]
+        for quarter, place, sign in (("slowest", 6, 1), ("second", 2, -1)):
+            name = f"settings with symbolic - positional share, {quarter} quarter"
+            judge(name, np.nanmean(share[..., place : place + 2], -1), sign, SHARE, f"seed {seed}, {wording}")
+    for result in results:
+        gap = (result["plane_symbolic"][-1] - result["plane_positional"][-1]).astype(float)
+        quarters = np.array_split(gap, 4, axis=-1)
+        for quarter, place, sign in (("slowest", 3, 1), ("second", 1, -1)):
+            name = f"settings with s_SYM - s_POS, {quarter} quarter"
+            judge(name, np.nanmean(quarters[place], -1), sign, GAP, f"seed {result.settings['seed']}, likes")
+    note = f"Shares beyond {SHARE}, scores beyond {GAP}, with intervals over layers."
+    return measured(results, {**{k: cases(v) for k, v in held.items()}, **ours}, note)
+
+
+def all_heads(folder: Path | None) -> Measured:
+    """Behaviour of all heads against the frequencies that they use, as in U25-9."""
+    results = runs(folder)
+    ours: dict[str, Number] = {}
+    beyond, strong = [], []
+    for (seed, wording), x in after(results).items():
+        bands = np.exp(np.stack([np.log(part).mean(-1) for part in np.array_split(x["angles"], 8, axis=-1)], -1))
+        heads = behaviour_and_use(x["positional"], x["symbolic"], x["band_energy_share"], bands)
+        found = head_correlation(*heads, draws=500).spearman
+        beyond.append(beyond_null(heads[0][0], heads[1][0]))
+        strong.append(found.low > STRONG)
+        ours[f"rank correlation (seed {seed}, {wording})"] = found
+    counts = {"settings beyond the null": cases(beyond), "settings with a strong correlation": cases(strong)}
+    return measured(results, {**counts, **ours}, "Eight bands of planes, each at its mean log angle; see U25-9.")
+
+
+def missing_bands(folder: Path | None) -> Measured:
+    """Whether binding is learned with a quarter of every layer's planes stopped throughout, and how fast."""
+    whole, slow, fast = runs(folder), runs(folder, "slowest"), runs(folder, "fastest")
+    same_seed = {result.settings["seed"]: result for result in whole}
+    ours: dict[str, Number] = {}
+    held: dict[str, list[bool]] = {}
+    for name, results in (("slowest", slow), ("fastest", fast)):
+        for result in results:
+            same = same_seed[result.settings["seed"]]
+            accuracy = float(np.nanmean(result["correct"][-1, 0, FACTS.index(result.settings["facts"])]))
+            slower = float(result["losses"].mean() / same["losses"][: len(result["losses"])].mean())
+            where = f"{name} quarter stopped, seed {result.settings['seed']}"
+            ours |= {f"accuracy ({where})": accuracy, f"mean loss against all planes ({where})": slower}
+            held.setdefault(f"seeds that bind without the {name}", []).append(accuracy > SOLVED)
+            held.setdefault(f"seeds slower without the {name}", []).append(slower > AS_FAST)
+            held.setdefault(f"seeds as fast without the {name}", []).append(slower <= AS_FAST)
+    note = "The mean loss over the same steps of teaching says how fast the task is learned."
+    return measured([*whole, *slow, *fast], {**{k: cases(v) for k, v in held.items()}, **ours}, note)
+
+
+def _claim(
+    letter: str, short: str, says: str, parts: dict[str, str], measure: Callable[[Path | None], Measured], changes: str
+) -> Claim:
+    return Claim(
+        id=letter,
+        short=short,
+        claim=f"{short}, in a language model that was taught to solve the binding task",
+        paper="stated of models profiled on the task, whether or not they solve it",
+        rule=Rule(
+            says=says,
+            lines=tuple(Line(part=part, of=number) for part, number in parts.items()),
+            able=(Line(part="solves the task", of="settings solved"),),
+            whole="reproduced in kind",
+        ),
+        measure=measure,
+        changes=changes,
+        command="python -m posym_core run taught_gemma",
+    )
+
+
+_TAUGHT = f"In three seeds and three wordings, after teaching one wording (all above {SOLVED} right on 16 facts)"
+LAYER_TREND = _claim(
+    "T-1G",
+    "Early layers are positional, late layers symbolic",
+    f"{_TAUGHT}, the rule of U25-2: median s_POS of the early half of the layers above that of the late half and s_SYM "
+    "below, with intervals, over all layers and over local ones alone.",
+    {
+        f"{part}, {kind} layers": f"settings with {score}, {kind} layers"
+        for kind in ("all", "local")
+        for part, score in (
+            ("early positional", "s_POS early above late"),
+            ("late symbolic", "s_SYM late above early"),
+        )
+    },
+    layer_trend,
+    "A larger model that solves the task untaught.",
+)
+CORRELATION = _claim(
+    "T-2G",
+    "Positional and symbolic scores correlate negatively over heads",
+    f"{_TAUGHT}, the rule of U25-3: the interval of r below zero, and below the r of the null model.",
+    {"negative": "settings with r below zero", "beyond the null model": "settings with r below the null model's"},
+    correlation,
+    "A setting in which r does not lie below the null model's.",
+)
+PLANES = _claim(
+    "T-3G",
+    "Slow planes are symbolic, medium to fast ones positional",
+    f"{_TAUGHT}, the rules of U25-4a and b: by shares of the variance over the facts, the slowest quarter of planes "
+    f"leans to symbols by more than {SHARE} and the second fastest to positions; by softmax scores of single planes "
+    f"(on the taught wording) each by more than {GAP}.",
+    {
+        f"{quarter} quarter {leans}, by {kind}": f"settings with {number}, {quarter} quarter"
+        for quarter, leans in (("slowest", "symbolic"), ("second", "positional"))
+        for kind, number in (("shares", "symbolic - positional share"), ("scores", "s_SYM - s_POS"))
+    },
+    planes,
+    "Heads whose single planes have logits large enough for their softmax to be sharp.",
+)
+ALL_HEADS = _claim(
+    "T-4G",
+    "All heads: behaviour corresponds strongly to the frequencies used",
+    f"{_TAUGHT}, the rule of U25-9: the rank correlation of s_POS - s_SYM with the energy-weighted mean log angle "
+    f"beyond 95 % of draws in which layers exchange their use, and its interval above {STRONG}.",
+    {"beyond the null": "settings beyond the null", "strong": "settings with a strong correlation"},
+    all_heads,
+    "Another measure of use, which the paper's text does not fix.",
+)
+ROLES = _claim(
+    "T-5G",
+    "Scores tell which heads carry the task",
+    f"In each of three seeds, on the taught wording: heads that carry the task (patching their output at the last "
+    f"token restores more than {CARRIES} of the answer's difference) have higher s_SYM and lower s_POS than the others "
+    "(area under the curve, interval above 0.5); s_SYM tells more than the spread of the logits; and most "
+    f"purely symbolic heads (s_SYM above {1 - PURE}, s_POS below {PURE}) carry it.",
+    {
+        "s_SYM tells": "seeds in which s_SYM tells",
+        "s_POS tells": "seeds in which s_POS (low) tells",
+        "more than the logits' spread": "seeds in which s_SYM tells more than the spread",
+        "most symbolic heads carry it": "seeds in which most purely symbolic heads carry it",
+    },
+    roles,
+    "Tasks that are carried by heads of other kinds.",
+)
+MISSING = _claim(
+    "T-6G",
+    "Which planes turn decides what is learned",
+    "In each seed (two at least), with a quarter of every layer's planes stopped throughout: without the slowest "
+    f"quarter the model binds (above {SOLVED}) and as fast (mean loss of the same steps at most {AS_FAST} times that "
+    "with all planes); without the fastest it is slower than that.",
+    {
+        "binds without the slowest": "seeds that bind without the slowest",
+        "as fast without the slowest": "seeds as fast without the slowest",
+        "slower without the fastest": "seeds slower without the fastest",
+    },
+    missing_bands,
+    "Longer prompts, in which slow planes turn visibly.",
+)
+FIRST_LOOK = _claim(
+    "T-0G",
+    "Few purely symbolic heads in global layers do the task",
+    "In every seed all heads that carry the task are purely symbolic and global layers restore most of the answer's "
+    "difference; heads that were symbolic before and carry nothing lean to positions after (median), and at least "
+    "twice as much as in the control.",
+    {
+        "carriers are purely symbolic": "heads that carry it and are purely symbolic",
+        "mostly in global layers": "seeds in which global layers restore most",
+        "idle symbolic heads turn positional": "seeds in which idle symbolic heads turn positional",
+        "because of what was learned": "seeds in which they do so less than half as much in the control",
+    },
+    first_look,
+    "Other tasks, other models.",
+)

@@ -1,0 +1,138 @@
+"""The judges of the trained decoders on invented results, one for every verdict."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import numpy as np
+import pytest
+from invented import save_invented
+
+from posym_companion.experiments.solver_settings import BANDS, TaskSolvers, expectation
+from posym_companion.findings import ledger
+from posym_companion.findings.solver_heads import solvers
+from posym_companion.findings.task_solvers import solver_accuracy, solver_results, steps_to_learn
+from posym_core.runs.results import MissingResultError
+
+SEEDS, HEADS, PLANES = 5, 2, 16
+
+
+def invented(folder, band="1e4", layers=2, *, binding=1.0, index=1.0, **arrays):
+    """A result in which everything is as the papers would have it, but for what is given."""
+    setting = TaskSolvers(band=band, layers=layers)
+    setting = dataclasses.replace(setting, expected=expectation(band, layers, setting.questions))
+    noise = np.random.default_rng(hash(setting.name) % 1000).uniform(0, 0.02, (SEEDS, 2, layers, HEADS))
+    late = np.arange(layers)[:, None] >= layers // 2
+    symbolic = np.where(late, 0.9, 0.2) + noise
+    symbolic[..., -1, 0] += 0.05
+    symbolic[..., 0, 0] -= 0.05
+    scores = np.stack([1.1 - symbolic, symbolic, np.full_like(symbolic, 0.5), noise], -1)
+    turns = setting.angles[0].numpy() * 17 / (2 * np.pi)
+    share = np.where(turns < 1 / 8, 0.95, 0.02)
+    fast = np.where(late, 0.0, 1.0) + noise
+    energy = np.zeros((SEEDS, 2, layers, HEADS, PLANES))
+    energy[..., 0], energy[..., -1] = fast / 2, 1 - fast / 2
+    carries = np.zeros((SEEDS, 2, layers, HEADS))
+    carries[:, 0, -1, 0] = 1
+    carries[:, 1, 0, 0] = 1
+    looks = np.linspace(0, 1, 5)[:, None, None] * np.array([binding, index])
+    planes = np.broadcast_to(np.stack([1 - share, share], -1), (SEEDS, 2, layers, HEADS, PLANES, 2))
+    accuracy = np.broadcast_to([binding, index], (SEEDS, 2)).astype(float)
+    made = {
+        "angles": setting.angles.numpy(),
+        "hits": np.round(np.broadcast_to(accuracy[..., None] * 100, (SEEDS, 2, 8))),
+        "asked": np.full((SEEDS, 2, 8), 100),
+        "look_step": np.arange(5) * 50,
+        "look_accuracy": np.broadcast_to(looks, (5, SEEDS, 2)),
+        "scores": scores,
+        "null_scores": np.random.default_rng(0).uniform(size=(SEEDS, 2, layers, HEADS, 2)),
+        "shares": np.stack([1 - symbolic, symbolic, 0 * symbolic], -1),
+        "energy": energy,
+        "plane_shares": np.concatenate([planes, 0 * planes[..., :1]], -1),
+        "plane_scores": planes,
+        "patched": carries,
+        "ablated": accuracy[..., None, None] - carries * 0.5,
+        "intact": accuracy,
+        "stopped": np.broadcast_to(accuracy[..., None], (SEEDS, 2, 3)),
+    }
+    settings = {**dataclasses.asdict(setting), "seeds": list(setting.seeds)}
+    return save_invented(setting.name, {**made, **arrays}, folder, **settings)
+
+
+def grid(folder, **changed):
+    """Every band at one and two layers, as expected, but for what is changed."""
+    for layers in (1, 2):
+        for band in BANDS:
+            found = {k: float(v) or 0.3 for k, v in expectation(band, layers, ("binding", "index")).items()}
+            invented(folder, band, layers, **{**found, **changed.get(f"{band}_{layers}", {})})
+
+
+def test_expectations_met_and_missed(tmp_path):
+    grid(tmp_path)
+    (row,) = ledger("T-0", folder=tmp_path)
+    assert row.verdict == "reproduced in kind"
+    assert row.parts == {"solved as expected": "26 of 26", "not solved as expected": "14 of 14"}
+    grid(tmp_path, fast_2={"binding": 0.95})
+    (row,) = ledger("T-0", folder=tmp_path)
+    assert row.verdict == "partly"
+    assert row.fails_in == ["fast_2x2_8: binding 0.95 [0.95, 0.95], expected to be not solved"]
+
+
+def test_what_is_missing_is_said(tmp_path):
+    for name in range(7):
+        (row,) = ledger(f"T-{name}", folder=tmp_path)
+        assert row.verdict == "not run here"
+        assert row.command == "python -m posym_core run task_solvers"
+    with pytest.raises(MissingResultError, match="0 settings of task_solvers are stored, and 1 are needed"):
+        solver_results(tmp_path)
+
+
+def test_frequency_beyond_one_layer(tmp_path):
+    as_claimed = {"slow_2": {"index": 0.2}, "none_2": {"index": 0.3}}
+    grid(tmp_path, **as_claimed)
+    (row,) = ledger("T-6", folder=tmp_path)
+    assert row.verdict == "reproduced in kind"
+    assert set(row.parts.values()) == {"1 of 1"}
+    grid(tmp_path, **as_claimed, fast_2={"binding": 0.7})
+    (row,) = ledger("T-6", folder=tmp_path)
+    assert row.verdict == "partly"
+    assert row.fails_in == ["binding fails with fast planes alone: not in 2x2_8, 0.70 [0.70, 0.70]"]
+
+
+def test_only_what_is_solved_is_looked_at(tmp_path):
+    grid(tmp_path)
+    assert sorted(solvers(tmp_path)) == sorted(f"{band}_2x2_8" for band in BANDS if band not in ("fast", "none"))
+
+
+def test_heads_as_the_papers_have_them(tmp_path):
+    for band in ("1e4", "1e2"):
+        invented(tmp_path, band)
+    for row in ledger(*(f"T-{n}" for n in range(1, 6)), folder=tmp_path):
+        assert (row.verdict, row.fails_in) == ("reproduced in kind", [])
+
+
+def test_heads_against_the_papers(tmp_path):
+    for band in ("1e4", "1e2"):
+        good = invented(tmp_path, band)
+        turned = {
+            "scores": good["scores"][:, :, ::-1, :, [0, 1, 2, 3]],
+            "null_scores": good["scores"][..., :2],
+            "plane_shares": good["plane_shares"][..., [1, 0, 2]],
+            "plane_scores": good["plane_scores"][..., ::-1],
+        }
+        invented(tmp_path, band, **turned)
+    rows = {row.id: row for row in ledger(*(f"T-{n}" for n in range(1, 6)), folder=tmp_path)}
+    assert [rows[name].verdict for name in ("T-1", "T-3", "T-4", "T-5")] == ["not reproduced"] * 4
+    assert rows["T-2"].parts == {"negative": "4 of 4", "beyond the null model": "0 of 4"}
+    assert all(rows[name].fails_in for name in rows)
+
+
+def test_steps_to_learn(tmp_path):
+    looks = np.zeros((5, SEEDS, 2))
+    looks[2:, 0] = 1
+    looks[[1, 3, 4], 1] = 0.96
+    looks[:, 2] = 0.95
+    looks[:4, 3] = 1
+    result = invented(tmp_path, look_accuracy=looks)
+    assert steps_to_learn(result, "binding") == [100, 150, 0, None, None]
+    assert solver_accuracy(result, "index").value == pytest.approx(1)

@@ -1,0 +1,101 @@
+"""What a term or a citation means, where it stands: the last step but one of a build writes it beside the links.
+
+The glossary and the bibliography are the site's own pages, so a definition is written once. In every page the first
+mention of each term in a paragraph becomes a link to its entry; a small script (``book/_static/definitions.js``) shows
+what such a link says on hover, focus and tap.
+"""
+
+from __future__ import annotations
+
+import html
+import os
+import re
+from collections.abc import Callable
+from pathlib import Path
+
+from posym_core.figures.pages import plain_maths
+
+ENTRY = re.compile(
+    r'<dt id="(?P<anchor>term-[^"]+)">(?P<term>.*?)<a class="headerlink".*?</dt>\s*<dd>(?P<text>.*?)</dd>', re.DOTALL
+)
+CITATION = re.compile(r'(<a class="reference internal" href="[^"]*#id\d+" )title="')
+PARAGRAPH = re.compile(r"<p>(.*?)</p>", re.DOTALL)
+TAG = re.compile(r"(<[^>]+>)")
+# Names of tasks: written small they are other words.
+PROPER = {"Index", "Retrieval"}
+# Where no term is looked for: links, code and formulas.
+CLOSED = re.compile(r"<(a|code|kbd|math|mjx-container|span class=\"math)\b")
+SCRIPT = '<script src="{up}_static/definitions.js" defer></script>'
+
+
+def entries(glossary: str, plain: Callable[[str], str]) -> dict[str, tuple[str, str]]:
+    """The names of the glossary's terms, longest first, with the anchor and the text of each."""
+    found = {}
+    for entry in ENTRY.finditer(glossary):
+        text = re.sub(r"\\(?:mathrm|text\w*|operatorname)\b", "", entry["text"])
+        said = (entry["anchor"], plain(plain_maths(text)))
+        names = plain(re.sub(r'<span class="math.*?</span>', "", entry["term"], flags=re.DOTALL)).split(",")
+        found |= {name.strip(): said for name in names if name.strip()}
+    return dict(sorted(found.items(), key=lambda item: -len(item[0])))
+
+
+def pattern_of(name: str) -> re.Pattern[str]:
+    """A term at the beginning of a sentence or within one, or several of it.
+
+    >>> bool(pattern_of("Pure head").search("two pure heads")), bool(pattern_of("Index").search("an index"))
+    (True, False)
+    """
+    first = name[0] if name in PROPER or not name[0].isalpha() else f"[{name[0].upper()}{name[0].lower()}]"
+    return re.compile(rf"(?<![\w-]){first}{re.escape(name[1:])}(?:e?s)?(?![\w-])")
+
+
+def mark(page: str, terms: dict[str, tuple[str, str]], address: str) -> str:
+    """The page with the first mention of each term as a link to the glossary at ``address``.
+
+    >>> mark("<p>Two <em>blocks</em>, one block.</p>", {"Block": ("term-Block", "A stretch.")}, "g.html")
+    '<p>Two <em><a class="posym-term" href="g.html#term-Block" data-said="A stretch.">blocks</a></em>, one block.</p>'
+    """
+    left = dict(terms)
+
+    def linked(text: str) -> str:
+        for name, (anchor, said) in list(left.items()):
+            if name in left and (found := pattern_of(name).search(text)):
+                for other in [other for other in left if left[other][0] == anchor]:
+                    del left[other]
+                link = f'<a class="posym-term" href="{address}#{anchor}" data-said="{html.escape(said)}">{found[0]}</a>'
+                return linked(text[: found.start()]) + link + linked(text[found.end() :])
+        return text
+
+    def marked(paragraph: re.Match[str]) -> str:
+        parts, closed = [], 0
+        for part in TAG.split(paragraph[1]):
+            if part.startswith("<"):
+                if closed:
+                    closed += 0 if part.endswith("/>") or part.startswith("<br") else -1 if part[1] == "/" else 1
+                elif CLOSED.match(part):
+                    closed = 1
+                parts.append(part)
+            else:
+                parts.append(part if closed or not left else linked(part))
+        return f"<p>{''.join(parts)}</p>"
+
+    return PARAGRAPH.sub(marked, page)
+
+
+def add_definitions(site: Path, plain: Callable[[str], str]) -> None:
+    """Write the definitions beside terms and citations on every page of ``site`` that has any, and load the script."""
+    glossary = site / "book" / "reference" / "glossary.html"
+    terms = entries(glossary.read_text(encoding="utf-8"), plain) if glossary.is_file() else {}
+    for path in sorted(site.rglob("*.html")):
+        page = path.read_text(encoding="utf-8")
+        start, end = page.find("<article"), page.find("</article>")
+        if start < 0 or end < 0:
+            continue
+        article = CITATION.sub(r'\1data-said="', page[start:end])
+        if path != glossary and "reference" not in path.parts and "api" not in path.parts:
+            article = mark(article, terms, Path(os.path.relpath(glossary, path.parent)).as_posix())
+        if "data-said=" not in article:
+            continue
+        script = SCRIPT.format(up="../" * (len(path.relative_to(site).parts) - 1))
+        text = page[:start] + article + page[end:]
+        path.write_text(text.replace("</head>", f"  {script}\n  </head>", 1), encoding="utf-8")
