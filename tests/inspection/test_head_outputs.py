@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import importlib
 
 import pytest
 import torch
@@ -69,7 +70,8 @@ def test_one_head_replaced_at_the_last_token_is_what_a_hook_by_hand_does(kind):
 def test_a_heads_own_output_replaces_nothing_and_more_heads_than_rows_are_no_matter(monkeypatch):
     model, ids = shared("Gemma3"), tokens(1)
     said = head_outputs(model, ids)
-    monkeypatch.setattr("posym_core.inspection.head_outputs.ROWS", 5)
+    # The face has a function of the module's name.
+    monkeypatch.setattr(importlib.import_module("posym_core.inspection.head_outputs"), "ROWS", 5)
     found = last_token_replaced(model, ids[0], said.outputs[0, :, -1], ANSWERS)
     torch.testing.assert_close(found, said.logits[0, ANSWERS].expand(3, 4, 3), atol=2e-4, rtol=1e-4)
 

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import json
+import signal
 import subprocess
 import sys
+import threading
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import compare
 import nbformat
 import pytest
+from kernels import stop_in_time
 
 CELLS = [
     "import torch\nfrom numpy import pi",
@@ -108,3 +112,39 @@ def test_without_a_build_the_whole_chapter_is_run_and_nothing_compared() -> None
 def test_chapters_have_numbers_to_compare(root: Path) -> None:
     texts = {path.stem: path.read_text(encoding="utf-8") for path in (root / "book").rglob("*.ipynb")}
     assert not [name for name, text in texts.items() if f'"{compare.TAG}"' not in text]
+
+
+class Blocking:
+    """A kernel whose sockets never close."""
+
+    def __init__(self) -> None:
+        self.process = subprocess.Popen(["sleep", "600"])
+        self.km = SimpleNamespace(provisioner=SimpleNamespace(pid=self.process.pid))
+        self.never = threading.Event()
+
+    def stop(self) -> None:
+        self.never.wait()
+
+
+def test_a_kernel_that_does_not_stop_is_killed_and_holds_nothing_up():
+    class Kernel(Blocking):
+        pass
+
+    stop_in_time(0.1, Kernel)
+    kernel = Kernel()
+    kernel.stop()
+    assert kernel.process.wait(10) == -signal.SIGKILL
+    kernel.never.set()
+
+
+def test_a_kernel_that_stops_is_left_alone():
+    class Kernel(Blocking):
+        pass
+
+    stop_in_time(10, Kernel)
+    kernel = Kernel()
+    kernel.never.set()
+    kernel.stop()
+    assert kernel.process.poll() is None
+    kernel.process.kill()
+    kernel.process.wait()
