@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import threading
@@ -24,9 +25,7 @@ def stop_in_time(seconds: float = 60, kernel: Any = RunningKernel) -> None:
         stopping.start()
         stopping.join(seconds)
         if stopping.is_alive() and pid:
-            try:
+            with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
-            except ProcessLookupError:
-                pass
 
     kernel.stop = stop_or_kill
