@@ -13,6 +13,7 @@ from posym_core.runs.results import Result
 EXPERIMENTS = {
     "binding_profile": "scores, exclusion, shares per plane and accuracy of a language model on binding prompts",
     "browser_models": "models trained and asked in a browser, beside the same in PyTorch",
+    "encoding_optimisation": "largest stable learning rate and sharpness of the loss by encoding, all else equal",
     "encoding_study": "Distance and Count under every encoding, all else equal and as released, every head removed",
     "encoding_tasks": "one attention layer with every encoding on the canonical tasks, also at greater length",
     "family_solvers": "small language models of three architectures that learn binding and index, profiled",

@@ -26,6 +26,7 @@ import torch
 from posym_companion.experiments.loop import Experiment
 from posym_core.encodings import ENCODINGS
 from posym_core.inspection.pointers import head_pointers
+from posym_core.models.checkpoints import History
 from posym_core.models.classifier import (
     ClassLoss,
     EncodingModel,
@@ -34,7 +35,7 @@ from posym_core.models.classifier import (
     one_head,
     predicted_classes,
 )
-from posym_core.models.training import CosineSettings, train
+from posym_core.models.training import CosineSettings, Observer, TrainingSettings, train
 from posym_core.runs.devices import choose_device
 from posym_core.tasks.sentences import CountTask, DistanceTask, SentenceBatch
 
@@ -206,11 +207,23 @@ def train_model(
     setting: EncodingStudy,
     seed: int,
     *,
+    schedule: TrainingSettings | None = None,
+    observe: Observer | None = None,
     device: str = "auto",
     checkpoint: Path | None = None,
     progress: bool = False,
-) -> tuple[EncodingModel, torch.Tensor]:
-    """One model in evaluation mode, and the losses of its training, ``[record]``."""
+) -> tuple[EncodingModel, History]:
+    """One model in evaluation mode, and what happened in its training.
+
+    Args:
+        setting: what to train.
+        seed: of weights and sentences.
+        schedule: how to train; the setting's by default.
+        observe: see :func:`posym_core.models.training.train`; it is given a :class:`ClassLoss`.
+        device: see :func:`posym_core.load_model`.
+        checkpoint: file that a killed training resumes from.
+        progress: show a bar.
+    """
     task = setting.make_task()
     loss = ClassLoss(EncodingModel(setting.model_settings(), seed=seed)).to(choose_device(device))
     place = torch.device(choose_device(device))
@@ -225,13 +238,14 @@ def train_model(
             loss,
             draw,
             generators=[torch.Generator().manual_seed(seed)],
-            settings=setting.schedule(),
+            settings=schedule or setting.schedule(),
+            observe=observe,
             checkpoint=checkpoint,
             identity={"name": setting.name, "seed": seed},
             progress=progress,
             label=f"{setting.task} {setting.setup} {seed}",
         )
-    return loss.model.eval(), history.losses
+    return loss.model.eval(), history
 
 
 def measure(
@@ -248,8 +262,8 @@ def measure(
     found: list[dict[str, np.ndarray]] = []
     for seed in setting.seeds:
         checkpoint = work / f"{seed}.safetensors" if work is not None else None
-        model, losses = train_model(setting, seed, device=device, checkpoint=checkpoint, progress=progress)
-        found.append({"losses": losses.double().numpy(), **look(setting, model, seed)})
+        model, history = train_model(setting, seed, device=device, checkpoint=checkpoint, progress=progress)
+        found.append({"losses": history.losses.double().numpy(), **look(setting, model, seed)})
     return {name: np.stack([each[name] for each in found]) for name in found[0]}
 
 

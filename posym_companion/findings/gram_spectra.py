@@ -138,22 +138,3 @@ LOGITS = Claim(
     rule_fixed="after a first look",
     changes="A statement of the paper that is restricted to one shared kernel, or to averages.",
 )
-
-OPTIMISATION = Claim(
-    id="G26-1c",
-    short="So optimisation is more stable and efficient",
-    claim="Spectral contraction by RoPE improves the stability and efficiency of optimisation",
-    paper="text, training curves",
-    rule=Rule(
-        says="With all but the encoding equal, rotary heads allow a larger stable learning rate than each encoding "
-        "that adds, and have a smaller largest eigenvalue of the loss's Hessian through training; with intervals "
-        "over seeds.",
-        lines=(
-            Line(part="stable", of="largest stable learning rate, rotary / the best that adds", above=1.0),
-            Line(part="well conditioned", of="largest Hessian eigenvalue, rotary / the least that adds", below=1.0),
-        ),
-        whole="reproduced in kind",
-    ),
-    measure=None,
-    changes="Any measurement; the speed of learning is G26-4. No command fills this row yet.",
-)

@@ -48,7 +48,7 @@ CLAIMS: Mapping[str, str] = {
     "U26-9": "hop_variants.NECESSITY",
     "G26-1a": "gram_spectra.THEOREM",
     "G26-1b": "gram_spectra.LOGITS",
-    "G26-1c": "gram_spectra.OPTIMISATION",
+    "G26-1c": "encoding_optimisation.OPTIMISATION",
     "G26-2": "encoding_study.ORDER",
     "G26-3": "encoding_study.DEPOSIT",
     "G26-4": "encoding_speed.SPEED",

@@ -3,6 +3,7 @@
 from posym_core.models.additions import add, added, learning
 from posym_core.models.answers import Choices, answer_questions, choice_accuracy
 from posym_core.models.classifier import ClassLoss, EncodingModel, ablations
+from posym_core.models.curvature import Sharpness, sharpness
 from posym_core.models.decoders import DecoderEnsemble
 from posym_core.models.families import family_model
 from posym_core.models.gptj import answers_with, decoder, mean_outputs, right_answers, set_angles
@@ -20,6 +21,7 @@ __all__ = [
     "DecoderEnsemble",
     "EncodingModel",
     "ModelSettings",
+    "Sharpness",
     "ToyEnsemble",
     "TrainingSettings",
     "ablations",
@@ -35,6 +37,7 @@ __all__ = [
     "mean_outputs",
     "right_answers",
     "set_angles",
+    "sharpness",
     "taught_factors",
     "train",
 ]
