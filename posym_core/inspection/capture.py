@@ -22,6 +22,7 @@ from jaxtyping import Int
 from torch import Tensor, nn
 
 from posym_core.inspection.attention_calls import AttentionCall, UnsupportedModelError
+from posym_core.inspection.padding import unpadded
 from posym_core.inspection.recording import Recorder, recording
 from posym_core.inspection.routes import ROUTES, Route
 
@@ -50,9 +51,9 @@ def capture(
     Raises:
         UnsupportedModelError: if the model has no attention that can be captured, or a kind of attention that a
             softmax over scaled products does not describe.
-        TypeError, ValueError: if ``input_ids`` or ``rows`` do not fit.
+        TypeError, ValueError: if ``input_ids`` or ``rows`` do not fit, or prompts begin or end with pad tokens.
     """
-    input_ids = check_input_ids(input_ids)
+    (input_ids,) = unpadded(model, check_input_ids(input_ids), None, least=1)
     parts: list[list[AttentionCall]] = []
     route = None
     for prompts in input_ids.split(batch_size or len(input_ids)):

@@ -7,7 +7,7 @@ pass.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -18,6 +18,7 @@ from posym_core.checks import require_count
 from posym_core.inspection.attention_calls import AttentionCall
 from posym_core.inspection.capture import check_input_ids, watched_forward
 from posym_core.inspection.heads import LayerHeads, joined, layer_heads
+from posym_core.inspection.padding import unpadded
 from posym_core.inspection.planes import Planes, find_planes
 from posym_core.metrics.pairs import Swaps
 from posym_core.metrics.swaps import SwapScores
@@ -46,6 +47,7 @@ class Profile:
 def profile(
     model: nn.Module,
     input_ids: Int[Tensor, "prompt token"] | Int[Tensor, " token"],
+    attention_mask: Tensor | None = None,
     *,
     start: int,
     block_length: int,
@@ -64,33 +66,37 @@ def profile(
 
     Args:
         model: any Hugging Face decoder with rotary encoding, in evaluation mode; see :func:`posym_core.load_model`.
-        input_ids: ``[prompt, token]`` without padding, or one prompt ``[token]``.
-        start: first token of the first block.
+        input_ids: ``[prompt, token]``, or one prompt ``[token]``.
+        attention_mask: 1 for tokens and 0 for padding, of the shape of ``input_ids``. Every prompt is run and scored
+            without its padding, and those of one length that follow each other together. None for no padding.
+        start: first token of the first block, counted from the prompt's first token that is no padding.
         block_length: tokens per block.
-        blocks: number of blocks; by default as many as fit between ``start`` and the last token.
+        blocks: number of blocks; by default as many as fit between ``start`` and the prompt's last token.
         tau: temperature of the weights over pairs of blocks.
         eps: floor of the norms in the cosine.
         per_frequency: score every rotation plane as a head of its own.
         progress: show a progress bar.
         batch_size: prompts per forward pass; by default about 4,096 tokens.
         planes: what :func:`posym_core.inspection.planes.find_planes` found for this model and length, to save asking
-            again.
+            again; for prompts of several lengths, only if the model's angles do not depend on them.
 
     Returns:
         A :class:`Profile`; one prompt ``[token]`` gives a batch of one.
 
     Raises:
         UnsupportedModelError: if the model is not a decoder with rotary encoding that can be captured.
-        TypeError, ValueError: if ``input_ids`` or the blocks do not fit, or ``tau`` or ``eps`` is out of range.
+        TypeError, ValueError: if ``input_ids``, ``attention_mask`` or the blocks do not fit, prompts begin or end with
+            pad tokens that no mask tells of, or ``tau`` or ``eps`` is out of range.
     """
-    input_ids = check_input_ids(input_ids, least=3)
-    swaps = Swaps(start=start, block_length=block_length, blocks=blocks, tau=tau, eps=eps).fitted(input_ids.shape[1])
+    runs = unpadded(model, check_input_ids(input_ids, least=3), attention_mask, least=3)
+    swaps = Swaps(start=start, block_length=block_length, blocks=blocks, tau=tau, eps=eps)
+    fitted = {length: swaps.fitted(length) for length in sorted({run.shape[1] for run in runs})}
 
     def measure(heads: LayerHeads) -> dict[str, Tensor]:
-        return scores_of(heads.swap_scores(swaps, per_frequency=per_frequency))
+        return scores_of(heads.swap_scores(fitted[heads.keys.shape[-2]], per_frequency=per_frequency))
 
     options = {"progress": progress, "batch_size": batch_size, "planes": planes, "hold": NUMBERS_HELD}
-    return Profile(**profile_with(model, input_ids, measure, **options))
+    return Profile(**profile_with(model, input_ids, measure, attention_mask=attention_mask, **options))
 
 
 def scores_of(scores: SwapScores) -> dict[str, Tensor]:
@@ -103,6 +109,7 @@ def profile_with(
     input_ids: Int[Tensor, "prompt token"] | Int[Tensor, " token"],
     measure: Callable[[LayerHeads], dict[str, Tensor]],
     *,
+    attention_mask: Tensor | None = None,
     progress: bool = True,
     batch_size: int | None = None,
     planes: Sequence[Planes] | None = None,
@@ -112,10 +119,11 @@ def profile_with(
 
     Args:
         model: any Hugging Face decoder with rotary encoding, in evaluation mode.
-        input_ids: ``[prompt, token]`` without padding, or one prompt ``[token]``.
+        input_ids: ``[prompt, token]``, or one prompt ``[token]``.
         measure: called with the :class:`LayerHeads` of every layer and batch; returns named tensors of shape
             ``[prompt, key_head, group, ...]``, as functions on heads do when given ``heads.query`` and ``heads.keys``.
             It may do several things at once: what is captured is there only now.
+        attention_mask: see :func:`profile`; ``measure`` sees no padding.
         progress: show a progress bar.
         batch_size: prompts per forward pass; by default about 4,096 tokens.
         planes: what :func:`posym_core.inspection.planes.find_planes` found for this model and length.
@@ -123,41 +131,43 @@ def profile_with(
             more numbers than this; ``measure`` may then not ask which layer it is.
 
     Returns:
-        The measurements by name, ``[prompt, layer, head, ...]`` on the CPU, NaN where layers differ in shape.
+        The measurements by name, ``[prompt, layer, head, ...]`` on the CPU, NaN where layers or prompts differ in
+        shape.
 
     Raises:
         UnsupportedModelError: if the model is not a decoder with rotary encoding that can be captured.
-        TypeError, ValueError: if ``input_ids`` does not fit.
+        TypeError, ValueError: if ``input_ids`` or ``attention_mask`` do not fit.
     """
     from tqdm import tqdm
 
-    input_ids = check_input_ids(input_ids, least=2)
-    if batch_size is None:
-        batch_size = max(1, TOKENS_A_BATCH // input_ids.shape[1])
-    require_count("batch_size", batch_size, 1)
-    planes = find_planes(model, input_ids.shape[1]) if planes is None else planes
-    angles = [here.angles for here in planes]
-    alike = [next(i for i, first in enumerate(angles) if torch.equal(first, other)) for other in angles]
-    route = None
+    runs = unpadded(model, check_input_ids(input_ids, least=2), attention_mask, least=2)
+    if batch_size is not None:
+        require_count("batch_size", batch_size, 1)
+    lengths = {run.shape[1] for run in runs}
+    planes_at = planes_of_lengths(model, lengths) if planes is None else dict.fromkeys(lengths, planes)
+    route, first = None, 0
     batches: list[dict[str, Tensor]] = []
-    with tqdm(total=len(input_ids), unit="prompt", disable=not progress) as bar:
-        for first in range(0, len(input_ids), batch_size):
-            prompts = slice(first, min(first + batch_size, len(input_ids)))
-            layers = _Layers(measure, hold)
+    with tqdm(total=sum(map(len, runs)), unit="prompt", disable=not progress) as bar:
+        for run in runs:
+            length = run.shape[1]
+            for prompts in run.split(batch_size or max(1, TOKENS_A_BATCH // length)):
+                layers = _Layers(measure, hold, planes_at[length], slice(first, first + len(prompts)))
+                route = watched_forward(model, prompts, layers.receive, route=route)
+                measured = layers.finish()
+                batches.append({name: _stacked([layer[name] for layer in measured], dim=1) for name in measured[0]})
+                bar.update(len(prompts))
+                first += len(prompts)
+    return {name: torch.cat(_filled([batch[name] for batch in batches], but=0)) for name in batches[0]}
 
-            def receive(call: AttentionCall, prompts: slice = prompts, layers: _Layers = layers) -> None:
-                if call.index >= len(planes):
-                    raise ValueError(
-                        f"the model makes more attention calls than the {len(planes)} that planes were given for; "
-                        "pass planes=find_planes(model, length) of this model"
-                    )
-                layers.add(layer_heads(call, planes[call.index], prompts), alike[call.index])
 
-            route = watched_forward(model, input_ids[prompts], receive, route=route)
-            measured = layers.finish()
-            batches.append({name: _stacked([layer[name] for layer in measured], dim=1) for name in measured[0]})
-            bar.update(prompts.stop - prompts.start)
-    return {name: torch.cat([batch[name] for batch in batches]) for name in batches[0]}
+def planes_of_lengths(model: nn.Module, lengths: Collection[int]) -> dict[int, list[Planes]]:
+    """Planes for prompts of several lengths; asked only at the ends where they are the same there."""
+    found = {length: find_planes(model, length) for length in {min(lengths), max(lengths)}}
+    one, other = found[min(lengths)], found[max(lengths)]
+    # Angles are scaled from some length on, and the more the longer: what is equal at the ends is equal in between.
+    if all(torch.equal(a.angles, b.angles) for a, b in zip(one, other, strict=True)):
+        return dict.fromkeys(lengths, one)
+    return {length: found.get(length) or find_planes(model, length) for length in lengths}
 
 
 class _Layers:
@@ -166,15 +176,25 @@ class _Layers:
     Held layers stand behind each other in the dimension of prompts. No more than ``hold`` numbers of keys wait.
     """
 
-    def __init__(self, measure: Callable[[LayerHeads], dict[str, Tensor]], hold: int) -> None:
-        self.measure, self.hold = measure, hold
+    def __init__(
+        self, measure: Callable[[LayerHeads], dict[str, Tensor]], hold: int, planes: Sequence[Planes], prompts: slice
+    ) -> None:
+        self.measure, self.hold, self.planes, self.prompts = measure, hold, planes, prompts
+        angles = [here.angles for here in planes]
+        self.alike = [next(i for i, first in enumerate(angles) if torch.equal(first, other)) for other in angles]
         self.waiting: dict[tuple, list[LayerHeads]] = {}
         self.numbers = 0
         self.measured: dict[int, dict[str, Tensor]] = {}
 
-    def add(self, heads: LayerHeads, planes: int) -> None:
+    def receive(self, call: AttentionCall) -> None:
+        if call.index >= len(self.planes):
+            raise ValueError(
+                f"the model makes more attention calls than the {len(self.planes)} that planes were given for; "
+                "pass planes=find_planes(model, length) of this model"
+            )
+        heads = layer_heads(call, self.planes[call.index], self.prompts)
         shapes = [None if x is None else x.shape for x in (heads.query, heads.keys, heads.visible, heads.sinks)]
-        kind = (planes, heads.scale, heads.softcap, heads.query.dtype, *shapes)
+        kind = (self.alike[call.index], heads.scale, heads.softcap, heads.query.dtype, *shapes)
         self.waiting.setdefault(kind, []).append(heads)
         self.numbers += heads.keys.numel()
         if self.numbers > self.hold:
@@ -195,10 +215,18 @@ class _Layers:
 
 def _stacked(parts: list[Tensor], dim: int) -> Tensor:
     """Parts that may differ in their trailing sizes, in one tensor; NaN where there is nothing."""
-    size = [max(sizes) for sizes in zip(*(part.shape for part in parts), strict=True)]
-    if all(list(part.shape) == size for part in parts):
-        return torch.stack(parts, dim)
-    padded = torch.full((len(parts), *size), torch.nan, dtype=torch.promote_types(parts[0].dtype, torch.float32))
-    for layer, part in zip(padded, parts, strict=True):
-        layer[tuple(slice(length) for length in part.shape)] = part
-    return padded.movedim(0, dim)
+    return torch.stack(_filled(parts), dim)
+
+
+def _filled(parts: list[Tensor], but: int | None = None) -> list[Tensor]:
+    """Parts of one shape, but for one dimension, filled up with NaN where they are smaller than others."""
+    sizes = [[n for dim, n in enumerate(part.shape) if dim != but] for part in parts]
+    if all(size == sizes[0] for size in sizes):
+        return parts
+    whole = [max(size) for size in zip(*(part.shape for part in parts), strict=True)]
+    filled = []
+    for part in parts:
+        size = [part.shape[dim] if dim == but else n for dim, n in enumerate(whole)]
+        filled.append(torch.full(size, torch.nan, dtype=torch.promote_types(part.dtype, torch.float32)))
+        filled[-1][tuple(slice(n) for n in part.shape)] = part
+    return filled
