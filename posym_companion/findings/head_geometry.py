@@ -96,10 +96,12 @@ def of_positional_heads(result: Result, values: np.ndarray) -> Estimate:
     """
     share = result["head_positional_share"][0].astype(np.float64)
 
-    def median(x: np.ndarray) -> float:
-        return float(np.median(x[..., 1][x[..., 0] >= np.quantile(x[..., 0], 0.75)]))
+    def median(x: np.ndarray) -> np.ndarray:
+        positional, value = x.reshape(len(x), -1, 2).transpose(2, 0, 1)
+        chosen = positional >= np.quantile(positional, 0.75, axis=1, keepdims=True)
+        return np.nanmedian(np.where(chosen, value, np.nan), axis=1)
 
-    return statistic_interval(median, np.stack([share, values], axis=-1)[None], draws=DRAWS)
+    return statistic_interval(median, np.stack([share, values], axis=-1)[None], draws=DRAWS, vectorized=True)
 
 
 def concentration_predicts_position(result: Result) -> Estimate:

@@ -12,7 +12,7 @@ import numpy as np
 
 from posym_companion.findings.finding import Cases, Claim, Line, Measured, Number, Rule
 from posym_companion.findings.task_solvers import COMMAND, MODEL, SHOWN_IN, solver_results, solves
-from posym_core.metrics.stats import Estimate, mean_interval, statistic_interval
+from posym_core.metrics.stats import Estimate, mean_interval, row_correlation, statistic_interval
 from posym_core.runs.results import MissingResultError, Result
 
 STRONG = 0.5
@@ -44,9 +44,9 @@ def by_question(results: dict[str, Result]) -> Iterator[tuple[str, Result, int]]
             yield f"{question}, {name}", result, kind
 
 
-def over_seeds(statistic: Callable[[np.ndarray], float], rows: np.ndarray) -> Estimate:
-    """A statistic of ``rows[seed, ...]`` with an interval over seeds."""
-    return statistic_interval(statistic, rows[None], draws=DRAWS)
+def over_seeds(statistic: Callable[[np.ndarray], np.ndarray], rows: np.ndarray) -> Estimate:
+    """A statistic of ``rows[seed, ...]`` with an interval over seeds; it takes many draws ``[draw, ..., field]``."""
+    return statistic_interval(statistic, rows[None], draws=DRAWS, vectorized=True)
 
 
 def cases(held: Sequence[bool]) -> Cases:
@@ -112,10 +112,9 @@ LAYER_TREND = Claim(
 # T-2
 
 
-def pearson(rows: np.ndarray) -> float:
-    """Correlation over all heads of ``[..., (s_POS, s_SYM)]``."""
-    first, second = rows.reshape(-1, 2).T
-    return float(np.corrcoef(first, second)[0, 1])
+def pearson(rows: np.ndarray) -> np.ndarray:
+    """Correlation over all heads of ``[draw, ..., (s_POS, s_SYM)]``."""
+    return row_correlation(*rows.reshape(len(rows), -1, 2).transpose(2, 0, 1))
 
 
 def anticorrelation(folder: Path | None) -> Measured:
@@ -124,7 +123,7 @@ def anticorrelation(folder: Path | None) -> Measured:
     below, beyond = [], []
     for where, result, kind in by_question(results):
         found = over_seeds(pearson, result["scores"][:, kind, ..., :2].astype(float))
-        null = pearson(result["null_scores"][:, kind].astype(float))
+        null = float(pearson(result["null_scores"][None, :, kind].astype(float))[0])
         below.append(found.high < 0)
         beyond.append(found.high < null)
         ours |= {f"Pearson r ({where})": found, f"Pearson r of the null model ({where})": null}
@@ -208,12 +207,11 @@ PLANE_LAW = Claim(
 # T-4
 
 
-def spearman(rows: np.ndarray) -> float:
-    """Rank correlation of ``[..., (behaviour, use)]``."""
+def spearman(rows: np.ndarray) -> np.ndarray:
+    """Rank correlation over all heads of ``[draw, ..., (behaviour, use)]``."""
     from scipy.stats import rankdata
 
-    first, second = (rankdata(x) for x in rows.reshape(-1, 2).T)
-    return float(np.corrcoef(first, second)[0, 1])
+    return row_correlation(*(rankdata(x, axis=1) for x in rows.reshape(len(rows), -1, 2).transpose(2, 0, 1)))
 
 
 def all_heads(folder: Path | None) -> Measured:

@@ -71,7 +71,8 @@ def layer_contrast(
     sample = Resample(x.shape, [np.arange(split), np.arange(split, x.shape[1])], draws, seed)
 
     def medians(heads: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        return np.nanmedian(heads[:, :split], axis=(1, 2)), np.nanmedian(heads[:, split:], axis=(1, 2))
+        median = np.median if np.isfinite(heads).all() else np.nanmedian
+        return median(heads[:, :split], axis=(1, 2)), median(heads[:, split:], axis=(1, 2))
 
     here = mean_over_prompts(x)
     before, after = (heads[np.isfinite(heads)] for heads in (here[0, :split], here[0, split:]))

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 import torch
@@ -85,10 +85,10 @@ def head_correlation(
     sample = Resample(x.shape, [np.arange(x.shape[1])], draws, seed)
     many_x, many_y = (sample.of(scores).reshape(draws, -1) for scores in (x, y))
     return Correlation(
-        pearson=sample.estimate(pearson, _row_correlation(many_x, many_y)),
+        pearson=sample.estimate(pearson, row_correlation(many_x, many_y)),
         pearson_p=pearson_p,
         spearman=sample.estimate(
-            spearman, _row_correlation(stats.rankdata(many_x, axis=1), stats.rankdata(many_y, axis=1))
+            spearman, row_correlation(stats.rankdata(many_x, axis=1), stats.rankdata(many_y, axis=1))
         ),
         spearman_p=spearman_p,
     )
@@ -160,16 +160,25 @@ def student_interval(
 
 
 def statistic_interval(
-    statistic: Callable[[np.ndarray], float], scores: torch.Tensor | np.ndarray, *, draws: int = DRAWS, seed: int = 0
+    statistic: Callable[[np.ndarray], Any],
+    scores: torch.Tensor | np.ndarray,
+    *,
+    draws: int = DRAWS,
+    seed: int = 0,
+    vectorized: bool = False,
 ) -> Estimate:
     """Any statistic of ``scores[prompt, layer, ...]``, resampling prompts and layers.
 
-    ``statistic`` takes an array of the same layout and returns a number.
+    ``statistic`` takes an array of the same layout and returns a number; if it is ``vectorized`` it takes all draws at
+    once, ``[draw, prompt, layer, ...]``, and returns a number for each.
     """
     x = np.asarray(scores, dtype=np.float64)
     sample = Resample(x.shape, [np.arange(x.shape[1])], draws, seed)
-    drawn = zip(sample.prompts, sample.layers, strict=True)
-    return sample.estimate(statistic(x), np.array([statistic(x[prompts][:, layers]) for prompts, layers in drawn]))
+    if vectorized:
+        drawn = x[sample.prompts[:, :, None], sample.layers[:, None]]
+        return sample.estimate(float(statistic(x[None])[0]), statistic(drawn))
+    pairs = zip(sample.prompts, sample.layers, strict=True)
+    return sample.estimate(statistic(x), np.array([statistic(x[prompts][:, layers]) for prompts, layers in pairs]))
 
 
 def variance_shares(
@@ -235,7 +244,9 @@ class Resample:
 
     def of(self, scores: np.ndarray) -> np.ndarray:
         """Mean over the drawn prompts of the drawn layers, ``[draw, layer, head]``."""
-        times = np.stack([np.bincount(row, minlength=len(scores)) for row in self.prompts]).astype(np.float64)
+        draws, count = len(self.prompts), len(scores)
+        places = self.prompts + count * np.arange(draws)[:, None]
+        times = np.bincount(places.ravel(), minlength=draws * count).reshape(draws, count).astype(np.float64)
         heads = mean_over_prompts(scores, times)
         return np.take_along_axis(heads, self.layers[:, :, None], axis=1)
 
@@ -248,11 +259,13 @@ def mean_over_prompts(scores: np.ndarray, times: np.ndarray | None = None) -> np
     times = np.ones((1, len(scores))) if times is None else times
     defined = np.isfinite(scores)
     total = np.tensordot(times, np.where(defined, scores, 0), axes=1)
+    if defined.all():
+        return total / times.sum(1)[:, None, None]
     count = np.tensordot(times, defined.astype(np.float64), axes=1)
     return np.where(count > 0, total / np.maximum(count, 1), np.nan)
 
 
-def _row_correlation(x: np.ndarray, y: np.ndarray) -> np.ndarray:
+def row_correlation(x: np.ndarray, y: np.ndarray) -> np.ndarray:
     """Pearson correlation of each row of ``x`` with that of ``y``; NaN where a row is constant."""
     x, y = x - x.mean(1, keepdims=True), y - y.mean(1, keepdims=True)
     norms = np.sqrt((x**2).sum(1) * (y**2).sum(1))

@@ -1,3 +1,4 @@
+import functools
 import importlib
 import json
 
@@ -9,12 +10,23 @@ from posym_companion.experiments import head_geometry
 from posym_companion.experiments.binding_profile import BindingProfile, full_size
 from posym_companion.findings import VERDICTS, binding_planes, binding_profile, frequency_control, ledger
 from posym_companion.findings import head_geometry as trained_geometry
-from posym_companion.findings.ledger import CLAIMS
+from posym_companion.findings.ledger import CLAIMS, claim
 from posym_core import __main__ as command_line
 from posym_core.runs import results
 
 BINDING = ("U25-1", "U25-2", "U25-3", "U25-4a", "U25-4b", "U25-4c")
 THEORY = {f"U25-T{n}" for n in range(2, 8)} | {"U26-4a", "U26-4b"}
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _theory_once():
+    """What needs no result is measured once for all folders."""
+    module = importlib.import_module(claim.__module__)
+    measured, theory = module._measured, {claim(name).measure for name in THEORY}
+    once = functools.cache(functools.partial(measured, None))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(module, "_measured", lambda folder, x: once(x) if x in theory else measured(folder, x))
+        yield
 
 
 @pytest.fixture(autouse=True)

@@ -49,6 +49,22 @@ def test_any_statistic():
     found = stats.statistic_interval(lambda s: float(s.mean()), x, draws=100)
     assert found.low < x.mean() < found.high
     assert str(found).startswith(f"{x.mean():.2f} [")
+    # All draws at once are the draws one by one, and of means those that the mean over drawn prompts and layers has.
+    at_once = stats.statistic_interval(lambda s: s.mean((1, 2, 3)), x, draws=100, vectorized=True)
+    assert [at_once.value, at_once.low, at_once.high] == pytest.approx([found.value, found.low, found.high], abs=1e-12)
+    sample = stats.Resample(x.shape, [np.arange(x.shape[1])], 100, 0)
+    by_heads = sample.estimate(0.0, sample.of(x).mean((1, 2)))
+    assert [by_heads.low, by_heads.high] == pytest.approx([found.low, found.high], abs=1e-12)
+
+
+def test_a_mean_over_drawn_prompts_counts_what_is_defined():
+    x, _ = planted()
+    sample = stats.Resample(x.shape, [np.arange(x.shape[1])], 20, 0)
+    literal = [x[prompts].mean(0)[layers] for prompts, layers in zip(sample.prompts, sample.layers, strict=True)]
+    np.testing.assert_allclose(sample.of(x), literal, atol=1e-12)
+    x[0, 0, 0] = np.nan
+    literal = [np.nanmean(x[prompts], 0)[layers] for prompts, layers in zip(sample.prompts, sample.layers, strict=True)]
+    np.testing.assert_allclose(sample.of(x), literal, atol=1e-12)
 
 
 def test_shares_of_variance_add_up_and_find_their_part():
