@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 
 from posym_companion.findings.binding_profile import FACTS, MODEL, SHOWN_IN, binding_results
-from posym_companion.findings.finding import Cases, Claim, Line, Measured, Number, Rule
+from posym_companion.findings.finding import Cases, Claim, Line, Measured, Number, Rule, cases
 from posym_core.metrics.stats import Estimate, statistic_interval
 from posym_core.runs.results import Result
 
@@ -43,19 +43,18 @@ def division_of_planes(folder: Path | None) -> Measured:
             both[quarter, template] = _mean(lower, place)
         uniform.append(_mean(lower - lower[..., 1:].max(-1, keepdims=True), 0).low > 0)
 
-    def cases(values: dict[tuple[str, str], Estimate], quarter: str, sign: int, line: float) -> Cases:
-        held = [sign * (x.low if sign > 0 else x.high) > line for (q, _), x in values.items() if q == quarter]
-        return Cases(sum(held), len(held))
+    def beyond(values: dict[tuple[str, str], Estimate], quarter: str, sign: int, line: float) -> Cases:
+        return cases(sign * (x.low if sign > 0 else x.high) > line for (q, _), x in values.items() if q == quarter)
 
     ours: dict[str, Number] = {
-        "wordings with s_SYM - s_POS of the slowest quarter above 0.1": cases(gap, "slowest", 1, GAP),
-        "wordings with its symbolic - positional share above 0.5": cases(share, "slowest", 1, SHARE),
-        "wordings with s_SYM - s_POS of the second quarter below -0.1": cases(gap, "second", -1, GAP),
-        "wordings with its symbolic - positional share below -0.5": cases(share, "second", -1, SHARE),
-        "wordings whose fastest quarter has the highest lower score": Cases(sum(uniform), len(uniform)),
-        "wordings with the slowest quarter's gap above 0": cases(gap, "slowest", 1, 0),
-        "wordings with the second quarter's gap below 0": cases(gap, "second", -1, 0),
-        "wordings with the fastest quarter's lower score above 0.9": cases(both, "fastest", 1, 0.9),
+        "wordings with s_SYM - s_POS of the slowest quarter above 0.1": beyond(gap, "slowest", 1, GAP),
+        "wordings with its symbolic - positional share above 0.5": beyond(share, "slowest", 1, SHARE),
+        "wordings with s_SYM - s_POS of the second quarter below -0.1": beyond(gap, "second", -1, GAP),
+        "wordings with its symbolic - positional share below -0.5": beyond(share, "second", -1, SHARE),
+        "wordings whose fastest quarter has the highest lower score": cases(uniform),
+        "wordings with the slowest quarter's gap above 0": beyond(gap, "slowest", 1, 0),
+        "wordings with the second quarter's gap below 0": beyond(gap, "second", -1, 0),
+        "wordings with the fastest quarter's lower score above 0.9": beyond(both, "fastest", 1, 0.9),
         **{f"s_SYM - s_POS, {q} quarter ({where})": x for (q, where), x in gap.items()},
         **{f"symbolic - positional share, {q} quarter ({where})": x for (q, where), x in share.items()},
         **{f"lower of the two scores, {q} quarter ({where})": x for (q, where), x in both.items()},

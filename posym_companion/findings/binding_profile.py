@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 
 import numpy as np
 
 from posym_companion.experiments.binding_profile import FACTS, TEMPLATES, BindingProfile
-from posym_companion.findings.finding import Cases, Claim, Line, Measured, Number, Rule
+from posym_companion.findings.finding import Claim, Line, Measured, Number, Rule, cases
 from posym_core.metrics.contrasts import LayerContrast, layer_contrast, layer_permutation
 from posym_core.metrics.stats import Estimate, head_correlation
 from posym_core.runs.results import MissingResultError, Result, load_result, result_names
@@ -35,11 +35,6 @@ def binding_results(folder: Path | None, *, facts: tuple[int, ...] = FACTS) -> d
     }
 
 
-def cases(held: Collection[bool]) -> Cases:
-    """How many hold."""
-    return Cases(sum(held), len(held))
-
-
 # U25-1
 
 
@@ -54,7 +49,7 @@ def exclusion_holds(folder: Path | None) -> Measured:
     ratio = variance / bound
     return Measured(
         ours={
-            "heads and prompts on which the bound holds": Cases(int(holds.sum()), holds.size),
+            "heads and prompts on which the bound holds": cases(holds),
             "largest relative error of the identity": float((np.abs(variance + slack - bound) / bound).max()),
             "median variance / bound": float(np.median(ratio)),
             "largest variance / bound": float(ratio.max()),

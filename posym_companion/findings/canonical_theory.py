@@ -6,14 +6,14 @@ The proofs are in the chapters. What is counted here is how many cases were trie
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from pathlib import Path
 
 import torch
 from torch import Tensor
 from torch.nn.functional import one_hot
 
-from posym_companion.findings.finding import Cases, Claim, Line, Measured, Number, Rule
+from posym_companion.findings.finding import Claim, Line, Measured, Number, Rule, cases
 from posym_core.models.constructed.canonical import (
     PartialInductionHead,
     PositionalIndexHead,
@@ -78,12 +78,6 @@ def all_right(head: Head, inputs: TaskBatch) -> bool:
     return bool(is_right(head, inputs).all())
 
 
-def counted(cases: Iterable[bool]) -> Cases:
-    """How many of them hold."""
-    held = list(cases)
-    return Cases(sum(held), len(held))
-
-
 def symbolic_fails_index(folder: Path | None) -> Measured:
     """Theorem 2: random symbolic heads on two inputs that differ by an exchange."""
     found = []
@@ -91,7 +85,7 @@ def symbolic_fails_index(folder: Path | None) -> Measured:
         task = IndexTask(length=length, symbols=length)
         for seed in range(HEADS):
             found.append(index_collision(random_symbolic(task, seed), task, target=seed % (length - 1)))
-    return _measured({"symbolic heads that cannot tell the pair apart": counted(_caught(x) for x in found)})
+    return _measured({"symbolic heads that cannot tell the pair apart": cases(_caught(x) for x in found)})
 
 
 def positional_does_index(folder: Path | None) -> Measured:
@@ -107,8 +101,8 @@ def positional_does_index(folder: Path | None) -> Measured:
     lost = not all_right(PositionalIndexHead(twin, angle=math.pi / 4, beta=1e6), worst_inputs(twin))
     return _measured(
         {
-            "angles and lengths at which the head is right on every input": counted(above),
-            "the same with a strength below the limit that fail": counted(below),
+            "angles and lengths at which the head is right on every input": cases(above),
+            "the same with a strength below the limit that fail": cases(below),
         },
         fails=["an eighth of a turn at 9 positions: places 8 apart are one, at any strength"] if lost else [],
     )
@@ -121,7 +115,7 @@ def positional_fails_retrieval(folder: Path | None) -> Measured:
         task = RetrievalTask(length=length, symbols=length, attributes=3)
         found += [retrieval_collision(random_positional(task, seed), task) for seed in range(HEADS)]
     return _measured(
-        {"positional heads that cannot tell the pair apart": counted(_caught(x) for x in found)},
+        {"positional heads that cannot tell the pair apart": cases(_caught(x) for x in found)},
         fails=["a read-out that also sees symbols: uniform attention and one hidden unit a pair solve Retrieval"],
     )
 
@@ -137,8 +131,8 @@ def symbolic_does_retrieval(folder: Path | None) -> Measured:
         below.append(not right[1])
     return _measured(
         {
-            "lengths at which the head is right on every input": counted(above),
-            "the same with a strength below the limit that fail": counted(below),
+            "lengths at which the head is right on every input": cases(above),
+            "the same with a strength below the limit that fail": cases(below),
         }
     )
 
@@ -167,9 +161,9 @@ def two_angles_do_induction(folder: Path | None) -> Measured:
             outside += [not x for x in right[1:]]
     return _measured(
         {
-            "pure heads of either kind that fail one pair": counted(_caught(x) for x in [*symbolic, *positional]),
-            "two-angle heads within the limits that are right on every input": counted(inside),
-            "heads beyond one of the limits that fail": counted(outside),
+            "pure heads of either kind that fail one pair": cases(_caught(x) for x in [*symbolic, *positional]),
+            "two-angle heads within the limits that are right on every input": cases(inside),
+            "heads beyond one of the limits that fail": cases(outside),
         },
         fails=["a single angle solves it in part where there are 8 symbols only; see U25-6"],
     )
@@ -185,19 +179,19 @@ def bends(weight: Tensor, sign: int) -> bool:
 def peaks_bend(folder: Path | None) -> Measured:
     """Theorem 7: the largest attention weight by target over lengths, angles and strengths."""
     weights = {1: positional_peak_weight, -1: symbolic_peak_weight}
-    cases = {1: [], -1: []}
+    bent = {1: [], -1: []}
     beyond = []
     for length in (4, 7, 16, 33, 64):
         for share in (0.05, 0.3, 0.7, 1.0, 1.5, 2.5):
             for beta in (0.1, 1.0, 10.0, 100.0):
                 for sign, weight in weights.items():
                     held = bends(weight(length, share * math.pi / length, beta), sign)
-                    (cases[sign] if share <= 1 else beyond).append(held)
+                    (bent[sign] if share <= 1 else beyond).append(held)
     failed = beyond.count(False)
     return _measured(
         {
-            "settings in which the positional head's weight is U-shaped": counted(cases[1]),
-            "settings in which the symbolic head's weight is inverse-U": counted(cases[-1]),
+            "settings in which the positional head's weight is U-shaped": cases(bent[1]),
+            "settings in which the symbolic head's weight is inverse-U": cases(bent[-1]),
         },
         fails=[f"length times angle above pi: {failed} of {len(beyond)} settings have another shape"],
         shown=GEOMETRY,

@@ -6,7 +6,7 @@ of the numbers. No verdict is written down anywhere.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
@@ -43,6 +43,12 @@ class Cases:
 
     def __str__(self) -> str:
         return f"{self.held} of {self.of}"
+
+
+def cases(held: Iterable[Any]) -> Cases:
+    """How many hold, of those that are there."""
+    each = [bool(x) for x in held]
+    return Cases(sum(each), len(each))
 
 
 Number = float | int | str | Estimate | Cases

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 
 from posym_companion.experiments.frequency_control import NAME
-from posym_companion.findings.finding import Cases, Claim, Line, Measured, Number, Rule
+from posym_companion.findings.finding import Claim, Line, Measured, Number, Rule, cases
 from posym_core.metrics.stats import Estimate, mean_interval
 from posym_core.runs.results import Result, load_result
 
@@ -174,7 +174,7 @@ def frequency_decides(folder: Path | None) -> Measured:
         )
         held["Partial induction fails with one angle"][where] = few.high < SOLVED
     return Measured(
-        ours={**{part: Cases(sum(x.values()), len(x)) for part, x in held.items()}, **ours},
+        ours={**{part: cases(x.values()) for part, x in held.items()}, **ours},
         model=MODEL,
         evidence=[NAME, SHOWN_IN],
         fails_in=[f"{part}: not at {where}" for part, x in held.items() for where, kept in x.items() if not kept],
@@ -249,7 +249,7 @@ def accuracy_is_bent(folder: Path | None) -> Measured:
             mean = ours[f"ends minus middle, {task}, {length} positions"] = mean_interval(bends[:, partly].mean(1))
             means.append(mean.low > 0 if sign > 0 else mean.high < 0)
             each = [mean_interval(sign * bends[:, k]) for k in np.flatnonzero(partly)]
-            here = Cases(sum(x.low > 0 for x in each), len(each))
+            here = cases(x.low > 0 for x in each)
             held[task] += [x.low > 0 for x in each]
             ours[f"angles with the paper's sign, {task}, {length} positions"] = here
             against = sum(x.high < 0 for x in each)
@@ -263,8 +263,8 @@ def accuracy_is_bent(folder: Path | None) -> Measured:
                 fails.append(f"{task}, {length} positions, angles beyond half a turn too: mean {anywhere.mean():.4f}")
     return Measured(
         ours={
-            **{f"{task}: angles with the paper's sign": Cases(sum(x), len(x)) for task, x in held.items()},
-            "tasks and lengths whose mean has the paper's sign": Cases(sum(means), len(means)),
+            **{f"{task}: angles with the paper's sign": cases(x) for task, x in held.items()},
+            "tasks and lengths whose mean has the paper's sign": cases(means),
             **ours,
         },
         model=MODEL,

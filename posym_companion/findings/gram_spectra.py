@@ -16,7 +16,7 @@ import numpy as np
 import torch
 
 from posym_companion.experiments.gram_spectra import WAYS, GramSpectra
-from posym_companion.findings.finding import Cases, Claim, Line, Measured, Number, Rule
+from posym_companion.findings.finding import Cases, Claim, Line, Measured, Number, Rule, cases
 from posym_core.metrics.rope import rope_angles
 from posym_core.metrics.spectra import (
     averaged_kernel,
@@ -61,7 +61,7 @@ def kernels_contract(folder: Path | None) -> Measured:
     real = np.concatenate([result[f"{kind}_holds"][averaged - 1].ravel() for kind in ("query", "key")])
     ours: dict[str, Number] = {
         "random products, majorised": Cases(held, tried),
-        "Gram matrices of queries and keys times the averaged kernel, majorised": Cases(int(real.sum()), real.size),
+        "Gram matrices of queries and keys times the averaged kernel, majorised": cases(real.ravel()),
         "random sums with an ALiBi bias, majorised": Cases(biased, len(SIZES) * DRAWS),
     }
     for kind in ("query", "key"):
@@ -106,13 +106,13 @@ def rotation_contracts(folder: Path | None) -> Measured:
     ours: dict[str, Number] = {}
     for way, name in ((rotated, "own rotation"), (averaged, "averaged kernel")):
         holds = result["logits_holds"][way - 1]
-        ours[f"logits weakly majorised in singular values, {name}"] = Cases(int(holds.sum()), holds.size)
+        ours[f"logits weakly majorised in singular values, {name}"] = cases(holds.ravel())
     top = result["logits"][rotated][..., 0] / result["logits"][0][..., 0]
     ours["largest singular value of logits, rotated / without"] = mean_interval(top.mean((1, 2)))
     ours["share of logits whose largest singular value rises"] = mean_interval((top > 1).mean((1, 2)))
     for kind in ("query", "key"):
         holds = result[f"{kind}_holds"][rotated - 1]
-        ours[f"{kind} Gram matrices that the rotation leaves majorised"] = Cases(int(holds.sum()), holds.size)
+        ours[f"{kind} Gram matrices that the rotation leaves majorised"] = cases(holds.ravel())
     rises = ours["share of logits whose largest singular value rises"]
     return Measured(
         ours=ours,

@@ -13,7 +13,7 @@ import torch
 
 from posym_companion.experiments.frequency_control import NAME
 from posym_companion.experiments.head_geometry import KINDS, HeadGeometry, full_size
-from posym_companion.findings.finding import Cases, Claim, Line, Measured, Number, Rule
+from posym_companion.findings.finding import Claim, Line, Measured, Number, Rule, cases
 from posym_companion.findings.frequency_control import FAILED, MODEL, SOLVED, accuracy
 from posym_core.metrics.plane_geometry import alignment, concentration
 from posym_core.metrics.stats import Estimate, mean_interval, statistic_interval
@@ -203,15 +203,11 @@ def model_traces_waves(folder: Path | None) -> Measured:
     ]
     return Measured(
         ours={
-            "kinds of prompts with the wave at planes of any speed": Cases(
-                sum(traced["positional"]), len(traced["positional"])
-            ),
-            "kinds of prompts with the wave at planes that go half a turn": Cases(
-                sum(traced["turning"]), len(traced["turning"])
-            ),
-            "places in a list that the query's angle follows": Cases(int((followed > unmoved).sum()), len(followed)),
+            "kinds of prompts with the wave at planes of any speed": cases(traced["positional"]),
+            "kinds of prompts with the wave at planes that go half a turn": cases(traced["turning"]),
+            "places in a list that the query's angle follows": cases(followed > unmoved),
             "running text: R2 above that of random weights by": float(lead),
-            "kinds of prompts in which concentration goes with position": Cases(sum(predicted), len(predicted)),
+            "kinds of prompts in which concentration goes with position": cases(predicted),
             **ours,
         },
         model="gemma-3-270m",

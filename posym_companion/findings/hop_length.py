@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 
 from posym_companion.experiments.hop_length import full_size
-from posym_companion.findings.finding import Cases, Claim, Line, Measured, Number, Rule
+from posym_companion.findings.finding import Claim, Line, Measured, Number, Rule, cases
 from posym_core.metrics.stats import Estimate, mean_interval
 from posym_core.runs.results import Result, stored_results
 
@@ -58,12 +58,10 @@ def symbols_travel_further(folder: Path | None) -> Measured:
     longest = [min(reach(result, hop) for result in letter) for hop in hops]
     ratio = min(map(reach, letter)) / max(*map(reach, number), 1)
     ours: dict[str, Number] = {
-        f"Letter: hops above {HOLDS} at {FAR} tokens": Cases(sum(x.low > HOLDS for x in far), len(far)),
-        f"Number: hops that end before {NEAR} times the training's length": Cases(
-            sum(x < NEAR * trained for x in near), len(near)
-        ),
-        "hops on which every Letter reaches further than any Number": Cases(
-            sum(a > b for a, b in zip(longest, near, strict=True)), len(near)
+        f"Letter: hops above {HOLDS} at {FAR} tokens": cases(x.low > HOLDS for x in far),
+        f"Number: hops that end before {NEAR} times the training's length": cases(x < NEAR * trained for x in near),
+        "hops on which every Letter reaches further than any Number": cases(
+            a > b for a, b in zip(longest, near, strict=True)
         ),
         "least reach of Letter over largest of Number, mean over hops": float(ratio),
         **{f"Letter at {FAR} tokens, {hop + 1} hops": x for hop, x in zip(hops, far, strict=True)},

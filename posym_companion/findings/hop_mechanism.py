@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 
 from posym_companion.experiments.hop_mechanism import full_size
-from posym_companion.findings.finding import Cases, Claim, Line, Measured, Number, Rule
+from posym_companion.findings.finding import Claim, Line, Measured, Number, Rule, cases
 from posym_companion.findings.multihop import MODEL, SHOWN_IN, kinds
 from posym_core.inspection.programs import AGREES
 from posym_core.runs.results import Result, load_result, stored_results
@@ -41,10 +41,10 @@ def roles(folder: Path | None) -> Measured:
         functions[result.name] = "".join("H" if o else "R" if r else "." for o, r in zip(one, own, strict=True))
     lost = max(float((result["accuracy"] - result["silenced"][-1, 0]).max()) for result in results)
     ours: dict[str, Number] = {
-        "Number's positional heads that make one hop": _cases(held["Index"]),
-        "Number's symbolic heads that keep": _cases(held["Reflexive"]),
-        "Letter's symbolic heads that make one hop": _cases(held["Retrieval"]),
-        "Letter's hops and seeds that the last layer decides": _cases(held["decides"]),
+        "Number's positional heads that make one hop": cases(held["Index"]),
+        "Number's symbolic heads that keep": cases(held["Reflexive"]),
+        "Letter's symbolic heads that make one hop": cases(held["Retrieval"]),
+        "Letter's hops and seeds that the last layer decides": cases(held["decides"]),
         "largest loss of a hop's accuracy without the last layer": lost,
         **{f"one hop H, keeps R, neither ., by layer ({name})": text for name, text in functions.items()},
     }
@@ -59,10 +59,6 @@ def roles(folder: Path | None) -> Measured:
         note="A head's role is the program that its largest weight agrees with most, on more than half of the tokens. "
         "The paper reads roles off plots of attention. Figure 8, frequency use, is U26-3.",
     )
-
-
-def _cases(held: list[bool]) -> Cases:
-    return Cases(sum(held), len(held))
 
 
 ROLES = Claim(

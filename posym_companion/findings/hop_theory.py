@@ -14,7 +14,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from posym_companion.findings.finding import Cases, Claim, Line, Measured, Number, Rule
+from posym_companion.findings.finding import Claim, Line, Measured, Number, Rule, cases
 from posym_core.metrics.rope import rope_angles
 from posym_core.models.constructed.hop_limits import (
     index_discrepancy,
@@ -81,8 +81,7 @@ def heads_hop(folder: Path | None) -> Measured:
     ours: dict[str, Number] = {}
     for kind in (IndexHead, RetrievalHead):
         found = [(share, count) for head, share, count in measured if isinstance(head, kind)]
-        right = sum(share == 1 for share, _ in found)
-        ours[f"{kind.__name__}: angles at which it is right on every input"] = Cases(right, len(found))
+        ours[f"{kind.__name__}: angles at which it is right on every input"] = cases(share == 1 for share, _ in found)
         ours[f"{kind.__name__}: inputs, all there are"] = found[0][1]
         ours[f"{kind.__name__}: least share right"] = min(share for share, _ in found)
     ours["Retrieval's exact angle limit over omega / 2n, n = 8"] = (
@@ -131,7 +130,7 @@ def bounds_hold(folder: Path | None) -> Measured:
                 fails.append(
                     f"{name}: exceeded by {float(gaps.max()):.3g} at n = {n}, and at {above} of {len(gaps)} lengths"
                 )
-    counts = {which: Cases(sum(values), len(values)) for which, values in held.items()}
+    counts = {which: cases(values) for which, values in held.items()}
     return Measured(
         ours={
             "bounds that hold for the greatest discrepancy over inputs": counts["greatest"],

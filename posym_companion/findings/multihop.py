@@ -15,7 +15,7 @@ import numpy as np
 import torch
 
 from posym_companion.experiments.multihop import SEEDS, TEST, MultihopSettings
-from posym_companion.findings.finding import Cases, Claim, Line, Measured, Number, Rule
+from posym_companion.findings.finding import Claim, Line, Measured, Number, Rule, cases
 from posym_core.metrics.score_geometry import purity
 from posym_core.metrics.stats import Estimate, mean_interval
 from posym_core.runs.results import Result, stored_results
@@ -150,7 +150,7 @@ def learned_hop_by_hop(folder: Path | None) -> Measured:
         longest = _where_defined(found, longest_when_first)
         ours[f"{task}: accuracy of the longest path when one hop is learned"] = longest
     ordered = [bool((np.diff(learned_at(run)) > 0).all()) for run in runs["number"]]
-    ours["number: seeds that learn hops in the order 1 to 4"] = Cases(sum(ordered), len(ordered))
+    ours["number: seeds that learn hops in the order 1 to 4"] = cases(ordered)
     shares = [min(map(spread, runs["number"])), max(map(spread, runs["letter"]))]
     ours["least share of Number over largest of Letter"] = float(shares[0] / max(shares[1], JUST))
     return _measured(
@@ -214,7 +214,7 @@ def pure_at_best(folder: Path | None) -> Measured:
             ),
             f"{task}: rank correlation of pure heads and accuracy": _over(found, purity_goes_along),
             f"{task}: pure heads at the end": _over(found, pure_share),
-            f"{task}: seeds whose layers turn as claimed": Cases(sum(map(bool, right)), len(right)),
+            f"{task}: seeds whose layers turn as claimed": cases(right),
             f"{task}: the same, one station at a time": _over(found, pure_by_station),
             f"{task}: positional heads at the end": _over(found, lambda run: float((kinds(run)[-1] == 1).sum())),
             f"{task}: symbolic heads at the end": _over(found, lambda run: float((kinds(run)[-1] == -1).sum())),

@@ -9,7 +9,7 @@ import numpy as np
 
 from posym_companion.experiments import plane_profile
 from posym_companion.findings.binding_profile import FACTS, binding_results
-from posym_companion.findings.finding import Cases, Claim, Line, Measured, Number, Rule
+from posym_companion.findings.finding import Claim, Line, Measured, Number, Rule, cases
 from posym_core.metrics.stats import head_correlation
 from posym_core.runs.results import load_result
 
@@ -84,8 +84,8 @@ def all_heads(folder: Path | None) -> Measured:
     rank = {where: head_correlation(*heads, draws=500).spearman for where, (_, heads) in found.items()}
     null = {where: beyond_null(*(x[0] for x in heads)) for where, (_, heads) in found.items()}
     ours: dict[str, Number] = {
-        "settings beyond the null": Cases(sum(null.values()), len(null)),
-        "settings with a strong correlation": Cases(sum(x.low > STRONG for x in rank.values()), len(rank)),
+        "settings beyond the null": cases(null.values()),
+        "settings with a strong correlation": cases(x.low > STRONG for x in rank.values()),
         **{f"rank correlation ({where})": value for where, value in rank.items()},
     }
     return Measured(

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import numpy as np
 
-from posym_companion.findings.finding import Cases, Claim, Line, Measured, Number, Rule
+from posym_companion.findings.finding import Claim, Line, Measured, Number, Rule, cases
 from posym_companion.findings.task_solvers import COMMAND, MODEL, SHOWN_IN, solver_results, solves
 from posym_core.metrics.stats import Estimate, mean_interval, row_correlation, statistic_interval
 from posym_core.runs.results import MissingResultError, Result
@@ -47,11 +47,6 @@ def by_question(results: dict[str, Result]) -> Iterator[tuple[str, Result, int]]
 def over_seeds(statistic: Callable[[np.ndarray], np.ndarray], rows: np.ndarray) -> Estimate:
     """A statistic of ``rows[seed, ...]`` with an interval over seeds; it takes many draws ``[draw, ..., field]``."""
     return statistic_interval(statistic, rows[None], draws=DRAWS, vectorized=True)
-
-
-def cases(held: Sequence[bool]) -> Cases:
-    """How many hold."""
-    return Cases(sum(held), len(held))
 
 
 def heads_measured(

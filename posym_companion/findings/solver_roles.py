@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 
 from posym_companion.experiments.task_solvers import SCORES, SHARES
-from posym_companion.findings.finding import Cases, Claim, Line, Measured, Number, Rule
+from posym_companion.findings.finding import Claim, Line, Measured, Number, Rule, cases
 from posym_companion.findings.solver_heads import heads_measured, solvers
 from posym_companion.findings.task_solvers import COMMAND, SOLVED
 from posym_core.metrics.detection import detection
@@ -61,7 +61,7 @@ def scores_tell_roles(folder: Path | None) -> Measured:
     for question in ("binding", "index"):
         for role in ("carried", "needed"):
             chosen = heads[f"{question} {role}"]
-            ours[f"heads of all by which {question} is {role}"] = Cases(int(chosen.sum()), chosen.size)
+            ours[f"heads of all by which {question} is {role}"] = cases(chosen)
             for name in (*SCORES, *SHARES):
                 found = detected(heads[f"{question} {name}"], chosen, everyone)
                 ours[f"{name} ranks heads by which {question} is {role}"] = found
