@@ -23,13 +23,14 @@ from posym_core.inspection.heads import LayerHeads
 from posym_core.metrics.exclusion import exclusion
 from posym_core.metrics.pairs import Swaps
 from posym_core.metrics.score_geometry import random_swaps
+from posym_core.models.checkpoints import History
 from posym_core.models.decoders import DecoderEnsemble
 from posym_core.models.toys import data_generators
-from posym_core.models.training import train
+from posym_core.models.training import Observer, train
 from posym_core.runs.devices import choose_device
 from posym_core.tasks.facts import FactsBatch, Question
 
-TRAINING, LOOKING, TESTING, SCORING = range(4)  # purposes of data streams
+TRAINING, LOOKING, TESTING, SCORING, ANSWERING = range(5)  # purposes of data streams
 SCORES = ("positional", "symbolic", "entropy", "spread")
 SHARES = ("positional_share", "symbolic_share", "interaction_share")
 DIMS = {
@@ -65,19 +66,7 @@ def measure(
         ``stopped`` after training: all, those that turn by a whole turn or more over the context, those that turn by
         less than an eighth.
     """
-    chosen = choose_device(device)
-    model = DecoderEnsemble(setting.task, setting.angles[None], seeds=setting.seeds, heads=setting.heads).to(chosen)
-    history = train(
-        model,
-        lambda count, generators: drawn([setting.task.sample(count, each) for each in generators]),
-        generators=data_generators(setting.seeds, chosen, purpose=TRAINING),
-        settings=setting.training,
-        observe=looks(setting),
-        checkpoint=work / "training.safetensors" if work is not None else None,
-        checkpoint_every=200,
-        progress=progress,
-        label=setting.name,
-    )
+    model, history = trained(setting, device=device, work=work, observe=looks(setting), progress=progress)
     arrays = {
         "angles": setting.angles.numpy(),
         "loss": history.losses[..., 0].numpy(),
@@ -85,6 +74,26 @@ def measure(
         **{name: values.numpy() for name, values in history.observations.items()},
     }
     return arrays | measure_roles(model, setting) | measure_heads(model, setting)
+
+
+def trained(
+    setting: TaskSolvers, *, device: str, work: Path | None, observe: Observer | None = None, progress: bool = True
+) -> tuple[DecoderEnsemble, History]:
+    """The ensemble after its training, and what was recorded on the way."""
+    chosen = choose_device(device)
+    model = DecoderEnsemble(setting.task, setting.angles[None], seeds=setting.seeds, heads=setting.heads).to(chosen)
+    history = train(
+        model,
+        lambda count, generators: drawn([setting.task.sample(count, each) for each in generators]),
+        generators=data_generators(setting.seeds, chosen, purpose=TRAINING),
+        settings=setting.training,
+        observe=observe,
+        checkpoint=work / "training.safetensors" if work is not None else None,
+        checkpoint_every=200,
+        progress=progress,
+        label=setting.name,
+    )
+    return model, history
 
 
 def drawn(batches: list[FactsBatch]) -> FactsBatch:

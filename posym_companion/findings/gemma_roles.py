@@ -6,10 +6,14 @@ from pathlib import Path
 
 import numpy as np
 
+from posym_companion.experiments.solver_answers import MEASURED
+from posym_companion.experiments.taught_gemma import FACTS, WORDINGS
 from posym_companion.findings.binding_profile import cases
 from posym_companion.findings.finding import Cases, Measured, Number
 from posym_companion.findings.gemma_runs import lean, local_layers, measured, predictors, restored, runs
+from posym_companion.findings.solver_answers import RightAndWrong
 from posym_core.metrics.detection import detection, detection_difference
+from posym_core.metrics.stats import mean_difference
 
 # A head carries the task if its output alone brings back this share of the difference between two prompts.
 CARRIES = 0.1
@@ -76,3 +80,32 @@ def first_look(folder: Path | None) -> Measured:
         "seeds in which they do so less than half as much in the control": cases(control_turned),
     }
     return measured([*results, control], {**counts, **ours}, "The control learned wrong answers of the same prompts.")
+
+
+def untaught_answers(folder: Path | None = None) -> dict[str, RightAndWrong]:
+    """Measurements of the heads that will carry the answer, where the untaught model is right and where it is wrong.
+
+    Over the prompts of all seeds and wordings; differences are within a seed and wording, intervals over prompts.
+    """
+    rows: dict[str, list[np.ndarray]] = {name: [] for name in ("right", *MEASURED)}
+    within: dict[str, list[np.ndarray]] = {name: [] for name in MEASURED}
+    for result in runs(folder):
+        carries = restored(result) > CARRIES
+        for place in range(len(WORDINGS)):
+            correct = result["correct"][0, place, FACTS.index(result.settings["facts"])].astype(float)
+            rows["right"].append(correct == 1)
+            for name in MEASURED:
+                heads = result[name][0, place].astype(float)[:, carries].mean(-1)
+                rows[name].append(heads)
+                within[name].append(heads - heads.mean())
+    right = np.concatenate(rows["right"])
+    found = {}
+    for name in MEASURED:
+        plain, centred = np.concatenate(rows[name]), np.concatenate(within[name])
+        found[name] = RightAndWrong(
+            right=float(plain[right].mean()),
+            wrong=float(plain[~right].mean()),
+            difference=mean_difference(centred[right], centred[~right], over="prompts"),
+            effect=mean_difference(*(centred[some] / centred.std() for some in (right, ~right)), over="prompts"),
+        )
+    return found

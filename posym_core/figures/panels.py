@@ -142,7 +142,8 @@ class Points(Panel):
     Args:
         frames: ``[*slider, point, 2]``, x and y.
         labels: a label for each point; shown on hover, and written beside it if ``write_labels``.
-        groups: a whole number for each point, its colour; ``group_labels`` names the groups.
+        groups: a whole number for each point, its colour, ``[point]`` or ``[*slider, point]``; ``group_labels`` names
+            the groups.
         colours: a name of :data:`COLOURS` for each group.
         shades: a number for each point (its layer, say), drawn on the sequential scale instead of ``groups``.
         arrows: draw every point as an arrow from the origin, or one boolean per point.
@@ -173,15 +174,17 @@ class Points(Panel):
     kind: ClassVar[str] = "points"
     shape: ClassVar[float] = 1.08
     sent: ClassVar[tuple[str, ...]] = ("write_labels", "shade_label", "diagonal", "circle", "equal_aspect")
-    moving: ClassVar[tuple[str, ...]] = ("frames", "highlight")
+    moving: ClassVar[tuple[str, ...]] = ("frames", "groups", "highlight")
 
     def payload(self, dims: dict[str, int], digits: int) -> dict[str, Any]:
         frames = as_frames(f"frames of {self.title!r}", self.frames, dims, ("point", ("x and y", 2)))
         count = frames.shape[-2]
         per_point = (("point", count),)
-        groups = np.zeros(count) if self.groups is None else as_frames("groups", self.groups, {}, per_point)
+        groups = np.zeros(count) if self.groups is None else self.groups
+        groups = as_frames("groups", groups, dims, per_point, fixed=True)
         if (groups < 0).any() or (groups % 1 != 0).any():
             raise ValueError("groups must be whole numbers from 0, one per point; renumber them")
+        kinds = max(int(groups.max()) + 1, len(self.group_labels), len(self.colours))
         arrows = np.broadcast_to(np.asarray(self.arrows, dtype=float), (count,))
         shades = None if self.shades is None else as_frames("shades", self.shades, {}, per_point)
         origin = np.zeros(1) if arrows.any() or self.circle else np.zeros(0)
@@ -190,9 +193,9 @@ class Points(Panel):
             "points": count,
             "frames": as_numbers(frames, digits, 2),
             "labels": as_texts("labels", self.labels, {}, count)["v"] if len(self.labels) else [],
-            "groups": [int(group) for group in groups],
-            "group_labels": as_series(self.group_labels, int(groups.max()) + 1),
-            "colours": as_colours(self.colours, int(groups.max()) + 1),
+            "groups": as_numbers(groups, 15, 1),
+            "group_labels": as_series(self.group_labels, kinds),
+            "colours": as_colours(self.colours, kinds),
             "shades": None if shades is None else as_numbers(shades, digits, 1),
             "shade_limits": None if shades is None else as_pair("shades", limits_of([shades], margin=0)),
             "arrows": [int(arrow) for arrow in arrows],

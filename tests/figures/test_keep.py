@@ -22,13 +22,14 @@ def waves(theta, kind):
         {"frames": (two := np.stack([wave, 2 * wave])), "lower": two - 1, "upper": two + 1},
         np.outer(wave, wave) + np.array([[np.nan, 0, 0], [0, 0, 0], [0, 0, 0]]),
         wave,
-        np.stack([wave, wave**2], -1),
+        {"frames": np.stack([wave, wave**2], -1), "groups": np.array([0, 1, 1]) if kind == "a&b" else np.zeros(3)},
         {"sum": wave.sum()},
     ]
 
 
 FIGURE = slider_figure(
-    [Lines("Lines", TOKENS, series=["one, two", "b"]), Heatmap("C"), Bars("Bars", list("xyz")), Points("P"), Readout()],
+    [Lines("Lines", TOKENS, series=["one, two", "b"]), Heatmap("C"), Bars("Bars", list("xyz")),
+     Points("P", group_labels=("near", "far", "none")), Readout()],
     [THETA, KIND], caption="Where $a^2$.", alt="A.", compute=waves,
 )  # fmt: skip
 
@@ -89,7 +90,8 @@ def test_numbers_as_csv(opened, tmp_path: Path) -> None:
     for column, name in (("y", "frames"), ("upper", "upper")):
         np.testing.assert_allclose([float(row[column]) for row in lines], expected[0][name].ravel(), rtol=1e-3)
     points = [[float(row["x"]), float(row["y"])] for row in rows if row["panel"] == "P"]
-    np.testing.assert_allclose(points, expected[3], rtol=1e-3)
+    np.testing.assert_allclose(points, expected[3]["frames"], rtol=1e-3)
+    assert [row["series"] for row in rows if row["panel"] == "P"] == ["near", "far", "far"]
     cells = [row["y"] for row in rows if row["panel"] == "C"]
     assert cells[0] == ""
     np.testing.assert_allclose([float(cell) for cell in cells[1:]], expected[1].ravel()[1:], rtol=1e-3)

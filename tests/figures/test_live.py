@@ -31,7 +31,7 @@ def waves(theta: float, keys: int, sign: str) -> list[Any]:
         {"frames": (two := np.stack([wave, wave / keys])), "lower": two - 1, "upper": two + 1, "marker": theta},
         torch.tensor(matrix),
         {"frames": wave[None], "labels": [f"{sign} {token}" for token in TOKENS], "highlight": keys % 6},
-        np.stack([wave, wave**2], -1),
+        {"frames": np.stack([wave, wave**2], -1), "groups": (wave > 0).astype(int)},
         {"keys": keys, "sign": sign, "sum": wave.sum()},
         [wave.max(), f"{theta:.2f}"],
     ]  # fmt: skip
@@ -42,7 +42,7 @@ def every_panel() -> list[Any]:
         Lines("Lines", TOKENS, series=("a", "b")),
         Heatmap("Matrix"),
         Bars("Bars", None),
-        Points("Points", labels=list("abcdef")),
+        Points("Points", labels=list("abcdef"), group_labels=("below", "above")),
         Readout(title="Rows"),
         Readout(["most", "angle"], title="Given labels"),
     ]
@@ -73,7 +73,7 @@ def test_page_and_kernel_agree_at_every_setting() -> None:
                 for old, new in zip(*([one] if isinstance(one, dict) else one for one in (sent, field)), strict=True):
                     assert page_frame(shown, place, old, widget.values) == new["v"], (name, settings)
                     compared += 1
-    assert compared == 18 * (4 + 1 + 3 + 1 + 3 + 2)
+    assert compared == 18 * (4 + 1 + 3 + 2 + 3 + 2)
 
 
 def test_a_value_between_the_frames_is_computed_before_the_assignment_returns() -> None:

@@ -223,6 +223,11 @@ def test_undefined_values_are_never_zero():
             ValueError,
             r"groups must be whole numbers",
         ),
+        (
+            lambda: figure(Points("P", np.zeros((3, 2, 2, 2)), groups=[0, 2], group_labels=["a", "b"])),
+            ValueError,
+            r"labels must be one for each of the 3 series or groups; got 2",
+        ),
         (lambda: figure(Readout({})), ValueError, r"a readout must have at least one row"),
         (lambda: figure(Readout({"r": ["a", "b"]})), ValueError, r"row 'r' must have shape \[3, 2\]"),
         (lambda: slider_figure([], [], caption="c", alt="a"), ValueError, r"must have at least one panel"),
@@ -378,6 +383,18 @@ def test_a_choice_and_a_slider_move_the_same_drawing(open_page):
     page.keyboard.press("ArrowDown")
     assert shown.text_content() == "5"
     assert page.locator("select").evaluate("select => getComputedStyle(select).fontSize") == "16px"
+
+
+def test_points_change_their_group_with_a_slider(open_page):
+    groups = [[0, 1, 1], [2, 1, 1], [1, 1, 1]]
+    kinds = {"group_labels": ("idle", "late", "carries", "none"), "colours": ("grey", "yellow", "purple", "blue")}
+    panel = Points("P", np.tile(np.arange(6.0).reshape(3, 2), (3, 1, 1)), groups=groups, **kinds)
+    page = open_page([slider_figure([panel], [THETA], caption="Groups.", alt="Three points.")])
+    for place, expected in enumerate(groups):
+        set_slider(page, 0, place)
+        drawn = page.locator(".posym-drawing circle").evaluate_all("all => all.map(one => one.className.baseVal)")
+        assert [name.split("posym-c")[1] for name in drawn] == [str((6, 5, 3)[group]) for group in expected]
+        assert "undefined" not in (page.locator(".posym-drawing").text_content() or "")
 
 
 def test_undefined_is_shown_as_such(open_page):

@@ -300,7 +300,7 @@ function bars(panel, at, pen) {
 }
 
 function points(panel, at, pen) {
-  const { svg, measure } = pen, values = at(panel.frames), highlight = at(panel.highlight);
+  const { svg, measure } = pen, values = at(panel.frames), groups = at(panel.groups), highlight = at(panel.highlight);
   const shades = at(panel.shades), named = panel.group_labels.some(Boolean) && !shades;
   const top = named ? legend(pen, panel.group_labels, panel.colours, 0) : 0;
   const bar = shades ? 48 : 0;
@@ -332,10 +332,10 @@ function points(panel, at, pen) {
     const cx = tenth(x(px)), cy = tenth(y(py)), chosen = Boolean(highlight) && highlight[0] === point;
     const paint = shades
       ? { fill: css(shade("sequential", pen.scheme, defined(shades[point]) ? (shades[point] - panel.shade_limits[0]) / (panel.shade_limits[1] - panel.shade_limits[0]) : 0)), class: "posym-dot" }
-      : { class: `posym-dot posym-fill posym-c${panel.colours[panel.groups[point]]}` };
+      : { class: `posym-dot posym-fill posym-c${panel.colours[groups[point]]}` };
     if (panel.arrows[point]) {
       const dx = cx - x(0), dy = cy - y(0), length = Math.hypot(dx, dy) || 1, head = Math.min(9, length);
-      const [ux, uy] = [dx / length, dy / length], colour = `posym-c${panel.colours[panel.groups[point]]}`;
+      const [ux, uy] = [dx / length, dy / length], colour = `posym-c${panel.colours[groups[point]]}`;
       putLine(svg, x(0), y(0), cx - ux * head * 0.8, cy - uy * head * 0.8, `posym-line ${colour}`);
       node(svg, "path", { d: `M${cx} ${cy}L${tenth(cx - ux * head - uy * 4)} ${tenth(cy - uy * head + ux * 4)}L${tenth(cx - ux * head + uy * 4)} ${tenth(cy - uy * head - ux * 4)}Z`, class: `posym-fill ${colour}` });
     } else node(svg, "circle", { cx, cy, r: panel.points > 60 ? 3.2 : 4.5, ...paint });

@@ -67,7 +67,7 @@ const ROWS = {
     return ofSeries(panel, at, rangeOf(panel.bars).map((bar) => labels[bar] ?? bar + 1));
   },
   points: ({ points, labels, groups, group_labels, frames }, at) =>
-    rangeOf(points).map((point) => [labels[point] || group_labels[groups[point]], ...at(frames).slice(2 * point, 2 * point + 2)]),
+    rangeOf(points).map((point) => [labels[point] || group_labels[at(groups)[point]], ...at(frames).slice(2 * point, 2 * point + 2)]),
   readout: ({ rows }, at) => rows.map((row) => [row.label, "", at(row)[0]]),
 };
 const ofSeries = (panel, at, axis) => {
