@@ -21,7 +21,7 @@ EXPERIMENTS = {
     "frequency_surgery": "bands of angles set to 0, removed or moved in a language model",
     "gram_spectra": "eigenvalues of a language model's queries and keys without positions, under a kernel and rotated",
     "head_geometry": "queries and keys of a language model in its rotation planes",
-    "head_explorer": "what the head explorer shows: four inputs, many temperatures and block lengths",
+    "head_explorer": "what the head explorer shows: inputs of two models, many temperatures and block lengths",
     "hop_length": "accuracy and attention of the trained multihop models against length",
     "hop_mechanism": "programs, ablations and rotation planes of the trained multihop models",
     "hop_prompts": "Number and Letter with one hop, put to a language model as text, at growing length",

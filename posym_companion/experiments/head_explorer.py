@@ -1,4 +1,4 @@
-"""What the page *Head explorer* shows: every head on four inputs, at many temperatures and block lengths.
+"""What the page *Head explorer* shows: every head on several inputs, at many temperatures and block lengths.
 
 Urrutia et al. (2026a, section 4) score heads at one temperature with one sentence a block. Here the same 64 tokens of
 each input are cut into blocks of 1 to 16 tokens, and each cut is scored at eleven temperatures.
@@ -20,10 +20,13 @@ from posym_core.metrics.exclusion import exclusion
 from posym_core.metrics.pairs import Swaps
 from posym_core.metrics.stats import student_margin
 from posym_core.models.answers import choice_accuracy
+from posym_core.models.language import PACKAGED
 from posym_core.tasks import make_prompts
 
 # Facts, names or words that make 64 tokens.
 INPUTS = {"binding-likes": 16, "index": 32, "induction": 64, "text": 64}
+# What the taught model was taught on, and what it was not.
+TAUGHT, COMPARED = "gemma-3-270m-binds", ("binding-likes", "text")
 SPAN = 64
 LENGTHS = (1, 2, 4, 8, 16)
 TAUS = tuple(float(f"{10 ** (power / 2):.0e}") for power in range(-10, 1))
@@ -54,7 +57,7 @@ class HeadExplorer:
         seed: of the prompts.
     """
 
-    model: str = "gemma-3-270m"
+    model: str = PACKAGED
     task: str = "binding-likes"
     facts: int = 16
     prompts: int = 24
@@ -66,9 +69,10 @@ class HeadExplorer:
         return f"head_explorer/{plain(self.model)}_{self.task}"
 
 
-def full_size(model: str = "gemma-3-270m") -> list[HeadExplorer]:
-    """All inputs."""
-    return [HeadExplorer(model=model, task=task, facts=facts) for task, facts in INPUTS.items()]
+def full_size(model: str = PACKAGED) -> list[HeadExplorer]:
+    """All inputs; for the packaged model also those on which it is compared with the same model taught to bind."""
+    pairs = [(model, task) for task in INPUTS] + [(TAUGHT, task) for task in COMPARED if model == PACKAGED]
+    return [HeadExplorer(model=name, task=task, facts=INPUTS[task]) for name, task in pairs]
 
 
 def small(setting: HeadExplorer | None = None) -> HeadExplorer:

@@ -12,6 +12,7 @@ import math
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass
+from itertools import groupby
 from typing import Any
 
 import numpy as np
@@ -66,6 +67,7 @@ class HeadInput:
         tokens: texts of the tokens of an example prompt.
         start: first token of the first block.
         arrays: numbers from 0 to 1, NaN where undefined, for each name of :data:`ARRAYS`.
+        group: heading above it and its neighbours of the same group in the list of inputs, a model's name, say.
     """
 
     name: str
@@ -75,6 +77,7 @@ class HeadInput:
     tokens: Sequence[str]
     start: int
     arrays: Mapping[str, Any]
+    group: str = ""
 
 
 def head_explorer(
@@ -172,7 +175,7 @@ def head_explorer(
         "temperatures or block lengths",
         scripts=("core.js", "explorer.js"),
         styles=("figure.css", "explorer.css"),
-        inputs=inputs,
+        groups=[(group, list(members)) for group, members in groupby(inputs, key=lambda one: one.group)],
         layers=sizes["layer"],
         heads=heads,
         sliders=[
