@@ -103,7 +103,7 @@ def by_answer(model: DecoderEnsemble, question: Question, setting: SolverAnswers
 
 def scored(model: DecoderEnsemble, whole: FactsBatch, chosen: Tensor, setting: SolverAnswers) -> dict[str, Tensor]:
     """Measurements ``[seed, prompt, layer, head]`` on each seed's first chosen prompts, NaN where there are fewer."""
-    first = chosen.int().argsort(1, descending=True, stable=True)[:, : setting.kept]
+    first = chosen.int().argsort(dim=1, descending=True, stable=True)[:, : setting.kept]
     there = chosen.gather(1, first)
     batch = FactsBatch(*(x[torch.arange(len(x), device=x.device)[:, None], first] for x in whole))
     layers = setting.solver.layers
