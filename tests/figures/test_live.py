@@ -82,13 +82,13 @@ def test_a_value_between_the_frames_is_computed_before_the_assignment_returns() 
     assert widget.values == {"theta": 0.5, "keys": 2, "sign": "plus"}
     np.testing.assert_array_equal(widget.arrays[1], waves(0.5, 2, "plus")[1].numpy())
     seen = []
-    widget.observe(lambda change: seen.append((change["new"], widget.arrays[3][1, 0])), "values")
+    widget.observe(lambda change: seen.append((change["new"], widget.arrays[3]["frames"][1, 0])), "values")
     widget.values = {"theta": 0.1234}
     assert widget.values == {"theta": 0.1234, "keys": 2, "sign": "plus"}
     assert seen == [(widget.values, np.cos(0.1234))]
     for place, expected in enumerate(waves(0.1234, 2, "plus")[:5]):
         found = widget.arrays[place]
-        pairs = [(found[name], expected[name]) for name in expected] if place in (0, 2, 4) else [(found, expected)]
+        pairs = [(found[name], expected[name]) for name in expected] if place in (0, 2, 3, 4) else [(found, expected)]
         for new, old in pairs:
             np.testing.assert_array_equal(new, np.asarray(old))
     assert widget.arrays[5].tolist() == [1.0, "0.12"]
