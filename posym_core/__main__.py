@@ -37,7 +37,8 @@ def _parser() -> argparse.ArgumentParser:
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
 
     profile = commands.add_parser("profile", help="scores of every head of a language model", description=PROFILE_HELP)
-    profile.add_argument("model", help="gemma-3-270m (packaged), a folder, or a name on the Hugging Face hub")
+    known = "gemma-3-270m (packaged), gemma-3-270m-binds (taught to bind), a folder, or a name on the Hugging Face hub"
+    profile.add_argument("model", help=known)
     source = profile.add_mutually_exclusive_group(required=True)
     source.add_argument("--task", help="binding, index, keyvalue, induction or text")
     source.add_argument("--input", metavar="FILE", help="prompts with their blocks as JSON Lines, see the readme")

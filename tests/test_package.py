@@ -76,6 +76,20 @@ print(middle - start, time.perf_counter() - middle)
     assert own_seconds < torch_seconds
 
 
+def test_a_wheel_has_all_files_of_the_packages() -> None:
+    """What is no Python file comes along only where package-data names it: weights, their notice, scripts, words."""
+    with (ROOT / "pyproject.toml").open("rb") as file:
+        globs = tomllib.load(file)["tool"]["setuptools"]["package-data"]
+    for package in ("posym_core", "posym_companion"):
+        folder = ROOT / package
+        there = {path for path in folder.rglob("*") if path.is_file() and path.suffix not in (".py", ".pyc")}
+        assert there, package
+        assert there <= {path for pattern in globs[package] for path in folder.glob(pattern)}
+    # Weights that modify another's go with the notice that their terms ask for.
+    for weights in ROOT.glob("posym_core/**/*.safetensors"):
+        assert str(weights.with_name("NOTICE").relative_to(ROOT)) in PROJECT["license-files"]
+
+
 def test_plain_installation_is_light() -> None:
     plain = [Requirement(text) for text in requires("posym-core") or []]
     names = {canonicalize_name(requirement.name) for requirement in plain if not requirement.marker}

@@ -13,7 +13,7 @@ from posym_companion.findings.finding import Cases, Measured, Number
 from posym_companion.findings.gemma_runs import lean, local_layers, measured, predictors, restored, runs
 from posym_companion.findings.solver_answers import RightAndWrong
 from posym_core.metrics.detection import detection, detection_difference
-from posym_core.metrics.stats import mean_difference
+from posym_core.metrics.stats import statistic_interval
 
 # A head carries the task if its output alone brings back this share of the difference between two prompts.
 CARRIES = 0.1
@@ -87,25 +87,36 @@ def untaught_answers(folder: Path | None = None) -> dict[str, RightAndWrong]:
 
     Over the prompts of all seeds and wordings; differences are within a seed and wording, intervals over prompts.
     """
-    rows: dict[str, list[np.ndarray]] = {name: [] for name in ("right", *MEASURED)}
-    within: dict[str, list[np.ndarray]] = {name: [] for name in MEASURED}
-    for result in runs(folder):
+    rows: dict[str, list[np.ndarray]] = {name: [] for name in MEASURED}
+    for number, result in enumerate(runs(folder)):
         carries = restored(result) > CARRIES
         for place in range(len(WORDINGS)):
-            correct = result["correct"][0, place, FACTS.index(result.settings["facts"])].astype(float)
-            rows["right"].append(correct == 1)
+            right = result["correct"][0, place, FACTS.index(result.settings["facts"])].astype(float)
+            group = np.full_like(right, len(WORDINGS) * number + place)
             for name in MEASURED:
                 heads = result[name][0, place].astype(float)[:, carries].mean(-1)
-                rows[name].append(heads)
-                within[name].append(heads - heads.mean())
-    right = np.concatenate(rows["right"])
+                rows[name].append(np.stack([heads, right, group], -1))
     found = {}
-    for name in MEASURED:
-        plain, centred = np.concatenate(rows[name]), np.concatenate(within[name])
+    for name, parts in rows.items():
+        measured = np.concatenate(parts)
+        value, right = measured[:, 0], measured[:, 1] == 1
         found[name] = RightAndWrong(
-            right=float(plain[right].mean()),
-            wrong=float(plain[~right].mean()),
-            difference=mean_difference(centred[right], centred[~right], over="prompts"),
-            effect=mean_difference(*(centred[some] / centred.std() for some in (right, ~right)), over="prompts"),
+            right=float(value[right].mean()),
+            wrong=float(value[~right].mean()),
+            difference=statistic_interval(lambda drawn: _within_groups(drawn)[0], measured[:, None], draws=DRAWS),
+            effect=statistic_interval(lambda drawn: _within_groups(drawn)[1], measured[:, None], draws=DRAWS),
         )
     return found
+
+
+def _within_groups(rows: np.ndarray) -> tuple[float, float]:
+    """Difference of ``[prompt, 1, (value, right, group)]`` between right and wrong, the same in every group by least
+    squares; and the same in standard deviations of what is left."""
+    values, group = rows[:, 0, :2], rows[:, 0, 2].astype(int)
+    counts = np.maximum(np.bincount(group), 1)
+    means = np.stack([np.bincount(group, column) / counts for column in values.T], -1)
+    value, right = (values - means[group]).T
+    if not right.any():
+        return np.nan, np.nan
+    gap = float(value @ right / (right @ right))
+    return gap, gap / float(np.std(value - gap * right))

@@ -109,6 +109,40 @@ def test_a_model_that_does_not_solve_the_task_cannot_tell(tmp_path):
     assert row(taught_gemma.LAYER_TREND, tmp_path / "nowhere").verdict == "not run here"
 
 
+def test_right_answers_before_teaching_are_compared_within_a_wording(tmp_path):
+    """Attention that goes with the answer, beside a wording that is easier and differs for all its prompts."""
+    for setting in full_size():
+        if not setting.plain:
+            continue
+        generator = np.random.default_rng(setting.seed)
+        shape = (len(setting.snapshots), 3, setting.prompts)
+        easier = np.array([0.2, 0.4, 0.8])[:, None]
+        right = generator.uniform(size=shape[1:]) < easier
+        correct = np.broadcast_to(right[:, None], (*shape[:2], 3, shape[2]))
+        carries = np.zeros((18, 4), dtype=bool)
+        carries[11, 2] = True
+        looks = 0.3 * correct[:, :, 1] + easier + 0.02 * generator.normal(size=shape)
+        arrays = {
+            "correct": correct.astype(float),
+            "asked_attention": looks[..., None, None] * carries,
+            "positional": (easier + 0.02 * generator.normal(size=shape))[..., None, None] * carries,
+            "symbolic": generator.uniform(size=shape)[..., None, None] * carries,
+            "clean_whole": np.full((2, 4), 2.0),
+            "other_whole": np.full((2, 4), -2.0),
+            "answer_patched": np.broadcast_to(np.where(carries, 2.0, -2.0), (2, 4, 18, 4)),
+        }
+        save_invented(setting.name, arrays, tmp_path, **asdict(setting))
+    found = gemma_roles.untaught_answers(tmp_path)
+    looks, positional = found["asked_attention"], found["positional"]
+    assert looks.difference.value == pytest.approx(0.3, abs=0.02)
+    assert looks.effect.low > 10
+    # The easy wording has more of both, on right and on wrong answers.
+    assert looks.right - looks.wrong > 0.4
+    assert positional.right - positional.wrong > 0.1
+    assert abs(positional.difference.value) < 0.02
+    assert not found["symbolic"].effect.excludes(0)
+
+
 def test_what_is_read_off_a_run(claimed):
     result = runs(claimed)[0]
     assert local_layers(result["angles"]).tolist() == [x for x in range(18) if x not in (5, 11, 17)]
