@@ -20,7 +20,7 @@ ACTIONS = {
     "a step of the temperature": "turn => set('tau', turn % 11, 'input')",
     "a step of the block length": "turn => set('block', turn % 5, 'input')",
     "another head": "turn => set('head', (turn * 7) % 72, 'change')",
-    "another input": "turn => set('input', ['one', 'two', 'three', 'four'][turn % 4], 'change')",
+    "another input": "turn => set('input', `input${turn % 6}`, 'change')",
 }
 ACT = """([action, first, turns]) => {
     const figure = document.querySelector('.posym-explorer');
@@ -43,14 +43,14 @@ def figure() -> Figure:
     results = [load_result(setting.name) for setting in full_size()]
     inputs = [
         HeadInput(
-            name,
-            name,
-            note=name,
+            f"input{place}",
+            "Input",
+            note="Note.",
             tokens=list(result["tokens"]),
             start=int(result["start"]),
             arrays={array: result[array] for array in ARRAYS},
         )
-        for name, result in zip(("one", "two", "three", "four"), results, strict=True)
+        for place, result in enumerate(results)
     ]
     return head_explorer(
         inputs, lengths=LENGTHS, taus=TAUS, span=SPAN, angles=results[0]["angles"], caption="Heads.", alt="Heads."

@@ -24,6 +24,7 @@ from posym_companion.findings.hop_prompts import TABLE_3
 from posym_companion.findings.ledger import ledger
 from posym_companion.findings.multihop import best_checkpoint, kinds, learned_at, mean_scores, written
 from posym_companion.findings.plane_profile import turning_angle
+from posym_companion.findings.solver_answers import answer_results, right_and_wrong
 from posym_companion.findings.solver_heads import solvers
 from posym_companion.findings.solver_roles import CARRIES, NEEDED
 from posym_companion.findings.task_solvers import solver_accuracy, solver_results, steps_to_learn
@@ -42,6 +43,7 @@ __all__ = [
     "Rule",
     "accuracy",
     "accuracy_by_position",
+    "answer_results",
     "atlas_rows",
     "atlas_table",
     "best_checkpoint",
@@ -58,6 +60,7 @@ __all__ = [
     "mean_scores",
     "orders",
     "reach",
+    "right_and_wrong",
     "solver_accuracy",
     "solver_results",
     "solvers",
