@@ -83,15 +83,18 @@ def watched_forward(
     Raises:
         UnsupportedModelError: if no attention call is seen.
     """
+    check_model(model)
     for candidate in ROUTES if route is None else (route,):
-        with tap(model, receive, rows=rows, route=candidate, keep=keep, verify=verify) as calls:
+        with tap(
+            model, receive, rows=rows, route=candidate, keep=keep, verify=verify, tokens=input_ids.shape[-1]
+        ) as calls:
             forward(model, input_ids, **inputs)
         if next(calls):
             return candidate
     raise UnsupportedModelError(
-        f"{type(model).__name__} makes no attention call that could be captured (no transformers attention interface, "
-        "no scaled_dot_product_attention, no product followed by a softmax), as recurrent and state-space models do "
-        "not; use a decoder with rotary attention"
+        f"{type(model).__name__} makes no attention call that could be captured: none through transformers' attention "
+        "interface, none of scaled_dot_product_attention, and no product of [prompt, head, token, dim] followed by a "
+        "softmax; use a decoder with rotary attention"
     )
 
 
@@ -104,6 +107,7 @@ def tap(
     route: Route = "interface",
     keep: bool = False,
     verify: bool = False,
+    tokens: int | None = None,
 ) -> Iterator[itertools.count]:
     """Within the block, hand every attention call of ``model`` to ``receive`` before the model goes on.
 
@@ -114,6 +118,7 @@ def tap(
         route: see :mod:`posym_core.inspection.routes`; :func:`watched_forward` finds the one to take.
         keep: copy what is handed over; needed when it outlives ``receive``.
         verify: recompute the chosen rows' output from what is handed over, and refuse the model if it differs.
+        tokens: how many the prompts have, where each must have one query and one key in every call.
 
     Yields:
         A counter whose next number is how many calls were seen.
@@ -122,20 +127,17 @@ def tap(
         UnsupportedModelError: within the block, when a call is not a softmax over scaled products.
     """
     check_attention_kind(model)
-    recorder = Recorder(model, receive, rows, keep, verify)
+    recorder = Recorder(model, receive, rows, keep, verify, tokens)
     with ONE_AT_A_TIME, recording(recorder, route):
         yield recorder.seen
 
 
 def forward(model: nn.Module, input_ids: Int[Tensor, "prompt token"], **inputs: Any) -> Any:
     """Run the model without vocabulary logits, cache or gradients."""
-    if model.training:
-        raise ValueError(
-            f"{type(model).__name__} is in training mode, where dropout alters attention; call model.eval()"
-        )
     backbone: Any = getattr(model, "base_model", model)
     parameters = inspect.signature(backbone.forward).parameters
-    if "logits_to_keep" in parameters:
+    # Some backbones without vocabulary logits take this, too, and then leave out queries of their last layers.
+    if "logits_to_keep" in parameters and getattr(backbone, "get_output_embeddings", lambda: backbone)() is not None:
         inputs["logits_to_keep"] = 1
     if "use_cache" in parameters or any(p.kind is p.VAR_KEYWORD for p in parameters.values()):
         inputs["use_cache"] = False
@@ -145,8 +147,47 @@ def forward(model: nn.Module, input_ids: Int[Tensor, "prompt token"], **inputs: 
 
 def input_device(model: nn.Module) -> torch.device:
     """Where the model wants its token ids."""
-    embeddings: Any = model.get_input_embeddings()  # pyright: ignore[reportCallIssue]
-    return embeddings.weight.device
+    embeddings = input_embeddings(model)
+    # Weights that accelerate brings in for each pass are on the meta device in between.
+    elsewhere = getattr(getattr(embeddings, "_hf_hook", None), "execution_device", None)
+    return embeddings.weight.device if elsewhere is None else torch.device(elsewhere)
+
+
+def input_embeddings(model: nn.Module) -> Any:
+    """The embedding of token ids; refuses what has none, or several."""
+    find: Any = getattr(model, "get_input_embeddings", None)
+    if find is None:
+        inner = [name for name, part in model.named_modules() if hasattr(part, "get_input_embeddings")]
+        way = f"pass what it wraps, its .{inner[0]}" if inner else "pass a model of transformers"
+        raise TypeError(f"{type(model).__name__} is no Hugging Face model (it has no get_input_embeddings); {way}")
+    embeddings = find()
+    if not isinstance(getattr(embeddings, "weight", None), Tensor):
+        raise UnsupportedModelError(
+            f"{type(model).__name__} has no single embedding of token ids (its input embeddings are a "
+            f"{type(embeddings).__name__}), so that no prompt of token ids can be given to it; use a decoder of text"
+        )
+    return embeddings
+
+
+def check_model(model: nn.Module) -> None:
+    """Refuse what cannot be run, or would run otherwise than in use, with the way out."""
+    if not isinstance(model, nn.Module):
+        name = f"the name {model!r}" if isinstance(model, str) else type(model).__name__
+        raise TypeError(
+            f"model must be a Hugging Face model; got {name}. Use model, tokenizer = posym_core.load_model(name)"
+        )
+    input_embeddings(model)
+    training = next((name for name, part in model.named_modules() if part.training), None)
+    if training is not None:
+        part = f" ({training})" if training else ""
+        raise ValueError(
+            f"{type(model).__name__}{part} is in training mode, where dropout alters attention; call model.eval()"
+        )
+    if input_device(model).type == "meta":
+        raise ValueError(
+            f"{type(model).__name__} is on the meta device: it has shapes and no weights; load it with from_pretrained "
+            "or posym_core.load_model"
+        )
 
 
 def check_input_ids(input_ids: Tensor, least: int = 1) -> Int[Tensor, "prompt token"]:
@@ -168,16 +209,10 @@ def check_input_ids(input_ids: Tensor, least: int = 1) -> Int[Tensor, "prompt to
 def check_attention_kind(model: nn.Module) -> None:
     """Refuse, by the modules they consist of, models whose heads are not one softmax over their keys each."""
     for module in model.modules():
-        name = f"{type(model).__name__} ({type(module).__name__})"
         if hasattr(module, "lambda_q1"):
             raise UnsupportedModelError(
-                f"{name} subtracts two softmaxes from each other, so that a head has no single row of attention "
-                "weights; use a model with ordinary softmax attention"
-            )
-        if getattr(module, "indexer", None) is not None:
-            raise UnsupportedModelError(
-                f"{name} chooses by content which keys are visible (a sparse indexer), so that visibility would move "
-                "with a swap; use a model with dense or sliding-window attention"
+                f"{type(model).__name__} ({type(module).__name__}) subtracts two softmaxes from each other, so that a "
+                "head has no single row of attention weights; use a model with ordinary softmax attention"
             )
 
 

@@ -27,6 +27,8 @@ from posym_core.metrics.rope import turn
 
 # A frequency of the model is taken for a fitted angle when they agree to this relative difference.
 SAME_ANGLE = 2e-3
+# Rounding of keys: a few operations in float32, in which models form their angles whatever their type.
+EPSILON = torch.finfo(torch.float32).eps
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -111,7 +113,9 @@ class _Fit:
 
     def __init__(self, keys: ShiftedKeys, index: int) -> None:
         self.unmoved, self.moved = keys.unmoved[index], [moved[index] for moved in keys.moved]
-        self.steps, self.last, self.epsilon = [-shift for shift in keys.shifts], keys.last, keys.epsilon
+        self.steps, self.last = [-shift for shift in keys.shifts], keys.last
+        # What turns by sines from a table in half precision is off by twice their rounding.
+        self.table = 2 * keys.table
         self.dim = self.unmoved.shape[1]
 
     def planes(self, buffers: dict[str, Tensor]) -> Planes:
@@ -138,7 +142,7 @@ class _Fit:
         every = torch.stack([self.unmoved, *self.moved])
         size = every.abs().amax((0, 1)).clamp_min(torch.finfo(torch.float64).tiny)
         change = (every[1:] - self.unmoved).abs().amax((0, 1)) / size
-        noise = 30 * self.epsilon
+        noise = 30 * EPSILON + self.table
         turning = (change > noise).nonzero().flatten()
         if len(turning) == 0:
             return turning, turning, torch.empty(0).double()
@@ -158,9 +162,10 @@ class _Fit:
             )
         one = own[paired & (own < partner)]
         ratio = (norm[one] / norm[partner[one]]).sqrt()
-        # The less a plane turns, the less its ratio says.
+        # The less a plane turns, the less its ratio says. Without a norm behind the rotation all ratios are 1.
         weak = torch.minimum(change[turning[one]], change[turning[partner[one]]]).clamp_max(1)
-        ratio = torch.where((ratio - 1).abs() < 100 * noise / weak, 1, ratio)
+        if ((ratio - 1).abs() < noise / weak).all():
+            ratio = torch.ones_like(ratio)
         return turning[one], turning[partner[one]], ratio
 
     def angles(self, first: Tensor, second: Tensor, ratio: Tensor) -> Float[Tensor, " plane"]:
@@ -179,7 +184,7 @@ class _Fit:
         for name, frequencies in buffers.items():
             distance, entry = (angles[:, None] - frequencies).abs().min(1)
             off = float((distance / (angles + 1e-2 / abs(self.steps[-1]))).max())
-            if off < min(best[0], max(SAME_ANGLE, 100 * self.epsilon)) and len(entry.unique()) == len(entry):
+            if off < min(best[0], max(SAME_ANGLE, 10 * self.table)) and len(entry.unique()) == len(entry):
                 best = off, f"angles from {name}", entry, frequencies
         return best[1:]
 
@@ -245,7 +250,7 @@ class _Fit:
             # The model rounds position times angle to its own precision, so that phases are off in proportion.
             reach = max(abs(self.last), abs(self.last + step - TOKENS))
             error = float((error / (1 + reach * planes.angles)).max())
-            if not error <= 60 * self.epsilon:
+            if not error <= 60 * EPSILON + self.table:
                 raise _NoRotationError(
                     f"keys are not a pure rotation of their position (planes found, relative difference {error:.1g})"
                 )

@@ -15,6 +15,8 @@ from posym_core.inspection.routes import AttentionFunctions, Route, interface_wr
 
 # Additive masks hide keys with the dtype's least value, with -inf or, in older models, with -10,000.
 HIDDEN_BELOW = -9_999.0
+# Relative rounding of float32 attention, however it is summed up; in half precision some steps of its own come on top.
+ROUNDING = 1e3 * torch.finfo(torch.float32).eps
 
 
 class Recorder:
@@ -27,8 +29,11 @@ class Recorder:
         rows: Sequence[int] | None,
         keep: bool,
         verify: bool,
+        tokens: int | None,
     ) -> None:
         self.model, self.receive, self.rows, self.keep, self.verify = model, receive, rows, keep, verify
+        self.tokens = tokens
+        self.dtype = next((x.dtype for x in model.parameters() if x.is_floating_point()), torch.float32)
         self.seen = itertools.count()
 
     def record(
@@ -41,8 +46,15 @@ class Recorder:
         softcap: float | None = None,
         sinks: Tensor | None = None,
     ) -> AttentionCall:
+        keys = key.shape[2]
+        if self.tokens is not None and not query.shape[2] == keys == self.tokens:
+            raise UnsupportedModelError(
+                f"{type(self.model).__name__} ({type(module).__name__}) has {query.shape[2]} queries and {keys} keys "
+                f"in a pass over {self.tokens} tokens (keys are compressed or added, or belong to another sequence), "
+                "so that keys do not stand for the prompt's tokens; use a model with plain rotary attention"
+            )
         rows = self.chosen(query.shape[2], query.device)
-        return AttentionCall(
+        call = AttentionCall(
             index=next(self.seen),
             module=module,
             query=_full_precision(query.detach()[:, :, rows]),
@@ -53,6 +65,26 @@ class Recorder:
             visible=visible(rows),
             rows=rows,
         )
+        self.check_sparse(call)
+        return call
+
+    def check_sparse(self, call: AttentionCall) -> None:
+        """Refuse a call in which a sparse indexer hides keys: by content, so that they would change with a swap."""
+        module: Any = call.module
+        if not hasattr(module, "indexer"):
+            return
+        place = torch.arange(call.keys.shape[-2], device=call.rows.device)
+        behind = call.rows[:, None] - place
+        seen, window = behind >= 0, getattr(module, "sliding_window", None)
+        if window is not None:
+            seen = seen & (behind < window)
+        if not torch.equal(call.visible, seen.expand_as(call.visible)):
+            covered = getattr(module.indexer, "index_topk", None)
+            raise UnsupportedModelError(
+                f"{type(self.model).__name__} ({type(module).__name__}) chooses by content which keys are visible (a "
+                f"sparse indexer) and hides some of {len(place)} here, so that visibility would move with a swap; use "
+                f"prompts that its top-k{'' if covered is None else f', {covered},'} covers, or another model"
+            )
 
     def chosen(self, tokens: int, device: torch.device) -> Tensor:
         if self.rows is None:
@@ -96,6 +128,14 @@ class Recorder:
             "attention"
         )
 
+    def not_finite(self, call: AttentionCall) -> ValueError:
+        bad = [name for name, x in self.model.named_parameters() if not bool(x.isfinite().all())]
+        reason = f"weights hold NaN or infinity: {bad[0]}" if bad else "numbers grow too large for the model's type"
+        return ValueError(
+            f"{type(self.model).__name__}: attention call {call.index} yields numbers that are not finite ({reason}); "
+            f"{'load the model anew' if bad else 'load the model in bfloat16 or float32'}"
+        )
+
     def check_output(self, call: AttentionCall, value: Tensor, output: Tensor) -> None:
         """Refuse a call whose output ``[prompt, head, row, dim]`` is not the recorded weights times the values."""
         value = _full_precision(value.detach())
@@ -103,8 +143,12 @@ class Recorder:
         expected, given = call.weights() @ value, _full_precision(output.detach())
         if given.shape != expected.shape:
             return
+        if not bool(given.isfinite().all()):
+            raise self.not_finite(call)
         error = (expected - given).abs().max() / expected.abs().max().clamp_min(torch.finfo(expected.dtype).tiny)
-        if not error <= 1e3 * torch.finfo(output.dtype).eps:
+        # Rounded logits are off in proportion to their size, and weights by as much as logits.
+        largest = float(call.logits().abs().max())
+        if not error <= ROUNDING + (4 + largest) * _half_rounding(output):
             raise self.unsupported(
                 call.module, f"attends otherwise than by a softmax over its keys (relative difference {error:.1g})"
             )
@@ -116,6 +160,12 @@ class Recorder:
         visible = self.visible(module, attention_mask, query, key, causal, options.get("sliding_window"))
         scale = options["scaling"] if "scaling" in options else (rest[0] if rest else None)
         sinks = options.get("s_aux", options.get("sinks"))
+        if options.get("indices") is not None:
+            raise self.unsupported(module, "is told by indices which keys it sees, beside its mask")
+        if options.get("position_bias") is not None:
+            raise self.unsupported(module, "adds a bias of the position to its logits")
+        if isinstance(sinks, Tensor) and sinks.numel() != query.shape[1]:
+            raise self.unsupported(module, "has attention sinks that depend on the query")
         call = self.record(module, query, key, visible, scale, options.get("softcap"), sinks)
         output = function(module, query, key, value, attention_mask, *rest, **options)
         if self.verify:
@@ -184,14 +234,21 @@ class _Functions(AttentionFunctions):
         """The call, with what its logits say of the scale and of visible keys."""
         rows = self.recorder.chosen(query.shape[2], query.device)
         given = _full_precision(logits[:, :, rows])
-        seen = given > HIDDEN_BELOW
+        # Some divide the mask by the root of the dimension together with the logits.
+        least = torch.finfo(self.recorder.dtype).min / (2 * query.shape[-1] ** 0.5)
+        seen = given > max(HIDDEN_BELOW, least)
         # The scale is applied before or after the product, by multiplying or dividing: read it off the result.
         plain = _full_precision(query[:, :, rows]) @ _full_precision(key).transpose(-1, -2)
         scale = float((plain * given)[seen].sum() / plain[seen].square().sum().clamp_min(1e-30))
         error = (given - scale * plain)[seen].abs().max() / given[seen].abs().max().clamp_min(1e-30)
-        if not error <= 1e3 * torch.finfo(logits.dtype).eps:
+        if not error <= ROUNDING + 4 * _half_rounding(query, key, logits):
             raise self.recorder.unsupported(module, f"adds a bias to its logits (relative difference {error:.1g})")
         return self.recorder.record(module, query, key, lambda rows: seen, scale)
+
+
+def _half_rounding(*tensors: Tensor) -> float:
+    """Relative rounding of the coarsest of tensors, 0 from float32 on."""
+    return max(torch.finfo(x.dtype).eps if x.dtype.itemsize < 4 else 0.0 for x in tensors)
 
 
 def _full_precision(x: Tensor) -> Tensor:

@@ -11,7 +11,9 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import sys
+import threading
 from collections.abc import Callable, Collection, Iterable, Iterator
 from typing import Any, Literal
 
@@ -33,15 +35,16 @@ SOFTMAXES = (nn.functional.softmax, torch.softmax, Tensor.softmax)
 def interface_wrapped(model: nn.Module, modules: Collection[nn.Module], around: Callable[..., Any]) -> Iterator[None]:
     """Within the block, ``modules`` attend by ``around(function, module, query, key, value, mask, ...)``.
 
-    ``function`` is the one that they look up; other modules call it as ever.
+    ``function`` is the one that they look up; other modules call it as ever, and so does every other thread.
     """
+    owner = threading.get_ident()
 
     def wrapped(original: Callable | None) -> Callable:
         def attend(module: nn.Module, *args: Any, **options: Any) -> Any:
             function = original or _eager_attention(module)
-            return (
-                around(function, module, *args, **options) if module in modules else function(module, *args, **options)
-            )
+            if module in modules and threading.get_ident() == owner:
+                return around(function, module, *args, **options)
+            return function(module, *args, **options)
 
         return attend
 
@@ -49,15 +52,9 @@ def interface_wrapped(model: nn.Module, modules: Collection[nn.Module], around: 
     try:
         for mapping in _attention_mappings(model):
             for name in {"eager", *mapping}:
-                original = mapping.get(name)
                 # A mapping is a local layer over a shared one; only what stood in the local layer is put back.
-                try:
-                    del mapping[name]
-                    local = original
-                except KeyError:
-                    local = None
-                saved.append((mapping, name, local))
-                mapping[name] = wrapped(original)
+                saved.append((mapping, name, mapping._local_mapping.get(name)))
+                mapping[name] = wrapped(mapping.get(name))
         yield
     finally:
         for mapping, name, local in reversed(saved):
@@ -130,11 +127,22 @@ class AttentionFunctions(TorchFunctionMode):
         return func(*args, **options)
 
 
+def in_this_thread(hook: Callable[..., Any]) -> Callable[..., Any]:
+    """A hook that leaves passes in other threads alone: hooks belong to a model, not to who set them."""
+    owner = threading.get_ident()
+
+    @functools.wraps(hook)
+    def guarded(*args: Any, **options: Any) -> Any:
+        return hook(*args, **options) if threading.get_ident() == owner else None
+
+    return guarded
+
+
 @contextlib.contextmanager
 def while_running(
     modules: Iterable[nn.Module], context: Callable[[nn.Module], contextlib.AbstractContextManager]
 ) -> Iterator[None]:
-    """Within the block, every forward pass of a module happens within ``context(module)``."""
+    """Within the block, every forward pass of a module in this thread happens within ``context(module)``."""
     running: list[contextlib.ExitStack] = []
 
     def enter(module: nn.Module, args: Any) -> None:
@@ -148,8 +156,8 @@ def while_running(
     hooks = []
     try:
         for module in modules:
-            hooks.append(module.register_forward_pre_hook(enter))
-            hooks.append(module.register_forward_hook(leave, always_call=True))
+            hooks.append(module.register_forward_pre_hook(in_this_thread(enter)))
+            hooks.append(module.register_forward_hook(in_this_thread(leave), always_call=True))
         yield
     finally:
         for hook in hooks:

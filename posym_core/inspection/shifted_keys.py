@@ -13,8 +13,9 @@ from torch import Tensor, nn
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from posym_core.inspection.attention_calls import AttentionCall, UnsupportedModelError
-from posym_core.inspection.capture import check_attention_kind, forward, input_device, watched_forward
-from posym_core.inspection.routes import Route
+from posym_core.inspection.capture import ONE_AT_A_TIME, check_model, forward, input_device, watched_forward
+from posym_core.inspection.full_precision import HALF, in_float32
+from posym_core.inspection.routes import Route, in_this_thread
 
 TOKENS = 32
 SHIFTS = tuple(8**power for power in range(7))
@@ -23,24 +24,26 @@ SHIFTS = tuple(8**power for power in range(7))
 class ShiftedKeys:
     """Keys ``[sample, dim]`` of every attention call of a model: ``unmoved``, and ``moved`` back by each of ``shifts``.
 
-    The last token stays where a prompt of ``length`` tokens ends. ``epsilon`` is the rounding of the coarser of the
-    model's and the keys' types.
+    The last token stays where a prompt of ``length`` tokens ends. Weights in half precision are computed with in
+    float32, so that keys are off by the rounding of float32, in which models form their angles even in float64. Only
+    sines from a table of half precision (GPT-J) keep its rounding, ``table``; 0 elsewhere.
     """
 
     def __init__(self, model: nn.Module, length: int) -> None:
-        check_attention_kind(model)
+        check_model(model)
         self.model, self.name = model, type(model).__name__
         vocabulary = model.get_input_embeddings().weight.shape[0]  # pyright: ignore[reportCallIssue]
         generator = torch.Generator().manual_seed(0)
         # The first tokens of a vocabulary are controls, which some models treat apart.
         self.input_ids = torch.randint(vocabulary // 20, vocabulary, (1, TOKENS), generator=generator)
         self.hidden: dict[tuple[nn.Module, int], Tensor] = {}
-        self.last = max(length, 2) - 1
-        calls = self.record()
-        self.epsilon = max(torch.finfo(dtype).eps for dtype in (calls[0].keys.dtype, _dtype(model)))
-        self.ask()
+        self.last, self.table = max(length, 2) - 1, 0.0
+        # Hooks on the model must not meet those of another thread that asks the same model.
+        with ONE_AT_A_TIME, in_float32(model):
+            self.record()
+            self.ask()
 
-    def record(self) -> list[AttentionCall]:
+    def record(self) -> None:
         """An ordinary pass that keeps the hidden states, and checks that attention is what it is taken for."""
         backbone: Any = getattr(self.model, "base_model", self.model)
         inputs = {}
@@ -57,7 +60,6 @@ class ShiftedKeys:
         self.modules = list(dict.fromkeys(call.module for call in calls))
         with self.replayed(keep=True):
             forward(self.model, self.input_ids, **inputs)
-        return calls
 
     def ask(self) -> None:
         """Keys at the plain positions and shifted back, with the final token fixed where the prompt ends."""
@@ -67,6 +69,8 @@ class ShiftedKeys:
                 self.keys_at(-SHIFTS[-1])
         except IndexError:
             # Sines from a table, as in GPT-J: stay within its positions.
+            tables = (buffer.dtype for buffer in self.model.buffers() if buffer.ndim > 1 and buffer.dtype in HALF)
+            self.table = max((torch.finfo(dtype).eps for dtype in tables), default=0.0)
             self.last = (getattr(self.model.config, "max_position_embeddings", None) or self.last + 1) - 1
             reach = self.last - TOKENS
             if reach < 8:
@@ -114,7 +118,8 @@ class ShiftedKeys:
                 return args, inputs | {"hidden_states": self.hidden[place]}
             return (self.hidden[place], *args[1:]), inputs
 
-        hooks = [module.register_forward_pre_hook(enter, with_kwargs=True) for module in self.modules]
+        guarded = in_this_thread(enter)
+        hooks = [module.register_forward_pre_hook(guarded, with_kwargs=True) for module in self.modules]
         try:
             yield
         finally:
@@ -139,7 +144,3 @@ class _IndicesInRange(TorchDispatchMode):
     def check(self, table: Tensor, index: Tensor, dim: int, least: int = 0) -> None:
         if index.numel() and (int(index.min()) < least or int(index.max()) >= table.shape[dim]):
             raise IndexError(f"position out of a table of {table.shape[dim]} entries")
-
-
-def _dtype(model: nn.Module) -> torch.dtype:
-    return next(parameter.dtype for parameter in model.parameters() if parameter.is_floating_point())

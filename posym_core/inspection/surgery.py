@@ -29,7 +29,7 @@ from posym_core.inspection.heads import LayerHeads
 from posym_core.inspection.interventions import Intervention
 from posym_core.inspection.planes import Planes, find_planes
 from posym_core.inspection.profile import Profile, profile_with, scores_of
-from posym_core.inspection.routes import AttentionFunctions, Route, interface_wrapped, while_running
+from posym_core.inspection.routes import AttentionFunctions, Route, in_this_thread, interface_wrapped, while_running
 from posym_core.metrics.pairs import Swaps
 
 
@@ -101,7 +101,7 @@ class Operated:
 def surgery(
     model: nn.Module, *interventions: Intervention, length: int | None = None, planes: Sequence[Planes] | None = None
 ) -> Iterator[Operated]:
-    """Within the block, the model attends with other planes.
+    """Within the block, the model attends with other planes, in this thread.
 
     Prompts are taken without gaps between positions, as tokens of one text have them: position ids that are given
     count, and those of keys in a cache go back one by one from the query's. Blocks are not to be nested for one model:
@@ -162,7 +162,7 @@ def surgery(
 
         backbone = getattr(model, "base_model", model)
         for module in {id(m): m for m in (backbone, model)}.values():
-            hook = module.register_forward_pre_hook(note, with_kwargs=True)
+            hook = module.register_forward_pre_hook(in_this_thread(note), with_kwargs=True)
             stack.callback(hook.remove)
         yield operated
 

@@ -1,8 +1,9 @@
-import copy
 import threading
 
+import accelerate
 import pytest
 import torch
+import transformers
 from architectures import REFUSED, ROTARY, build, shared, tokens
 from torch import nn
 from torch.utils._python_dispatch import TorchDispatchMode
@@ -12,6 +13,7 @@ from transformers.models.llama import modeling_llama
 
 from posym_core.inspection.attention_calls import UnsupportedModelError
 from posym_core.inspection.capture import capture, forward, tap, watched_forward
+from posym_core.inspection.planes import find_planes
 from posym_core.inspection.profile import profile
 
 # The model's own float32 weights against ours, and one attention kernel against another.
@@ -155,20 +157,43 @@ def test_other_models_are_not_recorded():
     assert seen == []
 
 
-def test_two_threads_wait_for_each_other():
-    model, before, counts = shared("Llama"), mapping_now(), []
+@pytest.mark.parametrize("name", ["Llama", "GPT-J"])
+def test_one_model_in_two_threads(name):
+    """Profiles wait for each other, and passes of others see nothing of them."""
+    model, input_ids, before = shared(name), tokens(1, 12), mapping_now()
+    options = {"start": 1, "block_length": 2, "tau": 0.05, "progress": False}
+    with torch.no_grad():
+        plain, expected = model(input_ids).logits, profile(model, input_ids, **options).positional
+    found, failed = [], []
+    stop = threading.Event()
 
     def work():
-        for _ in range(3):
-            counts.append(len(capture(model, tokens(1, 12))))
+        try:
+            for _ in range(2):
+                found.append(torch.equal(profile(model, input_ids, **options).positional, expected))
+        except Exception as error:
+            failed.append(error)
 
-    threads = [threading.Thread(target=work) for _ in range(2)]
-    for thread in threads:
+    def run_beside():
+        try:
+            with torch.no_grad():
+                while not stop.is_set():
+                    found.append(torch.equal(model(input_ids).logits, plain))
+        except Exception as error:
+            failed.append(error)
+
+    workers, beside = [threading.Thread(target=work) for _ in range(2)], threading.Thread(target=run_beside)
+    for thread in (beside, *workers):
         thread.start()
-    for thread in threads:
+    for thread in workers:
         thread.join()
-    assert counts == [3] * 6
+    stop.set()
+    beside.join()
+    assert not failed
+    assert len(found) > 4
+    assert all(found)
     assert mapping_now() == before
+    assert hooks_of(model) == 0
 
 
 @pytest.mark.parametrize("name", ["Llama", "GPT-J", "Gemma3"])
@@ -206,11 +231,67 @@ def test_attention_that_is_no_softmax_of_its_logits_is_refused():
         del mapping["sdpa"]
 
 
-def test_a_model_in_training_mode_is_refused():
-    model = copy.copy(shared("Llama"))
-    model.training = True
-    with pytest.raises(ValueError, match=r"LlamaForCausalLM is in training mode.*call model.eval\(\)"):
-        capture(model, tokens())
+@pytest.mark.parametrize("part", ["", "model.layers.1.mlp"])
+def test_a_model_in_training_mode_is_refused(part):
+    model = build("Llama", attention_dropout=0.5)
+    model.get_submodule(part).training = True
+    name = rf" \({part}\)" if part else ""
+    for function in (capture, lambda *_: find_planes(model, 44)):
+        with pytest.raises(ValueError, match=rf"LlamaForCausalLM{name} is in training mode.*call model.eval\(\)"):
+            function(model, tokens())
+
+
+class Wrapper(nn.Module):
+    def __init__(self, inside):
+        super().__init__()
+        self.inside = inside
+
+    def forward(self, *args, **options):
+        return self.inside(*args, **options)
+
+
+def on_meta():
+    with torch.device("meta"):
+        return transformers.AutoModelForCausalLM.from_config(shared("Llama").config).eval()
+
+
+@pytest.mark.parametrize(
+    ("model", "error", "message"),
+    [
+        (lambda: "gemma", TypeError, r"Hugging Face model; got the name 'gemma'.*posym_core.load_model\(name\)"),
+        (dict, TypeError, "Hugging Face model; got dict"),
+        (
+            lambda: Wrapper(shared("Llama")).eval(),
+            TypeError,
+            r"Wrapper is no Hugging.*what it wraps, its .inside",
+        ),
+        (lambda: nn.DataParallel(shared("Llama")), TypeError, r"DataParallel is no Hugging.*it wraps, its .module"),
+        (lambda: nn.Linear(2, 2), TypeError, "Linear is no Hugging Face model.*pass a model of transformers"),
+        (
+            on_meta,
+            ValueError,
+            "LlamaForCausalLM is on the meta device: it has shapes and no weights; load it",
+        ),
+    ],
+)
+def test_what_is_no_model_that_runs_is_refused_with_the_way_out(model, error, message):
+    for function in (capture, lambda model, ids: find_planes(model, 44)):
+        with pytest.raises(error, match=message):
+            function(model(), tokens())
+
+
+def test_weights_that_are_not_numbers_are_named():
+    model = build("Llama")
+    model.model.layers[1].self_attn.k_proj.weight.data[3, 5] = torch.nan
+    with pytest.raises(ValueError, match=r"LlamaForCausalLM: attention call 1 .*not finite.*layers.1.self_attn.k_proj"):
+        find_planes(model, 44)
+
+
+def test_weights_that_accelerate_brings_in_for_each_pass():
+    model = accelerate.cpu_offload(build("Llama"), execution_device=torch.device("cpu"))
+    for one, other in zip(capture(model, tokens()), capture(shared("Llama"), tokens()), strict=True):
+        assert torch.equal(one.keys, other.keys)
+    assert find_planes(model, 44)[0].description == find_planes(shared("Llama"), 44)[0].description
 
 
 @pytest.mark.parametrize(
