@@ -54,8 +54,9 @@ class ShiftedKeys:
         self.route: Route = watched_forward(self.model, self.input_ids, calls.append, verify=True, **inputs)
         if not positioned:
             raise UnsupportedModelError(
-                f"{self.name} takes no position_ids (position comes from a bias or from the order of a recurrence), so "
-                "it has no rotary encoding to be asked for; use a decoder with rotary attention"
+                f"{self.name} takes no position_ids, so that its keys cannot be asked for at other positions (its own "
+                "are vectors added to the embeddings, a bias, the order of a recurrence, or a rotation by the tokens' "
+                "order); use a decoder with rotary attention that takes position_ids"
             )
         self.modules = list(dict.fromkeys(call.module for call in calls))
         with self.replayed(keep=True):
@@ -100,7 +101,8 @@ class ShiftedKeys:
             keys.append(call.keys[:, :, :-1].flatten(0, 2).double().cpu())
 
         with self.replayed(keep=False):
-            watched_forward(self.model, self.input_ids, receive, route=self.route, position_ids=positions)
+            # Keys alone count: which of them later queries see may depend on gaps between positions.
+            watched_forward(self.model, self.input_ids, receive, rows=(0,), route=self.route, position_ids=positions)
         return keys
 
     @contextlib.contextmanager

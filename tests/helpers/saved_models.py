@@ -22,7 +22,8 @@ def save_model(folder: Path, name: str = "Llama", *, beginning: bool = True) -> 
     from tokenizers.models import WordLevel
     from transformers import PreTrainedTokenizerFast
 
-    build(name).save_pretrained(folder)
+    # The word of id 0 may end a prompt, so it is no padding.
+    build(name, pad_token_id=None).save_pretrained(folder)
     known = [*WORDS, *TASK_WORDS, *(word for kind in KINDS for word in words(kind)[:16] if word not in WORDS)]
     assert len(set(known)) == len(known) <= COMMON["vocab_size"]
     known += [f"word{number}" for number in range(len(known), COMMON["vocab_size"])]
