@@ -280,7 +280,7 @@ def test_lost_in_the_middle_and_its_live_figure_are_three_clicks_from_the_front_
 ) -> None:
     with opened(browser, address, FIRST_CHAPTER) as visit:
         page = visit.page
-        page.locator("article tr", has_text="Lost in the middle").locator("a").first.click()  # the first
+        page.locator("article li", has_text="Lost in the middle").locator("a").first.click()  # the first
         page.wait_for_url("**/ledger.html#claim-u25-7")
         assert in_view(page.locator("#claim-u25-7"))
         page.locator("a[href$='#live-u25-7']").click()  # and the second
@@ -293,6 +293,18 @@ def test_lost_in_the_middle_and_its_live_figure_are_three_clicks_from_the_front_
         figure.locator("input[type=range]").first.press("ArrowRight")
         assert changed(page, handle, before)
         assert not visit.trouble
+
+
+@pytest.mark.parametrize("size", [{"width": 1280, "height": 800}, NARROW])
+def test_the_front_page_opens_on_a_figure_that_moves(browser: Browser, address: str, size: dict[str, int]) -> None:
+    with opened(browser, address, FIRST_CHAPTER) as visit:
+        visit.page.set_viewport_size(size)
+        figure = visit.page.locator(".posym-figure").first
+        assert visit.page.evaluate("scrollY") == 0
+        for part in (figure.locator("input[type=range]"), figure.locator(".posym-drawing").first):
+            box = part.bounding_box()
+            assert box is not None
+            assert box["y"] + box["height"] < size["height"]
 
 
 def in_view(element: Locator) -> bool:
