@@ -1,8 +1,9 @@
 """Models of several hops in the reader's browser: edit a sequence, switch heads off, and see which tokens they look at.
 
 ``gptj.js`` is the forward pass of :mod:`posym_core.models.gptj` in plain arrays. Weights travel in half precision, as
-they are stored, in *parcels*: one for embedding and read-out and one for each layer, loaded when the reader asks. A
-parcel is a script, since browsers do not let a page that was opened from a file fetch its neighbours.
+they are stored, in *parcels*: one for embedding and read-out and one for each layer, loaded when the reader asks. On a
+page a parcel is a script, since browsers do not let a page that was opened from a file fetch its neighbours; in a
+notebook the kernel sends it.
 """
 
 from __future__ import annotations
@@ -13,14 +14,17 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from markupsafe import Markup
 
-from posym_core.figures.pages import Figure, page, require_said, script
+from posym_core.figures.pages import LiveFigure, needs_anywidget, page, require_said, script
 
-__all__ = ["HopModel", "hops", "write_parcels"]
+if TYPE_CHECKING:
+    from posym_core.figures.live import HopsWidget
+
+__all__ = ["HopModel", "HopsFigure", "hops", "write_parcels"]
 
 PAYLOAD_LIMIT = 200_000
 """Bytes that the description of the models may take, without their weights."""
@@ -91,6 +95,34 @@ class HopModel:
         }
 
 
+@dataclass(frozen=True, eq=False, repr=False)
+class HopsFigure(LiveFigure):
+    """A finished figure of :func:`hops`: displays itself in notebooks and on built pages.
+
+    A page of the book loads the weights from beside it; where a kernel runs, the kernel sends them.
+    """
+
+    models: tuple[HopModel, ...]
+    address: str | None
+
+    @property
+    def lives(self) -> bool:
+        """Whether the weights are still to come."""
+        return self.address is not None
+
+    def widget(self) -> HopsWidget:
+        """A new widget of this figure, whose weights come from the kernel when the reader asks for them.
+
+        Raises:
+            ImportError: if anywidget is not installed.
+        """
+        try:
+            from posym_core.figures.live import HopsWidget
+        except ModuleNotFoundError as error:
+            raise needs_anywidget(error) from error
+        return HopsWidget(self)
+
+
 def layout(weights: Mapping[str, Any]) -> list[list[list[Any]]]:
     """Names and shapes of the tensors of every parcel: what belongs to no layer, then layer by layer.
 
@@ -126,14 +158,15 @@ def write_parcels(name: str, weights: Mapping[str, Any], folder: Path) -> None:
         (folder / name / f"{place}.js").write_text(f'posymParcel("{name}",{place},"{text}");\n', encoding="ascii")
 
 
-def hops(models: Sequence[HopModel], *, caption: str, alt: str, address: str | None = None) -> Figure:
+def hops(models: Sequence[HopModel], *, caption: str, alt: str, address: str | None = None) -> HopsFigure:
     """Models that the reader asks: a sequence in, the answer and every layer's attention out.
 
     Args:
         models: what the reader chooses among, one a task.
         caption: what the figure shows and how to use it.
         alt: what is seen, for readers who hear it.
-        address: folder of the parcels, seen from the page; without it they are part of the figure, 6 MB a model.
+        address: folder of the parcels, seen from the page; without it they are part of the figure, 6 MB a model. In a
+            notebook whose kernel runs they come from the kernel.
 
     Returns:
         A figure that displays itself.
@@ -151,7 +184,7 @@ def hops(models: Sequence[HopModel], *, caption: str, alt: str, address: str | N
         {"models": described, "address": address, "longest": LONGEST},
         limit=PAYLOAD_LIMIT,
         too_much="the descriptions take {size:.1f} MB, but the figure may carry {limit:.1f} MB; pass fewer models",
-        scripts=("core.js", "hop_tasks.js", "hops.js"),
+        scripts=("core.js", "hop_tasks.js", "hops.js", "hops_page.js"),
         styles=("figure.css", "live.css"),
         worker=Markup(script("gptj.js", "gptj_worker.js")),
         labels={model.name: model.label for model in models},
@@ -160,7 +193,8 @@ def hops(models: Sequence[HopModel], *, caption: str, alt: str, address: str | N
         caption=caption,
         alt=alt,
     )
-    return Figure(html=html, text=f"<models of several hops, {', '.join(names)}: {alt}>")
+    text = f"<models of several hops, {', '.join(names)}: {alt}>"
+    return HopsFigure(html=html, text=text, models=tuple(models), address=address)
 
 
 def asked_parcels(html: str) -> list[tuple[str, str, str]]:

@@ -1,6 +1,7 @@
-"""Slider figures beside a kernel: the widget that computes what its sliders ask for.
+"""Figures beside a kernel: a widget that computes what its sliders ask for, and one that sends weights.
 
-This module needs anywidget; :meth:`posym_core.figures.sliders.SliderFigure.widget` imports it when it is asked for one.
+This module needs anywidget; :meth:`posym_core.figures.sliders.SliderFigure.widget` and
+:meth:`posym_core.figures.hops.HopsFigure.widget` import it when they are asked for one.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ import numpy as np
 import traitlets
 
 from posym_core.figures.computed import agree, kept_frame, one_frame, results
+from posym_core.figures.hops import parcels
 from posym_core.figures.pages import module
 
 
@@ -109,6 +111,32 @@ class FigureWidget(anywidget.AnyWidget):
     def _hear(self, _: Any, content: Any, buffers: Any) -> None:
         if isinstance(content, dict) and content.get("wanted") == "page":
             self.send({"page": self._figure.page()})
+
+
+class HopsWidget(anywidget.AnyWidget):
+    """Models of several hops that run in the browser and have their weights from the kernel.
+
+    Args:
+        figure: the :class:`posym_core.figures.hops.HopsFigure` to show.
+    """
+
+    _esm = module("core.js", "hop_tasks.js", "hops.js")
+
+    markup = traitlets.Unicode().tag(sync=True)
+
+    def __init__(self, figure: Any) -> None:
+        self._models = {model.name: model for model in figure.models}
+        self._parcels: dict[str, list[str]] = {}
+        super().__init__(markup=figure.markup())
+        self.on_msg(self._hear)
+
+    def _hear(self, _: Any, content: Any, buffers: Any) -> None:
+        if not isinstance(content, dict) or content.get("wanted") != "parcel":
+            return
+        name, place = content["name"], content["place"]
+        if name not in self._parcels:
+            self._parcels[name] = parcels(self._models[name].weights)
+        self.send({"parcel": f"{name}/{place}", "text": self._parcels[name][place]})
 
 
 def _own(result: Any) -> Any:

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import importlib.util
 import json
 import os
 import re
+import sys
 import unicodedata
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
 from importlib import resources
@@ -15,6 +18,8 @@ from typing import Any
 from jinja2 import Environment, FunctionLoader, StrictUndefined
 from markupsafe import Markup, escape
 
+STATIC = "POSYM_STATIC"
+"""Environment variable: where it is set, figures show themselves without a kernel, as on built pages."""
 # What a script of static/ takes from and gives to its siblings: they stand in one closure on a page.
 MODULE_WORDS = re.compile(r"^(?:import [^;]*;\n|export (?!default ))", re.MULTILINE)
 DEFAULT = re.compile(r"^export default ", re.MULTILINE)
@@ -64,6 +69,44 @@ class Figure:
         finally:
             fresh.unlink(missing_ok=True)
         return path
+
+
+class LiveFigure(Figure, ABC):
+    """A figure that shows itself as a widget where a kernel runs, if it ``lives``."""
+
+    @property
+    @abstractmethod
+    def lives(self) -> bool:
+        """Whether a kernel gives the figure what a page cannot."""
+
+    @abstractmethod
+    def widget(self) -> Any:
+        """A new widget of this figure."""
+
+    def markup(self) -> str:
+        """The figure without its script; nothing sets formulas in a widget."""
+        bare = re.sub(r"<script>.*?</script>\s*", "", self.html, flags=re.DOTALL)
+        return CAPTION.sub(lambda found: plain_maths(found[0]), bare)
+
+    def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> Any:
+        still = super()._repr_mimebundle_(include, exclude)
+        if not self.lives or not _kernel_runs() or importlib.util.find_spec("anywidget") is None:
+            return still
+        bundle, about = self.widget()._repr_mimebundle_() or ({}, {})
+        # Colab is given the widget alone; elsewhere a stored notebook still shows something when its kernel is gone.
+        return (bundle, about) if "google.colab" in sys.modules else (bundle | still, about)
+
+
+def _kernel_runs() -> bool:
+    if STATIC in os.environ or "IPython" not in sys.modules:
+        return False
+    return hasattr(sys.modules["IPython"].get_ipython(), "kernel")
+
+
+def needs_anywidget(error: ModuleNotFoundError) -> ImportError:
+    """What to say where a widget is asked for and cannot be had."""
+    missing = f"a live figure needs anywidget, but {error.name} is not installed"
+    return ImportError(f"{missing}; install posym-core[chapters]")
 
 
 def static(name: str) -> str:

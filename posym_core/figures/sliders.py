@@ -16,16 +16,13 @@ behind its frames, ``compute``, the same drawing takes any value between the end
 
 from __future__ import annotations
 
-import importlib.util
-import os
 import re
-import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from posym_core.figures.computed import Compute, filled, overs, require_callable
-from posym_core.figures.pages import CAPTION, Figure, page, plain_maths, require_said
+from posym_core.figures.pages import LiveFigure, needs_anywidget, page, plain_maths, require_said
 from posym_core.figures.panels import Heatmap, Panel, Points, Readout
 from posym_core.figures.series import Bars, Lines
 from posym_core.figures.settings import Choice, Slider
@@ -50,12 +47,10 @@ PAGE_WIDTH = 34.0
 """Width in rem that panels side by side share on a page of ordinary width, without the gaps between them."""
 PAYLOAD_LIMIT = 1_500_000
 """Bytes of numbers that one figure may carry: a page with ten figures still opens on a phone."""
-STATIC = "POSYM_STATIC"
-"""Environment variable: where it is set, figures show themselves without a kernel, as on built pages."""
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class SliderFigure(Figure):
+class SliderFigure(LiveFigure):
     """A finished figure: displays itself in notebooks and on built pages, live where it can be.
 
     Made by :func:`slider_figure`, which says what the parts are; ``data`` is what its script draws from.
@@ -67,10 +62,14 @@ class SliderFigure(Figure):
     digits: int
     compute: Compute | None
 
+    @property
+    def lives(self) -> bool:
+        """Whether something can be computed between the frames."""
+        return self.compute is not None
+
     def markup(self) -> str:
-        """The figure without its script and its numbers; nothing sets formulas in a widget."""
-        bare = re.sub(r"<script.*?</script>\s*", "", self.html, flags=re.DOTALL)
-        return CAPTION.sub(lambda found: plain_maths(found[0]), bare)
+        """The figure without its script and its numbers."""
+        return re.sub(r"<script.*?</script>\s*", "", super().markup(), flags=re.DOTALL)
 
     def widget(self) -> FigureWidget:
         """A new widget of this figure, whose trait ``values`` moves it and is moved by it.
@@ -84,24 +83,8 @@ class SliderFigure(Figure):
         try:
             from posym_core.figures.live import FigureWidget
         except ModuleNotFoundError as error:
-            raise ImportError(
-                f"a live figure needs anywidget, but {error.name} is not installed; install posym-core[chapters]"
-            ) from error
+            raise needs_anywidget(error) from error
         return FigureWidget(self)
-
-    def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> Any:
-        still = super()._repr_mimebundle_(include, exclude)
-        if self.compute is None or not _kernel_runs() or importlib.util.find_spec("anywidget") is None:
-            return still
-        bundle, about = self.widget()._repr_mimebundle_() or ({}, {})
-        # Colab is given the widget alone; elsewhere a stored notebook still shows the frames when its kernel is gone.
-        return (bundle, about) if "google.colab" in sys.modules else (bundle | still, about)
-
-
-def _kernel_runs() -> bool:
-    if STATIC in os.environ or "IPython" not in sys.modules:
-        return False
-    return hasattr(sys.modules["IPython"].get_ipython(), "kernel")
 
 
 def slider_figure(

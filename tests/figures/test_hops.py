@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import sys
 from dataclasses import replace
 
 import numpy as np
@@ -262,6 +263,26 @@ def test_every_control_asks_anew(browser, tmp_path):
             assert arcs(page) != before
         assert page.locator("button[name=head]").first.get_attribute("aria-pressed") == "true"
         assert "switched off" in page.locator("[data-layer='0']").get_attribute("aria-label")
+
+
+def test_a_kernel_sends_the_parcels_that_a_widget_asks_for(monkeypatch):
+    class Shell:
+        kernel = object()
+
+    figure, sent = make(address="parcels"), []
+    widget = figure.widget()
+    monkeypatch.setattr(widget, "send", sent.append)
+    for wanted in ({"wanted": "parcel", "name": "letter", "place": 1}, {"wanted": "page"}, "parcel"):
+        widget._hear(None, wanted, [])
+    assert sent == [{"parcel": "letter/1", "text": parcels(weights_of(small(TASKS["letter"])))[1]}]
+    assert "<script>" not in widget.markup
+    # A figure that carries its weights needs no kernel, nor does a page of the book.
+    view = "application/vnd.jupyter.widget-view+json"
+    monkeypatch.setitem(sys.modules, "IPython", type("IPython", (), {"get_ipython": staticmethod(Shell)}))
+    assert view not in figure._repr_mimebundle_()
+    monkeypatch.delenv("POSYM_STATIC")
+    assert set(figure._repr_mimebundle_()[0]) == {"text/html", "text/plain", view}
+    assert view not in make()._repr_mimebundle_()
 
 
 def test_weights_that_are_not_there_get_a_sentence(browser, tmp_path):

@@ -1,5 +1,7 @@
 """The atlas: its cells say what proofs and results say, and its playground what heads do."""
 
+import functools
+
 import numpy as np
 import pytest
 import torch
@@ -14,16 +16,11 @@ from posym_core.encodings.playground import KEYS, LEVELS, SPREADS, knob, playgro
 from posym_core.metrics.rope import rope_angles
 from posym_core.runs.results import ResultError
 
-NAMES = ["nope", "alibi", "dape", "rope", "carope", "path", "urpe"]
 
-
-@pytest.fixture(scope="module")
-def played():
-    return playground(NAMES)
-
-
-def of(played, part, name):
-    return getattr(played, part)[NAMES.index(name)]
+@functools.cache
+def of(part, name):
+    """``[spread, knob, ...]``"""
+    return np.stack([getattr(playground(name, spread), part) for spread in SPREADS])
 
 
 def test_every_encoding_has_a_label_and_a_knob():
@@ -66,13 +63,13 @@ def test_a_new_encoding_is_one_entry(monkeypatch, tmp_path):
     assert (positional.encoding, positional.possible, positional.reason) == ("parity", True, "a query of 0")
     assert positional.shortfall < 1e-26 < symbolic.shortfall
     assert additive.shortfall < 1e-26
-    played = playground(["parity"])
-    assert played.knobs == (("nothing to set",) * LEVELS,)
+    played = playground("parity", 0.0)
+    assert played.knobs == ("nothing to set",) * LEVELS
     assert played.movement.max() < 1e-12
-    np.testing.assert_allclose(played.shares[0, 0, 0], [1, 0, 0], atol=1e-12)  # equal contents: position alone
+    np.testing.assert_allclose(played.shares[0], [1, 0, 0], atol=1e-12)  # equal contents: position alone
 
 
-def test_cross_logits_of_the_playground_are_those_of_a_loop(played):
+def test_cross_logits_of_the_playground_are_those_of_a_loop():
     """RoPE with all angles halved, written out with complex numbers."""
     generator = torch.Generator().manual_seed(3)
     drawn = torch.randn(KEYS + 1, 14, generator=generator, dtype=torch.float64)
@@ -86,40 +83,50 @@ def test_cross_logits_of_the_playground_are_those_of_a_loop(played):
             turned = torch.polar(torch.ones(7).double(), rope_angles(14) / 2 * (b - KEYS))
             product = torch.complex(*key.split(7)) * turned * torch.complex(*shared.split(7)).conj()
             expected[a, b] = product.real.sum() / 14**0.5
-    np.testing.assert_allclose(of(played, "C", "rope")[column, level], expected - expected.mean(), atol=1e-6)
+    np.testing.assert_allclose(of("C", "rope")[column, level], expected - expected.mean(), atol=1e-6)
 
 
-def test_attention_is_the_softmax_of_the_diagonal_but_for_urpe(played):
-    diagonal = np.exp(np.diagonal(played.C, axis1=-2, axis2=-1))
-    expected = diagonal / diagonal.sum(-1, keepdims=True)
-    for name in NAMES[:4]:
-        np.testing.assert_allclose(of(played, "attention", name), expected[NAMES.index(name)], atol=1e-9)
-    total = of(played, "attention", "urpe").sum(-1)
+def test_a_spread_between_the_frames_is_played_as_well():
+    """By ALiBi contents and places add: twice the spread doubles what rows differ by, and moves no column."""
+    one, two = (playground("alibi", spread).C[3] for spread in (0.37, 0.74))
+    rows, columns = ((C.mean(1), C.mean(0)) for C in (one, two))
+    np.testing.assert_allclose(columns[0], 2 * rows[0], atol=1e-12)
+    np.testing.assert_allclose(columns[1], rows[1], atol=1e-12)
+    for spread in (-0.1, float("nan"), float("inf")):
+        with pytest.raises(ValueError, match=f"spread must be a finite number of at least 0; got {spread}"):
+            playground("alibi", spread)
+
+
+def test_attention_is_the_softmax_of_the_diagonal_but_for_urpe():
+    for name in ("nope", "alibi", "dape", "rope"):
+        diagonal = np.exp(np.diagonal(of("C", name), axis1=-2, axis2=-1))
+        np.testing.assert_allclose(of("attention", name), diagonal / diagonal.sum(-1, keepdims=True), atol=1e-9)
+    total = of("attention", "urpe").sum(-1)
     np.testing.assert_allclose(total[:, 0], 1)
     assert np.abs(total[:, -1] - 1).max() > 0.3
-    assert of(played, "attention", "urpe").min() < 0
+    assert of("attention", "urpe").min() < 0
 
 
-def test_where_a_logit_is_no_number_of_its_own_the_playground_says_so(played):
+def test_where_a_logit_is_no_number_of_its_own_the_playground_says_so():
     for name in ("carope", "path"):
-        assert np.isnan(of(played, "C", name)).all()
-        assert np.isnan(of(played, "shares", name)).all()
-        assert of(played, "movement", name)[-1, -1].max() > 1
-        assert of(played, "movement", name)[0].max() < 1e-12  # equal contents are no path
-    assert of(played, "movement", "carope")[:, 0].max() < 1e-12  # no pull: RoPE
+        assert np.isnan(of("C", name)).all()
+        assert np.isnan(of("shares", name)).all()
+        assert of("movement", name)[-1, -1].max() > 1
+        assert of("movement", name)[0].max() < 1e-12  # equal contents are no path
+    assert of("movement", "carope")[:, 0].max() < 1e-12  # no pull: RoPE
     for name in ("nope", "alibi", "dape", "rope", "urpe"):
-        assert of(played, "movement", name).max() < 1e-12
-    assert np.isnan(of(played, "C", "urpe")).all()
+        assert of("movement", name).max() < 1e-12
+    assert np.isnan(of("C", "urpe")).all()
 
 
-def test_shares_and_scores_of_the_playground(played):
-    assert of(played, "shares", "alibi")[..., 2].max() < 1e-12
-    np.testing.assert_allclose(of(played, "shares", "nope")[1:, :, 1], 1)
-    assert np.isnan(of(played, "shares", "nope")[0]).all()  # equal contents and no positions: a constant
-    assert of(played, "shares", "rope")[..., 2].max() > 0.02
-    np.testing.assert_allclose(of(played, "shares", "dape")[:, 0, 2], 0, atol=1e-12)
-    assert of(played, "shares", "dape")[-1, -1, 2] > 0.01
-    np.testing.assert_allclose(of(played, "scores", "rope")[0, :, 0], 1, atol=1e-9)
+def test_shares_and_scores_of_the_playground():
+    assert of("shares", "alibi")[..., 2].max() < 1e-12
+    np.testing.assert_allclose(of("shares", "nope")[1:, :, 1], 1)
+    assert np.isnan(of("shares", "nope")[0]).all()  # equal contents and no positions: a constant
+    assert of("shares", "rope")[..., 2].max() > 0.02
+    np.testing.assert_allclose(of("shares", "dape")[:, 0, 2], 0, atol=1e-12)
+    assert of("shares", "dape")[-1, -1, 2] > 0.01
+    np.testing.assert_allclose(of("scores", "rope")[0, :, 0], 1, atol=1e-9)
 
 
 def keep(folder, name, accuracy):

@@ -2,22 +2,28 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import nbformat
 import pytest
+import torch
 from address import TEMPLATE, is_setup_cell
+from axe import violations
 from compare import needed
 
 from benchmarks.laboratory import chromium, opened
+from posym_companion.experiments import multihop
+from posym_core.models import answers_with
 
-CHAPTER = Path("book/where_and_what/where_and_what.ipynb")
-FIGURE = "compute=one_head"
+SLIDERS = Path("book/where_and_what/where_and_what.ipynb"), "compute=one_head"
+HOPS = Path("book/several_hops/ask_the_models.ipynb"), "hops(\n"
 # The chapter's last expression is the figure; beside its widget stands what Python says of it.
 READOUT = """
 import ipywidgets
@@ -28,28 +34,50 @@ widget.observe(lambda moved: setattr(said, "value", f"{moved['new']} {widget.arr
 display(said)
 widget
 """
+SCHEME = """scheme => {
+    const figure = document.querySelector("figure.posym-figure");
+    return getComputedStyle(figure).getPropertyValue("--posym-scheme").trim() === scheme;
+}"""
 
 
-def cells_of(root: Path) -> list[str]:
-    """The cells of the chapter that its figure needs, as they stand."""
-    cells = [cell for cell in nbformat.read(root / CHAPTER, as_version=4).cells if cell.cell_type == "code"]
+def cells_of(root: Path, chapter: Path, figure: str) -> list[str]:
+    """The cells of a chapter up to one of its figures that this needs, as they stand."""
+    cells = [cell for cell in nbformat.read(root / chapter, as_version=4).cells if cell.cell_type == "code"]
     cells = [cell for cell in cells if not is_setup_cell(cell.source)]
-    last = next(place for place, cell in enumerate(cells) if FIGURE in cell.source)
+    last = next(place for place, cell in enumerate(cells) if figure in cell.source)
     cells = cells[: last + 1]
     cells[last].metadata["tags"] = ["nbval-check-output"]
     for cell in cells[:last]:
         cell.metadata["tags"] = []
-    kept = [cell.source for cell, keep in zip(cells, needed(list(cells)), strict=True) if keep]
-    return [*kept[:-1], kept[-1].replace("slider_figure(\n", "figure = slider_figure(\n"), READOUT]
+    return [cell.source for cell, keep in zip(cells, needed(list(cells)), strict=True) if keep]
 
 
-def test_a_typed_value_reaches_python_and_the_drawing(root: Path) -> None:
+@contextlib.contextmanager
+def laboratory(cells: list[str], root: Path) -> Iterator[Any]:
+    """A page of JupyterLab with these cells, which asks no other machine for anything, or a skipped test."""
     pytest.importorskip("jupyterlab")
     if chromium() is None:
         pytest.skip("no system Chromium; install the package chromium to open JupyterLab in it")
     asked: list[str] = []
-    with opened(cells_of(root), root, viewport={"width": 1100, "height": 1000}) as page:
+    with opened(cells, root, viewport={"width": 1100, "height": 1000}) as page:
         page.on("request", lambda request: asked.append(request.url))
+        yield page
+    assert [url for url in asked if not url.startswith(("http://127.0.0.1", "ws://127.0.0.1", "blob:", "data:"))] == []
+
+
+def serious(page: Any) -> dict[str, list[str]]:
+    """What axe-core finds in the figure under the light and the dark theme of JupyterLab."""
+    found = {}
+    for scheme, theme in (("light", "JupyterLab Light"), ("dark", "JupyterLab Dark")):
+        page.evaluate("theme => window.jupyterapp.commands.execute('apputils:change-theme', { theme })", theme)
+        page.wait_for_function(SCHEME, arg=scheme)
+        found[scheme] = violations(page, scheme, "figure.posym-figure")
+    return found
+
+
+def test_a_typed_value_reaches_python_and_the_drawing(root: Path) -> None:
+    *cells, last = cells_of(root, *SLIDERS)
+    with laboratory([*cells, last.replace("slider_figure(\n", "figure = slider_figure(\n"), READOUT], root) as page:
         page.wait_for_selector("figure.posym-figure svg", timeout=120_000)
         box, drawing = page.locator("input.posym-number").first, page.locator(".posym-drawing").first
         before = drawing.inner_html()
@@ -62,9 +90,25 @@ def test_a_typed_value_reaches_python_and_the_drawing(root: Path) -> None:
         box.press("Enter")
         page.get_by_text("value of slider 'angle' must lie in 0.0 to 1.2; got 7").wait_for(timeout=30_000)
         assert box.input_value() == "0.1234"
+        assert serious(page) == {"light": [], "dark": []}
         page.locator("input[name=angle]").first.press("ArrowRight")
         page.get_by_text("'angle': 0.15").wait_for(timeout=30_000)
-    assert [url for url in asked if not url.startswith(("http://127.0.0.1", "ws://127.0.0.1", "blob:", "data:"))] == []
+
+
+@torch.no_grad()
+def test_models_answer_in_a_notebook_with_weights_from_its_kernel(root: Path) -> None:
+    results = f"import os\nos.environ['POSYM_RESULTS'] = {str(root / 'results')!r}"  # the notebook stands elsewhere
+    with laboratory([results, *cells_of(root, *HOPS)], root) as page:
+        page.wait_for_selector("[data-hops] svg", timeout=60_000)
+        page.click("button[name=load]")
+        page.wait_for_function("() => document.querySelector('output[name=answer]').value !== ''", timeout=60_000)
+        said = page.locator("output[name=answer]").evaluate("output => output.value")
+        sequence = page.locator("input[name=sequence]").input_value().split()
+        assert serious(page) == {"light": [], "dark": []}
+    model, settings = multihop.load_weights("multihop/number_0", device="cpu")
+    names = settings.make_task().token_names
+    tokens = torch.tensor([[names.index(name) for name in sequence]])
+    assert said == names[int(answers_with(model, tokens).argmax())]
 
 
 COLAB = """

@@ -9,6 +9,7 @@ from pathlib import Path
 import address
 import nbformat
 import pytest
+from compare import names
 from nbformat import NotebookNode
 from sphinx_external_toc.parsing import parse_toc_yaml
 
@@ -126,6 +127,33 @@ def test_cells_have_ids_of_their_own(chapter: NotebookNode) -> None:
 def test_kernel_is_the_one_every_machine_has(chapter: NotebookNode) -> None:
     assert chapter.metadata.kernelspec.name == "python3"
     nbformat.validate(chapter)
+
+
+def moved_on(sources: list[str]) -> dict[str, set[str]]:
+    """For each live figure's ``compute``, what it looks up and a later cell sets anew; imported names stay."""
+    cells, later, found = [names(source) for source in sources], dict[str, set[str]](), dict[str, set[str]]()
+    for place, source in enumerate(sources):
+        later |= cells[place].later
+        for node in ast.walk(ast.parse(source)):
+            if isinstance(node, ast.keyword) and node.arg == "compute":
+                used = {part.id for part in ast.walk(node.value) if isinstance(part, ast.Name)}
+                while more := set().union(*(later.get(name, set()) for name in used)) - used:
+                    used |= more
+                anew = set().union(*(cell.anew for cell in cells[place + 1 :]))
+                found[ast.unparse(node.value)] = used & anew
+    return found
+
+
+def test_live_figures_compute_the_same_when_the_chapter_has_run_to_its_end(chapter: NotebookNode) -> None:
+    found = moved_on([cell.source for cell in code_cells(chapter)])
+    assert not {compute: sorted(anew) for compute, anew in found.items() if anew}, "give these names of their own"
+
+
+def test_names_that_a_live_figure_loses_are_found() -> None:
+    cells = ["n, m = 8, 2", "def wave(t):\n    k = t\n    return half(k)", "def half(k):\n    return k * n / m"]
+    cells += ["show(compute=wave)", "other(compute=lambda t: m)", "k = n = 9"]
+    assert moved_on(cells) == {"wave": {"n"}, "lambda t: m": set()}
+    assert moved_on([*cells, "for m in range(3):\n    print(m)"])["wave"] == {"n", "m"}
 
 
 def test_figure_finder_knows_its_cells() -> None:

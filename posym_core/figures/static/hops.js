@@ -1,5 +1,6 @@
 // Drives the models of several hops: reads a sequence, lets a Worker ask the model, draws whom its tokens look at.
-import { canvas, element, fillTable, node, putLine, putText, rangeOf, ruler, scale, startAll, tenth, ticks, write } from "./core.js";
+// Weights come in parcels: from the figure itself, from beside its page or, to a widget, from the kernel.
+import { canvas, element, fillTable, node, putLine, putText, rangeOf, ruler, scale, tenth, ticks, write } from "./core.js";
 import { drawFront, drawSequence, follow, parse } from "./hop_tasks.js";
 
 const SHOWN = 0.1, STRONG = 0.3; // weights from which an arc of the path, and one of any other token, is drawn
@@ -9,9 +10,9 @@ const percent = (value) => `${(100 * value).toFixed(value > 0.0995 && value < 0.
 // Parcels come as scripts that call this; a figure that waits for one has left word here.
 const arriving = (window.posymArriving = window.posymArriving || new Map());
 window.posymParcel = (name, place, text) => arriving.set(`${name}/${place}`, text);
-const fetchParcel = (address, key) =>
+const besidePage = (address) => (name, place) =>
   new Promise((resolve, reject) => {
-    const script = element(document.head, "script", { src: `${address}/${key}.js` });
+    const key = `${name}/${place}`, script = element(document.head, "script", { src: `${address}/${key}.js` });
     script.onload = () => {
       const text = arriving.get(key);
       arriving.delete(key);
@@ -21,7 +22,14 @@ const fetchParcel = (address, key) =>
     script.onerror = () => (script.remove(), reject(new Error(key)));
   });
 
-function start(figure, data) {
+const fromKernel = (model) => (name, place) =>
+  new Promise((resolve) => {
+    const hear = (news) => news.parcel === `${name}/${place}` && (model.off("msg:custom", hear), resolve(news.text));
+    model.on("msg:custom", hear);
+    model.send({ wanted: "parcel", name, place });
+  });
+
+export function start(figure, data, parcelOf = besidePage(data.address)) {
   const find = (name) => figure.querySelector(name);
   const controls = Object.fromEntries(["task", "load", "draw", "back", "sequence", "hops", "front", "stretch", "answer"].map((name) => [name, find(`[name=${name}]`)]));
   const heads = [...figure.querySelectorAll("button[name=head]")];
@@ -99,7 +107,7 @@ function start(figure, data) {
       }
       for (const place of layouts.keys()) {
         const here = [...figure.querySelectorAll("script.posym-parcel")].find((one) => one.dataset.parcel === `${name}/${place}`);
-        const text = here ? here.textContent : await fetchParcel(data.address, `${name}/${place}`);
+        const text = here ? here.textContent : await parcelOf(name, place);
         const unpacked = new Promise((resolve) => {
           const listen = ({ data: news }) => news.kind === "unpacked" && news.name === name && news.place === place && (worker.removeEventListener("message", listen), resolve());
           worker.addEventListener("message", listen);
@@ -113,7 +121,7 @@ function start(figure, data) {
       if (controls.task.value === name) ask();
     } catch (error) {
       controls.load.disabled = false;
-      complain(`The weights could not be loaded (${error.message}): this page must stand in the built book, or the figure must carry them.`);
+      complain(`The weights could not be loaded (${error.message}): the figure needs the built book or a running kernel, or must carry them.`);
     }
     loading.delete(name);
   };
@@ -265,4 +273,11 @@ function start(figure, data) {
   if (document.fonts) document.fonts.ready.then(() => (forget(), show()));
 }
 
-startAll("posym-hops-data", start);
+function render({ model, el }) {
+  el.innerHTML = model.get("markup");
+  const figure = el.querySelector("figure");
+  Object.assign(figure.dataset, { ready: "true", lmSuppressShortcuts: "true" }); // keys typed here are no commands of JupyterLab
+  start(figure, JSON.parse(figure.querySelector(".posym-hops-data").textContent), fromKernel(model));
+}
+
+export default { render };

@@ -1,0 +1,5 @@
+// Starts the models of several hops on a page.
+import { startAll } from "./core.js";
+import { start } from "./hops.js";
+
+startAll("posym-hops-data", start);
