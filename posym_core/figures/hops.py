@@ -9,6 +9,7 @@ notebook the kernel sends it.
 from __future__ import annotations
 
 import base64
+import functools
 import json
 import re
 from collections.abc import Mapping, Sequence
@@ -109,6 +110,11 @@ class HopsFigure(LiveFigure):
     def lives(self) -> bool:
         """Whether the weights are still to come."""
         return self.address is not None
+
+    @functools.cached_property
+    def parcels(self) -> dict[str, list[str]]:
+        """The parcels of every model, by its name."""
+        return {model.name: parcels(model.weights) for model in self.models}
 
     def widget(self) -> HopsWidget:
         """A new widget of this figure, whose weights come from the kernel when the reader asks for them.

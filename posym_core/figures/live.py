@@ -14,7 +14,6 @@ import numpy as np
 import traitlets
 
 from posym_core.figures.computed import agree, kept_frame, one_frame, results
-from posym_core.figures.hops import parcels
 from posym_core.figures.pages import module
 
 
@@ -125,8 +124,7 @@ class HopsWidget(anywidget.AnyWidget):
     markup = traitlets.Unicode().tag(sync=True)
 
     def __init__(self, figure: Any) -> None:
-        self._models = {model.name: model for model in figure.models}
-        self._parcels: dict[str, list[str]] = {}
+        self._figure = figure
         super().__init__(markup=figure.markup())
         self.on_msg(self._hear)
 
@@ -134,9 +132,7 @@ class HopsWidget(anywidget.AnyWidget):
         if not isinstance(content, dict) or content.get("wanted") != "parcel":
             return
         name, place = content["name"], content["place"]
-        if name not in self._parcels:
-            self._parcels[name] = parcels(self._models[name].weights)
-        self.send({"parcel": f"{name}/{place}", "text": self._parcels[name][place]})
+        self.send({"parcel": f"{name}/{place}", "text": self._figure.parcels[name][place]})
 
 
 def _own(result: Any) -> Any:
