@@ -18,7 +18,8 @@ class RightAndWrong:
     """One measurement of the heads that carry a kind of question.
 
     Attributes:
-        right, wrong: means over models of the mean over answers of each kind.
+        right: mean over models of the mean over right answers.
+        wrong: the same of wrong answers.
         difference: right minus wrong, with its interval over models.
         effect: the same in standard deviations over a model's answers of one kind.
     """
