@@ -37,19 +37,13 @@ def detection(
     """
     first, second = _sides(scores, chosen)
     if groups is None:
-        drawn = [_area(x, y) for x, y in _redrawn(first, second, draws, seed)]
-        return _estimate(_area(first, second), np.array(drawn), f"chosen and other heads, {draws:,} draws")
-    inside = np.asarray(chosen, dtype=bool)
-    labels = np.unique(np.asarray(groups), return_inverse=True)[1].reshape(inside.shape)
-    number, generator, drawn = int(labels.max()) + 1, np.random.default_rng(seed), []
-    sides = [[x[labels[side] == k] for k in range(number)] for x, side in ((first, inside), (second, ~inside))]
-    for _ in range(draws):
-        some = generator.integers(0, number, number)
-        one, other = (np.concatenate([side[k] for k in some]) for side in sides)
-        # A draw without heads on one side says nothing.
-        if len(one) and len(other):
-            drawn.append(_area(one, other))
-    return _estimate(_area(first, second), np.array(drawn), f"groups of heads, {draws:,} draws")
+        times, over = _redrawn((len(first), len(second)), draws, seed), "chosen and other heads"
+    else:
+        inside = np.asarray(chosen, dtype=bool)
+        labels = np.unique(np.asarray(groups), return_inverse=True)[1].reshape(inside.shape)
+        (of_group,) = _redrawn((int(labels.max()) + 1,), draws, seed)
+        times, over = [of_group[:, labels[side]] for side in (inside, ~inside)], "groups of heads"
+    return _estimate(_area(first, second), _areas(first, second, *times), f"{over}, {draws:,} draws")
 
 
 def detection_difference(
@@ -61,10 +55,11 @@ def detection_difference(
     seed: int = 0,
 ) -> Estimate:
     """By how much one score tells the chosen heads better than another, on the same heads; see :func:`detection`."""
-    pair = [_sides(x, chosen) for x in (scores, rivals)]
-    areas = [[_area(x, y) for x, y in _redrawn(*sides, draws, seed)] for sides in pair]
-    here = _area(*pair[0]) - _area(*pair[1])
-    return _estimate(here, np.array(areas[0]) - np.array(areas[1]), f"chosen and other heads, {draws:,} draws")
+    (first, second), rival = (_sides(x, chosen) for x in (scores, rivals))
+    times = _redrawn((len(first), len(second)), draws, seed)
+    here = _area(first, second) - _area(*rival)
+    drawn = _areas(first, second, *times) - _areas(*rival, *times)
+    return _estimate(here, drawn, f"chosen and other heads, {draws:,} draws")
 
 
 def _sides(scores: np.ndarray | torch.Tensor, chosen: np.ndarray | torch.Tensor) -> tuple[np.ndarray, np.ndarray]:
@@ -84,10 +79,23 @@ def _area(first: Float[np.ndarray, " chosen"], second: Float[np.ndarray, " other
     return float((below + upto).mean() / 2 / len(others))
 
 
-def _redrawn(first: np.ndarray, second: np.ndarray, draws: int, seed: int):
+def _redrawn(sizes: tuple[int, ...], draws: int, seed: int) -> list[Float[np.ndarray, "draw of"]]:
+    """How often each of so many is drawn when as many are drawn with replacement, for each size."""
     generator = np.random.default_rng(seed)
-    for _ in range(draws):
-        yield tuple(x[generator.integers(0, len(x), len(x))] for x in (first, second))
+    rows = [[np.bincount(generator.integers(0, size, size), minlength=size) for size in sizes] for _ in range(draws)]
+    return [np.array(times, dtype=np.float64) for times in zip(*rows, strict=True)]
+
+
+def _areas(
+    first: Float[np.ndarray, " chosen"],
+    second: Float[np.ndarray, " other"],
+    one: Float[np.ndarray, "draw chosen"],
+    other: Float[np.ndarray, "draw other"],
+) -> Float[np.ndarray, " draw"]:
+    """The area of every draw, in which each head counts so many times; a draw without heads on one side is left out."""
+    wins = (first[:, None] > second) + 0.5 * (first[:, None] == second)
+    pairs = one.sum(1) * other.sum(1)
+    return ((one @ wins) * other).sum(1)[pairs > 0] / pairs[pairs > 0]
 
 
 def _estimate(value: float, drawn: np.ndarray, over: str) -> Estimate:
