@@ -124,9 +124,9 @@ function start(figure, data) {
   const drawPlanes = () => drawPlanesOf(planes[0], now, "this run");
   const drawPlanesBefore = () => drawPlanesOf(planes[1], before, "run before");
   const rowOf = (run) => {
-    const stored = nearest(run.settings), { task, angles, length, seed } = run.settings;
-    return [run.number, data.names[task], angles.map(radians).join(" and "), length, seed, run.step,
-      Number.isFinite(run.accuracy) ? share(run.accuracy) : "…", stored ? `${share(stored.accuracy)} at ${radians(stored.angle)}` : "none", run.seconds ? run.seconds.toFixed(1) : "…"];
+    const stored = nearest(run.settings), done = Number.isFinite(run.accuracy), { task, angles, length, seed } = run.settings;
+    return [run.number, data.names[task], angles.map(radians).join(" and "), length, seed, done ? run.step : "…",
+      done ? share(run.accuracy) : "…", stored ? `${share(stored.accuracy)} at ${radians(stored.angle)}` : "none", run.seconds ? run.seconds.toFixed(1) : "…"];
   };
   const drawTable = () => {
     const body = find(".posym-live-table tbody");
