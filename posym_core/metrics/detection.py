@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
+
 import numpy as np
 import torch
 from jaxtyping import Float
@@ -79,6 +81,7 @@ def _area(first: Float[np.ndarray, " chosen"], second: Float[np.ndarray, " other
     return float((below + upto).mean() / 2 / len(others))
 
 
+@lru_cache(maxsize=4)  # many scores are asked about the same heads
 def _redrawn(sizes: tuple[int, ...], draws: int, seed: int) -> list[Float[np.ndarray, "draw of"]]:
     """How often each of so many is drawn when as many are drawn with replacement, for each size."""
     generator = np.random.default_rng(seed)
