@@ -27,6 +27,8 @@ from posym_core.metrics.rope import turn
 
 # A frequency of the model is taken for a fitted angle when they agree to this relative difference.
 SAME_ANGLE = 2e-3
+# Fitted angles are off by this, so that frequencies nearer to one another cannot be told apart.
+FITTED = 1e-5
 # Rounding of keys: a few operations in float32, in which models form their angles whatever their type.
 EPSILON = torch.finfo(torch.float32).eps
 
@@ -180,13 +182,18 @@ class _Fit:
 
     def matching_buffer(self, angles: Tensor, buffers: dict[str, Tensor]) -> tuple[str, Tensor, Tensor | None]:
         """The model's own frequencies, where a buffer holds all that were found: they are free of fitting noise."""
-        best: tuple[float, str, Tensor, Tensor | None] = (math.inf, "fitted", torch.empty(0), None)
+        matching: list[tuple[float, int, str, Tensor]] = []
         for name, frequencies in buffers.items():
             distance, entry = (angles[:, None] - frequencies).abs().min(1)
             off = float((distance / (angles + 1e-2 / abs(self.steps[-1]))).max())
-            if off < min(best[0], max(SAME_ANGLE, 10 * self.table)) and len(entry.unique()) == len(entry):
-                best = off, f"angles from {name}", entry, frequencies
-        return best[1:]
+            if off < max(SAME_ANGLE, 10 * self.table) and len(entry.unique()) == len(entry):
+                matching.append((off, len(frequencies), name, entry))
+        if not matching:
+            return "fitted", torch.empty(0), None
+        # Another part's frequencies (a tower for pictures) may hold these among others: the fewest are the own ones.
+        nearest = min(off for off, *_ in matching)
+        _, _, name, entry = min((m for m in matching if m[0] <= nearest + FITTED), key=lambda match: match[1])
+        return f"angles from {name}", entry, buffers[name]
 
     def completed(self, first: Tensor, second: Tensor, ratio: Tensor, entry: Tensor, number: int):
         """All planes of a buffer's frequencies, where those too slow to be seen continue the seen ones' layout."""

@@ -159,11 +159,15 @@ def build(name: str, *, attention: str | None = None, dtype: torch.dtype = torch
     config_name, settings = ROTARY[name] if name in ROTARY else REFUSED[name][:2]
     config = getattr(transformers, config_name)(**(settings | options))
     chosen = {} if attention is None else {"attn_implementation": attention}
-    model = transformers.AutoModelForCausalLM.from_config(config, **chosen).eval().to(dtype)
+    return randomise(transformers.AutoModelForCausalLM.from_config(config, **chosen).eval().to(dtype))
+
+
+def randomise(model: Any) -> Any:
+    """Random weights that make attention neither uniform nor one-hot."""
     generator = torch.Generator().manual_seed(0)
     with torch.no_grad():
         for key, parameter in model.named_parameters():
-            noise = torch.randn(parameter.shape, generator=generator).to(dtype)
+            noise = torch.randn(parameter.shape, generator=generator).to(parameter.dtype)
             if "norm" in key:
                 parameter.fill_(1).add_(0.2 * noise)
             elif key.endswith("sinks"):

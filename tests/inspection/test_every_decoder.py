@@ -1,0 +1,82 @@
+"""Some kinds of the sweep over all decoders of transformers; ``python -m benchmarks architectures`` runs it whole."""
+
+import pytest
+import torch
+from every_decoder import KINDS, LENGTH, MIXED, NOT_BUILT, REFUSED, Outcome, outcome, tiny_model
+
+from posym_core.inspection import UnsupportedModelError, capture, find_planes
+
+# Kinds unlike those of the tests beside this one: hybrids, sparse indexers, shared or convolved keys, refusals.
+SAMPLE = (
+    *(
+        "bamba",
+        "deepseek_v32",
+        "gemma4_text",
+        "minimax_m3_vl_text",
+        "granite_swa",
+        "longcat_flash",
+        "qwen3_5",
+        "zamba2",
+    ),
+    *("deepseek_v4", "inkling2_text", "musicgen", "roformer", "zaya"),
+)
+
+
+@pytest.mark.parametrize("kind", SAMPLE)
+def test_a_kind_is_exact_or_refused_for_its_reason(kind):
+    assert kind in KINDS
+    outcome(kind).check()
+
+
+def test_what_is_said_of_kinds_is_said_of_those_that_there_are():
+    assert {*REFUSED, *MIXED, *NOT_BUILT} <= set(KINDS)
+
+
+@pytest.mark.parametrize(
+    ("found", "message"),
+    [
+        (Outcome("llama", "LlamaForCausalLM", still=1e-3, difference=1e-6, moved=0.5), "llama is off by 0.001"),
+        (Outcome("llama", "LlamaForCausalLM", still=1e-6, difference=1e-3, moved=0.5), "llama is off by 0.001"),
+        (Outcome("llama", "LlamaForCausalLM", still=1e-6, difference=1e-6), "the permutation changes nothing"),
+        (Outcome("zaya", "ZayaForCausalLM", still=1e-6, difference=1e-6, moved=0.5), "zaya is off by"),
+        (Outcome("llama", "LlamaForCausalLM", "LlamaForCausalLM no"), "llama is refused and not known to be"),
+        (Outcome("gpt2", "GPT2LMHeadModel", difference=1e-6, moved=0.5), "gpt2: accepted"),
+        (Outcome("gpt2", "GPT2LMHeadModel", "GPT2LMHeadModel is odd"), "gpt2: GPT2LMHeadModel is odd"),
+    ],
+)
+def test_the_sweep_fails_where_it_should(found, message):
+    with pytest.raises(AssertionError, match=message):
+        found.check()
+
+
+def test_a_sparse_indexer_is_refused_beyond_its_top_k():
+    model = tiny_model("deepseek_v32")
+    for module in model.modules():
+        if hasattr(module, "index_topk"):
+            module.index_topk = 36
+    ids = torch.randint(5, 97, (1, LENGTH), generator=torch.Generator().manual_seed(0))
+    assert len(capture(model, ids[:, :36])) == len(find_planes(model, 36)) == 4
+    with pytest.raises(UnsupportedModelError, match=r"sparse indexer\) and hides some of 40 here.*top-k, 36, covers"):
+        capture(model, ids)
+
+
+def test_shared_keys_are_captured_from_a_bare_backbone():
+    """Backbones of Gemma 4 leave out queries of later layers where few logits are asked for."""
+    model = tiny_model("gemma4_text")
+    ids = torch.randint(5, 97, (2, LENGTH), generator=torch.Generator().manual_seed(0))
+    for whole, bare in zip(capture(model, ids, rows=(3, -1)), capture(model.model, ids, rows=(3, -1)), strict=True):
+        assert torch.equal(whole.weights(), bare.weights())
+
+
+def test_frequencies_of_another_part_do_not_count():
+    """A tower for pictures may hold the text's frequencies among its own."""
+    model = tiny_model("llama")
+    found = find_planes(model, LENGTH)
+    own = model.model.rotary_emb.inv_freq
+    both = torch.cat([own, (own[1:] * own[:-1]).sqrt()]).sort(descending=True).values
+    # Before the text's own, where a tower stands, too.
+    model.register_buffer("tower", both)
+    for one, other in zip(find_planes(model, LENGTH), found, strict=True):
+        assert one.description == other.description
+        assert torch.equal(one.order, other.order)
+        assert torch.equal(one.angles, other.angles)
