@@ -5,7 +5,7 @@ import pytest
 
 from posym_companion.experiments import binding_profile, loop
 
-SETTING = binding_profile.BindingProfile(facts=4, prompts=3)
+SETTING = binding_profile.BindingProfile(facts=3, prompts=2)
 
 
 @pytest.fixture
@@ -18,15 +18,15 @@ def loads(packaged, monkeypatch):
 
 def test_a_result_holds_what_its_description_says(tmp_path, loads):
     (result,) = binding_profile.EXPERIMENT.run([SETTING], folder=tmp_path, progress=False)
-    assert result["positional"].shape == (3, 18, 4)
+    assert result["positional"].shape == (2, 18, 4)
     assert result["plane_symbolic_share"].shape == (2, 18, 4, 128)
     assert result["plane_angle"].shape == (18, 128)
-    assert result["correct"].shape == (3,)
+    assert result["correct"].shape == (2,)
     shares = sum(result[f"{name}_share"] for name in ("positional", "symbolic", "interaction"))
     np.testing.assert_allclose(shares, 1, atol=1e-5)
     np.testing.assert_allclose(result["variance"] + result["slack"], result["bound"], rtol=1e-4)
     np.testing.assert_allclose(np.nansum(result["plane_energy_share"][0], -1), 1, atol=1e-4)
-    assert result.settings["facts"] == 4
+    assert result.settings["facts"] == 3
     assert (result["positional"] + result["symbolic"] > 0.99).all()
 
 
@@ -44,8 +44,8 @@ def test_an_interrupted_run_goes_on_where_it_stopped(tmp_path, loads):
     assert len(loads) == 2
     again = next(binding_profile.EXPERIMENT.run([SETTING], folder=tmp_path, progress=False))
     assert again.provenance == first.provenance
-    changed = next(binding_profile.EXPERIMENT.run([replace(SETTING, prompts=2)], folder=tmp_path, progress=False))
-    assert changed["positional"].shape[0] == 2
+    changed = next(binding_profile.EXPERIMENT.run([replace(SETTING, prompts=1)], folder=tmp_path, progress=False))
+    assert changed["positional"].shape[0] == 1
 
 
 def test_same_seed_same_result(tmp_path, loads):
