@@ -9,6 +9,7 @@ from posym_companion.findings.atlas import (
     tasks_result,
 )
 from posym_companion.findings.binding_profile import binding_results
+from posym_companion.findings.encoding_optimisation import mean_sharpness, optimisation_results, stable_rate
 from posym_companion.findings.encoding_study import costs, deposit, largest_costs, orders, study, task_correlations
 from posym_companion.findings.encoding_tasks import done_accuracy, longest_context
 from posym_companion.findings.finding import VERDICTS, Cases, Claim, Line, Measured, Row, Rule
@@ -58,12 +59,15 @@ __all__ = [
     "level_without_order",
     "longest_context",
     "mean_scores",
+    "mean_sharpness",
+    "optimisation_results",
     "orders",
     "reach",
     "right_and_wrong",
     "solver_accuracy",
     "solver_results",
     "solvers",
+    "stable_rate",
     "steps_to_learn",
     "study",
     "study_result",

@@ -20,6 +20,7 @@ from posym_companion.experiments.encoding_optimisation import (
 )
 from posym_companion.findings import encoding_optimisation as judge
 from posym_companion.findings import ledger
+from posym_companion.findings.encoding_speed import half_way, linked
 from posym_core.models.classifier import EncodingModel
 
 
@@ -128,3 +129,15 @@ def test_the_row_follows_both_measures(tmp_path, rate, eigenvalue, verdict):
 def test_a_rate_that_never_blows_up_is_said_so(tmp_path):
     invented(tmp_path, rope_rate=0.2)
     assert judge.stability(tmp_path).fails_in == ["no rate that was tried blew up for rope in some seed"]
+
+
+def test_half_way_lies_between_two_looks():
+    steps, values = np.array([0, 10, 30]), np.array([[1.0, 1.0, 3.0], [4.0, 0.0, 2.0], [0.0, 0.6, 1.0]])
+    assert half_way(steps, values) == pytest.approx([20, 2.5, 10 * 0.5 / 0.6])
+
+
+def test_the_linked_head_is_the_one_that_links_most_at_the_end(tmp_path):
+    between = np.zeros((1, 3, 2, 2))
+    between[0, :, 0, 1], between[0, :, 1, 0] = [0.9, 0.1, 0.2], [0.0, 0.3, 0.8]
+    result = save_invented("encoding_optimisation/rope", {"between": between}, folder=tmp_path)
+    assert linked(result).tolist() == [[0.0, 0.3, 0.8]]
