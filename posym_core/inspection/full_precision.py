@@ -9,20 +9,39 @@ at a time, in this thread alone.
 from __future__ import annotations
 
 import contextlib
+from collections.abc import Iterator
 from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_map
 
 HALF = (torch.bfloat16, torch.float16)
 
 
-def in_float32(model: nn.Module) -> contextlib.AbstractContextManager:
-    """A block within which a model that has weights in half precision computes in float32 in this thread."""
+CONVOLUTIONS = (torch.conv1d, torch.conv2d, torch.conv3d)
+
+
+@contextlib.contextmanager
+def in_float32(model: nn.Module) -> Iterator[None]:
+    """Within the block, a model that has weights in half precision computes in float32 in this thread."""
     half = next((parameter.dtype for parameter in model.parameters() if parameter.dtype in HALF), None)
-    return contextlib.nullcontext() if half is None else InFloat32(half)
+    if half is None:
+        yield
+        return
+    with InFloat32(half), _WideConvolutions():
+        yield
+
+
+class _WideConvolutions(TorchFunctionMode):
+    """Widens operands of convolutions, which compare types before :class:`InFloat32` can see them."""
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        if func in CONVOLUTIONS:
+            args, kwargs = tree_map(_widened, (args, kwargs or {}))
+        return func(*args, **(kwargs or {}))
 
 
 class InFloat32(TorchDispatchMode):

@@ -6,6 +6,7 @@ import itertools
 import pytest
 import torch
 from architectures import build, tokens
+from every_decoder import tiny_model
 from transformers.models.llama import modeling_llama
 
 from posym_core import rope_angles
@@ -64,6 +65,15 @@ def test_planes_are_those_of_the_same_weights_in_float32(name, dtype):
         assert torch.equal(found.order, expected.order)
         torch.testing.assert_close(found.angles, expected.angles, atol=1e-9, rtol=1e-6)
         torch.testing.assert_close(found.gain, expected.gain, atol=0, rtol=1e-4)
+
+
+@pytest.mark.parametrize(("kind", "dtype"), [("bamba", torch.bfloat16), ("recurrent_gemma", torch.float16)])
+def test_hybrids_in_half_precision(kind, dtype):
+    """Convolutions compare types of their operands themselves."""
+    model = tiny_model(kind).to(dtype)
+    for found, expected in zip(find_planes(model, 44), find_planes(copy.deepcopy(model).float(), 44), strict=True):
+        assert torch.equal(found.order, expected.order)
+        torch.testing.assert_close(found.angles, expected.angles, atol=1e-9, rtol=1e-6)
 
 
 @pytest.mark.parametrize("dtype", HALF)
