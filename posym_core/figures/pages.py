@@ -88,13 +88,20 @@ class LiveFigure(Figure, ABC):
         bare = re.sub(r"<script>.*?</script>\s*", "", self.html, flags=re.DOTALL)
         return CAPTION.sub(lambda found: plain_maths(found[0]), bare)
 
-    def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> Any:
-        still = super()._repr_mimebundle_(include, exclude)
-        if not self.lives or not _kernel_runs() or importlib.util.find_spec("anywidget") is None:
-            return still
-        bundle, about = self.widget()._repr_mimebundle_() or ({}, {})
+    @property
+    def _live(self) -> bool:
+        return self.lives and _kernel_runs() and importlib.util.find_spec("anywidget") is not None
+
+    def _repr_html_(self) -> Any:
         # Colab is given the widget alone; elsewhere a stored notebook still shows something when its kernel is gone.
-        return (bundle, about) if "google.colab" in sys.modules else (bundle | still, about)
+        return None if self._live and "google.colab" in sys.modules else self.html
+
+    def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> Any:
+        if not self._live:
+            return super()._repr_mimebundle_(include, exclude)
+        bundle, about = self.widget()._repr_mimebundle_() or ({}, {})
+        said = {"text/html": self._repr_html_(), "text/plain": self.text}
+        return bundle | {kind: text for kind, text in said.items() if text is not None}, about
 
 
 def _kernel_runs() -> bool:

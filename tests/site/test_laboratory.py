@@ -127,8 +127,9 @@ import numpy as np
 from posym_core.figures import Lines, Slider, slider_figure
 figure = slider_figure([Lines("L", np.arange(4))], [Slider("theta", "θ", [0.1, 1.0])], caption="C.", alt="A.",
                        compute=lambda theta: np.cos(theta * np.arange(4)))
-bundle = figure._repr_mimebundle_()
-print(json.dumps({"enabled": enabled, "kinds": sorted(bundle[0])}))
+from IPython.core.formatters import DisplayFormatter
+kinds = sorted(DisplayFormatter().format(figure)[0])  # as a kernel asks, which fills in what the figure left out
+print(json.dumps({"enabled": enabled, "kinds": kinds}))
 """
 
 
