@@ -22,7 +22,7 @@ os.environ.setdefault("POSYM_STATIC", "1")
 ROOT = Path(__file__).resolve().parent.parent
 LOCAL_HOSTS = {"127.0.0.1", "::1", "localhost"}
 # Files that take minutes, and then chapters: begun first, so that no process is left with one at the end.
-LONG = ("tests/site/test_site.py", "tests/site/test_accessibility.py", "_build/compare/")
+LONG = ("tests/site/test_site.py", "_build/compare/")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

@@ -1,22 +1,11 @@
-"""What axe-core finds on the built pages, in both colour schemes, and what is left of them without scripts."""
+"""Whether axe-core, which looks at every page in ``test_site``, sees what is wrong; pages without scripts."""
 
 from __future__ import annotations
 
 import pytest
-from axe import RULES, violations
+from axe import violations
 from playwright.sync_api import Browser
-from test_site import CHAPTERS, PAGES, address, browser, opened, site  # noqa: F401
-
-# The drawn form of a formula is hidden from screen readers and has the colour of its text; thousands of its elements
-# would take minutes. Its MathML stays.
-WITHOUT_DRAWN_FORMULAS = "() => document.querySelectorAll('mjx-math').forEach(formula => formula.remove())"
-
-
-@pytest.mark.parametrize("name", [name for name in PAGES if name != "index.html"] or [None])
-def test_axe_finds_nothing_serious(browser: Browser, address: str, name: str) -> None:  # noqa: F811
-    with opened(browser, address, name) as visit:
-        visit.page.evaluate(WITHOUT_DRAWN_FORMULAS)
-        assert {scheme: violations(visit.page, scheme) for scheme in RULES} == {"light": [], "dark": []}
+from test_site import CHAPTERS, address, browser, site  # noqa: F401
 
 
 @pytest.mark.parametrize(

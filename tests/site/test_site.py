@@ -19,6 +19,7 @@ from urllib.parse import unquote, urldefrag, urlsplit
 
 import build_book
 import pytest
+from axe import RULES, violations
 from bs4 import BeautifulSoup, Tag
 from fontTools.ttLib import TTFont
 from playwright.sync_api import Browser, ElementHandle, Locator, Page, Request, Response, Route, sync_playwright
@@ -265,6 +266,12 @@ def test_page_loads_without_a_network(visit: Visit) -> None:
     assert not visit.asked_elsewhere
     assert not visit.trouble
     assert visit.loaded_bytes < LARGEST_PAGE
+
+
+@every_page
+def test_axe_finds_nothing_serious(visit: Visit) -> None:
+    assert {scheme: violations(visit.page, scheme) for scheme in RULES} == {"light": [], "dark": []}
+    visit.page.emulate_media(color_scheme="light")
 
 
 def test_front_door_leads_to_the_first_chapter(browser: Browser, address: str) -> None:
