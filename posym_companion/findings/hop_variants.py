@@ -38,8 +38,8 @@ def necessity(folder: Path | None) -> Measured:
         model="GPT-J of 4 layers with one head each, paths of one and two hops",
         evidence=[*(result.name for result in results.values()), SHOWN_IN],
         fails_in=["a causal mask tells later layers of places even without rotation"],
-        note="Small models, trained for 1,500 steps; intervals over two seeds. A task that is not solved in these steps "
-        "may be in more.",
+        note="Small models, trained for 1,500 steps; intervals over two seeds. A task that is not solved in so many "
+        "steps may be in more.",
     )
 
 
