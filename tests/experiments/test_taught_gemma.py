@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+import safetensors.torch
 import torch
 from architectures import build
 
@@ -97,7 +98,8 @@ def test_an_interrupted_run_goes_on_where_it_stopped(tmp_path, loads, monkeypatc
     again = taught_gemma.measure(setting, work=tmp_path, progress=False)
     for name, x in whole.arrays.items():
         np.testing.assert_array_equal(again.arrays[name], x, err_msg=name)
-    assert again.files == whole.files
+    weights = [safetensors.torch.load(measured.files[".safetensors"]) for measured in (whole, again)]
+    torch.testing.assert_close(*weights, rtol=0, atol=0)  # the header's entries have no order
 
 
 def test_a_quarter_of_the_planes_is_stopped_from_the_first_step(tmp_path, loads, tiny):
