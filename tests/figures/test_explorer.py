@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
-import os
 import re
-import shutil
 from dataclasses import replace
 from html.parser import HTMLParser
 from types import SimpleNamespace
@@ -302,20 +300,6 @@ def test_the_experiment_refuses(monkeypatch, changed, message):
 
 
 # ---- in a browser ----------------------------------------------------------------------------------------------------
-
-
-@pytest.fixture(scope="module")
-def browser():
-    path = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
-    if path is None:
-        if os.environ.get("CI") == "true":
-            pytest.fail("the explorer is tested in a browser: install the system package chromium")
-        pytest.skip("no system Chromium; install the package chromium to test the explorer in a browser")
-    sync = pytest.importorskip("playwright.sync_api", reason="playwright drives the browser; install the extra test")
-    with sync.sync_playwright() as driver:
-        chromium = driver.chromium.launch(executable_path=path, args=["--no-sandbox"])
-        yield chromium
-        chromium.close()
 
 
 @pytest.fixture
