@@ -121,7 +121,6 @@ REACH = Claim(
     ),
     measure=symbols_travel_further,
     rule_fixed="after a first look",
-    changes="Seeds or longer training with which Letter's longer paths hold at 850 tokens; two seeds a task are "
-    "stored.",
+    changes="Seeds or longer training with which Letter's longer paths hold at 850 tokens.",
     command="python -m posym_core run hop_length",
 )

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from invented import save_invented
 
-from posym_companion.experiments.multihop import SEEDS, MultihopSettings
+from posym_companion.experiments.multihop import MultihopSettings
 from posym_companion.findings import ledger, multihop
 from posym_companion.findings.finding import Row
 from posym_core.runs.results import ResultError
@@ -60,7 +60,7 @@ def invented(
     return save_invented(name, arrays, folder, seed=seed)
 
 
-def judged(folder, claim, *, seeds=SEEDS, number=None, letter=None) -> Row:
+def judged(folder, claim, *, seeds=(0, 1, 2), number=None, letter=None) -> Row:
     """A claim on invented runs; options per task are a dictionary for all seeds or a list of one for each."""
     for task, options in (("number", number), ("letter", letter)):
         for place, seed in enumerate(seeds):
@@ -81,7 +81,7 @@ def test_one_seed_of_a_task_is_no_evidence(tmp_path, judge):
     invented(tmp_path, "letter", 0)
     invented(tmp_path, "letter", 1)
     invented(tmp_path, "number", 0)
-    with pytest.raises(ResultError, match="multihop/number_2' is not there"):
+    with pytest.raises(ResultError, match="multihop/number_4' is not there"):
         judge(tmp_path)
     invented(tmp_path, "number", 2)
     assert "2 seeds of number" in judge(tmp_path).note
