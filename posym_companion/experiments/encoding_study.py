@@ -9,8 +9,8 @@ Further set-ups are ours: heads that look back only (PaTH knows no others, so it
 single head of each layer rotates, and longer training where the usual one is short.
 
 The reduced size, for a CPU, has half the paper's lengths, two layers of eight heads and fresh sentences at every
-step; ``"deep"`` is the same with the paper's six layers of sixteen heads; ``"paper"`` is theirs throughout, but for
-fresh sentences.
+step; ``"deep"`` is the same with the paper's six layers of sixteen heads; ``"long"`` has two layers of eight heads, the
+paper's lengths and dropout, and ten times the steps; ``"paper"`` is theirs throughout, but for fresh sentences.
 """
 
 from __future__ import annotations
@@ -40,10 +40,11 @@ from posym_core.runs.devices import choose_device
 from posym_core.tasks.sentences import CountTask, DistanceTask, SentenceBatch
 
 StudyTask = Literal["distance", "count"]
-Size = Literal["reduced", "deep", "paper"]
+Size = Literal["reduced", "deep", "long", "paper"]
 SIZES: Mapping[Size, Mapping[str, Any]] = {
     "reduced": {"layers": 2, "width": 64, "heads": 8, "hidden": 128, "rank": 16, "dropout": 0.0},
     "deep": {"layers": 6, "width": 128, "heads": 16, "hidden": 256, "rank": 32, "dropout": 0.0},
+    "long": {"layers": 2, "width": 64, "heads": 8, "hidden": 128, "rank": 16, "dropout": 0.1},
     "paper": {"layers": 6, "width": 256, "heads": 16, "hidden": 512, "rank": 64, "dropout": 0.1},
 }
 TASKS: tuple[StudyTask, ...] = get_args(StudyTask)
@@ -82,6 +83,14 @@ RELEASED: Mapping[str, str] = {
 """Encodings of the paper and their set-ups as released."""
 DEEP = ("rope",)
 """Set-ups whose heads are removed in deeper models too, on Distance."""
+LONG: Sequence[tuple[StudyTask, str]] = (
+    ("distance", "rope"),
+    ("distance", "mla"),
+    ("distance", "rope-one-head"),
+    ("distance", "nope"),
+    ("count", "rope"),
+)
+"""Tasks and set-ups whose heads are removed once more after a training to the end, at the paper's lengths."""
 SLOW = ("rope-one-head-longer", "learned-longer", "t5-longer")
 """Set-ups trained three times as long, on Distance: does more training help where the usual number of steps is few?"""
 MORE_SEEDS = {("distance", "rope"), ("distance", "rope-released")}
@@ -90,7 +99,7 @@ DIMS = {
     "accuracy error whole": "seed",
     "losses": "seed record",
     "by_answer": "seed class",
-    "ablated between positional symbolic *_share deviation mean_frequency": "seed layer head",
+    "ablated averaged between positional symbolic *_share deviation mean_frequency": "seed layer head",
 }
 
 
@@ -102,7 +111,7 @@ class EncodingStudy:
         task: ``"distance"`` or ``"count"``.
         setup: key of :data:`SETUPS`.
         seeds: of weights and sentences.
-        size: ``"reduced"``, ``"deep"`` or ``"paper"``.
+        size: ``"reduced"``, ``"deep"``, ``"long"`` or ``"paper"``.
         steps: of the training; the paper's 100 epochs of 100,000 sentences are 19,532 steps with a batch of 512.
         batch: sentences a step.
         test: fresh sentences that the accuracy is measured on.
@@ -139,7 +148,7 @@ class EncodingStudy:
 
     def make_task(self) -> DistanceTask | CountTask:
         """The task, at the paper's size or at half its lengths."""
-        if self.size == "paper":
+        if self.size in ("long", "paper"):
             return DistanceTask() if self.task == "distance" else CountTask()
         if self.task == "distance":
             return DistanceTask(distances=35, side=12, longest=60, vocabulary=256)
@@ -159,7 +168,7 @@ class EncodingStudy:
         return CosineSettings(
             steps=int(self.steps * setup.get("length", 1)),
             batch=int(self.batch * setup.get("batch", 1)),
-            learning_rate={"reduced": 3e-3, "deep": 1e-3, "paper": 3e-4}[self.size],
+            learning_rate={"reduced": 3e-3, "deep": 1e-3, "long": 3e-3, "paper": 3e-4}[self.size],
             warmup=self.steps // (20 if self.size == "paper" else 6),
             betas=(0.9, 0.98),
             record_every=min(25, self.steps),
@@ -190,12 +199,17 @@ def full_size(model: str = "") -> list[EncodingStudy]:
                 continue
             seeds = tuple(range(8 if (task, setup) in MORE_SEEDS else 3))
             found.append(EncodingStudy(task=task, setup=setup, seeds=seeds))
-    return [*found, *(deep_size(setup) for setup in DEEP)]
+    return [*found, *(deep_size(setup) for setup in DEEP), *(long_size(task, setup) for task, setup in LONG)]
 
 
 def deep_size(setup: str) -> EncodingStudy:
     """Distance with the paper's layers and heads; fewer sentences, because six times as many heads are removed."""
     return EncodingStudy(task="distance", setup=setup, size="deep", steps=400, test=1000, ablated=200, pointed=10)
+
+
+def long_size(task: StudyTask, setup: str) -> EncodingStudy:
+    """The paper's lengths and dropout, and ten times the steps of the reduced size."""
+    return EncodingStudy(task=task, setup=setup, size="long", steps=6000)
 
 
 def small(setting: EncodingStudy) -> EncodingStudy:
@@ -255,8 +269,9 @@ def measure(
 
     Returns:
         With a leading ``seed`` each: ``accuracy []``; ``error []``, the mean distance of the answer from the right
-        one; ``by_answer [class]``, accuracy; ``losses [record]``; on the sentences of the ablations ``whole []`` and
-        ``ablated [layer, head]``, accuracies; and for Distance the pointers of
+        one; ``by_answer [class]``, accuracy; ``losses [record]``; on the sentences of the ablations accuracies, ``whole
+        []`` and with a head's output replaced by zero, ``ablated [layer, head]``, or by its mean, ``averaged [layer,
+        head]``; and for Distance the pointers of
         :func:`posym_core.inspection.pointers.head_pointers`, ``[layer, head]`` each.
     """
     found: list[dict[str, np.ndarray]] = []
@@ -278,13 +293,15 @@ def look(setting: EncodingStudy, model: EncodingModel, seed: int) -> dict[str, n
     answers = predicted_classes(model, test)
     right = (answers == test.answer).double()
     by_answer = torch.stack([right[test.answer == answer].mean() for answer in range(task.classes)])
-    whole, ablated = ablations(model, sentences(setting.ablated, 1))
+    removed = sentences(setting.ablated, 1)
+    whole, ablated = ablations(model, removed)
     found: dict[str, Any] = {
         "accuracy": right.mean(),
         "error": (answers - test.answer).abs().double().mean(),
         "by_answer": by_answer,
         "whole": whole,
         "ablated": ablated,
+        "averaged": ablations(model, removed, by="mean")[1],
     }
     if setting.task == "distance":
         found.update(head_pointers(model, sentences(setting.pointed, 2)))

@@ -51,6 +51,7 @@ CLAIMS: Mapping[str, str] = {
     "G26-1c": "encoding_optimisation.OPTIMISATION",
     "G26-2": "encoding_study.ORDER",
     "G26-3": "encoding_study.DEPOSIT",
+    "G26-3b": "encoding_study.DEPOSIT_BY_MEAN",
     "G26-4": "encoding_speed.SPEED",
     "T-0": "task_solvers.EXPECTED",
     "T-0G": "taught_gemma.FIRST_LOOK",

@@ -9,7 +9,7 @@ the activation and the pooling.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Literal, get_args
 
 import numpy as np
 import torch
@@ -21,6 +21,9 @@ from posym_core.encodings.additive import Absolute
 from posym_core.models.layers import Layer, LayerAttention, ModelSettings, draw_weights
 from posym_core.models.training import SeededLoss, require_evaluation
 from posym_core.tasks.sentences import SentenceBatch
+
+Ablation = Literal["zero", "mean"]
+"""What takes a head's place."""
 
 
 def one_head(name: str, heads: int, rest: str = "nope") -> tuple[str, ...]:
@@ -85,13 +88,17 @@ class EncodingModel(nn.Module):
         return tokens == 0 if self.settings.mask_padding else None
 
     def forward(
-        self, tokens: Int64[Tensor, "sentence token"], gates: Float[Tensor, "layer head"] | None = None
+        self,
+        tokens: Int64[Tensor, "sentence token"],
+        gates: Float[Tensor, "layer head"] | None = None,
+        instead: Float[Tensor, "layer head dim"] | None = None,
     ) -> Float[Tensor, "sentence class"]:
         """Scores of the classes.
 
         Args:
             tokens: sentences; padding, token 0, stands behind their ends.
             gates: factor on every head's output; 0 switches a head off.
+            instead: what a head that is switched off says on every token; nothing by default.
 
         Raises:
             ValueError: if a sentence is too long or holds nothing but padding where that is left out.
@@ -100,7 +107,8 @@ class EncodingModel(nn.Module):
         if hidden is not None and hidden.all(1).any():
             raise ValueError("every sentence must hold a token that is not padding; one holds none")
         for number, layer in enumerate(self.layers):
-            stream = layer(stream, hidden, None if gates is None else gates[number])
+            replaced = None if instead is None else instead[number]
+            stream = layer(stream, hidden, None if gates is None else gates[number], replaced)
         stream = self.norm(stream)
         weight = torch.ones_like(tokens, dtype=stream.dtype) if hidden is None else (~hidden).to(stream.dtype)
         if self.settings.pooling == "last":
@@ -119,6 +127,19 @@ class EncodingModel(nn.Module):
             stream = layer(stream, hidden, None)
         return found
 
+    @torch.no_grad()
+    def mean_reads(self, tokens: Int64[Tensor, "sentence token"]) -> Float[Tensor, "layer head dim"]:
+        """What every head says on average over all tokens that count; padding does not where it is left out."""
+        stream, hidden = self.stream(tokens), self.hidden(tokens)
+        counts = torch.ones_like(tokens, dtype=torch.bool) if hidden is None else ~hidden
+        found = []
+        for layer in self.layers:
+            assert isinstance(layer, Layer)
+            said = layer.attention.reads(layer.attention_norm(stream), hidden).transpose(1, 2)
+            found.append(said[counts].mean(0))
+            stream = layer(stream, hidden, None)
+        return torch.stack(found)
+
 
 class ClassLoss(SeededLoss):
     """Cross-entropy of the answers, for batches ``(sentences, seed)``."""
@@ -133,12 +154,15 @@ def predicted_classes(
     batch: SentenceBatch,
     *,
     gates: Float[Tensor, "layer head"] | None = None,
+    instead: Float[Tensor, "layer head dim"] | None = None,
     batch_size: int = 500,
 ) -> Int64[Tensor, " sentence"]:
     """The class that a model in evaluation mode gives every sentence, on the CPU."""
     require_evaluation(model)
     device = model.embedding.weight.device
-    return torch.cat([model(part.to(device), gates).argmax(-1).cpu() for part in batch.tokens.split(batch_size)])
+    return torch.cat(
+        [model(part.to(device), gates, instead).argmax(-1).cpu() for part in batch.tokens.split(batch_size)]
+    )
 
 
 def right_classes(model: EncodingModel, batch: SentenceBatch, **options: Any) -> Bool[Tensor, " sentence"]:
@@ -147,13 +171,30 @@ def right_classes(model: EncodingModel, batch: SentenceBatch, **options: Any) ->
 
 
 def ablations(
-    model: EncodingModel, batch: SentenceBatch, *, batch_size: int = 500
+    model: EncodingModel, batch: SentenceBatch, *, by: Ablation = "zero", batch_size: int = 500
 ) -> tuple[float, Float[Tensor, "layer head"]]:
-    """Accuracy of the whole model, and with every head switched off in turn."""
-    kept = torch.ones(model.settings.layers, model.settings.heads, device=model.embedding.weight.device)
+    """Accuracy of the whole model, and with every head ablated in turn.
+
+    Args:
+        model: in evaluation mode.
+        batch: sentences; also those that means are taken over.
+        by: ``"zero"``: the head says nothing; ``"mean"``: on every token it says what it says on average, so that what
+            follows keeps the constant part that it was trained with.
+        batch_size: sentences of a pass.
+
+    Raises:
+        ValueError: if ``by`` is neither, or the model is in training mode.
+    """
+    if by not in get_args(Ablation):
+        raise ValueError(f"by must be one of {', '.join(map(repr, get_args(Ablation)))}; got {by!r}")
+    require_evaluation(model)
+    device = model.embedding.weight.device
+    kept = torch.ones(model.settings.layers, model.settings.heads, device=device)
+    instead = model.mean_reads(batch.tokens.to(device)) if by == "mean" else None
 
     def accuracy(gates: Tensor | None) -> float:
-        return float(right_classes(model, batch, gates=gates, batch_size=batch_size).double().mean())
+        right = right_classes(model, batch, gates=gates, instead=instead, batch_size=batch_size)
+        return float(right.double().mean())
 
     found = torch.zeros(kept.shape, dtype=torch.float64)
     for layer, head in np.ndindex(*kept.shape):

@@ -153,13 +153,23 @@ class Attention(nn.Module):
         """Columns dealt out to heads."""
         return x.unflatten(-1, (-1, self.value.out_features // self.heads)).transpose(-2, -3)
 
-    def forward(
-        self, inputs: Tensor, hidden: Tensor | None, gates: Float[Tensor, " head"] | None
-    ) -> Float[Tensor, "sentence token width"]:
+    def reads(self, inputs: Tensor, hidden: Tensor | None) -> Float[Tensor, "sentence head token dim"]:
+        """What every head reads: the mean of the values under its attention."""
         weights = self.dropout(self.encoding.attention(self.call(inputs, hidden).logits))
-        read = weights @ self.by_head(self.value(inputs))
+        return weights @ self.by_head(self.value(inputs))
+
+    def forward(
+        self,
+        inputs: Tensor,
+        hidden: Tensor | None,
+        gates: Float[Tensor, " head"] | None,
+        instead: Float[Tensor, "head dim"] | None = None,
+    ) -> Float[Tensor, "sentence token width"]:
+        read = self.reads(inputs, hidden)
         if gates is not None:
             read = read * gates[:, None, None]
+            if instead is not None:
+                read = read + ((1 - gates)[:, None] * instead)[:, None]
         return self.output(read.transpose(-2, -3).flatten(-2))
 
 
@@ -179,8 +189,10 @@ class Layer(nn.Module):
         )
         self.dropout = nn.Dropout(settings.dropout)
 
-    def forward(self, stream: Tensor, hidden: Tensor | None, gates: Tensor | None) -> Tensor:
-        stream = stream + self.dropout(self.attention(self.attention_norm(stream), hidden, gates))
+    def forward(
+        self, stream: Tensor, hidden: Tensor | None, gates: Tensor | None, instead: Tensor | None = None
+    ) -> Tensor:
+        stream = stream + self.dropout(self.attention(self.attention_norm(stream), hidden, gates, instead))
         return stream + self.dropout(self.network(self.network_norm(stream)))
 
 

@@ -61,6 +61,12 @@ def test_the_study_holds_every_setup_once():
     }
     assert min(len(setting.seeds) for setting in settings) == 3
     assert [setting.size for setting in settings].count("deep") == len(encoding_study.DEEP)
+    long = [setting for setting in settings if setting.size == "long"]
+    assert [(setting.task, setting.setup) for setting in long] == list(encoding_study.LONG)
+    for setting in long:
+        assert setting.make_task().longest == 120
+        assert setting.model_settings().dropout == 0.1
+        assert setting.schedule().steps == 10 * EncodingStudy(task=setting.task, setup=setting.setup).steps
 
 
 def test_setups_that_padding_alone_tells_apart_are_one_on_count():
@@ -92,7 +98,7 @@ def test_the_papers_size():
 def test_what_is_kept(tmp_path):
     found = measure(brief(seeds=(0, 1)))
     assert found["accuracy"].shape == (2,)
-    assert found["ablated"].shape == found["positional"].shape == (2, 2, 8)
+    assert found["ablated"].shape == found["averaged"].shape == found["positional"].shape == (2, 2, 8)
     assert found["by_answer"].shape == (2, 35)
     # All answers come equally often up to one.
     assert found["by_answer"].mean(1) == pytest.approx(found["accuracy"], abs=0.02)

@@ -18,7 +18,7 @@ AS_REPORTED = {
 }
 
 
-def invented(folder, task, setup, accuracy, *, most=0.0, following=0.0, layer=0, seeds=3):
+def invented(folder, task, setup, accuracy, *, most=0.0, following=0.0, layer=0, seeds=3, size="reduced"):
     cost = np.zeros((seeds, 2, 4))
     cost[:, layer, 1], cost[:, 1, 3] = most, following
     rise = np.arange(8.0).reshape(2, 4) + np.zeros((seeds, 1, 1))
@@ -26,10 +26,12 @@ def invented(folder, task, setup, accuracy, *, most=0.0, following=0.0, layer=0,
         "accuracy": accuracy + 0.001 * np.arange(seeds),
         "whole": np.full(seeds, accuracy),
         "ablated": accuracy - cost,
+        "averaged": accuracy - cost / 2,
+        "losses": np.ones((seeds, 60)),
         **{name: rise for name in judges.SCORED if name != "mean_frequency"},
         "mean_frequency": np.full_like(rise, np.nan),
     }
-    name = EncodingStudy(task=task, setup=setup).name
+    name = EncodingStudy(task=task, setup=setup, size=size).name
     save_invented(name, arrays, folder)
 
 
@@ -120,6 +122,44 @@ def test_a_deposit_with_a_statement_that_fails(tmp_path, which, options, stateme
     (finding,) = ledger("G26-3", folder=tmp_path)
     assert finding.verdict == "partly"
     assert any(statement in part for part, held in finding.parts.items() if held == "no")
+
+
+def trained_to_the_end(folder, changed=(), **options):
+    accuracies = {"rope": 0.95, "mla": 0.9, "rope-one-head": 0.9, "nope": 0.2}
+    for task, setup in judges.LONG:
+        own = {"accuracy": 0.7 if task == "count" else accuracies[setup]}
+        own |= {"most": 0.8, "following": 0.2} if (task, setup) == ("distance", "rope") else {"most": 0.1}
+        invented(folder, task, setup, size="long", **own | (options if (task, setup) == changed else {}))
+    return ledger("G26-3b", folder=folder)[0]
+
+
+def test_a_deposit_by_mean_ablation(tmp_path):
+    row = trained_to_the_end(tmp_path)
+    assert row.verdict == "reproduced in kind"
+    assert row.ours["rotary: cost of the costliest head, by its mean"]["value"] == pytest.approx(0.4)
+    assert row.ours["distance, rope: cost of the costliest head by zero"]["value"] == pytest.approx(0.8)
+
+
+@pytest.mark.parametrize(
+    ("which", "options", "part"),
+    [
+        (("distance", "rope"), {"most": 0.5, "following": 0.1}, "one costly head"),
+        (("distance", "rope"), {"following": 0.3}, "the next is cheap"),
+        (("distance", "rope"), {"layer": 1, "following": 0.0}, "in the first layer"),
+        (("distance", "nope"), {"most": 0.5}, "only for positions"),
+        (("count", "rope"), {"most": 0.5}, "only for positions"),
+        (("distance", "rope-one-head"), {"accuracy": 0.8}, "one rotary head suffices"),
+        (("distance", "mla"), {"most": 0.5}, "latent attention removes it"),
+    ],
+)
+def test_a_deposit_by_mean_ablation_that_misses_a_line(tmp_path, which, options, part):
+    row = trained_to_the_end(tmp_path, which, **options)
+    assert row.verdict == "partly"
+    assert [name for name, held in row.parts.items() if held in ("no", "0 of 3")] == [part]
+
+
+def test_models_that_do_not_solve_distance_tell_nothing_of_a_deposit(tmp_path):
+    assert trained_to_the_end(tmp_path, ("distance", "rope"), accuracy=0.85).verdict == "not run here"
 
 
 def test_missing_results_are_said(tmp_path):

@@ -157,6 +157,43 @@ def test_gates_switch_heads_off():
     assert whole == float(right_classes(found, answers).double().mean())
 
 
+def test_mean_ablation_puts_a_heads_average_in_its_place():
+    found, batch = model("rope"), tokens()
+    layer, head, said = 1, 1, []
+    attention = found.layers[layer].attention
+    for sentence in batch:  # by hand: one sentence at a time, without its padding
+        words = sentence[sentence != 0][None]
+        stream = found.layers[0](found.stream(words), None, None)
+        inputs = found.layers[layer].attention_norm(stream)
+        weights = attention.call(inputs, None).logits[0, head].softmax(-1)
+        values = attention.value(inputs)[0, :, 8:]
+        said += [sum(weights[t, k] * values[k] for k in range(len(values))) for t in range(len(values))]
+    mean = torch.stack(said).mean(0)
+    torch.testing.assert_close(found.mean_reads(batch)[layer, head], mean)
+
+    instead, gates = torch.zeros(2, 2, 8), torch.ones(2, 2)
+    instead[layer, head], gates[layer, head] = mean, 0
+    by_hook = attention.output.register_forward_pre_hook(
+        lambda module, inputs: (torch.cat([inputs[0][..., :8], mean.expand(*inputs[0].shape[:2], 8)], -1),)
+    )
+    expected = found(batch)
+    by_hook.remove()
+    torch.testing.assert_close(found(batch, gates, instead), expected)
+    answers = SentenceBatch(tokens=batch, answer=expected.argmax(1))
+    whole, each = ablations(found, answers, by="mean")
+    assert each[layer, head] == 1
+    assert whole == float(right_classes(found, answers).double().mean())
+
+
+def test_mean_ablation_of_a_head_that_says_one_thing_changes_nothing():
+    found, batch = model("rope"), tokens()
+    found.embedding.weight[:] = found.embedding.weight[1]  # every word reads the same values
+    answers = SentenceBatch(tokens=batch, answer=found(batch).argmax(1))
+    assert ablations(found, answers, by="mean")[1].eq(1).all()
+    with pytest.raises(ValueError, match="by must be one of 'zero', 'mean'; got 'median'"):
+        ablations(found, answers, by="median")
+
+
 @pytest.mark.parametrize("name", list(ENCODINGS))
 def test_every_weight_learns(name):
     found = EncodingModel(settings(name))
