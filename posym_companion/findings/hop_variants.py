@@ -7,10 +7,15 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import numpy as np
+import torch
+
 from posym_companion.experiments.hop_variants import HopVariant
 from posym_companion.findings.finding import Claim, Line, Measured, Number, Rule
+from posym_companion.findings.multihop import written
+from posym_core.metrics.score_geometry import purity
 from posym_core.metrics.stats import mean_interval
-from posym_core.runs.results import load_result
+from posym_core.runs.results import Result, load_result
 
 SHOWN_IN = "book/several_hops/length.ipynb"
 SOLVED = 0.9
@@ -21,9 +26,26 @@ CASES = {
     ("letter", "plain"): "Letter with all planes",
     ("number", "nope"): "Number without rotation",
     ("number", "slow"): "Number with slow planes only",
+    ("number", "rotated6"): "Number with the fastest sixteenth of planes only",
     ("letter", "nope"): "Letter without rotation",
     ("letter", "fast"): "Letter with fast planes only",
 }
+
+
+def reaches(result: Result) -> list[int]:
+    """Longest length tested up to which accuracy, mean over hops, stays at :data:`SOLVED`, by seed; 0 for none."""
+    solved = (result["length_accuracy"].mean(2) >= SOLVED).cumprod(1).astype(bool)
+    return [int(result["lengths"][row].max(initial=0)) for row in solved]
+
+
+def mean_kinds(result: Result) -> np.ndarray:
+    """1 for pure positional heads, -1 for pure symbolic ones, else 0, by scores averaged over stations and hops.
+
+    Returns:
+        ``[seed, layer, head]``.
+    """
+    positional, symbolic = (torch.from_numpy(np.nanmean(result[name], (1, 2))) for name in ("positional", "symbolic"))
+    return purity(positional, symbolic).numpy()
 
 
 def necessity(folder: Path | None) -> Measured:
@@ -33,13 +55,17 @@ def necessity(folder: Path | None) -> Measured:
         for (task, change), name in CASES.items()
     }
     ours: dict[str, Number] = {name: mean_interval(result["test_accuracy"].mean(1)) for name, result in results.items()}
+    for name, result in results.items():
+        ours[f"{name}: longest sequence still solved, by seed"] = ", ".join(map(str, reaches(result)))
+        ours[f"{name}: heads by layer, by seed"] = "; ".join(written(kind) for kind in mean_kinds(result))
+    seeds = sorted({len(result["test_accuracy"]) for result in results.values()})
     return Measured(
         ours=ours,
         model="GPT-J of 4 layers with one head each, paths of one and two hops",
         evidence=[*(result.name for result in results.values()), SHOWN_IN],
         fails_in=["a causal mask tells later layers of places even without rotation"],
-        note="Small models, trained for 1,500 steps; intervals over two seeds. A task that is not solved in so many "
-        "steps may be in more.",
+        note=f"Small models, trained for 1,500 steps; intervals over {' to '.join(map(str, seeds))} seeds. A task that "
+        "is not solved in so many steps may be in more. Heads: P positional, S symbolic, a dot for neither.",
     )
 
 
