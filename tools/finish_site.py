@@ -16,11 +16,13 @@ from pathlib import Path
 import numpy as np
 import yaml
 from definitions import add_definitions
+from folds import fold_cells
 from PIL import Image
 from safetensors.numpy import load_file
 from scipy.cluster.vq import kmeans2
 from set_formulas import mathjax_folder, set_formulas
 from trim_styles import trim_styles
+from words import minutes, reading_path, words_in_sight
 
 from posym_core.figures.hops import asked_parcels, write_parcels
 
@@ -166,6 +168,17 @@ def carry_style(site: Path) -> None:
         script.write_text(text, encoding="utf-8")
 
 
+def say_minutes(site: Path, root: Path) -> None:
+    """Write under the title of each page of the reading path how long its text takes to read."""
+    for name, source in reading_path(root).items():
+        path = site / f"{name}.html"
+        if path.is_file():
+            time = minutes(words_in_sight(source))
+            line = f'<p class="posym-minutes">{time} minute{"s" if time > 1 else ""} to read</p>'
+            before, article, text = path.read_text(encoding="utf-8").partition("<article")
+            path.write_text(before + article + text.replace("</h1>", f"</h1>\n{line}", 1), encoding="utf-8")
+
+
 def pack_models(site: Path, results: Path) -> None:
     """Write the weights that pages load on a click to where these pages look for them."""
     for page in sorted(site.rglob("*.html")):
@@ -230,6 +243,9 @@ def finish(site: Path, root: Path, kept: Path) -> None:
         text = text if page.name == "search.html" else SEARCH.sub("", text)
         page.write_text(anchors(bibliography(signatures(head(text)))), encoding="utf-8")
     share_figure_files(site)
+    for page in site.rglob("*.html"):
+        page.write_text(fold_cells(page.read_text(encoding="utf-8")), encoding="utf-8")
+    say_minutes(site, root)
     pack_models(site, root / "results")
     add_definitions(site, plain)
     set_formulas(site, mathjax_folder())

@@ -261,3 +261,19 @@ def test_weights_that_a_page_loads_on_a_click_are_packed_beside_it(tmp_path: Pat
     packed = sorted((site / "_static" / "hops" / "number").iterdir())
     assert [path.name for path in packed] == ["0.js", "1.js"]
     assert packed[0].read_text() == 'posymParcel("number",0,"ADwAPAA8");\n'
+
+
+def test_pages_of_the_reading_path_say_how_long_they_take(tmp_path: Path) -> None:
+    (tmp_path / "_toc.yml").write_text(
+        "format: jb-book\nroot: book/a\nchapters: [{file: book/b}, {file: book/reference/c}]\n"
+    )
+    (tmp_path / "book" / "reference").mkdir(parents=True)
+    pages = {}
+    for name, words in {"book/a": 90, "book/b": 520, "book/reference/c": 900}.items():
+        (tmp_path / f"{name}.md").write_text("word " * words)
+        pages[name] = write_page(tmp_path, "<h1>Not a title</h1>", f"{name}.html")
+    finish_site.say_minutes(tmp_path, tmp_path)
+    said = {name: page.read_text(encoding="utf-8") for name, page in pages.items()}
+    assert '<h1>Scores</h1>\n<p class="posym-minutes">1 minute to read</p><h1>Not' in said["book/a"]
+    assert '<h1>Scores</h1>\n<p class="posym-minutes">3 minutes to read</p><h1>Not' in said["book/b"]
+    assert "to read" not in said["book/reference/c"]

@@ -1,0 +1,112 @@
+"""Folds under figures, on small pages: which code and which results end in which fold."""
+
+from __future__ import annotations
+
+import re
+
+import folds
+import pytest
+
+RESULT = "Result {}: posym_core 0.1.0 (code 0a1b2c3d), CPU (x86_64, 1 thread), 2026-01-31, 9 s, seed 0, sha256 {:012x}"
+
+
+def code(source: str) -> str:
+    return f'<div class="cell_input docutils container">\n<div class="highlight"><pre>{source}</pre></div>\n</div>'
+
+
+def shown(what: str) -> str:
+    return f'<div class="cell_output docutils container">\n{what}\n</div>'
+
+
+def cell(inside: str, tags: str = "") -> str:
+    return f'<div class="cell {tags}docutils container">{inside}\n</div>\n'
+
+
+def barred(source: str, output: str = "", title: str = "Show code cell source", whole: bool = False) -> str:
+    """A cell as Sphinx writes it when its code is hidden, or the whole of it."""
+    summary = (
+        f'<summary aria-label="Toggle">\n<p class="collapsed admonition-title">{title}</p>\n<p>Hide</p>\n</summary>'
+    )
+    inside = code(source) + ("\n" + shown(output) if whole else "")
+    after = "\n" + shown(output) if output and not whole else ""
+    return cell(f'\n<details class="admonition hide above-input">\n{summary}\n{inside}\n</details>{after}')
+
+
+def parts(page: str) -> list[str]:
+    """What a reader sees in order: titles of folds with their code or list, texts, and what cells show."""
+    page = folds.fold_cells(page)
+    assert "above-input" not in page
+    assert len(re.findall("<div", page)) == len(re.findall("</div>", page))
+    marked = re.sub(r"<details.*?<summary>(.*?)</summary>(.*?)</details>", r"[\1: \2]", page, flags=re.DOTALL)
+    return [" ".join(line.split()) for line in re.sub(r"<[^>]+>", "", marked).split("\n\n") if line.strip()]
+
+
+def seen(page: str) -> str:
+    return " ".join(" ".join(parts(page)).split())
+
+
+@pytest.mark.parametrize(
+    ("page", "expected"),
+    [
+        (barred("a = 1", "<img/>"), "[Code of this figure: a = 1 ]"),
+        (barred("a = 1", '<figure class="posym-figure">F</figure>'), "F [Code of this figure: a = 1 ]"),
+        (barred("a = 1", "<table>T</table>"), "T [Code of this table: a = 1 ]"),
+        (barred("a = 1", "one"), "one [Code of these numbers: a = 1 ]"),
+        # Adjacent cells share a fold, and what shows nothing joins the next that does, across text.
+        (barred("a = 1", "<img/>") + barred("b = 2", "<img/>T"), "T [Code of these figures: a = 1 b = 2 ]"),
+        (barred("a = 1") + "<p>Text.</p>" + barred("b", "B"), "Text. B [Code of these numbers: a = 1 b ]"),
+        (
+            barred("b", "B") + "<p>Text.</p>" + barred("c = 1") + "End.",
+            "B [Code of these numbers: b ] Text. [Code: c = 1 ] End.",
+        ),
+        # Code that is meant to be seen stays, unless it is nothing but imports and a fold follows.
+        (cell(code("import a") + shown("")) + barred("b", "B"), "import a B [Code of these numbers: b ]"),
+        (cell(code("import a")) + barred("b", "B"), "B [Code of these numbers: import a b ]"),
+        (
+            barred("import a") + cell(code("b = 1")) + "Text." + barred("c", "C"),
+            "b = 1 Text. C [Code of these numbers: import a c ]",
+        ),
+        (cell(code("import a\nb = a.c")) + barred("d", "D"), "import a b = a.c D [Code of these numbers: d ]"),
+        (barred("b", "B") + cell(code("import a")), "B import a [Code of these numbers: b ]"),
+        # A cell that is hidden whole stays with its text, under the title that it gives itself.
+        (barred("a", "A", "Show code cell content", whole=True) + "End.", "[Code and what it shows: a A ] End."),
+        (barred("a", "A", "Sensitivity", whole=True) + "End.", "[Sensitivity: a A ] End."),
+    ],
+)
+def test_cells_between_two_texts_share_a_fold(page: str, expected: str) -> None:
+    assert seen(page) == expected
+
+
+def test_anchors_and_tags_of_cells_stay() -> None:
+    tagged = barred("a = 1").replace('<div class="cell ', '<div class="cell tag_shows-u25-7 ', 1)
+    tagged = tagged.replace('container">', 'container"><span id="shows-u25-7"></span>', 1)
+    page = folds.fold_cells(tagged + barred("b", "B"))
+    assert page.index("<span id=") < page.index("B") < page.index("<details")
+    assert 'class="cell tag_shows-u25-7 docutils' in page
+
+
+@pytest.mark.parametrize(
+    ("output", "left", "names"),
+    [
+        ("<p>{a}. {b}.</p>", "", "ab"),
+        ("<p>{a}<br/>\n{b}</p>", "", "ab"),
+        ('<ul class="simple">\n<li><p>{a}</p></li>\n<li><p>{a}</p></li>\n</ul>', "", "a"),
+        ("<figcaption>Five heads. {a}.</figcaption>", "<figcaption>Five heads.</figcaption>", "a"),
+        ("<p>{a}; 5 seeds.</p>", "<p>Result run/a; 5 seeds.</p>", "a"),
+        ("<p>Runs: {a}; {b}.</p>", "<p>Runs: Result run/a; Result run/b.</p>", "ab"),
+        ("<details><summary>{a}</summary></details>", "<details><summary>{a}</summary></details>", ""),
+    ],
+)
+def test_where_numbers_come_from_is_folded_once(output: str, left: str, names: str) -> None:
+    results = {name: RESULT.format(f"run/{name}", place) for place, name in enumerate("ab")}
+    page = folds.fold_cells(cell(code("show()") + shown(output.format(**results))))
+    said, _, sources = page.partition("<summary>Where these numbers come from</summary>")
+    assert "".join(
+        said[said.index("_output docutils container") :].split(">", 1)[1].split("</div>")[0].split("\n")
+    ) == (left.format(**results))
+    assert re.findall(r"<li><code>run/(\w)</code>: posym_core 0.1.0.*?, sha256 \d{12}</li>", sources) == list(names)
+
+
+def test_a_div_that_is_never_closed_is_told() -> None:
+    with pytest.raises(ValueError, match="a div of a page is never closed"):
+        folds.fold_cells(cell(code("a"))[:-8])
