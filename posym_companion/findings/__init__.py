@@ -8,7 +8,7 @@ from posym_companion.findings.atlas import (
     study_result,
     tasks_result,
 )
-from posym_companion.findings.binding_profile import binding_results
+from posym_companion.findings.binding_profile import binding_results, score_correlation
 from posym_companion.findings.encoding_optimisation import mean_sharpness, optimisation_results, stable_rate
 from posym_companion.findings.encoding_study import costs, deposit, largest_costs, orders, study, task_correlations
 from posym_companion.findings.encoding_tasks import done_accuracy, longest_context
@@ -64,6 +64,7 @@ __all__ = [
     "orders",
     "reach",
     "right_and_wrong",
+    "score_correlation",
     "solver_accuracy",
     "solver_results",
     "solvers",

@@ -11,7 +11,7 @@ import numpy as np
 from posym_companion.experiments.binding_profile import FACTS, TEMPLATES, BindingProfile
 from posym_companion.findings.finding import Claim, Line, Measured, Number, Rule, cases
 from posym_core.metrics.contrasts import LayerContrast, layer_contrast, layer_permutation
-from posym_core.metrics.stats import Estimate, head_correlation
+from posym_core.metrics.stats import Correlation, Estimate, head_correlation
 from posym_core.runs.results import MissingResultError, Result, load_result, result_names
 
 MODEL = "gemma-3-270m"
@@ -195,6 +195,18 @@ LAYER_TREND = Claim(
 # U25-3
 
 
+def score_correlation(scores: Result | Mapping[str, np.ndarray]) -> tuple[Correlation, float]:
+    """Correlation over heads of a profile's two scores, and Pearson's r of its null model.
+
+    Wherever the book quotes the correlation of a stored profile, it comes from here.
+
+    Args:
+        scores: ``positional`` and ``symbolic``, and both with ``null_`` before their names, ``[prompt, layer, head]``.
+    """
+    null = head_correlation(scores["null_positional"], scores["null_symbolic"], draws=2)
+    return head_correlation(scores["positional"], scores["symbolic"], draws=DRAWS), null.pearson.value
+
+
 def scores_exclude_each_other(folder: Path | None) -> Measured:
     """U25-3: the correlation over heads, beside that of a null model with the same attention."""
     results = binding_results(folder)
@@ -202,8 +214,7 @@ def scores_exclude_each_other(folder: Path | None) -> Measured:
     below, beyond, same_sign = [], [], []
     for (template, facts), result in results.items():
         where = f"{template}, {facts} facts"
-        found = head_correlation(result["positional"], result["symbolic"], draws=DRAWS)
-        null = head_correlation(result["null_positional"], result["null_symbolic"], draws=2).pearson.value
+        found, null = score_correlation(result)
         below.append(found.pearson.high < 0)
         beyond.append(found.pearson.high < null)
         if null < 0:

@@ -9,7 +9,7 @@ import numpy as np
 
 from posym_companion.experiments.taught_gemma import FACTS
 from posym_companion.findings.binding_planes import GAP, SHARE
-from posym_companion.findings.binding_profile import cases
+from posym_companion.findings.binding_profile import cases, score_correlation
 from posym_companion.findings.finding import Claim, Line, Measured, Number, Rule
 from posym_companion.findings.gemma_roles import CARRIES, PURE, first_look, roles
 from posym_companion.findings.gemma_runs import SOLVED, after, local_layers, measured, runs
@@ -50,8 +50,7 @@ def correlation(folder: Path | None) -> Measured:
     ours: dict[str, Number] = {}
     below, beyond = [], []
     for (seed, wording), x in after(results).items():
-        found = head_correlation(x["positional"], x["symbolic"], draws=DRAWS)
-        null = head_correlation(x["null_positional"], x["null_symbolic"], draws=2).pearson.value
+        found, null = score_correlation(x)
         below.append(found.pearson.high < 0)
         beyond.append(found.pearson.high < null)
         where = f"seed {seed}, {wording}"

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from posym_companion.experiments import binding_profile, loop
+from posym_companion.findings import score_correlation
 
 SETTING = binding_profile.BindingProfile(facts=3, prompts=2)
 
@@ -61,3 +62,14 @@ def test_full_size_covers_templates_and_lengths():
     assert len({setting.name for setting in settings}) == 9
     assert {setting.facts for setting in settings} == {16, 64, 128}
     assert all(setting.prompts >= 64 for setting in settings)
+
+
+def test_the_quoted_correlation_is_that_of_the_heads_means():
+    draw = np.random.default_rng(0).random((4, 5, 6, 3))
+    scores = dict(zip(("positional", "symbolic", "null_positional", "null_symbolic"), draw, strict=True))
+    scores["symbolic"] = 1 - scores["positional"] + 0.3 * scores["symbolic"]
+    found, null = score_correlation(scores)
+    pairs = (("positional", "symbolic"), ("null_positional", "null_symbolic"))
+    expected = [np.corrcoef(*(scores[name].mean(0).ravel() for name in pair))[0, 1] for pair in pairs]
+    np.testing.assert_allclose([found.pearson.value, null], expected)
+    assert found.pearson.high < 0
