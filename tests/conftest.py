@@ -8,11 +8,14 @@ import os
 import socket
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import hypothesis
 import numpy as np
 import pytest
+
+if TYPE_CHECKING:
+    import torch
 
 os.environ.setdefault("MPLBACKEND", "agg")
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
@@ -78,6 +81,15 @@ def no_network() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(socket.socket, "connect", local_connect)
         yield
+
+
+@pytest.fixture
+def other_device() -> Iterator[torch.device]:
+    """A second device that needs no hardware and refuses to meet tensors of the CPU."""
+    import other_device
+
+    with other_device.other_device() as device:
+        yield device
 
 
 @pytest.fixture(scope="session")

@@ -76,7 +76,7 @@ class Encoding(nn.Module):
     def redraw(self) -> None:
         """Draw all parameters anew, normal and in float64, so that each of them counts."""
         for parameter in self.parameters():
-            parameter.data = torch.randn(parameter.shape, dtype=torch.float64)
+            parameter.data = torch.randn(parameter.shape, dtype=torch.float64).to(parameter.device)
 
     def embed(
         self, inputs: Float[Tensor, "*batch token width"], positions: Tensor | None = None

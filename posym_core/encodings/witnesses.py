@@ -52,9 +52,9 @@ def closest_symbolic(angles: Float[Tensor, " plane"], places: int) -> tuple[floa
     """
     if places < 2:
         raise ValueError(f"places must be at least 2; got {places}")
-    phase = torch.arange(places, dtype=torch.float64)[:, None] * angles.double()
+    phase = torch.arange(places, dtype=torch.float64, device=angles.device)[:, None] * angles.double()
     curves = torch.cat([phase.cos(), phase.sin()], dim=-1)
-    constant = torch.ones(places, dtype=torch.float64)
+    constant = torch.ones(places).to(curves)
     # Curves of slow planes are nearly parallel: an orthogonal basis of their span keeps the residual accurate.
     left, sizes, right = torch.linalg.svd(curves, full_matrices=False)
     kept = sizes > 1e-15 * places * sizes[0]

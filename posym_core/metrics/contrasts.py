@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 
-from posym_core.metrics.stats import DRAWS, LEVEL, Estimate, Resample, mean_over_prompts, require_scores
+from posym_core.metrics.stats import DRAWS, LEVEL, Estimate, Resample, as_array, mean_over_prompts, require_scores
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -139,11 +139,10 @@ def group_difference(
     Raises:
         ValueError: if shapes do not fit, or no stratum has prompts on both sides.
     """
-    x = np.asarray(values, dtype=np.float64)
-    inside = np.asarray(group).astype(np.float64)
-    labels = (
-        np.zeros(len(inside), dtype=int) if strata is None else np.unique(np.asarray(strata), return_inverse=True)[1]
-    )
+    x = as_array(values)
+    inside = as_array(group)
+    strata = np.zeros(len(inside)) if strata is None else as_array(strata, None)
+    labels = np.unique(strata, return_inverse=True)[1]
     if inside.ndim != 1 or x.ndim < 1 or len(x) != len(inside) or labels.shape != inside.shape:
         raise ValueError(
             f"values, group and strata must have one entry per prompt; got {x.shape}, {inside.shape} and {labels.shape}"

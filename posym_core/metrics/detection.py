@@ -8,7 +8,7 @@ import numpy as np
 import torch
 from jaxtyping import Float
 
-from posym_core.metrics.stats import DRAWS, LEVEL, Estimate
+from posym_core.metrics.stats import DRAWS, LEVEL, Estimate, as_array
 
 
 def detection(
@@ -41,8 +41,8 @@ def detection(
     if groups is None:
         times, over = _redrawn((len(first), len(second)), draws, seed), "chosen and other heads"
     else:
-        inside = np.asarray(chosen, dtype=bool)
-        labels = np.unique(np.asarray(groups), return_inverse=True)[1].reshape(inside.shape)
+        inside = as_array(chosen, bool)
+        labels = np.unique(as_array(groups, None), return_inverse=True)[1].reshape(inside.shape)
         (of_group,) = _redrawn((int(labels.max()) + 1,), draws, seed)
         times, over = [of_group[:, labels[side]] for side in (inside, ~inside)], "groups of heads"
     return _estimate(_area(first, second), _areas(first, second, *times), f"{over}, {draws:,} draws")
@@ -65,7 +65,7 @@ def detection_difference(
 
 
 def _sides(scores: np.ndarray | torch.Tensor, chosen: np.ndarray | torch.Tensor) -> tuple[np.ndarray, np.ndarray]:
-    x, inside = np.asarray(scores, dtype=np.float64), np.asarray(chosen, dtype=bool)
+    x, inside = as_array(scores), as_array(chosen, bool)
     if x.shape != inside.shape:
         raise ValueError(f"scores and chosen must have one entry per head; got {x.shape} and {inside.shape}")
     if not np.isfinite(x).all():

@@ -210,10 +210,11 @@ def permute_blocks(
             f"blocks cover tokens {start} to {stop - 1}, but the last of {tokens} tokens is the query; "
             "pass fewer blocks"
         )
-    index = torch.arange(tokens).repeat(len(orders), 1)
-    inside = start + orders[..., None] * block_length + torch.arange(block_length)
+    orders = orders.to(input_ids.device)
+    index = torch.arange(tokens, device=orders.device).repeat(len(orders), 1)
+    inside = start + orders[..., None] * block_length + torch.arange(block_length, device=orders.device)
     index[:, start:stop] = inside.flatten(1)
-    return input_ids[..., index.to(input_ids.device)]
+    return input_ids[..., index]
 
 
 def _cosine(x: Tensor, y: Tensor, eps: float) -> Tensor:

@@ -124,7 +124,7 @@ def rope_kernels(angles: Float[Tensor, " plane"], positions: int | Float[Tensor,
     """
     angles = torch.as_tensor(angles).double()
     require_finite("angles", angles)
-    phase = angles[:, None, None] * _offsets(positions)
+    phase = angles[:, None, None] * _offsets(positions, angles.device)
     return torch.polar(torch.ones_like(phase), phase)
 
 
@@ -154,7 +154,8 @@ def averaged_kernel(
             f"weights must be one number per angle, none below 0 and one above; got {weights.tolist()} for "
             f"{len(angles)} angles"
         )
-    return ((weights / weights.sum())[:, None, None] * (angles[:, None, None] * _offsets(positions)).cos()).sum(0)
+    waves = (angles[:, None, None] * _offsets(positions, angles.device)).cos()
+    return ((weights / weights.sum())[:, None, None] * waves).sum(0)
 
 
 def kernel_product(
@@ -240,8 +241,9 @@ def rotated_gram(
     return turned @ turned.mT
 
 
-def _offsets(positions: int | Tensor) -> Float[Tensor, "n n"]:
-    places = torch.arange(positions).double() if isinstance(positions, int) else torch.as_tensor(positions).double()
+def _offsets(positions: int | Tensor, device: torch.device) -> Float[Tensor, "n n"]:
+    places = torch.arange(positions) if isinstance(positions, int) else torch.as_tensor(positions)
+    places = places.to(device, torch.float64)
     if places.ndim != 1 or len(places) == 0:
         raise ValueError(f"positions must be a number above 0 or a row of positions; got shape {tuple(places.shape)}")
     require_finite("positions", places)

@@ -139,7 +139,7 @@ def student_margin(values: torch.Tensor | np.ndarray) -> np.ndarray:
     """
     from scipy import stats
 
-    x = np.asarray(values, dtype=np.float64)
+    x = as_array(values)
     if x.ndim < 1 or len(x) < 2:
         raise ValueError(f"a Student interval needs two or more values to a mean; got values of shape {x.shape}")
     return stats.t.ppf((1 + LEVEL) / 2, len(x) - 1) * (x.std(0, ddof=1) / np.sqrt(len(x)))
@@ -153,7 +153,7 @@ def student_interval(
     >>> student_interval(np.array([[0.4, 1.0], [0.6, 1.0]]), most=1.0).value
     array([0.5, 1. ])
     """
-    x = np.asarray(values, dtype=np.float64)
+    x = as_array(values)
     half, mean = student_margin(x), x.mean(0)
     low, high = np.clip(mean - half, least, most), np.clip(mean + half, least, most)
     return Estimates(value=mean, low=low, high=high, method=f"Student's t over {over}")
@@ -172,7 +172,7 @@ def statistic_interval(
     ``statistic`` takes an array of the same layout and returns a number; if it is ``vectorized`` it takes all draws at
     once, ``[draw, prompt, layer, ...]``, and returns a number for each.
     """
-    x = np.asarray(scores, dtype=np.float64)
+    x = as_array(scores)
     sample = Resample(x.shape, [np.arange(x.shape[1])], draws, seed)
     if vectorized:
         drawn = x[sample.prompts[:, :, None], sample.layers[:, None]]
@@ -193,7 +193,7 @@ def variance_shares(
     Raises:
         ValueError: if the shape does not fit, a value is not finite, or all are equal.
     """
-    x = np.asarray(scores, dtype=np.float64)
+    x = as_array(scores)
     if x.ndim != 4 or 0 in x.shape:
         raise ValueError(f"scores must have shape [task, prompt, layer, head] with one of each; got {x.shape}")
     if not np.isfinite(x).all() or np.ptp(x) == 0:
@@ -223,8 +223,13 @@ def variance_shares(
     return {name: _estimate(float(here[place]), many[:, place], how, draws) for place, name in enumerate(names)}
 
 
+def as_array(x: torch.Tensor | np.ndarray, dtype: Any = np.float64) -> np.ndarray:
+    """What is on any device, with or without gradients, as an array."""
+    return np.asarray(x.detach().cpu() if isinstance(x, torch.Tensor) else x, dtype=dtype)
+
+
 def require_scores(name: str, x: torch.Tensor | np.ndarray) -> np.ndarray:
-    x = np.asarray(x, dtype=np.float64)
+    x = as_array(x)
     if x.ndim != 3 or 0 in x.shape:
         raise ValueError(f"{name} must have shape [prompt, layer, head] with at least one of each; got {x.shape}")
     if np.isinf(x).any():
@@ -273,7 +278,7 @@ def row_correlation(x: np.ndarray, y: np.ndarray) -> np.ndarray:
 
 
 def _values(name: str, values: torch.Tensor | np.ndarray) -> np.ndarray:
-    x = np.asarray(values, dtype=np.float64).ravel()
+    x = as_array(values).ravel()
     if np.isinf(x).any():
         raise ValueError(f"{name} must be finite, or NaN where undefined; {int(np.isinf(x).sum())} are infinite")
     if np.isnan(x).all():

@@ -1,0 +1,399 @@
+"""Everything numerical on a second device: the CPU's numbers, and no tensor made on the wrong device."""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+import pkgutil
+import sys
+from dataclasses import fields, is_dataclass
+
+import numpy as np
+import pytest
+import torch
+from architectures import build, tokens
+
+import posym_core.encodings
+import posym_core.metrics
+from posym_core.encodings import (
+    ENCODINGS,
+    EncodedHeads,
+    LatentProjections,
+    LayerShape,
+    MixedHeads,
+    UndefinedCrossLogits,
+    closest_symbolic,
+    descent_steps,
+    make_encoding,
+)
+from posym_core.inspection.capture import capture
+from posym_core.inspection.head_outputs import head_outputs
+from posym_core.inspection.profile import profile
+from posym_core.metrics import (
+    alignment,
+    averaged_kernel,
+    coherence,
+    concentration,
+    condition_number,
+    crest,
+    cross_logits,
+    cross_scores,
+    detection,
+    detection_difference,
+    dirichlet_kernel,
+    eigenvalues,
+    exchange_scores,
+    exclusion,
+    frequency_shares,
+    frequency_use,
+    head_correlation,
+    kernel_product,
+    majorisation,
+    mean_difference,
+    mean_frequency,
+    mean_interval,
+    mixing,
+    pair_scores,
+    permutation_scores,
+    plane_grams,
+    purity,
+    random_swaps,
+    rope_angles,
+    rope_kernels,
+    rotate,
+    rotated_gram,
+    singular_values,
+    statistic_interval,
+    student_interval,
+    swap_orders,
+    swap_scores,
+    toeplitz,
+)
+from posym_core.metrics.contrasts import group_difference, layer_contrast, layer_permutation
+from posym_core.metrics.permutations import block_table, permute_blocks
+from posym_core.metrics.plane_geometry import explained, fit_wave, unrotated_planes
+from posym_core.metrics.stats import variance_shares
+from posym_core.models import (
+    CosineSettings,
+    DecoderEnsemble,
+    ToyEnsemble,
+    TrainingSettings,
+    choice_accuracy,
+    family_model,
+    train,
+)
+from posym_core.models.families import FactsLoss, answers_right
+from posym_core.models.one_layer import EncodedReader
+from posym_core.models.toys import data_generators, sample_streams
+from posym_core.tasks.canonical import RetrievalTask
+from posym_core.tasks.facts import FactsBatch, FactsTask
+from posym_core.tasks.prompts import Prompts
+
+
+def drawn(*shape, seed=0):
+    return torch.randn(shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
+
+
+QUERY, KEYS, ANGLES = drawn(2, 8), drawn(2, 9, 8, seed=1), rope_angles(8)
+SQUARE = drawn(2, 5, 5)
+GRAM = SQUARE @ SQUARE.mT
+VISIBLE = torch.arange(9).expand(2, 9) > 1
+SCORES, OTHERS = torch.rand(2, 6, 4, 3, generator=torch.Generator().manual_seed(3)).double()
+ATTENTION = drawn(2, 5, seed=4).softmax(-1)
+ARROWS = torch.complex(drawn(2, 6), drawn(2, 6, seed=5))
+CHOSEN = torch.arange(12).reshape(4, 3) % 3 == 0
+HALF = torch.arange(6) < 3
+
+
+def by_blocks(to):
+    options = {"visible": to(VISIBLE), "sinks": to(drawn(2)), "softcap": 3.0, "block_length": 2}
+    table = block_table(to(QUERY), to(KEYS), to(ANGLES), **options)
+    orders = to(swap_orders(4))
+    before, after = table.attention(), table.attention(orders)
+    return permutation_scores(before, after, orders), permute_blocks(to(KEYS[..., 0]), orders, start=0, block_length=2)
+
+
+# Name -> what to compute with a function that brings tensors to a device.
+METRICS = {
+    "rotate": lambda to: rotate(to(KEYS), to(torch.arange(9.0)), to(ANGLES)),
+    "rotate by a number": lambda to: rotate(to(KEYS), 3, ANGLES, pairing="neighbours"),
+    "cross_logits": lambda to: cross_logits(to(QUERY), to(KEYS), to(ANGLES)),
+    "cross_logits of planes": lambda to: cross_logits(to(QUERY), to(KEYS), ANGLES, per_frequency=True),
+    "swap_scores": lambda to: swap_scores(to(QUERY), to(KEYS), to(ANGLES)),
+    "swap_scores of planes": lambda to: swap_scores(to(QUERY), to(KEYS), ANGLES, block_length=2, per_frequency=True),
+    "swap_scores of what is seen": lambda to: swap_scores(
+        to(QUERY), to(KEYS), to(ANGLES), visible=to(VISIBLE), sinks=to(drawn(2)), softcap=3.0
+    ),
+    "block_table": by_blocks,
+    "cross_scores": lambda to: cross_scores(to(SQUARE), outside=to(drawn(2, 1))),
+    "exclusion": lambda to: exclusion(to(SQUARE)),
+    "frequency_shares": lambda to: frequency_shares(to(QUERY), to(KEYS), to(ANGLES)),
+    "frequency_use": lambda to: mean_frequency(frequency_use(to(QUERY), to(KEYS), to(ANGLES))),
+    "dirichlet_kernel": lambda to: dirichlet_kernel(to(ANGLES), 7),
+    "pair_scores": lambda to: pair_scores(to(torch.tensor(0.3)), to(torch.tensor(0.4))),
+    "exchange_scores": lambda to: exchange_scores(to(SQUARE), to(torch.tensor([0, 1])), to(torch.tensor([2, 4]))),
+    "random_swaps": lambda to: random_swaps(to(ATTENTION), generator=torch.Generator().manual_seed(0)),
+    "purity": lambda to: purity(to(SCORES), to(OTHERS)),
+    "eigenvalues": lambda to: (eigenvalues(to(GRAM)), singular_values(to(SQUARE)), condition_number(to(GRAM))),
+    "majorisation": lambda to: majorisation(to(SQUARE[0]), to(SQUARE[1])),
+    "rope_kernels": lambda to: (rope_kernels(to(ANGLES), 5), rope_kernels(to(ANGLES), to(torch.arange(5.0)))),
+    "averaged_kernel": lambda to: (
+        averaged_kernel(to(ANGLES), 5),
+        averaged_kernel(to(ANGLES), to(torch.arange(5.0)), to(torch.ones(4))),
+    ),
+    "kernel_product": lambda to: kernel_product(to(GRAM), averaged_kernel(to(ANGLES), 5)),
+    "mixing": lambda to: mixing(to(GRAM), to(averaged_kernel(ANGLES, 5))),
+    "toeplitz": lambda to: toeplitz(to(drawn(4))),
+    "plane_grams": lambda to: (plane_grams(to(KEYS)), rotated_gram(to(KEYS), to(ANGLES))),
+    "unrotated_planes": lambda to: (
+        unrotated_planes(to(KEYS), to(torch.arange(9.0)), to(ANGLES)),
+        unrotated_planes(to(KEYS), 3, ANGLES),
+    ),
+    "concentration": lambda to: (concentration(to(ARROWS)), concentration(to(ARROWS), weighted=False)),
+    "coherence": lambda to: coherence(to(ARROWS)),
+    "alignment": lambda to: alignment(to(ARROWS), to(drawn(6)), free=True),
+    "crest": lambda to: (crest(to(ARROWS), 0.1), crest(to(ARROWS), to(torch.full((6,), 0.2)))),
+    "fit_wave": lambda to: fit_wave(to(drawn(2, 6)), to(torch.arange(1.0, 7.0)), 0.5).at(to(torch.arange(3.0))),
+    "explained": lambda to: explained(to(drawn(2, 6)), to(drawn(2, 6, seed=1))),
+    "head_correlation": lambda to: head_correlation(to(SCORES), to(OTHERS), draws=20),
+    "mean_interval": lambda to: mean_interval(to(SCORES[:, 0, 0]), draws=20),
+    "mean_difference": lambda to: mean_difference(to(SCORES[:, 0, 0]), to(OTHERS[:, 0, 0]), draws=20),
+    "student_interval": lambda to: student_interval(to(SCORES)),
+    "statistic_interval": lambda to: statistic_interval(lambda x: float(x.mean()), to(SCORES), draws=20),
+    "variance_shares": lambda to: variance_shares(to(torch.stack([SCORES, OTHERS])), draws=20),
+    "layer_contrast": lambda to: layer_contrast(to(SCORES), draws=20),
+    "layer_permutation": lambda to: layer_permutation(lambda x: x[0].mean() - x[1].mean(), to(SCORES), draws=20),
+    "group_difference": lambda to: group_difference(to(SCORES), to(HALF), strata=to(torch.arange(6) % 2), draws=20),
+    "detection": lambda to: detection(to(SCORES[0]), to(CHOSEN), groups=to(torch.arange(12).reshape(4, 3)), draws=20),
+    "detection_difference": lambda to: detection_difference(to(SCORES[0]), to(SCORES[1]), to(CHOSEN), draws=20),
+}
+LAYER = LayerShape(heads=2, dim=8, width=6, length=16)
+INPUTS, MAPS = drawn(5, 6), drawn(2, 2, 6, 8, seed=6)
+
+
+def encoded(name):
+    """Everything that an encoding computes: logits, weights, ``C`` and what becomes of permuted tokens."""
+
+    def compute(to):
+        torch.manual_seed(0)
+        encoding = to(make_encoding(name, LAYER)).requires_grad_(False)
+        encoding.redraw()
+        heads = EncodedHeads(encoding=encoding, query_map=to(MAPS[0]), key_map=to(MAPS[1]))
+        orders = to(torch.tensor([[1, 0, 2, 3], [0, 1, 3, 2]]))
+        logits = heads.logits(to(INPUTS))
+        found = [logits, encoding.attention(logits), heads.spread(to(INPUTS), orders)]
+        try:
+            return [*found, heads.cross_logits(to(INPUTS))]
+        except UndefinedCrossLogits:
+            return found
+
+    return compute
+
+
+def in_latent_attention(to):
+    torch.manual_seed(0)
+    latent = to(LatentProjections(LAYER, rotated=4, rank=3).double()).requires_grad_(False)
+    return to(latent.encoding()).logits(*latent(to(INPUTS)))
+
+
+def in_mixed_heads(to):
+    one = LayerShape(heads=1, dim=8, width=6, length=16)
+    torch.manual_seed(0)
+    mixed = to(MixedHeads(LAYER, [make_encoding(name, one) for name in ("rope", "t5")])).requires_grad_(False)
+    query, keys = drawn(2, 2, 5, 8)
+    logits = mixed.logits(to(query), to(keys))
+    return logits, mixed.attention(logits), mixed.cross_logits(to(query[:, 0]), to(keys))
+
+
+def urpe_weights(to):
+    torch.manual_seed(0)
+    encoding = to(make_encoding("urpe", LAYER)).requires_grad_(False)
+    encoding.redraw()
+    return encoding.cross_weights(to(QUERY), to(KEYS))
+
+
+OF_ENCODINGS = {
+    **{name: encoded(name) for name in ENCODINGS},
+    "LatentProjections": in_latent_attention,
+    "MixedHeads": in_mixed_heads,
+    "URPE.cross_weights": urpe_weights,
+    "closest_symbolic": lambda to: closest_symbolic(to(ANGLES), 12),
+    "descent_steps": lambda to: descent_steps(to(GRAM[0] + 9 * torch.eye(5)), to(drawn(5))),
+}
+
+# These take no tensor, and what they give lies on the CPU; a knob and a witness are made there.
+WITHOUT_INPUT = {
+    *("ability", "ability_table", "alibi_slopes", "drawn_encoding", "drawn_spread", "witness"),
+    *("amounts", "absolute", "biased", "magnitudes", "turned", "two_directions", "playground", "train_head"),
+    *("knob", "network", "nothing", "option", "pull", "reflection", "swing", "turning"),
+    *("find_entry", "make_encoding", "rope_angles", "random_orders"),
+}
+
+
+def plain(found):
+    """What was found as a flat list of names, values and devices, NumPy arrays and numbers included."""
+    if is_dataclass(found):
+        return [x for field in fields(found) for x in plain(getattr(found, field.name))]
+    if isinstance(found, dict):
+        return [x for value in found.values() for x in plain(value)]
+    if isinstance(found, tuple | list):
+        return [x for part in found for x in plain(part)]
+    return [] if isinstance(found, str) or found is None else [found]
+
+
+def assert_same(found, expected, device):
+    found, expected = plain(found), plain(expected)
+    assert len(found) == len(expected) > 0
+    for one, other in zip(found, expected, strict=True):
+        assert isinstance(one, torch.Tensor) == isinstance(other, torch.Tensor)
+        if isinstance(one, torch.Tensor):
+            assert one.device == device
+            torch.testing.assert_close(one.cpu(), other, rtol=0, atol=0, equal_nan=True)
+        else:
+            np.testing.assert_array_equal(one, other)
+
+
+def test_what_a_gpu_refuses_is_refused(other_device):
+    there, here = torch.arange(3.0, device=other_device), torch.arange(3.0)
+    ours = torch.Generator(other_device).manual_seed(0)
+    refused = {
+        "expected all tensors on one device": [
+            lambda: there + here,
+            lambda: here[there.long()],
+            lambda: torch.stack([there[0], here[0]]),
+            lambda: there.index_put_((here.long(),), here),
+        ],
+        "Expected a 'lazy:0' device type for generator": [
+            lambda: torch.rand(3, device=other_device, generator=torch.Generator()),
+            lambda: there.normal_(generator=torch.Generator()),
+        ],
+        "to numpy. Use Tensor.cpu": [lambda: np.asarray(there)],
+    }
+    for message, calls in refused.items():
+        for call in calls:
+            with pytest.raises((RuntimeError, TypeError), match=message):
+                call()
+    there[here.long()[:1]] = torch.tensor(7.0)
+    assert (there[here.long()] * here[2]).tolist() == [14, 2, 4]
+    drawn = torch.rand(3, device=other_device, generator=ours)
+    assert drawn.device == other_device == ours.device
+    torch.testing.assert_close(drawn.cpu(), torch.rand(3, generator=torch.Generator().manual_seed(0)))
+
+
+@pytest.mark.parametrize("name", METRICS)
+def test_metrics(name, other_device):
+    expected = METRICS[name](lambda x: x)
+    assert_same(METRICS[name](lambda x: x.to(other_device)), expected, other_device)
+
+
+@pytest.mark.parametrize("name", OF_ENCODINGS)
+def test_encodings(name, other_device):
+    expected = OF_ENCODINGS[name](lambda x: x)
+    assert_same(OF_ENCODINGS[name](lambda x: x.to(other_device)), expected, other_device)
+
+
+def test_every_public_function_of_both_rooms_runs_there(other_device):
+    """What is added to a room and not to this file is named here."""
+    called = set()
+
+    def note(frame, event, _):
+        if event == "call":
+            called.add((frame.f_globals.get("__name__"), frame.f_code.co_qualname))
+
+    sys.setprofile(note)
+    try:
+        for compute in [*METRICS.values(), *OF_ENCODINGS.values()]:
+            compute(lambda x: x.to(other_device))
+    finally:
+        sys.setprofile(None)
+    missing = []
+    for room in (posym_core.metrics, posym_core.encodings):
+        for module in pkgutil.iter_modules(room.__path__):
+            found = importlib.import_module(f"{room.__name__}.{module.name}")
+            for name, function in inspect.getmembers(found, inspect.isfunction):
+                own = function.__module__ == found.__name__ and not name.startswith("_")
+                if own and name not in WITHOUT_INPUT and (found.__name__, name) not in called:
+                    missing.append(f"{module.name}.{name}")
+    assert missing == []
+
+
+TASK = RetrievalTask(length=4, symbols=5, attributes=2)
+FACTS = FactsTask(facts=4, questions=("binding", "index"))
+
+
+def toys():
+    return ToyEnsemble(TASK, torch.tensor([[0.5], [0.01]]), seeds=(0, 1), width=8)
+
+
+def one_layer():
+    return EncodedReader(TASK, encoding="learned", length=4, seed=0, width=8, heads=2)
+
+
+def decoders():
+    return DecoderEnsemble(FACTS, torch.tensor([[[0.5, 0.1]]]), seeds=(0, 1), heads=2)
+
+
+def language_models():
+    return FactsLoss(family_model("gemma2", FACTS, layers=2, width=16), FACTS)
+
+
+def streams(count, generators):
+    drawn = [FACTS.sample(count, generator) for generator in generators]
+    return FactsBatch(*(torch.stack(field) for field in zip(*drawn, strict=True)))
+
+
+TRAINED = {
+    "toys": (toys, lambda count, generators: sample_streams(TASK, count, generators)),
+    "one layer": (one_layer, lambda count, generators: TASK.sample(count, generators[0])),
+    "decoders": (decoders, streams),
+    "language models": (language_models, lambda count, generators: FACTS.sample(count, generators[0])),
+}
+
+
+@pytest.mark.parametrize("name", TRAINED)
+@pytest.mark.parametrize("settings", [TrainingSettings, CosineSettings])
+def test_training_steps(name, settings, other_device, tmp_path):
+    make, draw = TRAINED[name]
+    options = {"settings": settings(steps=2, batch=4, warmup=1, record_every=1), "progress": False}
+    found = []
+    for device in (torch.device("cpu"), other_device):
+        model, generators = make().to(device), data_generators((0, 1), device, purpose=0)
+        kept = tmp_path / f"{device.type}.safetensors"
+        history = train(model, draw, generators=generators, checkpoint=kept, checkpoint_every=1, **options)
+        found.append([history.losses, *(parameter.detach().cpu() for parameter in model.parameters())])
+        train(make().to(device), draw, generators=generators, checkpoint=kept, **options)
+    for one, other in zip(*found, strict=True):
+        torch.testing.assert_close(one, other)
+
+
+@pytest.fixture(params=["Gemma3", "GPT-J"])
+def model_there(request, other_device):
+    return build(request.param), build(request.param).to(other_device)
+
+
+def test_capture_and_profile_of_a_model(model_there):
+    here, there = model_there
+    prompts = tokens(2, 12)
+    blocks = {"start": 1, "block_length": 2, "blocks": 5, "progress": False}
+    expected, found = (profile(model, prompts, **blocks) for model in (here, there))
+    for name in ("positional", "symbolic", "entropy"):
+        torch.testing.assert_close(getattr(found, name), getattr(expected, name), rtol=0, atol=1e-4)
+    for one, other in zip(capture(there, prompts), capture(here, prompts), strict=True):
+        assert one.query.device.type == there.device.type
+        torch.testing.assert_close(one.keys.cpu(), other.keys, rtol=0, atol=1e-4)
+    said = head_outputs(here, prompts).outputs
+    torch.testing.assert_close(head_outputs(there, prompts).outputs.cpu(), said, rtol=0, atol=1e-4)
+
+
+def test_answers_of_a_model(model_there):
+    here, there = model_there
+    options = {"start": 1, "block_length": 2, "blocks": 5, "texts": [], "target": torch.tensor([1, 0])}
+    prompts = Prompts(input_ids=tokens(2, 12), answer_ids=torch.tensor([[3, 4, 3], [5, 6, 7]]), **options)
+    expected, found = (choice_accuracy(model, prompts) for model in (here, there))
+    torch.testing.assert_close(found.log_probability, expected.log_probability, rtol=0, atol=1e-4)
+
+
+def test_answers_of_a_trained_language_model(other_device):
+    model = family_model("llama", FACTS, layers=1, width=16).eval().to(other_device)
+    batch = FACTS.ask("binding", 3, torch.Generator(other_device).manual_seed(0))
+    assert answers_right(model, FACTS, batch).device == other_device
