@@ -13,6 +13,7 @@ from posym_core.inspection.prompt_roles import answer_pairs, patched_heads, sile
 from posym_core.inspection.prompt_scores import head_scores
 from posym_core.inspection.stations import capture_layers, station_scores
 from posym_core.inspection.surgery import surgery
+from posym_core.inspection.wrappers import unwrapped
 
 __all__ = [
     "NONE",
@@ -44,4 +45,5 @@ __all__ = [
     "station_scores",
     "stopped",
     "surgery",
+    "unwrapped",
 ]

@@ -12,6 +12,7 @@ from __future__ import annotations
 import contextlib
 import inspect
 import itertools
+import sys
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
@@ -25,6 +26,7 @@ from posym_core.inspection.attention_calls import AttentionCall, UnsupportedMode
 from posym_core.inspection.padding import unpadded
 from posym_core.inspection.recording import Recorder, recording
 from posym_core.inspection.routes import ROUTES, Route
+from posym_core.inspection.wrappers import unwrapped
 
 # The mappings belong to the library, not to a model, so two taps in two threads would undo each other.
 ONE_AT_A_TIME = threading.RLock()
@@ -40,7 +42,8 @@ def capture(
     """Queries of chosen tokens and all keys of every attention call of a forward pass.
 
     Args:
-        model: a Hugging Face decoder in evaluation mode, on any device.
+        model: a Hugging Face decoder in evaluation mode, on any device, or what
+            :func:`posym_core.inspection.wrappers.unwrapped` finds one in.
         input_ids: prompts of equal length, without padding; moved to the model's device.
         rows: tokens whose queries to keep, negative from the end; None for all.
         batch_size: prompts per forward pass; by default all at once.
@@ -53,6 +56,7 @@ def capture(
             softmax over scaled products does not describe.
         TypeError, ValueError: if ``input_ids`` or ``rows`` do not fit, or prompts begin or end with pad tokens.
     """
+    model = unwrapped(model)
     (input_ids,) = unpadded(model, check_input_ids(input_ids), None, least=1)
     parts: list[list[AttentionCall]] = []
     route = None
@@ -133,7 +137,7 @@ def tap(
 
 
 def forward(model: nn.Module, input_ids: Int[Tensor, "prompt token"], **inputs: Any) -> Any:
-    """Run the model without vocabulary logits, cache or gradients."""
+    """Run the model without vocabulary logits, cache, gradients or compiled layers."""
     backbone: Any = getattr(model, "base_model", model)
     parameters = inspect.signature(backbone.forward).parameters
     # Some backbones without vocabulary logits take this, too, and then leave out queries of their last layers.
@@ -141,7 +145,10 @@ def forward(model: nn.Module, input_ids: Int[Tensor, "prompt token"], **inputs: 
         inputs["logits_to_keep"] = 1
     if "use_cache" in parameters or any(p.kind is p.VAR_KEYWORD for p in parameters.values()):
         inputs["use_cache"] = False
-    with torch.no_grad():
+    # Layers that were compiled on their own would be compiled anew with what looks on.
+    loaded = "torch._dynamo" in sys.modules
+    eager = torch.compiler.set_stance("force_eager") if loaded else contextlib.nullcontext()
+    with torch.no_grad(), eager:
         return backbone(input_ids.to(input_device(model)), **inputs)
 
 

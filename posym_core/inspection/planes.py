@@ -23,6 +23,7 @@ from torch import Tensor, nn
 
 from posym_core.inspection.attention_calls import UnsupportedModelError
 from posym_core.inspection.shifted_keys import TOKENS, ShiftedKeys
+from posym_core.inspection.wrappers import unwrapped
 from posym_core.metrics.rope import turn
 
 # A frequency of the model is taken for a fitted angle when they agree to this relative difference.
@@ -76,7 +77,8 @@ def find_planes(model: nn.Module, length: int) -> list[Planes]:
     changed in between, on purpose or by a longer prompt.
 
     Args:
-        model: a Hugging Face decoder in evaluation mode.
+        model: a Hugging Face decoder in evaluation mode, or what
+            :func:`posym_core.inspection.wrappers.unwrapped` finds one in.
         length: tokens of the prompts in question; matters where the angles depend on it.
 
     Returns:
@@ -86,6 +88,7 @@ def find_planes(model: nn.Module, length: int) -> list[Planes]:
         UnsupportedModelError: if the model takes no positions, no key depends on them, or keys depend on them
             otherwise than by rotations of planes.
     """
+    model = unwrapped(model)
     keys, name = ShiftedKeys(model, length), type(model).__name__
     buffers = {
         name: buffer.detach().double().cpu().abs()

@@ -21,6 +21,7 @@ from posym_core.inspection.capture import check_input_ids, watched_forward
 from posym_core.inspection.heads import LayerHeads, joined, layer_heads
 from posym_core.inspection.padding import unpadded
 from posym_core.inspection.planes import Planes, find_planes
+from posym_core.inspection.wrappers import unwrapped
 from posym_core.metrics.pairs import Swaps
 from posym_core.metrics.swaps import SwapScores
 
@@ -111,7 +112,8 @@ def profile(
     rotated (Zaya convolves them), swapped keys are not the keys of swapped tokens.
 
     Args:
-        model: any Hugging Face decoder with rotary encoding, in evaluation mode; see :func:`posym_core.load_model`.
+        model: any Hugging Face decoder with rotary encoding, in evaluation mode; see :func:`posym_core.load_model`. It
+            may be wrapped by what :func:`posym_core.inspection.wrappers.unwrapped` knows.
         input_ids: ``[prompt, token]``, or one prompt ``[token]``.
         attention_mask: 1 for tokens and 0 for padding, of the shape of ``input_ids``. Every prompt is run and scored
             without its padding, and those of one length that follow each other together. None for no padding.
@@ -134,6 +136,7 @@ def profile(
         TypeError, ValueError: if ``input_ids``, ``attention_mask`` or the blocks do not fit, prompts begin or end with
             pad tokens that no mask tells of, or ``tau`` or ``eps`` is out of range.
     """
+    model = unwrapped(model)
     runs = unpadded(model, check_input_ids(input_ids, least=3), attention_mask, least=3)
     swaps = Swaps(start=start, block_length=block_length, blocks=blocks, tau=tau, eps=eps)
     fitted = {length: swaps.fitted(length) for length in sorted({run.shape[1] for run in runs})}
@@ -164,7 +167,7 @@ def profile_with(
     """Measure the heads of every layer at the last token of every prompt, in one forward pass a batch.
 
     Args:
-        model: any Hugging Face decoder with rotary encoding, in evaluation mode.
+        model: see :func:`profile`.
         input_ids: ``[prompt, token]``, or one prompt ``[token]``.
         measure: called with the :class:`LayerHeads` of every layer and batch; returns named tensors of shape
             ``[prompt, key_head, group, ...]``, as functions on heads do when given ``heads.query`` and ``heads.keys``.
@@ -186,6 +189,7 @@ def profile_with(
     """
     from tqdm import tqdm
 
+    model = unwrapped(model)
     runs = unpadded(model, check_input_ids(input_ids, least=2), attention_mask, least=2)
     if batch_size is not None:
         require_count("batch_size", batch_size, 1)
