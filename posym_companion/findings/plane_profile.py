@@ -1,4 +1,4 @@
-"""From stored profiles of planes: where a plane turns from position to symbol, and which heads use which (U25-9)."""
+"""From stored profiles of planes: where a plane changes from position to symbol, and which heads use which (U25-9)."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from posym_companion.findings.finding import Claim, Line, Measured, Number, Rule
 from posym_core.metrics.stats import head_correlation
 from posym_core.runs.results import load_result
 
-SHOWN_IN = "book/language_model/every_head.ipynb"
+SHOWN_IN = "book/reference/every_head.ipynb"
 # A correlation is strong if its interval is above this.
 STRONG = 0.5
 

@@ -16,8 +16,6 @@ STILL_LONGER = {
     "book/encodings/atlas",
     "book/several_hops/hop_heads",
     "book/several_hops/length",
-    "book/where_and_what/exclusion",
-    "book/where_and_what/frequencies",
     "book/where_and_what/scores",
 }
 
