@@ -3,6 +3,7 @@
 * MathJax is copied into the site from the package that carries it, without the parts that no page can ask for. (The
   last step of `make book` sets the formulas beforehand and drops it; a page built by Sphinx alone needs it.)
 * The theme's icons come as a font and, once more, as a script larger than all else on a page; the script is left out.
+* The papers that the book is about are cited by their tags (``citations.py``).
 * Objects of the reference link to their lines in the repository, and public names lead to where they are defined.
 """
 
@@ -16,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import yaml
+from citations import register_styles
 from closure import ROOT
 from set_formulas import mathjax_folder
 
@@ -109,6 +111,7 @@ def write_in_parallel(app: Any, environment: Any) -> None:
 
 def setup(app: Any) -> dict[str, bool]:
     """Register the steps with Sphinx."""
+    register_styles()
     # Jupyter Book always sets this value, and its owner, an extension for comment services, is left out of the book.
     app.add_config_value("comments_config", {}, "html", dict)
     app.connect("config-inited", link_sources)
