@@ -26,6 +26,7 @@ EXPERIMENTS = {
     "hop_mechanism": "programs, ablations and rotation planes of the trained multihop models",
     "hop_prompts": "Number and Letter with one hop, put to a language model as text, at growing length",
     "hop_variants": "small multihop models with other heads, angles and training lengths",
+    "later_claims": "claims of later papers: order, sums, slow planes, influence and binding in a language model",
     "multihop": "GPT-J models trained on the tasks Number and Letter, every head watched",
     "plane_profile": "every head and every plane of a language model at many lengths",
     "score_robustness": "how scores depend on everything that is chosen when they are made",

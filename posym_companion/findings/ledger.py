@@ -1,6 +1,6 @@
 """All claims, in the papers' order: U25 and U26 are Urrutia et al. (2026a, 2026b), G26 is Gu et al. (2026).
 
-T are the claims of U25 once more, on models that solve the task they are measured on.
+T are the claims of U25 once more, on models that solve the task they are measured on. L are claims of later papers.
 """
 
 from __future__ import annotations
@@ -68,6 +68,14 @@ CLAIMS: Mapping[str, str] = {
     "T-6": "task_solvers.BEYOND_ONE_LAYER",
     "T-6G": "taught_gemma.MISSING",
     "T-7": "family_solvers.ARCHITECTURES",
+    "L-1a": "later_claims.ORDER",
+    "L-1b": "later_claims.BASE",
+    "L-1c": "later_claims.SYMBOLS",
+    "L-2": "later_claims.SUMS",
+    "L-3": "later_claims.RETRIEVAL",
+    "L-4": "later_claims.BIRTH",
+    "L-5": "later_claims.MASSIVE",
+    "L-6": "later_claims.BINDING",
 }
 
 

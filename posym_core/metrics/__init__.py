@@ -10,6 +10,7 @@ from posym_core.metrics.frequencies import (
     frequency_use,
     mean_frequency,
 )
+from posym_core.metrics.inversions import Inversions, far_preferred, inversions
 from posym_core.metrics.pairs import Swaps
 from posym_core.metrics.permutations import (
     BlockTable,
@@ -51,6 +52,7 @@ __all__ = [
     "Estimate",
     "Exclusion",
     "FrequencyShares",
+    "Inversions",
     "PermutationScores",
     "SwapScores",
     "Swaps",
@@ -69,9 +71,11 @@ __all__ = [
     "eigenvalues",
     "exchange_scores",
     "exclusion",
+    "far_preferred",
     "frequency_shares",
     "frequency_use",
     "head_correlation",
+    "inversions",
     "kernel_product",
     "majorisation",
     "mean_difference",
