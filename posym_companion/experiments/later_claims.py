@@ -103,9 +103,9 @@ def full_size(model: str = "gemma-3-270m") -> list[LaterClaims]:
         LaterClaims(part="order", model=model, prompts=12),
         LaterClaims(part="sums", model=model, length=256, prompts=6),
         LaterClaims(part="sums", model=model, length=256, prompts=6, trained=False),
-        LaterClaims(part="influence", model=model, length=256, prompts=3, draws=2),
-        LaterClaims(part="retrieval", model=TAUGHT, length=16, prompts=20, draws=3),
-        LaterClaims(part="binding", model=TAUGHT, length=8, prompts=64),
+        LaterClaims(part="influence", model=model, length=127, prompts=3, draws=2),
+        LaterClaims(part="binding", model=TAUGHT, length=8, prompts=48),
+        LaterClaims(part="retrieval", model=TAUGHT, length=16, prompts=12, draws=2),
     ]
 
 
@@ -121,7 +121,7 @@ def measure(model: Any, tokenizer: Any, setting: LaterClaims, *, progress: bool 
     if not setting.trained:
         model = with_random_weights(model, setting.seed)
     parts = {"order": order, "sums": sums, "retrieval": retrieval, "influence": influences, "binding": binding}
-    with torch.no_grad() if setting.part != "influence" else contextlib.nullcontext():
+    with torch.set_grad_enabled(setting.part == "influence"):
         return parts[setting.part](model, tokenizer, setting)
 
 
@@ -176,8 +176,9 @@ def logits_at(
     count = heads.keys.shape[-2]
     places = torch.arange(count, dtype=torch.float64, device=heads.keys.device)[contents]
     home = rotate(heads.keys[..., contents, :], -places, heads.angles)
-    query = rotate(heads.query, -(count - 1), heads.angles) * heads.scale
-    return home @ rotate(query[..., None, :], distance.to(query.device), angles).transpose(-1, -2)
+    query = rotate(heads.query, -(count - 1), heads.angles)[..., None, :] * heads.scale
+    seen = query.expand(*query.shape[:-2], len(distance), -1)
+    return home @ rotate(seen, distance.to(query.device), angles).transpose(-1, -2)
 
 
 def by_content(C: Float[Tensor, "*batch content position"]) -> Float[Tensor, "*batch"]:
@@ -371,6 +372,12 @@ def rearranged(tokenizer: Any, setting: LaterClaims) -> Iterator[tuple[Tensor, t
         blocks = clean[prompts.start :][: prompts.blocks * prompts.block_length].view(prompts.blocks, -1)
         at = int((blocks[0] == answers[0]).nonzero())
         unused = everything[~torch.isin(everything, answers)]
+        if len(unused) == 0 or prompts.blocks < 4 or len(set(answers.tolist())) < prompts.blocks:
+            raise ValueError(
+                "a place, a name and an answer can be told apart with four different facts or more and an attribute "
+                f"that the prompt does not name; got {prompts.blocks} facts and {len(unused)} attributes. Pass more "
+                "prompts"
+            )
         drawn = facts[facts != asked][torch.randperm(prompts.blocks - 1, generator=generator)]
         place, name, answer = drawn[:3].tolist()
         names = _moved(facts, name, place, generator)
