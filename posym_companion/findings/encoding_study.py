@@ -163,7 +163,7 @@ def deposit(folder: Path | None = None) -> dict[str, bool]:
             most.mean() >= COSTS and (layer == 0).mean() > 0.5 and following.mean() <= NEXT * most.mean()
         ),
         "neither NoPE nor Count has a head that costs half as much": all(
-            bool(dearest.mean() < HALF * most.mean()) for dearest, _, _ in elsewhere
+            bool(costliest.mean() < HALF * most.mean()) for costliest, _, _ in elsewhere
         ),
         "one rotary head a layer reaches nine tenths of the accuracy": bool(
             single["accuracy"].mean() >= SUFFICES * rotary["accuracy"].mean()
@@ -202,15 +202,15 @@ def position_is_deposited(folder: Path | None) -> Measured:
         result = study(*which, folder)
         most, following, layer = largest_costs(result)
         ours[f"{label}: accuracy"] = mean_interval(result["accuracy"])
-        ours[f"{label}: cost of the dearest head"] = mean_interval(most)
+        ours[f"{label}: cost of the costliest head"] = mean_interval(most)
         ours[f"{label}: cost of the next"] = mean_interval(following)
-        ours[f"{label}: seeds with the dearest head in the first layer"] = f"{(layer == 0).sum()} of {len(layer)}"
+        ours[f"{label}: seeds with the costliest head in the first layer"] = f"{(layer == 0).sum()} of {len(layer)}"
         evidence.append(result.name)
     rotary = study("distance", "rope", folder)
     _, layers, heads = costs(rotary).shape
     for looked_at, among in ((layers, f"{layers * heads}"), (1, f"{heads} in the first layer")):
         for name, ranks in deposited_ranks(rotary, looked_at).items():
-            ours[f"rotary: rank of the dearest head of {among} by {name.replace('_', ' ')}"] = mean_interval(ranks)
+            ours[f"rotary: rank of the costliest head of {among} by {name.replace('_', ' ')}"] = mean_interval(ranks)
     longer = float(study("distance", "rope-one-head-longer", folder)["accuracy"].mean())
     return Measured(
         ours=ours,

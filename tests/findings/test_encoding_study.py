@@ -98,10 +98,10 @@ def test_a_deposit_is_reproduced_in_kind_and_its_head_ranked(tmp_path):
     all_setups(tmp_path)
     (finding,) = ledger("G26-3", folder=tmp_path)
     assert finding.verdict == "reproduced in kind"
-    assert finding.ours["rotary: cost of the dearest head"]["value"] == pytest.approx(0.6)
+    assert finding.ours["rotary: cost of the costliest head"]["value"] == pytest.approx(0.6)
     # Head 1 of 8 in ascending order of an invented pointer has rank 7.
-    assert finding.ours["rotary: rank of the dearest head of 8 by positional"]["value"] == 7
-    assert finding.ours["rotary: rank of the dearest head of 4 in the first layer by positional"]["value"] == 3
+    assert finding.ours["rotary: rank of the costliest head of 8 by positional"]["value"] == 7
+    assert finding.ours["rotary: rank of the costliest head of 4 in the first layer by positional"]["value"] == 3
     assert not any("mean frequency" in name for name in finding.ours)
 
 
