@@ -38,6 +38,8 @@ VIEWPORT = re.compile(r'\s*<meta name="viewport"[^>]*>')
 SEARCH = re.compile(r'\s*<script src="[^"]*(?:searchtools|language_data|searchindex)\.js[^>]*></script>')
 # Sphinx writes the arguments of a long signature as a list of definitions that define nothing, within a term.
 ARGUMENTS = re.compile(r"<dl>\n(?P<lines>(?:<dd>.*</dd>\n)+)</dl>")
+# A fold opens at its title, and its script stops at one without; sphinx-proof gives a proof no title but a first word.
+PROOF = re.compile(r'(?P<opening><div class="proof dropdown admonition")[^>]*>\s*<p>Proof\.\s*')
 # docutils calls a bibliography a list, but not its entries items of one.
 CITATIONS = '<div role="list" class="citation-list">'
 # A cell's tags are classes on its page. Those that say which claim of the ledger the cell shows become anchors.
@@ -123,6 +125,15 @@ def signatures(page: str) -> str:
 def bibliography(page: str) -> str:
     """The page without the claim that its bibliography is a list, since what stands in it are no items of one."""
     return page.replace(CITATIONS, '<div class="citation-list">')
+
+
+def proofs(page: str) -> str:
+    """The page with a title at every proof that is folded.
+
+    >>> proofs('<div class="proof dropdown admonition" id="proof"><p>Proof. By counting.</p></div>')
+    '<div class="proof dropdown admonition"><p class="admonition-title">Proof</p><p>By counting.</p></div>'
+    """
+    return PROOF.sub(lambda found: found["opening"] + '><p class="admonition-title">Proof</p><p>', page)
 
 
 def anchors(page: str) -> str:
@@ -241,7 +252,7 @@ def finish(site: Path, root: Path, kept: Path) -> None:
     for page in site.rglob("*.html"):
         text = page.read_text(encoding="utf-8")
         text = text if page.name == "search.html" else SEARCH.sub("", text)
-        page.write_text(anchors(bibliography(signatures(head(text)))), encoding="utf-8")
+        page.write_text(anchors(proofs(bibliography(signatures(head(text))))), encoding="utf-8")
     share_figure_files(site)
     for page in site.rglob("*.html"):
         page.write_text(fold_cells(page.read_text(encoding="utf-8")), encoding="utf-8")

@@ -186,6 +186,15 @@ def test_a_bibliography_is_no_list_without_items() -> None:
     assert 'role="doc-biblioentry"' in finish_site.bibliography(page)
 
 
+def test_a_folded_proof_has_a_title_to_open_it_by() -> None:
+    proof = '<div class="proof {}admonition" id="proof">\n<p>Proof. {}</p>\n</div>'
+    page = "".join(proof.format(*each) for each in (("dropdown ", "One."), ("", "Two."), ("dropdown ", "(1) Three.")))
+    changed = finish_site.proofs(page)
+    assert changed.count('<p class="admonition-title">Proof</p><p>') == changed.count("dropdown") == 2
+    assert proof.format("", "Two.") in changed
+    assert changed.count('id="proof"') == 1
+
+
 def test_texts_are_shortened_between_words() -> None:
     assert finish_site.shortened("Two kinds of heads.", 12) == "Two kinds…"
     assert finish_site.shortened("Two kinds.", 12) == "Two kinds."
