@@ -1,5 +1,6 @@
 """Reading and altering running models: capture, rotation planes, profiles, surgery."""
 
+from posym_core.inspection.activation_cache import cached_cross_logits, cached_swap_scores
 from posym_core.inspection.attention_calls import AttentionCall, UnsupportedModelError
 from posym_core.inspection.capture import capture
 from posym_core.inspection.head_outputs import changed_outputs, head_outputs, last_token_replaced, replaced_everywhere
@@ -25,6 +26,8 @@ __all__ = [
     "UnsupportedModelError",
     "ablated",
     "answer_pairs",
+    "cached_cross_logits",
+    "cached_swap_scores",
     "candidates",
     "capture",
     "capture_layers",

@@ -204,7 +204,7 @@ def profile_with(
                 layers = _Layers(measure, hold, planes_at[length], slice(first, first + len(prompts)))
                 route = watched_forward(model, prompts, layers.receive, route=route)
                 measured = layers.finish()
-                batches.append({name: _stacked([layer[name] for layer in measured], dim=1) for name in measured[0]})
+                batches.append({name: stacked([layer[name] for layer in measured], dim=1) for name in measured[0]})
                 bar.update(len(prompts))
                 first += len(prompts)
     return {name: torch.cat(_filled([batch[name] for batch in batches], but=0)) for name in batches[0]}
@@ -263,7 +263,7 @@ class _Layers:
         self.waiting, self.numbers = {}, 0
 
 
-def _stacked(parts: list[Tensor], dim: int) -> Tensor:
+def stacked(parts: list[Tensor], dim: int) -> Tensor:
     """Parts that may differ in their trailing sizes, in one tensor; NaN where there is nothing."""
     return torch.stack(_filled(parts), dim)
 

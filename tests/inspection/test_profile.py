@@ -12,7 +12,7 @@ from posym_core import exclusion, rope_angles, swap_scores
 from posym_core.inspection import heads
 from posym_core.inspection.capture import capture
 from posym_core.inspection.planes import find_planes
-from posym_core.inspection.profile import Profile, _stacked, profile, profile_with
+from posym_core.inspection.profile import Profile, profile, profile_with, stacked
 from posym_core.tasks import binding_prompts
 
 START, LENGTH, BLOCKS = 3, 4, 5
@@ -141,11 +141,11 @@ def test_planes_are_scored_one_by_one():
 
 
 def test_layers_of_different_shapes_are_filled_up_with_nan():
-    stacked = _stacked([torch.ones(2, 4, 8), torch.ones(2, 3, 6)], dim=1)
-    assert stacked.shape == (2, 2, 4, 8)
-    assert stacked[:, 1, 3].isnan().all()
-    assert stacked[:, 1, :, 6:].isnan().all()
-    assert stacked.nansum() == 2 * (4 * 8 + 3 * 6)
+    both = stacked([torch.ones(2, 4, 8), torch.ones(2, 3, 6)], dim=1)
+    assert both.shape == (2, 2, 4, 8)
+    assert both[:, 1, 3].isnan().all()
+    assert both[:, 1, :, 6:].isnan().all()
+    assert both.nansum() == 2 * (4 * 8 + 3 * 6)
 
 
 def uneven(*plane):
