@@ -1,0 +1,58 @@
+"""No term before its definition: where the reading path first uses one, the glossary says that it is explained."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import nbformat
+import pytest
+import words
+from definitions import pattern_of
+
+ROOT = Path(__file__).resolve().parents[2]
+# Two pages that say what comes: they link the chapters that explain.
+IN_SHORT = ("book/introduction", "book/fifteen_minutes")
+LINK = re.compile(r"\]\((?P<to>[\w./-]+?)\.(?:ipynb|md)")
+FORMULA = re.compile(r"\$\$.*?\$\$|\$[^$]*\$|`[^`]*`|\{[\w:]+\}", re.DOTALL)
+
+
+def linked(text: str, folder: Path) -> set[str]:
+    """The pages that a text links, by name, seen from the folder in which it stands."""
+    return {(folder / link["to"]).resolve().relative_to(ROOT).as_posix() for link in LINK.finditer(text)}
+
+
+def entries() -> dict[tuple[str, ...], set[str]]:
+    """The names of each term, with the pages to which its entry sends the reader."""
+    path = ROOT / "book" / "reference" / "glossary.md"
+    body = path.read_text(encoding="utf-8").partition("```{glossary}\n")[2].removesuffix("```\n")
+    found = {}
+    for entry in body.strip().split("\n\n"):
+        names, _, text = entry.partition("\n")
+        terms = tuple(name.strip() for name in FORMULA.sub("", names).split(",") if name.strip())
+        found[terms] = linked(text, path.parent)
+    return found
+
+
+def paragraphs() -> list[tuple[str, str]]:
+    """The prose of the reading path in order: the name of the page, and a paragraph."""
+    found = []
+    for name, path in words.reading_path(ROOT).items():
+        if name not in IN_SHORT:
+            cells = [cell.source for cell in nbformat.read(path, as_version=4).cells if cell.cell_type == "markdown"]
+            found += [(name, text) for cell in cells for text in cell.split("\n\n")]
+    return found
+
+
+PROSE = paragraphs()
+
+
+@pytest.mark.parametrize(("terms", "explained"), entries().items())
+def test_a_term_is_first_used_where_it_is_explained(terms: tuple[str, ...], explained: set[str]) -> None:
+    assert explained, "the entry names no page"
+    assert all((ROOT / f"{name}.ipynb").is_file() for name in explained)
+    patterns = [pattern_of(term) for term in terms]
+    uses = ((name, text) for name, text in PROSE if any(pattern.search(FORMULA.sub(" ", text)) for pattern in patterns))
+    name, text = next(uses, ("", ""))
+    here = not name or name in explained or linked(text, (ROOT / name).parent) & explained
+    assert here, f"{name} uses it first, without a link to its explanation: {text[:200]}"
