@@ -15,7 +15,6 @@ LONGEST_PATH = 40_000
 STILL_LONGER = {
     "book/several_hops/hop_heads",
     "book/several_hops/length",
-    "book/where_and_what/scores",
 }
 
 COUNTED = {
