@@ -1,8 +1,9 @@
 """What stands folded under a figure: the code that drew it, and where its numbers come from.
 
 Sphinx puts a bar above every cell whose code is hidden. Here the cells between two pieces of text share one fold, under
-what they show. A cell that shows nothing has no fold of its own: its code joins the next one. The sentences in which
-stored results describe themselves, with hashes, leave the text that a cell displays for a second fold beside the first.
+what they show. A cell that shows nothing has no fold of its own: its code joins the next one. A cell that is hidden
+whole, code and what it shows, is a fold where it stands. The sentences in which stored results describe themselves,
+with hashes, leave the text that a cell displays for a fold beside the others.
 """
 
 from __future__ import annotations
@@ -18,8 +19,10 @@ BAR = re.compile(
     r"(?P<title>.*?)</p>.*?</summary>(?P<inside>.*?)\n</details>",
     re.DOTALL,
 )
-# What a bar says unless the metadata of its cell chose other words.
-UNNAMED = {"Show code cell source", "Show code cell content"}
+# What a bar says unless the metadata of its cell chose other words (``mystnb.code_prompt_show``).
+CHECK = "Show code cell content"
+UNNAMED = {"Show code cell source", CHECK}
+HIDDEN_WHOLE = "tag_hide-cell"
 SHOWN = '<div class="cell_output docutils container">'
 CODE = re.compile(r"<pre>(?P<code>.*?)</pre>", re.DOTALL)
 FIGURE = re.compile(r'<figure class="posym-figure|<img\b')
@@ -79,48 +82,64 @@ def without_provenance(shown: str) -> tuple[str, list[str]]:
     return shown, list(dict.fromkeys(found))
 
 
-def title_of(shown: str, bars: list[str], inside: str) -> str:
-    """What the fold of some code says: what its cells say, or else what the code shows."""
-    if said := next((bar for bar in bars if bar not in UNNAMED), None):
-        return said
-    if SHOWN in inside:
-        return "Code and what it shows"
+def title_of(shown: str) -> str:
+    """What the fold of some code says, after what the code shows."""
     if figures := len(FIGURE.findall(shown)):
         return "Code of this figure" if figures == 1 else "Code of these figures"
     return "Code of this table" if "<table" in shown else "Code of these numbers" if SHOWN in shown else "Code"
 
 
+def title_of_aside(said: str, inside: str) -> str:
+    """What the fold of a cell that is hidden whole says: the cell's own words, or else what is in it."""
+    if said not in UNNAMED:
+        return said
+    if FIGURE.search(inside):
+        return "A figure and its code"
+    return "A table and its code" if "<table" in inside else "Check in code"
+
+
 def fold_cells(page: str) -> str:
-    """A page with one fold of code, and one of provenance, for each run of cells that shows something."""
+    """A page with folds of code and of provenance for each run of cells, in place of a bar above each cell."""
     parts, place = list[str](), 0
-    waiting, bars, home = list[str](), list[str](), 0
+    waiting, has_bar, home = list[str](), False, 0
     last_bar = max((bar.start() for bar in BAR.finditer(page)), default=-1)
     for run in runs_of_cells(page):
         parts.append(page[place : run[0][0]])
         place = run[-1][1]
-        shown, sources = "", list[str]()
+        shown, asides, aside, sources = "", list[str](), list[str](), list[str]()
         for start, end in run:
             cell = page[start:end]
-            if bar := BAR.search(cell):
-                waiting.append(bar["inside"])
-                bars += [] if only_imports(cell) else [bar["title"]]
-                cell = cell.replace(bar[0], "", 1)
-            elif start < last_bar and only_imports(cell):
+            bar = BAR.search(cell)
+            if bar is None and start < last_bar and only_imports(cell):
                 waiting.append(CELL.sub("", cell, count=1).removesuffix("</div>"))
                 continue
+            if bar is not None:
+                cell = cell.replace(bar[0], "", 1)
+                if HIDDEN_WHOLE in CELL.match(cell)[0]:
+                    aside.append(bar["inside"])
+                    if SHOWN in bar["inside"] or bar["title"] not in UNNAMED:
+                        inside = "\n".join(aside)
+                        asides.append(folded(title_of_aside(bar["title"], inside), inside))
+                        aside = []
+                else:
+                    waiting.append(bar["inside"])
+                    has_bar |= not only_imports(bar["inside"])
             if "<details" not in cell:
                 cell, more = without_provenance(cell)
                 sources += more
             if CELL.sub("", cell, count=1).removesuffix("</div>").strip():
                 shown += cell + "\n"
-        inside = "\n".join(waiting)
-        if bars and (shown or SHOWN in inside):
-            shown += folded(title_of(shown, bars, inside), inside) + "\n"
-            waiting, bars = [], []
+        folds = list[str]()
+        if has_bar and shown:
+            folds.append(folded(title_of(shown), "\n".join(waiting)))
+            waiting, has_bar = [], False
+        folds += asides
+        if aside:
+            folds.append(folded(title_of_aside(CHECK, "\n".join(aside)), "\n".join(aside)))
         if sources:
             items = "\n".join(f"<li>{source}</li>" for source in dict.fromkeys(sources))
-            shown += folded("Where these numbers come from", f"<ul>\n{items}\n</ul>") + "\n"
-        parts.append(shown)
+            folds.append(folded("Where these numbers come from", f"<ul>\n{items}\n</ul>"))
+        parts.append(shown + "".join(f"{fold}\n" for fold in folds))
         home = len(parts)
     if waiting:
         parts.insert(home, "\n" + folded("Code", "\n".join(waiting)))

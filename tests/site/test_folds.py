@@ -27,9 +27,15 @@ def barred(source: str, output: str = "", title: str = "Show code cell source", 
     summary = (
         f'<summary aria-label="Toggle">\n<p class="collapsed admonition-title">{title}</p>\n<p>Hide</p>\n</summary>'
     )
-    inside = code(source) + ("\n" + shown(output) if whole else "")
+    inside = code(source) + ("\n" + shown(output) if whole and output else "")
     after = "\n" + shown(output) if output and not whole else ""
-    return cell(f'\n<details class="admonition hide above-input">\n{summary}\n{inside}\n</details>{after}')
+    fold = f'\n<details class="admonition hide above-input">\n{summary}\n{inside}\n</details>{after}'
+    return cell(fold, "tag_hide-cell " if whole else "tag_hide-input ")
+
+
+def aside(source: str, output: str = "", title: str = "Show code cell content") -> str:
+    """A cell as Sphinx writes it when the whole of it is hidden."""
+    return barred(source, output, title, whole=True)
 
 
 def parts(page: str) -> list[str]:
@@ -69,8 +75,17 @@ def seen(page: str) -> str:
         (cell(code("import a\nb = a.c")) + barred("d", "D"), "import a b = a.c D [Code of these numbers: d ]"),
         (barred("b", "B") + cell(code("import a")), "B import a [Code of these numbers: b ]"),
         # A cell that is hidden whole stays with its text, under the title that it gives itself.
-        (barred("a", "A", "Show code cell content", whole=True) + "End.", "[Code and what it shows: a A ] End."),
-        (barred("a", "A", "Sensitivity", whole=True) + "End.", "[Sensitivity: a A ] End."),
+        (aside("a", "A") + "End.", "[Check in code: a A ] End."),
+        (aside("a", "<img/>") + "End.", "[A figure and its code: a ] End."),
+        (aside("a", "<table>A</table>") + "End.", "[A table and its code: a A ] End."),
+        (aside("a", "A", "Sensitivity") + "End.", "[Sensitivity: a A ] End."),
+        (aside("a") + "Text." + barred("b", "B"), "[Check in code: a ] Text. B [Code of these numbers: b ]"),
+        (aside("a") + aside("b", "B") + aside("c"), "[Check in code: a b B ] [Check in code: c ]"),
+        (barred("a", "A") + aside("b", "B"), "A [Code of these numbers: a ] [Check in code: b B ]"),
+        (
+            barred("a = 1") + aside("b", "B") + "Text." + barred("c", "C"),
+            "[Check in code: b B ] Text. C [Code of these numbers: a = 1 c ]",
+        ),
     ],
 )
 def test_cells_between_two_texts_share_a_fold(page: str, expected: str) -> None:
@@ -82,7 +97,7 @@ def test_anchors_and_tags_of_cells_stay() -> None:
     tagged = tagged.replace('container">', 'container"><span id="shows-u25-7"></span>', 1)
     page = folds.fold_cells(tagged + barred("b", "B"))
     assert page.index("<span id=") < page.index("B") < page.index("<details")
-    assert 'class="cell tag_shows-u25-7 docutils' in page
+    assert 'class="cell tag_shows-u25-7 tag_hide-input docutils' in page
 
 
 @pytest.mark.parametrize(
