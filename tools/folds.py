@@ -23,6 +23,7 @@ BAR = re.compile(
 CHECK = "Show code cell content"
 UNNAMED = {"Show code cell source", CHECK}
 HIDDEN_WHOLE = "tag_hide-cell"
+SOURCES = "Where these numbers come from"
 SHOWN = '<div class="cell_output docutils container">'
 CODE = re.compile(r"<pre>(?P<code>.*?)</pre>", re.DOTALL)
 FIGURE = re.compile(r'<figure class="posym-figure|<img\b')
@@ -95,6 +96,8 @@ def title_of_aside(said: str, inside: str) -> str:
         return said
     if FIGURE.search(inside):
         return "A figure and its code"
+    if re.search(RESULT, inside):
+        return SOURCES
     return "A table and its code" if "<table" in inside else "Check in code"
 
 
@@ -138,7 +141,7 @@ def fold_cells(page: str) -> str:
             folds.append(folded(title_of_aside(CHECK, "\n".join(aside)), "\n".join(aside)))
         if sources:
             items = "\n".join(f"<li>{source}</li>" for source in dict.fromkeys(sources))
-            folds.append(folded("Where these numbers come from", f"<ul>\n{items}\n</ul>"))
+            folds.append(folded(SOURCES, f"<ul>\n{items}\n</ul>"))
         parts.append(shown + "".join(f"{fold}\n" for fold in folds))
         home = len(parts)
     if waiting:

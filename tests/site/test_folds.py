@@ -78,6 +78,10 @@ def seen(page: str) -> str:
         (aside("a", "A") + "End.", "[Check in code: a A ] End."),
         (aside("a", "<img/>") + "End.", "[A figure and its code: a ] End."),
         (aside("a", "<table>A</table>") + "End.", "[A table and its code: a A ] End."),
+        (
+            aside("a", "Result x/y: posym_core 1 (code 0a), CPU, sha256 0123456789ab") + "End.",
+            "[Where these numbers come from: a Result x/y: posym_core 1 (code 0a), CPU, sha256 0123456789ab ] End.",
+        ),
         (aside("a", "A", "Sensitivity") + "End.", "[Sensitivity: a A ] End."),
         (aside("a") + "Text." + barred("b", "B"), "[Check in code: a ] Text. B [Code of these numbers: b ]"),
         (aside("a") + aside("b", "B") + aside("c"), "[Check in code: a b B ] [Check in code: c ]"),
