@@ -180,10 +180,10 @@ def carry_style(site: Path) -> None:
 
 
 def say_minutes(site: Path, root: Path) -> None:
-    """Write under the title of each page of the reading path how long its text takes to read."""
+    """Write under the title of each chapter how long its text takes to read; the two pages before them are short."""
     for name, source in reading_path(root).items():
         path = site / f"{name}.html"
-        if path.is_file():
+        if source.parent != root / "book" and path.is_file():
             time = minutes(words_in_sight(source))
             line = f'<p class="posym-minutes">{time} minute{"s" if time > 1 else ""} to read</p>'
             before, article, text = path.read_text(encoding="utf-8").partition("<article")

@@ -272,17 +272,15 @@ def test_weights_that_a_page_loads_on_a_click_are_packed_beside_it(tmp_path: Pat
     assert packed[0].read_text() == 'posymParcel("number",0,"ADwAPAA8");\n'
 
 
-def test_pages_of_the_reading_path_say_how_long_they_take(tmp_path: Path) -> None:
-    (tmp_path / "_toc.yml").write_text(
-        "format: jb-book\nroot: book/a\nchapters: [{file: book/b}, {file: book/reference/c}]\n"
-    )
-    (tmp_path / "book" / "reference").mkdir(parents=True)
-    pages = {}
-    for name, words in {"book/a": 90, "book/b": 520, "book/reference/c": 900}.items():
-        (tmp_path / f"{name}.md").write_text("word " * words)
-        pages[name] = write_page(tmp_path, "<h1>Not a title</h1>", f"{name}.html")
+def test_chapters_say_how_long_they_take(tmp_path: Path) -> None:
+    counts = {"book/front": 90, "book/part/a": 90, "book/part/b": 520, "book/reference/c": 900}
+    chapters = ", ".join(f"{{file: {name}}}" for name in counts if name != "book/front")
+    (tmp_path / "_toc.yml").write_text(f"format: jb-book\nroot: book/front\nchapters: [{chapters}]\n")
+    for name, count in counts.items():
+        write_page(tmp_path, "<h1>Not a title</h1>", f"{name}.html")
+        (tmp_path / f"{name}.md").write_text("word " * count)
     finish_site.say_minutes(tmp_path, tmp_path)
-    said = {name: page.read_text(encoding="utf-8") for name, page in pages.items()}
-    assert '<h1>Scores</h1>\n<p class="posym-minutes">1 minute to read</p><h1>Not' in said["book/a"]
-    assert '<h1>Scores</h1>\n<p class="posym-minutes">3 minutes to read</p><h1>Not' in said["book/b"]
-    assert "to read" not in said["book/reference/c"]
+    said = {name: (tmp_path / f"{name}.html").read_text(encoding="utf-8") for name in counts}
+    assert '<h1>Scores</h1>\n<p class="posym-minutes">1 minute to read</p><h1>Not' in said["book/part/a"]
+    assert '<h1>Scores</h1>\n<p class="posym-minutes">3 minutes to read</p><h1>Not' in said["book/part/b"]
+    assert "to read" not in said["book/front"] + said["book/reference/c"]
