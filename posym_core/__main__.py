@@ -1,4 +1,4 @@
-"""Command line: profile a language model; packages that build on this one add commands of their own."""
+"""Command line: profile one language model or many; packages that build on this one add commands of their own."""
 
 from __future__ import annotations
 
@@ -7,13 +7,24 @@ import importlib
 import sys
 from collections.abc import Callable, Sequence
 from importlib.metadata import entry_points
+from pathlib import Path
 from typing import Any
+
+SURVEY_HELP = """
+Profile every model of a list on every task, each in a folder of its own that later runs go on from, and put them into
+one table: survey.csv, survey.json (with settings, origin and checksum) and survey.html. What cannot be profiled has a
+row that says why. A list has one model a line, as `profile` takes them; what follows a # is not read.
+"""
 
 PROFILE_HELP = """
 Scores of every attention head on the prompts of a task or a file, kept in a folder: profile.json (settings, origin and
 checksums), scores.safetensors, heads.csv, prompts.csv, prompts.jsonl, figures and report.html. A run that is killed
 goes on where it stopped when the same command is given again.
 """
+
+
+# Options of add_prompts.
+SHARED = ("facts", "prompts", "seed", "batch_size", "threads", "device", "dtype", "device_map")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -43,25 +54,40 @@ def _parser() -> argparse.ArgumentParser:
     source.add_argument("--task", help="binding, index, keyvalue, induction or text")
     source.add_argument("--input", metavar="FILE", help="prompts with their blocks as JSON Lines, see the readme")
     profile.add_argument("--out", required=True, metavar="DIR", help="folder for the profile")
-    profile.add_argument("--facts", type=int, default=16, help="blocks per prompt of a task (default: 16)")
-    profile.add_argument("--prompts", type=int, default=64, help="prompts of a task (default: 64)")
-    profile.add_argument("--seed", type=int, default=0, help="of a task's prompts (default: 0)")
+    add_prompts(profile)
     profile.add_argument("--template", help="wording of binding: likes (default), bought or lives")
     profile.add_argument("--tau", type=float, default=1e-4, help="temperature of pairs of blocks (default: 1e-4)")
     profile.add_argument("--eps", type=float, default=1e-8, help="floor of norms (default: 1e-8)")
     profile.add_argument("--per-frequency", action="store_true", help="also score every rotation plane")
-    profile.add_argument("--batch-size", type=int, help="prompts at a time (default: 4,096 tokens, at most 16)")
-    profile.add_argument("--threads", type=int, help="CPU threads a process (default: shared among --jobs)")
-    profile.add_argument("--device", default="auto", help="auto (default), cpu, cuda")
-    profile.add_argument("--dtype", help="float32, float64, bfloat16, float16 (default: the checkpoint's)")
-    profile.add_argument("--device-map", help="auto spreads a large model over all GPUs and main memory")
+    profile.add_argument("--energy", action="store_true", help="also each rotation plane's part of the logits' energy")
     profile.add_argument("--no-report", action="store_true", help="write no figures and no report.html")
     add_places(profile)
     profile.set_defaults(command=_profile)
 
+    survey = commands.add_parser("survey", help="many models in one table", description=SURVEY_HELP)
+    survey.add_argument("models", metavar="LIST", help="file with one model a line")
+    survey.add_argument("--task", default="binding", help="one or more tasks, with commas between (default: binding)")
+    survey.add_argument("--out", required=True, metavar="DIR", help="folder for the table and the profiles")
+    add_prompts(survey)
+    survey.add_argument("--draws", type=int, default=2000, help="of the bootstrap behind intervals (default: 2000)")
+    add_places(survey)
+    survey.set_defaults(command=_survey)
+
     for added in _companions():
         added(commands)
     return parser
+
+
+def add_prompts(parser: argparse.ArgumentParser) -> None:
+    """Options on what is measured, and with what."""
+    parser.add_argument("--facts", type=int, default=16, help="blocks per prompt of a task (default: 16)")
+    parser.add_argument("--prompts", type=int, default=64, help="prompts of a task (default: 64)")
+    parser.add_argument("--seed", type=int, default=0, help="of a task's prompts (default: 0)")
+    parser.add_argument("--batch-size", type=int, help="prompts at a time (default: 4,096 tokens, at most 16)")
+    parser.add_argument("--threads", type=int, help="CPU threads a process (default: shared among --jobs)")
+    parser.add_argument("--device", default="auto", help="auto (default), cpu, cuda")
+    parser.add_argument("--dtype", help="float32, float64, bfloat16, float16 (default: the checkpoint's)")
+    parser.add_argument("--device-map", help="auto spreads a large model over all GPUs and main memory")
 
 
 def add_places(parser: argparse.ArgumentParser) -> None:
@@ -86,18 +112,12 @@ def _profile(options: argparse.Namespace) -> None:
     settings = ProfileSettings(
         model=options.model,
         task=task,
-        facts=options.facts,
-        prompts=options.prompts,
-        seed=options.seed,
         input=options.input,
         tau=options.tau,
         eps=options.eps,
         per_frequency=options.per_frequency,
-        batch_size=options.batch_size,
-        threads=options.threads,
-        device=options.device,
-        dtype=options.dtype,
-        device_map=options.device_map,
+        energy=options.energy,
+        **{name: getattr(options, name) for name in SHARED},
     )
     profile = run_profile(
         settings,
@@ -112,6 +132,25 @@ def _profile(options: argparse.Namespace) -> None:
     prompts, layers, heads = profile.arrays["positional"].shape
     shown = profile.folder / NAME if (profile.folder / NAME).exists() else profile.folder
     print(f"{prompts} prompts, {layers} layers, {heads} heads, {profile.provenance['seconds']:.0f} s: {shown}")
+
+
+def _survey(options: argparse.Namespace) -> None:
+    from posym_core.report.survey import PAGE, read_models, run_survey
+
+    rows = run_survey(
+        read_models(options.models),
+        [task.strip() for task in options.task.split(",")],
+        options.out,
+        options={name: getattr(options, name) for name in SHARED},
+        draws=options.draws,
+        jobs=options.jobs,
+        cluster=options.cluster,
+        force=options.force,
+        progress=not options.no_progress,
+        report=lambda line: print(line, file=sys.stderr),
+    )
+    refused = sum(row["refused"] != "" for row in rows)
+    print(f"{len(rows) - refused} profiles, {refused} refused: {Path(options.out) / PAGE}")
 
 
 def _companions() -> list[Callable[[Any], None]]:

@@ -44,10 +44,14 @@ from posym_core.metrics import (
     eigenvalues,
     exchange_scores,
     exclusion,
+    far_preferred,
     frequency_shares,
     frequency_use,
     head_correlation,
+    head_trends,
+    inversions,
     kernel_product,
+    local_layers,
     majorisation,
     mean_difference,
     mean_frequency,
@@ -102,6 +106,7 @@ SCORES, OTHERS = torch.rand(2, 6, 4, 3, generator=torch.Generator().manual_seed(
 ATTENTION = drawn(2, 5, seed=4).softmax(-1)
 ARROWS = torch.complex(drawn(2, 6), drawn(2, 6, seed=5))
 CHOSEN = torch.arange(12).reshape(4, 3) % 3 == 0
+LOCAL = np.arange(4) % 2 == 0
 HALF = torch.arange(6) < 3
 
 
@@ -126,6 +131,7 @@ METRICS = {
     ),
     "block_table": by_blocks,
     "cross_scores": lambda to: cross_scores(to(SQUARE), outside=to(drawn(2, 1))),
+    "inversions": lambda to: (inversions(to(SQUARE)), far_preferred(to(SQUARE), to(torch.arange(1.0, 6.0)))),
     "exclusion": lambda to: exclusion(to(SQUARE)),
     "frequency_shares": lambda to: frequency_shares(to(QUERY), to(KEYS), to(ANGLES)),
     "frequency_use": lambda to: mean_frequency(frequency_use(to(QUERY), to(KEYS), to(ANGLES))),
@@ -164,6 +170,10 @@ METRICS = {
     "layer_contrast": lambda to: layer_contrast(to(SCORES), draws=20),
     "layer_permutation": lambda to: layer_permutation(lambda x: x[0].mean() - x[1].mean(), to(SCORES), draws=20),
     "group_difference": lambda to: group_difference(to(SCORES), to(HALF), strata=to(torch.arange(6) % 2), draws=20),
+    "head_trends": lambda to: head_trends(
+        to(SCORES), to(OTHERS), to(drawn(6, 4, 3, 4).square()), to(ANGLES.expand(4, 4)), tokens=9, local=LOCAL, draws=20
+    ),
+    "local_layers": lambda to: local_layers(to(ANGLES.expand(4, 4))),
     "detection": lambda to: detection(to(SCORES[0]), to(CHOSEN), groups=to(torch.arange(12).reshape(4, 3)), draws=20),
     "detection_difference": lambda to: detection_difference(to(SCORES[0]), to(SCORES[1]), to(CHOSEN), draws=20),
 }

@@ -11,6 +11,7 @@ import numpy as np
 from posym_companion.experiments.binding_profile import FACTS, TEMPLATES, BindingProfile
 from posym_companion.findings.finding import Claim, Line, Measured, Number, Rule, cases
 from posym_core.metrics.contrasts import LayerContrast, layer_contrast, layer_permutation
+from posym_core.metrics.head_trends import layer_trend, local_layers
 from posym_core.metrics.stats import Correlation, Estimate, head_correlation
 from posym_core.runs.results import MissingResultError, Result, load_result, result_names
 
@@ -92,18 +93,10 @@ def layer_contrasts(
     """
     found = {}
     for setting, result in results.items():
-        layers = local_layers(result) if local else np.arange(result["positional"].shape[1])
-        split = int((layers < result["positional"].shape[1] // 2).sum())
-        found[setting] = tuple(
-            layer_contrast(result[name][:, layers], split=split, draws=DRAWS) for name in ("positional", "symbolic")
-        )
+        angles = result["plane_angle"]
+        layers = local_layers(angles) if local else np.arange(len(angles))
+        found[setting] = tuple(layer_trend(result[name], layers, draws=DRAWS) for name in ("positional", "symbolic"))
     return found
-
-
-def local_layers(result: Result) -> np.ndarray:
-    """Layers whose slowest plane is as fast as that of any; global layers of a model with two bases are slower."""
-    slowest = result["plane_angle"][:, -1]
-    return np.flatnonzero(slowest >= 0.5 * slowest.max())
 
 
 def early_minus_late(heads: np.ndarray) -> float:
@@ -312,6 +305,7 @@ FAMILIES = Claim(
         ),
     ),
     measure=across_families,
-    changes="Profiles of these models, which anyone who has them can make.",
+    changes="Profiles of these models, which anyone who has them can make: with this row's command for this row, with "
+    "`python -m posym_core survey LIST --out DIR` for one table of any number of models.",
     command="python -m posym_core run binding_profile --model NAME",
 )

@@ -39,11 +39,6 @@ def after(results: list[Result]) -> dict[tuple[int, str], dict[str, np.ndarray]]
     }
 
 
-def local_layers(angles: np.ndarray) -> np.ndarray:
-    """Layers whose slowest plane is as fast as that of any."""
-    return np.flatnonzero(angles[:, -1] >= 0.5 * angles[:, -1].max())
-
-
 def restored(result: Result, moment: int = -1) -> np.ndarray:
     """Share of the difference between two prompts that each head's output brings back, ``[layer, head]``."""
     other, clean = result["other_whole"][moment], result["clean_whole"][moment]

@@ -10,6 +10,7 @@ import numpy as np
 from posym_companion.experiments import plane_profile
 from posym_companion.findings.binding_profile import FACTS, binding_results
 from posym_companion.findings.finding import Claim, Line, Measured, Number, Rule, cases
+from posym_core.metrics.head_trends import behaviour_and_use
 from posym_core.metrics.stats import head_correlation
 from posym_core.runs.results import load_result
 
@@ -42,21 +43,6 @@ def turning_angle(kept: np.ndarray, angles: np.ndarray, weights: np.ndarray | No
             part = (above - 0.5) / (above - below)
             return float(np.exp(np.log(slow) + part * (np.log(fast) - np.log(slow))))
     return float("nan")
-
-
-def behaviour_and_use(
-    positional: np.ndarray, symbolic: np.ndarray, energy: np.ndarray, angles: np.ndarray
-) -> tuple[np.ndarray, np.ndarray]:
-    """``s_POS - s_SYM`` and mean log angle weighted by the planes' energy, ``[1, layer, head]``.
-
-    Args:
-        positional: ``[prompt, layer, head]``.
-        symbolic: likewise.
-        energy: ``[layer, head, plane]``; planes without energy do not count.
-        angles: ``[layer, plane]``.
-    """
-    use = np.nansum(energy * np.log(angles)[:, None], -1) / np.nansum(energy, -1)
-    return (positional.mean(0) - symbolic.mean(0))[None], use[None]
 
 
 def beyond_null(behaviour: np.ndarray, use: np.ndarray, draws: int = 499, seed: int = 0) -> bool:

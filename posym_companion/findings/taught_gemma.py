@@ -12,9 +12,9 @@ from posym_companion.findings.binding_planes import GAP, SHARE
 from posym_companion.findings.binding_profile import cases, score_correlation
 from posym_companion.findings.finding import Claim, Line, Measured, Number, Rule
 from posym_companion.findings.gemma_roles import CARRIES, PURE, first_look, roles
-from posym_companion.findings.gemma_runs import SOLVED, after, local_layers, measured, runs
-from posym_companion.findings.plane_profile import STRONG, behaviour_and_use, beyond_null
-from posym_core.metrics.contrasts import layer_contrast
+from posym_companion.findings.gemma_runs import SOLVED, after, measured, runs
+from posym_companion.findings.plane_profile import STRONG, beyond_null
+from posym_core.metrics.head_trends import behaviour_and_use, layer_trend, local_layers
 from posym_core.metrics.stats import head_correlation, statistic_interval
 
 # Planes stopped cost nothing if the mean loss of teaching is at most this many times that with all planes.
@@ -22,7 +22,7 @@ AS_FAST = 1.2
 DRAWS = 2000
 
 
-def layer_trend(folder: Path | None) -> Measured:
+def trend(folder: Path | None) -> Measured:
     """Early against late layers as in U25-2, of the taught model: over all layers, and over local ones alone."""
     results = runs(folder)
     ours: dict[str, Number] = {}
@@ -30,9 +30,8 @@ def layer_trend(folder: Path | None) -> Measured:
     for (seed, wording), x in after(results).items():
         for kind in ("all", "local"):
             layers = np.arange(len(x["angles"])) if kind == "all" else local_layers(x["angles"])
-            split = int((layers < len(x["angles"]) // 2).sum())
             for score, name, sign in (("s_POS", "positional", 1), ("s_SYM", "symbolic", -1)):
-                found = layer_contrast(x[name][:, layers], split=split, draws=DRAWS)
+                found = layer_trend(x[name], layers, draws=DRAWS)
                 side = "early above late" if sign > 0 else "late above early"
                 low = found.difference.low if sign > 0 else -found.difference.high
                 held.setdefault(f"settings with {score} {side}, {kind} layers", []).append(low > 0)
@@ -155,7 +154,7 @@ LAYER_TREND = _claim(
             ("late symbolic", "s_SYM late above early"),
         )
     },
-    layer_trend,
+    trend,
     "A larger model that solves the task untaught.",
 )
 CORRELATION = _claim(

@@ -10,6 +10,14 @@ from posym_core.metrics.frequencies import (
     frequency_use,
     mean_frequency,
 )
+from posym_core.metrics.head_trends import (
+    HeadTrends,
+    behaviour_and_use,
+    head_trends,
+    layer_trend,
+    local_layers,
+    slow_energy,
+)
 from posym_core.metrics.inversions import Inversions, far_preferred, inversions
 from posym_core.metrics.pairs import Swaps
 from posym_core.metrics.permutations import (
@@ -52,12 +60,14 @@ __all__ = [
     "Estimate",
     "Exclusion",
     "FrequencyShares",
+    "HeadTrends",
     "Inversions",
     "PermutationScores",
     "SwapScores",
     "Swaps",
     "alignment",
     "averaged_kernel",
+    "behaviour_and_use",
     "block_table",
     "coherence",
     "concentration",
@@ -75,8 +85,11 @@ __all__ = [
     "frequency_shares",
     "frequency_use",
     "head_correlation",
+    "head_trends",
     "inversions",
     "kernel_product",
+    "layer_trend",
+    "local_layers",
     "majorisation",
     "mean_difference",
     "mean_frequency",
@@ -93,6 +106,7 @@ __all__ = [
     "rotate",
     "rotated_gram",
     "singular_values",
+    "slow_energy",
     "statistic_interval",
     "student_interval",
     "swap_orders",

@@ -122,11 +122,16 @@ def model_identity(name: str) -> dict[str, str]:
             with path.open("rb") as file:
                 digest.update(f"{path.name} {hashlib.file_digest(file, 'sha256').hexdigest()}\n".encode())
         return {"sha256": digest.hexdigest()}
+    return {"revision": str(getattr(load_config(name), "_commit_hash", None))}
+
+
+def load_config(name: str) -> Any:
+    """The configuration of the model that :func:`load_model` returns, without its weights."""
     from transformers import AutoConfig
 
+    source = packaged_folder() if name in (PACKAGED, *TAUGHT) else name
     with _explained(name):
-        config = AutoConfig.from_pretrained(name, trust_remote_code=False)
-    return {"revision": str(getattr(config, "_commit_hash", None))}
+        return AutoConfig.from_pretrained(source, trust_remote_code=False)
 
 
 def packaged_folder(root: Path | None = None) -> Path:

@@ -1,4 +1,4 @@
-"""The ``profile`` command: from a model and prompts to a folder with tables and a page."""
+"""The commands ``profile`` and ``survey``: from models and prompts to folders with tables and a page."""
 
 from posym_core.report.prompt_files import joined, read_prompts
 

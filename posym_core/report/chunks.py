@@ -69,7 +69,8 @@ class Chunk:
 
     Attributes:
         arrays: ``positional``, ``symbolic``, ``entropy`` ``[prompt, layer, head]``; with ``per_frequency`` the same
-            with ``plane_`` before and planes behind, and ``plane_angle`` ``[layer, plane]``; for prompts with answers
+            with ``plane_`` before and planes behind; with ``energy`` ``plane_energy`` ``[prompt, layer, head, plane]``,
+            the planes' parts of their head's; with either ``plane_angle`` ``[layer, plane]``; for prompts with answers
             ``correct``, ``log_probability`` and ``alternatives`` ``[prompt]``.
         device: what ran it, in words.
         seconds: how long it took.
@@ -258,11 +259,14 @@ def _measure(held: _Loaded, prompts: Sequence[BlockedPrompt], settings: ProfileS
         if settings.per_frequency:
             planes = scores_of(heads.swap_scores(swaps, per_frequency=True))
             measured |= {f"plane_{name}": x for name, x in planes.items()}
+        if settings.energy:
+            energy = heads.frequency_shares().energy
+            measured["plane_energy"] = energy / energy.sum(-1, keepdim=True)
         return measured
 
     once = {"progress": False, "batch_size": len(prompts), "planes": held.planes[length]}
     arrays = {name: x.float().numpy() for name, x in profile_with(held.model, batch.input_ids, measure, **once).items()}
-    if settings.per_frequency:
+    if settings.per_frequency or settings.energy:
         rows = [angles[layer].numpy() for layer in sorted(angles)]
         width = max(map(len, rows))
         arrays["plane_angle"] = np.stack([np.pad(x, (0, width - len(x)), constant_values=np.nan) for x in rows])

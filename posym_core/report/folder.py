@@ -44,7 +44,7 @@ class ProfileRun:
         arrays: ``positional``, ``symbolic``, ``entropy`` ``[prompt, layer, head]``; ``length``, ``start``,
             ``block_length``, ``blocks`` ``[prompt]``; ``correct``, ``log_probability``, ``alternatives`` ``[prompt]``
             for tasks; ``plane_...`` ``[prompt, layer, head, plane]`` and ``plane_angle`` ``[shape, layer, plane]``
-            with ``shape`` ``[prompt]`` per frequency.
+            with ``shape`` ``[prompt]`` per frequency or with energies.
         prompts: the prompts, in the order of the arrays.
     """
 

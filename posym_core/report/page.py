@@ -76,7 +76,7 @@ def figures(profile: ProfileRun) -> dict[str, tuple[bytes, str, str]]:
         ),
     }
     drawn["scores_by_layer.svg"][0].axes[0].xaxis.set_major_locator(MaxNLocator(integer=True))
-    return {name: (_svg(figure), caption, words) for name, (figure, caption, words) in drawn.items()}
+    return {name: (svg(figure), caption, words) for name, (figure, caption, words) in drawn.items()}
 
 
 def report(profile: ProfileRun, drawn: Mapping[str, tuple[bytes, str, str]]) -> str:
@@ -93,17 +93,14 @@ def report(profile: ProfileRun, drawn: Mapping[str, tuple[bytes, str, str]]) -> 
         title=f"Heads of {str(settings['model']).rstrip('/').rpartition('/')[2] or settings['model']}",
         measured=_measured(profile),
         extremes=_in_words(profile),
-        figures=[
-            {"image": base64.b64encode(content).decode(), "caption": caption, "words": words}
-            for content, caption, words in drawn.values()
-        ],
+        figures=encoded(drawn),
+        drawable=True,
         intervals=len(profile.prompts) > 1,
         scores=["positional", "symbolic", "entropy"],
         rows=head_rows(profile.arrays),
         nan=math.nan,
         origin=origin,
-        style=_static("report.css"),
-        script=_static("report.js"),
+        **STATIC,
     )
 
 
@@ -158,7 +155,7 @@ def _range(values: np.ndarray) -> str:
     return f"{low:,}" if low == high else f"{low:,} to {high:,}"
 
 
-def _svg(figure: Any) -> bytes:
+def svg(figure: Any) -> bytes:
     """The figure as SVG, the same bytes for the same drawing."""
     import matplotlib
 
@@ -173,6 +170,14 @@ def _static(name: str) -> Markup:
     return Markup(TEMPLATES.loader.get_source(TEMPLATES, name)[0])
 
 
+def encoded(drawn: Mapping[str, tuple[bytes, str, str]]) -> list[dict[str, str]]:
+    """Figures by file name as a page shows them."""
+    return [
+        {"image": base64.b64encode(content).decode(), "caption": caption, "words": words}
+        for content, caption, words in drawn.values()
+    ]
+
+
 TEMPLATES = Environment(
     loader=PackageLoader("posym_core.report", "static"),
     autoescape=True,
@@ -182,3 +187,4 @@ TEMPLATES = Environment(
     keep_trailing_newline=True,
 )
 TEMPLATES.filters["number"] = lambda value, form: "" if math.isnan(value) else form % value
+STATIC = {"style": _static("report.css"), "script": _static("report.js")}

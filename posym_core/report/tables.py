@@ -75,7 +75,7 @@ def head_rows(arrays: Mapping[str, np.ndarray]) -> list[dict[str, float]]:
 def heads_table(arrays: Mapping[str, np.ndarray]) -> bytes:
     """:func:`head_rows` as CSV."""
     rows = head_rows(arrays)
-    return _csv(list(rows[0]), (row.values() for row in rows))
+    return as_csv(list(rows[0]), (row.values() for row in rows))
 
 
 def prompts_table(arrays: Mapping[str, np.ndarray], names: Sequence[str]) -> bytes:
@@ -89,10 +89,10 @@ def prompts_table(arrays: Mapping[str, np.ndarray], names: Sequence[str]) -> byt
     if "correct" in arrays:
         columns["correct"] = arrays["correct"].astype(int)
         columns |= {name: arrays[name] for name in ("log_probability", "alternatives")}
-    return _csv(list(columns), zip(*columns.values(), strict=True))
+    return as_csv(list(columns), zip(*columns.values(), strict=True))
 
 
-def _csv(names: Sequence[str], rows: Iterable[Iterable[object]]) -> bytes:
+def as_csv(names: Sequence[str], rows: Iterable[Iterable[object]]) -> bytes:
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(names)

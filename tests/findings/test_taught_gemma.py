@@ -10,8 +10,9 @@ from invented import save_invented
 
 from posym_companion.experiments.taught_gemma import FACTS, WORDINGS, full_size
 from posym_companion.findings import gemma_roles, taught_gemma
-from posym_companion.findings.gemma_runs import lean, local_layers, restored, runs
+from posym_companion.findings.gemma_runs import lean, restored, runs
 from posym_companion.findings.ledger import row
+from posym_core.metrics import local_layers
 
 CLAIMS = ("FIRST_LOOK", "LAYER_TREND", "CORRELATION", "PLANES", "ALL_HEADS", "ROLES", "MISSING")
 CARRIERS = ((5, 1), (11, 2), (11, 3), (17, 2))

@@ -5,11 +5,12 @@ for (const table of document.querySelectorAll("table.sortable")) {
   const value = (row, column) => {
     const cell = row.cells[column];
     const text = cell.dataset.value ?? cell.textContent;
-    return text === "" ? null : Number(text);
+    if (text === "") return null;
+    return Number.isNaN(Number(text)) ? text : Number(text);
   };
   headers.forEach((header, column) => {
     header.querySelector("button").addEventListener("click", () => {
-      // Layers and heads begin with the least, scores with the greatest.
+      // What a row is of begins with the least, scores with the greatest.
       const first = column < 2 ? "ascending" : "descending";
       const other = first === "ascending" ? "descending" : "ascending";
       const order = header.getAttribute("aria-sort") === first ? other : first;
@@ -17,7 +18,8 @@ for (const table of document.querySelectorAll("table.sortable")) {
       const rows = [...body.rows].sort((a, b) => {
         const [x, y] = [value(a, column), value(b, column)];
         if (x === null || y === null) return (x === null) - (y === null);
-        return sign * (x - y);
+        const texts = typeof x === "string" || typeof y === "string";
+        return sign * (texts ? String(x).localeCompare(String(y)) : x - y);
       });
       body.append(...rows);
       for (const cell of headers) cell.removeAttribute("aria-sort");

@@ -1,0 +1,208 @@
+"""Many models in one table: every model of a list is profiled on every task, and what its heads have in common counted.
+
+A survey's folder holds ``survey.json`` (rows, settings, where the numbers come from, a checksum of its own),
+``survey.csv`` (the rows), ``survey.html`` (the same as a page with figures) and ``profiles/MODEL/TASK``, the profiles,
+from which a later run goes on.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from posym_core.checks import require_count
+from posym_core.metrics.head_trends import TRENDS, head_trends
+from posym_core.metrics.stats import DRAWS, mean_interval
+from posym_core.models.outlines import Outline, outline
+from posym_core.report.chunks import is_disk_full
+from posym_core.report.folder import ProfileError, ProfileRun
+from posym_core.report.run import run_profile
+from posym_core.report.settings import ProfileSettings
+from posym_core.report.survey_page import survey_page
+from posym_core.report.tables import as_csv
+from posym_core.runs.devices import choose_device
+from posym_core.runs.files import seal, write_atomically
+from posym_core.runs.parallel import check_places
+from posym_core.runs.provenance import code_version, library_versions
+
+FORMAT = 1
+TABLE, PAGE, DESCRIPTION, PROFILES = "survey.csv", "survey.html", "survey.json", "profiles"
+ESTIMATES = ("right", *TRENDS)
+
+Row = dict[str, Any]
+
+
+def read_models(path: Path | str) -> list[str]:
+    """Names in a file, one a line; empty lines and what follows a ``#`` are not read.
+
+    Raises:
+        FileNotFoundError: if there is no such file, or a line names a folder that holds no model.
+        ValueError: if the file names no model, or one twice.
+    """
+    path = Path(path)
+    if not path.is_file():
+        raise FileNotFoundError(f"there is no list of models at {path}; write a file with one name or folder a line")
+    names: list[str] = []
+    for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), start=1):
+        name = line.partition("#")[0].strip()
+        if not name:
+            continue
+        if name in names:
+            raise ValueError(f"{path}, line {number}: {name!r} is in the list already; leave it out")
+        if (name[0] in "./~" or Path(name).exists()) and not (Path(name) / "config.json").is_file():
+            raise FileNotFoundError(
+                f"{path}, line {number}: no model can be read in the folder {name!r} (it needs config.json, a "
+                "tokenizer and safetensors); correct it or leave it out"
+            )
+        names.append(name)
+    if not names:
+        raise ValueError(f"{path} names no model; write one name or folder a line")
+    return names
+
+
+def run_survey(
+    models: Sequence[str],
+    tasks: Sequence[str],
+    folder: Path | str,
+    *,
+    options: Mapping[str, Any] | None = None,
+    draws: int = DRAWS,
+    jobs: int = 1,
+    cluster: str | None = None,
+    force: bool = False,
+    progress: bool = True,
+    report: Callable[[str], None] = lambda line: None,
+) -> list[Row]:
+    """Profile models on tasks and keep one table of them in ``folder``; a run that was killed goes on where it stopped.
+
+    Args:
+        models: names for :func:`posym_core.load_model`.
+        tasks: some of ``PROMPT_TASKS``.
+        folder: made if missing.
+        options: of :class:`posym_core.report.settings.ProfileSettings`, the same for all.
+        draws: of the bootstrap behind intervals.
+        jobs: processes of this machine that share a model's prompts.
+        cluster: address of a Dask scheduler, in place of ``jobs``.
+        force: discard the profiles that the folder holds.
+        progress: show progress bars.
+        report: called with a line about what a user may want to know.
+
+    Returns:
+        A row a model and task, in their order: ``model``, ``task``, ``refused`` (why there are no numbers, or ``""``),
+        what :func:`posym_core.models.outlines.outline` says, ``heads``, ``prompts``, ``tokens``, ``chance``, the share
+        of ``right`` answers, and the numbers of :class:`posym_core.metrics.head_trends.HeadTrends`.
+
+    Raises:
+        ValueError: if a setting is out of range or a task unknown, before anything is loaded.
+        OSError: if the folder cannot be written, or the disk is full.
+        ProfileError: if the folder holds profiles of other settings, and not ``force``.
+    """
+    folder, began = Path(folder), time.perf_counter()
+    if not models or not tasks:
+        raise ValueError(f"a survey needs a model and a task; got {len(models)} models and {len(tasks)} tasks")
+    require_count("draws", draws, 2)
+    check_places(jobs, cluster)
+    fixed = {**(options or {}), "energy": True}
+    work = [ProfileSettings(model=model, task=task, **fixed) for model in models for task in tasks]
+    if cluster is None:
+        choose_device(work[0].device)
+    (folder / PROFILES).mkdir(parents=True, exist_ok=True)
+    places = {"jobs": jobs, "cluster": cluster, "force": force, "progress": progress, "report": report}
+    rows = []
+    for settings in work:
+        report(f"{settings.model}, {settings.task}")
+        place = folder / PROFILES / _plain(settings.model) / str(settings.task)
+        row: Row = {"model": settings.model, "task": settings.task, "refused": ""}
+        try:
+            said = outline(settings.model)
+            row |= measured_row(run_profile(settings, place, **places), said, draws=draws)
+        except (ProfileError, ConnectionError):
+            raise
+        except (RuntimeError, ValueError, OSError, ImportError) as error:
+            if is_disk_full(error):
+                raise
+            row["refused"] = str(error) or type(error).__name__
+            report(f"refused: {row['refused']}")
+        rows.append(row)
+    _write(folder, rows, {"tasks": list(tasks), "draws": draws, **(options or {})}, time.perf_counter() - began)
+    return rows
+
+
+def measured_row(profile: ProfileRun, said: Outline, *, draws: int = DRAWS) -> Row:
+    """A row's numbers, from a profile with energies."""
+    arrays = profile.arrays
+    prompts, layers, heads = arrays["positional"].shape
+    # What makes no attention call has no window to speak of.
+    windows = said.windows if len(said.windows) == layers else (None,) * layers
+    trends = head_trends(
+        arrays["positional"],
+        arrays["symbolic"],
+        arrays["plane_energy"],
+        arrays["plane_angle"][0],
+        tokens=int(arrays["length"].max()),
+        local=np.array([window is not None for window in windows]),
+        draws=draws,
+    )
+    right = mean_interval(arrays["correct"], over="prompts", draws=draws)
+    return {
+        "architecture": said.architecture,
+        "parameters": said.parameters,
+        "layers": layers,
+        "heads": heads,
+        "rope_bases": list(said.rope_bases),
+        "windows": sorted({window for window in windows if window is not None}),
+        "prompts": prompts,
+        "tokens": int(arrays["length"].max()),
+        "chance": float((1 / arrays["alternatives"]).mean()),
+        "right": asdict(right),
+        **{name: None if number is None else asdict(number) for name, number in vars(trends).items()},
+        "identity": profile.settings["identity"],
+        "device": profile.provenance["device"],
+        "code_digest": profile.provenance["code_digest"],
+        "seconds": profile.provenance["seconds"],
+    }
+
+
+def survey_table(rows: Sequence[Row]) -> bytes:
+    """Rows as CSV; an estimate takes three columns."""
+    plain = ("model", "task", "refused", "architecture", "parameters", "layers", "heads", "prompts", "tokens", "chance")
+    lists = ("rope_bases", "windows")
+    names = [*plain, *lists, *(name + end for name in ESTIMATES for end in ("", "_low", "_high"))]
+
+    def cells(row: Row) -> list[object]:
+        numbers = [row.get(name) or {} for name in ESTIMATES]
+        return [
+            *(row.get(name, "") for name in plain),
+            *(" ".join(f"{x:g}" for x in row.get(name, [])) for name in lists),
+            *(number.get(part, "") for number in numbers for part in ("value", "low", "high")),
+        ]
+
+    return as_csv(names, map(cells, rows))
+
+
+def _write(folder: Path, rows: Sequence[Row], settings: Mapping[str, Any], seconds: float) -> None:
+    """Write table, page and, last, description, each whole or not at all."""
+    provenance = {
+        **code_version(),
+        "date": datetime.now(UTC).isoformat(timespec="seconds"),
+        "seconds": round(seconds, 1),
+        "versions": library_versions(),
+    }
+    write_atomically(folder / TABLE, survey_table(rows))
+    write_atomically(folder / PAGE, survey_page(rows, settings, provenance).encode())
+    described = {"format": FORMAT, "settings": dict(settings), "rows": list(rows), "provenance": provenance}
+    write_atomically(folder / DESCRIPTION, seal(described))
+
+
+def _plain(model: str) -> str:
+    """A folder's name for a model's; what a folder cannot be called is told apart by a digest."""
+    plain = re.sub(r"[^\w.-]", "-", model).strip(".")
+    return plain if plain == model else f"{plain}-{hashlib.sha256(model.encode()).hexdigest()[:6]}"

@@ -1,0 +1,106 @@
+"""Trends of heads: planted ones are found, numbers are those of literal loops, and what is undefined is None."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+import torch
+from scipy import stats
+
+from posym_core.metrics import behaviour_and_use, head_trends, layer_trend, local_layers, rope_angles, slow_energy
+
+PROMPTS, LAYERS, HEADS, PLANES = 6, 8, 4, 8
+ANGLES = np.tile(rope_angles(2 * PLANES).numpy(), (LAYERS, 1))
+LOCAL = np.arange(LAYERS) % 4 != 3
+
+
+def planted(seed=0):
+    """Early layers positional and fast, late ones symbolic and slow, with noise."""
+    generator = np.random.default_rng(seed)
+    depth = np.linspace(0, 1, LAYERS)[:, None] + 0.05 * generator.standard_normal((LAYERS, HEADS))
+    noise = 0.02 * generator.standard_normal((2, PROMPTS, LAYERS, HEADS))
+    peak = depth[..., None] * (PLANES - 1) - np.arange(PLANES)
+    energy = np.exp(-(peak**2)) * (1 + 0.1 * generator.random((PROMPTS, LAYERS, HEADS, PLANES)))
+    return 1 - depth + noise[0], depth + noise[1], energy
+
+
+def test_planted_trends_are_found():
+    positional, symbolic, energy = planted()
+    found = head_trends(positional, symbolic, energy, ANGLES, tokens=50, local=LOCAL, draws=200)
+    assert found.correlation.high < -0.9
+    assert found.frequency_law.low > 0.9
+    assert found.positional_local.low > 0 > found.symbolic_local.high
+    assert found.positional_global.value > 0 > found.symbolic_global.value
+    alike = head_trends(positional, symbolic, np.ones_like(energy), ANGLES, tokens=50, local=LOCAL, draws=20)
+    assert alike.frequency_law is None
+    slow = (ANGLES[0] * 50 < 2 * math.pi / 8).mean()
+    assert alike.slow_energy.value == alike.slow_energy.low == alike.slow_energy.high == pytest.approx(slow)
+
+
+def test_units_of_energy_and_tensors_make_no_difference():
+    positional, symbolic, energy = planted(1)
+    units = np.random.default_rng(0).uniform(0.1, 10, (PROMPTS, LAYERS, HEADS, 1))
+    options = {"tokens": 50, "local": LOCAL, "draws": 20}
+    one = head_trends(positional, symbolic, energy, ANGLES, **options)
+    other = head_trends(*map(torch.as_tensor, (positional, symbolic, units * energy, ANGLES)), **options)
+    assert one.frequency_law.value == pytest.approx(other.frequency_law.value)
+    assert one.slow_energy.value == pytest.approx(other.slow_energy.value)
+
+
+def test_behaviour_and_use_are_those_of_a_loop_and_still_planes_do_not_count():
+    positional, symbolic, energy = planted(2)
+    angles, energy = ANGLES.copy(), energy[0]
+    angles[:, -2:] = 0
+    energy[1, 2] = 0
+    behaviour, use = behaviour_and_use(positional, symbolic, energy, angles)
+    for layer, head in np.ndindex(LAYERS, HEADS):
+        gap = sum(positional[p, layer, head] - symbolic[p, layer, head] for p in range(PROMPTS)) / PROMPTS
+        assert behaviour[0, layer, head] == pytest.approx(gap)
+        weights = [energy[layer, head, k] for k in range(PLANES - 2)]
+        if sum(weights) == 0:
+            assert math.isnan(use[0, layer, head])
+            continue
+        mean = sum(w * math.log(angles[layer, k]) for k, w in enumerate(weights)) / sum(weights)
+        assert use[0, layer, head] == pytest.approx(mean)
+
+
+def test_slow_energy_is_that_of_a_loop():
+    _, _, energy = planted(3)
+    energy = energy[0]
+    energy[0, 0] = np.nan
+    found = slow_energy(energy, ANGLES, 50)
+    assert math.isnan(found[0, 0])
+    for layer, head in list(np.ndindex(LAYERS, HEADS))[1:]:
+        slow = sum(energy[layer, head, k] for k in range(PLANES) if ANGLES[layer, k] * 50 < math.pi / 4)
+        assert found[layer, head] == pytest.approx(slow / energy[layer, head].sum())
+
+
+def test_a_trend_of_some_layers_keeps_the_halves_of_the_whole():
+    positional, _, _ = planted(4)
+    layers = np.array([1, 2, 3, 6])
+    found = layer_trend(positional, layers, draws=20)
+    mean = positional.mean(0)
+    assert found.early.value == pytest.approx(np.median(mean[1:4]))
+    assert found.late.value == pytest.approx(np.median(mean[6]))
+    assert found.p == pytest.approx(stats.mannwhitneyu(mean[1:4].ravel(), mean[6]).pvalue)
+    with pytest.raises(ValueError, match="split must leave layers on both sides"):
+        layer_trend(positional, np.array([0, 1]))
+
+
+def test_local_layers_are_the_fast_ones():
+    slower = np.where(np.arange(LAYERS)[:, None] % 4 == 3, rope_angles(2 * PLANES, 1e6).numpy(), ANGLES)
+    assert local_layers(slower).tolist() == [0, 1, 2, 4, 5, 6]
+    assert local_layers(ANGLES).tolist() == list(range(LAYERS))
+
+
+def test_what_is_not_defined_is_none():
+    positional, symbolic, energy = planted(5)
+    options = {"tokens": 50, "draws": 20}
+    everywhere = head_trends(positional, symbolic, 0 * energy, ANGLES, local=np.zeros(LAYERS, bool), **options)
+    assert everywhere.positional_local is everywhere.symbolic_local is None
+    assert everywhere.frequency_law is everywhere.slow_energy is None
+    assert everywhere.correlation is not None
+    positional[:, 0, 0] = np.nan
+    assert head_trends(positional, symbolic, energy, ANGLES, local=LOCAL, **options).correlation is None

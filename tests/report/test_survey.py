@@ -1,0 +1,255 @@
+"""A survey: its table against the functions that its numbers come from, refusals, going on, and the page."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import re
+import shutil
+from html.parser import HTMLParser
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from saved_models import save_model
+from scipy import stats
+
+from posym_core import load_model
+from posym_core.__main__ import main
+from posym_core.metrics.contrasts import layer_contrast
+from posym_core.metrics.stats import head_correlation, mean_interval
+from posym_core.models.outlines import outline
+from posym_core.report import survey as surveys
+from posym_core.report.folder import ProfileError, load_profile
+from posym_core.report.survey import PAGE, read_models, run_survey
+from posym_core.runs.files import unseal
+
+OPTIONS = {"facts": 3, "prompts": 4, "threads": 1, "device": "cpu"}
+TASKS = ["binding", "index"]
+
+
+@pytest.fixture(scope="module")
+def models(tmp_path_factory) -> list[str]:
+    """Two models that can be profiled, and one that has no rotation."""
+    folder = tmp_path_factory.mktemp("models")
+    return [str(save_model(folder / name, name)) for name in ("Gemma3", "Llama", "GPT-2")]
+
+
+@pytest.fixture(scope="module")
+def surveyed(models, tmp_path_factory):
+    pytest.importorskip("matplotlib")
+    folder = tmp_path_factory.mktemp("survey")
+    return run_survey(models, TASKS, folder, options=OPTIONS, draws=50, progress=False), folder
+
+
+def test_rows_are_in_order_and_name_what_is_refused(surveyed, models):
+    rows, folder = surveyed
+    assert [(row["model"], row["task"]) for row in rows] == [(model, task) for model in models for task in TASKS]
+    assert [bool(row["refused"]) for row in rows] == [False] * 4 + [True] * 2
+    assert "no rotary encoding" in rows[-1]["refused"]
+    kept = unseal(folder / surveys.DESCRIPTION)
+    assert kept["rows"] == json.loads(json.dumps(rows))
+    assert kept["settings"] == {**OPTIONS, "draws": 50, "tasks": TASKS}
+    assert set(kept["provenance"]) == {"code_version", "code_digest", "date", "seconds", "versions"}
+
+
+def test_numbers_are_those_of_the_profiles(surveyed, models):
+    rows, folder = surveyed
+    for row in rows[:4]:
+        (place,) = (folder / "profiles").glob(f"*{Path(row['model']).name}-*/{row['task']}")
+        arrays = load_profile(place).arrays
+        positional, symbolic = arrays["positional"].astype(float), arrays["symbolic"].astype(float)
+        assert row["correlation"]["value"] == head_correlation(positional, symbolic, draws=50).pearson.value
+        assert row["right"] == vars(mean_interval(arrays["correct"], over="prompts", draws=50))
+        gap = (positional - symbolic).mean(0).ravel()
+        energy, angles = arrays["plane_energy"].astype(float).mean(0), arrays["plane_angle"][0].astype(float)
+        np.testing.assert_allclose(arrays["plane_energy"].sum(-1), 1, rtol=1e-5)
+        use = [(energy[i, j] * np.log(angles[i])).sum() for i, j in np.ndindex(*energy.shape[:2])]
+        assert row["frequency_law"]["value"] == pytest.approx(stats.spearmanr(gap, use).statistic)
+        slow = angles * row["tokens"] / (2 * np.pi) < 1 / 8
+        parts = [energy[i, j][slow[i]].sum() for i, j in np.ndindex(*energy.shape[:2])]
+        assert row["slow_energy"]["value"] == pytest.approx(np.mean(parts), abs=1e-5)
+        assert 0 < row["chance"] < 1
+
+
+def test_layers_are_compared_with_their_own_kind(surveyed, models):
+    rows, folder = surveyed
+    gemma, llama = rows[0], rows[2]
+    # Two local layers of three, one in either half; Llama has none.
+    (place,) = (folder / "profiles").glob("*Gemma3-*/binding")
+    scores = load_profile(place).arrays["positional"].astype(float)
+    local = layer_contrast(scores[:, :2], split=1, draws=50).difference
+    assert gemma["positional_local"]["value"] == local.value
+    assert gemma["positional_global"] is None
+    assert gemma["windows"] == [16]
+    assert gemma["rope_bases"] == [1e4, 1e6]
+    assert llama["positional_local"] is llama["symbolic_local"] is None
+    assert llama["positional_global"]["value"] == pytest.approx(
+        layer_contrast(load_profile(next((folder / "profiles").glob("*Llama-*/binding"))).arrays["positional"])
+        .difference.value
+    )  # fmt: skip
+    assert llama["windows"] == []
+
+
+def test_outlines_are_those_of_the_loaded_model(models):
+    for name in models[:2]:
+        model, _ = load_model(name, device="cpu")
+        said = outline(name)
+        assert said.parameters == sum(parameter.numel() for parameter in model.parameters())
+        assert said.architecture == type(model).__name__
+        assert said.layers == len(said.windows) == 3
+    with pytest.raises(FileNotFoundError, match="no model 'nowhere/at-all' could be loaded"):
+        outline("nowhere/at-all")
+
+
+def test_the_table_can_be_read(surveyed):
+    rows, folder = surveyed
+    table = list(csv.DictReader(io.StringIO((folder / surveys.TABLE).read_text())))
+    assert len(table) == len(rows)
+    for cells, row in zip(table, rows, strict=True):
+        assert cells["model"] == row["model"]
+        assert cells["refused"] == row["refused"]
+        for name in surveys.ESTIMATES:
+            number = row.get(name)
+            if number is None:
+                assert cells[name] == cells[f"{name}_low"] == ""
+            else:
+                assert float(cells[name]) == pytest.approx(number["value"], rel=1e-6)
+                assert float(cells[f"{name}_low"]) <= float(cells[f"{name}_high"])
+    assert table[0]["rope_bases"] == "10000 1e+06"
+
+
+def test_a_later_run_goes_on_from_the_profiles(surveyed, models, tmp_path, monkeypatch):
+    rows, folder = surveyed
+    shutil.copytree(folder / "profiles", tmp_path / "profiles")
+    said = []
+    again = run_survey(models, TASKS, tmp_path, options=OPTIONS, draws=50, progress=False, report=said.append)
+    assert again == rows
+    assert sum("holds this profile already" in line for line in said) == 4
+    with pytest.raises(ProfileError, match=r"other settings \(seed: 0 there, 1 now\)"):
+        run_survey(models, TASKS, tmp_path, options={**OPTIONS, "seed": 1}, draws=50, progress=False)
+
+
+class Addresses(HTMLParser):
+    def __init__(self) -> None:
+        super().__init__()
+        self.asked: list[str] = []
+
+    def handle_starttag(self, tag, attrs) -> None:
+        values = dict(attrs)
+        self.asked += [str(values[name]) for name in ("src", "href", "srcset", "action", "data") if name in values]
+        assert tag != "img" or values.get("alt")
+
+
+def test_the_page_asks_for_nothing_and_shows_every_row(surveyed, models):
+    rows, folder = surveyed
+    page = (folder / PAGE).read_text(encoding="utf-8")
+    addresses = Addresses()
+    addresses.feed(page)
+    assert len(addresses.asked) == 5  # four figures and no icon
+    assert all(address.startswith("data:") for address in addresses.asked)
+    assert page.count('<td class="name">') == 2 * 4
+    assert "no rotary encoding" in page
+    assert "prefers-color-scheme: dark" in page
+    assert "3 models on binding, index: 4 profiles, 2 refused." in page
+    assert f"{rows[0]['correlation']['value']:.2f} <small>[" in page
+
+
+def test_the_page_sorts_and_is_accessible(surveyed):
+    playwright = pytest.importorskip("playwright.sync_api")
+    found = shutil.which("chromium") or shutil.which("chromium-browser")
+    if not found:
+        pytest.skip("no Chromium")
+    from axe_playwright_python.sync_playwright import Axe
+
+    _, folder = surveyed
+    with playwright.sync_playwright() as engine:
+        browser = engine.chromium.launch(executable_path=found)
+        for scheme in ("light", "dark"):
+            page = browser.new_page(color_scheme=scheme)
+            page.goto((folder / PAGE).as_uri())
+            assert Axe().run(page).response["violations"] == []
+            models = page.locator("tbody tr td:first-child")
+            page.get_by_role("button", name="Model").click()
+            assert models.all_text_contents() == sorted(models.all_text_contents(), reverse=True)
+        browser.close()
+
+
+def test_the_command_line_surveys_a_list(models, tmp_path, capsys):
+    (tmp_path / "list").write_text(f"# mine\n{models[1]}  # small\n\n{models[2]}\n")
+    command = ["survey", str(tmp_path / "list"), "--task", "binding", "--out", str(tmp_path / "out"), "--facts", "3"]
+    assert main([*command, "--prompts", "2", "--threads", "1", "--draws", "20", "--no-progress"]) == 0
+    said = capsys.readouterr()
+    assert re.search(r"1 profiles, 1 refused: .*survey.html", said.out)
+    assert "refused: " in said.err
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (None, "there is no list of models at .*; write a file with one name or folder a line"),
+        ("", "names no model; write one name or folder a line"),
+        ("# only\n\n", "names no model"),
+        ("a/b\nc\na/b\n", r"line 3: 'a/b' is in the list already; leave it out"),
+        ("./missing\n", r"line 1: no model can be read in the folder './missing' \(it needs config.json"),
+    ],
+)
+def test_bad_lists_are_refused_before_anything_runs(content, message, tmp_path, capsys):
+    if content is not None:
+        (tmp_path / "list").write_text(content)
+    assert main(["survey", str(tmp_path / "list"), "--out", str(tmp_path / "out")]) == 1
+    assert re.search(f"error: .*{message}", capsys.readouterr().err)
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["--task", "binding,nonsense"], "task must be one of"),
+        (["--task", ""], "task must be one of"),
+        (["--facts", "1"], "facts must be a whole number of at least 2"),
+        (["--draws", "1"], "draws must be a whole number of at least 2"),
+        (["--device", "nowhere"], "device 'nowhere' cannot be used here"),
+        (["--jobs", "0"], "jobs must be a whole number of at least 1"),
+    ],
+)
+def test_bad_settings_are_refused_before_anything_runs(options, message, models, tmp_path, capsys, monkeypatch):
+    monkeypatch.setattr(surveys, "run_profile", lambda *a, **k: pytest.fail("something ran"))
+    (tmp_path / "list").write_text(models[1])
+    assert main(["survey", str(tmp_path / "list"), "--out", str(tmp_path / "out"), *options]) == 1
+    assert message in capsys.readouterr().err
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_file_in_the_way_and_an_empty_list_are_refused(models, tmp_path):
+    (tmp_path / "file").write_text("")
+    with pytest.raises(OSError, match="file"):
+        run_survey(models, TASKS, tmp_path / "file", options=OPTIONS)
+    with pytest.raises(ValueError, match="a survey needs a model and a task; got 0 models and 2 tasks"):
+        run_survey([], TASKS, tmp_path / "out")
+
+
+def test_a_list_may_name_the_hub(tmp_path):
+    (tmp_path / "list").write_text("gemma-3-270m\nQwen/Qwen2.5-1.5B # on the hub\n")
+    assert read_models(tmp_path / "list") == ["gemma-3-270m", "Qwen/Qwen2.5-1.5B"]
+
+
+def test_a_full_disk_ends_the_survey(models, tmp_path, monkeypatch):
+    import errno
+
+    def full(*a, **k):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(surveys, "run_profile", full)
+    with pytest.raises(OSError, match="No space left"):
+        run_survey(models, TASKS, tmp_path, options=OPTIONS)
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _one_thread():
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
