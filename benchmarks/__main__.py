@@ -17,7 +17,7 @@ import torch
 from posym_core.runs.devices import choose_device, device_name
 from posym_core.runs.files import write_atomically
 
-TIMED = ("scores", "ensemble", "multihop", "explorer", "live", "browser")
+TIMED = ("scores", "tools", "ensemble", "multihop", "explorer", "live", "browser")
 PARTS = (*TIMED, "architectures")
 STORED = Path(__file__).with_name("RESULTS.md")
 
