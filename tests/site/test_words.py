@@ -64,6 +64,5 @@ def test_pages_are_short(counts: dict[str, int]) -> None:
     assert longer == STILL_LONGER, "fold or merge what is too long; take what is short enough off the list"
 
 
-@pytest.mark.xfail(strict=True, reason="the path is still longer; take this mark off once it is not")
 def test_the_whole_path_is_read_in_an_evening(counts: dict[str, int]) -> None:
     assert sum(counts.values()) <= LONGEST_PATH
