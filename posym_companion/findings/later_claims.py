@@ -13,7 +13,7 @@ import numpy as np
 from posym_companion.experiments.later_claims import BASES, LENGTHS, OUTCOMES, SHARES, full_size
 from posym_companion.findings.binding_profile import MODEL
 from posym_companion.findings.finding import Claim, Line, Measured, Number, Rule, cases
-from posym_companion.findings.gemma_runs import local_layers
+from posym_core.metrics.head_trends import local_layers
 from posym_core.metrics.stats import Estimate, mean_difference, mean_interval
 from posym_core.runs.results import Result, load_result
 
