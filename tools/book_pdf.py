@@ -1,7 +1,7 @@
 """The whole book as one PDF: ``make pdf`` prints the built site and links the file from the front page.
 
-All pages but those about single functions follow each other in one document: figures at their start, proofs and
-solutions open, without the code that the pages fold. Chromium prints it; the site must be there.
+All pages but those about single functions follow each other in one document: figures at their start, proofs, solutions
+and what cells show folded open, without the code that the pages fold. Chromium prints it; the site must be there.
 """
 
 from __future__ import annotations
@@ -35,7 +35,8 @@ main { max-width: 44rem; margin: 0 auto; }
 main > section.posym-page { break-before: page; }
 figure, img, tr, .admonition-title, h1, h2, h3 { break-inside: avoid; }
 h1, h2, h3 { break-after: avoid; }
-.headerlink, .posym-fold, .posym-keep, .posym-minutes, .posym-pdf, button { display: none; }
+.posym-aside .cell_input, .posym-fold:not(.posym-aside),
+.headerlink, .posym-keep, .posym-minutes, .posym-pdf, button { display: none; }
 .bd-content .pst-scrollable-table-container, .cell_output .output { overflow: visible; max-width: none; }
 pre { white-space: pre-wrap; }
 """
@@ -74,7 +75,10 @@ def as_section(name: str, page: str, names: set[str]) -> str:
         else:
             own = ID.sub(lambda match: f'{match[1]}="{anchor(name, match["id"])}"', part)
             parts[place] = ADDRESS.sub(readdressed, own)
-    return f'<section class="posym-page" id="{anchor(name)}">{"".join(parts)}</section>'
+    text = "".join(parts).replace(
+        '<details class="posym-fold posym-aside">', '<details open class="posym-fold posym-aside">'
+    )
+    return f'<section class="posym-page" id="{anchor(name)}">{text}</section>'
 
 
 def document(site: Path, names: list[str]) -> str:

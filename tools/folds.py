@@ -65,8 +65,9 @@ def only_imports(cell: str) -> bool:
 
 
 def folded(title: str, inside: str) -> str:
-    """A fold under a figure."""
-    return f'<details class="posym-fold">\n<summary>{title}</summary>\n{inside}\n</details>'
+    """A fold under a figure; one that holds more than code and sources is marked as such."""
+    kind = "posym-fold posym-aside" if SHOWN in inside else "posym-fold"
+    return f'<details class="{kind}">\n<summary>{title}</summary>\n{inside}\n</details>'
 
 
 def without_provenance(shown: str) -> tuple[str, list[str]]:

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import book_pdf
 import pytest
+from folds import SHOWN, folded
 from in_browser import chromium
 
 HEAD = '<link rel="stylesheet" href="{up}_static/book.css" />\n<script src="{up}_static/figure.js" defer></script>'
@@ -48,6 +49,17 @@ def test_links_lead_to_the_parts_of_the_document(site: Path) -> None:
     ]  # fmt: skip
     assert re.findall(r'src="([^"]*)"', text) == ["_static/figure.js", "_images/a.png"]
     assert "Menu" not in text
+
+
+def test_what_cells_show_folded_is_open(site: Path) -> None:
+    folds = [folded("Code", "<pre>a</pre>"), folded("A table", f"{SHOWN}b</div>")]
+    page = PAGE.format(head="", title="Front", text="".join(folds))
+    (site / "book" / "front.html").write_text(page, encoding="utf-8")
+    text = book_pdf.document(site, NAMES[:1])
+    assert re.findall(r"<details (.*?)>\s*<summary>(.*?)<", text) == [
+        ('class="posym-fold"', "Code"),
+        ('open class="posym-fold posym-aside"', "A table"),
+    ]
 
 
 def test_a_page_without_text_is_told(site: Path) -> None:
