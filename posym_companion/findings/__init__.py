@@ -22,6 +22,7 @@ from posym_companion.findings.frequency_control import (
 )
 from posym_companion.findings.hop_length import reach
 from posym_companion.findings.hop_prompts import TABLE_3
+from posym_companion.findings.later_claims import influence_ends, sum_correlation
 from posym_companion.findings.ledger import ledger
 from posym_companion.findings.multihop import best_checkpoint, kinds, learned_at, mean_scores, written
 from posym_companion.findings.plane_profile import turning_angle
@@ -52,6 +53,7 @@ __all__ = [
     "costs",
     "deposit",
     "done_accuracy",
+    "influence_ends",
     "kinds",
     "largest_costs",
     "learned_at",
@@ -72,6 +74,7 @@ __all__ = [
     "steps_to_learn",
     "study",
     "study_result",
+    "sum_correlation",
     "task_correlations",
     "tasks_result",
     "thresholds",
