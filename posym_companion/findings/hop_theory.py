@@ -91,8 +91,8 @@ def heads_hop(folder: Path | None) -> Measured:
         ours=ours,
         model="constructed heads of one plane",
         evidence=[SHOWN_IN],
-        note="Smallest temperatures and exact angle limits are this project's own; without enough temperature, or "
-        "beyond the limit of the angle, the heads err.",
+        note="Smallest strengths and exact angle limits are this project's own; without enough strength, or beyond the "
+        "limit of the angle, the heads err.",
     )
 
 
