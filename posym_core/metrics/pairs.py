@@ -5,7 +5,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import math
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, fields, replace
 from typing import Any
 
@@ -14,13 +15,19 @@ from jaxtyping import Bool, Float
 from torch import Tensor
 
 from posym_core.checks import require_count, require_counts, require_floor, require_positive
-from posym_core.metrics.cross_logits import block_cross_logits
-from posym_core.metrics.rope import Pairing
+from posym_core.metrics.cross_logits import block_cross_logits, plane_contributions
+from posym_core.metrics.rope import Pairing, turn
 
 # Largest number of elements of one intermediate array: 16 MB in float64, small enough to stay near the caches.
 CHUNK = 2**21
 # exp(690) is 1e299: sums of such ratios over blocks still lie within float64.
 LARGEST_LOG_RATIO = 690.0
+# Operations on the table of all swaps of a key head from which it is worth asking which pairs weigh anything.
+WORTH = 2**23
+# Weights of exp(-40) of the largest, divided among all pairs, are below the rounding of float64.
+NEGLIGIBLE = 40.0
+# Of attention, which is at most 1, in float64.
+ROUNDING = 1e-15
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -92,9 +99,9 @@ class Heads:
     softcap: float | None
     sinks: Float[Tensor, "*head group"] | None
 
-    def take(self, first: int, stop: int) -> Heads:
+    def take(self, chosen: slice | Tensor) -> Heads:
         parts: dict[str, Any] = {field.name: getattr(self, field.name) for field in fields(self)}
-        taken: dict[str, Any] = {name: x[first:stop] if isinstance(x, Tensor) else x for name, x in parts.items()}
+        taken: dict[str, Any] = {name: x[chosen] if isinstance(x, Tensor) else x for name, x in parts.items()}
         return Heads(**taken)
 
     def cap(self, logits: Tensor) -> Tensor:
@@ -131,36 +138,135 @@ class Heads:
         step = max(1, CHUNK // (self.query[..., 0].numel() * length * max(1, len(slots))))
         for contents in torch.arange(number, device=keys.device).split(step):
             part = keys[..., contents[0] * length : (contents[-1] + 1) * length, :]
-            logits = self.cap(block_cross_logits(self.query, part, self.angles, contents, slots, self.pairing))
-            ratios = (logits.double() - log_z[..., None, None, None]).clamp_(max=LARGEST_LOG_RATIO).exp_()
+            logits = block_cross_logits(self.query, part, self.angles, contents, slots, self.pairing)
+            ratios = self.ratios(logits, log_z)
             if hidden is not None:
                 ratios.masked_fill_(hidden[..., None, slots, :].transpose(-1, -2), 0)
             sums.append(ratios.squeeze(-2) if length == 1 else ratios.sum(-2))
         return torch.cat(sums, dim=-2)
 
+    def ratios(self, logits: Float[Tensor, "*head group a b c"], log_z: Float[Tensor, "*head group"]) -> Tensor:
+        """What logits draw, against all attention before the swap."""
+        return (self.cap(logits).double() - log_z[..., None, None, None]).clamp_(max=LARGEST_LOG_RATIO).exp_()
+
 
 def score(heads: Heads, swaps: Swaps) -> tuple[Tensor, ...]:
     """Positional and symbolic score, entropy ``[head, group]`` and block means ``[head, group, block]``."""
     step = max(1, CHUNK // (heads.query.shape[-2] * swaps.number**2 * swaps.block_length))
-    parts = [_score(heads.take(first, first + step), swaps) for first in range(0, len(heads.keys), step)]
+    parts = [_score(heads.take(slice(first, first + step)), swaps) for first in range(0, len(heads.keys), step)]
     return tuple(torch.cat(part) for part in zip(*parts, strict=True))
 
 
 def _score(heads: Heads, swaps: Swaps) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     total, log_z, mass, outside = heads.attention(swaps)
+    hubs = _hubs(heads, swaps, mass)
+    rest = [head for head in range(len(mass)) if head not in hubs]
+    scores = torch.empty_like(mass[..., :2])
+    if rest:
+        chosen = torch.tensor(rest, device=mass.device) if hubs else slice(None)
+        some = heads.take(chosen)
+        unseen = swaps.unseen(some.visible)
+        pairs = _pairs(some.swapped(swaps, log_z[chosen]), mass[chosen], outside[chosen])
+        scores[chosen] = _weighted(pairs, swaps, mass[chosen], unseen * (unseen - 1) // 2)
+    for head, few in hubs.items():
+        one = slice(head, head + 1)
+        pairs = _pairs_of_hubs(heads.take(one), swaps, log_z[one], mass[one], outside[one], few)
+        scores[one] = _weighted([pairs], swaps, mass[one])
+    return scores[..., 0], scores[..., 1], _normalised_entropy(total, log_z), mass / swaps.block_length
+
+
+def _weighted(pairs: Iterable[_Pairs], swaps: Swaps, mass: Tensor, empty: int = 0) -> Float[Tensor, "head group 2"]:
+    """Positional and symbolic score: means over pairs, and over some of two unseen blocks."""
     temperature = swaps.block_length * swaps.tau
     widest = mass.amax(-1) - mass.amin(-1)
-    weights = positional = symbolic = torch.zeros_like(widest)
-    for pairs in _pairs(heads.swapped(swaps, log_z), mass, outside):
-        weight = ((pairs.gap - widest[..., None, None]) / temperature).exp_() * pairs.counted
-        along, across = pairs.cosines(swaps.eps * swaps.block_length)
+    # Pairs of two unseen blocks have no gap and no attention: they weigh, and count 0.
+    weights = (-widest / temperature).exp() * empty
+    positional = symbolic = torch.zeros_like(widest)
+    for some in pairs:
+        weight = ((some.gap - widest[..., None, None]) / temperature).exp_() * some.counted
+        along, across = some.cosines(swaps.eps * swaps.block_length)
         weights = weights + weight.sum((-2, -1))
         positional = positional + (weight * along).sum((-2, -1))
         symbolic = symbolic + (weight * across).sum((-2, -1))
-    unseen = swaps.unseen(heads.visible)
-    # Pairs of two unseen blocks have no gap and no attention: they weigh, and count 0.
-    weights = weights + (-widest / temperature).exp() * (unseen * (unseen - 1) // 2)
-    return positional / weights, symbolic / weights, _normalised_entropy(total, log_z), mass / swaps.block_length
+    return torch.stack([positional, symbolic], dim=-1) / weights[..., None]
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Hubs:
+    """Blocks ``index [group, hub]`` of which every pair that weighs anything has one, and the ``others`` it may have.
+
+    Where the queries of a group have differently many, some have more, whose pairs are beyond rounding all the same.
+    """
+
+    index: Tensor
+    others: Tensor
+
+
+def _hubs(heads: Heads, swaps: Swaps, mass: Float[Tensor, "head group block"]) -> dict[int, _Hubs]:
+    """The hubs of a key head's queries, of those heads of which not all pairs are to be scored.
+
+    A pair weighs ``exp((gap - widest) / temperature)`` against the widest. With ``reach`` so large that all pairs with
+    a gap below ``widest - reach`` together are beyond rounding, the others have one block within ``reach`` of the
+    most attention and one within ``reach`` of the least. The fewer of these are the hubs.
+    """
+    number, length = swaps.number, swaps.block_length
+    found: dict[int, _Hubs] = {}
+    table = mass.shape[1] * number * length
+    if table * number * (heads.query.shape[-1] + 64) < WORTH:
+        return found
+    # Whatever the temperature, gaps that are equal but for rounding weigh alike.
+    reach = max(length * swaps.tau * (NEGLIGIBLE + 2 * math.log(number)), ROUNDING)
+    most, least = mass.amax(-1, keepdim=True), mass.amin(-1, keepdim=True)
+    high, low = mass >= most - reach, mass <= least + reach
+    rare = high.sum(-1, keepdim=True) <= low.sum(-1, keepdim=True)
+    chosen, others = torch.where(rare, high, low), torch.where(rare, low, high)
+    counts = chosen.sum(-1)
+    apart = (most - least > 2 * reach).squeeze(-1)
+    needed = torch.where(apart, counts, number).amax(-1).tolist()
+    for head, hubs in enumerate(needed):
+        if hubs <= min(number // 8, CHUNK // table):
+            index = (~chosen[head]).long().argsort(dim=-1, stable=True)[:, :hubs]
+            found[head] = _Hubs(index=index, others=others[head])
+    return found
+
+
+def _pairs_of_hubs(
+    heads: Heads, swaps: Swaps, log_z: Tensor, mass: Float[Tensor, "1 group block"], outside: Tensor, hubs: _Hubs
+) -> _Pairs:
+    """Pairs ``[1, group, hub, block]`` of one key head's hubs with others; see :func:`_pairs`."""
+    shape, query, angles = (swaps.number, swaps.block_length), heads.query[0], heads.angles[0]
+    places = torch.arange(swaps.number, device=mass.device)[:, None].double() * swaps.block_length
+    keys = heads.keys[0, swaps.start : swaps.stop].unflatten(0, shape)
+    home = turn(keys, -places, angles, heads.pairing)
+    own = turn(query[:, None], -places[hubs.index, 0], angles, heads.pairing)
+    # Others at the places of hubs, and hubs at the places of others: [group, hub, block, offset].
+    arriving = (own.flatten(0, 1) @ home.flatten(0, 1).T).unflatten(0, hubs.index.shape)
+    real, imaginary = plane_contributions(query, home[hubs.index].flatten(1, 2), heads.pairing)
+    phase = angles[:, None] * places.T
+    leaving = real.transpose(-1, -2) @ phase.cos().to(real.dtype)
+    leaving -= imaginary.transpose(-1, -2) @ phase.sin().to(real.dtype)
+    arriving = heads.ratios(arriving.unflatten(-1, shape)[None], log_z)
+    leaving = heads.ratios(leaving.unflatten(1, (-1, shape[1])).transpose(-1, -2)[None], log_z)
+    if heads.visible is not None:
+        hidden = ~swaps.by_block(heads.visible)[0]
+        at_hubs = hidden.gather(-2, hubs.index[..., None].expand(-1, -1, shape[1]))
+        arriving = arriving.masked_fill(at_hubs[None, :, :, None], 0)
+        leaving = leaving.masked_fill(hidden[None, :, None], 0)
+    first, second = mass.gather(-1, hubs.index[None])[..., None], mass[..., None, :]
+    # All but the two, summed from before and behind the other, as subtracting them would cancel.
+    without = second.expand(-1, -1, first.shape[-2], -1).scatter(-1, hubs.index[None, ..., None], 0)
+    zero = torch.zeros_like(without[..., :1])
+    before = torch.cat([zero, without[..., :-1].cumsum(-1)], dim=-1)
+    after = torch.cat([zero, without[..., 1:].flip(-1).cumsum(-1)], dim=-1).flip(-1)
+    swapped_first, swapped_second = arriving.sum(-1), leaving.sum(-1)
+    return _Pairs(
+        first=first,
+        second=second,
+        swapped_first=swapped_first,
+        swapped_second=swapped_second,
+        swapped_total=before + after + outside[..., None, None] + swapped_first + swapped_second,
+        counted=hubs.others[None, :, None],
+    )
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -223,6 +223,54 @@ def test_chunks_change_nothing(monkeypatch):
         torch.testing.assert_close(getattr(parts, field), getattr(whole, field), rtol=1e-12, atol=1e-13)
 
 
+@pytest.mark.parametrize("tau", [1e-300, 1e-4, 1e-2])
+@pytest.mark.parametrize(("start", "length"), [(0, 1), (3, 2), (1, 4)])
+@pytest.mark.parametrize("size", [1.0, 3.0, 30.0])
+def test_pairs_that_weigh_nothing_may_be_left_out(size, start, length, tau, monkeypatch):
+    """With few hubs, in groups that need differently many, and beside heads that need all pairs."""
+    query, keys = head(4, 3, keys=70, size=size)
+    query[0, 1] *= 0.01
+    visible = torch.arange(70).expand(4, 1, 70) >= torch.tensor([0, 9, 30, 50])[:, None, None]
+    options = {"start": start, "block_length": length, "tau": tau, "softcap": 40.0, "visible": visible}
+    options["sinks"] = torch.linspace(-2, 2, 12, dtype=torch.float64).view(4, 3)
+    every = swap_scores(query, keys[:, :1], rope_angles(8), **options)
+    monkeypatch.setattr(pairs, "WORTH", 0)
+    found = swap_scores(query, keys[:, :1], rope_angles(8), **options)
+    for field in ("positional", "symbolic", "entropy", "attention"):
+        torch.testing.assert_close(getattr(found, field), getattr(every, field), rtol=1e-12, atol=1e-13)
+
+
+def hubs_found(monkeypatch):
+    """Notes at every call how many hubs the key heads have of which not all pairs are scored."""
+    seen, ask = [], pairs._hubs
+
+    def note(*args):
+        hubs = ask(*args)
+        seen.append([few.index.shape[-1] for few in hubs.values()])
+        return hubs
+
+    monkeypatch.setattr(pairs, "_hubs", note)
+    return seen
+
+
+def test_pairs_are_left_out_where_few_weigh_anything(monkeypatch):
+    monkeypatch.setattr(pairs, "WORTH", 0)
+    seen = hubs_found(monkeypatch)
+    query, keys = head(keys=66, size=4.0)
+    options = {"start": 1, "block_length": 4}
+    found = swap_scores(query, keys, rope_angles(8), **options)
+    agree(found, literal.swap_scores(query, keys, rope_angles(8), start=1, length=4, blocks=16), FLOAT64_ERROR)
+    # The other way round: most attention everywhere but in one block.
+    away = torch.zeros(66, 8, dtype=torch.float64)
+    away[9:13] = -50 * query / query.norm()
+    hidden = swap_scores(query, away, torch.zeros(4), **options)
+    expected = literal.swap_scores(query, away, torch.zeros(4, dtype=torch.float64), start=1, length=4, blocks=16)
+    agree(hidden, expected, FLOAT64_ERROR)
+    swap_scores(0.01 * query, keys, rope_angles(8), **options)
+    swap_scores(query, keys, rope_angles(8), tau=1.0, **options)
+    assert seen == [[1], [1], [], []]
+
+
 def test_long_positions():
     """Both the query and its keys stand far out: phases must not lose what float32 cannot hold."""
     query, keys = head(size=2.0, dtype=torch.float32)
