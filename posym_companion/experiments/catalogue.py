@@ -31,6 +31,7 @@ EXPERIMENTS = {
     "plane_profile": "every head and every plane of a language model at many lengths",
     "score_robustness": "how scores depend on everything that is chosen when they are made",
     "solver_answers": "heads of decoders that solve binding and index, on answers that are right and that are wrong",
+    "survey": "one table of plain, taught and untrained models, large and small, as the command survey makes it",
     "task_solvers": "decoders of one to four layers that learn binding and index, by band of angles; what heads do",
     "taught_gemma": "the packaged Gemma taught to bind, every head watched, patched and silenced",
 }

@@ -21,6 +21,7 @@ from posym_core.inspection.heads import LayerHeads
 from posym_core.inspection.profile import profile_with
 from posym_core.metrics.pairs import Swaps
 from posym_core.metrics.score_geometry import random_swaps
+from posym_core.models.checkpoints import History
 from posym_core.models.families import FAMILIES, FactsLoss, Family, answers_right, family_model
 from posym_core.models.toys import data_generators
 from posym_core.models.training import CosineSettings, train
@@ -105,28 +106,8 @@ def measure(
         ``loss``, accuracy at looks, which test prompts are answered ``right``, and of every head on each kind of
         question ``scores`` and those of the null model, entropy, and accuracy with the head ``ablated``.
     """
-    task, chosen = setting.task, choose_device(device)
-    model = family_model(
-        setting.family,
-        task,
-        layers=setting.layers,
-        heads=setting.heads,
-        width=setting.width,
-        window=setting.window,
-        seed=setting.seed,
-    ).to(chosen)
-    history = train(
-        FactsLoss(model, task),
-        lambda count, generators: task.sample(count, generators[0]),
-        generators=data_generators((setting.seed,), chosen, purpose=TRAINING),
-        settings=setting.training,
-        observe=looks(setting, model),
-        checkpoint=work / "training.safetensors" if work is not None else None,
-        checkpoint_every=200,
-        progress=progress,
-        label=setting.name,
-    )
-    model.eval()
+    model = untrained(setting).to(choose_device(device))
+    history = taught(setting, model, work=work, progress=progress)
     found: dict[str, list[np.ndarray]] = {}
     for question in QUESTIONS:
         for name, values in profiled(setting, model, question).items():
@@ -137,6 +118,30 @@ def measure(
         **{name: values.numpy() for name, values in history.observations.items()},
         **{name: np.stack(values) for name, values in found.items()},
     }
+
+
+def untrained(setting: FamilySolver) -> Any:
+    """The model before its first step, on the CPU."""
+    sizes = {name: getattr(setting, name) for name in ("layers", "heads", "width", "window", "seed")}
+    return family_model(setting.family, setting.task, **sizes)
+
+
+def taught(setting: FamilySolver, model: Any, *, work: Path | None = None, progress: bool = True) -> History:
+    """Train the model and leave it in evaluation mode."""
+    task = setting.task
+    history = train(
+        FactsLoss(model, task),
+        lambda count, generators: task.sample(count, generators[0]),
+        generators=data_generators((setting.seed,), model.device, purpose=TRAINING),
+        settings=setting.training,
+        observe=looks(setting, model),
+        checkpoint=work / "training.safetensors" if work is not None else None,
+        checkpoint_every=200,
+        progress=progress,
+        label=setting.name,
+    )
+    model.eval()
+    return history
 
 
 def asked(setting: FamilySolver, question: Question, count: int, purpose: int, device: Any) -> FactsBatch:
