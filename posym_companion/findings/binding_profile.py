@@ -9,11 +9,12 @@ from pathlib import Path
 import numpy as np
 
 from posym_companion.experiments.binding_profile import FACTS, TEMPLATES, BindingProfile
+from posym_companion.experiments.survey import Surveyed
 from posym_companion.findings.finding import Claim, Line, Measured, Number, Rule, cases
 from posym_core.metrics.contrasts import LayerContrast, layer_contrast, layer_permutation
 from posym_core.metrics.head_trends import layer_trend, local_layers
 from posym_core.metrics.stats import Correlation, Estimate, head_correlation
-from posym_core.runs.results import MissingResultError, Result, load_result, result_names
+from posym_core.runs.results import MissingResultError, Result, load_result, result_names, stored_results
 
 MODEL = "gemma-3-270m"
 SHOWN_IN = "book/language_model/language_model.ipynb"
@@ -200,6 +201,15 @@ def score_correlation(scores: Result | Mapping[str, np.ndarray]) -> tuple[Correl
     return head_correlation(scores["positional"], scores["symbolic"], draws=DRAWS), null.pearson.value
 
 
+def untrained(trend: str, folder: Path | None = None) -> Estimate | None:
+    """A trend of :data:`posym_core.metrics.head_trends.TRENDS` in the same model with random weights, if it is stored.
+
+    Of *likes* with 16 facts.
+    """
+    found = stored_results([Surveyed(trained=False).name], folder)
+    return Estimate(**dict(zip(("value", "low", "high"), map(float, found[0][trend]), strict=True))) if found else None
+
+
 def scores_exclude_each_other(folder: Path | None) -> Measured:
     """U25-3: the correlation over heads, beside that of a null model with the same attention."""
     results = binding_results(folder)
@@ -218,6 +228,11 @@ def scores_exclude_each_other(folder: Path | None) -> Measured:
             f"Spearman rho ({where})": found.spearman,
             f"p of Pearson r ({where})": found.pearson_p,
         }
+    if random := untrained("correlation", folder):
+        ours["Pearson r of the model with random weights (likes, 16 facts)"] = random
+        same_sign.append(
+            f"the same model with random weights has r = {random} (likes, 16 facts): nothing is learned there"
+        )
     return Measured(
         ours={
             "settings with r below zero": cases(below),

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 
 from posym_companion.experiments import plane_profile
-from posym_companion.findings.binding_profile import FACTS, binding_results
+from posym_companion.findings.binding_profile import FACTS, binding_results, untrained
 from posym_companion.findings.finding import Claim, Line, Measured, Number, Rule, cases
 from posym_core.metrics.head_trends import behaviour_and_use
 from posym_core.metrics.stats import head_correlation
@@ -74,11 +74,15 @@ def all_heads(folder: Path | None) -> Measured:
         "settings with a strong correlation": cases(x.low > STRONG for x in rank.values()),
         **{f"rank correlation ({where})": value for where, value in rank.items()},
     }
+    missed = [f"{where}: {rank[where]}" for where in found if not null[where] or rank[where].low <= STRONG]
+    if random := untrained("frequency_law", folder):
+        ours["rank correlation with random weights (likes, 16 facts)"] = random
+        missed.append(f"the same model with random weights: {random} (likes, 16 facts), so it is no trace of learning")
     return Measured(
         ours=ours,
         model=plane_profile.full_size()[0].model,
         evidence=[*(name for name, _ in found.values()), SHOWN_IN],
-        fails_in=[f"{where}: {rank[where]}" for where in found if not null[where] or rank[where].low <= STRONG],
+        fails_in=missed,
         note="Over 72 heads, the mean log angle weighted by each plane's energy against s_POS - s_SYM; intervals over "
         "layers. The null exchanges whole layers, so that the layers' own bands of angles do not count as evidence.",
     )
