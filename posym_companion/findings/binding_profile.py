@@ -202,9 +202,11 @@ def score_correlation(scores: Result | Mapping[str, np.ndarray]) -> tuple[Correl
 
 
 def untrained(trend: str, folder: Path | None = None) -> Estimate | None:
-    """A trend of :data:`posym_core.metrics.head_trends.TRENDS` in the same model with random weights, if it is stored.
+    """A trend of the same model with random weights, on *likes* with 16 facts, if it is stored.
 
-    Of *likes* with 16 facts.
+    Args:
+        trend: one of those that :func:`posym_core.metrics.head_trends.head_trends` gives.
+        folder: of results.
     """
     found = stored_results([Surveyed(trained=False).name], folder)
     return Estimate(**dict(zip(("value", "low", "high"), map(float, found[0][trend]), strict=True))) if found else None
