@@ -141,7 +141,8 @@ def expectation(band: str, layers: int, questions: tuple[Question, ...]) -> dict
 def full_size(model: str = "") -> list[TaskSolvers]:
     """The grid, in the order in which it is worth running; there is no ``model`` to choose.
 
-    With 16 facts no band binds within the steps, so more facts are not tried; two bands get three times the steps.
+    With 16 facts none of four bands binds within the steps, so more facts are not tried; two bands get three times the
+    steps.
     """
     four = ("1e4", "fast", "slow", "none")
     others = tuple(band for band in BANDS if band not in four)

