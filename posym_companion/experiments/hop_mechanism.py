@@ -65,7 +65,7 @@ class HopMechanism:
 
 def full_size(model: str = "") -> list[HopMechanism]:
     """All models of the full-size run; there is no ``model`` to choose."""
-    return [HopMechanism(model=setting.name) for setting in multihop.full_size()]
+    return [HopMechanism(model=setting.name) for setting in multihop.paper_size()]
 
 
 def small(setting: HopMechanism) -> HopMechanism:

@@ -225,6 +225,8 @@ class MultihopSettings:
 
 
 SEEDS = (0, 1, 2, 3, 4)
+# Beside the paper: what Number learns when sequences of 17 to 64 tokens are trained on.
+IN_FRONT = MultihopSettings.full(task="number", variant="extra47", extra=47)
 
 
 class Watch:
@@ -367,9 +369,14 @@ def train_model(
     return Trained(model=model, arrays=arrays)
 
 
-def full_size(model: str = "") -> list[MultihopSettings]:
-    """Both tasks with five seeds each; there is no ``model`` to choose."""
+def paper_size() -> list[MultihopSettings]:
+    """Both tasks as in the paper, with five seeds each."""
     return [MultihopSettings.full(task=task, seed=seed) for seed in SEEDS for task in ("number", "letter")]
+
+
+def full_size(model: str = "") -> list[MultihopSettings]:
+    """:func:`paper_size`, and Number with tokens in front; there is no ``model`` to choose."""
+    return [*paper_size(), IN_FRONT]
 
 
 def small(setting: MultihopSettings) -> MultihopSettings:

@@ -6,7 +6,8 @@ from pathlib import Path
 
 import numpy as np
 
-from posym_companion.experiments.hop_length import full_size
+from posym_companion.experiments.hop_length import HopLength
+from posym_companion.experiments.multihop import paper_size
 from posym_companion.findings.finding import Claim, Line, Measured, Number, Rule, cases
 from posym_core.metrics.stats import Estimate, mean_interval
 from posym_core.runs.results import Result, stored_results
@@ -17,12 +18,13 @@ SHOWN_IN = "book/several_hops/length.ipynb"
 
 
 def stored_lengths(task: str, folder: Path | None = None, *, least: int = 1) -> list[Result]:
-    """Results of a task that are there.
+    """Results of models trained as in the paper that are there, of one task.
 
     Raises:
         ResultError: if one is altered, or there are fewer than ``least``.
     """
-    return stored_results([setting.name for setting in full_size() if f"/{task}_" in setting.name], folder, least=least)
+    names = [HopLength(model=setting.name).name for setting in paper_size() if setting.task == task]
+    return stored_results(names, folder, least=least)
 
 
 def reach(result: Result, hop: int | None = None) -> int:
