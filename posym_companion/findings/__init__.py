@@ -22,6 +22,7 @@ from posym_companion.findings.frequency_control import (
 )
 from posym_companion.findings.hop_length import reach
 from posym_companion.findings.hop_prompts import TABLE_3
+from posym_companion.findings.hop_seeds import seed_by_seed
 from posym_companion.findings.later_claims import influence_ends, sum_correlation
 from posym_companion.findings.ledger import ledger
 from posym_companion.findings.multihop import best_checkpoint, kinds, learned_at, mean_scores, written
@@ -67,6 +68,7 @@ __all__ = [
     "reach",
     "right_and_wrong",
     "score_correlation",
+    "seed_by_seed",
     "solver_accuracy",
     "solver_results",
     "solvers",

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
 
 from posym_companion.experiments.hop_length import HopLength
-from posym_companion.experiments.multihop import paper_size
+from posym_companion.experiments.multihop import SEEDS, paper_size
 from posym_companion.findings.finding import Claim, Line, Measured, Number, Rule, cases
 from posym_core.metrics.stats import Estimate, mean_interval
 from posym_core.runs.results import Result, stored_results
@@ -17,14 +18,16 @@ MODEL = "GPT-J of 12 layers with one head each, trained on Number and on Letter 
 SHOWN_IN = "book/several_hops/length.ipynb"
 
 
-def stored_lengths(task: str, folder: Path | None = None, *, least: int = 1) -> list[Result]:
+def stored_lengths(
+    task: str, folder: Path | None = None, *, seeds: Sequence[int] = SEEDS, least: int = 1
+) -> list[Result]:
     """Results of models trained as in the paper that are there, of one task.
 
     Raises:
         ResultError: if one is altered, or there are fewer than ``least``.
     """
-    names = [HopLength(model=setting.name).name for setting in paper_size() if setting.task == task]
-    return stored_results(names, folder, least=least)
+    chosen = [setting for setting in paper_size() if setting.task == task and setting.seed in seeds]
+    return stored_results([HopLength(model=setting.name).name for setting in chosen], folder, least=least)
 
 
 def reach(result: Result, hop: int | None = None) -> int:
@@ -51,9 +54,11 @@ def accuracy_at(results: list[Result], length: int, hop: int | None = None) -> E
     return mean_interval(np.array(values))
 
 
-def symbols_travel_further(folder: Path | None) -> Measured:
+def symbols_travel_further(folder: Path | None, seeds: Sequence[int] = SEEDS) -> Measured:
     """U26-5: reach and accuracy of both tasks, hop by hop."""
-    number, letter = (stored_lengths(task, folder, least=LEAST_SEEDS) for task in ("number", "letter"))
+    number, letter = (
+        stored_lengths(task, folder, seeds=seeds, least=min(LEAST_SEEDS, len(seeds))) for task in ("number", "letter")
+    )
     trained, hops = int(number[0]["lengths"].min()), range(number[0]["accuracy"].shape[1])
     far = [accuracy_at(letter, FAR, hop) for hop in hops]
     near = [max(reach(result, hop) for result in number) for hop in hops]

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
 
-from posym_companion.experiments.hop_mechanism import full_size
+from posym_companion.experiments.hop_mechanism import HopMechanism
+from posym_companion.experiments.multihop import SEEDS, paper_size
 from posym_companion.findings.finding import Claim, Line, Measured, Number, Rule, cases
 from posym_companion.findings.multihop import MODEL, SHOWN_IN, kinds
 from posym_core.inspection.programs import AGREES
@@ -24,9 +26,10 @@ def runs_program(result: Result, program: int) -> np.ndarray:
     return (hits.argmax(-1) == program) & (hits[:, program] > AGREES)
 
 
-def roles(folder: Path | None) -> Measured:
+def roles(folder: Path | None, seeds: Sequence[int] = SEEDS) -> Measured:
     """U26-8: what heads of each kind do at the end, and what the last layer is needed for."""
-    results = stored_results([setting.name for setting in full_size()], folder, least=4)
+    names = [HopMechanism(model=setting.name).name for setting in paper_size() if setting.seed in seeds]
+    results = stored_results(names, folder, least=min(4, len(names)))
     held: dict[str, list[bool]] = {"Index": [], "Reflexive": [], "Retrieval": [], "decides": []}
     functions = {}
     for result in results:

@@ -40,9 +40,11 @@ JUST = 1e-9
 Measure = Callable[[Result], float]
 
 
-def stored_runs(task: Task, folder: Path | None = None, *, least: int = 1) -> list[Result]:
-    """Full-size runs of a task that are there, of any of its seeds."""
-    return stored_results([MultihopSettings.full(task=task, seed=seed).name for seed in SEEDS], folder, least=least)
+def stored_runs(
+    task: Task, folder: Path | None = None, *, seeds: Sequence[int] = SEEDS, least: int = 1
+) -> list[Result]:
+    """Full-size runs of a task that are there, of any of these seeds."""
+    return stored_results([MultihopSettings.full(task=task, seed=seed).name for seed in seeds], folder, least=least)
 
 
 def learned_at(run: Result) -> np.ndarray:
@@ -136,9 +138,9 @@ def leak() -> str:
     return f"{counted():.0%} of Letter's sequences can be answered by counting letters; these models do not"
 
 
-def learned_hop_by_hop(folder: Path | None) -> Measured:
+def learned_hop_by_hop(folder: Path | None, seeds: Sequence[int] = SEEDS) -> Measured:
     """U26-1: when each hop is learned."""
-    runs = _both(folder)
+    runs = _both(folder, seeds)
     ours: dict[str, Number] = {
         "least test accuracy of any hop": _over([run for found in runs.values() for run in found], least_accuracy)
     }
@@ -193,9 +195,9 @@ HOP_BY_HOP = Claim(
 )
 
 
-def pure_at_best(folder: Path | None) -> Measured:
+def pure_at_best(folder: Path | None, seeds: Sequence[int] = SEEDS) -> Measured:
     """U26-2: how many heads are pure when accuracy is maximal, and of which kind."""
-    runs = _both(folder)
+    runs = _both(folder, seeds)
     ours: dict[str, Number] = {}
     for task, found in runs.items():
         ends = [kinds(run)[-1] for run in found]
@@ -267,9 +269,9 @@ PURE_HEADS = Claim(
 )
 
 
-def frequency_by_layer(folder: Path | None) -> Measured:
+def frequency_by_layer(folder: Path | None, seeds: Sequence[int] = SEEDS) -> Measured:
     """U26-3: mean frequency ID of every layer against the paper's Table 1."""
-    runs = _both(folder)
+    runs = _both(folder, seeds)
     ours: dict[str, Number] = {}
     for task, found in runs.items():
         table = np.array(TABLE_1[task], dtype=float)
@@ -394,8 +396,8 @@ def written(kind: np.ndarray) -> str:
     return "".join({1: "P", -1: "S", 0: "."}[int(x)] for x in kind.ravel())
 
 
-def _both(folder: Path | None) -> dict[Task, list[Result]]:
-    return {task: stored_runs(task, folder, least=2) for task in TASKS}
+def _both(folder: Path | None, seeds: Sequence[int] = SEEDS) -> dict[Task, list[Result]]:
+    return {task: stored_runs(task, folder, seeds=seeds, least=min(2, len(seeds))) for task in TASKS}
 
 
 def _over(runs: Sequence[Result], measure: Measure) -> Estimate:
