@@ -144,6 +144,13 @@ def taught(setting: FamilySolver, model: Any, *, work: Path | None = None, progr
     return history
 
 
+def solved(setting: FamilySolver, device: torch.device, *, progress: bool = False) -> Any:
+    """The model after its training, in evaluation mode and without gradients."""
+    model = untrained(setting).to(device)
+    taught(setting, model, progress=progress)
+    return model.requires_grad_(False)
+
+
 def asked(setting: FamilySolver, question: Question, count: int, purpose: int, device: Any) -> FactsBatch:
     """Fresh prompts with one question."""
     (generator,) = data_generators((setting.seed,), device, purpose=purpose)

@@ -172,9 +172,7 @@ def decoder(setting: Surveyed, device: torch.device, progress: bool) -> tuple[An
 
 @functools.lru_cache(maxsize=1)  # both tasks ask the same model, one after the other
 def _taught(solver: FamilySolver, device: torch.device, progress: bool) -> Any:
-    model = family_solvers.untrained(solver).to(device)
-    family_solvers.taught(solver, model, progress=progress)
-    return model
+    return family_solvers.solved(solver, device, progress=progress)
 
 
 EXPERIMENT = Experiment(settings=full_size, small=small, measure=measure, dims=DIMS)

@@ -1,24 +1,41 @@
 """Judges of claims that later papers make: each as a statement about the cross-logit matrix or about what follows it.
 
-All rules were written, and committed, before the measurement that they judge.
+All rules were written, and committed, before the measurement that they judge. A row's verdict is that of the model
+that the claim was first asked of; the same rule is put to every other model, and the row says what it gives.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import numpy as np
 
-from posym_companion.experiments.later_claims import BASES, LENGTHS, OUTCOMES, SHARES, full_size
+from posym_companion.experiments.later_claims import (
+    BASES,
+    FIRST,
+    LENGTHS,
+    MODELS,
+    OUTCOMES,
+    SHARES,
+    TAUGHT,
+    LaterClaims,
+    Part,
+    full_size,
+)
 from posym_companion.findings.binding_profile import MODEL
 from posym_companion.findings.finding import Claim, Line, Measured, Number, Rule, cases
 from posym_core.metrics.head_trends import local_layers
 from posym_core.metrics.stats import Estimate, mean_difference, mean_interval
-from posym_core.runs.results import Result, load_result
+from posym_core.runs.results import MissingResultError, Result, load_result
 
 SHOWN_IN = "book/later/what_came_after.ipynb"
-TAUGHT_MODEL = f"{MODEL}, taught to bind"
+# How the models are called where a row speaks of several.
+TITLES = {MODEL: MODEL, TAUGHT: f"{MODEL}, taught to bind"} | {
+    family: f"small {family.capitalize()}" for family in MODELS if family not in (MODEL, TAUGHT)
+}
 # Part of the cases from which an order counts as lost; one half is a coin toss.
 LOST = 0.4
 # Correlation of logits with their best sum from which they count as nearly a sum.
@@ -30,31 +47,39 @@ SAME = 0.1
 QUARTER = SHARES[1]
 
 
-def part(name: str, folder: Path | None = None, *, trained: bool = True) -> Result:
-    """The stored result of one part.
+def part(name: Part, folder: Path | None = None, *, model: str | None = None, trained: bool = True) -> Result:
+    """The stored result of one part, by default of the model that it was first asked of.
 
     Raises:
         ValueError: if there is no such part.
     """
-    found = {(setting.part, setting.trained): setting.name for setting in full_size()}
-    if (name, trained) not in found:
-        raise ValueError(f"part must be one of {', '.join(sorted({kind for kind, _ in found}))}; got {name!r}")
-    return load_result(found[name, trained], folder=folder)
+    setting = LaterClaims(part=name, model=model or FIRST.get(name, MODEL), trained=trained)
+    known = {each.name for each in full_size()}
+    if setting.name not in known:
+        raise ValueError(f"part must be one of {', '.join(sorted(known))}; got {setting.name!r}")
+    return load_result(setting.name, folder=folder)
 
 
-def global_heads(result: Result, folder: Path | None) -> np.ndarray:
-    """``[layer]``: whether a layer sees the whole context."""
+def seen(result: Result, folder: Path | None) -> np.ndarray:
+    """Tokens that each layer sees, ``[layer]``."""
+    if "sees" in result.arrays:
+        return result["sees"]
     angles = part("sums", folder)["angles"]
-    return ~np.isin(np.arange(result["positional"].shape[1]), local_layers(angles))
+    return np.where(np.isin(np.arange(len(angles)), local_layers(angles)), LENGTHS[1], LENGTHS[-1])
 
 
-def order_lost(folder: Path | None) -> Measured:
+def sees_all(result: Result, folder: Path | None) -> np.ndarray:
+    """``[layer]``: whether a layer sees the whole context."""
+    sees = seen(result, folder)
+    return sees == sees.max()
+
+
+def order_lost(folder: Path | None, model: str) -> Measured:
     """Near and far places, and pairs of contents, at the farthest distances that a layer sees."""
-    result = part("order", folder)
-    whole, own = global_heads(result, folder), BASES.index(1.0)
+    result = part("order", folder, model=model)
+    whole, own = sees_all(result, folder), BASES.index(1.0)
     # By prompt, mean over heads: [length, prompt].
     by = {name: result[name][own][:, :, whole].astype(float).mean((-1, -2)) for name in ("far", "contents")}
-    local = result["contents"][own][LENGTHS.index(512)][:, ~whole].astype(float).mean((-1, -2))
     ours: dict[str, Number] = {
         "far preferred to near": mean_interval(by["far"][-1], over="prompts"),
         "inversions of contents": mean_interval(by["contents"][-1], over="prompts"),
@@ -63,14 +88,16 @@ def order_lost(folder: Path | None) -> Measured:
     }
     for name, rows in by.items():
         ours |= {f"{name} at {length}": float(row.mean()) for length, row in zip(LENGTHS, rows, strict=True)}
-    ours["inversions of contents in local layers at 512"] = mean_interval(local, over="prompts")
-    return _measured(ours, "order", note="Heads of the global layers; contents are those of a text of 64 tokens.")
+    if not whole.all():
+        local = result["contents"][own][LENGTHS.index(512)][:, ~whole].astype(float).mean((-1, -2))
+        ours["inversions of contents in local layers at 512"] = mean_interval(local, over="prompts")
+    return _measured(ours, result, note="Heads of the global layers; contents are those of a text of 64 tokens.")
 
 
-def base_trades(folder: Path | None) -> Measured:
+def base_trades(folder: Path | None, model: str) -> Measured:
     """What a base a hundred times larger, and one a hundred times smaller, do to both orders."""
-    result = part("order", folder)
-    whole = global_heads(result, folder)
+    result = part("order", folder, model=model)
+    whole = sees_all(result, folder)
     ours: dict[str, Number] = {}
     held: dict[str, list[bool]] = {"contents": [], "by_position": []}
     said = {"contents": "fewer inversions of contents", "by_position": "less variance by position"}
@@ -83,13 +110,13 @@ def base_trades(folder: Path | None) -> Measured:
     counts: dict[str, Number] = {f"lengths with {said[name]}": cases(rows) for name, rows in held.items()}
     fails = [f"{said[name]} at {LENGTHS[i]}" for name, rows in held.items() for i, ok in enumerate(rows) if not ok]
     note = "The same queries and keys under the angles of another base; nothing is trained with it."
-    return _measured({**counts, **ours}, "order", fails=fails, note=note)
+    return _measured({**counts, **ours}, result, fails=fails, note=note)
 
 
-def symbols_travel(folder: Path | None) -> Measured:
+def symbols_travel(folder: Path | None, model: str) -> Measured:
     """Whether heads that lean to symbols keep the order of contents where the others lose it."""
-    result = part("order", folder)
-    whole, own = global_heads(result, folder), BASES.index(1.0)
+    result = part("order", folder, model=model)
+    whole, own = sees_all(result, folder), BASES.index(1.0)
     lean = (result["symbolic"].astype(float) - result["positional"].astype(float)).mean(0)[whole].ravel()
     farthest = result["contents"][own, -1][:, whole].astype(float)
     by_head = farthest.reshape(len(farthest), -1)
@@ -103,12 +130,13 @@ def symbols_travel(folder: Path | None) -> Measured:
             "inversions, other heads": mean_interval(others, over="prompts"),
             "fewer than in the others": mean_interval(others - symbolic, over="prompts"),
         }
-    return _measured(ours, "order", note="Heads of the global layers at 32,768, by their scores on the text itself.")
+    return _measured(ours, result, note="Heads of the global layers at 32,768, by their scores on the text itself.")
 
 
-def nearly_sums(folder: Path | None) -> Measured:
+def nearly_sums(folder: Path | None, model: str) -> Measured:
     """Correlation of ``C`` with the best sum of a function of position and one of content."""
-    found = {trained: part("sums", folder, trained=trained) for trained in (True, False)}
+    own = {True: model, False: MODEL if model == TAUGHT else model}
+    found = {trained: part("sums", folder, model=one, trained=trained) for trained, one in own.items()}
     r = {trained: sum_correlation(x["interaction_share"]) for trained, x in found.items()}
     ours: dict[str, Number] = {
         "mean correlation": _over_heads(r[True]),
@@ -119,7 +147,7 @@ def nearly_sums(folder: Path | None) -> Measured:
         "mean interaction share": float(np.nanmean(found[True]["interaction_share"].astype(float))),
     }
     note = "The paper correlates the logits that occur; C also holds those of contents that stand elsewhere."
-    return _measured(ours, "sums", "sums_untrained", note=note)
+    return _measured(ours, *found.values(), note=note)
 
 
 def sum_correlation(interaction_share: np.ndarray) -> np.ndarray:
@@ -131,21 +159,23 @@ def sum_correlation(interaction_share: np.ndarray) -> np.ndarray:
     return np.sqrt(np.clip(1 - interaction_share.astype(float), 0, 1)).mean(0)
 
 
-def slow_planes_of_carriers(folder: Path | None) -> Measured:
+def slow_planes_of_carriers(folder: Path | None, model: str) -> Measured:
     """Recall without the slowest quarter of planes of the heads that carry the answer, and without others."""
-    result = part("retrieval", folder)
+    result = part("retrieval", folder, model=model)
     names = [str(name) for name in result["conditions"]]
     correct = result["correct"].astype(float)
     right = dict(zip(names, correct, strict=True))
     random = correct[[i for i, name in enumerate(names) if name.startswith("random")]].mean(0)
-    others = correct[[i for i, name in enumerate(names) if name.startswith("other heads")]].mean(0)
+    others = correct[[i for i, name in enumerate(names) if name.startswith("other heads")]]
     slow = right[f"slowest {QUARTER:g}"]
     ours: dict[str, Number] = {
         "recall": float(right["none"].mean()),
         "recall lost without all planes": mean_interval(right["none"] - right["all planes"], over="prompts"),
         "recall lost without the slowest quarter": mean_interval(right["none"] - slow, over="prompts"),
         "more than without random planes": mean_interval(random - slow, over="prompts"),
-        "more than in other heads": mean_interval(others - slow, over="prompts"),
+        "more than in other heads": (
+            mean_interval(others.mean(0) - slow, over="prompts") if len(others) else "all heads carry the answer"
+        ),
         "heads that carry the answer": cases((result["restored"] > 0.1).ravel()),
     }
     log_probability = dict(zip(names, result["log_probability"].astype(float), strict=True))
@@ -155,13 +185,14 @@ def slow_planes_of_carriers(folder: Path | None) -> Measured:
         for name, row in log_probability.items()
         if name != "none"
     }
-    return _measured(ours, "retrieval", model=TAUGHT_MODEL, note="16 facts; chance is 1 in 16.")
+    facts = int(result.settings["length"])
+    return _measured(ours, result, note=f"{facts} facts; chance is 1 in {facts}.")
 
 
-def u_at_birth(folder: Path | None) -> Measured:
+def u_at_birth(folder: Path | None, model: str) -> Measured:
     """Influence by place before training, with and without angles, and after."""
-    result = part("influence", folder)
-    rotated, unrotated = (result[name].astype(float) for name in ("rotated", "unrotated"))
+    result, fresh = influences(folder, model)
+    rotated, unrotated = (fresh[name].astype(float) for name in ("rotated", "unrotated"))
     there = np.isfinite(rotated).all(-1)
     born = influence_ends(rotated[there])
     gap = np.abs(np.log(rotated[there]) - np.log(unrotated[there])).mean(-1)
@@ -175,7 +206,7 @@ def u_at_birth(folder: Path | None) -> Measured:
         "untrained models, last eighth but the last token above the middle": cases(born.end > 0),
         "trained model, last eighth but the last token above the middle": cases(trained.end > 0),
     }
-    for number, kind in enumerate(result["kinds"]):
+    for number, kind in enumerate(fresh["kinds"]):
         ends = influence_ends(rotated[number][np.isfinite(rotated[number]).all(-1)])
         ours |= {
             f"log influence above the middle, {kind}, beginning": float(ends.start.mean()),
@@ -189,7 +220,47 @@ def u_at_birth(folder: Path | None) -> Measured:
         "mean difference of log influence without angles": float(gap.mean()),
     }
     note = "Influence: Frobenius norm of the Jacobian of the last token's final state, by random directions."
-    return _measured(ours, "influence", model=f"small Qwen-2 with random weights; {MODEL}", note=note)
+    return _measured(ours, result, fresh, note=note)
+
+
+def influences(folder: Path | None, model: str) -> tuple[Result, Result]:
+    """The influence in a model, and in models with its architecture and random weights."""
+    result = part("influence", folder, model=model)
+    return result, part("influence", folder) if model == TAUGHT else result
+
+
+def two_sources(folder: Path | None, model: str) -> Measured:
+    """Influence with all angles stopped before training, beside the largest weights that Theorem 7 speaks of."""
+    result, fresh = influences(folder, model)
+    if "trained_peak" not in result.arrays:
+        raise MissingResultError(f"result {result.name!r} holds no weights of heads that point at their targets")
+    own = [str(kind) for kind in fresh["kinds"]].index("own")
+    still = fresh["unrotated"][own].astype(float)
+    born = influence_ends(still[np.isfinite(still).all(-1)])
+    # [case, layer, head, target] -> ends [layer, head] of layers that see all of the context.
+    ends = {
+        name: Ends(x["trained_peak" if name == "trained" else "fresh_peak"].astype(float).mean(0))
+        for name, x in (("trained", result), ("random", fresh))
+    }
+    there = np.isfinite(ends["trained"].start)
+    height = {name: (0.5 * (x.start + x.end))[there] for name, x in ends.items()}
+    bent = (ends["trained"].start > 0) & (ends["trained"].end > 0)
+    ours: dict[str, Number] = {
+        "models without angles, beginning above the middle": cases(born.start > 0),
+        "models without angles, last token above the middle": cases(born.last > 0),
+        "heads whose largest weight is U-shaped": _over_heads(bent[there].astype(float)),
+        "height of that U, trained minus random weights": _over_heads(height["trained"] - height["random"]),
+        "height of that U": _over_heads(height["trained"]),
+        "height of that U, random weights": _over_heads(height["random"]),
+        "largest height of a head": float(height["trained"].max()),
+        "height of the influence without angles, beginning": float(born.start.mean()),
+        "height of the influence without angles, last token": float(born.last.mean()),
+    }
+    note = (
+        "Heights are in logarithms, over the central quarter. Without angles every target has the same weight, and at "
+        "an end it is never more than twice that of another place, log 2 = 0.69."
+    )
+    return _measured(ours, result, fresh, note=note)
 
 
 class Ends:
@@ -221,18 +292,18 @@ def influence_ends(influence: np.ndarray) -> Ends:
     return Ends(np.log(influence))
 
 
-def massive_planes(folder: Path | None) -> Measured:
+def massive_planes(folder: Path | None, model: str) -> Measured:
     """Where the largest plane of every head's queries and keys lies."""
-    result = part("sums", folder)
-    angles, local = result["angles"], local_layers(result["angles"])
-    sees = np.where(np.isin(np.arange(len(angles)), local), LENGTHS[1], LENGTHS[-1])
-    partial = angles * sees[:, None] < 2 * np.pi
+    result = part("sums", folder, model=model)
+    angles, sees = result["angles"], seen(result, folder)
+    unfinished = angles * sees[:, None] < 2 * np.pi
     ours: dict[str, Number] = {}
     for kind in ("query", "key"):
         norm = result[f"{kind}_norm"].astype(float)
-        norm = norm[:, :1] if kind == "key" else norm  # all query heads of a layer share their keys
+        # Where all query heads of a layer share their keys they count once.
+        norm = norm[:, :1] if np.array_equal(norm, norm[:, :1].repeat(norm.shape[1], 1)) else norm
         top = norm.argmax(-1)
-        inside = np.take_along_axis(partial, top, 1) - partial.mean(1, keepdims=True)
+        inside = np.take_along_axis(unfinished, top, 1) - unfinished.mean(1, keepdims=True)
         ours |= {
             f"heads whose largest {kind} plane is in the slow half": mean_interval(
                 (top >= norm.shape[-1] / 2).ravel().astype(float), over="heads"
@@ -253,16 +324,16 @@ def massive_planes(folder: Path | None) -> Measured:
         ours[f"part of the {name} in the plane with the largest product"] = float(
             np.median(np.take_along_axis(x.astype(float), largest, -1))
         )
-    note = "n is what a layer can see: 512 tokens in local layers, 32,768 in global ones."
-    return _measured(ours, "sums", note=note)
+    said = " or ".join(f"{n:,}" for n in sorted(set(sees.tolist())))
+    return _measured(ours, result, note=f"n is what a layer can see: {said} tokens.")
 
 
-def three_pointers(folder: Path | None) -> Measured:
+def three_pointers(folder: Path | None, model: str) -> Measured:
     """Which of place, name and answer decides, behind the layer at which each decides most.
 
     The layer is chosen on the even pairs and judged on the odd ones.
     """
-    result = part("binding", folder)
+    result = part("binding", folder, model=model)
     said, place = result["said"].astype(float), result["place"]
     parts = {
         "place": said[0, ..., OUTCOMES.index("place")] - said[0, ..., OUTCOMES.index("other fact")],
@@ -284,7 +355,7 @@ def three_pointers(folder: Path | None) -> Measured:
     note = (
         "Behind late layers the state holds the answer itself: there both controls say it, and it counts for nothing."
     )
-    return _measured(ours, "binding", model=TAUGHT_MODEL, note=note)
+    return _measured(ours, result, note=note)
 
 
 def _difference(first: np.ndarray, second: np.ndarray) -> Number:
@@ -295,11 +366,37 @@ def _over_heads(values: np.ndarray) -> Estimate:
     return mean_interval(values.ravel(), over="heads")
 
 
-def _measured(
-    ours: dict[str, Number], *parts: str, model: str = MODEL, fails: list[str] | None = None, note: str = ""
-) -> Measured:
-    evidence = [*(f"later_claims/{name}" for name in parts), SHOWN_IN]
+def _measured(ours: dict[str, Number], *results: Result, fails: list[str] | None = None, note: str = "") -> Measured:
+    evidence = [*dict.fromkeys(result.name for result in results), SHOWN_IN]
+    model = TITLES[str(results[0].settings["model"])]
     return Measured(ours=ours, model=model, evidence=evidence, fails_in=fails or [], note=note)
+
+
+Judge = Callable[[Path | None, str], Measured]
+
+
+def _asked_of_all(first: str, rule: Rule, judge: Judge, folder: Path | None) -> Measured:
+    """What the first model says, and the rule's verdict and numbers on every other that was run."""
+    found = judge(folder, first)
+    ours, evidence, said = dict(found.ours), list(found.evidence), []
+    for title, other in _others(first, judge, folder):
+        verdict = rule.verdict(other.ours)
+        said.append(f"{title}: *{verdict}*")
+        ours |= {f"{title}: verdict": verdict}
+        ours |= {f"{title}: {part}": held for part, held in rule.parts(other.ours).items()}
+        ours |= {f"{title}: {name}": other.ours[name] for name in rule.names}
+        evidence = [*dict.fromkeys([*other.evidence[:-1], *evidence])]
+    note = f"{found.note} The same rule elsewhere: {'; '.join(said)}." if said else found.note
+    return replace(found, ours=ours, evidence=evidence, note=note)
+
+
+def _others(first: str, judge: Judge, folder: Path | None) -> Iterator[tuple[str, Measured]]:
+    for model in MODELS:
+        if model != first:
+            try:
+                yield TITLES[model], judge(folder, model)
+            except MissingResultError:
+                continue
 
 
 def _claim(
@@ -309,17 +406,19 @@ def _claim(
     paper: str,
     says: str,
     lines: tuple[Line, ...],
-    measure: Callable[[Path | None], Measured],
+    judge: Judge,
     changes: str,
     able: tuple[Line, ...] = (),
+    first: str = MODEL,
 ) -> Claim:
+    rule = Rule(says=says, lines=lines, able=able, whole="reproduced in kind")
     return Claim(
         id=name,
         short=short,
         claim=claim,
         paper=paper,
-        rule=Rule(says=says, lines=lines, able=able, whole="reproduced in kind"),
-        measure=measure,
+        rule=rule,
+        measure=partial(_asked_of_all, first, rule, judge),
         changes=changes,
         command="python -m posym_core run later_claims",
     )
@@ -408,6 +507,7 @@ RETRIEVAL = _claim(
     slow_planes_of_carriers,
     "Longer prompts, in which more planes turn; a model with more heads to spare.",
     able=(Line(part="the model binds", of="recall", above=0.9),),
+    first=TAUGHT,
 )
 BIRTH = _claim(
     "L-4",
@@ -427,6 +527,26 @@ BIRTH = _claim(
     ),
     u_at_birth,
     "Deeper models, other ways to draw the weights.",
+)
+SOURCES = _claim(
+    "L-4b",
+    "The U has two sources in one model",
+    "The loss of the middle before training needs no rotation; Theorem 7 of U25, which bends the largest weight that a "
+    "positional head can put on a target, is another source, and comes with training",
+    "the papers of L-4 beside Theorem 7 of Urrutia et al. (2026a)",
+    "In one architecture and on the same prompts. In every model with random weights and all angles stopped, where "
+    "every target's largest weight is the same, log influence over the first eighth and at the last token is above "
+    "that of the central quarter. In the trained model the largest weight of a head, the positional part of its C "
+    "pointed at each target, is higher at both ends than in the middle in more than half of the heads, and the height "
+    "of that U is above that with random weights.",
+    (
+        Line(part="beginning, without angles", of="models without angles, beginning above the middle"),
+        Line(part="last token, without angles", of="models without angles, last token above the middle"),
+        Line(part="Theorem 7 bends trained heads", of="heads whose largest weight is U-shaped", above=0.5),
+        Line(part="more than before training", of="height of that U, trained minus random weights", above=0),
+    ),
+    two_sources,
+    "Longer prompts, over which slower planes turn; a model whose heads point at targets far away.",
 )
 MASSIVE = _claim(
     "L-5",
@@ -466,4 +586,5 @@ BINDING = _claim(
     ),
     three_pointers,
     "Models that bind untaught; longer lists of facts.",
+    first=TAUGHT,
 )

@@ -74,6 +74,7 @@ CLAIMS: Mapping[str, str] = {
     "L-2": "later_claims.SUMS",
     "L-3": "later_claims.RETRIEVAL",
     "L-4": "later_claims.BIRTH",
+    "L-4b": "later_claims.SOURCES",
     "L-5": "later_claims.MASSIVE",
     "L-6": "later_claims.BINDING",
 }
