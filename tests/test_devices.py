@@ -234,8 +234,9 @@ OF_ENCODINGS = {
 # These take no tensor, and what they give lies on the CPU; a knob and a witness are made there.
 WITHOUT_INPUT = {
     *("ability", "ability_table", "alibi_slopes", "drawn_encoding", "drawn_spread", "witness"),
-    *("amounts", "absolute", "biased", "magnitudes", "turned", "two_directions", "playground", "train_head"),
-    *("knob", "network", "nothing", "option", "pull", "reflection", "swing", "turning"),
+    *("amounts", "absolute", "biased", "magnitudes", "sloped", "turned", "two_directions", "waved", "whole_turn"),
+    *("knob", "network", "nothing", "option", "part_of_a_turn", "pull", "reflection", "selection", "swing", "turning"),
+    *("playground", "train_head"),
     *("find_entry", "make_encoding", "rope_angles", "random_orders"),
 }
 

@@ -2,11 +2,13 @@
 
 from posym_companion.findings.atlas import (
     COLUMNS,
+    EXPECTED,
     atlas_rows,
     atlas_table,
     level_without_order,
     study_result,
     tasks_result,
+    unexpected,
 )
 from posym_companion.findings.binding_profile import binding_results, score_correlation
 from posym_companion.findings.encoding_optimisation import mean_sharpness, optimisation_results, stable_rate
@@ -35,6 +37,7 @@ from posym_companion.findings.task_solvers import solver_accuracy, solver_result
 __all__ = [
     "CARRIES",
     "COLUMNS",
+    "EXPECTED",
     "NEEDED",
     "TABLE_3",
     "VERDICTS",
@@ -82,6 +85,7 @@ __all__ = [
     "thresholds",
     "turning_angle",
     "u_index",
+    "unexpected",
     "windows",
     "written",
 ]

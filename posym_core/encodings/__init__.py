@@ -6,6 +6,7 @@ from posym_core.encodings.base import Encoding, LayerShape, NoPE, UndefinedCross
 from posym_core.encodings.bias import DAPE, ALiBi, Biased, T5Bias, alibi_slopes
 from posym_core.encodings.carope import CARoPE
 from posym_core.encodings.conditioning import WAYS, descent_steps, train_head
+from posym_core.encodings.grape import AdditiveGRAPE, MultiplicativeGRAPE
 from posym_core.encodings.knobs import LEVELS
 from posym_core.encodings.latent import LatentProjections
 from posym_core.encodings.layer import EncodedHeads
@@ -14,6 +15,8 @@ from posym_core.encodings.path import PaTH
 from posym_core.encodings.playground import SPREADS, playground
 from posym_core.encodings.registry import ENCODINGS, LABELS, QUESTIONS, Entry, make_encoding
 from posym_core.encodings.rotary import DecoupledRoPE, PartialRoPE, PoPE, PRoPE, RollPE, RoPE
+from posym_core.encodings.selective import SelectiveRoPE
+from posym_core.encodings.tapa import TAPA
 from posym_core.encodings.urpe import URPE
 from posym_core.encodings.witnesses import closest_symbolic
 
@@ -24,9 +27,11 @@ __all__ = [
     "LEVELS",
     "QUESTIONS",
     "SPREADS",
+    "TAPA",
     "URPE",
     "WAYS",
     "ALiBi",
+    "AdditiveGRAPE",
     "Biased",
     "CARoPE",
     "DecoupledRoPE",
@@ -37,6 +42,7 @@ __all__ = [
     "LayerShape",
     "LearnedAbsolute",
     "MixedHeads",
+    "MultiplicativeGRAPE",
     "NoPE",
     "PRoPE",
     "PaTH",
@@ -44,6 +50,7 @@ __all__ = [
     "PoPE",
     "RoPE",
     "RollPE",
+    "SelectiveRoPE",
     "Sinusoidal",
     "T5Bias",
     "UndefinedCrossLogits",

@@ -3,7 +3,7 @@
 A head is *positional* if its ``C`` has constant columns, *symbolic* if it has constant rows, *additive* if
 ``C[a, b] = s[a] + p[b]`` with neither part constant. (A constant ``C`` is uniform attention and counts as none.) Where
 a head of the kind exists, one is built and measured. Where none does, the reason is given and the nearest head that we
-know is measured. The reasons rest on three facts; statements and proofs are ours.
+know is measured. The reasons rest on four facts; statements and proofs are ours.
 
 *Turning never stands still.* Let ``g(b) = sum_f Re(c_f exp(i theta_f b))`` with ``F`` different angles in (0, pi). If
 ``g`` is constant on ``2 F + 1`` consecutive positions, every ``c_f`` is 0: the numbers ``exp(i theta_f)``,
@@ -12,6 +12,13 @@ are sequences (a Vandermonde determinant). A row of a rotary head's ``C`` is suc
 two rows. On more keys than a head of RoPE has dimensions it is therefore never exactly symbolic, nor additive. On no
 more keys than that some heads are symbolic exactly, and on many more some are so nearly that float64 hardly tells:
 :func:`~posym_core.encodings.witnesses.closest_symbolic`.
+
+*Nor does a wave in a power of the distance.* Let ``g(d) = A cos(w d^p) - A' cos(w' d^p)`` with ``0 < p < 1`` be
+constant at all distances ``d = 1, 2, ...``. Their powers grow without end in steps that shrink to 0, so ``g`` as a
+function of ``x = d^p`` tends to that constant. A sum of two waves comes back to all its values again and again, so it
+is that constant everywhere: the waves are equal, or constant each. Rows of a TAPA head's ``C`` that differ by constants
+are therefore all equal or all constant. On a given number of keys one can come near, as the witness with its small
+phases does.
 
 *What is added adds.* Where position reaches a logit by a sum ``C`` has no interaction, and a part can be switched off
 exactly if its source can: a trained bias can be 0, a fixed slope cannot.

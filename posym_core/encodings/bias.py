@@ -86,10 +86,7 @@ class ALiBi(Biased):
 
     def __init__(self, shape: LayerShape, *, slopes: Float[Tensor, " head"] | None = None):
         super().__init__(shape)
-        slopes = alibi_slopes(shape.heads) if slopes is None else torch.as_tensor(slopes, dtype=torch.float64)
-        if tuple(slopes.shape) != (shape.heads,):
-            raise ValueError(f"slopes must have shape [{shape.heads}], one per head; got {tuple(slopes.shape)}")
-        self.register_buffer("slopes", slopes, persistent=False)
+        self.register_buffer("slopes", check_slopes(shape, slopes), persistent=False)
         self.slopes: Tensor
 
     def bias(self, offset):
@@ -142,6 +139,14 @@ def made_for(shape: LayerShape, bias: Biased) -> Biased:
     if bias.shape != shape:
         raise ValueError(f"bias must be made for the same layer, {shape}; got {bias.shape}")
     return bias
+
+
+def check_slopes(shape: LayerShape, slopes: Tensor | None) -> Float[Tensor, " head"]:
+    """Slopes in float64, one per head of the layer; by default ALiBi's."""
+    slopes = alibi_slopes(shape.heads) if slopes is None else torch.as_tensor(slopes, dtype=torch.float64)
+    if tuple(slopes.shape) != (shape.heads,):
+        raise ValueError(f"slopes must have shape [{shape.heads}], one per head; got {tuple(slopes.shape)}")
+    return slopes
 
 
 def alibi_slopes(heads: int) -> Float[Tensor, " head"]:

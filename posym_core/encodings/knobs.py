@@ -57,6 +57,21 @@ def pull(make: Make, level: int) -> tuple[str, Encoding]:
     return f"pull of contents {4 * AMOUNTS[level]:g}", encoding
 
 
+def part_of_a_turn(make: Make, level: int) -> tuple[str, Encoding]:
+    """To what part of a turn the angles of GRAPE's planes have been trained, the same for all."""
+    encoding = make(PLAY)
+    part = (level + 1) / LEVELS
+    encoding.get_parameter("growth").data = math.log(2 * math.pi * part) - encoding.get_buffer("begin")
+    return f"angles {level + 1}/{LEVELS} of a turn", encoding
+
+
+def selection(make: Make, level: int) -> tuple[str, Encoding]:
+    """How much contents change Selective RoPE's turns."""
+    encoding = make(PLAY)
+    encoding.get_parameter("strength").data.fill_(8 * AMOUNTS[level])
+    return f"strength of the map {8 * AMOUNTS[level]:g}", encoding
+
+
 def reflection(make: Make, level: int) -> tuple[str, Encoding]:
     """How strongly PaTH's maps reflect."""
     beta = (0.001, 0.25, 0.5, 0.75, 1.0, 1.5, 1.999)[level]

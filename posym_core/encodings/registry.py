@@ -15,8 +15,11 @@ from posym_core.encodings.additive import LearnedAbsolute, Sinusoidal
 from posym_core.encodings.base import Encoding, LayerShape, NoPE
 from posym_core.encodings.bias import DAPE, ALiBi, T5Bias
 from posym_core.encodings.carope import CARoPE
+from posym_core.encodings.grape import AdditiveGRAPE, MultiplicativeGRAPE
 from posym_core.encodings.path import PaTH
 from posym_core.encodings.rotary import DecoupledRoPE, PartialRoPE, PoPE, PRoPE, RollPE, RoPE
+from posym_core.encodings.selective import SelectiveRoPE
+from posym_core.encodings.tapa import TAPA
 from posym_core.encodings.urpe import URPE
 from posym_core.metrics.rope import rope_angles
 
@@ -194,6 +197,39 @@ ENCODINGS: dict[str, Entry] = {
         witness=witnesses.magnitudes,
         knob=knobs.option("base {:g}", "base", knobs.BASES),
     ),
+    "grape-m": Entry(
+        make=MultiplicativeGRAPE,
+        label="GRAPE-M",
+        answers=(
+            _EQUAL_KEYS,
+            (True, "contents in a plane whose trained angle is a whole turn"),
+            (True, "contents in a plane whose trained angle is a whole turn, one equal part of all keys in another"),
+        ),
+        witness=witnesses.whole_turn,
+        knob=knobs.part_of_a_turn,
+    ),
+    "grape-a": Entry(
+        make=AdditiveGRAPE,
+        label="GRAPE-A",
+        answers=(
+            (True, "contents at right angles to the query and to the keys' gate leave the query's slope"),
+            (True, "a slope of 0"),
+            (True, "contents at right angles to the keys' gate leave their row and the query's slope"),
+        ),
+        witness=witnesses.sloped,
+        knob=knobs.option("slope {:g}", "slopes", knobs.FACTORS, lambda slope: [slope]),
+    ),
+    "tapa": Entry(
+        make=TAPA,
+        label="TAPA",
+        answers=(
+            (True, "if all keys are equal, only the distance tells them apart"),
+            (True, "phases at right angles to the query's"),
+            (False, "a difference of waves in a power of the distance is constant at all distances only if it is 0"),
+        ),
+        witness=witnesses.waved,
+        knob=knobs.option("distance to the power {:g}", "power", (0.01, 0.05, 0.1, 0.2, 0.3, 0.5, 1.0)),
+    ),
     "carope": Entry(
         make=CARoPE,
         label="CARoPE",
@@ -211,6 +247,12 @@ ENCODINGS: dict[str, Entry] = {
         ),
         witness=witnesses.turned,
         knob=knobs.pull,
+    ),
+    "selective-rope": Entry(
+        make=SelectiveRoPE,
+        label="Selective RoPE",
+        answers="turns add up token by token, so a logit depends on the tokens between; equal turns make it RoPE",
+        knob=knobs.selection,
     ),
     "path": Entry(
         make=PaTH,

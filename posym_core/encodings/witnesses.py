@@ -6,6 +6,7 @@ amounts add up to zero, so that contents alone move no average over them.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -84,6 +85,34 @@ def two_directions(still: Sequence[float], moving: Sequence[float]) -> Callable[
         return _cross_logits(encoding, along[0] + along[1], keys)
 
     return build
+
+
+def whole_turn(encoding: Encoding, question: str) -> Tensor:
+    """GRAPE: contents in a plane whose angle is a whole turn, one equal part of all keys in one that turns by 1."""
+    begin = encoding.get_buffer("begin")
+    encoding.get_parameter("growth").copy_(torch.tensor([1.0, 2 * math.pi], dtype=torch.float64).log() - begin)
+    return two_directions([0.0, 1.0, 0.0, 0.0], [1.0, 0.0, 0.0, 0.0])(encoding, question)
+
+
+def sloped(encoding: Encoding, question: str) -> Tensor:
+    """GRAPE: contents that only the query reads, and a slope that the query alone sets."""
+    still, moving = torch.eye(SHAPE.dim, dtype=torch.float64)[:2]
+    encoding.get_parameter("slopes").fill_(0.0 if question == "symbolic" else 1.0)
+    encoding.get_parameter("key_gate").zero_()
+    encoding.get_parameter("query_gate").copy_(moving.expand(SHAPE.heads, -1))
+    query = moving if question == "positional" else still + moving
+    return _cross_logits(encoding, query, amounts()[:, None] * still)
+
+
+def waved(encoding: Encoding, question: str) -> Tensor:
+    """TAPA: no phases; or one wave for all keys, whose amplitudes differ not at all, or little beside their size."""
+    common, phase = {"positional": (STRENGTH, 1.0), "symbolic": (0.0, 0.0), "additive": (100 * STRENGTH, 0.05)}[
+        question
+    ]
+    keys = torch.tensor([0.0, common, phase, 0.0], dtype=torch.float64).repeat(PLACES, 1)
+    if question != "positional":
+        keys[:, 0] = amounts()
+    return _cross_logits(encoding, torch.tensor([1.0, 1.0, 1.0, 0.0], dtype=torch.float64), keys)
 
 
 def turned(encoding: Encoding, question: str) -> Tensor:

@@ -11,11 +11,14 @@ from torch import nn
 from posym_core import exclusion, rope_angles, rotate
 from posym_core.encodings import (
     DAPE,
+    TAPA,
+    AdditiveGRAPE,
     ALiBi,
     EncodedHeads,
     LatentProjections,
     LayerShape,
     LearnedAbsolute,
+    MultiplicativeGRAPE,
     NoPE,
     PartialRoPE,
     PoPE,
@@ -284,7 +287,113 @@ def test_pope_word_by_word_and_as_a_rope_of_magnitudes():
     torch.testing.assert_close(encoding.logits(query, key), RoPE(wide).logits(*magnitudes), **TIGHT)
 
 
-@pytest.mark.parametrize("name", ["rope", "rollpe", "pope", "mla", "p-rope"])
+# Groups
+
+
+def test_multiplicative_grape_is_a_matrix_exponential_and_begins_as_rope():
+    encoding = MultiplicativeGRAPE(SHAPE).double().requires_grad_(False)
+    query, key = pair()
+    torch.testing.assert_close(encoding.logits(query, key), RoPE(SHAPE).logits(query, key), **TIGHT)
+    growth = [0.75, -0.5, 2.0, 5.0]
+    encoding.growth.copy_(torch.tensor(growth))
+    angles = [math.exp(growth[c]) * 10_000 ** (-c / 4) for c in range(4)]
+    generator = torch.zeros(8, 8, dtype=torch.float64)
+    for c, angle in enumerate(angles):
+        a, b = torch.eye(8, dtype=torch.float64)[[c, c + 4]]
+        generator += angle * (torch.outer(b, a) - torch.outer(a, b))
+
+    def logit(h, i, j):
+        return 8**-0.5 * query[h, i] @ torch.linalg.matrix_exp((j - i) * generator) @ key[h, j]
+
+    torch.testing.assert_close(encoding.logits(query, key), loop(query, key, logit), rtol=0, atol=1e-11)
+
+
+def test_a_basis_of_grape_is_absorbed_by_the_maps_of_queries_and_keys():
+    """Planes ``a, b`` in any orthogonal basis, by the paper's closed form for one plane (Rodrigues)."""
+    encoding = MultiplicativeGRAPE(SHAPE).double().requires_grad_(False)
+    encoding.growth.normal_(generator=torch.Generator().manual_seed(0))
+    basis = torch.linalg.qr(torch.randn(8, 8, generator=torch.Generator().manual_seed(1), dtype=torch.float64))[0]
+    query, key = pair()
+
+    def turned(x, position):
+        for c, angle in enumerate(encoding.angles):
+            a, b = basis[:, c], basis[:, c + 4]
+            plane = torch.outer(b, a) - torch.outer(a, b)
+            turn = position * angle
+            x = x + turn.sin() * (plane @ x) + (1 - turn.cos()) * (plane @ plane @ x)
+        return x
+
+    expected = loop(query, key, lambda h, i, j: 8**-0.5 * turned(query[h, i], i) @ turned(key[h, j], j))
+    torch.testing.assert_close(encoding.logits(query @ basis, key @ basis), expected, rtol=0, atol=1e-11)
+
+
+def test_additive_grape_is_a_shear_of_lengthened_vectors():
+    """``(I + n A)`` for queries and its inverse transpose for keys, literally, once with ``u`` and once with ``v``."""
+    encoding = AdditiveGRAPE(SHAPE).double().requires_grad_(False)
+    torch.testing.assert_close(encoding.slopes, alibi_slopes(2), **TIGHT)
+    query, key = pair()
+    one = torch.ones(1, dtype=torch.float64)
+
+    def logit(h, i, j):
+        q, k = torch.cat([query[h, i], one]), torch.cat([key[h, j], one])
+        by_key, by_query = torch.zeros(2, 9, 9, dtype=torch.float64)
+        by_key[:8, 8] = encoding.slopes[h] * encoding.key_gate[h]
+        by_query[8, :8] = -encoding.slopes[h] * encoding.query_gate[h]
+        total = 8**-0.5 * query[h, i] @ key[h, j]
+        for generator in (by_key, by_query):
+            assert not (generator @ generator).any()
+            there, here = (torch.eye(9, dtype=torch.float64) + n * generator for n in (i, j))
+            total += (there @ q) @ torch.linalg.inv(here).T @ k - q @ k
+        return total
+
+    torch.testing.assert_close(encoding.logits(query, key), loop(query, key, logit), rtol=0, atol=1e-11)
+
+
+def test_additive_grape_with_one_slope_for_all_queries_is_alibi():
+    encoding = AdditiveGRAPE(SHAPE).double().requires_grad_(False)
+    encoding.key_gate.zero_()
+    encoding.query_gate.copy_(torch.eye(8)[:1])
+    query, key = pair()
+    query[..., 0] = 1
+    found = encoding.logits(query, key)
+    torch.testing.assert_close(found, ALiBi(SHAPE).logits(query, key), **TIGHT)
+    encoding.slopes.zero_()
+    torch.testing.assert_close(encoding.logits(query, key), NoPE(SHAPE).logits(query, key), **TIGHT)
+
+
+# Waves
+
+
+@pytest.mark.parametrize(("share", "power"), [(0.5, 0.1), (0.25, 1.0), (0.8, 0.3)])
+def test_tapa_word_by_word(share, power):
+    query, key = pair()
+    split = {0.5: 4, 0.25: 2, 0.8: 6}[share]
+
+    def logit(h, i, j):
+        amplitude = sum(query[h, i, c] * key[h, j, c] for c in range(split)) / math.sqrt(split)
+        phase = sum(query[h, i, c] * key[h, j, c] for c in range(split, 8)) / math.sqrt(8 - split)
+        return amplitude * math.cos(2 * math.pi * abs(i - j) ** power * phase)
+
+    encoding = TAPA(SHAPE, share=share, power=power)
+    torch.testing.assert_close(encoding.logits(query, key), loop(query, key, logit), **TIGHT)
+
+
+def test_tapa_without_phases_is_the_attention_of_torch_and_with_equal_ones_a_wave_of_rope():
+    query, key = pair()
+    key[..., 4:] = 0
+    value = torch.randn(2, 7, 3, dtype=torch.float64)
+    logits = TAPA(SHAPE).logits(query, key)
+    theirs = nn.functional.scaled_dot_product_attention(query[..., :4], key[..., :4], value, is_causal=True)
+    torch.testing.assert_close(logits.softmax(-1) @ value, theirs, **TIGHT)
+    query[..., 4:], key[..., 4:] = 0.3, 0.5  # a phase of 2 pi 0.3 for every pair
+    shape = LayerShape(heads=2, dim=8, scale=4**-0.5)
+    turning = RoPE(shape, angles=torch.full((4,), 0.6 * math.pi, dtype=torch.float64))
+    still = torch.zeros_like(query[..., :4])
+    parts = [torch.cat([x[..., :4], still], dim=-1) for x in (query, key)]
+    torch.testing.assert_close(TAPA(SHAPE, power=1.0).logits(query, key), turning.logits(*parts), **TIGHT)
+
+
+@pytest.mark.parametrize("name", ["rope", "rollpe", "pope", "mla", "p-rope", "grape-m"])
 def test_long_positions_keep_their_precision(name):
     """Logits at positions near a million, in float32, against those of the same distances near zero."""
     query, key = (x.float() for x in pair())

@@ -7,7 +7,7 @@ import pytest
 import torch
 from encoding_pairs import SHAPE, TIGHT, content, loop, pair
 
-from posym_core.encodings import URPE, CARoPE, NoPE, PaTH, RoPE
+from posym_core.encodings import URPE, CARoPE, NoPE, PaTH, RoPE, SelectiveRoPE
 
 
 def test_carope_begins_as_rope():
@@ -41,6 +41,73 @@ def test_carope_word_by_word(accumulate):
         return 8**-0.5 * total
 
     torch.testing.assert_close(encoding.logits(query, key, content=x), loop(query, key, logit), **TIGHT)
+
+
+def selective(seed=0):
+    torch.manual_seed(seed)
+    encoding = SelectiveRoPE(SHAPE, base=100.0).double().requires_grad_(False)
+    for parameter in encoding.parameters():
+        parameter.normal_()
+    return encoding
+
+
+def test_selective_rope_token_by_token():
+    encoding = selective()
+    query, key, x = *pair(), content()
+
+    def turn(h, t, plane):
+        seen = 0.0
+        for back in range(4):
+            if t - back >= 0:
+                column = encoding.direction[h, :, plane]
+                unit = x[t - back] / x[t - back].norm()
+                seen += float(
+                    encoding.kernel[h, plane, 3 - back] * encoding.strength[h] * unit @ column / column.norm()
+                )
+        opened = float(x[t] / x[t].norm() @ encoding.gate[h] + encoding.opening[h])
+        return (seen + math.exp(encoding.rate[h, plane])) / (1 + math.exp(-opened))
+
+    def logit(h, i, j):
+        total = 0.0
+        for plane in range(4):
+            phase = 100 ** (-plane / 4) * sum(turn(h, t, plane) for t in range(j + 1, i + 1))
+            q = complex(query[h, i, plane], query[h, i, plane + 4])
+            k = complex(key[h, j, plane], key[h, j, plane + 4])
+            total += (q * complex(math.cos(phase), math.sin(phase)) * k.conjugate()).real
+        return 8**-0.5 * total
+
+    torch.testing.assert_close(encoding.logits(query, key, content=x), loop(query, key, logit), **TIGHT)
+
+
+def test_selective_rope_with_equal_turns_is_rope_and_with_closed_gates_nope():
+    encoding = selective()
+    query, key, x = *pair(), content()
+    encoding.strength.zero_()
+    encoding.rate.zero_()
+    encoding.gate.zero_()
+    for opening, plain in ((60.0, RoPE(SHAPE, base=100.0)), (-60.0, NoPE(SHAPE))):
+        encoding.opening.fill_(opening)
+        torch.testing.assert_close(encoding.logits(query, key, content=x), plain.logits(query, key), **TIGHT)
+
+
+def test_turns_of_selective_rope_in_torch_and_transformers():
+    """Its convolution is torch's, and phases turn queries and keys as cosines and sines do in Llama."""
+    from transformers.models.llama.modeling_llama import apply_rotary_pos_emb
+
+    encoding = selective()
+    query, key, x = *pair(), content()
+    unit = x / x.norm(dim=-1, keepdim=True)
+    columns = encoding.strength[:, None, None] * encoding.direction / encoding.direction.norm(dim=1, keepdim=True)
+    asked = (unit @ columns).transpose(-1, -2).reshape(1, 8, 7)
+    seen = torch.nn.functional.conv1d(asked, encoding.kernel.reshape(8, 1, 4), padding=3, groups=8)[0, :, :7]
+    gate = (unit @ encoding.gate.T + encoding.opening).sigmoid().T[..., None]
+    turns = gate * (seen.reshape(2, 4, 7).transpose(-1, -2) + encoding.rate.exp()[:, None])
+    torch.testing.assert_close(encoding.turns(x), turns, **TIGHT)
+    phases = (turns.cumsum(1) * 100 ** (-torch.arange(4).double() / 4)).repeat(1, 1, 2)
+    turned = apply_rotary_pos_emb(query[None], key[None], phases.cos(), phases.sin(), unsqueeze_dim=0)
+    theirs = 8**-0.5 * turned[0][0] @ turned[1][0].transpose(-1, -2)
+    found, seen = encoding.logits(query, key, content=x), torch.ones(7, 7).tril().bool()
+    torch.testing.assert_close(found[:, seen], theirs[:, seen], **TIGHT)
 
 
 def path_loop(encoding, query, key, x):

@@ -108,13 +108,14 @@ def test_attention_is_the_softmax_of_the_diagonal_but_for_urpe():
 
 
 def test_where_a_logit_is_no_number_of_its_own_the_playground_says_so():
-    for name in ("carope", "path"):
+    for name in ("carope", "selective-rope", "path"):
         assert np.isnan(of("C", name)).all()
         assert np.isnan(of("shares", name)).all()
         assert of("movement", name)[-1, -1].max() > 1
         assert of("movement", name)[0].max() < 1e-12  # equal contents are no path
-    assert of("movement", "carope")[:, 0].max() < 1e-12  # no pull: RoPE
-    for name in ("nope", "alibi", "dape", "rope", "urpe"):
+    for name in ("carope", "selective-rope"):
+        assert of("movement", name)[:, 0].max() < 1e-12  # no pull: RoPE
+    for name in ("nope", "alibi", "dape", "rope", "grape-m", "grape-a", "tapa", "urpe"):
         assert of("movement", name).max() < 1e-12
     assert np.isnan(of("C", "urpe")).all()
 
@@ -126,6 +127,8 @@ def test_shares_and_scores_of_the_playground():
     assert of("shares", "rope")[..., 2].max() > 0.02
     np.testing.assert_allclose(of("shares", "dape")[:, 0, 2], 0, atol=1e-12)
     assert of("shares", "dape")[-1, -1, 2] > 0.01
+    np.testing.assert_allclose(of("shares", "grape-m")[1:, -1, 1], 1)  # whole turns
+    assert of("shares", "grape-m")[-1, -2, 2] > 0.02
     np.testing.assert_allclose(of("scores", "rope")[0, :, 0], 1, atol=1e-9)
 
 
@@ -174,6 +177,16 @@ def test_cells_of_distance_and_count_have_mean_and_range(tmp_path):
     assert [cell.text for cell in cells["path"]] == ["—", "0.65‡<br>0.60–0.70"]
     assert [cells[name][0].good for name in names] == [True, False, None, None]
     assert [cells[name][1].good for name in names] == [None, None, True, False]  # midway is just above a half
+
+
+def test_what_turned_out_otherwise_than_expected(tmp_path):
+    titles = [column.title for column in COLUMNS if column.source == "measurement"]
+    assert all(name in ENCODINGS and set(expected) <= set(titles) for name, expected in atlas.EXPECTED.items())
+    keep(tmp_path, "grape-a", [[[1.0] * 3], [[1.0] * 3], [[1.0] * 3], [[0.2] * 3]])
+    keep_study(tmp_path, "distance", "grape-a", [0.9])
+    keep(tmp_path, "rollpe", [[[0.0] * 3]] * 4)  # nothing was said of it
+    rows = atlas_rows(["rollpe", "grape-a", "tapa"], folder=tmp_path)
+    assert atlas.unexpected(rows) == [("grape-a", "Index"), ("grape-a", "Ind.")]
 
 
 def test_an_altered_result_is_an_error_and_not_a_dash(tmp_path):
