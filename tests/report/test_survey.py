@@ -21,12 +21,14 @@ from posym_core.__main__ import main
 from posym_core.metrics.contrasts import layer_contrast
 from posym_core.metrics.stats import head_correlation, mean_interval
 from posym_core.models.outlines import outline
+from posym_core.report import chunks as profile_chunks
+from posym_core.report import run as profile_runs
 from posym_core.report import survey as surveys
 from posym_core.report.folder import ProfileError, load_profile
 from posym_core.report.survey import PAGE, read_models, run_survey
 from posym_core.runs.files import unseal
 
-OPTIONS = {"facts": 3, "prompts": 4, "threads": 1, "device": "cpu"}
+OPTIONS = {"facts": 3, "prompts": 4, "batch_size": 2, "threads": 1, "device": "cpu"}
 TASKS = ["binding", "index"]
 
 
@@ -130,6 +132,42 @@ def test_a_later_run_goes_on_from_the_profiles(surveyed, models, tmp_path, monke
     assert sum("holds this profile already" in line for line in said) == 4
     with pytest.raises(ProfileError, match=r"other settings \(seed: 0 there, 1 now\)"):
         run_survey(models, TASKS, tmp_path, options={**OPTIONS, "seed": 1}, draws=50, progress=False)
+
+
+def test_a_cluster_gives_the_rows_of_this_machine_and_goes_on(surveyed, models, tmp_path, monkeypatch, capsys):
+    """Two worker processes; the run is ended while the third of six profiles has one of its two chunks."""
+    distributed = pytest.importorskip("distributed")
+    (tmp_path / "list").write_text("\n".join(models))
+    ends = iter([None] * 5 + [KeyboardInterrupt()])
+
+    def save_until_ended(path, chunk, *, digest):
+        if (end := next(ends, None)) is not None:
+            raise end
+        profile_chunks.save_chunk(path, chunk, digest=digest)
+
+    monkeypatch.setattr(profile_runs, "save_chunk", save_until_ended)
+    monkeypatch.setattr(profile_chunks, "load_model", lambda *a, **k: pytest.fail("measured on this machine"))
+    options = {"n_workers": 2, "threads_per_worker": 1, "processes": True, "dashboard_address": "127.0.0.1:0"}
+    with distributed.LocalCluster(**options, silence_logs=50) as cluster:
+        command = ["survey", str(tmp_path / "list"), "--task", ",".join(TASKS), "--out", str(tmp_path / "out")]
+        command += ["--cluster", cluster.scheduler_address, "--draws", "50", "--no-progress"]
+        for name, value in OPTIONS.items():
+            command += [f"--{name.replace('_', '-')}", str(value)]
+        assert main(command) == 130
+        assert not (tmp_path / "out" / surveys.DESCRIPTION).exists()
+        capsys.readouterr()
+        assert main(command) == 0
+    said = capsys.readouterr()
+    assert said.err.count("holds this profile already") == 2
+    assert said.err.count("going on: 1 of 2 chunks are finished") == 1
+    assert said.err.count("no rotary encoding") == 2
+    assert said.out.startswith("4 profiles, 2 refused: ")
+
+    def numbers(rows):
+        return [{name: value for name, value in row.items() if name != "seconds"} for row in rows]
+
+    found = unseal(tmp_path / "out" / surveys.DESCRIPTION)["rows"]
+    assert numbers(found) == json.loads(json.dumps(numbers(surveyed[0])))
 
 
 class Addresses(HTMLParser):
