@@ -214,7 +214,7 @@ def _measured(ours: dict[str, Number], fails: list[str] | None = None, shown: st
     )
 
 
-def _theorem(name: str, short: str, claim: str, measure, changes: str, *numbers: tuple[str, str]) -> Claim:
+def _theorem(name: str, short: str, claim: str, measure, changes: str, *numbers: tuple[str, str, str]) -> Claim:
     return Claim(
         id=name,
         short=short,
@@ -222,7 +222,7 @@ def _theorem(name: str, short: str, claim: str, measure, changes: str, *numbers:
         paper="theorem",
         rule=Rule(
             says="A proof in the chapter, and no case of the search contradicts it; a single one would refute it.",
-            lines=tuple(Line(part=part, of=number, refutes=True) for part, number in numbers),
+            lines=tuple(Line(part=part, of=number, unit=unit, refutes=True) for part, number, unit in numbers),
         ),
         measure=measure,
         changes=changes,
@@ -235,7 +235,7 @@ SYMBOLIC_FAILS_INDEX = _theorem(
     "Theorem 2: no symbolic head does Index, whatever its values and read-out",
     symbolic_fails_index,
     "A symbolic head whose scores differ on the two inputs.",
-    ("Index is out of reach", "symbolic heads that cannot tell the pair apart"),
+    ("Index is out of reach", "symbolic heads that cannot tell the pair apart", "heads"),
 )
 POSITIONAL_DOES_INDEX = _theorem(
     "U25-T3",
@@ -243,7 +243,11 @@ POSITIONAL_DOES_INDEX = _theorem(
     "Theorem 3: a positional head with one RoPE angle does Index",
     positional_does_index,
     "An input on which the head errs above the smallest strength.",
-    ("right above the smallest strength", "angles and lengths at which the head is right on every input"),
+    (
+        "the head is right above the smallest strength",
+        "angles and lengths at which the head is right on every input",
+        "pairs of angle and length",
+    ),
 )
 POSITIONAL_FAILS_RETRIEVAL = _theorem(
     "U25-T4",
@@ -251,7 +255,7 @@ POSITIONAL_FAILS_RETRIEVAL = _theorem(
     "Theorem 4: no positional head does Retrieval if values are the identity and the read-out a projection",
     positional_fails_retrieval,
     "A positional head with such a read-out whose scores differ on the two inputs.",
-    ("Retrieval is out of reach", "positional heads that cannot tell the pair apart"),
+    ("Retrieval is out of reach", "positional heads that cannot tell the pair apart", "heads"),
 )
 SYMBOLIC_DOES_RETRIEVAL = _theorem(
     "U25-T5",
@@ -259,7 +263,7 @@ SYMBOLIC_DOES_RETRIEVAL = _theorem(
     "Theorem 5: a symbolic (NoPE) head does Retrieval",
     symbolic_does_retrieval,
     "An input on which the head errs above the smallest strength.",
-    ("right above the smallest strength", "lengths at which the head is right on every input"),
+    ("the head is right above the smallest strength", "lengths at which the head is right on every input", "lengths"),
 )
 TWO_ANGLES_DO_INDUCTION = _theorem(
     "U25-T6",
@@ -268,8 +272,8 @@ TWO_ANGLES_DO_INDUCTION = _theorem(
     "theta_1 = 0 and a small theta_2 does",
     two_angles_do_induction,
     "A pure head that tells both pairs apart, or an input on which two angles within the limits err.",
-    ("pure heads fail", "pure heads of either kind that fail one pair"),
-    ("two angles do it", "two-angle heads within the limits that are right on every input"),
+    ("pure heads fail", "pure heads of either kind that fail one pair", "heads"),
+    ("two angles do it", "two-angle heads within the limits that are right on every input", "heads"),
 )
 PEAKS_BEND = _theorem(
     "U25-T7",
@@ -278,6 +282,14 @@ PEAKS_BEND = _theorem(
     "simplified symbolic head inverse-U",
     peaks_bend,
     "A length, angle and strength with length times angle at most pi and another shape.",
-    ("U", "settings in which the positional head's weight is U-shaped"),
-    ("inverse U", "settings in which the symbolic head's weight is inverse-U"),
+    (
+        "the positional head's weight is U-shaped",
+        "settings in which the positional head's weight is U-shaped",
+        "combinations of length, angle and strength",
+    ),
+    (
+        "the symbolic head's weight is inverse-U",
+        "settings in which the symbolic head's weight is inverse-U",
+        "combinations of length, angle and strength",
+    ),
 )

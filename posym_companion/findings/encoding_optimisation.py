@@ -81,8 +81,14 @@ OPTIMISATION = Claim(
         "that adds, and have a smaller largest eigenvalue of the loss's Hessian through training; with intervals "
         "over seeds.",
         lines=(
-            Line(part="stable", of="largest stable learning rate, rotary / the best that adds", above=1.0),
-            Line(part="well conditioned", of="largest Hessian eigenvalue, rotary / the least that adds", below=1.0),
+            Line(
+                part="a larger learning rate is stable",
+                of="largest stable learning rate, rotary / the best that adds",
+                above=1.0,
+            ),
+            Line(
+                part="the loss is less curved", of="largest Hessian eigenvalue, rotary / the least that adds", below=1.0
+            ),
         ),
         whole="reproduced in kind",
     ),

@@ -85,7 +85,13 @@ SPEED = Claim(
     rule=Rule(
         says="On Distance every one of five set-ups (no positions, sinusoidal, learned, ALiBi, T5) has, in its best "
         "seed, a larger loss over the whole training than rotary heads in their worst seed.",
-        lines=(Line(part="on Distance", of="Distance: encodings that learn more slowly than rotary in every seed"),),
+        lines=(
+            Line(
+                part="others learn Distance more slowly",
+                of="Distance: encodings that learn more slowly than rotary in every seed",
+                unit="encodings",
+            ),
+        ),
         whole="reproduced in kind",
     ),
     measure=speed,

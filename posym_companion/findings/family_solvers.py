@@ -8,7 +8,7 @@ import numpy as np
 
 from posym_companion.experiments.family_solvers import QUESTIONS, full_size
 from posym_companion.findings.finding import Cases, Claim, Line, Measured, Number, Rule
-from posym_companion.findings.task_solvers import SHOWN_IN, SOLVED
+from posym_companion.findings.task_solvers import PAIRS, SHOWN_IN, SOLVED
 from posym_core.models.families import FAMILIES
 from posym_core.runs.results import MissingResultError, load_result, result_names
 
@@ -57,11 +57,11 @@ ARCHITECTURES = Claim(
         "either kind: Pearson's r of the two scores over heads is below zero, the median s_POS of the first half of "
         "the layers above that of the others, and the median s_SYM below.",
         lines=tuple(
-            Line(part=part, of=f"models and questions with {number}")
+            Line(part=part, of=f"models and questions with {number}", unit=PAIRS)
             for part, number in (
-                ("negative r", "r below zero"),
-                ("early positional", "s_POS early above late"),
-                ("late symbolic", "s_SYM late above early"),
+                ("r is negative", "r below zero"),
+                ("early layers are positional", "s_POS early above late"),
+                ("late layers are symbolic", "s_SYM late above early"),
             )
         ),
         whole="reproduced in kind",

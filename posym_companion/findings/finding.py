@@ -45,6 +45,18 @@ class Cases:
         return f"{self.held} of {self.of}"
 
 
+# The verdict in a sentence of which the claim is the subject.
+SAID: Mapping[Verdict, str] = {
+    "reproduced": "It holds as stated.",
+    "reproduced in kind": "It holds as stated, on a model or at a scale other than the paper's.",
+    "partly": "It holds in part.",
+    "not reproduced": "No part of it holds here.",
+    "refuted as stated": "As the paper words it, it is wrong.",
+    "improved on": "The cost that the paper reports is not needed.",
+    "not run here": "It could not be judged here.",
+}
+
+
 def cases(held: Iterable[Any]) -> Cases:
     """How many hold, of those that are there."""
     each = [bool(x) for x in held]
@@ -54,6 +66,13 @@ def cases(held: Iterable[Any]) -> Cases:
 Number = float | int | str | Estimate | Cases
 
 
+def shown(value: Number) -> str:
+    """A number to three significant digits, an estimate with its interval."""
+    if isinstance(value, Estimate):
+        return f"{value.value:.3g} [{value.low:.3g}, {value.high:.3g}]"
+    return f"{value:.3g}" if isinstance(value, float) else str(value)
+
+
 @dataclass(frozen=True, kw_only=True)
 class Line:
     """What a rule asks of one number: that its whole interval lies beyond a line, or that all of its cases hold.
@@ -61,6 +80,7 @@ class Line:
     Attributes:
         part: the part of the claim that stands or falls with it, in words.
         of: name of the number.
+        unit: what is counted where the number is :class:`Cases`, in the plural.
         above: the line that it must lie above.
         below: the line that it must lie below. Without either the number is :class:`Cases`.
         refutes: whether a miss is a counter-example to the claim as it is worded.
@@ -68,6 +88,7 @@ class Line:
 
     part: str
     of: str
+    unit: str = "cases"
     above: float | None = None
     below: float | None = None
     refutes: bool = False
@@ -76,6 +97,11 @@ class Line:
     def counts(self) -> bool:
         """Whether cases are counted."""
         return self.above is None and self.below is None
+
+    @property
+    def asked(self) -> str:
+        """What is asked of a number that is no count."""
+        return f"less than {self.below:.3g}" if self.above is None else f"more than {self.above:.3g}"
 
     def kept(self, numbers: Mapping[str, Any]) -> float:
         """1 if the number is as asked, 0 if not, the share of its cases if they are counted.
@@ -122,11 +148,30 @@ class Rule:
         return self.whole if min(kept) == 1 else "partly" if max(kept) > 0 and not self.strict else self.missed
 
     def parts(self, numbers: Mapping[str, Any]) -> dict[str, str]:
-        """Each part of the claim with ``yes``, ``no``, or the number of its cases that hold."""
+        """Each part of the claim with ``yes``, ``no``, or how many of which cases hold."""
         return {
-            line.part: str(numbers[line.of]) if line.counts else "yes" if line.kept(numbers) == 1 else "no"
+            line.part: f"{numbers[line.of]} {line.unit}" if line.counts else "yes" if line.kept(numbers) == 1 else "no"
             for line in (*self.able, *self.lines)
         }
+
+    def found(self, numbers: Mapping[str, Any]) -> str:
+        """Which parts hold, in sentences, and the number that decides: of the first line missed, else of the first.
+
+        Where the model cannot tell, only what it lacks is said.
+        """
+        unable = [line for line in self.able if line.kept(numbers) < 1]
+        judged = unable or [*self.able, *self.lines]
+        said: dict[str, list[str]] = {"Found": [], "In some cases": [], "Not found": []}
+        for line in judged:
+            kept = line.kept(numbers)
+            held = "Found" if kept == 1 else "In some cases" if kept else "Not found"
+            said[held].append(f"{line.part} ({numbers[line.of]} {line.unit})" if line.counts else line.part)
+        deciding = next((line for line in judged if line.kept(numbers) < 1), self.lines[0])
+        value = numbers[deciding.of]
+        sentences = [f"{held}: {'; '.join(parts)}." for held, parts in said.items() if parts]
+        if not isinstance(value, Cases | int):  # a count, or one statement, is said by its part
+            sentences.append(f"The deciding number is {shown(value)} ({deciding.of}); {deciding.asked} was asked.")
+        return " ".join(sentences)
 
     @property
     def names(self) -> list[str]:
@@ -165,6 +210,7 @@ class Claim:
         rule: how numbers become a verdict.
         measure: from the folder of results to what was measured; None where nothing can be measured yet.
         first_rule: the rule that was written before data were seen, if that is another one.
+        changed_because: why the first rule was replaced; a clause.
         rule_fixed: ``"before the run"`` or ``"after a first look"`` at the data.
         changes: what would change the verdict.
         command: what fills the row where a run is missing.
@@ -178,6 +224,7 @@ class Claim:
     measure: Callable[[Path | None], Measured] | None
     rule_fixed: Literal["before the run", "after a first look"] = "before the run"
     first_rule: Rule | None = None
+    changed_because: str = ""
     changes: str
     command: str = ""
 
@@ -189,6 +236,7 @@ class Row:
     Attributes:
         numbers: the few that the rule looks at.
         parts: each part of the claim with ``yes``, ``no`` or a count of cases.
+        found: the same in sentences, with the number that decides.
         first_rule_verdict: what the first rule gives; empty if there is no other.
         ours: all numbers.
     """
@@ -202,6 +250,8 @@ class Row:
     rule_fixed: str
     first_rule: str = ""
     first_rule_verdict: str = ""
+    changed_because: str = ""
+    found: str = ""
     numbers: Mapping[str, Any] = field(default_factory=dict)
     parts: Mapping[str, str] = field(default_factory=dict)
     changes: str = ""
@@ -214,7 +264,13 @@ class Row:
 
     @property
     def summary(self) -> str:
-        """Which parts hold, what the first rule gives where it is another, and the note."""
-        parts = "; ".join(f"{part}: {held}" for part, held in self.parts.items())
-        first = f"The first rule gives *{self.first_rule_verdict}*." if self.first_rule else ""
-        return " ".join(text for text in (parts and f"{parts}.", first, self.note) if text)
+        """The verdict, which parts hold, when the rule was written or why it was changed, and the note: sentences."""
+        fixed = ""
+        if self.first_rule:
+            because = f" because {self.changed_because}" if self.changed_because else ""
+            fixed = f"Under the rule written before the run the verdict is *{self.first_rule_verdict}*; the rule was "
+            fixed += f"changed afterwards{because}."
+        elif self.rule_fixed != "before the run":
+            fixed = "The rule was written after a first look at the data."
+        note = self.note and f"{self.note[:1].upper()}{self.note[1:].removesuffix('.')}."
+        return " ".join(text for text in (SAID[self.verdict], self.found, fixed, note) if text)

@@ -85,10 +85,11 @@ THEOREM = Claim(
         says="The eigenvalues of every product, random or of real queries and keys with the averaged kernel, are "
         "majorised by those of the Gram matrix; one that is not would refute it.",
         lines=(
-            Line(part="random matrices", of="random products, majorised", refutes=True),
+            Line(part="random matrices", of="random products, majorised", unit="products", refutes=True),
             Line(
                 part="real queries and keys",
                 of="Gram matrices of queries and keys times the averaged kernel, majorised",
+                unit="Gram matrices",
                 refutes=True,
             ),
         ),
@@ -132,7 +133,14 @@ LOGITS = Claim(
     rule=Rule(
         says="With the model's own rotation the singular values of every head's logits are weakly majorised by those "
         "without it. A head for which they are not refutes the statement as it is worded.",
-        lines=(Line(part="logits", of="logits weakly majorised in singular values, own rotation", refutes=True),),
+        lines=(
+            Line(
+                part="logits are majorised",
+                of="logits weakly majorised in singular values, own rotation",
+                unit="matrices of logits",
+                refutes=True,
+            ),
+        ),
     ),
     measure=rotation_contracts,
     rule_fixed="after a first look",

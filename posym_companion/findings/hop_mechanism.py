@@ -75,10 +75,18 @@ ROLES = Claim(
         "half of "
         f"the tokens; and silencing Letter's last layer costs every hop more than {DECIDES} of its accuracy.",
         lines=(
-            Line(part="Number's positional heads do Index", of="Number's positional heads that make one hop"),
-            Line(part="Number's symbolic heads do Reflexive", of="Number's symbolic heads that keep"),
-            Line(part="Letter's heads do Retrieval", of="Letter's symbolic heads that make one hop"),
-            Line(part="Letter's last layer decides", of="Letter's hops and seeds that the last layer decides"),
+            Line(
+                part="Number's positional heads do Index",
+                of="Number's positional heads that make one hop",
+                unit="heads",
+            ),
+            Line(part="Number's symbolic heads do Reflexive", of="Number's symbolic heads that keep", unit="heads"),
+            Line(part="Letter's heads do Retrieval", of="Letter's symbolic heads that make one hop", unit="heads"),
+            Line(
+                part="Letter's last layer decides",
+                of="Letter's hops and seeds that the last layer decides",
+                unit="pairs of hop and seed",
+            ),
         ),
     ),
     measure=roles,

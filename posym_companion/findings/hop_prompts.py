@@ -104,7 +104,10 @@ LETTER_BEATS_NUMBER = Claim(
         says=f"Letter's accuracy is above Number's from {LONG} items on, both measured from chance, and by more than "
         f"up to {SHORT} items if the model solves Number; with intervals over runs. The model must solve a task up "
         f"to {SOLVED_UP_TO} items: {MARGIN:.0%} above a blind choice.",
-        lines=(Line(part="letter ahead", of=AHEAD, above=0.0), Line(part="the lead grows", of=GROWS, above=0.0)),
+        lines=(
+            Line(part="Letter is ahead of Number", of=AHEAD, above=0.0),
+            Line(part="the lead grows", of=GROWS, above=0.0),
+        ),
         whole="reproduced in kind",
         able=(Line(part="a task is solved", of=ABLE, above=0.5),),
     ),

@@ -106,7 +106,7 @@ CONSTRUCTIONS = Claim(
         "three angles, Retrieval at a tenth and nine tenths of the largest angle that the paper allows, at a "
         "temperature a thousandth above the smallest. One wrong answer would refute it.",
         lines=tuple(
-            Line(part=name, of=f"{name}Head: angles at which it is right on every input", refutes=True)
+            Line(part=name, of=f"{name}Head: angles at which it is right on every input", unit="angles", refutes=True)
             for name in ("Index", "Retrieval")
         ),
     ),
@@ -157,15 +157,21 @@ BOUNDS = Claim(
         says="At the angles of figure 5A and all its lengths no input has a larger difference than a bound allows. A "
         "single one refutes the theorem as it is worded.",
         lines=(
-            Line(part="for the greatest", of="bounds that hold for the greatest discrepancy over inputs", refutes=True),
+            Line(
+                part="the greatest discrepancy over inputs stays within the bound",
+                of="bounds that hold for the greatest discrepancy over inputs",
+                unit="bounds",
+                refutes=True,
+            ),
         ),
     ),
     first_rule=Rule(
         says="The bounds hold for the greatest discrepancy (*reproduced*) or for the least only (*in kind*).",
-        lines=(Line(part="for the least", of="bounds that hold for the least discrepancy over inputs"),),
+        lines=(Line(part="the least", of="bounds that hold for the least discrepancy over inputs", unit="bounds"),),
         whole="reproduced in kind",
         strict=True,
     ),
+    changed_because="it let the least discrepancy stand for the greatest, which the theorem names",
     measure=bounds_hold,
     rule_fixed="after a first look",
     changes="Another reading of Definition 3.1, in which *maximal* is not over inputs.",

@@ -325,7 +325,7 @@ def massive_planes(folder: Path | None, model: str) -> Measured:
             np.median(np.take_along_axis(x.astype(float), largest, -1))
         )
     said = " or ".join(f"{n:,}" for n in sorted(set(sees.tolist())))
-    return _measured(ours, result, note=f"n is what a layer can see: {said} tokens.")
+    return _measured(ours, result, note=f"Turns are counted over what a layer can see: {said} tokens.")
 
 
 def three_pointers(folder: Path | None, model: str) -> Measured:
@@ -437,8 +437,8 @@ ORDER = _claim(
     (
         Line(part="near is not preferred", of="far preferred to near", above=LOST),
         Line(part="contents change their order", of="inversions of contents", above=LOST),
-        Line(part="the first grows with length", of="rise of far preferred", above=0),
-        Line(part="the second grows with length", of="rise of inversions", above=0),
+        Line(part="the preference for far grows with length", of="rise of far preferred", above=0),
+        Line(part="inversions grow with length", of="rise of inversions", above=0),
     ),
     order_lost,
     _LARGER,
@@ -453,8 +453,8 @@ BASE = _claim(
     "contents of the global layers' heads have fewer inversions, and less of the variance of C is left to the "
     "position.",
     (
-        Line(part="fewer inversions of contents", of="lengths with fewer inversions of contents"),
-        Line(part="less is left to the position", of="lengths with less variance by position"),
+        Line(part="fewer inversions of contents", of="lengths with fewer inversions of contents", unit="lengths"),
+        Line(part="less is left to the position", of="lengths with less variance by position", unit="lengths"),
     ),
     base_trades,
     "A model that was trained with either base.",
@@ -468,8 +468,8 @@ SYMBOLS = _claim(
     "Over the global layers at 32,768: heads with s_SYM above s_POS on the text have fewer inversions of contents than "
     f"the others, and fewer than {LOST}.",
     (
-        Line(part="fewer than the others", of="fewer than in the others", above=0),
-        Line(part="not lost", of="inversions, symbolic heads", below=LOST),
+        Line(part="fewer inversions than in other heads", of="fewer than in the others", above=0),
+        Line(part="the order is not lost", of="inversions, symbolic heads", below=LOST),
     ),
     symbols_travel,
     _LARGER,
@@ -483,8 +483,8 @@ SUMS = _claim(
     f"On windows of 256 tokens of text, the mean over heads of the correlation of C with its best sum is above "
     f"{NEARLY}, and above that of the same model with random weights.",
     (
-        Line(part="nearly a sum", of="mean correlation", above=NEARLY),
-        Line(part="more than by chance", of="trained minus random weights", above=0),
+        Line(part="logits are nearly a sum", of="mean correlation", above=NEARLY),
+        Line(part="more so than with random weights", of="trained minus random weights", above=0),
     ),
     nearly_sums,
     "Longer texts, or the mark of beginning among the contents.",
@@ -501,8 +501,8 @@ RETRIEVAL = _claim(
     (
         Line(part="the heads are needed", of="recall lost without all planes", above=DECIDES),
         Line(part="the slowest planes are needed", of="recall lost without the slowest quarter", above=DECIDES),
-        Line(part="more than random planes", of="more than without random planes", above=0),
-        Line(part="more than in other heads", of="more than in other heads", above=0),
+        Line(part="they are needed more than random planes", of="more than without random planes", above=0),
+        Line(part="they are needed more than those of other heads", of="more than in other heads", above=0),
     ),
     slow_planes_of_carriers,
     "Longer prompts, in which more planes turn; a model with more heads to spare.",
@@ -519,11 +519,27 @@ BIRTH = _claim(
     f"that of the central quarter, and stopping all angles changes it by less than {SAME} of the beginning's "
     "height; in the trained model both ends are above the middle on every text.",
     (
-        Line(part="beginning, untrained", of="untrained models, beginning above the middle"),
-        Line(part="last token, untrained", of="untrained models, last token above the middle"),
-        Line(part="the same without angles", of="untrained models, the same without angles"),
-        Line(part="beginning, trained", of="trained model, beginning above the middle"),
-        Line(part="last token, trained", of="trained model, last token above the middle"),
+        Line(
+            part="the beginning is above the middle, untrained",
+            of="untrained models, beginning above the middle",
+            unit="models",
+        ),
+        Line(
+            part="the last token is above the middle, untrained",
+            of="untrained models, last token above the middle",
+            unit="models",
+        ),
+        Line(part="stopping all angles changes little", of="untrained models, the same without angles", unit="models"),
+        Line(
+            part="the beginning is above the middle, trained",
+            of="trained model, beginning above the middle",
+            unit="texts",
+        ),
+        Line(
+            part="the last token is above the middle, trained",
+            of="trained model, last token above the middle",
+            unit="texts",
+        ),
     ),
     u_at_birth,
     "Deeper models, other ways to draw the weights.",
@@ -540,8 +556,16 @@ SOURCES = _claim(
     "pointed at each target, is higher at both ends than in the middle in more than half of the heads, and the height "
     "of that U is above that with random weights.",
     (
-        Line(part="beginning, without angles", of="models without angles, beginning above the middle"),
-        Line(part="last token, without angles", of="models without angles, last token above the middle"),
+        Line(
+            part="the beginning is above the middle, without angles",
+            of="models without angles, beginning above the middle",
+            unit="models",
+        ),
+        Line(
+            part="the last token is above the middle, without angles",
+            of="models without angles, last token above the middle",
+            unit="models",
+        ),
         Line(part="Theorem 7 bends trained heads", of="heads whose largest weight is U-shaped", above=0.5),
         Line(part="more than before training", of="height of that U, trained minus random weights", above=0),
     ),
@@ -558,11 +582,11 @@ MASSIVE = _claim(
     "than not, and turns less than once over what the layer can see more often than a random plane of that layer; the "
     "same for keys.",
     tuple(
-        Line(part=f"{kind}: {said}", of=name.format(kind=kind), above=line)
+        Line(part=f"the largest {kind} plane {said}", of=name.format(kind=kind), above=line)
         for kind in ("query", "key")
         for said, name, line in (
-            ("slow half", "heads whose largest {kind} plane is in the slow half", 0.5),
-            ("less than one turn", "largest {kind} plane turns less than once, more often than a random plane", 0.0),
+            ("is a slow one", "heads whose largest {kind} plane is in the slow half", 0.5),
+            ("turns less than once", "largest {kind} plane turns less than once, more often than a random plane", 0.0),
         )
     ),
     massive_planes,
@@ -579,10 +603,10 @@ BINDING = _claim(
     "(chosen on other pairs): place and name beyond what an unrelated fact gets, the answer beyond what an "
     "answer that the prompt does not name gets; and place decides more at the ends than in the middle.",
     (
-        Line(part="by place", of="answers decided by the place", above=DECIDES),
-        Line(part="by name", of="answers decided by the name", above=DECIDES),
-        Line(part="by answer", of="answers decided by the answer", above=DECIDES),
-        Line(part="place fails in the middle", of="place decides at the ends, minus in the middle", above=0),
+        Line(part="place decides", of="answers decided by the place", above=DECIDES),
+        Line(part="name decides", of="answers decided by the name", above=DECIDES),
+        Line(part="answer decides", of="answers decided by the answer", above=DECIDES),
+        Line(part="place decides less in the middle", of="place decides at the ends, minus in the middle", above=0),
     ),
     three_pointers,
     "Models that bind untaught; longer lists of facts.",

@@ -129,6 +129,7 @@ def decided(judged: Claim, found: Measured | str) -> Row:
         **{name: getattr(judged, name) for name in ("id", "short", "claim", "paper", "rule_fixed", "changes")},
         "rule": rule.says,
         "first_rule": first.says if first else "",
+        "changed_because": judged.changed_because,
     }
     if isinstance(found, str):
         return Row(**common, verdict="not run here", command=judged.command, note=found)
@@ -139,6 +140,7 @@ def decided(judged: Claim, found: Measured | str) -> Row:
         first_rule_verdict=first.verdict(found.ours) if first else _unwritten(judged),
         numbers={name: plain(found.ours[name]) for name in rule.names},
         parts=rule.parts(found.ours),
+        found=rule.found(found.ours),
         fails_in=list(found.fails_in),
         ours={name: plain(value) for name, value in found.ours.items()},
         model=found.model,

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 
 from posym_companion.experiments import plane_profile
-from posym_companion.findings.binding_profile import FACTS, binding_results, untrained
+from posym_companion.findings.binding_profile import FACTS, PROMPTS, binding_results, untrained
 from posym_companion.findings.finding import Claim, Line, Measured, Number, Rule, cases
 from posym_core.metrics.head_trends import behaviour_and_use
 from posym_core.metrics.stats import head_correlation
@@ -99,8 +99,8 @@ ALL_HEADS = Claim(
         "energy-weighted mean log angle is beyond 95 % of draws in which layers exchange their frequency use; and "
         f"it is strong, its 95 % interval above {STRONG}.",
         lines=(
-            Line(part="beyond the null", of="settings beyond the null"),
-            Line(part="strong", of="settings with a strong correlation"),
+            Line(part="the correlation is beyond the null's", of="settings beyond the null", unit=PROMPTS),
+            Line(part="the correlation is strong", of="settings with a strong correlation", unit=PROMPTS),
         ),
         whole="reproduced in kind",
     ),

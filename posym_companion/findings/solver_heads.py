@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 
 from posym_companion.findings.finding import Claim, Line, Measured, Number, Rule, cases
-from posym_companion.findings.task_solvers import COMMAND, MODEL, SHOWN_IN, solver_results, solves
+from posym_companion.findings.task_solvers import COMMAND, MODEL, PAIRS, SHOWN_IN, solver_results, solves
 from posym_core.metrics.stats import Estimate, mean_interval, row_correlation, statistic_interval
 from posym_core.runs.results import MissingResultError, Result
 
@@ -58,7 +58,7 @@ def heads_measured(
         model=MODEL,
         evidence=[*(result.name for result in results.values()), SHOWN_IN],
         fails_in=fails,
-        note=f"{len(results)} settings of two or more layers solve all of their questions. {note}".strip(),
+        note=f"{len(results)} kinds of model of two or more layers solve all of their questions. {note}".strip(),
     )
 
 
@@ -94,8 +94,10 @@ LAYER_TREND = Claim(
         says="In every setting that is solved, on every kind of question, the median s_POS of the first half of the "
         "layers is above that of the others and the median s_SYM below, with intervals over seeds off zero.",
         lines=(
-            Line(part="early positional", of="settings and questions with s_POS early above late"),
-            Line(part="late symbolic", of="settings and questions with s_SYM late above early"),
+            Line(
+                part="early layers are positional", of="settings and questions with s_POS early above late", unit=PAIRS
+            ),
+            Line(part="late layers are symbolic", of="settings and questions with s_SYM late above early", unit=PAIRS),
         ),
         whole="reproduced in kind",
     ),
@@ -140,8 +142,12 @@ ANTICORRELATION = Claim(
         says="In every setting that is solved, on every kind of question, Pearson's r over the heads of all seeds is "
         "below zero, and below that of the null model, with intervals over seeds.",
         lines=(
-            Line(part="negative", of="settings and questions with r below zero"),
-            Line(part="beyond the null model", of="settings and questions with r below the null model's"),
+            Line(part="r is negative", of="settings and questions with r below zero", unit=PAIRS),
+            Line(
+                part="r is below the null model's",
+                of="settings and questions with r below the null model's",
+                unit=PAIRS,
+            ),
         ),
         whole="reproduced in kind",
     ),
@@ -188,8 +194,8 @@ PLANE_LAW = Claim(
         f"above s_POS by more than {GAP:g}; planes that turn by an eighth to a whole turn the reverse. Intervals over "
         "seeds.",
         lines=tuple(
-            Line(part=f"{speed} planes, {measure}", of=f"{speed} planes, {measure}")
-            for speed in ("slow", "middle")
+            Line(part=f"{speed} planes are {kind}, by {measure}", of=f"{speed} planes, {measure}", unit=PAIRS)
+            for speed, kind in (("slow", "symbolic"), ("middle", "positional"))
             for measure in ("shares", "scores")
         ),
         whole="reproduced in kind",
@@ -246,8 +252,10 @@ ALL_HEADS = Claim(
         "the heads of all seeds of s_POS - s_SYM with the energy-weighted mean log angle is above zero, and strong: "
         f"its interval over seeds above {STRONG:g}.",
         lines=(
-            Line(part="positive", of="settings and questions with a positive correlation"),
-            Line(part="strong", of="settings and questions with a strong correlation"),
+            Line(
+                part="the correlation is positive", of="settings and questions with a positive correlation", unit=PAIRS
+            ),
+            Line(part="the correlation is strong", of="settings and questions with a strong correlation", unit=PAIRS),
         ),
         whole="reproduced in kind",
     ),

@@ -22,6 +22,7 @@ SOLVED, FAILED = 0.9, 0.5
 # A look at which a model has learned a kind of question, if no later one falls below.
 LEARNED = 0.95
 COMMAND = "python -m posym_core run task_solvers"
+PAIRS = "pairs of model and question"  # what is counted
 
 
 def solver_results(folder: Path | None = None, *, least: int = 1) -> dict[str, Result]:
@@ -100,8 +101,8 @@ EXPECTED = Claim(
         says=f"Every setting and kind of question is solved (interval over seeds above {SOLVED:.0%}) or not (below) as "
         "its stored settings expect.",
         lines=(
-            Line(part="solved as expected", of="settings and questions expected to be solved, and are"),
-            Line(part="not solved as expected", of="settings and questions expected to be not, and are"),
+            Line(part="solved as expected", of="settings and questions expected to be solved, and are", unit=PAIRS),
+            Line(part="not solved as expected", of="settings and questions expected to be not, and are", unit=PAIRS),
         ),
         whole="reproduced in kind",
     ),
@@ -171,7 +172,7 @@ BEYOND_ONE_LAYER = Claim(
         says=f"At every size of two and more layers that was run: index is solved (above {SOLVED:.0%}) with fast "
         f"planes alone and fails (below {FAILED:.0%}) with slow ones alone and without rotation; binding is solved "
         "with slow planes alone and fails with fast ones alone. All with intervals over seeds.",
-        lines=tuple(Line(part=statement, of=statement) for statement in STATEMENTS),
+        lines=tuple(Line(part=statement, of=statement, unit="sizes of model") for statement in STATEMENTS),
         whole="reproduced in kind",
     ),
     measure=frequency_beyond_one_layer,

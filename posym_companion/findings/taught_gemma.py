@@ -20,6 +20,9 @@ from posym_core.metrics.stats import head_correlation, statistic_interval
 # Planes stopped cost nothing if the mean loss of teaching is at most this many times that with all planes.
 AS_FAST = 1.2
 DRAWS = 2000
+# What is counted, by the first word of the number's name.
+CASES = "A case is one of three seeds with one of three wordings."
+COUNTED = {"settings": "cases", "seeds": "seeds", "heads": "heads"}
 
 
 def trend(folder: Path | None) -> Measured:
@@ -38,9 +41,7 @@ def trend(folder: Path | None) -> Measured:
                 where = f"seed {seed}, {wording}, {kind} layers"
                 ours |= {f"median {score} early ({where})": found.early, f"median {score} late ({where})": found.late}
                 ours[f"{score} early - late ({where})"] = found.difference
-    return measured(
-        results, {**{k: cases(v) for k, v in held.items()}, **ours}, "Nine settings: three seeds, three wordings."
-    )
+    return measured(results, {**{k: cases(v) for k, v in held.items()}, **ours}, CASES)
 
 
 def correlation(folder: Path | None) -> Measured:
@@ -55,7 +56,7 @@ def correlation(folder: Path | None) -> Measured:
         where = f"seed {seed}, {wording}"
         ours |= {f"Pearson r ({where})": found.pearson, f"Pearson r of the null model ({where})": null}
     counts = {"settings with r below zero": cases(below), "settings with r below the null model's": cases(beyond)}
-    return measured(results, {**counts, **ours}, "The null model keeps each head's attention, see U25-3.")
+    return measured(results, {**counts, **ours}, f"{CASES} The null model keeps each head's attention, see U25-3.")
 
 
 def planes(folder: Path | None) -> Measured:
@@ -67,7 +68,7 @@ def planes(folder: Path | None) -> Measured:
     def judge(name: str, value: np.ndarray, sign: int, line: float, where: str) -> None:
         found = statistic_interval(lambda y: float(np.nanmean(y)), value[None], draws=DRAWS)
         held.setdefault(name, []).append((found.low if sign > 0 else -found.high) > line)
-        ours[f"{name.removeprefix('settings with ')} ({where})"] = found
+        ours[f"{name.partition(' with ')[2]} ({where})"] = found
 
     for (seed, wording), x in after(results).items():
         share = x["band_symbolic_share"] - x["band_positional_share"]
@@ -78,9 +79,9 @@ def planes(folder: Path | None) -> Measured:
         gap = (result["plane_symbolic"][-1] - result["plane_positional"][-1]).astype(float)
         quarters = np.array_split(gap, 4, axis=-1)
         for quarter, place, sign in (("slowest", 3, 1), ("second", 1, -1)):
-            name = f"settings with s_SYM - s_POS, {quarter} quarter"
+            name = f"seeds with s_SYM - s_POS, {quarter} quarter"
             judge(name, np.nanmean(quarters[place], -1), sign, GAP, f"seed {result.settings['seed']}, likes")
-    note = f"Shares beyond {SHARE}, scores beyond {GAP}, with intervals over layers."
+    note = f"{CASES} Shares beyond {SHARE}, scores beyond {GAP}, with intervals over layers."
     return measured(results, {**{k: cases(v) for k, v in held.items()}, **ours}, note)
 
 
@@ -97,7 +98,9 @@ def all_heads(folder: Path | None) -> Measured:
         strong.append(found.low > STRONG)
         ours[f"rank correlation (seed {seed}, {wording})"] = found
     counts = {"settings beyond the null": cases(beyond), "settings with a strong correlation": cases(strong)}
-    return measured(results, {**counts, **ours}, "Eight bands of planes, each at its mean log angle; see U25-9.")
+    return measured(
+        results, {**counts, **ours}, f"{CASES} Eight bands of planes, each at its mean log angle; see U25-9."
+    )
 
 
 def missing_bands(folder: Path | None) -> Measured:
@@ -130,8 +133,8 @@ def _claim(
         paper="stated of models profiled on the task, whether or not they solve it",
         rule=Rule(
             says=says,
-            lines=tuple(Line(part=part, of=number) for part, number in parts.items()),
-            able=(Line(part="solves the task", of="settings solved"),),
+            lines=tuple(Line(part=part, of=number, unit=COUNTED[number.split()[0]]) for part, number in parts.items()),
+            able=(Line(part="the task is solved", of="settings solved", unit=COUNTED["settings"]),),
             whole="reproduced in kind",
         ),
         measure=measure,
@@ -147,11 +150,11 @@ LAYER_TREND = _claim(
     f"{_TAUGHT}, the rule of U25-2: median s_POS of the early half of the layers above that of the late half and s_SYM "
     "below, with intervals, over all layers and over local ones alone.",
     {
-        f"{part}, {kind} layers": f"settings with {score}, {kind} layers"
+        f"{part}, over {kind} layers": f"settings with {score}, {kind} layers"
         for kind in ("all", "local")
         for part, score in (
-            ("early positional", "s_POS early above late"),
-            ("late symbolic", "s_SYM late above early"),
+            ("early layers are positional", "s_POS early above late"),
+            ("late layers are symbolic", "s_SYM late above early"),
         )
     },
     trend,
@@ -161,7 +164,10 @@ CORRELATION = _claim(
     "T-2G",
     "Positional and symbolic scores correlate negatively over heads",
     f"{_TAUGHT}, the rule of U25-3: the interval of r below zero, and below the r of the null model.",
-    {"negative": "settings with r below zero", "beyond the null model": "settings with r below the null model's"},
+    {
+        "r is negative": "settings with r below zero",
+        "r is below the null model's": "settings with r below the null model's",
+    },
     correlation,
     "A setting in which r does not lie below the null model's.",
 )
@@ -172,9 +178,12 @@ PLANES = _claim(
     f"leans to symbols by more than {SHARE} and the second fastest to positions; by softmax scores of single planes "
     f"(on the taught wording) each by more than {GAP}.",
     {
-        f"{quarter} quarter {leans}, by {kind}": f"settings with {number}, {quarter} quarter"
+        f"the {quarter} quarter of planes is {leans}, by {kind}": f"{number}, {quarter} quarter"
         for quarter, leans in (("slowest", "symbolic"), ("second", "positional"))
-        for kind, number in (("shares", "symbolic - positional share"), ("scores", "s_SYM - s_POS"))
+        for kind, number in (
+            ("shares", "settings with symbolic - positional share"),
+            ("scores", "seeds with s_SYM - s_POS"),
+        )
     },
     planes,
     "Heads whose single planes have logits large enough for their softmax to be sharp.",
@@ -184,7 +193,10 @@ ALL_HEADS = _claim(
     "All heads: behaviour corresponds strongly to the frequencies used",
     f"{_TAUGHT}, the rule of U25-9: the rank correlation of s_POS - s_SYM with the energy-weighted mean log angle "
     f"beyond 95 % of draws in which layers exchange their use, and its interval above {STRONG}.",
-    {"beyond the null": "settings beyond the null", "strong": "settings with a strong correlation"},
+    {
+        "the correlation is beyond the null's": "settings beyond the null",
+        "the correlation is strong": "settings with a strong correlation",
+    },
     all_heads,
     "Another measure of use, which the paper's text does not fix.",
 )
@@ -196,9 +208,9 @@ ROLES = _claim(
     "(area under the curve, interval above 0.5); s_SYM tells more than the spread of the logits; and most "
     f"purely symbolic heads (s_SYM above {1 - PURE}, s_POS below {PURE}) carry it.",
     {
-        "s_SYM tells": "seeds in which s_SYM tells",
-        "s_POS tells": "seeds in which s_POS (low) tells",
-        "more than the logits' spread": "seeds in which s_SYM tells more than the spread",
+        "s_SYM tells carriers from others": "seeds in which s_SYM tells",
+        "s_POS tells carriers from others": "seeds in which s_POS (low) tells",
+        "s_SYM tells more than the logits' spread": "seeds in which s_SYM tells more than the spread",
         "most symbolic heads carry it": "seeds in which most purely symbolic heads carry it",
     },
     roles,
@@ -211,9 +223,9 @@ MISSING = _claim(
     f"quarter the model binds (above {SOLVED}) and as fast (mean loss of the same steps at most {AS_FAST} times that "
     "with all planes); without the fastest it is slower than that.",
     {
-        "binds without the slowest": "seeds that bind without the slowest",
-        "as fast without the slowest": "seeds as fast without the slowest",
-        "slower without the fastest": "seeds slower without the fastest",
+        "the model binds without its slowest planes": "seeds that bind without the slowest",
+        "it learns as fast without them": "seeds as fast without the slowest",
+        "it learns more slowly without the fastest": "seeds slower without the fastest",
     },
     missing_bands,
     "Longer prompts, in which slow planes turn visibly.",
@@ -226,9 +238,9 @@ FIRST_LOOK = _claim(
     "twice as much as in the control.",
     {
         "carriers are purely symbolic": "heads that carry it and are purely symbolic",
-        "mostly in global layers": "seeds in which global layers restore most",
+        "most of it is in global layers": "seeds in which global layers restore most",
         "idle symbolic heads turn positional": "seeds in which idle symbolic heads turn positional",
-        "because of what was learned": "seeds in which they do so less than half as much in the control",
+        "they do so because of what was learned": "seeds in which they do so less than half as much in the control",
     },
     first_look,
     "Other tasks, other models.",

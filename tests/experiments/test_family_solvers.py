@@ -9,6 +9,7 @@ from invented import save_invented
 from posym_companion.experiments import family_solvers
 from posym_companion.experiments.family_solvers import FamilySolver, full_size, small
 from posym_companion.findings import ledger
+from posym_companion.findings.task_solvers import PAIRS
 
 
 @pytest.fixture(scope="module")
@@ -45,8 +46,8 @@ def test_every_verdict(tmp_path):
     invented(tmp_path, full_size()[3], trend=-1.0)
     (row,) = ledger("T-7", folder=tmp_path)
     assert row.verdict == "partly"
-    assert row.parts["negative r"] == "8 of 8"
-    assert row.parts["early positional"] == "6 of 8"
+    assert row.parts["r is negative"] == f"8 of 8 {PAIRS}"
+    assert row.parts["early layers are positional"] == f"6 of 8 {PAIRS}"
     invented(tmp_path, full_size()[0], right=0.5)
     invented(tmp_path, full_size()[3], right=0.5)
     assert "no stored small model of llama" in ledger("T-7", folder=tmp_path)[0].note

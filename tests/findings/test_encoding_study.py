@@ -155,7 +155,7 @@ def test_a_deposit_by_mean_ablation(tmp_path):
 def test_a_deposit_by_mean_ablation_that_misses_a_line(tmp_path, which, options, part):
     row = trained_to_the_end(tmp_path, which, **options)
     assert row.verdict == "partly"
-    assert [name for name, held in row.parts.items() if held in ("no", "0 of 3")] == [part]
+    assert [name for name, held in row.parts.items() if held == "no" or held.startswith("0 of 3")] == [part]
 
 
 def test_models_that_do_not_solve_distance_tell_nothing_of_a_deposit(tmp_path):

@@ -51,7 +51,7 @@ def test_hops_are_judged_one_by_one(tmp_path):
         save_invented(run.name, {"lengths": LENGTHS, "accuracy": accuracy}, tmp_path)
     (row,) = ledger("U26-5", folder=tmp_path)
     assert row.verdict == "partly"
-    assert row.parts["Letter at 850 tokens, hops"] == "2 of 4"
+    assert row.parts["Letter holds at 850 tokens"] == "2 of 4 numbers of hops"
     assert row.fails_in == [f"Letter at 850 tokens, {hop} hops: 0.30 [0.30, 0.30]" for hop in (3, 4)]
 
 

@@ -70,9 +70,23 @@ def test_the_whole_interval_must_lie_beyond_the_line():
 
 
 def test_parts_say_what_holds():
-    rule = Rule(says="", lines=(Line(part="a", of="x", above=1), Line(part="b", of="y")))
-    assert rule.parts({"x": 2.0, "y": Cases(1, 3)}) == {"a": "yes", "b": "1 of 3"}
-    assert rule.parts({"x": 0.0, "y": Cases(3, 3)}) == {"a": "no", "b": "3 of 3"}
+    rule = Rule(says="", lines=(Line(part="a", of="x", above=1), Line(part="b", of="y", unit="seeds")))
+    assert rule.parts({"x": 2.0, "y": Cases(1, 3)}) == {"a": "yes", "b": "1 of 3 seeds"}
+    assert rule.parts({"x": 0.0, "y": Cases(3, 3)}) == {"a": "no", "b": "3 of 3 seeds"}
+
+
+def test_what_was_found_is_said_with_the_number_that_decides():
+    able = Line(part="able", of="z", below=0.5)
+    rule = Rule(says="", lines=(Line(part="b", of="y", unit="seeds"), Line(part="a", of="x", above=1)), able=(able,))
+    numbers = {"x": Estimate(value=1.25, low=0.75, high=2), "y": Cases(3, 3), "z": 0.25}
+    missed = "The deciding number is 1.25 [0.75, 2] (x); more than 1 was asked."
+    assert rule.found(numbers) == f"Found: able; b (3 of 3 seeds). Not found: a. {missed}"
+    # A count decides by itself.
+    assert rule.found({**numbers, "x": 2.0}) == "Found: able; b (3 of 3 seeds); a."
+    some = "Found: able; a. In some cases: b (1 of 3 seeds)."
+    assert rule.found({**numbers, "x": 2.0, "y": Cases(1, 3)}) == some
+    unable = "Not found: able. The deciding number is 0.75 (z); less than 0.5 was asked."
+    assert rule.found({**numbers, "z": 0.75}) == unable
 
 
 @pytest.mark.parametrize("name", CLAIMS)
@@ -85,6 +99,7 @@ def test_every_claim_says_how_it_is_judged(name):
     assert judged.rule_fixed in ("before the run", "after a first look")
     # What is a later rule than the first shows what the first gives.
     assert judged.first_rule is None or judged.rule_fixed == "after a first look"
+    assert judged.first_rule or not judged.changed_because
     used = [judged.rule, *([judged.first_rule] if judged.first_rule else [])]
     assert {verdict for rule in used for verdict in (rule.whole, rule.missed)} <= set(VERDICTS)
     assert not any(line.above is not None and line.below is not None for rule in used for line in rule.lines)

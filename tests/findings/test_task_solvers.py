@@ -11,7 +11,7 @@ from invented import save_invented
 from posym_companion.experiments.solver_settings import BANDS, TaskSolvers, expectation
 from posym_companion.findings import ledger
 from posym_companion.findings.solver_heads import solvers
-from posym_companion.findings.task_solvers import solver_accuracy, solver_results, steps_to_learn
+from posym_companion.findings.task_solvers import PAIRS, solver_accuracy, solver_results, steps_to_learn
 from posym_core.runs.results import MissingResultError
 
 SEEDS, HEADS, PLANES = 5, 2, 16
@@ -71,7 +71,10 @@ def test_expectations_met_and_missed(tmp_path):
     grid(tmp_path)
     (row,) = ledger("T-0", folder=tmp_path)
     assert row.verdict == "reproduced in kind"
-    assert row.parts == {"solved as expected": "26 of 26", "not solved as expected": "14 of 14"}
+    assert row.parts == {
+        "solved as expected": f"26 of 26 {PAIRS}",
+        "not solved as expected": f"14 of 14 {PAIRS}",
+    }
     grid(tmp_path, fast_2={"binding": 0.95})
     (row,) = ledger("T-0", folder=tmp_path)
     assert row.verdict == "partly"
@@ -92,7 +95,7 @@ def test_frequency_beyond_one_layer(tmp_path):
     grid(tmp_path, **as_claimed)
     (row,) = ledger("T-6", folder=tmp_path)
     assert row.verdict == "reproduced in kind"
-    assert set(row.parts.values()) == {"1 of 1"}
+    assert set(row.parts.values()) == {"1 of 1 sizes of model"}
     grid(tmp_path, **as_claimed, fast_2={"binding": 0.7})
     (row,) = ledger("T-6", folder=tmp_path)
     assert row.verdict == "partly"
@@ -123,7 +126,7 @@ def test_heads_against_the_papers(tmp_path):
         invented(tmp_path, band, **turned)
     rows = {row.id: row for row in ledger(*(f"T-{n}" for n in range(1, 6)), folder=tmp_path)}
     assert [rows[name].verdict for name in ("T-1", "T-3", "T-4", "T-5")] == ["not reproduced"] * 4
-    assert rows["T-2"].parts == {"negative": "4 of 4", "beyond the null model": "0 of 4"}
+    assert rows["T-2"].parts == {"r is negative": f"4 of 4 {PAIRS}", "r is below the null model's": f"0 of 4 {PAIRS}"}
     assert all(rows[name].fails_in for name in rows)
 
 
