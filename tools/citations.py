@@ -1,7 +1,8 @@
-"""How the book cites: the papers that it is about by their tags, U25, U26 and G26, and all others by author and year.
+"""How the book cites: by author and year, and the papers that it is about by author and tag, U25, U26 and G26.
 
-A tag is the field ``shorthand`` of an entry of ``book/references.bib``. It stands in place of the year: two of the
-papers have the same first author and the same year. Elsewhere the field ``extrayear`` tells such papers apart.
+The list of references has the same labels, in alphabetical order. A tag is the field ``shorthand`` of an entry of
+``book/references.bib``. It stands in place of the year: two of the papers have the same first author and the same year.
+Elsewhere the field ``extrayear`` tells such papers apart.
 """
 
 from __future__ import annotations
@@ -12,8 +13,9 @@ from typing import Any
 from pybtex.database import Entry
 from pybtex.plugin import register_plugin
 from pybtex.style.formatting.unsrt import Style as Unsorted
-from pybtex.style.labels.number import LabelStyle as Numbers
-from pybtex.style.template import node
+from pybtex.style.labels import BaseLabelStyle
+from pybtex.style.sorting import BaseSortingStyle
+from pybtex.style.template import field, join, node
 from sphinxcontrib.bibtex.plugin import register_plugin as register_references
 from sphinxcontrib.bibtex.style.referencing.author_year import AuthorYearReferenceStyle
 
@@ -36,23 +38,37 @@ class TaggedReferences(AuthorYearReferenceStyle):
         return tag_for_year[super().inner(role_name)]
 
 
-class TaggedLabels(Numbers):
-    """A tag, or a number, in the list."""
+def label(entry: Entry) -> str:
+    """What stands for an entry in the text."""
+    style = TaggedReferences()
+    said = join(sep=style.author_year_sep)[style.person.author_or_editor_or_title(full=False), field("year")]
+    return tag_for_year[said].format_data({"entry": entry, "style": style}).render_as("text")
+
+
+class TaggedLabels(BaseLabelStyle):
+    """The same labels in the list as in the text."""
 
     def format_labels(self, sorted_entries: Iterable[Entry]) -> Iterator[str]:
-        entries = list(sorted_entries)
-        for entry, number in zip(entries, super().format_labels(entries), strict=True):
-            yield entry.fields.get("shorthand", number)
+        return map(label, sorted_entries)
+
+
+class ByLabel(BaseSortingStyle):
+    """The list in the order of its labels."""
+
+    def sorting_key(self, entry: Entry) -> str:
+        return label(entry).casefold()
 
 
 class TaggedList(Unsorted):
-    """Entries in the order in which they are cited, under their tags."""
+    """Entries under their labels."""
 
     default_label_style = NAME
+    default_sorting_style = NAME
 
 
 def register_styles() -> None:
     """Make the styles known to Sphinx under ``NAME``."""
     register_references("sphinxcontrib.bibtex.style.referencing", NAME, TaggedReferences)
     register_plugin("pybtex.style.labels", NAME, TaggedLabels)
+    register_plugin("pybtex.style.sorting", NAME, ByLabel)
     register_plugin("pybtex.style.formatting", NAME, TaggedList)

@@ -21,8 +21,14 @@ def test_a_tag_stands_for_the_year(entry: Entry, year: str) -> None:
     assert str(node.format_data({"entry": entry})) == f"[{year}]"
 
 
-def test_the_list_has_tags_and_numbers() -> None:
-    assert list(citations.TaggedLabels().format_labels([TAGGED, DATED])) == ["U25", "2"]
+def test_the_list_has_the_labels_of_the_text(root: Path) -> None:
+    assert list(citations.TaggedLabels().format_labels([TAGGED, DATED])) == ["Urrutia, U25", "Su, 2024b"]
+    citations.register_styles()
+    papers = parse_file(root / "book" / "references.bib")
+    chosen = citations.TaggedList().format_bibliography(
+        papers, ["urrutia2025decoupling", "vandegeijn2025waves", "han2025position"]
+    )
+    assert [entry.label for entry in chosen] == ["Han and Ji, 2025", "Urrutia et al., U25", "van de Geijn et al., 2025"]
 
 
 def test_sphinx_finds_the_styles() -> None:
