@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import json
+import re
 from pathlib import Path
 
 import address
@@ -116,6 +117,50 @@ def test_figures_say_what_is_seen(chapter: NotebookNode) -> None:
         if draws(tree, names) and not alt.strip():
             silent.append(opening(cell))
     assert not silent, "these cells draw, but their metadata lack mystnb.image.alt"
+
+
+def written(value: ast.expr, named: dict[str, ast.expr]) -> str:
+    """A text as it stands in a chapter, whatever is filled into it."""
+    if isinstance(value, ast.Name) and value.id in named:
+        return written(named[value.id], named)
+    parts = value.values if isinstance(value, ast.JoinedStr) else [value]
+    return "".join(part.value if isinstance(part, ast.Constant) else "0" for part in parts)
+
+
+def captions(notebook: NotebookNode) -> list[str]:
+    """What stands under figures: in the metadata of cells that draw, and in calls that take a caption."""
+    names: set[str] = set()
+    named: dict[str, ast.expr] = {}
+    found = []
+    for cell in code_cells(notebook):
+        tree = ast.parse(cell.source)
+        names |= drawing_names(tree)
+        for node in ast.walk(tree):
+            if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name):
+                named[node.targets[0].id] = node.value
+            elif isinstance(node, ast.keyword) and node.arg == "caption":
+                found.append(written(node.value, named))
+        metadata = cell.metadata.get("mystnb", {})
+        if draws(tree, names) or "image" in metadata:
+            found.append(metadata.get("figure", {}).get("caption", ""))
+    return found
+
+
+def sentences(text: str) -> int:
+    """How many sentences end in a text; a number's point ends none."""
+    return len(re.findall(r"[.?!](?=\s|$)", text))
+
+
+def test_captions_say_what_to_look_at_and_what_to_conclude(chapter: NotebookNode) -> None:
+    assert not [caption for caption in captions(chapter) if sentences(caption) < 2]
+
+
+def test_captions_are_found() -> None:
+    cells = ['SAID = "Look. Conclude."\nslider_figure(caption=SAID)', 'trainer(caption=f"At {x:.2f}. "\n"Conclude.")']
+    cells += ["import matplotlib.pyplot as plt", "plt.plot([1])", "picture()"]
+    notebook = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(source) for source in cells])
+    notebook.cells[-1].metadata["mystnb"] = {"figure": {"caption": "At 1.5."}, "image": {"alt": "a picture"}}
+    assert [sentences(caption) for caption in captions(notebook)] == [2, 2, 0, 1]
 
 
 def test_cells_have_ids_of_their_own(chapter: NotebookNode) -> None:
