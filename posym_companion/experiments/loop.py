@@ -232,11 +232,16 @@ def made_with(result: Result, setting: Any) -> bool:
 
 
 def stored_result(setting: Any, *, folder: Path | str | None = None) -> Result | None:
-    """The whole, unaltered result of a setting, if it is there and was made with just this setting."""
+    """The whole, unaltered result of a setting, if it is there and was made with just this setting.
+
+    Files beside it must be there too, unless the setting says ``files_kept = False``.
+    """
     try:
         stored = load_result(setting.name, folder=folder)
         for file in stored.provenance.get("attached", {}):
-            attached_file(stored, file, folder=folder)
+            there = result_path(stored.name, folder=folder).with_name(file).exists()
+            if there or getattr(setting, "files_kept", True):
+                attached_file(stored, file, folder=folder)
     except ResultError:
         return None
     return stored if made_with(stored, setting) else None

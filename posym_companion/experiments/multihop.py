@@ -175,6 +175,13 @@ class MultihopSettings:
         return "multihop/" + "_".join([self.task, str(self.seed), *([self.variant] if self.variant else [])])
 
     @property
+    def files_kept(self) -> bool:
+        """Whether the result is whole only with its weights; see
+        :func:`posym_companion.experiments.loop.stored_result`.
+        """
+        return self.seed in WEIGHTS_KEPT and not self.extra
+
+    @property
     def steps(self) -> int:
         """Optimiser steps of one pass."""
         return self.train // self.batch
@@ -225,6 +232,9 @@ class MultihopSettings:
 
 
 SEEDS = (0, 1, 2, 3, 4)
+# Seeds whose weights stay beside the results; those of the others are read by hop_length and hop_mechanism and then
+# left out, since they weigh 5 MB a model.
+WEIGHTS_KEPT = (0, 1)
 # Beside the paper: what Number learns when sequences of 17 to 64 tokens are trained on.
 IN_FRONT = MultihopSettings.full(task="number", variant="extra47", extra=47)
 

@@ -14,10 +14,11 @@ import numpy as np
 import pytest
 import torch
 
-from posym_companion.experiments.loop import made_with
+from posym_companion.experiments.loop import made_with, stored_result
 from posym_companion.experiments.multihop import (
     EXPERIMENT,
     TRAINING,
+    WEIGHTS_KEPT,
     MultihopSettings,
     Watch,
     full_size,
@@ -69,7 +70,7 @@ def same(first, second) -> bool:
 def test_the_full_size_is_the_papers():
     settings = full_size()
     assert [setting.name for setting in settings[:3]] == ["multihop/number_0", "multihop/letter_0", "multihop/number_1"]
-    assert len(settings) == 10
+    assert len(settings) == 11 and settings[-1].extra == 47
     assert settings[0].steps == 6750
     model = settings[0].make_model()
     assert sum(parameter.numel() for parameter in model.parameters()) == 2_405_256
@@ -216,6 +217,17 @@ def test_results_carry_weights_that_are_checked(tmp_path):
     with pytest.raises(ResultError, match=r"number_0.safetensors is missing; restore it"):
         load_weights("multihop/number_0", folder=tmp_path)
     assert "attached" in load_result("multihop/number_0", folder=tmp_path).provenance
+
+
+def test_weights_that_are_not_kept_may_be_left_out_but_not_altered(tmp_path):
+    light = replace(TINY, seed=max(WEIGHTS_KEPT) + 1)
+    list(EXPERIMENT.run([light], device="cpu", folder=tmp_path, progress=False))
+    weights = tmp_path / f"{light.name}.safetensors"
+    whole = weights.read_bytes()
+    weights.unlink()
+    assert stored_result(light, folder=tmp_path) is not None
+    weights.write_bytes(whole[:-1])
+    assert stored_result(light, folder=tmp_path) is None
 
 
 def test_accuracy_by_length_is_that_of_sequences_with_letters_in_front():

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 import torch
 
+from posym_companion.experiments.multihop import full_size
 from posym_core.runs import results
 from posym_core.runs.files import seal
 
@@ -73,16 +74,20 @@ def test_descriptions_of_other_formats_and_without_checksum_are_refused(saved):
 def test_the_books_results_are_whole(root):
     """Every file in ``results`` belongs to a result, and every result can be read and knows its dimensions."""
     folder, expected = root / "results", set()
+    light = {setting.name for setting in full_size() if not setting.files_kept}
     found = [results.load_result(name, folder=folder) for name in results.result_names(folder=folder)]
     for result in found:
         expected |= {folder / f"{result.name}{end}" for end in (".json", ".npz")}
         for name in result.provenance.get("attached", {}):
-            expected.add(results.attached_file(result, name, folder=folder))
+            if result.name not in light:
+                expected.add(results.attached_file(result, name, folder=folder))
         assert {key: len(dims) for key, dims in result.dims.items()} == {
             key: x.ndim for key, x in result.arrays.items()
         }
     kept = {file for file in folder.rglob("*") if file.is_file() and not file.parent.name.startswith(".")}
+    kept -= {folder / f"{name}.safetensors" for name in light}
     assert kept == expected
+    assert sum(file.stat().st_size for file in expected) < 70e6
     assert len(found) > 50
 
 
