@@ -297,7 +297,9 @@ DEPOSIT_BY_MEAN = Claim(
         lines=(
             Line(part="one costly head", of="rotary: cost of the costliest head, by its mean", above=COSTS),
             Line(part="the next is cheap", of="rotary: the next head's cost over the costliest's", below=NEXT),
-            Line(part="in the first layer", of="rotary: seeds with the costliest head in the first layer"),
+            Line(
+                part="in the first layer", of="rotary: seeds with the costliest head in the first layer", unit="seeds"
+            ),
             Line(part="only for positions", of="largest cost without positions or on Count over rotary's", below=HALF),
             Line(
                 part="one rotary head suffices",

@@ -176,7 +176,11 @@ HOP_BY_HOP = Claim(
         "the first of two looks in a row at 90 % of its final accuracy.",
         lines=(
             Line(part="every hop is learned", of="least test accuracy of any hop", above=LEARNED),
-            Line(part="Number in the order 1 to 4", of="number: seeds that learn hops in the order 1 to 4"),
+            Line(
+                part="Number in the order 1 to 4",
+                of="number: seeds that learn hops in the order 1 to 4",
+                unit="seeds",
+            ),
             Line(
                 part="Number over a fifth of the training",
                 of="number: share of the training between first and last",
@@ -249,7 +253,7 @@ PURE_HEADS = Claim(
         "are pure, in Number at most one out of the order positional, then symbolic, and in Letter at most one "
         "positional. In every seed.",
         lines=tuple(
-            Line(part=f"{task.capitalize()}: {part}", of=f"{task}: {number}", above=line)
+            Line(part=f"{task.capitalize()}: {part}", of=f"{task}: {number}", unit="seeds", above=line)
             for task in TASKS
             for part, number, line in (
                 ("pure when first maximal", "pure heads where accuracy is first maximal", PURE - JUST),

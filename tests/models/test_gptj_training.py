@@ -70,7 +70,8 @@ def same(first, second) -> bool:
 def test_the_full_size_is_the_papers():
     settings = full_size()
     assert [setting.name for setting in settings[:3]] == ["multihop/number_0", "multihop/letter_0", "multihop/number_1"]
-    assert len(settings) == 11 and settings[-1].extra == 47
+    assert len(settings) == 11
+    assert settings[-1].extra == 47
     assert settings[0].steps == 6750
     model = settings[0].make_model()
     assert sum(parameter.numel() for parameter in model.parameters()) == 2_405_256
