@@ -27,7 +27,6 @@ from posym_companion.experiments.later_claims import (
 )
 from posym_companion.findings.binding_profile import MODEL
 from posym_companion.findings.finding import Claim, Line, Measured, Number, Rule, cases
-from posym_core.metrics.head_trends import local_layers
 from posym_core.metrics.stats import Estimate, mean_difference, mean_interval
 from posym_core.runs.results import MissingResultError, Result, load_result
 
@@ -60,24 +59,15 @@ def part(name: Part, folder: Path | None = None, *, model: str | None = None, tr
     return load_result(setting.name, folder=folder)
 
 
-def seen(result: Result, folder: Path | None) -> np.ndarray:
-    """Tokens that each layer sees, ``[layer]``."""
-    if "sees" in result.arrays:
-        return result["sees"]
-    angles = part("sums", folder)["angles"]
-    return np.where(np.isin(np.arange(len(angles)), local_layers(angles)), LENGTHS[1], LENGTHS[-1])
-
-
-def sees_all(result: Result, folder: Path | None) -> np.ndarray:
+def sees_all(result: Result) -> np.ndarray:
     """``[layer]``: whether a layer sees the whole context."""
-    sees = seen(result, folder)
-    return sees == sees.max()
+    return result["sees"] == result["sees"].max()
 
 
 def order_lost(folder: Path | None, model: str) -> Measured:
     """Near and far places, and pairs of contents, at the farthest distances that a layer sees."""
     result = part("order", folder, model=model)
-    whole, own = sees_all(result, folder), BASES.index(1.0)
+    whole, own = sees_all(result), BASES.index(1.0)
     # By prompt, mean over heads: [length, prompt].
     by = {name: result[name][own][:, :, whole].astype(float).mean((-1, -2)) for name in ("far", "contents")}
     ours: dict[str, Number] = {
@@ -97,7 +87,7 @@ def order_lost(folder: Path | None, model: str) -> Measured:
 def base_trades(folder: Path | None, model: str) -> Measured:
     """What a base a hundred times larger, and one a hundred times smaller, do to both orders."""
     result = part("order", folder, model=model)
-    whole = sees_all(result, folder)
+    whole = sees_all(result)
     ours: dict[str, Number] = {}
     held: dict[str, list[bool]] = {"contents": [], "by_position": []}
     said = {"contents": "fewer inversions of contents", "by_position": "less variance by position"}
@@ -116,7 +106,7 @@ def base_trades(folder: Path | None, model: str) -> Measured:
 def symbols_travel(folder: Path | None, model: str) -> Measured:
     """Whether heads that lean to symbols keep the order of contents where the others lose it."""
     result = part("order", folder, model=model)
-    whole, own = sees_all(result, folder), BASES.index(1.0)
+    whole, own = sees_all(result), BASES.index(1.0)
     lean = (result["symbolic"].astype(float) - result["positional"].astype(float)).mean(0)[whole].ravel()
     farthest = result["contents"][own, -1][:, whole].astype(float)
     by_head = farthest.reshape(len(farthest), -1)
@@ -232,8 +222,6 @@ def influences(folder: Path | None, model: str) -> tuple[Result, Result]:
 def two_sources(folder: Path | None, model: str) -> Measured:
     """Influence with all angles stopped before training, beside the largest weights that Theorem 7 speaks of."""
     result, fresh = influences(folder, model)
-    if "trained_peak" not in result.arrays:
-        raise MissingResultError(f"result {result.name!r} holds no weights of heads that point at their targets")
     own = [str(kind) for kind in fresh["kinds"]].index("own")
     still = fresh["unrotated"][own].astype(float)
     born = influence_ends(still[np.isfinite(still).all(-1)])
@@ -295,7 +283,7 @@ def influence_ends(influence: np.ndarray) -> Ends:
 def massive_planes(folder: Path | None, model: str) -> Measured:
     """Where the largest plane of every head's queries and keys lies."""
     result = part("sums", folder, model=model)
-    angles, sees = result["angles"], seen(result, folder)
+    angles, sees = result["angles"], result["sees"]
     unfinished = angles * sees[:, None] < 2 * np.pi
     ours: dict[str, Number] = {}
     for kind in ("query", "key"):
@@ -382,8 +370,8 @@ def _asked_of_all(first: str, rule: Rule, judge: Judge, folder: Path | None) -> 
     for title, other in _others(first, judge, folder):
         verdict = rule.verdict(other.ours)
         said.append(f"{title}: *{verdict}*")
-        ours |= {f"{title}: verdict": verdict}
-        ours |= {f"{title}: {part}": held for part, held in rule.parts(other.ours).items()}
+        parts = "; ".join(f"{part}: {held}" for part, held in rule.parts(other.ours).items())
+        ours |= {f"{title}: verdict": verdict, f"{title}: parts": parts}
         ours |= {f"{title}: {name}": other.ours[name] for name in rule.names}
         evidence = [*dict.fromkeys([*other.evidence[:-1], *evidence])]
     note = f"{found.note} The same rule elsewhere: {'; '.join(said)}." if said else found.note
