@@ -67,6 +67,8 @@ class Planes:
     def _ordered(self, x: Tensor) -> Tensor:
         if len(self.order) > x.shape[-1]:
             x = nn.functional.pad(x, (0, len(self.order) - x.shape[-1]))
+        if torch.equal(self.order, torch.arange(x.shape[-1])):
+            return x
         return x[..., self.order.to(x.device)]
 
 

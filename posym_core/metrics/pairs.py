@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, fields, replace
@@ -99,9 +100,13 @@ class Heads:
     softcap: float | None
     sinks: Float[Tensor, "*head group"] | None
 
-    def take(self, chosen: slice | Tensor) -> Heads:
+    def take(self, chosen: slice) -> Heads:
+        """Some of the heads; angles that all share stay shared."""
         parts: dict[str, Any] = {field.name: getattr(self, field.name) for field in fields(self)}
-        taken: dict[str, Any] = {name: x[chosen] if isinstance(x, Tensor) else x for name, x in parts.items()}
+        shared = {"angles"} if len(self.angles) == 1 else set()
+        taken: dict[str, Any] = {
+            name: x[chosen] if isinstance(x, Tensor) and name not in shared else x for name, x in parts.items()
+        }
         return Heads(**taken)
 
     def cap(self, logits: Tensor) -> Tensor:
@@ -159,19 +164,15 @@ def score(heads: Heads, swaps: Swaps) -> tuple[Tensor, ...]:
 
 def _score(heads: Heads, swaps: Swaps) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     total, log_z, mass, outside = heads.attention(swaps)
-    hubs = _hubs(heads, swaps, mass)
-    rest = [head for head in range(len(mass)) if head not in hubs]
     scores = torch.empty_like(mass[..., :2])
-    if rest:
-        chosen = torch.tensor(rest, device=mass.device) if hubs else slice(None)
-        some = heads.take(chosen)
-        unseen = swaps.unseen(some.visible)
-        pairs = _pairs(some.swapped(swaps, log_z[chosen]), mass[chosen], outside[chosen])
-        scores[chosen] = _weighted(pairs, swaps, mass[chosen], unseen * (unseen - 1) // 2)
-    for head, few in hubs.items():
-        one = slice(head, head + 1)
-        pairs = _pairs_of_hubs(heads.take(one), swaps, log_z[one], mass[one], outside[one], few)
-        scores[one] = _weighted([pairs], swaps, mass[one])
+    for run, hubs in _runs(heads, swaps, mass):
+        some, rest = heads.take(run), (mass[run], outside[run])
+        if hubs is None:
+            unseen = swaps.unseen(some.visible)
+            pairs = _pairs(some.swapped(swaps, log_z[run]), *rest)
+            scores[run] = _weighted(pairs, swaps, mass[run], unseen * (unseen - 1) // 2)
+        else:
+            scores[run] = _weighted([_pairs_of_hubs(some, swaps, log_z[run], *rest, hubs)], swaps, mass[run])
     return scores[..., 0], scores[..., 1], _normalised_entropy(total, log_z), mass / swaps.block_length
 
 
@@ -193,68 +194,79 @@ def _weighted(pairs: Iterable[_Pairs], swaps: Swaps, mass: Tensor, empty: int = 
 
 @dataclass(frozen=True, kw_only=True)
 class _Hubs:
-    """Blocks ``index [group, hub]`` of which every pair that weighs anything has one, and the ``others`` it may have.
+    """Blocks ``index [head, group, hub]`` of which every pair that weighs anything has one: its member with more
+    attention where ``upper [head, group, 1]``, and that with less elsewhere.
 
-    Where the queries of a group have differently many, some have more, whose pairs are beyond rounding all the same.
+    Where queries need differently many, some have more, whose pairs are beyond rounding all the same.
     """
 
     index: Tensor
-    others: Tensor
+    upper: Tensor
 
 
-def _hubs(heads: Heads, swaps: Swaps, mass: Float[Tensor, "head group block"]) -> dict[int, _Hubs]:
-    """The hubs of a key head's queries, of those heads of which not all pairs are to be scored.
+def _runs(heads: Heads, swaps: Swaps, mass: Float[Tensor, "head group block"]) -> Iterator[tuple[slice, _Hubs | None]]:
+    """Key heads next to each other, with their queries' hubs or with None where all pairs are to be scored.
 
     A pair weighs ``exp((gap - widest) / temperature)`` against the widest. With ``reach`` so large that all pairs with
     a gap below ``widest - reach`` together are beyond rounding, the others have one block within ``reach`` of the
     most attention and one within ``reach`` of the least. The fewer of these are the hubs.
     """
     number, length = swaps.number, swaps.block_length
-    found: dict[int, _Hubs] = {}
     table = mass.shape[1] * number * length
     if table * number * (heads.query.shape[-1] + 64) < WORTH:
-        return found
+        yield slice(None), None
+        return
     # Whatever the temperature, gaps that are equal but for rounding weigh alike.
     reach = max(length * swaps.tau * (NEGLIGIBLE + 2 * math.log(number)), ROUNDING)
     most, least = mass.amax(-1, keepdim=True), mass.amin(-1, keepdim=True)
     high, low = mass >= most - reach, mass <= least + reach
-    rare = high.sum(-1, keepdim=True) <= low.sum(-1, keepdim=True)
-    chosen, others = torch.where(rare, high, low), torch.where(rare, low, high)
-    counts = chosen.sum(-1)
-    apart = (most - least > 2 * reach).squeeze(-1)
-    needed = torch.where(apart, counts, number).amax(-1).tolist()
-    for head, hubs in enumerate(needed):
-        if hubs <= min(number // 8, CHUNK // table):
-            index = (~chosen[head]).long().argsort(dim=-1, stable=True)[:, :hubs]
-            found[head] = _Hubs(index=index, others=others[head])
-    return found
+    upper = high.sum(-1, keepdim=True) <= low.sum(-1, keepdim=True)
+    chosen = torch.where(upper, high, low)
+    wide = (most - least > reach).squeeze(-1)
+    needed = torch.where(wide, chosen.sum(-1), number).amax(-1).tolist()
+    bound = min(number // 8, CHUNK // table)
+    for few, together in itertools.groupby(range(len(needed)), lambda head: needed[head] <= bound):
+        members = list(together)
+        run = slice(members[0], members[-1] + 1)
+        if few:
+            first_chosen = (~chosen[run]).long().argsort(dim=-1, stable=True)
+            yield run, _Hubs(index=first_chosen[..., : max(needed[run])], upper=upper[run])
+        else:
+            yield run, None
 
 
 def _pairs_of_hubs(
-    heads: Heads, swaps: Swaps, log_z: Tensor, mass: Float[Tensor, "1 group block"], outside: Tensor, hubs: _Hubs
+    heads: Heads,
+    swaps: Swaps,
+    log_z: Tensor,
+    mass: Float[Tensor, "head group block"],
+    outside: Float[Tensor, "head group"],
+    hubs: _Hubs,
 ) -> _Pairs:
-    """Pairs ``[1, group, hub, block]`` of one key head's hubs with others; see :func:`_pairs`."""
-    shape, query, angles = (swaps.number, swaps.block_length), heads.query[0], heads.angles[0]
+    """Pairs ``[head, group, hub, block]`` of hubs with all other blocks; see :func:`_pairs`."""
+    shape, angles = (swaps.number, swaps.block_length), heads.angles[..., None, None, :]
     places = torch.arange(swaps.number, device=mass.device)[:, None].double() * swaps.block_length
-    keys = heads.keys[0, swaps.start : swaps.stop].unflatten(0, shape)
+    keys = heads.keys[:, swaps.start : swaps.stop].unflatten(1, shape)
     home = turn(keys, -places, angles, heads.pairing)
-    own = turn(query[:, None], -places[hubs.index, 0], angles, heads.pairing)
-    # Others at the places of hubs, and hubs at the places of others: [group, hub, block, offset].
-    arriving = (own.flatten(0, 1) @ home.flatten(0, 1).T).unflatten(0, hubs.index.shape)
-    real, imaginary = plane_contributions(query, home[hubs.index].flatten(1, 2), heads.pairing)
-    phase = angles[:, None] * places.T
+    own = turn(heads.query[:, :, None], -places[hubs.index, 0], angles, heads.pairing)
+    # Others at the places of hubs, and hubs at the places of others: [head, group, hub, block, offset].
+    arriving = own.flatten(1, 2) @ home.flatten(1, 2).transpose(-1, -2)
+    arriving = arriving.unflatten(-1, shape).unflatten(1, hubs.index.shape[1:])
+    at_home = home[torch.arange(len(home), device=mass.device)[:, None, None], hubs.index].flatten(2, 3)
+    real, imaginary = plane_contributions(heads.query, at_home, heads.pairing)
+    phase = angles.transpose(-1, -2) * places.T
     leaving = real.transpose(-1, -2) @ phase.cos().to(real.dtype)
     leaving -= imaginary.transpose(-1, -2) @ phase.sin().to(real.dtype)
-    arriving = heads.ratios(arriving.unflatten(-1, shape)[None], log_z)
-    leaving = heads.ratios(leaving.unflatten(1, (-1, shape[1])).transpose(-1, -2)[None], log_z)
+    leaving = leaving.unflatten(2, (-1, shape[1])).transpose(-1, -2)
+    arriving, leaving = heads.ratios(arriving, log_z), heads.ratios(leaving, log_z)
     if heads.visible is not None:
-        hidden = ~swaps.by_block(heads.visible)[0]
-        at_hubs = hidden.gather(-2, hubs.index[..., None].expand(-1, -1, shape[1]))
-        arriving = arriving.masked_fill(at_hubs[None, :, :, None], 0)
-        leaving = leaving.masked_fill(hidden[None, :, None], 0)
-    first, second = mass.gather(-1, hubs.index[None])[..., None], mass[..., None, :]
+        hidden = ~swaps.by_block(heads.visible)
+        at_hubs = hidden.gather(-2, hubs.index[..., None].expand(-1, -1, -1, shape[1]))
+        arriving.masked_fill_(at_hubs[:, :, :, None], 0)
+        leaving.masked_fill_(hidden[:, :, None], 0)
+    first, second = mass.gather(-1, hubs.index)[..., None], mass[..., None, :]
     # All but the two, summed from before and behind the other, as subtracting them would cancel.
-    without = second.expand(-1, -1, first.shape[-2], -1).scatter(-1, hubs.index[None, ..., None], 0)
+    without = second.expand(-1, -1, first.shape[-2], -1).scatter(-1, hubs.index[..., None], 0)
     zero = torch.zeros_like(without[..., :1])
     before = torch.cat([zero, without[..., :-1].cumsum(-1)], dim=-1)
     after = torch.cat([zero, without[..., 1:].flip(-1).cumsum(-1)], dim=-1).flip(-1)
@@ -265,7 +277,8 @@ def _pairs_of_hubs(
         swapped_first=swapped_first,
         swapped_second=swapped_second,
         swapped_total=before + after + outside[..., None, None] + swapped_first + swapped_second,
-        counted=hubs.others[None, :, None],
+        # A pair of two hubs is there twice.
+        counted=torch.where(hubs.upper[..., None], first > second, first < second),
     )
 
 

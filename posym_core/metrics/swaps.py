@@ -120,8 +120,9 @@ def swap_scores(
     keys = keys.to(products).expand(*lead, *keys.shape[-2:])
     if per_frequency:
         query, keys = _planes_as_heads(query, pairing), _planes_as_heads(keys, pairing)
-        lead, angles, dim, pairing = query.shape[:-2], angles[:, None], 2, "halves"
-    angles = angles.expand(*lead, angles.shape[-1]).reshape(-1, angles.shape[-1])
+        lead, dim, pairing = query.shape[:-2], 2, "halves"
+        angles = angles.expand(lead)
+    angles = angles.reshape(-1, dim // 2)
 
     def per_query(x: Tensor | None, *last: int) -> Tensor | None:
         """``[*batch, *last]`` as ``[head, group, *last]``."""

@@ -241,15 +241,15 @@ def test_pairs_that_weigh_nothing_may_be_left_out(size, start, length, tau, monk
 
 
 def hubs_found(monkeypatch):
-    """Notes at every call how many hubs the key heads have of which not all pairs are scored."""
-    seen, ask = [], pairs._hubs
+    """Notes at every call how many hubs the key heads have, run by run, of which not all pairs are scored."""
+    seen, ask = [], pairs._runs
 
     def note(*args):
-        hubs = ask(*args)
-        seen.append([few.index.shape[-1] for few in hubs.values()])
-        return hubs
+        runs = list(ask(*args))
+        seen.append([hubs.index.shape[-1] for _, hubs in runs if hubs is not None])
+        return runs
 
-    monkeypatch.setattr(pairs, "_hubs", note)
+    monkeypatch.setattr(pairs, "_runs", note)
     return seen
 
 
