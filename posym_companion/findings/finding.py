@@ -267,9 +267,8 @@ class Row:
         """The verdict, which parts hold, when the rule was written or why it was changed, and the note: sentences."""
         fixed = ""
         if self.first_rule:
-            because = f" because {self.changed_because}" if self.changed_because else ""
             fixed = f"Under the rule written before the run the verdict is *{self.first_rule_verdict}*; the rule was "
-            fixed += f"changed afterwards{because}."
+            fixed += f"changed afterwards because {self.changed_because}."
         elif self.rule_fixed != "before the run":
             fixed = "The rule was written after a first look at the data."
         note = self.note and f"{self.note[:1].upper()}{self.note[1:].removesuffix('.')}."

@@ -332,6 +332,7 @@ FREQUENCY_USE = Claim(
         whole="reproduced in kind",
         strict=True,
     ),
+    changed_because="it left out Letter's profile, which Table 1 gives as well",
     measure=frequency_by_layer,
     rule_fixed="after a first look",
     changes="The paper's own models.",

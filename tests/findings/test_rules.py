@@ -99,7 +99,7 @@ def test_every_claim_says_how_it_is_judged(name):
     assert judged.rule_fixed in ("before the run", "after a first look")
     # What is a later rule than the first shows what the first gives.
     assert judged.first_rule is None or judged.rule_fixed == "after a first look"
-    assert judged.first_rule or not judged.changed_because
+    assert bool(judged.first_rule) == bool(judged.changed_because)
     used = [judged.rule, *([judged.first_rule] if judged.first_rule else [])]
     assert {verdict for rule in used for verdict in (rule.whole, rule.missed)} <= set(VERDICTS)
     assert not any(line.above is not None and line.below is not None for rule in used for line in rule.lines)
