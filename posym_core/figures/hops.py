@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from markupsafe import Markup
 
+from posym_core.figures.frames import shaped
 from posym_core.figures.pages import LiveFigure, needs_anywidget, page, require_said, script
 
 if TYPE_CHECKING:
@@ -46,6 +47,8 @@ class HopModel:
         example: tokens of the sequence that is shown first.
         label: what the reader chooses it by.
         source: name of the result whose weights these are; pages of the book load them from there.
+        attention: ``[layer, query, key]``, the model's on the example, shown before its weights are loaded.
+        logits: ``[token]``, its answer to the example; given with ``attention``.
     """
 
     task: Any
@@ -55,6 +58,8 @@ class HopModel:
     example: Sequence[int]
     label: str
     source: str = ""
+    attention: Any = None
+    logits: Any = None
 
     @property
     def name(self) -> str:
@@ -93,6 +98,25 @@ class HopModel:
             "angles": angles,
             "example": example,
             "source": self.source,
+            "first": self.first(len(layouts) - 1),
+        }
+
+    def first(self, layers: int) -> dict[str, Any] | None:
+        """Attention on the example and the three likeliest answers, for the page; None if they are not given.
+
+        Raises:
+            ValueError: if their shapes do not fit ``layers``, the example and the task.
+        """
+        if self.attention is None:
+            return None
+        places = len(self.example)
+        attention = shaped("attention", self.attention, ("layer", layers), ("query", places), ("key", places))
+        logits = shaped("logits", self.logits, ("token", self.task.vocabulary))
+        odds = np.exp(logits - logits.max())
+        best = np.argsort(-odds, kind="stable")[:3]
+        return {
+            "attention": [[float(f"{weight:.3f}") for weight in layer.ravel()] for layer in attention],
+            "best": [[int(token), float(f"{odds[token] / odds.sum():.4g}")] for token in best],
         }
 
 

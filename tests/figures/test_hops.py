@@ -245,6 +245,34 @@ def test_a_reader_asks_the_model(browser, tmp_path):
         assert answer(page) == expected_answer("letter", one_model("letter").description()["example"])
 
 
+def answered(name="number"):
+    """A model with what it does with the example."""
+    model, example, seen = small(TASKS[name]), one_model(name).example, []
+    logits = answers_with(model, example[None], seen=lambda layer, weights, _: seen.append(weights[0, 0]))
+    return one_model(name, attention=torch.stack(seen), logits=logits[0])
+
+
+def test_the_example_is_answered_before_the_weights_come(browser, tmp_path):
+    paths = "paths => paths.map((path) => path.getAttribute('d'))"
+    with opened(browser, make(answered(), answered("letter")), tmp_path) as page:
+        for name in ("letter", "number"):
+            page.select_option("select[name=task]", name)
+            assert answer(page) == expected_answer(name, answered(name).description()["example"])
+        shown = page.locator("[data-layer] path").evaluate_all(paths)
+        choices = page.locator("[data-part=answer]").text_content()
+        assert shown
+        assert "ms" not in choices
+        page.click("button[name=load]")
+        page.wait_for_function("document.querySelector('[data-part=answer]').textContent.includes(' ms')")
+        assert page.locator("[data-layer] path").evaluate_all(paths) == shown
+        assert page.locator("[data-part=answer]").text_content().split("tokens")[0] == choices.split("tokens")[0]
+        # It is said of the model as it is only.
+        page.select_option("select[name=task]", "letter")
+        page.locator("button[name=head]").first.click()
+        assert page.locator("[data-layer] path").count() == 0
+        assert page.locator("output[name=answer]").evaluate("output => output.value") == ""
+
+
 def test_every_control_asks_anew(browser, tmp_path):
     with opened(browser, make(), tmp_path) as page:  # weights in the page itself
         page.click("button[name=load]")
@@ -316,6 +344,8 @@ def test_a_page_names_the_parcels_that_it_asks_for():
         (lambda: make(one_model(), one_model()), "models must be one or more, each of another task; got number,"),
         (lambda: make(one_model(example=[200])), "example must be 2 to 80 tokens below 136; got [200]"),
         (lambda: make(one_model(angles=[1.0])), "a head of 8 dimensions has 4 angles; got 1. Only models of one head"),
+        (lambda: make(one_model(attention=np.ones((2, 3, 3)))),
+         "attention must have shape [layer: 2, query: 17, key: 17]; got [2, 3, 3]"),
         (lambda: make(replace(one_model(), task=NumberTask(letters=3))),
          "the task has 19 tokens, but the model of 'number' embeds 136"),
         (lambda: parcels({"lm_head.bias": np.array([1e6])}), "weights must be finite in half precision"),

@@ -63,10 +63,18 @@ export function start(figure, data, parcelOf = besidePage(data.address)) {
     show();
     ask();
   };
+  // What the model does with the example was computed when the figure was made.
+  const recall = () => {
+    const { first } = model(), changed = stretch() !== 1 || heads.some((head) => head.getAttribute("aria-pressed") === "true");
+    if (!first || changed || loaded.has(controls.task.value)) return;
+    Object.assign(state, first, { milliseconds: NaN });
+    controls.answer.value = nameOf(state.best[0][0]);
+  };
   const begin = () => {
     Object.assign(state, { tokens: null, history: [], before: null, attention: null });
     put([...model().example], { keep: true });
     forgetFront();
+    recall();
     controls.load.disabled = loaded.has(controls.task.value);
     find("progress").value = loaded.has(controls.task.value) ? 1 : 0;
     show();
@@ -75,7 +83,7 @@ export function start(figure, data, parcelOf = besidePage(data.address)) {
   // ---- asking ----------------------------------------------------------------------------------------------------------
   const ask = () => {
     controls.answer.value = "";
-    if (!loaded.has(controls.task.value)) return;
+    if (!loaded.has(controls.task.value)) return void (state.attention && ((state.attention = null), show()));
     next = { kind: "ask", name: controls.task.value, tokens: state.tokens, off: heads.map((head) => head.getAttribute("aria-pressed") === "true"), stretch: stretch() };
     if (!busy) (busy = true), worker.postMessage(next), (next = null);
   };
@@ -217,7 +225,7 @@ export function start(figure, data, parcelOf = besidePage(data.address)) {
     const odds = state.attention ? state.best.map(([token, share]) => `${nameOf(token)} ${percent(share)}`) : [];
     fillTable(part("answer"), [
       ["the model's first choice", odds[0] || "load the model"], ["second", odds[1] || "–"], ["third", odds[2] || "–"],
-      ["tokens", String(state.tokens.length)], ["time of the pass", state.attention ? `${Math.round(state.milliseconds)} ms` : "–"],
+      ["tokens", String(state.tokens.length)], ["time of the pass", state.attention && state.milliseconds >= 0 ? `${Math.round(state.milliseconds)} ms` : "–"],
     ]);
     controls.back.disabled = !(state.history || []).length;
     for (const [name, text] of [["hops", controls.hops.value], ["front", controls.front.value], ["stretch", `× ${write(stretch(), 2)}`]]) {

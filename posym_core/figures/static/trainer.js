@@ -88,29 +88,31 @@ function start(figure, data) {
     });
   };
   const both = (make) => [before && make(before, true), now && make(now, false)].filter(Boolean).flat();
+  const UNTRAINED = "Press Train.";
+  const lengthOf = (run) => (run ? Math.max(...both((one) => one.settings.length)) : clamp(here().length || 8, ...data.lengths));
   const drawLoss = () => {
     const most = Math.max(1, ...both((run) => run.losses.map(([, loss]) => loss)));
     chart(box.loss, measure, {
-      xLimits: [0, data.training.steps], yLimits: [0, most], xLabel: "training step",
+      xLimits: [0, data.training.steps], yLimits: [0, most], xLabel: "training step", note: now ? "" : UNTRAINED,
       series: both((run, old) => ({ points: run.losses, colour: old ? BEFORE : COLOURS[run.settings.task], dashed: old, thin: old, label: old ? "run before" : `this run: ${data.names[run.settings.task]}` })),
     });
   };
   const drawPlaces = () => {
-    const stored = now && nearest(now.settings), length = Math.max(...both((run) => run.settings.length), 8);
+    const stored = nearest(now ? now.settings : here()), length = lengthOf(now);
     const rates = (run) => [...run.hits].map((hit, place) => [place, run.asked[place] ? hit / run.asked[place] : NaN]);
     const series = both((run, old) => (run.hits ? { points: rates(run), colour: old ? BEFORE : COLOURS[run.settings.task], dashed: old, thin: old, label: old ? "run before" : "this run" } : []));
     if (stored) {
       const means = stored.grid.runs.byPosition[stored.place].map((mean, place) => [place, mean < 0 ? NaN : mean]);
       series.unshift({ points: means, colour: 4, thin: true, label: `stored, ${radians(stored.angle)} rad` });
     }
-    chart(box.places, measure, { xLimits: [0, length - 1], yLimits: [0, 1], xLabel: "position of the answer", series });
+    chart(box.places, measure, { xLimits: [0, length - 1], yLimits: [0, 1], xLabel: "position of the answer in the context", series, note: series.length ? "" : UNTRAINED });
   };
   const drawAttention = () => {
-    const length = Math.max(...both((run) => run.settings.length), 8);
+    const length = lengthOf(now);
     const series = both((run, old) => (run.attention || []).map((weights, which) => ({
       points: [...weights].slice(0, run.settings.length).map((weight, place) => [place, weight]), colour: TARGETS[which][1], dashed: old, thin: old, label: old ? "" : TARGETS[which][0],
     })));
-    chart(box.attention, measure, { xLimits: [0, length - 1], yLimits: [0, 1], xLabel: "position", series });
+    chart(box.attention, measure, { xLimits: [0, length - 1], yLimits: [0, 1], xLabel: "position in the context", series, note: now ? "" : UNTRAINED });
   };
   const drawPlanesOf = (box, run, name) => {
     box.replaceChildren();
@@ -137,7 +139,7 @@ function start(figure, data) {
     }
   };
   // One part a frame, so that no control waits for a drawing.
-  const waiting = new Set(), moving = [drawLoss, drawPlaces, drawAttention, drawPlanes], all = [drawGrid, ...moving, drawPlanesBefore, drawTable];
+  const waiting = new Set(), moving = [drawLoss, drawPlaces, drawAttention, drawPlanes], chosen = [drawGrid, drawPlaces, drawAttention], all = [drawGrid, ...moving, drawPlanesBefore, drawTable];
   let asked = false;
   const drawNext = () => {
     const [part] = waiting;
@@ -218,14 +220,14 @@ function start(figure, data) {
   controls.turn.addEventListener("input", () => {
     controls.angle.value = angleAt(Number(controls.turn.value));
     showTurn();
-    drawSoon(drawGrid);
+    drawSoon(...chosen);
   });
   for (const name of ["task", "angle", "angle2", "length", "seed"])
     controls[name].addEventListener("input", () => {
       if (name === "angle") placeSlider();
       const { message = "", wrong } = read(controls, data.lengths, data.names);
       complain(message, wrong);
-      drawSoon(drawGrid);
+      drawSoon(...chosen);
     });
 
   placeSlider();
