@@ -216,7 +216,7 @@ def check_input_ids(input_ids: Tensor, least: int = 1) -> Int[Tensor, "prompt to
 def check_attention_kind(model: nn.Module) -> None:
     """Refuse, by the modules they consist of, models whose heads are not one softmax over their keys each."""
     for module in model.modules():
-        if hasattr(module, "lambda_q1"):
+        if "lambda_q1" in dict(module.named_parameters(recurse=False)):
             raise UnsupportedModelError(
                 f"{type(model).__name__} ({type(module).__name__}) subtracts two softmaxes from each other, so that a "
                 "head has no single row of attention weights; use a model with ordinary softmax attention"

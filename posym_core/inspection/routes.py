@@ -69,9 +69,11 @@ def _attention_mappings(model: nn.Module) -> list[Any]:
     """Every attention interface that the model's modelling modules hold; some keep one of their own (Doge)."""
     from transformers import AttentionInterface
 
-    sources = {cls.__module__ for module in model.modules() for cls in type(module).__mro__}
+    kinds = {type(module) for module in model.modules()}
+    sources = {cls.__module__ for kind in kinds for cls in kind.__mro__}
     values = (value for source in sources for value in vars(sys.modules[source]).values())
-    return list({id(value): value for value in values if isinstance(value, AttentionInterface)}.values())
+    # Thousands of values: isinstance would ask an abstract class each time.
+    return list({id(value): value for value in values if AttentionInterface in type(value).__mro__}.values())
 
 
 def _eager_attention(module: nn.Module) -> Callable:
