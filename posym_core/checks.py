@@ -18,8 +18,9 @@ def require_floating(name: str, x: Tensor) -> None:
 
 def require_finite(name: str, x: Tensor) -> None:
     """Refuse NaN and infinity."""
-    # The extremes are found in one pass, and NaN is one of them.
-    if x.numel() and not torch.isfinite(torch.stack(torch.aminmax(x.detach()))).all():
+    # The extremes are found in one pass, and NaN is one of them. Of complex numbers the parts have extremes.
+    values = torch.view_as_real(x.detach().resolve_conj()) if x.is_complex() else x.detach()
+    if x.numel() and not torch.isfinite(torch.stack(torch.aminmax(values))).all():
         bad = int((~torch.isfinite(x)).sum())
         raise ValueError(f"{name} must be finite; {bad} of its {x.numel()} entries are NaN or infinite")
 

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from posym_core import cross_logits, exclusion, frequency_shares, rope_angles, rotate, swap_scores
-from posym_core.checks import require_count, require_counts
+from posym_core.checks import require_count, require_counts, require_finite
 from posym_core.encodings import ENCODINGS, LayerShape, make_encoding
 from posym_core.metrics import contrasts, stats
 from posym_core.metrics.permutations import block_table
@@ -31,6 +31,17 @@ def test_counts_are_integers_of_any_kind(value):
 def test_counts_that_are_none(value):
     with pytest.raises(ValueError, match=r"^heads must be a whole number of at least 3; got "):
         require_count("heads", value, 3)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.complex64, torch.complex128])
+@pytest.mark.parametrize("bad", [math.nan, math.inf, -math.inf])
+def test_numbers_of_any_kind_are_finite_or_refused(dtype, bad):
+    x = torch.ones(3, 2, dtype=dtype)
+    require_finite("x", x)
+    require_finite("x", x.conj())
+    (torch.view_as_real(x)[..., 1] if x.is_complex() else x)[1, 0] = bad
+    with pytest.raises(ValueError, match=r"^x must be finite; 1 of its 6 entries"):
+        require_finite("x", x)
 
 
 def test_counts_say_why_and_which():
