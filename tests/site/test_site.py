@@ -126,6 +126,13 @@ def test_addresses_within_the_site_resolve(site: Path, name: str, loaded: bool) 
 
 
 @pytest.mark.parametrize("name", PAGES or [None])
+def test_no_markup_is_left_to_read(site: Path, name: str) -> None:
+    """A role that Sphinx does not understand, such as an empty one, is printed as it stands and is no warning."""
+    texts = read_page(site / name).find_all(string=re.compile(r"\{(cite|prf|eq|ref|doc|numref|term)(:\w+)?\}`"))
+    assert not [text for text in texts if not text.find_parents(["code", "pre", "script"])]
+
+
+@pytest.mark.parametrize("name", PAGES or [None])
 def test_pages_load_nothing_from_elsewhere(site: Path, name: str) -> None:
     page = read_page(site / name)
     assert not [address for address in addresses(page, loaded=True) if is_external(address)]
