@@ -14,7 +14,7 @@ from posym_companion.findings.binding_profile import binding_results, score_corr
 from posym_companion.findings.encoding_optimisation import mean_sharpness, optimisation_results, stable_rate
 from posym_companion.findings.encoding_study import costs, deposit, largest_costs, orders, study, task_correlations
 from posym_companion.findings.encoding_tasks import done_accuracy, longest_context
-from posym_companion.findings.finding import VERDICTS, Cases, Claim, Line, Measured, Row, Rule
+from posym_companion.findings.finding import VERDICTS, Cases, Claim, Line, Measured, Row, Rule, verdict_list
 from posym_companion.findings.frequency_control import (
     accuracy,
     accuracy_by_position,
@@ -86,6 +86,7 @@ __all__ = [
     "turning_angle",
     "u_index",
     "unexpected",
+    "verdict_list",
     "windows",
     "written",
 ]

@@ -273,3 +273,8 @@ class Row:
             fixed = "The rule was written after a first look at the data."
         note = self.note and f"{self.note[:1].upper()}{self.note[1:].removesuffix('.')}."
         return " ".join(text for text in (SAID[self.verdict], self.found, fixed, note) if text)
+
+
+def verdict_list(rows: Iterable[Row]) -> str:
+    """Markdown, one item a row: its id, the claim, the verdict and its summary. Unlike a table it fits a phone."""
+    return "\n".join(f"* {row.id}, *{row.claim}*: **{row.verdict}**. {row.summary}" for row in rows)

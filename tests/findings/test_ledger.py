@@ -9,7 +9,7 @@ from invented import save_invented
 
 from posym_companion.experiments import head_geometry
 from posym_companion.experiments.binding_profile import BindingProfile, full_size
-from posym_companion.findings import VERDICTS, binding_planes, binding_profile, frequency_control, ledger
+from posym_companion.findings import VERDICTS, binding_planes, binding_profile, frequency_control, ledger, verdict_list
 from posym_companion.findings import head_geometry as trained_geometry
 from posym_companion.findings.ledger import CLAIMS, claim
 from posym_core import __main__ as command_line
@@ -292,8 +292,10 @@ def test_errors_end_in_one_line(tmp_path, capsys):
 
 
 def test_every_verdict_can_be_read_by_itself():
-    for row in ledger():
+    rows = ledger()
+    for row, item in zip(rows, verdict_list(rows).splitlines(), strict=True):
         sentences = row.summary
+        assert item == f"* {row.id}, *{row.claim}*: **{row.verdict}**. {sentences}"
         assert re.match(r"[A-Z]", sentences), row.id
         assert sentences.endswith("."), row.id
         assert not re.search(r"\. [a-z]", sentences), row.id
