@@ -106,6 +106,8 @@ def trainer(
 ) -> Figure:
     """A toy that the reader trains: loss, accuracy by position, attention and keys while it learns.
 
+    The first run begins when the figure comes into view, unless the reader's browser asks for reduced motion.
+
     Args:
         stored: runs that are drawn behind; the reader's run is compared with those of its task, length and planes.
         training: fields of a :class:`~posym_core.models.training.TrainingSettings`: ``steps``, ``batch``,
@@ -148,6 +150,7 @@ def trainer(
         "looks": {**LOOKS, "final": test_inputs},
         "lengths": LENGTHS,
         "names": TASKS,
+        "classes": {"index": symbols, "retrieval": attributes, "induction": attributes},
     }
     html = page(
         "trainer.html.j2",

@@ -61,6 +61,10 @@ class Result:
         except KeyError:
             raise KeyError(f"result {self.name!r} holds no array {array!r}; it holds {sorted(self.arrays)}") from None
 
+    def __repr__(self) -> str:
+        held = ", ".join(f"{name} {list(np.shape(array))}" for name, array in self.arrays.items())
+        return f"<{self.describe()}; {held}>"
+
     def describe(self) -> str:
         """One sentence for the caption of a figure."""
         p = self.provenance

@@ -293,6 +293,33 @@ def test_before_any_run_the_stored_ones_are_shown(browser, tmp_path):
         page.wait_for_function("document.querySelector('[data-part=places]').textContent.includes('Press Train.')")
 
 
+def test_the_first_run_begins_when_the_figure_is_seen(browser, tmp_path):
+    with opened(browser, make(), tmp_path, reduced_motion="no-preference") as page:
+        ended(page)
+        page.wait_for_function("document.querySelectorAll('[data-part=planes] svg').length === 1")
+        assert "Press Train." not in drawing(page, "loss") + drawing(page, "attention")
+        assert page.locator(".posym-live-table tbody tr").count() == 1
+    with opened(browser, make(), tmp_path) as page:
+        page.wait_for_timeout(300)
+        assert value(page, "step") == "0"
+
+
+@pytest.mark.parametrize(("task", "chance"), [("index", 1 / 32), ("retrieval", 1 / 8), ("induction", 1 / 8)])
+def test_chance_and_the_law_are_marked(browser, tmp_path, task, chance):
+    with opened(browser, make(task=task), tmp_path) as page:
+        heights = {}
+        for part in ("grid", "places"):
+            text = drawing(page, part)
+            assert text.count(">chance<") == 1
+            # The axis from 0 to 1 says how far up a level line stands.
+            paths = re.findall(r'd="M([\d.]+) ([\d.]+)L([\d.]+) ([\d.]+)"', text)
+            level = next(float(y) for _, y, _, other in paths if y == other)
+            bottom, top = (float(re.search(rf'y="([\d.]+)"[^>]*>{end}(?:[.]0)?<', text)[1]) for end in ("0", "1"))
+            heights[part] = (bottom - level) / (bottom - top)
+        assert list(heights.values()) == pytest.approx([chance] * 2, abs=0.04)
+        assert "2.78 / n" in drawing(page, "grid")
+
+
 def test_the_slider_moves_the_angle_and_the_mark(browser, tmp_path):
     with opened(browser, make(), tmp_path) as page:
         before = drawing(page, "grid")

@@ -44,7 +44,7 @@ def opened(browser: Any, figure: Any, folder: Any, *, complains: bool = False, *
     body = f"<main><h1>Page</h1>{figure.html}</main>"
     file.write_text(f'<!doctype html><html lang="en"><head>{head}</head><body>{body}</body></html>', "utf-8")
     size = {"width": options.pop("width", 900), "height": 900}
-    context = browser.new_context(viewport=size, offline=True, reduced_motion="reduce", **options)
+    context = browser.new_context(viewport=size, offline=True, **{"reduced_motion": "reduce", **options})
     page = context.new_page()
     complaints: list[str] = []
     page.on("console", lambda message: complaints.append(message.text))

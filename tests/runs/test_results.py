@@ -32,6 +32,8 @@ def test_what_is_saved_is_read_with_its_provenance(saved):
         assert result.provenance[field]
     assert "Result trial/demo: posym_core" in result.describe()
     assert "seed 3" in result.describe()
+    held = ", ".join(f"{name} {list(array.shape)}" for name, array in result.arrays.items())
+    assert repr(result) == f"<{result.describe()}; {held}>"
     with pytest.raises(KeyError, match=r"holds no array 'score'; it holds .*names"):
         result["score"]
 

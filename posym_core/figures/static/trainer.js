@@ -6,6 +6,7 @@ const SLOWEST = 1e-4, TURN = 200; // the slider runs over angles from here to pi
 const TARGETS = [["first", 3], ["midway", 0], ["last", 5]];
 const COLOURS = { index: 0, retrieval: 1, induction: 2 };
 const BEFORE = 6;
+const KEPT = 2.783; // half of what contents say is lost where an angle times the number of positions is this
 const radians = (angle) => String(Number(angle.toPrecision(3)));
 const share = (value) => value.toFixed(value > 0.9995 || value < 0.0005 ? 0 : 3);
 
@@ -71,18 +72,23 @@ function start(figure, data) {
     const angles = [controls.angle, controls.angle2].map(({ value }) => Number(value)).filter((angle) => angle > 0 && angle <= 3.1416);
     return { task: controls.task.value, angles: angles.length ? angles : [0.1], length: Number(controls.length.value), seed: 0 };
   };
+  // What guessing gets right, a level line.
+  const guide = (task, limits) => ({ points: limits.map((x) => [x, 1 / data.classes[task]]), colour: BEFORE, thin: true, label: "chance" });
   const drawGrid = () => {
     const settings = here(), grid = gridOf(settings), colour = COLOURS[settings.task], along = (values) => grid.runs.angles.map((angle, place) => [angle, values[place]]);
     const runs = [...ended, now].filter((run) => run && Number.isFinite(run.accuracy) && grid && (gridOf(run.settings) || {}).runs === grid.runs);
     const angle = grid ? grid.angle : Math.max(...settings.angles);
     const dots = (those, size, paint, label) => ({ points: those.map((run) => [clamp(gridOf(run.settings).angle, SLOWEST, Math.PI), run.accuracy]), dots: size, colour: paint, label });
     const lengths = [...new Set(data.stored.filter((one) => one.task === settings.task).map((one) => one.length))].sort((a, b) => a - b);
+    const turning = clamp(KEPT / settings.length, SLOWEST, Math.PI);
     chart(box.grid, measure, {
       xLog: true, xLimits: [SLOWEST, Math.PI], yLimits: [0, 1], xLabel: "angle θ, radians per position",
       bands: grid ? [{ low: along(grid.runs.low), high: along(grid.runs.high), colour }] : [],
-      series: grid
-        ? [{ points: along(grid.runs.mean), colour, label: `stored: mean of ${grid.runs.seeds}, lowest to highest` }, dots(runs.slice(0, -1), 3.5, BEFORE), dots(runs.slice(-1), 5.5, 3, runs.length ? "yours" : "")]
-        : [],
+      series: [
+        guide(settings.task, [SLOWEST, Math.PI]),
+        { points: [[turning, 0], [turning, 1]], colour: BEFORE, thin: true, dashed: true, label: "2.78 / n" },
+        ...(grid ? [{ points: along(grid.runs.mean), colour, label: `stored, ${grid.runs.seeds} seeds` }, dots(runs.slice(0, -1), 3.5, BEFORE), dots(runs.slice(-1), 5.5, 3, runs.length ? "yours" : "")] : []),
+      ],
       marks: [clamp(angle, SLOWEST, Math.PI)],
       note: grid ? "" : lengths.length ? `no stored runs of this kind; there are some at ${lengths.join(", ")} positions` : "no stored runs",
     });
@@ -98,14 +104,16 @@ function start(figure, data) {
     });
   };
   const drawPlaces = () => {
-    const stored = nearest(now ? now.settings : here()), length = lengthOf(now);
+    const settings = now ? now.settings : here(), stored = nearest(settings), length = lengthOf(now);
     const rates = (run) => [...run.hits].map((hit, place) => [place, run.asked[place] ? hit / run.asked[place] : NaN]);
     const series = both((run, old) => (run.hits ? { points: rates(run), colour: old ? BEFORE : COLOURS[run.settings.task], dashed: old, thin: old, label: old ? "run before" : "this run" } : []));
     if (stored) {
       const means = stored.grid.runs.byPosition[stored.place].map((mean, place) => [place, mean < 0 ? NaN : mean]);
       series.unshift({ points: means, colour: 4, thin: true, label: `stored, ${radians(stored.angle)} rad` });
     }
-    chart(box.places, measure, { xLimits: [0, length - 1], yLimits: [0, 1], xLabel: "position of the answer in the context", series, note: series.length ? "" : UNTRAINED });
+    const note = series.length ? "" : UNTRAINED;
+    series.unshift(guide(settings.task, [0, length - 1]));
+    chart(box.places, measure, { xLimits: [0, length - 1], yLimits: [0, 1], xLabel: "position of the answer in the context", series, note });
   };
   const drawAttention = () => {
     const length = lengthOf(now);
@@ -232,6 +240,13 @@ function start(figure, data) {
 
   placeSlider();
   all.forEach((part) => part());
+  // The first run begins by itself when the figure is reached, unless the reader wants things still.
+  if (!matchMedia("(prefers-reduced-motion: reduce)").matches)
+    new IntersectionObserver((seen, watch) => {
+      if (!seen.some((one) => one.isIntersecting)) return;
+      watch.disconnect();
+      if (!now) train();
+    }, { threshold: 0.5 }).observe(box.grid);
   let width = figure.clientWidth;
   new ResizeObserver(() => figure.clientWidth !== width && ((width = figure.clientWidth), drawSoon(...all))).observe(figure);
   const watcher = new MutationObserver(() => drawSoon(drawPlanes, drawPlanesBefore));
