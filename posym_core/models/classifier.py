@@ -72,16 +72,19 @@ class EncodingModel(nn.Module):
 
     def stream(self, tokens: Int64[Tensor, "sentence token"]) -> Float[Tensor, "sentence token width"]:
         """Embeddings with what absolute encodings add."""
-        if tokens.ndim != 2 or tokens.shape[1] > self.settings.length:
-            raise ValueError(
-                f"tokens must have shape [sentence, token] with at most {self.settings.length} tokens; got "
-                f"{tuple(tokens.shape)}"
-            )
+        self._require_sentences(tokens)
         stream = self.embedding(tokens)
         for encoding in self.absolute:
             assert isinstance(encoding, Encoding)
             stream = encoding.embed(stream)
         return self.dropout(stream)
+
+    def _require_sentences(self, tokens: Tensor) -> None:
+        if tokens.ndim != 2 or tokens.shape[1] > self.settings.length:
+            raise ValueError(
+                f"tokens must have shape [sentence, token] with at most {self.settings.length} tokens; got "
+                f"{tuple(tokens.shape)}"
+            )
 
     def hidden(self, tokens: Int64[Tensor, "sentence token"]) -> Bool[Tensor, "sentence token"] | None:
         """Padding, where it is left out."""
@@ -103,9 +106,14 @@ class EncodingModel(nn.Module):
         Raises:
             ValueError: if a sentence is too long or holds nothing but padding where that is left out.
         """
-        stream, hidden = self.stream(tokens), self.hidden(tokens)
-        if hidden is not None and hidden.all(1).any():
-            raise ValueError("every sentence must hold a token that is not padding; one holds none")
+        self._require_sentences(tokens)
+        hidden = self.hidden(tokens)
+        if hidden is not None:
+            if hidden.all(1).any():
+                raise ValueError("every sentence must hold a token that is not padding; one holds none")
+            longest = int((~hidden).any(0).nonzero()[-1]) + 1  # behind it stands nothing that anything looks at
+            tokens, hidden = tokens[:, :longest], hidden[:, :longest]
+        stream = self.stream(tokens)
         for number, layer in enumerate(self.layers):
             replaced = None if instead is None else instead[number]
             stream = layer(stream, hidden, None if gates is None else gates[number], replaced)
