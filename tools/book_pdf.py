@@ -104,7 +104,7 @@ def print_book(site: Path, names: list[str], browser: Browser) -> Path:
     combined, target = site / "print.html", site / NAME
     combined.write_text(document(site, names), encoding="utf-8")
     try:
-        page = browser.new_page(color_scheme="light", viewport={"width": 760, "height": 1000})
+        page = browser.new_page(color_scheme="light", reduced_motion="reduce", viewport={"width": 760, "height": 1000})
         page.goto(combined.as_uri(), timeout=LONGEST)
         page.pdf(path=target, prefer_css_page_size=True, print_background=True, outline=True, tagged=True)
         page.close()
