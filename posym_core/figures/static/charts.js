@@ -8,9 +8,18 @@ const pathOf = (points, x, y) =>
 // with points as well, marks: places of upright lines. Labels of series stand above the drawing, each in its colour.
 export const chart = (box, measure, { series, bands = [], marks = [], xLog = false, xLimits, yLimits, xLabel, note = "" }) => {
   const width = box.clientWidth || 320, height = box.clientHeight || 200;
-  const svg = canvas(width, height), top = 24, bottom = height - 38;
-  const upright = ticks(false, yLimits, (bottom - top) / 36);
+  const svg = canvas(width, height), bottom = height - 38;
+  const upright = ticks(false, yLimits, (bottom - 24) / 36);
   const left = Math.ceil(Math.max(...upright.map(({ text }) => measure(text)))) + 9, right = width - 18;
+  // Labels go on in a second line where one is too short.
+  let from = left, line = 0;
+  const labels = series.filter(({ label }) => label).map(({ label, colour }) => {
+    const wide = measure(label, "600 ");
+    if (from > left && from + wide > right) (from = left), line++;
+    from += wide + 14;
+    return { text: label, colour, x: from - wide - 14, y: 12 + 15 * line };
+  });
+  const top = 24 + 15 * line;
   const x = scale(xLog, xLimits, left, right), y = scale(false, yLimits, bottom, top);
   for (const { value, text } of upright) level(svg, left, right, y(value), text);
   for (const { value, text } of ticks(xLog, xLimits, (right - left) / 60)) {
@@ -22,12 +31,8 @@ export const chart = (box, measure, { series, bands = [], marks = [], xLog = fal
   for (const { low, high, colour } of bands)
     node(svg, "path", { d: `${pathOf(low, x, y)}${pathOf([...high].reverse(), x, y).replace("M", "L")}Z`, class: `posym-band posym-c${colour}` });
   for (const mark of marks) putLine(svg, x(mark), top, x(mark), bottom, "posym-marker");
-  let from = left;
-  const label = (text, look) => {
-    putText(svg, from, 12, text, { look });
-    from += measure(text, "600 ") + 14;
-  };
-  for (const { points, colour, dashed, thin, dots, label: text } of series) {
+  for (const { text, colour, x: at, y: height } of labels) putText(svg, at, height, text, { look: `posym-ink posym-c${colour}` });
+  for (const { points, colour, dashed, thin, dots } of series) {
     const shown = points.filter(([, value]) => Number.isFinite(value));
     if (dots) for (const [px, py] of shown) node(svg, "circle", { cx: tenth(x(px)), cy: tenth(y(py)), r: dots, class: `posym-fill posym-dot posym-c${colour}` });
     else if (shown.length)
@@ -35,7 +40,6 @@ export const chart = (box, measure, { series, bands = [], marks = [], xLog = fal
         d: pathOf(shown, x, y), class: `posym-line posym-c${colour}`,
         style: `${dashed ? "stroke-dasharray:4 4;" : ""}${thin ? "stroke-width:1.2;" : ""}` || null,
       });
-    if (text) label(text, `posym-ink posym-c${colour}`);
   }
   if (note) putText(svg, left + 6, top + 16, note);
   box.replaceChildren(svg);

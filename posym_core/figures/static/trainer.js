@@ -44,7 +44,7 @@ function start(figure, data) {
     for (const name of ["angle", "angle2", "length", "seed"]) controls[name].setAttribute("aria-invalid", String(name === wrong));
   };
   const source = URL.createObjectURL(new Blob([find(".posym-worker").textContent], { type: "text/javascript" }));
-  let worker = null, now = null, before = null, number = 0;
+  let worker = null, now = null, before = null;
   const ended = [];
 
   // ---- stored runs ---------------------------------------------------------------------------------------------------
@@ -194,15 +194,15 @@ function start(figure, data) {
     } catch {
       return complain("This page may not start a worker, so it cannot train; open it in a browser of its own.");
     }
-    if (now && now.keys) before = now;
-    now = { settings, losses: [], step: 0, accuracy: NaN, number: ++number };
+    if (now && Number.isFinite(now.accuracy)) before = now; // a run that was broken off is none
+    now = { settings, losses: [], step: 0, accuracy: NaN, number: ended.length + 1 };
     worker.onmessage = hear(now);
     worker.onerror = (event) => (show(false), complain(`Training broke off: ${event.message}.`));
     worker.postMessage({ kind: "train", ...settings, sizes: { ...data.sizes, length: settings.length }, width: data.width, training: data.training, looks: data.looks });
     (controls.accuracy.value = ""), (controls.step.value = find("progress").value = 0);
     said.clear();
     show(true);
-    say(`Run ${number} begins: ${title}.`);
+    say(`Run ${now.number} begins: ${title}.`);
     drawSoon(...all);
   };
   find("form").addEventListener("submit", (event) => (event.preventDefault(), train()));
