@@ -27,7 +27,7 @@ from posym_core.runs.results import Result, load_result, stored_results
 
 FAILS = 0.25  # an accuracy below this is a failure
 COSTS, NEXT, HALF, SUFFICES = 0.30, 1 / 3, 0.5, 0.9
-NEEDED = [(task, setup) for task, setup in LONG if task == "distance"]  # without these G26-3b is not judged
+NEEDED = [setup for task, setup in LONG if task == "distance"]  # without these G26-3b is not judged
 MODEL = "transformers of 2 layers with 8 heads, tasks of half the paper's lengths"
 SHOWN_IN = "book/encodings/one_head.ipynb"
 
@@ -255,7 +255,7 @@ DEPOSIT = Claim(
 
 def position_is_deposited_by_mean(folder: Path | None) -> Measured:
     """G26-3b: as G26-3, with heads replaced by their mean in models trained to the end at the paper's lengths."""
-    on_distance = {setup: load_result(long_size(task, setup).name, folder=folder) for task, setup in NEEDED}
+    on_distance = {setup: load_result(long_size("distance", setup).name, folder=folder) for setup in NEEDED}
     on_count = stored_results([long_size(task, setup).name for task, setup in LONG if task == "count"], folder)
     rotary, none = on_distance["rope"], on_distance["nope"]
     most, following, layer = largest_costs(rotary, by="averaged")
