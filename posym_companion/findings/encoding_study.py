@@ -23,11 +23,10 @@ from posym_companion.experiments.encoding_study import (
 from posym_companion.findings.finding import Claim, Line, Measured, Number, Rule, cases
 from posym_core.inspection.pointers import SCORED, pointed_ranks
 from posym_core.metrics.stats import mean_interval
-from posym_core.runs.results import Result, load_result, stored_results
+from posym_core.runs.results import Result, load_result
 
 FAILS = 0.25  # an accuracy below this is a failure
 COSTS, NEXT, HALF, SUFFICES = 0.30, 1 / 3, 0.5, 0.9
-NEEDED = [setup for task, setup in LONG if task == "distance"]  # without these G26-3b is not judged
 MODEL = "transformers of 2 layers with 8 heads, tasks of half the paper's lengths"
 SHOWN_IN = "book/encodings/one_head.ipynb"
 
@@ -255,35 +254,29 @@ DEPOSIT = Claim(
 
 def position_is_deposited_by_mean(folder: Path | None) -> Measured:
     """G26-3b: as G26-3, with heads replaced by their mean in models trained to the end at the paper's lengths."""
-    on_distance = {setup: load_result(long_size("distance", setup).name, folder=folder) for setup in NEEDED}
-    on_count = stored_results([long_size(task, setup).name for task, setup in LONG if task == "count"], folder)
-    rotary, none = on_distance["rope"], on_distance["nope"]
+    results = {name: load_result(long_size(*name).name, folder=folder) for name in LONG}
+    rotary, latent, single, none, counting = results.values()
     most, following, layer = largest_costs(rotary, by="averaged")
-    others = [largest_costs(other, by="averaged")[0].mean() for other in (none, *on_count)]
-    latent, _, _ = largest_costs(on_distance["mla"], by="averaged")
+    others = [largest_costs(other, by="averaged")[0].mean() for other in (none, counting)]
     last, before = rotary["losses"][:, -20:].mean(1), rotary["losses"][:, -40:-20].mean(1)
     ours: dict[str, Number] = {
         "rotary: cost of the costliest head, by its mean": mean_interval(most),
         "rotary: the next head's cost over the costliest's": mean_interval(following / most),
         "rotary: seeds with the costliest head in the first layer": cases(layer == 0),
         "largest cost without positions or on Count over rotary's": float(max(others) / most.mean()),
-        "accuracy of one rotary head a layer over that of all": mean_interval(
-            on_distance["rope-one-head"]["accuracy"] / rotary["accuracy"]
+        "accuracy of one rotary head a layer over that of all": mean_interval(single["accuracy"] / rotary["accuracy"]),
+        "largest cost with latent attention over rotary's": float(
+            largest_costs(latent, by="averaged")[0].mean() / most.mean()
         ),
-        "largest cost with latent attention over rotary's": float(latent.mean() / most.mean()),
         "rotary: loss of the last 500 steps over that of the 500 before": mean_interval(last / before),
     }
-    results = {f"distance, {setup}": result for setup, result in on_distance.items()}
-    results |= dict(zip(["count, rope"], on_count, strict=False))
-    for name, result in results.items():
-        ours[f"{name}: accuracy"] = mean_interval(result["accuracy"])
+    for (task, setup), result in results.items():
+        ours[f"{task}, {setup}: accuracy"] = mean_interval(result["accuracy"])
         for by, words in (("averaged", "its mean"), ("ablated", "zero")):
             costliest, _, _ = largest_costs(result, by=by)
-            ours[f"{name}: cost of the costliest head by {words}"] = mean_interval(costliest)
+            ours[f"{task}, {setup}: cost of the costliest head by {words}"] = mean_interval(costliest)
     note = "Six layers of sixteen heads are not run at these lengths: an hour a seed and encoding on a core."
-    if not on_count:
-        note += " Count is not run either, so the line on what costs without positions is NoPE's alone."
-    elif on_count[0]["accuracy"].max() < FAILS:
+    if counting["accuracy"].max() < FAILS:
         note += (
             " On Count the models fail when they are tested, without dropout, so the line on what costs without "
             "positions is NoPE's alone."
