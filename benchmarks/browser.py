@@ -15,7 +15,7 @@ import torch
 
 from posym_companion.experiments import frequency_control, multihop
 from posym_companion.experiments.browser_models import LOAD, script_page
-from posym_core.figures.hops import layout, parcels
+from posym_core.figures.hop_figure import layout, parcels
 
 SITE = Path(__file__).resolve().parents[1] / "_build" / "html"
 STEPS = """([name, sizes, training]) => {

@@ -8,7 +8,7 @@ import torch
 
 from benchmarks.timing import best, peak_memory
 from posym_core import load_model, profile, rope_angles, rotate, swap_scores
-from posym_core.inspection.capture import watched_forward
+from posym_core.inspection.capturing import watched_forward
 from posym_core.inspection.planes import find_planes
 
 LENGTH = 4

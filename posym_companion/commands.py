@@ -48,7 +48,7 @@ def _run(options: argparse.Namespace) -> None:
 
 
 def _claims(options: argparse.Namespace) -> None:
-    from posym_companion.findings.ledger import ledger
+    from posym_companion.findings.all_claims import ledger
 
     rows = ledger(folder=options.results)
     if options.json:

@@ -1,9 +1,9 @@
 """Positional and symbolic attention heads in transformers with rotary position encodings."""
 
-from posym_core.inspection.profile import Profile, profile
-from posym_core.metrics.cross_logits import cross_logits
-from posym_core.metrics.exclusion import Exclusion, exclusion
+from posym_core.inspection.profiling import Profile, profile
+from posym_core.metrics.exclusion_bound import Exclusion, exclusion
 from posym_core.metrics.frequencies import FrequencyShares, frequency_shares, frequency_use
+from posym_core.metrics.logit_matrix import cross_logits
 from posym_core.metrics.rope import rope_angles, rotate
 from posym_core.metrics.swaps import SwapScores, swap_scores
 from posym_core.models.language import load_model

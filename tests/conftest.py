@@ -102,7 +102,7 @@ def packaged() -> Iterator[tuple[Any, Any]]:
     import architectures
 
     model, tokenizer = architectures.packaged()
-    profiles = importlib.import_module("posym_core.inspection.profile")
+    profiles = importlib.import_module("posym_core.inspection.profiling")
     find = profiles.find_planes
     once = functools.cache(functools.partial(find, model))
     with pytest.MonkeyPatch.context() as patch:

@@ -26,9 +26,9 @@ from posym_core.encodings import (
     descent_steps,
     make_encoding,
 )
-from posym_core.inspection.capture import capture
-from posym_core.inspection.head_outputs import head_outputs
-from posym_core.inspection.profile import profile
+from posym_core.inspection.capturing import capture
+from posym_core.inspection.outputs import head_outputs
+from posym_core.inspection.profiling import profile
 from posym_core.metrics import (
     alignment,
     averaged_kernel,

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import ast
+import importlib
 import json
+import pkgutil
 import re
 import subprocess
 import sys
 import tomllib
 from importlib.metadata import requires, version
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 import yaml
@@ -153,3 +156,15 @@ def test_version_and_address_are_the_same_everywhere() -> None:
     assert PROJECT["urls"]["Repository"] == citation["repository-code"] == address
     assert PROJECT["authors"] == [{"name": citation["authors"][0]["name"]}]
     assert PROJECT["license"] == citation["license"] == "MIT"
+
+
+def test_no_function_hides_a_module_of_its_name() -> None:
+    """``import posym_core.inspection.capturing as c`` gives the module, not what a face exports under its name."""
+    hidden = []
+    for package in ("posym_core", "posym_companion"):
+        for found in pkgutil.walk_packages(importlib.import_module(package).__path__, f"{package}."):
+            importlib.import_module(found.name)
+            room, _, leaf = found.name.rpartition(".")
+            if not isinstance(getattr(sys.modules[room], leaf), ModuleType):
+                hidden.append(found.name)
+    assert not hidden

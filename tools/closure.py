@@ -24,7 +24,7 @@ from address import ROOT, is_setup_cell
 
 PACKAGES = ("posym_core", "posym_companion")
 FINDINGS = "posym_companion.findings"
-LEDGER = f"{FINDINGS}.ledger"
+LEDGER = f"{FINDINGS}.all_claims"
 # What every chapter depends on: the versions of libraries, the packaged model's among them, and how cells are run.
 EVERYWHERE = ("requirements.txt", "tools/execute.py")
 CLAIM = re.compile(r"\b(?:[a-z]+-)?([A-Z]\d\d-T?\d+[a-c]?)\b", re.IGNORECASE)

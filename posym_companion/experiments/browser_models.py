@@ -20,7 +20,7 @@ from tqdm import tqdm
 
 from posym_companion.experiments import frequency_control, multihop
 from posym_companion.experiments.loop import Experiment, Measured
-from posym_core.figures.hops import layout, parcels
+from posym_core.figures.hop_figure import layout, parcels
 from posym_core.figures.pages import functions_of
 from posym_core.metrics.rope import rope_angles
 from posym_core.models.gptj import answers_with

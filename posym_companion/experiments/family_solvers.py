@@ -16,9 +16,9 @@ import torch
 from torch import Tensor
 
 from posym_companion.experiments.loop import Experiment
-from posym_core.inspection.head_outputs import head_outputs, replaced_everywhere
 from posym_core.inspection.heads import LayerHeads
-from posym_core.inspection.profile import profile_with
+from posym_core.inspection.outputs import head_outputs, replaced_everywhere
+from posym_core.inspection.profiling import profile_with
 from posym_core.metrics.pairs import Swaps
 from posym_core.metrics.score_geometry import random_swaps
 from posym_core.models.checkpoints import History

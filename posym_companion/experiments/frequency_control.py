@@ -24,8 +24,8 @@ from jaxtyping import Float
 from torch import Tensor
 
 from posym_companion.experiments.loop import Experiment, Measured, finished_part
-from posym_core.metrics.cross_logits import cross_logits
-from posym_core.metrics.exclusion import exclusion
+from posym_core.metrics.exclusion_bound import exclusion
+from posym_core.metrics.logit_matrix import cross_logits
 from posym_core.metrics.rope import rope_angles
 from posym_core.metrics.swaps import swap_scores
 from posym_core.models.toys import ToyEnsemble, data_generators, sample_streams

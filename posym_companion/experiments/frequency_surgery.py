@@ -31,9 +31,9 @@ from posym_core.inspection.interventions import (
     stopped,
     turning,
 )
+from posym_core.inspection.operations import surgery
 from posym_core.inspection.planes import Planes, find_planes
-from posym_core.inspection.profile import profile, profile_with
-from posym_core.inspection.surgery import surgery
+from posym_core.inspection.profiling import profile, profile_with
 from posym_core.metrics.stats import mean_interval
 from posym_core.models.answers import choice_accuracy
 from posym_core.tasks import Prompts, make_prompts, reference_text

@@ -16,7 +16,7 @@ from torch import Tensor
 from tqdm import tqdm
 
 from posym_companion.experiments.loop import Experiment, language_model, plain
-from posym_core.inspection.capture import capture
+from posym_core.inspection.capturing import capture
 from posym_core.inspection.planes import find_planes
 from posym_core.metrics.rope import rotate
 from posym_core.metrics.spectra import averaged_kernel, eigenvalues, majorisation, singular_values

@@ -17,8 +17,8 @@ from torch import Tensor
 
 from posym_companion.experiments.loop import Experiment, language_model, plain
 from posym_core.inspection.heads import LayerHeads
-from posym_core.inspection.profile import profile_with
-from posym_core.metrics.exclusion import exclusion
+from posym_core.inspection.profiling import profile_with
+from posym_core.metrics.exclusion_bound import exclusion
 from posym_core.metrics.frequencies import dirichlet_kernel
 from posym_core.metrics.plane_geometry import coherence, concentration, crest, explained, fit_wave, unrotated_planes
 from posym_core.models.answers import choice_accuracy

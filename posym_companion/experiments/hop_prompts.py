@@ -1,7 +1,7 @@
 """Number and Letter with one hop, put to a language model as text, at growing length.
 
 Urrutia et al. (2026b, appendix H and Table 3) do this with hosted models. Here any local model can be asked; wording,
-examples and screening are those of :mod:`posym_core.tasks.hop_questions`.
+examples and screening are those of :mod:`posym_core.tasks.hop_wording`.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from tqdm import tqdm
 
 from posym_companion.experiments.loop import Experiment, language_model, plain
 from posym_core.models.answers import answer_questions
-from posym_core.tasks.hop_questions import HOP_TASKS, LENGTHS, HopTask, hop_questions, hop_text, screened
+from posym_core.tasks.hop_wording import HOP_TASKS, LENGTHS, HopTask, hop_questions, hop_text, screened
 
 # A question costs in proportion to its length: fewer of the long ones.
 QUESTIONS = (6, 5, 4, 3, 2, 2, 1, 1, 1, 1)

@@ -31,12 +31,12 @@ from posym_companion.experiments.head_geometry import with_random_weights
 from posym_companion.experiments.loop import Experiment, language_model, plain
 from posym_core.inspection.heads import LayerHeads
 from posym_core.inspection.interventions import Intervention, ablated, fastest, numbered, rebased, slowest, stopped
+from posym_core.inspection.operations import surgery
 from posym_core.inspection.planes import find_planes
-from posym_core.inspection.profile import profile_with
+from posym_core.inspection.profiling import profile_with
 from posym_core.inspection.prompt_roles import answer_pairs, patched_heads
-from posym_core.inspection.surgery import surgery
-from posym_core.metrics.exclusion import exclusion
-from posym_core.metrics.inversions import far_preferred, inversions
+from posym_core.metrics.exclusion_bound import exclusion
+from posym_core.metrics.lost_orders import far_preferred, inversions
 from posym_core.metrics.pairs import Swaps
 from posym_core.metrics.rope import rotate
 from posym_core.models.answers import choice_accuracy
@@ -232,8 +232,8 @@ def order(model: Any, source: Any, setting: LaterClaims) -> dict[str, np.ndarray
     """Order in ``C`` of a prompt's tokens, put at distances that the prompt does not reach, under three bases.
 
     Returns:
-        ``contents`` and ``positions`` (:func:`posym_core.metrics.inversions.inversions`), ``far``
-        (:func:`posym_core.metrics.inversions.far_preferred`) and ``by_position``, the part of the variance of ``C``
+        ``contents`` and ``positions`` (:func:`posym_core.metrics.lost_orders.inversions`), ``far``
+        (:func:`posym_core.metrics.lost_orders.far_preferred`) and ``by_position``, the part of the variance of ``C``
         that content alone does not explain, ``[base, length, prompt, layer, head]``; ``positional`` and ``symbolic``,
         the scores on the prompt as it is, ``[prompt, layer, head]``; ``sees [layer]``, see :func:`sight`.
     """

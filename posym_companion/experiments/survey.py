@@ -20,10 +20,10 @@ from posym_companion.experiments import family_solvers
 from posym_companion.experiments.family_solvers import SCORING, FamilySolver, asked
 from posym_companion.experiments.loop import Experiment, plain
 from posym_core.inspection.heads import LayerHeads
-from posym_core.inspection.profile import profile_with
-from posym_core.metrics.head_trends import TRENDS, head_trends
+from posym_core.inspection.profiling import profile_with
 from posym_core.metrics.pairs import Swaps
 from posym_core.metrics.stats import DRAWS, mean_interval
+from posym_core.metrics.trends import TRENDS, head_trends
 from posym_core.models.answers import choice_accuracy
 from posym_core.models.families import FAMILIES
 from posym_core.models.language import PACKAGED, load_model
@@ -93,7 +93,7 @@ def measure(
     """The row of a model, and what it was counted from.
 
     Returns:
-        The share of ``right`` answers and the numbers of :class:`posym_core.metrics.head_trends.HeadTrends`, each with
+        The share of ``right`` answers and the numbers of :class:`posym_core.metrics.trends.HeadTrends`, each with
         both ends of its interval and NaN where it is not defined; scores, energies of planes as parts of their head's,
         angles, answers; number of ``parameters`` and of ``tokens``, ``rope_bases``, and ``windows``, 0 for layers that
         see everything.

@@ -20,7 +20,7 @@ from posym_companion.experiments.loop import Experiment
 from posym_companion.experiments.solver_settings import TaskSolvers, full_size, small
 from posym_core.inspection.head_roles import mean_ablation, patching, right_answers, with_other_answers
 from posym_core.inspection.heads import LayerHeads
-from posym_core.metrics.exclusion import exclusion
+from posym_core.metrics.exclusion_bound import exclusion
 from posym_core.metrics.pairs import Swaps
 from posym_core.metrics.score_geometry import random_swaps
 from posym_core.models.checkpoints import History

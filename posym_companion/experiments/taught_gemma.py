@@ -21,10 +21,10 @@ from torch import Tensor
 
 from posym_companion.experiments.loop import Experiment, Measured, finished_part, language_model
 from posym_core.inspection.interventions import Intervention, fastest, slowest, stopped
+from posym_core.inspection.operations import Operated, surgery
 from posym_core.inspection.planes import find_planes
 from posym_core.inspection.prompt_roles import answer_pairs, patched_heads, silenced_everywhere, silenced_heads
 from posym_core.inspection.prompt_scores import head_scores, plane_scores
-from posym_core.inspection.surgery import Operated, surgery
 from posym_core.models.additions import added, factors_as_bytes, learning
 from posym_core.models.answers import choice_accuracy
 from posym_core.tasks import Prompts, binding_prompts

@@ -1,5 +1,6 @@
 """What stored results say about the papers' claims: one file an experiment, of the same name, and the ledger."""
 
+from posym_companion.findings.all_claims import ledger
 from posym_companion.findings.atlas import (
     COLUMNS,
     EXPECTED,
@@ -26,7 +27,6 @@ from posym_companion.findings.hop_length import reach
 from posym_companion.findings.hop_prompts import TABLE_3
 from posym_companion.findings.hop_seeds import seed_by_seed
 from posym_companion.findings.later_claims import influence_ends, sum_correlation
-from posym_companion.findings.ledger import ledger
 from posym_companion.findings.multihop import best_checkpoint, kinds, learned_at, mean_scores, written
 from posym_companion.findings.plane_profile import turning_angle
 from posym_companion.findings.solver_answers import answer_results, right_and_wrong

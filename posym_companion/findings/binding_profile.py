@@ -12,8 +12,8 @@ from posym_companion.experiments.binding_profile import FACTS, TEMPLATES, Bindin
 from posym_companion.experiments.survey import Surveyed
 from posym_companion.findings.finding import Claim, Line, Measured, Number, Rule, cases
 from posym_core.metrics.contrasts import LayerContrast, layer_contrast, layer_permutation
-from posym_core.metrics.head_trends import layer_trend, local_layers
 from posym_core.metrics.stats import Correlation, Estimate, head_correlation
+from posym_core.metrics.trends import layer_trend, local_layers
 from posym_core.runs.results import MissingResultError, Result, load_result, result_names, stored_results
 
 MODEL = "gemma-3-270m"
@@ -208,7 +208,7 @@ def untrained(trend: str, folder: Path | None = None) -> Estimate | None:
     """A trend of the same model with random weights, on *likes* with 16 facts, if it is stored.
 
     Args:
-        trend: one of those that :func:`posym_core.metrics.head_trends.head_trends` gives.
+        trend: one of those that :func:`posym_core.metrics.trends.head_trends` gives.
         folder: of results.
     """
     found = stored_results([Surveyed(trained=False).name], folder)

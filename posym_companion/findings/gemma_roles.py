@@ -12,9 +12,9 @@ from posym_companion.findings.binding_profile import cases
 from posym_companion.findings.finding import Cases, Measured, Number
 from posym_companion.findings.gemma_runs import lean, measured, predictors, restored, runs
 from posym_companion.findings.solver_answers import RightAndWrong
-from posym_core.metrics.detection import detection, detection_difference
-from posym_core.metrics.head_trends import local_layers
+from posym_core.metrics.areas import detection, detection_difference
 from posym_core.metrics.stats import statistic_interval
+from posym_core.metrics.trends import local_layers
 
 # A head carries the task if its output alone brings back this share of the difference between two prompts.
 CARRIES = 0.1

@@ -20,7 +20,7 @@ from posym_companion.experiments.hop_prompts import HopPrompts
 from posym_companion.findings.finding import Claim, Line, Measured, Number, Rule
 from posym_core.metrics.stats import Estimate, mean_interval
 from posym_core.runs.results import load_result
-from posym_core.tasks.hop_questions import HOP_TASKS
+from posym_core.tasks.hop_wording import HOP_TASKS
 
 MODEL = "gemma-3-270m"
 SHOWN_IN = "book/several_hops/length.ipynb"

@@ -10,8 +10,8 @@ import numpy as np
 from posym_companion.experiments import plane_profile
 from posym_companion.findings.binding_profile import FACTS, PROMPTS, binding_results, untrained
 from posym_companion.findings.finding import Claim, Line, Measured, Number, Rule, cases
-from posym_core.metrics.head_trends import behaviour_and_use
 from posym_core.metrics.stats import head_correlation
+from posym_core.metrics.trends import behaviour_and_use
 from posym_core.runs.results import load_result
 
 SHOWN_IN = "book/reference/every_head.ipynb"

@@ -14,7 +14,7 @@ from posym_companion.experiments.task_solvers import SCORES, SHARES
 from posym_companion.findings.finding import Claim, Line, Measured, Number, Rule, cases
 from posym_companion.findings.solver_heads import heads_measured, solvers
 from posym_companion.findings.task_solvers import COMMAND, SOLVED
-from posym_core.metrics.detection import detection
+from posym_core.metrics.areas import detection
 from posym_core.runs.results import MissingResultError, Result
 
 CARRIES, NEEDED = 0.2, 0.1

@@ -14,8 +14,8 @@ from posym_companion.findings.finding import Claim, Line, Measured, Number, Rule
 from posym_companion.findings.gemma_roles import CARRIES, PURE, first_look, roles
 from posym_companion.findings.gemma_runs import SOLVED, after, measured, runs
 from posym_companion.findings.plane_profile import STRONG, beyond_null
-from posym_core.metrics.head_trends import behaviour_and_use, layer_trend, local_layers
 from posym_core.metrics.stats import head_correlation, statistic_interval
+from posym_core.metrics.trends import behaviour_and_use, layer_trend, local_layers
 
 # Planes stopped cost nothing if the mean loss of teaching is at most this many times that with all planes.
 AS_FAST = 1.2

@@ -7,12 +7,12 @@ from posym_core.encodings.bias import DAPE, ALiBi, Biased, T5Bias, alibi_slopes
 from posym_core.encodings.carope import CARoPE
 from posym_core.encodings.conditioning import WAYS, descent_steps, train_head
 from posym_core.encodings.grape import AdditiveGRAPE, MultiplicativeGRAPE
+from posym_core.encodings.head_playground import SPREADS, playground
 from posym_core.encodings.knobs import LEVELS
 from posym_core.encodings.latent import LatentProjections
 from posym_core.encodings.layer import EncodedHeads
 from posym_core.encodings.mixed import MixedHeads
 from posym_core.encodings.path import PaTH
-from posym_core.encodings.playground import SPREADS, playground
 from posym_core.encodings.registry import ENCODINGS, LABELS, QUESTIONS, Entry, make_encoding
 from posym_core.encodings.rotary import DecoupledRoPE, PartialRoPE, PoPE, PRoPE, RollPE, RoPE
 from posym_core.encodings.selective import SelectiveRoPE

@@ -42,7 +42,7 @@ from posym_core.encodings.base import Encoding
 from posym_core.encodings.layer import EncodedHeads
 from posym_core.encodings.registry import ENCODINGS, QUESTIONS, Question, find_entry, make_encoding
 from posym_core.encodings.witnesses import SHAPE
-from posym_core.metrics.exclusion import exclusion
+from posym_core.metrics.exclusion_bound import exclusion
 from posym_core.metrics.permutations import cross_scores, random_orders
 
 

@@ -6,7 +6,7 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 from posym_core.figures.explorer import ARRAYS, HeadInput, head_explorer
-from posym_core.figures.hops import HopModel, hops
+from posym_core.figures.hop_figure import HopModel, hops
 from posym_core.figures.sliders import (
     Bars,
     Choice,
@@ -18,7 +18,7 @@ from posym_core.figures.sliders import (
     SliderFigure,
     slider_figure,
 )
-from posym_core.figures.trainer import StoredRuns, trainer
+from posym_core.figures.training_figure import StoredRuns, trainer
 
 if TYPE_CHECKING:
     from posym_core.figures.style import INK, PALETTE, STYLE, WIDTH, styled

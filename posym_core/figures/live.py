@@ -1,7 +1,7 @@
 """Figures beside a kernel: a widget that computes what its sliders ask for, and one that sends weights.
 
 This module needs anywidget; :meth:`posym_core.figures.sliders.SliderFigure.widget` and
-:meth:`posym_core.figures.hops.HopsFigure.widget` import it when they are asked for one.
+:meth:`posym_core.figures.hop_figure.HopsFigure.widget` import it when they are asked for one.
 """
 
 from __future__ import annotations
@@ -116,7 +116,7 @@ class HopsWidget(anywidget.AnyWidget):
     """Models of several hops that run in the browser and have their weights from the kernel.
 
     Args:
-        figure: the :class:`posym_core.figures.hops.HopsFigure` to show.
+        figure: the :class:`posym_core.figures.hop_figure.HopsFigure` to show.
     """
 
     _esm = module("core.js", "hop_tasks.js", "hops.js")

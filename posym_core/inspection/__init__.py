@@ -2,18 +2,18 @@
 
 from posym_core.inspection.activation_cache import cached_cross_logits, cached_swap_scores
 from posym_core.inspection.attention_calls import AttentionCall, UnsupportedModelError
-from posym_core.inspection.capture import capture
-from posym_core.inspection.head_outputs import changed_outputs, head_outputs, last_token_replaced, replaced_everywhere
+from posym_core.inspection.capturing import capture
 from posym_core.inspection.heads import LayerHeads
 from posym_core.inspection.interventions import ablated, fastest, slowest, stopped
+from posym_core.inspection.operations import surgery
+from posym_core.inspection.outputs import changed_outputs, head_outputs, last_token_replaced, replaced_everywhere
 from posym_core.inspection.planes import Planes, find_planes
 from posym_core.inspection.pointers import SCORED, pointed_ranks
-from posym_core.inspection.profile import Profile, profile, profile_with
+from posym_core.inspection.profiling import Profile, profile, profile_with
 from posym_core.inspection.programs import NONE, candidates
 from posym_core.inspection.prompt_roles import answer_pairs, patched_heads, silenced_everywhere, silenced_heads
 from posym_core.inspection.prompt_scores import head_scores
 from posym_core.inspection.stations import capture_layers, station_scores
-from posym_core.inspection.surgery import surgery
 from posym_core.inspection.wrappers import unwrapped
 
 __all__ = [

@@ -14,10 +14,10 @@ from jaxtyping import Float
 from torch import Tensor
 
 from posym_core.inspection.attention_calls import AttentionCall, UnsupportedModelError
-from posym_core.inspection.capture import capture
+from posym_core.inspection.capturing import capture
 from posym_core.inspection.heads import LayerHeads, layer_heads
 from posym_core.inspection.planes import find_planes
-from posym_core.inspection.profile import Profile, scores_of, stacked
+from posym_core.inspection.profiling import Profile, scores_of, stacked
 from posym_core.inspection.wrappers import unwrapped
 from posym_core.metrics.pairs import Swaps
 
@@ -42,7 +42,7 @@ def cached_swap_scores(
     Args:
         cache: the ``ActivationCache`` of a ``TransformerBridge`` and of whole prompts without padding. Names that hold
             ``"hook_rot"`` are enough; where patterns are cached, they are compared.
-        start: see :func:`posym_core.inspection.profile.profile`, also for what follows.
+        start: see :func:`posym_core.inspection.profiling.profile`, also for what follows.
         block_length: tokens per block.
         blocks: number of blocks.
         tau: temperature of the weights over pairs of blocks.
@@ -50,7 +50,7 @@ def cached_swap_scores(
         per_frequency: score every rotation plane as a head of its own.
 
     Returns:
-        A :class:`posym_core.inspection.profile.Profile`, as ``profile(cache.model, ...)`` gives for these prompts.
+        A :class:`posym_core.inspection.profiling.Profile`, as ``profile(cache.model, ...)`` gives for these prompts.
 
     Raises:
         UnsupportedModelError: if the hooks do not hold what attention uses (queries normalised after their rotation,

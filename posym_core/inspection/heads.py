@@ -11,8 +11,8 @@ from torch import Tensor
 
 from posym_core.inspection.attention_calls import AttentionCall
 from posym_core.inspection.planes import Planes
-from posym_core.metrics.cross_logits import cross_logits
 from posym_core.metrics.frequencies import FrequencyShares, frequency_shares, frequency_use
+from posym_core.metrics.logit_matrix import cross_logits
 from posym_core.metrics.pairs import Swaps
 from posym_core.metrics.permutations import BlockTable, block_table
 from posym_core.metrics.swaps import SwapScores, swap_scores

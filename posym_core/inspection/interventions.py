@@ -1,4 +1,4 @@
-"""Interventions: which rotation planes of which heads change, and how; :func:`posym_core.inspection.surgery.surgery`
+"""Interventions: which rotation planes of which heads change, and how; :func:`posym_core.inspection.operations.surgery`
 carries them out.
 
 >>> intervention = stopped(slowest(0.5))

@@ -18,7 +18,7 @@ def unpadded(
 
     Args:
         model: whose pad token must not stand at an end of a prompt.
-        input_ids: see :func:`posym_core.inspection.capture.check_input_ids`.
+        input_ids: see :func:`posym_core.inspection.capturing.check_input_ids`.
         attention_mask: 1 for tokens, 0 for padding on either side; None for no padding.
         least: tokens that a prompt must have.
 

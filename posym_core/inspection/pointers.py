@@ -19,7 +19,7 @@ from torch import Tensor
 from posym_core.encodings import UndefinedCrossLogits
 from posym_core.encodings.base import Encoding
 from posym_core.encodings.rotary import RoPE
-from posym_core.metrics.exclusion import exclusion
+from posym_core.metrics.exclusion_bound import exclusion
 from posym_core.metrics.frequencies import frequency_use, mean_frequency
 from posym_core.metrics.permutations import cross_scores
 from posym_core.models.classifier import EncodingModel

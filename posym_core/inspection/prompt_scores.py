@@ -7,9 +7,9 @@ import torch
 from torch import Tensor
 
 from posym_core.inspection.heads import LayerHeads
-from posym_core.inspection.profile import profile_with
-from posym_core.inspection.surgery import Operated
-from posym_core.metrics.exclusion import exclusion
+from posym_core.inspection.operations import Operated
+from posym_core.inspection.profiling import profile_with
+from posym_core.metrics.exclusion_bound import exclusion
 from posym_core.metrics.pairs import Swaps
 from posym_core.metrics.score_geometry import random_swaps
 from posym_core.tasks.prompts import Prompts
@@ -22,7 +22,7 @@ def head_scores(operated: Operated, prompts: Prompts, *, seed: int = 0) -> dict[
     """Scores of every head at the last token of prompts, under surgery or none, in float16.
 
     Args:
-        operated: the model; see :func:`posym_core.inspection.surgery.surgery`.
+        operated: the model; see :func:`posym_core.inspection.operations.surgery`.
         prompts: with their blocks and the block asked about.
         seed: of the null model.
 

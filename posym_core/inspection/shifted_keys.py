@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from posym_core.inspection.attention_calls import AttentionCall, UnsupportedModelError
-from posym_core.inspection.capture import ONE_AT_A_TIME, check_model, forward, input_device, watched_forward
+from posym_core.inspection.capturing import ONE_AT_A_TIME, check_model, forward, input_device, watched_forward
 from posym_core.inspection.full_precision import HALF, in_float32
 from posym_core.inspection.routes import Route, in_this_thread
 

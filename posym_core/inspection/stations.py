@@ -15,7 +15,7 @@ from jaxtyping import Bool, Float, Int64
 from torch import Tensor
 
 from posym_core.inspection.attention_calls import AttentionCall
-from posym_core.inspection.capture import watched_forward
+from posym_core.inspection.capturing import watched_forward
 from posym_core.inspection.routes import Route
 from posym_core.metrics.frequencies import frequency_use, mean_frequency
 from posym_core.metrics.rope import Pairing
@@ -77,7 +77,7 @@ def capture_layers(
     if any(call.keys.shape != first.query.shape or abs(call.scale / first.scale - 1) > 1e-5 for call in calls):
         raise ValueError(
             "layers must have one shape and one scale, with a key head for every head; measure layers one by one "
-            "with posym_core.inspection.profile.profile_with"
+            "with posym_core.inspection.profiling.profile_with"
         )
     # The scale is read off products in float32; it is one over the root of the dimension up to their rounding.
     exact = first.query.shape[-1] ** -0.5

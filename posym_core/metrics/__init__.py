@@ -1,8 +1,7 @@
 """Tensors in, numbers out: everything that is computed from the cross-logit matrix ``C``."""
 
-from posym_core.metrics.cross_logits import cross_logits
-from posym_core.metrics.detection import detection, detection_difference
-from posym_core.metrics.exclusion import Exclusion, exclusion
+from posym_core.metrics.areas import detection, detection_difference
+from posym_core.metrics.exclusion_bound import Exclusion, exclusion
 from posym_core.metrics.frequencies import (
     FrequencyShares,
     dirichlet_kernel,
@@ -10,15 +9,8 @@ from posym_core.metrics.frequencies import (
     frequency_use,
     mean_frequency,
 )
-from posym_core.metrics.head_trends import (
-    HeadTrends,
-    behaviour_and_use,
-    head_trends,
-    layer_trend,
-    local_layers,
-    slow_energy,
-)
-from posym_core.metrics.inversions import Inversions, far_preferred, inversions
+from posym_core.metrics.logit_matrix import cross_logits
+from posym_core.metrics.lost_orders import Inversions, far_preferred, inversions
 from posym_core.metrics.pairs import Swaps
 from posym_core.metrics.permutations import (
     BlockTable,
@@ -54,6 +46,14 @@ from posym_core.metrics.stats import (
     student_interval,
 )
 from posym_core.metrics.swaps import SwapScores, swap_scores
+from posym_core.metrics.trends import (
+    HeadTrends,
+    behaviour_and_use,
+    head_trends,
+    layer_trend,
+    local_layers,
+    slow_energy,
+)
 
 __all__ = [
     "BlockTable",

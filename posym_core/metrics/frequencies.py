@@ -20,7 +20,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from posym_core.checks import require_count
-from posym_core.metrics.cross_logits import check_head, check_logits, plane_contributions
+from posym_core.metrics.logit_matrix import check_head, check_logits, plane_contributions
 from posym_core.metrics.rope import Pairing
 
 

@@ -16,7 +16,7 @@ from jaxtyping import Bool, Float
 from torch import Tensor
 
 from posym_core.checks import require_count, require_counts, require_floor, require_positive
-from posym_core.metrics.cross_logits import block_cross_logits, plane_contributions
+from posym_core.metrics.logit_matrix import block_cross_logits, plane_contributions
 from posym_core.metrics.rope import Pairing, turn
 
 # Largest number of elements of one intermediate array: 16 MB in float64, small enough to stay near the caches.

@@ -30,7 +30,7 @@ from posym_core.checks import (
     require_floor,
     require_positive,
 )
-from posym_core.metrics.cross_logits import check_head, check_logits
+from posym_core.metrics.logit_matrix import check_head, check_logits
 from posym_core.metrics.pairs import LARGEST_LOG_RATIO, Heads, Swaps
 from posym_core.metrics.rope import Pairing
 from posym_core.metrics.swaps import check_sinks, check_softcap, check_visible

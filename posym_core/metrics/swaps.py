@@ -19,7 +19,7 @@ from jaxtyping import Bool, Float
 from torch import Tensor
 
 from posym_core.checks import require_finite, require_positive
-from posym_core.metrics.cross_logits import check_head, check_logits
+from posym_core.metrics.logit_matrix import check_head, check_logits
 from posym_core.metrics.pairs import Heads, Swaps, score
 from posym_core.metrics.rope import Pairing, split_planes
 

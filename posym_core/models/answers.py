@@ -13,7 +13,7 @@ import torch
 from jaxtyping import Bool, Float, Int64
 from torch import Tensor
 
-from posym_core.tasks.hop_questions import HopQuestion
+from posym_core.tasks.hop_wording import HopQuestion
 from posym_core.tasks.prompts import Prompts
 
 # Beginnings of candidates in one forward pass; each of them holds a copy of what the model keeps of the prompt.
@@ -72,7 +72,7 @@ def answer_questions(
         model: a Hugging Face causal language model that keeps keys and values.
         tokenizer: its tokenizer.
         questions: with their candidates.
-        texts: each question as it is put to the model, see :func:`posym_core.tasks.hop_questions.hop_text`.
+        texts: each question as it is put to the model, see :func:`posym_core.tasks.hop_wording.hop_text`.
         chat: put the text as a user's message in the tokenizer's chat template.
 
     Raises:

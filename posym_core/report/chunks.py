@@ -22,7 +22,7 @@ from torch import Tensor
 
 from posym_core.inspection.heads import LayerHeads
 from posym_core.inspection.planes import Planes, find_planes
-from posym_core.inspection.profile import TOKENS_A_BATCH, profile_with, scores_of
+from posym_core.inspection.profiling import TOKENS_A_BATCH, profile_with, scores_of
 from posym_core.metrics.pairs import Swaps
 from posym_core.models.answers import choice_accuracy
 from posym_core.models.language import load_model, model_identity

@@ -19,8 +19,8 @@ from typing import Any
 import numpy as np
 
 from posym_core.checks import require_count
-from posym_core.metrics.head_trends import TRENDS, head_trends
 from posym_core.metrics.stats import DRAWS, mean_interval
+from posym_core.metrics.trends import TRENDS, head_trends
 from posym_core.models.outlines import Outline, outline
 from posym_core.report.chunks import is_disk_full
 from posym_core.report.folder import ProfileError, ProfileRun
@@ -98,7 +98,7 @@ def run_survey(
     Returns:
         A row a model and task, in their order: ``model``, ``task``, ``refused`` (why there are no numbers, or ``""``),
         what :func:`posym_core.models.outlines.outline` says, ``heads``, ``prompts``, ``tokens``, ``chance``, the share
-        of ``right`` answers, and the numbers of :class:`posym_core.metrics.head_trends.HeadTrends`.
+        of ``right`` answers, and the numbers of :class:`posym_core.metrics.trends.HeadTrends`.
 
     Raises:
         ValueError: if a setting is out of range or a task unknown, before anything is loaded.

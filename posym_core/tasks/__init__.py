@@ -3,7 +3,7 @@
 from posym_core.tasks.binding import TEMPLATES, BindingPrompts, Template, binding_prompts
 from posym_core.tasks.canonical import IndexTask, PartialInductionTask, RetrievalTask, TaskBatch
 from posym_core.tasks.facts import Ceilings, FactsBatch, FactsTask
-from posym_core.tasks.hop_questions import HOP_TASKS, LENGTHS, hop_questions, hop_text
+from posym_core.tasks.hop_wording import HOP_TASKS, LENGTHS, hop_questions, hop_text
 from posym_core.tasks.language import (
     PROMPT_TASKS,
     index_prompts,

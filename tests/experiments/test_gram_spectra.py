@@ -10,7 +10,7 @@ from posym_companion.experiments.gram_spectra import GramSpectra, contents_of, s
 from posym_companion.findings import ledger
 from posym_companion.findings.gram_spectra import DRAWS, SIZES, random_products
 from posym_core import load_model
-from posym_core.inspection.capture import capture
+from posym_core.inspection.capturing import capture
 from posym_core.metrics.spectra import averaged_kernel
 
 

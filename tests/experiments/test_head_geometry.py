@@ -6,7 +6,7 @@ import torch
 import transformers
 
 from posym_companion.experiments import head_geometry, loop
-from posym_core.inspection.profile import profile_with
+from posym_core.inspection.profiling import profile_with
 from posym_core.metrics.plane_geometry import coherence, crest
 from posym_core.tasks import make_prompts
 

@@ -15,12 +15,12 @@ from posym_companion.experiments.family_solvers import FamilySolver
 from posym_companion.experiments.later_claims import OUTCOMES, LaterClaims, full_size, measure, small
 from posym_companion.findings import later_claims as judges
 from posym_companion.findings import ledger
-from posym_core.inspection.capture import watched_forward
+from posym_core.inspection.capturing import watched_forward
 from posym_core.inspection.heads import LayerHeads, layer_heads
 from posym_core.inspection.interventions import stopped
+from posym_core.inspection.operations import surgery
 from posym_core.inspection.planes import find_planes
-from posym_core.inspection.surgery import surgery
-from posym_core.metrics.exclusion import exclusion
+from posym_core.metrics.exclusion_bound import exclusion
 from posym_core.metrics.rope import rotate
 from posym_core.models.constructed.canonical_limits import positional_peak_weight
 from posym_core.models.families import FAMILIES

@@ -8,12 +8,12 @@ from architectures import shared, tokens
 from posym_companion.experiments import loop, plane_profile
 from posym_companion.experiments.plane_profile import PlaneProfile, measure
 from posym_companion.findings.plane_profile import turning_angle
-from posym_core.inspection.capture import capture
+from posym_core.inspection.capturing import capture
 from posym_core.inspection.planes import find_planes
-from posym_core.inspection.profile import profile
-from posym_core.metrics.cross_logits import cross_logits
-from posym_core.metrics.exclusion import exclusion
+from posym_core.inspection.profiling import profile
+from posym_core.metrics.exclusion_bound import exclusion
 from posym_core.metrics.frequencies import dirichlet_kernel
+from posym_core.metrics.logit_matrix import cross_logits
 from posym_core.tasks import Prompts, make_prompts
 
 SETTING = PlaneProfile(facts=24, prompts=2)

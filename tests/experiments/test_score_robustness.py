@@ -7,7 +7,7 @@ import torch
 
 from posym_companion.experiments import loop, score_robustness
 from posym_core import rope_angles, rotate, swap_scores
-from posym_core.inspection.profile import profile_with
+from posym_core.inspection.profiling import profile_with
 from posym_core.metrics.permutations import (
     BlockTable,
     block_table,

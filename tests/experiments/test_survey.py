@@ -7,7 +7,7 @@ import pytest
 
 from posym_companion.experiments import family_solvers, survey
 from posym_companion.experiments.survey import Surveyed
-from posym_core.metrics.head_trends import TRENDS, head_trends
+from posym_core.metrics.trends import TRENDS, head_trends
 from posym_core.runs.results import named_dims
 
 

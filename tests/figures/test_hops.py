@@ -14,7 +14,7 @@ from in_browser import chromium, functions, opened
 
 from posym_companion.experiments import multihop
 from posym_core.figures import HopModel, hops
-from posym_core.figures.hops import asked_parcels, layout, parcels, write_parcels
+from posym_core.figures.hop_figure import asked_parcels, layout, parcels, write_parcels
 from posym_core.models import answers_with, decoder, set_angles
 from posym_core.tasks import LetterTask, NumberTask, walk
 

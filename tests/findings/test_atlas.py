@@ -12,7 +12,7 @@ from posym_companion.experiments.encoding_tasks import TESTS
 from posym_companion.findings import atlas
 from posym_companion.findings.atlas import COLUMNS, Column, TableCell, atlas_rows, atlas_table
 from posym_core.encodings import ENCODINGS, LABELS, Encoding, Entry, ability_table, witnesses
-from posym_core.encodings.playground import KEYS, LEVELS, SPREADS, knob, playground
+from posym_core.encodings.head_playground import KEYS, LEVELS, SPREADS, knob, playground
 from posym_core.metrics.rope import rope_angles
 from posym_core.runs.results import ResultError
 

@@ -5,7 +5,7 @@ from invented import save_invented
 from posym_companion.experiments.hop_prompts import HopPrompts
 from posym_companion.findings import ledger
 from posym_companion.findings.hop_prompts import LETTER_BEATS_NUMBER, TABLE_3, numbers_of
-from posym_core.tasks.hop_questions import HOP_TASKS, LENGTHS
+from posym_core.tasks.hop_wording import HOP_TASKS, LENGTHS
 
 SHAPE = (len(LENGTHS), 5)
 FADING = np.linspace(0.9, 0.1, len(LENGTHS))[:, None]

@@ -11,7 +11,7 @@ from posym_companion.experiments import head_geometry
 from posym_companion.experiments.binding_profile import BindingProfile, full_size
 from posym_companion.findings import VERDICTS, binding_planes, binding_profile, frequency_control, ledger, verdict_list
 from posym_companion.findings import head_geometry as trained_geometry
-from posym_companion.findings.ledger import CLAIMS, claim
+from posym_companion.findings.all_claims import CLAIMS, claim
 from posym_core import __main__ as command_line
 from posym_core.runs import results
 

@@ -8,7 +8,7 @@ import itertools
 import pytest
 
 from posym_companion.findings import VERDICTS, Cases, Line, Rule
-from posym_companion.findings.ledger import CLAIMS, claim, row
+from posym_companion.findings.all_claims import CLAIMS, claim, row
 from posym_core.metrics.stats import Estimate
 
 RULES = {

@@ -10,8 +10,8 @@ from invented import save_invented
 
 from posym_companion.experiments.taught_gemma import FACTS, WORDINGS, full_size
 from posym_companion.findings import gemma_roles, taught_gemma
+from posym_companion.findings.all_claims import row
 from posym_companion.findings.gemma_runs import lean, restored, runs
-from posym_companion.findings.ledger import row
 from posym_core.metrics import local_layers
 
 CLAIMS = ("FIRST_LOOK", "LAYER_TREND", "CORRELATION", "PLANES", "ALL_HEADS", "ROLES", "MISSING")

@@ -219,7 +219,7 @@ class Swapped:
     """The model's own code on contents in another order: each attention module's hidden states, truly permuted."""
 
     def __init__(self, model: Any, input_ids: torch.Tensor) -> None:
-        from posym_core.inspection.capture import capture
+        from posym_core.inspection.capturing import capture
 
         self.model, self.input_ids, self.capture = model, input_ids, capture
         self.calls = capture(model, input_ids)

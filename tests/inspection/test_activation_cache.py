@@ -9,9 +9,9 @@ from transformers import AutoModelForCausalLM
 
 from posym_core.inspection.activation_cache import cached_cross_logits, cached_swap_scores
 from posym_core.inspection.attention_calls import UnsupportedModelError
-from posym_core.inspection.capture import capture
+from posym_core.inspection.capturing import capture
 from posym_core.inspection.planes import find_planes
-from posym_core.inspection.profile import profile, profile_with
+from posym_core.inspection.profiling import profile, profile_with
 
 BLOCKS = {"start": 3, "block_length": 4}
 # Attention of TransformerLens is code of its own, rounded otherwise.

@@ -5,10 +5,10 @@ from transformers.models.llama import modeling_llama
 
 from posym_core import rope_angles
 from posym_core.inspection.attention_calls import UnsupportedModelError
-from posym_core.inspection.capture import capture
+from posym_core.inspection.capturing import capture
 from posym_core.inspection.heads import layer_heads
 from posym_core.inspection.planes import Planes, find_planes
-from posym_core.inspection.profile import profile
+from posym_core.inspection.profiling import profile
 
 # The model rounds its angles to float32, and the closed form does not.
 LOGIT_ERROR = 2e-5

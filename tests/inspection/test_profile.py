@@ -10,9 +10,9 @@ from architectures import Swapped, build, packaged, shared, tokens
 
 from posym_core import exclusion, rope_angles, swap_scores
 from posym_core.inspection import heads
-from posym_core.inspection.capture import capture
+from posym_core.inspection.capturing import capture
 from posym_core.inspection.planes import find_planes
-from posym_core.inspection.profile import Profile, profile, profile_with, stacked
+from posym_core.inspection.profiling import Profile, profile, profile_with, stacked
 from posym_core.tasks import binding_prompts
 
 START, LENGTH, BLOCKS = 3, 4, 5

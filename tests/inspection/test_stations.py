@@ -10,7 +10,7 @@ import torch
 from architectures import Swapped
 
 from posym_core import rope_angles
-from posym_core.inspection.capture import capture
+from posym_core.inspection.capturing import capture
 from posym_core.inspection.planes import find_planes
 from posym_core.inspection.stations import StationScores, capture_layers, station_scores, summary
 from posym_core.metrics.frequencies import mean_frequency

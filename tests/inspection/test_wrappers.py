@@ -15,9 +15,9 @@ from transformer_lens.model_bridge import TransformerBridge
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from posym_core.inspection.attention_calls import UnsupportedModelError
-from posym_core.inspection.capture import capture
+from posym_core.inspection.capturing import capture
 from posym_core.inspection.planes import find_planes
-from posym_core.inspection.profile import profile
+from posym_core.inspection.profiling import profile
 from posym_core.inspection.wrappers import unwrapped
 
 # What these libraries ask of transformers and of themselves is theirs.

@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 from scipy.stats import mannwhitneyu
 
-from posym_core.metrics.detection import detection, detection_difference
+from posym_core.metrics.areas import detection, detection_difference
 
 
 @pytest.fixture

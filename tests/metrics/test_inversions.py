@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 from scipy.stats import kendalltau
 
-from posym_core.metrics.inversions import far_preferred, inversions
+from posym_core.metrics.lost_orders import far_preferred, inversions
 
 
 def drawn(*shape, seed=0):

@@ -12,7 +12,7 @@ from jaxtyping import TypeCheckError, install_import_hook
 
 with install_import_hook("posym_core", "beartype.beartype"):
     import posym_core
-    from posym_core.metrics.cross_logits import plane_contributions
+    from posym_core.metrics.logit_matrix import plane_contributions
     from posym_core.metrics import dirichlet_kernel
     from posym_core.metrics.rope import split_planes
 

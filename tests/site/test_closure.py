@@ -42,8 +42,8 @@ FILES = {
     "posym_companion/experiments/catalogue.py": """
         import importlib
         def experiment(name): return importlib.import_module(f"posym_companion.experiments.{name}")""",
-    "posym_companion/findings/__init__.py": "from posym_companion.findings.ledger import ledger",
-    "posym_companion/findings/ledger.py": """
+    "posym_companion/findings/__init__.py": "from posym_companion.findings.all_claims import ledger",
+    "posym_companion/findings/all_claims.py": """
         import importlib
         def ledger(*ids): return [importlib.import_module(f"posym_companion.findings.{name}") for name in ids]
         CLAIMS = {"U25-1": "heads.EXCLUSION", "U26-1": "hops.ORDER"}""",

@@ -16,7 +16,7 @@ from transformers import PreTrainedTokenizerFast
 
 from posym_companion.experiments import hop_prompts as experiment
 from posym_core.models import answers as hop_answers
-from posym_core.tasks.hop_questions import (
+from posym_core.tasks.hop_wording import (
     HOP_TASKS,
     INSTRUCTIONS,
     LENGTHS,

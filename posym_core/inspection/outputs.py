@@ -20,7 +20,7 @@ from jaxtyping import Float, Int64
 from torch import Tensor, nn
 
 from posym_core.inspection.attention_calls import UnsupportedModelError
-from posym_core.inspection.capture import check_input_ids, input_device
+from posym_core.inspection.capturing import check_input_ids, input_device
 
 # What Hugging Face decoders call the projection.
 PROJECTIONS = ("o_proj", "out_proj", "dense", "c_proj")
@@ -55,7 +55,7 @@ def changed_outputs(model: Any, change: Callable[[int, HeadOutputs], HeadOutputs
     """Within the block, ``change(layer, outputs)`` says what the heads of every layer hand on.
 
     It gets ``[prompt, token, head, dim]`` and returns the same, or None to leave all as it is, as one does who only
-    looks on. Works with gradients, and within :func:`posym_core.inspection.surgery.surgery`.
+    looks on. Works with gradients, and within :func:`posym_core.inspection.operations.surgery`.
     """
     heads = model.config.get_text_config().num_attention_heads
 

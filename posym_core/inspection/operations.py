@@ -7,7 +7,7 @@ weights are never touched, and afterwards the model is what it was.
 
 Rotated queries and keys are turned on before they meet, by their position times what the angle changes. So no model's
 rotary code has to be known, QK-norm and attention factors stay as they are, and planes that no intervention names keep
-every bit. A :func:`posym_core.inspection.capture.tap` within the block sees what the operated model attends with.
+every bit. A :func:`posym_core.inspection.capturing.tap` within the block sees what the operated model attends with.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
 from posym_core.inspection.attention_calls import AttentionCall, UnsupportedModelError
-from posym_core.inspection.capture import ONE_AT_A_TIME, watched_forward
+from posym_core.inspection.capturing import ONE_AT_A_TIME, watched_forward
 from posym_core.inspection.heads import LayerHeads
 from posym_core.inspection.interventions import Intervention
 from posym_core.inspection.planes import Planes, find_planes
-from posym_core.inspection.profile import Profile, profile_with, scores_of
+from posym_core.inspection.profiling import Profile, profile_with, scores_of
 from posym_core.inspection.routes import AttentionFunctions, Route, in_this_thread, interface_wrapped, while_running
 from posym_core.metrics.pairs import Swaps
 
@@ -52,7 +52,7 @@ class Operated:
     def measuring(
         self, measure: Callable[[LayerHeads], dict[str, Tensor]]
     ) -> Callable[[LayerHeads], dict[str, Tensor]]:
-        """``measure`` for :func:`posym_core.inspection.profile.profile_with` within the block, on the angles as they
+        """``measure`` for :func:`posym_core.inspection.profiling.profile_with` within the block, on the angles as they
         are now.
 
         Heads of one layer that turn differently are measured apart, since :class:`LayerHeads` has one set of angles.

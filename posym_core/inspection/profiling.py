@@ -17,7 +17,7 @@ from torch import Tensor, nn
 
 from posym_core.checks import require_count
 from posym_core.inspection.attention_calls import AttentionCall
-from posym_core.inspection.capture import check_input_ids, watched_forward
+from posym_core.inspection.capturing import check_input_ids, watched_forward
 from posym_core.inspection.heads import LayerHeads, joined, layer_heads
 from posym_core.inspection.padding import unpadded
 from posym_core.inspection.planes import Planes, find_planes

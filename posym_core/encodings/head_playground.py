@@ -14,7 +14,7 @@ from posym_core.encodings.base import Encoding, UndefinedCrossLogits
 from posym_core.encodings.knobs import COMMON, KEYS, LEVELS, PLAY
 from posym_core.encodings.layer import EncodedHeads, movement
 from posym_core.encodings.registry import find_entry
-from posym_core.metrics.exclusion import exclusion
+from posym_core.metrics.exclusion_bound import exclusion
 from posym_core.metrics.permutations import cross_scores
 
 SPREADS = (0.0, 0.25, 0.5, 1.0, 2.0)
