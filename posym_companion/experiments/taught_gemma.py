@@ -3,7 +3,8 @@
 Urrutia et al. (2026a, section 4) score heads on binding prompts. The packaged Gemma 3 is near chance on them. Here
 low-rank additions to its attention are trained on prompts of one wording until it binds; its heads are scored before,
 on the way and after, and their outputs are patched and silenced, so that one knows which heads do the task. Again with
-a quarter of every layer's planes stopped throughout, and with wrong answers as a control.
+a quarter of every layer's planes stopped throughout, and with two controls of as many steps on the same prompts: wrong
+answers, from which nothing can be learned, and the attribute of the third fact, another rule that can.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import torch
@@ -35,6 +36,8 @@ OUTER = 0.25
 BANDS = {"none": None, "slowest": slowest, "fastest": fastest}
 # Projections of the attention that additions are made to.
 PROJECTIONS = ("q_proj", "k_proj", "v_proj", "o_proj")
+# The place, counted from 0, of the fact whose attribute is the answer under the rule "third".
+THIRD = 2
 # Seeds of prompts stand this far apart, so that no two runs and no two purposes share one.
 APART = 100_000
 # Planes are scored as heads of their own on so many prompts.
@@ -63,6 +66,7 @@ class TaughtGemma:
         stopped: which quarter of every layer's planes is stopped before, while and after the model is taught:
             ``"slowest"``, ``"fastest"`` or ``"none"``.
         right: whether it is taught the right attribute, or another that the prompt names, drawn at random.
+        rule: which attribute is right: that of the fact asked about, or always that of the third fact.
         seed: of everything that is drawn.
         rank: of the additions.
         rate: learning rate of AdamW, constant.
@@ -79,6 +83,7 @@ class TaughtGemma:
     model: str = "gemma-3-270m"
     stopped: str = "none"
     right: bool = True
+    rule: Literal["asked", "third"] = "asked"
     seed: int = 0
     rank: int = 4
     rate: float = 5e-4
@@ -94,13 +99,13 @@ class TaughtGemma:
     @property
     def name(self) -> str:
         """What the result is called."""
-        kind = "all" if self.plain else self.stopped if self.right else "wrong"
+        kind = "all" if self.plain else "wrong" if not self.right else "third" if self.rule == "third" else self.stopped
         return f"taught_gemma/{kind}_{self.seed}"
 
     @property
     def plain(self) -> bool:
         """Whether it is neither a control nor a model with planes stopped."""
-        return self.right and self.stopped == "none"
+        return self.right and self.rule == "asked" and self.stopped == "none"
 
     @property
     def first(self) -> bool:
@@ -123,11 +128,16 @@ def full_size(model: str = "gemma-3-270m") -> list[TaughtGemma]:
         TaughtGemma(model=model, stopped="fastest", **short),
         TaughtGemma(model=model, stopped="slowest", **short),
     ]
-    others += [TaughtGemma(model=model, right=False, **short)]
     others += [
         TaughtGemma(model=model, stopped=band, seed=seed, **short) for seed in (1, 2) for band in ("fastest", "slowest")
     ]
-    return [*whole, *others]
+    equal: dict[str, Any] = {**fewer, "steps": 16, "snapshots": (0, 4, 8, 12, 16), "long": 2}
+    controls = [
+        TaughtGemma(model=model, seed=seed, **kind, **equal)
+        for kind in ({"rule": "third"}, {"right": False})
+        for seed in (0, 1, 2)
+    ]
+    return [*whole, *others, *controls]
 
 
 def small(setting: TaughtGemma | None = None) -> TaughtGemma:
@@ -141,7 +151,8 @@ def measure(setting: TaughtGemma, *, device: str = "auto", work: Path | None = N
 
     Returns:
         ``losses [step]`` of teaching and ``steps [snapshot]``. With a leading ``snapshot`` and ``wording``, NaN where
-        it was not asked: ``correct [.., length, prompt]`` among the named attributes; ``positional``, ``symbolic``,
+        it was not asked: ``correct [.., length, prompt]`` among the named attributes, by the rule that is taught;
+        ``positional``, ``symbolic``,
         ``entropy``, ``null_positional``, ``null_symbolic``, ``facts_attention`` and ``asked_attention`` (of the last
         token on all facts and on the one asked about), ``positional_share``, ``symbolic_share``,
         ``interaction_share`` and ``spread`` (standard deviation of the logits over the facts' tokens)
@@ -200,7 +211,7 @@ def teach(model: Any, tokenizer: Any, setting: TaughtGemma, *, progress: bool = 
 def lesson(tokenizer: Any, setting: TaughtGemma, step: int) -> tuple[Tensor, Tensor]:
     """Prompts of a step and the tokens that are to follow."""
     seed = APART * (1 + setting.seed) + step
-    prompts = binding_prompts(tokenizer, facts=setting.facts, count=setting.batch, seed=seed, template=WORDINGS[0])
+    prompts = ruled(binding_prompts(tokenizer, facts=setting.facts, count=setting.batch, seed=seed), setting)
     target = prompts.target
     if not setting.right:
         generator = torch.Generator().manual_seed(seed)
@@ -249,7 +260,15 @@ def watch(operated: Operated, tokenizer: Any, setting: TaughtGemma, step: int) -
 
 def asked(tokenizer: Any, setting: TaughtGemma, wording: str, facts: int, count: int) -> Prompts:
     """Prompts that the model was never taught on, the same at every snapshot."""
-    return binding_prompts(tokenizer, facts=facts, count=count, seed=APART * (51 + setting.seed), template=wording)
+    prompts = binding_prompts(tokenizer, facts=facts, count=count, seed=APART * (51 + setting.seed), template=wording)
+    return ruled(prompts, setting)
+
+
+def ruled(prompts: Prompts, setting: TaughtGemma) -> Prompts:
+    """Prompts with the answers of the setting's rule."""
+    if setting.rule == "asked":
+        return prompts
+    return replace(prompts, target=torch.full_like(prompts.target, THIRD))
 
 
 def roles(model: Any, prompts: Prompts, setting: TaughtGemma, step: int) -> dict[str, np.ndarray]:

@@ -10,17 +10,27 @@ from posym_companion.experiments.solver_answers import MEASURED
 from posym_companion.experiments.taught_gemma import FACTS, WORDINGS
 from posym_companion.findings.binding_profile import cases
 from posym_companion.findings.finding import Cases, Measured, Number
-from posym_companion.findings.gemma_runs import lean, measured, predictors, restored, runs
+from posym_companion.findings.gemma_runs import SEEDS, SOLVED, lean, measured, predictors, restored, runs
 from posym_companion.findings.solver_answers import RightAndWrong
 from posym_core.metrics.areas import detection, detection_difference
 from posym_core.metrics.stats import statistic_interval
 from posym_core.metrics.trends import local_layers
+from posym_core.runs.results import Result
 
 # A head carries the task if its output alone brings back this share of the difference between two prompts.
 CARRIES = 0.1
 # Purely symbolic, as the papers have it.
 PURE = 0.1
 DRAWS = 2000
+# What is taught in the controls, and the numbers that count in how many seeds idle heads rise less than half as much.
+CONTROLS = {"the third fact": {"rule": "third"}, "wrong answers": {"right": False}}
+LESS = {
+    "the third fact": "seeds in which they rise less than half as much where the third fact is taught",
+    "wrong answers": "seeds in which they rise less than half as much where wrong answers are taught",
+}
+# The first rule compared them after the last step with the control's first seed after this one.
+FIRST_STOP = 12
+FIRST_LESS = f"seeds in which they do so less than half as much in the control, stopped at step {FIRST_STOP}"
 
 
 def roles(folder: Path | None) -> Measured:
@@ -50,11 +60,14 @@ def roles(folder: Path | None) -> Measured:
 
 
 def first_look(folder: Path | None) -> Measured:
-    """What one seed and no patching had suggested."""
-    results, control = runs(folder), runs(folder, right=False)[0]
+    """What one seed and no patching had suggested, and what idle heads do in controls of as many steps."""
+    results = runs(folder)
+    controls = {name: runs(folder, **kind) for name, kind in CONTROLS.items()}
     ours: dict[str, Number] = {}
-    carriers, in_global, turned, control_turned = [], [], [], []
+    held: dict[str, list[bool]] = {name: [] for name in (*LESS.values(), FIRST_LESS)}
+    carriers = []
     for result in results:
+        seed = result.settings["seed"]
         share, carries = restored(result), restored(result) > CARRIES
         scores, before = predictors(result), predictors(result, 0)
         pure = (scores["s_SYM"] > 1 - PURE) & (-scores["s_POS (low)"] < PURE)
@@ -62,25 +75,48 @@ def first_look(folder: Path | None) -> Measured:
         local = np.isin(np.arange(len(share)), local_layers(result["angles"]))
         positive = share.clip(min=0)
         part = float(positive[~local].sum() / positive.sum())
-        in_global.append(part > 0.5)
+        held.setdefault("seeds in which global layers restore most", []).append(part > 0.5)
         idle = (before["s_SYM"] > 1 - PURE) & (-before["s_POS (low)"] < 0.5) & ~carries
-        moved = [lean(one, -1)[idle] - lean(one, 0)[idle] for one in (result, control)]
-        turned.append(bool(np.median(moved[0]) > 0))
-        control_turned.append(bool(np.median(moved[1]) < np.median(moved[0]) / 2))
-        seed = result.settings["seed"]
+        taught = risen(result, idle)
+        last = max(taught)
+        held.setdefault("seeds in which idle symbolic heads turn positional", []).append(taught[last] > 0)
         ours |= {
             f"share restored by global layers (seed {seed})": part,
             f"idle heads, symbolic before (seed {seed})": int(idle.sum()),
-            f"their rise of s_POS - s_SYM, median (seed {seed})": float(np.median(moved[0])),
-            f"the same heads in the control (seed {seed})": float(np.median(moved[1])),
+            **{f"their rise of s_POS - s_SYM, median (seed {seed}, step {step})": x for step, x in taught.items()},
         }
+        for name, found in controls.items():
+            (control,) = (one for one in found if one.settings["seed"] == seed)
+            there = risen(control, idle)
+            ours[f"right by its own rule, {name} (seed {seed})"] = right = own_accuracy(control)
+            ours |= {f"the same heads, {name} (seed {seed}, step {step})": x for step, x in there.items()}
+            # A rule that was not learned is no control for what was learned.
+            if right > SOLVED or not control.settings["right"]:
+                held[LESS[name]].append(there[last] < taught[last] / 2)
+        first = next(one for one in controls["wrong answers"] if one.settings["seed"] == SEEDS[0])
+        held[FIRST_LESS].append(risen(first, idle)[FIRST_STOP] < taught[last] / 2)
     counts: dict[str, Number] = {
-        "heads that carry it and are purely symbolic": cases(carriers) if carriers else Cases(0, 1),
-        "seeds in which global layers restore most": cases(in_global),
-        "seeds in which idle symbolic heads turn positional": cases(turned),
-        "seeds in which they do so less than half as much in the control": cases(control_turned),
+        "heads that carry it and are purely symbolic": cases(carriers),
+        **{name: cases(x) for name, x in held.items()},
     }
-    return measured([*results, control], {**counts, **ours}, "The control learned wrong answers of the same prompts.")
+    every = [*results, *(one for found in controls.values() for one in found)]
+    note = (
+        "Controls have as many steps on the same prompts: one is taught the attribute of the third fact, another rule "
+        "that can be learned, and one wrong answers, from which nothing can"
+    )
+    return measured(every, {**counts, **ours}, note)
+
+
+def risen(result: Result, heads: np.ndarray) -> dict[int, float]:
+    """By step, by how much ``s_POS - s_SYM`` of some heads has risen since before teaching (median)."""
+    steps = result["steps"].tolist()
+    before = lean(result, 0)[heads]
+    return {step: float(np.median(lean(result, place)[heads] - before)) for place, step in enumerate(steps) if step}
+
+
+def own_accuracy(result: Result) -> float:
+    """Share of right answers after the last step, by the rule that was taught, on the taught wording."""
+    return float(np.nanmean(result["correct"][-1, 0, FACTS.index(result.settings["facts"])]))
 
 
 def untaught_answers(folder: Path | None = None) -> dict[str, RightAndWrong]:

@@ -18,9 +18,9 @@ SOLVED = 0.9
 PREDICTORS = ("s_SYM", "s_POS (low)", "symbolic share", "positional share (low)", "entropy (low)", "spread of logits")
 
 
-def runs(folder: Path | None, kind: str = "none", *, right: bool = True) -> list[Result]:
-    """Stored runs of all seeds; of missing planes those that are there, at least two; of the control the first."""
-    names = [TaughtGemma(stopped=kind, right=right, seed=seed).name for seed in (SEEDS if right else SEEDS[:1])]
+def runs(folder: Path | None, kind: str = "none", *, right: bool = True, rule: str = "asked") -> list[Result]:
+    """Stored runs of all seeds; of stopped planes those that are there, at least two."""
+    names = [TaughtGemma(stopped=kind, right=right, rule=rule, seed=seed).name for seed in SEEDS]  # pyright: ignore
     return stored_results(names, folder, least=len(names) if kind == "none" else 2)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -11,7 +12,7 @@ from posym_companion.experiments.taught_gemma import FACTS
 from posym_companion.findings.binding_planes import GAP, SHARE
 from posym_companion.findings.binding_profile import cases, score_correlation
 from posym_companion.findings.finding import Claim, Line, Measured, Number, Rule
-from posym_companion.findings.gemma_roles import CARRIES, PURE, first_look, roles
+from posym_companion.findings.gemma_roles import CARRIES, FIRST_LESS, FIRST_STOP, LESS, PURE, first_look, roles
 from posym_companion.findings.gemma_runs import SOLVED, after, measured, runs
 from posym_companion.findings.plane_profile import STRONG, beyond_null
 from posym_core.metrics.stats import head_correlation, statistic_interval
@@ -230,18 +231,38 @@ MISSING = _claim(
     missing_bands,
     "Longer prompts, in which slow planes turn visibly.",
 )
+_CARRIERS = {
+    "carriers are purely symbolic": "heads that carry it and are purely symbolic",
+    "most of it is in global layers": "seeds in which global layers restore most",
+    "idle symbolic heads turn positional": "seeds in which idle symbolic heads turn positional",
+}
+_FIRST_LOOK = (
+    "In every seed all heads that carry the task are purely symbolic and global layers restore most of the answer's "
+    "difference; heads that were symbolic before and carry nothing lean to positions after (median), and at least "
+    "twice as much as"
+)
 FIRST_LOOK = _claim(
     "T-0G",
     "Few purely symbolic heads in global layers do the task",
-    "In every seed all heads that carry the task are purely symbolic and global layers restore most of the answer's "
-    "difference; heads that were symbolic before and carry nothing lean to positions after (median), and at least "
-    "twice as much as in the control.",
-    {
-        "carriers are purely symbolic": "heads that carry it and are purely symbolic",
-        "most of it is in global layers": "seeds in which global layers restore most",
-        "idle symbolic heads turn positional": "seeds in which idle symbolic heads turn positional",
-        "they do so because of what was learned": "seeds in which they do so less than half as much in the control",
+    f"{_FIRST_LOOK} after as many steps in which the same model is taught another rule that it learns, to answer the "
+    "third fact, or wrong answers, seed by seed. A seed whose third fact is not learned (more than "
+    f"{SOLVED} right) does not count.",
+    _CARRIERS
+    | {
+        "they do so because binding was learned, and not another rule": LESS["the third fact"],
+        "they do so because something was learned": LESS["wrong answers"],
     },
     first_look,
     "Other tasks, other models.",
+)
+_first_parts = _CARRIERS | {"they do so because of what was learned": FIRST_LESS}
+FIRST_LOOK = replace(
+    FIRST_LOOK,
+    first_rule=replace(
+        FIRST_LOOK.rule,
+        says=f"{_FIRST_LOOK} in the control, which stops after {FIRST_STOP} steps.",
+        lines=tuple(Line(part=part, of=of, unit=COUNTED[of.split()[0]]) for part, of in _first_parts.items()),
+    ),
+    changed_because="its control had four steps fewer and learned nothing, so that neither the number of steps nor "
+    "learning as such was held apart from learning to bind",
 )

@@ -105,6 +105,17 @@ def test_a_quarter_of_the_planes_is_stopped_from_the_first_step(tmp_path, loads,
     np.testing.assert_allclose(shares, 1, atol=1e-3)
 
 
+def test_the_other_rule_asks_for_the_third_fact_of_the_same_prompts(tokenizer):
+    plain, other = replace(SETTING, facts=16, batch=6), replace(SETTING, facts=16, batch=6, rule="third")
+    (ids, _), (same, answer) = lesson(tokenizer, plain, 2), lesson(tokenizer, other, 2)
+    assert torch.equal(ids, same)
+    length = asked(tokenizer, plain, "likes", 16, 1).block_length
+    for row, token in zip(ids.tolist(), answer.tolist(), strict=True):
+        assert token in row[1 + 2 * length : 1 + 3 * length]
+    assert (asked(tokenizer, other, "lives", 8, 5).target == 2).all()
+    assert asked(tokenizer, plain, "lives", 8, 5).target.unique().numel() > 1
+
+
 def test_lessons_are_right_or_wrong_as_asked_and_never_the_examination(tokenizer):
     right, wrong = (lesson(tokenizer, replace(SETTING, right=kind, facts=16, batch=6), 2) for kind in (True, False))
     assert torch.equal(right[0], wrong[0])
@@ -165,5 +176,5 @@ def test_mean_ablation_is_what_hooks_by_hand_do(tiny, prompts):
 
 def test_the_runs_are_those_that_the_claims_ask_for():
     names = [setting.name.partition("/")[2] for setting in full_size()]
-    bands = [f"{band}_{seed}" for band in ("all", "slowest", "fastest") for seed in range(3)]
-    assert sorted(names) == sorted([*bands, "wrong_0"])
+    bands = [f"{band}_{seed}" for band in ("all", "slowest", "fastest", "third", "wrong") for seed in range(3)]
+    assert sorted(names) == sorted(bands)
