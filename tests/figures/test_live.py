@@ -15,6 +15,7 @@ import pytest
 import torch
 
 from posym_core.figures import Bars, Choice, Heatmap, Lines, Points, Readout, Slider, slider_figure
+from posym_core.figures.pages import module
 
 TOKENS = np.arange(6)
 THETA = Slider("theta", "Angle θ", [0.1, 0.5, 1.0], start=0.5)
@@ -294,3 +295,143 @@ def test_saved_whole_or_not_at_all(tmp_path, monkeypatch) -> None:
     with pytest.raises(OSError, match="disk full"):
         shown.save(tmp_path / "other.html")
     assert [one.name for one in tmp_path.iterdir()] == ["figure.html"]
+
+
+# A front end without its kernel: what is asked is written down, and answered only when a test says so.
+FRONT_END = """
+const heard = {}, state = STATE;
+Object.assign(window, {
+  asked: [], tell: (name, value) => ((state[name] = value), heard[`change:${name}`].forEach((hear) => hear())),
+});
+const model = {
+  get: (name) => state[name],
+  set: (_, value) => (model.next = value),
+  save_changes: () => { if (window.disposed) throw new Error("disposed"); window.asked.push(model.next); },
+  send: () => {},
+  on: (name, hear) => (heard[name] = [...(heard[name] || []), hear]),
+};
+render({ model, el: document.body });
+"""
+
+
+@pytest.fixture
+def orphan(open_page):
+    """Puts a widget on a page where time stands still until a test moves it."""
+
+    def orphan(figure):
+        widget, page = figure.widget(), open_page([])
+        page.clock.install()
+        state = {name: getattr(widget, name) for name in ("markup", "data", "shown", "error")}
+        text = module("core.js", "drawings.js", "keep.js", "figure.js") + FRONT_END.replace("STATE", json.dumps(state))
+        page.add_script_tag(content=text, type="module")
+        page.wait_for_selector(".posym-number")
+        return page, widget
+
+    return orphan
+
+
+@pytest.fixture
+def field(orphan):
+    """A page and the widget of a figure whose readout is a thousand times its slider."""
+    panels = [Readout(["field"], format=".0f"), Lines("Field", TOKENS)]
+    sliders = [Slider("field", "Field", [0.5, 0.7, 0.9], format=".2f")]
+    return orphan(figure(panels, sliders, lambda field: [[1000 * field], np.full(6, 1000 * field)]))
+
+
+def type_in(page, value: str) -> None:
+    page.fill(".posym-number", value)
+    page.press(".posym-number", "Enter")
+
+
+def labelled_and_drawn(page) -> tuple[str, str]:
+    return page.input_value(".posym-number"), page.inner_text(".posym-readout [role=cell]")
+
+
+def test_a_figure_whose_kernel_is_gone_stands_at_a_setting_that_it_draws_and_says_so(field) -> None:
+    page, _ = field
+    note, panels = page.locator(".posym-note"), page.locator(".posym-panels")
+    assert note.inner_text() == ""
+    type_in(page, "0.62")
+    assert panels.get_attribute("aria-busy") == "true"  # until the kernel has had its time
+    page.clock.fast_forward(100)
+    assert page.evaluate("asked") == [{"field": 0.62}]
+    page.clock.fast_forward(4000)
+    assert labelled_and_drawn(page) == ("0.7", "700")
+    assert page.input_value("input[type=range]") == "1"
+    assert panels.get_attribute("aria-busy") == "false"
+    assert note.get_attribute("role") == "status"
+    assert note.inner_text() == (
+        "The kernel does not answer. The figure stands at the nearest setting that was computed before."
+    )
+    page.locator("input[type=range]").fill("1.7")  # from now on it never stands between settings
+    assert labelled_and_drawn(page) == ("0.9", "900")
+    assert page.input_value("input[type=range]") == "2"
+
+
+def test_a_front_end_that_refuses_to_ask_is_believed_at_once(field) -> None:
+    page, _ = field
+    page.evaluate("() => void (window.disposed = true)")
+    type_in(page, "0.6")
+    page.clock.fast_forward(100)
+    assert labelled_and_drawn(page) == ("0.7", "700")
+    assert page.inner_text(".posym-note").startswith("The kernel does not answer")
+
+
+def test_a_kernel_that_was_only_busy_moves_the_figure_when_it_answers(field) -> None:
+    page, widget = field
+    type_in(page, "0.62")
+    page.clock.fast_forward(100)
+    page.clock.fast_forward(4000)
+    widget.values = {"field": 0.62}
+    page.evaluate("shown => tell('shown', shown)", widget.shown)
+    for _ in range(2):
+        assert labelled_and_drawn(page) == ("0.62", "620")
+        assert page.inner_text(".posym-note") == ""
+        page.clock.fast_forward(4000)
+    type_in(page, "0.9")  # a setting is drawn from the page, with or without a kernel
+    page.clock.fast_forward(100)
+    page.clock.fast_forward(4000)
+    assert labelled_and_drawn(page) == ("0.9", "900")
+    assert page.inner_text(".posym-note") == ""
+
+
+def test_an_answer_to_what_was_asked_before_moves_nothing(field) -> None:
+    page, widget = field
+    widget.values = {"field": 0.52}
+    stale = dict(widget.shown)
+    type_in(page, "0.62")
+    page.evaluate("shown => tell('shown', shown)", stale)
+    assert page.input_value(".posym-number") == "0.62"
+    page.evaluate("() => tell('error', 'ValueError: no field')")  # while it waits to ask, that is of something else
+    assert page.input_value(".posym-number") == "0.62"
+    page.clock.fast_forward(100)
+    page.evaluate("() => tell('error', 'ValueError: no field here')")
+    assert labelled_and_drawn(page) == ("0.52", "520")
+    assert page.inner_text(".posym-error") == "ValueError: no field here"
+
+
+def test_what_is_kept_while_the_kernel_computes_is_named_by_what_is_drawn(field, tmp_path) -> None:
+    page, _ = field
+    type_in(page, "0.62")
+    page.click(".posym-keep summary")
+    with page.expect_download() as news:
+        page.click("text=CSV")
+    news.value.save_as(tmp_path / "kept.csv")
+    assert (tmp_path / "kept.csv").read_text("utf-8").splitlines()[1].startswith("0.7,,field,,700")
+    assert labelled_and_drawn(page) == ("0.7", "700")
+    page.click("text=Page")
+    assert page.inner_text(".posym-said") == "The kernel is asked for field.html."
+    page.clock.fast_forward(11_000)
+    assert page.inner_text(".posym-said") == "The kernel does not answer, so there is no field.html."
+
+
+def test_a_widget_without_a_function_goes_where_it_was_sent_to(orphan) -> None:
+    frames = np.arange(18.0).reshape(3, 6)
+    rows = Readout({"n": [1.0, 2.0, 3.0]}, format=".0f")
+    page, widget = orphan(figure([rows, Lines("L", TOKENS, frames)], [THETA], None))
+    type_in(page, "0.8")
+    page.clock.fast_forward(100)
+    widget.values = {"theta": 0.8}
+    page.evaluate("shown => tell('shown', shown)", widget.shown)
+    assert labelled_and_drawn(page) == ("1", "3")
+    assert page.inner_text(".posym-note") == ""

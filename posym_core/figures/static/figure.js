@@ -18,6 +18,9 @@ const valueAt = ({ keys, whole }, place) => {
   return whole ? Math.round(value) : clamp(Number(value.toPrecision(5)), Math.min(...keys), Math.max(...keys));
 };
 
+const settingNear = (sliders, values) =>
+  Object.fromEntries(sliders.map(({ name, keys }) => [name, keys[Math.round(placeOf(keys, values[name]))]]));
+
 function render({ model, el }) {
   const live = Boolean(model.get("markup"));
   if (live) el.innerHTML = model.get("markup");
@@ -33,6 +36,9 @@ function render({ model, el }) {
 
   // ---- drawings ----------------------------------------------------------------------------------------------------
   const isShown = () => shown && sliders.every((slider, place) => shown.values[slider.name] === values[place]);
+  // Between two settings the frames of the nearest are drawn, until Python has computed those that belong there.
+  const nearest = () => settingNear(sliders, named());
+  const isExact = () => isShown() || sliders.every(({ keys }, slider) => keys.includes(values[slider]));
   const framed = (place) => {
     const panel = panels[place], fresh = isShown() ? { ...panel, ...shown.panels[place] } : panel;
     const frame = panel.over.reduce(
@@ -77,6 +83,8 @@ function render({ model, el }) {
     changed();
   };
   const named = () => Object.fromEntries(sliders.map((slider, place) => [slider.name, values[place]]));
+  // What is kept is named by what is drawn: controls that are ahead of it come back.
+  const settled = () => (isExact() || put(nearest()), named());
   let changed = () => {};
 
   inputs.forEach((input, slider) => {
@@ -87,9 +95,9 @@ function render({ model, el }) {
   boxes.forEach((box, place) => panels[place].kind === "readout" || hover(box, (x, y) => hits[place] && hits[place](x, y)));
   drawAll();
 
-  if (live) changed = asking(model, figure, { put, named, isShown, hear: () => (shown = model.get("shown")) });
+  if (live) changed = asking(model, figure, { sliders, put, named, settled, isExact, hear: () => (shown = model.get("shown")) });
   else changed = addressOf(figure, name, { sliders, named, put });
-  addTools(figure, model, { name, sliders, named, panels: () => panels.map((_, place) => framed(place)) });
+  addTools(figure, model, { name, sliders, settled, panels: () => panels.map((_, place) => framed(place)) });
 
   // ---- what changes around it --------------------------------------------------------------------------------------
   const observer = new ResizeObserver(() => {
@@ -134,34 +142,59 @@ const exact = (input, { keys, whole }, take) => {
 };
 
 const PAUSE = 50; // milliseconds without a move before Python is asked
+const PATIENCE = 3000; // milliseconds without an answer after which nobody is thought to be there
 
-// Asks Python for the values that the figure stands at, and moves the figure when Python moves them.
-const asking = (model, figure, { put, named, isShown, hear }) => {
-  const error = element(null, "p", { class: "posym-error mathjax_ignore", role: "alert" });
-  figure.querySelector(".posym-panels").before(error);
-  let waiting = 0, open = false;
-  const complain = () => (error.textContent = model.get("error"));
+// Asks Python for the values that the figure stands at, and moves the figure when Python moves them. Where no answer
+// comes, the controls go back to what is drawn and stay with the settings until one does.
+const asking = (model, figure, { sliders, put, named, settled, isExact, hear }) => {
+  const panels = figure.querySelector(".posym-panels");
+  const said = (look, role) => {
+    const made = element(null, "p", { class: `${look} mathjax_ignore`, role });
+    panels.before(made);
+    return made;
+  };
+  const error = said("posym-error", "alert"), note = said("posym-note", "status");
+  let pausing = 0, waiting = 0, asked = null, alone = false;
+  const busy = () => panels.setAttribute("aria-busy", String(!isExact()));
+  const goTo = (values) => (clearTimeout(waiting), (asked = null), put(values), busy());
+  const leave = () => {
+    if (isExact()) return;
+    alone = true;
+    note.textContent = "The kernel does not answer. The figure stands at the nearest setting that was computed before.";
+    settled();
+    busy();
+  };
+  const same = (one, other) => sliders.every(({ name }) => one[name] === other[name]);
   model.on("change:shown", () => {
     hear();
-    if (open && !isShown()) return; // an answer to what was asked before
-    open = false;
-    put(model.get("shown").values);
+    const { values } = model.get("shown");
+    // An answer to what was asked before is none; a figure that computes nothing answers with the nearest setting.
+    if (asked && !same(values, asked) && !same(values, settingNear(sliders, asked))) return;
+    (alone = false), (note.textContent = "");
+    goTo(values);
   });
+  const complain = () => (error.textContent = model.get("error"));
   model.on("change:error", () => {
     complain();
-    if (!model.get("error") || waiting) return;
-    open = false;
-    put(model.get("shown").values);
+    if (model.get("error") && !pausing) goTo(model.get("shown").values);
   });
   complain();
   return () => {
-    open = true;
+    asked = named();
+    clearTimeout(pausing);
     clearTimeout(waiting);
-    waiting = setTimeout(() => {
-      waiting = 0;
-      model.set("values", named());
-      model.save_changes();
+    pausing = setTimeout(() => {
+      pausing = 0;
+      waiting = setTimeout(leave, PATIENCE);
+      try {
+        model.set("values", asked);
+        model.save_changes();
+      } catch {
+        leave();
+      }
     }, PAUSE);
+    if (alone) settled();
+    busy();
   };
 };
 

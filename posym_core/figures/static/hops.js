@@ -22,9 +22,12 @@ const besidePage = (address) => (name, place) =>
     script.onerror = () => (script.remove(), reject(new Error(key)));
   });
 
+const PATIENCE = 20_000; // milliseconds without a parcel after which no kernel is thought to be there
 const fromKernel = (model) => (name, place) =>
-  new Promise((resolve) => {
-    const hear = (news) => news.parcel === `${name}/${place}` && (model.off("msg:custom", hear), resolve(news.text));
+  new Promise((resolve, reject) => {
+    const hear = (news) => news.parcel === `${name}/${place}` && (end(), resolve(news.text));
+    const end = () => (clearTimeout(late), model.off("msg:custom", hear));
+    const late = setTimeout(() => (end(), reject(new Error("the kernel does not answer"))), PATIENCE);
     model.on("msg:custom", hear);
     model.send({ wanted: "parcel", name, place });
   });

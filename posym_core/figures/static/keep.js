@@ -141,6 +141,7 @@ const pageOf = (figure, model) => {
   return `<!doctype html>\n<html lang="en">\n<head>\n${head}\n${title}\n</head>\n<body>\n${copy.outerHTML}\n</body>\n</html>\n`;
 };
 
+const PAGE_PATIENCE = 10_000; // milliseconds without the page after which no kernel is thought to be there
 const download = (name, type, text) => {
   const link = element(null, "a", { href: URL.createObjectURL(new Blob([text], { type })), download: name });
   link.click();
@@ -148,7 +149,7 @@ const download = (name, type, text) => {
 };
 
 // A fold under the caption with what can be kept.
-export const addTools = (figure, model, { name, sliders, named, panels }) => {
+export const addTools = (figure, model, { name, sliders, settled, panels }) => {
   const fold = element(figure, "details", { class: "posym-keep mathjax_ignore" });
   element(fold, "summary", {}, "Keep this figure");
   const row = element(fold, "p"), said = element(fold, "p", { class: "posym-said", role: "status" });
@@ -159,7 +160,7 @@ export const addTools = (figure, model, { name, sliders, named, panels }) => {
   const keep = (kind, type, text) => (download(`${name}.${kind}`, type, text), `${name}.${kind} is with your downloads.`);
   if (!model.send && sliders.length && linkable(figure))
     add("Link", "Copy the address of this figure as it stands", async () => {
-      const address = `${location.href.split("#")[0]}#${written(figure.dataset.name, named())}`;
+      const address = `${location.href.split("#")[0]}#${written(figure.dataset.name, settled())}`;
       history.replaceState(history.state, "", address);
       try {
         await navigator.clipboard.writeText(address);
@@ -168,12 +169,16 @@ export const addTools = (figure, model, { name, sliders, named, panels }) => {
         return "The link stands in the address bar.";
       }
     });
-  add("SVG", "Save the drawings as they stand", () => keep("svg", "image/svg+xml", svgOf(figure)));
-  add("CSV", "Save the numbers that are shown", () => keep("csv", "text/csv", csvOf(named(), panels())));
-  if (model.send) model.on("msg:custom", ({ page }) => page && download(`${name}.html`, "text/html", page));
+  add("SVG", "Save the drawings as they stand", () => (settled(), keep("svg", "image/svg+xml", svgOf(figure))));
+  add("CSV", "Save the numbers that are shown", () => keep("csv", "text/csv", csvOf(settled(), panels())));
+  let late = 0;
+  const arrived = (page) => (clearTimeout(late), (said.textContent = keep("html", "text/html", page)));
+  if (model.send) model.on("msg:custom", ({ page }) => page && arrived(page));
   add("Page", "Save the figure as a page that stands alone, to embed or to show", () => {
     if (!model.send) return keep("html", "text/html", pageOf(figure, model));
+    clearTimeout(late);
+    late = setTimeout(() => (said.textContent = `The kernel does not answer, so there is no ${name}.html.`), PAGE_PATIENCE);
     model.send({ wanted: "page" });
-    return `${name}.html is on its way.`;
+    return `The kernel is asked for ${name}.html.`;
   });
 };
