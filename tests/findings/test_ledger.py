@@ -3,6 +3,7 @@ import importlib
 import json
 import re
 
+import nbformat
 import numpy as np
 import pytest
 from invented import save_invented
@@ -30,13 +31,21 @@ def _theory_once():
         yield
 
 
-@pytest.fixture(autouse=True)
-def _few_draws(monkeypatch):
-    """What is invented here is far from every line: few draws tell."""
-    monkeypatch.setattr(binding_profile, "DRAWS", 60)
-    monkeypatch.setattr(binding_profile, "SHUFFLES", 39)
-    monkeypatch.setattr(trained_geometry, "DRAWS", 40)
-    monkeypatch.setattr(binding_planes, "DRAWS", 40)
+@pytest.fixture(scope="module", autouse=True)
+def _few_draws():
+    """What is invented here is far from every line, and of stored results only words are read: few draws tell."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(binding_profile, "DRAWS", 60)
+        patch.setattr(binding_profile, "SHUFFLES", 39)
+        patch.setattr(trained_geometry, "DRAWS", 40)
+        patch.setattr(binding_planes, "DRAWS", 40)
+        yield
+
+
+@pytest.fixture(scope="module")
+def stored_rows(_theory_once, _few_draws):
+    """All claims by the results of this checkout, judged once a test run: whoever needs them stands in this file."""
+    return ledger()
 
 
 def invented(folder, *, trend=1.0, coupling=-1.0, violation=0.0, globals_only=False):
@@ -291,9 +300,8 @@ def test_errors_end_in_one_line(tmp_path, capsys):
     assert capsys.readouterr().err.startswith("error: gemma-3-270m_")
 
 
-def test_every_verdict_can_be_read_by_itself():
-    rows = ledger()
-    for row, item in zip(rows, verdict_list(rows).splitlines(), strict=True):
+def test_every_verdict_can_be_read_by_itself(stored_rows):
+    for row, item in zip(stored_rows, verdict_list(stored_rows).splitlines(), strict=True):
         sentences = row.summary
         assert item == f"* {row.id}, *{row.claim}*: **{row.verdict}**. {sentences}"
         assert re.match(r"[A-Z]", sentences), row.id
@@ -304,11 +312,25 @@ def test_every_verdict_can_be_read_by_itself():
         assert ("before the run the verdict" in sentences) == bool(row.first_rule), row.id
 
 
-def test_evidence_is_there():
-    rows = ledger("U25-1", "U25-6", "U25-8a", "U26-1", "U26-4b", "G26-1b")
-    for row in rows:
-        assert row.verdict != "not run here"
+def test_evidence_is_there(stored_rows):
+    run = [row for row in stored_rows if row.verdict != "not run here"]
+    assert {row.id for row in run} >= {"U25-1", "U25-6", "U25-8a", "U26-1", "U26-4b", "G26-1b"}
+    for row in run:
         assert row.numbers
+        assert row.evidence
         for evidence in row.evidence:
             place = results.results_folder() / f"{evidence}.json"
             assert place.is_file() or (results.results_folder().parent / evidence).is_file()
+
+
+def test_chapters_tag_a_cell_for_every_claim_that_the_ledger_leads_to(stored_rows):
+    """A chapter's tags are ``shows-`` and ``live-`` with a claim's id."""
+    chapters = [results.results_folder().parent / name for row in stored_rows for name in row.evidence]
+    chapters = {path for path in chapters if path.is_file()}
+    assert len(chapters) > 5
+    for path in chapters:
+        ids = {row.id.lower() for row in stored_rows if any(path.match(name) for name in row.evidence)}
+        tags = {tag for cell in nbformat.read(path, as_version=4).cells for tag in cell.metadata.get("tags", [])}
+        assert {tag.removeprefix("shows-") for tag in tags if tag.startswith("shows-")} == ids, path
+        # What can be played with is shown too.
+        assert {tag.removeprefix("live-") for tag in tags if tag.startswith("live-")} <= ids, path

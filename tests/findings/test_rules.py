@@ -5,8 +5,6 @@ from __future__ import annotations
 import dataclasses
 import itertools
 
-import pytest
-
 from posym_companion.findings import VERDICTS, Cases, Line, Rule
 from posym_companion.findings.all_claims import CLAIMS, claim, row
 from posym_core.metrics.stats import Estimate
@@ -37,27 +35,27 @@ def made_up(rule: Rule, kept) -> dict:
     return {line.of: number(line, line in kept) for line in (*rule.able, *rule.lines)}
 
 
-@pytest.mark.parametrize("name", RULES)
-def test_every_verdict_that_a_rule_allows_is_seen(name):
-    rule = RULES[name]
+def cases(rule: Rule):
+    """Numbers that keep some lines of a rule, what they are, and the verdict that the rule gives them."""
     every = (*rule.able, *rule.lines)
-    assert rule.verdict(made_up(rule, every)) == rule.whole
-    for line in rule.able:
-        assert rule.verdict(made_up(rule, [x for x in every if x != line])) == "not run here"
     refuting = any(line.refutes for line in rule.lines)
-    assert rule.verdict(made_up(rule, rule.able)) == ("refuted as stated" if refuting else rule.missed)
+    yield "all lines kept", made_up(rule, every), rule.whole
+    for line in rule.able:
+        yield f"unable: {line.part}", made_up(rule, [x for x in every if x != line]), "not run here"
+    yield "none kept", made_up(rule, rule.able), "refuted as stated" if refuting else rule.missed
     for line in rule.lines:
-        verdict = rule.verdict(made_up(rule, [x for x in every if x != line]))
-        if line.refutes:
-            assert verdict == "refuted as stated"
-        elif rule.strict or len(rule.lines) == 1:
-            assert verdict == rule.missed
-        else:
-            assert verdict == "partly"
+        alone = rule.missed if rule.strict or len(rule.lines) == 1 else "partly"
+        missed = made_up(rule, [x for x in every if x != line])
+        yield f"missed: {line.part}", missed, "refuted as stated" if line.refutes else alone
         if line.counts:
-            numbers = {**made_up(rule, every), line.of: number(line, False, some=True)}
-            expected = "refuted as stated" if line.refutes else rule.missed if rule.strict else "partly"
-            assert rule.verdict(numbers) == expected
+            some = "refuted as stated" if line.refutes else rule.missed if rule.strict else "partly"
+            yield f"in some cases: {line.part}", {**missed, line.of: number(line, False, some=True)}, some
+
+
+def test_every_verdict_that_a_rule_allows_is_seen():
+    wrong = [f"{name}, {what}: {rule.verdict(numbers)} for {expected}" for name, rule in RULES.items()
+             for what, numbers, expected in cases(rule) if rule.verdict(numbers) != expected]  # fmt: skip
+    assert not wrong, "\n".join(wrong)
 
 
 def test_the_whole_interval_must_lie_beyond_the_line():
@@ -89,20 +87,28 @@ def test_what_was_found_is_said_with_the_number_that_decides():
     assert rule.found({**numbers, "z": 0.75}) == unable
 
 
-@pytest.mark.parametrize("name", CLAIMS)
-def test_every_claim_says_how_it_is_judged(name):
+def unsaid(name: str):
+    """What a claim does not say of how it is judged, or says in another form than the ledger shows."""
     judged = claim(name)
-    assert judged.id == name
-    assert len(judged.short.split()) <= 10
-    for text in (judged.claim, judged.paper, judged.rule.says, judged.changes):
-        assert text
-    assert judged.rule_fixed in ("before the run", "after a first look")
-    # What is a later rule than the first shows what the first gives.
-    assert judged.first_rule is None or judged.rule_fixed == "after a first look"
-    assert bool(judged.first_rule) == bool(judged.changed_because)
     used = [judged.rule, *([judged.first_rule] if judged.first_rule else [])]
-    assert {verdict for rule in used for verdict in (rule.whole, rule.missed)} <= set(VERDICTS)
-    assert not any(line.above is not None and line.below is not None for rule in used for line in rule.lines)
+    asked = {
+        "has another id": judged.id == name,
+        "is not short": len(judged.short.split()) <= 10,
+        "has an empty text": all((judged.claim, judged.paper, judged.rule.says, judged.changes)),
+        "does not say when its rule was fixed": judged.rule_fixed in ("before the run", "after a first look"),
+        # What is a later rule than the first shows what the first gives.
+        "has a first rule though none came later": judged.first_rule is None or judged.rule_fixed != "before the run",
+        "does not say why its rule changed": bool(judged.first_rule) == bool(judged.changed_because),
+        "has an unknown verdict": {verdict for rule in used for verdict in (rule.whole, rule.missed)} <= set(VERDICTS),
+        "has a line with two edges": not any(line.above is not None and line.below is not None
+                                             for rule in used for line in rule.lines),
+    }  # fmt: skip
+    return [f"{name} {fault}" for fault, kept in asked.items() if not kept]
+
+
+def test_every_claim_says_how_it_is_judged():
+    wrong = [fault for name in CLAIMS for fault in unsaid(name)]
+    assert not wrong, "\n".join(wrong)
 
 
 def test_no_rule_is_weaker_than_another_by_calling_a_part_the_whole():

@@ -14,7 +14,7 @@ from typing import Any
 import compare
 import nbformat
 import pytest
-from kernels import stop_in_time
+from jupyter_kernels import stop_in_time
 
 CELLS = [
     "import torch\nfrom numpy import pi",

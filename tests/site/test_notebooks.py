@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import ast
+import functools
 import json
 import re
+from collections import Counter
+from collections.abc import Callable
 from pathlib import Path
 
 import address
 import nbformat
-import pytest
 from compare import names
 from nbformat import NotebookNode
 from sphinx_external_toc.parsing import parse_toc_yaml
-
-from posym_companion.findings import ledger
 
 ROOT = Path(__file__).resolve().parents[2]
 LONGEST_CELL = 25
@@ -25,9 +25,16 @@ LISTED = list(parse_toc_yaml(ROOT / "_toc.yml"))
 CHAPTERS = sorted((ROOT / "book").rglob("*.ipynb"))
 
 
-@pytest.fixture(params=CHAPTERS, ids=lambda path: path.stem)
-def chapter(request: pytest.FixtureRequest) -> NotebookNode:
-    return nbformat.read(request.param, as_version=nbformat.NO_CONVERT)
+@functools.cache
+def notebooks() -> dict[str, NotebookNode]:
+    """All chapters by their place in the book."""
+    return {str(path.relative_to(ROOT)): nbformat.read(path, as_version=nbformat.NO_CONVERT) for path in CHAPTERS}
+
+
+def none_has(wrong: Callable[[NotebookNode], object], advice: str = "") -> None:
+    """No chapter has what ``wrong`` finds; all that do are named with it."""
+    found = {name: what for name, notebook in notebooks().items() if (what := wrong(notebook))}
+    assert not found, "\n".join([advice, *(f"{name}: {what}" for name, what in found.items())])
 
 
 def code_cells(notebook: NotebookNode) -> list[NotebookNode]:
@@ -66,12 +73,7 @@ def draws(tree: ast.AST, names: set[str]) -> bool:
     return False
 
 
-@pytest.mark.parametrize("name", LISTED)
-def test_chapters_of_the_table_of_contents_exist(name: str) -> None:
-    assert any((ROOT / f"{name}{ending}").exists() for ending in (".ipynb", ".md"))
-
-
-def test_all_chapters_are_in_the_table_of_contents() -> None:
+def test_all_chapters_are_in_the_table_of_contents_and_it_lists_no_others() -> None:
     pages = [*CHAPTERS, *(ROOT / "book").rglob("*.md")]
     assert sorted(path.relative_to(ROOT).with_suffix("").as_posix() for path in pages) == sorted(LISTED)
 
@@ -80,43 +82,52 @@ def test_first_code_cells_serve_colab() -> None:
     assert not address.differing(ROOT, write=False), "run `python tools/address.py --write`"
 
 
-@pytest.mark.parametrize("path", CHAPTERS, ids=lambda path: path.stem)
-def test_source_is_stored_line_by_line(path: Path) -> None:
+def test_source_is_stored_line_by_line() -> None:
     """So that a difference between two versions can be read."""
-    cells = json.loads(path.read_text(encoding="utf-8"))["cells"]
-    assert all(isinstance(cell["source"], list) for cell in cells)
+    stored = {path.stem: json.loads(path.read_text(encoding="utf-8"))["cells"] for path in CHAPTERS}
+    assert not [name for name, cells in stored.items() if any(not isinstance(cell["source"], list) for cell in cells)]
 
 
-def test_chapter_opens_with_its_title(chapter: NotebookNode) -> None:
-    assert chapter.cells[0].cell_type == "markdown"
-    assert chapter.cells[0].source.startswith("# ")
+def without_title(notebook: NotebookNode) -> str:
+    first = notebook.cells[0]
+    return "" if first.cell_type == "markdown" and first.source.startswith("# ") else opening(first)
 
 
-def test_no_outputs_are_stored(chapter: NotebookNode) -> None:
-    stored = [opening(cell) for cell in code_cells(chapter) if cell.outputs or cell.execution_count is not None]
-    assert not stored
+def test_chapters_open_with_their_titles() -> None:
+    none_has(without_title, "these open with another cell than their title")
 
 
-def test_cells_are_short(chapter: NotebookNode) -> None:
-    long = [opening(cell) for cell in code_cells(chapter) if len(cell.source.splitlines()) > LONGEST_CELL]
-    assert not long
+def test_no_outputs_are_stored() -> None:
+    none_has(lambda x: [opening(cell) for cell in code_cells(x) if cell.outputs or cell.execution_count is not None])
 
 
-def test_chapter_checks_itself(chapter: NotebookNode) -> None:
-    trees = [ast.parse(cell.source) for cell in code_cells(chapter)]
-    assert any(isinstance(node, ast.Assert) for tree in trees for node in ast.walk(tree))
+def test_cells_are_short() -> None:
+    none_has(lambda x: [opening(cell) for cell in code_cells(x) if len(cell.source.splitlines()) > LONGEST_CELL])
 
 
-def test_figures_say_what_is_seen(chapter: NotebookNode) -> None:
+def asserts_nothing(notebook: NotebookNode) -> bool:
+    trees = [ast.parse(cell.source) for cell in code_cells(notebook)]
+    return not any(isinstance(node, ast.Assert) for tree in trees for node in ast.walk(tree))
+
+
+def test_chapters_check_themselves() -> None:
+    none_has(asserts_nothing, "these assert nothing")
+
+
+def silent_figures(notebook: NotebookNode) -> list[str]:
     names: set[str] = set()
     silent = []
-    for cell in code_cells(chapter):
+    for cell in code_cells(notebook):
         tree = ast.parse(cell.source)
         names |= drawing_names(tree)
         alt = cell.metadata.get("mystnb", {}).get("image", {}).get("alt", "")
         if draws(tree, names) and not alt.strip():
             silent.append(opening(cell))
-    assert not silent, "these cells draw, but their metadata lack mystnb.image.alt"
+    return silent
+
+
+def test_figures_say_what_is_seen() -> None:
+    none_has(silent_figures, "these cells draw, but their metadata lack mystnb.image.alt")
 
 
 def written(value: ast.expr, named: dict[str, ast.expr]) -> str:
@@ -151,8 +162,8 @@ def sentences(text: str) -> int:
     return len(re.findall(r"[.?!](?=\s|$)", text))
 
 
-def test_captions_say_what_to_look_at_and_what_to_conclude(chapter: NotebookNode) -> None:
-    assert not [caption for caption in captions(chapter) if sentences(caption) < 2]
+def test_captions_say_what_to_look_at_and_what_to_conclude() -> None:
+    none_has(lambda x: [caption for caption in captions(x) if sentences(caption) < 2])
 
 
 def test_captions_are_found() -> None:
@@ -163,15 +174,25 @@ def test_captions_are_found() -> None:
     assert [sentences(caption) for caption in captions(notebook)] == [2, 2, 0, 1]
 
 
-def test_cells_have_ids_of_their_own(chapter: NotebookNode) -> None:
-    identifiers = [cell.get("id") for cell in chapter.cells]
-    assert all(identifiers)
-    assert len(set(identifiers)) == len(identifiers)
+def shared_ids(notebook: NotebookNode) -> list[str | None]:
+    identifiers = [cell.get("id") for cell in notebook.cells]
+    return [each for each, often in Counter(identifiers).items() if not each or often > 1]
 
 
-def test_kernel_is_the_one_every_machine_has(chapter: NotebookNode) -> None:
-    assert chapter.metadata.kernelspec.name == "python3"
-    nbformat.validate(chapter)
+def test_cells_have_ids_of_their_own() -> None:
+    none_has(shared_ids, "cells without an id, or with another cell's")
+
+
+def broken_format(notebook: NotebookNode) -> str:
+    try:
+        nbformat.validate(notebook)
+    except nbformat.ValidationError as error:
+        return str(error)
+    return "" if notebook.metadata.kernelspec.name == "python3" else f"kernel {notebook.metadata.kernelspec.name}"
+
+
+def test_kernel_is_the_one_every_machine_has() -> None:
+    none_has(broken_format)
 
 
 def moved_on(sources: list[str]) -> dict[str, set[str]]:
@@ -189,9 +210,13 @@ def moved_on(sources: list[str]) -> dict[str, set[str]]:
     return found
 
 
-def test_live_figures_compute_the_same_when_the_chapter_has_run_to_its_end(chapter: NotebookNode) -> None:
-    found = moved_on([cell.source for cell in code_cells(chapter)])
-    assert not {compute: sorted(anew) for compute, anew in found.items() if anew}, "give these names of their own"
+def lost_names(notebook: NotebookNode) -> dict[str, list[str]]:
+    found = moved_on([cell.source for cell in code_cells(notebook)])
+    return {compute: sorted(anew) for compute, anew in found.items() if anew}
+
+
+def test_live_figures_compute_the_same_when_the_chapter_has_run_to_its_end() -> None:
+    none_has(lost_names, "give these names of their own")
 
 
 def test_names_that_a_live_figure_loses_are_found() -> None:
@@ -223,27 +248,8 @@ def exported(tree: ast.AST) -> list[str]:
 
 
 def test_chapters_import_the_faces_of_rooms() -> None:
-    notebooks = [nbformat.read(path, as_version=nbformat.NO_CONVERT) for path in CHAPTERS]
-    names = {name for each in notebooks for cell in code_cells(each) for name in exported(ast.parse(cell.source))}
+    names = {
+        name for each in notebooks().values() for cell in code_cells(each) for name in exported(ast.parse(cell.source))
+    }
     assert not [name for name in names if not ROOT.joinpath(*name.split("."), "__init__.py").is_file()]
     assert 5 < len(names) <= 14
-
-
-def tagged(name: str) -> set[str]:
-    """The claims' tags in a chapter, ``shows-`` and ``live-`` with the claim's id."""
-    cells = nbformat.read(ROOT / name, as_version=4).cells
-    tags = {tag for cell in cells for tag in cell.metadata.get("tags", [])}
-    return {tag for tag in tags if tag.startswith(("shows-", "live-"))}
-
-
-def test_the_ledger_leads_to_a_cell_for_every_claim() -> None:
-    rows = ledger()
-    shown = {
-        name: {f"shows-{row.id.lower()}" for row in rows if name in row.evidence}
-        for name in sorted({name for row in rows for name in row.evidence if (ROOT / name).is_file()})
-    }
-    assert len(shown) > 5
-    for name, tags in shown.items():
-        assert {tag for tag in tagged(name) if tag.startswith("shows-")} == tags, name
-        # What can be played with is shown too.
-        assert {tag.replace("live-", "shows-") for tag in tagged(name)} == tags, name
