@@ -18,6 +18,7 @@ from torch import Tensor
 
 from posym_companion.experiments import family_solvers
 from posym_companion.experiments.family_solvers import SCORING, FamilySolver, asked
+from posym_companion.experiments.head_geometry import with_random_weights
 from posym_companion.experiments.loop import Experiment, plain
 from posym_core.inspection.heads import LayerHeads
 from posym_core.inspection.profiling import profile_with
@@ -144,9 +145,7 @@ def language_model(setting: Surveyed, device: torch.device, progress: bool) -> t
     """A model with a tokenizer, and prompts in its words."""
     model, tokenizer = load_model(setting.model, device=str(device))
     if not setting.trained:
-        with torch.random.fork_rng(devices=[]):
-            torch.manual_seed(setting.seed)
-            model = type(model)(model.config).to(device).eval().requires_grad_(False)
+        model = with_random_weights(model, setting.seed).requires_grad_(False)
     drawn = {"facts": setting.facts, "count": setting.prompts, "seed": setting.seed}
     return model, make_prompts(tokenizer, setting.task, **drawn)
 

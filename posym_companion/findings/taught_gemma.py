@@ -8,13 +8,15 @@ from pathlib import Path
 
 import numpy as np
 
+from posym_companion.experiments.random_weights import TAUS
 from posym_companion.experiments.taught_gemma import FACTS
 from posym_companion.findings.binding_planes import GAP, SHARE
-from posym_companion.findings.binding_profile import cases, score_correlation
+from posym_companion.findings.binding_profile import WEIGHED, cases, score_correlation
 from posym_companion.findings.finding import Claim, Line, Measured, Number, Rule
 from posym_companion.findings.gemma_roles import CARRIES, FIRST_LESS, FIRST_STOP, LESS, PURE, first_look, roles
 from posym_companion.findings.gemma_runs import SOLVED, after, measured, runs
 from posym_companion.findings.plane_profile import STRONG, beyond_null
+from posym_companion.findings.random_weights import beside_birth, correlation_at_birth
 from posym_core.metrics.stats import head_correlation, statistic_interval
 from posym_core.metrics.trends import behaviour_and_use, layer_trend, local_layers
 
@@ -23,7 +25,7 @@ AS_FAST = 1.2
 DRAWS = 2000
 # What is counted, by the first word of the number's name.
 CASES = "A case is one of three seeds with one of three wordings."
-COUNTED = {"settings": "cases", "seeds": "seeds", "heads": "heads"}
+COUNTED = {"settings": "cases", "seeds": "seeds", "heads": "heads", "kinds": "kinds of prompt"}
 
 
 def trend(folder: Path | None) -> Measured:
@@ -46,7 +48,7 @@ def trend(folder: Path | None) -> Measured:
 
 
 def correlation(folder: Path | None) -> Measured:
-    """The correlation of the scores over heads, and that of the null model, as in U25-3."""
+    """The correlation of the scores over heads, beside the null model's and random weights', as in U25-3."""
     results = runs(folder)
     ours: dict[str, Number] = {}
     below, beyond = [], []
@@ -56,8 +58,20 @@ def correlation(folder: Path | None) -> Measured:
         beyond.append(found.pearson.high < null)
         where = f"seed {seed}, {wording}"
         ours |= {f"Pearson r ({where})": found.pearson, f"Pearson r of the null model ({where})": null}
-    counts = {"settings with r below zero": cases(below), "settings with r below the null model's": cases(beyond)}
-    return measured(results, {**counts, **ours}, f"{CASES} The null model keeps each head's attention, see U25-3.")
+    birth = {tau: correlation_at_birth("taught", tau, folder) for tau in TAUS}
+    for tau, found_at in birth.items():
+        ours |= beside_birth(found_at, f"Pearson r, {WEIGHED[tau]}")
+    counts: dict[str, Number] = {
+        "settings with r below zero": cases(below),
+        "settings with r below the null model's": cases(beyond),
+        "kinds of prompt with r below every draw of random weights": cases(x.below for x in birth["1e-4"].values()),
+    }
+    note = (
+        f"{CASES} The null model keeps each head's attention, see U25-3. Random weights are beside the packaged taught "
+        "model, on two wordings at two lengths. With all pairs of blocks weighed alike its r is "
+        f"{', '.join(f'{x.found.value:.2f}' for x in birth['equal'].values())}"
+    )
+    return measured(results, {**counts, **ours}, note)
 
 
 def planes(folder: Path | None) -> Measured:
@@ -164,10 +178,12 @@ LAYER_TREND = _claim(
 CORRELATION = _claim(
     "T-2G",
     "Positional and symbolic scores correlate negatively over heads",
-    f"{_TAUGHT}, the rule of U25-3: the interval of r below zero, and below the r of the null model.",
+    f"{_TAUGHT}, the rule of U25-3: the interval of r below zero, below the r of the null model, and on four kinds "
+    "of prompt below that of three draws of random weights.",
     {
         "r is negative": "settings with r below zero",
         "r is below the null model's": "settings with r below the null model's",
+        "r is below that of random weights": "kinds of prompt with r below every draw of random weights",
     },
     correlation,
     "A setting in which r does not lie below the null model's.",

@@ -31,7 +31,10 @@ def open_page(browser, tmp_path):
         complaints: list[str] = []
         page.on("console", lambda message: complaints.append(message.text))
         page.on("pageerror", lambda error: complaints.append(str(error)))
-        page.on("request", lambda request: request.url.startswith(("file:", "data:", "blob:")) or complaints.append(request.url))
+        page.on(
+            "request",
+            lambda request: request.url.startswith(("file:", "data:", "blob:")) or complaints.append(request.url),
+        )
         page.goto(file.as_uri())
         opened.append((context, complaints))
         return page
