@@ -11,6 +11,7 @@ from posym_core.models.language import PACKAGED
 from posym_core.runs.results import Result
 
 EXPERIMENTS = {
+    "binding_direction": "the taught Gemma asked for facts whose attribute stands before the name, in words of its own",
     "binding_profile": "scores, exclusion, shares per plane and accuracy of a language model on binding prompts",
     "browser_models": "models trained and asked in a browser, beside the same in PyTorch",
     "encoding_optimisation": "largest stable learning rate and sharpness of the loss by encoding, all else equal",

@@ -68,6 +68,7 @@ CLAIMS: Mapping[str, str] = {
     "T-6": "task_solvers.BEYOND_ONE_LAYER",
     "T-6G": "taught_gemma.MISSING",
     "T-7": "family_solvers.ARCHITECTURES",
+    "T-8G": "binding_direction.BOTH_ORDERS",
     "L-1a": "later_claims.ORDER",
     "L-1b": "later_claims.BASE",
     "L-1c": "later_claims.SYMBOLS",

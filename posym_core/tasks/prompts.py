@@ -22,7 +22,7 @@ ANCHOR = "."
 
 @functools.cache
 def words(kind: str) -> tuple[str, ...]:
-    """Words of a kind: ``"names"``, ``"colours"``, ``"things"`` or ``"cities"``."""
+    """Words of a kind, a section of ``words.txt``: ``"names"``, ``"colours"``, ``"things"``, ``"cities"``, ..."""
     found: dict[str, list[str]] = {}
     for line in (files("posym_core.tasks") / "words.txt").read_text(encoding="utf-8").splitlines():
         if line.startswith("["):
