@@ -30,6 +30,7 @@ EXPERIMENTS = {
     "later_claims": "claims of later papers: order, sums, slow planes, influence and binding in a language model",
     "multihop": "GPT-J models trained on the tasks Number and Letter, every head watched",
     "plane_profile": "every head and every plane of a language model at many lengths",
+    "random_solvers": "scores of small decoders before any training, three draws at two lengths",
     "random_weights": "scores, frequency use and planes of a language model beside three draws of random weights",
     "score_robustness": "how scores depend on everything that is chosen when they are made",
     "solver_answers": "heads of decoders that solve binding and index, on answers that are right and that are wrong",
