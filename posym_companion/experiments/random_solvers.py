@@ -3,6 +3,10 @@
 Every ensemble of two or more layers of :mod:`posym_companion.experiments.task_solvers` is drawn anew three times, as
 its training would begin, and its heads are scored on prompts of as many facts as it learns and of twice as many.
 This project's own. One result holds all of them.
+
+The rule, written before the run: on models that solve, on binding and on index each by itself, r over the heads of all
+seeds counts as learned where its interval lies below the r of every draw of as many untrained models, on prompts of
+the length that the models learn. The longer prompts and the other weighting show whether the null depends on either.
 """
 
 from __future__ import annotations

@@ -91,7 +91,7 @@ def test_words_are_many_and_different():
     for kind in KINDS:
         assert len(set(words(kind))) == len(words(kind))
     assert len(words("names")) > 500
-    with pytest.raises(ValueError, match="kind must be one of 'names', 'colours', .*; got 'verbs'"):
+    with pytest.raises(ValueError, match=r"kind must be one of 'names', 'colours', .*; got 'verbs'"):
         words("verbs")
 
 
