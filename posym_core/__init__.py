@@ -1,6 +1,7 @@
 """Positional and symbolic attention heads in transformers with rotary position encodings."""
 
 from posym_core.inspection.profiling import Profile, profile
+from posym_core.inspection.visibility import HiddenBlocksWarning, LongPromptWarning
 from posym_core.metrics.exclusion_bound import Exclusion, exclusion
 from posym_core.metrics.frequencies import FrequencyShares, frequency_shares, frequency_use
 from posym_core.metrics.logit_matrix import cross_logits
@@ -15,6 +16,8 @@ __all__ = [
     "BindingPrompts",
     "Exclusion",
     "FrequencyShares",
+    "HiddenBlocksWarning",
+    "LongPromptWarning",
     "Profile",
     "SwapScores",
     "binding_prompts",

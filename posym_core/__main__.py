@@ -59,6 +59,8 @@ def _parser() -> argparse.ArgumentParser:
     profile.add_argument("--tau", type=float, default=1e-4, help="temperature of pairs of blocks (default: 1e-4)")
     profile.add_argument("--eps", type=float, default=1e-8, help="floor of norms (default: 1e-8)")
     profile.add_argument("--per-frequency", action="store_true", help="also score every rotation plane")
+    seen = "score only the blocks that a layer's last token sees whole, as through a sliding window"
+    profile.add_argument("--visible-only", action="store_true", help=seen)
     profile.add_argument("--energy", action="store_true", help="also each rotation plane's part of the logits' energy")
     profile.add_argument("--no-report", action="store_true", help="write no figures and no report.html")
     add_places(profile)
@@ -100,9 +102,11 @@ def add_places(parser: argparse.ArgumentParser) -> None:
 
 
 def _profile(options: argparse.Namespace) -> None:
+    from posym_core.inspection.visibility import counted
     from posym_core.report.page import NAME, pages
     from posym_core.report.run import run_profile
     from posym_core.report.settings import ProfileSettings
+    from posym_core.report.tables import answers_said
 
     task = options.task
     if options.template is not None:
@@ -116,6 +120,7 @@ def _profile(options: argparse.Namespace) -> None:
         tau=options.tau,
         eps=options.eps,
         per_frequency=options.per_frequency,
+        visible_only=options.visible_only,
         energy=options.energy,
         **{name: getattr(options, name) for name in SHARED},
     )
@@ -129,9 +134,11 @@ def _profile(options: argparse.Namespace) -> None:
         extras=None if options.no_report else pages,
         report=lambda line: print(line, file=sys.stderr),
     )
-    prompts, layers, heads = profile.arrays["positional"].shape
+    sizes = zip(profile.arrays["positional"].shape, ("prompt", "layer", "head"), strict=True)
+    parts = [*(counted(number, thing) for number, thing in sizes), f"{profile.provenance['seconds']:.0f} s"]
+    parts += [said for said in (answers_said(profile.arrays),) if said]
     shown = profile.folder / NAME if (profile.folder / NAME).exists() else profile.folder
-    print(f"{prompts} prompts, {layers} layers, {heads} heads, {profile.provenance['seconds']:.0f} s: {shown}")
+    print(f"{', '.join(parts)}: {shown}")
 
 
 def _survey(options: argparse.Namespace) -> None:

@@ -291,7 +291,7 @@ def cuts_of(prompts: Prompts) -> dict[str, dict[str, int]]:
 def _default_scores(model: torch.nn.Module, prompts: Prompts, progress: bool) -> dict[str, Tensor]:
     blocks: dict[str, Any] = {"start": prompts.start, "block_length": prompts.block_length, "blocks": prompts.blocks}
     scores = profile(model, prompts.input_ids, **blocks, tau=DEFAULT_TAU, eps=DEFAULT_EPS, progress=progress)
-    return vars(scores)
+    return {"positional": scores.positional, "symbolic": scores.symbolic, "entropy": scores.entropy}
 
 
 def _answered(model: Any, prompts: Prompts) -> dict[str, np.ndarray]:

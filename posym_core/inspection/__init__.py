@@ -14,13 +14,16 @@ from posym_core.inspection.programs import NONE, candidates
 from posym_core.inspection.prompt_roles import answer_pairs, patched_heads, silenced_everywhere, silenced_heads
 from posym_core.inspection.prompt_scores import head_scores
 from posym_core.inspection.stations import capture_layers, station_scores
+from posym_core.inspection.visibility import HiddenBlocksWarning, LongPromptWarning
 from posym_core.inspection.wrappers import unwrapped
 
 __all__ = [
     "NONE",
     "SCORED",
     "AttentionCall",
+    "HiddenBlocksWarning",
     "LayerHeads",
+    "LongPromptWarning",
     "Planes",
     "Profile",
     "UnsupportedModelError",

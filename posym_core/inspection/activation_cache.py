@@ -17,7 +17,7 @@ from posym_core.inspection.attention_calls import AttentionCall, UnsupportedMode
 from posym_core.inspection.capturing import capture
 from posym_core.inspection.heads import LayerHeads, layer_heads
 from posym_core.inspection.planes import find_planes
-from posym_core.inspection.profiling import Profile, scores_of, stacked
+from posym_core.inspection.profiling import Profile, profile_of, scores_of, stacked
 from posym_core.inspection.wrappers import unwrapped
 from posym_core.metrics.pairs import Swaps
 
@@ -60,10 +60,10 @@ def cached_swap_scores(
     swaps = Swaps(start=start, block_length=block_length, blocks=blocks, tau=tau, eps=eps)
     layers = _cached_heads(cache)
     fitted = swaps.fitted(layers[0].keys.shape[-2])
-    measured = [scores_of(heads.swap_scores(fitted, per_frequency=per_frequency)) for heads in layers]
-    return Profile(
-        **{name: stacked([layer[name].flatten(1, 2).cpu() for layer in measured], dim=1) for name in measured[0]}
-    )
+    measured = [scores_of(heads, fitted, per_frequency=per_frequency) for heads in layers]
+    together = {name: stacked([layer[name].flatten(1, 2).cpu() for layer in measured], dim=1) for name in measured[0]}
+    prompts, tokens = len(layers[0].keys), layers[0].keys.shape[-2]
+    return profile_of(together, unwrapped(cache.model), [tokens] * prompts)
 
 
 def cached_cross_logits(

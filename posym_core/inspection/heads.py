@@ -66,6 +66,10 @@ class LayerHeads:
         options = {**vars(swaps), **self.softmax, "per_frequency": per_frequency, "products": products}
         return swap_scores(self.query, self.keys, self.angles, **options)
 
+    def seen_blocks(self, swaps: Swaps) -> Bool[Tensor, "prompt block"]:
+        """Which blocks the last token sees whole in every head; one that a window cuts in two is not among them."""
+        return swaps.by_block(self.visible).all(-1).flatten(1, 2).all(1)
+
     def block_table(self, swaps: Swaps) -> BlockTable:
         """See :func:`posym_core.metrics.permutations.block_table`."""
         blocks = {"start": swaps.start, "block_length": swaps.block_length, "blocks": swaps.blocks}
@@ -78,6 +82,13 @@ class LayerHeads:
     def frequency_use(self, keys: slice = slice(-1)) -> Float[Tensor, "prompt key_head group plane"]:
         """See :func:`posym_core.frequency_use`; of the same keys."""
         return frequency_use(self.query, self.keys[..., keys, :], self.angles, scale=self.scale)
+
+    def of_prompts(self, index: Int[Tensor, " prompt"]) -> LayerHeads:
+        """The same heads on some of the prompts."""
+        some: dict[str, Any] = {name: getattr(self, name)[index] for name in ("query", "keys", "visible")}
+        if self.sinks is not None and self.sinks.ndim == 3:
+            some["sinks"] = self.sinks[index]
+        return replace(self, **some)
 
     def only(self, index: Int[Tensor, " head"]) -> LayerHeads:
         """Some heads of a layer in which every query head has keys of its own."""

@@ -28,7 +28,7 @@ from posym_core.inspection.capturing import ONE_AT_A_TIME, watched_forward
 from posym_core.inspection.heads import LayerHeads
 from posym_core.inspection.interventions import Intervention
 from posym_core.inspection.planes import Planes, find_planes
-from posym_core.inspection.profiling import Profile, profile_with, scores_of
+from posym_core.inspection.profiling import Profile, profile_of, profile_with, scores_of
 from posym_core.inspection.routes import AttentionFunctions, Route, in_this_thread, interface_wrapped, while_running
 from posym_core.metrics.pairs import Swaps
 
@@ -90,11 +90,11 @@ class Operated:
         swaps = swaps.fitted(input_ids.shape[-1])
 
         def measure(heads: LayerHeads) -> dict[str, Tensor]:
-            return scores_of(heads.swap_scores(swaps))
+            return scores_of(heads, swaps)
 
-        return Profile(
-            **profile_with(self.model, input_ids, self.measuring(measure), planes=self.planes, progress=progress)
-        )
+        options = {"planes": self.planes, "progress": progress}
+        measured = profile_with(self.model, input_ids, self.measuring(measure), **options)
+        return profile_of(measured, self.model, [input_ids.shape[-1]] * len(measured["entropy"]))
 
 
 @contextlib.contextmanager

@@ -7,12 +7,13 @@ pass.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
-from dataclasses import dataclass
+import warnings
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any, Literal, get_args
 
 import torch
-from jaxtyping import Float, Int
+from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
 from posym_core.checks import require_count
@@ -21,6 +22,15 @@ from posym_core.inspection.capturing import check_input_ids, watched_forward
 from posym_core.inspection.heads import LayerHeads, joined, layer_heads
 from posym_core.inspection.padding import unpadded
 from posym_core.inspection.planes import Planes, find_planes
+from posym_core.inspection.visibility import (
+    WAYS_OUT,
+    HiddenBlocksWarning,
+    LongPromptWarning,
+    hidden_blocks_said,
+    listed,
+    long_prompts_said,
+    tokens_beyond,
+)
 from posym_core.inspection.wrappers import unwrapped
 from posym_core.metrics.pairs import Swaps
 from posym_core.metrics.swaps import SwapScores
@@ -41,23 +51,35 @@ class Profile:
         positional: ``s_POS``, ``[prompt, layer, head]`` or ``[prompt, layer, head, plane]``.
         symbolic: ``s_SYM``.
         entropy: entropy of the attention over all visible keys, divided by its maximum.
+        visible_blocks: how many blocks the prompt's last token sees whole in each layer, ``[prompt, layer]``. The
+            others lie beyond a sliding window, or are cut by its edge: what is swapped into them gets no attention, or
+            less, whatever a head looks for, so that heads of such layers come out as positional. None if not counted.
+        tokens_beyond: how many tokens each prompt has more than the model's ``max_position_embeddings``, ``[prompt]``;
+            0 for all where the configuration names no limit. None if not asked.
     """
 
     positional: Float[Tensor, "prompt layer head *plane"]
     symbolic: Float[Tensor, "prompt layer head *plane"]
     entropy: Float[Tensor, "prompt layer head *plane"]
+    visible_blocks: Int[Tensor, "prompt layer"] | None = None
+    tokens_beyond: Int[Tensor, " prompt"] | None = None
 
     def frame(self) -> Any:
         """A row for each head on each prompt (or each plane), in their order; heads that a layer lacks have none.
 
         Returns:
             A pandas ``DataFrame`` if pandas is installed, else a dict of its columns as NumPy arrays: ``prompt``,
-            ``layer``, ``head``, with ``per_frequency`` also ``plane``, and then the scores.
+            ``layer``, ``head``, with ``per_frequency`` also ``plane``, then the scores and, where they were counted,
+            ``visible_blocks``.
         """
-        there = ~self.positional.isnan()
+        # A head that sees fewer than two blocks has no score and an entropy all the same.
+        there = ~self.entropy.isnan()
         names = ("prompt", "layer", "head", "plane")[: there.ndim]
-        columns = dict(zip(names, (place.numpy() for place in there.nonzero(as_tuple=True)), strict=True))
-        columns |= {name: scores[there].numpy() for name, scores in vars(self).items()}
+        places = [place.numpy() for place in there.nonzero(as_tuple=True)]
+        columns: dict[str, Any] = dict(zip(names, places, strict=True))
+        columns |= {name: getattr(self, name)[there].numpy() for name in get_args(Score)}
+        if self.visible_blocks is not None:
+            columns["visible_blocks"] = self.visible_blocks.numpy()[places[0], places[1]]
         try:
             from pandas import DataFrame
         except ModuleNotFoundError:
@@ -104,6 +126,7 @@ def profile(
     progress: bool = True,
     batch_size: int | None = None,
     planes: Sequence[Planes] | None = None,
+    visible_only: bool | None = None,
 ) -> Profile:
     """Positional and symbolic scores of every head at the last token of every prompt.
 
@@ -127,6 +150,9 @@ def profile(
         batch_size: prompts per forward pass; by default about 4,096 tokens.
         planes: what :func:`posym_core.inspection.planes.find_planes` found for this model and length, to save asking
             again; for prompts of several lengths, only if the model's angles do not depend on them.
+        visible_only: what to do in layers whose last token does not see all blocks. True scores those alone that it
+            sees whole, as :func:`posym_core.swap_scores` does when it is given just those; fewer than two have no
+            scores (NaN). False scores all. None does so, too, and warns.
 
     Returns:
         A :class:`Profile`; one prompt ``[token]`` gives a batch of one.
@@ -135,22 +161,81 @@ def profile(
         UnsupportedModelError: if the model is not a decoder with rotary encoding that can be captured.
         TypeError, ValueError: if ``input_ids``, ``attention_mask`` or the blocks do not fit, prompts begin or end with
             pad tokens that no mask tells of, or ``tau`` or ``eps`` is out of range.
+
+    Warns:
+        HiddenBlocksWarning: if a layer does not see all blocks, and ``visible_only`` is None.
+        LongPromptWarning: if prompts are longer than ``max_position_embeddings`` of the model's configuration.
     """
     model = unwrapped(model)
     runs = unpadded(model, check_input_ids(input_ids, least=3), attention_mask, least=3)
     swaps = Swaps(start=start, block_length=block_length, blocks=blocks, tau=tau, eps=eps)
     fitted = {length: swaps.fitted(length) for length in sorted({run.shape[1] for run in runs})}
+    lengths = [run.shape[1] for run in runs for _ in run]
+    if said := long_prompts_said(tokens_beyond(model, lengths).tolist()):
+        warnings.warn(said, LongPromptWarning, stacklevel=2)
 
     def measure(heads: LayerHeads) -> dict[str, Tensor]:
-        return scores_of(heads.swap_scores(fitted[heads.keys.shape[-2]], per_frequency=per_frequency))
+        swaps = fitted[heads.keys.shape[-2]]
+        return scores_of(heads, swaps, per_frequency=per_frequency, visible_only=bool(visible_only))
 
     options = {"progress": progress, "batch_size": batch_size, "planes": planes, "hold": NUMBERS_HELD}
-    return Profile(**profile_with(model, input_ids, measure, attention_mask=attention_mask, **options))
+    measured = profile_with(model, input_ids, measure, attention_mask=attention_mask, **options)
+    found = profile_of(measured, model, lengths)
+    if visible_only is None:
+        said = hidden_blocks_said(visible_counts(measured).tolist(), [fitted[length].number for length in lengths])
+        if said:
+            warnings.warn(f"{said}; {WAYS_OUT}", HiddenBlocksWarning, stacklevel=2)
+    return found
 
 
-def scores_of(scores: SwapScores) -> dict[str, Tensor]:
-    """What a profile keeps of scores."""
-    return {"positional": scores.positional, "symbolic": scores.symbolic, "entropy": scores.entropy}
+def scores_of(
+    heads: LayerHeads, swaps: Swaps, *, per_frequency: bool = False, visible_only: bool = False
+) -> dict[str, Tensor]:
+    """What a profile keeps of a layer's heads: scores, and the number of visible blocks once a head."""
+    seen = heads.seen_blocks(swaps)
+    if visible_only and not seen.all():
+        scores = _scores_over(seen, heads, swaps, per_frequency)
+    else:
+        scores = _kept(heads.swap_scores(swaps, per_frequency=per_frequency))
+    return {**scores, "visible_blocks": seen.sum(-1)[:, None, None].expand(heads.query.shape[:3])}
+
+
+def _kept(scores: SwapScores) -> dict[str, Tensor]:
+    return {name: getattr(scores, name) for name in get_args(Score)}
+
+
+def _scores_over(
+    seen: Bool[Tensor, "prompt block"], heads: LayerHeads, swaps: Swaps, per_frequency: bool
+) -> dict[str, Tensor]:
+    """Scores over the blocks that are seen whole; NaN where there are fewer than two."""
+    found: dict[str, Tensor] = {}
+    kinds, kind = seen.unique(dim=0, return_inverse=True)
+    for number, run in enumerate(kinds):
+        index = (kind == number).nonzero().flatten()
+        first, count = int(run.int().argmax()), int(run.sum())
+        if not bool(run[first : first + count].all()):
+            raise ValueError(
+                f"visible_only scores blocks that stand next to each other, but layer {heads.layer} sees blocks "
+                f"{listed(run.nonzero().flatten().tolist())} of {len(run)}; pass visible_only=False, or other blocks"
+            )
+        begin = swaps.start + first * swaps.block_length
+        part = replace(swaps, start=begin, blocks=count) if count > 1 else swaps
+        scores = _kept(heads.of_prompts(index).swap_scores(part, per_frequency=per_frequency))
+        for name, x in scores.items():
+            found.setdefault(name, x.new_empty(len(seen), *x.shape[1:]))
+            found[name][index] = x if count > 1 or name == "entropy" else torch.nan
+    return found
+
+
+def profile_of(measured: Mapping[str, Tensor], model: nn.Module, lengths: Sequence[int]) -> Profile:
+    """The profile that :func:`profile_with` makes of :func:`scores_of`, with the tokens of each prompt."""
+    scores = {name: measured[name] for name in get_args(Score)}
+    return Profile(**scores, visible_blocks=visible_counts(measured), tokens_beyond=tokens_beyond(model, lengths))
+
+
+def visible_counts(measured: Mapping[str, Tensor]) -> Int[Tensor, "prompt layer"]:
+    """Visible blocks of each layer, of which every head tells."""
+    return measured["visible_blocks"][:, :, 0].long()
 
 
 def profile_with(

@@ -14,7 +14,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import numpy as np
 import torch
@@ -22,7 +22,8 @@ from torch import Tensor
 
 from posym_core.inspection.heads import LayerHeads
 from posym_core.inspection.planes import Planes, find_planes
-from posym_core.inspection.profiling import TOKENS_A_BATCH, profile_with, scores_of
+from posym_core.inspection.profiling import TOKENS_A_BATCH, Score, profile_with, scores_of, visible_counts
+from posym_core.inspection.visibility import tokens_beyond
 from posym_core.metrics.pairs import Swaps
 from posym_core.models.answers import choice_accuracy
 from posym_core.models.language import load_model, model_identity
@@ -68,7 +69,8 @@ class Chunk:
     """What was measured.
 
     Attributes:
-        arrays: ``positional``, ``symbolic``, ``entropy`` ``[prompt, layer, head]``; with ``per_frequency`` the same
+        arrays: ``positional``, ``symbolic``, ``entropy`` ``[prompt, layer, head]``; ``visible_blocks``
+            ``[prompt, layer]`` and ``tokens_beyond`` ``[prompt]`` of a profile; with ``per_frequency`` the scores
             with ``plane_`` before and planes behind; with ``energy`` ``plane_energy`` ``[prompt, layer, head, plane]``,
             the planes' parts of their head's; with either ``plane_angle`` ``[layer, plane]``; for prompts with answers
             ``correct``, ``log_probability`` and ``alternatives`` ``[prompt]``.
@@ -255,17 +257,22 @@ def _measure(held: _Loaded, prompts: Sequence[BlockedPrompt], settings: ProfileS
 
     def measure(heads: LayerHeads) -> dict[str, Tensor]:
         angles[heads.layer] = heads.angles.cpu()
-        measured = scores_of(heads.swap_scores(swaps))
+        options = {"visible_only": settings.visible_only}
+        measured = scores_of(heads, swaps, **options)
         if settings.per_frequency:
-            planes = scores_of(heads.swap_scores(swaps, per_frequency=True))
-            measured |= {f"plane_{name}": x for name, x in planes.items()}
+            planes = scores_of(heads, swaps, per_frequency=True, **options)
+            measured |= {f"plane_{name}": planes[name] for name in get_args(Score)}
         if settings.energy:
             energy = heads.frequency_shares().energy
             measured["plane_energy"] = energy / energy.sum(-1, keepdim=True)
         return measured
 
     once = {"progress": False, "batch_size": len(prompts), "planes": held.planes[length]}
-    arrays = {name: x.float().numpy() for name, x in profile_with(held.model, batch.input_ids, measure, **once).items()}
+    found = profile_with(held.model, batch.input_ids, measure, **once)
+    counts = visible_counts(found)
+    arrays = {name: x.float().numpy() for name, x in found.items() if name != "visible_blocks"}
+    arrays["visible_blocks"] = counts.numpy()
+    arrays["tokens_beyond"] = tokens_beyond(held.model, [length] * len(prompts)).numpy()
     if settings.per_frequency or settings.energy:
         rows = [angles[layer].numpy() for layer in sorted(angles)]
         width = max(map(len, rows))

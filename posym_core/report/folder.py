@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 
 from posym_core.report.prompt_files import BlockedPrompt, write_prompts
-from posym_core.report.tables import heads_table, prompts_table
+from posym_core.report.tables import heads_table, hidden_blocks, prompts_table
 from posym_core.runs.files import find_damage, record, seal, unseal, write_atomically
 from posym_core.runs.results import ResultError
 
@@ -41,10 +41,11 @@ class ProfileRun:
         settings: what was asked for.
         provenance: ``code_version``, ``code_digest``, ``device``, ``date``, ``seconds``, ``versions``, ``threads`` and
             ``smallest_batch``.
-        arrays: ``positional``, ``symbolic``, ``entropy`` ``[prompt, layer, head]``; ``length``, ``start``,
-            ``block_length``, ``blocks`` ``[prompt]``; ``correct``, ``log_probability``, ``alternatives`` ``[prompt]``
-            for tasks; ``plane_...`` ``[prompt, layer, head, plane]`` and ``plane_angle`` ``[shape, layer, plane]``
-            with ``shape`` ``[prompt]`` per frequency or with energies.
+        arrays: ``positional``, ``symbolic``, ``entropy`` ``[prompt, layer, head]``; ``visible_blocks``
+            ``[prompt, layer]``; ``length``, ``start``, ``block_length``, ``blocks``, ``tokens_beyond`` ``[prompt]``;
+            ``correct``, ``log_probability``, ``alternatives`` ``[prompt]`` for tasks; ``plane_...``
+            ``[prompt, layer, head, plane]`` and ``plane_angle`` ``[shape, layer, plane]`` with ``shape`` ``[prompt]``
+            per frequency or with energies.
         prompts: the prompts, in the order of the arrays.
     """
 
@@ -71,6 +72,7 @@ def write_profile(profile: ProfileRun, extras: Mapping[str, bytes]) -> None:
     described = {
         "format": FORMAT,
         "settings": profile.settings,
+        "marks": marks(profile.arrays),
         "arrays": {name: {"shape": list(x.shape), "dtype": str(x.dtype)} for name, x in profile.arrays.items()},
         "provenance": profile.provenance,
         "files": {name: record(profile.folder / name) for name in contents},
@@ -110,6 +112,18 @@ def load_profile(folder: Path | str) -> ProfileRun:
             for line in (folder / PROMPTS_FILE).read_text(encoding="utf-8").splitlines()
         ],
     )
+
+
+def marks(arrays: Mapping[str, np.ndarray]) -> dict[str, Any]:
+    """What readers of a profile must know beside its scores.
+
+    Returns:
+        ``hidden_blocks``, by layer, how many blocks of a prompt its last token does not see whole at most, for layers
+        where there are such; ``tokens_beyond``, by how much the longest prompt exceeds the model's
+        ``max_position_embeddings``.
+    """
+    hidden = {str(layer): int(number) for layer, number in enumerate(hidden_blocks(arrays)) if number > 0}
+    return {"hidden_blocks": hidden, "tokens_beyond": int(arrays.get("tokens_beyond", np.zeros(1)).max())}
 
 
 def discard(folder: Path) -> None:

@@ -9,17 +9,19 @@ from __future__ import annotations
 import base64
 import io
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
+from posym_core.inspection.visibility import counted, listed, long_prompts_said
 from posym_core.report.folder import ProfileRun
-from posym_core.report.tables import HeadMeans, head_means, head_rows
+from posym_core.report.tables import HeadMeans, answers_said, head_means, head_rows, hidden_blocks
 
 NAME = "report.html"
+MARK = "†"
 
 TASKS = {
     "binding": "facts that give each name an attribute, and a question about one of them",
@@ -48,10 +50,12 @@ def figures(profile: ProfileRun) -> dict[str, tuple[bytes, str, str]]:
     positional, symbolic = head_means(profile.arrays["positional"]), head_means(profile.arrays["symbolic"])
     layers = np.broadcast_to(np.arange(positional.value.shape[0])[:, None], positional.value.shape)
     trend = _by_layer(positional), _by_layer(symbolic)
+    hidden = [layer for layer, number in enumerate(hidden_blocks(profile.arrays)) if number > 0]
+    where = f" {MARK} {listed(hidden, 'Layer')} {_see(hidden)} not see all blocks whole." if hidden else ""
     drawn = {
         "scores_by_head.svg": (
             plots.layer_head_scores(positional.value, symbolic.value),
-            "Mean scores of every head. Hatched cells have no score.",
+            f"Mean scores of every head. Hatched cells have no score.{where}",
             f"Two grids of layers by heads with scores from 0 to 1. {_in_words(profile)}",
         ),
         "score_plane.svg": (
@@ -71,7 +75,7 @@ def figures(profile: ProfileRun) -> dict[str, tuple[bytes, str, str]]:
                 y_label="score",
                 y_limits=(-0.03, 1.03),
             ),
-            "Mean over the heads of each layer; the bands reach from its lowest head to its highest.",
+            f"Mean over the heads of each layer; the bands reach from its lowest head to its highest.{where}",
             "Two curves of scores over layers, positional and symbolic, with bands.",
         ),
     }
@@ -92,11 +96,14 @@ def report(profile: ProfileRun, drawn: Mapping[str, tuple[bytes, str, str]]) -> 
     return TEMPLATES.get_template("report.html.j2").render(
         title=f"Heads of {str(settings['model']).rstrip('/').rpartition('/')[2] or settings['model']}",
         measured=_measured(profile),
+        hidden=_hidden(profile),
+        too_long=long_prompts_said(list(profile.arrays.get("tokens_beyond", ()))),
         extremes=_in_words(profile),
         figures=encoded(drawn),
         drawable=True,
         intervals=len(profile.prompts) > 1,
         scores=["positional", "symbolic", "entropy"],
+        mark=MARK,
         rows=head_rows(profile.arrays),
         nan=math.nan,
         origin=origin,
@@ -115,17 +122,30 @@ def _measured(profile: ProfileRun) -> str:
         what = f"the file {settings['input']}"
     blocks = _range(profile.arrays["blocks"])
     sentence = (
-        f"{prompts} prompts from {what}, with {blocks} blocks each and {_range(profile.arrays['length'])} tokens long; "
-        f"{layers} layers with up to {heads} heads."
+        f"{counted(prompts, 'prompt')} from {what}, with {blocks} blocks each and {_range(profile.arrays['length'])} "
+        f"tokens long; {counted(layers, 'layer')} with up to {counted(heads, 'head')}."
     )
-    if "correct" in profile.arrays:
-        right = int(profile.arrays["correct"].sum())
-        chance = float((1 / profile.arrays["alternatives"]).mean())
-        sentence += (
-            f" Among the alternatives it was given, the model put the right answer first in {right} of {prompts} "
-            f"({right / prompts:.0%}; a blind choice would in {chance:.0%})."
-        )
-    return sentence
+    answers = answers_said(profile.arrays)
+    return f"{sentence} Among the alternatives it was given, the model is {answers}." if answers else sentence
+
+
+def _hidden(profile: ProfileRun) -> str:
+    """Which layers do not see all blocks, and what that does to their scores; nothing where all see all."""
+    layers = [layer for layer, number in enumerate(hidden_blocks(profile.arrays)) if number > 0]
+    if not layers:
+        return ""
+    where = f"{listed(layers, 'Layer')} (marked {MARK}) {_see(layers)} not see all blocks whole"
+    if profile.settings.get("visible_only"):
+        return f"{where}: scores there are over the blocks that the last token sees, and undefined below two of them."
+    return (
+        f"{where}, as a sliding window hides some from the last token. What is swapped into a hidden block gets no "
+        "attention, whatever a head looks for, so that heads there come out as positional by construction. The option "
+        "--visible-only scores visible blocks alone."
+    )
+
+
+def _see(layers: Sequence[int]) -> str:
+    return "do" if len(layers) > 1 else "does"
 
 
 def _in_words(profile: ProfileRun) -> str:
@@ -135,9 +155,10 @@ def _in_words(profile: ProfileRun) -> str:
     for name, gap in (("positional", first - second), ("symbolic", second - first)):
         if np.isfinite(gap).any():
             layer, head = np.unravel_index(np.nanargmax(gap), gap.shape)
+            mark = f" ({MARK})" if hidden_blocks(profile.arrays)[layer] > 0 else ""
             sentences.append(
-                f"The most {name} head is head {head} of layer {layer} (positional {first[layer, head]:.2f}, symbolic "
-                f"{second[layer, head]:.2f})."
+                f"The most {name} head is head {head} of layer {layer}{mark} (positional {first[layer, head]:.2f}, "
+                f"symbolic {second[layer, head]:.2f})."
             )
     return " ".join(sentences)
 

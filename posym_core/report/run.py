@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 import torch
 
+from posym_core.inspection.visibility import hidden_blocks_said, long_prompts_said
 from posym_core.models.language import load_tokenizer
 from posym_core.report.chunks import (
     Chunk,
@@ -104,7 +105,20 @@ def run_profile(
                 threads=threads,
             )
             chunks.measure(work, jobs, cluster, progress)
-            return _finish(folder, described, prompts, chunks, extras, threads)
+            profile = _finish(folder, described, prompts, chunks, extras, threads)
+        for line in caveats(profile):
+            report(line)
+        return profile
+
+
+def caveats(profile: ProfileRun) -> list[str]:
+    """What must be said of a finished profile: blocks that layers do not see, prompts that are too long."""
+    arrays, said = profile.arrays, []
+    if not profile.settings.get("visible_only"):
+        hidden = hidden_blocks_said(arrays["visible_blocks"].tolist(), arrays["blocks"].tolist())
+        said.append(hidden and f"{hidden}; pass --visible-only to score visible blocks alone, or shorter prompts")
+    said.append(long_prompts_said(arrays["tokens_beyond"].tolist()))
+    return [line for line in said if line]
 
 
 def finished_chunks(folder: Path | str) -> int:

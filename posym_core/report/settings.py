@@ -29,6 +29,7 @@ class ProfileSettings:
         tau: temperature of the weights over pairs of blocks.
         eps: floor of the norms in the cosine.
         per_frequency: also score every rotation plane as a head of its own.
+        visible_only: score only the blocks that a layer's last token sees whole.
         energy: also measure what part of its head's logits' energy every rotation plane has.
         batch_size: prompts per forward pass and chunk; by default about 4,096 tokens and at most 16.
         threads: CPU threads per process; by default those of this machine shared among the processes, and those of
@@ -45,6 +46,7 @@ class ProfileSettings:
     tau: float = 1e-4
     eps: float = 1e-8
     per_frequency: bool = False
+    visible_only: bool = False
     energy: bool = False
     batch_size: int | None = None
     threads: int | None = None
@@ -71,8 +73,9 @@ class ProfileSettings:
         """All that the numbers depend on, as JSON, but for the number of threads."""
         fields = asdict(self)
         fields.pop("threads")
-        if not self.energy:
-            fields.pop("energy")  # as in profiles from before it could be asked for
+        for name in ("energy", "visible_only"):
+            if not getattr(self, name):
+                fields.pop(name)  # as in profiles from before it could be asked for
         if self.input is not None:
             for name in ("facts", "prompts", "seed"):
                 fields.pop(name)

@@ -9,8 +9,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from jaxtyping import Float
+from jaxtyping import Float, Num
+from scipy.stats import binom
 
+from posym_core.inspection.visibility import counted
 from posym_core.metrics.stats import DRAWS, LEVEL
 
 
@@ -50,7 +52,7 @@ def head_means(scores: Float[np.ndarray, "prompt layer head"], *, draws: int = D
 def head_rows(arrays: Mapping[str, np.ndarray]) -> list[dict[str, float]]:
     """One row a head of a profile's arrays; heads that a layer does not have are left out."""
     positional, symbolic = head_means(arrays["positional"]), head_means(arrays["symbolic"])
-    entropy = head_means(arrays["entropy"])
+    entropy, hidden = head_means(arrays["entropy"]), hidden_blocks(arrays)
     rows = []
     for layer, head in np.ndindex(*positional.value.shape):
         if not np.isfinite(arrays["entropy"][:, layer, head]).any():
@@ -67,9 +69,28 @@ def head_rows(arrays: Mapping[str, np.ndarray]) -> list[dict[str, float]]:
                 "symbolic_high": symbolic.high[layer, head],
                 "entropy": entropy.value[layer, head],
                 "prompts": int(np.isfinite(arrays["positional"][:, layer, head]).sum()),
+                "hidden_blocks": hidden[layer],
             }
         )
     return rows
+
+
+def hidden_blocks(arrays: Mapping[str, np.ndarray]) -> Num[np.ndarray, " layer"]:
+    """How many blocks of a prompt each layer's last token does not see whole, at most; NaN where nobody counted."""
+    if "visible_blocks" not in arrays:
+        return np.full(arrays["entropy"].shape[1], np.nan)
+    return (arrays["blocks"][:, None] - arrays["visible_blocks"]).max(0)
+
+
+def answers_said(arrays: Mapping[str, np.ndarray]) -> str:
+    """How often a task's model is right, and what a blind choice would reach; nothing for prompts without answers."""
+    if "correct" not in arrays:
+        return ""
+    right, prompts = int(arrays["correct"].sum()), len(arrays["correct"])
+    chance = float((1 / arrays["alternatives"]).mean())
+    said = f"right on {right} of {counted(prompts, 'prompt')}, {right / prompts:.0%}; chance {chance:.0%}"
+    # As many would be right by chance in one set of prompts of twenty.
+    return said if binom.sf(right - 1, prompts, chance) < 0.05 else f"{said}, from which it cannot be told apart"
 
 
 def heads_table(arrays: Mapping[str, np.ndarray]) -> bytes:
@@ -89,6 +110,8 @@ def prompts_table(arrays: Mapping[str, np.ndarray], names: Sequence[str]) -> byt
     if "correct" in arrays:
         columns["correct"] = arrays["correct"].astype(int)
         columns |= {name: arrays[name] for name in ("log_probability", "alternatives")}
+    if "tokens_beyond" in arrays:
+        columns["tokens_beyond"] = arrays["tokens_beyond"]
     return as_csv(list(columns), zip(*columns.values(), strict=True))
 
 

@@ -1,5 +1,6 @@
 import itertools
 import sys
+from dataclasses import replace
 
 import literal
 import numpy as np
@@ -13,12 +14,14 @@ from posym_core.inspection import heads
 from posym_core.inspection.capturing import capture
 from posym_core.inspection.planes import find_planes
 from posym_core.inspection.profiling import Profile, profile, profile_with, stacked
+from posym_core.inspection.visibility import HiddenBlocksWarning
 from posym_core.tasks import binding_prompts
 
 START, LENGTH, BLOCKS = 3, 4, 5
 # A soft temperature, so that rounding of attention does not decide which pair counts; at 1e-4 it would.
 TAU = 0.05
 SCORE_ERROR = 1e-4
+SCORES = ("positional", "symbolic", "entropy")
 
 
 def scores_by_swapping(model, input_ids, eps=1e-8):
@@ -54,7 +57,8 @@ def weighted_cosines(parts, eps=1e-8):
 )
 def test_scores_are_those_of_contents_truly_swapped(name):
     model, input_ids = shared(name), tokens(1, 26)
-    found = profile(model, input_ids, start=START, block_length=LENGTH, blocks=BLOCKS, tau=TAU, progress=False)
+    options = {"start": START, "block_length": LENGTH, "blocks": BLOCKS, "tau": TAU, "progress": False}
+    found = profile(model, input_ids, visible_only=False, **options)
     positional, symbolic = scores_by_swapping(model, input_ids)
     torch.testing.assert_close(found.positional[0], positional, atol=SCORE_ERROR, rtol=0)
     torch.testing.assert_close(found.symbolic[0], symbolic, atol=SCORE_ERROR, rtol=0)
@@ -98,7 +102,7 @@ def test_planes_of_the_packaged_model_are_those_of_its_two_bases():
 
 def test_batches_give_what_prompts_give_alone():
     model, input_ids = shared("Gemma3"), tokens(5)
-    options = {"start": START, "block_length": LENGTH, "tau": TAU, "progress": False}
+    options = {"start": START, "block_length": LENGTH, "tau": TAU, "progress": False, "visible_only": False}
     together = profile(model, input_ids, batch_size=2, **options)
     assert together.positional.shape == together.symbolic.shape == together.entropy.shape == (5, 3, 4)
     for prompt, ids in enumerate(input_ids):
@@ -112,7 +116,7 @@ def test_batches_give_what_prompts_give_alone():
 @pytest.mark.parametrize("name", ["Gemma3", "gpt-oss", "DeepSeek-V3"])
 def test_layers_scored_together_are_those_scored_alone(name, hold, monkeypatch):
     model, input_ids, calls = shared(name), tokens(2), []
-    options = {"start": START, "block_length": LENGTH, "tau": TAU, "progress": False}
+    options = {"start": START, "block_length": LENGTH, "tau": TAU, "progress": False, "visible_only": False}
 
     def count(*args, **kwargs):
         calls.append(args)
@@ -168,19 +172,33 @@ def test_a_frame_has_a_row_for_each_head_that_there_is(kind, plane, monkeypatch)
     assert list(frame) == [*places, "positional", "symbolic", "entropy"]
     rows = [place for place in np.ndindex(*found.positional.shape) if place[1:3] != (1, 3)]
     assert list(zip(*(frame[name] for name in places), strict=True)) == rows
-    for name, scores in vars(found).items():
-        assert np.array_equal(frame[name], np.array([scores[place] for place in rows], dtype=np.float32))
+    for name in SCORES:
+        expected = np.array([getattr(found, name)[place] for place in rows], dtype=np.float32)
+        assert np.array_equal(frame[name], expected)
+
+
+def test_a_frame_says_how_many_blocks_a_head_sees():
+    found = replace(uneven(), visible_blocks=torch.tensor([[4, 1, 4], [4, 2, 4]]))
+    found.positional[0, 1], found.symbolic[0, 1] = torch.nan, torch.nan
+    frame = found.frame()
+    assert list(frame)[-1] == "visible_blocks"
+    # Heads that see one block have no scores and are there all the same.
+    assert len(frame) == 2 * 11
+    assert frame[frame.layer == 1].visible_blocks.tolist() == [1, 1, 1, 2, 2, 2]
+    assert frame[frame.visible_blocks == 1].positional.isna().all()
+    assert set(found.top(11, "symbolic")) == {(layer, head) for layer in range(3) for head in range(4)} - {(1, 3)}
 
 
 def test_top_heads_are_those_of_the_highest_mean():
     found = uneven()
-    for name, scores in vars(found).items():
+    for name in SCORES:
+        scores = getattr(found, name)
         means = {place: float(sum(scores[:, *place])) / 2 for place in np.ndindex(3, 4) if place != (1, 3)}
         every = found.top(11, name)
         assert every == sorted(means, key=means.get, reverse=True)
         assert found.top(np.int64(2), name) == every[:2]
         assert {type(number) for place in every for number in place} == {int}
-    level = Profile(**{name: torch.ones(2, 3, 4) for name in vars(found)})
+    level = Profile(**{name: torch.ones(2, 3, 4) for name in SCORES})
     assert level.top(5, "symbolic") == [(0, 0), (0, 1), (0, 2), (0, 3), (1, 0)]
 
 
@@ -220,7 +238,9 @@ def test_anything_can_be_measured_in_the_same_pass(name):
 
 def test_windows_hide_blocks_from_the_last_token():
     model, input_ids = shared("Gemma3"), tokens(1)
-    found = profile(model, input_ids, start=0, block_length=4, blocks=6, progress=False)
+    with pytest.warns(HiddenBlocksWarning, match=r"but in layers 0, 1: 0 of 6\. What is swapped into a hidden block"):
+        found = profile(model, input_ids, start=0, block_length=4, blocks=6, progress=False)
+    assert found.visible_blocks.tolist() == [[0, 0, 6]]
     # Keys 0 to 23 lie outside the window of 16, so the local layers give these blocks nothing to compare.
     assert torch.equal(found.positional[:, :2], torch.zeros(1, 2, 4))
     assert (found.positional[:, 2] > 0).all()

@@ -27,7 +27,7 @@ pytestmark = [
 ]
 # Attention of TransformerLens is code of its own, rounded otherwise; merged adapters round, too.
 WEIGHT_ERROR = 1e-5
-OPTIONS = {"start": 3, "block_length": 4, "tau": 0.05, "progress": False}
+OPTIONS = {"start": 3, "block_length": 4, "tau": 0.05, "progress": False, "visible_only": False}
 LORA = {"r": 4, "init_lora_weights": False, "target_modules": ["q_proj", "k_proj"]}
 
 

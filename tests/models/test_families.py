@@ -59,7 +59,7 @@ def test_profile_reads_them_and_training_lowers_their_loss(family):
     history = train(FactsLoss(model, TASK), draw, generators=generators, settings=settings, progress=False)
     assert history.losses[-1] < history.losses[0]
     batch = TASK.ask("binding", 4, torch.Generator().manual_seed(1))
-    found = profile(model.eval(), batch.tokens, start=1, block_length=2, blocks=4, progress=False)
+    found = profile(model.eval(), batch.tokens, start=1, block_length=2, blocks=4, progress=False, visible_only=False)
     assert found.positional.shape == (4, 2, 2)
 
 

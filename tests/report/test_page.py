@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from posym_core.report.folder import ProfileRun
-from posym_core.report.page import NAME, figures, pages
+from posym_core.report.page import NAME, figures, pages, report
 from posym_core.report.prompt_files import BlockedPrompt
 
 PROMPTS, LAYERS, HEADS = 5, 3, 4
@@ -30,6 +30,7 @@ def made_up(prompts: int = PROMPTS, **settings: object) -> ProfileRun:
     arrays |= {name: np.full(prompts, value) for name, value in (("start", 1), ("block_length", 4), ("blocks", 6))}
     arrays |= {"length": np.arange(30, 30 + prompts), "correct": np.arange(prompts) % 2 == 0}
     arrays |= {"log_probability": np.zeros(prompts), "alternatives": np.full(prompts, 4)}
+    arrays |= {"visible_blocks": np.full((prompts, LAYERS), 6), "tokens_beyond": np.zeros(prompts, np.int64)}
     return ProfileRun(
         folder=Path(),
         settings={"model": "some/model <b>", "task": "binding", "identity": {"revision": "abc"}, "input": None}
@@ -90,11 +91,48 @@ def test_the_page_says_what_was_measured(content: dict[str, bytes]) -> None:
     assert "<b>" not in page
     assert "5 prompts from the task binding (facts that give" in page
     assert "with 6 blocks each and 30 to 34 tokens long; 3 layers with up to 4 heads" in page
-    assert "the right answer first in 3 of 5 (60%; a blind choice would in 25%)" in page
+    answers = "the model is right on 3 of 5 prompts, 60%; chance 25%, from which it cannot be told apart."
+    assert answers in page
     assert "The most positional head is head 2 of layer 1 (positional 0.99, symbolic 0.01)" in page
     assert page.count("<tr>") == 1 + LAYERS * HEADS - 1
     assert "revision" in page
     assert ">None<" not in page
+
+
+@pytest.mark.parametrize(
+    ("settings", "says"),
+    [
+        ({}, "come out as positional by construction. The option --visible-only scores visible blocks alone."),
+        ({"visible_only": True}, "scores there are over the blocks that the last token sees, and undefined below two"),
+    ],
+)
+def test_layers_that_do_not_see_all_blocks_are_marked(settings: dict[str, object], says: str) -> None:
+    pytest.importorskip("matplotlib")
+    profile = made_up(**settings)
+    assert "†" not in report(profile, {})
+    profile.arrays["visible_blocks"][0, 1] = 2
+    page = pages(profile)[NAME].decode()
+    assert "Layer 1 (marked †) does not see all blocks whole" in page
+    assert says in page
+    assert page.count('<td data-value="1">1†</td>') == HEADS
+    assert page.count("† Layer 1 does not see all blocks whole.") == 2
+    assert "The most positional head is head 2 of layer 1 (†) (positional 0.99" in page
+    profile.arrays["visible_blocks"][1, 0] = 5
+    assert "Layers 0, 1 (marked †) do not see all blocks whole" in report(profile, {})
+
+
+def test_prompts_that_are_too_long_are_named() -> None:
+    profile = made_up()
+    assert "max_position_embeddings" not in report(profile, {})
+    profile.arrays["tokens_beyond"][3] = 9
+    assert "<p>1 of 5 prompts is longer than the model&#39;s max_position_embeddings, by up to 9" in report(profile, {})
+
+
+def test_profiles_from_before_blocks_were_counted_have_a_page() -> None:
+    profile = made_up()
+    for name in ("visible_blocks", "tokens_beyond"):
+        profile.arrays.pop(name)
+    assert "†" not in report(profile, {})
 
 
 def test_one_prompt_has_no_intervals() -> None:
@@ -102,7 +140,7 @@ def test_one_prompt_has_no_intervals() -> None:
     page = pages(made_up(1, task=None, input="mine.jsonl"))[NAME].decode()
     assert "<small>" not in page
     assert "intervals" not in page
-    assert "1 prompts from the file mine.jsonl" in page
+    assert "1 prompt from the file mine.jsonl" in page
 
 
 def test_figures_are_the_same_each_time(content: dict[str, bytes]) -> None:

@@ -1,3 +1,4 @@
+import csv
 import errno
 import json
 import os
@@ -86,10 +87,11 @@ def test_a_profile_holds_what_profile_measures(tiny, whole):
     planes = {length: find_planes(model, length) for length in LENGTHS}
     for number, prompt in enumerate(whole.prompts):
         ids = torch.tensor(prompt.input_ids)
-        options = {"tau": tiny.tau, "planes": planes[len(ids)], "progress": False}
+        options = {"tau": tiny.tau, "planes": planes[len(ids)], "progress": False, "visible_only": False}
         alone = profile(model, ids, start=3, block_length=4, blocks=4, **options)
         for name in ("positional", "symbolic", "entropy"):
             np.testing.assert_allclose(whole.arrays[name][number], getattr(alone, name)[0].numpy(), atol=1e-4)
+        assert whole.arrays["visible_blocks"][number].tolist() == alone.visible_blocks[0].tolist()
     assert_same_numbers(load_profile(whole.folder), whole)
 
 
@@ -107,8 +109,51 @@ def test_planes_are_scored_when_asked_for(tiny, whole, tmp_path):
     np.testing.assert_array_equal(found.arrays["positional"], whole.arrays["positional"])
     model, _ = load_model(tiny.model, device="cpu")
     ids = torch.tensor(found.prompts[1].input_ids)
-    alone = profile(model, ids, start=3, block_length=4, blocks=4, progress=False, per_frequency=True)
+    options = {"progress": False, "per_frequency": True, "visible_only": False}
+    alone = profile(model, ids, start=3, block_length=4, blocks=4, **options)
     np.testing.assert_allclose(found.arrays["plane_symbolic"][1], alone.symbolic[0].numpy(), atol=1e-4)
+
+
+def test_visible_blocks_alone_are_scored_when_asked_for(tiny, whole, tmp_path):
+    said = []
+    found = run_profile(replace(tiny, visible_only=True), tmp_path, progress=False, report=said.append)
+    assert said == []
+    assert found.settings["visible_only"] is True
+    assert "visible_only" not in whole.settings
+    model, _ = load_model(tiny.model, device="cpu")
+    for number, prompt in enumerate(found.prompts):
+        options = {"tau": tiny.tau, "progress": False, "visible_only": True}
+        alone = profile(model, torch.tensor(prompt.input_ids), start=3, block_length=4, blocks=4, **options)
+        np.testing.assert_allclose(found.arrays["positional"][number], alone.positional[0].numpy(), atol=1e-4)
+    assert not np.allclose(found.arrays["positional"][:, :2], whole.arrays["positional"][:, :2], atol=0.1)
+    np.testing.assert_array_equal(found.arrays["positional"][:, 2], whole.arrays["positional"][:, 2])
+
+
+def test_blocks_that_are_not_seen_are_told_and_marked(tiny, whole, tmp_path):
+    said = []
+    run_profile(tiny, tmp_path, progress=False, report=said.append)
+    assert len(said) == 1
+    assert "(a sliding window, say), but in layers 0, 1: 2 of 4 to 3 of 4" in said[0]
+    assert said[0].endswith("; pass --visible-only to score visible blocks alone, or shorter prompts")
+    assert json.loads((tmp_path / "profile.json").read_text())["marks"] == {
+        "hidden_blocks": {"0": 2, "1": 2},
+        "tokens_beyond": 0,
+    }
+    heads = list(csv.DictReader((tmp_path / "heads.csv").read_text().splitlines()))
+    assert {(row["layer"], row["hidden_blocks"]) for row in heads} == {("0", "2"), ("1", "2"), ("2", "0")}
+
+
+def test_prompts_beyond_the_positions_of_the_model_are_told_and_marked(tiny, tmp_path):
+    model = save_model(tmp_path / "model", "Llama")
+    config = json.loads((model / "config.json").read_text()) | {"max_position_embeddings": 24}
+    (model / "config.json").write_text(json.dumps(config))
+    said = []
+    found = run_profile(replace(tiny, model=str(model)), tmp_path / "out", progress=False, report=said.append)
+    assert found.arrays["tokens_beyond"].tolist() == [max(0, length - 24) for length in LENGTHS]
+    assert said[0].startswith("4 of 7 prompts are longer than the model's max_position_embeddings, by up to 2 tokens")
+    assert json.loads((tmp_path / "out" / "profile.json").read_text())["marks"]["tokens_beyond"] == 2
+    table = list(csv.DictReader((tmp_path / "out" / "prompts.csv").read_text().splitlines()))
+    assert [int(row["tokens_beyond"]) for row in table] == found.arrays["tokens_beyond"].tolist()
 
 
 KILLED = """
@@ -146,7 +191,7 @@ def test_a_killed_run_goes_on_and_gives_the_numbers_of_an_unbroken_one(tiny, who
     said = []
     # The number of threads is that of the run that goes on.
     found = run_profile(replace(tiny, threads=None), tmp_path, progress=False, report=said.append)
-    assert said == ["going on: 2 of 4 chunks are finished"]
+    assert said[:-1] == ["going on: 2 of 4 chunks are finished"]
     assert_same_numbers(found, whole)
     assert {path.name for path in tmp_path.iterdir()} == FILES
     for name in FILES - {"profile.json"}:
@@ -204,7 +249,7 @@ def test_damaged_chunks_are_measured_again(tiny, whole, tmp_path, monkeypatch, d
     chunk.write_bytes(damage(chunk.read_bytes()))
     said = []
     found = run_profile(tiny, tmp_path, progress=False, report=said.append)
-    assert len(said) == 2
+    assert len(said) == 3
     assert said[0].startswith("chunk-00001.safetensors ")
     assert said[0].endswith("it is measured again")
     assert said[1] == "going on: 1 of 4 chunks are finished"
@@ -354,7 +399,7 @@ def test_a_model_with_layers_on_disk_gives_the_same(tiny, whole, tmp_path):
     model, _ = load_model(tiny.model, device_map=places)
     assert {parameter.device.type for parameter in model.parameters()} == {"cpu", "meta"}
     ids = torch.tensor(whole.prompts[0].input_ids)
-    found = profile(model, ids, start=3, block_length=4, blocks=4, progress=False)
+    found = profile(model, ids, start=3, block_length=4, blocks=4, progress=False, visible_only=False)
     np.testing.assert_allclose(found.positional[0].numpy(), whole.arrays["positional"][0], atol=1e-4)
 
 

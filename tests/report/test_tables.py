@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 from posym_core.metrics.stats import mean_interval
-from posym_core.report.tables import head_means, head_rows, heads_table
+from posym_core.report.tables import answers_said, head_means, head_rows, heads_table
 
 
 def scores():
@@ -42,5 +42,31 @@ def test_heads_that_do_not_exist_have_no_row_and_undefined_scores_are_empty():
     assert [(row["layer"], row["head"]) for row in rows] == [(0, 1), (0, 2), (1, 0), (1, 1), (1, 2)]
     assert [row["prompts"] for row in rows] == [0, 40, 40, 40, 3]
     written = list(csv.DictReader(io.StringIO(heads_table(arrays).decode())))
-    assert written[0]["positional"] == written[0]["symbolic_high"] == ""
+    assert written[0]["positional"] == written[0]["symbolic_high"] == written[0]["hidden_blocks"] == ""
     assert float(written[1]["positional"]) == pytest.approx(rows[1]["positional"], rel=1e-6)
+
+
+def test_heads_of_layers_that_do_not_see_all_blocks_are_marked():
+    arrays = {name: scores() for name in ("positional", "symbolic")} | {"entropy": np.full((40, 2, 3), 0.5)}
+    arrays |= {"blocks": np.r_[np.full(39, 6), 8], "visible_blocks": np.full((40, 2), 6)}
+    arrays["visible_blocks"][39] = [8, 3]
+    assert [row["hidden_blocks"] for row in head_rows(arrays)] == [0, 0, 0, 5, 5, 5]
+    arrays["visible_blocks"][39, 1], arrays["visible_blocks"][:39, 1] = 8, 0
+    written = list(csv.DictReader(io.StringIO(heads_table(arrays).decode())))
+    assert [row["hidden_blocks"] for row in written] == ["0"] * 3 + ["6"] * 3
+
+
+@pytest.mark.parametrize(
+    ("right", "prompts", "alternatives", "said"),
+    [
+        (1, 16, 16, "right on 1 of 16 prompts, 6%; chance 6%, from which it cannot be told apart"),
+        (3, 16, 16, "right on 3 of 16 prompts, 19%; chance 6%, from which it cannot be told apart"),
+        (4, 16, 16, "right on 4 of 16 prompts, 25%; chance 6%"),
+        (1, 1, 2, "right on 1 of 1 prompt, 100%; chance 50%, from which it cannot be told apart"),
+        (1, 1, 50, "right on 1 of 1 prompt, 100%; chance 2%"),
+    ],
+)
+def test_answers_are_said_beside_chance(right, prompts, alternatives, said):
+    correct = np.arange(prompts) < right
+    assert answers_said({"correct": correct, "alternatives": np.full(prompts, alternatives)}) == said
+    assert answers_said({}) == ""

@@ -1,0 +1,90 @@
+"""What the last token of a prompt does not see, and prompts that a model was not made for: counted, and put in words.
+
+A sliding window hides places, not contents. What a swap puts into a hidden place gets no attention, so attention stays
+where it was whatever a head looks for: its scores say positional, by construction.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from jaxtyping import Int
+from torch import Tensor, nn
+
+WAYS_OUT = (
+    "pass visible_only=True to score visible blocks alone, visible_only=False if hidden ones are meant to count, or "
+    "shorter prompts"
+)
+
+
+class HiddenBlocksWarning(UserWarning):
+    """Blocks were scored that the last token of some layers does not see, which makes heads positional."""
+
+
+class LongPromptWarning(UserWarning):
+    """Prompts are longer than the model was made for."""
+
+
+def hidden_blocks_said(visible: Sequence[Sequence[int]], blocks: Sequence[int]) -> str | None:
+    """In which layers blocks are not seen whole, and what follows, or None; of visible blocks ``[prompt, layer]``."""
+    layers: dict[str, list[int]] = {}
+    for layer, counts in enumerate(zip(*visible, strict=True)):
+        parts = sorted({pair for pair in zip(counts, blocks, strict=True) if pair[0] < pair[1]})
+        if parts:
+            least, most = parts[0], parts[-1]
+            seen = f"{least[0]} of {least[1]}" + (f" to {most[0]} of {most[1]}" if most != least else "")
+            layers.setdefault(seen, []).append(layer)
+    if not layers:
+        return None
+    where = "; ".join(f"{listed(numbers, 'layer')}: {seen}" for seen, numbers in layers.items())
+    return (
+        f"the last token does not see all blocks whole in every layer (a sliding window, say), but in {where}. What is "
+        "swapped into a hidden block gets no attention, whatever a head looks for, so that heads of these layers come "
+        "out as positional"
+    )
+
+
+def long_prompts_said(beyond: Sequence[int]) -> str | None:
+    """How many prompts are longer than the model was made for, or None."""
+    longer = [tokens for tokens in beyond if tokens > 0]
+    if not longer:
+        return None
+    return (
+        f"{len(longer)} of {counted(len(beyond), 'prompt')} {'is' if len(longer) == 1 else 'are'} longer than the "
+        f"model's max_position_embeddings, by up to {counted(max(longer), 'token')}: at such positions the model was "
+        "not trained; pass shorter prompts"
+    )
+
+
+def counted(number: int, thing: str) -> str:
+    """A number with what it counts.
+
+    >>> counted(1, "prompt"), counted(1200, "prompt")
+    ('1 prompt', '1,200 prompts')
+    """
+    return f"{number:,} {thing}{'' if number == 1 else 's'}"
+
+
+def listed(numbers: Sequence[int], thing: str = "") -> str:
+    """Ascending numbers as runs: ``layers 0 to 4, 6``."""
+    runs: list[list[int]] = []
+    for number in numbers:
+        if runs and number == runs[-1][-1] + 1:
+            runs[-1].append(number)
+        else:
+            runs.append([number])
+    shown = ", ".join(f"{run[0]} to {run[-1]}" if len(run) > 2 else ", ".join(map(str, run)) for run in runs)
+    return f"{thing}{'s' if len(numbers) > 1 else ''} {shown}" if thing else shown
+
+
+def tokens_beyond(model: nn.Module, lengths: Sequence[int]) -> Int[Tensor, " prompt"]:
+    """How many tokens prompts have more than ``max_position_embeddings``; 0 where angles grow with the prompt."""
+    config: Any = getattr(model, "config", None)
+    config = config.get_text_config() if hasattr(config, "get_text_config") else config
+    limit, rope = getattr(config, "max_position_embeddings", None), getattr(config, "rope_parameters", None) or {}
+    kinds = {part.get("rope_type") for part in (rope, *rope.values()) if isinstance(part, dict)}
+    if not isinstance(limit, int) or "dynamic" in kinds:
+        return torch.zeros(len(lengths), dtype=torch.int64)
+    return torch.tensor([max(0, length - limit) for length in lengths])
