@@ -28,7 +28,8 @@ from posym_companion.findings.hop_prompts import TABLE_3
 from posym_companion.findings.hop_seeds import seed_by_seed
 from posym_companion.findings.later_claims import influence_ends, sum_correlation
 from posym_companion.findings.multihop import best_checkpoint, kinds, learned_at, mean_scores, written
-from posym_companion.findings.plane_profile import turning_angle
+from posym_companion.findings.plane_profile import keeps_the_law, law_at_birth, turning_angle
+from posym_companion.findings.random_weights import correlation_at_birth, layer_trend_at_birth
 from posym_companion.findings.solver_answers import answer_results, right_and_wrong
 from posym_companion.findings.solver_heads import solvers
 from posym_companion.findings.solver_roles import CARRIES, NEEDED
@@ -54,12 +55,16 @@ __all__ = [
     "atlas_table",
     "best_checkpoint",
     "binding_results",
+    "correlation_at_birth",
     "costs",
     "deposit",
     "done_accuracy",
     "influence_ends",
+    "keeps_the_law",
     "kinds",
     "largest_costs",
+    "law_at_birth",
+    "layer_trend_at_birth",
     "learned_at",
     "ledger",
     "level_without_order",

@@ -11,7 +11,7 @@ import numpy as np
 from posym_companion.experiments.binding_profile import FACTS, TEMPLATES, BindingProfile
 from posym_companion.experiments.random_weights import TAUS
 from posym_companion.findings.finding import Claim, Line, Measured, Number, Rule, cases
-from posym_companion.findings.random_weights import beside_birth, correlation_at_birth
+from posym_companion.findings.random_weights import beside_birth, correlation_at_birth, layer_trend_at_birth
 from posym_core.metrics.contrasts import LayerContrast, layer_contrast, layer_permutation
 from posym_core.metrics.stats import Correlation, Estimate, head_correlation
 from posym_core.metrics.trends import layer_trend, local_layers
@@ -140,6 +140,7 @@ def early_positional_late_symbolic(folder: Path | None) -> Measured:
         for where, (positional, symbolic) in every["all"].items()
     ]
     ours["settings with both contrasts beyond layers in random order"] = cases(shuffled)
+    ours["draws and kinds of prompt with both contrasts, random weights"] = layer_trend_at_birth(folder)
     for layers, contrasts in every.items():
         for (template, facts), contrast in contrasts.items():
             for score, value in zip(("s_POS", "s_SYM"), contrast, strict=True):

@@ -13,10 +13,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
+import numpy as np
+
 from posym_companion.experiments.random_weights import DRAWS, FACTS, TAUS, WORDINGS, RandomWeights, Weights
-from posym_companion.findings.finding import Number
+from posym_companion.findings.finding import Cases, Number, cases
 from posym_core.metrics.stats import Estimate, head_correlation
-from posym_core.metrics.trends import behaviour_and_use
+from posym_core.metrics.trends import behaviour_and_use, layer_trend
 from posym_core.runs.results import Result, load_result
 
 # A plane whose contents' spread has no direction keeps half of their variance at this angle times the number of keys.
@@ -106,6 +108,18 @@ def frequency_law_at_birth(weights: Weights, folder: Path | None = None) -> dict
         )
         for wording, facts in KINDS
     }
+
+
+def layer_trend_at_birth(folder: Path | None = None) -> Cases:
+    """In how many draws and kinds of prompt random weights have both contrasts of the layer trend, off zero."""
+    both = []
+    for wording, facts in KINDS:
+        for result in drawn_results(wording, facts, folder):
+            every = np.arange(len(result["angles"]))
+            trends = (layer_trend(result[name][0].astype(float), every) for name in ("positional", "symbolic"))
+            positional, symbolic = (trend.difference for trend in trends)
+            both.append(positional.low > 0 and symbolic.high < 0)
+    return cases(both)
 
 
 def beside_birth(found: dict[Kind, AtBirth], what: str) -> dict[str, Number]:
