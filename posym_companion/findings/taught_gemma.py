@@ -274,6 +274,7 @@ FIRST_LOOK = _claim(
 _first_parts = _CARRIERS | {"they do so because of what was learned": FIRST_LESS}
 FIRST_LOOK = replace(
     FIRST_LOOK,
+    rule_fixed="after a first look",
     first_rule=replace(
         FIRST_LOOK.rule,
         says=f"{_FIRST_LOOK} in the control, which stops after {FIRST_STOP} steps.",
