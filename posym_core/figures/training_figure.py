@@ -20,7 +20,7 @@ from posym_core.figures.pages import Figure, page, require_said, script
 
 __all__ = ["LENGTHS", "TASKS", "StoredRuns", "trainer"]
 
-TASKS: Mapping[str, str] = {"index": "Index", "retrieval": "Retrieval", "induction": "Partial induction"}
+TASKS: Mapping[str, str] = {"index": "Index (absolute)", "retrieval": "Retrieval", "induction": "Partial induction"}
 """Tasks that the trainer knows, with what readers call them."""
 LENGTHS = (8, 64)
 """Fewest and most positions of a context."""

@@ -5,7 +5,8 @@ const pathOf = (points, x, y) =>
   points.map(([px, py], place) => `${place && Number.isFinite(points[place - 1][1]) ? "L" : "M"}${tenth(x(px))} ${tenth(y(py))}`).join("");
 
 // Lines over a common axis. series: [{ points: [[x, y], ...], colour, dashed, thin, dots, label }], bands: [{ low, high, colour }]
-// with points as well, marks: places of upright lines. Labels of series stand above the drawing, each in its colour.
+// with points as well, marks: [{ at, label }], upright dotted lines. Labels stand above the drawing, each in its colour.
+// The first of xLimits is the left end, the greater number or the lesser.
 export const chart = (box, measure, { series, bands = [], marks = [], xLog = false, xLimits, yLimits, xLabel, note = "" }) => {
   const width = box.clientWidth || 320, height = box.clientHeight || 200;
   const svg = canvas(width, height), bottom = height - 38;
@@ -13,7 +14,7 @@ export const chart = (box, measure, { series, bands = [], marks = [], xLog = fal
   const left = Math.ceil(Math.max(...upright.map(({ text }) => measure(text)))) + 9, right = width - 18;
   // Labels go on in a second line where one is too short.
   let from = left, line = 0;
-  const labels = series.filter(({ label }) => label).map(({ label, colour }) => {
+  const labels = [...series, ...marks.map(({ label }) => ({ label: `┊ ${label}` }))].filter(({ label }) => label).map(({ label, colour }) => {
     const wide = measure(label, "600 ");
     if (from > left && from + wide > right) (from = left), line++;
     from += wide + 14;
@@ -22,7 +23,7 @@ export const chart = (box, measure, { series, bands = [], marks = [], xLog = fal
   const top = 24 + 15 * line;
   const x = scale(xLog, xLimits, left, right), y = scale(false, yLimits, bottom, top);
   for (const { value, text } of upright) level(svg, left, right, y(value), text);
-  for (const { value, text } of ticks(xLog, xLimits, (right - left) / 60)) {
+  for (const { value, text } of ticks(xLog, [Math.min(...xLimits), Math.max(...xLimits)], (right - left) / 60)) {
     putLine(svg, x(value), bottom, x(value), bottom + 4, "posym-axis");
     putText(svg, x(value), bottom + 17, text, { anchor: "middle" });
   }
@@ -30,8 +31,8 @@ export const chart = (box, measure, { series, bands = [], marks = [], xLog = fal
   putText(svg, right + 10, height - 4, xLabel, { anchor: "end" });
   for (const { low, high, colour } of bands)
     node(svg, "path", { d: `${pathOf(low, x, y)}${pathOf([...high].reverse(), x, y).replace("M", "L")}Z`, class: `posym-band posym-c${colour}` });
-  for (const mark of marks) putLine(svg, x(mark), top, x(mark), bottom, "posym-marker");
-  for (const { text, colour, x: at, y: height } of labels) putText(svg, at, height, text, { look: `posym-ink posym-c${colour}` });
+  for (const { at } of marks) putLine(svg, x(at), top, x(at), bottom, "posym-marker");
+  for (const { text, colour, x: at, y: height } of labels) putText(svg, at, height, text, { look: colour === undefined ? "" : `posym-ink posym-c${colour}` });
   for (const { points, colour, dashed, thin, dots } of series) {
     const shown = points.filter(([, value]) => Number.isFinite(value));
     if (dots) for (const [px, py] of shown) node(svg, "circle", { cx: tenth(x(px)), cy: tenth(y(py)), r: dots, class: `posym-fill posym-dot posym-c${colour}` });

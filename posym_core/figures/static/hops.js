@@ -198,11 +198,11 @@ export function start(figure, data, parcelOf = besidePage(data.address)) {
   };
   const drawAngles = () => {
     const box = part("angles"), width = box.clientWidth || 300, height = box.clientHeight || 90, svg = canvas(width, height);
-    const limits = [1e-5, 10], x = scale(true, limits, 10, width - 14), bottom = height - 34;
+    const limits = [1e-5, 10], x = scale(true, [...limits].reverse(), 10, width - 14), bottom = height - 34;
     for (const { value, text } of ticks(true, limits, width / 70)) putLine(svg, x(value), 20, x(value), bottom, "posym-grid"), putText(svg, x(value), bottom + 14, text, { anchor: "middle" });
     for (const angle of model().angles) putLine(svg, x(angle * stretch()), 28, x(angle * stretch()), bottom, "posym-hop-angle posym-c0");
     putText(svg, 10, 12, `× ${write(stretch(), 2)}`, { look: "posym-ink posym-c0" });
-    putText(svg, width - 4, height - 4, "radians per position", { anchor: "end" });
+    putText(svg, width - 4, height - 4, "radians per position, fast to slow", { anchor: "end" });
     box.replaceChildren(svg);
   };
   const drawTokens = (path) => {

@@ -2,11 +2,10 @@
 import { clamp, element, rangeOf, ruler, startAll } from "./core.js";
 import { arrowPlane, chart } from "./charts.js";
 
-const SLOWEST = 1e-4, TURN = 200; // the slider runs over angles from here to pi, evenly on a logarithmic scale
+const SLOWEST = 1e-4, TURN = 200; // the slider runs over angles from pi to here, evenly on a logarithmic scale
 const TARGETS = [["first", 3], ["midway", 0], ["last", 5]];
 const COLOURS = { index: 0, retrieval: 1, induction: 2 };
 const BEFORE = 6;
-const KEPT = 2.783; // half of what contents say is lost where an angle times the number of positions is this
 const radians = (angle) => String(Number(angle.toPrecision(3)));
 const share = (value) => value.toFixed(value > 0.9995 || value < 0.0005 ? 0 : 3);
 
@@ -80,16 +79,14 @@ function start(figure, data) {
     const angle = grid ? grid.angle : Math.max(...settings.angles);
     const dots = (those, size, paint, label) => ({ points: those.map((run) => [clamp(gridOf(run.settings).angle, SLOWEST, Math.PI), run.accuracy]), dots: size, colour: paint, label });
     const lengths = [...new Set(data.stored.filter((one) => one.task === settings.task).map((one) => one.length))].sort((a, b) => a - b);
-    const turning = clamp(KEPT / settings.length, SLOWEST, Math.PI);
     chart(box.grid, measure, {
-      xLog: true, xLimits: [SLOWEST, Math.PI], yLimits: [0, 1], xLabel: "angle θ, radians per position",
+      xLog: true, xLimits: [Math.PI, SLOWEST], yLimits: [0, 1], xLabel: "angle θ, radians per position, fast to slow",
       bands: grid ? [{ low: along(grid.runs.low), high: along(grid.runs.high), colour }] : [],
       series: [
         guide(settings.task, [SLOWEST, Math.PI]),
-        { points: [[turning, 0], [turning, 1]], colour: BEFORE, thin: true, dashed: true, label: "2.78 / n" },
         ...(grid ? [{ points: along(grid.runs.mean), colour, label: `stored, ${grid.runs.seeds} seeds` }, dots(runs.slice(0, -1), 3.5, BEFORE), dots(runs.slice(-1), 5.5, 3, runs.length ? "yours" : "")] : []),
       ],
-      marks: [clamp(angle, SLOWEST, Math.PI)],
+      marks: [{ at: clamp(angle, SLOWEST, Math.PI), label: "the angle set above" }],
       note: grid ? "" : lengths.length ? `no stored runs of this kind; there are some at ${lengths.join(", ")} positions` : "no stored runs",
     });
   };
@@ -120,6 +117,7 @@ function start(figure, data) {
     const series = both((run, old) => (run.attention || []).map((weights, which) => ({
       points: [...weights].slice(0, run.settings.length).map((weight, place) => [place, weight]), colour: TARGETS[which][1], dashed: old, thin: old, label: old ? "" : TARGETS[which][0],
     })));
+    if (before && before.attention) series.push({ points: [], colour: BEFORE, label: "dashed: run before" });
     chart(box.attention, measure, { xLimits: [0, length - 1], yLimits: [0, 1], xLabel: "position in the context", series, note: now ? "" : UNTRAINED });
   };
   const drawPlanesOf = (box, run, name) => {
@@ -215,10 +213,10 @@ function start(figure, data) {
   });
 
   // ---- controls --------------------------------------------------------------------------------------------------------
-  const angleAt = (turn) => Number((SLOWEST * (Math.PI / SLOWEST) ** (turn / TURN)).toPrecision(3));
+  const angleAt = (turn) => Number((Math.PI * (SLOWEST / Math.PI) ** (turn / TURN)).toPrecision(3));
   const placeSlider = () => {
     const angle = Number(controls.angle.value);
-    if (angle > 0) controls.turn.value = Math.round((TURN * Math.log(clamp(angle, SLOWEST, Math.PI) / SLOWEST)) / Math.log(Math.PI / SLOWEST));
+    if (angle > 0) controls.turn.value = Math.round((TURN * Math.log(Math.PI / clamp(angle, SLOWEST, Math.PI))) / Math.log(Math.PI / SLOWEST));
     showTurn();
   };
   const showTurn = () => {
