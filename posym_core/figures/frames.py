@@ -82,9 +82,9 @@ def as_texts(name: str, value: Any, dims: Mapping[str, int], count: int | None) 
 
 
 def as_labels(name: str, value: Any, dims: Mapping[str, int], count: int) -> dict[str, Any]:
-    """Tick labels: numbered from 1 if None, none if empty."""
+    """Tick labels: numbered from 0 if None, none if empty."""
     if value is None:
-        return {"n": count, "v": [str(number) for number in range(1, count + 1)]}
+        return {"n": count, "v": [str(number) for number in range(count)]}
     return {"n": 0, "v": []} if len(value) == 0 else as_texts(name, value, dims, count)
 
 

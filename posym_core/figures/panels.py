@@ -88,7 +88,7 @@ class Heatmap(Panel):
         colours: ``"diverging"`` (blue below 0, orange above) or ``"sequential"``.
         limits: values at the ends of the colours; from all frames unless given.
         decimals: write every cell's value with so many decimals (small matrices); none unless given.
-        row_labels, column_labels: ``[row]`` or ``[*slider, row]``; ``None`` numbers them from 1, ``()`` writes none.
+        row_labels, column_labels: ``[row]`` or ``[*slider, row]``; ``None`` numbers them from 0, ``()`` writes none.
         outlined: cells to frame, ``[row, column]`` or ``[*slider, row, column]`` booleans, or ``"diagonal"``.
         colour_bar: whether to draw the scale of the colours; only where no values are written unless given.
     """

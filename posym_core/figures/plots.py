@@ -184,6 +184,7 @@ def bars(
     series: Sequence[str] = (),
     colours: Sequence[str] = (),
     title: str = "",
+    x_label: str = "",
     y_label: str = "",
     reference: float | None = None,
     reference_label: str = "",
@@ -204,7 +205,7 @@ def bars(
         draw_level(ax, reference, reference_label)
     ax.set_xticks(range(len(labels)), [str(label) for label in labels])
     ax.tick_params(axis="x", length=0)
-    ax.set_ylabel(y_label)
+    ax.set(xlabel=x_label, ylabel=y_label)
     legend_above(ax, [one.name for one in rows], title)
     return figure_of(ax)
 
@@ -292,13 +293,14 @@ def angle_position_heatmap(
     positions: Any = None,
     ax: Axes | None = None,
 ) -> Figure:
-    """Accuracy ``[angle, position]`` by rotation angle and by where the answer stands."""
+    """Accuracy ``[angle, position]`` by rotation angle and by where the answer stands; from 0 unless given."""
     values = shaped("values", values, "angle", "position")
     angles = shaped("angles", angles, ("angle", len(values)))
     last = values.shape[1]
-    spots = np.arange(1, last + 1) if positions is None else shaped("positions", positions, ("position", last))
+    spots = np.arange(last) if positions is None else shaped("positions", positions, ("position", last))
     ax = ax or plt.subplots(figsize=(WIDTH, min(6.0, 1.4 + 0.1 * len(values))))[1]
-    image = draw_cells(ax, values, "sequential", limits, None, "position of the answer", "angle θ")
+    turned = "slow to fast" if angles[0] < angles[-1] else "fast to slow"
+    image = draw_cells(ax, values, "sequential", limits, None, "position of the answer", f"angle θ, {turned}")
     ax.set(title=title, aspect="auto")
     tick_labels(ax, values.shape, [f"{angle:.2g}" for angle in angles], [f"{spot:g}" for spot in spots])
     scale_bar(ax, image, "accuracy", shrink=1, pad=0.015, aspect=28)

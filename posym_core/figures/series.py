@@ -65,7 +65,7 @@ class Lines(SeriesPanel):
     Args:
         x: ``[point]``, the common axis.
         frames: ``[*slider, series, point]``.
-        marker: ``[*slider]``, place of a vertical line in each frame; ``marker_label`` is written beside it.
+        marker: ``[*slider]``, place of a dotted upright line in each frame; ``marker_label`` is written beside it.
         reference: ``[series, point]``, thin curves that do not move; ``reference_labels`` names them.
         dots: whether to draw the points themselves, for an axis of counts.
         x_log, y_log: logarithmic axes.
@@ -80,7 +80,7 @@ class Lines(SeriesPanel):
     x_log: bool = False
     y_log: bool = False
     marker: Any = None
-    marker_label: str = ""
+    marker_label: str = "here"
     reference: Any = None
     reference_labels: Sequence[str] = ()
     dots: bool = False

@@ -178,11 +178,11 @@ def draw_cells(
 
 
 def tick_labels(ax: Axes, shape: Sequence[int], rows: Sequence[str] | None, columns: Sequence[str] | None) -> None:
-    """Names of rows and columns, as many as there is room for; numbers from 1 where none are given."""
+    """Names of rows and columns, as many as there is room for; numbers from 0 where none are given."""
     for axis, labels, count, most in ((ax.yaxis, rows, shape[0], 18), (ax.xaxis, columns, shape[1], 16)):
         if labels is not None and len(labels) != count:
             raise ValueError(f"labels must be one for each of the {count} rows or columns; got {len(labels)}")
-        names = [str(place + 1) for place in range(count)] if labels is None else [str(label) for label in labels]
+        names = [str(place) for place in range(count)] if labels is None else [str(label) for label in labels]
         stride = next(step for step in (1, 2, 4, 5, 8, 10, 16, 20, 50, 100, count) if count / step <= most)
         axis.set_ticks(range(0, count, stride), names[::stride])
 

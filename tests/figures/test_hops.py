@@ -263,16 +263,21 @@ def test_the_example_is_answered_before_the_weights_come(browser, tmp_path):
         shown = page.locator("[data-layer] path").evaluate_all(paths)
         choices = page.locator("[data-part=answer]").text_content()
         assert shown
+        source = page.locator(".posym-live-source")
+        assert source.text_content() == "(stored with this page: the model is not loaded)"
+        assert "none: not loaded" in choices
         assert "ms" not in choices
         page.click("button[name=load]")
         page.wait_for_function("document.querySelector('[data-part=answer]').textContent.includes(' ms')")
         assert page.locator("[data-layer] path").evaluate_all(paths) == shown
         assert page.locator("[data-part=answer]").text_content().split("tokens")[0] == choices.split("tokens")[0]
+        assert source.text_content() == ""
         # It is said of the model as it is only.
         page.select_option("select[name=task]", "letter")
         page.locator("button[name=head]").first.click()
         assert page.locator("[data-layer] path").count() == 0
         assert page.locator("output[name=answer]").evaluate("output => output.value") == ""
+        assert source.text_content() == "(nothing: load the model)"
 
 
 def test_every_control_asks_anew(browser, tmp_path):

@@ -96,8 +96,31 @@ def test_numbers_as_csv(opened, tmp_path: Path) -> None:
     assert cells[0] == ""
     np.testing.assert_allclose([float(cell) for cell in cells[1:]], expected[1].ravel()[1:], rtol=1e-3)
     assert [row["x"] for row in rows if row["panel"] == "Bars"] == ["x", "y", "z"]
+    assert [(row["series"], row["x"]) for row in rows if row["panel"] == "C"][:4] == [
+        ("0", "0"), ("0", "1"), ("0", "2"), ("1", "0"),
+    ]  # fmt: skip
     assert rows[-1]["series"] == "sum"
     assert float(rows[-1]["y"]) == pytest.approx(expected[4]["sum"], abs=1e-3)
+
+
+@pytest.mark.parametrize(
+    ("labels", "expected"),
+    [
+        (["1", "", "", "4"], ["1", "2", "3", "4"]),
+        (["", "1", "", ""], ["0", "1", "2", "3"]),
+        (["a", "", "b", ""], ["a", "1", "b", "3"]),
+        (["", "", "", ""], ["0", "1", "2", "3"]),
+        ((), ["0", "1", "2", "3"]),
+    ],
+)
+def test_ticks_without_a_label_have_one_in_numbers_and_under_the_pointer(open_page, tmp_path, labels, expected) -> None:
+    panels = [Bars("B", labels, np.arange(4.0)), Heatmap("H", np.zeros((1, 4)), column_labels=labels)]
+    page = open_page([slider_figure(panels, [], caption="C.", alt="A.")])
+    rows = list(csv.DictReader(saved(page, "CSV", tmp_path).splitlines()))
+    assert [row["x"] for row in rows] == expected * 2
+    box = page.locator(".posym-box").first.bounding_box()
+    page.mouse.move(box["x"] + box["width"] * 0.9, box["y"] + box["height"] * 0.5)
+    assert page.locator(".posym-tip").first.text_content() == f"{expected[3]}: 3"
 
 
 def test_drawings_as_svg_carry_their_looks(opened, tmp_path: Path) -> None:

@@ -317,7 +317,7 @@ def test_chance_is_marked_and_no_law_of_what_a_plane_expresses(browser, tmp_path
             bottom, top = (float(re.search(rf'y="([\d.]+)"[^>]*>{end}(?:[.]0)?<', text)[1]) for end in ("0", "1"))
             heights[part] = (bottom - level) / (bottom - top)
         assert list(heights.values()) == pytest.approx([chance] * 2, abs=0.04)
-        assert "2.78" not in page.locator("figure").inner_html()  # it decides what a plane expresses, not what is learned
+        assert "2.78" not in page.locator("figure").inner_html()  # what a plane expresses
 
 
 def test_the_axis_of_angles_runs_from_fast_to_slow_as_its_label_and_its_slider_do(browser, tmp_path):

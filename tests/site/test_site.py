@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import json
 import re
 import shutil
 import threading
@@ -17,6 +18,7 @@ from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from urllib.parse import unquote, urldefrag, urlsplit
 
+import axes
 import build_book
 import pytest
 from axe import RULES, violations
@@ -174,6 +176,12 @@ def slider_name(figure: Tag, slider: Tag) -> str:
         return str(slider.get("aria-label") or slider.get("aria-labelledby"))
     label = slider.find_parent("label") or figure.find("label", attrs={"for": slider.get("id") or "-"})
     return label.get_text().strip() if isinstance(label, Tag) else ""
+
+
+@pytest.mark.parametrize("name", CHAPTERS or [None])
+def test_axes_say_which_way_frequencies_run_and_positions_begin_at_0(site: Path, name: str) -> None:
+    drawn = [json.loads(str(one.string)) for one in read_page(site / name).select("script.posym-data")]
+    assert [fault for data in drawn for fault in axes.faults(data)] == []
 
 
 @pytest.mark.parametrize("name", sorted({*CHAPTERS} - {FIRST_CHAPTER, *REFERENCE}) or [None])

@@ -50,6 +50,13 @@ export const ticks = (log, [low, high], count) => {
   return all;
 };
 
+// A label for each item: where ticks in between have none and the others count, they count too.
+export const everyLabel = (labels, count) => {
+  const first = labels.findIndex((text) => text !== ""), start = first < 0 ? 0 : Number(labels[first]) - first;
+  const counts = labels.every((text, place) => text === "" || Number(text) === start + place);
+  return rangeOf(count).map((place) => labels[place] || String(counts ? start + place : place));
+};
+
 // ---- colours --------------------------------------------------------------------------------------------------------
 const MAPS = {
   diverging: {

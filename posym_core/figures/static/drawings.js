@@ -1,6 +1,6 @@
 // How each kind of panel is drawn. Every number comes prepared; these functions only place and colour it.
 import {
-  bright, clamp, css, defined, level, node, putLine, putText, rangeOf, scale, shade, tenth, ticks, write,
+  bright, clamp, css, defined, everyLabel, level, node, putLine, putText, rangeOf, scale, shade, tenth, ticks, write,
 } from "./core.js";
 
 const strideOf = (least) => [1, 2, 5, 10, 20, 50, 100].find((stride) => stride >= least) || Math.ceil(least);
@@ -143,8 +143,8 @@ function heatmap(panel, at, pen) {
   return (x, y) => {
     const column = Math.floor((x - left) / cellWidth), row = Math.floor((y - top) / cellHeight);
     if (column < 0 || row < 0 || column >= columns || row >= rows) return null;
-    const name = (label, labels, place) => `${label || "·"} ${labels[place] ?? place + 1}`;
-    return `${name(panel.y_label, rowLabels, row)}, ${name(panel.x_label, columnLabels, column)}: ${write(values[row * columns + column])}`;
+    const name = (label, labels, count, place) => `${label || "·"} ${everyLabel(labels, count)[place]}`;
+    return `${name(panel.y_label, rowLabels, rows, row)}, ${name(panel.x_label, columnLabels, columns, column)}: ${write(values[row * columns + column])}`;
   };
 }
 
@@ -295,7 +295,7 @@ function bars(panel, at, pen) {
     const bar = Math.floor((px - area.left) / slot);
     if (bar < 0 || bar >= count || py < area.top - 10 || py > area.bottom + 20) return null;
     const texts = rangeOf(number).map((index) => `${panel.series[index]} ${write(values[index * count + bar])}`.trim());
-    return `${labels[bar] ?? bar + 1}: ${texts.join(", ")}`;
+    return `${everyLabel(labels, count)[bar]}: ${texts.join(", ")}`;
   };
 }
 

@@ -198,7 +198,7 @@ export function start(figure, data, parcelOf = besidePage(data.address)) {
   };
   const drawAngles = () => {
     const box = part("angles"), width = box.clientWidth || 300, height = box.clientHeight || 90, svg = canvas(width, height);
-    const limits = [1e-5, 10], x = scale(true, [...limits].reverse(), 10, width - 14), bottom = height - 34;
+    const limits = [1e-5, 10], x = scale(true, [...limits].reverse(), 10, width - 18), bottom = height - 34;
     for (const { value, text } of ticks(true, limits, width / 70)) putLine(svg, x(value), 20, x(value), bottom, "posym-grid"), putText(svg, x(value), bottom + 14, text, { anchor: "middle" });
     for (const angle of model().angles) putLine(svg, x(angle * stretch()), 28, x(angle * stretch()), bottom, "posym-hop-angle posym-c0");
     putText(svg, 10, 12, `× ${write(stretch(), 2)}`, { look: "posym-ink posym-c0" });
@@ -219,6 +219,8 @@ export function start(figure, data, parcelOf = besidePage(data.address)) {
   const show = () => {
     if (!state.tokens) return;
     const { path, answer, reason } = follow(model().task, state.tokens);
+    const here = loaded.has(controls.task.value);
+    find(".posym-live-source").textContent = here ? "" : state.attention ? "(stored with this page: the model is not loaded)" : "(nothing: load the model)";
     find(".posym-live-rule").textContent = answer === null ? `by the rules: no answer, since ${reason}` : `by the rules ${nameOf(answer)}, ${path.length - 1} ${path.length === 2 ? "hop" : "hops"} away`;
     drawTokens(path);
     drawRule(path);
@@ -228,7 +230,7 @@ export function start(figure, data, parcelOf = besidePage(data.address)) {
     const odds = state.attention ? state.best.map(([token, share]) => `${nameOf(token)} ${percent(share)}`) : [];
     fillTable(part("answer"), [
       ["the model's first choice", odds[0] || "load the model"], ["second", odds[1] || "–"], ["third", odds[2] || "–"],
-      ["tokens", String(state.tokens.length)], ["time of the pass", state.attention && state.milliseconds >= 0 ? `${Math.round(state.milliseconds)} ms` : "–"],
+      ["tokens", String(state.tokens.length)], ["time of the pass", state.attention && state.milliseconds >= 0 ? `${Math.round(state.milliseconds)} ms` : here ? "–" : "none: not loaded"],
     ]);
     controls.back.disabled = !(state.history || []).length;
     for (const [name, text] of [["hops", controls.hops.value], ["front", controls.front.value], ["stretch", `× ${write(stretch(), 2)}`]]) {

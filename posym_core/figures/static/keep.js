@@ -1,6 +1,6 @@
 // What a reader can keep of a slider figure: its state in the page's address, its drawings as SVG, the numbers shown as
 // CSV, and the whole figure as a page that stands alone.
-import { defined, element, linkable, node, rangeOf, tenth } from "./core.js";
+import { defined, element, everyLabel, linkable, node, rangeOf, tenth } from "./core.js";
 
 // ---- the address: #name:slider=value&slider=value;other-name:... ----------------------------------------------------
 const parts = () => location.hash.slice(1).split(";").filter((part) => part.includes(":"));
@@ -55,17 +55,14 @@ export const addressOf = (figure, name, { sliders, named, put }) => {
 // ---- numbers as CSV: one row for each number that is drawn -----------------------------------------------------------
 const ROWS = {
   heatmap: ({ rows, columns, frames, row_labels, column_labels }, at) => {
-    const [values, down, across] = [at(frames), at(row_labels), at(column_labels)];
+    const [values, down, across] = [at(frames), everyLabel(at(row_labels), rows), everyLabel(at(column_labels), columns)];
     return rangeOf(rows * columns).map((cell) => {
       const [row, column] = [Math.floor(cell / columns), cell % columns];
-      return [down[row] ?? row + 1, across[column] ?? column + 1, values[cell]];
+      return [down[row], across[column], values[cell]];
     });
   },
   lines: (panel, at) => ofSeries(panel, at, panel.x.v),
-  bars: (panel, at) => {
-    const labels = at(panel.labels);
-    return ofSeries(panel, at, rangeOf(panel.bars).map((bar) => labels[bar] ?? bar + 1));
-  },
+  bars: (panel, at) => ofSeries(panel, at, everyLabel(at(panel.labels), panel.bars)),
   points: ({ points, labels, groups, group_labels, frames }, at) =>
     rangeOf(points).map((point) => [labels[point] || group_labels[at(groups)[point]], ...at(frames).slice(2 * point, 2 * point + 2)]),
   readout: ({ rows }, at) => rows.map((row) => [row.label, "", at(row)[0]]),

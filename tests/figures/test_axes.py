@@ -1,0 +1,79 @@
+"""Axes say what they mean: which way frequencies run, where positions begin, what bars of attention are a share of."""
+
+from __future__ import annotations
+
+import inspect
+import json
+import re
+from pathlib import Path
+
+import axes
+import numpy as np
+import pytest
+
+import posym_core.figures
+from posym_core.figures import Bars, Heatmap, Lines, plots, slider_figure
+
+STATIC = Path(posym_core.figures.__file__).parent / "static"
+
+
+def data_of(*panels):
+    html = slider_figure(panels, [], caption="C.", alt="A.").html
+    return json.loads(re.search(r'class="posym-data">(.*?)</script>', html, re.S)[1])
+
+
+def test_every_axis_of_frequencies_in_the_book_says_which_way_it_runs(root) -> None:
+    labels = [(path.name, label) for path in root.glob("book/**/*.ipynb") for label in axes.labels_of_notebook(path)]
+    assert len(labels) > 150
+    assert sum(bool(axes.FREQUENCIES.search(label)) for _, label in labels) > 20
+    assert [each for each in labels if axes.lacks_direction(each[1])] == []
+
+
+def test_so_do_the_axes_that_the_package_draws() -> None:
+    scripts = [label for path in STATIC.glob("*.js") for label in axes.labels_of_script(path.read_text("utf-8"))]
+    assert sum(map(bool, map(axes.FREQUENCIES.search, scripts))) >= 3  # trainer, hops, explorer
+    labels = [*scripts, *axes.labels_in(inspect.getsource(plots))]
+    assert [label for label in labels if axes.lacks_direction(label)] == []
+
+
+@pytest.mark.parametrize(("angles", "said"), [([1.0, 0.1, 0.01], "fast to slow"), ([0.01, 0.1, 1.0], "slow to fast")])
+def test_rows_of_angles_say_which_way_they_run(angles, said) -> None:
+    ax = plots.angle_position_heatmap(np.ones((3, 4)), angles).axes[0]
+    assert ax.get_ylabel() == f"angle θ, {said}"
+    assert [text.get_text() for text in ax.get_xticklabels()] == ["0", "1", "2", "3"]
+
+
+def test_rows_columns_and_bars_count_from_0_where_they_have_no_names() -> None:
+    heatmap, bars = data_of(Heatmap("H", np.zeros((2, 3))), Bars("B", None, np.zeros(2)))["panels"]
+    assert (heatmap["row_labels"]["v"], heatmap["column_labels"]["v"]) == (["0", "1"], ["0", "1", "2"])
+    assert bars["labels"]["v"] == ["0", "1"]
+    ax = plots.heatmap(np.eye(2)).axes[0]
+    assert [text.get_text() for text in ax.get_xticklabels()] == ["0", "1"]
+    assert [text.get_text() for text in plots.bars(["a"], [1.0], x_label="band").axes[0].get_xticklabels()] == ["a"]
+
+
+@pytest.mark.parametrize(
+    ("panel", "fault"),
+    [
+        (Lines("L", [1, 2], [0, 1], x_label="frequency ID"), "'frequency ID' does not say which way it runs"),
+        (Lines("L", [1, 2], [0, 1], x_label="frequency ID, fast to slow"), None),
+        (Lines("L", [1, 2], [0, 1], x_label="frequency ID, slow to fast"), "runs the other way"),
+        (Lines("L", [1, 2], [0, 1], x_label="angle θ, fast to slow"), "runs the other way"),
+        (Lines("L", [1, 2], [0, 1], x_label="θ n, slow to fast"), None),
+        (Lines("L", [1, 2], [0, 1], x_label="1 / θ, fast to slow"), None),
+        (Bars("B", ["1", "2"], [0, 1], x_label="position"), "'position' begins at 1"),
+        (Bars("B", ["", "2"], [0, 1], x_label="fact"), "'fact' begins at 1"),
+        (Bars("B", ["1", "2"], [0, 1], x_label="fact, counted from 1"), None),
+        (Bars("B", ["0", "1"], [0, 1], x_label="fact, counted from 1"), "begins at 0"),
+        (Bars("B", ["red", "2"], [0, 1], x_label="token"), None),
+        (Bars("Attention", None, [[0.5, 0.1], [0.5, 0.9]], stacked=True), "bars of attention add up to 2.00"),
+        (Bars("Attention", None, [[0.5, 0.1], [0.1, 0.9]], series="ab"), None),
+        (Bars("Attention", None, [1.0, 1.0], y_label="largest = 1"), None),
+        (Heatmap("H", np.eye(2), x_label="position b"), None),
+        (Heatmap("H", np.eye(2), y_label="place", row_labels=["1", "2"]), "'place' begins at 1"),
+    ],
+)
+def test_planted_faults_of_axes_are_found(panel, fault) -> None:
+    found = axes.faults(data_of(panel))
+    assert len(found) == (fault is not None)
+    assert all(fault in text for text in found)
