@@ -8,7 +8,8 @@ import numpy as np
 import torch
 from jaxtyping import Float
 
-from posym_core.metrics.stats import DRAWS, LEVEL, Estimate, as_array
+from posym_core.checks import require_count
+from posym_core.metrics.stats import DRAWS, Estimate, as_array, as_labels, as_membership, percentile_interval
 
 
 def detection(
@@ -32,20 +33,24 @@ def detection(
         seed: of the bootstrap.
 
     Raises:
-        ValueError: if shapes differ, a score is not finite, or there is no chosen head or no other.
+        ValueError: if shapes differ, a score is not finite, ``chosen`` holds what is neither true nor false, a label is
+            NaN, there is no chosen head or no other, or ``draws`` is below 1.
 
     >>> detection(np.array([0.9, 0.8, 0.1]), np.array([True, False, False])).value
     1.0
     """
     first, second = _sides(scores, chosen)
+    draws = require_count("draws", draws, 1)
     if groups is None:
-        times, over = _redrawn((len(first), len(second)), draws, seed), "chosen and other heads"
+        times, over = _redrawn((len(first), len(second)), draws, seed), "over chosen and other heads"
     else:
-        inside = as_array(chosen, bool)
-        labels = np.unique(as_array(groups, None), return_inverse=True)[1].reshape(inside.shape)
+        inside = as_membership("chosen", chosen)
+        labels = as_labels("groups", groups)
+        if labels.shape != inside.shape:
+            raise ValueError(f"groups must have one label per head, {inside.shape}; got {labels.shape}")
         (of_group,) = _redrawn((int(labels.max()) + 1,), draws, seed)
-        times, over = [of_group[:, labels[side]] for side in (inside, ~inside)], "groups of heads"
-    return _estimate(_area(first, second), _areas(first, second, *times), f"{over}, {draws:,} draws")
+        times, over = [of_group[:, labels[side]] for side in (inside, ~inside)], "over groups of heads"
+    return percentile_interval(_area(first, second), _areas(first, second, *times), over, draws)
 
 
 def detection_difference(
@@ -58,14 +63,15 @@ def detection_difference(
 ) -> Estimate:
     """By how much one score tells the chosen heads better than another, on the same heads; see :func:`detection`."""
     (first, second), rival = (_sides(x, chosen) for x in (scores, rivals))
+    draws = require_count("draws", draws, 1)
     times = _redrawn((len(first), len(second)), draws, seed)
     here = _area(first, second) - _area(*rival)
     drawn = _areas(first, second, *times) - _areas(*rival, *times)
-    return _estimate(here, drawn, f"chosen and other heads, {draws:,} draws")
+    return percentile_interval(here, drawn, "over chosen and other heads", draws)
 
 
 def _sides(scores: np.ndarray | torch.Tensor, chosen: np.ndarray | torch.Tensor) -> tuple[np.ndarray, np.ndarray]:
-    x, inside = as_array(scores), as_array(chosen, bool)
+    x, inside = as_array(scores), as_membership("chosen", chosen)
     if x.shape != inside.shape:
         raise ValueError(f"scores and chosen must have one entry per head; got {x.shape} and {inside.shape}")
     if not np.isfinite(x).all():
@@ -99,8 +105,3 @@ def _areas(
     wins = (first[:, None] > second) + 0.5 * (first[:, None] == second)
     pairs = one.sum(1) * other.sum(1)
     return ((one @ wins) * other).sum(1)[pairs > 0] / pairs[pairs > 0]
-
-
-def _estimate(value: float, drawn: np.ndarray, over: str) -> Estimate:
-    low, high = np.quantile(drawn, [(1 - LEVEL) / 2, (1 + LEVEL) / 2])
-    return Estimate(value=value, low=float(low), high=float(high), method=f"bootstrap over {over}")

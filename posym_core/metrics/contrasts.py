@@ -8,7 +8,18 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 
-from posym_core.metrics.stats import DRAWS, LEVEL, Estimate, Resample, as_array, mean_over_prompts, require_scores
+from posym_core.checks import require_count
+from posym_core.metrics.stats import (
+    DRAWS,
+    LEVEL,
+    Estimate,
+    Resample,
+    as_array,
+    as_labels,
+    as_membership,
+    mean_over_prompts,
+    require_scores,
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -60,7 +71,7 @@ def layer_contrast(
     """A score ``[prompt, layer, head]`` in layers before ``split`` (default: half of them) against the rest.
 
     Raises:
-        ValueError: if either side has no layer, or no head with a score.
+        ValueError: if either side has no layer, or no head with a score, or ``draws`` is below 1.
     """
     from scipy import stats
 
@@ -83,6 +94,8 @@ def layer_contrast(
     defined = np.isfinite(drawn)
     # A draw without a score on one side says nothing about the contrast.
     drawn = drawn[defined[:, :split].any(axis=(1, 2)) & defined[:, split:].any(axis=(1, 2))]
+    if not len(drawn):
+        raise ValueError(f"a contrast needs draws with a score on both sides; none of {draws} has. Pass more draws")
     many_early, many_late = medians(drawn)
     return LayerContrast(
         early=sample.estimate(float(early), many_early),
@@ -105,16 +118,24 @@ def layer_permutation(
         scores: ``[prompt, layer, head]``.
 
     Raises:
-        ValueError: if the shape does not fit or there are fewer than two layers.
+        ValueError: if the shape does not fit, there are fewer than two layers, the statistic is not finite in some
+            order of the layers, or ``draws`` is below 1.
     """
+    draws = require_count("draws", draws, 1)
     x = mean_over_prompts(require_scores("scores", scores))[0]
     if len(x) < 2:
         raise ValueError(f"layers in random order need at least two layers; got {len(x)}")
     generator = np.random.default_rng(seed)
     here = float(statistic(x))
     drawn = np.array([statistic(x[generator.permutation(len(x))]) for _ in range(draws)])
+    if not (np.isfinite(here) and np.isfinite(drawn).all()):
+        raise ValueError(
+            f"a permutation test needs a statistic that is finite in every order of the layers; it is {here} as they "
+            f"stand and finite in {int(np.isfinite(drawn).sum())} of {draws} orders, and {int(np.isnan(x).sum())} of "
+            f"{x.size} heads have no score. Leave these out, or pass a statistic that does"
+        )
     # Rounding must not decide whether a drawn order that gives the same number counts.
-    extreme = int((np.abs(drawn) >= abs(here) - 1e-12).sum())
+    extreme = int((np.abs(drawn) >= abs(here) - 1e-12 * max(1.0, abs(here))).sum())
     return LayerPermutation(value=here, p=(1 + extreme) / (1 + draws))
 
 
@@ -137,12 +158,13 @@ def group_difference(
         strata: a label per prompt.
 
     Raises:
-        ValueError: if shapes do not fit, or no stratum has prompts on both sides.
+        ValueError: if shapes do not fit, ``group`` holds what is neither true nor false, a stratum is NaN, no stratum
+            or no draw has prompts on both sides, or ``draws`` is below 1.
     """
+    draws = require_count("draws", draws, 1)
     x = as_array(values)
-    inside = as_array(group)
-    strata = np.zeros(len(inside)) if strata is None else as_array(strata, None)
-    labels = np.unique(strata, return_inverse=True)[1]
+    inside = as_membership("group", group)
+    labels = np.zeros(inside.shape, dtype=int) if strata is None else as_labels("strata", strata)
     if inside.ndim != 1 or x.ndim < 1 or len(x) != len(inside) or labels.shape != inside.shape:
         raise ValueError(
             f"values, group and strata must have one entry per prompt; got {x.shape}, {inside.shape} and {labels.shape}"
@@ -179,6 +201,8 @@ def group_difference(
         again, other = centred(inside[chosen]), rows[chosen]
         strength = again @ again
         resampled[draw] = again @ other / strength if strength > 0 else np.nan
+    if np.isnan(resampled).all():
+        raise ValueError(f"an interval needs a draw with prompts on both sides; none of {draws} has. Pass more draws")
     low, high = np.nanquantile(resampled, [(1 - LEVEL) / 2, (1 + LEVEL) / 2], axis=0)
     return GroupDifference(
         difference=here.reshape(shape),

@@ -14,6 +14,8 @@ from typing import Any, Literal
 import numpy as np
 import torch
 
+from posym_core.checks import require_count
+
 DRAWS = 2000
 LEVEL = 0.95
 
@@ -31,8 +33,8 @@ class Estimate:
         return f"{self.value:.2f} [{self.low:.2f}, {self.high:.2f}]"
 
     def excludes(self, number: float) -> bool:
-        """Whether ``number`` lies outside the interval."""
-        return not self.low <= number <= self.high
+        """Whether ``number`` lies outside the interval; bounds that are NaN exclude nothing."""
+        return number < self.low or number > self.high
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -63,8 +65,8 @@ def head_correlation(
     A prompt on which a head has no score (NaN) does not count for that head.
 
     Raises:
-        ValueError: if shapes differ, there are fewer than three heads, a head has no score on any prompt, or all heads
-            have the same.
+        ValueError: if shapes differ, there are fewer than three heads, a head has no score on any prompt, all heads
+            have the same, or ``draws`` is below 1.
     """
     from scipy import stats
 
@@ -106,11 +108,11 @@ def mean_interval(
         over: what they are, for the method's name.
 
     Raises:
-        ValueError: if there is no value, or an infinite one.
+        ValueError: if there is no value, an infinite one, or ``draws`` is below 1.
     """
     x = _values("values", values)
     drawn = _drawn_means(x, draws, np.random.default_rng(seed))
-    return _estimate(float(np.nanmean(x)), drawn, f"over {over}", draws)
+    return percentile_interval(float(np.nanmean(x)), drawn, f"over {over}", draws)
 
 
 def mean_difference(
@@ -128,18 +130,21 @@ def mean_difference(
     x, y = _values("first", first), _values("second", second)
     generator = np.random.default_rng(seed)
     drawn = _drawn_means(x, draws, generator) - _drawn_means(y, draws, generator)
-    return _estimate(float(np.nanmean(x) - np.nanmean(y)), drawn, f"over {over} of each sample", draws)
+    return percentile_interval(float(np.nanmean(x) - np.nanmean(y)), drawn, f"over {over} of each sample", draws)
 
 
 def student_margin(values: torch.Tensor | np.ndarray) -> np.ndarray:
     """Half the width of Student's interval of means over the first dimension; the values there are independent.
 
+    A mean over a NaN has no interval: it and its width are NaN.
+
     Raises:
-        ValueError: if there are fewer than two values to a mean.
+        ValueError: if there are fewer than two values to a mean, or one is infinite.
     """
     from scipy import stats
 
     x = as_array(values)
+    _require_no_infinity("values", x)
     if x.ndim < 1 or len(x) < 2:
         raise ValueError(f"a Student interval needs two or more values to a mean; got values of shape {x.shape}")
     return stats.t.ppf((1 + LEVEL) / 2, len(x) - 1) * (x.std(0, ddof=1) / np.sqrt(len(x)))
@@ -149,6 +154,8 @@ def student_interval(
     values: torch.Tensor | np.ndarray, *, over: str = "values", least: float = -np.inf, most: float = np.inf
 ) -> Estimates:
     """Means over the first dimension with Student's intervals, cut to the range ``least .. most`` of the quantity.
+
+    Takes what :func:`student_margin` takes.
 
     >>> student_interval(np.array([[0.4, 1.0], [0.6, 1.0]]), most=1.0).value
     array([0.5, 1. ])
@@ -170,7 +177,11 @@ def statistic_interval(
     """Any statistic of ``scores[prompt, layer, ...]``, resampling prompts and layers.
 
     ``statistic`` takes an array of the same layout and returns a number; if it is ``vectorized`` it takes all draws at
-    once, ``[draw, prompt, layer, ...]``, and returns a number for each.
+    once, ``[draw, prompt, layer, ...]``, and returns a number for each. A draw on which it is NaN does not count.
+
+    Raises:
+        ValueError: if the statistic of ``scores`` as they are, or of every draw, is not finite, or ``draws`` is
+            below 1.
     """
     x = as_array(scores)
     sample = Resample(x.shape, [np.arange(x.shape[1])], draws, seed)
@@ -191,8 +202,9 @@ def variance_shares(
     resample layers, and prompts within tasks.
 
     Raises:
-        ValueError: if the shape does not fit, a value is not finite, or all are equal.
+        ValueError: if the shape does not fit, a value is not finite, all are equal, or ``draws`` is below 1.
     """
+    require_count("draws", draws, 1)
     x = as_array(scores)
     if x.ndim != 4 or 0 in x.shape:
         raise ValueError(f"scores must have shape [task, prompt, layer, head] with one of each; got {x.shape}")
@@ -201,7 +213,8 @@ def variance_shares(
 
     def parts(y: np.ndarray) -> np.ndarray:
         y = y.reshape(*y.shape[:2], -1)
-        y = y - y.mean()
+        # Of one value repeated the mean may be off by rounding, which is no variance.
+        y = y - y.mean() if np.ptp(y) > 0 else np.zeros_like(y)
         head, task, both = y.mean((0, 1)), y.mean((1, 2)), y.mean(1)
         prompt = y.mean(2) - task[:, None]
         own = both - head - task[:, None]
@@ -220,7 +233,9 @@ def variance_shares(
     names: tuple[Literal["head", "task", "head x task", "prompt", "rest"], ...]
     names = ("head", "task", "head x task", "prompt", "rest")
     how = "over layers, and prompts within tasks"
-    return {name: _estimate(float(here[place]), many[:, place], how, draws) for place, name in enumerate(names)}
+    return {
+        name: percentile_interval(float(here[place]), many[:, place], how, draws) for place, name in enumerate(names)
+    }
 
 
 def as_array(x: torch.Tensor | np.ndarray, dtype: Any = np.float64) -> np.ndarray:
@@ -228,14 +243,28 @@ def as_array(x: torch.Tensor | np.ndarray, dtype: Any = np.float64) -> np.ndarra
     return np.asarray(x.detach().cpu() if isinstance(x, torch.Tensor) else x, dtype=dtype)
 
 
+def as_membership(name: str, x: torch.Tensor | np.ndarray) -> np.ndarray:
+    """What is true or false, as booleans; NaN is neither."""
+    x = as_array(x, None)
+    wrong = (x != 0) & (x != 1)
+    if wrong.any():
+        raise ValueError(f"{name} must be booleans, or 0 and 1; {int(wrong.sum())} of {x.size} entries are neither")
+    return x.astype(bool)
+
+
+def as_labels(name: str, x: torch.Tensor | np.ndarray) -> np.ndarray:
+    """Labels of any type as numbers from 0, of the same shape."""
+    x = as_array(x, None)
+    if (x != x).any():
+        raise ValueError(f"{name} must be labels; {int((x != x).sum())} of {x.size} are NaN. Leave out what has none")
+    return np.unique(x, return_inverse=True)[1].reshape(x.shape)
+
+
 def require_scores(name: str, x: torch.Tensor | np.ndarray) -> np.ndarray:
     x = as_array(x)
     if x.ndim != 3 or 0 in x.shape:
         raise ValueError(f"{name} must have shape [prompt, layer, head] with at least one of each; got {x.shape}")
-    if np.isinf(x).any():
-        raise ValueError(
-            f"{name} must be finite, or NaN where undefined; {int(np.isinf(x).sum())} of {x.size} are infinite"
-        )
+    _require_no_infinity(name, x)
     return x
 
 
@@ -243,6 +272,7 @@ class Resample:
     """Prompts over all, and layers within each stratum, drawn with replacement."""
 
     def __init__(self, shape: tuple[int, ...], strata: list[np.ndarray], draws: int, seed: int) -> None:
+        require_count("draws", draws, 1)
         generator = np.random.default_rng(seed)
         self.prompts = generator.integers(0, shape[0], (draws, shape[0]))
         self.layers = np.concatenate([generator.choice(stratum, (draws, len(stratum))) for stratum in strata], axis=1)
@@ -256,7 +286,7 @@ class Resample:
         return np.take_along_axis(heads, self.layers[:, :, None], axis=1)
 
     def estimate(self, value: float, sample: np.ndarray) -> Estimate:
-        return _estimate(value, sample, "over prompts and whole layers", len(self.prompts))
+        return percentile_interval(value, sample, "over prompts and whole layers", len(self.prompts))
 
 
 def mean_over_prompts(scores: np.ndarray, times: np.ndarray | None = None) -> np.ndarray:
@@ -272,29 +302,49 @@ def mean_over_prompts(scores: np.ndarray, times: np.ndarray | None = None) -> np
 
 def row_correlation(x: np.ndarray, y: np.ndarray) -> np.ndarray:
     """Pearson correlation of each row of ``x`` with that of ``y``; NaN where a row is constant."""
+    # The mean of equal numbers may be off by rounding, which would then be correlated.
+    varies = (np.ptp(x, 1) > 0) & (np.ptp(y, 1) > 0)
     x, y = x - x.mean(1, keepdims=True), y - y.mean(1, keepdims=True)
     norms = np.sqrt((x**2).sum(1) * (y**2).sum(1))
-    return np.where(norms > 0, (x * y).sum(1) / np.where(norms > 0, norms, 1), np.nan)
+    defined = varies & (norms > 0)
+    return np.where(defined, (x * y).sum(1) / np.where(defined, norms, 1), np.nan)
 
 
 def _values(name: str, values: torch.Tensor | np.ndarray) -> np.ndarray:
     x = as_array(values).ravel()
-    if np.isinf(x).any():
-        raise ValueError(f"{name} must be finite, or NaN where undefined; {int(np.isinf(x).sum())} are infinite")
+    _require_no_infinity(name, x)
     if np.isnan(x).all():
         raise ValueError("a mean needs at least one value; got none")
     return x
 
 
+def _require_no_infinity(name: str, x: np.ndarray) -> None:
+    if np.isinf(x).any():
+        raise ValueError(
+            f"{name} must be finite, or NaN where undefined; {int(np.isinf(x).sum())} of {x.size} are infinite"
+        )
+
+
 def _drawn_means(x: np.ndarray, draws: int, generator: np.random.Generator) -> np.ndarray:
     """Means of values drawn with replacement, ``[draw]``; NaN for a draw of undefined values only."""
+    require_count("draws", draws, 1)
     drawn = x[generator.integers(0, x.size, (draws, x.size))]
     defined = ~np.isnan(drawn)
     with np.errstate(invalid="ignore"):
         return np.where(defined, drawn, 0).sum(1) / defined.sum(1)
 
 
-def _estimate(value: float, sample: np.ndarray, over: str, draws: int) -> Estimate:
-    """The bootstrap's percentile interval; a draw without the statistic says nothing."""
-    low, high = np.nanquantile(sample, [(1 - LEVEL) / 2, (1 + LEVEL) / 2])
+def percentile_interval(value: float, sample: np.ndarray, over: str, draws: int) -> Estimate:
+    """The bootstrap's percentile interval; a draw without the statistic (NaN) says nothing.
+
+    Raises:
+        ValueError: if the value, all draws or an end of the interval is not finite.
+    """
+    counted = sample[~np.isnan(sample)]
+    if not (np.isfinite(value) and np.isfinite(counted).any()):
+        raise ValueError(
+            f"an interval needs a statistic that is defined on the data and on draws from them; it is {value} on the "
+            f"data and finite on {int(np.isfinite(counted).sum())} of {draws} draws. Leave out what makes it undefined"
+        )
+    low, high = np.quantile(counted, [(1 - LEVEL) / 2, (1 + LEVEL) / 2])
     return Estimate(value=value, low=float(low), high=float(high), method=f"bootstrap {over}, {draws:,} draws")

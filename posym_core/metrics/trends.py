@@ -11,8 +11,17 @@ from dataclasses import dataclass, fields
 import numpy as np
 from jaxtyping import Bool, Float, Int64
 
+from posym_core.checks import require_counts
 from posym_core.metrics.contrasts import LayerContrast, layer_contrast
-from posym_core.metrics.stats import DRAWS, Estimate, as_array, head_correlation, mean_over_prompts, statistic_interval
+from posym_core.metrics.stats import (
+    DRAWS,
+    Estimate,
+    as_array,
+    as_membership,
+    head_correlation,
+    mean_over_prompts,
+    statistic_interval,
+)
 
 # A plane is slow if it turns by less than this part of a circle from the first key to the last.
 SLOW_TURN = 1 / 8
@@ -65,8 +74,18 @@ def head_trends(
         tokens: of a prompt; decides which planes are slow.
         local: which layers see a window only.
         draws: of the bootstrap.
+
+    Raises:
+        ValueError: if ``tokens`` or ``draws`` is below 1, or ``local`` is not one boolean for each layer.
     """
+    require_counts(tokens=(tokens, 1), draws=(draws, 1))
+    local = as_membership("local", local)
     positional, symbolic, energy, angles = map(as_array, (positional, symbolic, energy, angles))
+    if not len(local) == len(angles) == positional.shape[1]:
+        raise ValueError(
+            f"local and angles must have an entry for each of the {positional.shape[1]} layers; got {local.shape} and "
+            f"{angles.shape}"
+        )
     mean = _mean_of_prompts(energy)
     scores = {"positional": positional, "symbolic": symbolic}
     trends = {

@@ -1,9 +1,13 @@
 import numpy as np
 import pytest
+import torch
 from planted_scores import planted
 from scipy import stats as reference
 
 from posym_core.metrics import contrasts
+
+# Of this seed the first draw has one of two prompts twice.
+ONE_SIDED = 0
 
 
 def test_contrast_is_the_difference_of_medians():
@@ -92,6 +96,58 @@ def test_one_false_find_in_a_family_is_as_rare_as_it_says():
         for seed in range(200)
     ]
     assert 0.04 <= np.mean(np.array(least) <= 0.1) <= 0.17
+
+
+def median_difference(heads):
+    return float(np.median(heads[:5]) - np.median(heads[5:]))
+
+
+def test_a_statistic_that_is_not_a_number_has_no_p():
+    """Comparisons with NaN are all false, so that it once looked rarer than any order."""
+    x, _ = planted()
+    x[:, 2, 1] = np.nan
+    with pytest.raises(ValueError, match=r"it is nan as they stand and finite in 0 of 50 orders, and 1 of 40 heads"):
+        contrasts.layer_permutation(median_difference, x, draws=50)
+    assert contrasts.layer_permutation(lambda heads: float(np.nanmean(heads)), x, draws=50).p == 1
+    # Defined as the layers stand, and not in every order.
+    with pytest.raises(ValueError, match=r"it is -?\d\S* as they stand and finite in \d+ of 50 orders"):
+        contrasts.layer_permutation(lambda heads: float(heads[0].mean()), x, draws=50)
+
+
+def test_equal_numbers_are_equal_in_any_unit():
+    x = np.random.default_rng(0).normal(size=(5, 9, 3))
+    for unit in (1.0, 1e9):
+        # Whatever the order of the layers, this is the mean, but for rounding.
+        assert contrasts.layer_permutation(lambda heads: float(heads.mean()), unit + x, draws=99).p == 1
+
+
+def test_who_belongs_to_a_group_is_true_or_false():
+    values = np.random.default_rng(0).normal(size=(6, 2))
+    whether = np.array([1, 0, 1, 0, 0, 1])
+    for group in (whether, whether.astype(float), torch.tensor(whether, dtype=torch.bool)):
+        assert contrasts.group_difference(values, group, draws=9).p.tolist() == (
+            contrasts.group_difference(values, whether == 1, draws=9).p.tolist()
+        )
+    for wrong in (np.nan, 2, -1, 0.5):
+        group = whether.astype(float)
+        group[3] = wrong
+        with pytest.raises(ValueError, match="group must be booleans, or 0 and 1; 1 of 6 entries are neither"):
+            contrasts.group_difference(values, group, strata=np.arange(6) // 3)
+    with pytest.raises(ValueError, match=r"strata must be labels; 2 of 6 are NaN. Leave out"):
+        contrasts.group_difference(values, whether, strata=np.array([0, 0, 0, 0, np.nan, np.nan]))
+    named = contrasts.group_difference(values, whether, strata=np.array(list("aaabbb")), draws=9)
+    assert named.p.tolist() == contrasts.group_difference(values, whether, strata=np.arange(6) // 3, draws=9).p.tolist()
+
+
+def test_draws_with_one_side_only_give_no_interval():
+    with pytest.raises(ValueError, match=r"a draw with prompts on both sides; none of 1 has. Pass more draws"):
+        contrasts.group_difference(np.arange(2.0), np.array([False, True]), draws=1)
+    # Two prompts, each of which has a score in one half of the layers only.
+    x = np.array([[1.0, np.nan], [np.nan, 2.0]])[..., None]
+    found = contrasts.layer_contrast(x, draws=50)
+    assert (found.difference.value, found.difference.low, found.difference.high, found.p) == (-1, -1, -1, 1)
+    with pytest.raises(ValueError, match=r"draws with a score on both sides; none of 1 has. Pass more draws"):
+        contrasts.layer_contrast(x, draws=1, seed=ONE_SIDED)
 
 
 def test_refusals():

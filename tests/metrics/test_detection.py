@@ -4,6 +4,9 @@ from scipy.stats import mannwhitneyu
 
 from posym_core.metrics.areas import detection, detection_difference
 
+# Of this seed the first draw has one of two groups twice.
+ONE_SIDED = 0
+
 
 @pytest.fixture
 def heads():
@@ -72,3 +75,13 @@ def test_what_cannot_be_told_is_refused(heads):
         detection(scores, np.zeros_like(chosen))
     with pytest.raises(ValueError, match="scores must be finite; 1 of 72"):
         detection(np.where(np.arange(72).reshape(18, 4) == 3, np.nan, scores), chosen)
+    with pytest.raises(ValueError, match=r"groups must have one label per head, \(18, 4\); got \(18,\)"):
+        detection(scores, chosen, groups=np.arange(18))
+    with pytest.raises(ValueError, match="groups must be labels; 1 of 72 are NaN"):
+        detection(scores, chosen, groups=np.where(np.arange(72).reshape(18, 4) == 3, np.nan, 1.0))
+    for wrong in (np.nan, 0.3):
+        with pytest.raises(ValueError, match="chosen must be booleans, or 0 and 1; 1 of 72 entries are neither"):
+            detection(scores, np.where(np.arange(72).reshape(18, 4) == 3, wrong, chosen))
+    # Of two groups one has all the chosen heads, and this draw has that one twice.
+    with pytest.raises(ValueError, match=r"it is 1.0 on the data and finite on 0 of 1 draws"):
+        detection(np.array([0.0, 1.0]), np.array([0, 1]), groups=np.array([0, 1]), draws=1, seed=ONE_SIDED)

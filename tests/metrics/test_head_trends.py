@@ -95,6 +95,23 @@ def test_local_layers_are_the_fast_ones():
     assert local_layers(ANGLES).tolist() == list(range(LAYERS))
 
 
+def test_what_was_asked_wrongly_is_not_taken_for_undefined():
+    positional, symbolic, energy = planted(6)
+
+    def ask(tokens=50, local=LOCAL, draws=20):
+        return head_trends(positional, symbolic, energy, ANGLES, tokens=tokens, local=local, draws=draws)
+
+    for options, message in (
+        ({"draws": 0}, "draws must be a whole number of at least 1; got 0"),
+        ({"tokens": 0}, "tokens must be a whole number of at least 1; got 0"),
+        ({"local": LOCAL[1:]}, r"an entry for each of the 8 layers; got \(7,\) and \(8, 8\)"),
+        ({"local": np.where(LOCAL, 1, np.nan)}, "local must be booleans, or 0 and 1; 2 of 8 entries are neither"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            ask(**options)
+    assert ask(local=LOCAL.astype(int)) == ask()
+
+
 def test_what_is_not_defined_is_none():
     positional, symbolic, energy = planted(5)
     options = {"tokens": 50, "draws": 20}

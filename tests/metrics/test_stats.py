@@ -1,10 +1,12 @@
+import math
+
 import numpy as np
 import pytest
 import torch
 from planted_scores import planted
 from scipy import stats as reference
 
-from posym_core.metrics import stats
+from posym_core.metrics import areas, contrasts, stats
 
 
 def test_correlation_is_scipys_over_prompt_means_and_its_interval_holds_it():
@@ -113,7 +115,7 @@ def test_a_difference_is_of_means_and_turns_with_the_samples():
     assert found.value == pytest.approx(4 - 4 / 3)
     assert found.excludes(0)
     assert found.method == "bootstrap over prompts of each sample, 100 draws"
-    with pytest.raises(ValueError, match=r"second must be finite.*1 are infinite"):
+    with pytest.raises(ValueError, match=r"second must be finite.*1 of 1 are infinite"):
         stats.mean_difference(x, [np.inf])
 
 
@@ -129,6 +131,65 @@ def test_student_intervals_are_scipys_and_keep_to_the_range():
     assert cut.high.max() == 0.2
     with pytest.raises(ValueError, match=r"two or more values to a mean; got values of shape \(1, 3\)"):
         stats.student_interval(values[:1])
+    with pytest.raises(ValueError, match="values must be finite, or NaN where undefined; 1 of 15 are infinite"):
+        stats.student_margin(np.where(np.arange(15).reshape(5, 3) == 4, np.inf, values))
+    partly = stats.student_interval(np.where(np.arange(15).reshape(5, 3) == 4, np.nan, values), least=-0.1, most=0.2)
+    assert np.isnan([partly.value, partly.low, partly.high]).tolist() == [[False, True, False]] * 3
+
+
+def test_bounds_belong_to_the_interval_and_what_is_not_a_number_excludes_nothing():
+    inside = stats.Estimate(value=0.5, low=0.0, high=1.0)
+    assert [inside.excludes(x) for x in (-1e-9, 0.0, 1.0, 1 + 1e-9)] == [True, False, False, True]
+    assert not stats.Estimate(value=math.nan, low=math.nan, high=math.nan).excludes(0)
+
+
+def test_an_undefined_statistic_has_no_interval_and_undefined_draws_do_not_count():
+    x, _ = planted()
+    for nothing in (math.nan, math.inf):
+        with pytest.raises(ValueError, match=rf"it is {nothing} on the data and finite on 0 of 20 draws. Leave out"):
+            stats.statistic_interval(lambda s, nothing=nothing: nothing, x, draws=20)
+    whole = x[:, :, 0].sum()
+
+    def of_the_data_alone(s):
+        return 1.0 if s[:, :, 0].sum() == whole else math.nan
+
+    with pytest.raises(ValueError, match=r"it is 1.0 on the data and finite on 0 of 20 draws"):
+        stats.statistic_interval(of_the_data_alone, x, draws=20)
+    # All draws but one: the interval is that one.
+    many = np.append(np.full(19, np.nan), 3.0)
+    found = stats.percentile_interval(1.0, many, "over nothing", 20)
+    assert (found.low, found.high) == (3, 3)
+
+
+def test_draws_of_one_value_have_neither_correlation_nor_shares():
+    """The mean of three tenths is off by rounding, which is no variance."""
+    constant, varied = np.full((1, 3), 0.1), np.array([[0.1, 0.2, 0.4]])
+    assert np.isnan(stats.row_correlation(constant, varied)).all()
+    assert np.isnan(stats.row_correlation(constant, np.full((1, 3), 0.7))).all()
+    assert stats.row_correlation(varied, varied) == pytest.approx(1)
+    # One prompt differs: draws without it repeat a tenth, and those with it depend on nothing but prompts.
+    found = stats.variance_shares(np.array([0.1, 0.1, 0.7]).reshape(1, 3, 1, 1), draws=50)
+    assert (found["prompt"].low, found["task"].high) == pytest.approx((1, 0))
+
+
+@pytest.mark.parametrize("draws", [0, -1, 2.5, True])
+def test_an_interval_needs_draws(draws):
+    x, y = planted()
+    asked = [
+        lambda: stats.head_correlation(x, y, draws=draws),
+        lambda: stats.mean_interval(x[:, 0, 0], draws=draws),
+        lambda: stats.mean_difference(x[:, 0, 0], y[:, 0, 0], draws=draws),
+        lambda: stats.statistic_interval(np.mean, x, draws=draws),
+        lambda: stats.variance_shares(x[None], draws=draws),
+        lambda: contrasts.layer_contrast(x, draws=draws),
+        lambda: contrasts.layer_permutation(np.mean, x, draws=draws),
+        lambda: contrasts.group_difference(x, np.arange(12) < 6, draws=draws),
+        lambda: areas.detection(x[0], x[0] > 0, draws=draws),
+        lambda: areas.detection_difference(x[0], y[0], x[0] > 0, draws=draws),
+    ]
+    for ask in asked:
+        with pytest.raises(ValueError, match=f"draws must be a whole number of at least 1; got {draws}"):
+            ask()
 
 
 def test_refusals():
