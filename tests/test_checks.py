@@ -140,5 +140,5 @@ def test_statistics_of_what_has_no_score():
         stats.head_correlation(nothing, nothing)
     with pytest.raises(ValueError, match="a mean needs at least one value; got none"):
         stats.mean_interval(nothing)
-    with pytest.raises(ValueError, match="values must be finite, or NaN where undefined; 1 are infinite"):
+    with pytest.raises(ValueError, match="values must be finite, or NaN where undefined; 1 of 2 are infinite"):
         stats.mean_interval([1.0, math.inf])

@@ -144,15 +144,20 @@ class Heads:
         for contents in torch.arange(number, device=keys.device).split(step):
             part = keys[..., contents[0] * length : (contents[-1] + 1) * length, :]
             logits = block_cross_logits(self.query, part, self.angles, contents, slots, self.pairing)
-            ratios = self.ratios(logits, log_z)
-            if hidden is not None:
-                ratios.masked_fill_(hidden[..., None, slots, :].transpose(-1, -2), 0)
+            ratios = self.ratios(logits, log_z, None if hidden is None else hidden[..., None, slots, :].mT)
             sums.append(ratios.squeeze(-2) if length == 1 else ratios.sum(-2))
         return torch.cat(sums, dim=-2)
 
-    def ratios(self, logits: Float[Tensor, "*head group a b c"], log_z: Float[Tensor, "*head group"]) -> Tensor:
-        """What logits draw, against all attention before the swap."""
-        return (self.cap(logits).double() - log_z[..., None, None, None]).clamp_(max=LARGEST_LOG_RATIO).exp_()
+    def ratios(
+        self,
+        logits: Float[Tensor, "*head group a b c"],
+        log_z: Float[Tensor, "*head group"],
+        hidden: Bool[Tensor, "*head group #a #b #c"] | None,
+    ) -> Tensor:
+        """What logits draw, against all attention before the swap; nothing where their place is hidden."""
+        log = (self.cap(logits).double() - log_z[..., None, None, None]).clamp_(max=LARGEST_LOG_RATIO)
+        # Hidden before the exponential, whose result must stay as it is to be differentiated.
+        return (log if hidden is None else log.masked_fill_(hidden, -torch.inf)).exp_()
 
 
 def score(heads: Heads, swaps: Swaps) -> tuple[Tensor, ...]:
@@ -258,12 +263,11 @@ def _pairs_of_hubs(
     leaving = real.transpose(-1, -2) @ phase.cos().to(real.dtype)
     leaving -= imaginary.transpose(-1, -2) @ phase.sin().to(real.dtype)
     leaving = leaving.unflatten(2, (-1, shape[1])).transpose(-1, -2)
-    arriving, leaving = heads.ratios(arriving, log_z), heads.ratios(leaving, log_z)
+    at_hubs = hidden = None
     if heads.visible is not None:
-        hidden = ~swaps.by_block(heads.visible)
-        at_hubs = hidden.gather(-2, hubs.index[..., None].expand(-1, -1, -1, shape[1]))
-        arriving.masked_fill_(at_hubs[:, :, :, None], 0)
-        leaving.masked_fill_(hidden[:, :, None], 0)
+        hidden = ~swaps.by_block(heads.visible)[:, :, None]
+        at_hubs = hidden.squeeze(2).gather(-2, hubs.index[..., None].expand(-1, -1, -1, shape[1]))[:, :, :, None]
+    arriving, leaving = heads.ratios(arriving, log_z, at_hubs), heads.ratios(leaving, log_z, hidden)
     first, second = mass.gather(-1, hubs.index)[..., None], mass[..., None, :]
     # All but the two, summed from before and behind the other, as subtracting them would cancel.
     without = second.expand(-1, -1, first.shape[-2], -1).scatter(-1, hubs.index[..., None], 0)
@@ -299,11 +303,11 @@ class _Pairs:
 
     def cosines(self, floor: float) -> tuple[Tensor, Tensor]:
         """Cosine of the attention after the swap with that before, in place and exchanged; norms floored."""
-        # Both norms are divided out one after the other: their product would underflow before they do.
+        # Both norms are divided out one after the other: their product would underflow before they do. Neither is 0,
+        # where a norm has no slope.
         tiny = torch.finfo(self.first.dtype).tiny
-        before = torch.hypot(self.first, self.second).clamp_min_(max(floor, tiny))
-        after = torch.hypot(self.swapped_first, self.swapped_second).maximum(floor * self.swapped_total)
-        after.clamp_min_(tiny)
+        before = torch.hypot(self.first, self.second.clamp_min(tiny)).clamp_min(floor)
+        after = torch.hypot(self.swapped_first, self.swapped_second.clamp_min(tiny)).maximum(floor * self.swapped_total)
         first, second = self.first / before, self.second / before
         along = (first * self.swapped_first + second * self.swapped_second).div_(after)
         across = (first * self.swapped_second + second * self.swapped_first).div_(after)

@@ -1,8 +1,7 @@
 """Scores from any permutations of blocks, inside a head or by running the permuted prompt.
 
 The scores of :mod:`posym_core.metrics.swaps` look at swaps. The same question can be put to a permutation that moves
-many
-blocks: did attention stay with the places or follow the contents? With ``d`` the mean attention to each block,
+many blocks: did attention stay with the places or follow the contents? With ``d`` the mean attention to each block,
 ``order`` saying which content stands at which place, and ``d'`` the means afterwards, the two cosines compare ``d'``
 with ``d`` (stayed) and with ``d[order]`` (followed), over the places whose content changed. A permutation weighs
 ``softmax(gap / tau)`` with ``gap = |d - d[order]| / sqrt(2)``, which for a swap is ``|d_i - d_j|``. So on all swaps
@@ -33,7 +32,7 @@ from posym_core.checks import (
 from posym_core.metrics.logit_matrix import check_head, check_logits
 from posym_core.metrics.pairs import LARGEST_LOG_RATIO, Heads, Swaps
 from posym_core.metrics.rope import Pairing
-from posym_core.metrics.swaps import check_sinks, check_softcap, check_visible
+from posym_core.metrics.swaps import check_last_token, check_sinks, check_softcap, check_visible
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -100,6 +99,7 @@ def block_table(
     tensor([[0.2500, 0.2500, 0.2500]], dtype=torch.float64)
     """
     angles = check_head(query, keys, angles, scale, pairing)
+    check_last_token(query, keys, visible)
     swaps = Swaps(start=start, block_length=block_length, blocks=blocks).fitted(keys.shape[-2])
     check_softcap(softcap)
     check_logits(query, keys, scale, torch.float64)

@@ -35,7 +35,7 @@ def rope_angles(dim: int, base: float = 10000.0) -> Float[Tensor, " plane"]:
     >>> rope_angles(4)
     tensor([1.0000, 0.0100], dtype=torch.float64)
     """
-    if dim != int(dim) or dim < 2 or dim % 2:
+    if not 2 <= dim < float("inf") or dim % 2:
         raise ValueError(f"dim must be a positive even number, one plane per two dimensions; got {dim}")
     if not 0 < base < float("inf"):
         raise ValueError(f"base must be a positive finite number; got {base}")

@@ -87,12 +87,13 @@ def swap_scores(
             queries and keys already carry. All that follows the products is in float64.
 
     Returns:
-        :class:`SwapScores`, in the inputs' dtype.
+        :class:`SwapScores`, in the inputs' dtype. They can be differentiated with respect to query, keys and sinks.
 
     Raises:
-        ValueError: if shapes do not fit, blocks do not fit between ``start`` and the last key, there are fewer than
-            two blocks, ``tau``, ``eps`` or ``softcap`` is out of range, or an input is NaN, infinite or so large that
-            logits could be.
+        ValueError: if shapes do not fit, as many queries as keys share these without ``visible`` (which would let each
+            see those behind it), blocks do not fit between ``start`` and the last key, there are fewer than two blocks,
+            ``tau``, ``eps`` or ``softcap`` is out of range, or an input is NaN, infinite or so large that logits could
+            be.
 
     A head without rotation follows its contents:
 
@@ -103,6 +104,7 @@ def swap_scores(
     """
     swaps = Swaps(start=start, block_length=block_length, blocks=blocks, tau=tau, eps=eps)
     angles = check_head(query, keys, angles, scale, pairing)
+    check_last_token(query, keys, visible)
     swaps = swaps.fitted(keys.shape[-2])
     check_softcap(softcap)
     if products not in (torch.float32, torch.float64):
@@ -159,6 +161,18 @@ def check_softcap(softcap: float | None) -> None:
     if softcap is not None:
         require_positive("softcap", softcap)
         require_finite("softcap", torch.as_tensor(softcap, dtype=torch.float64))
+
+
+def check_last_token(query: Tensor, keys: Tensor, visible: Tensor | None) -> None:
+    """Refuse the queries of all tokens, each of which would be given the keys behind it."""
+    tokens = keys.shape[-2]
+    if visible is None and 1 < query.ndim >= keys.ndim and query.shape[-2] == tokens > 1:
+        raise ValueError(
+            f"a query is that of the last token, which sees all keys; got query {tuple(query.shape)} and keys "
+            f"{tuple(keys.shape)}, {tokens} queries of the same {tokens} keys. Pass one query, query[..., -1, :], or "
+            "visible, [..., key], for tokens in between; heads that share their keys have a dimension of 1 in them, "
+            "keys[..., None, :, :]"
+        )
 
 
 def check_visible(visible: Tensor | None, batch: tuple[int, ...], keys: int) -> Tensor | None:

@@ -70,7 +70,7 @@ def test_gradients_pass():
     assert torch.autograd.gradcheck(lambda y: rotate(y, torch.arange(3), rope_angles(4)), x)
 
 
-@pytest.mark.parametrize("dim", [0, 3, -2, 2.5])
+@pytest.mark.parametrize("dim", [0, 3, -2, 2.5, math.inf, -math.inf, math.nan])
 def test_refuses_odd_dimensions(dim):
     with pytest.raises(ValueError, match="positive even number, one plane per two dimensions; got"):
         rope_angles(dim)

@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from posym_core import rope_angles, rotate, swap_scores
-from posym_core.metrics import pairs
+from posym_core.metrics import pairs, permutations
 
 PAIRINGS = ["halves", "neighbours"]
 FLOAT64_ERROR = 1e-10
@@ -301,6 +301,43 @@ def test_refusals_name_rule_value_and_remedy(options, message):
     query, keys = head()
     with pytest.raises(ValueError, match=message):
         swap_scores(query, keys, rope_angles(8), **options)
+
+
+@pytest.mark.parametrize("worth", [0, pairs.WORTH])
+@pytest.mark.parametrize(
+    "options", [{}, {"visible": None, "block_length": 2}, {"eps": 0.0}, {"softcap": 3.0}, {"per_frequency": True}]
+)
+def test_scores_can_be_differentiated(worth, options, monkeypatch):
+    """With blocks that some queries do not see, whose norms are 0 and have no slope."""
+    monkeypatch.setattr(pairs, "WORTH", worth)
+    seen = torch.arange(7) >= torch.tensor([[0, 2], [3, 1]])[..., None]
+    seen[0, 0, 4] = False
+    query, keys = head(2, 2, keys=7, dim=4)
+    inputs = [x.requires_grad_() for x in (query, keys[:, :1].clone(), torch.randn(2, 2, dtype=torch.float64))]
+
+    def scores(query, keys, sinks):
+        options_ = {"visible": seen, "tau": 0.1, "sinks": sinks} | options
+        return tuple(vars(swap_scores(query, keys, rope_angles(4), **options_)).values())
+
+    assert torch.autograd.gradcheck(scores, inputs, fast_mode=True)
+
+
+@pytest.mark.parametrize("score", [swap_scores, permutations.block_table])
+def test_queries_of_all_tokens_are_refused_unless_it_is_said_what_they_see(score):
+    query, keys = head(6, keys=6)
+    for many, of in ((query, keys[0]), (query[None], keys[:1]), (query.expand(3, 6, 8), keys[0])):
+        message = r"that of the last token.*got query \(.*6, 8\) and keys \(.*6, 8\), 6 queries of the same 6 keys"
+        with pytest.raises(ValueError, match=message + r"\. Pass one query, query\[..., -1, :\], or visible"):
+            score(many, of, rope_angles(8))
+    seen = torch.ones(6, 6, dtype=torch.bool)
+    said = score(query, keys[0], rope_angles(8), visible=seen)
+    shared = score(query, keys[:1], rope_angles(8))
+    for name, x in vars(said).items():
+        torch.testing.assert_close(getattr(shared, name), x)
+    score(query[-1], keys[0], rope_angles(8))
+    score(query[-1:], keys[0], rope_angles(8))
+    score(query[:5], keys[0], rope_angles(8))
+    score(query, keys, rope_angles(8))
 
 
 def test_refuses_nan_and_wrong_ranks():
