@@ -127,9 +127,10 @@ def decided(judged: Claim, found: Measured | str) -> Row:
     """A claim decided by what was measured, or with the reason why nothing was."""
     rule, first = judged.rule, judged.first_rule
     common: dict[str, Any] = {
-        **{name: getattr(judged, name) for name in ("id", "short", "claim", "paper", "rule_fixed", "changes")},
+        **{name: getattr(judged, name) for name in ("id", "short", "claim", "paper", "kind", "rule_fixed", "changes")},
         "rule": rule.says,
         "first_rule": first.says if first else "",
+        "first_rule_fixed": judged.first_rule_fixed,
         "changed_because": judged.changed_because,
     }
     if isinstance(found, str):
@@ -146,7 +147,7 @@ def decided(judged: Claim, found: Measured | str) -> Row:
         ours={name: plain(value) for name, value in found.ours.items()},
         model=found.model,
         evidence=list(found.evidence),
-        command=judged.command if verdict == "not run here" else "",
+        command=judged.command if verdict == "not testable" else "",
         note=found.note,
     )
 

@@ -67,6 +67,7 @@ ARCHITECTURES = Claim(
         whole="reproduced in kind",
     ),
     measure=across_architectures,
+    rule_fixed="not auditable",
     changes="Deeper models; the large models of these families, which anyone who has them can profile.",
     command="python -m posym_core run family_solvers",
 )

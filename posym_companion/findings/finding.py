@@ -20,17 +20,23 @@ Verdict = Literal[
     "not reproduced",
     "refuted as stated",
     "improved on",
+    "not testable",
     "not run here",
 ]
+Kind = Literal["theorem or construction", "measurement"]
+Fixed = Literal["before the run", "after a first look", "not auditable"]
 VERDICTS: Mapping[Verdict, str] = {
     "reproduced": "the claim as stated, on the paper's own kind of model, meets the rule",
     "reproduced in kind": "the claim as stated meets the same rule on another model or at another scale",
-    "partly": "some of the claim's parts or cases meet the rule and others do not; the row says which",
-    "not reproduced": "run, and every part of the rule is missed",
+    "partly": "some of the claim's parts or cases meet the rule and others do not, or cannot be tested; the row says "
+    "which",
+    "not reproduced": "run, and every part of the rule that can be tested is missed",
     "refuted as stated": "a counter-example or a proof against the statement as the paper words it; the row gives it "
     "and the nearest true statement",
     "improved on": "a cost that is not needed; such a row is no claim about a model and is counted apart",
-    "not run here": "no run, or a model that cannot tell; the row gives the command that fills it",
+    "not testable": "no line of the rule can fail on these data, or the model is at chance, so that the claim cannot "
+    "be judged",
+    "not run here": "no run; the row gives the command that fills it",
 }
 
 
@@ -53,7 +59,8 @@ SAID: Mapping[Verdict, str] = {
     "not reproduced": "No part of it holds here.",
     "refuted as stated": "As the paper words it, it is wrong.",
     "improved on": "The cost that the paper reports is not needed.",
-    "not run here": "It could not be judged here.",
+    "not testable": "It cannot be judged on what was run.",
+    "not run here": "It was not run here.",
 }
 
 
@@ -84,6 +91,8 @@ class Line:
         above: the line that it must lie above.
         below: the line that it must lie below. Without either the number is :class:`Cases`.
         refutes: whether a miss is a counter-example to the claim as it is worded.
+        testable: what must hold for this line to be able to fail and to hold; always, if None. A line that counts
+            cases needs one at least.
     """
 
     part: str
@@ -92,6 +101,7 @@ class Line:
     above: float | None = None
     below: float | None = None
     refutes: bool = False
+    testable: Line | None = None
 
     @property
     def counts(self) -> bool:
@@ -103,11 +113,19 @@ class Line:
         """What is asked of a number that is no count."""
         return f"less than {self.below:.3g}" if self.above is None else f"more than {self.above:.3g}"
 
+    def can_tell(self, numbers: Mapping[str, Any]) -> bool:
+        """Whether the line can be tested on these numbers."""
+        value = numbers[self.of]
+        there = not isinstance(value, Cases) or value.of > 0
+        return there and (self.testable is None or self.testable.kept(numbers) == 1)
+
     def kept(self, numbers: Mapping[str, Any]) -> float:
-        """1 if the number is as asked, 0 if not, the share of its cases if they are counted.
+        """1 if the number is as asked, 0 if not, the share of its cases if they are counted; NaN if it cannot be told.
 
         A number that is undefined (a text that says why, NaN) is not as asked.
         """
+        if not self.can_tell(numbers):
+            return float("nan")
         value = numbers[self.of]
         if isinstance(value, Cases):
             return value.held / value.of
@@ -124,10 +142,11 @@ class Rule:
     Attributes:
         says: the rule, in a sentence that a reader can check.
         lines: what is asked. All kept is ``whole``, all missed is ``missed``, anything between is *partly*; a missed
-            line that refutes is *refuted as stated*.
+            line that refutes is *refuted as stated*. A line that cannot be tested is neither kept nor missed: with one
+            such line nothing is ``whole``, and without any other the claim is *not testable*.
         whole: *reproduced* on the paper's own kind of model, *reproduced in kind* on another.
         missed: *not reproduced*, unless the claim is about a cost.
-        able: what must hold for the model to be able to tell; else *not run here*.
+        able: what must hold for the model to be able to tell; else *not testable*.
         strict: whether a single miss is ``missed``: the first edition's rules knew no *partly*.
     """
 
@@ -140,33 +159,41 @@ class Rule:
 
     def verdict(self, numbers: Mapping[str, Any]) -> Verdict:
         """What the numbers come to; a pure function of those that the lines name."""
-        if any(line.kept(numbers) < 1 for line in self.able):
-            return "not run here"
-        if any(line.refutes and line.kept(numbers) < 1 for line in self.lines):
+        if any(line.kept(numbers) != 1 for line in self.able):
+            return "not testable"
+        tested = [line for line in self.lines if line.can_tell(numbers)]
+        kept = [line.kept(numbers) for line in tested]
+        if any(line.refutes and share < 1 for line, share in zip(tested, kept, strict=True)):
             return "refuted as stated"
-        kept = [line.kept(numbers) for line in self.lines]
-        return self.whole if min(kept) == 1 else "partly" if max(kept) > 0 and not self.strict else self.missed
+        if (kept and max(kept) == 0) or (self.strict and min(kept, default=1) < 1):
+            return self.missed
+        if len(tested) < len(self.lines) and (self.strict or not kept):
+            return "not testable"
+        return self.whole if min(kept) == 1 and len(tested) == len(self.lines) else "partly"
 
     def parts(self, numbers: Mapping[str, Any]) -> dict[str, str]:
-        """Each part of the claim with ``yes``, ``no``, or how many of which cases hold."""
-        return {
-            line.part: f"{numbers[line.of]} {line.unit}" if line.counts else "yes" if line.kept(numbers) == 1 else "no"
-            for line in (*self.able, *self.lines)
-        }
+        """Each part of the claim: ``yes``, ``no``, how many of which cases hold, or ``not testable``."""
+        return {line.part: _held(line, numbers) for line in (*self.able, *self.lines)}
 
     def found(self, numbers: Mapping[str, Any]) -> str:
         """Which parts hold, in sentences, and the number that decides: of the first line missed, else of the first.
 
         Where the model cannot tell, only what it lacks is said.
         """
-        unable = [line for line in self.able if line.kept(numbers) < 1]
+        unable = [line for line in self.able if line.kept(numbers) != 1]
         judged = unable or [*self.able, *self.lines]
-        said: dict[str, list[str]] = {"Found": [], "In some cases": [], "Not found": []}
+        said: dict[str, list[str]] = {"Found": [], "In some cases": [], "Not found": [], "Not testable": []}
         for line in judged:
-            kept = line.kept(numbers)
-            held = "Found" if kept == 1 else "In some cases" if kept else "Not found"
-            said[held].append(f"{line.part} ({numbers[line.of]} {line.unit})" if line.counts else line.part)
-        deciding = next((line for line in judged if line.kept(numbers) < 1), self.lines[0])
+            kept, able = line.kept(numbers), line.can_tell(numbers)
+            held = "Not testable" if not able else "Found" if kept == 1 else "In some cases" if kept else "Not found"
+            if not able and line.testable:
+                said[held].append(f"{line.part} (asked only where {line.testable.part})")
+            else:
+                said[held].append(f"{line.part} ({numbers[line.of]} {line.unit})" if line.counts else line.part)
+        missed = [line for line in judged if line.can_tell(numbers) and line.kept(numbers) < 1]
+        tested = [line for line in self.lines if line.can_tell(numbers)]
+        guards = [line.testable for line in judged if line.testable]
+        deciding = (missed or tested or guards or judged)[0]
         value = numbers[deciding.of]
         sentences = [f"{held}: {'; '.join(parts)}." for held, parts in said.items() if parts]
         if not isinstance(value, Cases | int):  # a count, or one statement, is said by its part
@@ -176,7 +203,20 @@ class Rule:
     @property
     def names(self) -> list[str]:
         """The numbers that it looks at."""
-        return list(dict.fromkeys(line.of for line in (*self.able, *self.lines)))
+        every = (*self.able, *self.lines)
+        guards = (line.testable for line in every)
+        return list(dict.fromkeys(line.of for line in (*every, *guards) if line))
+
+    @property
+    def universal(self) -> bool:
+        """Whether one counter-example refutes the claim, as it does a theorem."""
+        return any(line.refutes for line in self.lines)
+
+
+def _held(line: Line, numbers: Mapping[str, Any]) -> str:
+    if not line.can_tell(numbers):
+        return "not testable"
+    return f"{numbers[line.of]} {line.unit}" if line.counts else "yes" if line.kept(numbers) == 1 else "no"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -211,7 +251,9 @@ class Claim:
         measure: from the folder of results to what was measured; None where nothing can be measured yet.
         first_rule: the rule that was written before data were seen, if that is another one.
         changed_because: why the first rule was replaced; a clause.
-        rule_fixed: ``"before the run"`` or ``"after a first look"`` at the data.
+        rule_fixed: ``"before the run"``, ``"after a first look"`` at the data, or ``"not auditable"`` where
+            experiments, results and rules entered the history together, so that it cannot show which was first.
+        first_rule_fixed: the same of the first rule.
         changes: what would change the verdict.
         command: what fills the row where a run is missing.
     """
@@ -222,11 +264,17 @@ class Claim:
     paper: str
     rule: Rule
     measure: Callable[[Path | None], Measured] | None
-    rule_fixed: Literal["before the run", "after a first look"] = "before the run"
+    rule_fixed: Fixed = "before the run"
     first_rule: Rule | None = None
+    first_rule_fixed: Fixed = "before the run"
     changed_because: str = ""
     changes: str
     command: str = ""
+
+    @property
+    def kind(self) -> Kind:
+        """What the claim is about; read off its rule."""
+        return "theorem or construction" if self.rule.universal else "measurement"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -234,8 +282,9 @@ class Row:
     """A claim with what was found, ready to print; see :class:`Claim` and :class:`Measured`.
 
     Attributes:
+        kind: a theorem or construction, which one counter-example refutes, or a measurement.
         numbers: the few that the rule looks at.
-        parts: each part of the claim with ``yes``, ``no`` or a count of cases.
+        parts: each part of the claim with ``yes``, ``no``, a count of cases, or ``not testable``.
         found: the same in sentences, with the number that decides.
         first_rule_verdict: what the first rule gives; empty if there is no other.
         ours: all numbers.
@@ -245,10 +294,12 @@ class Row:
     short: str
     claim: str
     paper: str
+    kind: Kind
     verdict: Verdict
     rule: str
-    rule_fixed: str
+    rule_fixed: Fixed
     first_rule: str = ""
+    first_rule_fixed: Fixed = "before the run"
     first_rule_verdict: str = ""
     changed_because: str = ""
     found: str = ""
@@ -265,12 +316,16 @@ class Row:
     @property
     def summary(self) -> str:
         """The verdict, which parts hold, when the rule was written or why it was changed, and the note: sentences."""
-        fixed = ""
+        together = "entered the history together with its results"
+        fixed = {
+            "before the run": "",
+            "after a first look": "The rule was written after a first look at the data.",
+            "not auditable": f"The rule {together}, so that it cannot be checked which was first.",
+        }[self.rule_fixed]
         if self.first_rule:
-            fixed = f"Under the rule written before the run the verdict is *{self.first_rule_verdict}*; the rule was "
+            first = "written before the run" if self.first_rule_fixed == "before the run" else f"that {together}"
+            fixed = f"Under the first rule, {first}, the verdict is *{self.first_rule_verdict}*; the rule was "
             fixed += f"changed afterwards because {self.changed_because}."
-        elif self.rule_fixed != "before the run":
-            fixed = "The rule was written after a first look at the data."
         note = self.note and f"{self.note[:1].upper()}{self.note[1:].removesuffix('.')}."
         return " ".join(text for text in (SAID[self.verdict], self.found, fixed, note) if text)
 

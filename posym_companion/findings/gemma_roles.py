@@ -37,15 +37,16 @@ def roles(folder: Path | None) -> Measured:
     """Whether scores tell which heads carry the task, on the taught wording."""
     results = runs(folder)
     ours: dict[str, Number] = {}
-    held: dict[str, list[bool]] = {}
+    most: list[bool] = []
+    held: dict[str, list[bool]] = {"seeds in which most purely symbolic heads carry it": most}
     for result in results:
         seed, carries = result.settings["seed"], restored(result) > CARRIES
         ours[f"heads that carry it (seed {seed})"] = Cases(int(carries.sum()), carries.size)
         scores = predictors(result)
         pure = (scores["s_SYM"] > 1 - PURE) & (-scores["s_POS (low)"] < PURE)
-        useful = Cases(int((pure & carries).sum()), max(1, int(pure.sum())))
-        ours[f"purely symbolic heads that carry it (seed {seed})"] = useful
-        held.setdefault("seeds in which most purely symbolic heads carry it", []).append(2 * useful.held > useful.of)
+        useful = ours[f"purely symbolic heads that carry it (seed {seed})"] = cases(carries[pure])
+        if useful.of:
+            most.append(2 * useful.held > useful.of)
         for when, told in (("after", scores), ("before", predictors(result, 0))):
             for name, x in told.items():
                 area = detection(x, carries, draws=DRAWS) if carries.any() else None

@@ -2,8 +2,7 @@
 
 The rule, fixed before any stored result was looked at. A task counts as solved if choosing among the items of the
 target window beats a blind choice at the lengths up to 32, by ten points in the mean and with an interval over runs
-off zero. If the model solves neither task, nothing follows about what length does, and the
-verdict is *not run here*: a model that can be judged has not been run.
+off zero. If the model solves neither task, nothing follows about what length does, and the verdict is *not testable*.
 Otherwise letter must beat number at the lengths from 48 on, both measured from chance, with an interval off zero; and
 if the model solves number, which can then fall, the lead must also be larger there than at 12 and 16 items. Applied to
 the paper's own Table 3 the rule holds for each of its three models (the table has exact answers, whose chance is 0).

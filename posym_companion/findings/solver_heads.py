@@ -102,6 +102,7 @@ LAYER_TREND = Claim(
         whole="reproduced in kind",
     ),
     measure=layer_trend,
+    rule_fixed="not auditable",
     changes="Deeper models that solve the task.",
     command=COMMAND,
 )
@@ -152,6 +153,7 @@ ANTICORRELATION = Claim(
         whole="reproduced in kind",
     ),
     measure=anticorrelation,
+    rule_fixed="not auditable",
     changes="A setting in which r does not lie below the null model's.",
     command=COMMAND,
 )
@@ -201,6 +203,7 @@ PLANE_LAW = Claim(
         whole="reproduced in kind",
     ),
     measure=plane_law,
+    rule_fixed="not auditable",
     changes="Another measure of what a single plane is.",
     command=COMMAND,
 )
@@ -260,6 +263,7 @@ ALL_HEADS = Claim(
         whole="reproduced in kind",
     ),
     measure=all_heads,
+    rule_fixed="not auditable",
     changes="Another measure of use, which the paper's text does not fix.",
     command=COMMAND,
 )

@@ -98,6 +98,7 @@ ROLES = Claim(
         whole="reproduced in kind",
     ),
     measure=scores_tell_roles,
+    rule_fixed="not auditable",
     changes=f"Another definition of a head's role; models that do not reach {SOLVED:.0%}.",
     command=COMMAND,
 )

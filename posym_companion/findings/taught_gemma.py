@@ -23,9 +23,11 @@ from posym_core.metrics.trends import behaviour_and_use, layer_trend, local_laye
 # Planes stopped cost nothing if the mean loss of teaching is at most this many times that with all planes.
 AS_FAST = 1.2
 DRAWS = 2000
-# What is counted, by the first word of the number's name.
-CASES = "A case is one of three seeds with one of three wordings."
-COUNTED = {"settings": "cases", "seeds": "seeds", "heads": "heads", "kinds": "kinds of prompt"}
+# What is counted, by the first word of the number's name. All of it is one model.
+CASES = "One model, three seeds: wordings are asked of the same weights, so that nine pairs are no nine models."
+COUNTED = {"settings": "pairs of seed and wording", "seeds": "seeds of one model", "heads": "heads of one model"} | {
+    "kinds": "kinds of prompt"
+}
 
 
 def trend(folder: Path | None) -> Measured:
@@ -153,6 +155,7 @@ def _claim(
             whole="reproduced in kind",
         ),
         measure=measure,
+        rule_fixed="not auditable",
         changes=changes,
         command="python -m posym_core run taught_gemma",
     )
@@ -275,6 +278,7 @@ _first_parts = _CARRIERS | {"they do so because of what was learned": FIRST_LESS
 FIRST_LOOK = replace(
     FIRST_LOOK,
     rule_fixed="after a first look",
+    first_rule_fixed="not auditable",
     first_rule=replace(
         FIRST_LOOK.rule,
         says=f"{_FIRST_LOOK} in the control, which stops after {FIRST_STOP} steps.",

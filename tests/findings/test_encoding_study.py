@@ -164,7 +164,7 @@ def test_a_deposit_where_count_fails_says_what_its_line_is_worth(tmp_path):
 
 
 def test_models_that_do_not_solve_distance_tell_nothing_of_a_deposit(tmp_path):
-    assert trained_to_the_end(tmp_path, ("distance", "rope"), accuracy=0.85).verdict == "not run here"
+    assert trained_to_the_end(tmp_path, ("distance", "rope"), accuracy=0.85).verdict == "not testable"
 
 
 def test_missing_results_are_said(tmp_path):

@@ -62,7 +62,7 @@ def test_where_number_cannot_fall_the_lead_need_not_grow(tmp_path):
 @pytest.mark.parametrize("level", [0.0, 0.05, -0.1])
 def test_a_model_that_solves_neither_decides_nothing(tmp_path, level):
     finding = judged(tmp_path, level, level)
-    assert finding.verdict == "not run here"
+    assert finding.verdict == "not testable"
     assert finding.command == "python -m posym_core run hop_prompts --model NAME"
     assert finding.ours
 
@@ -70,4 +70,4 @@ def test_a_model_that_solves_neither_decides_nothing(tmp_path, level):
 def test_luck_in_one_run_is_not_solving(tmp_path):
     lucky = np.zeros(SHAPE)
     lucky[:, 0] = 0.8
-    assert judged(tmp_path, lucky, 0.0).verdict == "not run here"
+    assert judged(tmp_path, lucky, 0.0).verdict == "not testable"

@@ -48,7 +48,7 @@ def test_a_task_that_is_solved_without_what_it_needs(tmp_path, missed):
 
 
 def test_models_that_learn_nothing_tell_nothing(tmp_path):
-    assert judged(tmp_path, number_plain=0.5).verdict == "not run here"
+    assert judged(tmp_path, number_plain=0.5).verdict == "not testable"
 
 
 def test_reach_ends_at_the_first_length_that_is_not_solved(tmp_path):

@@ -4,9 +4,14 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
+import math
+import typing
 
-from posym_companion.findings import VERDICTS, Cases, Line, Rule
+import pytest
+
+from posym_companion.findings import VERDICTS, Cases, Line, Rule, finding
 from posym_companion.findings.all_claims import CLAIMS, claim, row
+from posym_companion.findings.finding import Fixed
 from posym_core.metrics.stats import Estimate
 
 RULES = {
@@ -31,8 +36,10 @@ def number(line: Line, kept: bool, *, some: bool = False):
 
 
 def made_up(rule: Rule, kept) -> dict:
-    """Numbers of which those of the given lines are kept."""
-    return {line.of: number(line, line in kept) for line in (*rule.able, *rule.lines)}
+    """Numbers of which those of the given lines are kept; every line can be tested."""
+    lines = (*rule.able, *rule.lines)
+    guards = [line.testable for line in lines if line.testable]
+    return {line.of: number(line, line in guards or line in kept) for line in (*guards, *lines)}
 
 
 def cases(rule: Rule):
@@ -41,7 +48,7 @@ def cases(rule: Rule):
     refuting = any(line.refutes for line in rule.lines)
     yield "all lines kept", made_up(rule, every), rule.whole
     for line in rule.able:
-        yield f"unable: {line.part}", made_up(rule, [x for x in every if x != line]), "not run here"
+        yield f"unable: {line.part}", made_up(rule, [x for x in every if x != line]), "not testable"
     yield "none kept", made_up(rule, rule.able), "refuted as stated" if refuting else rule.missed
     for line in rule.lines:
         alone = rule.missed if rule.strict or len(rule.lines) == 1 else "partly"
@@ -87,21 +94,76 @@ def test_what_was_found_is_said_with_the_number_that_decides():
     assert rule.found({**numbers, "z": 0.75}) == unable
 
 
+SEEDS = Line(part="b", of="y", unit="seeds")
+GUARD = Line(part="there is something to lose", of="z", above=0.5)
+GUARDED = Line(part="a", of="x", above=1, testable=GUARD)
+
+
+@pytest.mark.parametrize(
+    ("numbers", "verdict", "strict"),
+    [
+        ({"x": 2.0, "y": Cases(3, 3), "z": 0.6}, "reproduced", "reproduced"),
+        # At the line, below it, or undefined, the guard is not met: nothing that is asked is whole without its parts.
+        ({"x": 2.0, "y": Cases(3, 3), "z": 0.5}, "partly", "not testable"),
+        ({"x": 2.0, "y": Cases(1, 3), "z": 0.5}, "partly", "not reproduced"),
+        ({"x": 2.0, "y": Cases(0, 3), "z": float("nan")}, "not reproduced", "not reproduced"),
+        ({"x": 2.0, "y": Cases(0, 0), "z": "never"}, "not testable", "not testable"),
+        ({"x": 2.0, "y": Cases(0, 0), "z": 0.6}, "partly", "not testable"),
+        ({"x": 1.0, "y": Cases(0, 0), "z": 0.6}, "not reproduced", "not reproduced"),
+        ({"x": float("nan"), "y": Cases(1, 1), "z": 0.6}, "partly", "not reproduced"),
+    ],
+)
+def test_a_line_that_cannot_be_tested_is_neither_kept_nor_missed(numbers, verdict, strict):
+    assert Rule(says="", lines=(GUARDED, SEEDS)).verdict(numbers) == verdict
+    assert Rule(says="", lines=(GUARDED, SEEDS), strict=True).verdict(numbers) == strict
+
+
+def test_what_cannot_be_tested_is_said_with_the_reason():
+    rule = Rule(says="", lines=(SEEDS, GUARDED))
+    numbers = {"x": 2.0, "y": Cases(3, 3), "z": 0.25}
+    assert rule.parts(numbers) == {"b": "3 of 3 seeds", "a": "not testable"}
+    why = "Not testable: a (asked only where there is something to lose)."
+    assert rule.found(numbers) == f"Found: b (3 of 3 seeds). {why}"
+    assert rule.names == ["y", "x", "z"]
+    nothing = {**numbers, "y": Cases(0, 0)}
+    assert rule.parts(nothing) == {"b": "not testable", "a": "not testable"}
+    deciding = "The deciding number is 0.25 (z); more than 0.5 was asked."
+    said = "Not testable: b (0 of 0 seeds); a (asked only where there is something to lose). "
+    assert rule.found(nothing) == said + deciding
+    assert Rule(says="", lines=(SEEDS,)).found(nothing) == "Not testable: b (0 of 0 seeds)."
+
+
+def test_no_case_is_no_miss():
+    assert math.isnan(SEEDS.kept({"y": Cases(0, 0)}))
+    assert not SEEDS.can_tell({"y": finding.cases([])})
+    assert SEEDS.kept({"y": Cases(0, 1)}) == 0
+    assert SEEDS.kept({"y": Cases(1, 1)}) == 1
+    # A theorem without a case is not refuted, and a model of which nothing is known is not able.
+    refuted = dataclasses.replace(SEEDS, refutes=True)
+    assert Rule(says="", lines=(refuted,)).verdict({"y": Cases(0, 0)}) == "not testable"
+    assert Rule(says="", lines=(refuted,)).verdict({"y": Cases(0, 1)}) == "refuted as stated"
+    able = Rule(says="", lines=(refuted,), able=(dataclasses.replace(SEEDS, of="x"),))
+    assert able.verdict({"y": Cases(1, 1), "x": Cases(0, 0)}) == "not testable"
+
+
 def unsaid(name: str):
     """What a claim does not say of how it is judged, or says in another form than the ledger shows."""
     judged = claim(name)
     used = [judged.rule, *([judged.first_rule] if judged.first_rule else [])]
+    lines = [line for rule in used for line in (*rule.able, *rule.lines)]
+    guards = [line.testable for line in lines if line.testable]
     asked = {
         "has another id": judged.id == name,
         "is not short": len(judged.short.split()) <= 10,
         "has an empty text": all((judged.claim, judged.paper, judged.rule.says, judged.changes)),
-        "does not say when its rule was fixed": judged.rule_fixed in ("before the run", "after a first look"),
+        "does not say when its rules were fixed": (
+            {judged.rule_fixed, judged.first_rule_fixed} <= set(typing.get_args(Fixed))
+        ),
         # What is a later rule than the first shows what the first gives.
-        "has a first rule though none came later": judged.first_rule is None or judged.rule_fixed != "before the run",
+        "has a first rule though none came later": not judged.first_rule or judged.rule_fixed == "after a first look",
         "does not say why its rule changed": bool(judged.first_rule) == bool(judged.changed_because),
         "has an unknown verdict": {verdict for rule in used for verdict in (rule.whole, rule.missed)} <= set(VERDICTS),
-        "has a line with two edges": not any(line.above is not None and line.below is not None
-                                             for rule in used for line in rule.lines),
+        "has a line with two edges": not any(x.above is not None and x.below is not None for x in (*lines, *guards)),
     }  # fmt: skip
     return [f"{name} {fault}" for fault, kept in asked.items() if not kept]
 
@@ -109,6 +171,25 @@ def unsaid(name: str):
 def test_every_claim_says_how_it_is_judged():
     wrong = [fault for name in CLAIMS for fault in unsaid(name)]
     assert not wrong, "\n".join(wrong)
+
+
+def test_when_a_rule_was_fixed_is_said():
+    of = row(claim("U25-T2"))
+    assert "The rule" not in of.summary
+    together = "entered the history together with its results"
+    said = dataclasses.replace(of, rule_fixed="not auditable").summary
+    assert f"The rule {together}, so that it cannot be checked which was first." in said
+    changed = {"first_rule": "x", "first_rule_verdict": "partly", "changed_because": "y"}
+    later = dataclasses.replace(of, rule_fixed="after a first look", **changed)
+    assert "Under the first rule, written before the run, the verdict is *partly*" in later.summary
+    later = dataclasses.replace(later, first_rule_fixed="not auditable")
+    assert f"Under the first rule, that {together}, the verdict is *partly*" in later.summary
+
+
+def test_what_one_counterexample_refutes_is_a_theorem_or_construction():
+    theorems = {name for name in CLAIMS if claim(name).kind == "theorem or construction"}
+    assert theorems == {"U25-1", *(f"U25-T{n}" for n in range(2, 8)), "U26-4a", "U26-4b", "G26-1a", "G26-1b"}
+    assert row(claim("U25-T2")).kind == "theorem or construction"
 
 
 def test_no_rule_is_weaker_than_another_by_calling_a_part_the_whole():

@@ -106,7 +106,7 @@ def test_every_verdict_comes_out_both_ways(name, claimed, otherwise):
 
 def test_a_model_that_does_not_solve_the_task_cannot_tell(tmp_path):
     invented(tmp_path, solved=False)
-    assert row(taught_gemma.LAYER_TREND, tmp_path).verdict == "not run here"
+    assert row(taught_gemma.LAYER_TREND, tmp_path).verdict == "not testable"
     assert row(taught_gemma.LAYER_TREND, tmp_path / "nowhere").verdict == "not run here"
 
 
