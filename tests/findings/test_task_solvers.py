@@ -150,6 +150,46 @@ def test_binding_and_index_are_judged_apart(tmp_path):
     assert trend.ours["settings and questions with s_SYM late above early"] == "2 of 4"
 
 
+def carried(folder, chosen, symbolic, *, seeds=SEEDS):
+    """T-5 where these heads, ``[layer, head]``, carry binding, and the scores on it are these."""
+    for band in ("1e4", "1e2"):
+        good = invented(folder, band)
+        scores, patched = good["scores"].copy(), good["patched"].copy()
+        noise = np.random.default_rng(1).uniform(0, 1e-3, scores.shape[:1] + symbolic.shape)
+        scores[:, 0, ..., 1], patched[:, 0] = symbolic + noise, chosen
+        patched[seeds:, 0, -1] = 0
+        invented(folder, band, scores=scores, patched=patched)
+    return ledger("T-5", folder=folder)[0]
+
+
+def test_what_depth_alone_tells_is_not_the_scores_merit(tmp_path):
+    """Late heads are symbolic and late heads carry binding; within a layer the scores know nothing of it."""
+    some = np.array([[0, 0], [1, 0]])
+    late = np.array([[0.2, 0.2], [0.9, 0.9]])
+    row = carried(tmp_path, some, late)
+    by = "symbolic ranks heads by which binding is carried"
+    assert row.ours[by]["value"] > 0.75
+    assert row.ours["depth alone ranks heads by which binding is carried"]["value"] == pytest.approx(5 / 6, abs=1e-3)
+    assert row.parts[f"{by}, in the last layer"] == "no"
+    assert 0.3 < row.ours[f"{by}, in the last layer"]["value"] < 0.7
+    assert row.parts[f"{by}, in earlier layers"] == "not testable"
+    assert "Depth alone, the later the more, ranks carriers of binding with 0.83" in row.note
+    # What is planted within a layer is found whatever the depth says.
+    row = carried(tmp_path, some, late + np.array([[0, 0], [0.05, 0]]))
+    assert row.parts[f"{by}, in the last layer"] == "yes"
+    row = carried(tmp_path, some, late - np.array([[0, 0], [0.05, 0]]))
+    assert row.ours[f"{by}, in the last layer"]["value"] == 0
+
+
+@pytest.mark.parametrize(("seeds", "held"), [(5, "yes"), (4, "not testable")])
+def test_an_area_is_asked_of_ten_heads_or_more(tmp_path, seeds, held):
+    """Two kinds of model with five seeds have ten carriers in the last layer, with four eight."""
+    row = carried(tmp_path, np.array([[0, 0], [1, 0]]), np.array([[0.2, 0.2], [0.9, 0.8]]), seeds=seeds)
+    by = "symbolic ranks heads by which binding is carried, in the last layer"
+    assert row.ours[f"{by}: heads on the smaller side"] == 2 * seeds
+    assert row.parts[by] == held
+
+
 def test_steps_to_learn(tmp_path):
     looks = np.zeros((5, SEEDS, 2))
     looks[2:, 0] = 1
