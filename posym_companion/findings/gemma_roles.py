@@ -9,11 +9,11 @@ import numpy as np
 from posym_companion.experiments.solver_answers import MEASURED
 from posym_companion.experiments.taught_gemma import FACTS, WORDINGS
 from posym_companion.findings.binding_profile import cases
-from posym_companion.findings.finding import Cases, Measured, Number
+from posym_companion.findings.finding import Measured, Number
 from posym_companion.findings.gemma_runs import SEEDS, SOLVED, lean, measured, predictors, restored, runs
 from posym_companion.findings.solver_answers import RightAndWrong
 from posym_core.metrics.areas import detection, detection_difference
-from posym_core.metrics.stats import statistic_interval
+from posym_core.metrics.stats import Estimate, statistic_interval
 from posym_core.metrics.trends import local_layers
 from posym_core.runs.results import Result
 
@@ -34,30 +34,57 @@ FIRST_LESS = f"seeds in which they do so less than half as much in the control, 
 
 
 def roles(folder: Path | None) -> Measured:
-    """Whether scores tell which heads carry the task, on the taught wording."""
+    """Whether scores tell which heads carry the task, on the taught wording: over all depths and within one."""
     results = runs(folder)
     ours: dict[str, Number] = {}
     most: list[bool] = []
     held: dict[str, list[bool]] = {"seeds in which most purely symbolic heads carry it": most}
-    for result in results:
-        seed, carries = result.settings["seed"], restored(result) > CARRIES
-        ours[f"heads that carry it (seed {seed})"] = Cases(int(carries.sum()), carries.size)
+
+    def judge(number: str, shown: str, area: Estimate | None, line: float = 0.5) -> None:
+        ours[f"area, {shown}"] = area or "no heads on both sides"
+        held.setdefault(f"seeds in which {number}", []).append(area is not None and area.low > line)
+
+    carried = np.greater(np.stack([restored(result) for result in results]), CARRIES)
+    layers = np.arange(carried.shape[1])
+    depth = np.broadcast_to(layers[:, None], carried.shape[1:])
+    thirds = [np.isin(depth, part) for part in np.array_split(layers, 3)]
+    third = max(thirds, key=lambda part: carried.any(0)[part].sum())  # that with most carriers
+    for result, carries in zip(results, carried, strict=True):
+        seed = result.settings["seed"]
+        ours[f"heads that carry it (seed {seed})"] = cases(carries.ravel())
         scores = predictors(result)
-        pure = (scores["s_SYM"] > 1 - PURE) & (-scores["s_POS (low)"] < PURE)
+        pure = np.asarray((scores["s_SYM"] > 1 - PURE) & (-scores["s_POS (low)"] < PURE))
         useful = ours[f"purely symbolic heads that carry it (seed {seed})"] = cases(carries[pure])
         if useful.of:
             most.append(2 * useful.held > useful.of)
-        for when, told in (("after", scores), ("before", predictors(result, 0))):
-            for name, x in told.items():
-                area = detection(x, carries, draws=DRAWS) if carries.any() else None
-                ours[f"area, {name} {when} (seed {seed})"] = area or "no head carries it"
-                counted = f"seeds in which {name} tells" if when == "after" else f"seeds in which {name} foretold"
-                held.setdefault(counted, []).append(area is not None and area.low > 0.5)
-        better = detection_difference(scores["s_SYM"], scores["spread of logits"], carries) if carries.any() else None
-        ours[f"area, s_SYM - spread (seed {seed})"] = better or "no head carries it"
-        held.setdefault("seeds in which s_SYM tells more than the spread", []).append(bool(better and better.low > 0))
-    note = f"A head carries the task if patching its output restores more than {CARRIES} of the answer's difference."
+        for name, x in scores.items():
+            judge(f"{name} tells", f"{name} after (seed {seed})", _detected(x, carries))
+            within = f"{name} tells within a third of the depth"
+            judge(within, f"{name} within a third of the depth (seed {seed})", _detected(x[third], carries[third]))
+        for name, x in predictors(result, 0).items():
+            judge(f"{name} foretold", f"{name} before (seed {seed})", _detected(x, carries))
+        judge("depth alone tells", f"depth alone (seed {seed})", _detected(depth, carries))
+        for name, rival in (("spread", scores["spread of logits"]), ("depth", depth)):
+            better = detection_difference(scores["s_SYM"], rival, carries) if carries.any() else None
+            judge(f"s_SYM tells more than the {name}", f"s_SYM - {name} (seed {seed})", better, 0)
+    ever = carried.any(0)
+    ours |= {
+        "heads that carry it in every seed, of those that do in any": cases(carried.all(0)[ever]),
+        "heads that carry it in any seed": int(ever.sum()),
+        "heads on the smaller side in a third of the depth": min(int(ever[third].sum()), int((~ever)[third].sum())),
+    }
+    alone = [ours[f"area, depth alone (seed {result.settings['seed']})"] for result in results]
+    note = (
+        f"A head carries the task if patching its output restores more than {CARRIES} of the answer's difference. "
+        f"{ours['heads that carry it in every seed, of those that do in any']} heads that carry it in any seed do so "
+        "in every one: all seeds speak of one set of heads. By depth alone, the later the more, the areas are "
+        f"{', '.join(f'{x.value:.2f}' if isinstance(x, Estimate) else str(x) for x in alone)}."
+    )
     return measured(results, {**{k: cases(v) for k, v in held.items()}, **ours}, note)
+
+
+def _detected(x: np.ndarray, chosen: np.ndarray) -> Estimate | None:
+    return detection(x, chosen, draws=DRAWS) if 0 < chosen.sum() < chosen.size else None
 
 
 def first_look(folder: Path | None) -> Measured:

@@ -14,7 +14,7 @@ from posym_companion.findings.all_claims import row
 from posym_companion.findings.gemma_runs import lean, restored, runs
 from posym_core.metrics import local_layers
 
-CLAIMS = ("FIRST_LOOK", "LAYER_TREND", "CORRELATION", "PLANES", "ALL_HEADS", "ROLES", "MISSING")
+CLAIMS = ("FIRST_LOOK", "LAYER_TREND", "CORRELATION", "PLANES", "ALL_HEADS", "MISSING")
 CARRIERS = ((5, 1), (11, 2), (11, 3), (17, 2))
 
 
@@ -25,14 +25,18 @@ def _few_draws(monkeypatch):
         monkeypatch.setattr(module, "DRAWS", 60)
 
 
-def invented(folder, *, as_claimed=True, solved=True):
-    """Runs in which everything is as the claims have it, or nothing is."""
+def invented(folder, *, as_claimed=True, solved=True, carriers=CARRIERS, tokens=601):
+    """Runs in which everything is as the claims have it, or nothing is.
+
+    With ``tokens`` tokens a prompt, over which the slowest quarter of planes turns visibly if there are many.
+    """
     generator = np.random.default_rng(0)
     sign = 1 if as_claimed else -1
+    save_invented("survey/gemma-3-270m_binding", {"tokens": np.array(tokens)}, folder)
     for setting in full_size():
         prompts, snapshots = setting.prompts, len(setting.snapshots)
         carries = np.zeros((18, 4), dtype=bool)
-        carries[tuple(zip(*CARRIERS, strict=True))] = True
+        carries[tuple(zip(*carriers, strict=True))] = True
         early = np.where(np.arange(18) < 9, 1.0, -1.0)[:, None]
         positional = 0.5 + sign * (0.3 * early + 0.05 * generator.normal(size=(18, 4)))
         symbolic = 1 - sign * (positional - 0.5) - 0.5
@@ -53,6 +57,8 @@ def invented(folder, *, as_claimed=True, solved=True):
         slow = sign * np.linspace(-4, 4, 8).clip(-1, 1)
         angles = np.where(np.isin(np.arange(18), (5, 11, 17)), 0.01, 1.0)[:, None] * 10.0 ** -np.linspace(0, 3, 128)
         restore = np.where(carries, 0.4, 0.0) if as_claimed else np.roll(np.where(carries, 0.4, 0.0), 1, axis=0)
+        for quarter, planes in {"fastest": slice(32), "slowest": slice(96, 128)}.items():
+            angles[:, planes] *= setting.stopped != quarter
         stopped = {"none": 1.0, "slowest": 1.0 if as_claimed else 3.0, "fastest": 3.0 if as_claimed else 1.0}
         noise = 0.01 * generator.normal(size=(snapshots, 3, prompts, 18, 4))
         arrays = {
@@ -81,6 +87,10 @@ def invented(folder, *, as_claimed=True, solved=True):
         save_invented(setting.name, arrays, folder, **asdict(setting))
 
 
+# Ten heads of the last third of the layers.
+MANY = tuple((layer, head) for layer in (12, 13, 15, 16, 17) for head in (1, 2))
+
+
 @pytest.fixture(scope="module")
 def claimed(tmp_path_factory):
     folder = tmp_path_factory.mktemp("claimed")
@@ -102,6 +112,73 @@ def test_every_verdict_comes_out_both_ways(name, claimed, otherwise):
     assert found.verdict == "reproduced in kind", (found.parts, found.numbers)
     assert row(claim, otherwise).verdict != "reproduced in kind"
     assert "taught_gemma/all_0" in found.evidence
+
+
+def test_roles_are_asked_within_depth_of_ten_heads_or_more(tmp_path, claimed):
+    within = "s_SYM tells carriers from others, within depth"
+    invented(tmp_path, carriers=MANY)
+    found = row(taught_gemma.ROLES, tmp_path)
+    assert (found.verdict, found.first_rule_verdict) == ("reproduced in kind",) * 2
+    assert found.ours["heads on the smaller side in a third of the depth"] == 10
+    invented(tmp_path, carriers=MANY[1:])
+    found = row(taught_gemma.ROLES, tmp_path)
+    assert (found.verdict, found.parts[within]) == ("partly", "not testable")
+    assert found.parts["most symbolic heads carry it"] == "3 of 3 seeds of one model"
+    # Ten heads in two thirds of the depth are enough for depth as a rival, not within one.
+    invented(tmp_path, carriers=(*MANY[1:], (1, 1)))
+    found = row(taught_gemma.ROLES, tmp_path)
+    assert found.parts[within] == "not testable"
+    assert found.parts["s_SYM tells more than depth"] == "3 of 3 seeds of one model"
+    # Four heads, the same in every seed, are one case.
+    found = row(taught_gemma.ROLES, claimed)
+    tested = [part for part, held in found.parts.items() if held != "not testable"]
+    assert tested == ["the task is solved", "most symbolic heads carry it"]
+    assert "4 of 4 heads that carry it in any seed do so in every one" in found.note
+    assert found.first_rule_verdict == "reproduced in kind"
+
+
+@pytest.mark.parametrize(("carry", "held"), [(2, "0 of 3"), (3, "3 of 3")])
+def test_half_of_the_symbolic_heads_are_not_most(tmp_path, carry, held):
+    invented(tmp_path)
+    for setting in full_size():
+        if setting.plain:
+            result = runs(tmp_path)[setting.seed]
+            arrays = {name: result[name] for name in result.arrays}
+            pure = np.zeros((18, 4), dtype=bool)
+            pure[tuple(zip(*CARRIERS, strict=True))] = True
+            arrays["symbolic"] = np.broadcast_to(pure.astype(float), arrays["symbolic"].shape)
+            arrays["positional"] = 1 - arrays["symbolic"]
+            restore = np.zeros((18, 4))
+            restore[tuple(zip(*CARRIERS[:carry], strict=True))] = 0.4
+            arrays["answer_patched"] = np.broadcast_to(-2 + 4 * restore, arrays["answer_patched"].shape)
+            save_invented(setting.name, arrays, tmp_path, **asdict(setting))
+    found = row(taught_gemma.ROLES, tmp_path)
+    assert found.ours["purely symbolic heads that carry it (seed 0)"] == f"{carry} of 4"
+    assert found.parts["most symbolic heads carry it"] == f"{held} seeds of one model"
+
+
+def test_without_a_purely_symbolic_head_nothing_is_counted(otherwise):
+    found = row(taught_gemma.ROLES, otherwise)
+    assert found.ours["purely symbolic heads that carry it (seed 0)"] == "0 of 0"
+    assert found.parts["most symbolic heads carry it"] == "not testable"
+
+
+def test_planes_that_hardly_turn_cannot_be_missed(tmp_path):
+    """An eighth of a turn is .785; the slowest quarter's fastest plane turns by it in about 145 tokens."""
+    slowest = 10.0 ** -np.linspace(0, 3, 128)[96]
+    edge = int(2 * np.pi / 8 / slowest) + 1
+    for tokens, held in ((edge, "not testable"), (edge + 1, "3 of 3 seeds of one model")):
+        invented(tmp_path, tokens=tokens)
+        found = row(taught_gemma.MISSING, tmp_path)
+        parts = dict(found.parts)
+        assert parts.pop("it learns more slowly with the fastest stopped") == "3 of 3 seeds of one model"
+        assert parts.pop("the task is solved") == "9 of 9 pairs of seed and wording"
+        assert set(parts.values()) == {held}
+        assert found.verdict == ("partly" if held == "not testable" else "reproduced in kind")
+        assert found.first_rule_verdict == "reproduced in kind"
+    assert f"over a prompt of {tokens} tokens" in found.note
+    assert "the loss is 3.00 to 3.00 times as high before any teaching" in found.note
+    assert "Accuracies are over 8 prompts a seed" in found.note
 
 
 def test_a_model_that_does_not_solve_the_task_cannot_tell(tmp_path):
