@@ -182,14 +182,20 @@ class Rule:
         """
         unable = [line for line in self.able if line.kept(numbers) != 1]
         judged = unable or [*self.able, *self.lines]
-        said: dict[str, list[str]] = {"Found": [], "In some cases": [], "Not found": [], "Not testable": []}
+        said: dict[str, list[str]] = {"Found": [], "In some cases": [], "Not found": []}
+        untested: dict[str, list[str]] = {}
         for line in judged:
-            kept, able = line.kept(numbers), line.can_tell(numbers)
-            held = "Not testable" if not able else "Found" if kept == 1 else "In some cases" if kept else "Not found"
-            if not able and line.testable:
-                said[held].append(f"{line.part} (asked only where {line.testable.part})")
+            kept, part = (
+                line.kept(numbers),
+                f"{line.part} ({numbers[line.of]} {line.unit})" if line.counts else line.part,
+            )
+            if line.can_tell(numbers):
+                said["Found" if kept == 1 else "In some cases" if kept else "Not found"].append(part)
+            elif line.testable:
+                untested.setdefault(f" (asked only where {line.testable.part})", []).append(line.part)
             else:
-                said[held].append(f"{line.part} ({numbers[line.of]} {line.unit})" if line.counts else line.part)
+                untested.setdefault("", []).append(part)
+        said["Not testable"] = ["; ".join(parts) + why for why, parts in untested.items()]
         missed = [line for line in judged if line.can_tell(numbers) and line.kept(numbers) < 1]
         tested = [line for line in self.lines if line.can_tell(numbers)]
         guards = [line.testable for line in judged if line.testable]

@@ -48,7 +48,8 @@ def roles(folder: Path | None) -> Measured:
     layers = np.arange(carried.shape[1])
     depth = np.broadcast_to(layers[:, None], carried.shape[1:])
     thirds = [np.isin(depth, part) for part in np.array_split(layers, 3)]
-    third = max(thirds, key=lambda part: carried.any(0)[part].sum())  # that with most carriers
+    ever, always = np.asarray(carried.any(0)), np.asarray(carried.all(0))
+    third = max(thirds, key=lambda part: ever[part].sum())  # that with most carriers
     for result, carries in zip(results, carried, strict=True):
         seed = result.settings["seed"]
         ours[f"heads that carry it (seed {seed})"] = cases(carries.ravel())
@@ -67,9 +68,8 @@ def roles(folder: Path | None) -> Measured:
         for name, rival in (("spread", scores["spread of logits"]), ("depth", depth)):
             better = detection_difference(scores["s_SYM"], rival, carries) if carries.any() else None
             judge(f"s_SYM tells more than the {name}", f"s_SYM - {name} (seed {seed})", better, 0)
-    ever = carried.any(0)
     ours |= {
-        "heads that carry it in every seed, of those that do in any": cases(carried.all(0)[ever]),
+        "heads that carry it in every seed, of those that do in any": cases(always[ever]),
         "heads that carry it in any seed": int(ever.sum()),
         "heads on the smaller side in a third of the depth": min(int(ever[third].sum()), int((~ever)[third].sum())),
     }

@@ -101,7 +101,7 @@ def scores_tell_roles(folder: Path | None) -> Measured:
     for name, score in (("symbolic", "s_SYM"), ("positional", "s_POS")):
         by = f"{name} ranks heads by which binding is carried"
         areas = (f"{_area(ours[f'{by}, {where}'])} {where}" for where in (LAST, EARLIER))
-        note += f"{score} ranks carriers of binding with {' and '.join(areas)}. "
+        note += f"By {score} carriers of binding rank with {' and '.join(areas)}. "
     missed = [f"{line.of}: {ours[line.of]}" for line in ROLES.rule.lines if line.kept(ours) == 0]
     return heads_measured(results, ours, missed, note.strip())
 
