@@ -287,8 +287,8 @@ ROLES = _changed(
         "T-5G",
         "Scores tell which heads carry the task",
         f"{_THAT_CARRY} of the same third of the depth (area under the curve, interval above 0.5); s_SYM tells more "
-        f"than depth, and more than the spread of the logits; and {_PURE} Areas are asked where {FEWEST} heads or more, "
-        "counted once over the seeds, stand on either side.",
+        f"than depth, and more than the spread of the logits; and {_PURE} Areas are asked where {FEWEST} heads or "
+        "more, counted once over the seeds, stand on either side.",
         {
             "s_SYM tells carriers from others, within depth": "seeds in which s_SYM tells within a third of the depth",
             "s_POS tells carriers from others, within depth": (
