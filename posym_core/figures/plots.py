@@ -299,8 +299,8 @@ def angle_position_heatmap(
     last = values.shape[1]
     spots = np.arange(last) if positions is None else shaped("positions", positions, ("position", last))
     ax = ax or plt.subplots(figsize=(WIDTH, min(6.0, 1.4 + 0.1 * len(values))))[1]
-    turned = "slow to fast" if angles[0] < angles[-1] else "fast to slow"
-    image = draw_cells(ax, values, "sequential", limits, None, "position of the answer", f"angle θ, {turned}")
+    above = "slow" if angles[0] < angles[-1] else "fast"
+    image = draw_cells(ax, values, "sequential", limits, None, "position of the answer", f"angle θ, {above} above")
     ax.set(title=title, aspect="auto")
     tick_labels(ax, values.shape, [f"{angle:.2g}" for angle in angles], [f"{spot:g}" for spot in spots])
     scale_bar(ax, image, "accuracy", shrink=1, pad=0.015, aspect=28)

@@ -36,7 +36,7 @@ def test_so_do_the_axes_that_the_package_draws() -> None:
     assert [label for label in labels if axes.lacks_direction(label)] == []
 
 
-@pytest.mark.parametrize(("angles", "said"), [([1.0, 0.1, 0.01], "fast to slow"), ([0.01, 0.1, 1.0], "slow to fast")])
+@pytest.mark.parametrize(("angles", "said"), [([1.0, 0.1, 0.01], "fast above"), ([0.01, 0.1, 1.0], "slow above")])
 def test_rows_of_angles_say_which_way_they_run(angles, said) -> None:
     ax = plots.angle_position_heatmap(np.ones((3, 4)), angles).axes[0]
     assert ax.get_ylabel() == f"angle θ, {said}"

@@ -11,6 +11,7 @@ from typing import Any
 
 FREQUENCIES = re.compile(r"frequency ID|angles? θ|\bangles? of|θ ·? ?n\b|radians per position|of the planes|1 / θ")
 DIRECTIONS = ("fast to slow", "slow to fast")
+UPRIGHT = ("fast above", "slow above")
 POSITIONS = re.compile(r"\b(position|place|token|fact|block)\b")
 NAMES = {"x_label", "y_label", "xlabel", "ylabel", "xLabel", "yLabel"}
 
@@ -49,7 +50,7 @@ def labels_of_script(text: str) -> list[str]:
 
 def lacks_direction(label: str) -> bool:
     """Whether a label names a frequency but not which way it runs."""
-    return bool(FREQUENCIES.search(label)) and not any(way in label for way in DIRECTIONS)
+    return bool(FREQUENCIES.search(label)) and not any(way in label for way in DIRECTIONS + UPRIGHT)
 
 
 def faults(data: dict[str, Any]) -> list[str]:
