@@ -228,18 +228,23 @@ LAYER_TREND = _claim(
     trend,
     "A larger model that solves the task untaught.",
 )
-CORRELATION = _claim(
-    "T-2G",
-    "Positional and symbolic scores correlate negatively over heads",
-    f"{_TAUGHT}, the rule of U25-3: the interval of r below zero, below the r of the null model, and on four kinds "
-    "of prompt below that of three draws of random weights.",
-    {
-        "r is negative": "settings with r below zero",
-        "r is below the null model's": "settings with r below the null model's",
-        "r is below that of random weights": "kinds of prompt with r below every draw of random weights",
-    },
-    correlation,
-    "A setting in which r does not lie below the null model's.",
+_AGAINST = {
+    "r is negative": "settings with r below zero",
+    "r is below the null model's": "settings with r below the null model's",
+}
+_BELOW = f"{_TAUGHT}, the rule of U25-3: the interval of r below zero, and below the r of the null model"
+CORRELATION = _changed(
+    _claim(
+        "T-2G",
+        "Positional and symbolic scores correlate negatively over heads",
+        f"{_BELOW}; on four kinds of prompt below the r of three draws of random weights.",
+        _AGAINST | {"r is below that of random weights": "kinds of prompt with r below every draw of random weights"},
+        correlation,
+        "A setting in which r does not lie below the null model's.",
+    ),
+    f"{_BELOW}.",
+    _AGAINST,
+    "random weights have a negative r, too, and it was beside none",
 )
 PLANES = _claim(
     "T-3G",

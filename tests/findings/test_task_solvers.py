@@ -17,8 +17,23 @@ from posym_core.runs.results import MissingResultError
 SEEDS, HEADS, PLANES = 5, 2, 16
 
 
+def untrained(folder, r=0.0):
+    """Scores before training, whose correlation over heads is ``r`` in every draw at the papers' temperature."""
+    first, free = np.random.default_rng(5).normal(size=(2, SEEDS * 2 * HEADS))
+    first -= first.mean()
+    free -= free.mean() + first * (free @ first) / (first @ first)
+    both = np.stack([first / np.linalg.norm(first), free / np.linalg.norm(free)])
+    rows = np.stack([both[0], r * both[0] + np.sqrt(1 - r**2) * both[1]], -1).reshape(SEEDS, 1, 2, HEADS, 2)
+    drawn = np.zeros((2, 2, 3, SEEDS, 2, 2, HEADS, 2))
+    drawn[0, 0] = rows
+    drawn[0, 1], drawn[1] = rows[..., ::-1] * [1, -1], 1
+    save_invented("random_solvers/all", {f"{band}_2x2_8": drawn for band in BANDS}, folder)
+
+
 def invented(folder, band="1e4", layers=2, *, binding=1.0, index=1.0, **arrays):
     """A result in which everything is as the papers would have it, but for what is given."""
+    if not (folder / "random_solvers").exists():
+        untrained(folder)
     setting = TaskSolvers(band=band, layers=layers)
     setting = dataclasses.replace(setting, expected=expectation(band, layers, setting.questions))
     noise = np.random.default_rng(hash(setting.name) % 1000).uniform(0, 0.02, (SEEDS, 2, layers, HEADS))
@@ -148,6 +163,19 @@ def test_binding_and_index_are_judged_apart(tmp_path):
         assert (row.verdict, row.first_rule_verdict) == ("partly", "partly")
         assert "2 of 2 of them have two layers" in row.note
     assert trend.ours["settings and questions with s_SYM late above early"] == "2 of 4"
+
+
+@pytest.mark.parametrize(("drawn", "held"), [(-0.99, 2), (-1.0, 0)])
+def test_r_is_learned_only_below_every_draw_of_random_weights(tmp_path, drawn, held):
+    for band in ("1e4", "1e2"):
+        invented(tmp_path, band)
+    untrained(tmp_path, r=drawn)
+    (row,) = ledger("T-2", folder=tmp_path)
+    # All heads have r = -1 here, which is below the one and no more than a tie with the other.
+    assert row.parts["binding: r is below that of random weights"] == f"{held} of 2 kinds of model"
+    assert row.first_rule_verdict == "reproduced in kind"
+    found = [x for name, x in row.ours.items() if name.startswith("Pearson r of random weights 2 (binding")]
+    assert found == pytest.approx([drawn] * 2)
 
 
 def carried(folder, chosen, symbolic, *, seeds=SEEDS):

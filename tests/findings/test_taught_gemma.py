@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from invented import save_invented
 
+from posym_companion.experiments.random_weights import full_size as random_weights_settings
 from posym_companion.experiments.taught_gemma import FACTS, WORDINGS, full_size
 from posym_companion.findings import gemma_roles, taught_gemma
 from posym_companion.findings.all_claims import row
@@ -25,14 +26,28 @@ def _few_draws(monkeypatch):
         monkeypatch.setattr(module, "DRAWS", 60)
 
 
-def invented(folder, *, as_claimed=True, solved=True, carriers=CARRIERS, tokens=601):
+def random_weights(folder, *, as_claimed=True):
+    """Beside random weights whose two scores have nothing in common, or are opposite."""
+    generator = np.random.default_rng(1)
+    for setting in random_weights_settings():
+        learned = (setting.weights == "random") != as_claimed
+        positional = generator.uniform(size=(2, 3, 18, 4))
+        symbolic = 1 - positional + 0.02 * generator.normal(size=positional.shape) if learned else positional[:, ::-1]
+        heads = {"positional": positional, "symbolic": symbolic if learned else generator.uniform(size=(2, 3, 18, 4))}
+        save_invented(setting.name, heads, folder, **asdict(setting))
+
+
+def invented(folder, *, as_claimed=True, solved=True, carriers=CARRIERS, tokens=601, own=1.0, rise=0.0):
     """Runs in which everything is as the claims have it, or nothing is.
 
-    With ``tokens`` tokens a prompt, over which the slowest quarter of planes turns visibly if there are many.
+    ``own`` is how often the third fact is named where it is taught, and ``rise`` the part of the idle heads' rise that
+    the controls have, too. With ``tokens`` tokens a prompt, over which the slowest quarter of planes turns visibly if
+    there are many.
     """
     generator = np.random.default_rng(0)
     sign = 1 if as_claimed else -1
     save_invented("survey/gemma-3-270m_binding", {"tokens": np.array(tokens)}, folder)
+    random_weights(folder, as_claimed=as_claimed)
     for setting in full_size():
         prompts, snapshots = setting.prompts, len(setting.snapshots)
         carries = np.zeros((18, 4), dtype=bool)
@@ -48,8 +63,9 @@ def invented(folder, *, as_claimed=True, solved=True, carriers=CARRIERS, tokens=
         idle[14] = True
         # Idle symbolic heads, which turn positional where the right thing is learned.
         positional[0, :, :, idle], symbolic[0, :, :, idle] = 0.3, 0.95
-        turned = as_claimed == setting.right
-        positional[-1, :, :, idle], symbolic[-1, :, :, idle] = (0.9, 0.2) if turned else (0.3, 0.95)
+        bound = setting.right and setting.rule == "asked"
+        part = 1.0 if as_claimed == bound else rise
+        positional[1:, :, :, idle], symbolic[1:, :, :, idle] = 0.3 + 0.6 * part, 0.95 - 0.75 * part
         use = positional[-1, 0, 0] - symbolic[-1, 0, 0]
         at = np.clip((3.5 - 3.4 * sign * use).round().astype(int), 0, 7)
         # Fast planes stand first.
@@ -61,7 +77,10 @@ def invented(folder, *, as_claimed=True, solved=True, carriers=CARRIERS, tokens=
             angles[:, planes] *= setting.stopped != quarter
         stopped = {"none": 1.0, "slowest": 1.0 if as_claimed else 3.0, "fastest": 3.0 if as_claimed else 1.0}
         noise = 0.01 * generator.normal(size=(snapshots, 3, prompts, 18, 4))
+        noise[..., idle] = 0
+        right = float(solved) if bound else own
         arrays = {
+            "steps": np.array(setting.snapshots),
             "positional": positional + noise,
             "symbolic": symbolic - sign * noise,
             "null_positional": generator.uniform(size=positional.shape),
@@ -70,7 +89,7 @@ def invented(folder, *, as_claimed=True, solved=True, carriers=CARRIERS, tokens=
             "positional_share": positional,
             "entropy": positional,
             "spread": generator.uniform(size=positional.shape),
-            "correct": np.full((snapshots, len(WORDINGS), len(FACTS), prompts), float(solved)),
+            "correct": np.full((snapshots, len(WORDINGS), len(FACTS), prompts), right),
             "angles": angles,
             "losses": np.full(16, stopped[setting.stopped]),
             "band_energy_share": np.broadcast_to(energy, (snapshots, 3, 18, 4, 8)),
@@ -85,6 +104,30 @@ def invented(folder, *, as_claimed=True, solved=True, carriers=CARRIERS, tokens=
         if not as_claimed:
             arrays["band_symbolic_share"] = arrays["band_positional_share"] = np.full((snapshots, 3, 18, 4, 8), 0.5)
         save_invented(setting.name, arrays, folder, **asdict(setting))
+
+
+BOUND = "they do so because binding was learned, and not another rule"
+TAUGHT = "they do so because something was learned"
+
+
+@pytest.mark.parametrize(("own", "held"), [(0.91, "3 of 3 seeds of one model"), (0.9, "not testable")])
+def test_a_rule_that_was_not_learned_is_no_control(tmp_path, own, held):
+    invented(tmp_path, own=own)
+    found = row(taught_gemma.FIRST_LOOK, tmp_path)
+    assert found.parts[BOUND] == held
+    # Wrong answers cannot be learned, and are a control for that.
+    assert found.parts[TAUGHT] == "3 of 3 seeds of one model"
+    assert found.verdict == ("partly" if own == 0.9 else "reproduced in kind")
+
+
+@pytest.mark.parametrize(("rise", "held"), [(0.495, "3 of 3"), (0.505, "0 of 3")])
+def test_controls_rise_less_than_half_as_much_or_not(tmp_path, rise, held):
+    invented(tmp_path, rise=rise)
+    found = row(taught_gemma.FIRST_LOOK, tmp_path)
+    assert {found.parts[part] for part in (BOUND, TAUGHT)} == {f"{held} seeds of one model"}
+    taught = found.ours["their rise of s_POS - s_SYM, median (seed 1, step 16)"]
+    assert found.ours["the same heads, the third fact (seed 1, step 16)"] == pytest.approx(rise * taught, abs=2e-3)
+    assert "the same heads, wrong answers (seed 2, step 12)" in found.ours
 
 
 # Ten heads of the last third of the layers.
