@@ -42,7 +42,7 @@ def made_up(rule: Rule, kept) -> dict:
     return {line.of: number(line, line in guards or line in kept) for line in (*guards, *lines)}
 
 
-def cases(rule: Rule):
+def outcomes(rule: Rule):
     """Numbers that keep some lines of a rule, what they are, and the verdict that the rule gives them."""
     every = (*rule.able, *rule.lines)
     refuting = any(line.refutes for line in rule.lines)
@@ -61,7 +61,7 @@ def cases(rule: Rule):
 
 def test_every_verdict_that_a_rule_allows_is_seen():
     wrong = [f"{name}, {what}: {rule.verdict(numbers)} for {expected}" for name, rule in RULES.items()
-             for what, numbers, expected in cases(rule) if rule.verdict(numbers) != expected]  # fmt: skip
+             for what, numbers, expected in outcomes(rule) if rule.verdict(numbers) != expected]  # fmt: skip
     assert not wrong, "\n".join(wrong)
 
 
