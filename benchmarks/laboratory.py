@@ -11,7 +11,7 @@ import sys
 import tempfile
 import time
 import urllib.request
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -66,24 +66,39 @@ def served(folder: Path, root: Path) -> Iterator[str]:
 
 
 @contextlib.contextmanager
-def opened(cells: Sequence[str], root: Path, **context: Any) -> Iterator[Any]:
-    """A page of JupyterLab that shows a notebook with these cells, all run."""
+def laboratory(root: Path) -> Iterator[Callable[..., Any]]:
+    """Opens notebooks in one JupyterLab and one browser: ``open_notebook(cells, **context)`` is a page that shows one
+    with these cells, all run.
+    """
     from playwright.sync_api import sync_playwright
 
-    kernel = {"name": "python3", "display_name": "Python 3", "language": "python"}
-    notebook = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(cell) for cell in cells])
-    notebook.metadata["kernelspec"] = kernel  # without one JupyterLab asks which to take
     with tempfile.TemporaryDirectory() as name, sync_playwright() as driver:
-        folder = Path(name)
-        nbformat.write(notebook, folder / "figure.ipynb")
-        with served(folder, root) as address:
-            browser = driver.chromium.launch(executable_path=chromium(), args=["--no-sandbox"])
+        folder, pages = Path(name), list[Any]()
+
+        def open_notebook(cells: Sequence[str], **context: Any) -> Any:
+            kernel = {"name": "python3", "display_name": "Python 3", "language": "python"}
+            notebook = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(cell) for cell in cells])
+            notebook.metadata["kernelspec"] = kernel  # without one JupyterLab asks which to take
+            file = folder / f"figure{len(pages)}.ipynb"
+            nbformat.write(notebook, file)
             page = browser.new_context(**context).new_page()
-            page.goto(f"{address}/doc/tree/figure.ipynb")
+            pages.append(page)
+            page.goto(f"{address}/doc/tree/{file.name}")
             page.wait_for_selector(".jp-Notebook .jp-CodeCell", timeout=60_000)
             page.wait_for_function(READY, timeout=60_000)
             page.evaluate("() => void window.jupyterapp.commands.execute('notebook:run-all-cells')")
+            return page
+
+        with served(folder, root) as address:
+            browser = driver.chromium.launch(executable_path=chromium(), args=["--no-sandbox"])
             try:
-                yield page
+                yield open_notebook
             finally:
                 browser.close()
+
+
+@contextlib.contextmanager
+def opened(cells: Sequence[str], root: Path, **context: Any) -> Iterator[Any]:
+    """A page of JupyterLab that shows a notebook with these cells, all run."""
+    with laboratory(root) as open_notebook:
+        yield open_notebook(cells, **context)

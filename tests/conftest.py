@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import gc
 import importlib
 import os
 import socket
@@ -54,6 +55,12 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     """Where several processes share the files, hand out the long ones first; otherwise keep the order."""
     if hasattr(config, "workerinput"):
         items.sort(key=lambda item: [item.nodeid.startswith(long) for long in LONG], reverse=True)
+
+
+def pytest_collection_finish(session: pytest.Session) -> None:
+    """What was imported stays: tests that collect garbage, as a run without memory does, need not look through it."""
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.fixture(autouse=True)

@@ -38,44 +38,34 @@ def lock() -> dict[str, str]:
     return {canonicalize_name(name): pinned for name, pinned in pins}
 
 
-def in_fresh_python(code: str, *options: str, folder: Path) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, *options, "-c", code]
-    return subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=300)
-
-
-def test_import_is_quiet_and_light(tmp_path: Path) -> None:
+def test_import_is_quiet_and_light_and_costs_less_than_that_of_torch(tmp_path: Path) -> None:
+    """In a fresh process; both are timed in it, so that a busy machine slows both."""
     code = f"""
-import json, os, random, sys
+import time
+start = time.perf_counter()
 import numpy, torch
+middle = time.perf_counter()
+import json, os, random, sys
 def state():
     return [torch.get_rng_state().tolist(), torch.get_default_dtype(), torch.get_num_threads(), random.getstate()]
 before = state()
 environment = dict(os.environ)
+own = time.perf_counter()
 import posym_core
+own = time.perf_counter() - own
 assert state() == before
 assert environment == dict(os.environ)
 heavy = [name for name in {sorted(HEAVY)!r} if name in sys.modules]
-print(json.dumps(heavy))
+print(json.dumps([heavy, own, middle - start]))
 """
-    run = in_fresh_python(code, "-W", "error", folder=tmp_path)
+    command = [sys.executable, "-W", "error", "-c", code]
+    run = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=300)
     assert run.returncode == 0, run.stderr
     assert run.stderr == ""
-    assert json.loads(run.stdout) == []
-    assert not any(tmp_path.iterdir())
-
-
-def test_import_costs_less_than_that_of_torch(tmp_path: Path) -> None:
-    """Both in one process, so that a busy machine slows both."""
-    code = """
-import time
-start = time.perf_counter()
-import torch
-middle = time.perf_counter()
-import posym_core
-print(middle - start, time.perf_counter() - middle)
-"""
-    torch_seconds, own_seconds = map(float, in_fresh_python(code, folder=tmp_path).stdout.split())
+    heavy, own_seconds, torch_seconds = json.loads(run.stdout)
+    assert heavy == []
     assert own_seconds < torch_seconds
+    assert not any(tmp_path.iterdir())
 
 
 def test_a_wheel_has_all_files_of_the_packages() -> None:

@@ -1,12 +1,14 @@
-"""A survey: its table against the functions that its numbers come from, refusals, going on, and the page."""
+"""A survey: its table against the functions that its numbers come from, refusals, going on, a cluster, and the page."""
 
 from __future__ import annotations
 
 import csv
 import io
 import json
+import os
 import re
 import shutil
+import signal
 from html.parser import HTMLParser
 from pathlib import Path
 
@@ -25,6 +27,8 @@ from posym_core.report import chunks as profile_chunks
 from posym_core.report import run as profile_runs
 from posym_core.report import survey as surveys
 from posym_core.report.folder import ProfileError, load_profile
+from posym_core.report.run import run_profile
+from posym_core.report.settings import ProfileSettings
 from posym_core.report.survey import PAGE, read_models, run_survey
 from posym_core.runs.files import unseal
 
@@ -134,9 +138,17 @@ def test_a_later_run_goes_on_from_the_profiles(surveyed, models, tmp_path, monke
         run_survey(models, TASKS, tmp_path, options={**OPTIONS, "seed": 1}, draws=50, progress=False)
 
 
-def test_a_cluster_gives_the_rows_of_this_machine_and_goes_on(surveyed, models, tmp_path, monkeypatch, capsys):
-    """Two worker processes; the run is ended while the third of six profiles has one of its two chunks."""
+@pytest.fixture(scope="module")
+def cluster():
+    """Two worker processes, started once: each imports for longer than it measures."""
     distributed = pytest.importorskip("distributed")
+    options = {"n_workers": 2, "threads_per_worker": 1, "processes": True, "dashboard_address": "127.0.0.1:0"}
+    with distributed.LocalCluster(**options, silence_logs=50) as started:
+        yield started
+
+
+def test_a_cluster_gives_the_rows_of_this_machine_and_goes_on(surveyed, models, cluster, tmp_path, monkeypatch, capsys):
+    """The run is ended while the third of six profiles has one of its two chunks."""
     (tmp_path / "list").write_text("\n".join(models))
     ends = iter([None] * 5 + [KeyboardInterrupt()])
 
@@ -147,16 +159,14 @@ def test_a_cluster_gives_the_rows_of_this_machine_and_goes_on(surveyed, models, 
 
     monkeypatch.setattr(profile_runs, "save_chunk", save_until_ended)
     monkeypatch.setattr(profile_chunks, "load_model", lambda *a, **k: pytest.fail("measured on this machine"))
-    options = {"n_workers": 2, "threads_per_worker": 1, "processes": True, "dashboard_address": "127.0.0.1:0"}
-    with distributed.LocalCluster(**options, silence_logs=50) as cluster:
-        command = ["survey", str(tmp_path / "list"), "--task", ",".join(TASKS), "--out", str(tmp_path / "out")]
-        command += ["--cluster", cluster.scheduler_address, "--draws", "50", "--no-progress"]
-        for name, value in OPTIONS.items():
-            command += [f"--{name.replace('_', '-')}", str(value)]
-        assert main(command) == 130
-        assert not (tmp_path / "out" / surveys.DESCRIPTION).exists()
-        capsys.readouterr()
-        assert main(command) == 0
+    command = ["survey", str(tmp_path / "list"), "--task", ",".join(TASKS), "--out", str(tmp_path / "out")]
+    command += ["--cluster", cluster.scheduler_address, "--draws", "50", "--no-progress"]
+    for name, value in OPTIONS.items():
+        command += [f"--{name.replace('_', '-')}", str(value)]
+    assert main(command) == 130
+    assert not (tmp_path / "out" / surveys.DESCRIPTION).exists()
+    capsys.readouterr()
+    assert main(command) == 0
     said = capsys.readouterr()
     assert said.err.count("holds this profile already") == 2
     assert said.err.count("going on: 1 of 2 chunks are finished") == 1
@@ -168,6 +178,32 @@ def test_a_cluster_gives_the_rows_of_this_machine_and_goes_on(surveyed, models, 
 
     found = unseal(tmp_path / "out" / surveys.DESCRIPTION)["rows"]
     assert numbers(found) == json.loads(json.dumps(numbers(surveyed[0])))
+
+
+def test_a_worker_that_is_killed_changes_no_number(models, cluster, tmp_path, monkeypatch):
+    """One of two worker processes dies when the first chunk of a profile has come."""
+    settings = ProfileSettings(model=models[0], task="binding", **{**OPTIONS, "prompts": 8})
+    whole, killed = run_profile(settings, tmp_path / "here", progress=False), []
+
+    def kill_one(path, chunk, *, digest):
+        if not killed:
+            # One that is at work; the nanny beside it starts another.
+            busy = {worker.address for worker in cluster.scheduler.workers.values() if worker.processing}
+            assert busy
+            killed.extend([nanny.pid for nanny in cluster.workers.values() if nanny.worker_address in busy][:1])
+            os.kill(killed[0], signal.SIGKILL)
+        profile_chunks.save_chunk(path, chunk, digest=digest)
+
+    monkeypatch.setattr(profile_runs, "save_chunk", kill_one)
+    monkeypatch.setattr(profile_chunks, "load_model", lambda *a, **k: pytest.fail("measured on this machine"))
+    found = run_profile(settings, tmp_path / "there", cluster=cluster.scheduler_address, progress=False)
+    assert len(killed) == 1
+    assert found.arrays.keys() == whole.arrays.keys()
+    for name, array in whole.arrays.items():
+        np.testing.assert_array_equal(found.arrays[name], array, err_msg=name)
+    assert found.prompts == whole.prompts
+    assert found.provenance["threads"] == 1
+    assert (tmp_path / "there" / "heads.csv").read_bytes() == (tmp_path / "here" / "heads.csv").read_bytes()
 
 
 class Addresses(HTMLParser):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 import os
 import subprocess
@@ -18,7 +17,7 @@ from address import TEMPLATE, is_setup_cell
 from axe import violations
 from compare import needed
 
-from benchmarks.laboratory import chromium, opened
+from benchmarks.laboratory import chromium, laboratory
 from posym_companion.experiments import multihop
 from posym_core.models import answers_with
 
@@ -52,16 +51,30 @@ def cells_of(root: Path, chapter: Path, figure: str) -> list[str]:
     return [cell.source for cell, keep in zip(cells, needed(list(cells)), strict=True) if keep]
 
 
-@contextlib.contextmanager
-def laboratory(cells: list[str], root: Path) -> Iterator[Any]:
-    """A page of JupyterLab with these cells, which asks no other machine for anything, or a skipped test."""
+@pytest.fixture(scope="module")
+def jupyterlab() -> Iterator[Any]:
+    """One JupyterLab and one browser for all notebooks, or skipped tests."""
     pytest.importorskip("jupyterlab")
     if chromium() is None:
         pytest.skip("no system Chromium; install the package chromium to open JupyterLab in it")
-    asked: list[str] = []
-    with opened(cells, root, viewport={"width": 1100, "height": 1000}) as page:
+    with laboratory(Path(__file__).resolve().parents[2]) as opens:
+        yield opens
+
+
+@pytest.fixture
+def open_notebook(jupyterlab: Any) -> Iterator[Any]:
+    """Opens a page of JupyterLab with cells, which asks no other machine for anything."""
+    asked, pages = list[str](), list[Any]()
+
+    def shown(cells: list[str]) -> Any:
+        page = jupyterlab(cells, viewport={"width": 1100, "height": 1000})
         page.on("request", lambda request: asked.append(request.url))
-        yield page
+        pages.append(page)
+        return page
+
+    yield shown
+    for page in pages:
+        page.context.close()
     assert [url for url in asked if not url.startswith(("http://127.0.0.1", "ws://127.0.0.1", "blob:", "data:"))] == []
 
 
@@ -75,36 +88,36 @@ def serious(page: Any) -> dict[str, list[str]]:
     return found
 
 
-def test_a_typed_value_reaches_python_and_the_drawing(root: Path) -> None:
+def test_a_typed_value_reaches_python_and_the_drawing(root: Path, open_notebook: Any) -> None:
     *cells, last = cells_of(root, *SLIDERS)
-    with laboratory([*cells, last.replace("slider_figure(\n", "figure = slider_figure(\n"), READOUT], root) as page:
-        page.wait_for_selector("figure.posym-figure svg", timeout=120_000)
-        box, drawing = page.locator("input.posym-number").first, page.locator(".posym-drawing").first
-        before = drawing.inner_html()
-        box.fill("0.1234")
-        box.press("Enter")
-        page.get_by_text("'angle': 0.1234").wait_for(timeout=30_000)
-        page.wait_for_function("old => document.querySelector('.posym-drawing').innerHTML !== old", arg=before)
-        assert page.locator("input[name=angle]").first.get_attribute("aria-valuetext") == "0.1234"
-        box.fill("7")
-        box.press("Enter")
-        page.get_by_text("value of slider 'angle' must lie in 0.0 to 1.2; got 7").wait_for(timeout=30_000)
-        assert box.input_value() == "0.1234"
-        assert serious(page) == {"light": [], "dark": []}
-        page.locator("input[name=angle]").first.press("ArrowRight")
-        page.get_by_text("'angle': 0.15").wait_for(timeout=30_000)
+    page = open_notebook([*cells, last.replace("slider_figure(\n", "figure = slider_figure(\n"), READOUT])
+    page.wait_for_selector("figure.posym-figure svg", timeout=120_000)
+    box, drawing = page.locator("input.posym-number").first, page.locator(".posym-drawing").first
+    before = drawing.inner_html()
+    box.fill("0.1234")
+    box.press("Enter")
+    page.get_by_text("'angle': 0.1234").wait_for(timeout=30_000)
+    page.wait_for_function("old => document.querySelector('.posym-drawing').innerHTML !== old", arg=before)
+    assert page.locator("input[name=angle]").first.get_attribute("aria-valuetext") == "0.1234"
+    box.fill("7")
+    box.press("Enter")
+    page.get_by_text("value of slider 'angle' must lie in 0.0 to 1.2; got 7").wait_for(timeout=30_000)
+    assert box.input_value() == "0.1234"
+    assert serious(page) == {"light": [], "dark": []}
+    page.locator("input[name=angle]").first.press("ArrowRight")
+    page.get_by_text("'angle': 0.15").wait_for(timeout=30_000)
 
 
 @torch.no_grad()
-def test_models_answer_in_a_notebook_with_weights_from_its_kernel(root: Path) -> None:
+def test_models_answer_in_a_notebook_with_weights_from_its_kernel(root: Path, open_notebook: Any) -> None:
     results = f"import os\nos.environ['POSYM_RESULTS'] = {str(root / 'results')!r}"  # the notebook stands elsewhere
-    with laboratory([results, *cells_of(root, *HOPS)], root) as page:
-        page.wait_for_selector("[data-hops] svg", timeout=60_000)
-        page.click("button[name=load]")
-        page.wait_for_function("() => document.querySelector('output[name=answer]').value !== ''", timeout=60_000)
-        said = page.locator("output[name=answer]").evaluate("output => output.value")
-        sequence = page.locator("input[name=sequence]").input_value().split()
-        assert serious(page) == {"light": [], "dark": []}
+    page = open_notebook([results, *cells_of(root, *HOPS)])
+    page.wait_for_selector("[data-hops] svg", timeout=60_000)
+    page.click("button[name=load]")
+    page.wait_for_function("() => document.querySelector('output[name=answer]').value !== ''", timeout=60_000)
+    said = page.locator("output[name=answer]").evaluate("output => output.value")
+    sequence = page.locator("input[name=sequence]").input_value().split()
+    assert serious(page) == {"light": [], "dark": []}
     model, settings = multihop.load_weights("multihop/number_0", device="cpu")
     names = settings.make_task().token_names
     tokens = torch.tensor([[names.index(name) for name in sequence]])
