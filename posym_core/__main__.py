@@ -142,6 +142,7 @@ def _profile(options: argparse.Namespace) -> None:
 
 
 def _survey(options: argparse.Namespace) -> None:
+    from posym_core.inspection.visibility import counted
     from posym_core.report.survey import PAGE, read_models, run_survey
 
     rows = run_survey(
@@ -157,7 +158,7 @@ def _survey(options: argparse.Namespace) -> None:
         report=lambda line: print(line, file=sys.stderr),
     )
     refused = sum(row["refused"] != "" for row in rows)
-    print(f"{len(rows) - refused} profiles, {refused} refused: {Path(options.out) / PAGE}")
+    print(f"{counted(len(rows) - refused, 'profile')}, {refused} refused: {Path(options.out) / PAGE}")
 
 
 def _companions() -> list[Callable[[Any], None]]:

@@ -14,7 +14,7 @@ import inspect
 import itertools
 import sys
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -22,11 +22,16 @@ import torch
 from jaxtyping import Int
 from torch import Tensor, nn
 
-from posym_core.inspection.attention_calls import AttentionCall, UnsupportedModelError
+from posym_core.inspection.attention_calls import (
+    AttentionCall,
+    UnsupportedModelError,
+    refused_without_pictures,
+)
 from posym_core.inspection.padding import unpadded
 from posym_core.inspection.recording import Recorder, recording
 from posym_core.inspection.routes import ROUTES, Route
 from posym_core.inspection.wrappers import unwrapped
+from posym_core.models.supported import check_decoder
 
 # The mappings belong to the library, not to a model, so two taps in two threads would undo each other.
 ONE_AT_A_TIME = threading.RLock()
@@ -148,7 +153,7 @@ def forward(model: nn.Module, input_ids: Int[Tensor, "prompt token"], **inputs: 
     # Layers that were compiled on their own would be compiled anew with what looks on.
     loaded = "torch._dynamo" in sys.modules
     eager = torch.compiler.set_stance("force_eager") if loaded else contextlib.nullcontext()
-    with torch.no_grad(), eager:
+    with torch.no_grad(), eager, refused_without_pictures(model):
         return backbone(input_ids.to(input_device(model)), **inputs)
 
 
@@ -167,7 +172,9 @@ def input_embeddings(model: nn.Module) -> Any:
         inner = [name for name, part in model.named_modules() if hasattr(part, "get_input_embeddings")]
         way = f"pass what it wraps, its .{inner[0]}" if inner else "pass a model of transformers"
         raise TypeError(f"{type(model).__name__} is no Hugging Face model (it has no get_input_embeddings); {way}")
-    embeddings = find()
+    embeddings = None
+    with contextlib.suppress(NotImplementedError):
+        embeddings = find()
     if not isinstance(getattr(embeddings, "weight", None), Tensor):
         raise UnsupportedModelError(
             f"{type(model).__name__} has no single embedding of token ids (its input embeddings are a "
@@ -184,6 +191,7 @@ def check_model(model: nn.Module) -> None:
             f"model must be a Hugging Face model; got {name}. Use model, tokenizer = posym_core.load_model(name)"
         )
     input_embeddings(model)
+    check_decoder(getattr(model, "config", None), type(model).__name__)
     training = next((name for name, part in model.named_modules() if part.training), None)
     if training is not None:
         part = f" ({training})" if training else ""
@@ -200,7 +208,12 @@ def check_model(model: nn.Module) -> None:
 def check_input_ids(input_ids: Tensor, least: int = 1) -> Int[Tensor, "prompt token"]:
     """Token ids as ``[prompt, token]`` int64, or an error that says what does not fit."""
     if not isinstance(input_ids, Tensor):
-        raise TypeError(f"input_ids must be a torch tensor; got {type(input_ids).__name__}. Use torch.as_tensor")
+        way, first = "Use torch.as_tensor", input_ids[0] if isinstance(input_ids, list | tuple) and input_ids else None
+        if isinstance(input_ids, str) or isinstance(first, str):
+            way = 'Use tokenizer(text, return_tensors="pt")["input_ids"]'
+        elif isinstance(input_ids, Mapping) and "input_ids" in input_ids:
+            way = 'Use its ["input_ids"], made with return_tensors="pt", and for profile its ["attention_mask"]'
+        raise TypeError(f"input_ids must be a torch tensor; got {type(input_ids).__name__}. {way}")
     if input_ids.dtype not in (torch.int64, torch.int32):
         raise TypeError(f"input_ids must be whole numbers, int64 or int32; got {input_ids.dtype}. Use input_ids.long()")
     if input_ids.ndim not in (1, 2):

@@ -61,7 +61,14 @@ def changed_outputs(model: Any, change: Callable[[int, HeadOutputs], HeadOutputs
 
     def hook(layer: int) -> Callable:
         def before(module: nn.Module, args: tuple) -> tuple | None:
-            changed = change(layer, args[0].unflatten(-1, (heads, -1)))
+            outputs = args[0].unflatten(-1, (heads, -1))
+            shape = outputs.shape  # ``change`` may write into its argument
+            changed = change(layer, outputs)
+            if changed is not None and getattr(changed, "shape", None) != shape:
+                raise ValueError(
+                    f"change must return the outputs of all heads, [prompt, token, head, dim], here {tuple(shape)}, or "
+                    f"None to leave them; got {_shape(changed)} for layer {layer}"
+                )
             return None if changed is None else (changed.flatten(-2), *args[1:])
 
         return before
@@ -83,6 +90,10 @@ class Said:
 
     outputs: Float[Tensor, "prompt layer token head dim"]
     logits: Float[Tensor, "prompt vocabulary"]
+
+
+def _shape(x: Any) -> Any:
+    return tuple(x.shape) if isinstance(x, Tensor) else type(x).__name__
 
 
 def head_outputs(model: Any, input_ids: Int64[Tensor, "prompt token"]) -> Said:

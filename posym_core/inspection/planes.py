@@ -105,8 +105,8 @@ def find_planes(model: nn.Module, length: int) -> list[Planes]:
             raise UnsupportedModelError(f"{name}, attention call {index}: {error}") from None
     if not any(found.rotated for found in planes):
         raise UnsupportedModelError(
-            f"{name} has no rotary encoding: its keys do not depend on the positions in any layer; use a decoder with "
-            "rotary attention"
+            f"{name} has no rotary encoding: in no layer do position ids turn the keys (vectors of positions that are "
+            "added to embeddings are contents to attention); use a decoder with rotary attention"
         )
     return planes
 

@@ -51,7 +51,13 @@ class ShiftedKeys:
             # No position beyond the prompt's: a longer pass would change angles that depend on the length.
             inputs["position_ids"] = self.positions().clamp_min(0)
         calls: list[AttentionCall] = []
-        self.route: Route = watched_forward(self.model, self.input_ids, calls.append, verify=True, **inputs)
+        ends = (0, -1)
+        self.route: Route = watched_forward(self.model, self.input_ids, calls.append, rows=ends, verify=True, **inputs)
+        if any(bool(call.visible[:, :, 0, 1:].any()) for call in calls):
+            raise UnsupportedModelError(
+                f"{self.name} attends as an encoder: its first token sees those behind it, and prompts are read from "
+                "their last; use a decoder with rotary attention"
+            )
         if not positioned:
             raise UnsupportedModelError(
                 f"{self.name} takes no position_ids, so that its keys cannot be asked for at other positions (its own "

@@ -205,7 +205,17 @@ def choice_accuracy(model: Any, prompts: Prompts, *, batch_size: int | None = No
 
     Returns:
         :class:`Choices`, on the CPU.
+
+    Raises:
+        ValueError: if a target is none of its prompt's alternatives.
     """
+    alternatives = prompts.answer_ids.shape[1]
+    wrong = ((prompts.target < 0) | (prompts.target >= alternatives)).nonzero().flatten().tolist()
+    if wrong:
+        raise ValueError(
+            f"target must be a place among a prompt's {alternatives} alternatives, from 0 to {alternatives - 1}; got "
+            f"{int(prompts.target[wrong[0]])} for prompt {wrong[0]}"
+        )
     logits = []
     with torch.no_grad():
         for batch in prompts.input_ids.split(batch_size or max(1, 4096 // prompts.input_ids.shape[1])):

@@ -17,6 +17,7 @@ from typing import Any
 import torch
 
 from posym_core.models.additions import add
+from posym_core.models.supported import check_loadable
 from posym_core.models.taught import TAUGHT, taught_factors
 from posym_core.runs.cache import cache_root, kept_folder
 from posym_core.runs.devices import choose_device
@@ -65,6 +66,7 @@ def load_model(
             how to install them.
         FileNotFoundError: if there is no such model, or no access to it, or no network to fetch it with.
         OSError: if the cache cannot be written or the disk is too full.
+        UnsupportedModelError: if the model is an encoder, an encoder-decoder or no model of text.
         ValueError: if the device does not exist, ``device`` and ``device_map`` are both given, or the packaged weights
             or additions are not the expected ones.
 
@@ -83,6 +85,7 @@ def load_model(
                 add(model, taught_factors(name))
             tokenizer = _packaged_tokenizer(folder)
         else:
+            load_config(name)
             with _explained(name):
                 model = _from_pretrained(name, dtype or "auto", device_map)
                 tokenizer = _transformers_tokenizer(name)
@@ -102,6 +105,7 @@ def load_tokenizer(name: str = PACKAGED) -> Any:
     with _without_progress_bars():
         if name in (PACKAGED, *TAUGHT):
             return _packaged_tokenizer(packaged_folder())
+        load_config(name)
         with _explained(name):
             return _transformers_tokenizer(name)
 
@@ -126,12 +130,19 @@ def model_identity(name: str) -> dict[str, str]:
 
 
 def load_config(name: str) -> Any:
-    """The configuration of the model that :func:`load_model` returns, without its weights."""
+    """The configuration of the model that :func:`load_model` returns, without its weights; refuses what is no decoder.
+
+    Raises:
+        FileNotFoundError: if there is no such model, or no access to it.
+        UnsupportedModelError: if transformers has no causal decoder of its kind.
+    """
     from transformers import AutoConfig
 
     source = packaged_folder() if name in (PACKAGED, *TAUGHT) else name
     with _explained(name):
-        return AutoConfig.from_pretrained(source, trust_remote_code=False)
+        config = AutoConfig.from_pretrained(source, trust_remote_code=False)
+    check_loadable(config, name)
+    return config
 
 
 def packaged_folder(root: Path | None = None) -> Path:

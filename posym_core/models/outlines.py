@@ -34,7 +34,7 @@ def outline(name: str) -> Outline:
 
     Raises:
         FileNotFoundError: if there is no such model, or no access to it.
-        ValueError: if transformers has no causal decoder for its configuration.
+        UnsupportedModelError: if transformers has no causal decoder for its configuration.
     """
     from transformers import AutoModelForCausalLM
 

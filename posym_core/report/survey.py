@@ -10,6 +10,7 @@ from __future__ import annotations
 import hashlib
 import re
 import time
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
 from datetime import UTC, datetime
@@ -108,6 +109,10 @@ def run_survey(
     folder, began = Path(folder), time.perf_counter()
     if not models or not tasks:
         raise ValueError(f"a survey needs a model and a task; got {len(models)} models and {len(tasks)} tasks")
+    for thing, given in (("model", models), ("task", tasks)):
+        for name, times in Counter(given).items():
+            if times > 1:
+                raise ValueError(f"each {thing} has rows of its own and may be there once; got {name!r} {times} times")
     require_count("draws", draws, 2)
     check_places(jobs, cluster)
     fixed = {**(options or {}), "energy": True}
@@ -129,7 +134,7 @@ def run_survey(
         except (RuntimeError, ValueError, OSError, ImportError) as error:
             if is_disk_full(error):
                 raise
-            row["refused"] = str(error) or type(error).__name__
+            row["refused"] = (str(error).strip() or type(error).__name__).splitlines()[0]
             report(f"refused: {row['refused']}")
         rows.append(row)
     _write(folder, rows, {"tasks": list(tasks), "draws": draws, **(options or {})}, time.perf_counter() - began)

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from posym_core.inspection.visibility import counted
 from posym_core.report.page import STATIC, TEMPLATES, encoded, svg
 
 Row = Mapping[str, Any]
@@ -44,7 +45,7 @@ def survey_page(rows: Sequence[Row], settings: Mapping[str, Any], provenance: Ma
     models = len({row["model"] for row in rows})
     return TEMPLATES.get_template("survey.html.j2").render(
         title="Heads of many models",
-        measured=f"{models} models on {', '.join(settings['tasks'])}: {len(measured)} profiles, "
+        measured=f"{counted(models, 'model')} on {', '.join(settings['tasks'])}: {counted(len(measured), 'profile')}, "
         f"{len(rows) - len(measured)} refused.",
         columns=[{"name": name, "label": label, "says": says} for name, (label, says) in COLUMNS.items()],
         figures=encoded(drawn),

@@ -140,10 +140,13 @@ OWN: dict[str, dict[str, Any]] = {
     "zaya": {"num_experts_per_tok": 1, "router_hidden_size": 32},
 }
 NO_ROTATION = (
-    *("bert", "bert-generation", "big_bird", "biogpt", "camembert", "data2vec-text", "electra", "ernie", "git"),
-    *("gpt-sw3", "gpt2", "gpt_bigcode", "gpt_neo", "jamba", "megatron-bert", "nemotron_h", "openai-gpt", "opt"),
+    *("biogpt", "git", "gpt-sw3", "gpt2", "gpt_bigcode", "gpt_neo", "jamba", "kimi_linear", "nemotron_h"),
+    *("openai-gpt", "opt", "zamba"),
+)
+# Their configurations are those of encoders unless they say is_decoder.
+ENCODERS = (
+    *("bert", "bert-generation", "big_bird", "camembert", "data2vec-text", "electra", "ernie", "megatron-bert"),
     *("rembert", "roberta", "roberta-prelayernorm", "roc_bert", "xlm", "xlm-roberta", "xlm-roberta-xl", "xmod"),
-    *("kimi_linear", "zamba"),
 )
 NO_POSITIONS = (
     *("bart", "bigbird_pegasus", "blenderbot", "blenderbot-small", "marian", "mbart", "moss_transcribe_diarize"),
@@ -156,6 +159,7 @@ NO_CALL = (
 # What is refused, with words that the reason must hold.
 REFUSED: dict[str, str] = {
     **dict.fromkeys(NO_ROTATION, "has no rotary encoding"),
+    **dict.fromkeys(ENCODERS, "attends as an encoder: its first token sees those behind it"),
     **dict.fromkeys(NO_POSITIONS, "takes no position_ids"),
     **dict.fromkeys(NO_CALL, "makes no attention call that could be captured"),
     **dict.fromkeys(["bloom", "doge", "inkling_text", "inkling2_text", "mpt"], "adds a bias"),
@@ -166,6 +170,15 @@ REFUSED: dict[str, str] = {
 }
 # Keys mix neighbouring tokens, so that hidden states in another order give other keys: swaps are of keys.
 MIXED = ("zaya",)
+# Kinds that transformers loads with their parts for pictures, and words of the refusal of those that fail on text.
+WITH_PICTURES = {
+    **dict.fromkeys(["blip", "blip-2", "idefics", "instructblip", "pi0"], "does not run on text alone"),
+    **dict.fromkeys(["pix2struct", "t5gemma2", "udop", "vision-encoder-decoder"], "is an encoder-decoder"),
+    "pp_formulanet": "has no single embedding of token ids",
+    **dict.fromkeys(["aya_vision", "llava", "mllama", "qwen3_vl"], ""),
+    # Without the types of tokens transformers builds it no mask for sdpa.
+    "paligemma": "attends as an encoder",
+}
 # What needs more than its own configuration; its text model is a kind of its own where it has one.
 NOT_BUILT = {
     "dots3_note": "its text model is dots3_note_text",
@@ -234,6 +247,13 @@ def tiny_model(kind: str) -> Any:
     config = tiny_config(own.config_class if part else transformers.CONFIG_MAPPING[kind])
     make = own._from_config if part else transformers.AutoModelForCausalLM.from_config
     return randomise(make(config, attn_implementation="eager").eval())
+
+
+def tiny_reader(kind: str) -> Any:
+    """A model of pictures and text with random weights, or another class of a kind that is no decoder."""
+    config = tiny_config(transformers.CONFIG_MAPPING[kind])
+    make = transformers.AutoModelForImageTextToText if kind in WITH_PICTURES else transformers.AutoModel
+    return randomise(make.from_config(config).eval())
 
 
 class OwnWeights:

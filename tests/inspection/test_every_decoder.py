@@ -2,9 +2,20 @@
 
 import pytest
 import torch
-from every_decoder import KINDS, LENGTH, MIXED, NOT_BUILT, REFUSED, Outcome, outcome, tiny_model
+from every_decoder import (
+    KINDS,
+    LENGTH,
+    MIXED,
+    NOT_BUILT,
+    REFUSED,
+    WITH_PICTURES,
+    Outcome,
+    outcome,
+    tiny_model,
+    tiny_reader,
+)
 
-from posym_core.inspection import UnsupportedModelError, capture, find_planes
+from posym_core.inspection import UnsupportedModelError, capture, find_planes, profile, profile_with
 
 # Kinds unlike those of the tests beside this one: hybrids, sparse indexers, shared or convolved keys, refusals.
 SAMPLE = (
@@ -18,7 +29,7 @@ SAMPLE = (
         "qwen3_5",
         "zamba2",
     ),
-    *("deepseek_v4", "inkling2_text", "musicgen", "roformer", "zaya"),
+    *("bert", "deepseek_v4", "inkling2_text", "musicgen", "roformer", "zaya"),
 )
 
 
@@ -26,6 +37,50 @@ SAMPLE = (
 def test_a_kind_is_exact_or_refused_for_its_reason(kind):
     assert kind in KINDS
     outcome(kind).check()
+
+
+@pytest.mark.parametrize("kind", WITH_PICTURES)
+def test_models_of_pictures_run_on_text_or_are_refused_in_one_line(kind):
+    model, ids = tiny_reader(kind), torch.arange(5, 5 + LENGTH)[None]
+    if not WITH_PICTURES[kind]:
+        assert len(find_planes(model, LENGTH)) == len(capture(model, ids)) > 0
+        return
+    with pytest.raises(UnsupportedModelError, match=f"^{type(model).__name__} {WITH_PICTURES[kind]}") as caught:
+        profile(model, ids, start=1, block_length=4, progress=False)
+    assert len(str(caught.value).splitlines()) == 1
+    if "does not run" in WITH_PICTURES[kind]:
+        with pytest.raises(UnsupportedModelError, match=WITH_PICTURES[kind]):
+            capture(model, ids)
+
+
+def test_what_fails_for_another_reason_says_it(monkeypatch):
+    """A function of the user's that fails on a model of pictures and text is not taken for the model."""
+    model, ids = tiny_reader("llava"), torch.arange(5, 5 + LENGTH)[None]
+
+    def measure(heads):
+        raise TypeError("mine")
+
+    with pytest.raises(TypeError, match=r"^mine$"):
+        profile_with(model, ids, measure, progress=False)
+
+
+@pytest.mark.parametrize(
+    ("kind", "reason"),
+    [
+        ("modernbert", "ModernBertModel attends as an encoder: its first token sees those behind it"),
+        ("nomic_bert", "NomicBertModel attends as an encoder"),
+        ("distilbert", "DistilBertModel attends as an encoder"),
+        (
+            "bart",
+            r"BartModel is an encoder-decoder \(bart\), whose decoder also attends to another sequence; use a",
+        ),
+        ("t5", r"T5Model is an encoder-decoder \(t5\)"),
+        ("t5gemma", r"T5GemmaModel is an encoder-decoder \(t5gemma\)"),
+    ],
+)
+def test_encoders_and_encoder_decoders_are_refused(kind, reason):
+    with pytest.raises(UnsupportedModelError, match=f"^{reason}"):
+        profile(tiny_reader(kind), torch.arange(5, 5 + LENGTH)[None], start=1, block_length=4, progress=False)
 
 
 def test_what_is_said_of_kinds_is_said_of_those_that_there_are():

@@ -128,3 +128,20 @@ def test_models_without_an_output_projection_a_layer_are_refused():
     model = build("Mamba")
     with pytest.raises(UnsupportedModelError, match="has 0 output projections of attention"):
         output_projections(model)
+
+
+@pytest.mark.parametrize(
+    ("change", "got"),
+    [
+        (lambda layer, x: x[:, -1:], r"\(1, 1, 4, 16\) for layer 0"),
+        (lambda layer, x: x.flatten(-2) if layer else None, r"\(1, 44, 64\) for layer 1"),
+        (lambda layer, x: 0.0, "float for layer 0"),
+    ],
+)
+def test_a_change_of_another_shape_is_refused(change, got):
+    model = shared("Llama")
+    whole = (
+        r"change must return the outputs of all heads, \[prompt, token, head, dim\], here \(1, 44, 4, 16\), or None to "
+    )
+    with changed_outputs(model, change), pytest.raises(ValueError, match=f"{whole}leave them; got {got}"):
+        model(tokens(1))

@@ -196,3 +196,13 @@ def test_positions_never_leave_a_table(monkeypatch):
         find_planes(shared("GPT-J"), 44)
     assert found
     assert all(low >= 0 and high < size for low, high, size in found)
+
+
+def test_a_model_whose_positions_are_vectors_is_refused_with_what_is_true_of_it():
+    """Keys of GPT-2 do depend on positions, through its embeddings."""
+    with pytest.raises(
+        UnsupportedModelError,
+        match=r"GPT2LMHeadModel has no rotary encoding: in no layer do position ids turn the keys \(vectors of "
+        r"positions that are added to embeddings are contents to attention\); use a decoder with rotary attention",
+    ):
+        find_planes(build("GPT-2"), 44)

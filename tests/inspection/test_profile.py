@@ -8,6 +8,7 @@ import pandas
 import pytest
 import torch
 from architectures import Swapped, build, packaged, shared, tokens
+from transformers import BatchEncoding
 
 from posym_core import exclusion, rope_angles, swap_scores
 from posym_core.inspection import heads
@@ -261,6 +262,15 @@ def test_windows_hide_blocks_from_the_last_token():
         (tokens(), {"batch_size": 0}, ValueError, "batch_size must be a whole number of at least 1; got 0"),
         (tokens(1, 2), {}, ValueError, r"at least one prompt of at least 3 tokens; got \(1, 2\)"),
         (tokens().float(), {}, TypeError, "input_ids must be whole numbers"),
+        (tokens().tolist(), {}, TypeError, "input_ids must be a torch tensor; got list. Use torch.as_tensor"),
+        (
+            BatchEncoding({"input_ids": tokens(), "attention_mask": torch.ones(2, 44)}),
+            {},
+            TypeError,
+            r'got BatchEncoding. Use its \["input_ids"\], made with return_tensors="pt", and for profile its',
+        ),
+        ("Ann likes", {}, TypeError, r'got str. Use tokenizer\(text, return_tensors="pt"\)\["input_ids"\]'),
+        (["Ann likes"], {}, TypeError, r'got list. Use tokenizer\(text, return_tensors="pt"\)\["input_ids"\]'),
         (tokens()[None], {}, ValueError, r"input_ids must have shape \[prompt, token\] or \[token\]; got \(1, 2, 44\)"),
     ],
 )

@@ -22,7 +22,9 @@ from posym_core import load_model
 from posym_core.__main__ import main
 from posym_core.metrics.contrasts import layer_contrast
 from posym_core.metrics.stats import head_correlation, mean_interval
+from posym_core.models.language import load_tokenizer
 from posym_core.models.outlines import outline
+from posym_core.models.supported import UnsupportedModelError
 from posym_core.report import chunks as profile_chunks
 from posym_core.report import run as profile_runs
 from posym_core.report import survey as surveys
@@ -256,7 +258,7 @@ def test_the_command_line_surveys_a_list(models, tmp_path, capsys):
     command = ["survey", str(tmp_path / "list"), "--task", "binding", "--out", str(tmp_path / "out"), "--facts", "3"]
     assert main([*command, "--prompts", "2", "--threads", "1", "--draws", "20", "--no-progress"]) == 0
     said = capsys.readouterr()
-    assert re.search(r"1 profiles, 1 refused: .*survey.html", said.out)
+    assert re.search(r"1 profile, 1 refused: .*survey.html", said.out)
     assert "refused: " in said.err
 
 
@@ -287,6 +289,10 @@ def test_bad_lists_are_refused_before_anything_runs(content, message, tmp_path, 
         (["--draws", "1"], "draws must be a whole number of at least 2"),
         (["--device", "nowhere"], "device 'nowhere' cannot be used here"),
         (["--jobs", "0"], "jobs must be a whole number of at least 1"),
+        (
+            ["--task", "induction,induction"],
+            "each task has rows of its own and may be there once; got 'induction' 2 times",
+        ),
     ],
 )
 def test_bad_settings_are_refused_before_anything_runs(options, message, models, tmp_path, capsys, monkeypatch):
@@ -303,6 +309,38 @@ def test_a_file_in_the_way_and_an_empty_list_are_refused(models, tmp_path):
         run_survey(models, TASKS, tmp_path / "file", options=OPTIONS)
     with pytest.raises(ValueError, match="a survey needs a model and a task; got 0 models and 2 tasks"):
         run_survey([], TASKS, tmp_path / "out")
+
+
+ENCODERS = {
+    "ModernBertConfig": "is no decoder of text (modernbert, an encoder or a model for other inputs): transformers has "
+    "no causal language model of this kind; use a decoder with rotary attention",
+    "T5Config": "is an encoder-decoder (t5), whose decoder also attends to another sequence; use a decoder with rotary",
+    "BartConfig": "is an encoder-decoder (bart)",
+    "Qwen2VLConfig": "is a vision-language model (qwen2_vl), which transformers does not load as a decoder of text; "
+    "load it by transformers.AutoModelForImageTextToText and give the model to posym_core.profile, or use a decoder",
+}
+
+
+@pytest.mark.parametrize("kind", ENCODERS)
+def test_what_is_no_decoder_is_refused_in_one_line_everywhere(kind, tmp_path, capsys):
+    """Its configuration is enough, so that nothing is loaded for it."""
+    import transformers
+
+    folder = tmp_path / "model"
+    getattr(transformers, kind)().save_pretrained(folder)
+    for function in (load_model, load_tokenizer, outline):
+        with pytest.raises(UnsupportedModelError) as caught:
+            function(str(folder))
+        assert ENCODERS[kind] in str(caught.value)
+        assert len(str(caught.value).splitlines()) == 1
+    command = ["profile", str(folder), "--task", "binding", "--out", str(tmp_path / "one"), "--no-progress"]
+    assert main(command) == 1
+    assert capsys.readouterr().err.strip() == f"error: {caught.value}"
+    (row,) = run_survey([str(folder)], ["binding"], tmp_path / "many", options=OPTIONS, draws=50, progress=False)
+    assert row["refused"] == str(caught.value)
+    (cells,) = csv.DictReader(io.StringIO((tmp_path / "many" / surveys.TABLE).read_text()))
+    assert cells["refused"] == str(caught.value)
+    assert "1 model on binding: 0 profiles, 1 refused." in (tmp_path / "many" / PAGE).read_text()
 
 
 def test_a_list_may_name_the_hub(tmp_path):

@@ -4,6 +4,7 @@ import re
 
 import pytest
 import torch
+from architectures import shared, tokens
 
 from posym_core.models.answers import choice_accuracy
 from posym_core.tasks import (
@@ -144,3 +145,16 @@ def test_what_cannot_be_made_is_refused(make, options, message, tokenizer):
 def test_an_unknown_task_is_refused_by_name(tokenizer):
     with pytest.raises(ValueError, match=r"task must be one of 'binding', .*'text'; got 'poetry'"):
         make_prompts(tokenizer, "poetry", facts=2, count=1)
+
+
+@pytest.mark.parametrize(("place", "prompt"), [(4, 1), (-1, 0)])
+def test_answers_that_are_none_of_the_alternatives_are_refused(place, prompt):
+    ids = tokens()
+    target = torch.tensor([0, 3])
+    target[prompt] = place
+    prompts = Prompts(
+        input_ids=ids, start=1, block_length=4, blocks=9, answer_ids=ids[:, 5:9], target=target, texts=["", ""]
+    )
+    message = f"target must be a place among a prompt's 4 alternatives, from 0 to 3; got {place} for prompt {prompt}"
+    with pytest.raises(ValueError, match=message):
+        choice_accuracy(shared("Llama"), prompts)
