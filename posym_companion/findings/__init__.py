@@ -28,6 +28,7 @@ from posym_companion.findings.hop_prompts import TABLE_3
 from posym_companion.findings.hop_seeds import seed_by_seed
 from posym_companion.findings.later_claims import influence_ends, sum_correlation
 from posym_companion.findings.multihop import best_checkpoint, kinds, learned_at, mean_scores, written
+from posym_companion.findings.named_values import NAMED_VALUES, NamedValue, named_value
 from posym_companion.findings.plane_profile import keeps_the_law, law_at_birth, turning_angle
 from posym_companion.findings.random_weights import correlation_at_birth, layer_trend_at_birth
 from posym_companion.findings.solver_answers import answer_results, right_and_wrong
@@ -39,6 +40,7 @@ __all__ = [
     "CARRIES",
     "COLUMNS",
     "EXPECTED",
+    "NAMED_VALUES",
     "NEEDED",
     "TABLE_3",
     "VERDICTS",
@@ -46,6 +48,7 @@ __all__ = [
     "Claim",
     "Line",
     "Measured",
+    "NamedValue",
     "Row",
     "Rule",
     "accuracy",
@@ -71,6 +74,7 @@ __all__ = [
     "longest_context",
     "mean_scores",
     "mean_sharpness",
+    "named_value",
     "optimisation_results",
     "orders",
     "reach",

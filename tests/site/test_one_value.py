@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 import re
+import shutil
+from collections import defaultdict
 from pathlib import Path
 
 import numpy as np
+import pytest
 import torch
+from bs4 import BeautifulSoup
 from scipy.optimize import brentq
+from test_site import site  # noqa: F401
 
+from posym_companion.findings import NAMED_VALUES, named_value
 from posym_core.metrics import dirichlet_kernel
 
 # The threshold of a plane as pages write it: as an angle over n, or as the value of theta times n.
@@ -36,3 +42,66 @@ def test_the_threshold_of_a_plane_has_one_value(root: Path) -> None:
     named = {path: thresholds(path.read_text(encoding="utf-8").replace("\\\\", "\\")) for path in pages}
     assert sum(map(len, named.values())) >= 8
     assert not {path.name: found for path, found in named.items() if set(found) - {f"{half:.2f}"}}
+
+
+def named_values(folder: Path) -> dict[str, dict[str, list[str]]]:
+    """What pages show under each name: name -> text, sample included -> pages."""
+    found: dict[str, dict[str, list[str]]] = defaultdict(lambda: defaultdict(list))
+    for path in sorted(folder.rglob("*.html")):
+        text = path.read_text(encoding="utf-8")
+        if "posym-value" not in text:
+            continue
+        for value in BeautifulSoup(text, "html.parser").select(".posym-value"):
+            found[str(value["data-name"])][" ".join(value.get_text().split())].append(path.stem)
+    return found
+
+
+def faults(folder: Path) -> list[str]:
+    """Names with two texts, names that are no quantity's, and values without a sample."""
+    wrong = []
+    for name, texts in named_values(folder).items():
+        if name not in NAMED_VALUES:
+            wrong.append(f"{name} is no quantity's name")
+        if len(texts) > 1:
+            wrong.append(f"{name} has {len(texts)} values: {'; '.join(f'{text} in {texts[text]}' for text in texts)}")
+        wrong += [f"{name} has no sample: {text}" for text in texts if not re.search(r"\(\S[^()]*\)$", text)]
+    return wrong
+
+
+def test_pages_that_disagree_are_told(tmp_path: Path) -> None:
+    shown = str(named_value("accuracy-likes-16"))
+    pages = {"one": shown, "two": f"<p>Right: {shown}.</p>", "three": str(named_value("random-products"))}
+    for name, text in pages.items():
+        (tmp_path / f"{name}.html").write_text(text, encoding="utf-8")
+    assert faults(tmp_path) == []
+    (tmp_path / "two.html").write_text(pages["two"].replace("0.12", "0.13"), encoding="utf-8")
+    (wrong,) = faults(tmp_path)
+    assert wrong.startswith("accuracy-likes-16 has 2 values: 0.12 [0.05, 0.20] (64 prompts) in ['one']; 0.13")
+    (tmp_path / "two.html").write_text(re.sub("<span class=.posym-sample.*?</span>", "", shown), encoding="utf-8")
+    assert any(text.startswith("accuracy-likes-16 has no sample: 0.12 [0.05, 0.20]") for text in faults(tmp_path))
+    (tmp_path / "two.html").write_text(shown.replace("accuracy-likes-16", "accuracy"), encoding="utf-8")
+    assert faults(tmp_path) == ["accuracy is no quantity's name"]
+
+
+def test_the_built_pages_show_one_value_under_one_name(site: Path) -> None:  # noqa: F811
+    assert faults(site) == []
+    shared = [name for name, texts in named_values(site).items() if len(set().union(*texts.values())) > 1]
+    assert len(shared) >= 5, "quantities that two pages show are printed by name"
+
+
+def test_a_difference_planted_in_a_built_page_is_found(site: Path, tmp_path: Path) -> None:  # noqa: F811
+    name, pages = next(
+        (name, sorted(set(pages)))
+        for name, texts in named_values(site).items()
+        for pages in texts.values()
+        if len(set(pages)) > 1
+    )
+    copies = [Path(shutil.copy(next(site.rglob(f"{page}.html")), tmp_path)) for page in pages[:2]]
+    assert faults(tmp_path) == []
+    text = copies[1].read_text(encoding="utf-8")
+    number = re.search(rf'data-name="{name}">[^<]*?(\d)(?=[^<]* <)', text)
+    assert number is not None
+    other = str((int(number[1]) + 1) % 10)
+    copies[1].write_text(text[: number.start(1)] + other + text[number.end(1) :], encoding="utf-8")
+    with pytest.raises(AssertionError, match=f"{name} has 2 values"):
+        assert faults(tmp_path) == []
