@@ -30,7 +30,7 @@ from posym_core.runs.results import Result, load_result
 LENGTHS = (32, 64, 128, 256, 512)
 WORDINGS, FACTS = ("likes", "bought", "lives"), (16, 64, 128)
 GRID = "frequency_control/full"
-ONE_PLANE = {"index": (0.1, 0.0005), "retrieval": (0.1, 0.0005)}
+ONE_PLANE = {"index": (0.1, 0.0006), "retrieval": (0.1, 0.0006)}
 
 
 @dataclass(frozen=True, kw_only=True)
