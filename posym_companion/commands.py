@@ -6,9 +6,11 @@ import argparse
 import json
 import textwrap
 from dataclasses import asdict
+from pathlib import Path
 from typing import Any
 
 from posym_core.__main__ import add_places
+from posym_core.runs.results import results_folder
 
 
 def add_commands(commands: Any) -> None:
@@ -17,7 +19,7 @@ def add_commands(commands: Any) -> None:
 
     run = commands.add_parser("run", help="run an experiment and keep its results")
     run.add_argument("experiment", help="which: " + ", ".join(EXPERIMENTS))
-    run.add_argument("--model", default="gemma-3-270m", help="for experiments on language models")
+    run.add_argument("--model", help="in place of gemma-3-270m; an experiment that has models of its own refuses it")
     run.add_argument("--small", action="store_true", help="a size for trying out; needs --results")
     run.add_argument("--device", default="auto", help="auto, cpu, cuda")
     run.add_argument("--results", help="folder to keep results in (default: this checkout's)")
@@ -50,7 +52,10 @@ def _run(options: argparse.Namespace) -> None:
 def _claims(options: argparse.Namespace) -> None:
     from posym_companion.findings.all_claims import ledger
 
-    rows = ledger(folder=options.results)
+    folder = results_folder() if options.results is None else Path(options.results)
+    if not folder.is_dir():
+        raise NotADirectoryError(f"there is no folder of results at {folder}; pass --results with another")
+    rows = ledger(folder=folder)
     if options.json:
         print(json.dumps([asdict(row) for row in rows], indent=1))
         return

@@ -160,7 +160,7 @@ def asked(setting: BrowserModels, *, progress: bool = False) -> dict[str, np.nda
     }
 
 
-def full_size(model: str = "") -> list[BrowserModels]:
+def full_size() -> list[BrowserModels]:
     """All four tasks; there is no ``model`` to choose."""
     return [BrowserModels(task=task) for task in TOYS + HOPS]
 

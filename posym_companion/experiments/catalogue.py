@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 from posym_companion.experiments.loop import Experiment, experiment_module
-from posym_core.models.language import PACKAGED
 from posym_core.runs.results import Result
 
 EXPERIMENTS = {
@@ -52,13 +51,13 @@ def experiment(name: str) -> Experiment:
 
 
 def run_experiment(
-    name: str, *, model: str = PACKAGED, small: bool = False, folder: Path | str | None = None, **options: Any
+    name: str, *, model: str | None = None, small: bool = False, folder: Path | str | None = None, **options: Any
 ) -> Iterator[Result]:
     """Run every setting of an experiment, and yield each result as it is kept.
 
     Args:
         name: one of :data:`EXPERIMENTS`.
-        model: for experiments on language models.
+        model: a language model, for experiments that take one; by default the packaged one.
         small: a size that runs in minutes; it needs a ``folder`` of its own, because its results have the same names.
         folder: of results; by default :func:`posym_core.runs.results.results_folder`.
         options: see :meth:`posym_companion.experiments.loop.Experiment.run`.
@@ -67,9 +66,14 @@ def run_experiment(
         ValueError: if the name is unknown, or something cannot be done with it.
     """
     found = experiment(name)
+    if model is not None and not found.takes_model:
+        raise ValueError(
+            f"{name} has models of its own, so --model {model} has no place in it; leave it out. The experiments that "
+            f"take a model are {', '.join(each for each in EXPERIMENTS if experiment(each).takes_model)}"
+        )
     if small and folder is None:
         raise ValueError("the small size has the full size's names for its results; pass another --results folder")
-    settings = list(found.settings(model))
+    settings = list(found.settings() if model is None else found.settings(model))
     if small:
         settings = list({setting.name: setting for setting in map(found.small, settings)}.values())
     yield from found.run(settings, folder=folder, **options)

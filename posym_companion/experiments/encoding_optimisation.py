@@ -100,7 +100,7 @@ class EncodingOptimisation:
         )
 
 
-def full_size(model: str = "") -> list[EncodingOptimisation]:
+def full_size() -> list[EncodingOptimisation]:
     """All encodings; there is no ``model`` to choose."""
     return [EncodingOptimisation(encoding=encoding) for encoding in ENCODINGS]
 

@@ -190,7 +190,7 @@ def same_without_padding(setup: str) -> str:
     return next((name for name, other in SETUPS.items() if dict(other) == plain), setup)
 
 
-def full_size(model: str = "") -> list[EncodingStudy]:
+def full_size() -> list[EncodingStudy]:
     """All set-ups on both tasks at the reduced size, some deeper; there is no ``model`` to choose."""
     found = []
     for setup in SETUPS:

@@ -123,7 +123,7 @@ class EncodingTasks:
         return batch._replace(tokens=torch.cat([context, extra, query], 1))
 
 
-def full_size(model: str = "") -> list[EncodingTasks]:
+def full_size() -> list[EncodingTasks]:
     """All encodings; there is no ``model`` to choose."""
     return [EncodingTasks(encoding=name) for name in ENCODINGS]
 

@@ -85,7 +85,7 @@ class FamilySolver:
         return FactsTask(facts=self.facts, questions=QUESTIONS)
 
 
-def full_size(model: str = "") -> list[FamilySolver]:
+def full_size() -> list[FamilySolver]:
     """Three seeds of every family, seed by seed; there is no ``model`` to choose."""
     return [FamilySolver(family=family, seed=seed) for seed in range(3) for family in FAMILIES]
 

@@ -358,7 +358,7 @@ def describe(cell: Cell, settings: FrequencyControlSettings) -> dict[str, Any]:
     }
 
 
-def full_size(model: str = "") -> list[FrequencyControlSettings]:
+def full_size() -> list[FrequencyControlSettings]:
     """One run with all cells; there is no ``model`` to choose."""
     return [FrequencyControlSettings()]
 

@@ -55,7 +55,7 @@ class HopLength:
         return self.model.replace("multihop", "hop_length", 1)
 
 
-def full_size(model: str = "") -> list[HopLength]:
+def full_size() -> list[HopLength]:
     """All models of the full-size run; there is no ``model`` to choose."""
     return [HopLength(model=setting.name) for setting in multihop.full_size()]
 

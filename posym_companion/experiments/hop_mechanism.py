@@ -63,7 +63,7 @@ class HopMechanism:
         return self.model.replace("multihop", "hop_mechanism", 1)
 
 
-def full_size(model: str = "") -> list[HopMechanism]:
+def full_size() -> list[HopMechanism]:
     """All models of the full-size run; there is no ``model`` to choose."""
     return [HopMechanism(model=setting.name) for setting in multihop.paper_size()]
 

@@ -97,7 +97,7 @@ class HopVariant:
         )
 
 
-def full_size(model: str = "") -> list[HopVariant]:
+def full_size() -> list[HopVariant]:
     """All changes; there is no ``model`` to choose."""
     return [
         HopVariant(task=task, change=change, seeds=(0, 1, 2) if (task, change) in NECESSITY else SEEDS)

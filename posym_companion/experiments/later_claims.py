@@ -120,8 +120,8 @@ class LaterClaims:
         return f"later_claims/{self.part}{model}" + ("" if self.trained else "_untrained")
 
 
-def full_size(model: str = "") -> list[LaterClaims]:
-    """All parts of every model; there is no ``model`` to choose.
+def full_size() -> list[LaterClaims]:
+    """All parts of every model.
 
     Random weights of the taught model would be those of the plain one, and are not drawn again.
     """

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import importlib
+import inspect
 import json
 import re
 import shutil
 import tempfile
+import threading
 import time
+import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import MISSING, asdict, dataclass, field, fields
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -20,12 +24,13 @@ from posym_core.models.language import PACKAGED, load_model
 from posym_core.runs.devices import choose_device, device_name
 from posym_core.runs.files import write_atomically
 from posym_core.runs.parallel import check_places, run_grid
-from posym_core.runs.provenance import own_code, require_same_code
+from posym_core.runs.provenance import library_versions, own_code, require_same_code
 from posym_core.runs.results import (
     Result,
     ResultError,
     attached_file,
     load_result,
+    require_keeping,
     result_path,
     results_folder,
     save_result,
@@ -55,21 +60,27 @@ class Experiment:
     A setting is a frozen dataclass that JSON can hold, with the ``name`` of its result, ``"experiment/setting"``.
 
     Attributes:
-        settings: from the name of a language model, which some experiments ignore, to settings at full size.
+        settings: settings at full size: of the language model whose name it is called with, where it has an argument
+            ``model``, and else of models of the experiment's own.
         small: from a setting to one of a size for trying out.
         measure: from a setting, with ``device``, a folder ``work`` for checkpoints and ``progress``, to arrays by name
             or :class:`Measured`. With ``load``, from what it loaded and the setting, with ``progress``.
         dims: names of the arrays' dimensions, see :func:`posym_core.runs.results.named_dims`; or what makes them of a
             setting.
-        load: from ``setting.model``, with ``device`` and the results' ``folder``, to what is measured. It is kept
-            until a setting needs another.
+        load: from ``setting.model``, with ``device`` and the results' ``folder``, to what is measured. Every process
+            keeps it until a setting needs another.
     """
 
-    settings: Callable[[str], Iterable[Any]]
+    settings: Callable[..., Iterable[Any]]
     small: Callable[[Any], Any]
     measure: Callable[..., Mapping[str, np.ndarray] | Measured]
     dims: Mapping[str, str] | Callable[[Any], Mapping[str, str]]
     load: Callable[..., tuple[Any, ...]] | None = None
+
+    @property
+    def takes_model(self) -> bool:
+        """Whether the experiment can be run on a language model of the caller's choice."""
+        return "model" in inspect.signature(self.settings).parameters
 
     def run(
         self,
@@ -85,7 +96,8 @@ class Experiment:
         """Run settings and keep each result as it comes.
 
         A result that is there with the same settings is read, not run. Until a result is kept, what its measurement
-        goes on from lies in :func:`posym_core.runs.results.work_folder`.
+        goes on from lies in :func:`posym_core.runs.results.work_folder`; only on a cluster, whose machines need not
+        share a disk, a measurement that is cut short begins anew.
 
         Args:
             settings: what to run.
@@ -97,7 +109,9 @@ class Experiment:
             cluster: address of a Dask scheduler, in place of ``jobs``.
 
         Raises:
-            ValueError: if an unfinished run of the same name has other settings.
+            ValueError: if an unfinished run of the same name has other settings, code or versions of libraries.
+            ImportError, OSError: if the results could not be kept, see
+                :func:`posym_core.runs.results.require_keeping`; before anything is measured.
         """
         check_places(jobs, cluster)
         folder = Path(folder) if folder is not None else results_folder()
@@ -107,14 +121,17 @@ class Experiment:
         for setting in settings:
             if not force and (stored := stored_result(setting, folder=folder)) is not None:
                 yield stored
-            elif here:
+                continue
+            require_keeping(folder)
+            if here:
                 yield self._keep(setting, loaded, device=device, folder=folder, force=force, progress=progress)
             else:
                 todo.append(setting)
         if todo:
             threads = max(1, torch.get_num_threads() // min(jobs, len(todo)))
-            shared = {"device": device, "inputs": str(folder), "threads": threads, "code_digest": own_code()}
-            work = [SettingWork(setting=setting, **shared) for setting in todo]
+            asked = {"device": device, "force": force, "threads": threads, "code_digest": own_code()}
+            where = {"results": str(folder), "keep": cluster is None, "run": uuid.uuid4().hex}
+            work = [SettingWork(setting=setting, **asked, **where) for setting in todo]
             for place, files in run_grid(run_setting, work, jobs=jobs, cluster=cluster):
                 yield _keep_files(todo[place].name, files, folder)
 
@@ -167,31 +184,57 @@ class SettingWork:
     Attributes:
         setting: of the experiment that its name says.
         device: see :func:`posym_core.load_model`.
-        inputs: folder of results that the experiment may read.
+        force: begin anew what is unfinished.
+        results: folder of results that the experiment may read.
+        keep: whether ``results`` is a folder of this machine, where the result and what is finished of it are kept.
         threads: CPU threads to compute with.
         code_digest: of the code that asks; another code refuses.
+        run: a mark that all settings of one run have; what is loaded in a process is for one run.
     """
 
     setting: Any
     device: str
-    inputs: str
+    force: bool
+    results: str
+    keep: bool
     threads: int
     code_digest: str
+    run: str
+
+
+# What this process has loaded, by run and experiment.
+_LOADED: dict[tuple[str, str], dict[str, tuple[Any, ...]]] = {}
+_ONE_AT_A_TIME = threading.RLock()
 
 
 def run_setting(work: SettingWork) -> dict[str, bytes]:
-    """Run one setting and return the files of its result by their ending; nothing is kept where it runs."""
+    """Run one setting; returns the files of its result by their ending if they are not kept where it runs."""
     require_same_code(work.code_digest)
-    before = torch.get_num_threads()
-    torch.set_num_threads(work.threads)
-    try:
-        with tempfile.TemporaryDirectory() as place:
-            name, options = work.setting.name, {"device": work.device, "force": False, "progress": False}
-            found = experiment_module(name.partition("/")[0]).EXPERIMENT
-            found._keep(work.setting, {}, folder=Path(place), inputs=Path(work.inputs), **options)
-            return {path.suffix: path.read_bytes() for path in Path(place).glob(f"{name}.*")}
-    finally:
-        torch.set_num_threads(before)
+    with _ONE_AT_A_TIME:
+        name, results = work.setting.name, Path(work.results)
+        experiment = name.partition("/")[0]
+        if (work.run, experiment) not in _LOADED:
+            _LOADED.clear()
+        loaded = _LOADED.setdefault((work.run, experiment), {})
+        keep = partial(
+            experiment_module(experiment).EXPERIMENT._keep,
+            work.setting,
+            loaded,
+            device=work.device,
+            force=work.force,
+            progress=False,
+        )
+        before = torch.get_num_threads()
+        torch.set_num_threads(work.threads)
+        try:
+            if work.keep:
+                keep(folder=results)
+                return {}
+            with tempfile.TemporaryDirectory() as place:
+                keep(folder=Path(place), inputs=results)
+                return {path.suffix: path.read_bytes() for path in Path(place).glob(f"{name}.*")}
+        finally:
+            torch.set_num_threads(before)
 
 
 def experiment_module(name: str) -> Any:
@@ -267,14 +310,18 @@ def finished_part(work: Path | None, name: str, measure: Callable[[], dict[str, 
 
 
 def _begin(work: Path, setting: Any, *, force: bool) -> None:
-    """Make a work folder for a setting, or refuse one that was begun with others."""
+    """Make a work folder for a setting, or refuse one that was begun with other settings, code or libraries."""
     if force:
         shutil.rmtree(work, ignore_errors=True)
-    asked, begun = _as_json(asdict(setting)), work / "settings.json"
-    if begun.is_file() and json.loads(begun.read_text()) != asked:
-        raise ValueError(
-            f"an unfinished run of {setting.name} has other settings; run it with these, or pass --force to discard it"
-        )
+    asked = {"settings": _as_json(asdict(setting)), "code": own_code(), "versions of libraries": library_versions()}
+    begun = work / "begun.json"
+    if begun.is_file():
+        there = json.loads(begun.read_text())
+        if differing := [what for what in asked if there.get(what) != asked[what]]:
+            raise ValueError(
+                f"an unfinished run of {setting.name} has other {' and other '.join(differing)}, and no result mixes "
+                "two; run it again with those, or pass --force to discard what is finished"
+            )
     work.mkdir(parents=True, exist_ok=True)
     write_atomically(begun, json.dumps(asked).encode())
 

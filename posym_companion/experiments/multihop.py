@@ -384,7 +384,7 @@ def paper_size() -> list[MultihopSettings]:
     return [MultihopSettings.full(task=task, seed=seed) for seed in SEEDS for task in ("number", "letter")]
 
 
-def full_size(model: str = "") -> list[MultihopSettings]:
+def full_size() -> list[MultihopSettings]:
     """:func:`paper_size`, and Number with tokens in front; there is no ``model`` to choose."""
     return [*paper_size(), IN_FRONT]
 

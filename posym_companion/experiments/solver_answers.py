@@ -55,7 +55,7 @@ class SolverAnswers:
         return f"solver_answers/{self.solver.name.partition('/')[2]}"
 
 
-def full_size(model: str = "") -> list[SolverAnswers]:
+def full_size() -> list[SolverAnswers]:
     """Three bands; there is no ``model`` to choose."""
     return [SolverAnswers(solver=TaskSolvers(band=band)) for band in SOLVED_BY]
 

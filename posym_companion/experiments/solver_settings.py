@@ -138,7 +138,7 @@ def expectation(band: str, layers: int, questions: tuple[Question, ...]) -> dict
     return {question: solved[question] for question in questions}
 
 
-def full_size(model: str = "") -> list[TaskSolvers]:
+def full_size() -> list[TaskSolvers]:
     """The grid, in the order in which it is worth running; there is no ``model`` to choose.
 
     With 16 facts none of four bands binds within the steps, so more facts are not tried; two bands get three times the

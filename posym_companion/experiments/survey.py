@@ -76,7 +76,7 @@ class Surveyed:
         return f"survey/{plain(self.model)}{'' if self.trained else '-random'}_{self.task}"
 
 
-def full_size(model: str = "") -> list[Surveyed]:
+def full_size() -> list[Surveyed]:
     """Every model on both tasks; there is no ``model`` to choose."""
     large = [Surveyed(model=PACKAGED), Surveyed(model=f"{PACKAGED}-binds"), Surveyed(model=PACKAGED, trained=False)]
     small_ones = [Surveyed(model=family, trained=yes, facts=8) for yes in (True, False) for family in FAMILIES]

@@ -170,10 +170,12 @@ def measure_roles(model: DecoderEnsemble, setting: TaskSolvers) -> dict[str, np.
         found["ablated"].append(mean_ablation(model, batch)[:, 0])
         found["patched"].append(patching(model, batch, with_other_answers(model, batch))[:, 0])
         angles, accuracies = model.angles, []
-        for stop in stops:
-            model.angles = torch.where(stop, 0, angles)
-            accuracies.append(right_answers(model, batch).mean((1, 2, 3)))
-        model.angles = angles
+        try:
+            for stop in stops:
+                model.angles = torch.where(stop, 0, angles)
+                accuracies.append(right_answers(model, batch).mean((1, 2, 3)))
+        finally:
+            model.angles = angles
         found["stopped"].append(torch.stack(accuracies, -1))
     return {name: torch.stack(rows, 1).cpu().numpy() for name, rows in found.items()}
 

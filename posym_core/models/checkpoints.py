@@ -12,6 +12,7 @@ from jaxtyping import Bool, Float
 from torch import Tensor
 
 from posym_core.runs.files import write_atomically
+from posym_core.runs.provenance import own_code
 
 FORMAT = "1"
 
@@ -112,7 +113,8 @@ def save(path: Path, described: dict, parameters, optimizer, generators, state: 
     for name, values in state.observations.items():
         tensors[f"observation/{name}"] = torch.stack(values)
     tensors = {name: tensor.cpu().contiguous() for name, tensor in tensors.items()}
-    header = {"step": state.step, "observed_at": state.observed_at, "generators": len(generators), **described}
+    progress = {"step": state.step, "observed_at": state.observed_at, "generators": len(generators)}
+    header = {**progress, "code": own_code(), **described}
     path.parent.mkdir(parents=True, exist_ok=True)
     payload = to_bytes(tensors, metadata={"format": FORMAT, "description": json.dumps(header)})
     write_atomically(path, payload)
@@ -133,6 +135,11 @@ def restore(path: Path, described: dict, parameters, optimizer, generators, stat
                 f"checkpoint {path.name} was made with other {part}, {header[part]}, than {described[part]}; "
                 "remove it to start anew, or pass what it was made with"
             )
+    if header.get("code") != own_code():
+        raise ValueError(
+            f"checkpoint {path.name} was made with other code of this package, and no training run mixes two; remove "
+            "it to start anew, or go on with the code that made it"
+        )
     if header["generators"] != len(generators):
         raise ValueError(f"checkpoint {path.name} has {header['generators']} generators; got {len(generators)}")
     device = next(iter(parameters.values())).device

@@ -25,8 +25,9 @@ def choose_device(device: str = "auto") -> torch.device:
 
 
 def device_name(device: torch.device) -> str:
-    """What ran it, in words: the GPU's name, or the processor's kind with the number of threads."""
-    if device.type == "cuda":
-        return torch.cuda.get_device_name(device)
-    number = torch.get_num_threads()
-    return f"CPU ({platform.machine()}, {number} thread{'s' * (number != 1)})"
+    """What ran it, in words: an accelerator's name, or the processor's kind with the number of threads."""
+    if device.type == "cpu":
+        number = torch.get_num_threads()
+        return f"CPU ({platform.machine()}, {number} thread{'s' * (number != 1)})"
+    named = getattr(getattr(torch, device.type, None), "get_device_name", None)
+    return f"{device.type} ({platform.machine()})" if named is None else named(device)

@@ -6,6 +6,7 @@ import ast
 import functools
 import hashlib
 import platform
+import sys
 from importlib.metadata import PackageNotFoundError, version
 from importlib.util import find_spec
 from pathlib import Path
@@ -17,7 +18,19 @@ PACKAGES = ("posym_core", "posym_companion")
 
 
 def code_version() -> dict[str, str]:
-    """The package's version and a digest of its source files, which tells apart code of one version."""
+    """``code_version`` and ``code_digest``: the package's version and a digest of its source files.
+
+    They are those of the moment when this process first asks, because editing files does not change what is loaded.
+
+    Raises:
+        ImportError: if the package is not installed, so that it has no version.
+    """
+    number, digest = _own_version()
+    return {"code_version": number, "code_digest": digest}
+
+
+@functools.cache
+def _own_version() -> tuple[str, str]:
     digest = hashlib.sha256()
     for package in PACKAGES:
         found = find_spec(package)
@@ -27,7 +40,14 @@ def code_version() -> dict[str, str]:
         for path in sorted(root.rglob("*.py")):
             digest.update(path.relative_to(root.parent).as_posix().encode())
             digest.update(code_of(path.read_text("utf-8")).encode())
-    return {"code_version": version("posym-core"), "code_digest": digest.hexdigest()}
+    try:
+        return version("posym-core"), digest.hexdigest()
+    except PackageNotFoundError:
+        clone = Path(__file__).resolve().parents[2]
+        raise ImportError(
+            "what is kept names the version of posym-core that made it, and posym-core is not installed for this "
+            f"Python ({sys.executable}); install it with: pip install -e {clone}"
+        ) from None
 
 
 @functools.cache
@@ -66,9 +86,8 @@ def _installed(package: str) -> dict[str, str]:
         return {}
 
 
-@functools.cache
 def own_code() -> str:
-    """Digest of the code, as it was when this process first asked; editing files does not change what is loaded."""
+    """Digest of the code, see :func:`code_version`."""
     return code_version()["code_digest"]
 
 

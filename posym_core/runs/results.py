@@ -11,6 +11,8 @@ from __future__ import annotations
 import json
 import os
 import re
+import shutil
+import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -25,6 +27,8 @@ from posym_core.runs.files import find_damage, seal, sha256, unseal, write_atomi
 from posym_core.runs.provenance import code_version, library_versions
 
 FORMAT = 3
+# Bytes that must be free before anything is measured: results have up to 10 MB, and checkpoints some times that.
+ROOM = 100_000_000
 REMEDY = "restore it with git checkout, or run the experiment again"
 
 
@@ -123,6 +127,34 @@ def named_dims(dims: Mapping[str, str], arrays: Mapping[str, np.ndarray]) -> dic
             raise ValueError(f"dims of array {name!r} are [{said}], but it has shape {array.shape}")
         found[name] = said.split()
     return found
+
+
+def require_keeping(folder: Path, room: int = ROOM) -> None:
+    """Ask for all that keeping what is measured needs, before it is measured.
+
+    Args:
+        folder: made if missing.
+        room: bytes that must be free in it.
+
+    Raises:
+        ImportError: if the package is not installed, see :func:`posym_core.runs.provenance.code_version`.
+        OSError: if nothing can be written to the folder, or it has too little room.
+    """
+    code_version()
+    library_versions()
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        tempfile.TemporaryFile(dir=folder).close()
+    except OSError as error:
+        raise OSError(
+            f"what is measured cannot be kept in {folder} ({error.strerror}); pass a folder that can be written to"
+        ) from error
+    free = shutil.disk_usage(folder).free
+    if free < room:
+        raise OSError(
+            f"{folder} has {free / 1e6:.0f} MB free, and {room / 1e6:.0f} MB must be for what is measured; make room "
+            "or pass a folder on another disk"
+        )
 
 
 def save_result(

@@ -26,6 +26,22 @@ def measured():
     return task_solvers.measure(tiny(), progress=False)
 
 
+def test_planes_turn_again_after_a_failure_while_they_are_stopped(monkeypatch):
+    setting = tiny()
+    model, _ = task_solvers.trained(setting, device="cpu", work=None, progress=False)
+    angles, right = model.angles, task_solvers.right_answers
+
+    def fails_when_stopped(model, batch):
+        if model.angles is not angles:
+            raise MemoryError
+        return right(model, batch)
+
+    monkeypatch.setattr(task_solvers, "right_answers", fails_when_stopped)
+    with pytest.raises(MemoryError):
+        task_solvers.measure_roles(model, setting)
+    assert model.angles is angles
+
+
 @pytest.mark.parametrize("length", [17, 33])
 def test_bands_lie_where_they_say(length):
     turns = {band: band_angles(band, 8, length) * length / (2 * math.pi) for band in BANDS}

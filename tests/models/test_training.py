@@ -7,6 +7,7 @@ import math
 import pytest
 import torch
 
+from posym_core.models import checkpoints
 from posym_core.models.toys import ToyEnsemble, data_generators, sample_streams
 from posym_core.models.training import TrainingSettings, train
 from posym_core.tasks.canonical import RetrievalTask
@@ -149,6 +150,14 @@ def test_training_ends_when_every_member_is_frozen():
     history = run(toys(), settings=settings)
     assert history.steps == 5
     assert history.frozen_at.tolist() == [[5, 5], [5, 5]]
+
+
+def test_a_checkpoint_of_other_code_is_refused(tmp_path, monkeypatch):
+    checkpoint = tmp_path / "toy.safetensors"
+    run(toys(), checkpoint=checkpoint)
+    monkeypatch.setattr(checkpoints, "own_code", lambda: "other")
+    with pytest.raises(ValueError, match=r"toy.safetensors was made with other code .*; remove it to start"):
+        run(toys(), checkpoint=checkpoint)
 
 
 def test_a_checkpoint_of_another_run_is_refused(tmp_path):

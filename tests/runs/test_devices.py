@@ -1,0 +1,19 @@
+from types import SimpleNamespace
+
+import pytest
+import torch
+
+from posym_core.runs.devices import choose_device, device_name
+
+
+def test_a_device_is_named_for_what_it_is(monkeypatch):
+    assert device_name(choose_device("cpu")).startswith("CPU (")
+    assert device_name(torch.device("mps")).startswith("mps (")
+    monkeypatch.setattr(torch, "xpu", SimpleNamespace(get_device_name=lambda device: f"Arc {device.index}"))
+    assert device_name(torch.device("xpu", 1)) == "Arc 1"
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+def test_a_processor_is_named_with_its_threads(monkeypatch, threads):
+    monkeypatch.setattr(torch, "get_num_threads", lambda: threads)
+    assert device_name(torch.device("cpu")).endswith(f", {threads} thread{'s' * (threads - 1)})")
