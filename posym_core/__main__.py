@@ -10,6 +10,8 @@ from importlib.metadata import entry_points
 from pathlib import Path
 from typing import Any
 
+import posym_core
+
 SURVEY_HELP = """
 Profile every model of a list on every task, each in a folder of its own that later runs go on from, and put them into
 one table: survey.csv, survey.json (with settings, origin and checksum) and survey.html. What cannot be profiled has a
@@ -23,8 +25,13 @@ goes on where it stopped when the same command is given again.
 """
 
 
-# Options of add_prompts.
-SHARED = ("facts", "prompts", "seed", "batch_size", "threads", "device", "dtype", "device_map")
+# Options of add_prompts: what a task's prompts are drawn by, with defaults, and how anything is measured.
+DRAWN = {
+    "facts": (16, "blocks per prompt of a task"),
+    "prompts": (64, "prompts of a task"),
+    "seed": (0, "of them"),
+}
+SHARED = ("batch_size", "threads", "device", "dtype", "device_map")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -35,7 +42,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except (RuntimeError, ValueError, OSError, ImportError) as error:
         if not str(error):
             raise
-        print(f"error: {error}", file=sys.stderr)
+        reason = getattr(error, "strerror", None)
+        print(f"error: {getattr(error, 'filename', '')}: {reason}" if reason else f"error: {error}", file=sys.stderr)
         return 1
     except KeyboardInterrupt as error:
         print(error if str(error) else "interrupted", file=sys.stderr)
@@ -45,6 +53,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m posym_core", description=__doc__)
+    parser.add_argument("--version", action="version", version=f"posym-core {posym_core.__version__}")
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
 
     profile = commands.add_parser("profile", help="scores of every head of a language model", description=PROFILE_HELP)
@@ -82,9 +91,8 @@ def _parser() -> argparse.ArgumentParser:
 
 def add_prompts(parser: argparse.ArgumentParser) -> None:
     """Options on what is measured, and with what."""
-    parser.add_argument("--facts", type=int, default=16, help="blocks per prompt of a task (default: 16)")
-    parser.add_argument("--prompts", type=int, default=64, help="prompts of a task (default: 64)")
-    parser.add_argument("--seed", type=int, default=0, help="of a task's prompts (default: 0)")
+    for name, (default, what) in DRAWN.items():
+        parser.add_argument(f"--{name}", type=int, help=f"{what} (default: {default})")
     parser.add_argument("--batch-size", type=int, help="prompts at a time (default: 4,096 tokens, at most 16)")
     parser.add_argument("--threads", type=int, help="CPU threads a process (default: shared among --jobs)")
     parser.add_argument("--device", default="auto", help="auto (default), cpu, cuda")
@@ -101,18 +109,42 @@ def add_places(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--no-progress", action="store_true", help="no progress bar")
 
 
+def _drawn(options: argparse.Namespace) -> dict[str, int]:
+    given = vars(options)
+    return {name: default if given[name] is None else given[name] for name, (default, _) in DRAWN.items()}
+
+
+def _require_matplotlib() -> None:
+    """Ask for what draws the figures of a report, before anything is measured."""
+    try:
+        import matplotlib  # noqa: F401
+    except ImportError as error:
+        raise ImportError(
+            "the report's figures need matplotlib; install it with: pip install 'posym-core[chapters]', or pass "
+            "--no-report for scores and tables alone"
+        ) from error
+
+
 def _profile(options: argparse.Namespace) -> None:
     from posym_core.inspection.visibility import counted
     from posym_core.report.page import NAME, pages
     from posym_core.report.run import run_profile
     from posym_core.report.settings import ProfileSettings
     from posym_core.report.tables import answers_said
+    from posym_core.tasks.binding import TEMPLATES
 
     task = options.task
     if options.template is not None:
         if task != "binding":
             raise ValueError(f"--template words the task binding, not {task or 'an input file'}; leave it out")
+        if options.template not in TEMPLATES:
+            raise ValueError(f"--template must be one of {', '.join(TEMPLATES)}; got {options.template!r}")
         task = f"binding-{options.template}"
+    given = [f"--{name}" for name in DRAWN if getattr(options, name) is not None]
+    if options.input is not None and given:
+        raise ValueError(f"a task's prompts are drawn, those of --input are given; leave out {' and '.join(given)}")
+    if not options.no_report:
+        _require_matplotlib()
     settings = ProfileSettings(
         model=options.model,
         task=task,
@@ -122,6 +154,7 @@ def _profile(options: argparse.Namespace) -> None:
         per_frequency=options.per_frequency,
         visible_only=options.visible_only,
         energy=options.energy,
+        **_drawn(options),
         **{name: getattr(options, name) for name in SHARED},
     )
     profile = run_profile(
@@ -149,7 +182,7 @@ def _survey(options: argparse.Namespace) -> None:
         read_models(options.models),
         [task.strip() for task in options.task.split(",")],
         options.out,
-        options={name: getattr(options, name) for name in SHARED},
+        options={**_drawn(options), **{name: getattr(options, name) for name in SHARED}},
         draws=options.draws,
         jobs=options.jobs,
         cluster=options.cluster,

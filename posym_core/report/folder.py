@@ -80,6 +80,20 @@ def write_profile(profile: ProfileRun, extras: Mapping[str, bytes]) -> None:
     write_atomically(profile.folder / MANIFEST, seal(described))
 
 
+def has_more(folder: Path) -> bool:
+    """Whether a finished profile has files beside its own, such as a report."""
+    return not set(unseal(folder / MANIFEST)["files"]) <= {SCORES, HEADS, PROMPTS_TABLE, PROMPTS_FILE}
+
+
+def add_files(folder: Path, extras: Mapping[str, bytes]) -> None:
+    """Add files to a finished profile; what it measured stays as it is, and so does where that comes from."""
+    for name, content in extras.items():
+        write_atomically(folder / name, content)
+    described = unseal(folder / MANIFEST)
+    described["files"] |= {name: record(folder / name) for name in extras}
+    write_atomically(folder / MANIFEST, seal(described))
+
+
 def load_profile(folder: Path | str) -> ProfileRun:
     """Read a finished profile and check every file against its checksum.
 
@@ -137,10 +151,18 @@ def discard(folder: Path) -> None:
         path.unlink()
 
 
+def identifying(described: Mapping[str, Any]) -> dict[str, Any]:
+    """Settings that tell profiles apart; where a model's checksum is known, its name or path is none of them."""
+    named = "sha256" not in described.get("identity", {})
+    return {name: value for name, value in described.items() if named or name != "model"}
+
+
 def require_same(folder: Path, there: Mapping[str, Any], asked: Mapping[str, Any]) -> None:
     """Refuse settings that differ from those of the folder's profile, and say in what."""
     there = json.loads(json.dumps(there))
     asked = json.loads(json.dumps(asked))
+    if there.get("identity") == asked.get("identity"):
+        there, asked = identifying(there), identifying(asked)
     differing = [name for name in {**asked, **there} if there.get(name) != asked.get(name)]
     if differing:
         shown = ", ".join(

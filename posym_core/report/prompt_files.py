@@ -9,13 +9,14 @@ With token ids, blocks are counted in tokens from ``start``; ``blocks`` may be l
 
     {"input_ids": [2, 17, 5, 9, 17, 5, 8, 17], "start": 1, "block_length": 3, "blocks": 2}
 
-Both may have an ``"id"`` (text or number, for the tables) and a ``"comment"``, which is ignored. Blocks stand one
-after the other, have equally many tokens and leave at least the last token, the query, behind them. Prompts may differ
-in length and in their blocks. Empty lines are skipped.
+Both may have an ``"id"`` of their own (text or number, for the tables; by default the line's number) and a
+``"comment"``, which is ignored. Blocks stand one after the other, have equally many tokens and leave at least the last
+token, the query, behind them. Prompts may differ in length and in their blocks. Empty lines are skipped.
 """
 
 from __future__ import annotations
 
+import codecs
 import json
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -120,14 +121,22 @@ def read_prompts(path: Path | str, tokenizer: Any, *, vocabulary: int | None = N
     path = Path(path)
     known = vocabulary or len(tokenizer)
     prompts: list[BlockedPrompt] = []
+    lines: dict[str, int] = {}
     with path.open("rb") as file:
         for number, raw in enumerate(file, start=1):
+            if number == 1:
+                raw = raw.removeprefix(codecs.BOM_UTF8)
             if not raw.strip():
                 continue
             try:
                 fields = _fields(raw)
                 prompt = _from_text(fields, tokenizer) if "text" in fields else _from_ids(fields, known)
                 prompts.append(BlockedPrompt(**prompt, id=_name(fields, number)))
+                if (first := lines.setdefault(prompts[-1].id, number)) != number:
+                    raise ValueError(
+                        f"'id' {prompts[-1].id!r} is that of line {first} already, and ids tell prompts apart in the "
+                        "tables; give it another"
+                    )
             except (ValueError, TypeError, RecursionError) as error:
                 raise PromptFileError(f"{path}, line {number}: {error}") from error
     if not prompts:
@@ -204,6 +213,11 @@ def _from_text(fields: dict[str, Any], tokenizer: Any) -> dict[str, Any]:
     inside = owners[first : first + counts[0] * len(spans)]
     if inside != [place for place in range(len(spans)) for _ in range(counts[0])]:
         raise ValueError("blocks must stand one after the other, but there is text between two; add it to one of them")
+    if first + len(inside) == len(owners):
+        raise ValueError(
+            f"the text ends with block {len(spans) - 1}, but its last token is the query and stands behind all blocks; "
+            "add the words that ask"
+        )
     start = len(beginning) + first
     ids = (*beginning, *encoded["input_ids"])
     blocks = {"start": start, "block_length": counts[0], "blocks": len(spans)}

@@ -31,8 +31,11 @@ from posym_core.report.folder import (
     RUN,
     ProfileError,
     ProfileRun,
+    add_files,
     alone_in,
     discard,
+    has_more,
+    identifying,
     load_profile,
     require_same,
     write_profile,
@@ -43,6 +46,7 @@ from posym_core.runs.devices import choose_device
 from posym_core.runs.files import digest_of, write_atomically
 from posym_core.runs.parallel import check_places, run_grid
 from posym_core.runs.provenance import code_version, library_versions, own_code
+from posym_core.runs.results import require_keeping
 
 Extras = Callable[[ProfileRun], Mapping[str, bytes]]
 
@@ -67,11 +71,14 @@ def run_profile(
         cluster: address of a Dask scheduler, in place of ``jobs``; numbers are the same.
         force: discard what the folder holds of a profile.
         progress: show a progress bar on standard error.
-        extras: makes further files out of the finished profile, by name.
+        extras: makes further files out of the finished profile, by name. A profile that is there already without any
+            gets them.
         report: called with a line about what a user may want to know.
 
     Raises:
         ProfileError: if the folder holds something else, and not ``force``.
+        ImportError, OSError: if the profile could not be kept, see
+            :func:`posym_core.runs.results.require_keeping`; before anything is loaded.
         OSError: if the disk is full; what is finished is kept.
         KeyboardInterrupt: if the user ends the run; the message says how to go on.
     """
@@ -82,6 +89,7 @@ def run_profile(
     there = next(path for path in (folder, *folder.absolute().parents) if path.exists())
     if not there.is_dir():
         raise NotADirectoryError(f"{there} is a file, so no folder can be made there; pass another --out")
+    require_keeping(there)
     described = settings.described()
     folder.mkdir(parents=True, exist_ok=True)
     with alone_in(folder):
@@ -89,7 +97,11 @@ def run_profile(
             discard(folder)
         finished = _finished(folder, settings, described)
         if finished is not None:
-            report(f"{folder} holds this profile already; pass --force to measure again")
+            added = {} if extras is None or has_more(folder) else extras(finished)
+            if added:
+                add_files(folder, added)
+            what = f"{len(added)} files are added" if added else "pass --force to measure again"
+            report(f"{folder} holds this profile already; {what}")
             return finished
         run, digest = _begin(folder, settings, described, jobs)
         prompts = settings.prompts_for(load_tokenizer(settings.model))
@@ -227,7 +239,7 @@ def _begin(folder: Path, settings: ProfileSettings, described: Mapping[str, Any]
         require_same(folder, there, {**asked, "threads": threads})
     threads = threads or max(1, torch.get_num_threads() // jobs)
     run = {**asked, "threads": threads}
-    return (json.dumps(run, indent=1) + "\n").encode(), digest_of(run)
+    return (json.dumps(run, indent=1) + "\n").encode(), digest_of(identifying(run))
 
 
 def _finish(
@@ -243,7 +255,6 @@ def _finish(
     measured = chunks.finished.values()
     provenance = {
         **code_version(),
-        "code_digest": own_code(),
         "device": " and ".join(sorted({chunk.device for chunk in measured})),
         "date": datetime.now(UTC).isoformat(timespec="seconds"),
         "seconds": round(sum(chunk.seconds for chunk in measured), 1),

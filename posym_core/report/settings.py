@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Any
+
+import numpy as np
+import torch
 
 from posym_core.checks import require_count, require_counts, require_floor, require_positive
 from posym_core.models.language import PACKAGED, model_identity, require_one_place
@@ -55,6 +58,10 @@ class ProfileSettings:
     device_map: str | None = None
 
     def __post_init__(self) -> None:
+        for field in fields(self):
+            value = getattr(self, field.name)
+            if isinstance(value, np.generic | torch.Tensor):
+                object.__setattr__(self, field.name, value.item())  # JSON holds Python's numbers only
         if (self.task is None) == (self.input is None):
             raise ValueError(f"pass either a task or an input file; got task={self.task!r} and input={self.input!r}")
         if self.dtype is not None and self.dtype not in DTYPES:
@@ -68,6 +75,10 @@ class ProfileSettings:
         for name in ("batch_size", "threads"):
             if getattr(self, name) is not None:
                 require_count(name, getattr(self, name), 1)
+        if self.input is not None and not Path(self.input).is_file():
+            raise FileNotFoundError(
+                f"there is no prompt file at {self.input}; pass a file of JSON Lines, one prompt a line, or a task"
+            )
 
     def described(self) -> dict[str, Any]:
         """All that the numbers depend on, as JSON, but for the number of threads."""

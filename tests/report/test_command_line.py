@@ -3,22 +3,27 @@
 from __future__ import annotations
 
 import csv
+import errno
 import itertools
 import json
 import re
+import shutil
 import signal
+import sys
 from dataclasses import replace
+from importlib.metadata import version
 from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
 import pytest
 import torch
+import transformers
 from architectures import packaged
 from saved_models import save_model
 
 from posym_companion.experiments import binding_profile, catalogue
-from posym_core import binding_prompts, profile
+from posym_core import binding_prompts, load_model, profile
 from posym_core.__main__ import main
 from posym_core.models import language as models
 from posym_core.models.answers import choice_accuracy
@@ -61,6 +66,103 @@ def test_a_profile_is_written_told_of_and_not_made_twice(tiny, tmp_path, capsys)
     assert main([*command, "--tau", "0.1"]) == 1
     assert "error: " in (refused := capsys.readouterr().err)
     assert "tau: 0.0001 there, 0.1 now); pass another --out, or --force" in refused
+
+
+def test_a_report_is_added_to_a_profile_without_one(tiny, tmp_path, capsys, monkeypatch):
+    pytest.importorskip("matplotlib")
+    whole, later = tmp_path / "whole", tmp_path / "later"
+    assert main([*tiny, "--out", str(whole)]) == 0
+    assert main([*tiny, "--out", str(later), "--no-report"]) == 0
+    before = load_profile(later)
+    monkeypatch.setattr(profile_runs, "run_grid", lambda *a, **k: pytest.fail("measured again"))
+    capsys.readouterr()
+    assert main([*tiny, "--out", str(later)]) == 0
+    assert re.search("holds this profile already; [0-9]+ files are added", (said := capsys.readouterr()).err)
+    assert said.out.rstrip().endswith("report.html")
+    found = load_profile(later)
+    assert found.provenance == before.provenance
+    assert {path.name for path in later.iterdir()} == {path.name for path in whole.iterdir()}
+    for path in whole.glob("*.svg"):
+        assert (later / path.name).read_bytes() == path.read_bytes()
+    assert main([*tiny, "--out", str(later), "--no-report"]) == 0
+    assert "holds this profile already; pass --force" in capsys.readouterr().err
+
+
+def test_without_matplotlib_the_way_to_do_without_is_said(tiny, tmp_path, monkeypatch, capsys):
+    monkeypatch.setitem(sys.modules, "matplotlib", None)
+    assert main([*tiny, "--out", str(tmp_path / "out")]) == 1
+    message = r"figures need matplotlib; install it with: pip install 'posym-core\[chapters\]', or pass --no-report for"
+    assert re.search(message, capsys.readouterr().err)
+    assert not (tmp_path / "out").exists()
+    assert main([*tiny, "--out", str(tmp_path / "out"), "--no-report"]) == 0
+
+
+def test_the_same_model_by_another_path_is_the_same(tiny, tmp_path, monkeypatch, capsys):
+    assert main([*tiny, "--out", str(tmp_path), "--no-report"]) == 0
+    capsys.readouterr()
+    monkeypatch.chdir(Path(tiny[1]).parent)
+    assert main(["profile", "./model", *tiny[2:], "--out", str(tmp_path), "--no-report"]) == 0
+    assert "holds this profile already" in capsys.readouterr().err
+    # Nor does a run that goes on notice.
+    settings = profile_settings.ProfileSettings(model="./model", task=None, input=tiny[3])
+    begun = [profile_runs._begin(tmp_path, replace(settings, model=model), described | {"model": model}, 1)[1]
+             for described in [settings.described()] for model in ("./model", tiny[1])]  # fmt: skip
+    assert begun[0] == begun[1]
+
+
+def test_claims_outside_a_checkout_are_one_error(tmp_path, monkeypatch, capsys):
+    monkeypatch.delenv("POSYM_RESULTS", raising=False)
+    monkeypatch.chdir(tmp_path)
+    assert main(["claims"]) == 1
+    said = capsys.readouterr()
+    assert said.out == ""
+    assert re.fullmatch("error: no folder 'results' beside a pyproject.toml .* set POSYM_RESULTS .*\n", said.err)
+
+
+def test_a_slip_in_a_packaged_name_is_told_without_the_hub(tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(transformers.AutoConfig, "from_pretrained", lambda *a, **k: pytest.fail("asked the hub"))
+    for name in ("gemma3-270m", "gemma-3-270m-bind", "Gemma-3-270M"):
+        assert main(["profile", name, "--task", "text", "--out", str(tmp_path)]) == 1
+        said = capsys.readouterr().err
+        assert f"no model is called {name!r}; packaged are 'gemma-3-270m' and 'gemma-3-270m-binds', a model of" in said
+
+
+@pytest.mark.parametrize("family", ["Llama", "Gemma3", "Qwen2"])
+def test_a_folder_without_a_tokenizer_is_said_to_have_none(family, tmp_path, capsys):
+    model = save_model(tmp_path / "model", family)
+    for path in model.glob("token*"):
+        path.unlink()
+    assert main(["profile", str(model), "--task", "binding", "--out", str(tmp_path / "out")]) == 1
+    message = "/model' could be loaded: it has no tokenizer. Put its files (tokenizer.json, or"
+    assert message in capsys.readouterr().err
+    # One that transformers makes up, because a file of settings is there, has no words.
+    (model / "tokenizer_config.json").write_text("{}")
+    with pytest.raises(FileNotFoundError, match=r"no model .* could be loaded: "):
+        load_model(str(model))
+
+
+def test_a_file_that_cannot_be_read_is_named_without_a_number(tiny, tmp_path, monkeypatch, capsys):
+    def refuse(*a, **k):
+        raise PermissionError(errno.EACCES, "Permission denied", "prompts.jsonl")
+
+    monkeypatch.setattr(profile_settings, "sha256", refuse)
+    assert main([*tiny, "--out", str(tmp_path)]) == 1
+    assert capsys.readouterr().err == "error: prompts.jsonl: Permission denied\n"
+
+
+def test_a_profile_that_could_not_be_kept_is_not_measured(tiny, tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(profile_settings, "model_identity", lambda *a: pytest.fail("asked for the model"))
+    monkeypatch.setattr(shutil, "disk_usage", lambda path: SimpleNamespace(free=2_000_000))
+    assert main([*tiny, "--out", str(tmp_path / "out")]) == 1
+    assert re.search("has 2 MB free, and 100 MB must be for what is measured; make room", capsys.readouterr().err)
+    assert not (tmp_path / "out").exists()
+
+
+def test_the_version_is_told(capsys):
+    with pytest.raises(SystemExit) as ended:
+        main(["--version"])
+    assert ended.value.code == 0
+    assert capsys.readouterr().out == f"posym-core {version('posym-core')}\n"
 
 
 def test_what_a_profile_wrote_can_be_its_input(tiny, tmp_path):
@@ -120,6 +222,18 @@ def test_the_packaged_model_is_measured_as_by_hand(tmp_path, monkeypatch):
         (["profile", "gemma-3-270m", "--task", "text", "--jobs", "0"], 1, "jobs must be a whole number of at least 1"),
         (["run", "poetry"], 1, "experiment must be one of 'binding_profile'"),
         (["run", "binding_profile", "--small"], 1, "the small size has the full size's names.*--results folder"),
+        (
+            ["run", "later_claims", "--model", "Qwen/Q"],
+            1,
+            "later_claims has models of its own, so --model Qwen/Q",
+        ),
+        (
+            ["claims", "--results", "/nowhere"],
+            1,
+            "error: there is no folder of results at /nowhere; pass",
+        ),
+        (["survey", "/nowhere.txt", "--out", "x"], 1, "error: there is no list of models at /nowhere.txt"),
+        (["survey", "/", "--out", "x"], 1, "error: there is no list of models at /"),
     ],
 )
 def test_what_cannot_be_done_ends_in_one_line_and_status_1(arguments, status, message, tmp_path, capsys):
@@ -134,7 +248,12 @@ def test_what_cannot_be_done_ends_in_one_line_and_status_1(arguments, status, me
     ("wrong", "message"),
     [
         (["--task", "nosuch"], "task must be one of 'binding', .*; got 'nosuch'"),
-        (["--task", "binding", "--template", "sang"], "task must be one of .*'binding-likes'.*; got 'binding-sang'"),
+        (["--task", "binding", "--template", "sang"], "--template must be one of likes, bought, lives; got 'sang'"),
+        (
+            ["--input", "FILE", "--facts", "4", "--seed", "1"],
+            "--input are given; leave out --facts and --seed",
+        ),
+        (["--input", "nowhere.jsonl"], "there is no prompt file at nowhere.jsonl; pass a file of JSON Lines"),
         (["--task", "text", "--facts", "1"], "facts must be a whole number of at least 2; got 1"),
         (["--task", "text", "--prompts", "0"], "prompts must be a whole number of at least 1; got 0"),
         (["--task", "text", "--dtype", "int3"], "dtype must be one of"),
@@ -243,7 +362,7 @@ def test_the_catalogue_is_complete(root: Path):
     modules = {path.stem for path in (root / "posym_companion" / "experiments").glob("*.py")}
     assert modules - {"__init__", "catalogue", "loop", "solver_settings"} == set(catalogue.EXPERIMENTS)
     for name in catalogue.EXPERIMENTS:
-        settings = list(catalogue.experiment(name).settings("some/model"))
+        settings = list(catalogue.experiment(name).settings())
         assert {setting.name.partition("/")[0] for setting in settings} == {name}
         assert len({setting.name for setting in settings}) == len(settings)
 
@@ -253,7 +372,7 @@ def test_an_experiment_gives_the_same_results_in_processes(tiny, tmp_path, monke
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
     try:
-        experiment = replace(binding_profile.EXPERIMENT, settings=lambda model: settings)
+        experiment = replace(binding_profile.EXPERIMENT, settings=lambda: settings)
         monkeypatch.setattr(binding_profile, "EXPERIMENT", experiment)
         for name, options in (("one", []), ("two", ["--jobs", "2"])):
             assert main(["run", "binding_profile", "--results", str(tmp_path / name), "--no-progress", *options]) == 0

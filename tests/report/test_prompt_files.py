@@ -119,12 +119,19 @@ def test_a_file_gives_the_blocks_of_the_packaged_models_task(tmp_path):
         ),
         ({"text": TEXT, "blocks": [[0, 14], [14, 24]]}, r"equally many tokens, at least 1; got \[4, 2\]"),
         ({"text": TEXT, "blocks": [[0, 9], [15, 24]]}, "blocks must stand one after the other, but there is text"),
-        ({"text": TEXT[:30], "blocks": [[0, 14], [14, 30]]}, "blocks cover 8 keys from start=1, but only 7 precede"),
+        ({"text": TEXT[:30], "blocks": [[0, 14], [14, 30]]}, "text ends with block 1, but its last token is the query"),
+        (IDS | {"id": "1"}, "'id' '1' is that of line 1 already, and ids tell prompts apart in the tables; give it an"),
     ],
 )
 def test_a_bad_line_is_refused_with_its_number_and_the_way_out(read, line, message):
     with pytest.raises(PromptFileError, match=rf"prompts\.jsonl, line 3: .*{message}"):
         read(IDS, "", line)
+
+
+def test_a_byte_order_mark_is_no_part_of_the_first_line(read):
+    assert read("\ufeff" + json.dumps(IDS), IDS)[0] == read(IDS)[0]
+    with pytest.raises(PromptFileError, match="line 2: a line must be one JSON object"):
+        read(IDS, "\ufeff" + json.dumps(IDS))
 
 
 def test_files_that_hold_nothing_or_are_no_text(read, tmp_path, tokenizer):

@@ -421,6 +421,16 @@ def test_settings_that_do_not_fit(options, message):
         ProfileSettings(**({"task": None, "input": "x"} | options))
 
 
+def test_settings_of_numpy_and_torch_are_those_of_python():
+    numbers = {"facts": np.int64(4), "tau": np.float32(0.5), "energy": np.bool_(True), "seed": torch.tensor(3)}
+    described = ProfileSettings(**numbers).described()
+    assert (
+        json.loads(json.dumps(described))
+        == described
+        == ProfileSettings(facts=4, tau=0.5, energy=True, seed=3).described()
+    )
+
+
 def test_other_code_on_a_worker_is_refused(tiny):
     work = ChunkWork(settings=tiny, identity={"sha256": "0"}, code_digest=own_code(), prompts=(), threads=1)
     with pytest.raises(RuntimeError, match="a worker has other code of posym_core than the machine that asks"):
