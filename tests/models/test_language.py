@@ -15,6 +15,7 @@ from transformers import PreTrainedTokenizerFast
 
 from posym_core.models import language as models
 from posym_core.models.answers import choice_accuracy
+from posym_core.models.gemma_tokenizer import MARKS, gemma_tokenizer, merges
 from posym_core.models.language import load_model
 from posym_core.models.taught import TAUGHT, taught_factors
 from posym_core.runs.cache import MANIFEST, cache_root, find_damage, kept_folder
@@ -180,6 +181,31 @@ def test_the_packaged_models_cache_is_keyed_by_everything_it_comes_from(tmp_path
     assert key["weights"] == models.PACKAGED_SHA256
     assert key["transformers"] == transformers.__version__
     assert set(key) == {"weights", "transformers", "gguf", "conversion"}
+
+
+def test_the_tokenizer_is_gemmas_own_whatever_converts_it():
+    # A vocabulary as a GGUF file spells it: marks, a control token, one of the model's own, spaces, bytes, and words.
+    marks = list(MARKS.values())
+    pieces = ["\u2581", *"abc", "ab", "\u2581ab", "abc", "\u2581abc"]
+    tokens = [*marks, "<turn>", "<own>", "  ", "<0x41>", *pieces]
+    kinds = [3] * 6 + [4, 1, 6, *(1 for _ in pieces)]
+    made = PreTrainedTokenizerFast(tokenizer_object=gemma_tokenizer(tokens, kinds), **MARKS)
+    assert made("ab abc").input_ids == [tokens.index(token) for token in ("<bos>", "ab", "\u2581abc")]
+    assert made("a  b<own>").tokens() == ["<bos>", "a", "\u2581\u2581", "b", "<own>"]
+    assert made("A").tokens() == ["<bos>", "<0x41>"]
+    assert made.decode(made("ab abc<turn>").input_ids, skip_special_tokens=True) == "ab abc"
+    # "abc" is made of "ab" and "c" before "a" and "bc" could be, which is no token.
+    assert merges({token: number for number, token in enumerate(pieces)}) == [
+        ("a", "b"), ("\u2581", "ab"), ("ab", "c"), ("\u2581ab", "c"), ("\u2581", "abc"),
+    ]  # fmt: skip
+
+
+def test_another_tokenizer_under_the_packaged_name_is_refused(tmp_path):
+    words = Tokenizer(WordLevel({"<unk>": 0, "Alice": 1}, unk_token="<unk>"))
+    PreTrainedTokenizerFast(tokenizer_object=words).save_pretrained(tmp_path)
+    message = r"must make \[2, 85305, .*\] of 'Alice likes red.*', but makes \[0\] with transformers [0-9.]+ and"
+    with pytest.raises(ValueError, match=message):
+        models._packaged_tokenizer(tmp_path)
 
 
 def test_a_missing_package_says_how_to_get_it(monkeypatch):
