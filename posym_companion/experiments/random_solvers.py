@@ -52,8 +52,8 @@ class RandomSolvers:
         return "random_solvers/all"
 
 
-def full_size(model: str = "") -> list[RandomSolvers]:
-    """All settings; there is no ``model`` to choose."""
+def full_size() -> list[RandomSolvers]:
+    """All settings."""
     return [RandomSolvers()]
 
 

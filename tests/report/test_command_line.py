@@ -220,7 +220,7 @@ def test_the_packaged_model_is_measured_as_by_hand(tmp_path, monkeypatch):
         (["profile", "gemma-3-270m", "--task", "text", "--dtype", "int3"], 1, "dtype must be one of"),
         (["profile", "gemma-3-270m", "--task", "text", "--device", "abacus"], 1, "device 'abacus' cannot be used here"),
         (["profile", "gemma-3-270m", "--task", "text", "--jobs", "0"], 1, "jobs must be a whole number of at least 1"),
-        (["run", "poetry"], 1, "experiment must be one of 'binding_profile'"),
+        (["run", "poetry"], 1, "experiment must be one of '.*'binding_profile'"),
         (["run", "binding_profile", "--small"], 1, "the small size has the full size's names.*--results folder"),
         (
             ["run", "later_claims", "--model", "Qwen/Q"],
