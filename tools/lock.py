@@ -1,16 +1,22 @@
 """Write ``requirements.txt`` anew: resolve the ranges of ``pyproject.toml`` in a fresh environment and freeze it.
 
+With ``--lowest`` it prints the lowest version of every range that the core needs instead, which a workflow tests.
+
 The lock holds names and versions only. Packages that a platform adds to PyTorch (its CUDA libraries) stay out of it, as
 do local version labels, so that one lock serves machines with and without a GPU.
 """
 
 from __future__ import annotations
 
+import argparse
 import re
 import subprocess
 import sys
 import tempfile
+import tomllib
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 ROOT = Path(__file__).resolve().parent.parent
 PLATFORM_PACKAGES = re.compile(r"(nvidia|cuda|triton|pytorch-triton)(-|$)")
@@ -31,8 +37,20 @@ def locked_lines(frozen: str) -> list[str]:
     return sorted(lines, key=str.lower)
 
 
+def lowest_lines(project: Mapping[str, Any]) -> list[str]:
+    """Requirements of the core and of the packaged model, each at the bottom of its range."""
+    ranges = [*project["dependencies"], *project["optional-dependencies"]["lm"]]
+    return [re.sub(r">=([^,]+).*", r"==\1", text) for text in ranges]
+
+
 def main() -> int:
-    """Command line: ``python tools/lock.py``."""
+    """Command line: ``python tools/lock.py [--lowest]``."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--lowest", action="store_true", help="print the lowest versions and write nothing")
+    if parser.parse_args().lowest:
+        project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+        print("\n".join(lowest_lines(project)))
+        return 0
     with tempfile.TemporaryDirectory() as folder:
         python = str(Path(folder) / "bin" / "python")
         subprocess.run([sys.executable, "-m", "venv", folder], check=True)
