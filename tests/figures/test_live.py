@@ -320,7 +320,8 @@ def orphan(open_page):
 
     def orphan(figure):
         widget, page = figure.widget(), open_page([])
-        page.clock.install()
+        page.clock.install(time=0)
+        page.clock.pause_at(1000)
         state = {name: getattr(widget, name) for name in ("markup", "data", "shown", "error")}
         text = module("core.js", "drawings.js", "keep.js", "figure.js") + FRONT_END.replace("STATE", json.dumps(state))
         page.add_script_tag(content=text, type="module")

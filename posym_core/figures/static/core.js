@@ -120,6 +120,12 @@ export const ruler = (figure) => {
   return { measure, forget: () => widths.clear() };
 };
 
+// Fonts that arrive late, and styles that hold only once the page is read to its end, change the widths of labels.
+export const whenFontsChange = (act) => {
+  if (document.fonts) document.fonts.ready.then(act);
+  if (document.readyState === "loading") document.addEventListener("DOMContentLoaded", act, { once: true });
+};
+
 // ---- figures ---------------------------------------------------------------------------------------------------------
 // Rows of label and value. They are made once and only changed cells are written, so that a screen reader says what is new.
 export const fillTable = (box, rows) =>

@@ -131,7 +131,7 @@ function heatmap(panel, at, pen) {
     if (row % rowStride) return;
     putText(svg, left - 6, top + (row + 0.5) * cellHeight + 4, shorter(text, 14), { anchor: "end" });
   });
-  const columnStride = strideOf((Math.max(0, ...columnLabels.map(measure)) + 5) / cellWidth);
+  const columnStride = strideOf((Math.max(0, ...columnLabels.map((text) => measure(text))) + 5) / cellWidth);
   columnLabels.forEach((text, column) => {
     if (column % columnStride) return;
     const x = left + (column + 0.5) * cellWidth;
@@ -171,7 +171,7 @@ function lines(panel, at, pen) {
     return !gaps ? name : `${name || "curve"}${gaps === count ? " undefined" : ""}`;
   });
   const labelled = [...names, ...panel.reference_labels];
-  const widest = Math.max(0, ...labelled.map(measure));
+  const widest = Math.max(0, ...labelled.map((name) => measure(name, "600 ")));
   const beside = widest > 0 && widest < pen.width * 0.3 && labelled.length * 15 < pen.height - 60;
   let top = 0;
   if (!beside && panel.series.some(Boolean)) top = legend(pen, names, panel.colours, 0);

@@ -1,6 +1,6 @@
 // A slider figure, on a page or as a widget of a notebook. `model` holds what it draws from: on a page the frames alone,
 // beside a kernel also what Python last computed (`shown`), for values that may lie between the frames.
-import { canvas, clamp, element, fillTable, hover, ruler, schemeOf, showSetting, write } from "./core.js";
+import { canvas, clamp, element, fillTable, hover, ruler, schemeOf, showSetting, whenFontsChange, write } from "./core.js";
 import { KINDS } from "./drawings.js";
 import { addressOf, addTools } from "./keep.js";
 
@@ -114,8 +114,7 @@ function render({ model, el }) {
   watcher.observe(document.documentElement, { attributes: true });
   watcher.observe(document.body, { attributes: true });
   window.matchMedia("(prefers-color-scheme: dark)").addEventListener("change", restyle);
-  // Web fonts that arrive late change the widths of labels.
-  if (document.fonts) document.fonts.ready.then(() => (forget(), drawAll()));
+  whenFontsChange(() => (forget(), drawAll()));
   return () => (observer.disconnect(), watcher.disconnect());
 }
 

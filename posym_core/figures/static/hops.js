@@ -1,6 +1,6 @@
 // Drives the models of several hops: reads a sequence, lets a Worker ask the model, draws whom its tokens look at.
 // Weights come in parcels: from the figure itself, from beside its page or, to a widget, from the kernel.
-import { canvas, element, fillTable, node, putLine, putText, rangeOf, ruler, scale, tenth, ticks, write } from "./core.js";
+import { canvas, element, fillTable, node, putLine, putText, rangeOf, ruler, scale, tenth, ticks, whenFontsChange, write } from "./core.js";
 import { drawFront, drawSequence, follow, parse } from "./hop_tasks.js";
 
 const SHOWN = 0.1, STRONG = 0.3; // weights from which an arc of the path, and one of any other token, is drawn
@@ -283,7 +283,7 @@ export function start(figure, data, parcelOf = besidePage(data.address)) {
   begin();
   let width = figure.clientWidth;
   new ResizeObserver(() => figure.clientWidth !== width && ((width = figure.clientWidth), show())).observe(figure);
-  if (document.fonts) document.fonts.ready.then(() => (forget(), show()));
+  whenFontsChange(() => (forget(), show()));
 }
 
 function render({ model, el }) {

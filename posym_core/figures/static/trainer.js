@@ -1,5 +1,5 @@
 // Drives the trainer: reads the controls, lets a Worker train, draws what it reports.
-import { clamp, element, rangeOf, ruler, startAll } from "./core.js";
+import { clamp, element, rangeOf, ruler, startAll, whenFontsChange } from "./core.js";
 import { arrowPlane, chart } from "./charts.js";
 
 const SLOWEST = 1e-4, TURN = 200; // the slider runs over angles from pi to here, evenly on a logarithmic scale
@@ -249,7 +249,7 @@ function start(figure, data) {
   new ResizeObserver(() => figure.clientWidth !== width && ((width = figure.clientWidth), drawSoon(...all))).observe(figure);
   const watcher = new MutationObserver(() => drawSoon(drawPlanes, drawPlanesBefore));
   watcher.observe(document.documentElement, { attributes: true, attributeFilter: ["data-theme", "theme"] });
-  if (document.fonts) document.fonts.ready.then(() => (forget(), drawSoon(...all)));
+  whenFontsChange(() => (forget(), drawSoon(...all)));
 }
 
 startAll("posym-trainer-data", start);
