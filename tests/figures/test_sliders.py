@@ -457,7 +457,7 @@ def test_a_number_too_wide_for_its_cell_loses_places_and_not_itself(open_page):
     frames = np.full((3, 8, 8), 0.25)
     frames[:, 0] = -10.25
     panel = Heatmap("C", frames, over=("theta",), decimals=2, x_label="b", y_label="a")
-    page = open_page([slider_figure([panel, panel], [THETA], caption="C.", alt="A.")], width=700)
+    page = open_page([slider_figure([panel, panel], [THETA], caption="C.", alt="A.")], width=780)
     cells = page.locator(".posym-drawing").first.locator("text").all_text_contents()
     assert sum(text in ("−10", "−10.3") for text in cells) == 8, cells
     assert cells.count("0.25") == 56, cells
