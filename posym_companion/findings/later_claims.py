@@ -1,11 +1,13 @@
 """Judges of claims that later papers make: each as a statement about the cross-logit matrix or about what follows it.
 
-All rules were written, and committed, before the measurement that they judge. A row's verdict is that of the model
-that the claim was first asked of; the same rule is put to every other model, and the row says what it gives.
+The first rules were all written, and committed, before the measurement that they judge. A row's verdict is that of the
+model that the claim was first asked of, but for L-1c, which no paper claims of a model; the same rule is put to every
+other model, and the row says what it gives.
 """
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from functools import partial
@@ -44,6 +46,8 @@ DECIDES = 0.1
 # Two profiles are the same if they differ by less than this part of the height of the U.
 SAME = 0.1
 QUARTER = SHARES[1]
+# A p below this is not chance. Equal sums of the same heads differ by less than the rounding.
+SURELY, ROUNDING = 0.05, 1e-12
 
 
 def part(name: Part, folder: Path | None = None, *, model: str | None = None, trained: bool = True) -> Result:
@@ -65,23 +69,35 @@ def sees_all(result: Result) -> np.ndarray:
 
 
 def order_lost(folder: Path | None, model: str) -> Measured:
-    """Near and far places, and pairs of contents, at the farthest distances that a layer sees."""
+    """Near and far places, and pairs of contents, at the farthest distances that a layer sees: head by head."""
     result = part("order", folder, model=model)
     whole, own = sees_all(result), BASES.index(1.0)
-    # By prompt, mean over heads: [length, prompt].
-    by = {name: result[name][own][:, :, whole].astype(float).mean((-1, -2)) for name in ("far", "contents")}
-    ours: dict[str, Number] = {
-        "far preferred to near": mean_interval(by["far"][-1], over="prompts"),
-        "inversions of contents": mean_interval(by["contents"][-1], over="prompts"),
-        "rise of far preferred": mean_interval(by["far"][-1] - by["far"][0], over="prompts"),
-        "rise of inversions": mean_interval(by["contents"][-1] - by["contents"][0], over="prompts"),
+    # [length, prompt, layer, head]
+    by = {name: result[name][own][:, :, whole].astype(float) for name in ("far", "contents")}
+    said = {
+        "far": ("far preferred to near", "rise of far preferred"),
+        "contents": ("inversions of contents", "rise of inversions"),
     }
+    ours: dict[str, Number] = {}
+    for name, (at_the_end, rise) in said.items():
+        heads = by[name].mean(1)
+        ours[f"{at_the_end}, over heads"] = _over_heads(heads[-1])
+        ours[f"{rise}, over heads"] = _over_heads(heads[-1] - heads[0])
+        prompts = by[name].mean((-1, -2))
+        ours[at_the_end] = mean_interval(prompts[-1], over="prompts")
+        ours[rise] = mean_interval(prompts[-1] - prompts[0], over="prompts")
     for name, rows in by.items():
         ours |= {f"{name} at {length}": float(row.mean()) for length, row in zip(LENGTHS, rows, strict=True)}
     if not whole.all():
         local = result["contents"][own][LENGTHS.index(512)][:, ~whole].astype(float).mean((-1, -2))
         ours["inversions of contents in local layers at 512"] = mean_interval(local, over="prompts")
-    return _measured(ours, result, note="Heads of the global layers; contents are those of a text of 64 tokens.")
+    far = ", ".join(f"{ours[f'far at {length}']:.2f}" for length in LENGTHS)
+    return _measured(
+        ours,
+        result,
+        note=f"{by['far'][0, 0].size} heads of the global layers; contents are those of a text of 64 tokens. Far is "
+        f"preferred to near in {far} of the cases at {', '.join(map(str, LENGTHS))} tokens.",
+    )
 
 
 def base_trades(folder: Path | None, model: str) -> Measured:
@@ -113,14 +129,38 @@ def symbols_travel(folder: Path | None, model: str) -> Measured:
     ours: dict[str, Number] = {"heads that lean to symbols": cases(lean > 0)}
     if (lean > 0).all() or (lean <= 0).all():
         ours |= dict.fromkeys(("inversions, symbolic heads", "fewer than in the others"), "all heads lean one way")
+        ours |= {CHANCE: "all heads lean one way", "heads on the smaller side": 0}
     else:
         symbolic, others = by_head[:, lean > 0].mean(1), by_head[:, lean <= 0].mean(1)
         ours |= {
             "inversions, symbolic heads": mean_interval(symbolic, over="prompts"),
             "inversions, other heads": mean_interval(others, over="prompts"),
             "fewer than in the others": mean_interval(others - symbolic, over="prompts"),
+            CHANCE: chance_of_fewer(by_head.mean(0), lean > 0),
+            "heads on the smaller side": int(min((lean > 0).sum(), (lean <= 0).sum())),
         }
     return _measured(ours, result, note="Heads of the global layers at 32,768, by their scores on the text itself.")
+
+
+CHANCE = "exact p that as many heads drawn at random have so few inversions"
+
+
+def chance_of_fewer(values: np.ndarray, chosen: np.ndarray) -> float:
+    """Part of all choices of as many heads whose mean is as low as that of the chosen ones, or lower.
+
+    Raises:
+        ValueError: if a value is undefined, or none or all of the heads are chosen.
+
+    >>> chance_of_fewer(np.array([0.1, 0.2, 0.5, 0.6]), np.array([True, True, False, False]))
+    0.16666666666666666
+    """
+    if not np.isfinite(values).all():
+        raise ValueError(f"values must be finite; {int((~np.isfinite(values)).sum())} of {values.size} are not")
+    count = int(chosen.sum())
+    if not 0 < count < len(values):
+        raise ValueError(f"some heads must be chosen and some not; got {count} of {len(values)}")
+    sums = np.array([values[list(each)].sum() for each in itertools.combinations(range(len(values)), count)])
+    return float((sums <= values[chosen].sum() + ROUNDING).mean())
 
 
 def nearly_sums(folder: Path | None, model: str) -> Measured:
@@ -334,14 +374,21 @@ def three_pointers(folder: Path | None, model: str) -> Measured:
         best[name] = int(x[:, ::2].mean(1).argmax())
         ours[f"answers decided by the {name}"] = mean_interval(x[best[name], 1::2], over="pairs")
         ours[f"layer, {name}"] = best[name]
-    facts = int(result.settings["length"])
-    end = np.isin(place, (0, facts - 1))
+    end = np.isin(place, (0, int(result.settings["length"]) - 1))
     by_place = parts["place"][best["place"]]
     ours["place decides at the ends, minus in the middle"] = _difference(by_place[end], by_place[~end])
+    ours["the same on the pairs that did not choose the layer"] = _difference(
+        by_place[1::2][end[1::2]], by_place[1::2][~end[1::2]]
+    )
+    decided = np.flatnonzero(said[0, best["place"], :, OUTCOMES.index("place")])
+    where = sorted(set(place[decided].tolist()))
     for name in ("asked", "place", "name", "answer"):
         ours[f"answers of the {name} behind the last layer"] = float(said[0, -1, :, OUTCOMES.index(name)].mean())
+    at = f" at place {' and '.join(map(str, where))}" if where else ""
     note = (
-        "Behind late layers the state holds the answer itself: there both controls say it, and it counts for nothing."
+        "Behind late layers the state holds the answer itself: there both controls say it, and it counts for nothing. "
+        f"At the layer chosen the place decides {len(decided)} of {len(place)} pairs{at}, "
+        f"{int((decided % 2 == 0).sum())} of them among those that chose the layer."
     )
     return _measured(ours, result, note=note)
 
@@ -363,19 +410,28 @@ def _measured(ours: dict[str, Number], *results: Result, fails: list[str] | None
 Judge = Callable[[Path | None, str], Measured]
 
 
+ELSEWHERE = "other models in which the rule holds whole"
+
+
 def _asked_of_all(first: str, rule: Rule, judge: Judge, folder: Path | None) -> Measured:
     """What the first model says, and the rule's verdict and numbers on every other that was run."""
     found = judge(folder, first)
     ours, evidence, said = dict(found.ours), list(found.evidence), []
+    fails, whole = list(found.fails_in), []
     for title, other in _others(first, judge, folder):
         verdict = rule.verdict(other.ours)
         said.append(f"{title}: *{verdict}*")
+        if verdict != "not testable":
+            whole.append(verdict == rule.whole)
+            missed = [part for part, held in rule.parts(other.ours).items() if held == "no"]
+            fails += [] if whole[-1] else [f"{title}: not {'; not '.join(missed)}" if missed else f"{title}: in part"]
         parts = "; ".join(f"{part}: {held}" for part, held in rule.parts(other.ours).items())
         ours |= {f"{title}: verdict": verdict, f"{title}: parts": parts}
         ours |= {f"{title}: {name}": other.ours[name] for name in rule.names}
         evidence = [*dict.fromkeys([*other.evidence[:-1], *evidence])]
     note = f"{found.note} The same rule elsewhere: {'; '.join(said)}." if said else found.note
-    return replace(found, ours=ours, evidence=evidence, note=note)
+    ours[ELSEWHERE] = cases(whole)
+    return replace(found, ours=ours, evidence=evidence, fails_in=fails, note=note)
 
 
 def _others(first: str, judge: Judge, folder: Path | None) -> Iterator[tuple[str, Measured]]:
@@ -385,6 +441,12 @@ def _others(first: str, judge: Judge, folder: Path | None) -> Iterator[tuple[str
                 yield TITLES[model], judge(folder, model)
             except MissingResultError:
                 continue
+
+
+def _changed(judged: Claim, says: str, lines: tuple[Line, ...], because: str) -> Claim:
+    """A claim with the rule that it had first, which was written before any run."""
+    first = replace(judged.rule, says=says, lines=lines)
+    return replace(judged, rule_fixed="after a first look", first_rule=first, changed_because=because)
 
 
 def _claim(
@@ -399,6 +461,7 @@ def _claim(
     able: tuple[Line, ...] = (),
     first: str = MODEL,
 ) -> Claim:
+    """A claim whose rule is put to one model first, and to all others."""
     rule = Rule(says=says, lines=lines, able=able, whole="reproduced in kind")
     return Claim(
         id=name,
@@ -413,23 +476,38 @@ def _claim(
 
 
 _LARGER = "Larger models, and texts as long as the distances."
-ORDER = _claim(
-    "L-1a",
-    "Far from the query RoPE keeps no order",
-    "As the context grows, a head no longer prefers near places to substantially farther ones, and a key that beats "
-    "another at one position may lose to it at the next: both failures approach one half",
-    "Du et al. (2026), a theorem; tested on large models",
-    "At distances up to 32,768, over the heads of the global layers and a text's tokens: a content has the "
-    f"higher logit at the far of two places (at least twice as far) in more than {LOST} of the cases, two "
-    f"contents change their order between two places in more than {LOST} of them, and both rise from the length 64.",
-    (
-        Line(part="near is not preferred", of="far preferred to near", above=LOST),
-        Line(part="contents change their order", of="inversions of contents", above=LOST),
-        Line(part="the preference for far grows with length", of="rise of far preferred", above=0),
-        Line(part="inversions grow with length", of="rise of inversions", above=0),
+_ORDER_SAYS = (
+    "a content has the higher logit at the far of two places (at least twice as far) in more than "
+    f"{LOST} of the cases, two contents change their order between two places in more than {LOST} of them, and both "
+    "rise from the length 64."
+)
+
+
+def _order_lines(unit: str) -> tuple[Line, ...]:
+    return (
+        Line(part="near is not preferred", of=f"far preferred to near{unit}", above=LOST),
+        Line(part="contents change their order", of=f"inversions of contents{unit}", above=LOST),
+        Line(part="the preference for far grows with length", of=f"rise of far preferred{unit}", above=0),
+        Line(part="inversions grow with length", of=f"rise of inversions{unit}", above=0),
+    )
+
+
+ORDER = _changed(
+    _claim(
+        "L-1a",
+        "Far from the query RoPE keeps no order",
+        "As the context grows, a head no longer prefers near places to substantially farther ones, and a key that "
+        "beats another at one position may lose to it at the next: both failures approach one half",
+        "Du et al. (2026), a theorem; tested on large models",
+        "At distances up to 32,768, over a text's tokens, with intervals over the heads of the global layers: "
+        f"{_ORDER_SAYS}",
+        _order_lines(", over heads"),
+        order_lost,
+        _LARGER,
     ),
-    order_lost,
-    _LARGER,
+    f"The same with intervals over prompts, means over heads: {_ORDER_SAYS}",
+    _order_lines(""),
+    "the claim is about a head, and prompts resampled within the same heads say nothing about another head",
 )
 BASE = _claim(
     "L-1b",
@@ -447,20 +525,33 @@ BASE = _claim(
     base_trades,
     "A model that was trained with either base.",
 )
-SYMBOLS = _claim(
-    "L-1c",
-    "Symbolic heads keep the order of contents",
-    "What one takes from the first two papers: heads that act by symbol work at any length. Against L-1a: they "
-    "keep the order of contents where other heads lose it",
-    "a consequence that L-1a challenges",
-    "Over the global layers at 32,768: heads with s_SYM above s_POS on the text have fewer inversions of contents than "
-    f"the others, and fewer than {LOST}.",
-    (
-        Line(part="fewer inversions than in other heads", of="fewer than in the others", above=0),
-        Line(part="the order is not lost", of="inversions, symbolic heads", below=LOST),
+_KEPT = Line(part="the order is not lost", of="inversions, symbolic heads", below=LOST)
+_BOTH_WAYS = Line(part="some heads lean to symbols and some do not", of="heads on the smaller side", above=0)
+SYMBOLS = _changed(
+    _claim(
+        "L-1c",
+        "Symbolic heads keep the order of contents",
+        "What one takes from the first two papers: heads that act by symbol work at any length. Against L-1a: they "
+        "keep the order of contents where other heads lose it",
+        "a consequence that L-1a challenges",
+        "Over the global layers at 32,768: heads with s_SYM above s_POS on the text have fewer inversions of contents "
+        f"than as many heads drawn at random (exact p below {SURELY}), and fewer than {LOST}.",
+        (Line(part="fewer inversions than in other heads", of=CHANCE, below=SURELY, testable=_BOTH_WAYS), _KEPT),
+        symbols_travel,
+        _LARGER,
     ),
-    symbols_travel,
-    _LARGER,
+    "Over the global layers at 32,768: heads with s_SYM above s_POS on the text have fewer inversions of contents than "
+    f"the others, with an interval over prompts, and fewer than {LOST}.",
+    (Line(part="fewer inversions than in other heads", of="fewer than in the others", above=0), _KEPT),
+    "the claim is about heads, and prompts resampled within the same heads say nothing about others",
+)
+SYMBOLS = replace(
+    SYMBOLS,
+    rule=replace(
+        SYMBOLS.rule,
+        says=f"{SYMBOLS.rule.says} The same on every other model that was run.",
+        lines=(*SYMBOLS.rule.lines, Line(part="on the other models too", of=ELSEWHERE, unit="models")),
+    ),
 )
 SUMS = _claim(
     "L-2",
@@ -580,23 +671,37 @@ MASSIVE = _claim(
     massive_planes,
     "The paper's own bounds on the frequency, which are not tested here.",
 )
-BINDING = _claim(
-    "L-6",
-    "Binding goes by place, by name and by answer",
-    "A model retrieves a bound word by the place of its fact (positional), by the name it is bound to (lexical) "
-    "and by a pointer to the word itself (reflexive); by place least reliably in the middle",
-    "Gur-Arieh et al. (2025): nine models, ten tasks",
+_BINDING = (
     "The last token's state behind one layer is replaced by that of a prompt with the facts rearranged, so that place, "
     f"name and answer name different facts. Each decides more than {DECIDES} of the answers at its best layer "
     "(chosen on other pairs): place and name beyond what an unrelated fact gets, the answer beyond what an "
-    "answer that the prompt does not name gets; and place decides more at the ends than in the middle.",
-    (
-        Line(part="place decides", of="answers decided by the place", above=DECIDES),
-        Line(part="name decides", of="answers decided by the name", above=DECIDES),
-        Line(part="answer decides", of="answers decided by the answer", above=DECIDES),
-        Line(part="place decides less in the middle", of="place decides at the ends, minus in the middle", above=0),
+    "answer that the prompt does not name gets; and place decides more at the ends than in the middle"
+)
+_BY_PLACE = Line(part="place decides", of="answers decided by the place", above=DECIDES)
+_DECIDING = (
+    _BY_PLACE,
+    Line(part="name decides", of="answers decided by the name", above=DECIDES),
+    Line(part="answer decides", of="answers decided by the answer", above=DECIDES),
+)
+_MIDDLE = Line(part="place decides less in the middle", of="place decides at the ends, minus in the middle", above=0)
+BINDING = _changed(
+    _claim(
+        "L-6",
+        "Binding goes by place, by name and by answer",
+        "A model retrieves a bound word by the place of its fact (positional), by the name it is bound to (lexical) "
+        "and by a pointer to the word itself (reflexive); by place least reliably in the middle",
+        "Gur-Arieh et al. (2025): nine models, ten tasks",
+        f"{_BINDING}, which is asked where place decides, on pairs that did not choose the layer.",
+        (
+            *_DECIDING,
+            replace(_MIDDLE, of="the same on the pairs that did not choose the layer", testable=_BY_PLACE),
+        ),
+        three_pointers,
+        "Models that bind untaught; longer lists of facts.",
+        first=TAUGHT,
     ),
-    three_pointers,
-    "Models that bind untaught; longer lists of facts.",
-    first=TAUGHT,
+    f"{_BINDING}.",
+    (*_DECIDING, _MIDDLE),
+    "the line on the middle counted pairs that had chosen the layer, and was asked although the place hardly ever "
+    "decides",
 )

@@ -38,7 +38,7 @@ def number(line: Line, kept: bool, *, some: bool = False):
 def made_up(rule: Rule, kept) -> dict:
     """Numbers of which those of the given lines are kept; every line can be tested."""
     lines = (*rule.able, *rule.lines)
-    guards = [line.testable for line in lines if line.testable]
+    guards = [line.testable for line in lines if line.testable and line.testable not in lines]
     return {line.of: number(line, line in guards or line in kept) for line in (*guards, *lines)}
 
 
