@@ -50,6 +50,7 @@ CLAIMS: Mapping[str, str] = {
     "G26-1b": "gram_spectra.LOGITS",
     "G26-1c": "encoding_optimisation.OPTIMISATION",
     "G26-2": "encoding_study.ORDER",
+    "G26-2b": "encoding_study.ROTARY_COUNTS",
     "G26-3": "encoding_study.DEPOSIT",
     "G26-3b": "encoding_study.DEPOSIT_BY_MEAN",
     "G26-4": "encoding_speed.SPEED",

@@ -92,10 +92,11 @@ def test_refusals(options, message):
         EncodingOptimisation(**options)
 
 
-def invented(folder, rope_rate=0.1, rope_eigenvalue=1.0):
+def invented(folder, rope_rate=0.2, rope_eigenvalue=1.0, others_rate=0.05, right=0.9):
+    """Rotary heads with this stable rate and curvature, others with a curvature of 2 and this accuracy at the end."""
     for name in ENCODINGS:
-        rates = np.array([0.05, 0.1, 0.2])
-        stable = rope_rate if name == "rope" else 0.05
+        rates = np.array([0.05, 0.1, 0.2, 0.4])
+        stable = rope_rate if name == "rope" else others_rate
         eigenvalue = rope_eigenvalue if name == "rope" else 2.0
         save_invented(
             EncodingOptimisation(encoding=name).name,
@@ -104,30 +105,48 @@ def invented(folder, rope_rate=0.1, rope_eigenvalue=1.0):
                 "peak": np.where(rates > stable, 1.2, 1.0)[None].repeat(3, 0),
                 "eigenvalue": np.full((3, 2), eigenvalue) * np.array([0.5, 2.0]),
                 "losses": np.ones((3, 4)),
+                "accuracy": np.full((3, 2), 1.0 if name == "rope" else right),
             },
             folder=folder,
         )
 
 
+STABLE, CURVED, AT_THE_END = (
+    "a larger learning rate is stable",
+    "the loss is less curved through training",
+    "the loss is less curved at the end",
+)
+
+
 @pytest.mark.parametrize(
-    ("rate", "eigenvalue", "verdict"),
+    ("options", "verdict", "rate", "curved"),
     [
-        (0.1, 1.0, "reproduced in kind"),
-        (0.05, 1.0, "partly"),
-        (0.1, 2.0, "partly"),
-        (0.0, 3.0, "not reproduced"),
+        ({}, "reproduced in kind", "4 of 4", "4 of 4"),
+        ({"others_rate": 0.1}, "partly", "not testable", "4 of 4"),  # one notch apart
+        ({"others_rate": 0.4}, "partly", "not testable", "4 of 4"),
+        ({"rope_rate": 0.05, "others_rate": 0.2}, "partly", "0 of 4", "4 of 4"),
+        ({"rope_rate": 0.0, "others_rate": 0.05}, "partly", "not testable", "4 of 4"),
+        ({"rope_rate": 0.0, "others_rate": 0.1}, "partly", "0 of 4", "4 of 4"),
+        ({"rope_eigenvalue": 2.0}, "partly", "4 of 4", "0 of 4"),  # a tie
+        ({"rope_eigenvalue": 3.0, "rope_rate": 0.05, "others_rate": 0.4}, "not reproduced", "0 of 4", "0 of 4"),
+        ({"right": 0.89}, "partly", "4 of 4", "not testable"),
+        ({"right": 0.89, "rope_rate": 0.1}, "not testable", "not testable", "not testable"),
     ],
 )
-def test_the_row_follows_both_measures(tmp_path, rate, eigenvalue, verdict):
-    invented(tmp_path, rate, eigenvalue)
+def test_the_row_follows_both_measures(tmp_path, options, verdict, rate, curved):
+    invented(tmp_path, **options)
     (row,) = ledger("G26-1c", folder=tmp_path)
-    assert row.verdict == verdict
-    assert row.ours["rope: largest stable learning rate"]["value"] == pytest.approx(rate)
+    held = {part: found.partition(" encodings")[0] for part, found in row.parts.items()}
+    assert (row.verdict, held) == (verdict, {STABLE: rate, CURVED: curved, AT_THE_END: curved})
+    assert row.ours["rope: largest stable learning rate"]["value"] == pytest.approx(options.get("rope_rate", 0.2))
     assert row.ours["alibi: largest Hessian eigenvalue, geometric mean over the training"]["value"] == 2
+    assert row.ours["alibi: largest Hessian eigenvalue at the end"]["value"] == 4
+    assert "alibi 4 to 4, t5 4 to 4." in row.note
+    assert ("Not learned, and so not compared: sinusoidal (0.89 to 0.89)" in row.note) == ("right" in options)
 
 
 def test_a_rate_that_never_blows_up_is_said_so(tmp_path):
-    invented(tmp_path, rope_rate=0.2)
+    invented(tmp_path, rope_rate=0.4)
     assert judge.stability(tmp_path).fails_in == ["no rate that was tried blew up for rope in some seed"]
 
 

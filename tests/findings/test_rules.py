@@ -216,7 +216,9 @@ def test_ids_are_those_of_the_papers():
     split = {"4": "abc", "8": "ab"}
     expected = [f"U25-{n}{letter}" for n in u25 for letter in split.get(n, [""])]
     expected += [f"U26-{n}{letter}" for n in range(1, 10) for letter in ("ab" if n == 4 else [""])]
-    expected += [f"G26-{n}{letter}" for n in range(1, 5) for letter in {1: "abc", 3: ["", "b"]}.get(n, [""])]
+    expected += [
+        f"G26-{n}{letter}" for n in range(1, 5) for letter in {1: "abc", 2: ["", "b"], 3: ["", "b"]}.get(n, [""])
+    ]
     expected += [f"T-{n}{kind}" for n in range(8) for kind in (("", "G") if n < 7 else ("",))]
     expected += ["T-8G"]
     expected += [f"L-{n}{letter}" for n in range(1, 7) for letter in {1: "abc", 4: ["", "b"]}.get(n, [""])]
