@@ -345,7 +345,7 @@ def position_is_deposited_by_mean(folder: Path | None) -> Measured:
 TO_LOSE = "accuracy above chance {} over rotary's cost"
 _ONLY_FOR_POSITIONS = tuple(
     Line(
-        part=f"nothing of the kind {words}",
+        part=f"no such head {words}",
         of=f"largest cost {words} over rotary's",
         below=HALF,
         testable=Line(part="there is that much above chance to lose", of=TO_LOSE.format(words), above=HALF),

@@ -146,8 +146,8 @@ def test_a_deposit_by_mean_ablation(tmp_path):
         (("distance", "rope"), {"most": 0.5, "following": 0.1}, "one costly head"),
         (("distance", "rope"), {"following": 0.3}, "the next is cheap"),
         (("distance", "rope"), {"layer": 1, "following": 0.0}, "in the first layer"),
-        (("distance", "nope"), {"most": 0.5}, "nothing of the kind without positions"),
-        (("count", "rope"), {"most": 0.5}, "nothing of the kind on Count"),
+        (("distance", "nope"), {"most": 0.5}, "no such head without positions"),
+        (("count", "rope"), {"most": 0.5}, "no such head on Count"),
         (("distance", "rope-one-head"), {"accuracy": 0.8}, "one rotary head suffices"),
         (("distance", "mla"), {"most": 0.5}, "latent attention removes it"),
     ],
@@ -164,7 +164,7 @@ def test_a_deposit_by_mean_ablation_that_misses_a_line(tmp_path, which, options,
 )
 def test_what_has_nothing_to_lose_is_not_tested(tmp_path, which, words, classes):
     """Rotary's costliest head costs .4, half of which a model must have above chance for a head to cost as much."""
-    part = f"nothing of the kind {words}"
+    part = f"no such head {words}"
     edge = 1 / classes + 0.2
     for accuracy, held in ((edge - 0.003, "not testable"), (edge + 0.003, "yes")):
         row = trained_to_the_end(tmp_path, which, accuracy=accuracy, most=0.0)
