@@ -6,6 +6,7 @@ of the numbers. No verdict is written down anywhere.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -70,6 +71,22 @@ def cases(held: Iterable[Any]) -> Cases:
     return Cases(sum(each), len(each))
 
 
+@dataclass(frozen=True, kw_only=True)
+class SeedRange(Estimate):
+    """A mean over seeds with the least and the largest of them; a line counts the seeds that lie beyond it."""
+
+    seeds: tuple[float, ...] = ()
+
+
+def seed_range(values: Iterable[float]) -> SeedRange:
+    """Mean, least and largest of one number a seed, one at least; all NaN if one is."""
+    each = tuple(float(x) for x in values)
+    mean = sum(each) / len(each)
+    low, high = (mean, mean) if math.isnan(mean) else (min(each), max(each))
+    method = f"mean, least and largest of {len(each)} seeds"
+    return SeedRange(value=mean, low=low, high=high, method=method, seeds=each)
+
+
 Number = float | int | str | Estimate | Cases
 
 
@@ -87,7 +104,7 @@ class Line:
     Attributes:
         part: the part of the claim that stands or falls with it, in words.
         of: name of the number.
-        unit: what is counted where the number is :class:`Cases`, in the plural.
+        unit: what is counted where the number is :class:`Cases` or a :class:`SeedRange`, in the plural.
         above: the line that it must lie above.
         below: the line that it must lie below. Without either the number is :class:`Cases`.
         refutes: whether a miss is a counter-example to the claim as it is worded.
@@ -107,6 +124,13 @@ class Line:
     def counts(self) -> bool:
         """Whether cases are counted."""
         return self.above is None and self.below is None
+
+    def counted(self, numbers: Mapping[str, Any]) -> str:
+        """How many of what are as asked; empty where nothing is counted."""
+        value = numbers[self.of]
+        if isinstance(value, SeedRange):
+            value = cases(map(self._beyond, value.seeds))
+        return f"{value} {self.unit}" if isinstance(value, Cases) else ""
 
     @property
     def asked(self) -> str:
@@ -131,8 +155,13 @@ class Line:
             return value.held / value.of
         if isinstance(value, str):
             return 0.0
-        low, high = (value.low, value.high) if isinstance(value, Estimate) else (value, value)
-        return float((self.above is None or low > self.above) and (self.below is None or high < self.below))
+        if isinstance(value, SeedRange):
+            return sum(map(self._beyond, value.seeds)) / len(value.seeds)
+        ends = (value.low, value.high) if isinstance(value, Estimate) else (value,)
+        return float(all(map(self._beyond, ends)))
+
+    def _beyond(self, number: float) -> bool:
+        return (self.above is None or number > self.above) and (self.below is None or number < self.below)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -185,10 +214,8 @@ class Rule:
         said: dict[str, list[str]] = {"Found": [], "In some cases": [], "Not found": []}
         untested: dict[str, list[str]] = {}
         for line in judged:
-            kept, part = (
-                line.kept(numbers),
-                f"{line.part} ({numbers[line.of]} {line.unit})" if line.counts else line.part,
-            )
+            kept, counted = line.kept(numbers), line.counted(numbers)
+            part = f"{line.part} ({counted})" if counted else line.part
             if line.can_tell(numbers):
                 said["Found" if kept == 1 else "In some cases" if kept else "Not found"].append(part)
             elif line.testable:
@@ -222,7 +249,7 @@ class Rule:
 def _held(line: Line, numbers: Mapping[str, Any]) -> str:
     if not line.can_tell(numbers):
         return "not testable"
-    return f"{numbers[line.of]} {line.unit}" if line.counts else "yes" if line.kept(numbers) == 1 else "no"
+    return line.counted(numbers) or ("yes" if line.kept(numbers) == 1 else "no")
 
 
 @dataclass(frozen=True, kw_only=True)

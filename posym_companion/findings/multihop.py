@@ -1,7 +1,8 @@
 """Judges of the claims about models that learn Number and Letter, from runs watched at every checkpoint.
 
-Intervals reach from the least to the largest seed, so that a rule on an interval's end holds in every seed. Runs of at
-least two seeds of each task must be there. The rules were fixed before the third seed and all later ones ran.
+A rule is put to every seed by itself, and the row says in how many it holds; intervals reach from the least to the
+largest. Runs of at least two seeds of each task must be there. The rules were fixed before the third seed and all
+later ones ran.
 """
 
 from __future__ import annotations
@@ -15,9 +16,8 @@ import numpy as np
 import torch
 
 from posym_companion.experiments.multihop import SEEDS, TEST, MultihopSettings
-from posym_companion.findings.finding import Claim, Line, Measured, Number, Rule, cases
+from posym_companion.findings.finding import Claim, Line, Measured, Number, Rule, SeedRange, cases, seed_range
 from posym_core.metrics.score_geometry import purity
-from posym_core.metrics.stats import Estimate
 from posym_core.runs.results import Result, stored_results
 from posym_core.tasks.multihop_shortcuts import counting_accuracy
 
@@ -175,7 +175,7 @@ HOP_BY_HOP = Claim(
         "of the training between first and last; every Letter learns all within a tenth of it. A hop is learned at "
         "the first of two looks in a row at 90 % of its final accuracy.",
         lines=(
-            Line(part="every hop is learned", of="least test accuracy of any hop", above=LEARNED),
+            Line(part="every hop is learned", of="least test accuracy of any hop", unit="models", above=LEARNED),
             Line(
                 part="Number in the order 1 to 4",
                 of="number: seeds that learn hops in the order 1 to 4",
@@ -184,11 +184,13 @@ HOP_BY_HOP = Claim(
             Line(
                 part="Number over a fifth of the training",
                 of="number: share of the training between first and last",
+                unit="seeds",
                 above=APART,
             ),
             Line(
                 part="Letter within a tenth",
                 of="letter: share of the training between first and last",
+                unit="seeds",
                 below=TOGETHER,
             ),
         ),
@@ -305,10 +307,15 @@ def frequency_by_layer(folder: Path | None, seeds: Sequence[int] = SEEDS) -> Mea
 
 
 _BANDS = (
-    Line(part="Number's first layers are fast", of="number: mean ID of layers 0-3", below=FAST),
-    Line(part="Number's last layers are slow", of="number: mean ID of layers 5-11", above=SLOW),
-    Line(part="Number's profile is Table 1's", of="number: correlation with Table 1 over layers", above=PROFILE),
-    Line(part="Letter is slower than even use", of="letter: mean ID of layers 2-11", above=EVEN),
+    Line(part="Number's first layers are fast", of="number: mean ID of layers 0-3", unit="seeds", below=FAST),
+    Line(part="Number's last layers are slow", of="number: mean ID of layers 5-11", unit="seeds", above=SLOW),
+    Line(
+        part="Number's profile is Table 1's",
+        of="number: correlation with Table 1 over layers",
+        unit="seeds",
+        above=PROFILE,
+    ),
+    Line(part="Letter is slower than even use", of="letter: mean ID of layers 2-11", unit="seeds", above=EVEN),
 )
 FREQUENCY_USE = Claim(
     id="U26-3",
@@ -322,7 +329,10 @@ FREQUENCY_USE = Claim(
         lines=(
             *_BANDS,
             Line(
-                part="Letter's profile is Table 1's", of="letter: correlation with Table 1 over layers", above=PROFILE
+                part="Letter's profile is Table 1's",
+                of="letter: correlation with Table 1 over layers",
+                unit="seeds",
+                above=PROFILE,
             ),
         ),
     ),
@@ -371,7 +381,14 @@ COST = Claim(
         says="Our hours of scoring, scaled to as many swaps as have attention matrices of 1 TB in float32, are fewer "
         "than "
         f"the paper's {PAPERS_HOURS}.",
-        lines=(Line(part="fewer hours", of="hours for as many swaps as the paper's 1 TB holds", below=PAPERS_HOURS),),
+        lines=(
+            Line(
+                part="fewer hours",
+                of="hours for as many swaps as the paper's 1 TB holds",
+                unit="models",
+                below=PAPERS_HOURS,
+            ),
+        ),
         whole="improved on",
         missed="reproduced",
     ),
@@ -405,20 +422,15 @@ def _both(folder: Path | None, seeds: Sequence[int] = SEEDS) -> dict[Task, list[
     return {task: stored_runs(task, folder, seeds=seeds, least=min(2, len(seeds))) for task in TASKS}
 
 
-def _over(runs: Sequence[Result], measure: Measure) -> Estimate:
-    return _range(np.array([measure(run) for run in runs], dtype=float))
+def _over(runs: Sequence[Result], measure: Measure) -> SeedRange:
+    return seed_range(map(measure, runs))
 
 
-def _range(values: np.ndarray) -> Estimate:
-    ends = {"low": float(values.min()), "high": float(values.max())}
-    return Estimate(value=float(values.mean()), **ends, method=f"mean, least and largest of {len(values)} seeds")
-
-
-def _where_defined(runs: Sequence[Result], measure: Measure) -> Estimate | str:
+def _where_defined(runs: Sequence[Result], measure: Measure) -> SeedRange | str:
     """As :func:`_over`; a text if some run has no such number, since a mean over the others would hide that."""
-    values = np.array([measure(run) for run in runs], dtype=float)
-    missing = int(np.isnan(values).sum())
-    return f"never in {missing} of {len(values)} seeds" if missing else _range(values)
+    found = _over(runs, measure)
+    missing = sum(map(np.isnan, found.seeds))
+    return f"never in {missing} of {len(found.seeds)} seeds" if missing else found
 
 
 def _measured(

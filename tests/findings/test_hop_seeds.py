@@ -23,13 +23,13 @@ def test_it_agrees_with_a_reading_of_the_results_by_hand(parts):
     assert parts["U26-5"]["Letter holds at 850 tokens"] == [float(np.mean(each > 0.9)) for each in far]
 
 
-def test_an_interval_from_least_to_largest_lies_beyond_a_line_where_every_seed_does(parts):
+def test_a_line_is_put_to_every_seed_by_itself(parts):
     asked = 0
     for claim in (multihop.HOP_BY_HOP, multihop.PURE_HEADS, multihop.FREQUENCY_USE):
         numbers = claim.measure(None).ours
         for line in claim.rule.lines:
             if not line.counts:
-                assert line.kept(numbers) == min(parts[claim.id][line.part]), line.part
+                assert line.kept(numbers) == pytest.approx(np.mean(parts[claim.id][line.part])), line.part
                 asked += 1
     assert asked >= 10
 

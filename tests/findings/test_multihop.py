@@ -70,7 +70,8 @@ def judged(folder, claim, *, seeds=(0, 1, 2), number=None, letter=None) -> Row:
 
 def missed(row: Row) -> list[str]:
     """Parts of a claim that do not hold in all cases."""
-    return [part for part, held in row.parts.items() if held == "no" or (" of " in held and "3 of 3" not in held)]
+    counts = {part: held.split()[:3] for part, held in row.parts.items()}
+    return [part for part, (held, of, cases) in counts.items() if of == "of" and held != cases]
 
 
 JUDGES = (multihop.learned_hop_by_hop, multihop.pure_at_best, multihop.frequency_by_layer, multihop.cost_of_watching)

@@ -11,7 +11,7 @@ import pytest
 
 from posym_companion.findings import VERDICTS, Cases, Line, Rule, finding
 from posym_companion.findings.all_claims import CLAIMS, claim, row
-from posym_companion.findings.finding import Fixed
+from posym_companion.findings.finding import Fixed, seed_range
 from posym_core.metrics.stats import Estimate
 
 RULES = {
@@ -72,6 +72,25 @@ def test_the_whole_interval_must_lie_beyond_the_line():
     assert line.kept({"x": "never in 1 of 2 seeds"}) == 0
     assert line.kept({"x": float("nan")}) == 0
     assert Line(part="", of="x", below=0.5).kept({"x": 0.4}) == 1
+
+
+def test_of_seeds_those_beyond_the_line_are_counted():
+    """A mean and ends over seeds: four of five beyond the line are four of five, as where cases are counted."""
+    line = Line(part="a", of="x", unit="seeds", above=0.5)
+    some = {"x": seed_range([0.6, 0.7, 0.5, 0.8, 0.9])}
+    assert some["x"].value == pytest.approx(0.7)
+    assert (some["x"].low, some["x"].high) == (0.5, 0.9)
+    assert line.kept(some) == 0.8
+    rule = Rule(says="", lines=(line,))
+    assert (rule.verdict(some), rule.parts(some)) == ("partly", {"a": "4 of 5 seeds"})
+    said = "In some cases: a (4 of 5 seeds). The deciding number is 0.7 [0.5, 0.9] (x); more than 0.5 was asked."
+    assert rule.found(some) == said
+    one = {"x": seed_range([0.6])}
+    assert (rule.verdict(one), rule.parts(one)) == ("reproduced", {"a": "1 of 1 seeds"})
+    undefined = {"x": seed_range([0.6, float("nan")])}
+    assert math.isnan(undefined["x"].low)
+    assert (rule.verdict(undefined), rule.parts(undefined)) == ("partly", {"a": "1 of 2 seeds"})
+    assert Rule(says="", lines=(line,), strict=True).verdict(some) == "not reproduced"
 
 
 def test_parts_say_what_holds():
