@@ -9,7 +9,7 @@ import pytest
 from invented import save_invented
 
 from posym_companion.experiments.solver_settings import BANDS, TaskSolvers, expectation
-from posym_companion.findings import ledger
+from posym_companion.findings import ledger, task_solvers
 from posym_companion.findings.solver_heads import solvers
 from posym_companion.findings.task_solvers import PAIRS, solver_accuracy, solver_results, steps_to_learn
 from posym_core.runs.results import MissingResultError
@@ -216,6 +216,60 @@ def test_an_area_is_asked_of_ten_heads_or_more(tmp_path, seeds, held):
     by = "symbolic ranks heads by which binding is carried, in the last layer"
     assert row.ours[f"{by}: heads on the smaller side"] == 2 * seeds
     assert row.parts[by] == held
+
+
+def test_planes_that_do_not_rotate_are_not_slow_ones(tmp_path):
+    """p-RoPE with a quarter has fast and middle planes, and three quarters that stand still: no angle, no speed."""
+    invented(tmp_path, "p25")
+    planes, every = ledger("T-3", "T-4", folder=tmp_path)
+    assert (planes.note, every.note) == (
+        "no solved setting has slow and middle planes",
+        "no solved setting rotates all of its planes",
+    )
+    invented(tmp_path, "1e4")
+    planes, every = ledger("T-3", "T-4", folder=tmp_path)
+    assert set(planes.parts.values()) == {f"2 of 2 {PAIRS}"}
+    assert set(every.parts.values()) == {f"2 of 2 {PAIRS}"}
+
+
+@pytest.mark.parametrize(("odd", "held"), [([0.9, 0.2, 0.9], "0 of 1"), ([0.2, 0.9, 0.9], "1 of 1")])
+def test_the_middle_layer_of_an_odd_number_is_late(tmp_path, monkeypatch, odd, held):
+    """The first half of three layers is the first one: what the middle one does counts for the late layers."""
+    monkeypatch.setattr(task_solvers, "full_size", lambda: [TaskSolvers(layers=3)])
+    good = invented(tmp_path, layers=3)
+    scores = good["scores"].copy()
+    noise = np.random.default_rng(1).uniform(0, 1e-3, scores.shape[:-1])
+    scores[..., 1] = np.array(odd)[:, None] + noise
+    invented(tmp_path, layers=3, scores=scores)
+    (row,) = ledger("T-1", folder=tmp_path)
+    assert row.parts["binding: late layers are symbolic"] == f"{held} kinds of model"
+
+
+def test_a_contrast_of_nothing_is_no_trend(tmp_path):
+    scores = invented(tmp_path)["scores"].copy()
+    scores[..., :2] = 0.5
+    invented(tmp_path, scores=scores)
+    (row,) = ledger("T-1", folder=tmp_path)
+    assert row.verdict == "not reproduced"
+
+
+def test_a_setting_at_the_line_is_not_solved(tmp_path):
+    invented(tmp_path, binding=0.9)
+    with pytest.raises(MissingResultError, match="no stored setting of two or more layers solves its task"):
+        solvers(tmp_path)
+    invented(tmp_path, binding=0.91)
+    assert len(solvers(tmp_path)) == 1
+
+
+def test_a_head_that_moves_a_fifth_carries(tmp_path):
+    good = invented(tmp_path)
+    invented(tmp_path, patched=good["patched"] * 0.2)
+    (row,) = ledger("T-5", folder=tmp_path)
+    assert row.ours["heads of all by which binding is carried"] == "10 of 20"
+    invented(tmp_path, patched=good["patched"] * 0.199)
+    (row,) = ledger("T-5", folder=tmp_path)
+    assert row.ours["heads of all by which binding is carried"] == "0 of 20"
+    assert row.verdict == "not testable"
 
 
 def test_steps_to_learn(tmp_path):
