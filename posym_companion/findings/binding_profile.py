@@ -155,7 +155,7 @@ def early_positional_late_symbolic(folder: Path | None) -> Measured:
         model=MODEL,
         evidence=[*(result.name for result in results.values()), SHOWN_IN],
         fails_in=fails,
-        note="Intervals resample layers and prompts.",
+        note="Intervals resample layers and prompts. One model of one family stands behind this row.",
     )
 
 
@@ -188,8 +188,8 @@ LAYER_TREND = Claim(
     "of the contrast over all layers is one of layer types",
     measure=early_positional_late_symbolic,
     rule_fixed="after a first look",
-    changes="A model that solves the task: this one is near chance on it, and T-1 is the row of models that do. More "
-    "layers of each type.",
+    changes="A model of another family, since this one is the only one. A model that solves the task: this one is near "
+    "chance on it, and T-1 is the row of models that do. More layers of each type.",
 )
 
 
@@ -280,7 +280,8 @@ CORRELATION = Claim(
     "is not evidence of learning",
     measure=scores_exclude_each_other,
     rule_fixed="after a first look",
-    changes="A setting in which r does not lie below the null model's. T-2 is the row of models that solve the task.",
+    changes="A model of another family, since this one is the only one; a setting in which r does not lie below the "
+    "null model's. T-2 is the row of models that solve the task.",
 )
 
 
