@@ -51,3 +51,13 @@ def test_every_verdict(tmp_path):
     invented(tmp_path, full_size()[0], right=0.5)
     invented(tmp_path, full_size()[3], right=0.5)
     assert "no stored small model of llama" in ledger("T-7", folder=tmp_path)[0].note
+
+
+def test_a_tie_is_no_trend(tmp_path):
+    """Both layers alike: one head positional, one symbolic, so that r is negative and no layer is above another."""
+    for setting in full_size()[:3]:
+        invented(tmp_path, setting)
+        arrays = {"scores": np.broadcast_to([[0.9, 0.3], [0.2, 0.95]], (2, 2, 2, 2)), "right": np.ones((2, 100))}
+        save_invented(setting.name, arrays, tmp_path, family=setting.family, layers=2)
+    (row,) = ledger("T-7", folder=tmp_path)
+    assert list(row.parts.values()) == [f"6 of 6 {PAIRS}", f"0 of 6 {PAIRS}", f"0 of 6 {PAIRS}"]
