@@ -52,7 +52,8 @@ ARRAYS = tuple(PACKING)
 Scores ``[length, tau, layer, head]`` and half the widths of their intervals; shares of the logits' variance
 ``[length, layer, head]``, whose rest is interaction; entropy of the attention over its maximum ``[layer, head]``;
 attention ``[layer, head, token]``, mean over prompts and on the example; and of each rotation plane alone its scores,
-the shares of its own variance and its part of the head's, ``[layer, head, plane]``.
+the shares of its own variance and its part of the head's, ``[layer, head, plane]``. A layer in which no head attends to
+the first tokens at all does not see them, and is marked where blocks are among them.
 """
 
 
@@ -183,6 +184,7 @@ def head_explorer(
             Slider("block", "Tokens a block", lengths, start=lengths[shown["length"]]),
         ],
         marked_label=marked_label,
+        blind=[place > inputs[0].start for place in data["inputs"][0]["seen"]],
         table=[[write(value, ".2f") for value in row] for row in zip(*(map(np.ravel, columns)), strict=True)],
         caption=caption,
         alt=alt,
@@ -218,7 +220,16 @@ def _packed_input(one: HeadInput, sizes: Mapping[str, int], span: int) -> dict[s
         array = shaped(what, one.arrays[name], *((dim, known[dim]) for dim in dims), way_out=SIZES)
         packed[name] = _packed(what, array, bits, power)
     named = {"name": one.name, "label": one.label, "note": one.note}
-    return {**named, "tokens": tokens, "start": int(one.start), "arrays": packed}
+    return {**named, "tokens": tokens, "start": int(one.start), "seen": _seen_from(one), "arrays": packed}
+
+
+def _seen_from(one: HeadInput) -> list[int]:
+    """The first token that any head of each layer attends to: a window hides those before it from all of them.
+
+    A softmax gives nothing it sees a weight of 0, but to rounding, which does not take all heads on all prompts.
+    """
+    attends = (np.nan_to_num(as_array("attention", one.arrays["attention"])) > 0).any(axis=1)
+    return np.where(attends.any(-1), attends.argmax(-1), 0).tolist()
 
 
 def _packed(name: str, array: np.ndarray, bits: int, power: float) -> dict[str, Any]:

@@ -249,6 +249,8 @@ def test_the_models_fit_into_the_page():
     inputs, options = real()
     shown = head_explorer(inputs, **options)
     assert len(shown.html.encode()) < 850_000
+    # Their prompts are shorter than the window of 512.
+    assert all(one["seen"] == [0] * 18 for one in payload(shown)["inputs"])
 
 
 def test_stored_results_hang_together():
@@ -393,6 +395,54 @@ def test_what_is_seen_first(open_page):
     assert not page.locator(".posym-ex-table").evaluate("table => table.open")
     # Diamonds are the marked layer.
     assert page.locator(".posym-ex-plane path.posym-ex-point").count() == HEADS
+
+
+def windowed(**changed):
+    """In layer 1 the last token sees none before token 4: of blocks of two from token 1 on, two are not seen whole."""
+    arrays = {name: one_input().arrays[name].copy() for name in ("attention", "example")}
+    for array in arrays.values():
+        array[1, :, :4] = 0
+        array[1] /= array[1].sum(-1, keepdims=True)
+    return one_input(**arrays, **changed)
+
+
+def test_layers_that_do_not_see_all_blocks_are_found_in_their_attention():
+    assert [one["seen"] for one in payload(make(windowed(), one_input("text", 1)))["inputs"]] == [
+        [0, 4, 0, 0, 0],
+        [0] * 5,
+    ]
+    rows = re.findall(r'<th scope="row">([^<]*)</th>', make(windowed()).html)
+    assert [row for row in rows if "◌" in row] == ["1.0 ◌", "1.1 ◌", "1.2 ◌"]
+    # A window that ends before the blocks begin hides none of them.
+    assert "◌</th>" not in make(windowed(start=4, tokens=[""] * 10), span=6, lengths=(1, 2, 3)).html
+
+
+def test_layers_that_do_not_see_all_blocks_are_marked(open_page):
+    page = open_page(make(windowed(), one_input("text", 1), head=(1, 2)))
+    assert chosen(page) == "Layer 1, head 2"
+    legend = page.locator(".posym-ex-blind")
+    assert legend.is_visible()
+    assert legend.text_content().startswith("◌ Dashed: the layer does not see all blocks.")
+    for where in (".posym-ex-plane .posym-ex-point", ".posym-ex-map button"):
+        count = page.locator(f"{where}.posym-ex-hidden").count()
+        assert count == HEADS
+    cell = page.locator(".posym-ex-readout [role=cell]").last
+    name = "document.querySelector('.posym-ex-map [aria-selected=true]').getAttribute('aria-label')"
+    for place, sees in ((1, "2 of 4"), (2, "1 of 2"), (0, "5 of 8")):
+        set_slider(page, "block", place)
+        assert cell.text_content() == f"{sees}, so positional by construction"
+        assert page.evaluate(name).endswith(f", sees {sees} blocks")
+        assert page.locator(".posym-ex-blocks .posym-void").count() == 1
+    page.locator("[name=head]").select_option("0")
+    assert cell.text_content() == "all"
+    assert page.locator(".posym-ex-blocks .posym-void").count() == 0
+    page.locator(".posym-ex-table summary").click()
+    rows = page.locator(".posym-ex-table tbody th").all_text_contents()
+    assert [row for row in rows if "◌" in row] == ["1.0 ◌", "1.1 ◌", "1.2 ◌"]
+    # The other input sees everything.
+    page.locator("[name=input]").select_option("text")
+    assert not legend.is_visible()
+    assert page.locator(".posym-ex-hidden").count() == 0
 
 
 def test_a_click_on_a_head_changes_every_part(open_page):

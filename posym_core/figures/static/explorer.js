@@ -48,6 +48,15 @@ function start(figure, data) {
     symbolic: (head) => share("symbolic", head),
     interaction: (head) => clamp(1 - share("positional", head) - share("symbolic", head), 0, 1),
   };
+  // Blocks that a layer's window hides from the last token, wholly or in part: what is swapped into them is not seen.
+  const blocks = () => data.span / data.lengths[state.block];
+  const hidden = (layer) => {
+    const { seen, start: begin } = data.inputs[state.input];
+    return clamp(Math.ceil((seen[layer] - begin) / data.lengths[state.block]), 0, blocks());
+  };
+  const layerOf = (head) => Math.floor(head / heads);
+  const blind = (head) => hidden(layerOf(head)) > 0;
+  const sees = (head) => `${blocks() - hidden(layerOf(head))} of ${blocks()}`;
   const ofPlanes = (name, head = state.head) => arrays()[`plane_${name}`].subarray(head * planes, (head + 1) * planes);
   const frequency = (head) => {
     let weighted = 0, total = 0;
@@ -109,10 +118,12 @@ function start(figure, data) {
     plane.points.forEach((point, head) => {
       const [px, py] = plane.places[head], shown = defined(px + py);
       point.style.display = shown ? "" : "none";
+      point.classList.toggle("posym-ex-hidden", blind(head));
       if (shown) point.style.transform = `translate(${tenth(px)}px,${tenth(py)}px)`;
       else missing++;
     });
     plane.missing.textContent = missing ? `${missing} undefined` : "";
+    find(".posym-ex-blind").hidden = !rangeOf(layers).some(hidden);
     const [px, py] = plane.places[state.head], shown = defined(px + py);
     plane.under.replaceChildren();
     for (const mark of [plane.ring, plane.label]) mark.style.display = shown ? "" : "none";
@@ -156,9 +167,10 @@ function start(figure, data) {
   const drawMap = () => cells.forEach((cell, head) => {
     const [positional, symbolic] = [score("positional", head), score("symbolic", head)], lean = positional - symbolic;
     cell.classList.toggle("posym-ex-undefined", !defined(lean));
+    cell.classList.toggle("posym-ex-hidden", blind(head));
     if (defined(lean))
       cell.style.background = `color-mix(in srgb, var(--posym-${lean > 0 ? 0 : 1}) ${tenth(8 + 92 * Math.abs(lean))}%, var(--posym-void))`;
-    cell.setAttribute("aria-label", `${titleOf(head)}: positional ${brief(positional)}, symbolic ${brief(symbolic)}`);
+    cell.setAttribute("aria-label", `${titleOf(head)}: positional ${brief(positional)}, symbolic ${brief(symbolic)}${blind(head) ? `, sees ${sees(head)} blocks` : ""}`);
   });
   let marked = null;
   const markMap = () => {
@@ -194,6 +206,7 @@ function start(figure, data) {
       ["attention before the blocks", percent(sum(0, begin))],
       ["attention on the blocks", percent(sum(begin, begin + data.span))],
       ["attention after the blocks", percent(sum(begin + data.span, tokens.length))],
+      ["blocks it sees whole", blind(state.head) ? `${sees(state.head)}, so positional by construction` : "all"],
     ]);
     const shares = find(".posym-ex-shares"), values = SHARES.map(([name]) => shareOf[name](state.head));
     shares.replaceChildren();
@@ -212,6 +225,11 @@ function start(figure, data) {
     const y = scale(false, [0, most], bottom, top);
     find(".posym-ex-blocks-title").textContent = `Attention to each of ${means.length} blocks, mean per token`;
     for (const tick of [0, most / 2, most]) level(svg, left, right, y(tick), Number(tick.toPrecision(3)), tick ? "posym-grid" : "posym-axis");
+    const unseen = hidden(layerOf(state.head));
+    if (unseen) {
+      node(svg, "rect", { x: left, y: top, width: tenth(slot * unseen), height: bottom - top, class: "posym-void" });
+      if (slot * unseen > 60) putText(svg, left + 6, top + 14, "not seen", { look: "posym-soft" });
+    }
     means.forEach((mean, block) => {
       const x = left + slot * block, gap = Math.min(6, slot * 0.15);
       node(svg, "rect", { x: tenth(x + gap / 2), y: tenth(y(mean)), width: tenth(slot - gap), height: tenth(bottom - y(mean)), class: "posym-fill posym-c4" });
@@ -352,8 +370,10 @@ function start(figure, data) {
   };
 
   const table = find(".posym-ex-table");
-  const drawTable = () => table.open && table.querySelectorAll("tbody tr").forEach((row, head) =>
-    [score("positional", head), score("symbolic", head), arrays().entropy[head]].forEach((value, column) => (row.children[column + 1].textContent = brief(value))));
+  const drawTable = () => table.open && table.querySelectorAll("tbody tr").forEach((row, head) => {
+    row.children[0].textContent = nameOf(head) + (blind(head) ? " ◌" : "");
+    [score("positional", head), score("symbolic", head), arrays().entropy[head]].forEach((value, column) => (row.children[column + 1].textContent = brief(value)));
+  });
   table.open = false;
   table.addEventListener("toggle", drawTable);
 
@@ -457,7 +477,7 @@ function start(figure, data) {
   });
   hints.plane = (px, py) => {
     const head = nearest(px, py, 16);
-    return head === null ? null : `${titleOf(head)}: s_POS ${brief(score("positional", head))}, s_SYM ${brief(score("symbolic", head))}`;
+    return head === null ? null : `${titleOf(head)}: s_POS ${brief(score("positional", head))}, s_SYM ${brief(score("symbolic", head))}${blind(head) ? `, sees ${sees(head)} blocks` : ""}`;
   };
   for (const [name, inner] of Object.entries(box)) hover(inner, (px, py) => hints[name](px, py));
 
