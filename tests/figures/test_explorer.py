@@ -430,7 +430,7 @@ def test_layers_that_do_not_see_all_blocks_are_marked(open_page):
     name = "document.querySelector('.posym-ex-map [aria-selected=true]').getAttribute('aria-label')"
     for place, sees in ((1, "2 of 4"), (2, "1 of 2"), (0, "5 of 8")):
         set_slider(page, "block", place)
-        assert cell.text_content() == f"{sees}, so positional by construction"
+        assert cell.text_content() == sees
         assert page.evaluate(name).endswith(f", sees {sees} blocks")
         assert page.locator(".posym-ex-blocks .posym-void").count() == 1
     page.locator("[name=head]").select_option("0")

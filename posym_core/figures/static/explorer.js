@@ -206,7 +206,7 @@ function start(figure, data) {
       ["attention before the blocks", percent(sum(0, begin))],
       ["attention on the blocks", percent(sum(begin, begin + data.span))],
       ["attention after the blocks", percent(sum(begin + data.span, tokens.length))],
-      ["blocks it sees whole", blind(state.head) ? `${sees(state.head)}, so positional by construction` : "all"],
+      ["blocks it sees whole", blind(state.head) ? sees(state.head) : "all"],
     ]);
     const shares = find(".posym-ex-shares"), values = SHARES.map(([name]) => shareOf[name](state.head));
     shares.replaceChildren();
@@ -228,7 +228,7 @@ function start(figure, data) {
     const unseen = hidden(layerOf(state.head));
     if (unseen) {
       node(svg, "rect", { x: left, y: top, width: tenth(slot * unseen), height: bottom - top, class: "posym-void" });
-      if (slot * unseen > 60) putText(svg, left + 6, top + 14, "not seen", { look: "posym-soft" });
+      if (slot * unseen > 90) putText(svg, left + 6, top + 14, "not seen whole", { look: "posym-soft" });
     }
     means.forEach((mean, block) => {
       const x = left + slot * block, gap = Math.min(6, slot * 0.15);
