@@ -28,7 +28,7 @@ from posym_core.report.folder import ProfileError, ProfileRun
 from posym_core.report.run import run_profile
 from posym_core.report.settings import ProfileSettings
 from posym_core.report.survey_page import survey_page
-from posym_core.report.tables import as_csv
+from posym_core.report.tables import as_csv, hidden_blocks
 from posym_core.runs.devices import choose_device
 from posym_core.runs.files import seal, write_atomically
 from posym_core.runs.parallel import check_places
@@ -164,6 +164,7 @@ def measured_row(profile: ProfileRun, said: Outline, *, draws: int = DRAWS) -> R
         "heads": heads,
         "rope_bases": list(said.rope_bases),
         "windows": sorted({window for window in windows if window is not None}),
+        "hidden_layers": int((hidden_blocks(arrays) > 0).sum()),
         "prompts": prompts,
         "tokens": int(arrays["length"].max()),
         "chance": float((1 / arrays["alternatives"]).mean()),
@@ -178,7 +179,19 @@ def measured_row(profile: ProfileRun, said: Outline, *, draws: int = DRAWS) -> R
 
 def survey_table(rows: Sequence[Row]) -> bytes:
     """Rows as CSV; an estimate takes three columns."""
-    plain = ("model", "task", "refused", "architecture", "parameters", "layers", "heads", "prompts", "tokens", "chance")
+    plain = (
+        "model",
+        "task",
+        "refused",
+        "architecture",
+        "parameters",
+        "layers",
+        "heads",
+        "prompts",
+        "tokens",
+        "chance",
+        "hidden_layers",
+    )
     lists = ("rope_bases", "windows")
     names = [*plain, *lists, *(name + end for name in ESTIMATES for end in ("", "_low", "_high"))]
 

@@ -32,6 +32,10 @@ COLUMNS = {
     "parameters": ("Parameters", "how many the model has, tied ones counted once"),
     "rope_bases": ("RoPE base", "of its rotary encodings"),
     "windows": ("Window", "tokens that its local layers see"),
+    "hidden_layers": (
+        "Layers with hidden blocks",
+        "how many do not see all blocks of a prompt, so that their heads come out as positional by construction",
+    ),
 }
 
 

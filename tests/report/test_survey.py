@@ -92,6 +92,8 @@ def test_layers_are_compared_with_their_own_kind(surveyed, models):
     assert gemma["positional_local"]["value"] == local.value
     assert gemma["positional_global"] is None
     assert gemma["windows"] == [16]
+    # Prompts of three facts do not fit into it, and nothing hides them from Llama.
+    assert (gemma["hidden_layers"], llama["hidden_layers"]) == (2, 0)
     assert gemma["rope_bases"] == [1e4, 1e6]
     assert llama["positional_local"] is llama["symbolic_local"] is None
     assert llama["positional_global"]["value"] == pytest.approx(
@@ -127,6 +129,7 @@ def test_the_table_can_be_read(surveyed):
                 assert float(cells[name]) == pytest.approx(number["value"], rel=1e-6)
                 assert float(cells[f"{name}_low"]) <= float(cells[f"{name}_high"])
     assert table[0]["rope_bases"] == "10000 1e+06"
+    assert [cells["hidden_layers"] for cells in table] == ["2"] * 2 + ["0"] * 2 + [""] * 2
 
 
 def test_a_later_run_goes_on_from_the_profiles(surveyed, models, tmp_path, monkeypatch):
