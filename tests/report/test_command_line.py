@@ -346,7 +346,8 @@ def test_why_a_model_of_the_hub_cannot_be_had(cause, message, tmp_path, monkeypa
 def test_a_model_of_the_hub_is_known_by_its_revision(monkeypatch):
     import transformers
 
-    config = SimpleNamespace(_commit_hash="abc")
+    config = transformers.LlamaConfig()
+    config._commit_hash = "abc"
     monkeypatch.setattr(transformers.AutoConfig, "from_pretrained", lambda *a, **k: config)
     assert models.model_identity("owner/name") == {"revision": "abc"}
 

@@ -1,5 +1,6 @@
 import csv
 import errno
+import json
 import os
 import signal
 import subprocess
