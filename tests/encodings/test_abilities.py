@@ -2,6 +2,7 @@
 
 import math
 
+import mpmath
 import pytest
 import torch
 
@@ -91,6 +92,19 @@ def test_no_head_of_rope_is_more_symbolic_than_the_closest():
     assert missing.min() < 0.1
     attained = ability("rope", "symbolic").shortfall
     assert attained == pytest.approx(closest_symbolic(angles, PLACES)[0], rel=1e-6)
+
+
+@pytest.mark.parametrize(("angles", "places"), [([0.3, 0.1, 0.03, 0.01], 24), ([0.1, 0.05, 0.02], 24), (None, 16)])
+def test_what_slow_planes_miss_is_what_60_digits_say(angles, places):
+    """Curves of slow planes are nearly parallel; none of them may be dropped."""
+    turned = rope_angles(12) if angles is None else torch.tensor(angles, dtype=torch.float64)
+    with mpmath.workdps(60):
+        phases = [[mpmath.mpf(angle) * place for angle in turned.tolist()] for place in range(places)]
+        curves = mpmath.matrix([[f(phase) for phase in row for f in (mpmath.cos, mpmath.sin)] for row in phases])
+        constant = mpmath.matrix([1] * places)
+        residual = constant - curves * mpmath.lu_solve(curves.T * curves, curves.T * constant)
+        expected = float((residual.T * residual)[0] / places)
+    assert closest_symbolic(turned, places)[0] == pytest.approx(expected, rel=1e-6, abs=EXACT)
 
 
 def test_longer_contexts_and_smaller_bases_are_further_from_symbolic():

@@ -329,3 +329,33 @@ def test_refusals_name_rule_value_and_remedy():
         EncodedHeads(encoding=encoding, query_map=torch.zeros(3, 20, 7), key_map=torch.zeros(3, 20, 8))
     with pytest.raises(ValueError, match=r"orders must have shape \[permutation, 5\]; got \(5,\)"):
         heads("nope").permuted_logits(inputs(), torch.arange(5))
+
+
+def test_positions_are_told_apart_up_to_the_last_that_float64_counts():
+    query, key = torch.randn(2, 3, 1, 8, dtype=torch.float64)[:, :, :1]
+    encoding = NoPE(SHAPE)
+    for last in (2**53, -(2**53)):
+        encoding.logits(query, key, positions=torch.tensor([last]))
+    for beyond in (2**53 + 2, -(2**53) - 2, 2**54):
+        with pytest.raises(
+            ValueError, match=r"positions must lie within 2\*\*53, where float64 counts exactly; got 9|1.8"
+        ):
+            encoding.logits(query, key, positions=torch.tensor([beyond]))
+
+
+def test_a_share_that_is_whole_up_to_rounding_loses_no_plane():
+    # 0.58 * 100 / 2 is 28.999999999999996.
+    for share, rotated in ((0.58, 58), (0.5799, 56), (0.02, 2)):
+        assert PartialRoPE(LayerShape(heads=1, dim=100), share=share).rotated == rotated
+    with pytest.raises(ValueError, match=r"share=0\.0199 of 100 dimensions leaves no plane to rotate"):
+        PartialRoPE(LayerShape(heads=1, dim=100), share=0.0199)
+
+
+def test_logits_have_room_up_to_a_sixteenth_of_the_largest_number():
+    """The bound is ``2 dim scale`` times both magnitudes; on either side of it, for both types of number."""
+    for dtype in (torch.float32, torch.float64):
+        edge = (torch.finfo(dtype).max / 16 / (2 * SHAPE.dim * SHAPE.scale)) ** 0.5
+        kept, refused = (torch.full((3, 1, 8), factor * edge, dtype=dtype) for factor in (0.999, 1.001))
+        assert bool(NoPE(SHAPE).logits(kept, kept).isfinite().all())
+        with pytest.raises(ValueError, match=r"logits may reach .*e\+\d+, but torch.float\d\d holds"):
+            NoPE(SHAPE).logits(refused, refused)

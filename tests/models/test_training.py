@@ -8,6 +8,7 @@ import pytest
 import torch
 
 from posym_core.models import checkpoints
+from posym_core.models.checkpoints import State
 from posym_core.models.toys import ToyEnsemble, data_generators, sample_streams
 from posym_core.models.training import TrainingSettings, train
 from posym_core.tasks.canonical import RetrievalTask
@@ -143,6 +144,30 @@ def test_frozen_members_stay_and_others_go_on():
                 parameter[seed, variant], kept[int(history.frozen_at[seed, variant])][name][seed, variant]
             )
             assert not torch.equal(parameter[seed, variant], free.get_parameter(name)[seed, variant])
+
+
+def recorded(means, stop_loss):
+    """A record of members with these mean losses, after two steps."""
+    state = State()
+    state.start(torch.tensor(means), steps=9)
+    state.step, state.running = 2, 2 * torch.tensor(means)
+    state.record(2, stop_loss)
+    return state
+
+
+def test_members_freeze_below_the_loss_that_was_asked_for_and_not_at_it():
+    state = recorded([0.125, 0.25, 0.5], 0.25)
+    assert state.frozen.tolist() == [True, False, False]
+    assert state.frozen_at.tolist() == [2, 9, 9]
+    assert not state.finished
+    # Without a loss to stop at, one of zero goes on.
+    assert not recorded([0.0, 1.0], 0.0).frozen.any()
+
+
+@pytest.mark.parametrize("loss", [math.nan, math.inf, -math.inf])
+def test_a_mean_loss_that_is_no_number_stops_the_run(loss):
+    with pytest.raises(FloatingPointError, match=r"members \[\[1\]\] is not finite within 2 steps before step 2"):
+        recorded([1.0, loss, 2.0], 0.0)
 
 
 def test_training_ends_when_every_member_is_frozen():

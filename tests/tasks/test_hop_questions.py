@@ -1,5 +1,6 @@
 import doctest
 import itertools
+import math
 import sys
 from types import SimpleNamespace
 
@@ -213,6 +214,19 @@ def test_exact_answers_are_one_line(said, right):
     model = Scripted(tokenizer, said)
     logits, cache = hop_answers._forward(model, torch.tensor([[1]]), None)
     assert hop_answers._says(model, tokenizer, "bc", logits, cache, 5) is right
+
+
+@pytest.mark.parametrize(("of_the_target", "right"), [(1.001, True), (1.0, False), (0.999, False), (math.nan, False)])
+def test_a_choice_is_right_where_it_is_likelier_than_every_other_and_not_as_likely(
+    tiny, monkeypatch, of_the_target, right
+):
+    model, tokenizer = tiny
+    (question,) = hop_questions("number", count=1, lengths=(8,))[8]
+    likely = torch.ones(len(question.candidates))
+    likely[question.target] = of_the_target
+    monkeypatch.setattr(hop_answers, "_choose", lambda *_: likely)
+    answers = hop_answers.answer_questions(model, tokenizer, [question], [hop_text("number", question)])
+    assert answers.correct.tolist() == [right]
 
 
 def test_chat_questions_are_put_in_the_template(tiny):

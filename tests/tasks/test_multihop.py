@@ -5,6 +5,7 @@ import re
 import pytest
 import torch
 
+from posym_core.tasks import index, retrieval, walk
 from posym_core.tasks.multihop import LetterTask, NumberTask, letter_names
 
 TASKS = [NumberTask(), LetterTask()]
@@ -144,3 +145,24 @@ def test_few_sequences_have_answers_anywhere_in_the_window(task):
         places |= set(batch.path[rows, batch.hops].tolist())
         assert sorted(batch.hops.tolist()) == [1, 2, 3, 4]
     assert places == set(range(task.window))
+
+
+@pytest.mark.parametrize("task", [NumberTask(), LetterTask()], ids=["number", "letter"])
+def test_a_program_has_at_most_as_many_hops_as_layers(task):
+    batch = sample(task, 40)
+    assert torch.equal(walk(batch.tokens, task, hops=4, layers=4)[:, -1], batch.answer)
+    assert torch.equal(walk(batch.tokens, task, hops=0, layers=0), batch.tokens)
+    for hops in (5, -1):
+        with pytest.raises(ValueError, match=f"4 layers make from 0 to 4 hops; got hops={hops}"):
+            walk(batch.tokens, task, hops=hops, layers=4)
+
+
+@pytest.mark.parametrize("task", [NumberTask(), LetterTask()], ids=["number", "letter"])
+def test_programs_take_ids_of_the_vocabulary_alone(task):
+    hop = index if task.name == "number" else retrieval
+    tokens = torch.tensor([[0, task.vocabulary - 1, 0]])
+    assert hop(tokens, task).shape == tokens.shape
+    assert hop(tokens[:0], task).shape == (0, 3)
+    for wrong in (tokens + 1, tokens - 1, tokens[0]):
+        with pytest.raises(ValueError, match=f"with ids from 0 to {task.vocabulary - 1}; got shape"):
+            hop(wrong, task)

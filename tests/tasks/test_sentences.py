@@ -115,6 +115,12 @@ def test_refusals_name_rule_value_and_remedy():
         DistanceTask(vocabulary=3)
     with pytest.raises(ValueError, match="100 triggers and sentences of at least 120 tokens must fit; got longest=110"):
         CountTask(longest=110)
+    # As many triggers as tokens fit, one more does not; neither does the shortest sentence.
+    assert sample(CountTask(most=8, shortest=4, longest=8), 90).seen.sum(1).max() == 8
+    assert sample(CountTask(most=4, shortest=8, longest=8), 5).tokens.shape == (5, 8)
+    for most, shortest in ((9, 4), (4, 9)):
+        with pytest.raises(ValueError, match=f"{most} triggers and sentences of at least {shortest} tokens must fit"):
+            CountTask(most=most, shortest=shortest, longest=8)
     with pytest.raises(ValueError, match="count must be a whole number of at least 1; got 0"):
         sample(CountTask(), 0)
 
