@@ -143,6 +143,14 @@ def test_a_full_disk_is_told_before_work_begins(make):
     assert make.made == []
 
 
+def test_what_fits_exactly_is_made_and_one_byte_more_is_not(make, monkeypatch):
+    monkeypatch.setattr("shutil.disk_usage", lambda _: types.SimpleNamespace(free=10**9))
+    with pytest.raises(OSError, match=r"needs 1\.0 GB in .*, but only 1\.0 GB are free"):
+        make(room=10**9 + 1)
+    assert make.made == []
+    assert make(room=10**9).is_dir()
+
+
 def test_the_cache_stands_where_it_is_told_to(monkeypatch, tmp_path):
     monkeypatch.setenv("POSYM_CACHE", str(tmp_path))
     assert cache_root() == tmp_path

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 
 import pytest
 import torch
@@ -190,6 +191,16 @@ def test_index_is_learnt_with_a_fast_angle_and_not_with_a_slow_one():
 def test_bad_input_is_refused(call, message):
     with pytest.raises(ValueError, match=message):
         call()
+
+
+def test_a_toy_needs_a_token_beside_its_query():
+    model, tokens = ToyEnsemble(TASKS[0], ANGLES[1], seeds=SEEDS), draw(TASKS[0]).tokens
+    assert model(tokens[..., -2:]).isfinite().all()
+    for wrong in (tokens[..., -1:], tokens[..., :0], tokens[0]):
+        with pytest.raises(
+            ValueError, match=re.escape(f"shape [seed, input, token] with 2 seeds; got {tuple(wrong.shape)}")
+        ):
+            model(wrong)
 
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")

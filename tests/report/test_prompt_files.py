@@ -113,6 +113,10 @@ def test_a_file_gives_the_blocks_of_the_packaged_models_task(tmp_path):
         ({"text": TEXT, "blocks": [[0, 14]]}, "at least two blocks are needed to swap; got 1"),
         ({"text": TEXT, "blocks": [[0, 14], [13, 30]]}, r"block 1 is \[13, 30\], but blocks must be in order"),
         ({"text": TEXT, "blocks": [[0, 14], [14, 99]]}, "end within the text's 40 characters; correct its ends"),
+        ({"text": TEXT, "blocks": [[0, 14], [14, 14]]}, r"block 1 is \[14, 14\], but blocks must .*, hold a character"),
+        ({"text": TEXT, "blocks": [[14, 13], [14, 30]]}, r"block 0 is \[14, 13\], but blocks must be in order"),
+        ({"text": TEXT, "blocks": [[-1, 14], [14, 30]]}, r"block 0 is \[-1, 14\], but blocks must be in order"),
+        ({"text": TEXT, "blocks": [[0, 14], [14, 41]]}, "end within the text's 40 characters; correct its ends"),
         (
             {"text": TEXT, "blocks": [[0, 11], [11, 30]]},
             "block 0, .0, 11., cuts the token 'red' at characters 10",

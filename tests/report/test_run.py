@@ -18,7 +18,7 @@ from posym_core.inspection.attention_calls import UnsupportedModelError
 from posym_core.inspection.planes import find_planes
 from posym_core.report import chunks as profile_chunks
 from posym_core.report.chunks import ChunkWork, NotEnoughMemoryError, in_batches, is_out_of_memory
-from posym_core.report.folder import ProfileError, load_profile
+from posym_core.report.folder import ProfileError, discard, load_profile
 from posym_core.report.prompt_files import BlockedPrompt, write_prompts
 from posym_core.report.run import run_profile
 from posym_core.report.settings import ProfileSettings
@@ -309,6 +309,20 @@ def test_damage_is_found_and_named(whole, tmp_path, name, damage):
 def test_a_folder_without_a_profile(tmp_path):
     with pytest.raises(ProfileError, match=r"holds no profile \(profile.json is missing\); make one with"):
         load_profile(tmp_path)
+
+
+def test_what_is_discarded_lies_in_the_folder(tmp_path):
+    """A description that names files of other folders, as one from elsewhere may, takes none of them along."""
+    folder = tmp_path / "profile"
+    (folder / "sub").mkdir(parents=True)
+    outside = [tmp_path / "mine", folder / "sub" / "mine"]
+    for path in (*outside, folder / "figure.svg", folder / "unnamed"):
+        path.write_text("")
+    named = ["../mine", str(outside[0]), "sub/mine", "figure.svg"]
+    (folder / "profile.json").write_text(json.dumps({"files": dict.fromkeys(named)}))
+    discard(folder)
+    assert all(path.exists() for path in outside)
+    assert sorted(path.name for path in folder.iterdir()) == ["sub", "unnamed"]
 
 
 def test_two_runs_do_not_write_to_one_folder(tiny, tmp_path):

@@ -34,6 +34,13 @@ def test_one_prompt_has_no_interval():
     assert found.value[0, 0] == scores()[0, 0, 0]
 
 
+def test_two_prompts_have_the_interval_of_their_scores():
+    found = head_means(np.array([[[0.25, np.nan]], [[0.75, 0.5]]]))
+    assert (found.value[0, 0], found.low[0, 0], found.high[0, 0]) == (0.5, 0.25, 0.75)
+    # One of the two has no score: the mean is the other's, however often it is drawn.
+    assert (found.value[0, 1], found.low[0, 1], found.high[0, 1]) == (0.5, 0.5, 0.5)
+
+
 def test_heads_that_do_not_exist_have_no_row_and_undefined_scores_are_empty():
     entropy = np.full((40, 2, 3), 0.5)
     entropy[:, 0, 0] = np.nan

@@ -1,4 +1,5 @@
 import json
+import re
 
 import numpy as np
 import pytest
@@ -68,9 +69,10 @@ def test_descriptions_of_other_formats_and_without_checksum_are_refused(saved):
     file.write_text(json.dumps(description))
     with pytest.raises(results.ResultError, match=r"demo.json is not a whole description \(KeyError\('checksum'\)\)"):
         results.load_result("trial/demo", folder=saved)
-    file.write_bytes(seal(description | {"format": 2}))
-    with pytest.raises(results.ResultError, match=r"demo.json has format 2, this code reads 3"):
-        results.load_result("trial/demo", folder=saved)
+    for other in (2, 4, None):  # of the past, of the future, and none
+        file.write_bytes(seal(description | {"format": other}))
+        with pytest.raises(results.ResultError, match=f"demo.json has format {other}, this code reads 3"):
+            results.load_result("trial/demo", folder=saved)
 
 
 def test_the_books_results_are_whole(root):
@@ -131,9 +133,9 @@ def test_an_interrupted_write_leaves_what_was_there(saved, monkeypatch):
 
 
 def test_refuses_what_cannot_be_stored_safely(tmp_path):
-    for name in ("demo", "../demo", "trial/de mo", "trial/demo/1"):
+    for name in ("demo", "../demo", "trial/de mo", "trial/demo/1", "trial/d\u00e9mo", "trial/demo\n", "/demo"):
         with pytest.raises(
-            ValueError, match=f"named experiment/setting, in letters, digits, '_' and '-'; got '{name}'"
+            ValueError, match=re.escape(f"named experiment/setting, in letters, digits, '_' and '-'; got {name!r}")
         ):
             save(name, {}, tmp_path)
     with pytest.raises(ValueError, match="array 'x' holds Python objects"):
