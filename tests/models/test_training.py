@@ -8,7 +8,6 @@ import pytest
 import torch
 
 from posym_core.models import checkpoints
-from posym_core.models.checkpoints import State
 from posym_core.models.toys import ToyEnsemble, data_generators, sample_streams
 from posym_core.models.training import TrainingSettings, train
 from posym_core.tasks.canonical import RetrievalTask
@@ -148,7 +147,7 @@ def test_frozen_members_stay_and_others_go_on():
 
 def recorded(means, stop_loss):
     """A record of members with these mean losses, after two steps."""
-    state = State()
+    state = checkpoints.State()
     state.start(torch.tensor(means), steps=9)
     state.step, state.running = 2, 2 * torch.tensor(means)
     state.record(2, stop_loss)
