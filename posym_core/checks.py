@@ -5,7 +5,7 @@ from __future__ import annotations
 import operator
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 
 def require_floating(name: str, x: Tensor) -> None:
@@ -77,3 +77,24 @@ def require_counts(**counts: tuple[int, int]) -> None:
     """Several at once: ``require_counts(facts=(facts, 2), count=(count, 1))``."""
     for name, (value, least) in counts.items():
         require_count(name, value, least)
+
+
+def require_evaluation(model: nn.Module) -> None:
+    """Refuse a model of which some part is in training mode."""
+    training = next((name for name, part in model.named_modules() if part.training), None)
+    if training is not None:
+        part = f" ({training})" if training else ""
+        raise ValueError(
+            f"{type(model).__name__}{part} is in training mode, where dropout alters attention; call model.eval()"
+        )
+
+
+def require_known_tokens(name: str, ids: Tensor, embeddings: nn.Module) -> None:
+    """Refuse token ids that have no row in the embeddings."""
+    known = len(embeddings.weight)  # pyright: ignore[reportArgumentType]
+    if ids.numel() and not 0 <= int(ids.min()) <= int(ids.max()) < known:
+        wrong = int(ids.min()) if int(ids.min()) < 0 else int(ids.max())
+        raise ValueError(
+            f"{name} must be token ids from 0 to {known - 1}, the model's vocabulary; got {wrong}. Make them with this "
+            "model's own tokenizer"
+        )

@@ -22,6 +22,7 @@ import torch
 from jaxtyping import Int
 from torch import Tensor, nn
 
+from posym_core.checks import require_count, require_evaluation
 from posym_core.inspection.attention_calls import (
     AttentionCall,
     UnsupportedModelError,
@@ -51,7 +52,7 @@ def capture(
             :func:`posym_core.inspection.wrappers.unwrapped` finds one in.
         input_ids: prompts of equal length, without padding; moved to the model's device.
         rows: tokens whose queries to keep, negative from the end; None for all.
-        batch_size: prompts per forward pass; by default all at once.
+        batch_size: prompts per forward pass, at least 1; by default all at once.
 
     Returns:
         One :class:`AttentionCall` per attention call in the order of the pass. Vocabulary logits are not computed.
@@ -59,9 +60,12 @@ def capture(
     Raises:
         UnsupportedModelError: if the model has no attention that can be captured, or a kind of attention that a
             softmax over scaled products does not describe.
-        TypeError, ValueError: if ``input_ids`` or ``rows`` do not fit, or prompts begin or end with pad tokens.
+        TypeError, ValueError: if ``input_ids``, ``rows`` or ``batch_size`` do not fit, or prompts begin or end with pad
+            tokens.
     """
     model = unwrapped(model)
+    if batch_size is not None:
+        require_count("batch_size", batch_size, 1)
     (input_ids,) = unpadded(model, check_input_ids(input_ids), None, least=1)
     parts: list[list[AttentionCall]] = []
     route = None
@@ -192,12 +196,7 @@ def check_model(model: nn.Module) -> None:
         )
     input_embeddings(model)
     check_decoder(getattr(model, "config", None), type(model).__name__)
-    training = next((name for name, part in model.named_modules() if part.training), None)
-    if training is not None:
-        part = f" ({training})" if training else ""
-        raise ValueError(
-            f"{type(model).__name__}{part} is in training mode, where dropout alters attention; call model.eval()"
-        )
+    require_evaluation(model)
     if input_device(model).type == "meta":
         raise ValueError(
             f"{type(model).__name__} is on the meta device: it has shapes and no weights; load it with from_pretrained "

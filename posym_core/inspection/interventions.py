@@ -95,7 +95,12 @@ def stopped(
 def ablated(
     choice: PlaneChoice = every, *, layers: Sequence[int] | None = None, heads: Sequence[tuple[int, int]] | None = None
 ) -> Intervention:
-    """Take the chosen planes out of the logits."""
+    """Take the chosen planes out of the logits.
+
+    This is about rotation planes, and no ablation of heads: with all planes of ``heads`` taken out, their logits
+    vanish. Such a head attends evenly to all keys that it sees and hands on the mean of their values. To see what a
+    model does without a head, change what it hands on: :func:`posym_core.inspection.outputs.changed_outputs`.
+    """
     return Intervention(change=lambda angles: (angles, ~choice(angles)), layers=layers, heads=heads)
 
 

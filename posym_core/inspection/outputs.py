@@ -19,8 +19,9 @@ import torch
 from jaxtyping import Float, Int64
 from torch import Tensor, nn
 
+from posym_core.checks import require_known_tokens
 from posym_core.inspection.attention_calls import UnsupportedModelError
-from posym_core.inspection.capturing import check_input_ids, input_device
+from posym_core.inspection.capturing import check_input_ids, check_model, input_device, input_embeddings
 
 # What Hugging Face decoders call the projection.
 PROJECTIONS = ("o_proj", "out_proj", "dense", "c_proj")
@@ -97,14 +98,23 @@ def _shape(x: Any) -> Any:
 
 
 def head_outputs(model: Any, input_ids: Int64[Tensor, "prompt token"]) -> Said:
-    """Outputs of all heads, and the answers, in one pass."""
+    """Outputs of all heads, and the answers, in one pass.
+
+    Args:
+        model: a Hugging Face decoder in evaluation mode.
+        input_ids: prompts of equal length.
+
+    Raises:
+        UnsupportedModelError: see :func:`output_projections`.
+        TypeError, ValueError: if the model is none, or in training mode, or token ids are not its own.
+    """
+    ids = _checked(model, input_ids)
     seen: list[Tensor] = []
 
     def look(layer: int, outputs: Tensor) -> None:
         seen.append(outputs.detach().clone())
 
     with torch.no_grad(), changed_outputs(model, look):
-        ids = check_input_ids(input_ids).to(input_device(model))
         logits = model(ids, use_cache=False, logits_to_keep=1).logits[:, -1]
     return Said(outputs=torch.stack(seen, 1), logits=logits.float().cpu())
 
@@ -125,9 +135,15 @@ def last_token_replaced(
 
     Returns:
         For each head, the logits with that head alone replaced, float32 on the CPU.
+
+    Raises:
+        UnsupportedModelError: see :func:`output_projections`.
+        TypeError, ValueError: if the model is in training mode, ``outputs`` are not one for each of its heads, or token
+            ids are not its own.
     """
-    ids = check_input_ids(input_ids, least=2).to(input_device(model))
-    layers, heads = outputs.shape[:2]
+    ids = _checked(model, input_ids, least=2)
+    require_known_tokens("answers", answers, model.get_output_embeddings())
+    layers, heads, _ = _require_outputs(model, outputs, ())
     places = [(layer, head) for layer in range(layers) for head in range(heads)]
     logits = []
     with torch.no_grad():
@@ -157,7 +173,19 @@ def replaced_everywhere(
     layer: int,
     head: int,
 ) -> Float[Tensor, "prompt vocabulary"]:
-    """Logits behind prompts when one head says something else at every token, in every prompt the same."""
+    """Logits behind prompts when one head says something else at every token, in every prompt the same.
+
+    Raises:
+        UnsupportedModelError: see :func:`output_projections`.
+        TypeError, ValueError: if the model is in training mode, ``outputs`` are not one for each of its heads and each
+            token, it has no such head, or token ids are not its own.
+    """
+    ids = _checked(model, input_ids)
+    layers, heads, _ = _require_outputs(model, outputs, (ids.shape[1],))
+    if layer not in range(layers) or head not in range(heads):
+        raise ValueError(
+            f"layer and head must be from 0 to {layers - 1} and from 0 to {heads - 1}; got {layer} and {head}"
+        )
 
     def change(here: int, said: Tensor) -> Tensor | None:
         if here != layer:
@@ -167,8 +195,29 @@ def replaced_everywhere(
         return said
 
     with torch.no_grad(), changed_outputs(model, change):
-        ids = check_input_ids(input_ids).to(input_device(model))
         return model(ids, use_cache=False, logits_to_keep=1).logits[:, -1].float().cpu()
+
+
+def _checked(model: Any, input_ids: Tensor, least: int = 1) -> Int64[Tensor, "prompt token"]:
+    """Token ids on the model's device, if both are what can be run."""
+    check_model(model)
+    ids = check_input_ids(input_ids, least=least)
+    require_known_tokens("input_ids", ids, input_embeddings(model))
+    return ids.to(input_device(model))
+
+
+def _require_outputs(model: Any, outputs: Tensor, tokens: tuple[int, ...]) -> tuple[int, int, int]:
+    """Layers, heads and dimensions of the model's outputs of heads, if these are the given ones'."""
+    projections, heads = output_projections(model), model.config.get_text_config().num_attention_heads
+    # Where the projection is no Linear, as in GPT-2, it stands on its side.
+    width = getattr(projections[0], "in_features", None) or len(projections[0].weight)  # pyright: ignore
+    shape = (len(projections), *tokens, heads, width // heads)
+    if tuple(outputs.shape) != shape:
+        raise ValueError(
+            f"outputs must have shape [layer, {'token, ' if tokens else ''}head, dim], {shape} for this model"
+            f"{' and prompt' if tokens else ''}; got {tuple(outputs.shape)}. Take them from head_outputs"
+        )
+    return len(projections), heads, width // heads
 
 
 def _some_logits(model: Any, hidden: Float[Tensor, "row width"], answers: Tensor) -> Float[Tensor, "row answer"]:

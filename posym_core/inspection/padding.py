@@ -8,6 +8,8 @@ import torch
 from jaxtyping import Bool, Int
 from torch import Tensor, nn
 
+from posym_core.checks import require_known_tokens
+
 WITHOUT = "leave the padding out, or tell posym_core.profile of it by attention_mask (1 for tokens, 0 for padding)"
 
 
@@ -23,8 +25,11 @@ def unpadded(
         least: tokens that a prompt must have.
 
     Raises:
-        TypeError, ValueError: if the mask does not fit, or padding is left.
+        TypeError, ValueError: if the mask does not fit, padding is left, or the model has no such token.
     """
+    embeddings: Any = getattr(model, "get_input_embeddings", lambda: None)()
+    if isinstance(getattr(embeddings, "weight", None), Tensor):  # else the model is refused when it is run
+        require_known_tokens("input_ids", input_ids, embeddings)
     if attention_mask is None:
         _refuse_pad_tokens(model, input_ids)
         return [input_ids]

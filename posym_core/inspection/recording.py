@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import itertools
+import operator
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
@@ -31,7 +32,16 @@ class Recorder:
         verify: bool,
         tokens: int | None,
     ) -> None:
-        self.model, self.receive, self.rows, self.keep, self.verify = model, receive, rows, keep, verify
+        self.model, self.receive, self.keep, self.verify = model, receive, keep, verify
+        try:
+            self.rows = None if rows is None else [operator.index(row) for row in rows]
+        except TypeError:
+            self.rows = []
+        if self.rows == []:
+            raise ValueError(
+                f"rows must be whole numbers, one token or more, or None for all tokens; got {rows}. Pass rows=(-1,) "
+                "for the last"
+            )
         self.tokens = tokens
         self.dtype = next((x.dtype for x in model.parameters() if x.is_floating_point()), torch.float32)
         self.seen = itertools.count()

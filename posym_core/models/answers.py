@@ -13,6 +13,7 @@ import torch
 from jaxtyping import Bool, Float, Int64
 from torch import Tensor
 
+from posym_core.checks import require_count, require_evaluation, require_known_tokens
 from posym_core.tasks.hop_wording import HopQuestion
 from posym_core.tasks.prompts import Prompts
 
@@ -69,16 +70,17 @@ def answer_questions(
     taken with the end of the line, so that a short one is not favoured.
 
     Args:
-        model: a Hugging Face causal language model that keeps keys and values.
+        model: a Hugging Face causal language model that keeps keys and values, in evaluation mode.
         tokenizer: its tokenizer.
         questions: with their candidates.
         texts: each question as it is put to the model, see :func:`posym_core.tasks.hop_wording.hop_text`.
         chat: put the text as a user's message in the tokenizer's chat template.
 
     Raises:
-        ValueError: if numbers of questions and texts differ, there are none, or ``chat`` is asked of a tokenizer
-            without a template.
+        ValueError: if numbers of questions and texts differ, there are none, ``chat`` is asked of a tokenizer without a
+            template, or the model is in training mode.
     """
+    require_evaluation(model)
     if not questions or len(questions) != len(texts):
         raise ValueError(f"every question needs its text and there must be one; got {len(questions)} and {len(texts)}")
     if chat and not getattr(tokenizer, "chat_template", None):
@@ -199,16 +201,21 @@ def choice_accuracy(model: Any, prompts: Prompts, *, batch_size: int | None = No
     """Let a model choose among the alternatives that each prompt names.
 
     Args:
-        model: a Hugging Face causal language model; only the last token's logits are computed.
+        model: a Hugging Face causal language model in evaluation mode; only the last token's logits are computed.
         prompts: made with this model's tokenizer.
-        batch_size: prompts per forward pass; by default about 4,096 tokens.
+        batch_size: prompts per forward pass, at least 1; by default about 4,096 tokens.
 
     Returns:
         :class:`Choices`, on the CPU.
 
     Raises:
-        ValueError: if a target is none of its prompt's alternatives.
+        ValueError: if the model is in training mode, ``batch_size`` is below 1, a target is none of its prompt's
+            alternatives, or prompts hold tokens that the model does not know.
     """
+    require_evaluation(model)
+    if batch_size is not None:
+        require_count("batch_size", batch_size, 1)
+    require_known_tokens("input_ids", prompts.input_ids, model.get_input_embeddings())
     alternatives = prompts.answer_ids.shape[1]
     wrong = ((prompts.target < 0) | (prompts.target >= alternatives)).nonzero().flatten().tolist()
     if wrong:

@@ -309,8 +309,31 @@ def test_prompts_that_do_not_fit(input_ids, error, message):
 
 
 def test_rows_that_do_not_exist():
-    with pytest.raises(ValueError, match=r"rows must lie in \[-44, 44\) for 44 tokens; got \[44\]"):
-        capture(shared("Llama"), tokens(), rows=(44,))
+    for row in (44, -45):
+        with pytest.raises(ValueError, match=rf"rows must lie in \[-44, 44\) for 44 tokens; got \[{row}\]"):
+            capture(shared("Llama"), tokens(), rows=(row,))
+    for rows in ((), (1.5,), ("last",)):
+        with pytest.raises(ValueError, match=r"rows must be whole numbers, one token or more, or None.*rows=\(-1,\)"):
+            capture(shared("Llama"), tokens(), rows=rows)
+    assert len(capture(shared("Llama"), tokens(), rows=(-44, torch.tensor(43)))[0].rows) == 2
+
+
+@pytest.mark.parametrize("batch_size", [0, -1, 0.5])
+def test_a_batch_holds_a_prompt(batch_size):
+    with pytest.raises(ValueError, match=f"batch_size must be a whole number of at least 1; got {batch_size}"):
+        capture(shared("Llama"), tokens(), batch_size=batch_size)
+
+
+@pytest.mark.parametrize("token", [-1, 97])
+def test_tokens_that_the_model_does_not_know(token):
+    ids = tokens()
+    ids[1, 7] = token
+    message = rf"input_ids must be token ids from 0 to 96, the model's vocabulary; got {token}.*own tokenizer"
+    for function in (capture, lambda *args: profile(*args, start=1, block_length=4)):
+        with pytest.raises(ValueError, match=message):
+            function(shared("Llama"), ids)
+    ids[1, 7] = 96
+    capture(shared("Llama"), ids)
 
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import importlib
+import re
 
 import pytest
 import torch
@@ -122,6 +123,49 @@ def test_it_goes_with_gradients_and_within_surgery():
     torch.testing.assert_close(said.logits, operated.detach())
     torch.testing.assert_close(found[0, 0], operated.detach()[0, ANSWERS], atol=2e-4, rtol=1e-4)
     assert (operated - logits(model, ids)).abs().max() > 0.01
+
+
+def asked(model, ids, outputs, everywhere, answers=ANSWERS, place=(1, 2)):
+    return [
+        lambda: head_outputs(model, ids),
+        lambda: last_token_replaced(model, ids[0], outputs, answers),
+        lambda: replaced_everywhere(model, ids, everywhere, *place),
+    ]
+
+
+def test_a_model_in_training_mode_is_refused_whatever_is_asked():
+    model, ids = build("Llama", attention_dropout=0.5), tokens(1)
+    model.model.layers[1].train()
+    for ask in asked(model, ids, torch.zeros(3, 4, 16), torch.zeros(3, ids.shape[1], 4, 16)):
+        with pytest.raises(ValueError, match=r"\(model.layers.1\) is in training mode.*call model.eval\(\)"):
+            ask()
+
+
+@pytest.mark.parametrize("shape", [(5, 4, 16), (2, 4, 16), (3, 5, 16), (3, 4, 1), (3, 4)])
+def test_what_is_said_instead_is_one_output_a_head(shape):
+    model, ids = shared("Llama"), tokens(1)
+    _, last, everywhere = asked(model, ids, torch.zeros(shape), torch.zeros(shape[0], ids.shape[1], *shape[1:]))
+    given = re.escape(str(shape))
+    with pytest.raises(ValueError, match=rf"\[layer, head, dim\], \(3, 4, 16\) for this model; got {given}"):
+        last()
+    with pytest.raises(ValueError, match=r"\[layer, token, head, dim\], \(3, 44, 4, 16\) for this model and"):
+        everywhere()
+
+
+def test_layers_heads_and_tokens_that_are_not_there_are_refused():
+    model, ids = shared("Llama"), tokens(1)
+    outputs, everywhere = torch.zeros(3, 4, 16), torch.zeros(3, 44, 4, 16)
+    for place in ((3, 0), (0, 4), (-1, 0)):
+        with pytest.raises(ValueError, match=f"from 0 to 2 and from 0 to 3; got {place[0]} and {place[1]}"):
+            asked(model, ids, outputs, everywhere, place=place)[2]()
+    with pytest.raises(ValueError, match=r"\(3, 44, 4, 16\) for this model and prompt; got \(3, 1, 4, 16\)"):
+        replaced_everywhere(model, ids, everywhere[:, :1], 1, 2)
+    for wrong in (-1, 97):
+        with pytest.raises(ValueError, match=f"answers must be token ids from 0 to 96.*got {wrong}"):
+            asked(model, ids, outputs, everywhere, answers=torch.tensor([3, wrong]))[1]()
+        for ask in asked(model, ids.clone().index_fill_(1, torch.tensor([5]), wrong), outputs, everywhere):
+            with pytest.raises(ValueError, match=f"input_ids must be token ids from 0 to 96.*got {wrong}"):
+                ask()
 
 
 def test_models_without_an_output_projection_a_layer_are_refused():

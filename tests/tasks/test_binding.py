@@ -9,8 +9,9 @@ from tokenizers.models import WordLevel
 from tokenizers.pre_tokenizers import Split, Whitespace
 from transformers import PreTrainedTokenizerFast
 
-from posym_core.models.answers import choice_accuracy
+from posym_core.models.answers import answer_questions, choice_accuracy
 from posym_core.tasks import TEMPLATES, binding_prompts
+from posym_core.tasks.hop_wording import hop_questions
 from posym_core.tasks.prompts import words
 
 KINDS = ("names", "colours", "things", "cities")
@@ -142,6 +143,20 @@ def test_choices_are_made_among_the_named_alternatives(by_word):
         assert float(found.log_probability[prompt]) == pytest.approx(expected, abs=1e-5)
     assert found.accuracy == float(found.correct.double().mean())
     assert found.chance == 0.25
+
+
+def test_what_cannot_choose_is_refused(by_word):
+    model, prompts = build("Llama", vocab_size=len(by_word)), binding_prompts(by_word, facts=4, count=2)
+    for batch_size in (0, -1):
+        with pytest.raises(ValueError, match=f"batch_size must be a whole number of at least 1; got {batch_size}"):
+            choice_accuracy(model, prompts, batch_size=batch_size)
+    with pytest.raises(ValueError, match=r"input_ids must be token ids from 0 to 8, .*own tokenizer"):
+        choice_accuracy(build("Llama", vocab_size=9), prompts)
+    with pytest.raises(ValueError, match=r"in training mode.*call model.eval\(\)"):
+        choice_accuracy(model.train(), prompts)
+    questions = hop_questions("letter", count=1, lengths=(6,), seed=2)[6]
+    with pytest.raises(ValueError, match=r"in training mode.*call model.eval\(\)"):
+        answer_questions(model, by_word, questions, ["which"])
 
 
 def test_a_tie_is_not_right(by_word):
