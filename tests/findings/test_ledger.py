@@ -6,7 +6,7 @@ import re
 import nbformat
 import numpy as np
 import pytest
-from invented import save_invented
+from invented import invent_random_weights, save_invented
 
 from posym_companion.experiments import head_geometry
 from posym_companion.experiments.binding_profile import BindingProfile, full_size
@@ -54,6 +54,7 @@ def invented(folder, *, trend=1.0, coupling=-1.0, violation=0.0, globals_only=Fa
     With ``globals_only`` early and late layers differ because two of the three global ones stand late.
     """
     generator = np.random.default_rng(0)
+    invent_random_weights(folder, as_claimed=coupling < 0)
     for setting in full_size():
         shape = (6, 18, 4)
         slower = np.isin(np.arange(18), [0, *range(9, 15)] if globals_only else [5, 11, 17])

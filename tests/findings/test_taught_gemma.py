@@ -6,13 +6,13 @@ from dataclasses import asdict
 
 import numpy as np
 import pytest
-from invented import save_invented
+from invented import invent_random_weights, save_invented
 
-from posym_companion.experiments.random_weights import full_size as random_weights_settings
 from posym_companion.experiments.taught_gemma import FACTS, WORDINGS, full_size
 from posym_companion.findings import gemma_roles, taught_gemma
 from posym_companion.findings.all_claims import row
 from posym_companion.findings.gemma_runs import lean, restored, runs
+from posym_companion.findings.taught_gemma import AS_FAST
 from posym_core.metrics import local_layers
 
 CLAIMS = ("FIRST_LOOK", "LAYER_TREND", "CORRELATION", "PLANES", "ALL_HEADS", "MISSING")
@@ -26,17 +26,6 @@ def _few_draws(monkeypatch):
         monkeypatch.setattr(module, "DRAWS", 60)
 
 
-def random_weights(folder, *, as_claimed=True):
-    """Beside random weights whose two scores have nothing in common, or are opposite."""
-    generator = np.random.default_rng(1)
-    for setting in random_weights_settings():
-        learned = (setting.weights == "random") != as_claimed
-        positional = generator.uniform(size=(2, 3, 18, 4))
-        symbolic = 1 - positional + 0.02 * generator.normal(size=positional.shape) if learned else positional[:, ::-1]
-        heads = {"positional": positional, "symbolic": symbolic if learned else generator.uniform(size=(2, 3, 18, 4))}
-        save_invented(setting.name, heads, folder, **asdict(setting))
-
-
 def invented(folder, *, as_claimed=True, solved=True, carriers=CARRIERS, tokens=601, own=1.0, rise=0.0):
     """Runs in which everything is as the claims have it, or nothing is.
 
@@ -47,7 +36,7 @@ def invented(folder, *, as_claimed=True, solved=True, carriers=CARRIERS, tokens=
     generator = np.random.default_rng(0)
     sign = 1 if as_claimed else -1
     save_invented("survey/gemma-3-270m_binding", {"tokens": np.array(tokens)}, folder)
-    random_weights(folder, as_claimed=as_claimed)
+    invent_random_weights(folder, as_claimed=as_claimed)
     for setting in full_size():
         prompts, snapshots = setting.prompts, len(setting.snapshots)
         carries = np.zeros((18, 4), dtype=bool)
@@ -204,6 +193,23 @@ def test_without_a_purely_symbolic_head_nothing_is_counted(otherwise):
     found = row(taught_gemma.ROLES, otherwise)
     assert found.ours["purely symbolic heads that carry it (seed 0)"] == "0 of 0"
     assert found.parts["most symbolic heads carry it"] == "not testable"
+
+
+def test_a_share_at_the_line_is_not_beyond_it(tmp_path):
+    """A loss exactly 1.2 times as high is as fast, and nine of ten right answers do not solve the task."""
+    invented(tmp_path)
+    for setting in full_size():
+        if setting.stopped == "fastest":
+            (result,) = (x for x in runs(tmp_path, "fastest") if x.settings["seed"] == setting.seed)
+            arrays = {name: result[name] for name in result.arrays}
+            arrays["losses"] = np.full(setting.steps, AS_FAST)
+            right = np.arange(10) < 9
+            arrays["correct"] = np.broadcast_to(right, (*arrays["correct"].shape[:3], 10)).astype(float)
+            save_invented(setting.name, arrays, tmp_path, **asdict(setting))
+    found = row(taught_gemma.MISSING, tmp_path)
+    assert found.parts["it learns more slowly with the fastest stopped"] == "0 of 3 seeds of one model"
+    assert found.ours["seeds that bind with the fastest stopped"] == "0 of 3"
+    assert found.ours["accuracy (fastest quarter stopped, seed 0)"] == 0.9
 
 
 def test_planes_that_hardly_turn_cannot_be_missed(tmp_path):

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from posym_companion.experiments.random_weights import full_size
 from posym_core.runs.results import Result, save_result
 
 
@@ -16,3 +18,15 @@ def save_invented(name: str, arrays: Mapping[str, np.ndarray], folder: Path, **s
     dims = {key: " ".join(f"d{number}" for number in range(np.ndim(x))) for key, x in arrays.items()}
     settings = settings or {"seed": 0}
     return save_result(name, arrays, dims=dims, settings=settings, device="CPU", seconds=1, folder=folder)
+
+
+def invent_random_weights(folder: Path, *, as_claimed: bool = True) -> None:
+    """Models whose two scores are opposite beside random weights whose have nothing in common, or the reverse."""
+    generator = np.random.default_rng(1)
+    for setting in full_size():
+        learned = (setting.weights == "random") != as_claimed
+        positional = generator.uniform(size=(2, 3, 18, 4))
+        symbolic = 1 - positional + 0.02 * generator.normal(size=positional.shape) if learned else positional[:, ::-1]
+        heads = {"positional": positional, "symbolic": symbolic if learned else generator.uniform(size=(2, 3, 18, 4))}
+        heads["angles"] = np.ones((18, 128))
+        save_invented(setting.name, heads, folder, **asdict(setting))
