@@ -202,7 +202,9 @@ class Rule:
 
     def parts(self, numbers: Mapping[str, Any]) -> dict[str, str]:
         """Each part of the claim: ``yes``, ``no``, how many of which cases hold, or ``not testable``."""
-        return {line.part: _held(line, numbers) for line in (*self.able, *self.lines)}
+        unable = any(line.kept(numbers) != 1 for line in self.able)
+        able = {line.part: _held(line, numbers) for line in self.able}
+        return able | {line.part: "not testable" if unable else _held(line, numbers) for line in self.lines}
 
     def found(self, numbers: Mapping[str, Any]) -> str:
         """Which parts hold, in sentences, and the number that decides: of the first line missed, else of the first.

@@ -97,6 +97,10 @@ def test_parts_say_what_holds():
     rule = Rule(says="", lines=(Line(part="a", of="x", above=1), Line(part="b", of="y", unit="seeds")))
     assert rule.parts({"x": 2.0, "y": Cases(1, 3)}) == {"a": "yes", "b": "1 of 3 seeds"}
     assert rule.parts({"x": 0.0, "y": Cases(3, 3)}) == {"a": "no", "b": "3 of 3 seeds"}
+    # A model that cannot tell has neither.
+    rule = dataclasses.replace(rule, able=(Line(part="able", of="z", below=0.5),))
+    unable = {"x": 2.0, "y": Cases(1, 3), "z": 0.5}
+    assert rule.parts(unable) == {"able": "no", "a": "not testable", "b": "not testable"}
 
 
 def test_what_was_found_is_said_with_the_number_that_decides():
