@@ -389,6 +389,11 @@ def test_capture_and_profile_of_a_model(model_there):
     expected, found = (profile(model, prompts, **blocks) for model in (here, there))
     for name in ("positional", "symbolic", "entropy"):
         torch.testing.assert_close(getattr(found, name), getattr(expected, name), rtol=0, atol=1e-4)
+    # Beyond a window of 16.
+    beyond = {**blocks, "start": 2, "block_length": 4, "blocks": 5, "visible_only": True}
+    expected, found = (profile(model, tokens(2, 24), **beyond) for model in (here, there))
+    assert torch.equal(found.visible_blocks, expected.visible_blocks)
+    torch.testing.assert_close(found.positional, expected.positional, rtol=0, atol=1e-4)
     for one, other in zip(capture(there, prompts), capture(here, prompts), strict=True):
         assert one.query.device.type == there.device.type
         torch.testing.assert_close(one.keys.cpu(), other.keys, rtol=0, atol=1e-4)

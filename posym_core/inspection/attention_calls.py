@@ -6,6 +6,7 @@ import contextlib
 import traceback
 from collections.abc import Iterator
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -16,6 +17,7 @@ from posym_core.models.supported import WAY_OUT, UnsupportedModelError
 
 __all__ = ["AttentionCall", "UnsupportedModelError", "refused_without_pictures"]
 
+PACKAGE = str(Path(__file__).parents[1])
 # What transformers raises where inputs are missing that a prompt of token ids does not have.
 FOR_WANT_OF_INPUTS = (TypeError, ValueError, AttributeError, IndexError)
 
@@ -71,7 +73,7 @@ def refused_without_pictures(model: Any) -> Iterator[None]:
         config = getattr(model, "config", None)
         parts = bool(getattr(config, "sub_configs", None)) or getattr(model, "main_input_name", "") == "pixel_values"
         # What looks on, and what it calls, fails for reasons of its own.
-        own = any("/posym_core/" in frame.filename for frame in traceback.extract_tb(error.__traceback__)[2:])
+        own = any(frame.filename.startswith(PACKAGE) for frame in traceback.extract_tb(error.__traceback__)[2:])
         if isinstance(error, UnsupportedModelError) or own or not parts:
             raise
         raise UnsupportedModelError(

@@ -96,10 +96,11 @@ def test_visible_blocks_are_swapped_word_by_word():
                 assert float(getattr(found, score)[0, layer, head]) == pytest.approx(float(value), abs=1e-5)
 
 
-def test_fewer_than_two_visible_blocks_have_no_scores():
-    options = {"start": 0, "block_length": 12, "progress": False, "visible_only": True}
+@pytest.mark.parametrize(("start", "seen"), [(0, 0), (7, 1)])
+def test_fewer_than_two_visible_blocks_have_no_scores(start, seen):
+    options = {"start": start, "block_length": 12, "progress": False, "visible_only": True}
     found = profile(shared("Gemma3"), tokens(), **options)
-    assert found.visible_blocks.tolist() == [[0, 0, 3]] * 2
+    assert found.visible_blocks.tolist() == [[seen, seen, 3]] * 2
     for name in ("positional", "symbolic"):
         assert getattr(found, name)[:, :2].isnan().all()
         assert getattr(found, name)[:, 2].isfinite().all()
