@@ -276,8 +276,8 @@ CORRELATION = Claim(
         whole="reproduced in kind",
         strict=True,
     ),
-    changed_because="r is negative in the null model too, and in a model with random weights, so that its sign alone "
-    "is not evidence of learning",
+    changed_because="r is negative in the null model of one setting and in every draw of random weights, so that its "
+    "sign alone is not evidence of learning",
     measure=scores_exclude_each_other,
     rule_fixed="after a first look",
     changes="A model of another family, since this one is the only one; a setting in which r does not lie below the "
