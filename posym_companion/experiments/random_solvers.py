@@ -69,7 +69,7 @@ def measure(
 
     Returns:
         ``[weighting, length, draw, seed, question, layer, head, score]``: means over prompts of s_POS and s_SYM, with
-        the weightings of :data:`posym_companion.experiments.random_weights.TAUS`.
+        the weightings ``TAUS`` of :mod:`posym_companion.experiments.random_weights`.
     """
     place = choose_device(device)
     deep = [each for each in task_solvers.full_size() if each.layers > 1][: setting.most]

@@ -52,7 +52,7 @@ class NamedValue:
     def __str__(self) -> str:
         """Markdown and HTML at once: the value, and its sample in brackets."""
         sample = f'<span class="posym-sample">({escape(self.sample)})</span>'
-        return f'<span class="posym-value" data-name="{escape(self.name)}">{escape(self.text)} {sample}</span>'
+        return f'<span class="posym-named" data-name="{escape(self.name)}">{escape(self.text)} {sample}</span>'
 
 
 Found = tuple[Estimate | Cases | tuple[float, float] | int, str]  # the value and its sample

@@ -71,7 +71,8 @@ def correlation_at_birth(weights: Weights, tau: str = "1e-4", folder: Path | Non
 
     Args:
         weights: of which model, ``"trained"`` or ``"taught"``.
-        tau: weighting of the pairs of blocks, one of :data:`posym_companion.experiments.random_weights.TAUS`.
+        tau: weighting of the pairs of blocks, one of ``TAUS`` of
+            :mod:`posym_companion.experiments.random_weights`.
         folder: of results.
     """
     place = list(TAUS).index(tau)

@@ -25,7 +25,7 @@ def test_a_value_is_written_with_its_sample_in_one_element() -> None:
     page = BeautifulSoup(
         str(NamedValue(name="a-b", number=0.5, text="0.50 [0.40, 0.60]", sample="3 < 5")), "html.parser"
     )
-    (value,) = page.select("span.posym-value")
+    (value,) = page.select("span.posym-named")
     assert value["data-name"] == "a-b"
     assert value.get_text() == "0.50 [0.40, 0.60] (3 < 5)"
     assert value.select_one(".posym-sample").get_text() == "(3 < 5)"

@@ -49,9 +49,9 @@ def named_values(folder: Path) -> dict[str, dict[str, list[str]]]:
     found: dict[str, dict[str, list[str]]] = defaultdict(lambda: defaultdict(list))
     for path in sorted(folder.rglob("*.html")):
         text = path.read_text(encoding="utf-8")
-        if "posym-value" not in text:
+        if "posym-named" not in text:
             continue
-        for value in BeautifulSoup(text, "html.parser").select(".posym-value"):
+        for value in BeautifulSoup(text, "html.parser").select(".posym-named"):
             found[str(value["data-name"])][" ".join(value.get_text().split())].append(path.stem)
     return found
 
