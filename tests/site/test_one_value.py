@@ -8,7 +8,6 @@ from collections import defaultdict
 from pathlib import Path
 
 import numpy as np
-import pytest
 import torch
 from bs4 import BeautifulSoup
 from scipy.optimize import brentq
@@ -103,5 +102,5 @@ def test_a_difference_planted_in_a_built_page_is_found(site: Path, tmp_path: Pat
     assert number is not None
     other = str((int(number[1]) + 1) % 10)
     copies[1].write_text(text[: number.start(1)] + other + text[number.end(1) :], encoding="utf-8")
-    with pytest.raises(AssertionError, match=f"{name} has 2 values"):
-        assert faults(tmp_path) == []
+    (wrong,) = faults(tmp_path)
+    assert wrong.startswith(f"{name} has 2 values")
