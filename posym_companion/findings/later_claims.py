@@ -190,7 +190,7 @@ def sum_correlation(interaction_share: np.ndarray) -> np.ndarray:
 
 
 def slow_planes_of_carriers(folder: Path | None, model: str) -> Measured:
-    """Recall without the slowest quarter of planes of the heads that carry the answer, and without others."""
+    """Recall with planes of the heads that carry the answer zeroed, the slowest quarter and others."""
     result = part("retrieval", folder, model=model)
     names = [str(name) for name in result["conditions"]]
     correct = result["correct"].astype(float)
@@ -200,9 +200,9 @@ def slow_planes_of_carriers(folder: Path | None, model: str) -> Measured:
     slow = right[f"slowest {QUARTER:g}"]
     ours: dict[str, Number] = {
         "recall": float(right["none"].mean()),
-        "recall lost without all planes": mean_interval(right["none"] - right["all planes"], over="prompts"),
-        "recall lost without the slowest quarter": mean_interval(right["none"] - slow, over="prompts"),
-        "more than without random planes": mean_interval(random - slow, over="prompts"),
+        "recall lost with all planes zeroed": mean_interval(right["none"] - right["all planes"], over="prompts"),
+        "recall lost with the slowest quarter zeroed": mean_interval(right["none"] - slow, over="prompts"),
+        "more than with random planes zeroed": mean_interval(random - slow, over="prompts"),
         "more than in other heads": (
             mean_interval(others.mean(0) - slow, over="prompts") if len(others) else "all heads carry the answer"
         ),
@@ -578,9 +578,9 @@ RETRIEVAL = _claim(
     f"slowest quarter, recall falls by more than {DECIDES}; the slowest quarter costs more than as many random planes "
     "and more than the slowest quarter of as many other heads.",
     (
-        Line(part="the heads are needed", of="recall lost without all planes", above=DECIDES),
-        Line(part="the slowest planes are needed", of="recall lost without the slowest quarter", above=DECIDES),
-        Line(part="they are needed more than random planes", of="more than without random planes", above=0),
+        Line(part="the heads are needed", of="recall lost with all planes zeroed", above=DECIDES),
+        Line(part="the slowest planes are needed", of="recall lost with the slowest quarter zeroed", above=DECIDES),
+        Line(part="they are needed more than random planes", of="more than with random planes zeroed", above=0),
         Line(part="they are needed more than those of other heads", of="more than in other heads", above=0),
     ),
     slow_planes_of_carriers,

@@ -117,7 +117,7 @@ EXPECTED = Claim(
 STATEMENTS = {
     "index is solved with fast planes alone": ("fast", "index", True),
     "index fails with slow planes alone": ("slow", "index", False),
-    "index fails without rotation": ("none", "index", False),
+    "index fails with all planes stopped": ("none", "index", False),
     "binding is solved with slow planes alone": ("slow", "binding", True),
     "binding fails with fast planes alone": ("fast", "binding", False),
 }
@@ -171,8 +171,8 @@ BEYOND_ONE_LAYER = Claim(
     paper="shown for one layer and one head (U25-6)",
     rule=Rule(
         says=f"At every size of two and more layers that was run: index is solved (above {SOLVED:.0%}) with fast "
-        f"planes alone and fails (below {FAILED:.0%}) with slow ones alone and without rotation; binding is solved "
-        "with slow planes alone and fails with fast ones alone. All with intervals over seeds.",
+        f"planes alone and fails (below {FAILED:.0%}) with slow ones alone and with all planes stopped; binding is "
+        "solved with slow planes alone and fails with fast ones alone. All with intervals over seeds.",
         lines=tuple(Line(part=statement, of=statement, unit="sizes of model") for statement in STATEMENTS),
         whole="reproduced in kind",
     ),
