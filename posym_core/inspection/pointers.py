@@ -167,7 +167,7 @@ def pointed_ranks(
     Equal heads share the mean of their ranks.
 
     Raises:
-        ValueError: if shapes differ or a pointer is not a number.
+        ValueError: if shapes differ, or a cost or a pointer is not a number.
 
     >>> pointed_ranks(np.array([[[0.1, 0.6, 0.0]]]), np.array([[[3.0, 2.0, 1.0]]]))
     array([2.])
@@ -176,8 +176,8 @@ def pointed_ranks(
         raise ValueError(
             f"cost and pointer must share the shape [seed, layer, head]; got {cost.shape} and {pointer.shape}"
         )
-    if np.isnan(pointer).any():
-        raise ValueError("a pointer is NaN for some heads, so no rank is defined; leave this pointer out")
+    if np.isnan(pointer).any() or np.isnan(cost).any():
+        raise ValueError("a cost or a pointer is NaN for some heads, so no rank is defined; leave this pointer out")
     flat, points = cost.reshape(len(cost), -1), pointer.reshape(len(cost), -1)
     chosen = np.take_along_axis(points, flat.argmax(1)[:, None], axis=1)
     return 1.0 + (points > chosen).sum(1) + ((points == chosen).sum(1) - 1) / 2

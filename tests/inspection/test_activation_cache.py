@@ -7,7 +7,7 @@ from saved_models import save_model
 from transformer_lens.model_bridge import TransformerBridge
 from transformers import AutoModelForCausalLM
 
-from posym_core.inspection.activation_cache import cached_cross_logits, cached_swap_scores
+from posym_core.inspection.activation_cache import _same, cached_cross_logits, cached_swap_scores
 from posym_core.inspection.attention_calls import UnsupportedModelError
 from posym_core.inspection.capturing import capture
 from posym_core.inspection.planes import find_planes
@@ -124,6 +124,13 @@ def test_patterns_of_something_else_are_refused(gemma):
             ValueError, match=r"pattern is not the attention of these queries and keys \(padding, part of"
         ):
             cached_swap_scores(cache, **BLOCKS)
+
+
+def test_numbers_are_the_same_up_to_a_ten_thousandth_of_the_largest():
+    expected = torch.tensor([1.0, -2.0, 0.0])
+    for off, same in ((0.0, True), (1.9e-4, True), (2.1e-4, False), (1.0, False), (torch.nan, False)):
+        assert _same(expected + torch.tensor([off, 0, 0]), expected) == same
+    assert not _same(expected[:2], expected)
 
 
 def test_half_precision_is_that_of_the_model(tmp_path):

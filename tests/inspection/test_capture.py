@@ -1,4 +1,5 @@
 import threading
+from contextlib import nullcontext
 
 import accelerate
 import pytest
@@ -15,6 +16,7 @@ from posym_core.inspection.attention_calls import UnsupportedModelError
 from posym_core.inspection.capturing import capture, forward, tap, watched_forward
 from posym_core.inspection.planes import find_planes
 from posym_core.inspection.profiling import profile
+from posym_core.inspection.recording import Recorder
 
 # The model's own float32 weights against ours, and one attention kernel against another.
 WEIGHT_ERROR = 1e-5
@@ -229,6 +231,21 @@ def test_attention_that_is_no_softmax_of_its_logits_is_refused():
         assert mapping["sdpa"] is biased
     finally:
         del mapping["sdpa"]
+
+
+@pytest.mark.parametrize(("off", "refused"), [(0.0, False), (1.1e-4, False), (1.3e-4, True), (1e-2, True)])
+def test_outputs_may_be_off_by_a_thousand_roundings_of_their_largest(off, refused):
+    model = shared("Llama")
+    call = capture(model, tokens())[0]
+    value = torch.randn(2, 4, 44, 8)
+    output = call.weights() @ value
+    output[1, 2, 0, 3] += off * output.abs().max()
+    recorder = Recorder(model, None, (-1,), False, True, None)
+    with pytest.raises(UnsupportedModelError, match="attends otherwise") if refused else nullcontext():
+        recorder.check_output(call, value, output)
+    output[0, 0, 0, 0] = torch.nan
+    with pytest.raises(ValueError, match="numbers that are not finite"):
+        recorder.check_output(call, value, output)
 
 
 @pytest.mark.parametrize("part", ["", "model.layers.1.mlp"])

@@ -1,3 +1,6 @@
+from contextlib import nullcontext
+from types import SimpleNamespace
+
 import pytest
 import torch
 from architectures import REFUSED, ROTARY, Swapped, build, shared, tokens
@@ -7,8 +10,9 @@ from posym_core import rope_angles
 from posym_core.inspection.attention_calls import UnsupportedModelError
 from posym_core.inspection.capturing import capture
 from posym_core.inspection.heads import layer_heads
-from posym_core.inspection.planes import Planes, find_planes
+from posym_core.inspection.planes import Planes, _Fit, _NoRotationError, find_planes
 from posym_core.inspection.profiling import profile
+from posym_core.metrics.rope import turn
 
 # The model rounds its angles to float32, and the closed form does not.
 LOGIT_ERROR = 2e-5
@@ -129,6 +133,20 @@ def test_planes_are_rotations_of_vectors_put_in_order():
     assert planes.arrange_query(query).tolist() == [3, 1, 1, 0]
     assert planes.arrange_keys(keys).tolist() == [[6, 4, 10, 0]]
     assert planes.arrange_keys(keys) @ planes.arrange_query(query) == keys @ query
+
+
+@pytest.mark.parametrize(("off", "refused"), [(0.0, False), (6.8e-6, False), (7.5e-6, True), (7e-4, True), (1.0, True)])
+def test_planes_must_explain_every_key_up_to_its_rounding(off, refused):
+    """60 roundings of float32 of the largest number in a plane, here in one that does not turn."""
+    unmoved = torch.ones(5, 4, dtype=torch.float64)
+    angles, shifts = torch.tensor([1.0, 0.0], dtype=torch.float64), (1, 8)
+    moved = [turn(unmoved, torch.full((5,), -float(shift)).double(), angles, "halves") for shift in shifts]
+    moved[1][3, 3] -= off
+    planes = Planes(order=torch.arange(4), angles=angles, gain=torch.ones(4), rotated=1, description="by hand")
+    keys = SimpleNamespace(unmoved=[unmoved], moved=[[x] for x in moved], shifts=shifts, last=43, table=0.0)
+    expected = pytest.raises(_NoRotationError, match="not a pure rotation") if refused else nullcontext()
+    with expected:
+        _Fit(keys, 0).check(planes)
 
 
 @pytest.mark.parametrize("name", REFUSED)

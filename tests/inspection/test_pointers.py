@@ -102,6 +102,21 @@ def test_deviation_and_frequencies_by_a_loop():
     assert float(pointers["mean_frequency"][0, 0]) == pytest.approx(np.mean(means), rel=1e-4)
 
 
+def test_a_causal_query_swaps_what_it_sees():
+    """What stands behind a query draws nothing from it: it may be anything."""
+    found, batch = model("rope", layers=1, causal=True), sentences(3)
+    (call,) = found.calls(batch.tokens)
+    deviations = []
+    for sentence, places in enumerate(trigger_places(batch)):
+        for query in places:
+            before = [place for place in range(query) if bool(batch.seen[sentence, place])]
+            if len(before) >= 2:
+                deviations.append(call.logits[sentence, 0, query, before].double().numpy().std())
+    assert deviations
+    pointers = head_pointers(found, batch)
+    assert float(pointers["deviation"][0, 0]) == pytest.approx(np.mean(deviations), rel=1e-5)
+
+
 def test_what_is_not_defined_is_nan():
     for name in ("carope", "selective-rope", "urpe"):
         pointers = head_pointers(model(name), sentences())
@@ -125,8 +140,10 @@ def test_ranks_by_hand():
     assert pointed_ranks(cost, pointer).tolist() == [3, 2]
     with pytest.raises(ValueError, match="share the shape"):
         pointed_ranks(cost, pointer[0])
-    with pytest.raises(ValueError, match="NaN for some heads"):
-        pointed_ranks(cost, pointer * np.nan)
+    for wrong in ((cost, pointer * np.nan), (np.where(cost == 0.9, np.nan, cost), pointer)):
+        with pytest.raises(ValueError, match="NaN for some heads"):
+            pointed_ranks(*wrong)
+    assert pointed_ranks(np.ones((1, 1, 1)), np.ones((1, 1, 1))).tolist() == [1]
 
 
 def test_refusals():

@@ -76,6 +76,18 @@ def test_constant_matrices_have_no_shares(value, dtype):
     assert (result.slack == 0).all()
 
 
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_what_differs_by_rounding_is_constant_and_what_differs_by_more_is_not(dtype):
+    eps = torch.finfo(dtype).eps
+    for steps, constant in ((0, True), (4, True), (5, False), (400, False)):
+        C = torch.ones(3, 3, dtype=dtype)
+        C[:, 1] -= steps * eps  # of numbers below 1 half as much is a step
+        found = exclusion(C)
+        assert bool(found.positional_share.isnan()) == constant, steps
+        if not constant:
+            assert float(found.positional_share) > 0.9
+
+
 def test_small_deviations_on_a_large_offset_are_seen():
     C = torch.full((3, 3), 100.0, dtype=torch.float64)
     C[:, 1] += 1e-9

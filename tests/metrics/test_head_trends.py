@@ -77,6 +77,19 @@ def test_slow_energy_is_that_of_a_loop():
         assert found[layer, head] == pytest.approx(slow / energy[layer, head].sum())
 
 
+def test_a_plane_is_slow_below_an_eighth_of_a_turn_over_the_prompt():
+    limit = 2 * math.pi / 8 / 50
+    angles = np.array([[1.3 * limit, 1.001 * limit, 0.999 * limit, 0.0]])
+    for plane, slow in enumerate((0, 0, 1, 1)):
+        assert slow_energy(np.eye(4)[plane][None, None], angles, 50) == slow
+
+
+def test_a_layer_is_local_from_half_the_fastest_slowest_angle_on():
+    angles = np.stack([[1.0, 0.01], [1.0, 0.0051], [1.0, 0.005], [1.0, 0.0049]])
+    assert local_layers(angles).tolist() == [0, 1, 2]
+    assert local_layers(angles[:1]).tolist() == [0]
+
+
 def test_a_trend_of_some_layers_keeps_the_halves_of_the_whole():
     positional, _, _ = planted(4)
     layers = np.array([1, 2, 3, 6])

@@ -173,6 +173,17 @@ def test_visible_softcap_and_sinks_are_the_literal_ones():
         agree(found, expected, FLOAT64_ERROR)
 
 
+def test_a_hidden_block_that_gains_attention_takes_it_from_the_others():
+    """What a swap brings into sight counts in the normaliser: below a high floor the scores are proportional to it."""
+    query, keys = head(size=4.0)
+    keys[:9] = keys[:9] + 0.5 * query  # what is hidden would draw much
+    visible = torch.arange(21) >= 9
+    for eps in (0.0, 0.3):
+        options = {"tau": 1.0, "eps": eps, "visible": visible}
+        found = swap_scores(query, keys, rope_angles(8), block_length=3, **options)
+        agree(found, literal.swap_scores(query, keys, rope_angles(8), length=3, blocks=6, **options), FLOAT64_ERROR)
+
+
 def test_attention_and_entropy_are_those_of_the_softmax():
     query, keys = head(size=2.0)
     found = swap_scores(query, keys, rope_angles(8), start=2, block_length=3, scale=0.5)
