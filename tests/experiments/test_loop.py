@@ -190,6 +190,7 @@ def test_a_process_loads_a_model_once_for_its_settings(trial, tmp_path, monkeypa
     # Another run loads anew: the files of a model may have changed.
     list(trial.of_models.run(settings[:1], folder=tmp_path, force=True, **places))
     assert trial.loads == ["first", "second", "first"]
+    assert len(loop._LOADED) == 1
 
 
 def test_processes_keep_what_is_finished_over_a_kill(trial, tmp_path, monkeypatch):

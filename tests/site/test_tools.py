@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -201,6 +202,18 @@ def test_interrupted_installation_is_taken_up_again(project: Path, monkeypatch: 
         environment.make_environment(venv, project)
     monkeypatch.setattr(subprocess, "run", lambda *_, **__: None)
     assert environment.make_environment(venv, project)
+
+
+def test_the_lowest_versions_are_the_bottoms_of_the_ranges(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    project = {"dependencies": ["torch>=2.6", "transformers>=5.0,<6"], "optional-dependencies": {"lm": ["gguf>=0.17"]}}
+    assert lock.lowest_lines(project) == ["torch==2.6", "transformers==5.0", "gguf==0.17"]
+    monkeypatch.setattr(sys, "argv", ["lock.py", "--lowest"])
+    assert lock.main() == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert {line.partition("==")[0] for line in lines} >= {"torch", "transformers", "tokenizers", "numpy", "gguf"}
+    assert all(re.fullmatch(r"[a-z0-9-]+==[0-9.]+", line) for line in lines)
 
 
 def test_lock_holds_names_and_versions_only() -> None:
