@@ -102,12 +102,13 @@ def test_the_exact_chance_counts_ties_and_refuses_what_is_undefined():
             chance_of_fewer(values, none)
 
 
-def binding(folder, *, even=1, odd=1, by="place", ends=1.0):
+def binding(folder, *, even=1, odd=1, by="place", ends=1.0, odd_ends=None):
     """At layer 1 ``by`` decides these parts of the even and of the odd pairs; at layer 2 all odd pairs and no other."""
     said = np.zeros((2, 3, PAIRS, len(OUTCOMES)))
     place = np.arange(PAIRS) // 2 % 8
     drawn = np.arange(PAIRS) // 2 / (PAIRS // 2)
-    share = np.where(np.arange(PAIRS) % 2 == 0, even, odd) * np.where(np.isin(place, (0, 7)), 1.0, ends)
+    middle = np.where(np.arange(PAIRS) % 2 == 0, ends, ends if odd_ends is None else odd_ends)
+    share = np.where(np.arange(PAIRS) % 2 == 0, even, odd) * np.where(np.isin(place, (0, 7)), 1.0, middle)
     said[0, 1, :, OUTCOMES.index(by)] = drawn < share
     said[0, 2, 1::2, OUTCOMES.index(by)] = 1
     save("binding", {"said": said, "place": place}, folder, model="gemma-3-270m-binds")
@@ -134,3 +135,7 @@ def test_the_middle_is_asked_where_the_place_decides(tmp_path):
     assert "the place decides 6 of 48 pairs at place 0 and 7, 6 of them among those that chose the layer" in row.note
     row = binding(tmp_path, even=1, odd=1, ends=1.0)
     assert row.parts[middle] == "no"
+    # Where only the pairs that chose the layer have the ends ahead, the others judge.
+    row = binding(tmp_path, even=1, odd=1, ends=0.0, odd_ends=1.0)
+    assert row.ours["place decides at the ends, minus in the middle"]["interval"][0] > 0
+    assert (row.parts["place decides"], row.parts[middle], row.first_rule_verdict) == ("yes", "no", "partly")
