@@ -1,6 +1,6 @@
 """Print one table, row by row: ``python -m benchmarks``, or with the names of parts, such as ``scores browser``.
 
-Without names all are run but ``architectures``, which measures rounding instead of time. ``--save`` also writes the
+Without names all are run but ``architectures``, which measures rounding. ``--save`` also writes the
 table to ``benchmarks/RESULTS.md``, which the README quotes.
 """
 
@@ -17,7 +17,7 @@ import torch
 from posym_core.runs.devices import choose_device, device_name
 from posym_core.runs.files import write_atomically
 
-TIMED = ("scores", "tools", "ensemble", "multihop", "explorer", "live", "browser")
+TIMED = ("scores", "operations", "tools", "ensemble", "multihop", "explorer", "live", "browser")
 PARTS = (*TIMED, "architectures")
 STORED = Path(__file__).with_name("RESULTS.md")
 

@@ -15,6 +15,7 @@ from architectures import build, tokens
 
 import posym_core.encodings
 import posym_core.metrics
+from benchmarks.operations import scoring
 from posym_core.encodings import (
     ENCODINGS,
     EncodedHeads,
@@ -118,6 +119,11 @@ def by_blocks(to):
     return permutation_scores(before, after, orders), permute_blocks(to(KEYS[..., 0]), orders, start=0, block_length=2)
 
 
+def piece_by_piece(to):
+    with scoring("cpu"):
+        return swap_scores(to(QUERY), to(KEYS), to(ANGLES))
+
+
 # Name -> what to compute with a function that brings tensors to a device.
 METRICS = {
     "rotate": lambda to: rotate(to(KEYS), to(torch.arange(9.0)), to(ANGLES)),
@@ -129,6 +135,7 @@ METRICS = {
     "swap_scores of what is seen": lambda to: swap_scores(
         to(QUERY), to(KEYS), to(ANGLES), visible=to(VISIBLE), sinks=to(drawn(2)), softcap=3.0
     ),
+    "swap_scores piece by piece": piece_by_piece,
     "block_table": by_blocks,
     "cross_scores": lambda to: cross_scores(to(SQUARE), outside=to(drawn(2, 1))),
     "inversions": lambda to: (inversions(to(SQUARE)), far_preferred(to(SQUARE), to(torch.arange(1.0, 6.0)))),
@@ -293,7 +300,8 @@ def test_what_a_gpu_refuses_is_refused(other_device):
 
 @pytest.mark.parametrize("name", METRICS)
 def test_metrics(name, other_device):
-    expected = METRICS[name](lambda x: x)
+    with scoring("device"):
+        expected = METRICS[name](lambda x: x)
     assert_same(METRICS[name](lambda x: x.to(other_device)), expected, other_device)
 
 

@@ -16,7 +16,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from posym_core.checks import magnitude, require_finite, require_floating, require_phases, require_room
-from posym_core.metrics.rope import Pairing, check_angles, split_planes, turn
+from posym_core.metrics.rope import Pairing, fit_angles, split_planes, turn
 
 
 def cross_logits(
@@ -105,7 +105,14 @@ def plane_contributions(
 
 
 def check_head(query: Tensor, keys: Tensor, angles: Tensor, scale: float, pairing: str) -> Float[Tensor, " plane"]:
-    """The angles in float64 on the keys' device, or an error that says what does not fit."""
+    """The angles in float64 on the keys' device, or an error that says what does not fit or is not finite."""
+    angles = fit_head(query, keys, angles, pairing)
+    check_numbers(query, keys, angles, scale)
+    return angles
+
+
+def fit_head(query: Tensor, keys: Tensor, angles: Tensor, pairing: str) -> Float[Tensor, " plane"]:
+    """The angles in float64 on the keys' device, or an error that says what does not fit; no number is looked at."""
     require_floating("query", query)
     require_floating("keys", keys)
     if query.ndim < 1 or keys.ndim < 2:
@@ -131,12 +138,16 @@ def check_head(query: Tensor, keys: Tensor, angles: Tensor, scale: float, pairin
             f"leading dimensions must broadcast; query has {tuple(query.shape[:-1])}, keys have "
             f"{tuple(keys.shape[:-2])}. Add dimensions of 1 where they should be shared"
         ) from None
+    return fit_angles(angles, keys.shape[-1], pairing).to(keys.device)
+
+
+def check_numbers(query: Tensor, keys: Tensor, angles: Tensor, scale: float) -> None:
+    """Refuse heads with NaN or infinity, or whose phases would be."""
     require_finite("query", query)
     require_finite("keys", keys)
     require_finite("scale", torch.as_tensor(scale, dtype=torch.float64))
-    angles = check_angles(angles, keys.shape[-1], pairing).to(keys.device)
+    require_finite("angles", angles)
     require_phases(float(keys.shape[-2]), angles)
-    return angles
 
 
 def check_logits(query: Tensor, keys: Tensor, scale: float, dtype: torch.dtype, power: int = 1) -> None:

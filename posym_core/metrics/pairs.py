@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, fields, replace
 from typing import Any
 
@@ -130,23 +130,29 @@ class Heads:
         return total, log_z, swaps.by_block(attention).sum(-1), outside
 
     def swapped(self, swaps: Swaps, log_z: Float[Tensor, "*head group"]) -> Float[Tensor, "*head group content slot"]:
-        """Attention each block's content would draw at each block's place, against all attention before the swap.
+        """:meth:`drawn` by all contents, but not at the leading blocks that no query sees (beyond a sliding window)."""
+        number, slots = swaps.number, range(swaps.unseen(self.visible), swaps.number)
+        step = max(1, CHUNK // (self.query[..., 0].numel() * swaps.block_length * max(1, len(slots))))
+        contents = (range(first, min(first + step, number)) for first in range(0, number, step))
+        return torch.cat([self.drawn(swaps, log_z, some, slots) for some in contents], dim=-2)
 
-        The leading blocks that no query sees (beyond a sliding window) are left out of the slots. Ratios above 1e299
-        count as that, below 1e-308 they vanish: logits that far apart are beyond float64.
+    def drawn(
+        self, swaps: Swaps, log_z: Float[Tensor, "*head group"], contents: range, slots: range
+    ) -> Float[Tensor, "*head group content slot"]:
+        """Attention that blocks' contents would draw at blocks' places, against all attention before the swap.
+
+        Ratios above 1e299 count as that, below 1e-308 they vanish: logits that far apart are beyond float64.
         """
-        length, number = swaps.block_length, swaps.number
-        keys = self.keys[..., swaps.start : swaps.stop, :]
-        slots = torch.arange(swaps.unseen(self.visible), number, device=keys.device)
-        hidden = None if self.visible is None else ~swaps.by_block(self.visible)
-        sums = []
-        step = max(1, CHUNK // (self.query[..., 0].numel() * length * max(1, len(slots))))
-        for contents in torch.arange(number, device=keys.device).split(step):
-            part = keys[..., contents[0] * length : (contents[-1] + 1) * length, :]
-            logits = block_cross_logits(self.query, part, self.angles, contents, slots, self.pairing)
-            ratios = self.ratios(logits, log_z, None if hidden is None else hidden[..., None, slots, :].mT)
-            sums.append(ratios.squeeze(-2) if length == 1 else ratios.sum(-2))
-        return torch.cat(sums, dim=-2)
+        first, last = (swaps.start + content * swaps.block_length for content in (contents.start, contents.stop))
+        places = torch.arange(swaps.number, device=self.keys.device)
+        numbers, slot_numbers = (places[some.start : some.stop] for some in (contents, slots))
+        part = self.keys[..., first:last, :]
+        logits = block_cross_logits(self.query, part, self.angles, numbers, slot_numbers, self.pairing)
+        hidden = None
+        if self.visible is not None:
+            hidden = ~swaps.by_block(self.visible)[..., None, slots.start : slots.stop, :].mT
+        ratios = self.ratios(logits, log_z, hidden)  # [..., content, offset, slot]
+        return ratios.squeeze(-2) if swaps.block_length == 1 else ratios.sum(-2)
 
     def ratios(
         self,
@@ -173,15 +179,20 @@ def _score(heads: Heads, swaps: Swaps) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     for run, hubs in _runs(heads, swaps, mass):
         some, rest = heads.take(run), (mass[run], outside[run])
         if hubs is None:
-            unseen = swaps.unseen(some.visible)
-            pairs = _pairs(some.swapped(swaps, log_z[run]), *rest)
-            scores[run] = _weighted(pairs, swaps, mass[run], unseen * (unseen - 1) // 2)
+            table, number = some.swapped(swaps, log_z[run]), swaps.number
+            unseen = number - table.shape[-1]
+            # Narrow bands of rows keep arrays small and waste little of the half that i < j leaves out.
+            step = max(1, min(CHUNK // mass[run].numel(), number if number < 64 else number // 8))
+            pairs = every_pair(part_of(table), *rest, step=step, unseen=unseen)
+            scores[run] = weighted(pairs, swaps, mass[run], unseen * (unseen - 1) // 2)
         else:
-            scores[run] = _weighted([_pairs_of_hubs(some, swaps, log_z[run], *rest, hubs)], swaps, mass[run])
-    return scores[..., 0], scores[..., 1], _normalised_entropy(total, log_z), mass / swaps.block_length
+            scores[run] = weighted([_pairs_of_hubs(some, swaps, log_z[run], *rest, hubs)], swaps, mass[run])
+    return scores[..., 0], scores[..., 1], normalised_entropy(total, log_z), mass / swaps.block_length
 
 
-def _weighted(pairs: Iterable[_Pairs], swaps: Swaps, mass: Tensor, empty: int = 0) -> Float[Tensor, "head group 2"]:
+def weighted(
+    pairs: Iterable[SwappedPairs], swaps: Swaps, mass: Tensor, empty: int = 0
+) -> Float[Tensor, "head group 2"]:
     """Positional and symbolic score: means over pairs, and over some of two unseen blocks."""
     temperature = swaps.block_length * swaps.tau
     widest = mass.amax(-1) - mass.amin(-1)
@@ -247,8 +258,8 @@ def _pairs_of_hubs(
     mass: Float[Tensor, "head group block"],
     outside: Float[Tensor, "head group"],
     hubs: _Hubs,
-) -> _Pairs:
-    """Pairs ``[head, group, hub, block]`` of hubs with all other blocks; see :func:`_pairs`."""
+) -> SwappedPairs:
+    """Pairs ``[head, group, hub, block]`` of hubs with all other blocks; see :func:`every_pair`."""
     shape, angles = (swaps.number, swaps.block_length), heads.angles[..., None, None, :]
     places = torch.arange(swaps.number, device=mass.device)[:, None].double() * swaps.block_length
     keys = heads.keys[:, swaps.start : swaps.stop].unflatten(1, shape)
@@ -275,7 +286,7 @@ def _pairs_of_hubs(
     before = torch.cat([zero, without[..., :-1].cumsum(-1)], dim=-1)
     after = torch.cat([zero, without[..., 1:].flip(-1).cumsum(-1)], dim=-1).flip(-1)
     swapped_first, swapped_second = arriving.sum(-1), leaving.sum(-1)
-    return _Pairs(
+    return SwappedPairs(
         first=first,
         second=second,
         swapped_first=swapped_first,
@@ -287,7 +298,7 @@ def _pairs_of_hubs(
 
 
 @dataclass(frozen=True, kw_only=True)
-class _Pairs:
+class SwappedPairs:
     """Pairs ``i < j`` of blocks: attention to both before a swap, and its ratio after it, ``[head, group, i, j]``."""
 
     first: Tensor
@@ -314,28 +325,40 @@ class _Pairs:
         return along, across
 
 
-def _pairs(
-    swapped: Float[Tensor, "head group content slot"],
+def part_of(
+    table: Float[Tensor, "*head group content slot"],
+) -> Callable[[range, range], Float[Tensor, "*head group content slot"]]:
+    """Looks up blocks' contents at blocks' places, in a table that lacks the places of some leading blocks."""
+    unseen = table.shape[-2] - table.shape[-1]
+
+    def look_up(contents: range, slots: range) -> Tensor:
+        return table[..., contents.start : contents.stop, slots.start - unseen : slots.stop - unseen]
+
+    return look_up
+
+
+def every_pair(
+    drawn: Callable[[range, range], Float[Tensor, "head group content slot"]],
     mass: Float[Tensor, "head group block"],
     outside: Float[Tensor, "head group"],
-) -> Iterator[_Pairs]:
-    """All pairs of which at least one block is seen, some rows ``i`` at a time.
+    *,
+    step: int,
+    unseen: int = 0,
+) -> Iterator[SwappedPairs]:
+    """All pairs of which at least one block is not among the first ``unseen``, ``step`` rows ``i`` at a time.
 
-    The normaliser after a swap is the attention outside the pair plus what the pair gets; the former is summed from
-    the blocks before, between and after the two, because subtracting the pair from the whole cancels when the pair
-    holds nearly everything.
+    ``drawn(contents, slots)`` is what :meth:`Heads.drawn` gives. The normaliser after a swap is the attention outside
+    the pair plus what the pair gets; the former is summed from the blocks before, between and after the two, because
+    subtracting the pair from the whole cancels when the pair holds nearly everything.
     """
     blocks, zero = mass.shape[-1], torch.zeros_like(mass[..., :1])
-    unseen = blocks - swapped.shape[-1]
     before = outside[..., None] + torch.cat([zero, mass[..., :-1].cumsum(-1)], dim=-1)
     after = torch.cat([mass[..., 1:].flip(-1).cumsum(-1).flip(-1), zero], dim=-1)
-    # Narrow bands of rows keep arrays small and waste little of the half that i < j leaves out.
-    step = max(1, min(CHUNK // mass.numel(), blocks if blocks < 64 else blocks // 8))
     for top in range(0, unseen, step):
-        rows = slice(top, min(top + step, unseen))
-        gained = swapped[..., rows, :]
-        yield _Pairs(
-            first=mass[..., rows, None],
+        rows = range(top, min(top + step, unseen))
+        gained = drawn(rows, range(unseen, blocks))
+        yield SwappedPairs(
+            first=mass[..., rows.start : rows.stop, None],
             second=mass[..., None, unseen:],
             swapped_first=torch.zeros_like(gained),
             swapped_second=gained,
@@ -343,17 +366,17 @@ def _pairs(
             counted=torch.ones((), dtype=torch.bool, device=mass.device),
         )
     for top in range(unseen, blocks - 1, step):
-        rows, columns = slice(top, min(top + step, blocks - 1)), slice(top + 1, blocks)
+        rows, columns = range(top, min(top + step, blocks - 1)), range(top + 1, blocks)
         i = torch.arange(rows.start, rows.stop, device=mass.device)[:, None]
         j = torch.arange(columns.start, columns.stop, device=mass.device)
-        beyond = torch.where(j > i, mass[..., None, columns], 0)
+        first, second = mass[..., rows.start : rows.stop, None], mass[..., None, columns.start :]
+        beyond = torch.where(j > i, second, 0)
         between = torch.cat([zero[..., None].expand(*beyond.shape[:-1], 1), beyond[..., :-1].cumsum(-1)], dim=-1)
-        swapped_first = swapped[..., columns, rows.start - unseen : rows.stop - unseen].transpose(-1, -2)
-        swapped_second = swapped[..., rows, columns.start - unseen :]
-        rest = between.add_(before[..., rows, None]).add_(after[..., None, columns])
-        yield _Pairs(
-            first=mass[..., rows, None],
-            second=mass[..., None, columns],
+        rest = between.add_(before[..., rows.start : rows.stop, None]).add_(after[..., None, columns.start :])
+        swapped_first, swapped_second = drawn(columns, rows).mT, drawn(rows, columns)
+        yield SwappedPairs(
+            first=first,
+            second=second,
             swapped_first=swapped_first,
             swapped_second=swapped_second,
             swapped_total=rest.add_(swapped_first).add_(swapped_second),
@@ -361,7 +384,7 @@ def _pairs(
         )
 
 
-def _normalised_entropy(logits: Float[Tensor, "head group key"], log_z: Tensor) -> Float[Tensor, "head group"]:
+def normalised_entropy(logits: Float[Tensor, "head group key"], log_z: Tensor) -> Float[Tensor, "head group"]:
     """Entropy of the attention in units of that of uniform attention; 0 where there is no choice."""
     seen = torch.isfinite(logits)
     log_p = torch.where(seen, logits, log_z[..., None]) - log_z[..., None]

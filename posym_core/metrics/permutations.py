@@ -29,10 +29,10 @@ from posym_core.checks import (
     require_floor,
     require_positive,
 )
-from posym_core.metrics.logit_matrix import check_head, check_logits
+from posym_core.metrics.logit_matrix import fit_head
 from posym_core.metrics.pairs import LARGEST_LOG_RATIO, Heads, Swaps
 from posym_core.metrics.rope import Pairing
-from posym_core.metrics.swaps import check_last_token, check_sinks, check_softcap, check_visible
+from posym_core.metrics.swaps import check_last_token, check_softcap, check_values, fit_sinks, fit_visible
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -98,13 +98,13 @@ def block_table(
     >>> table.attention(torch.tensor([[2, 0, 1]]))
     tensor([[0.2500, 0.2500, 0.2500]], dtype=torch.float64)
     """
-    angles = check_head(query, keys, angles, scale, pairing)
+    angles = fit_head(query, keys, angles, pairing)
     check_last_token(query, keys, visible)
     swaps = Swaps(start=start, block_length=block_length, blocks=blocks).fitted(keys.shape[-2])
     check_softcap(softcap)
-    check_logits(query, keys, scale, torch.float64)
     batch = torch.broadcast_shapes(query.shape[:-1], keys.shape[:-2])
-    visible, sinks = check_visible(visible, batch, keys.shape[-2]), check_sinks(sinks, batch)
+    check_values(query, keys, angles, scale, torch.float64, visible, sinks)
+    visible, sinks = fit_visible(visible, batch, keys.shape[-2]), fit_sinks(sinks, batch)
     heads = Heads(
         query=(query.double() * scale)[..., None, :],
         keys=keys.double(),

@@ -115,6 +115,13 @@ def join_planes(first: Tensor, second: Tensor, pairing: Pairing) -> Float[Tensor
 
 
 def check_angles(angles: Tensor, dim: int, pairing: str) -> Float[Tensor, " plane"]:
+    """``angles`` as float64, or an error that says what does not fit heads of ``dim`` dimensions or is not finite."""
+    angles = fit_angles(angles, dim, pairing)
+    require_finite("angles", angles)
+    return angles
+
+
+def fit_angles(angles: Tensor, dim: int, pairing: str) -> Float[Tensor, " plane"]:
     """``angles`` as float64, or an error that says what does not fit heads of ``dim`` dimensions."""
     if pairing not in PAIRINGS:
         raise ValueError(f"pairing must be one of {', '.join(map(repr, PAIRINGS))}; got {pairing!r}")
@@ -126,5 +133,4 @@ def check_angles(angles: Tensor, dim: int, pairing: str) -> Float[Tensor, " plan
             f"angles must have shape [{dim // 2}], one per plane of {dim} dimensions; got {tuple(angles.shape)}. "
             "For partial rotary give the unrotated planes the angle 0"
         )
-    require_finite("angles", angles)
     return angles

@@ -12,6 +12,7 @@ the two block means after the swap are ``S[j, i]`` and ``S[i, j]`` over ``block_
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 import torch
@@ -19,8 +20,9 @@ from jaxtyping import Bool, Float
 from torch import Tensor
 
 from posym_core.checks import require_finite, require_positive
-from posym_core.metrics.logit_matrix import check_head, check_logits
-from posym_core.metrics.pairs import Heads, Swaps, score
+from posym_core.metrics import few_operations, pairs
+from posym_core.metrics.logit_matrix import check_logits, check_numbers, fit_head
+from posym_core.metrics.pairs import Heads, Swaps
 from posym_core.metrics.rope import Pairing, split_planes
 
 
@@ -86,6 +88,10 @@ def swap_scores(
             are; float32 halves the cost of long inputs and adds rounding of the size that a float32 model's own
             queries and keys already carry. All that follows the products is in float64.
 
+    On a CPU heads are scored piece by piece, and pairs that weigh nothing are left out. On any other device, and
+    everywhere if the environment variable ``POSYM_SCORING`` is ``device``, they are scored in few operations, and the
+    only numbers looked at are flags of bad ones, at the end. Both give the same up to rounding.
+
     Returns:
         :class:`SwapScores`, in the inputs' dtype. They can be differentiated with respect to query, keys and sinks.
 
@@ -103,14 +109,18 @@ def swap_scores(
     (tensor(1.), tensor(True))
     """
     swaps = Swaps(start=start, block_length=block_length, blocks=blocks, tau=tau, eps=eps)
-    angles = check_head(query, keys, angles, scale, pairing)
+    angles = fit_head(query, keys, angles, pairing)
     check_last_token(query, keys, visible)
     swaps = swaps.fitted(keys.shape[-2])
     check_softcap(softcap)
     if products not in (torch.float32, torch.float64):
         raise ValueError(f"products must be torch.float32 or torch.float64; got {products}")
-    check_logits(query, keys, scale, products)
     batch = torch.broadcast_shapes(query.shape[:-1], keys.shape[:-2])
+    numbers = (query, keys, angles, scale, products, visible, sinks)
+    visible, sinks = fit_visible(visible, batch, keys.shape[-2]), fit_sinks(sinks, batch)
+    in_few_operations = few_operations.preferred(keys.device)
+    if not in_few_operations:
+        check_values(*numbers)
 
     # Queries that share their keys form a group, so that the keys are turned once for all of them.
     shared = query.ndim > 1 and keys.ndim > 2 and keys.shape[-3] == 1
@@ -141,9 +151,9 @@ def swap_scores(
         keys=keys.reshape(-1, keys.shape[-2], dim),
         angles=angles,
         pairing=pairing,
-        visible=per_query(check_visible(visible, batch, keys.shape[-2]), keys.shape[-2]),
+        visible=per_query(visible, keys.shape[-2]),
         softcap=softcap,
-        sinks=per_query(check_sinks(sinks, batch)),
+        sinks=per_query(sinks),
     )
 
     def to_batch(x: Tensor) -> Tensor:
@@ -152,7 +162,10 @@ def swap_scores(
             x = x.transpose(len(lead) - 1, len(lead))
         return (x if shared else x.squeeze(len(lead) - 1 if per_frequency else len(lead))).to(dtype)
 
-    positional, symbolic, entropy, attention = (to_batch(x) for x in score(heads, swaps))
+    found = (few_operations if in_few_operations else pairs).score(heads, swaps)
+    if in_few_operations and not few_operations.sound(*numbers):
+        check_values(*numbers)
+    positional, symbolic, entropy, attention = (to_batch(x) for x in found)
     return SwapScores(positional=positional, symbolic=symbolic, entropy=entropy, attention=attention)
 
 
@@ -160,7 +173,26 @@ def check_softcap(softcap: float | None) -> None:
     """Refuse a cap that is not a positive finite number."""
     if softcap is not None:
         require_positive("softcap", softcap)
-        require_finite("softcap", torch.as_tensor(softcap, dtype=torch.float64))
+        if softcap == math.inf:
+            raise ValueError("softcap must be finite; got inf. Pass None for no cap")
+
+
+def check_values(
+    query: Tensor,
+    keys: Tensor,
+    angles: Tensor,
+    scale: float,
+    products: torch.dtype,
+    visible: Tensor | None,
+    sinks: Tensor | None,
+) -> None:
+    """Refuse NaN, infinity, numbers whose logits could be, and queries that see no key."""
+    check_numbers(query, keys, angles, scale)
+    check_logits(query, keys, scale, products)
+    if visible is not None and not visible.any(-1).all():
+        raise ValueError("visible must leave every query at least one key to see; one sees none")
+    if sinks is not None:
+        require_finite("sinks", sinks)
 
 
 def check_last_token(query: Tensor, keys: Tensor, visible: Tensor | None) -> None:
@@ -175,7 +207,7 @@ def check_last_token(query: Tensor, keys: Tensor, visible: Tensor | None) -> Non
         )
 
 
-def check_visible(visible: Tensor | None, batch: tuple[int, ...], keys: int) -> Tensor | None:
+def fit_visible(visible: Tensor | None, batch: tuple[int, ...], keys: int) -> Tensor | None:
     """``visible`` as ``[*batch, key]``, or an error that says what does not fit."""
     if visible is None:
         return None
@@ -187,16 +219,13 @@ def check_visible(visible: Tensor | None, batch: tuple[int, ...], keys: int) -> 
         raise ValueError(
             f"visible must broadcast to {(*batch, keys)}, one entry per key; got {tuple(visible.shape)}"
         ) from None
-    if not visible.any(-1).all():
-        raise ValueError("visible must leave every query at least one key to see; one sees none")
     return visible
 
 
-def check_sinks(sinks: Tensor | None, batch: tuple[int, ...]) -> Tensor | None:
+def fit_sinks(sinks: Tensor | None, batch: tuple[int, ...]) -> Tensor | None:
     """``sinks`` as float64 ``[*batch]``, or an error that says what does not fit."""
     if sinks is None:
         return None
-    require_finite("sinks", sinks)
     try:
         return sinks.double().broadcast_to(batch)
     except RuntimeError:

@@ -1,0 +1,95 @@
+"""Swap scores in few operations and without a look at any number, as a GPU wants them.
+
+There each operation costs a launch and each number that is read a wait, both dearer than arithmetic. So swaps of all
+heads are scored at once, as far as memory allows, and no pair is left out because it weighs nothing: which do would
+have to be read. :mod:`posym_core.metrics.pairs` scores the same swaps piece by piece, as a CPU wants them.
+"""
+
+from __future__ import annotations
+
+import functools
+import os
+
+import torch
+from torch import Tensor
+
+from posym_core.metrics.pairs import Heads, Swaps, every_pair, normalised_entropy, part_of, weighted
+
+# Bytes of all intermediate arrays together.
+BUDGET = 2**30
+NUMBER = torch.finfo(torch.float64).bits // 8
+
+
+def preferred(device: torch.device) -> bool:
+    """Whether to score this way on a device; the environment variable ``POSYM_SCORING`` may say so for all."""
+    chosen = os.environ.get("POSYM_SCORING", "")
+    if chosen not in ("", "cpu", "device"):
+        raise ValueError(f"POSYM_SCORING must be 'cpu' or 'device', or not be set; got {chosen!r}")
+    return chosen == "device" if chosen else device.type != "cpu"
+
+
+def score(heads: Heads, swaps: Swaps) -> tuple[Tensor, ...]:
+    """Positional and symbolic score, entropy ``[head, group]`` and block means ``[head, group, block]``."""
+    (_, group, dim), number, keys = heads.query.shape, swaps.number, heads.keys.shape[-2]
+    # Per key head its keys, turned home, and its attention; per row of pairs what the keys of a block draw at all
+    # places (three arrays live at once) and what becomes of pairs (twelve).
+    fixed = NUMBER * keys * (6 * dim + 4 * group)
+    row = NUMBER * group * number * (3 * swaps.block_length + 12)
+    budget = _budget(heads.keys.device)
+    together = budget // (fixed + number * row)
+    rows = number if together else max(1, (budget - fixed) // row)
+    step = max(1, together)
+    parts = [_score(heads.take(slice(first, first + step)), swaps, rows) for first in range(0, len(heads.keys), step)]
+    return parts[0] if len(parts) == 1 else tuple(torch.cat(part) for part in zip(*parts, strict=True))
+
+
+def _score(heads: Heads, swaps: Swaps, rows: int) -> tuple[Tensor, ...]:
+    """:func:`score` of heads whose swaps fit into memory ``rows`` rows of pairs at a time."""
+    total, log_z, mass, outside = heads.attention(swaps)
+    drawn = functools.partial(heads.drawn, swaps, log_z)
+    every = range(swaps.number)
+    # Pairs in one band share one table of contents and places; bands make what they need.
+    pairs = every_pair(part_of(drawn(every, every)) if rows >= swaps.number else drawn, mass, outside, step=rows)
+    positional, symbolic = weighted(pairs, swaps, mass).unbind(-1)
+    return positional, symbolic, normalised_entropy(total, log_z), mass / swaps.block_length
+
+
+def _budget(device: torch.device) -> int:
+    """Bytes to score with: half of what is free, where that is less."""
+    if device.type != "cuda":
+        return BUDGET
+    free, _ = torch.cuda.mem_get_info(device)
+    cached = torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device)
+    return min(BUDGET, (free + cached) // 2)
+
+
+def sound(
+    query: Tensor,
+    keys: Tensor,
+    angles: Tensor,
+    scale: float,
+    products: torch.dtype,
+    visible: Tensor | None,
+    sinks: Tensor | None,
+) -> bool:
+    """Whether numbers are finite with room for logits and every query sees a key: one number read for all of it.
+
+    What is not sound has no true scores, and the checks that a CPU makes first say why. Of fake tensors, which have
+    no numbers, nothing is known and nothing said.
+    """
+    from torch._subclasses.fake_tensor import FakeTensor
+
+    if isinstance(keys, FakeTensor):
+        return True
+    limit, largest = torch.finfo(products).max / 16, torch.finfo(torch.float64).max
+    size, other, fastest = (x.detach().abs().amax().double() for x in (query, keys, angles))
+    scaled = size * abs(scale)
+    logit = scaled * other * query.shape[-1]
+    shares = [x / limit for x in (size, scaled, other, logit)] + [fastest * (keys.shape[-2] / largest)]
+    if sinks is not None:
+        shares.append(sinks.detach().abs().amax() / largest)
+    # Not a comparison of what is bad: NaN is on no side of anything.
+    flags = [(torch.stack(shares) <= 1).all()]
+    if visible is not None:
+        flags.append(visible.any(-1).all())
+    return abs(scale) <= limit and bool(torch.stack(flags).all())
