@@ -74,14 +74,14 @@ def scoring_against_forward_pass(model_name: str = "gemma-3-270m") -> Iterator[s
 
         repeats = 7 if length < 1024 else 3
         plain = best(forward, repeats=repeats)
-        memory = peak_memory(forward)
+        memory = peak_memory(forward, model.device)
         for block_length in sorted({LENGTH, max(LENGTH, (length - 2) // 64)}):
 
             def scored(ids: torch.Tensor = ids, block_length: int = block_length, planes: list = planes) -> object:
                 return profile(model, ids, start=1, block_length=block_length, planes=planes, progress=False)
 
             whole = best(scored, repeats=repeats)
-            extra = peak_memory(scored) - memory
+            extra = peak_memory(scored, model.device) - memory
             yield (
                 f"| forward pass with all scores against without, {length} tokens, "
                 f"{(length - 2) // block_length} blocks of {block_length} | {whole / plain:.2f} times the time, "

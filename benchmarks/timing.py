@@ -22,13 +22,13 @@ def best(run: Callable[[], object], *, repeats: int = 5, warm_up: int = 1) -> fl
     return min(times)
 
 
-def peak_memory(run: Callable[[], object]) -> int:
-    """Bytes by which the process's memory (or the GPU's) grows above its start while ``run`` runs."""
-    if torch.cuda.is_available():
-        torch.cuda.reset_peak_memory_stats()
-        before = torch.cuda.memory_allocated()
+def peak_memory(run: Callable[[], object], device: torch.device) -> int:
+    """Bytes by which the memory of the device that ``run`` runs on grows above its start: CUDA's, or the process's."""
+    if device.type == "cuda":
+        torch.cuda.reset_peak_memory_stats(device)
+        before = torch.cuda.memory_allocated(device)
         run()
-        return torch.cuda.max_memory_allocated() - before
+        return torch.cuda.max_memory_allocated(device) - before
     import threading
 
     def resident() -> int:
@@ -52,5 +52,5 @@ def peak_memory(run: Callable[[], object]) -> int:
 
 
 def _wait() -> None:
-    if torch.cuda.is_available():
+    if torch.cuda.is_initialized():
         torch.cuda.synchronize()

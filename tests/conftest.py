@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import gc
 import importlib
@@ -11,7 +12,6 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import hypothesis
 import numpy as np
 import pytest
 
@@ -29,17 +29,22 @@ LOCAL_HOSTS = {"127.0.0.1", "::1", "localhost"}
 LONG = ("tests/site/test_site.py", "_build/compare/")
 
 
-def pytest_addoption(parser: pytest.Parser) -> None:
+def pytest_addoption(parser: pytest.Parser, pluginmanager: pytest.PytestPluginManager) -> None:
     parser.addoption("--torch-threads", type=int, default=2, help="the number of threads PyTorch may use")
+    if not pluginmanager.hasplugin("timeout"):
+        parser.addini("timeout", "seconds that a test may take, where pytest-timeout is there to count them")
 
 
 def pytest_configure(config: pytest.Config) -> None:
     import torch
 
     torch.set_num_threads(config.getoption("--torch-threads"))
-    # The same examples on every machine and at every run.
-    hypothesis.settings.register_profile("fixed", derandomize=True, deadline=None)
-    hypothesis.settings.load_profile("fixed")
+    with contextlib.suppress(ImportError):
+        from hypothesis import settings
+
+        # The same examples on every machine and at every run.
+        settings.register_profile("fixed", derandomize=True, deadline=None)
+        settings.load_profile("fixed")
 
     # Chapters run a second time in kernels like those of the build, but with other orders of sets.
     if config.getoption("nbval_lax", False) and not config.getoption("numprocesses", None):
@@ -55,6 +60,14 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     """Where several processes share the files, hand out the long ones first; otherwise keep the order."""
     if hasattr(config, "workerinput"):
         items.sort(key=lambda item: [item.nodeid.startswith(long) for long in LONG], reverse=True)
+
+
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """Skip what is marked ``gpu`` where there is none; it is collected everywhere."""
+    import torch
+
+    if item.get_closest_marker("gpu") and not (torch.cuda.is_available() and torch.cuda.device_count() > 0):
+        pytest.skip("needs a GPU")
 
 
 def pytest_collection_finish(session: pytest.Session) -> None:

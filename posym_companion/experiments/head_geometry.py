@@ -113,7 +113,7 @@ def measure_heads(
         query = unrotated_planes(heads.query, last, heads.angles)  # [prompt, key_head, group, plane]
         keys = unrotated_planes(context, position, heads.angles).mT  # [prompt, key_head, 1, plane, key]
         product = heads.scale * query[..., None] * keys.conj()
-        turned = torch.exp(1j * heads.angles[:, None] * (last - position))
+        turned = torch.exp(1j * heads.angles.to(position.device)[:, None] * (last - position))
         # Over the blocks alone: the slots that trade places.
         inside = slice(prompts.start, prompts.start + len(places))
         shares, matrix = heads.frequency_shares(inside), heads.cross_logits(inside)

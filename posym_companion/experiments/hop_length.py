@@ -135,7 +135,7 @@ def foretold_onward(
     if extra:
         key = _mean_key(captured, angles, window)
         front = turn(key[:, :, None].expand(-1, -1, extra, -1), torch.arange(-extra, 0), angles, "neighbours")
-        added = query.double() @ front[:, None].transpose(-1, -2) * captured.scale
+        added = query.double() @ front[:, None].transpose(-1, -2).to(query.device) * captured.scale
         total = torch.logaddexp(total, added.logsumexp(-1))
     share = (wanted - total).exp().permute(0, 1, 3, 2)  # [layer, sequence, station, head]
     return share[:, is_station].mean(1)
@@ -165,13 +165,14 @@ def logit_profile(
     seen = turn(query, -onward[None, :, None], angles.to(query.device), "neighbours")
     key = _mean_key(captured, angles, window)
     back = turn(key[:, :, None].expand(-1, -1, distances, -1), -torch.arange(distances), angles, "neighbours")
-    logits = seen @ back[:, None].transpose(-1, -2) * captured.scale  # [layer, sequence, head, station, distance]
+    back = back[:, None].transpose(-1, -2).to(seen.device)
+    logits = seen @ back * captured.scale  # [layer, sequence, head, station, distance]
     relative = (logits - logits[..., :1]).transpose(2, 3)
     return relative[:, is_station].mean(1)
 
 
 def _mean_key(captured: CapturedLayers, angles: Tensor, window: int) -> Float[Tensor, "layer head dim"]:
-    """Mean key of the target window's tokens before rotation."""
+    """Mean key of the target window's tokens before rotation, on the CPU."""
     seen = torch.arange(window)
     return turn(captured.keys[..., :window, :].double().cpu(), -seen, angles, "neighbours").mean((1, 3))
 

@@ -8,13 +8,13 @@ import torch
 
 
 def choose_device(device: str = "auto") -> torch.device:
-    """``"auto"`` is a GPU where there is one and else the CPU; anything else goes to torch.
+    """``"auto"`` is :func:`preferred_device`; anything else goes to torch.
 
     Raises:
         ValueError: if the device does not exist here.
     """
     if device == "auto":
-        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+        return preferred_device()
     try:
         chosen = torch.device(device)
         torch.empty(0, device=chosen)
@@ -22,6 +22,12 @@ def choose_device(device: str = "auto") -> torch.device:
         reason = str(error).splitlines()[0]
         raise ValueError(f"device {device!r} cannot be used here ({reason}); pass 'auto' or 'cpu'") from error
     return chosen
+
+
+def preferred_device() -> torch.device:
+    """What ``"auto"`` is: CUDA where PyTorch has it and a GPU is there to run on, else the CPU."""
+    there = torch.cuda.is_available() and torch.cuda.device_count() > 0
+    return torch.device("cuda" if there else "cpu")
 
 
 def device_name(device: torch.device) -> str:

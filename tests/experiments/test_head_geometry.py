@@ -1,3 +1,4 @@
+import copy
 from dataclasses import asdict, replace
 
 import numpy as np
@@ -137,3 +138,12 @@ def test_full_size_has_controls_and_even_halves():
     assert head_geometry.small().prompts == 8
     with pytest.raises(ValueError, match="prompts must be an even number, a half to fit and a half to test; got 3"):
         head_geometry.HeadGeometry(prompts=3)
+
+
+def test_planes_are_measured_on_another_device(tiny, tokenizer, other_device):
+    expected = head_geometry.measure_heads(tiny, tokenizer, SETTING, progress=False)
+    found = head_geometry.measure_heads(copy.deepcopy(tiny).to(other_device), tokenizer, SETTING, progress=False)
+    for name, measured in expected[0].items():
+        torch.testing.assert_close(found[0][name], measured, rtol=0, atol=1e-4, equal_nan=True)
+    for one, other in zip(found[1:], expected[1:], strict=True):
+        torch.testing.assert_close(one, other)

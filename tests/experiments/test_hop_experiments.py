@@ -192,3 +192,13 @@ def test_sizes():
     assert hop_variants.small(hop_variants.full_size()[0]).seeds == (0,)
     assert hop_length.small(hop_length.full_size()[0]).sequences < 200
     assert hop_mechanism.small(hop_mechanism.full_size()[0]).sequences < 400
+
+
+def test_length_is_measured_on_another_device(folder, other_device):
+    setting = hop_length.HopLength(model="multihop/number_0_tiny", lengths=(7, 12), sequences=8, watched=4)
+    expected, found = (
+        hop_length.measure(*multihop.load_weights(setting.model, folder=folder, device=str(device)), setting)
+        for device in ("cpu", other_device)
+    )
+    for name, array in expected.items():
+        np.testing.assert_allclose(found[name], array, rtol=1e-4, atol=1e-5)

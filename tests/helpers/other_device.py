@@ -45,6 +45,9 @@ class OtherTensor(torch.Tensor):
     def __repr__(self, **_: Any) -> str:
         return f"OtherTensor({self.inner})"
 
+    def __format__(self, spec: str) -> str:
+        return format(self.inner, spec)
+
     @property
     def data(self) -> torch.Tensor:
         return OtherTensor(self.inner)
@@ -89,10 +92,11 @@ class _Factories(TorchDispatchMode):
 
 @contextmanager
 def other_device() -> Iterator[torch.device]:
-    """The other device, which exists within the block."""
+    """The other device, which exists within the block and is what ``"auto"`` chooses there."""
     optimizers = importlib.import_module("torch.optim.optimizer")
     supported = [*optimizers._get_fused_kernels_supported_devices(), OTHER.type]
     with pytest.MonkeyPatch.context() as patch, _Factories():
+        patch.setattr(importlib.import_module("posym_core.runs.devices"), "preferred_device", lambda: OTHER)
         patch.setattr(torch, "Generator", OtherGenerator)
         patch.setattr(optimizers, "_get_fused_kernels_supported_devices", lambda: supported)
         # Else torch.tensor(numbers, device=...) would make its tensor behind the mode's back.

@@ -4,7 +4,6 @@ import pytest
 import torch
 from architectures import tokens
 from saved_models import save_model
-from transformer_lens.model_bridge import TransformerBridge
 from transformers import AutoModelForCausalLM
 
 from posym_core.inspection.activation_cache import _same, cached_cross_logits, cached_swap_scores
@@ -13,6 +12,7 @@ from posym_core.inspection.capturing import capture
 from posym_core.inspection.planes import find_planes
 from posym_core.inspection.profiling import profile, profile_with
 
+TransformerBridge = pytest.importorskip("transformer_lens.model_bridge").TransformerBridge
 BLOCKS = {"start": 3, "block_length": 4}
 # Attention of TransformerLens is code of its own, rounded otherwise.
 LOGIT_ERROR, SCORE_ERROR = 1e-4, 1e-4

@@ -1,7 +1,6 @@
 import threading
 from contextlib import nullcontext
 
-import accelerate
 import pytest
 import torch
 import transformers
@@ -282,7 +281,7 @@ def on_meta():
             TypeError,
             r"Wrapper is no Hugging.*what it wraps, its .inside",
         ),
-        (lambda: nn.DataParallel(shared("Llama")), TypeError, r"DataParallel is no Hugging.*it wraps, its .module"),
+        (lambda: nn.DataParallel(build("Llama")), TypeError, r"DataParallel is no Hugging.*it wraps, its .module"),
         (lambda: nn.Linear(2, 2), TypeError, "Linear is no Hugging Face model.*pass a model of transformers"),
         (
             on_meta,
@@ -305,6 +304,7 @@ def test_weights_that_are_not_numbers_are_named():
 
 
 def test_weights_that_accelerate_brings_in_for_each_pass():
+    accelerate = pytest.importorskip("accelerate")
     model = accelerate.cpu_offload(build("Llama"), execution_device=torch.device("cpu"))
     for one, other in zip(capture(model, tokens()), capture(shared("Llama"), tokens()), strict=True):
         assert torch.equal(one.keys, other.keys)
@@ -353,7 +353,7 @@ def test_tokens_that_the_model_does_not_know(token):
     capture(shared("Llama"), ids)
 
 
-@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
+@pytest.mark.gpu
 @pytest.mark.parametrize("name", BOTH_ROUTES)
 def test_a_gpu_gives_what_the_cpu_gives(name):
     here, there = shared(name), build(name).cuda()

@@ -4,7 +4,6 @@ from dataclasses import replace
 
 import literal
 import numpy as np
-import pandas
 import pytest
 import torch
 from architectures import Swapped, build, packaged, shared, tokens
@@ -162,13 +161,15 @@ def uneven(*plane):
 
 
 @pytest.mark.parametrize("plane", [(), (5,)])
-@pytest.mark.parametrize("kind", [pandas.DataFrame, dict])
+@pytest.mark.parametrize("kind", ["DataFrame", "dict"])
 def test_a_frame_has_a_row_for_each_head_that_there_is(kind, plane, monkeypatch):
-    if kind is dict:
+    if kind == "dict":
         monkeypatch.setitem(sys.modules, "pandas", None)
+    else:
+        pytest.importorskip("pandas")
     found = uneven(*plane)
     frame = found.frame()
-    assert type(frame) is kind
+    assert type(frame).__name__ == kind
     places = ["prompt", "layer", "head", "plane"][: 3 + len(plane)]
     assert list(frame) == [*places, "positional", "symbolic", "entropy"]
     rows = [place for place in np.ndindex(*found.positional.shape) if place[1:3] != (1, 3)]
@@ -179,6 +180,7 @@ def test_a_frame_has_a_row_for_each_head_that_there_is(kind, plane, monkeypatch)
 
 
 def test_a_frame_says_how_many_blocks_a_head_sees():
+    pytest.importorskip("pandas")
     found = replace(uneven(), visible_blocks=torch.tensor([[4, 1, 4], [4, 2, 4]]))
     found.positional[0, 1], found.symbolic[0, 1] = torch.nan, torch.nan
     frame = found.frame()

@@ -5,13 +5,10 @@ vLLM wants a GPU and is not: its engines are known by their module, so a class t
 
 import copy
 
-import nnsight
-import peft
 import pytest
 import torch
 from architectures import build, shared, tokens
 from saved_models import save_model
-from transformer_lens.model_bridge import TransformerBridge
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from posym_core.inspection.attention_calls import UnsupportedModelError
@@ -20,6 +17,8 @@ from posym_core.inspection.planes import find_planes
 from posym_core.inspection.profiling import profile
 from posym_core.inspection.wrappers import unwrapped
 
+nnsight, peft = pytest.importorskip("nnsight"), pytest.importorskip("peft")
+TransformerBridge = pytest.importorskip("transformer_lens.model_bridge").TransformerBridge
 # What these libraries ask of transformers and of themselves is theirs.
 pytestmark = [
     pytest.mark.filterwarnings("ignore:`is_gradient_checkpointing` is deprecated:FutureWarning"),

@@ -1,8 +1,7 @@
 import literal
 import pytest
 import torch
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from random_examples import given, settings, st
 
 from posym_core import cross_logits, rope_angles, rotate
 

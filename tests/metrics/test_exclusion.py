@@ -1,9 +1,7 @@
 import literal
 import pytest
 import torch
-from hypothesis import given, settings
-from hypothesis import strategies as st
-from hypothesis.extra.numpy import arrays
+from random_examples import arrays, given, settings, st
 
 from posym_core import cross_logits, exclusion, rope_angles
 

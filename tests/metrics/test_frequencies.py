@@ -2,8 +2,7 @@ import math
 
 import pytest
 import torch
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from random_examples import given, settings, st
 
 from posym_core import cross_logits, exclusion, rope_angles
 from posym_core.metrics.frequencies import dirichlet_kernel, frequency_shares, frequency_use

@@ -2,9 +2,7 @@ from itertools import combinations
 
 import pytest
 import torch
-from hypothesis import given, settings
-from hypothesis import strategies as st
-from hypothesis.extra.numpy import arrays
+from random_examples import arrays, given, settings, st
 from scipy.stats import kendalltau
 
 from posym_core.metrics.lost_orders import far_preferred, inversions

@@ -3,8 +3,7 @@ import math
 import numpy as np
 import pytest
 import torch
-from hypothesis import given
-from hypothesis import strategies as st
+from random_examples import given, st
 from scipy import optimize, stats
 
 from posym_core import rope_angles, rotate

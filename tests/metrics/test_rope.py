@@ -2,8 +2,7 @@ import math
 
 import pytest
 import torch
-from hypothesis import given
-from hypothesis import strategies as st
+from random_examples import given, st
 
 from posym_core import rope_angles, rotate
 

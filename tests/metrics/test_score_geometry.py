@@ -3,8 +3,7 @@ import math
 
 import pytest
 import torch
-from hypothesis import given
-from hypothesis import strategies as st
+from random_examples import given, st
 
 from posym_core import cross_logits, rope_angles, swap_scores
 from posym_core.metrics.score_geometry import exchange_scores, pair_scores, random_swaps

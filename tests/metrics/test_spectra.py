@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 import scipy.linalg
 import torch
-from hypothesis import given
-from hypothesis import strategies as st
+from random_examples import given, st
 
 from posym_core.metrics import spectra
 from posym_core.metrics.rope import rope_angles

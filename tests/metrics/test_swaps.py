@@ -3,8 +3,7 @@ import math
 import literal
 import pytest
 import torch
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from random_examples import given, settings, st
 
 from benchmarks.operations import scoring
 from posym_core import rope_angles, rotate, swap_scores

@@ -7,8 +7,7 @@ import math
 
 import pytest
 import torch
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from random_examples import given, settings, st
 
 from posym_core import cross_logits, exclusion, swap_scores
 from posym_core.models.constructed.canonical import (

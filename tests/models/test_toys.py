@@ -203,7 +203,7 @@ def test_a_toy_needs_a_token_beside_its_query():
             model(wrong)
 
 
-@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
+@pytest.mark.gpu
 def test_gpu_agrees_with_cpu():
     task = TASKS[1]
     model = ToyEnsemble(task, ANGLES[2], seeds=SEEDS)

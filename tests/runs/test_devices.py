@@ -6,6 +6,13 @@ import torch
 from posym_core.runs.devices import choose_device, device_name
 
 
+@pytest.mark.parametrize(("library", "devices", "expected"), [(False, 0, "cpu"), (True, 0, "cpu"), (True, 1, "cuda")])
+def test_auto_is_a_gpu_only_where_there_is_one(library, devices, expected, monkeypatch):
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: library)
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: devices)
+    assert choose_device().type == expected
+
+
 def test_a_device_is_named_for_what_it_is(monkeypatch):
     assert device_name(choose_device("cpu")).startswith("CPU (")
     assert device_name(torch.device("mps")).startswith("mps (")

@@ -7,8 +7,10 @@ import types
 from pathlib import Path
 
 import pytest
+import torch
 
 from benchmarks import __main__ as benchmarks
+from benchmarks.timing import best, peak_memory
 
 
 @pytest.fixture
@@ -70,3 +72,15 @@ def test_refuses_what_it_cannot_do(
         benchmarks.main(arguments, tmp_path / "RESULTS.md")
     assert message in capsys.readouterr().err
     assert not list(tmp_path.iterdir())
+
+
+def test_what_runs_on_the_cpu_is_measured_there_also_beside_a_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
+    def unasked(*_: object) -> None:
+        raise AssertionError("asked about a GPU")
+
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    for name in ("reset_peak_memory_stats", "memory_allocated", "max_memory_allocated", "synchronize"):
+        monkeypatch.setattr(torch.cuda, name, unasked)
+    held = []
+    assert peak_memory(lambda: held.append(bytearray(b"1" * 2**26)), torch.device("cpu")) > 2**25
+    assert best(lambda: None, repeats=1) >= 0

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 import torch
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from random_examples import given, settings, st
 
 from posym_core.tasks.canonical import IndexTask, PartialInductionTask, RetrievalTask
 

@@ -2,8 +2,7 @@
 
 import pytest
 import torch
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from random_examples import given, settings, st
 
 from posym_core.tasks.sentences import PADDING, TRIGGERS, WORDS, CountTask, DistanceTask, even_up_to
 
