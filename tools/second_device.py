@@ -8,18 +8,19 @@ chapter or the name of an experiment; without one, all of them run. Every name h
 from __future__ import annotations
 
 import argparse
-import multiprocessing
 import os
+import subprocess
 import sys
 import tempfile
 import time
 import traceback
-from concurrent.futures import ProcessPoolExecutor, as_completed
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import redirect_stderr, redirect_stdout
 from pathlib import Path
-from typing import Any
 
 ROOT = Path(__file__).resolve().parent.parent
+# Seconds that one of them may take.
+LIMIT = 5400
 ENVIRONMENT = {"MPLBACKEND": "agg", "TQDM_DISABLE": "1", "POSYM_STATIC": "1", "HF_HUB_OFFLINE": "1"}
 
 
@@ -30,14 +31,12 @@ def names() -> list[str]:
     return [*sorted(str(path.relative_to(ROOT)) for path in (ROOT / "book").rglob("*.ipynb")), *EXPERIMENTS]
 
 
-def failures(name: str, *, threads: int = 1) -> tuple[list[str], float]:
+def failures(name: str) -> tuple[list[str], float]:
     """What fails in a chapter or an experiment on the second device, and the seconds that it took."""
-    os.environ.update(ENVIRONMENT)
-    sys.path[:0] = [str(ROOT), str(ROOT / "tests" / "helpers")]
     import torch
     from other_device import other_device
 
-    torch.set_num_threads(threads)
+    torch.set_num_threads(1)
     began = time.perf_counter()
     with other_device(), open(os.devnull, "w") as nowhere, redirect_stdout(nowhere), redirect_stderr(nowhere):
         found = failing_cells(ROOT / name) if name.endswith(".ipynb") else failing_experiment(name)
@@ -80,25 +79,34 @@ def described(error: BaseException) -> str:
     return f"{type(error).__name__}: {str(error)[:300]} ({' > '.join(places[-6:])})"
 
 
+def report(name: str) -> tuple[str, bool]:
+    """What a process of its own says about one chapter or experiment, and whether all of it ran."""
+    try:
+        ran = subprocess.run([sys.executable, __file__, name], capture_output=True, text=True, timeout=LIMIT)
+    except subprocess.TimeoutExpired:
+        return f"{name}: failed, not done after {LIMIT} s\n", False
+    return ran.stdout + ("" if ran.stdout else ran.stderr), ran.returncode == 0
+
+
 def main(arguments: list[str] | None = None) -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("names", nargs="*", help="chapters and experiments; by default all")
     parser.add_argument("--jobs", type=int, default=1, help="processes at once")
     options = parser.parse_args(arguments)
-    every: dict[Any, str] = {}
-    failed = []
-    fresh = {"mp_context": multiprocessing.get_context("spawn"), "max_tasks_per_child": 1}
-    with ProcessPoolExecutor(options.jobs, **fresh) as pool:
-        for name in options.names or names():
-            every[pool.submit(failures, name)] = name
-        for done in as_completed(every):
-            found, seconds = done.result()
-            verdict = f"{every[done]}: {'failed' if found else 'right'} after {seconds:.0f} s"
-            print(verdict, *found, sep="\n  ", flush=True)
-            failed += [every[done]] * bool(found)
+    if len(options.names) == 1:
+        found, seconds = failures(options.names[0])
+        print(f"{options.names[0]}: {'failed' if found else 'right'} after {seconds:.0f} s", *found, sep="\n  ")
+        raise SystemExit(bool(found))
+    every, failed = options.names or names(), []
+    with ThreadPoolExecutor(options.jobs) as pool:
+        for name, (said, right) in zip(every, pool.map(report, every), strict=True):
+            print(said, end="", flush=True)
+            failed += [] if right else [name]
     if failed:
         raise SystemExit(f"{len(failed)} of {len(every)} fail on the second device: {', '.join(failed)}")
 
 
 if __name__ == "__main__":
+    os.environ.update(ENVIRONMENT)
+    sys.path[:0] = [str(ROOT), str(ROOT / "tests" / "helpers")]
     main()
