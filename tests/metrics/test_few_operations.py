@@ -180,6 +180,8 @@ BAD = {
     "angles of NaN": {"angles": torch.tensor([1, NAN, 1, 1])},
     "phases without end": {"angles": torch.full((4,), 1e308, dtype=torch.float64)},
     "query without room": {"query": QUERY.double() * 1e308, "keys": KEYS.double()},
+    "query with room once it is scaled": {"query": QUERY * 1e37, "scale": 1e-6, "products": torch.float32},
+    "scaled query without room": {"query": QUERY * 1e35, "keys": KEYS * 1e-9, "scale": 1e4, "products": torch.float32},
     "keys without room": {"query": QUERY * 0, "keys": KEYS * 1e38, "products": torch.float32},
     "logits without room": {"query": QUERY * LARGE, "keys": KEYS * LARGE, "products": torch.float32},
     "a query that sees nothing": {"visible": torch.arange(12) > torch.tensor([[30, 2], [2, 2]])[..., None]},
