@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from typing import Any
 
 import torch
@@ -27,7 +28,9 @@ def unpadded(
     Raises:
         TypeError, ValueError: if the mask does not fit, padding is left, or the model has no such token.
     """
-    embeddings: Any = getattr(model, "get_input_embeddings", lambda: None)()
+    embeddings: Any = None
+    with contextlib.suppress(NotImplementedError):
+        embeddings = getattr(model, "get_input_embeddings", lambda: None)()
     if isinstance(getattr(embeddings, "weight", None), Tensor):  # else the model is refused when it is run
         require_known_tokens("input_ids", input_ids, embeddings)
     if attention_mask is None:

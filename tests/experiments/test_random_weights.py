@@ -26,7 +26,7 @@ def test_the_scores_are_those_of_profile_and_equal_weights_are_a_plain_mean(load
     prompts = binding_prompts(tokenizer, facts=4, count=3)
     place = {"start": prompts.start, "block_length": prompts.block_length, "blocks": prompts.blocks}
     for row, tau in enumerate((1e-4, 1e9)):
-        scores = profile(tiny, prompts.input_ids, **place, tau=tau)
+        scores = profile(tiny, prompts.input_ids, **place, tau=tau, visible_only=False)
         np.testing.assert_allclose(found["positional"][row], scores.positional, atol=1e-5)
         np.testing.assert_allclose(found["symbolic"][row], scores.symbolic, atol=1e-5)
     assert found["keys"] == prompts.input_ids.shape[1] - 1 - prompts.start
