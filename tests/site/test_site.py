@@ -302,7 +302,7 @@ def test_lost_in_the_middle_and_its_live_figure_are_three_clicks_from_the_front_
 ) -> None:
     with opened(browser, address, FIRST_CHAPTER) as visit:
         page = visit.page
-        page.locator("article li", has_text="Lost in the middle").locator("a").first.click()  # the first
+        page.locator("article li", has_text="can lose the middle").locator("a").first.click()  # the first
         page.wait_for_url("**/ledger.html#claim-u25-7")
         assert in_view(page.locator("#claim-u25-7"))
         page.locator("a[href$='#live-u25-7']").click()  # and the second
