@@ -222,7 +222,8 @@ def test_an_experiment_with_models_of_its_own_refuses_another(trial, tmp_path, m
         assert experiment.takes_model == takes
 
 
-def test_the_readme_names_the_experiments_that_take_a_model(root):
-    (line,) = (line for line in (root / "README.md").read_text().split("\n\n") if "take any model" in line)
+def test_the_page_on_the_command_line_names_the_experiments_that_take_a_model(root):
+    page = root / "book/package/command_line.md"
+    (line,) = (line for line in page.read_text().split("\n\n") if "take any model" in " ".join(line.split()))
     taking = {name for name in catalogue.EXPERIMENTS if catalogue.experiment(name).takes_model}
     assert {name for name in catalogue.EXPERIMENTS if f"`{name}`" in line} == taking
