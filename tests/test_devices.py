@@ -2,19 +2,25 @@
 
 from __future__ import annotations
 
+import ast
 import importlib
 import inspect
 import pkgutil
 import sys
-from dataclasses import fields, is_dataclass
+import tempfile
+from dataclasses import fields, is_dataclass, replace
+from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
 from architectures import build, tokens
+from saved_models import save_model
 
 import posym_core.encodings
+import posym_core.inspection
 import posym_core.metrics
+import posym_core.models
 from benchmarks.operations import scoring
 from posym_core.encodings import (
     ENCODINGS,
@@ -27,9 +33,31 @@ from posym_core.encodings import (
     descent_steps,
     make_encoding,
 )
-from posym_core.inspection.capturing import capture
-from posym_core.inspection.outputs import head_outputs
-from posym_core.inspection.profiling import profile
+from posym_core.inspection import (
+    ablated,
+    answer_pairs,
+    cached_cross_logits,
+    cached_swap_scores,
+    candidates,
+    capture,
+    capture_layers,
+    changed_outputs,
+    fastest,
+    find_planes,
+    head_outputs,
+    head_scores,
+    last_token_replaced,
+    patched_heads,
+    profile,
+    profile_with,
+    replaced_everywhere,
+    silenced_everywhere,
+    silenced_heads,
+    slowest,
+    station_scores,
+    stopped,
+    surgery,
+)
 from posym_core.metrics import (
     alignment,
     averaged_kernel,
@@ -75,16 +103,30 @@ from posym_core.metrics import (
     toeplitz,
 )
 from posym_core.metrics.contrasts import group_difference, layer_contrast, layer_permutation
+from posym_core.metrics.pairs import Swaps
 from posym_core.metrics.permutations import block_table, permute_blocks
 from posym_core.metrics.plane_geometry import explained, fit_wave, unrotated_planes
 from posym_core.metrics.stats import variance_shares
 from posym_core.models import (
     CosineSettings,
     DecoderEnsemble,
+    EncodingModel,
+    ModelSettings,
     ToyEnsemble,
     TrainingSettings,
+    ablations,
+    add,
+    added,
+    answer_questions,
+    answers_with,
     choice_accuracy,
+    decoder,
     family_model,
+    learning,
+    mean_outputs,
+    right_answers,
+    set_angles,
+    sharpness,
     train,
 )
 from posym_core.models.families import FactsLoss, answers_right
@@ -92,7 +134,10 @@ from posym_core.models.one_layer import EncodedReader
 from posym_core.models.toys import data_generators, sample_streams
 from posym_core.tasks.canonical import RetrievalTask
 from posym_core.tasks.facts import FactsBatch, FactsTask
+from posym_core.tasks.hop_wording import hop_questions, hop_text
+from posym_core.tasks.multihop import NumberTask
 from posym_core.tasks.prompts import Prompts
+from posym_core.tasks.sentences import DistanceTask
 
 
 def drawn(*shape, seed=0):
@@ -385,39 +430,217 @@ def test_training_steps(name, settings, other_device, tmp_path):
         torch.testing.assert_close(one, other)
 
 
-@pytest.fixture(params=["Gemma3", "GPT-J"])
-def model_there(request, other_device):
-    return build(request.param), build(request.param).to(other_device)
+# Tokens and prompts of language models.
+IDS = tokens(3, 26)
+CHOICES = {"answer_ids": IDS[:, 4:26:4], "target": torch.tensor([0, 3, 5]), "texts": []}
+BINDING = Prompts(input_ids=IDS, start=1, block_length=4, blocks=6, **CHOICES)
+BLOCKS = {"start": 1, "block_length": 4, "blocks": 6, "tau": 0.05, "visible_only": False, "progress": False}
+# Beyond a window of 16.
+SEEN = BLOCKS | {"start": 5, "blocks": 5, "visible_only": True}
+HOPS = NumberTask(window=3, steps=4, letters=7, hops=3)
+HOP_BATCH = HOPS.sample(6, generator=torch.Generator().manual_seed(0))
+SENTENCES = DistanceTask(longest=10, vocabulary=9, distances=4, side=2)
+SENTENCE_BATCH = SENTENCES.sample(5, generator=torch.Generator().manual_seed(0))
+FACT_PROMPTS = FACTS.ask("binding", 3, torch.Generator().manual_seed(0))
+ADDED = {f"lm_head.{part}": drawn(*shape).float() for part, shape in (("up", (97, 2)), ("down", (2, 64)))}
 
 
-def test_capture_and_profile_of_a_model(model_there):
-    here, there = model_there
-    prompts = tokens(2, 12)
-    blocks = {"start": 1, "block_length": 2, "blocks": 5, "progress": False}
-    expected, found = (profile(model, prompts, **blocks) for model in (here, there))
-    for name in ("positional", "symbolic", "entropy"):
-        torch.testing.assert_close(getattr(found, name), getattr(expected, name), rtol=0, atol=1e-4)
-    # Beyond a window of 16.
-    beyond = {**blocks, "start": 2, "block_length": 4, "blocks": 5, "visible_only": True}
-    expected, found = (profile(model, tokens(2, 24), **beyond) for model in (here, there))
-    assert torch.equal(found.visible_blocks, expected.visible_blocks)
-    torch.testing.assert_close(found.positional, expected.positional, rtol=0, atol=1e-4)
-    for one, other in zip(capture(there, prompts), capture(here, prompts), strict=True):
-        assert one.query.device.type == there.device.type
-        torch.testing.assert_close(one.keys.cpu(), other.keys, rtol=0, atol=1e-4)
-    said = head_outputs(here, prompts).outputs
-    torch.testing.assert_close(head_outputs(there, prompts).outputs.cpu(), said, rtol=0, atol=1e-4)
+def placed(record, put):
+    """A batch with its tensors put somewhere."""
+    values = record._asdict() if isinstance(record, tuple) else vars(record)
+    moved = {name: put(x) for name, x in values.items() if isinstance(x, torch.Tensor)}
+    return record._replace(**moved) if isinstance(record, tuple) else replace(record, **moved)
 
 
-def test_answers_of_a_model(model_there):
-    here, there = model_there
-    options = {"start": 1, "block_length": 2, "blocks": 5, "texts": [], "target": torch.tensor([1, 0])}
-    prompts = Prompts(input_ids=tokens(2, 12), answer_ids=torch.tensor([[3, 4, 3], [5, 6, 7]]), **options)
-    expected, found = (choice_accuracy(model, prompts) for model in (here, there))
-    torch.testing.assert_close(found.log_probability, expected.log_probability, rtol=0, atol=1e-4)
+def gemma(to):
+    return to(build("Gemma3"))
 
 
-def test_answers_of_a_trained_language_model(other_device):
-    model = family_model("llama", FACTS, layers=1, width=16).eval().to(other_device)
-    batch = FACTS.ask("binding", 3, torch.Generator(other_device).manual_seed(0))
-    assert answers_right(model, FACTS, batch).device == other_device
+def hop_model(to):
+    return to(decoder(vocabulary=HOPS.vocabulary, layers=2, heads=2, width=16, positions=64)).eval()
+
+
+def classifier(to):
+    settings = {"vocabulary": 9, "classes": 4, "layers": 2, "width": 16, "heads": 2, "hidden": 12, "length": 10}
+    return to(EncodingModel(ModelSettings(encoding="rope", **settings))).eval()
+
+
+def many(name):
+    def compute(to, put):
+        model, found = to(build(name)), []
+        for options in (BLOCKS, SEEN):
+            found += [profile(model, put(IDS), **options)]
+        return found
+
+    return compute
+
+
+def of_a_cache(to, put):
+    bridges = pytest.importorskip("transformer_lens.model_bridge")
+    with tempfile.TemporaryDirectory() as folder:
+        bridge = to(bridges.TransformerBridge.boot_transformers(str(save_model(folder, "Llama")), device="cpu"))
+    cache = bridge.run_with_cache(to(IDS))[1]
+    return cached_swap_scores(cache, start=1, block_length=4, tau=0.05), cached_cross_logits(cache, 1)
+
+
+def through_heads(to, put):
+    model = gemma(to)
+
+    def measure(heads):
+        return {"use": heads.frequency_use(), "table": heads.block_table(Swaps(start=1, block_length=4)).attention()}
+
+    return profile_with(model, put(IDS), measure, progress=False)
+
+
+def of_pairs(to, put):
+    pairs = answer_pairs(placed(BINDING, put), torch.Generator().manual_seed(0))
+    return pairs, patched_heads(gemma(to), pairs, 2)
+
+
+def with_changes(to, put):
+    model, outputs = gemma(to), []
+
+    def half(layer, said):
+        outputs.append(said.clone())
+        return said / 2
+
+    with torch.no_grad(), changed_outputs(model, half):
+        logits = model(input_ids=to(IDS)).logits
+    return outputs, logits
+
+
+def under_surgery(to, put):
+    model = gemma(to)
+    with surgery(model, stopped(slowest(0.5)), ablated(fastest(0.25), heads=[(1, 2)]), length=26) as operated:
+        scores = operated.profile(put(IDS), start=1, block_length=4, tau=0.05, progress=False)
+        with torch.no_grad():
+            return scores, model(to(IDS)).logits, head_scores(operated, placed(BINDING, put))
+
+
+def one_token_replaced(to, put):
+    model, prompt = gemma(to), put(IDS[0])
+    said = head_outputs(model, put(IDS))
+    mean = said.outputs.mean(0)
+    alone = last_token_replaced(model, prompt, mean[:, -1], put(torch.tensor([3, 4])))
+    return alone, replaced_everywhere(model, put(IDS), mean, 1, 2)
+
+
+def of_stations(to, put):
+    layers = capture_layers(hop_model(to), put(HOP_BATCH.tokens))
+    return station_scores(layers, put(HOP_BATCH.path), angles=put(rope_angles(8)), tau=0.05)
+
+
+def hop_answers(to, put):
+    model, asked = hop_model(to), put(HOP_BATCH.tokens)
+    set_angles(model, put(rope_angles(8)), positions=40)
+    program = candidates(asked, HOPS).attention("hop 1")
+    says = mean_outputs(model, to(HOP_BATCH.tokens))
+    logits = answers_with(model, to(HOP_BATCH.tokens), attention={(0, 1): program}, output={(1, 0): says[1, 0]})
+    return logits, says, right_answers(model, asked, put(HOP_BATCH.answer))
+
+
+def additions(to, put):
+    model = gemma(to)
+    with learning(model, ["lm_head"], rank=2, generator=torch.Generator().manual_seed(0)) as factors:
+        learned = list(factors.values())
+    with added(model, {name: put(x) for name, x in ADDED.items()}):
+        inside = model.lm_head.weight.detach().clone()
+    add(model, {name: put(x) for name, x in ADDED.items()})
+    return learned, inside, model.lm_head.weight.detach()
+
+
+def bend(to, put):
+    model = FactsLoss(to(family_model("gemma2", FACTS, layers=1, width=16)), FACTS)
+    return sharpness(model.losses(placed(FACT_PROMPTS, to)), list(model.parameters()), tolerance=1e-2).value
+
+
+class Characters:
+    """A tokenizer with a token for every character."""
+
+    bos_token_id = None
+
+    def __call__(self, text, **_):
+        return {"input_ids": [max(0, ord(letter) - 30) for letter in text]}
+
+    def decode(self, ids):
+        return "".join(chr(one + 30) for one in ids)
+
+
+def asked_questions(to, put):
+    tokenizer = Characters()
+    questions = hop_questions("number", count=2, lengths=(8,))[8]
+    return answer_questions(gemma(to), tokenizer, questions, [hop_text("number", question) for question in questions])
+
+
+# Name, first the function's -> what to compute with it: ``to`` puts a model somewhere, ``put`` its input.
+OF_MODELS = {
+    "capture": lambda to, put: [(call.query, call.keys, call.weights()) for call in capture(gemma(to), put(IDS))],
+    "profile": many("Gemma3"),
+    "profile of pairs of neighbours": many("GPT-J"),
+    "profile_with": through_heads,
+    "find_planes": lambda to, put: find_planes(gemma(to), 26),
+    "surgery": under_surgery,
+    "head_outputs": lambda to, put: head_outputs(gemma(to), put(IDS)),
+    "last_token_replaced": one_token_replaced,
+    "changed_outputs": with_changes,
+    "cached_swap_scores": of_a_cache,
+    "capture_layers": of_stations,
+    "patched_heads": of_pairs,
+    "silenced_heads": lambda to, put: silenced_heads(gemma(to), placed(BINDING, put), 2),
+    "silenced_everywhere": lambda to, put: silenced_everywhere(gemma(to), placed(BINDING, put), 1),
+    "choice_accuracy": lambda to, put: choice_accuracy(gemma(to), placed(BINDING, put)),
+    "answer_questions": asked_questions,
+    "answers_with": hop_answers,
+    "ablations": lambda to, put: [
+        ablations(classifier(to), placed(SENTENCE_BATCH, put), by=by) for by in ("zero", "mean")
+    ],
+    "sharpness": bend,
+    "add": additions,
+    "right answers of facts": lambda to, put: answers_right(
+        to(family_model("llama", FACTS, layers=1, width=16)).eval(), FACTS, placed(FACT_PROMPTS, to)
+    ),
+}
+# These read no number of a model and take no tensor.
+NOTHING_READ = {
+    "binding_prompts",
+    "decoder",
+    "family_model",
+    "load_model",
+    "pointed_ranks",
+    "taught_factors",
+    "unwrapped",
+}
+
+
+@pytest.mark.parametrize("inputs", ["on the CPU", "beside the model"])
+@pytest.mark.parametrize("name", OF_MODELS)
+def test_what_reads_models(name, inputs, other_device):
+    def there(x):
+        return x.to(other_device)
+
+    def here(x):
+        return x
+
+    with scoring("device"):
+        expected = OF_MODELS[name](here, here)
+    found = OF_MODELS[name](there, here if inputs == "on the CPU" else there)
+    for one, other in zip(plain(found), plain(expected), strict=True):
+        if isinstance(one, torch.Tensor):
+            torch.testing.assert_close(one.cpu(), other, rtol=0, atol=1e-4, equal_nan=True)
+        else:
+            np.testing.assert_allclose(one, other, rtol=1e-3, atol=2e-3)
+
+
+def test_every_function_of_the_faces_that_read_models_runs_there():
+    called = {
+        node.func.id
+        for node in ast.walk(ast.parse(Path(__file__).read_text("utf-8")))
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name)
+    }
+    offered = {
+        name
+        for face in (posym_core, posym_core.inspection, posym_core.models)
+        for name in face.__all__
+        if inspect.isfunction(getattr(face, name))
+    }
+    assert sorted(offered - called - NOTHING_READ - WITHOUT_INPUT) == []

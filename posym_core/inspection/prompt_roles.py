@@ -63,7 +63,9 @@ def patched_heads(model: Any, pairs: Pairs, count: int) -> dict[str, np.ndarray]
         ``[pair, layer, head]`` on the other prompt, with the head's output at the last token from the clean one.
     """
     found: dict[str, list[np.ndarray]] = {"clean_whole": [], "other_whole": [], "answer_patched": []}
-    for clean, other, answers in zip(pairs.clean[:count], pairs.other[:count], pairs.answers[:count], strict=True):
+    for clean, other, answers in zip(
+        pairs.clean[:count], pairs.other[:count], pairs.answers[:count].cpu(), strict=True
+    ):
         said = head_outputs(model, torch.stack([clean, other]))
         whole = _difference(said.logits[:, answers])
         with_clean = _difference(last_token_replaced(model, other, said.outputs[0, :, -1], answers))
@@ -113,8 +115,8 @@ def silenced_everywhere(model: Any, prompts: Prompts, count: int) -> dict[str, n
 
 def _named(prompts: Prompts, row: int) -> tuple[Tensor, int]:
     """The different attributes that a prompt names, and the place of the right one among them."""
-    named = prompts.answer_ids[row].unique()
-    return named, int((named == prompts.answer_ids[row, prompts.target[row]]).nonzero())
+    named = prompts.answer_ids[row].cpu().unique()
+    return named, int((named == int(prompts.answer_ids[row, prompts.target[row]])).nonzero())
 
 
 def _difference(logits: Tensor) -> Tensor:

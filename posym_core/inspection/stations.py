@@ -111,6 +111,7 @@ def station_scores(
         ValueError: if a station has fewer than two tokens before it: nothing can be swapped.
     """
     depth, sequences, heads, _, dim = layers.query.shape
+    path = path.cpu()
     is_query = stations_that_ask(path)
     stations = is_query.shape[1]
     positions = path[:, :-1].masked_fill(~is_query, -1)

@@ -216,24 +216,25 @@ def choice_accuracy(model: Any, prompts: Prompts, *, batch_size: int | None = No
     if batch_size is not None:
         require_count("batch_size", batch_size, 1)
     require_known_tokens("input_ids", prompts.input_ids, model.get_input_embeddings())
-    alternatives = prompts.answer_ids.shape[1]
-    wrong = ((prompts.target < 0) | (prompts.target >= alternatives)).nonzero().flatten().tolist()
+    answer_ids, target = prompts.answer_ids.cpu(), prompts.target.cpu()
+    alternatives = answer_ids.shape[1]
+    wrong = ((target < 0) | (target >= alternatives)).nonzero().flatten().tolist()
     if wrong:
         raise ValueError(
             f"target must be a place among a prompt's {alternatives} alternatives, from 0 to {alternatives - 1}; got "
-            f"{int(prompts.target[wrong[0]])} for prompt {wrong[0]}"
+            f"{int(target[wrong[0]])} for prompt {wrong[0]}"
         )
     logits = []
     with torch.no_grad():
         for batch in prompts.input_ids.split(batch_size or max(1, 4096 // prompts.input_ids.shape[1])):
             logits.append(_forward(model, batch, use_cache=False)[0][:, -1].cpu())
-    named = torch.cat(logits).gather(1, prompts.answer_ids)
+    named = torch.cat(logits).gather(1, answer_ids)
     # An attribute named twice is one alternative.
-    earlier = torch.ones(prompts.answer_ids.shape[1], prompts.answer_ids.shape[1]).tril(-1).bool()
-    repeated = ((prompts.answer_ids[:, :, None] == prompts.answer_ids[:, None, :]) & earlier).any(-1)
-    right = named.gather(1, prompts.target[:, None])
-    right_ids = prompts.answer_ids.gather(1, prompts.target[:, None])
-    others = named.masked_fill(prompts.answer_ids == right_ids, -math.inf)
+    earlier = torch.ones(alternatives, alternatives).tril(-1).bool()
+    repeated = ((answer_ids[:, :, None] == answer_ids[:, None, :]) & earlier).any(-1)
+    right = named.gather(1, target[:, None])
+    right_ids = answer_ids.gather(1, target[:, None])
+    others = named.masked_fill(answer_ids == right_ids, -math.inf)
     return Choices(
         correct=right.squeeze(1) > others.amax(1),
         log_probability=right.squeeze(1) - named.masked_fill(repeated, -math.inf).logsumexp(1),

@@ -90,7 +90,7 @@ def set_angles(model: Any, angles: Float[Tensor, " plane"], *, positions: int) -
     planes = model.config.rotary_dim // 2
     if angles.shape != (planes,):
         raise ValueError(f"angles must have shape [{planes}], one per plane of a head; got {tuple(angles.shape)}")
-    phase = torch.arange(positions, dtype=torch.float64)[:, None] * angles.double()
+    phase = torch.arange(positions, dtype=torch.float64)[:, None] * angles.double().cpu()
     table = torch.cat([phase.sin(), phase.cos()], dim=1).float()
     for block in model.transformer.h:
         block.attn.embed_positions = table.to(model.device)
