@@ -64,9 +64,9 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 def pytest_runtest_setup(item: pytest.Item) -> None:
     """Skip what is marked ``gpu`` where there is none; it is collected everywhere."""
-    import torch
+    from posym_core.runs.devices import preferred_device
 
-    if item.get_closest_marker("gpu") and not (torch.cuda.is_available() and torch.cuda.device_count() > 0):
+    if item.get_closest_marker("gpu") and preferred_device().type != "cuda":
         pytest.skip("needs a GPU")
 
 
