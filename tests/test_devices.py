@@ -325,6 +325,7 @@ def test_what_a_gpu_refuses_is_refused(other_device):
             lambda: here[there.long()],
             lambda: torch.stack([there[0], here[0]]),
             lambda: there.index_put_((here.long(),), here),
+            lambda: torch.tensor(0.0).add_(there.sum()),
         ],
         "Expected a 'lazy:0' device type for generator": [
             lambda: torch.rand(3, device=other_device, generator=torch.Generator()),

@@ -2,7 +2,7 @@
 
 What a GPU refuses is refused here: operations on tensors of both devices, NumPy arrays of its tensors, and numbers
 drawn for it by a generator of the CPU. What a GPU allows is allowed: single numbers of the CPU in operations that go
-entry by entry, and indices that lie on the CPU.
+entry by entry (but not to be written into), and indices that lie on the CPU.
 """
 
 from __future__ import annotations
@@ -131,7 +131,8 @@ def _require_one_device(func: Any, args: Sequence[Any], leaves: Sequence[Any], t
     if not (here and there) or func.overloadpacket in MOVES:
         return
     if torch.Tag.pointwise in func.tags or func.overloadpacket in FILLED:
-        here = [x for x in here if x.ndim]
+        written = args[0] if func._schema.is_mutable and func.overloadpacket not in FILLED else None
+        here = [x for x in here if x.ndim or x is written]
     if func.overloadpacket in INDEXED and isinstance(args[0], OtherTensor):
         put = tree_leaves(args[2:])
         here = [x for x in here if x.ndim and any(x is one for one in put)]
