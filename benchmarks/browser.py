@@ -13,8 +13,9 @@ from urllib.parse import unquote, urlsplit
 
 import torch
 
-from posym_companion.experiments import frequency_control, multihop
-from posym_companion.experiments.browser_models import LOAD, script_page
+from posym_companion.one_head import frequency_control
+from posym_companion.several_hops import multihop
+from posym_companion.several_hops.browser_models import LOAD, script_page
 from posym_core.figures.hop_figure import layout, parcels
 
 SITE = Path(__file__).resolve().parents[1] / "_build" / "html"

@@ -11,7 +11,7 @@ import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
-from posym_companion.experiments.head_explorer import LENGTHS, SPAN, TAUS, full_size
+from posym_companion.language_models.head_explorer import LENGTHS, SPAN, TAUS, full_size
 from posym_core.figures.explorer import ARRAYS, HeadInput, head_explorer
 from posym_core.figures.pages import Figure
 from posym_core.runs.results import load_result

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import torch
 
 from benchmarks.timing import best
-from posym_companion.experiments.multihop import TRAINING, MultihopSettings, Watch
+from posym_companion.several_hops.multihop import TRAINING, MultihopSettings, Watch
 from posym_core.models.gptj import AnswerLoss
 from posym_core.runs.devices import choose_device
 

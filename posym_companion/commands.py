@@ -15,7 +15,7 @@ from posym_core.runs.results import results_folder
 
 def add_commands(commands: Any) -> None:
     """Add ``run`` and ``claims`` to the commands of ``python -m posym_core``."""
-    from posym_companion.experiments.catalogue import EXPERIMENTS
+    from posym_companion.catalogue import EXPERIMENTS
 
     run = commands.add_parser("run", help="run an experiment and keep its results")
     run.add_argument("experiment", help="which: " + ", ".join(EXPERIMENTS))
@@ -33,7 +33,7 @@ def add_commands(commands: Any) -> None:
 
 
 def _run(options: argparse.Namespace) -> None:
-    from posym_companion.experiments.catalogue import run_experiment
+    from posym_companion.loop import run_experiment
 
     for result in run_experiment(
         options.experiment,
@@ -50,7 +50,7 @@ def _run(options: argparse.Namespace) -> None:
 
 
 def _claims(options: argparse.Namespace) -> None:
-    from posym_companion.findings.all_claims import ledger
+    from posym_companion.ledger.all_claims import ledger
 
     folder = results_folder() if options.results is None else Path(options.results)
     if not folder.is_dir():

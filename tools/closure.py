@@ -2,7 +2,7 @@
 
 Imports are followed name by name: ``from room import name`` leads through the room's ``__init__`` to the file that
 defines the name, and on to what that file imports. Docstrings and comments do not count. Data files of the packages
-belong to the modules beside them that name them, or to all of these. An experiment or a finding brings its folder of
+belong to the modules beside them that name them, or to all of these. An experiment and its judge bring its folder of
 ``results``; so does a string that begins with the name of one. A row of the ledger brings the module that judges it.
 ``python tools/closure.py CHAPTER`` lists what a chapter depends on.
 """
@@ -23,8 +23,8 @@ from typing import Any
 from address import ROOT, is_setup_cell
 
 PACKAGES = ("posym_core", "posym_companion")
-FINDINGS = "posym_companion.findings"
-LEDGER = f"{FINDINGS}.all_claims"
+COMPANION = "posym_companion"
+LEDGER = f"{COMPANION}.ledger.all_claims"
 # What every chapter depends on: the versions of libraries, the packaged model's among them, and how cells are run.
 EVERYWHERE = ("requirements.txt", "tools/execute.py")
 CLAIM = re.compile(r"\b(?:[a-z]+-)?([A-Z]\d\d-T?\d+[a-c]?)\b", re.IGNORECASE)
@@ -137,7 +137,7 @@ class Project:
             rows = zip(table.keys, table.values, strict=True) if isinstance(table, ast.Dict) else ()
             for claim, judge in rows:
                 if isinstance(claim, ast.Constant) and CLAIM.fullmatch(str(claim.value)):
-                    file = self.module(f"{FINDINGS}.{ast.literal_eval(judge).partition('.')[0]}")
+                    file = self.module(f"{COMPANION}.{ast.literal_eval(judge).rpartition('.')[0]}")
                     judges[str(claim.value).lower()] = {file} if file else set()
         calls = [x for tree in trees for x in ast.walk(tree) if isinstance(x, ast.Call)]
         whole = any(ast.unparse(x.func).endswith("ledger") and not x.args for x in calls)
@@ -164,8 +164,8 @@ class Project:
         return self._data[folder]
 
     def results(self, files: set[Path], texts: Iterable[str]) -> Iterator[Path]:
-        """The stored results of experiments and findings, and those that are named."""
-        names = {file.stem for file in files if file.parent.name in ("experiments", "findings")}
+        """The stored results of experiments and of what judges them, and those that are named."""
+        names = {file.stem for file in files if file.is_relative_to(self.root / COMPANION)}
         names |= {text.partition("/")[0] for text in texts}
         for name in sorted(names):
             folder = self.root / "results" / name

@@ -26,7 +26,7 @@ ENVIRONMENT = {"MPLBACKEND": "agg", "TQDM_DISABLE": "1", "POSYM_STATIC": "1", "H
 
 def names() -> list[str]:
     """All chapters and all experiments, chapters first."""
-    from posym_companion.experiments.catalogue import EXPERIMENTS
+    from posym_companion.catalogue import EXPERIMENTS
 
     return [*sorted(str(path.relative_to(ROOT)) for path in (ROOT / "book").rglob("*.ipynb")), *EXPERIMENTS]
 
@@ -62,7 +62,7 @@ def failing_cells(chapter: Path) -> list[str]:
 
 def failing_experiment(name: str) -> list[str]:
     """What an experiment at its small size raises."""
-    from posym_companion.experiments.catalogue import run_experiment
+    from posym_companion.loop import run_experiment
 
     with tempfile.TemporaryDirectory() as folder:
         try:

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 import torch
 
-from posym_companion.experiments import head_explorer as experiment
+from posym_companion.language_models import head_explorer as experiment
 from posym_core import profile
 from posym_core.figures import explorer
 from posym_core.figures.explorer import ARRAYS, HeadInput, head_explorer, tau_text

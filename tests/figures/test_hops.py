@@ -13,7 +13,7 @@ import torch
 from axe_playwright_python.sync_playwright import Axe
 from in_browser import chromium, functions, opened
 
-from posym_companion.experiments import multihop
+from posym_companion.several_hops import multihop
 from posym_core.figures import HopModel, hops
 from posym_core.figures.hop_figure import asked_parcels, layout, parcels, write_parcels
 from posym_core.figures.pages import module

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from posym_companion.experiments.random_weights import full_size
+from posym_companion.language_models.random_weights import full_size
 from posym_core.runs.results import Result, save_result
 
 

@@ -14,8 +14,8 @@ import numpy as np
 import pytest
 import torch
 
-from posym_companion.experiments.loop import made_with, stored_result
-from posym_companion.experiments.multihop import (
+from posym_companion.loop import made_with, stored_result
+from posym_companion.several_hops.multihop import (
     EXPERIMENT,
     TRAINING,
     WEIGHTS_KEPT,
@@ -152,7 +152,7 @@ def test_a_killed_and_resumed_run_equals_the_unbroken_one(tmp_path, task, monkey
 def test_a_run_killed_by_the_system_goes_on(tmp_path):
     script = f"""
         import os, signal
-        from posym_companion.experiments import multihop
+        from posym_companion.several_hops import multihop
         settings = multihop.MultihopSettings.stored({asdict(TINY)!r})
         look = multihop.Watch.__call__
         def die(watch, step, model):
@@ -179,7 +179,7 @@ def test_checkpoints_are_regular_and_dense_where_an_accuracy_turns(monkeypatch):
     def answers(model, tokens, answer):
         return torch.arange(rows).double() * 0 + shown
 
-    monkeypatch.setattr("posym_companion.experiments.multihop.right_answers", answers)
+    monkeypatch.setattr("posym_companion.several_hops.multihop.right_answers", answers)
     steps = []
     for step in range(31):
         if step % 3 == 0:

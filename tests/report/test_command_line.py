@@ -22,7 +22,8 @@ import transformers
 from architectures import packaged
 from saved_models import save_model
 
-from posym_companion.experiments import binding_profile, catalogue
+from posym_companion import catalogue, loop
+from posym_companion.language_models import binding_profile
 from posym_core import binding_prompts, load_model, profile
 from posym_core.__main__ import main
 from posym_core.models import language as models
@@ -360,10 +361,13 @@ def test_help_names_every_experiment(capsys):
 
 
 def test_the_catalogue_is_complete(root: Path):
-    modules = {path.stem for path in (root / "posym_companion" / "experiments").glob("*.py")}
-    assert modules - {"__init__", "catalogue", "loop", "solver_settings"} == set(catalogue.EXPERIMENTS)
+    files = (root / "posym_companion").glob("*/*.py")
+    modules = [path for path in files if "\nEXPERIMENT = " in path.read_text(encoding="utf-8")]
+    assert {f"posym_companion.{path.parent.name}.{path.stem}" for path in modules} == {
+        folder + name for folder, names in catalogue.SUBJECTS.items() for name in names
+    }
     for name in catalogue.EXPERIMENTS:
-        settings = list(catalogue.experiment(name).settings())
+        settings = list(loop.experiment(name).settings())
         assert {setting.name.partition("/")[0] for setting in settings} == {name}
         assert len({setting.name for setting in settings}) == len(settings)
 

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 import torch
 
-from posym_companion.experiments.multihop import full_size
+from posym_companion.several_hops.multihop import full_size
 from posym_core.runs import results
 from posym_core.runs.files import seal
 

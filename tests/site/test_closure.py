@@ -37,18 +37,18 @@ FILES = {
     "posym_core/figures/sliders.py": "",
     "posym_core/figures/static/figure.js": "draw()",
     "posym_companion/__init__.py": "",
-    "posym_companion/experiments/__init__.py": "",
-    "posym_companion/experiments/heads.py": "from posym_core.metrics import swap_scores",
-    "posym_companion/experiments/catalogue.py": """
+    "posym_companion/one_head/__init__.py": "",
+    "posym_companion/one_head/heads.py": "from posym_core.metrics import swap_scores",
+    "posym_companion/catalogue.py": """
         import importlib
-        def experiment(name): return importlib.import_module(f"posym_companion.experiments.{name}")""",
-    "posym_companion/findings/__init__.py": "from posym_companion.findings.all_claims import ledger",
-    "posym_companion/findings/all_claims.py": """
+        def experiment(name): return importlib.import_module("posym_companion.one_head." + name)""",
+    "posym_companion/ledger/__init__.py": "from posym_companion.ledger.all_claims import ledger",
+    "posym_companion/ledger/all_claims.py": """
         import importlib
-        def ledger(*ids): return [importlib.import_module(f"posym_companion.findings.{name}") for name in ids]
-        CLAIMS = {"U25-1": "heads.EXCLUSION", "U26-1": "hops.ORDER"}""",
-    "posym_companion/findings/heads.py": "",
-    "posym_companion/findings/hops.py": "",
+        def ledger(*ids): return [importlib.import_module(f"posym_companion.{name}") for name in ids]
+        CLAIMS = {"U25-1": "one_head.judges.heads.EXCLUSION", "U26-1": "one_head.judges.hops.ORDER"}""",
+    "posym_companion/one_head/judges/heads.py": "",
+    "posym_companion/one_head/judges/hops.py": "",
     "results/heads/all.json": "1",
     "results/hops/all.json": "1",
     "requirements.txt": "torch==2",
@@ -61,11 +61,11 @@ CHAPTERS = {
     "local": "from posym_core.metrics import local",
     "plots": "from posym_core.figures import plot",
     "sliders": "from posym_core.figures import sliders",
-    "experiment": "from posym_companion.experiments import heads",
-    "catalogue": "from posym_companion.experiments import catalogue",
+    "experiment": "from posym_companion.one_head import heads",
+    "catalogue": "from posym_companion import catalogue",
     "named": "load(f'hops/{setting}')",
-    "row": "from posym_companion.findings import ledger\nledger('U25-1')",
-    "rows": "from posym_companion.findings import ledger\nledger()",
+    "row": "from posym_companion.ledger import ledger\nledger('U25-1')",
+    "rows": "from posym_companion.ledger import ledger\nledger()",
     "neighbours": "open('other.ipynb')",
     "command": "run(['-m', 'posym_core'])",
 }
@@ -100,11 +100,11 @@ def keys(project: Path) -> dict[str, str]:
         ("posym_core/figures/plots.py", "plots"),
         ("posym_core/figures/static/figure.js", "plots sliders"),  # no module names it, so it belongs to all
         ("posym_core/py.typed", ""),
-        ("posym_companion/experiments/heads.py", "experiment catalogue"),
+        ("posym_companion/one_head/heads.py", "experiment catalogue"),
         ("results/heads/all.json", "experiment catalogue row rows"),
         ("results/hops/all.json", "named rows"),
-        ("posym_companion/findings/heads.py", "row rows"),
-        ("posym_companion/findings/hops.py", "rows"),
+        ("posym_companion/one_head/judges/heads.py", "row rows"),
+        ("posym_companion/one_head/judges/hops.py", "rows"),
         ("requirements.txt", " ".join(CHAPTERS)),
     ],
 )
@@ -157,10 +157,10 @@ def test_code_of_cells_counts_and_text_does_not(project: Path) -> None:
 
 
 def test_a_tag_names_a_claim_too(project: Path) -> None:
-    source = "from posym_companion.findings import ledger\nledger(*names)"
+    source = "from posym_companion.ledger import ledger\nledger(*names)"
     behind = closure.Project(project).behind(notebook(source, "shows-u26-1"))
-    assert project / "posym_companion/findings/hops.py" in behind
-    assert project / "posym_companion/findings/heads.py" not in behind
+    assert project / "posym_companion/one_head/judges/hops.py" in behind
+    assert project / "posym_companion/one_head/judges/heads.py" not in behind
 
 
 def test_relative_imports_are_refused(project: Path) -> None:

@@ -18,7 +18,7 @@ from axe import violations
 from compare import needed
 
 from benchmarks.laboratory import chromium, laboratory
-from posym_companion.experiments import multihop
+from posym_companion.several_hops import multihop
 from posym_core.models import answers_with
 
 SLIDERS = Path("book/where_and_what/where_and_what.ipynb"), "compute=one_head"

@@ -13,7 +13,7 @@ from bs4 import BeautifulSoup
 from scipy.optimize import brentq
 from test_site import site  # noqa: F401
 
-from posym_companion.findings import NAMED_VALUES, named_value
+from posym_companion.ledger import NAMED_VALUES, named_value
 from posym_core.metrics import dirichlet_kernel
 
 # The threshold of a plane as pages write it: as an angle over n, or as the value of theta times n.

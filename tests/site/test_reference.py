@@ -13,7 +13,8 @@ import yaml
 
 ROOT = Path(__file__).resolve().parents[2]
 ROOMS = ("metrics", "tasks", "encodings", "models", "models.constructed", "inspection", "figures", "runs", "report")
-FACES = ("posym_core", *(f"posym_core.{room}" for room in ROOMS), "posym_companion.findings")
+SUBJECTS = ("one_head", "several_hops", "language_models", "solvers", "encodings", "later", "ledger")
+FACES = ("posym_core", *(f"posym_core.{room}" for room in ROOMS), *(f"posym_companion.{x}" for x in SUBJECTS))
 
 
 def documented_modules() -> list[str]:

@@ -1,0 +1,311 @@
+"""Distance and Count under every encoding: all else equal, and as released with what else differs there.
+
+After Gu et al., *Deconstructing Positional Information* (2026). In their released models more differs than the
+encoding: attention and pooling include padding, the rotary model also adds sinusoids to the embeddings, and the model
+with latent attention has a learned absolute embedding, another activation and another schedule besides, and leaves out
+padding. Every such difference is a set-up of its own here, so that its effect can be read off.
+
+Further set-ups are ours: heads that look back only (PaTH knows no others, so its peers are these), models in which a
+single head of each layer rotates, and longer training where the usual one is short.
+
+The reduced size, for a CPU, has half the paper's lengths, two layers of eight heads and fresh sentences at every
+step; ``"deep"`` is the same with the paper's six layers of sixteen heads; ``"long"`` has two layers of eight heads, the
+paper's lengths and dropout, and ten times the steps; ``"paper"`` is theirs throughout, but for fresh sentences.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, Literal, get_args
+
+import numpy as np
+import torch
+
+from posym_companion.loop import Experiment
+from posym_core.encodings import ENCODINGS
+from posym_core.inspection.pointers import head_pointers
+from posym_core.models.checkpoints import History
+from posym_core.models.classifier import (
+    ClassLoss,
+    EncodingModel,
+    ModelSettings,
+    ablations,
+    one_head,
+    predicted_classes,
+)
+from posym_core.models.training import CosineSettings, Observer, TrainingSettings, train
+from posym_core.runs.devices import choose_device
+from posym_core.tasks.sentences import CountTask, DistanceTask, SentenceBatch
+
+StudyTask = Literal["distance", "count"]
+Size = Literal["reduced", "deep", "long", "paper"]
+SIZES: Mapping[Size, Mapping[str, Any]] = {
+    "reduced": {"layers": 2, "width": 64, "heads": 8, "hidden": 128, "rank": 16, "dropout": 0.0},
+    "deep": {"layers": 6, "width": 128, "heads": 16, "hidden": 256, "rank": 32, "dropout": 0.0},
+    "long": {"layers": 2, "width": 64, "heads": 8, "hidden": 128, "rank": 16, "dropout": 0.1},
+    "paper": {"layers": 6, "width": 256, "heads": 16, "hidden": 512, "rank": 64, "dropout": 0.1},
+}
+TASKS: tuple[StudyTask, ...] = get_args(StudyTask)
+TESTING = 1_000_003  # offset of the seeds of test sentences
+
+EQUAL: tuple[str, ...] = tuple(ENCODINGS)
+"""Set-ups that differ in the encoding and nothing else; ``"path"`` looks back only."""
+
+# What a set-up changes of the model; "length" and "batch" are factors on the schedule.
+SETUPS: Mapping[str, Mapping[str, Any]] = {
+    **{name: {"encoding": name} for name in EQUAL},
+    "path": {"encoding": "path", "causal": True},
+    "rope-one-head": {"encoding": "one rope"},
+    "nope-released": {"encoding": "nope", "mask_padding": False},
+    "sinusoidal-released": {"encoding": "sinusoidal", "mask_padding": False},
+    "alibi-released": {"encoding": "alibi", "mask_padding": False},
+    "rope-released": {"encoding": "rope", "mask_padding": False, "added": "sinusoidal"},
+    "rope-added": {"encoding": "rope", "added": "sinusoidal"},
+    "rope-unmasked": {"encoding": "rope", "mask_padding": False},
+    "mla-released": {"encoding": "mla", "added": "learned", "activation": "relu", "length": 2, "batch": 0.5},
+    "mla-added": {"encoding": "mla", "added": "learned"},
+    "mla-longer": {"encoding": "mla", "length": 2, "batch": 0.5},
+    "rope-causal": {"encoding": "rope", "causal": True},
+    "nope-causal": {"encoding": "nope", "causal": True},
+    "rope-one-head-longer": {"encoding": "one rope", "length": 3},
+    "learned-longer": {"encoding": "learned", "length": 3},
+    "t5-longer": {"encoding": "t5", "length": 3},
+}
+RELEASED: Mapping[str, str] = {
+    "nope": "nope-released",
+    "sinusoidal": "sinusoidal-released",
+    "alibi": "alibi-released",
+    "rope": "rope-released",
+    "mla": "mla-released",
+}
+"""Encodings of the paper and their set-ups as released."""
+DEEP = ("rope",)
+"""Set-ups whose heads are removed in deeper models too, on Distance."""
+LONG: Sequence[tuple[StudyTask, str]] = (
+    ("distance", "rope"),
+    ("distance", "mla"),
+    ("distance", "rope-one-head"),
+    ("distance", "nope"),
+    ("count", "rope"),
+)
+"""Tasks and set-ups whose heads are removed once more after a training to the end, at the paper's lengths."""
+SLOW = ("rope-one-head-longer", "learned-longer", "t5-longer")
+"""Set-ups trained three times as long, on Distance: does more training help where the usual number of steps is few?"""
+MORE_SEEDS = {("distance", "rope"), ("distance", "rope-released")}
+"""Where single heads are ranked, which needs more models."""
+DIMS = {
+    "accuracy error whole": "seed",
+    "losses": "seed record",
+    "by_answer": "seed class",
+    "ablated averaged between positional symbolic *_share deviation mean_frequency": "seed layer head",
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class EncodingStudy:
+    """One set-up on one task, with every seed.
+
+    Attributes:
+        task: ``"distance"`` or ``"count"``.
+        setup: key of :data:`SETUPS`.
+        seeds: of weights and sentences.
+        size: ``"reduced"``, ``"deep"``, ``"long"`` or ``"paper"``.
+        steps: of the training; the paper's 100 epochs of 100,000 sentences are 19,532 steps with a batch of 512.
+        batch: sentences a step.
+        test: fresh sentences that the accuracy is measured on.
+        ablated: sentences that ablations are measured on.
+        pointed: sentences that heads are looked at on.
+    """
+
+    task: StudyTask
+    setup: str
+    seeds: tuple[int, ...] = (0, 1, 2)
+    size: Size = "reduced"
+    steps: int = 600
+    batch: int = 32
+    test: int = 2000
+    ablated: int = 500
+    pointed: int = 20
+
+    def __post_init__(self):
+        if self.task not in TASKS or self.size not in get_args(Size):
+            raise ValueError(
+                f"task must be one of {TASKS} and size one of {get_args(Size)}; got {self.task!r} and {self.size!r}"
+            )
+        if self.setup not in SETUPS:
+            raise ValueError(f"setup must be one of {', '.join(map(repr, SETUPS))}; got {self.setup!r}")
+        if has_no_meaning(self.task, self.setup):
+            raise ValueError(
+                f"Count has no padding, so {self.setup!r} is {same_without_padding(self.setup)!r} once more; pass that"
+            )
+
+    @property
+    def name(self) -> str:
+        """What the result is called."""
+        return f"encoding_study/{self.task}_{self.setup}" + ("" if self.size == "reduced" else f"_{self.size}")
+
+    def make_task(self) -> DistanceTask | CountTask:
+        """The task, at the paper's size or at half its lengths."""
+        if self.size in ("long", "paper"):
+            return DistanceTask() if self.task == "distance" else CountTask()
+        if self.task == "distance":
+            return DistanceTask(distances=35, side=12, longest=60, vocabulary=256)
+        return CountTask(most=50, longest=60, shortest=60, vocabulary=256)
+
+    def model_settings(self) -> ModelSettings:
+        """The model."""
+        changes = {name: value for name, value in SETUPS[self.setup].items() if name not in ("length", "batch")}
+        sizes, task = SIZES[self.size], self.make_task()
+        if changes["encoding"] == "one rope":
+            changes["encoding"] = one_head("rope", sizes["heads"])
+        return ModelSettings(vocabulary=task.vocabulary, classes=task.classes, length=task.longest, **sizes, **changes)
+
+    def schedule(self) -> CosineSettings:
+        """How it is trained."""
+        setup = SETUPS[self.setup]
+        return CosineSettings(
+            steps=int(self.steps * setup.get("length", 1)),
+            batch=int(self.batch * setup.get("batch", 1)),
+            learning_rate={"reduced": 3e-3, "deep": 1e-3, "long": 3e-3, "paper": 3e-4}[self.size],
+            warmup=self.steps // (20 if self.size == "paper" else 6),
+            betas=(0.9, 0.98),
+            record_every=min(25, self.steps),
+        )
+
+
+def has_no_meaning(task: StudyTask, setup: str) -> bool:
+    """Whether a set-up differs from another in the treatment of padding alone, on the task that has none."""
+    return task == "count" and same_without_padding(setup) != setup
+
+
+def same_without_padding(setup: str) -> str:
+    """The set-up that is the same where no sentence is padded.
+
+    >>> same_without_padding("rope-released"), same_without_padding("alibi-released")
+    ('rope-added', 'alibi')
+    """
+    plain = {name: value for name, value in SETUPS[setup].items() if name != "mask_padding"}
+    return next((name for name, other in SETUPS.items() if dict(other) == plain), setup)
+
+
+def full_size() -> list[EncodingStudy]:
+    """All set-ups on both tasks at the reduced size, some deeper; there is no ``model`` to choose."""
+    found = []
+    for setup in SETUPS:
+        for task in TASKS:
+            if has_no_meaning(task, setup) or (task == "count" and setup in SLOW):
+                continue
+            seeds = tuple(range(8 if (task, setup) in MORE_SEEDS else 3))
+            found.append(EncodingStudy(task=task, setup=setup, seeds=seeds))
+    return [*found, *(deep_size(setup) for setup in DEEP), *(long_size(task, setup) for task, setup in LONG)]
+
+
+def deep_size(setup: str) -> EncodingStudy:
+    """Distance with the paper's layers and heads; fewer sentences, because six times as many heads are removed."""
+    return EncodingStudy(task="distance", setup=setup, size="deep", steps=400, test=1000, ablated=200, pointed=10)
+
+
+def long_size(task: StudyTask, setup: str) -> EncodingStudy:
+    """The paper's lengths and dropout, and ten times the steps of the reduced size."""
+    return EncodingStudy(task=task, setup=setup, size="long", steps=6000)
+
+
+def small(setting: EncodingStudy) -> EncodingStudy:
+    """One seed, trained briefly."""
+    return replace(setting, seeds=(0,), steps=30, test=200, ablated=50, pointed=2)
+
+
+def train_model(
+    setting: EncodingStudy,
+    seed: int,
+    *,
+    schedule: TrainingSettings | None = None,
+    observe: Observer | None = None,
+    device: str = "auto",
+    checkpoint: Path | None = None,
+    progress: bool = False,
+) -> tuple[EncodingModel, History]:
+    """One model in evaluation mode, and what happened in its training.
+
+    Args:
+        setting: what to train.
+        seed: of weights and sentences.
+        schedule: how to train; the setting's by default.
+        observe: see :func:`posym_core.models.training.train`; it is given a :class:`ClassLoss`.
+        device: see :func:`posym_core.load_model`.
+        checkpoint: file that a killed training resumes from.
+        progress: show a bar.
+    """
+    task = setting.make_task()
+    loss = ClassLoss(EncodingModel(setting.model_settings(), seed=seed)).to(choose_device(device))
+    place = torch.device(choose_device(device))
+
+    def draw(count: int, generators: Sequence[torch.Generator]) -> tuple[SentenceBatch, int]:
+        sentences = task.sample(count, generator=generators[0])
+        number = int(torch.randint(2**31, (), generator=generators[0]))
+        return SentenceBatch(tokens=sentences.tokens.to(place), answer=sentences.answer.to(place)), number
+
+    with torch.random.fork_rng(devices=[]):
+        history = train(
+            loss,
+            draw,
+            generators=[torch.Generator().manual_seed(seed)],
+            settings=schedule or setting.schedule(),
+            observe=observe,
+            checkpoint=checkpoint,
+            identity={"name": setting.name, "seed": seed},
+            progress=progress,
+            label=f"{setting.task} {setting.setup} {seed}",
+        )
+    return loss.model.eval(), history
+
+
+def measure(
+    setting: EncodingStudy, *, device: str = "auto", work: Path | None = None, progress: bool = False
+) -> dict[str, np.ndarray]:
+    """Train the models of one set-up, and look at them.
+
+    Returns:
+        With a leading ``seed`` each: ``accuracy []``; ``error []``, the mean distance of the answer from the right
+        one; ``by_answer [class]``, accuracy; ``losses [record]``; on the sentences of the ablations accuracies, ``whole
+        []`` and with a head's output replaced by zero, ``ablated [layer, head]``, or by its mean, ``averaged [layer,
+        head]``; and for Distance the pointers of
+        :func:`posym_core.inspection.pointers.head_pointers`, ``[layer, head]`` each.
+    """
+    found: list[dict[str, np.ndarray]] = []
+    for seed in setting.seeds:
+        checkpoint = work / f"{seed}.safetensors" if work is not None else None
+        model, history = train_model(setting, seed, device=device, checkpoint=checkpoint, progress=progress)
+        found.append({"losses": history.losses.double().numpy(), **look(setting, model, seed)})
+    return {name: np.stack([each[name] for each in found]) for name in found[0]}
+
+
+def look(setting: EncodingStudy, model: EncodingModel, seed: int) -> dict[str, np.ndarray]:
+    """Accuracy, ablations and pointers of one trained model."""
+    task = setting.make_task()
+
+    def sentences(count: int, offset: int) -> SentenceBatch:
+        return task.sample(count, generator=torch.Generator().manual_seed(TESTING * (1 + offset) + seed))
+
+    test = sentences(setting.test, 0)
+    answers = predicted_classes(model, test)
+    right = (answers == test.answer).double()
+    by_answer = torch.stack([right[test.answer == answer].mean() for answer in range(task.classes)])
+    removed = sentences(setting.ablated, 1)
+    whole, ablated = ablations(model, removed)
+    found: dict[str, Any] = {
+        "accuracy": right.mean(),
+        "error": (answers - test.answer).abs().double().mean(),
+        "by_answer": by_answer,
+        "whole": whole,
+        "ablated": ablated,
+        "averaged": ablations(model, removed, by="mean")[1],
+    }
+    if setting.task == "distance":
+        found.update(head_pointers(model, sentences(setting.pointed, 2)))
+    return {name: np.asarray(value, dtype=np.float64) for name, value in found.items()}
+
+
+EXPERIMENT = Experiment(settings=full_size, small=small, measure=measure, dims=DIMS)

@@ -1,1 +1,0 @@
-"""One file an experiment: settings in, measured arrays out; one loop runs them all."""

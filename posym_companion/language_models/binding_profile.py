@@ -1,0 +1,145 @@
+"""Profile every head of a language model on the binding task: scores, exclusion, shares per plane, accuracy.
+
+Urrutia et al. (2026a, section 4) do this with gemma-2-2b-it at 256 facts. One result a setting is kept under the
+setting's name; a setting whose result is there already is not run again.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from posym_companion.loop import Experiment, language_model, plain
+from posym_core.inspection.heads import LayerHeads
+from posym_core.inspection.profiling import profile_with
+from posym_core.metrics.exclusion_bound import exclusion
+from posym_core.metrics.pairs import Swaps
+from posym_core.metrics.score_geometry import random_swaps
+from posym_core.models.answers import choice_accuracy
+from posym_core.tasks import binding_prompts
+
+# The cross-logit matrix of all keys is kept per head up to this many: beyond, it would dwarf the model.
+LONGEST_MATRIX = 300
+TEMPLATES = ("likes", "bought", "lives")
+FACTS = (16, 64, 128)
+DIMS = {
+    "correct log_probability alternatives": "prompt",
+    "plane_angle": "layer plane",
+    "plane_*": "moment layer head plane",
+    "positional symbolic entropy null_* variance bound slack *_share": "prompt layer head",
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class BindingProfile:
+    """One setting.
+
+    Attributes:
+        model: name for :func:`posym_core.load_model`.
+        template: sentence form, see :func:`posym_core.binding_prompts`.
+        facts: facts per prompt; each is one block.
+        prompts: how many prompts.
+        seed: of the prompts.
+        tau: temperature of the weights over pairs of blocks.
+        eps: floor of the norms in the cosine.
+    """
+
+    model: str = "gemma-3-270m"
+    template: str = "likes"
+    facts: int = 16
+    prompts: int = 64
+    seed: int = 0
+    tau: float = 1e-4
+    eps: float = 1e-8
+
+    @property
+    def name(self) -> str:
+        """What the result is called."""
+        return f"binding_profile/{plain(self.model)}_{self.template}_{self.facts}"
+
+
+def full_size(model: str = "gemma-3-270m") -> list[BindingProfile]:
+    """Every template at 16, 64 and 128 facts, 64 prompts each."""
+    return [BindingProfile(model=model, template=template, facts=facts) for facts in FACTS for template in TEMPLATES]
+
+
+def measure(
+    model: torch.nn.Module, tokenizer: Any, setting: BindingProfile, *, progress: bool = True
+) -> dict[str, np.ndarray]:
+    """All arrays of one setting.
+
+    Returns:
+        ``positional``, ``symbolic``, ``entropy`` ``[prompt, layer, head]``, and ``null_positional``, ``null_symbolic``
+        of the null model of :func:`posym_core.metrics.score_geometry.random_swaps`; for prompts of up to 300 tokens
+        ``variance``, ``bound``, ``slack`` and the three shares of the matrix over all keys before the query's own,
+        ``[prompt, layer, head]``, and, per plane, mean and standard deviation over prompts
+        ``[2, layer, head, plane]`` of the softmax scores, the shares and the part of the head's energy;
+        ``plane_angle`` ``[layer, plane]``; ``correct`` and ``log_probability`` of the right answer among the named
+        ``alternatives``, ``[prompt]``.
+    """
+    prompts = binding_prompts(
+        tokenizer, facts=setting.facts, count=setting.prompts, seed=setting.seed, template=setting.template
+    )
+    blocks = {"start": prompts.start, "block_length": prompts.block_length, "blocks": prompts.blocks}
+    swaps = Swaps(**blocks, tau=setting.tau, eps=setting.eps)
+    short = prompts.input_ids.shape[1] <= LONGEST_MATRIX
+    angles: dict[int, Tensor] = {}
+    generator = torch.Generator().manual_seed(setting.seed)
+
+    def one_layer(heads: LayerHeads) -> dict[str, Tensor]:
+        angles[heads.layer] = heads.angles.cpu()
+        scores = heads.swap_scores(swaps)
+        measured = {name: getattr(scores, name) for name in ("positional", "symbolic", "entropy")}
+        measured["null_positional"], measured["null_symbolic"] = random_swaps(
+            scores.attention, tau=setting.tau, generator=generator
+        )
+        if not short:
+            return measured
+        parts = exclusion(heads.cross_logits()[..., :-1, :-1])
+        measured |= vars(parts)
+        planes = heads.swap_scores(swaps, per_frequency=True)
+        measured |= {"plane_positional": planes.positional, "plane_symbolic": planes.symbolic}
+        shares = heads.frequency_shares()
+        measured |= {f"plane_{name}": x for name, x in vars(shares).items() if name != "energy"}
+        measured["plane_energy_share"] = shares.energy / shares.energy.sum(-1, keepdim=True)
+        return measured
+
+    found = profile_with(model, prompts.input_ids, one_layer, progress=progress)
+    arrays = {}
+    for name, x in found.items():
+        x = x.numpy()
+        if name.startswith("plane_"):
+            with np.errstate(invalid="ignore"):
+                x = np.stack([_nan_mean(x), np.sqrt(_nan_mean((x - _nan_mean(x)) ** 2))])
+        arrays[name] = x.astype(np.float32)
+    arrays["plane_angle"] = _padded([angles[layer].numpy() for layer in sorted(angles)])
+    choices = choice_accuracy(model, prompts)
+    arrays["correct"] = choices.correct.numpy()
+    arrays["log_probability"] = choices.log_probability.numpy().astype(np.float32)
+    arrays["alternatives"] = choices.alternatives.numpy()
+    return arrays
+
+
+def small(setting: BindingProfile | None = None) -> BindingProfile:
+    """A size that runs in a build: few prompts of 16 facts."""
+    return replace(setting or BindingProfile(), facts=16, prompts=8)
+
+
+def _nan_mean(x: np.ndarray) -> np.ndarray:
+    """Mean over prompts of what is defined; NaN where nothing is."""
+    counted = np.isfinite(x)
+    total = np.where(counted, x, 0).sum(0)
+    return np.where(counted.any(0), total / np.maximum(counted.sum(0), 1), np.nan)
+
+
+def _padded(rows: list[np.ndarray]) -> np.ndarray:
+    """Rows of unequal length as one array, NaN at the end."""
+    width = max(len(row) for row in rows)
+    return np.stack([np.pad(row, (0, width - len(row)), constant_values=np.nan) for row in rows])
+
+
+EXPERIMENT = Experiment(settings=full_size, small=small, measure=measure, dims=DIMS, load=language_model)

@@ -1,0 +1,360 @@
+"""Surgery by frequency on a language model: does the causal claim for toys hold in a trained one?
+
+Urrutia et al. (2026a, section 5) give toy heads one angle or two: a positional task (Index) is learned with fast
+planes, a symbolic one (Retrieval) with slow ones. Here nothing is trained. Planes of a trained model are set to angle
+0, removed, or given another base, in all layers or in a few heads, and its answers to a positional and a symbolic
+task are compared with those before. The question, its statistic and the rule of decision stand in :func:`verdict`
+and were fixed before the run.
+"""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from posym_companion.loop import Experiment, Measured, finished_part, language_model, plain
+from posym_core.inspection.heads import LayerHeads
+from posym_core.inspection.interventions import (
+    Intervention,
+    ablated,
+    fastest,
+    numbered,
+    rebased,
+    slowest,
+    stopped,
+    turning,
+)
+from posym_core.inspection.operations import surgery
+from posym_core.inspection.planes import Planes, find_planes
+from posym_core.inspection.profiling import profile, profile_with
+from posym_core.metrics.stats import mean_interval
+from posym_core.models.answers import choice_accuracy
+from posym_core.tasks import Prompts, make_prompts, reference_text
+
+# For each role the tasks that may fill it, in order of preference.
+CANDIDATES = {
+    "positional": ("index",),
+    "symbolic": ("keyvalue", "binding-lives", "binding-likes"),
+    "mixed": ("induction",),
+}
+# A task counts as solved from this multiple of chance on, if the accuracy's interval excludes chance as well.
+SOLVED = 2.0
+# Fastest and slowest share of every layer's planes that the verdict compares.
+OUTER = 0.25
+DIMS = {
+    "candidate_names candidate_chance": "candidate",
+    "candidate_correct": "candidate prompt",
+    "task_names": "task",
+    "angles": "layer plane",
+    "rank_*": "layer head",
+    "energy_share_*": "layer head plane",
+    "conditions seconds": "condition",
+    "log_probability correct": "condition task prompt",
+    "text_loss": "condition window",
+    "positional symbolic": "condition layer head",
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class FrequencySurgery:
+    """One model under the knife.
+
+    Attributes:
+        model: name for :func:`posym_core.load_model`.
+        facts: blocks per prompt of every task; with as many alternatives all tasks share one scale.
+        prompts: per task, for the conditions that the verdict needs; the same before and after every intervention.
+        other_prompts: per task, for all other conditions: the first of them.
+        windows: of running text.
+        window: tokens per window.
+        score_prompts: of the symbolic task, for scores after the intervention.
+        rank_facts: facts per prompt of those that rank the heads.
+        rank_prompts: how many of them.
+        heads: how many of the most positional and of the most symbolic heads are operated on alone.
+        controls: random sets of heads and random sets of planes.
+        shares: of planes, slowest or fastest, that are stopped.
+        bands: edges of angle bands, fast to slow, radians per position; the last band has no lower end.
+        bases: factors of the base.
+        seed: of prompts, windows, and controls.
+    """
+
+    model: str = "gemma-3-270m"
+    facts: int = 4
+    prompts: int = 64
+    other_prompts: int = 32
+    windows: int = 6
+    window: int = 32
+    score_prompts: int = 8
+    rank_facts: int = 16
+    rank_prompts: int = 8
+    heads: int = 8
+    controls: int = 2
+    shares: tuple[float, ...] = (0.25, 0.5, 0.75)
+    bands: tuple[float, ...] = (1.0, 0.1, 0.01, 0.001)
+    bases: tuple[float, ...] = (0.01, 100.0)
+    seed: int = 0
+
+    @property
+    def name(self) -> str:
+        """What the result is called."""
+        return f"frequency_surgery/{plain(self.model)}"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Condition:
+    """One operation.
+
+    Attributes:
+        name: what it is called.
+        interventions: what is done; none for the model as it is.
+        full: whether all prompts are asked, or the first of them.
+    """
+
+    name: str
+    interventions: tuple[Intervention, ...] = ()
+    full: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class Subject:
+    """A model with everything that does not change between conditions."""
+
+    model: Any
+    planes: list[Planes]
+    tasks: dict[str, Prompts]
+    text: Tensor
+    positional: np.ndarray
+    symbolic: np.ndarray
+
+
+def full_size(model: str = "gemma-3-270m") -> list[FrequencySurgery]:
+    """The run whose result is stored."""
+    return [FrequencySurgery(model=model)]
+
+
+def small(setting: FrequencySurgery | None = None) -> FrequencySurgery:
+    """A size for a build: few prompts, no bands, one control."""
+    return replace(
+        setting or FrequencySurgery(),
+        prompts=8,
+        other_prompts=8,
+        windows=2,
+        score_prompts=2,
+        rank_facts=8,
+        rank_prompts=2,
+        heads=2,
+        controls=1,
+        shares=(OUTER,),
+        bands=(),
+        bases=(),
+    )
+
+
+def conditions(setting: FrequencySurgery, subject: Subject) -> list[Condition]:
+    """All operations of a setting, those that the verdict needs first."""
+    planned = [Condition(name="none", full=True)]
+    # Conditions are called in stored results what they are called here.
+    for action, of in (("removed", ablated), ("still", stopped)):
+        for which, share_of in (("fastest", fastest), ("slowest", slowest)):
+            interventions = (of(share_of(OUTER)),)
+            planned.append(Condition(name=f"{action} {which} {OUTER:g}", interventions=interventions, full=True))
+    for share in setting.shares:
+        for which, share_of in (("fastest", fastest), ("slowest", slowest)):
+            if share != OUTER:
+                planned.append(Condition(name=f"still {which} {share:g}", interventions=(stopped(share_of(share)),)))
+    planned.append(Condition(name="still all", interventions=(stopped(),)))
+    generator = torch.Generator().manual_seed(setting.seed)
+    layers = range(len(subject.planes))
+    for control in range(setting.controls):
+        drawn = []
+        for layer in layers:
+            count = int((subject.planes[layer].angles > 0).sum())
+            chosen = 1 + torch.randperm(count, generator=generator)[: round(OUTER * count)]
+            drawn.append(ablated(numbered(chosen.tolist()), layers=[layer]))
+        planned.append(Condition(name=f"removed random {control}", interventions=tuple(drawn)))
+    for name, heads in chosen_heads(setting, subject, generator).items():
+        planned.append(Condition(name=f"still heads {name}", interventions=(stopped(heads=heads),)))
+    for name, heads in chosen_heads(setting, subject, torch.Generator().manual_seed(setting.seed + 1)).items():
+        planned.append(Condition(name=f"removed heads {name}", interventions=(ablated(heads=heads),)))
+    edges = [np.inf, *setting.bands[1:], 0.0]
+    for band in range(len(setting.bands)):
+        planes = ablated(turning(edges[band + 1], edges[band]))
+        planned.append(Condition(name=f"removed band {band}", interventions=(planes,)))
+    planned += [
+        Condition(name=f"base times {factor:g}", interventions=(rebased(times=factor),)) for factor in setting.bases
+    ]
+    return planned
+
+
+def chosen_heads(
+    setting: FrequencySurgery, subject: Subject, generator: torch.Generator
+) -> dict[str, list[tuple[int, int]]]:
+    """The heads that score most positional and most symbolic on the uncut model, and as many at random."""
+    lean = np.where(np.isfinite(subject.positional), subject.positional - subject.symbolic, 0.0)
+    every = [(int(layer), int(head)) for layer, head in np.argwhere(np.isfinite(subject.positional))]
+    order = sorted(every, key=lambda place: lean[place])
+    chosen = {"positional": order[-setting.heads :], "symbolic": order[: setting.heads]}
+    for control in range(setting.controls):
+        drawn = torch.randperm(len(every), generator=generator)[: setting.heads]
+        chosen[f"random {control}"] = [every[i] for i in drawn.tolist()]
+    return chosen
+
+
+def candidates(model: Any, tokenizer: Any, setting: FrequencySurgery) -> dict[str, tuple[Prompts, np.ndarray, float]]:
+    """Prompts of every candidate task, whether each is answered right, and the accuracy of a blind choice."""
+    found = {}
+    for name in dict.fromkeys(name for names in CANDIDATES.values() for name in names):
+        prompts = make_prompts(tokenizer, name, facts=setting.facts, count=setting.prompts, seed=setting.seed)
+        choices = choice_accuracy(model, prompts)
+        found[name] = prompts, choices.correct.numpy(), choices.chance
+    return found
+
+
+def solved(correct: np.ndarray, chance: float) -> bool:
+    """The stated rule: at least :data:`SOLVED` times chance, and an interval above chance."""
+    accuracy = mean_interval(correct.astype(float))
+    return accuracy.value >= SOLVED * chance and accuracy.low > chance
+
+
+def prepare(model: Any, tokenizer: Any, setting: FrequencySurgery) -> tuple[Subject, dict[str, np.ndarray]]:
+    """Choose a task for every role, profile the model as it is, and cut the text into windows.
+
+    Raises:
+        ValueError: if the model solves no task of a role.
+    """
+    found = candidates(model, tokenizer, setting)
+    tasks = {}
+    for role, names in CANDIDATES.items():
+        passed = [name for name in names if solved(*found[name][1:])]
+        if not passed and role != "mixed":
+            rates = ", ".join(f"{name} {found[name][1].mean():.2f} (chance {found[name][2]:.2f})" for name in names)
+            raise ValueError(
+                f"the effect of an intervention shows on tasks that the model solves, at least {SOLVED:g} times "
+                f"chance; the {role} role has {rates}. Pass a larger model, or fewer facts than {setting.facts}"
+            )
+        tasks |= {name: found[name][0] for name in passed[:1]}
+    planes = find_planes(model, max(prompts.input_ids.shape[1] for prompts in tasks.values()))
+    ranking = make_prompts(
+        tokenizer, list(tasks)[1], facts=setting.rank_facts, count=setting.rank_prompts, seed=setting.seed
+    )
+    scores = profile(
+        model,
+        ranking.input_ids,
+        start=ranking.start,
+        block_length=ranking.block_length,
+        blocks=ranking.blocks,
+        progress=False,
+    )
+    subject = Subject(
+        model=model,
+        planes=planes,
+        tasks=tasks,
+        text=windows_of_text(tokenizer, setting),
+        positional=scores.positional.double().mean(0).numpy(),
+        symbolic=scores.symbolic.double().mean(0).numpy(),
+    )
+
+    def energy(heads: LayerHeads) -> dict[str, Tensor]:
+        shares = heads.frequency_shares()
+        return {"energy": shares.energy / shares.energy.sum(-1, keepdim=True)}
+
+    used = {}
+    for role, name in zip(("positional", "symbolic"), tasks, strict=False):
+        ids = tasks[name].input_ids[: setting.score_prompts]
+        shares = profile_with(model, ids, energy, planes=planes, progress=False)["energy"]
+        used[f"energy_share_{role}"] = np.nanmean(shares.double().numpy(), 0).astype(np.float32)
+    width = max(len(p.angles) for p in planes)
+    arrays = {
+        "candidate_names": np.array(list(found)),
+        "candidate_correct": np.stack([correct for _, correct, _ in found.values()]),
+        "candidate_chance": np.array([chance for *_, chance in found.values()]),
+        "task_names": np.array(list(tasks)),
+        "angles": np.stack([np.pad(p.angles.numpy(), (0, width - len(p.angles))) for p in planes]),
+        "rank_positional": subject.positional.astype(np.float32),
+        "rank_symbolic": subject.symbolic.astype(np.float32),
+        **used,
+    }
+    return subject, arrays
+
+
+def windows_of_text(tokenizer: Any, setting: FrequencySurgery) -> Tensor:
+    """Windows ``[window, token]`` of the text that Python brings along, each behind the mark of beginning."""
+    stream = torch.tensor(tokenizer(reference_text(), add_special_tokens=False)["input_ids"])
+    rows = stream[: len(stream) // setting.window * setting.window].view(-1, setting.window)
+    generator = torch.Generator().manual_seed(setting.seed)
+    rows = rows[torch.randperm(len(rows), generator=generator)[: setting.windows]]
+    mark = getattr(tokenizer, "bos_token_id", None)
+    return rows if mark is None else torch.cat([torch.full((len(rows), 1), mark), rows], 1)
+
+
+def measure_condition(setting: FrequencySurgery, subject: Subject, condition: Condition) -> dict[str, np.ndarray]:
+    """What the operated model does: answers, loss on text, scores."""
+    with surgery(subject.model, *condition.interventions, planes=subject.planes) as operated:
+        count = setting.prompts if condition.full else setting.other_prompts
+        choices = [choice_accuracy(subject.model, _first(prompts, count)) for prompts in subject.tasks.values()]
+        ids = subject.text.to(subject.model.get_input_embeddings().weight.device)
+        losses = []
+        for batch in ids.split(4):
+            with torch.no_grad():
+                logits = subject.model(batch, use_cache=False).logits[:, :-1].float()
+            token_loss = torch.nn.functional.cross_entropy(logits.transpose(1, 2), batch[:, 1:], reduction="none")
+            losses.append(token_loss.mean(1).cpu())
+        scored = list(subject.tasks.values())[1]
+        scores = operated.profile(
+            scored.input_ids[: setting.score_prompts],
+            start=scored.start,
+            block_length=scored.block_length,
+            blocks=scored.blocks,
+            progress=False,
+        )
+    return {
+        "log_probability": _asked([choice.log_probability for choice in choices], setting.prompts),
+        "correct": _asked([choice.correct for choice in choices], setting.prompts),
+        "text_loss": torch.cat(losses).numpy().astype(np.float32),
+        "positional": scores.positional.double().mean(0).numpy().astype(np.float32),
+        "symbolic": scores.symbolic.double().mean(0).numpy().astype(np.float32),
+    }
+
+
+def _first(prompts: Prompts, count: int) -> Prompts:
+    """The first prompts alone."""
+    parts = {name: getattr(prompts, name)[:count] for name in ("input_ids", "answer_ids", "target", "texts")}
+    return replace(prompts, **parts)
+
+
+def _asked(values: list[Tensor], prompts: int) -> np.ndarray:
+    """``[task, prompt]``, NaN for prompts that were not asked."""
+    rows = np.stack([x.double().numpy() for x in values]).astype(np.float32)
+    return np.pad(rows, ((0, 0), (0, prompts - rows.shape[1])), constant_values=np.nan)
+
+
+def measure(
+    setting: FrequencySurgery, *, device: str = "auto", work: Path | None = None, progress: bool = True
+) -> Measured:
+    """All conditions one after the other; those in ``work`` are not measured again.
+
+    Returns:
+        What :func:`prepare` finds, and with a leading ``condition`` what :func:`measure_condition` finds.
+    """
+    from tqdm import tqdm
+
+    began = time.perf_counter()
+    model, tokenizer = language_model(setting.model, device=device)
+    subject, arrays = prepare(model, tokenizer, setting)
+    planned, seconds = conditions(setting, subject), time.perf_counter() - began
+    parts = [
+        finished_part(work, f"{number:03}", partial(measure_condition, setting, subject, condition))
+        for number, condition in enumerate(tqdm(planned, disable=not progress))
+    ]
+    arrays |= {name: np.stack([part[name] for part in parts]) for name in parts[0]}
+    arrays["conditions"] = np.array([condition.name for condition in planned])
+    return Measured(arrays=arrays, seconds=seconds + float(arrays["seconds"].sum()))
+
+
+EXPERIMENT = Experiment(settings=full_size, small=small, measure=measure, dims=DIMS)

@@ -1,0 +1,133 @@
+"""What random weights give on the same prompts: the null that matters for claims about what a model has learned.
+
+The rules, written before the three draws were run (of one of them, on one wording at one length, the correlation and
+the frequency law had been seen): a trained model's correlation of the two scores counts as learned where its interval
+lies below the correlation of *every* draw of random weights on the same prompts; its rank correlation of behaviour with
+frequencies where its interval lies above that of every draw. The law of expression (a plane has lost half of what
+distinguishes contents at an angle of 2.78 over the number of keys) holds for a model if the median over layers lies
+within a tenth of 2.78 on each of the four kinds of prompt.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from posym_companion.finding import Cases, Number, cases
+from posym_companion.language_models.random_weights import DRAWS, FACTS, TAUS, WORDINGS, RandomWeights, Weights
+from posym_core.metrics.stats import Estimate, head_correlation
+from posym_core.metrics.trends import behaviour_and_use, layer_trend
+from posym_core.runs.results import Result, load_result
+
+# A plane whose contents' spread has no direction keeps half of their variance at this angle times the number of keys.
+HALF = 2.7831
+WITHIN = 0.1
+# Of the bootstrap; beside random weights an interval decides, not its third digit.
+RESAMPLES = 500
+Kind = tuple[str, int]
+KINDS: tuple[Kind, ...] = tuple((wording, facts) for facts in FACTS for wording in WORDINGS)
+
+
+@dataclass(frozen=True, kw_only=True)
+class AtBirth:
+    """A trend of one model on one kind of prompt beside the same of every draw of random weights.
+
+    Attributes:
+        found: with its interval over prompts and layers.
+        drawn: of each draw.
+    """
+
+    found: Estimate
+    drawn: tuple[float, ...]
+
+    @property
+    def below(self) -> bool:
+        """Whether the whole interval is below every draw."""
+        return all(self.found.high < each for each in self.drawn)
+
+    @property
+    def above(self) -> bool:
+        """Whether the whole interval is above every draw."""
+        return all(self.found.low > each for each in self.drawn)
+
+    def __str__(self) -> str:
+        return f"{self.found}; random weights {', '.join(f'{x:.2f}' for x in self.drawn)}"
+
+
+def drawn_results(wording: str, facts: int, folder: Path | None = None) -> list[Result]:
+    """Results of every draw of random weights.
+
+    Raises:
+        MissingResultError: if one is not there.
+    """
+    settings = (RandomWeights(draw=draw, wording=wording, facts=facts) for draw in DRAWS)
+    return [load_result(setting.name, folder=folder) for setting in settings]
+
+
+def correlation_at_birth(weights: Weights, tau: str = "1e-4", folder: Path | None = None) -> dict[Kind, AtBirth]:
+    """Pearson's r of the two scores over heads, by kind of prompt.
+
+    Args:
+        weights: of which model, ``"trained"`` or ``"taught"``.
+        tau: weighting of the pairs of blocks, one of ``TAUS`` of
+            :mod:`posym_companion.language_models.random_weights`.
+        folder: of results.
+    """
+    place = list(TAUS).index(tau)
+
+    def r(result: Result, draws: int) -> Estimate:
+        return head_correlation(result["positional"][place], result["symbolic"][place], draws=draws).pearson
+
+    return {
+        (wording, facts): AtBirth(
+            found=r(
+                load_result(RandomWeights(weights=weights, wording=wording, facts=facts).name, folder=folder), RESAMPLES
+            ),
+            drawn=tuple(r(one, 2).value for one in drawn_results(wording, facts, folder)),
+        )
+        for wording, facts in KINDS
+    }
+
+
+def frequency_law_at_birth(weights: Weights, folder: Path | None = None) -> dict[Kind, AtBirth]:
+    """Rank correlation over heads of behaviour with the energy-weighted mean log angle, by kind of prompt."""
+
+    def rho(result: Result, draws: int) -> Estimate:
+        positional, symbolic = (result[name][0].astype(float) for name in ("positional", "symbolic"))
+        use = (result[name].astype(float) for name in ("energy", "angles"))
+        heads = behaviour_and_use(positional, symbolic, *use)
+        return head_correlation(*heads, draws=draws).spearman
+
+    return {
+        (wording, facts): AtBirth(
+            found=rho(
+                load_result(RandomWeights(weights=weights, wording=wording, facts=facts).name, folder=folder), RESAMPLES
+            ),
+            drawn=tuple(rho(one, 2).value for one in drawn_results(wording, facts, folder)),
+        )
+        for wording, facts in KINDS
+    }
+
+
+def layer_trend_at_birth(folder: Path | None = None) -> Cases:
+    """In how many draws and kinds of prompt random weights have both contrasts of the layer trend, off zero."""
+    both = []
+    for wording, facts in KINDS:
+        for result in drawn_results(wording, facts, folder):
+            every = np.arange(len(result["angles"]))
+            trends = (layer_trend(result[name][0].astype(float), every) for name in ("positional", "symbolic"))
+            positional, symbolic = (trend.difference for trend in trends)
+            both.append(positional.low > 0 and symbolic.high < 0)
+    return cases(both)
+
+
+def beside_birth(found: dict[Kind, AtBirth], what: str) -> dict[str, Number]:
+    """The numbers of a row: the trend on each kind of prompt, and that of each draw of random weights."""
+    ours: dict[str, Number] = {}
+    for (wording, facts), each in found.items():
+        ours[f"{what} ({wording}, {facts} facts, the model)"] = each.found
+        for draw, value in enumerate(each.drawn):
+            ours[f"{what} ({wording}, {facts} facts, random weights {draw})"] = value
+    return ours

@@ -1,0 +1,20 @@
+"""The ledger: all claims with what results say of them, and numbers that the book names."""
+
+from posym_companion.finding import VERDICTS, Cases, Claim, Line, Measured, Row, Rule, verdict_list
+from posym_companion.ledger.all_claims import ledger
+from posym_companion.ledger.named_values import NAMED_VALUES, NamedValue, named_value
+
+__all__ = [
+    "NAMED_VALUES",
+    "VERDICTS",
+    "Cases",
+    "Claim",
+    "Line",
+    "Measured",
+    "NamedValue",
+    "Row",
+    "Rule",
+    "ledger",
+    "named_value",
+    "verdict_list",
+]

@@ -1,0 +1,1 @@
+"""What stored results say about the claims: a file for each experiment, of the same name."""

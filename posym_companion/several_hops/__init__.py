@@ -1,0 +1,17 @@
+"""Models that answer in several hops: what is run, and what only it needs. What judges it is in ``judges``."""
+
+from posym_companion.several_hops.judges.hop_length import reach
+from posym_companion.several_hops.judges.hop_prompts import TABLE_3
+from posym_companion.several_hops.judges.hop_seeds import seed_by_seed
+from posym_companion.several_hops.judges.multihop import best_checkpoint, kinds, learned_at, mean_scores, written
+
+__all__ = [
+    "TABLE_3",
+    "best_checkpoint",
+    "kinds",
+    "learned_at",
+    "mean_scores",
+    "reach",
+    "seed_by_seed",
+    "written",
+]

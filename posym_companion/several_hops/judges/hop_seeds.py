@@ -1,0 +1,43 @@
+"""What of the claims about Number and Letter depends on the seed: each part of their rules on one seed at a time."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+from posym_companion.several_hops.judges import hop_length, hop_mechanism, multihop
+from posym_companion.several_hops.multihop import SEEDS
+from posym_core.runs.results import MissingResultError
+
+# Claims of which every seed can be asked by itself, and what measures them.
+ASKED = (
+    (multihop.HOP_BY_HOP, multihop.learned_hop_by_hop),
+    (multihop.PURE_HEADS, multihop.pure_at_best),
+    (multihop.FREQUENCY_USE, multihop.frequency_by_layer),
+    (hop_length.REACH, hop_length.symbols_travel_further),
+    (hop_mechanism.ROLES, hop_mechanism.roles),
+)
+
+
+def seed_by_seed(folder: Path | None = None) -> Mapping[str, Mapping[str, list[float]]]:
+    """Each part of the rules, judged on one model of either task at a time.
+
+    Returns:
+        By claim and part the share of its cases that hold, 1 or 0 where none are counted, ``[seed]``: of the seeds of
+        which every result is there, in order.
+
+    Raises:
+        ResultError: if a result is altered.
+    """
+    found: dict[str, dict[str, list[float]]] = {
+        claim.id: {line.part: [] for line in claim.rule.lines} for claim, _ in ASKED
+    }
+    for seed in SEEDS:
+        try:
+            numbers = {claim.id: measure(folder, (seed,)).ours for claim, measure in ASKED}
+        except MissingResultError:
+            continue
+        for claim, _ in ASKED:
+            for line in claim.rule.lines:
+                found[claim.id][line.part].append(line.kept(numbers[claim.id]))
+    return found

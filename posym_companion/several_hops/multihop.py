@@ -1,0 +1,432 @@
+"""Train GPT-J models on Number or Letter and watch every head become pure, or not, while they learn.
+
+Urrutia et al., *Positional versus Symbolic Attention Heads* (2026), sections 2 and 3: 12 layers of one head, one pass
+over 432,000 sequences in batches of 64. Batches are drawn fresh, with every number of hops and every place of the
+answer equally often in each, so no sequence is kept. Scores are measured at every checkpoint by
+:mod:`posym_core.inspection.stations`; checkpoints are regular and, where an accuracy turns, dense. One result a
+setting, with the final weights beside it in half precision.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, fields
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from posym_companion.loop import Experiment, Measured
+from posym_core.checks import require_counts
+from posym_core.inspection.stations import capture_layers, station_scores, summary
+from posym_core.metrics.rope import rope_angles
+from posym_core.models.gptj import AnswerLoss, decoder, mean_by_hops, right_answers
+from posym_core.models.toys import data_generators
+from posym_core.models.training import LinearSettings, train
+from posym_core.runs.devices import choose_device
+from posym_core.runs.results import attached_file, load_result
+from posym_core.tasks.multihop import LetterTask, MultihopBatch, NumberTask
+
+TRAINING, NOISE, VALIDATION, TEST, MONITOR = range(5)  # purposes of generators
+TASKS = {"number": NumberTask, "letter": LetterTask}
+DIMS = {
+    "checkpoint_step monitor_seconds swaps": "checkpoint",
+    "accuracy": "checkpoint hop",
+    "attention": "checkpoint example layer head query key",
+    "entropy onward own positional symbolic": "checkpoint hop station layer head",
+    "frequency": "checkpoint layer head",
+    "use": "checkpoint layer head plane",
+    "pure": "checkpoint gamma kind hop station layer head",
+    "look_step training_seconds": "look",
+    "look_accuracy": "look hop",
+    "loss loss_step": "record",
+    "example_tokens": "example token",
+    "example_path": "example place",
+    "test_accuracy": "hop",
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class MultihopSettings:
+    """One model: what to train it on, how, and what to watch.
+
+    Attributes:
+        task: ``"number"`` or ``"letter"``.
+        seed: of the weights and, by purpose, of all data.
+        hops: longest path.
+        window: tokens of the target window.
+        steps_back: tokens between that window and the query.
+        layers: layers of the model.
+        heads: heads a layer.
+        width: of the residual stream.
+        dropout: everywhere, while training.
+        base: RoPE base, which with the width of a head gives its angles.
+        rotated: share of the planes that rotate, fastest first; the others get angle 0 (p-RoPE).
+        scale: factor of all angles; below 1 every plane turns more slowly (position interpolation).
+        extra: most tokens in front of the target window while training; every batch draws its number of them evenly.
+            Validation and test sequences have none.
+        train: training sequences, each seen once.
+        validation: sequences for the accuracy at checkpoints.
+        test: sequences for the final accuracy.
+        batch: sequences a step.
+        learning_rate: of AdamW, reached after ``warmup`` steps and then lowered to 0 along a line.
+        warmup: steps of linear rise.
+        betas: AdamW's decay rates.
+        weight_decay: AdamW's.
+        checkpoint_every: steps between regular checkpoints, at which heads are scored.
+        look_every: steps between looks at the accuracy.
+        look: validation sequences of a look.
+        turn: a look that finds any accuracy further than this from the last checkpoint's makes one more.
+        monitored: sequences of each number of hops on which heads are scored.
+        save_every: steps between saves that a killed run resumes from.
+        variant: added to the result's name when anything but task and seed is changed.
+    """
+
+    task: Literal["number", "letter"] = "number"
+    seed: int = 0
+    hops: int = 4
+    window: int = 8
+    steps_back: int = 8
+    layers: int = 12
+    heads: int = 1
+    width: int = 128
+    dropout: float = 0.1
+    base: float = 10000.0
+    rotated: float = 1.0
+    scale: float = 1.0
+    extra: int = 0
+    train: int = 432_000
+    validation: int = 2_400
+    test: int = 45_600
+    batch: int = 64
+    learning_rate: float = 1e-4
+    warmup: int = 750
+    betas: tuple[float, float] = (0.95, 0.999)
+    weight_decay: float = 1e-4
+    checkpoint_every: int = 250
+    look_every: int = 50
+    look: int = 400
+    turn: float = 0.1
+    monitored: int = 16
+    save_every: int = 250
+    variant: str = ""
+
+    def __post_init__(self):
+        if self.task not in TASKS:
+            raise ValueError(f"task must be one of {', '.join(map(repr, TASKS))}; got {self.task!r}")
+        for name in ("validation", "test", "look", "monitored", "checkpoint_every", "look_every", "save_every"):
+            require_counts(**{name: (getattr(self, name), 1)})
+        if self.train < self.batch:
+            raise ValueError(f"train={self.train} sequences do not fill one batch of {self.batch}; pass more")
+        if not 0 <= self.rotated <= 1:
+            raise ValueError(f"rotated is a share of the planes, from 0 to 1; got {self.rotated}")
+        if not self.scale > 0:
+            raise ValueError(f"scale is a factor of the angles and must be above 0; got {self.scale}")
+        require_counts(extra=(self.extra, 0))
+        if self.checkpoint_every % self.look_every:
+            raise ValueError(
+                f"checkpoints are looks, but every {self.look_every} steps there is a look and every "
+                f"{self.checkpoint_every} a checkpoint; pass a multiple"
+            )
+
+    @classmethod
+    def full(cls, *, task: Literal["number", "letter"] = "number", seed: int = 0, **options: Any) -> MultihopSettings:
+        """The size of the paper."""
+        return cls(task=task, seed=seed, **options)
+
+    @classmethod
+    def small(cls, *, task: Literal["number", "letter"] = "number", seed: int = 0, **options: Any) -> MultihopSettings:
+        """A run for a chapter: four layers, one and two hops; under four minutes on two cores."""
+        chosen: dict[str, Any] = {
+            "hops": 2,
+            "layers": 4,
+            "width": 64,
+            "dropout": 0.0,
+            "train": 64 * 1500,
+            "validation": 400,
+            "test": 2_000,
+            "learning_rate": 1e-3,
+            "warmup": 100,
+            "checkpoint_every": 250,
+            "look_every": 25,
+        }
+        return cls(task=task, seed=seed, **(chosen | options))
+
+    @classmethod
+    def stored(cls, settings: Mapping[str, Any]) -> MultihopSettings:
+        """The settings that a result was made with; what it does not say had its default of today.
+
+        Raises:
+            ValueError: if the settings are of something else.
+        """
+        named = {field.name for field in fields(cls)}
+        if different := set(settings) - named or {"task", "hops", "layers"} - set(settings):
+            raise ValueError(f"these are no settings of a multi-hop model; they differ in {sorted(different)}")
+        options: dict[str, Any] = {name: tuple(x) if isinstance(x, list) else x for name, x in settings.items()}
+        return cls(**options)
+
+    @property
+    def name(self) -> str:
+        """What the result is called."""
+        return "multihop/" + "_".join([self.task, str(self.seed), *([self.variant] if self.variant else [])])
+
+    @property
+    def files_kept(self) -> bool:
+        """Whether the result is whole only with its weights; see
+        :func:`posym_companion.loop.stored_result`.
+        """
+        return self.seed in WEIGHTS_KEPT and not self.extra
+
+    @property
+    def steps(self) -> int:
+        """Optimiser steps of one pass."""
+        return self.train // self.batch
+
+    @property
+    def angles(self) -> Float[Tensor, " plane"]:
+        """Radians per position of a head's planes."""
+        angles = rope_angles(self.width // self.heads, self.base) * self.scale
+        angles[round(self.rotated * len(angles)) :] = 0
+        return angles
+
+    @property
+    def training(self) -> LinearSettings:
+        """What :func:`posym_core.models.training.train` needs to know."""
+        return LinearSettings(
+            steps=self.steps,
+            batch=self.batch,
+            learning_rate=self.learning_rate,
+            warmup=self.warmup,
+            betas=self.betas,
+            weight_decay=self.weight_decay,
+            record_every=self.look_every,
+        )
+
+    def make_task(self) -> NumberTask | LetterTask:
+        """The task with its generator of sequences."""
+        return TASKS[self.task](hops=self.hops, window=self.window, steps=self.steps_back)
+
+    def make_model(self) -> Any:
+        """The untrained model, on the CPU, with positions for 1,024 tokens."""
+        return decoder(
+            vocabulary=self.make_task().vocabulary,
+            layers=self.layers,
+            heads=self.heads,
+            width=self.width,
+            dropout=self.dropout,
+            angles=self.angles,
+            seed=self.seed,
+        )
+
+    def generator(self, purpose: int) -> torch.Generator:
+        """The source of chance for one purpose, on the CPU, so that every device sees the same data."""
+        return data_generators([self.seed], purpose=purpose)[0]
+
+    def sample(self, count: int, purpose: int) -> MultihopBatch:
+        """Sequences for one purpose."""
+        return self.make_task().sample(count, generator=self.generator(purpose))
+
+
+SEEDS = (0, 1, 2, 3, 4)
+# Seeds whose weights stay beside the results; those of the others are read by hop_length and hop_mechanism and then
+# left out, since they weigh 5 MB a model.
+WEIGHTS_KEPT = (0, 1)
+# Beside the paper: what Number learns when sequences of 17 to 64 tokens are trained on.
+IN_FRONT = MultihopSettings.full(task="number", variant="extra47", extra=47)
+
+
+class Watch:
+    """Looks at a model while it trains: accuracy by hops often, all heads' scores at checkpoints.
+
+    Called with (steps made, model); what it returns is kept by :func:`posym_core.models.training.train`. The accuracy
+    at the last checkpoint decides about the next, so a resumed run tells it through :meth:`restore`.
+    """
+
+    def __init__(self, settings: MultihopSettings, device: torch.device, report: Callable[[str], None] | None):
+        self.settings, self.device, self.report = settings, device, report
+        self.validation = settings.sample(settings.validation, VALIDATION)
+        self.monitored = settings.sample(settings.monitored * settings.hops, MONITOR)
+        self.last: Tensor | None = None
+        self.before = time.perf_counter(), 0
+
+    def restore(self, observations: Mapping[str, Sequence[Tensor]]) -> None:
+        """Go on where these observations end."""
+        at = int(observations["checkpoint_step"][-1])
+        looks = [int(step) for step in observations["look_step"]]
+        self.last = observations["look_accuracy"][looks.index(at)]
+        self.before = time.perf_counter(), looks[-1]
+
+    def __call__(self, step: int, trained: AnswerLoss) -> dict[str, Tensor] | None:
+        settings = self.settings
+        if step % settings.look_every and step != settings.steps:
+            return None
+        if self.device.type == "cuda":
+            torch.cuda.synchronize(self.device)
+        began, steps = time.perf_counter() - self.before[0], step - self.before[1]
+        model = trained.model.eval()
+        seen = slice(min(settings.look, settings.validation))
+        right = right_answers(model, self.validation.tokens[seen], self.validation.answer[seen])
+        accuracy = mean_by_hops(right, self.validation.hops[seen], settings.hops)
+        found = {"look_step": torch.tensor(step), "look_accuracy": accuracy, "training_seconds": torch.tensor(began)}
+        turned = self.last is None or bool(((accuracy - self.last).abs() > settings.turn).any())
+        if turned or step % settings.checkpoint_every == 0 or step == settings.steps:
+            self.last = accuracy
+            found |= {"checkpoint_step": torch.tensor(step), **self.checkpoint(model)}
+            if self.report is not None:
+                shown = " ".join(f"{value:.2f}" for value in found["accuracy"].tolist())
+                self.report(f"{settings.name}, step {step}: accuracy by hops {shown}, {steps / began:.1f} steps/s")
+        trained.model.train()
+        self.before = time.perf_counter(), step
+        return found
+
+    def checkpoint(self, model: Any) -> dict[str, Tensor]:
+        """Accuracy on all validation sequences, and :meth:`scores` with the seconds that they took."""
+        right = right_answers(model, self.validation.tokens, self.validation.answer)
+        began = time.perf_counter()
+        found = self.scores(model)
+        found["monitor_seconds"] = torch.tensor(time.perf_counter() - began)
+        found["accuracy"] = mean_by_hops(right, self.validation.hops, self.settings.hops)
+        return found
+
+    def scores(self, model: Any) -> dict[str, Tensor]:
+        """What :func:`posym_core.inspection.stations.summary` says of the heads, and the attention on examples."""
+        settings, sequences = self.settings, self.monitored
+        layers = capture_layers(model, sequences.tokens)
+        scores = station_scores(layers, sequences.path, angles=settings.angles)
+        found = summary(scores, sequences.hops, longest=settings.hops)
+        found["attention"] = (layers.attention(self.examples) * 255).round().to(torch.uint8).cpu()
+        found["swaps"] = torch.tensor(scores.swaps)
+        return found
+
+    @property
+    def examples(self) -> Tensor:
+        """One monitored sequence of each number of hops, whose attention is kept."""
+        return torch.stack([(self.monitored.hops == 1 + hops).nonzero()[0, 0] for hops in range(self.settings.hops)])
+
+
+@dataclass(frozen=True, kw_only=True)
+class Trained:
+    """A model that was trained and what was seen on the way.
+
+    Attributes:
+        model: in evaluation mode, its weights rounded to half precision: the very model that is kept and was tested.
+        arrays: by checkpoint ``checkpoint_step``, ``accuracy`` ``[checkpoint, hop]``, what
+            :func:`posym_core.inspection.stations.summary` returns, ``attention`` ``[checkpoint, example, layer, head,
+            query, key]`` in 1 / 255, ``monitor_seconds``, ``swaps``; by look ``look_step``, ``look_accuracy`` and
+            ``training_seconds`` since the last; by record ``loss`` and ``loss_step``; ``example_tokens``,
+            ``example_path``, and ``test_accuracy`` ``[hop]``.
+    """
+
+    model: Any
+    arrays: dict[str, np.ndarray]
+
+
+def train_model(
+    settings: MultihopSettings,
+    *,
+    device: str = "auto",
+    checkpoint: Path | str | None = None,
+    progress: bool = True,
+    report: Callable[[str], None] | None = None,
+) -> Trained:
+    """Train one model and watch its heads.
+
+    Args:
+        settings: what to do.
+        device: ``"auto"``, ``"cpu"`` or ``"cuda"``; data and weights start the same everywhere.
+        checkpoint: file that a killed run resumes from: on a CPU to the last bit.
+        progress: show a bar.
+        report: called with a line at every checkpoint.
+    """
+    chosen = choose_device(device)
+    task, model = settings.make_task(), settings.make_model().to(chosen)
+    watch = Watch(settings, chosen, report)
+
+    def draw(count: int, generators: Sequence[torch.Generator]) -> tuple[Tensor, Tensor, int]:
+        # Without extra tokens nothing is drawn for them, as if there were no such setting.
+        extra = settings.extra and int(torch.randint(settings.extra + 1, (), generator=generators[0]))
+        batch = task.sample(count, generator=generators[0], extra=extra)
+        noise = int(torch.randint(2**62, (), generator=generators[1]))
+        return batch.tokens.to(chosen), batch.answer.to(chosen), noise
+
+    # Dropout takes chance from the global generator; the caller's is left as it was.
+    with torch.random.fork_rng(devices=[torch.cuda.current_device()] if chosen.type == "cuda" else []):
+        history = train(
+            AnswerLoss(model),
+            draw,
+            generators=[settings.generator(TRAINING), settings.generator(NOISE)],
+            settings=settings.training,
+            observe=watch,
+            checkpoint=checkpoint,
+            checkpoint_every=settings.save_every,
+            identity=asdict(settings),
+            progress=progress,
+            label=settings.name,
+        )
+    model.half().float().eval()
+    test = settings.sample(settings.test, TEST)
+    arrays = {name: x.numpy() for name, x in history.observations.items()}
+    arrays["loss"] = history.losses.numpy()
+    arrays["loss_step"] = np.minimum(np.arange(1, 1 + len(history.losses)) * settings.look_every, settings.steps)
+    arrays["example_tokens"] = watch.monitored.tokens[watch.examples].numpy()
+    arrays["example_path"] = watch.monitored.path[watch.examples].numpy()
+    right = right_answers(model, test.tokens, test.answer)
+    arrays["test_accuracy"] = mean_by_hops(right, test.hops, settings.hops).numpy()
+    return Trained(model=model, arrays=arrays)
+
+
+def paper_size() -> list[MultihopSettings]:
+    """Both tasks as in the paper, with five seeds each."""
+    return [MultihopSettings.full(task=task, seed=seed) for seed in SEEDS for task in ("number", "letter")]
+
+
+def full_size() -> list[MultihopSettings]:
+    """:func:`paper_size`, and Number with tokens in front; there is no ``model`` to choose."""
+    return [*paper_size(), IN_FRONT]
+
+
+def small(setting: MultihopSettings) -> MultihopSettings:
+    """A size that trains in minutes, of the first seed."""
+    return MultihopSettings.small(task=setting.task)
+
+
+def measure(
+    setting: MultihopSettings, *, device: str = "auto", work: Path | None = None, progress: bool = False
+) -> Measured:
+    """Train a model: the arrays of :class:`Trained`, and its weights in half precision as ``.safetensors``."""
+    from safetensors.torch import save
+    from tqdm import tqdm
+
+    checkpoint = work / "training.safetensors" if work is not None else None
+    report = tqdm.write if progress else None
+    trained = train_model(setting, device=device, checkpoint=checkpoint, progress=progress, report=report)
+    weights = {name: x.detach().half().cpu().contiguous() for name, x in trained.model.named_parameters()}
+    return Measured(
+        arrays=trained.arrays,
+        files={".safetensors": save(weights, metadata={"format": "pt"})},
+        seconds=float(trained.arrays["training_seconds"].sum() + trained.arrays["monitor_seconds"].sum()),
+    )
+
+
+EXPERIMENT = Experiment(settings=full_size, small=small, measure=measure, dims=DIMS)
+
+
+def load_weights(name: str, *, folder: Path | str | None = None, device: str = "auto") -> tuple[Any, MultihopSettings]:
+    """The trained model of a result, in evaluation mode and float32, and its settings.
+
+    Raises:
+        ResultError: if result or weights are missing or altered.
+        ValueError: if the result is of another experiment.
+    """
+    from safetensors.torch import load_file
+
+    result = load_result(name, folder=folder)
+    settings = MultihopSettings.stored(result.settings)
+    weights = load_file(attached_file(result, f"{name.rpartition('/')[2]}.safetensors", folder=folder))
+    model = settings.make_model()
+    model.load_state_dict({key: x.float() for key, x in weights.items()}, strict=True)
+    return model.to(choose_device(device)).eval(), settings

@@ -1,0 +1,149 @@
+"""Does a model that was taught to bind bind, or does it read what follows the name?
+
+The packaged Gemma is taught facts in which the name comes first. Here it is asked about facts in both orders, in
+wordings, names and attributes that it was never taught: ``Olga plays the harp.`` and ``The harp is played by Olga.``,
+with the same question behind both. In the second order the attribute that follows a name is the next fact's. This
+project's own.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from posym_companion.loop import Experiment, language_model
+from posym_companion.solvers.taught_gemma import TaughtGemma
+from posym_core.models.additions import added, read_factors
+from posym_core.models.language import PACKAGED
+from posym_core.runs.results import attached_file, load_result
+from posym_core.tasks import Prompts
+from posym_core.tasks.prompts import Draft, PromptTokens, balanced, draft_prompts, shuffled, single_words
+
+ORDERS = ("name first", "attribute first")
+FACTS = (8, 16)
+
+
+@dataclass(frozen=True, kw_only=True)
+class BothOrders:
+    """A wording of facts in the two orders of :data:`ORDERS`, one question behind both, and the kind of attribute."""
+
+    facts: tuple[str, str]
+    query: str
+    attributes: str
+
+
+WORDINGS = {
+    "plays": BothOrders(
+        facts=(" {name} plays the {attribute}.", " The {attribute} is played by {name}."),
+        query=" What does {name} play? {name} plays the",
+        attributes="instruments",
+    ),
+    "owns": BothOrders(
+        facts=(" {name} owns the {attribute}.", " The {attribute} is owned by {name}."),
+        query=" What does {name} own? {name} owns the",
+        attributes="animals",
+    ),
+    "is": BothOrders(
+        facts=(" {name} is the {attribute}.", " The {attribute} is {name}."),
+        query=" Who is {name}? {name} is the",
+        attributes="professions",
+    ),
+}
+DIMS = {"chosen target": "order wording length prompt", "facts": "length"}
+
+
+@dataclass(frozen=True, kw_only=True)
+class BindingDirection:
+    """One model.
+
+    Attributes:
+        model: name for :func:`posym_core.load_model`.
+        taught: seed of the run of :mod:`posym_companion.solvers.taught_gemma` that it was taught in; None for the
+            model as it comes.
+        prompts: questions of each order, wording and number of facts.
+        seed: of the prompts.
+    """
+
+    model: str = PACKAGED
+    taught: int | None = None
+    prompts: int = 48
+    seed: int = 0
+
+    @property
+    def name(self) -> str:
+        """What the result is called."""
+        return f"binding_direction/{'untaught' if self.taught is None else f'taught_{self.taught}'}"
+
+
+def full_size(model: str = PACKAGED) -> list[BindingDirection]:
+    """The model as it comes, and as it was taught in each of three seeds."""
+    return [BindingDirection(model=model, taught=taught) for taught in (None, 0, 1, 2)]
+
+
+def small(setting: BindingDirection | None = None) -> BindingDirection:
+    """A size for trying out."""
+    return replace(setting or BindingDirection(), prompts=3)
+
+
+def load(name: str, *, device: str, folder: Path) -> tuple[Any, Any, Path]:
+    """A language model, its tokenizer, and where the additions that it was taught are kept."""
+    return *language_model(name, device=device), folder
+
+
+def measure(
+    model: Any, tokenizer: Any, folder: Path, setting: BindingDirection, *, progress: bool = True
+) -> dict[str, np.ndarray]:
+    """Which fact's attribute the model names.
+
+    Returns:
+        ``chosen`` and ``target`` ``[order, wording, length, prompt]``, numbers of facts from 0: the named attribute
+        with the highest logit, and the right one; ``facts [length]``, facts of a prompt.
+    """
+    factors = {}
+    if setting.taught is not None:
+        taught = load_result(TaughtGemma(model=setting.model, seed=setting.taught).name, folder=folder)
+        path = attached_file(taught, f"{taught.name.partition('/')[2]}.safetensors", folder=folder)
+        factors = read_factors(path)
+    chosen = np.zeros((len(ORDERS), len(WORDINGS), len(FACTS), setting.prompts), np.int16)
+    target = np.zeros_like(chosen)
+    with added(model, factors):
+        for place in np.ndindex(chosen.shape[:-1]):
+            order, wording, facts = ORDERS[place[0]], list(WORDINGS)[place[1]], FACTS[place[2]]
+            prompts = asked(tokenizer, order, wording, facts, count=setting.prompts, seed=setting.seed)
+            chosen[place], target[place] = named_facts(model, prompts), prompts.target.numpy()
+    return {"chosen": chosen, "target": target, "facts": np.array(FACTS)}
+
+
+def asked(tokenizer: Any, order: str, wording: str, facts: int, *, count: int, seed: int) -> Prompts:
+    """Prompts in words that no lesson had; both orders have the same names, attributes and questions."""
+    tokens, both = PromptTokens(tokenizer), WORDINGS[wording]
+    fact = both.facts[ORDERS.index(order)]
+    names, answers = (single_words(tokens, kind, facts) for kind in ("other_names", both.attributes))
+    generator = torch.Generator().manual_seed(seed)
+    drafts = []
+    for target in balanced(facts, count, generator).tolist():
+        people, given = shuffled(list(names), facts, generator), shuffled(list(answers), facts, generator)
+        blocks = [fact.format(name=n, attribute=a) for n, a in zip(people, given, strict=True)]
+        question = both.query.format(name=people[target])
+        drafts.append(
+            Draft(before="", blocks=blocks, after=question, answers=[answers[a] for a in given], target=target)
+        )
+    return draft_prompts(tokens, drafts)
+
+
+@torch.no_grad()
+def named_facts(model: Any, prompts: Prompts) -> np.ndarray:
+    """``[prompt]``: the fact whose attribute has the highest logit at the last token."""
+    place = model.get_input_embeddings().weight.device
+    rows = [
+        model(ids.to(place), use_cache=False, logits_to_keep=1).logits[:, -1].cpu()
+        for ids in prompts.input_ids.split(16)
+    ]
+    return torch.cat(rows).gather(1, prompts.answer_ids).argmax(1).numpy()
+
+
+EXPERIMENT = Experiment(settings=full_size, small=small, measure=measure, dims=DIMS, load=load)

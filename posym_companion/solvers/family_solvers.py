@@ -1,0 +1,208 @@
+"""Small language models of three architectures, trained on binding and index, profiled as the large ones are.
+
+Urrutia et al. (2026a) profile Gemma-2, Qwen-2 and Llama-3. Weights of these are not part of this project; their
+architectures are, at the size of the decoders of :mod:`posym_companion.solvers.task_solvers`. One result a model.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from posym_companion.loop import Experiment
+from posym_core.inspection.heads import LayerHeads
+from posym_core.inspection.outputs import head_outputs, replaced_everywhere
+from posym_core.inspection.profiling import profile_with
+from posym_core.metrics.pairs import Swaps
+from posym_core.metrics.score_geometry import random_swaps
+from posym_core.models.checkpoints import History
+from posym_core.models.families import FAMILIES, FactsLoss, Family, answers_right, family_model
+from posym_core.models.toys import data_generators
+from posym_core.models.training import CosineSettings, train
+from posym_core.runs.devices import choose_device
+from posym_core.tasks.facts import FactsBatch, FactsTask, Question
+
+TRAINING, LOOKING, TESTING, SCORING = range(4)  # purposes of data streams
+QUESTIONS: tuple[Question, ...] = ("binding", "index")
+DIMS = {
+    "loss": "record",
+    "look_step": "look",
+    "look_accuracy": "look question",
+    "right": "question prompt",
+    "scores null_scores": "question layer head kind",
+    "entropy ablated": "question layer head",
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class FamilySolver:
+    """One model.
+
+    Attributes:
+        family: architecture, see :func:`posym_core.models.families.family_model`.
+        seed: of weights and data.
+        layers: number of layers.
+        heads: heads a layer.
+        width: of the residual stream.
+        window: tokens that Gemma-2's first layer sees, and every other.
+        facts: facts of a prompt.
+        training: as of the decoders.
+        look_every: steps between looks at the accuracy.
+        test_prompts: prompts of each kind for accuracy and ablation.
+        score_prompts: prompts of each kind for scores.
+    """
+
+    family: Family = "llama"
+    seed: int = 0
+    layers: int = 2
+    heads: int = 2
+    width: int = 64
+    window: int = 8
+    facts: int = 8
+    training: CosineSettings = field(
+        default_factory=lambda: CosineSettings(
+            steps=1600, batch=64, learning_rate=6e-3, warmup=100, betas=(0.9, 0.98), record_every=25, stop_loss=0.05
+        )
+    )
+    look_every: int = 50
+    test_prompts: int = 512
+    score_prompts: int = 48
+
+    @property
+    def name(self) -> str:
+        """What the result is called."""
+        return f"family_solvers/{self.family}_{self.seed}"
+
+    @property
+    def task(self) -> FactsTask:
+        """The task."""
+        return FactsTask(facts=self.facts, questions=QUESTIONS)
+
+
+def full_size() -> list[FamilySolver]:
+    """Three seeds of every family, seed by seed; there is no ``model`` to choose."""
+    return [FamilySolver(family=family, seed=seed) for seed in range(3) for family in FAMILIES]
+
+
+def small(setting: FamilySolver | None = None) -> FamilySolver:
+    """A size for trying out."""
+    setting = setting or FamilySolver()
+    training = replace(setting.training, steps=20, batch=8)
+    return replace(setting, facts=4, training=training, look_every=10, test_prompts=32, score_prompts=8)
+
+
+def measure(
+    setting: FamilySolver, *, device: str = "auto", work: Path | None = None, progress: bool = True
+) -> dict[str, np.ndarray]:
+    """Train one model and profile it.
+
+    Returns:
+        ``loss``, accuracy at looks, which test prompts are answered ``right``, and of every head on each kind of
+        question ``scores`` and those of the null model, entropy, and accuracy with the head ``ablated``.
+    """
+    model = untrained(setting).to(choose_device(device))
+    history = taught(setting, model, work=work, progress=progress)
+    found: dict[str, list[np.ndarray]] = {}
+    for question in QUESTIONS:
+        for name, values in profiled(setting, model, question).items():
+            found.setdefault(name, []).append(values)
+    return {
+        "loss": history.losses.numpy(),
+        "look_step": history.observed_at.numpy(),
+        **{name: values.numpy() for name, values in history.observations.items()},
+        **{name: np.stack(values) for name, values in found.items()},
+    }
+
+
+def untrained(setting: FamilySolver) -> Any:
+    """The model before its first step, on the CPU."""
+    sizes = {name: getattr(setting, name) for name in ("layers", "heads", "width", "window", "seed")}
+    return family_model(setting.family, setting.task, **sizes)
+
+
+def taught(setting: FamilySolver, model: Any, *, work: Path | None = None, progress: bool = True) -> History:
+    """Train the model and leave it in evaluation mode."""
+    task = setting.task
+    history = train(
+        FactsLoss(model, task),
+        lambda count, generators: task.sample(count, generators[0]),
+        generators=data_generators((setting.seed,), model.device, purpose=TRAINING),
+        settings=setting.training,
+        observe=looks(setting, model),
+        checkpoint=work / "training.safetensors" if work is not None else None,
+        checkpoint_every=200,
+        progress=progress,
+        label=setting.name,
+    )
+    model.eval()
+    return history
+
+
+def solved(setting: FamilySolver, device: torch.device, *, progress: bool = False) -> Any:
+    """The model after its training, in evaluation mode and without gradients."""
+    model = untrained(setting).to(device)
+    taught(setting, model, progress=progress)
+    return model.requires_grad_(False)
+
+
+def asked(setting: FamilySolver, question: Question, count: int, purpose: int, device: Any) -> FactsBatch:
+    """Fresh prompts with one question."""
+    (generator,) = data_generators((setting.seed,), device, purpose=purpose)
+    return setting.task.ask(question, count, generator)
+
+
+def looks(setting: FamilySolver, model: Any):
+    """An observer of the accuracy by question every so many steps."""
+
+    def observe(step: int, _: Any) -> Mapping[str, Tensor] | None:
+        if step % setting.look_every:
+            return None
+        model.eval()
+        batches = [asked(setting, question, 128, LOOKING, model.device) for question in QUESTIONS]
+        right = [answers_right(model, setting.task, batch).mean() for batch in batches]
+        model.train()
+        return {"look_accuracy": torch.stack(right)}
+
+    return observe
+
+
+@torch.no_grad()
+def profiled(setting: FamilySolver, model: Any, question: Question) -> dict[str, np.ndarray]:
+    """Everything of one kind of question."""
+    task = setting.task
+    swaps = Swaps(start=1, block_length=task.words, blocks=task.facts)
+    generator = torch.Generator().manual_seed(0)
+
+    def one_layer(heads: LayerHeads) -> dict[str, Tensor]:
+        scores = heads.swap_scores(swaps)
+        null = random_swaps(scores.attention.cpu(), generator=generator)
+        return {
+            "scores": torch.stack([scores.positional, scores.symbolic], -1),
+            "null_scores": torch.stack(null, -1),
+            "entropy": scores.entropy,
+        }
+
+    prompts = asked(setting, question, setting.score_prompts, SCORING, model.device)
+    found = profile_with(model, prompts.tokens, one_layer, progress=False)
+    batch = asked(setting, question, setting.test_prompts, TESTING, model.device)
+    means = head_outputs(model, batch.tokens).outputs.mean(0)
+    right = torch.empty(setting.layers, setting.heads)
+    answer = (task.first_attribute + batch.answer[:, 0]).cpu()
+    for layer in range(setting.layers):
+        for head in range(setting.heads):
+            said = replaced_everywhere(model, batch.tokens, means, layer, head).argmax(-1)
+            right[layer, head] = (said == answer).float().mean()
+    return {
+        **{name: values.nanmean(0).float().numpy() for name, values in found.items()},
+        "right": answers_right(model, task, batch)[:, 0].bool().cpu().numpy(),
+        "ablated": right.numpy(),
+    }
+
+
+EXPERIMENT = Experiment(settings=full_size, small=small, measure=measure, dims=DIMS)

@@ -1,0 +1,187 @@
+"""Do scores tell which heads of the taught model carry the task, and was the first look right?"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+
+from posym_companion.finding import Measured, Number
+from posym_companion.language_models.judges.binding_profile import cases
+from posym_companion.solvers.judges.gemma_runs import SEEDS, SOLVED, lean, measured, predictors, restored, runs
+from posym_companion.solvers.judges.solver_answers import RightAndWrong
+from posym_companion.solvers.solver_answers import MEASURED
+from posym_companion.solvers.taught_gemma import FACTS, WORDINGS
+from posym_core.metrics.areas import detection, detection_difference
+from posym_core.metrics.stats import Estimate, statistic_interval
+from posym_core.metrics.trends import local_layers
+from posym_core.runs.results import Result
+
+# A head carries the task if its output alone brings back this share of the difference between two prompts.
+CARRIES = 0.1
+# Purely symbolic, as the papers have it.
+PURE = 0.1
+DRAWS = 2000
+# What is taught in the controls, and the numbers that count in how many seeds idle heads rise less than half as much.
+CONTROLS = {"the third fact": {"rule": "third"}, "wrong answers": {"right": False}}
+LESS = {
+    "the third fact": "seeds in which they rise less than half as much where the third fact is taught",
+    "wrong answers": "seeds in which they rise less than half as much where wrong answers are taught",
+}
+# The first rule compared them after the last step with the control's first seed after this one.
+FIRST_STOP = 12
+FIRST_LESS = f"seeds in which they do so less than half as much in the control, stopped at step {FIRST_STOP}"
+
+
+def roles(folder: Path | None) -> Measured:
+    """Whether scores tell which heads carry the task, on the taught wording: over all depths and within one."""
+    results = runs(folder)
+    ours: dict[str, Number] = {}
+    most: list[bool] = []
+    held: dict[str, list[bool]] = {"seeds in which most purely symbolic heads carry it": most}
+
+    def judge(number: str, shown: str, area: Estimate | None, line: float = 0.5) -> None:
+        ours[f"area, {shown}"] = area or "no heads on both sides"
+        held.setdefault(f"seeds in which {number}", []).append(area is not None and area.low > line)
+
+    carried = np.greater(np.stack([restored(result) for result in results]), CARRIES)
+    layers = np.arange(carried.shape[1])
+    depth = np.broadcast_to(layers[:, None], carried.shape[1:])
+    thirds = [np.isin(depth, part) for part in np.array_split(layers, 3)]
+    ever, always = np.asarray(carried.any(0)), np.asarray(carried.all(0))
+    third = max(thirds, key=lambda part: ever[part].sum())  # that with most carriers
+    for result, carries in zip(results, carried, strict=True):
+        seed = result.settings["seed"]
+        ours[f"heads that carry it (seed {seed})"] = cases(carries.ravel())
+        scores = predictors(result)
+        pure = np.asarray((scores["s_SYM"] > 1 - PURE) & (-scores["s_POS (low)"] < PURE))
+        useful = ours[f"purely symbolic heads that carry it (seed {seed})"] = cases(carries[pure])
+        if useful.of:
+            most.append(2 * useful.held > useful.of)
+        for name, x in scores.items():
+            judge(f"{name} tells", f"{name} after (seed {seed})", _detected(x, carries))
+            within = f"{name} tells within a third of the depth"
+            judge(within, f"{name} within a third of the depth (seed {seed})", _detected(x[third], carries[third]))
+        for name, x in predictors(result, 0).items():
+            judge(f"{name} foretold", f"{name} before (seed {seed})", _detected(x, carries))
+        judge("depth alone tells", f"depth alone (seed {seed})", _detected(depth, carries))
+        for name, rival in (("spread", scores["spread of logits"]), ("depth", depth)):
+            better = detection_difference(scores["s_SYM"], rival, carries) if carries.any() else None
+            judge(f"s_SYM tells more than the {name}", f"s_SYM - {name} (seed {seed})", better, 0)
+    ours |= {
+        "heads that carry it in every seed, of those that do in any": cases(always[ever]),
+        "heads that carry it in any seed": int(ever.sum()),
+        "heads on the smaller side in a third of the depth": min(int(ever[third].sum()), int((~ever)[third].sum())),
+    }
+    alone = [ours[f"area, depth alone (seed {result.settings['seed']})"] for result in results]
+    note = (
+        f"A head carries the task if patching its output restores more than {CARRIES} of the answer's difference. "
+        f"{ours['heads that carry it in every seed, of those that do in any']} heads that carry it in any seed do so "
+        "in every one: all seeds speak of one set of heads. By depth alone, the later the more, the areas are "
+        f"{', '.join(f'{x.value:.2f}' if isinstance(x, Estimate) else str(x) for x in alone)}."
+    )
+    return measured(results, {**{k: cases(v) for k, v in held.items()}, **ours}, note)
+
+
+def _detected(x: np.ndarray, chosen: np.ndarray) -> Estimate | None:
+    return detection(x, chosen, draws=DRAWS) if 0 < chosen.sum() < chosen.size else None
+
+
+def first_look(folder: Path | None) -> Measured:
+    """What one seed and no patching had suggested, and what idle heads do in controls of as many steps."""
+    results = runs(folder)
+    controls = {name: runs(folder, **kind) for name, kind in CONTROLS.items()}
+    ours: dict[str, Number] = {}
+    held: dict[str, list[bool]] = {name: [] for name in (*LESS.values(), FIRST_LESS)}
+    carriers = []
+    for result in results:
+        seed = result.settings["seed"]
+        share, carries = restored(result), restored(result) > CARRIES
+        scores, before = predictors(result), predictors(result, 0)
+        pure = (scores["s_SYM"] > 1 - PURE) & (-scores["s_POS (low)"] < PURE)
+        carriers += pure[carries].tolist()
+        local = np.isin(np.arange(len(share)), local_layers(result["angles"]))
+        positive = share.clip(min=0)
+        part = float(positive[~local].sum() / positive.sum())
+        held.setdefault("seeds in which global layers restore most", []).append(part > 0.5)
+        idle = (before["s_SYM"] > 1 - PURE) & (-before["s_POS (low)"] < 0.5) & ~carries
+        taught = risen(result, idle)
+        last = max(taught)
+        held.setdefault("seeds in which idle symbolic heads turn positional", []).append(taught[last] > 0)
+        ours |= {
+            f"share restored by global layers (seed {seed})": part,
+            f"idle heads, symbolic before (seed {seed})": int(idle.sum()),
+            **{f"their rise of s_POS - s_SYM, median (seed {seed}, step {step})": x for step, x in taught.items()},
+        }
+        for name, found in controls.items():
+            (control,) = (one for one in found if one.settings["seed"] == seed)
+            there = risen(control, idle)
+            ours[f"right by its own rule, {name} (seed {seed})"] = right = own_accuracy(control)
+            ours |= {f"the same heads, {name} (seed {seed}, step {step})": x for step, x in there.items()}
+            # A rule that was not learned is no control for what was learned.
+            if right > SOLVED or not control.settings["right"]:
+                held[LESS[name]].append(there[last] < taught[last] / 2)
+        first = next(one for one in controls["wrong answers"] if one.settings["seed"] == SEEDS[0])
+        held[FIRST_LESS].append(risen(first, idle)[FIRST_STOP] < taught[last] / 2)
+    counts: dict[str, Number] = {
+        "heads that carry it and are purely symbolic": cases(carriers),
+        **{name: cases(x) for name, x in held.items()},
+    }
+    every = [*results, *(one for found in controls.values() for one in found)]
+    note = (
+        "Controls have as many steps on the same prompts: one is taught the attribute of the third fact, another rule "
+        "that can be learned, and one wrong answers, from which nothing can"
+    )
+    return measured(every, {**counts, **ours}, note)
+
+
+def risen(result: Result, heads: np.ndarray) -> dict[int, float]:
+    """By step, by how much ``s_POS - s_SYM`` of some heads has risen since before teaching (median)."""
+    steps = result["steps"].tolist()
+    before = lean(result, 0)[heads]
+    return {step: float(np.median(lean(result, place)[heads] - before)) for place, step in enumerate(steps) if step}
+
+
+def own_accuracy(result: Result) -> float:
+    """Share of right answers after the last step, by the rule that was taught, on the taught wording."""
+    return float(np.nanmean(result["correct"][-1, 0, FACTS.index(result.settings["facts"])]))
+
+
+def untaught_answers(folder: Path | None = None) -> dict[str, RightAndWrong]:
+    """Measurements of the heads that will carry the answer, where the untaught model is right and where it is wrong.
+
+    Over the prompts of all seeds and wordings; differences are within a seed and wording, intervals over prompts.
+    """
+    rows: dict[str, list[np.ndarray]] = {name: [] for name in MEASURED}
+    for number, result in enumerate(runs(folder)):
+        carries = restored(result) > CARRIES
+        for place in range(len(WORDINGS)):
+            right = result["correct"][0, place, FACTS.index(result.settings["facts"])].astype(float)
+            group = np.full_like(right, len(WORDINGS) * number + place)
+            for name in MEASURED:
+                heads = result[name][0, place].astype(float)[:, carries].mean(-1)
+                rows[name].append(np.stack([heads, right, group], -1))
+    found = {}
+    for name, parts in rows.items():
+        measured = np.concatenate(parts)
+        value, right = measured[:, 0], measured[:, 1] == 1
+        found[name] = RightAndWrong(
+            right=float(value[right].mean()),
+            wrong=float(value[~right].mean()),
+            difference=statistic_interval(lambda drawn: _within_groups(drawn)[0], measured[:, None], draws=DRAWS),
+            effect=statistic_interval(lambda drawn: _within_groups(drawn)[1], measured[:, None], draws=DRAWS),
+        )
+    return found
+
+
+def _within_groups(rows: np.ndarray) -> tuple[float, float]:
+    """Difference of ``[prompt, 1, (value, right, group)]`` between right and wrong, the same in every group by least
+    squares; and the same in standard deviations of what is left."""
+    values, group = rows[:, 0, :2], rows[:, 0, 2].astype(int)
+    counts = np.maximum(np.bincount(group), 1)
+    means = np.stack([np.bincount(group, column) / counts for column in values.T], -1)
+    value, right = (values - means[group]).T
+    if not right.any():
+        return np.nan, np.nan
+    gap = float(value @ right / (right @ right))
+    return gap, gap / float(np.std(value - gap * right))

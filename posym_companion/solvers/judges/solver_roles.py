@@ -1,0 +1,156 @@
+"""Do scores tell what a head does? Roles of heads of decoders that solve their task, against what is measured of them.
+
+A head *carries* a kind of question if patching it alone moves at least a fifth of the model's preference, and is
+*needed* for it if its mean ablation costs at least a tenth of the accuracy.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+
+from posym_companion.finding import Claim, Line, Measured, Number, Rule, cases
+from posym_companion.solvers.judges.solver_heads import heads_measured, solvers
+from posym_companion.solvers.judges.task_solvers import COMMAND, SOLVED
+from posym_companion.solvers.task_solvers import SCORES, SHARES
+from posym_core.metrics.areas import detection
+from posym_core.metrics.stats import Estimate
+from posym_core.runs.results import MissingResultError, Result
+
+CARRIES, NEEDED = 0.2, 0.1
+DRAWS = 500  # of the bootstrap
+# A measurement tells heads apart if it puts this part of the pairs in order.
+TELLS = 0.8
+# An area is asked of this many heads or more on either side: with ten, one of .8 is known to within .2.
+FEWEST = 10
+LAST, EARLIER = "in the last layer", "in earlier layers"
+
+
+def pooled(results: dict[str, Result]) -> dict[str, np.ndarray]:
+    """The heads of all models: measurements and roles on binding and on index, model and depth, each ``[head]``."""
+    parts: dict[str, list[np.ndarray]] = {}
+
+    def add(name: str, values: np.ndarray) -> None:
+        parts.setdefault(name, []).append(values.ravel())
+
+    for number, result in enumerate(results.values()):
+        for kind, question in enumerate(result.settings["questions"]):
+            loss = result["intact"][:, kind, None, None] - result["ablated"][:, kind]
+            add(f"{question} carried", result["patched"][:, kind] >= CARRIES)
+            add(f"{question} needed", loss >= NEEDED)
+            for names, array in ((SCORES, "scores"), (SHARES, "shares")):
+                for place, name in enumerate(names):
+                    add(f"{question} {name}", result[array][:, kind, ..., place].astype(float))
+        seeds = np.arange(len(result["intact"]))[:, None, None]
+        add("model", np.broadcast_to(seeds + 1000 * number, loss.shape))
+        depth = np.linspace(0, 1, result.settings["layers"])
+        add("depth", np.broadcast_to(depth[:, None], loss.shape))
+    return {name: np.concatenate(values) for name, values in parts.items()}
+
+
+def scores_tell_roles(folder: Path | None) -> Measured:
+    """T-5: how well each measurement ranks the heads that carry a question, and tells carriers apart."""
+    results = {name: result for name, result in solvers(folder).items() if "last" not in result.settings["questions"]}
+    if not results:
+        raise MissingResultError("no solved setting asks binding and index alone")
+    heads = pooled(results)
+    ours: dict[str, Number] = {}
+
+    def detected(values: np.ndarray, chosen: np.ndarray, among: np.ndarray) -> Number:
+        counted = among & np.isfinite(values)
+        if not 0 < chosen[counted].sum() < counted.sum():
+            return "no heads on both sides"
+        return detection(values[counted], chosen[counted], groups=heads["model"][counted], draws=DRAWS)
+
+    everyone = np.ones(len(heads["model"]), dtype=bool)
+    for question in ("binding", "index"):
+        for role in ("carried", "needed"):
+            chosen = heads[f"{question} {role}"]
+            ours[f"heads of all by which {question} is {role}"] = cases(chosen)
+            for name in (*SCORES, *SHARES):
+                found = detected(heads[f"{question} {name}"], chosen, everyone)
+                ours[f"{name} ranks heads by which {question} is {role}"] = found
+        ours[f"depth alone ranks heads by which {question} is carried"] = detected(
+            heads["depth"], heads[f"{question} carried"], everyone
+        )
+    gap = np.asarray(
+        sum(heads[f"{question} symbolic"] - heads[f"{question} positional"] for question in ("binding", "index"))
+    )
+    one = heads["binding carried"] ^ heads["index carried"]
+    ours["s_SYM - s_POS tells carriers of binding from those of index"] = detected(gap, heads["binding carried"], one)
+    for where, there in ((LAST, heads["depth"] == 1), (EARLIER, heads["depth"] < 1)):
+        asked = {
+            f"{name} ranks heads by which {question} is carried": (heads[f"{question} {name}"], question, there)
+            for question in ("binding", "index")
+            for name in (*SCORES, *SHARES)
+        } | {"s_SYM - s_POS tells carriers of binding from those of index": (gap, "binding", there & one)}
+        for name, (values, question, among) in asked.items():
+            chosen = heads[f"{question} carried"]
+            ours[f"{name}, {where}"] = detected(values, chosen, among)
+            counted = among & np.isfinite(values)
+            ours[f"{name}, {where}: heads on the smaller side"] = int(
+                min((chosen & counted).sum(), (~chosen & counted).sum())
+            )
+    note = (
+        f"Areas under the curve, 0.5 by chance. A head carries a question if patching it moves {CARRIES:.0%} of the "
+        f"preference, and is needed if its mean ablation costs {NEEDED:.0%} of accuracy. Depth alone, the later the "
+        f"more, ranks carriers of binding with {_area(ours['depth alone ranks heads by which binding is carried'])} "
+        f"and those of index with {_area(ours['depth alone ranks heads by which index is carried'])}. "
+    )
+    for name, score in (("symbolic", "s_SYM"), ("positional", "s_POS")):
+        by = f"{name} ranks heads by which binding is carried"
+        areas = (f"{_area(ours[f'{by}, {where}'])} {where}" for where in (LAST, EARLIER))
+        note += f"By {score} carriers of binding rank with {' and '.join(areas)}. "
+    missed = [f"{line.of}: {ours[line.of]}" for line in ROLES.rule.lines if line.kept(ours) == 0]
+    return heads_measured(results, ours, missed, note.strip())
+
+
+def _area(found: Number) -> str:
+    """An area without its interval."""
+    return f"{found.value:.2f}" if isinstance(found, Estimate) else str(found)
+
+
+TELLING = (
+    "symbolic ranks heads by which binding is carried",
+    "positional ranks heads by which index is carried",
+    "s_SYM - s_POS tells carriers of binding from those of index",
+)
+
+
+def _within(name: str, where: str) -> Line:
+    enough = Line(
+        part=f"{FEWEST} heads or more stand on either side",
+        of=f"{name}, {where}: heads on the smaller side",
+        above=FEWEST - 1,
+    )
+    return Line(part=f"{name}, {where}", of=f"{name}, {where}", above=TELLS, testable=enough)
+
+
+ROLES = Claim(
+    id="T-5",
+    short="Scores tell what a head does",
+    claim="Symbolic heads are those that answer by content and positional heads those that answer by place, so that "
+    "the scores tell what a head does",
+    paper="the use that both papers make of the scores; not tested against roles",
+    rule=Rule(
+        says="Over the heads of the last layers of all solved models, and over those of the earlier layers, apart: "
+        "s_SYM ranks heads that carry binding above the others, s_POS those that carry index, and s_SYM - s_POS tells "
+        f"the first from the second. Each area under the curve is above {TELLS:g}, with its interval over models; it "
+        f"is asked where {FEWEST} heads or more stand on either side.",
+        lines=tuple(_within(name, where) for where in (LAST, EARLIER) for name in TELLING),
+        whole="reproduced in kind",
+    ),
+    first_rule=Rule(
+        says=f"The same areas above {TELLS:g} over the heads of all layers together.",
+        lines=tuple(Line(part=name, of=name, above=TELLS) for name in TELLING),
+        whole="reproduced in kind",
+    ),
+    first_rule_fixed="not auditable",
+    changed_because="a head's depth alone tells carriers from others nearly as well, and what scores tell in the last "
+    "layer and in the earlier ones is opposite",
+    measure=scores_tell_roles,
+    rule_fixed="after a first look",
+    changes=f"Another definition of a head's role; models that do not reach {SOLVED:.0%}.",
+    command=COMMAND,
+)

@@ -1,0 +1,177 @@
+"""One table of models that can and that cannot do a task: what their heads have in common, by the same numbers.
+
+The packaged Gemma, plain and taught to bind, small decoders of :mod:`posym_companion.solvers.family_solvers` that
+solve binding and index, and both with random weights. ``python -m posym_core survey`` makes such a table of any models
+that can be loaded; one result here is a row of it.
+"""
+
+from __future__ import annotations
+
+import functools
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from posym_companion.loop import Experiment, plain
+from posym_companion.one_head.head_geometry import with_random_weights
+from posym_companion.solvers import family_solvers
+from posym_companion.solvers.family_solvers import SCORING, FamilySolver, asked
+from posym_core.inspection.heads import LayerHeads
+from posym_core.inspection.profiling import profile_with
+from posym_core.metrics.pairs import Swaps
+from posym_core.metrics.stats import DRAWS, mean_interval
+from posym_core.metrics.trends import TRENDS, head_trends
+from posym_core.models.answers import choice_accuracy
+from posym_core.models.families import FAMILIES
+from posym_core.models.language import PACKAGED, load_model
+from posym_core.models.outlines import outline_of
+from posym_core.runs.devices import choose_device
+from posym_core.tasks.language import make_prompts
+from posym_core.tasks.prompts import Prompts
+
+TASKS = ("binding", "index")
+DIMS = {
+    " ".join(("right", *TRENDS)): "end",  # value and both ends of its interval
+    "correct alternatives": "prompt",
+    "positional symbolic": "prompt layer head",
+    "plane_energy": "layer head plane",
+    "plane_angle": "layer plane",
+    "rope_bases": "base",
+    "windows": "layer",
+    "parameters tokens": "",
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Surveyed:
+    """One model on one task.
+
+    Attributes:
+        model: a name for :func:`posym_core.load_model`, or a family of :mod:`posym_core.models.families`.
+        trained: as it was trained; otherwise with random weights.
+        task: binding or index.
+        facts: of a prompt; the small decoders know 8.
+        prompts: how many.
+        seed: of the prompts, and of random weights.
+        solver_seed: of the small decoders, as they are called there.
+        steps: of the small decoders' training, at most.
+    """
+
+    model: str = PACKAGED
+    trained: bool = True
+    task: str = "binding"
+    facts: int = 16
+    prompts: int = 64
+    seed: int = 0
+    solver_seed: int = 2
+    steps: int = 1600
+
+    @property
+    def name(self) -> str:
+        """What the result is called."""
+        return f"survey/{plain(self.model)}{'' if self.trained else '-random'}_{self.task}"
+
+
+def full_size() -> list[Surveyed]:
+    """Every model on both tasks; there is no ``model`` to choose."""
+    large = [Surveyed(model=PACKAGED), Surveyed(model=f"{PACKAGED}-binds"), Surveyed(model=PACKAGED, trained=False)]
+    small_ones = [Surveyed(model=family, trained=yes, facts=8) for yes in (True, False) for family in FAMILIES]
+    return [replace(setting, task=task) for setting in large + small_ones for task in TASKS]
+
+
+def small(setting: Surveyed | None = None) -> Surveyed:
+    """A size for trying out."""
+    return replace(setting or Surveyed(model="llama"), facts=4, prompts=6, steps=20)
+
+
+def measure(
+    setting: Surveyed, *, device: str = "auto", work: Path | None = None, progress: bool = True
+) -> dict[str, np.ndarray]:
+    """The row of a model, and what it was counted from.
+
+    Returns:
+        The share of ``right`` answers and the numbers of :class:`posym_core.metrics.trends.HeadTrends`, each with
+        both ends of its interval and NaN where it is not defined; scores, energies of planes as parts of their head's,
+        angles, answers; number of ``parameters`` and of ``tokens``, ``rope_bases``, and ``windows``, 0 for layers that
+        see everything.
+    """
+    choose = decoder if setting.model in FAMILIES else language_model
+    model, prompts = choose(setting, choose_device(device), progress)
+    swaps = Swaps(start=prompts.start, block_length=prompts.block_length, blocks=prompts.blocks)
+    angles: dict[int, Tensor] = {}
+
+    def one_layer(heads: LayerHeads) -> dict[str, Tensor]:
+        angles[heads.layer] = heads.angles.cpu()
+        scores, energy = heads.swap_scores(swaps), heads.frequency_shares().energy
+        share = energy / energy.sum(-1, keepdim=True)
+        return {"positional": scores.positional, "symbolic": scores.symbolic, "plane_energy": share}
+
+    measured = profile_with(model, prompts.input_ids, one_layer, progress=progress)
+    found = {name: x.float().numpy() for name, x in measured.items()}
+    said, choices = outline_of(model), choice_accuracy(model, prompts)
+    turning = np.stack([angles[layer].numpy() for layer in sorted(angles)])
+    windows = np.array([window or 0 for window in said.windows])
+    trends = head_trends(
+        found["positional"],
+        found["symbolic"],
+        found["plane_energy"],
+        turning,
+        tokens=prompts.input_ids.shape[1],
+        local=windows > 0,
+    )
+    right = mean_interval(choices.correct.numpy(), over="prompts", draws=DRAWS)
+    return {
+        **{
+            name: np.full(3, np.nan) if x is None else np.array([x.value, x.low, x.high])
+            for name, x in {"right": right, **vars(trends)}.items()
+        },
+        **found,
+        "plane_energy": np.nan_to_num(found["plane_energy"]).mean(0),
+        "plane_angle": turning,
+        "correct": choices.correct.numpy(),
+        "alternatives": choices.alternatives.numpy(),
+        "parameters": np.array(said.parameters),
+        "tokens": np.array(prompts.input_ids.shape[1]),
+        "rope_bases": np.array(said.rope_bases),
+        "windows": windows,
+    }
+
+
+def language_model(setting: Surveyed, device: torch.device, progress: bool) -> tuple[Any, Prompts]:
+    """A model with a tokenizer, and prompts in its words."""
+    model, tokenizer = load_model(setting.model, device=str(device))
+    if not setting.trained:
+        model = with_random_weights(model, setting.seed).requires_grad_(False)
+    drawn = {"facts": setting.facts, "count": setting.prompts, "seed": setting.seed}
+    return model, make_prompts(tokenizer, setting.task, **drawn)
+
+
+def decoder(setting: Surveyed, device: torch.device, progress: bool) -> tuple[Any, Prompts]:
+    """A small decoder, and prompts of its own tokens; both tasks train it alike."""
+    solver = FamilySolver(family=setting.model, seed=setting.solver_seed, facts=setting.facts)  # pyright: ignore
+    solver = replace(solver, training=replace(solver.training, steps=setting.steps))
+    task = solver.task
+    model = _taught(solver, device, progress) if setting.trained else family_solvers.untrained(solver).to(device)
+    batch = asked(solver, setting.task, setting.prompts, SCORING, device)  # pyright: ignore
+    answers = task.first_attribute + torch.arange(task.attributes)
+    return model.eval().requires_grad_(False), Prompts(
+        input_ids=batch.tokens.cpu(),
+        start=1,
+        block_length=task.words,
+        blocks=task.facts,
+        answer_ids=answers.expand(setting.prompts, -1),
+        target=batch.answer[:, 0].cpu(),
+        texts=[],
+    )
+
+
+@functools.lru_cache(maxsize=1)  # both tasks ask the same model, one after the other
+def _taught(solver: FamilySolver, device: torch.device, progress: bool) -> Any:
+    return family_solvers.solved(solver, device, progress=progress)
+
+
+EXPERIMENT = Experiment(settings=full_size, small=small, measure=measure, dims=DIMS)

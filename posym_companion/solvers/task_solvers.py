@@ -1,0 +1,217 @@
+"""Decoders of a few layers that solve binding and index: which angles let them, and what their heads do then.
+
+Urrutia et al. (2026a) measure positional and symbolic heads on language models, and show on models of one layer and one
+head that frequencies decide which task is learned. Here several layers and heads learn both tasks at once, so that the
+claims meet models that solve what they are measured on and whose heads' roles can be found out by intervention. This
+project's own. One result a setting: five seeds that differ in weights and data, all of one band of angles.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from pathlib import Path
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from posym_companion.loop import Experiment
+from posym_companion.solvers.solver_settings import TaskSolvers, full_size, small
+from posym_core.inspection.head_roles import mean_ablation, patching, right_answers, with_other_answers
+from posym_core.inspection.heads import LayerHeads
+from posym_core.metrics.exclusion_bound import exclusion
+from posym_core.metrics.pairs import Swaps
+from posym_core.metrics.score_geometry import random_swaps
+from posym_core.models.checkpoints import History
+from posym_core.models.decoders import DecoderEnsemble
+from posym_core.models.toys import data_generators
+from posym_core.models.training import Observer, train
+from posym_core.runs.devices import choose_device
+from posym_core.tasks.facts import FactsBatch, Question
+
+TRAINING, LOOKING, TESTING, SCORING, ANSWERING = range(5)  # purposes of data streams
+SCORES = ("positional", "symbolic", "entropy", "spread")
+SHARES = ("positional_share", "symbolic_share", "interaction_share")
+DIMS = {
+    "angles": "layer plane",
+    "hits asked": "seed question fact",
+    "loss": "record seed",
+    "look_step": "look",
+    "look_accuracy": "look seed question",
+    "look_scores": "look seed layer head kind",
+    "scores": "seed question layer head score",
+    "null_scores": "seed question layer head kind",
+    "shares": "seed question layer head share",
+    "attention_to_fact": "seed question layer head",
+    "intact": "seed question",
+    "ablated patched": "seed question layer head",
+    "stopped": "seed question stop",
+    "plane_shares": "seed question layer head plane share",
+    "plane_scores": "seed question layer head plane kind",
+    "energy": "seed question layer head plane",
+}
+
+
+def measure(
+    setting: TaskSolvers, *, device: str = "auto", work: Path | None = None, progress: bool = True
+) -> dict[str, np.ndarray]:
+    """Train one ensemble and find out what its heads are and do.
+
+    Returns:
+        Right answers ``hits`` of ``asked`` by the place of the fact, ``loss``; accuracy and scores at every look;
+        of every head on every kind of question ``scores``, those of the null model, variance ``shares``, the attention
+        to the fact that is asked about, accuracy when it is ``ablated`` and what it carries when ``patched``, each
+        plane's shares, scores and part of the energy; accuracy ``intact`` on the same prompts, and with planes
+        ``stopped`` after training: all, those that turn by a whole turn or more over the context, those that turn by
+        less than an eighth.
+    """
+    model, history = trained(setting, device=device, work=work, observe=looks(setting), progress=progress)
+    arrays = {
+        "angles": setting.angles.numpy(),
+        "loss": history.losses[..., 0].numpy(),
+        "look_step": history.observed_at.numpy(),
+        **{name: values.numpy() for name, values in history.observations.items()},
+    }
+    return arrays | measure_roles(model, setting) | measure_heads(model, setting)
+
+
+def trained(
+    setting: TaskSolvers, *, device: str, work: Path | None, observe: Observer | None = None, progress: bool = True
+) -> tuple[DecoderEnsemble, History]:
+    """The ensemble after its training, and what was recorded on the way."""
+    chosen = choose_device(device)
+    model = DecoderEnsemble(setting.task, setting.angles[None], seeds=setting.seeds, heads=setting.heads).to(chosen)
+    history = train(
+        model,
+        lambda count, generators: drawn([setting.task.sample(count, each) for each in generators]),
+        generators=data_generators(setting.seeds, chosen, purpose=TRAINING),
+        settings=setting.training,
+        observe=observe,
+        checkpoint=work / "training.safetensors" if work is not None else None,
+        checkpoint_every=200,
+        progress=progress,
+        label=setting.name,
+    )
+    return model, history
+
+
+def drawn(batches: list[FactsBatch]) -> FactsBatch:
+    """Batches of the seeds as one that leads with the seed."""
+    return FactsBatch(*(torch.stack(field) for field in zip(*batches, strict=True)))
+
+
+def asked(model: DecoderEnsemble, question: Question, count: int, purpose: int) -> FactsBatch:
+    """Fresh prompts with one question."""
+    generators = data_generators(model.seeds, model.embedding.device, purpose=purpose)
+    return drawn([model.task.ask(question, count, each) for each in generators])
+
+
+def looks(setting: TaskSolvers):
+    """An observer of accuracy by question and of the heads' scores on binding prompts, every so many steps."""
+
+    def observe(step: int, model: DecoderEnsemble) -> Mapping[str, Tensor] | None:
+        if step % setting.look_every:
+            return None
+        accuracy = [
+            right_answers(model, asked(model, question, 128, LOOKING)).mean((1, 2, 3)) for question in setting.questions
+        ]
+        prompts = asked(model, setting.questions[0], 8, SCORING)
+        scores = [
+            torch.stack([getattr(layer.swap_scores(swaps(setting)), name).mean(0)[:, 0] for name in SCORES[:2]], -1)
+            for layer in captured(model, prompts)
+        ]
+        by_layer = torch.stack(scores).unflatten(0, (len(setting.seeds), setting.layers))
+        return {"look_accuracy": torch.stack(accuracy, -1), "look_scores": by_layer.half()}
+
+    return observe
+
+
+def swaps(setting: TaskSolvers) -> Swaps:
+    """Facts are the blocks that change places."""
+    return Swaps(start=1, block_length=setting.task.words, blocks=setting.facts)
+
+
+@torch.no_grad()
+def captured(model: DecoderEnsemble, batch: FactsBatch) -> list[LayerHeads]:
+    """The heads of every seed and layer on prompts with one question, seed by seed."""
+    layers = model.queries_and_keys(batch.tokens)
+    rows, tokens = batch.tokens.shape[1:]
+    return [
+        LayerHeads(
+            layer=number,
+            prompts=slice(rows),
+            query=query[seed, 0][:, :, None],
+            keys=keys[seed, 0][:, :, None],
+            angles=model.angles[0, number],
+            scale=model.scale,
+            visible=torch.ones(rows, 1, 1, tokens, dtype=torch.bool, device=query.device),
+            softcap=None,
+            sinks=None,
+        )
+        for seed in range(len(model.seeds))
+        for number, (query, keys) in enumerate(layers)
+    ]
+
+
+def measure_roles(model: DecoderEnsemble, setting: TaskSolvers) -> dict[str, np.ndarray]:
+    """Accuracy by place, what every head's ablation and patching do, and what stopping planes afterwards does."""
+    found: dict[str, list[Tensor]] = {name: [] for name in ("hits", "asked", "intact", "ablated", "patched", "stopped")}
+    turns = model.angles * (setting.task.context - 1) / (2 * math.pi)
+    stops = (torch.ones_like(turns, dtype=torch.bool), turns >= 1 - 1e-9, turns < 1 / 8 - 1e-9)
+    for question in setting.questions:
+        batch = asked(model, question, setting.test_prompts, TESTING)
+        right = right_answers(model, batch)[:, 0, :, 0]
+        places = torch.zeros(len(right), setting.facts, device=right.device)
+        fact = batch.fact[..., 0]
+        found["hits"].append(places.scatter_add(1, fact, right).short())
+        found["asked"].append(places.scatter_add(1, fact, torch.ones_like(right)).short())
+        found["intact"].append(right.mean(1))
+        found["ablated"].append(mean_ablation(model, batch)[:, 0])
+        found["patched"].append(patching(model, batch, with_other_answers(model, batch))[:, 0])
+        angles, accuracies = model.angles, []
+        try:
+            for stop in stops:
+                model.angles = torch.where(stop, 0, angles)
+                accuracies.append(right_answers(model, batch).mean((1, 2, 3)))
+        finally:
+            model.angles = angles
+        found["stopped"].append(torch.stack(accuracies, -1))
+    return {name: torch.stack(rows, 1).cpu().numpy() for name, rows in found.items()}
+
+
+def measure_heads(model: DecoderEnsemble, setting: TaskSolvers) -> dict[str, np.ndarray]:
+    """Scores, shares, planes and attention of every head on every kind of question, means over prompts."""
+    rows: dict[str, list[Tensor]] = {}
+    keys = slice(1, setting.task.context - 1)
+    for question in setting.questions:
+        batch = asked(model, question, setting.score_prompts, SCORING)
+        generator = torch.Generator().manual_seed(0)
+        here: dict[str, list[Tensor]] = {}
+        for number, layer in enumerate(captured(model, batch)):
+            scores = layer.swap_scores(swaps(setting))
+            C = layer.cross_logits(keys)
+            parts = exclusion(C)
+            null = random_swaps(scores.attention.cpu(), generator=generator)
+            planes, shares = layer.swap_scores(swaps(setting), per_frequency=True), layer.frequency_shares(keys)
+            fact = batch.fact[number // setting.layers, :, 0]
+            on_facts = scores.attention * setting.task.words
+            place = fact[:, None, None, None].expand(*on_facts.shape[:-1], 1)
+            measured = {
+                "scores": (scores.positional, scores.symbolic, scores.entropy, C.diagonal(dim1=-2, dim2=-1).std(-1)),
+                "null_scores": null,
+                "shares": tuple(getattr(parts, name) for name in SHARES),
+                "attention_to_fact": on_facts.gather(-1, place)[..., 0],
+                "plane_shares": tuple(getattr(shares, name) for name in SHARES),
+                "plane_scores": (planes.positional, planes.symbolic),
+                "energy": shares.energy / shares.energy.sum(-1, keepdim=True),
+            }
+            for name, value in measured.items():
+                value = torch.stack(value, -1) if isinstance(value, tuple) else value
+                here.setdefault(name, []).append(value[:, :, 0].nanmean(0).cpu())
+        for name, values in here.items():
+            rows.setdefault(name, []).append(torch.stack(values).unflatten(0, (len(setting.seeds), setting.layers)))
+    return {name: torch.stack(values, 1).half().numpy() for name, values in rows.items()}
+
+
+EXPERIMENT = Experiment(settings=full_size, small=small, measure=measure, dims=DIMS)

@@ -1,0 +1,294 @@
+"""Gemma learns to bind: a language model taught the task on which the papers score its heads, watched on the way.
+
+Urrutia et al. (2026a, section 4) score heads on binding prompts. The packaged Gemma 3 is near chance on them. Here
+low-rank additions to its attention are trained on prompts of one wording until it binds; its heads are scored before,
+on the way and after, and their outputs are patched and silenced, so that one knows which heads do the task. Again with
+a quarter of every layer's planes stopped throughout, and with two controls of as many steps on the same prompts: wrong
+answers, from which nothing can be learned, and the attribute of the third fact, another rule that can.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from posym_companion.loop import Experiment, Measured, finished_part, language_model
+from posym_core.inspection.interventions import Intervention, fastest, slowest, stopped
+from posym_core.inspection.operations import Operated, surgery
+from posym_core.inspection.planes import find_planes
+from posym_core.inspection.prompt_roles import answer_pairs, patched_heads, silenced_everywhere, silenced_heads
+from posym_core.inspection.prompt_scores import head_scores, plane_scores
+from posym_core.models.additions import added, factors_as_bytes, learning
+from posym_core.models.answers import choice_accuracy
+from posym_core.tasks import Prompts, binding_prompts
+
+WORDINGS = ("likes", "bought", "lives")
+FACTS = (8, 16, 64)
+OUTER = 0.25
+BANDS = {"none": None, "slowest": slowest, "fastest": fastest}
+# Projections of the attention that additions are made to.
+PROJECTIONS = ("q_proj", "k_proj", "v_proj", "o_proj")
+# The place, counted from 0, of the fact whose attribute is the answer under the rule "third".
+THIRD = 2
+# Seeds of prompts stand this far apart, so that no two runs and no two purposes share one.
+APART = 100_000
+# Planes are scored as heads of their own on so many prompts.
+PLANE_PROMPTS = 4
+DIMS = {
+    "losses": "step",
+    "steps": "snapshot",
+    "correct": "snapshot wording length prompt",
+    "angles": "layer plane",
+    "plane_*": "moment layer head plane",
+    "band_*": "snapshot wording layer head band",
+    "*_whole": "moment pair",
+    "*_patched": "moment pair layer head",
+    "kept": "moment prompt",
+    "lost lost_everywhere": "moment prompt layer head",
+    "*": "snapshot wording prompt layer head",
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class TaughtGemma:
+    """One run.
+
+    Attributes:
+        model: name for :func:`posym_core.load_model`.
+        stopped: which quarter of every layer's planes is stopped before, while and after the model is taught:
+            ``"slowest"``, ``"fastest"`` or ``"none"``.
+        right: whether it is taught the right attribute, or another that the prompt names, drawn at random.
+        rule: which attribute is right: that of the fact asked about, or always that of the third fact.
+        seed: of everything that is drawn.
+        rank: of the additions.
+        rate: learning rate of AdamW, constant.
+        steps: of teaching.
+        batch: prompts a step.
+        facts: of the prompts it is taught on and scored on.
+        snapshots: numbers of steps after which it is measured, 0 and ``steps`` among them.
+        prompts: on which it is scored at each snapshot and asked, per wording.
+        long: prompts of the greatest length that it is asked, which are costly.
+        pairs: of prompts between which heads are patched.
+        everywhere: prompts on which every head is silenced at all tokens.
+    """
+
+    model: str = "gemma-3-270m"
+    stopped: str = "none"
+    right: bool = True
+    rule: Literal["asked", "third"] = "asked"
+    seed: int = 0
+    rank: int = 4
+    rate: float = 5e-4
+    steps: int = 16
+    batch: int = 6
+    facts: int = 16
+    snapshots: tuple[int, ...] = (0, 2, 4, 6, 8, 16)
+    prompts: int = 12
+    long: int = 8
+    pairs: int = 10
+    everywhere: int = 2
+
+    @property
+    def name(self) -> str:
+        """What the result is called."""
+        kind = "all" if self.plain else "wrong" if not self.right else "third" if self.rule == "third" else self.stopped
+        return f"taught_gemma/{kind}_{self.seed}"
+
+    @property
+    def plain(self) -> bool:
+        """Whether it is neither a control nor a model with planes stopped."""
+        return self.right and self.rule == "asked" and self.stopped == "none"
+
+    @property
+    def first(self) -> bool:
+        """Whether all is asked before teaching too: once, since the untaught model is always the same."""
+        return self.plain and self.seed == 0
+
+    @property
+    def interventions(self) -> tuple[Intervention, ...]:
+        """What is done to the planes."""
+        band = BANDS[self.stopped]
+        return () if band is None else (stopped(band(OUTER)),)
+
+
+def full_size(model: str = "gemma-3-270m") -> list[TaughtGemma]:
+    """Three seeds with all planes and two or three of everything else; the first seed is watched most closely."""
+    fewer: dict[str, Any] = {"snapshots": (0, 4, 8, 16), "prompts": 8, "long": 4, "pairs": 6, "everywhere": 0}
+    whole = [TaughtGemma(model=model), *(TaughtGemma(model=model, seed=seed, **fewer) for seed in (1, 2))]
+    short: dict[str, Any] = {**fewer, "steps": 12, "snapshots": (0, 12), "long": 2}
+    others = [
+        TaughtGemma(model=model, stopped="fastest", **short),
+        TaughtGemma(model=model, stopped="slowest", **short),
+    ]
+    others += [
+        TaughtGemma(model=model, stopped=band, seed=seed, **short) for seed in (1, 2) for band in ("fastest", "slowest")
+    ]
+    equal: dict[str, Any] = {**fewer, "steps": 16, "snapshots": (0, 4, 8, 12, 16), "long": 2}
+    controls = [
+        TaughtGemma(model=model, seed=seed, **kind, **equal)
+        for kind in ({"rule": "third"}, {"right": False})
+        for seed in (0, 1, 2)
+    ]
+    return [*whole, *others, *controls]
+
+
+def small(setting: TaughtGemma | None = None) -> TaughtGemma:
+    """A size that runs in a test: three steps, two prompts."""
+    few = {"steps": 3, "batch": 2, "facts": 4, "snapshots": (0, 3), "prompts": 2, "long": 2, "pairs": 2}
+    return replace(setting or TaughtGemma(), **few, everywhere=0)
+
+
+def measure(setting: TaughtGemma, *, device: str = "auto", work: Path | None = None, progress: bool = True) -> Measured:
+    """Teach and measure; what is in ``work`` is not done again.
+
+    Returns:
+        ``losses [step]`` of teaching and ``steps [snapshot]``. With a leading ``snapshot`` and ``wording``, NaN where
+        it was not asked: ``correct [.., length, prompt]`` among the named attributes, by the rule that is taught;
+        ``positional``, ``symbolic``,
+        ``entropy``, ``null_positional``, ``null_symbolic``, ``facts_attention`` and ``asked_attention`` (of the last
+        token on all facts and on the one asked about), ``positional_share``, ``symbolic_share``,
+        ``interaction_share`` and ``spread`` (standard deviation of the logits over the facts' tokens)
+        ``[.., prompt, layer, head]``; ``band_*_share`` and ``band_energy_share`` ``[.., layer, head, band]``, means
+        over the planes and sums, in eight bands, fast to slow. Of the first and last snapshot: ``plane_*``
+        ``[moment, layer, head, plane]`` on the taught wording. Of the last, and once of the first too:
+        ``clean_whole``, ``other_whole`` and ``answer_patched``, the difference of the two answers' logits on both
+        prompts of a pair and on the second with a head's output from the first; ``kept`` and ``lost``: log-probability
+        of the right answer, and what it loses when a head says its mean at the last token. ``lost_everywhere``: the
+        same at all tokens, of the last. ``angles [layer, plane]``, with the stopped ones 0. The additions after the
+        last step are kept beside the result.
+    """
+    began = time.perf_counter()
+    model, tokenizer = language_model(setting.model, device=device)
+    part = partial(finished_part, work)
+    with surgery(model, *setting.interventions, planes=find_planes(model, 512)) as operated:
+        taught = part("teaching", lambda: teach(model, tokenizer, setting, progress=progress))
+        found = []
+        for number, step in enumerate(setting.snapshots):
+            factors = _snapshot(taught, number)
+            with added(model, factors):
+                found.append(part(f"step_{step}", lambda step=step: watch(operated, tokenizer, setting, step)))
+            if progress:
+                print(f"{setting.name}: step {step}, {time.perf_counter() - began:.0f} s", flush=True)
+    arrays = {"losses": taught["losses"], "steps": np.array(setting.snapshots)}
+    arrays["angles"] = np.stack([angles[0].numpy() for angles in operated.angles])
+    for name in found[-1]:
+        there = [one[name] for one in found if name in one]
+        arrays |= {name: np.stack(there)} if name != "seconds" else {}
+    return Measured(
+        arrays=arrays,
+        files={".safetensors": factors_as_bytes(_snapshot(taught, -1), base=setting.model, made_by=setting.name)},
+        seconds=float(taught["seconds"] + sum(one["seconds"] for one in found)),
+    )
+
+
+def teach(model: Any, tokenizer: Any, setting: TaughtGemma, *, progress: bool = False) -> dict[str, np.ndarray]:
+    """Train the additions; ``losses [step]`` and, under their names, all factors at the snapshots in float16."""
+    from tqdm import tqdm
+
+    generator = torch.Generator().manual_seed(setting.seed)
+    names = [name for name, _ in model.named_modules() if name.rpartition(".")[2] in PROJECTIONS]
+    kept: dict[str, list[np.ndarray]] = {}
+    losses = []
+    with learning(model, names, rank=setting.rank, generator=generator) as factors:
+        optimiser = torch.optim.AdamW(factors.values(), lr=setting.rate, weight_decay=0.0)
+        for step in tqdm(range(setting.steps + 1), desc=setting.name, disable=not progress):
+            if step in setting.snapshots:
+                for name, x in factors.items():
+                    kept.setdefault(name, []).append(x.detach().half().cpu().numpy())
+            if step < setting.steps:
+                losses.append(teaching_step(model, optimiser, *lesson(tokenizer, setting, step)))
+    return {"losses": np.array(losses, dtype=np.float32), **{name: np.stack(x) for name, x in kept.items()}}
+
+
+def lesson(tokenizer: Any, setting: TaughtGemma, step: int) -> tuple[Tensor, Tensor]:
+    """Prompts of a step and the tokens that are to follow."""
+    seed = APART * (1 + setting.seed) + step
+    prompts = ruled(binding_prompts(tokenizer, facts=setting.facts, count=setting.batch, seed=seed), setting)
+    target = prompts.target
+    if not setting.right:
+        generator = torch.Generator().manual_seed(seed)
+        target = (target + torch.randint(1, setting.facts, target.shape, generator=generator)) % setting.facts
+    return prompts.input_ids, prompts.answer_ids.gather(1, target[:, None])[:, 0]
+
+
+def teaching_step(model: Any, optimiser: torch.optim.Optimizer, input_ids: Tensor, answer: Tensor) -> float:
+    """One step on the cross-entropy of the answer behind the prompts, over the whole vocabulary; the loss before it."""
+    optimiser.zero_grad()
+    device = model.get_input_embeddings().weight.device
+    logits = model(input_ids.to(device), use_cache=False, logits_to_keep=1).logits[:, -1]
+    loss = torch.nn.functional.cross_entropy(logits.float(), answer.to(device))
+    loss.backward()
+    optimiser.step()
+    return loss.item()
+
+
+def watch(operated: Operated, tokenizer: Any, setting: TaughtGemma, step: int) -> dict[str, np.ndarray]:
+    """All measurements of one snapshot; wordings not taught, planes and heads' roles at the ends alone."""
+    end = step == setting.steps or (step == 0 and setting.plain)
+    found: list[dict[str, np.ndarray]] = []
+    correct = np.full((len(WORDINGS), len(FACTS), setting.prompts), np.nan, np.float16)
+    for place, wording in enumerate(WORDINGS):
+        prompts = asked(tokenizer, setting, wording, setting.facts, setting.prompts // (1 if end or place == 0 else 2))
+        if end or place == 0:
+            found.append(head_scores(operated, prompts, seed=setting.seed))
+        for length, facts in enumerate(FACTS):
+            count = setting.long if facts == max(FACTS) else setting.prompts
+            if facts == setting.facts or step == setting.steps or (step == 0 and setting.first):
+                questions = prompts if facts == setting.facts else asked(tokenizer, setting, wording, facts, count)
+                answered = choice_accuracy(operated.model, questions).correct.numpy()
+                correct[place, length, : len(answered)] = answered
+    missing = {name: np.full_like(x, np.nan) for name, x in found[0].items()}
+    arrays = {
+        name: np.stack([one[name] for one in (*found, *[missing] * (len(WORDINGS) - len(found)))]) for name in missing
+    }
+    arrays["correct"] = correct
+    if end:
+        prompts = asked(tokenizer, setting, WORDINGS[0], setting.facts, setting.prompts)
+        arrays |= plane_scores(operated, prompts, PLANE_PROMPTS)
+        if step or setting.first:
+            arrays |= roles(operated.model, prompts, setting, step)
+    return arrays
+
+
+def asked(tokenizer: Any, setting: TaughtGemma, wording: str, facts: int, count: int) -> Prompts:
+    """Prompts that the model was never taught on, the same at every snapshot."""
+    prompts = binding_prompts(tokenizer, facts=facts, count=count, seed=APART * (51 + setting.seed), template=wording)
+    return ruled(prompts, setting)
+
+
+def ruled(prompts: Prompts, setting: TaughtGemma) -> Prompts:
+    """Prompts with the answers of the setting's rule."""
+    if setting.rule == "asked":
+        return prompts
+    return replace(prompts, target=torch.full_like(prompts.target, THIRD))
+
+
+def roles(model: Any, prompts: Prompts, setting: TaughtGemma, step: int) -> dict[str, np.ndarray]:
+    """What every head is needed for; see :mod:`posym_core.inspection.prompt_roles`."""
+    generator = torch.Generator().manual_seed(setting.seed)
+    found = patched_heads(model, answer_pairs(prompts, generator), setting.pairs) | silenced_heads(
+        model, prompts, setting.pairs
+    )
+    return found | silenced_everywhere(model, prompts, setting.everywhere if step else 0)
+
+
+def _snapshot(taught: dict[str, np.ndarray], number: int) -> dict[str, Tensor]:
+    """Factors at a snapshot."""
+    return dict(_factors(taught, number))
+
+
+def _factors(taught: dict[str, np.ndarray], number: int) -> Iterator[tuple[str, Tensor]]:
+    for name, x in taught.items():
+        if name.endswith((".up", ".down")):
+            yield name, torch.from_numpy(x[number])
+
+
+EXPERIMENT = Experiment(settings=full_size, small=small, measure=measure, dims=DIMS)

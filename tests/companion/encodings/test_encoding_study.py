@@ -1,0 +1,152 @@
+"""The study of encodings on Distance and Count: set-ups, what is kept, and resuming."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+
+from posym_companion.encodings import encoding_study
+from posym_companion.encodings.encoding_study import (
+    EXPERIMENT,
+    RELEASED,
+    SETUPS,
+    EncodingStudy,
+    full_size,
+    has_no_meaning,
+    measure,
+    same_without_padding,
+    small,
+    train_model,
+)
+from posym_core.encodings import ENCODINGS
+from posym_core.runs.results import result_names, work_folder
+
+
+def brief(task="distance", setup="rope", **options):
+    return replace(small(EncodingStudy(task=task, setup=setup)), steps=3, ablated=60, pointed=1, **options)
+
+
+def test_equal_setups_differ_in_the_encoding_alone():
+    plain = EncodingStudy(task="distance", setup="nope").model_settings()
+    for name in ENCODINGS:
+        settings = EncodingStudy(task="distance", setup=name).model_settings()
+        assert settings.encoding == name
+        assert replace(settings, encoding="nope", causal=False) == plain
+        assert settings.causal == (name == "path")
+        assert (
+            EncodingStudy(task="distance", setup=name).schedule() == EncodingStudy(task="count", setup="t5").schedule()
+        )
+
+
+def test_released_setups_have_the_confounds():
+    rope, mla = (EncodingStudy(task="distance", setup=RELEASED[name]) for name in ("rope", "mla"))
+    assert (rope.model_settings().added, rope.model_settings().mask_padding) == ("sinusoidal", False)
+    assert (mla.model_settings().added, mla.model_settings().mask_padding) == ("learned", True)
+    assert mla.model_settings().activation == "relu"
+    assert (mla.schedule().steps, mla.schedule().batch) == (1200, 16)
+    assert all(
+        not EncodingStudy(task="distance", setup=RELEASED[n]).model_settings().mask_padding for n in ("nope", "alibi")
+    )
+
+
+def test_the_study_holds_every_setup_once():
+    settings = full_size()
+    assert len({setting.name for setting in settings}) == len(settings)
+    reduced = {(setting.task, setting.setup) for setting in settings if setting.size == "reduced"}
+    assert reduced == {(t, s) for t in ("distance", "count") for s in SETUPS if not has_no_meaning(t, s)} - {
+        ("count", setup) for setup in encoding_study.SLOW
+    }
+    assert min(len(setting.seeds) for setting in settings) == 3
+    assert [setting.size for setting in settings].count("deep") == len(encoding_study.DEEP)
+    long = [setting for setting in settings if setting.size == "long"]
+    assert [(setting.task, setting.setup) for setting in long] == list(encoding_study.LONG)
+    for setting in long:
+        assert setting.make_task().longest == 120
+        assert setting.model_settings().dropout == 0.1
+        assert setting.schedule().steps == 10 * EncodingStudy(task=setting.task, setup=setting.setup).steps
+
+
+def test_setups_that_padding_alone_tells_apart_are_one_on_count():
+    assert same_without_padding("nope-released") == "nope"
+    assert same_without_padding("rope-unmasked") == "rope"
+    assert same_without_padding("rope-released") == "rope-added"
+    assert same_without_padding("mla-released") == "mla-released"
+    with pytest.raises(ValueError, match="Count has no padding, so 'rope-unmasked' is 'rope' once more; pass that"):
+        EncodingStudy(task="count", setup="rope-unmasked")
+    task = EncodingStudy(task="count", setup="rope").make_task()
+    assert task.sample(50, generator=torch.Generator().manual_seed(0)).seen.all()
+
+
+def test_one_rotary_head_a_layer():
+    settings = EncodingStudy(task="distance", setup="rope-one-head").model_settings()
+    assert settings.encoding == ("rope", *["nope"] * 7)
+
+
+def test_the_papers_size():
+    setting = EncodingStudy(task="distance", setup="rope-released", size="paper", steps=19_532, batch=512)
+    task, model, schedule = setting.make_task(), setting.model_settings(), setting.schedule()
+    assert (task.distances, task.longest, task.side, task.vocabulary) == (70, 120, 25, 574)
+    assert (model.layers, model.width, model.heads, model.hidden, model.dropout) == (6, 256, 16, 512, 0.1)
+    assert schedule.batch == 512
+    assert schedule.steps * schedule.batch == pytest.approx(100 * 100_000, rel=1e-4)
+    assert setting.name.endswith("_paper")
+
+
+def test_what_is_kept(tmp_path):
+    found = measure(brief(seeds=(0, 1)))
+    assert found["accuracy"].shape == (2,)
+    assert found["ablated"].shape == found["averaged"].shape == found["positional"].shape == (2, 2, 8)
+    assert found["by_answer"].shape == (2, 35)
+    # All answers come equally often up to one.
+    assert found["by_answer"].mean(1) == pytest.approx(found["accuracy"], abs=0.02)
+    assert (found["error"] > 0).all()
+    counted = measure(brief("count", "alibi"))
+    assert "positional" not in counted
+    assert counted["by_answer"].shape == (1, 51)
+
+
+def test_seeds_differ_and_repeat():
+    first, again, other = (train_model(brief(), seed)[0].read.weight for seed in (0, 0, 1))
+    torch.testing.assert_close(first, again, rtol=0, atol=0)
+    assert (first - other).abs().max() > 0.01
+
+
+def test_a_killed_study_goes_on(tmp_path, monkeypatch):
+    setting = brief(seeds=(0, 1))
+    (whole,) = EXPERIMENT.run([setting], folder=tmp_path / "whole", progress=False)
+    trained = encoding_study.train_model
+
+    def killed(setting, seed, **options):
+        found = trained(setting, seed, **options)
+        if seed == 1:
+            raise KeyboardInterrupt
+        return found
+
+    monkeypatch.setattr(encoding_study, "train_model", killed)
+    with pytest.raises(KeyboardInterrupt):
+        list(EXPERIMENT.run([setting], folder=tmp_path / "cut", progress=False))
+    assert result_names(folder=tmp_path / "cut") == []
+    assert len(list(work_folder(setting.name, folder=tmp_path / "cut").glob("*.safetensors"))) == 2
+    monkeypatch.setattr(encoding_study, "train_model", trained)
+    (resumed,) = EXPERIMENT.run([setting], folder=tmp_path / "cut", progress=False)
+    for name in whole.arrays:
+        np.testing.assert_array_equal(whole[name], resumed[name])
+    monkeypatch.setattr(encoding_study, "train_model", None)
+    (read,) = EXPERIMENT.run([setting], folder=tmp_path / "cut", progress=False)
+    np.testing.assert_array_equal(read["ablated"], resumed["ablated"])
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"task": "sum", "setup": "rope"}, "task must be one of .* got 'sum'"),
+        ({"task": "count", "setup": "rope", "size": "huge"}, "and 'huge'"),
+        ({"task": "count", "setup": "ropes"}, "setup must be one of 'nope', .*; got 'ropes'"),
+    ],
+)
+def test_refusals(options, message):
+    with pytest.raises(ValueError, match=message):
+        EncodingStudy(**options)

@@ -1,0 +1,303 @@
+import math
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+
+from posym_companion import loop
+from posym_companion.language_models import score_robustness
+from posym_core import rope_angles, rotate, swap_scores
+from posym_core.inspection.profiling import profile_with
+from posym_core.metrics.permutations import (
+    BlockTable,
+    block_table,
+    permutation_scores,
+    permute_blocks,
+    random_orders,
+    swap_orders,
+)
+from posym_core.metrics.score_geometry import pair_scores
+from posym_core.tasks import make_prompts
+
+SETTING = replace(score_robustness.small(), prompts=2, permutations=10)
+
+
+def a_head(seed=0, keys=23, dim=16, sharpness=1.0):
+    generator = torch.Generator().manual_seed(seed)
+    query = sharpness * torch.randn(dim, dtype=torch.float64, generator=generator)
+    return query, torch.randn(keys, dim, dtype=torch.float64, generator=generator), rope_angles(dim)
+
+
+def literal_attention(query, keys, angles, orders, start, length, *, visible=None, softcap=None, sink=None, scale=1.0):
+    """Move the keys, take the softmax again, average over blocks: one order after the other."""
+    place, rows = torch.arange(len(keys)), []
+    blocks = orders.shape[1]
+    for order in orders.tolist():
+        content = place.clone()
+        for slot, block in enumerate(order):
+            for offset in range(length):
+                content[start + slot * length + offset] = start + block * length + offset
+        logits = rotate(rotate(keys, -place, angles)[content], place, angles) @ query * scale
+        logits = logits if softcap is None else softcap * torch.tanh(logits / softcap)
+        logits = logits if visible is None else logits.masked_fill(~visible, -math.inf)
+        logits = logits if sink is None else torch.cat([logits, torch.tensor([sink], dtype=torch.float64)])
+        attention = logits.softmax(-1)
+        rows.append([float(attention[start + s * length : start + (s + 1) * length].mean()) for s in range(blocks)])
+    return torch.tensor(rows, dtype=torch.float64)
+
+
+def literal_scores(before, after, orders, tau, eps):
+    """The two cosines of every order over the places that changed, and their weighted means, number by number."""
+    along, across, gaps = [], [], []
+    for order, now in zip(orders.tolist(), after.tolist(), strict=True):
+        changed = [place for place, content in enumerate(order) if place != content]
+        stayed, followed = [float(before[p]) for p in changed], [float(before[order[p]]) for p in changed]
+        found = [now[p] for p in changed]
+
+        def cosine(x, y):
+            norms = [max(math.sqrt(sum(a * a for a in z)), eps, 1e-300) for z in (x, y)]
+            return sum(a * b for a, b in zip(x, y, strict=True)) / norms[0] / norms[1]
+
+        along.append(cosine(found, stayed))
+        across.append(cosine(found, followed))
+        gaps.append(math.sqrt(sum((a - b) ** 2 for a, b in zip(stayed, followed, strict=True)) / 2))
+    weights = [math.exp((gap - max(gaps)) / tau) for gap in gaps]
+    return [
+        sum(w * c for w, c in zip(weights, along, strict=True)) / sum(weights),
+        sum(w * c for w, c in zip(weights, across, strict=True)) / sum(weights),
+        sum(along) / len(along),
+        sum(across) / len(across),
+    ]
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {},
+        {"softcap": 2.0, "scale": 0.7},
+        {"sink": 1.5},
+        {"visible": torch.arange(23) >= 6},
+    ],
+)
+@pytest.mark.parametrize("length", [1, 4])
+def test_table_gives_the_attention_of_moved_keys(length, options):
+    query, keys, angles = a_head()
+    orders = random_orders(4, 12, torch.Generator().manual_seed(1))
+    expected = literal_attention(query, keys, angles, orders, 3, length, **options)
+    given = {key: value for key, value in options.items() if key != "sink"}
+    given |= {"sinks": torch.tensor(options["sink"])} if "sink" in options else {}
+    table = block_table(query, keys, angles, start=3, block_length=length, blocks=4, **given)
+    torch.testing.assert_close(table.attention(orders), expected, rtol=1e-10, atol=1e-14)
+    still = literal_attention(query, keys, angles, torch.arange(4)[None], 3, length, **options)[0]
+    torch.testing.assert_close(table.attention(), still, rtol=1e-10, atol=1e-14)
+
+
+def test_a_batch_is_its_heads_one_by_one():
+    query = torch.stack([torch.stack([a_head(seed)[0] for seed in pair]) for pair in ((0, 1), (2, 3), (4, 5))])
+    keys = torch.stack([a_head(seed)[1] for seed in (0, 2, 4)])[:, None]
+    orders = random_orders(5, 7, torch.Generator().manual_seed(0))
+    many = block_table(query, keys, rope_angles(16), start=1, block_length=4, blocks=5)
+    assert many.attention(orders).shape == (3, 2, 7, 5)
+    for prompt in range(3):
+        for head in range(2):
+            one = block_table(query[prompt, head], keys[prompt, 0], rope_angles(16), start=1, block_length=4, blocks=5)
+            torch.testing.assert_close(many.attention(orders)[prompt, head], one.attention(orders))
+
+
+@pytest.mark.parametrize(("tau", "eps"), [(1e-4, 1e-8), (1e-2, 0.0), (10.0, 1e-2)])
+def test_scores_are_the_literal_ones(tau, eps):
+    orders = random_orders(6, 15, torch.Generator().manual_seed(2))
+    before = torch.rand(6, dtype=torch.float64, generator=torch.Generator().manual_seed(3)) / 6
+    after = torch.rand(15, 6, dtype=torch.float64, generator=torch.Generator().manual_seed(4)) / 6
+    found = permutation_scores(before, after, orders, tau=tau, eps=eps)
+    assert [float(x) for x in vars(found).values()] == pytest.approx(literal_scores(before, after, orders, tau, eps))
+
+
+@pytest.mark.parametrize("sharpness", [0.0, 0.5, 3.0, 30.0])
+@pytest.mark.parametrize(("tau", "eps"), [(1e-4, 1e-8), (1e-1, 0.0), (1e-4, 1e-3)])
+def test_swaps_are_the_swap_scores(sharpness, tau, eps):
+    query, keys, angles = a_head(7, sharpness=sharpness)
+    layout = {"start": 2, "block_length": 4, "blocks": 5}
+    table, orders = block_table(query, keys, angles, **layout), swap_orders(5)
+    found = permutation_scores(table.attention(), table.attention(orders), orders, tau=tau, eps=eps)
+    expected = swap_scores(query, keys, angles, **layout, tau=tau, eps=eps)
+    assert float(found.positional) == pytest.approx(float(expected.positional), abs=1e-9)
+    assert float(found.symbolic) == pytest.approx(float(expected.symbolic), abs=1e-9)
+
+
+def test_equal_weights_are_the_limit_of_high_temperature():
+    query, keys, angles = a_head(8)
+    table, orders = block_table(query, keys, angles, blocks=8), random_orders(8, 30, torch.Generator().manual_seed(0))
+    found = permutation_scores(table.attention(), table.attention(orders), orders, tau=1e9)
+    assert float(found.positional) == pytest.approx(float(found.plain_positional), abs=1e-9)
+    assert float(found.symbolic) == pytest.approx(float(found.plain_symbolic), abs=1e-9)
+
+
+def test_pure_heads_are_pure_under_any_permutation():
+    draw = torch.randn(7, dtype=torch.float64, generator=torch.Generator().manual_seed(5))
+    orders = random_orders(7, 40, torch.Generator().manual_seed(6))
+    outside = torch.tensor(0.3, dtype=torch.float64)
+    positional = BlockTable(sums=draw.exp().expand(7, 7), outside=outside, block_length=2)
+    symbolic = BlockTable(sums=draw.exp()[:, None].expand(7, 7), outside=outside, block_length=2)
+    for table, score in ((positional, "positional"), (symbolic, "symbolic")):
+        found = permutation_scores(table.attention(), table.attention(orders), orders, eps=0.0)
+        assert float(getattr(found, score)) == pytest.approx(1, abs=1e-12)
+        assert float(getattr(found, f"plain_{score}")) == pytest.approx(1, abs=1e-12)
+
+
+def test_only_swaps_keep_half_of_the_plane_empty():
+    """Attention that goes to a third block is neither; a swap cannot show that."""
+    before = torch.tensor([1.0, 0.0, 0.0], dtype=torch.float64)
+    found = permutation_scores(before, torch.eye(3, dtype=torch.float64)[1:2], torch.tensor([[1, 2, 0]]), eps=0.0)
+    assert float(found.positional) == 0
+    assert float(found.symbolic) == 0
+    generator = torch.Generator().manual_seed(0)
+    before, orders = torch.rand(5, dtype=torch.float64, generator=generator), swap_orders(5)
+    after = torch.rand(100, 10, 5, dtype=torch.float64, generator=generator)
+    found = permutation_scores(before.expand(100, 5), after, orders, eps=0.0)
+    assert float((found.positional + found.symbolic).min()) >= 1 - 1e-12
+
+
+def test_a_single_swap_is_the_geometry_of_two_angles():
+    before, after = torch.tensor([0.3, 0.1], dtype=torch.float64), torch.tensor([[0.2, 0.5]], dtype=torch.float64)
+    found = permutation_scores(before, after, swap_orders(2), eps=0.0)
+    angles = (torch.atan2(before[1], before[0]), torch.atan2(after[0, 1], after[0, 0]))
+    assert (float(found.positional), float(found.symbolic)) == pytest.approx([float(x) for x in pair_scores(*angles)])
+
+
+def test_orders():
+    assert swap_orders(3).tolist() == [[1, 0, 2], [2, 1, 0], [0, 2, 1]]
+    drawn = random_orders(3, 3000, torch.Generator().manual_seed(0))
+    counts = torch.unique(drawn, dim=0, return_counts=True)[1]
+    assert len(counts) == 5
+    assert counts.min() > 500
+    assert counts.max() < 700
+    assert torch.equal(drawn, random_orders(3, 3000, torch.Generator().manual_seed(0)))
+
+
+def test_permuted_prompts_hold_the_same_facts_elsewhere():
+    ids = torch.arange(20, 30)[None].repeat(2, 1)
+    moved = permute_blocks(ids, torch.tensor([[2, 0, 1], [0, 1, 2]]), start=1, block_length=2)
+    assert moved.shape == (2, 2, 10)
+    assert moved[0, 0].tolist() == [20, 25, 26, 21, 22, 23, 24, 27, 28, 29]
+    assert torch.equal(moved[:, 1], ids)
+
+
+def test_refusals():
+    before, orders = torch.tensor([0.5, 0.5]), torch.tensor([[1, 0]])
+    with pytest.raises(ValueError, match="every order must move a block, but 1 of 2"):
+        permutation_scores(before, torch.ones(2, 2), torch.tensor([[1, 0], [0, 1]]))
+    with pytest.raises(ValueError, match="must hold each of the numbers 0 to 1 once"):
+        permutation_scores(before, torch.ones(1, 2), torch.tensor([[1, 1]]))
+    with pytest.raises(ValueError, match=r"orders must have shape \[permutation, 2\].*got \(1, 3\)"):
+        permutation_scores(before, torch.ones(1, 3), torch.tensor([[1, 0, 2]]))
+    with pytest.raises(ValueError, match=r"after must have shape \[\.\.\., 1, 2\]; got \(3, 2\)"):
+        permutation_scores(before, torch.ones(3, 2), orders)
+    with pytest.raises(TypeError, match=r"whole numbers; got torch\.float32"):
+        permutation_scores(before, torch.ones(1, 2), orders.float())
+    with pytest.raises(ValueError, match="tau must be above 0; got 0"):
+        permutation_scores(before, torch.ones(1, 2), orders, tau=0)
+    with pytest.raises(ValueError, match="eps must be 0 or a positive finite number; got -1"):
+        permutation_scores(before, torch.ones(1, 2), orders, eps=-1)
+    with pytest.raises(ValueError, match="blocks must be a whole number of at least 2; got 1"):
+        swap_orders(1)
+    with pytest.raises(ValueError, match="tokens 1 to 4, but the last of 5 tokens is the query"):
+        permute_blocks(torch.arange(5), orders, start=1, block_length=2)
+    with pytest.raises(ValueError, match=r"part must be one of.*got 'all'"):
+        score_robustness.measure(None, None, replace(SETTING, part="all"))  # pyright: ignore[reportArgumentType]
+
+
+@pytest.fixture
+def loads(packaged, monkeypatch):
+    """The experiment with a model that is there already, and how often it asked for it."""
+    asked = []
+    monkeypatch.setattr(loop, "load_model", lambda *a, **k: asked.append(a) or packaged)
+    monkeypatch.setattr(score_robustness, "WORDINGS", score_robustness.WORDINGS[:1])
+    monkeypatch.setattr(score_robustness, "TASKS", ("binding-likes", "text"))
+    return asked
+
+
+def test_cuts_stay_within_the_facts(packaged):
+    prompts = make_prompts(packaged[1], "binding-lives", facts=4, count=1)
+    cuts = score_robustness.cuts_of(prompts)
+    assert tuple(cuts) == score_robustness.CUTS
+    stop = prompts.start + 4 * prompts.block_length
+    for cut in cuts.values():
+        assert cut["start"] + cut["blocks"] * cut["block_length"] <= stop
+    assert cuts["one token early"]["start"] == prompts.start - 1
+    assert cuts["single tokens"]["blocks"] == 4 * prompts.block_length
+
+
+def test_parts_agree_with_each_other(loads, packaged, tmp_path):
+    run = {
+        part: next(score_robustness.EXPERIMENT.run([replace(SETTING, part=part)], folder=tmp_path, progress=False))
+        for part in ("choices", "tasks", "intervention")
+    }
+    chosen, tasks, swapped = run["choices"], run["tasks"], run["intervention"]
+    default = np.stack([tasks["positional"][0].mean(0), tasks["symbolic"][0].mean(0)])
+    np.testing.assert_allclose(chosen["grid"][0, 2, 2], default, atol=2e-6)
+    np.testing.assert_allclose(chosen["cut"][0, 0], default, atol=2e-6)
+    np.testing.assert_allclose(chosen["orders"][0, 0, :2], default, atol=2e-5)
+    np.testing.assert_allclose(swapped["scores"][0, 0].mean(1), default, atol=2e-5)
+    assert (chosen["orders_below"][0, 0] == 0).all()
+    assert (chosen["grid_below"][0, :, 0] == 0).all()
+    assert tasks["positional"].shape == (2, 2, 18, 4)
+    assert tasks["correct"].shape == (2, 2)
+
+
+def test_in_the_first_layer_a_swap_is_a_new_prompt(packaged):
+    """Keys of the first layer are functions of their tokens alone; later keys have read what stood before them."""
+    prompts = make_prompts(packaged[1], "binding-likes", facts=4, count=2)
+    found = score_robustness.measure_intervention(packaged[0], prompts, progress=False)
+    inside, rerun = found["scores"]
+    np.testing.assert_allclose(inside[:, :, 0], rerun[:, :, 0], atol=1e-5)
+    assert found["share_error"][:, 0].max() < 1e-5
+    assert found["share_r"][0] > 0.99999
+    assert found["share_error"][:, 1:].mean() > 0.01
+
+
+def test_a_rerun_reads_the_permuted_prompt(packaged):
+    """What stands for the re-run is the attention of an ordinary pass over the swapped prompt."""
+    model, tokenizer = packaged
+    prompts = make_prompts(tokenizer, "binding-likes", facts=3, count=1)
+    swapped = permute_blocks(prompts.input_ids, swap_orders(3), start=prompts.start, block_length=4)[0]
+
+    def attention(heads):
+        logits = (heads.keys @ heads.query[..., None]).squeeze(-1) * heads.scale
+        weights = logits.softmax(-1)[..., prompts.start : prompts.start + 12]
+        return {"d": weights.unflatten(-1, (3, 4)).mean(-1)}
+
+    before = profile_with(model, prompts.input_ids, attention, progress=False)["d"][0]
+    after = profile_with(model, swapped, attention, progress=False)["d"]
+    found = permutation_scores(before, after.movedim(0, 2), swap_orders(3))
+    measured = score_robustness.measure_intervention(model, prompts, progress=False)["scores"][1, :, 0]
+    np.testing.assert_allclose(measured, np.stack([found.positional, found.symbolic]), atol=1e-4)
+
+
+def test_an_interrupted_run_goes_on_where_it_stopped(tmp_path, loads):
+    settings = [replace(SETTING, part=part, prompts=2, facts=3) for part in ("answers", "tasks")]
+    run = score_robustness.EXPERIMENT.run(settings, folder=tmp_path, progress=False)
+    first = next(run)
+    run.close()
+    again = list(score_robustness.EXPERIMENT.run(settings, folder=tmp_path, progress=False))
+    assert [result.name for result in again] == [setting.name for setting in settings]
+    assert again[0].provenance == first.provenance
+    assert len(loads) == 2
+    changed = next(score_robustness.EXPERIMENT.run([replace(settings[0], prompts=3)], folder=tmp_path, progress=False))
+    assert changed["positional"].shape[0] == 3
+
+
+def test_same_seed_same_result(tmp_path, loads):
+    settings = [replace(SETTING, permutations=5)]
+    runs = [
+        next(score_robustness.EXPERIMENT.run(settings, folder=tmp_path / name, progress=False)) for name in ("a", "b")
+    ]
+    for name in runs[0].arrays:
+        np.testing.assert_array_equal(runs[0][name], runs[1][name])
+
+
+def test_full_size_covers_all_parts():
+    settings = score_robustness.full_size()
+    assert tuple(setting.part for setting in settings) == score_robustness.PARTS
+    assert len({setting.name for setting in settings}) == len(settings)

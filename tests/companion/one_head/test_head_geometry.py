@@ -1,0 +1,150 @@
+import copy
+from dataclasses import asdict, replace
+
+import numpy as np
+import pytest
+import torch
+import transformers
+
+from posym_companion import loop
+from posym_companion.one_head import head_geometry
+from posym_core.inspection.profiling import profile_with
+from posym_core.metrics.plane_geometry import coherence, crest
+from posym_core.tasks import make_prompts
+
+SETTING = head_geometry.HeadGeometry(facts=4, prompts=4)
+
+
+@pytest.fixture
+def loads(packaged, monkeypatch):
+    """The experiment with a model that is there already, and how often it asked for it."""
+    asked = []
+    monkeypatch.setattr(loop, "load_model", lambda *a, **k: asked.append(a) or packaged)
+    return asked
+
+
+def test_a_result_holds_what_its_description_says(tmp_path, loads):
+    (result,) = head_geometry.EXPERIMENT.run([SETTING], folder=tmp_path, progress=False)
+    for name in ("concentration", "coherence", "positional_share", "energy_share", "pointing", "crest", "r2_test"):
+        assert result[name].shape == (18, 4, 128)
+    assert result["dominant"].shape == (3, 18, 4)
+    keys = len(result["distance"])
+    assert result["curve"].shape == (2, 2, 18, 4, keys)
+    assert result["drawn_keys"].shape == (2, 2, 18, 4, keys, 2)
+    assert result["wave"].shape == (2, 18, 4, 2)
+    np.testing.assert_allclose(np.nansum(result["energy_share"].astype(float), -1), 1, atol=1e-2)
+    assert (np.diff(result["distance"]) == -1).all()
+    assert result.settings == asdict(SETTING)
+    assert sum(array.nbytes for array in result.arrays.values()) < 1e6
+
+
+def test_an_interrupted_run_goes_on_where_it_stopped(tmp_path, loads):
+    other = replace(SETTING, task="text", facts=8)
+    run = head_geometry.EXPERIMENT.run([SETTING, other], folder=tmp_path, progress=False)
+    first = next(run)
+    run.close()
+    names = [result.name for result in head_geometry.EXPERIMENT.run([SETTING, other], folder=tmp_path, progress=False)]
+    assert names == [SETTING.name, other.name]
+    assert len(loads) == 2
+    assert next(head_geometry.EXPERIMENT.run([SETTING], folder=tmp_path, progress=False)).provenance == first.provenance
+
+
+def test_numbers_are_those_of_the_literal_definition(packaged):
+    model, tokenizer = packaged
+    found, angles, distance = head_geometry.measure_heads(model, tokenizer, SETTING, progress=False)
+    arrays = head_geometry.summarize(found, angles, distance)
+    prompts = make_prompts(tokenizer, SETTING.task, facts=4, count=4)
+    captured = {}
+
+    def keep(heads):
+        captured[heads.layer] = heads
+        return {"nothing": heads.query[..., 0]}
+
+    profile_with(model, prompts.input_ids, keep, progress=False)
+    last = prompts.input_ids.shape[1] - 1
+    for layer, head, plane in ((0, 1, 0), (8, 0, 69), (17, 3, 30)):
+        angle, even, arrows = captured[layer].angles[plane].item(), [], []
+        for prompt in range(4):
+            query = captured[layer].query[prompt, 0, head].double()
+            key = captured[layer].keys[prompt, 0, 0].double()
+            q = complex(query[plane], query[plane + 128]) * np.exp(-1j * angle * last)
+            keys = [
+                complex(key[place, plane], key[place, plane + 128]) * np.exp(-1j * angle * place)
+                for place in range(prompts.start, prompts.start + prompts.blocks * prompts.block_length)
+            ]
+            even.append(coherence(torch.tensor(keys)).item())
+            arrows.append(q * np.conj(np.mean(keys)))
+        assert arrays["coherence"][layer, head, plane] == pytest.approx(np.mean(even), abs=2e-3)
+        expected = crest(torch.tensor((arrows[0] + arrows[2]) / 2), angle).item()
+        assert arrays["crest"][layer, head, plane] == pytest.approx(expected, rel=1e-3)
+
+
+def test_planes_of_equal_keys_are_waves_and_planes_of_noise_are_not():
+    generator = torch.Generator().manual_seed(0)
+    angles = torch.tensor([[1.0, 0.3, 0.01]], dtype=torch.float64)
+    distance = torch.arange(24, 4, -1).double()
+    wave = 2 * (angles[0][:, None] * (distance - 3)).cos().expand(8, 1, 2, 3, 20)
+    noise = torch.randn(8, 1, 2, 3, 20, generator=generator)
+    arrow = torch.polar(torch.full_like(angles[0], 2.0), -3 * angles[0])
+    one = torch.full((8, 1, 2, 3), 0.5)
+    found = {
+        "head_positional_share": one[..., 0],
+        **dict.fromkeys(("concentration", "coherence", "positional_share", "symbolic_share", "energy_share"), one),
+        "arrow": torch.view_as_real(arrow.expand(8, 1, 2, 3)),
+        "query": torch.zeros(2, 1, 2, 3, 2),
+        "keys": torch.zeros(2, 1, 2, 3, 20, 2),
+    }
+    equal = head_geometry.summarize({**found, "logits": wave}, angles, distance)
+    np.testing.assert_allclose(equal["r2_test"], 1, atol=1e-3)
+    np.testing.assert_allclose(equal["r2_arrow"], 1, atol=1e-3)
+    np.testing.assert_allclose(equal["crest"], 3, atol=1e-4)
+    np.testing.assert_allclose(equal["wave"], [[[[2, 3]] * 2]] * 2, atol=1e-4)
+    noisy = head_geometry.summarize({**found, "logits": noise}, angles, distance)
+    assert (noisy["r2_test"] < 0.5).all()
+    # The slow plane turns by less than half a turn over 20 keys.
+    found["energy_share"] = one * torch.tensor([0.1, 0.2, 0.7])
+    chosen = head_geometry.summarize({**found, "logits": wave}, angles, distance)["dominant"]
+    assert chosen[:, 0, 0].tolist() == [2, 1, 2]
+
+
+def test_other_places_are_compared_with_the_first_for_every_head(packaged):
+    model, tokenizer = packaged
+    setting = replace(SETTING, task="index")
+    shares = {name: np.ones((18, 4, 128), np.float16) for name in ("energy_share", "positional_share")}
+    found = head_geometry.measure_places(model, tokenizer, setting, shares, progress=False)
+    assert found["place_correct"].shape == (4, 4)
+    for name in ("place_followed", "place_unmoved"):
+        assert found[name].shape == (3, 18, 4)
+        assert (np.abs(found[name]) <= 1 + 1e-6).all()
+
+
+def test_random_weights_are_the_seeds_and_leave_the_model_alone():
+    config = transformers.Gemma3TextConfig(
+        vocab_size=64, hidden_size=16, intermediate_size=32, num_hidden_layers=1, num_attention_heads=2, head_dim=8
+    )
+    model = transformers.Gemma3ForCausalLM(config)
+    before = {name: x.clone() for name, x in model.state_dict().items()}
+    one, same, other = (head_geometry.with_random_weights(model, seed) for seed in (0, 0, 1))
+    assert all(torch.equal(x, model.state_dict()[name]) for name, x in before.items())
+    weights = [next(m.parameters()) for m in (one, same, other)]
+    assert torch.equal(weights[0], weights[1])
+    assert not torch.equal(weights[0], weights[2])
+    assert not one.training
+
+
+def test_full_size_has_controls_and_even_halves():
+    settings = head_geometry.full_size()
+    assert len({setting.name for setting in settings}) == len(settings) == 6
+    assert sum(not setting.trained for setting in settings) == 2
+    assert head_geometry.small().prompts == 8
+    with pytest.raises(ValueError, match="prompts must be an even number, a half to fit and a half to test; got 3"):
+        head_geometry.HeadGeometry(prompts=3)
+
+
+def test_planes_are_measured_on_another_device(tiny, tokenizer, other_device):
+    expected = head_geometry.measure_heads(tiny, tokenizer, SETTING, progress=False)
+    found = head_geometry.measure_heads(copy.deepcopy(tiny).to(other_device), tokenizer, SETTING, progress=False)
+    for name, measured in expected[0].items():
+        torch.testing.assert_close(found[0][name], measured, rtol=0, atol=1e-4, equal_nan=True)
+    for one, other in zip(found[1:], expected[1:], strict=True):
+        torch.testing.assert_close(one, other)

@@ -1,0 +1,67 @@
+"""The judge of the one-hop constructions: its verdicts from invented limits, and its finding from the real ones."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+
+from posym_companion.ledger import ledger
+from posym_companion.several_hops.judges import hop_theory
+from posym_core.models.constructed.hop_limits import index_discrepancy
+from posym_core.models.constructed.hops import IndexHead, every_sequence
+from posym_core.tasks.multihop_programs import is_valid
+
+
+def test_the_constructions_need_no_result(tmp_path):
+    (row,) = ledger("U26-4a", folder=tmp_path)
+    assert row.verdict == "reproduced"
+    # All inputs: letters, and integers that reach back far enough; ends, and pairs that name one earlier pair.
+    assert row.ours["IndexHead: inputs, all there are"] == 6**3 * (2 + 3)
+
+
+def test_too_low_a_temperature_is_not_right(monkeypatch):
+    monkeypatch.setattr(hop_theory, "ABOVE", 0.999)
+    (row,) = ledger("U26-4a")
+    assert row.verdict == "refuted as stated"
+    assert row.ours["IndexHead: least share right"] < 1
+
+
+def test_two_bounds_are_refuted_for_the_maximum_and_hold_for_the_minimum(tmp_path):
+    (row,) = ledger("U26-4b", folder=tmp_path)
+    assert (row.verdict, row.first_rule_verdict) == ("refuted as stated", "reproduced in kind")
+    assert row.ours["bounds that hold for the greatest discrepancy over inputs"] == "1 of 3"
+    assert row.ours["bounds that hold for the least discrepancy over inputs"] == "3 of 3"
+    assert "the maximal difference between the largest and second-largest logit" in row.note
+    by_hand = sum(
+        index_discrepancy(n, hop_theory.INDEX_ANGLE).greatest > 2 * math.pi**2 / n**2 + 1e-12 for n in range(2, 101)
+    )
+    assert row.ours["lengths out of 99 whose greatest discrepancy exceeds 2 pi^2 / n^2"] == by_hand > 0
+    assert [case.split(":")[0] for case in row.fails_in] == ["2 pi^2 / n^2", "1 - cos(omega - n theta)"]
+
+
+def altered(monkeypatch, **fields):
+    """Let both discrepancies be something else."""
+    for name in ("index_discrepancy", "retrieval_discrepancy"):
+        true = getattr(hop_theory, name)
+        monkeypatch.setattr(hop_theory, name, lambda *given, true=true: replace(true(*given), **fields))
+
+
+def test_bounds_that_hold_on_every_input_reproduce_the_theorem(monkeypatch):
+    altered(monkeypatch, greatest=0.0, least=0.0)
+    assert ledger("U26-4b")[0].verdict == "reproduced"
+
+
+def test_bounds_that_fail_on_the_worst_input_fail_the_first_rule_too(monkeypatch):
+    altered(monkeypatch, greatest=3.0, least=3.0)
+    (row,) = ledger("U26-4b")
+    assert (row.verdict, row.first_rule_verdict) == ("refuted as stated", "not reproduced")
+
+
+def test_shares_are_over_valid_last_tokens():
+    head = hop_theory.constructed(3)[0]
+    assert isinstance(head, IndexHead)
+    share, count = hop_theory.share_right(head, 3)
+    assert share == 1
+    assert count == int(is_valid(every_sequence(head.task, 3), head.task)[:, -1].sum()) == 6**2 * (2 + 2)
+    head.beta = 0.0
+    assert hop_theory.share_right(head, 3)[0] < 1

@@ -1,0 +1,66 @@
+"""Models in a browser beside PyTorch: what is stored, and the measurement in a small size."""
+
+from __future__ import annotations
+
+import re
+import shutil
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from posym_companion.one_head import accuracy, frequency_control
+from posym_companion.several_hops import browser_models
+from posym_companion.several_hops.browser_models import BrowserModels
+from posym_core.models import TrainingSettings
+from posym_core.runs import load_result
+
+browser = pytest.mark.skipif(
+    not any(map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), reason="no Chromium is on the path"
+)
+
+
+@pytest.mark.parametrize("task", browser_models.TOYS)
+def test_stored_accuracies_are_those_of_the_grid(task):
+    found, grid = load_result(f"browser_models/{task}"), load_result(frequency_control.NAME)
+    frequencies = np.array(found.settings["frequencies"])
+    np.testing.assert_allclose(found["angles"], grid["angles"][frequencies - 1])
+    stored = accuracy(grid, f"{task}_single_32")[:, frequencies - 1]
+    assert found["accuracy"].shape == (3, 6)
+    # Seeds decide other data and weights; where a task turns they spread most.
+    np.testing.assert_allclose(found["accuracy"].mean(0), stored.mean(0), atol=0.06)
+
+
+@pytest.mark.parametrize("task", browser_models.HOPS)
+def test_stored_answers_are_those_of_pytorch(task):
+    found = load_result(f"browser_models/{task}")
+    assert found["difference"].shape == (1000,)
+    assert found["difference"].max() < 1e-3
+    assert found["same"].all()
+    assert (found["right_browser"] == found["right_pytorch"]).all()
+
+
+@browser
+def test_a_small_size_of_training(monkeypatch):
+    quick = replace(frequency_control.FrequencyControlSettings(), training=TrainingSettings(steps=150, batch=64))
+    monkeypatch.setattr(frequency_control, "FrequencyControlSettings", lambda: replace(quick, lengths=(8,)))
+    setting = replace(browser_models.small(BrowserModels(task="retrieval")), frequencies=(3, 29))
+    measured = browser_models.measure(setting)
+    assert measured.arrays["accuracy"].shape == (1, 2)
+    assert measured.arrays["accuracy"][0, 1] > measured.arrays["accuracy"][0, 0] > 0.1
+    assert measured.seconds == pytest.approx(measured.arrays["seconds"].sum())
+
+
+@browser
+def test_a_small_size_of_asking():
+    measured = browser_models.measure(replace(browser_models.small(BrowserModels(task="number")), sequences=4))
+    assert measured.arrays["difference"].max() < 1e-3
+    assert measured.arrays["same"].all()
+
+
+def test_refusals(monkeypatch):
+    with pytest.raises(ValueError, match=re.escape("task must be one of index, retrieval, number, letter; got 'sort'")):
+        BrowserModels(task="sort")
+    monkeypatch.setattr(shutil, "which", lambda name: None)
+    with pytest.raises(RuntimeError, match="need Chromium on the path and found none; run `make browser`"):
+        browser_models.measure(BrowserModels())

@@ -1,0 +1,284 @@
+"""The judges of the trained decoders on invented results, one for every verdict."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import numpy as np
+import pytest
+from invented import save_invented
+
+from posym_companion.ledger import ledger
+from posym_companion.solvers.judges import task_solvers
+from posym_companion.solvers.judges.solver_heads import solvers
+from posym_companion.solvers.judges.task_solvers import PAIRS, solver_accuracy, solver_results, steps_to_learn
+from posym_companion.solvers.solver_settings import BANDS, TaskSolvers, expectation
+from posym_core.runs.results import MissingResultError
+
+SEEDS, HEADS, PLANES = 5, 2, 16
+
+
+def untrained(folder, r=0.0):
+    """Scores before training, whose correlation over heads is ``r`` in every draw at the papers' temperature."""
+    first, free = np.random.default_rng(5).normal(size=(2, SEEDS * 2 * HEADS))
+    first -= first.mean()
+    free -= free.mean() + first * (free @ first) / (first @ first)
+    both = np.stack([first / np.linalg.norm(first), free / np.linalg.norm(free)])
+    rows = np.stack([both[0], r * both[0] + np.sqrt(1 - r**2) * both[1]], -1).reshape(SEEDS, 1, 2, HEADS, 2)
+    drawn = np.zeros((2, 2, 3, SEEDS, 2, 2, HEADS, 2))
+    drawn[0, 0] = rows
+    drawn[0, 1], drawn[1] = rows[..., ::-1] * [1, -1], 1
+    save_invented("random_solvers/all", {f"{band}_2x2_8": drawn for band in BANDS}, folder)
+
+
+def invented(folder, band="1e4", layers=2, *, binding=1.0, index=1.0, **arrays):
+    """A result in which everything is as the papers would have it, but for what is given."""
+    if not (folder / "random_solvers").exists():
+        untrained(folder)
+    setting = TaskSolvers(band=band, layers=layers)
+    setting = dataclasses.replace(setting, expected=expectation(band, layers, setting.questions))
+    noise = np.random.default_rng(hash(setting.name) % 1000).uniform(0, 0.02, (SEEDS, 2, layers, HEADS))
+    late = np.arange(layers)[:, None] >= layers // 2
+    symbolic = np.where(late, 0.9, 0.2) + noise
+    symbolic += np.array([0.05, -0.05])
+    scores = np.stack([1.1 - symbolic, symbolic, np.full_like(symbolic, 0.5), noise], -1)
+    turns = setting.angles[0].numpy() * 17 / (2 * np.pi)
+    share = np.where(turns < 1 / 8, 0.95, 0.02)
+    fast = np.where(late, 0.0, 1.0) + noise
+    energy = np.zeros((SEEDS, 2, layers, HEADS, PLANES))
+    energy[..., 0], energy[..., -1] = fast / 2, 1 - fast / 2
+    carries = np.zeros((SEEDS, 2, layers, HEADS))
+    carries[:, [0, 1], :, [0, 1]] = 1
+    looks = np.linspace(0, 1, 5)[:, None, None] * np.array([binding, index])
+    planes = np.broadcast_to(np.stack([1 - share, share], -1), (SEEDS, 2, layers, HEADS, PLANES, 2))
+    accuracy = np.broadcast_to([binding, index], (SEEDS, 2)).astype(float)
+    made = {
+        "angles": setting.angles.numpy(),
+        "hits": np.round(np.broadcast_to(accuracy[..., None] * 100, (SEEDS, 2, 8))),
+        "asked": np.full((SEEDS, 2, 8), 100),
+        "look_step": np.arange(5) * 50,
+        "look_accuracy": np.broadcast_to(looks, (5, SEEDS, 2)),
+        "scores": scores,
+        "null_scores": np.random.default_rng(0).uniform(size=(SEEDS, 2, layers, HEADS, 2)),
+        "shares": np.stack([1 - symbolic, symbolic, 0 * symbolic], -1),
+        "energy": energy,
+        "plane_shares": np.concatenate([planes, 0 * planes[..., :1]], -1),
+        "plane_scores": planes,
+        "patched": carries,
+        "ablated": accuracy[..., None, None] - carries * 0.5,
+        "intact": accuracy,
+        "stopped": np.broadcast_to(accuracy[..., None], (SEEDS, 2, 3)),
+    }
+    settings = {**dataclasses.asdict(setting), "seeds": list(setting.seeds)}
+    return save_invented(setting.name, {**made, **arrays}, folder, **settings)
+
+
+def grid(folder, **changed):
+    """Every band at one and two layers, as expected, but for what is changed."""
+    for layers in (1, 2):
+        for band in BANDS:
+            found = {k: float(v) or 0.3 for k, v in expectation(band, layers, ("binding", "index")).items()}
+            invented(folder, band, layers, **{**found, **changed.get(f"{band}_{layers}", {})})
+
+
+def test_expectations_met_and_missed(tmp_path):
+    grid(tmp_path)
+    (row,) = ledger("T-0", folder=tmp_path)
+    assert row.verdict == "reproduced in kind"
+    assert row.parts == {
+        "solved as expected": f"26 of 26 {PAIRS}",
+        "not solved as expected": f"14 of 14 {PAIRS}",
+    }
+    grid(tmp_path, fast_2={"binding": 0.95})
+    (row,) = ledger("T-0", folder=tmp_path)
+    assert row.verdict == "partly"
+    assert row.fails_in == ["fast_2x2_8: binding 0.95 [0.95, 0.95], expected to be not solved"]
+
+
+def test_what_is_missing_is_said(tmp_path):
+    for name in range(7):
+        (row,) = ledger(f"T-{name}", folder=tmp_path)
+        assert row.verdict == "not run here"
+        assert row.command == "python -m posym_core run task_solvers"
+    with pytest.raises(MissingResultError, match="0 settings of task_solvers are stored, and 1 are needed"):
+        solver_results(tmp_path)
+
+
+def test_frequency_beyond_one_layer(tmp_path):
+    as_claimed = {"slow_2": {"index": 0.2}, "none_2": {"index": 0.3}}
+    grid(tmp_path, **as_claimed)
+    (row,) = ledger("T-6", folder=tmp_path)
+    assert row.verdict == "reproduced in kind"
+    assert set(row.parts.values()) == {"1 of 1 sizes of model"}
+    grid(tmp_path, **as_claimed, fast_2={"binding": 0.7})
+    (row,) = ledger("T-6", folder=tmp_path)
+    assert row.verdict == "partly"
+    assert row.fails_in == ["binding fails with fast planes alone: not in 2x2_8, 0.70 [0.70, 0.70]"]
+
+
+def test_only_what_is_solved_is_looked_at(tmp_path):
+    grid(tmp_path)
+    assert sorted(solvers(tmp_path)) == sorted(f"{band}_2x2_8" for band in BANDS if band not in ("fast", "none"))
+
+
+def test_heads_as_the_papers_have_them(tmp_path):
+    for band in ("1e4", "1e2"):
+        invented(tmp_path, band)
+    for row in ledger(*(f"T-{n}" for n in range(1, 6)), folder=tmp_path):
+        assert (row.verdict, row.fails_in) == ("reproduced in kind", [])
+
+
+def test_heads_against_the_papers(tmp_path):
+    for band in ("1e4", "1e2"):
+        good = invented(tmp_path, band)
+        turned = {
+            "scores": good["scores"][:, :, ::-1, ::-1],
+            "null_scores": good["scores"][..., :2],
+            "plane_shares": good["plane_shares"][..., [1, 0, 2]],
+            "plane_scores": good["plane_scores"][..., ::-1],
+        }
+        invented(tmp_path, band, **turned)
+    rows = {row.id: row for row in ledger(*(f"T-{n}" for n in range(1, 6)), folder=tmp_path)}
+    assert [rows[name].verdict for name in ("T-1", "T-3", "T-4", "T-5")] == ["not reproduced"] * 4
+    for question in ("binding", "index"):
+        assert rows["T-2"].parts[f"{question}: r is negative"] == "2 of 2 kinds of model"
+        assert rows["T-2"].parts[f"{question}: r is below the null model's"] == "0 of 2 kinds of model"
+    assert all(rows[name].fails_in for name in rows)
+
+
+def test_binding_and_index_are_judged_apart(tmp_path):
+    for band in ("1e4", "1e2"):
+        scores = invented(tmp_path, band)["scores"].copy()
+        scores[:, 1, ..., 1] = scores[:, 1, ::-1, :, 1]
+        invented(tmp_path, band, scores=scores)
+    trend, both = ledger("T-1", "T-2", folder=tmp_path)
+    assert trend.parts == {
+        "binding: early layers are positional": "2 of 2 kinds of model",
+        "binding: late layers are symbolic": "2 of 2 kinds of model",
+        "index: early layers are positional": "2 of 2 kinds of model",
+        "index: late layers are symbolic": "0 of 2 kinds of model",
+    }
+    assert both.parts["binding: r is negative"] == "2 of 2 kinds of model"
+    assert both.parts["index: r is negative"] == "0 of 2 kinds of model"
+    for row in (trend, both):
+        assert (row.verdict, row.first_rule_verdict) == ("partly", "partly")
+        assert "2 of 2 of them have two layers" in row.note
+    assert trend.ours["settings and questions with s_SYM late above early"] == "2 of 4"
+
+
+@pytest.mark.parametrize(("drawn", "held"), [(-0.99, 2), (-1.0, 0)])
+def test_r_is_learned_only_below_every_draw_of_random_weights(tmp_path, drawn, held):
+    for band in ("1e4", "1e2"):
+        invented(tmp_path, band)
+    untrained(tmp_path, r=drawn)
+    (row,) = ledger("T-2", folder=tmp_path)
+    # All heads have r = -1 here, which is below the one and no more than a tie with the other.
+    assert row.parts["binding: r is below that of random weights"] == f"{held} of 2 kinds of model"
+    assert row.first_rule_verdict == "reproduced in kind"
+    found = [x for name, x in row.ours.items() if name.startswith("Pearson r of random weights 2 (binding")]
+    assert found == pytest.approx([drawn] * 2)
+
+
+def carried(folder, chosen, symbolic, *, seeds=SEEDS):
+    """T-5 where these heads, ``[layer, head]``, carry binding, and the scores on it are these."""
+    for band in ("1e4", "1e2"):
+        good = invented(folder, band)
+        scores, patched = good["scores"].copy(), good["patched"].copy()
+        noise = np.random.default_rng(1).uniform(0, 1e-3, scores.shape[:1] + symbolic.shape)
+        scores[:, 0, ..., 1], patched[:, 0] = symbolic + noise, chosen
+        patched[seeds:, 0, -1] = 0
+        invented(folder, band, scores=scores, patched=patched)
+    return ledger("T-5", folder=folder)[0]
+
+
+def test_what_depth_alone_tells_is_not_the_scores_merit(tmp_path):
+    """Late heads are symbolic and late heads carry binding; within a layer the scores know nothing of it."""
+    some = np.array([[0, 0], [1, 0]])
+    late = np.array([[0.2, 0.2], [0.9, 0.9]])
+    row = carried(tmp_path, some, late)
+    by = "symbolic ranks heads by which binding is carried"
+    assert row.ours[by]["value"] > 0.75
+    assert row.ours["depth alone ranks heads by which binding is carried"]["value"] == pytest.approx(5 / 6, abs=1e-3)
+    assert row.parts[f"{by}, in the last layer"] == "no"
+    assert 0.3 < row.ours[f"{by}, in the last layer"]["value"] < 0.7
+    assert row.parts[f"{by}, in earlier layers"] == "not testable"
+    assert "Depth alone, the later the more, ranks carriers of binding with 0.83" in row.note
+    # What is planted within a layer is found whatever the depth says.
+    row = carried(tmp_path, some, late + np.array([[0, 0], [0.05, 0]]))
+    assert row.parts[f"{by}, in the last layer"] == "yes"
+    row = carried(tmp_path, some, late - np.array([[0, 0], [0.05, 0]]))
+    assert row.ours[f"{by}, in the last layer"]["value"] == 0
+
+
+@pytest.mark.parametrize(("seeds", "held"), [(5, "yes"), (4, "not testable")])
+def test_an_area_is_asked_of_ten_heads_or_more(tmp_path, seeds, held):
+    """Two kinds of model with five seeds have ten carriers in the last layer, with four eight."""
+    row = carried(tmp_path, np.array([[0, 0], [1, 0]]), np.array([[0.2, 0.2], [0.9, 0.8]]), seeds=seeds)
+    by = "symbolic ranks heads by which binding is carried, in the last layer"
+    assert row.ours[f"{by}: heads on the smaller side"] == 2 * seeds
+    assert row.parts[by] == held
+
+
+def test_planes_that_do_not_rotate_are_not_slow_ones(tmp_path):
+    """p-RoPE with a quarter has fast and middle planes, and three quarters that stand still: no angle, no speed."""
+    invented(tmp_path, "p25")
+    planes, every = ledger("T-3", "T-4", folder=tmp_path)
+    assert (planes.note, every.note) == (
+        "no solved setting has slow and middle planes",
+        "no solved setting rotates all of its planes",
+    )
+    invented(tmp_path, "1e4")
+    planes, every = ledger("T-3", "T-4", folder=tmp_path)
+    assert set(planes.parts.values()) == {f"2 of 2 {PAIRS}"}
+    assert set(every.parts.values()) == {f"2 of 2 {PAIRS}"}
+
+
+@pytest.mark.parametrize(("odd", "held"), [([0.9, 0.2, 0.9], "0 of 1"), ([0.2, 0.9, 0.9], "1 of 1")])
+def test_the_middle_layer_of_an_odd_number_is_late(tmp_path, monkeypatch, odd, held):
+    """The first half of three layers is the first one: what the middle one does counts for the late layers."""
+    monkeypatch.setattr(task_solvers, "full_size", lambda: [TaskSolvers(layers=3)])
+    good = invented(tmp_path, layers=3)
+    scores = good["scores"].copy()
+    noise = np.random.default_rng(1).uniform(0, 1e-3, scores.shape[:-1])
+    scores[..., 1] = np.array(odd)[:, None] + noise
+    invented(tmp_path, layers=3, scores=scores)
+    (row,) = ledger("T-1", folder=tmp_path)
+    assert row.parts["binding: late layers are symbolic"] == f"{held} kinds of model"
+
+
+def test_a_contrast_of_nothing_is_no_trend(tmp_path):
+    scores = invented(tmp_path)["scores"].copy()
+    scores[..., :2] = 0.5
+    invented(tmp_path, scores=scores)
+    (row,) = ledger("T-1", folder=tmp_path)
+    assert row.verdict == "not reproduced"
+
+
+def test_a_setting_at_the_line_is_not_solved(tmp_path):
+    invented(tmp_path, binding=0.9)
+    with pytest.raises(MissingResultError, match="no stored setting of two or more layers solves its task"):
+        solvers(tmp_path)
+    invented(tmp_path, binding=0.91)
+    assert len(solvers(tmp_path)) == 1
+
+
+def test_a_head_that_moves_a_fifth_carries(tmp_path):
+    good = invented(tmp_path)
+    invented(tmp_path, patched=good["patched"] * 0.2)
+    (row,) = ledger("T-5", folder=tmp_path)
+    assert row.ours["heads of all by which binding is carried"] == "10 of 20"
+    invented(tmp_path, patched=good["patched"] * 0.199)
+    (row,) = ledger("T-5", folder=tmp_path)
+    assert row.ours["heads of all by which binding is carried"] == "0 of 20"
+    assert row.verdict == "not testable"
+
+
+def test_steps_to_learn(tmp_path):
+    looks = np.zeros((5, SEEDS, 2))
+    looks[2:, 0] = 1
+    looks[[1, 3, 4], 1] = 0.96
+    looks[:, 2] = 0.95
+    looks[:4, 3] = 1
+    result = invented(tmp_path, look_accuracy=looks)
+    assert steps_to_learn(result, "binding") == [100, 150, 0, None, None]
+    assert solver_accuracy(result, "index").value == pytest.approx(1)

@@ -1,0 +1,279 @@
+"""Verdicts on the taught model, from made-up runs with planted effects."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+
+import numpy as np
+import pytest
+from invented import invent_random_weights, save_invented
+
+from posym_companion.ledger.all_claims import row
+from posym_companion.solvers.judges import gemma_roles, taught_gemma
+from posym_companion.solvers.judges.gemma_runs import lean, restored, runs
+from posym_companion.solvers.taught_gemma import FACTS, WORDINGS, full_size
+from posym_core.metrics import local_layers
+
+CLAIMS = ("FIRST_LOOK", "LAYER_TREND", "CORRELATION", "PLANES", "ALL_HEADS", "MISSING")
+CARRIERS = ((5, 1), (11, 2), (11, 3), (17, 2))
+
+
+@pytest.fixture(autouse=True)
+def _few_draws(monkeypatch):
+    """What is invented here is far from every line: few draws tell."""
+    for module in (taught_gemma, gemma_roles):
+        monkeypatch.setattr(module, "DRAWS", 60)
+
+
+def invented(folder, *, as_claimed=True, solved=True, carriers=CARRIERS, tokens=601, own=1.0, rise=0.0):
+    """Runs in which everything is as the claims have it, or nothing is.
+
+    ``own`` is how often the third fact is named where it is taught, and ``rise`` the part of the idle heads' rise that
+    the controls have, too. With ``tokens`` tokens a prompt, over which the slowest quarter of planes turns visibly if
+    there are many.
+    """
+    generator = np.random.default_rng(0)
+    sign = 1 if as_claimed else -1
+    save_invented("survey/gemma-3-270m_binding", {"tokens": np.array(tokens)}, folder)
+    invent_random_weights(folder, as_claimed=as_claimed)
+    for setting in full_size():
+        prompts, snapshots = setting.prompts, len(setting.snapshots)
+        carries = np.zeros((18, 4), dtype=bool)
+        carries[tuple(zip(*carriers, strict=True))] = True
+        early = np.where(np.arange(18) < 9, 1.0, -1.0)[:, None]
+        positional = 0.5 + sign * (0.3 * early + 0.05 * generator.normal(size=(18, 4)))
+        symbolic = 1 - sign * (positional - 0.5) - 0.5
+        positional[carries], symbolic[carries] = (0.0, 1.0) if as_claimed else (1.0, 0.0)
+        positional, symbolic = (
+            np.broadcast_to(x, (snapshots, 3, prompts, 18, 4)).copy() for x in (positional, symbolic)
+        )
+        idle = np.zeros((18, 4), dtype=bool)
+        idle[14] = True
+        # Idle symbolic heads, which turn positional where the right thing is learned.
+        positional[0, :, :, idle], symbolic[0, :, :, idle] = 0.3, 0.95
+        bound = setting.right and setting.rule == "asked"
+        part = 1.0 if as_claimed == bound else rise
+        positional[1:, :, :, idle], symbolic[1:, :, :, idle] = 0.3 + 0.6 * part, 0.95 - 0.75 * part
+        use = positional[-1, 0, 0] - symbolic[-1, 0, 0]
+        at = np.clip((3.5 - 3.4 * sign * use).round().astype(int), 0, 7)
+        # Fast planes stand first.
+        energy = np.eye(8)[at]
+        slow = sign * np.linspace(-4, 4, 8).clip(-1, 1)
+        angles = np.where(np.isin(np.arange(18), (5, 11, 17)), 0.01, 1.0)[:, None] * 10.0 ** -np.linspace(0, 3, 128)
+        restore = np.where(carries, 0.4, 0.0) if as_claimed else np.roll(np.where(carries, 0.4, 0.0), 1, axis=0)
+        for quarter, planes in {"fastest": slice(32), "slowest": slice(96, 128)}.items():
+            angles[:, planes] *= setting.stopped != quarter
+        stopped = {"none": 1.0, "slowest": 1.0 if as_claimed else 3.0, "fastest": 3.0 if as_claimed else 1.0}
+        noise = 0.01 * generator.normal(size=(snapshots, 3, prompts, 18, 4))
+        noise[..., idle] = 0
+        right = float(solved) if bound else own
+        arrays = {
+            "steps": np.array(setting.snapshots),
+            "positional": positional + noise,
+            "symbolic": symbolic - sign * noise,
+            "null_positional": generator.uniform(size=positional.shape),
+            "null_symbolic": generator.uniform(size=positional.shape),
+            "symbolic_share": symbolic,
+            "positional_share": positional,
+            "entropy": positional,
+            "spread": generator.uniform(size=positional.shape),
+            "correct": np.full((snapshots, len(WORDINGS), len(FACTS), prompts), right),
+            "angles": angles,
+            "losses": np.full(16, stopped[setting.stopped]),
+            "band_energy_share": np.broadcast_to(energy, (snapshots, 3, 18, 4, 8)),
+            "band_symbolic_share": np.broadcast_to(0.5 + 0.5 * slow, (snapshots, 3, 18, 4, 8)),
+            "band_positional_share": np.broadcast_to(0.5 - 0.5 * slow, (snapshots, 3, 18, 4, 8)),
+            "plane_symbolic": np.broadcast_to(np.repeat(0.5 + 0.5 * slow, 16), (2, 18, 4, 128)),
+            "plane_positional": np.broadcast_to(np.repeat(0.5 - 0.5 * slow, 16), (2, 18, 4, 128)),
+            "clean_whole": np.full((1, 4), 2.0),
+            "other_whole": np.full((1, 4), -2.0),
+            "answer_patched": np.broadcast_to(-2 + 4 * restore, (1, 4, 18, 4)),
+        }  # fmt: skip
+        if not as_claimed:
+            arrays["band_symbolic_share"] = arrays["band_positional_share"] = np.full((snapshots, 3, 18, 4, 8), 0.5)
+        save_invented(setting.name, arrays, folder, **asdict(setting))
+
+
+BOUND = "they do so because binding was learned, and not another rule"
+TAUGHT = "they do so because something was learned"
+
+
+@pytest.mark.parametrize(("own", "held"), [(0.91, "3 of 3 seeds of one model"), (0.9, "not testable")])
+def test_a_rule_that_was_not_learned_is_no_control(tmp_path, own, held):
+    invented(tmp_path, own=own)
+    found = row(taught_gemma.FIRST_LOOK, tmp_path)
+    assert found.parts[BOUND] == held
+    # Wrong answers cannot be learned, and are a control for that.
+    assert found.parts[TAUGHT] == "3 of 3 seeds of one model"
+    assert found.verdict == ("partly" if own == 0.9 else "reproduced in kind")
+
+
+@pytest.mark.parametrize(("rise", "held"), [(0.495, "3 of 3"), (0.505, "0 of 3")])
+def test_controls_rise_less_than_half_as_much_or_not(tmp_path, rise, held):
+    invented(tmp_path, rise=rise)
+    found = row(taught_gemma.FIRST_LOOK, tmp_path)
+    assert {found.parts[part] for part in (BOUND, TAUGHT)} == {f"{held} seeds of one model"}
+    taught = found.ours["their rise of s_POS - s_SYM, median (seed 1, step 16)"]
+    assert found.ours["the same heads, the third fact (seed 1, step 16)"] == pytest.approx(rise * taught, abs=2e-3)
+    assert "the same heads, wrong answers (seed 2, step 12)" in found.ours
+
+
+# Ten heads of the last third of the layers.
+MANY = tuple((layer, head) for layer in (12, 13, 15, 16, 17) for head in (1, 2))
+
+
+@pytest.fixture(scope="module")
+def claimed(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("claimed")
+    invented(folder)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def otherwise(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("otherwise")
+    invented(folder, as_claimed=False)
+    return folder
+
+
+@pytest.mark.parametrize("name", CLAIMS)
+def test_every_verdict_comes_out_both_ways(name, claimed, otherwise):
+    claim = getattr(taught_gemma, name)
+    found = row(claim, claimed)
+    assert found.verdict == "reproduced in kind", (found.parts, found.numbers)
+    assert row(claim, otherwise).verdict != "reproduced in kind"
+    assert "taught_gemma/all_0" in found.evidence
+
+
+def test_roles_are_asked_within_depth_of_ten_heads_or_more(tmp_path, claimed):
+    within = "s_SYM tells carriers from others, within depth"
+    invented(tmp_path, carriers=MANY)
+    found = row(taught_gemma.ROLES, tmp_path)
+    assert (found.verdict, found.first_rule_verdict) == ("reproduced in kind",) * 2
+    assert found.ours["heads on the smaller side in a third of the depth"] == 10
+    invented(tmp_path, carriers=MANY[1:])
+    found = row(taught_gemma.ROLES, tmp_path)
+    assert (found.verdict, found.parts[within]) == ("partly", "not testable")
+    assert found.parts["most symbolic heads carry it"] == "3 of 3 seeds of one model"
+    # Ten heads in two thirds of the depth are enough for depth as a rival, not within one.
+    invented(tmp_path, carriers=(*MANY[1:], (1, 1)))
+    found = row(taught_gemma.ROLES, tmp_path)
+    assert found.parts[within] == "not testable"
+    assert found.parts["s_SYM tells more than depth"] == "3 of 3 seeds of one model"
+    # Four heads, the same in every seed, are one case.
+    found = row(taught_gemma.ROLES, claimed)
+    tested = [part for part, held in found.parts.items() if held != "not testable"]
+    assert tested == ["the task is solved", "most symbolic heads carry it"]
+    assert "4 of 4 heads that carry it in any seed do so in every one" in found.note
+    assert found.first_rule_verdict == "reproduced in kind"
+
+
+@pytest.mark.parametrize(("carry", "held"), [(2, "0 of 3"), (3, "3 of 3")])
+def test_half_of_the_symbolic_heads_are_not_most(tmp_path, carry, held):
+    invented(tmp_path)
+    for setting in full_size():
+        if setting.plain:
+            result = runs(tmp_path)[setting.seed]
+            arrays = {name: result[name] for name in result.arrays}
+            pure = np.zeros((18, 4), dtype=bool)
+            pure[tuple(zip(*CARRIERS, strict=True))] = True
+            arrays["symbolic"] = np.broadcast_to(pure.astype(float), arrays["symbolic"].shape)
+            arrays["positional"] = 1 - arrays["symbolic"]
+            restore = np.zeros((18, 4))
+            restore[tuple(zip(*CARRIERS[:carry], strict=True))] = 0.4
+            arrays["answer_patched"] = np.broadcast_to(-2 + 4 * restore, arrays["answer_patched"].shape)
+            save_invented(setting.name, arrays, tmp_path, **asdict(setting))
+    found = row(taught_gemma.ROLES, tmp_path)
+    assert found.ours["purely symbolic heads that carry it (seed 0)"] == f"{carry} of 4"
+    assert found.parts["most symbolic heads carry it"] == f"{held} seeds of one model"
+
+
+def test_without_a_purely_symbolic_head_nothing_is_counted(otherwise):
+    found = row(taught_gemma.ROLES, otherwise)
+    assert found.ours["purely symbolic heads that carry it (seed 0)"] == "0 of 0"
+    assert found.parts["most symbolic heads carry it"] == "not testable"
+
+
+def test_a_share_at_the_line_is_not_beyond_it(tmp_path, monkeypatch):
+    """A loss exactly at the line is as fast, and nine of ten right answers do not solve the task."""
+    monkeypatch.setattr(taught_gemma, "AS_FAST", 1.5)  # a number whose mean has no rounding
+    invented(tmp_path)
+    for setting in full_size():
+        if setting.stopped == "fastest":
+            (result,) = (x for x in runs(tmp_path, "fastest") if x.settings["seed"] == setting.seed)
+            arrays = {name: result[name] for name in result.arrays}
+            arrays["losses"] = np.full(setting.steps, 1.5)
+            right = np.arange(10) < 9
+            arrays["correct"] = np.broadcast_to(right, (*arrays["correct"].shape[:3], 10)).astype(float)
+            save_invented(setting.name, arrays, tmp_path, **asdict(setting))
+    found = row(taught_gemma.MISSING, tmp_path)
+    assert found.parts["it learns more slowly with the fastest stopped"] == "0 of 3 seeds of one model"
+    assert found.ours["seeds that bind with the fastest stopped"] == "0 of 3"
+    assert found.ours["accuracy (fastest quarter stopped, seed 0)"] == 0.9
+
+
+def test_planes_that_hardly_turn_cannot_be_missed(tmp_path):
+    """An eighth of a turn is .785; the slowest quarter's fastest plane turns by it in about 145 tokens."""
+    slowest = 10.0 ** -np.linspace(0, 3, 128)[96]
+    edge = int(2 * np.pi / 8 / slowest) + 1
+    for tokens, held in ((edge, "not testable"), (edge + 1, "3 of 3 seeds of one model")):
+        invented(tmp_path, tokens=tokens)
+        found = row(taught_gemma.MISSING, tmp_path)
+        parts = dict(found.parts)
+        assert parts.pop("it learns more slowly with the fastest stopped") == "3 of 3 seeds of one model"
+        assert parts.pop("the task is solved") == "9 of 9 pairs of seed and wording"
+        assert set(parts.values()) == {held}
+        assert found.verdict == ("partly" if held == "not testable" else "reproduced in kind")
+        assert found.first_rule_verdict == "reproduced in kind"
+    assert f"over a prompt of {tokens} tokens" in found.note
+    assert "the loss is 3.00 to 3.00 times as high before any teaching" in found.note
+    assert "Accuracies are over 8 prompts a seed" in found.note
+
+
+def test_a_model_that_does_not_solve_the_task_cannot_tell(tmp_path):
+    invented(tmp_path, solved=False)
+    assert row(taught_gemma.LAYER_TREND, tmp_path).verdict == "not testable"
+    assert row(taught_gemma.LAYER_TREND, tmp_path / "nowhere").verdict == "not run here"
+
+
+def test_right_answers_before_teaching_are_compared_within_a_wording(tmp_path):
+    """Attention that goes with the answer, beside a wording that is easier and differs for all its prompts."""
+    for setting in full_size():
+        if not setting.plain:
+            continue
+        generator = np.random.default_rng(setting.seed)
+        shape = (len(setting.snapshots), 3, setting.prompts)
+        easier = np.array([0.2, 0.4, 0.8])[:, None]
+        right = generator.uniform(size=shape[1:]) < easier
+        correct = np.broadcast_to(right[:, None], (*shape[:2], 3, shape[2]))
+        carries = np.zeros((18, 4), dtype=bool)
+        carries[11, 2] = True
+        looks = 0.3 * correct[:, :, 1] + easier + 0.02 * generator.normal(size=shape)
+        arrays = {
+            "correct": correct.astype(float),
+            "asked_attention": looks[..., None, None] * carries,
+            "positional": (easier + 0.02 * generator.normal(size=shape))[..., None, None] * carries,
+            "symbolic": generator.uniform(size=shape)[..., None, None] * carries,
+            "clean_whole": np.full((2, 4), 2.0),
+            "other_whole": np.full((2, 4), -2.0),
+            "answer_patched": np.broadcast_to(np.where(carries, 2.0, -2.0), (2, 4, 18, 4)),
+        }
+        save_invented(setting.name, arrays, tmp_path, **asdict(setting))
+    found = gemma_roles.untaught_answers(tmp_path)
+    looks, positional = found["asked_attention"], found["positional"]
+    assert looks.difference.value == pytest.approx(0.3, abs=0.02)
+    assert looks.effect.low > 10
+    # The easy wording has more of both, on right and on wrong answers.
+    assert looks.right - looks.wrong > 0.4
+    assert positional.right - positional.wrong > 0.1
+    assert abs(positional.difference.value) < 0.02
+    assert not found["symbolic"].effect.excludes(0)
+
+
+def test_what_is_read_off_a_run(claimed):
+    result = runs(claimed)[0]
+    assert local_layers(result["angles"]).tolist() == [x for x in range(18) if x not in (5, 11, 17)]
+    share = restored(result)
+    assert sorted(map(tuple, np.argwhere(share > 0.1).tolist())) == sorted(CARRIERS)
+    np.testing.assert_allclose(share[5, 1], 0.4)
+    assert lean(result, 0)[14].mean() < 0 < lean(result, -1)[14].mean()

@@ -1,0 +1,94 @@
+"""Facts in both orders, in words that no lesson had, and what is counted of the answers."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+
+from posym_companion.finding import Cases
+from posym_companion.solvers import binding_direction
+from posym_companion.solvers.binding_direction import (
+    DIMS,
+    FACTS,
+    ORDERS,
+    WORDINGS,
+    asked,
+    measure,
+    named_facts,
+    small,
+)
+from posym_companion.solvers.judges.binding_direction import ANSWERS, BOTH_ORDERS, RIGHT, answers
+from posym_core.models.answers import choice_accuracy
+from posym_core.runs.results import Result, named_dims
+from posym_core.tasks.prompts import words
+
+TAUGHT_WITH = {word for kind in ("names", "colours", "things", "cities") for word in words(kind)}
+
+
+def test_no_name_or_attribute_was_in_a_lesson():
+    kinds = ("other_names", *(wording.attributes for wording in WORDINGS.values()))
+    assert not TAUGHT_WITH & {word for kind in kinds for word in words(kind)}
+
+
+@pytest.mark.parametrize("wording", WORDINGS)
+def test_both_orders_say_the_same_and_end_in_the_same_question(tokenizer, wording):
+    forward, backward = (asked(tokenizer, order, wording, 8, count=4, seed=1) for order in ORDERS)
+    for name in ("target", "answer_ids"):
+        assert torch.equal(getattr(forward, name), getattr(backward, name))
+    for first, second in zip(forward.texts, backward.texts, strict=True):
+        assert first.rpartition(".")[2] == second.rpartition(".")[2]
+        assert first != second
+    for prompts, place in ((forward, 1), (backward, 0)):
+        rows = prompts.input_ids[:, prompts.start :][:, : 8 * prompts.block_length].unflatten(1, (8, -1))
+        attribute = (rows == prompts.answer_ids[..., None]).int()
+        assert (attribute.sum(-1) == 1).all()
+        # The name, which is what differs between facts and is no attribute, stands before it or behind it.
+        differs = (rows != rows[:, :1]).any(1).any(0).nonzero().flatten().tolist()
+        assert differs.index(int(attribute[0, 0].argmax())) == place
+
+
+def test_the_named_fact_is_right_where_choices_say_so(tiny, tokenizer):
+    prompts = asked(tokenizer, ORDERS[1], "owns", 8, count=20, seed=0)
+    right = torch.from_numpy(named_facts(tiny, prompts)) == prompts.target
+    assert torch.equal(right, choice_accuracy(tiny, prompts).correct)
+
+
+def test_a_result_is_what_its_description_says(tiny, tokenizer, tmp_path):
+    found = measure(tiny, tokenizer, tmp_path, small(), progress=False)
+    named_dims(DIMS, found)
+    assert found["chosen"].shape == (2, 3, 2, 3)
+    assert (found["target"][..., :] < np.array(FACTS)[:, None]).all()
+
+
+def test_the_next_fact_counts_only_where_there_is_one():
+    target = np.zeros((2, 3, 2, 4), int)
+    target[1, 2, 0] = [0, 7, 7, 3]
+    chosen = target.copy()
+    chosen[1, 2, 0] = [1, 7, 0, 4]
+    result = Result(name="a/b", arrays={"chosen": chosen, "target": target, "facts": np.array([8, 16])}, dims={},
+                    settings={}, provenance={})  # fmt: skip
+    right, following = answers(result)[ORDERS[1], "is", 8]
+    assert right.tolist() == [False, True, False, False]
+    assert following.tolist() == [True, True]
+
+
+@pytest.mark.parametrize(
+    ("forward", "backward", "verdict"),
+    [
+        (18, 18, "reproduced in kind"),
+        (18, 17, "partly"),
+        (18, 0, "partly"),
+        (0, 18, "partly"),
+        (0, 0, "not reproduced"),
+    ],
+)
+def test_the_rule_asks_for_every_case_in_both_orders(forward, backward, verdict):
+    numbers = {RIGHT[order]: Cases(held, 18) for order, held in zip(ORDERS, (forward, backward), strict=True)}
+    assert BOTH_ORDERS.rule.verdict(numbers) == verdict
+    assert 0 < ANSWERS < 1
+
+
+def test_the_loaded_folder_is_where_the_additions_are_looked_for(monkeypatch, tmp_path):
+    monkeypatch.setattr(binding_direction, "language_model", lambda name, device: (name, device))
+    assert binding_direction.load("a", device="cpu", folder=tmp_path) == ("a", "cpu", tmp_path)

@@ -1,0 +1,146 @@
+"""The decoders' experiment: bands, expectations, what is measured, and a run that goes on after a break."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+
+import numpy as np
+import pytest
+import torch
+
+from posym_companion.solvers import task_solvers
+from posym_companion.solvers.solver_settings import BANDS, TaskSolvers, band_angles, expectation, full_size, small
+from posym_core.metrics.rope import rope_angles
+from posym_core.runs.results import load_result
+
+
+def tiny(**options) -> TaskSolvers:
+    setting = small(TaskSolvers(**{"heads": 2, "width": 16, **options}))
+    training = dataclasses.replace(setting.training, steps=12, batch=8, record_every=4)
+    return dataclasses.replace(setting, training=training, look_every=6, test_prompts=24, score_prompts=6)
+
+
+@pytest.fixture(scope="module")
+def measured():
+    return task_solvers.measure(tiny(), progress=False)
+
+
+def test_planes_turn_again_after_a_failure_while_they_are_stopped(monkeypatch):
+    setting = tiny()
+    model, _ = task_solvers.trained(setting, device="cpu", work=None, progress=False)
+    angles, right = model.angles, task_solvers.right_answers
+
+    def fails_when_stopped(model, batch):
+        if model.angles is not angles:
+            raise MemoryError
+        return right(model, batch)
+
+    monkeypatch.setattr(task_solvers, "right_answers", fails_when_stopped)
+    with pytest.raises(MemoryError):
+        task_solvers.measure_roles(model, setting)
+    assert model.angles is angles
+
+
+@pytest.mark.parametrize("length", [17, 33])
+def test_bands_lie_where_they_say(length):
+    turns = {band: band_angles(band, 8, length) * length / (2 * math.pi) for band in BANDS}
+    assert float(band_angles("fast", 8, length)[0]) == pytest.approx(1)
+    assert float(turns["fast"][-1]) == pytest.approx(1)
+    assert float(turns["middle"][0]) == pytest.approx(1)
+    assert float(turns["middle"][-1]) == pytest.approx(1 / 8)
+    assert float(turns["slow"][0]) == pytest.approx(1 / 8)
+    assert float(band_angles("slow", 8, length)[-1]) == pytest.approx(1e-4)
+    assert torch.equal(band_angles("1e6", 8, length), rope_angles(16, 1e6))
+    assert [int((turns[band] > 0).sum()) for band in ("p25", "p75", "none", "pair")] == [2, 6, 0, 4]
+    torch.testing.assert_close(turns["pair"][:4], torch.full((4,), 0.25, dtype=torch.float64))
+    for angles in turns.values():
+        assert (angles.diff() <= 0).all()
+
+
+def test_two_bands_are_the_first_layer_and_the_others():
+    angles = TaskSolvers(band="none+1e4", layers=3).angles
+    assert not angles[0].any()
+    assert torch.equal(angles[1], rope_angles(32))
+    assert torch.equal(angles[2], angles[1])
+
+
+def test_expectations_are_stored_with_every_setting():
+    settings = full_size()
+    assert len({setting.name for setting in settings}) == len(settings)
+    for setting in settings:
+        assert setting.expected == expectation(setting.band, setting.layers, setting.questions)
+        assert set(setting.expected) == set(setting.questions)
+    solved = {(s.band, s.layers): s.expected for s in settings if s.name.endswith("x2_8")}
+    assert solved["fast", 2] == {"binding": False, "index": True}
+    assert solved["1e4+fast", 2]["binding"] is False
+    assert solved["fast+1e4", 2]["binding"] is True
+    assert not any(x["binding"] for (_, layers), x in solved.items() if layers == 1)
+    assert [band for band in BANDS if not solved[band, 1]["index"]] == ["slow", "none"]
+
+
+def test_arrays_have_the_dimensions_that_are_named(measured):
+    sizes = {}
+    for name, array in measured.items():
+        (dims,) = (dims for names, dims in task_solvers.DIMS.items() if name in names.split())
+        assert len(dims.split()) == array.ndim
+        for dim, size in zip(dims.split(), array.shape, strict=True):
+            assert sizes.setdefault(dim, size) == size
+    assert sizes == {
+        "seed": 2,
+        "question": 2,
+        "layer": 2,
+        "head": 2,
+        "plane": 4,
+        "fact": 4,
+        "look": 3,
+        "record": 3,
+        "score": 4,
+        "kind": 2,
+        "share": 3,
+        "stop": 3,
+    }
+
+
+def test_numbers_lie_in_their_ranges(measured):
+    assert (measured["asked"].sum(-1) == 24).all()
+    assert (measured["hits"] <= measured["asked"]).all()
+    np.testing.assert_allclose(measured["hits"].sum(-1) / 24, measured["intact"], atol=1e-6)
+    np.testing.assert_allclose(measured["shares"].sum(-1), 1, atol=5e-3)
+    np.testing.assert_allclose(measured["energy"].sum(-1), 1, atol=5e-3)
+    for name in ("scores", "null_scores", "plane_scores", "look_scores"):
+        assert ((measured[name][..., :2] >= 0) & (measured[name][..., :2] <= 1.001)).all()
+    assert ((measured["attention_to_fact"] >= 0) & (measured["attention_to_fact"] <= 1)).all()
+
+
+def test_stopping_nothing_changes_nothing():
+    """No plane of a band without rotation is stopped by any of the three, so all leave the accuracy as it is."""
+    found = task_solvers.measure(tiny(band="none"), progress=False)
+    np.testing.assert_allclose(found["stopped"], np.repeat(found["intact"][..., None], 3, -1))
+
+
+def test_a_broken_run_goes_on(tmp_path, monkeypatch):
+    setting = dataclasses.replace(tiny(), training=dataclasses.replace(tiny().training, steps=6))
+    whole = task_solvers.measure(setting, progress=False)
+    monkeypatch.setattr(task_solvers, "measure_roles", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt))
+    with pytest.raises(KeyboardInterrupt):
+        list(task_solvers.EXPERIMENT.run([setting], folder=tmp_path, progress=False))
+    monkeypatch.undo()
+    (result,) = task_solvers.EXPERIMENT.run([setting], folder=tmp_path, progress=False)
+    for name, array in whole.items():
+        np.testing.assert_array_equal(result[name], array)
+    assert load_result(setting.name, folder=tmp_path).settings["expected"] == setting.expected
+
+
+@pytest.mark.parametrize(
+    ("options", "error"),
+    [
+        ({"band": "quick"}, "band must be one of 1e2, .*got 'quick'"),
+        ({"band": "fast+slow+none"}, "two of them joined"),
+        ({"heads": 3}, "multiple of 12 for 3 heads; got 64"),
+        ({"seeds": (1,)}, r"two or more different seeds; got \[1\]"),
+    ],
+)
+def test_errors_say_what_to_do(options, error):
+    with pytest.raises(ValueError, match=error):
+        TaskSolvers(**options)

@@ -1,0 +1,180 @@
+"""Teaching and watching, on a tiny Gemma with random weights and the real tokenizer."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import safetensors.torch
+import torch
+from architectures import build
+
+from posym_companion.solvers import taught_gemma
+from posym_companion.solvers.taught_gemma import EXPERIMENT, asked, full_size, lesson, small
+from posym_core.inspection.outputs import head_outputs, output_projections
+from posym_core.inspection.prompt_roles import answer_pairs, patched_heads, silenced_everywhere, silenced_heads
+from posym_core.models.additions import add, read_factors
+
+SETTING = small()
+
+
+@pytest.fixture
+def loads(tiny, tokenizer, monkeypatch):
+    monkeypatch.setattr(taught_gemma, "language_model", lambda *a, **k: (tiny, tokenizer))
+
+
+@pytest.fixture(scope="module")
+def prompts(tokenizer):
+    return asked(tokenizer, SETTING, "likes", 4, 3)
+
+
+def last(model, ids):
+    with torch.no_grad():
+        return model(ids, use_cache=False).logits[:, -1]
+
+
+def hooked(model, layer, head, outputs, place):
+    """By hand: one head's columns in the input of one projection."""
+    dim = outputs.shape[-1]
+
+    def before(module, args):
+        x = args[0].clone()
+        x[:, place, head * dim : (head + 1) * dim] = outputs
+        return (x, *args[1:])
+
+    return output_projections(model)[layer].register_forward_pre_hook(before)
+
+
+def test_a_run_holds_what_its_description_says_and_keeps_the_additions(tmp_path, loads, tiny, tokenizer):
+    setting = replace(SETTING, everywhere=1, rate=0.02)
+    (result,) = EXPERIMENT.run([setting], folder=tmp_path, progress=False)
+    assert result.name == "taught_gemma/all_0"
+    assert result["losses"].shape == (3,)
+    assert result["steps"].tolist() == [0, 3]
+    assert result["positional"].shape == (2, 3, 2, 3, 4)
+    assert result["correct"].shape == (2, 3, 3, 2)
+    assert np.isfinite(result["correct"][1]).all()
+    assert np.isfinite(result["symbolic"]).all()
+    shares = sum(result[f"{name}_share"].astype(float) for name in ("positional", "symbolic", "interaction"))
+    np.testing.assert_allclose(shares, 1, atol=2e-3)
+    np.testing.assert_allclose(result["band_energy_share"].astype(float).sum(-1), 1, atol=5e-3)
+    assert (result["asked_attention"] <= result["facts_attention"] + 1e-3).all()
+    assert result["answer_patched"].shape == (2, 2, 3, 4)
+    assert result["lost_everywhere"].shape == (1, 1, 3, 4)
+    # What the last snapshot measured is what the kept file makes of the model.
+    factors = read_factors(tmp_path / "taught_gemma" / "all_0.safetensors")
+    copy = build("Gemma3", vocab_size=len(tokenizer))
+    add(copy, factors)
+    found = patched_heads(
+        copy, answer_pairs(asked(tokenizer, setting, "likes", 4, 2), torch.Generator().manual_seed(0)), 2
+    )
+    np.testing.assert_allclose(found["answer_patched"], result["answer_patched"][1], atol=1e-3)
+    assert np.abs(result["clean_whole"][1] - result["clean_whole"][0]).max() > 1e-3
+    assert not any(parameter.requires_grad for parameter in tiny.parameters())
+
+
+def test_an_interrupted_run_goes_on_where_it_stopped(tmp_path, loads, monkeypatch):
+    setting = replace(SETTING, stopped="fastest")
+    whole = taught_gemma.measure(setting, work=tmp_path, progress=False)
+    (tmp_path / "step_3.npz").unlink()
+
+    def never(*args, **options):
+        raise AssertionError("it was taught already")
+
+    monkeypatch.setattr(taught_gemma, "teach", never)
+    again = taught_gemma.measure(setting, work=tmp_path, progress=False)
+    for name, x in whole.arrays.items():
+        np.testing.assert_array_equal(again.arrays[name], x, err_msg=name)
+    weights = [safetensors.torch.load(measured.files[".safetensors"]) for measured in (whole, again)]
+    torch.testing.assert_close(*weights, rtol=0, atol=0)  # the header's entries have no order
+
+
+def test_a_quarter_of_the_planes_is_stopped_from_the_first_step(tmp_path, loads, tiny):
+    taught = {}
+    for band in ("none", "slowest", "fastest"):
+        measured = taught_gemma.measure(replace(SETTING, stopped=band, steps=1, snapshots=(0, 1)), progress=False)
+        taught[band] = measured.arrays
+    assert (taught["none"]["angles"] > 0).all()
+    assert (taught["slowest"]["angles"] == 0).sum(1).tolist() == [2, 2, 2]
+    assert (taught["slowest"]["angles"][:, -2:] == 0).all()
+    assert (taught["fastest"]["angles"][:, :2] == 0).all()
+    assert taught["none"]["losses"][0] != taught["fastest"]["losses"][0]
+    # Planes that compare contents wherever these stand have no positional share.
+    shares = taught["fastest"]["plane_symbolic_share"].astype(float)[..., :2]
+    np.testing.assert_allclose(shares, 1, atol=1e-3)
+
+
+def test_the_other_rule_asks_for_the_third_fact_of_the_same_prompts(tokenizer):
+    plain, other = replace(SETTING, facts=16, batch=6), replace(SETTING, facts=16, batch=6, rule="third")
+    (ids, _), (same, answer) = lesson(tokenizer, plain, 2), lesson(tokenizer, other, 2)
+    assert torch.equal(ids, same)
+    length = asked(tokenizer, plain, "likes", 16, 1).block_length
+    for row, token in zip(ids.tolist(), answer.tolist(), strict=True):
+        assert token in row[1 + 2 * length : 1 + 3 * length]
+    assert (asked(tokenizer, other, "lives", 8, 5).target == 2).all()
+    assert asked(tokenizer, plain, "lives", 8, 5).target.unique().numel() > 1
+
+
+def test_lessons_are_right_or_wrong_as_asked_and_never_the_examination(tokenizer):
+    right, wrong = (lesson(tokenizer, replace(SETTING, right=kind, facts=16, batch=6), 2) for kind in (True, False))
+    assert torch.equal(right[0], wrong[0])
+    assert not (right[1] == wrong[1]).any()
+    for ids, answer in zip(wrong[0], wrong[1], strict=True):
+        assert (ids == answer).sum() == 1
+    seen = {tuple(ids.tolist()) for seed in range(3) for ids in lesson(tokenizer, replace(SETTING, seed=seed), 0)[0]}
+    assert len(seen) == 6
+    questions = asked(tokenizer, SETTING, "likes", 4, 50).input_ids
+    assert not seen & {tuple(ids.tolist()) for ids in questions}
+
+
+def test_pairs_differ_in_the_answer_alone(prompts):
+    pairs = answer_pairs(prompts, torch.Generator().manual_seed(0))
+    changed = pairs.clean != pairs.other
+    assert (changed.sum(1) == 1).all()
+    assert torch.equal(pairs.clean[changed], pairs.answers[:, 0])
+    assert torch.equal(pairs.other[changed], pairs.answers[:, 1])
+    for row, target in enumerate(prompts.target.tolist()):
+        assert pairs.answers[row, 0] == prompts.answer_ids[row, target]
+        assert pairs.answers[row, 1] not in prompts.answer_ids[row]
+        first = prompts.start + target * prompts.block_length
+        assert changed[row, first : first + prompts.block_length].any()
+
+
+def test_patching_is_what_hooks_by_hand_do(tiny, prompts):
+    pairs = answer_pairs(prompts, torch.Generator().manual_seed(1))
+    found = patched_heads(tiny, pairs, 2)
+    for row, (layer, head) in enumerate([(0, 1), (2, 3)]):
+        clean, other, answers = (x[row] for x in (pairs.clean, pairs.other, pairs.answers))
+        said = head_outputs(tiny, clean[None]).outputs[0, layer, -1, head]
+        hook = hooked(tiny, layer, head, said, -1)
+        logits = last(tiny, other[None])[0]
+        hook.remove()
+        assert found["answer_patched"][row, layer, head] == pytest.approx(
+            float(logits[answers[0]] - logits[answers[1]]), abs=2e-4
+        )
+        for name, ids in (("clean_whole", clean), ("other_whole", other)):
+            logits = last(tiny, ids[None])[0]
+            assert found[name][row] == pytest.approx(float(logits[answers[0]] - logits[answers[1]]), abs=2e-4)
+
+
+def test_mean_ablation_is_what_hooks_by_hand_do(tiny, prompts):
+    at_last, all_over = silenced_heads(tiny, prompts, 2), silenced_everywhere(tiny, prompts, 2)
+    said = head_outputs(tiny, prompts.input_ids).outputs
+    for layer, head in ((0, 0), (1, 2)):
+        for name, found, place in (("lost", at_last, -1), ("lost_everywhere", all_over, slice(None))):
+            mean = torch.stack([said[prompt, layer, place, head] for prompt in range(3)]).mean(0)
+            for row in range(2):
+                before = last(tiny, prompts.input_ids[row : row + 1])[0]
+                hook = hooked(tiny, layer, head, mean, place)
+                after = last(tiny, prompts.input_ids[row : row + 1])[0]
+                hook.remove()
+                right = prompts.target[row]
+                said_right = [x[prompts.answer_ids[row]].log_softmax(0)[right] for x in (before, after)]
+                assert found[name][row, layer, head] == pytest.approx(float(said_right[0] - said_right[1]), abs=2e-4)
+
+
+def test_the_runs_are_those_that_the_claims_ask_for():
+    names = [setting.name.partition("/")[2] for setting in full_size()]
+    bands = [f"{band}_{seed}" for band in ("all", "slowest", "fastest", "third", "wrong") for seed in range(3)]
+    assert sorted(names) == sorted(bands)

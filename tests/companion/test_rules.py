@@ -1,0 +1,249 @@
+"""Every rule on made-up numbers just over and just under each of its lines, and the fields of every row."""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+import math
+import typing
+
+import pytest
+
+from posym_companion import finding
+from posym_companion.finding import Fixed, seed_range
+from posym_companion.ledger import VERDICTS, Cases, Line, Rule
+from posym_companion.ledger.all_claims import CLAIMS, claim, row
+from posym_core.metrics.stats import Estimate
+
+RULES = {
+    f"{name}{kind}": rule
+    for name in CLAIMS
+    for kind, rule in (("", claim(name).rule), (", first", claim(name).first_rule))
+    if rule is not None
+}
+# Lines lie at quantities up to 850 tokens: so close is just over or under.
+BIT = 1e-6
+
+
+def number(line: Line, kept: bool, *, some: bool = False):
+    """What a line looks at, just kept or just missed; of cases some hold or none."""
+    if line.counts:
+        return Cases(3 if kept else 2 if some else 0, 3)
+    edge = line.above if line.above is not None else line.below
+    assert edge is not None
+    over = (edge + BIT) if (line.above is not None) == kept else (edge - BIT)
+    away = over + (1.0 if line.above is not None else -1.0)
+    return Estimate(value=(over + away) / 2, low=min(over, away), high=max(over, away))
+
+
+def made_up(rule: Rule, kept) -> dict:
+    """Numbers of which those of the given lines are kept; every line can be tested."""
+    lines = (*rule.able, *rule.lines)
+    guards = [line.testable for line in lines if line.testable and line.testable not in lines]
+    return {line.of: number(line, line in guards or line in kept) for line in (*guards, *lines)}
+
+
+def outcomes(rule: Rule):
+    """Numbers that keep some lines of a rule, what they are, and the verdict that the rule gives them."""
+    every = (*rule.able, *rule.lines)
+    refuting = any(line.refutes for line in rule.lines)
+    yield "all lines kept", made_up(rule, every), rule.whole
+    for line in rule.able:
+        yield f"unable: {line.part}", made_up(rule, [x for x in every if x != line]), "not testable"
+    yield "none kept", made_up(rule, rule.able), "refuted as stated" if refuting else rule.missed
+    for line in rule.lines:
+        alone = rule.missed if rule.strict or len(rule.lines) == 1 else "partly"
+        missed = made_up(rule, [x for x in every if x != line])
+        yield f"missed: {line.part}", missed, "refuted as stated" if line.refutes else alone
+        if line.counts:
+            some = "refuted as stated" if line.refutes else rule.missed if rule.strict else "partly"
+            yield f"in some cases: {line.part}", {**missed, line.of: number(line, False, some=True)}, some
+
+
+def test_every_verdict_that_a_rule_allows_is_seen():
+    wrong = [f"{name}, {what}: {rule.verdict(numbers)} for {expected}" for name, rule in RULES.items()
+             for what, numbers, expected in outcomes(rule) if rule.verdict(numbers) != expected]  # fmt: skip
+    assert not wrong, "\n".join(wrong)
+
+
+def test_the_whole_interval_must_lie_beyond_the_line():
+    line = Line(part="", of="x", above=0.5)
+    assert line.kept({"x": Estimate(value=0.7, low=0.51, high=0.9)}) == 1
+    assert line.kept({"x": Estimate(value=0.7, low=0.5, high=0.9)}) == 0
+    assert line.kept({"x": "never in 1 of 2 seeds"}) == 0
+    assert line.kept({"x": float("nan")}) == 0
+    assert Line(part="", of="x", below=0.5).kept({"x": 0.4}) == 1
+
+
+def test_of_seeds_those_beyond_the_line_are_counted():
+    """A mean and ends over seeds: four of five beyond the line are four of five, as where cases are counted."""
+    line = Line(part="a", of="x", unit="seeds", above=0.5)
+    some = {"x": seed_range([0.6, 0.7, 0.5, 0.8, 0.9])}
+    assert some["x"].value == pytest.approx(0.7)
+    assert (some["x"].low, some["x"].high) == (0.5, 0.9)
+    assert line.kept(some) == 0.8
+    rule = Rule(says="", lines=(line,))
+    assert (rule.verdict(some), rule.parts(some)) == ("partly", {"a": "4 of 5 seeds"})
+    said = "In some cases: a (4 of 5 seeds). The deciding number is 0.7 [0.5, 0.9] (x); more than 0.5 was asked."
+    assert rule.found(some) == said
+    one = {"x": seed_range([0.6])}
+    assert (rule.verdict(one), rule.parts(one)) == ("reproduced", {"a": "1 of 1 seeds"})
+    undefined = {"x": seed_range([0.6, float("nan")])}
+    assert math.isnan(undefined["x"].low)
+    assert (rule.verdict(undefined), rule.parts(undefined)) == ("partly", {"a": "1 of 2 seeds"})
+    assert Rule(says="", lines=(line,), strict=True).verdict(some) == "not reproduced"
+
+
+def test_parts_say_what_holds():
+    rule = Rule(says="", lines=(Line(part="a", of="x", above=1), Line(part="b", of="y", unit="seeds")))
+    assert rule.parts({"x": 2.0, "y": Cases(1, 3)}) == {"a": "yes", "b": "1 of 3 seeds"}
+    assert rule.parts({"x": 0.0, "y": Cases(3, 3)}) == {"a": "no", "b": "3 of 3 seeds"}
+    # A model that cannot tell has neither.
+    rule = dataclasses.replace(rule, able=(Line(part="able", of="z", below=0.5),))
+    unable = {"x": 2.0, "y": Cases(1, 3), "z": 0.5}
+    assert rule.parts(unable) == {"able": "no", "a": "not testable", "b": "not testable"}
+
+
+def test_what_was_found_is_said_with_the_number_that_decides():
+    able = Line(part="able", of="z", below=0.5)
+    rule = Rule(says="", lines=(Line(part="b", of="y", unit="seeds"), Line(part="a", of="x", above=1)), able=(able,))
+    numbers = {"x": Estimate(value=1.25, low=0.75, high=2), "y": Cases(3, 3), "z": 0.25}
+    missed = "The deciding number is 1.25 [0.75, 2] (x); more than 1 was asked."
+    assert rule.found(numbers) == f"Found: able; b (3 of 3 seeds). Not found: a. {missed}"
+    # A count decides by itself.
+    assert rule.found({**numbers, "x": 2.0}) == "Found: able; b (3 of 3 seeds); a."
+    some = "Found: able; a. In some cases: b (1 of 3 seeds)."
+    assert rule.found({**numbers, "x": 2.0, "y": Cases(1, 3)}) == some
+    unable = "Not found: able. The deciding number is 0.75 (z); less than 0.5 was asked."
+    assert rule.found({**numbers, "z": 0.75}) == unable
+
+
+SEEDS = Line(part="b", of="y", unit="seeds")
+GUARD = Line(part="there is something to lose", of="z", above=0.5)
+GUARDED = Line(part="a", of="x", above=1, testable=GUARD)
+
+
+@pytest.mark.parametrize(
+    ("numbers", "verdict", "strict"),
+    [
+        ({"x": 2.0, "y": Cases(3, 3), "z": 0.6}, "reproduced", "reproduced"),
+        # At the line, below it, or undefined, the guard is not met: nothing that is asked is whole without its parts.
+        ({"x": 2.0, "y": Cases(3, 3), "z": 0.5}, "partly", "not testable"),
+        ({"x": 2.0, "y": Cases(1, 3), "z": 0.5}, "partly", "not reproduced"),
+        ({"x": 2.0, "y": Cases(0, 3), "z": float("nan")}, "not reproduced", "not reproduced"),
+        ({"x": 2.0, "y": Cases(0, 0), "z": "never"}, "not testable", "not testable"),
+        ({"x": 2.0, "y": Cases(0, 0), "z": 0.6}, "partly", "not testable"),
+        ({"x": 1.0, "y": Cases(0, 0), "z": 0.6}, "not reproduced", "not reproduced"),
+        ({"x": float("nan"), "y": Cases(1, 1), "z": 0.6}, "partly", "not reproduced"),
+    ],
+)
+def test_a_line_that_cannot_be_tested_is_neither_kept_nor_missed(numbers, verdict, strict):
+    assert Rule(says="", lines=(GUARDED, SEEDS)).verdict(numbers) == verdict
+    assert Rule(says="", lines=(GUARDED, SEEDS), strict=True).verdict(numbers) == strict
+
+
+def test_what_cannot_be_tested_is_said_with_the_reason():
+    rule = Rule(says="", lines=(SEEDS, GUARDED))
+    numbers = {"x": 2.0, "y": Cases(3, 3), "z": 0.25}
+    assert rule.parts(numbers) == {"b": "3 of 3 seeds", "a": "not testable"}
+    why = "Not testable: a (asked only where there is something to lose)."
+    assert rule.found(numbers) == f"Found: b (3 of 3 seeds). {why}"
+    assert rule.names == ["y", "x", "z"]
+    nothing = {**numbers, "y": Cases(0, 0)}
+    assert rule.parts(nothing) == {"b": "not testable", "a": "not testable"}
+    deciding = "The deciding number is 0.25 (z); more than 0.5 was asked."
+    said = "Not testable: b (0 of 0 seeds); a (asked only where there is something to lose). "
+    assert rule.found(nothing) == said + deciding
+    assert Rule(says="", lines=(SEEDS,)).found(nothing) == "Not testable: b (0 of 0 seeds)."
+
+
+def test_no_case_is_no_miss():
+    assert math.isnan(SEEDS.kept({"y": Cases(0, 0)}))
+    assert not SEEDS.can_tell({"y": finding.cases([])})
+    assert SEEDS.kept({"y": Cases(0, 1)}) == 0
+    assert SEEDS.kept({"y": Cases(1, 1)}) == 1
+    # A theorem without a case is not refuted, and a model of which nothing is known is not able.
+    refuted = dataclasses.replace(SEEDS, refutes=True)
+    assert Rule(says="", lines=(refuted,)).verdict({"y": Cases(0, 0)}) == "not testable"
+    assert Rule(says="", lines=(refuted,)).verdict({"y": Cases(0, 1)}) == "refuted as stated"
+    able = Rule(says="", lines=(refuted,), able=(dataclasses.replace(SEEDS, of="x"),))
+    assert able.verdict({"y": Cases(1, 1), "x": Cases(0, 0)}) == "not testable"
+
+
+def unsaid(name: str):
+    """What a claim does not say of how it is judged, or says in another form than the ledger shows."""
+    judged = claim(name)
+    used = [judged.rule, *([judged.first_rule] if judged.first_rule else [])]
+    lines = [line for rule in used for line in (*rule.able, *rule.lines)]
+    guards = [line.testable for line in lines if line.testable]
+    asked = {
+        "has another id": judged.id == name,
+        "is not short": len(judged.short.split()) <= 10,
+        "has an empty text": all((judged.claim, judged.paper, judged.rule.says, judged.changes)),
+        "does not say when its rules were fixed": (
+            {judged.rule_fixed, judged.first_rule_fixed} <= set(typing.get_args(Fixed))
+        ),
+        # What is a later rule than the first shows what the first gives.
+        "has a first rule though none came later": not judged.first_rule or judged.rule_fixed == "after a first look",
+        "does not say why its rule changed": bool(judged.first_rule) == bool(judged.changed_because),
+        "has an unknown verdict": {verdict for rule in used for verdict in (rule.whole, rule.missed)} <= set(VERDICTS),
+        "has a line with two edges": not any(x.above is not None and x.below is not None for x in (*lines, *guards)),
+    }  # fmt: skip
+    return [f"{name} {fault}" for fault, kept in asked.items() if not kept]
+
+
+def test_every_claim_says_how_it_is_judged():
+    wrong = [fault for name in CLAIMS for fault in unsaid(name)]
+    assert not wrong, "\n".join(wrong)
+
+
+def test_when_a_rule_was_fixed_is_said():
+    of = row(claim("U25-T2"))
+    assert "The rule" not in of.summary
+    together = "entered the history together with its results"
+    said = dataclasses.replace(of, rule_fixed="not auditable").summary
+    assert f"The rule {together}, so that it cannot be checked which was first." in said
+    changed = {"first_rule": "x", "first_rule_verdict": "partly", "changed_because": "y"}
+    later = dataclasses.replace(of, rule_fixed="after a first look", **changed)
+    assert "Under the first rule, written before the run, the verdict is *partly*" in later.summary
+    later = dataclasses.replace(later, first_rule_fixed="not auditable")
+    assert f"Under the first rule, that {together}, the verdict is *partly*" in later.summary
+
+
+def test_what_one_counterexample_refutes_is_a_theorem_or_construction():
+    theorems = {name for name in CLAIMS if claim(name).kind == "theorem or construction"}
+    assert theorems == {"U25-1", *(f"U25-T{n}" for n in range(2, 8)), "U26-4a", "U26-4b", "G26-1a", "G26-1b"}
+    assert row(claim("U25-T2")).kind == "theorem or construction"
+
+
+def test_no_rule_is_weaker_than_another_by_calling_a_part_the_whole():
+    """Rules never say *reproduced in kind* of what was run on the paper's own kind of model."""
+    own = [name for name in CLAIMS if name.startswith("U26") and name not in ("U26-6", "U26-9")]
+    assert {claim(name).rule.whole for name in own} <= {"reproduced", "improved on"}
+
+
+def test_a_row_without_a_run_says_what_fills_it(tmp_path):
+    for name in CLAIMS:
+        judged = claim(name)
+        if judged.measure is None or judged.command:
+            found = row(judged, tmp_path)
+            assert found.verdict == "not run here"
+            assert found.note
+            assert found.command == judged.command
+    assert {field.name for field in dataclasses.fields(found)} >= {
+        *("rule", "rule_fixed", "first_rule_verdict", "numbers", "parts", "changes", "fails_in", "command")
+    }
+
+
+def test_ids_are_those_of_the_papers():
+    u25 = [*map(str, range(1, 11)), *(f"T{n}" for n in range(2, 8))]
+    split = {"4": "abc", "8": "ab"}
+    expected = [f"U25-{n}{letter}" for n in u25 for letter in split.get(n, [""])]
+    expected += [f"U26-{n}{letter}" for n in range(1, 10) for letter in ("ab" if n == 4 else [""])]
+    expected += [
+        f"G26-{n}{letter}" for n in range(1, 5) for letter in {1: "abc", 2: ["", "b"], 3: ["", "b"]}.get(n, [""])
+    ]
+    expected += [f"T-{n}{kind}" for n in range(8) for kind in (("", "G") if n < 7 else ("",))]
+    expected += ["T-8G"]
+    expected += [f"L-{n}{letter}" for n in range(1, 7) for letter in {1: "abc", 4: ["", "b"]}.get(n, [""])]
+    assert list(itertools.chain(CLAIMS)) == expected
