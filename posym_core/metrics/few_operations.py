@@ -7,13 +7,12 @@ have to be read. :mod:`posym_core.metrics.pairs` scores the same swaps piece by 
 
 from __future__ import annotations
 
-import functools
 import os
 
 import torch
 from torch import Tensor
 
-from posym_core.metrics.pairs import Heads, Swaps, every_pair, normalised_entropy, part_of, weighted
+from posym_core.metrics.pairs import Drawn, Heads, Swaps, every_pair, weighted
 
 # Bytes of all intermediate arrays together.
 BUDGET = 2**30
@@ -45,13 +44,17 @@ def score(heads: Heads, swaps: Swaps) -> tuple[Tensor, ...]:
 
 def _score(heads: Heads, swaps: Swaps, rows: int) -> tuple[Tensor, ...]:
     """:func:`score` of heads whose swaps fit into memory ``rows`` rows of pairs at a time."""
-    total, log_z, mass, outside = heads.attention(swaps)
-    drawn = functools.partial(heads.drawn, swaps, log_z)
+    entropy, log_z, mass, outside = heads.attention(swaps)
+
+    def drawn(contents: range, slots: range) -> Drawn:
+        return Drawn(heads.drawn(swaps, log_z, contents, slots).contiguous(), contents.start, slots.start)
+
     every = range(swaps.number)
     # Pairs in one band share one table of contents and places; bands make what they need.
-    pairs = every_pair(part_of(drawn(every, every)) if rows >= swaps.number else drawn, mass, outside, step=rows)
+    whole = drawn(every, every) if rows >= swaps.number else None
+    pairs = every_pair(drawn if whole is None else lambda *_: whole, mass, outside, step=rows)
     positional, symbolic = weighted(pairs, swaps, mass).unbind(-1)
-    return positional, symbolic, normalised_entropy(total, log_z), mass / swaps.block_length
+    return positional, symbolic, entropy, mass / swaps.block_length
 
 
 def _budget(device: torch.device) -> int:
@@ -81,15 +84,13 @@ def sound(
 
     if isinstance(keys, FakeTensor):
         return True
-    limit, largest = torch.finfo(products).max / 16, torch.finfo(torch.float64).max
-    size, other, fastest = (x.detach().abs().amax().double() for x in (query, keys, angles))
-    scaled = size * abs(scale)
-    logit = scaled * other * query.shape[-1]
-    shares = [x / limit for x in (size, scaled, other, logit)] + [fastest * (keys.shape[-2] / largest)]
-    if sinks is not None:
-        shares.append(sinks.detach().abs().amax() / largest)
-    # Not a comparison of what is bad: NaN is on no side of anything.
-    flags = [(torch.stack(shares) <= 1).all()]
+    asked = [x.detach().abs().amax() for x in (query, keys, angles, *([] if sinks is None else [sinks]))]
     if visible is not None:
-        flags.append(visible.any(-1).all())
-    return abs(scale) <= limit and bool(torch.stack(flags).all())
+        asked.append(visible.any(-1).logical_not().any())
+    size, other, fastest, *rest = torch.stack(asked).tolist()
+    scaled, limit, largest = size * abs(scale), torch.finfo(products).max / 16, torch.finfo(torch.float64).max
+    if visible is not None and rest.pop():
+        return False
+    # Not a comparison of what is bad: NaN is on no side of anything.
+    numbers = (size, abs(scale), scaled, other, scaled * other * query.shape[-1])
+    return all(x <= limit for x in numbers) and all(x <= largest for x in (keys.shape[-2] * fastest, *rest))

@@ -1,4 +1,4 @@
-"""The cross-logit matrix ``C[content, position]`` of a query, and the part of it that block swaps need.
+"""The cross-logit matrix ``C[content, position]`` of a query.
 
 ``C[a, b]`` is the logit that the key with content ``a`` would get if it stood at position ``b``; the ordinary
 logits are its diagonal. Urrutia et al. (2026a, section 3) define positional and symbolic heads by permuting keys,
@@ -12,7 +12,7 @@ For a rotary head no key has to be moved to know them: taking content ``a`` from
 from __future__ import annotations
 
 import torch
-from jaxtyping import Float, Int
+from jaxtyping import Float
 from torch import Tensor
 
 from posym_core.checks import magnitude, require_finite, require_floating, require_phases, require_room
@@ -62,28 +62,6 @@ def cross_logits(
     home_first, home_second = (part.transpose(-1, -2) for part in split_planes(home, pairing))
     seen_first, seen_second = (part.transpose(-1, -2) for part in split_planes(seen, pairing))
     return home_first[..., :, None] * seen_first[..., None, :] + home_second[..., :, None] * seen_second[..., None, :]
-
-
-def block_cross_logits(
-    query: Float[Tensor, "*#batch group dim"],
-    keys: Float[Tensor, "*#batch key dim"],
-    angles: Float[Tensor, "*#batch plane"],
-    contents: Int[Tensor, " content"],
-    slots: Int[Tensor, " slot"],
-    pairing: Pairing,
-) -> Float[Tensor, "*#batch group content offset slot"]:
-    """Logit of every key of some blocks at the same offset of other blocks' places.
-
-    ``keys`` are the keys of the blocks numbered ``contents``, ``content * offset`` of them; queries of one group
-    share them and are scaled already. ``slots`` are the numbers of the blocks' places to look at. This is all of
-    ``C`` that swaps of two blocks can reach: ``keys * slots`` numbers a query.
-    """
-    length = keys.shape[-2] // len(contents)
-    by_block, angles = keys.unflatten(-2, (len(contents), length)), angles[..., None, None, :]
-    home = turn(by_block, -contents[:, None].double() * length, angles, pairing).flatten(-3, -2)
-    seen = turn(query[..., None, :], -slots.double() * length, angles, pairing)
-    logits = home @ seen.flatten(-3, -2).transpose(-1, -2)
-    return logits.unflatten(-1, seen.shape[-3:-1]).unflatten(-3, (len(contents), length)).movedim(-2, -4)
 
 
 def plane_contributions(

@@ -94,9 +94,17 @@ def rotate(
 def turn(x: Tensor, positions: Tensor, angles: Tensor, pairing: Pairing) -> Tensor:
     """:func:`rotate` without checks, for callers that have made them."""
     phase = positions[..., None] * angles
-    cos, sin = phase.cos().to(x.dtype), phase.sin().to(x.dtype)
+    return turn_by(x, phase.cos().to(x.dtype), phase.sin().to(x.dtype), pairing)
+
+
+def turn_by(
+    x: Float[Tensor, "*#batch dim"], cos: Float[Tensor, "*#batch plane"], sin: Tensor, pairing: Pairing
+) -> Float[Tensor, "*batch dim"]:
+    """Every plane of ``x``, turned by the phase of this cosine and sine."""
     first, second = split_planes(x, pairing)
-    return join_planes(first * cos - second * sin, first * sin + second * cos, pairing)
+    return join_planes(
+        torch.addcmul(first * cos, second, sin, value=-1), torch.addcmul(first * sin, second, cos), pairing
+    )
 
 
 def split_planes(x: Float[Tensor, "*batch dim"], pairing: Pairing) -> tuple[Tensor, Tensor]:

@@ -120,7 +120,10 @@ def swap_scores(
     visible, sinks = fit_visible(visible, batch, keys.shape[-2]), fit_sinks(sinks, batch)
     in_few_operations = few_operations.preferred(keys.device)
     if not in_few_operations:
-        check_values(*numbers)
+        if not few_operations.sound(*numbers):
+            check_values(*numbers)
+        # What hides nothing need not be asked again and again.
+        visible = None if visible is None or visible.all() else visible
 
     # Queries that share their keys form a group, so that the keys are turned once for all of them.
     shared = query.ndim > 1 and keys.ndim > 2 and keys.shape[-3] == 1
