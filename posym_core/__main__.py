@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import posym_core
+from posym_core.tasks.prompt_tasks import PROMPT_TASKS
 
 SURVEY_HELP = """
 Profile every model of a list on every task, each in a folder of its own that later runs go on from, and put them into
@@ -60,7 +61,8 @@ def _parser() -> argparse.ArgumentParser:
     known = "gemma-3-270m (packaged), gemma-3-270m-binds (taught to bind), a folder, or a name on the Hugging Face hub"
     profile.add_argument("model", help=known)
     source = profile.add_mutually_exclusive_group(required=True)
-    source.add_argument("--task", help="binding, index, keyvalue, induction or text")
+    tasks = f"{', '.join(PROMPT_TASKS.names())}, or module:function for one of your own"
+    source.add_argument("--task", help=tasks)
     source.add_argument("--input", metavar="FILE", help="prompts with their blocks as JSON Lines, see the readme")
     profile.add_argument("--out", required=True, metavar="DIR", help="folder for the profile")
     add_prompts(profile)
@@ -77,7 +79,7 @@ def _parser() -> argparse.ArgumentParser:
 
     survey = commands.add_parser("survey", help="many models in one table", description=SURVEY_HELP)
     survey.add_argument("models", metavar="LIST", help="file with one model a line")
-    survey.add_argument("--task", default="binding", help="one or more tasks, with commas between (default: binding)")
+    survey.add_argument("--task", default="binding", help="tasks as of profile, with commas between (default: binding)")
     survey.add_argument("--out", required=True, metavar="DIR", help="folder for the table and the profiles")
     add_prompts(survey)
     survey.add_argument("--draws", type=int, default=2000, help="of the bootstrap behind intervals (default: 2000)")

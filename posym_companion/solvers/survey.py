@@ -30,7 +30,7 @@ from posym_core.models.families import FAMILIES
 from posym_core.models.language import PACKAGED, load_model
 from posym_core.models.outlines import outline_of
 from posym_core.runs.devices import choose_device
-from posym_core.tasks.language import make_prompts
+from posym_core.tasks import make_prompts
 from posym_core.tasks.prompts import Prompts
 
 TASKS = ("binding", "index")

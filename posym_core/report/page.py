@@ -7,6 +7,7 @@ numbers come from. It follows the reader's light or dark mode, reads on a phone,
 from __future__ import annotations
 
 import base64
+import contextlib
 import io
 import math
 from collections.abc import Callable, Mapping, Sequence
@@ -16,20 +17,14 @@ import numpy as np
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
+from posym_core.extensions import ExtensionError
 from posym_core.inspection.visibility import counted, listed, long_prompts_said
 from posym_core.report.folder import ProfileRun
 from posym_core.report.tables import HeadMeans, answers_said, head_means, head_rows, hidden_blocks
+from posym_core.tasks.prompt_tasks import PROMPT_TASKS
 
 NAME = "report.html"
 MARK = "†"
-
-TASKS = {
-    "binding": "facts that give each name an attribute, and a question about one of them",
-    "index": "a list of words, and a question about a place in it",
-    "keyvalue": "keys with values, and a question about one key",
-    "induction": "a random sequence of words that begins again",
-    "text": "windows of English text, one token a block",
-}
 
 
 def pages(profile: ProfileRun) -> dict[str, bytes]:
@@ -116,8 +111,10 @@ def _measured(profile: ProfileRun) -> str:
     prompts, layers, heads = profile.arrays["positional"].shape
     settings = profile.settings
     if settings.get("task"):
-        kind = TASKS.get(str(settings["task"]).partition("-")[0], "")
-        what = f"the task {settings['task']}" + (f" ({kind})" if kind else "")
+        task = str(settings["task"])
+        with contextlib.suppress(ExtensionError):  # measured where its package was there
+            task += f" ({said})" if (said := PROMPT_TASKS.find(task).says) else ""
+        what = f"the task {task}"
     else:
         what = f"the file {settings['input']}"
     blocks = _range(profile.arrays["blocks"])

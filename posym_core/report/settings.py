@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Any
@@ -10,10 +11,12 @@ import numpy as np
 import torch
 
 from posym_core.checks import require_count, require_counts, require_floor, require_positive
+from posym_core.extensions import home
 from posym_core.models.language import PACKAGED, model_identity, require_one_place
 from posym_core.report.prompt_files import BlockedPrompt, read_prompts, task_prompts
 from posym_core.runs.files import sha256
-from posym_core.tasks.language import make_prompts, require_task
+from posym_core.runs.provenance import PACKAGES
+from posym_core.tasks.prompt_tasks import PROMPT_TASKS, make_prompts
 
 DTYPES = ("float32", "float64", "bfloat16", "float16")
 
@@ -24,7 +27,7 @@ class ProfileSettings:
 
     Attributes:
         model: name for :func:`posym_core.load_model`.
-        task: one of ``PROMPT_TASKS``, or None with ``input``.
+        task: one of ``PROMPT_TASKS`` or ``module:function``, or None with ``input``.
         facts: blocks per prompt of a task.
         prompts: how many prompts of a task.
         seed: of the task's prompts.
@@ -67,7 +70,7 @@ class ProfileSettings:
         if self.dtype is not None and self.dtype not in DTYPES:
             raise ValueError(f"dtype must be one of {', '.join(map(repr, DTYPES))}; got {self.dtype!r}")
         if self.task is not None:
-            require_task(self.task)
+            PROMPT_TASKS.find(self.task)
             require_counts(facts=(self.facts, 2), prompts=(self.prompts, 1))
         require_one_place(self.device, self.device_map)
         require_positive("tau", self.tau)
@@ -91,7 +94,15 @@ class ProfileSettings:
             for name in ("facts", "prompts", "seed"):
                 fields.pop(name)
             fields |= {"input": Path(self.input).name, "input_sha256": sha256(Path(self.input))}
+        if self.task is not None and (file := self._task_file()) is not None:
+            fields["task_sha256"] = sha256(file)
         return fields | {"identity": model_identity(self.model)}
+
+    def _task_file(self) -> Path | None:
+        """The file that makes the prompts of another package's task; our own is in the digest of our code."""
+        module = home(PROMPT_TASKS.find(str(self.task))).partition(":")[0]
+        file = getattr(sys.modules[module], "__file__", None)
+        return None if file is None or module.partition(".")[0] in PACKAGES else Path(file)
 
     def prompts_for(self, tokenizer: Any) -> list[BlockedPrompt]:
         """The prompts that are asked for."""

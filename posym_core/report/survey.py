@@ -86,7 +86,7 @@ def run_survey(
 
     Args:
         models: names for :func:`posym_core.load_model`.
-        tasks: some of ``PROMPT_TASKS``.
+        tasks: some of ``PROMPT_TASKS``, or ``module:function``.
         folder: made if missing.
         options: of :class:`posym_core.report.settings.ProfileSettings`, the same for all.
         draws: of the bootstrap behind intervals.
@@ -124,7 +124,7 @@ def run_survey(
     rows = []
     for settings in work:
         report(f"{settings.model}, {settings.task}")
-        place = folder / PROFILES / _plain(settings.model) / str(settings.task)
+        place = folder / PROFILES / _plain(settings.model) / _plain(str(settings.task))
         row: Row = {"model": settings.model, "task": settings.task, "refused": ""}
         try:
             said = outline(settings.model)
@@ -220,7 +220,7 @@ def _write(folder: Path, rows: Sequence[Row], settings: Mapping[str, Any], secon
     write_atomically(folder / DESCRIPTION, seal(described))
 
 
-def _plain(model: str) -> str:
-    """A folder's name for a model's; what a folder cannot be called is told apart by a digest."""
-    plain = re.sub(r"[^\w.-]", "-", model).strip(".")
-    return plain if plain == model else f"{plain}-{hashlib.sha256(model.encode()).hexdigest()[:6]}"
+def _plain(name: str) -> str:
+    """A folder's name for that of a model or task; what a folder cannot be called is told apart by a digest."""
+    plain = re.sub(r"[^\w.-]", "-", name).strip(".")
+    return plain if plain == name else f"{plain}-{hashlib.sha256(name.encode()).hexdigest()[:6]}"

@@ -4,14 +4,7 @@ from posym_core.tasks.binding import TEMPLATES, BindingPrompts, Template, bindin
 from posym_core.tasks.canonical import IndexTask, PartialInductionTask, RetrievalTask, TaskBatch
 from posym_core.tasks.facts import Ceilings, FactsBatch, FactsTask
 from posym_core.tasks.hop_wording import HOP_TASKS, LENGTHS, hop_questions, hop_text
-from posym_core.tasks.language import (
-    PROMPT_TASKS,
-    index_prompts,
-    induction_prompts,
-    keyvalue_prompts,
-    make_prompts,
-    text_prompts,
-)
+from posym_core.tasks.language import index_prompts, induction_prompts, keyvalue_prompts, text_prompts
 from posym_core.tasks.multihop import LetterTask, NumberTask
 from posym_core.tasks.multihop_programs import (
     index,
@@ -24,6 +17,7 @@ from posym_core.tasks.multihop_programs import (
     walk,
 )
 from posym_core.tasks.multihop_shortcuts import counting_accuracy, rerouted
+from posym_core.tasks.prompt_tasks import PROMPT_TASKS, PromptTask, make_prompts, prompt_task
 from posym_core.tasks.prompts import Prompts
 from posym_core.tasks.sentences import DistanceTask
 from posym_core.tasks.text import reference_text
@@ -42,6 +36,7 @@ __all__ = [
     "LetterTask",
     "NumberTask",
     "PartialInductionTask",
+    "PromptTask",
     "Prompts",
     "RetrievalTask",
     "TaskBatch",
@@ -58,6 +53,7 @@ __all__ = [
     "keyvalue_prompts",
     "letters_of",
     "make_prompts",
+    "prompt_task",
     "reference_text",
     "reflexive",
     "rerouted",

@@ -13,6 +13,7 @@ from typing import Any
 import torch
 
 from posym_core.checks import require_counts
+from posym_core.tasks.prompt_tasks import prompt_task
 from posym_core.tasks.prompts import (
     Draft,
     Prompts,
@@ -55,10 +56,13 @@ TEMPLATES = {
 }
 
 
+SAYS = "facts that give each name an attribute, and a question about one of them"
+
 BindingPrompts = Prompts
 """Prompts whose blocks are facts: ``answer_ids`` holds the attribute of every fact, ``target`` the fact asked about."""
 
 
+@prompt_task("binding", SAYS, place=10)
 def binding_prompts(
     tokenizer: Any, *, facts: int, count: int, seed: int = 0, template: str = "likes"
 ) -> BindingPrompts:
@@ -109,3 +113,7 @@ def binding_prompts(
             )
         )
     return draft_prompts(tokens, drafts)
+
+
+for wording in TEMPLATES:
+    prompt_task(f"binding-{wording}", SAYS, place=11, template=wording)(binding_prompts)

@@ -11,14 +11,12 @@ different lengths.
 
 from __future__ import annotations
 
-import functools
-from collections.abc import Callable
 from typing import Any
 
 import torch
 
 from posym_core.checks import require_counts
-from posym_core.tasks.binding import TEMPLATES, binding_prompts
+from posym_core.tasks.prompt_tasks import prompt_task
 from posym_core.tasks.prompts import Draft, Prompts, PromptTokens, balanced, draft_prompts, shuffled, single_words
 from posym_core.tasks.text import reference_text
 
@@ -27,6 +25,7 @@ PLACES = ("first", "second", "third", "fourth", "last")
 TEXT_ALTERNATIVES = 8
 
 
+@prompt_task("index", "a list of words, and a question about a place in it", place=20)
 def index_prompts(tokenizer: Any, *, facts: int, count: int, seed: int = 0, place: str = "first") -> Prompts:
     """Lists of names and a question for the name in one place: `` Here is a list of names: Ann, Bob, ...``.
 
@@ -59,6 +58,7 @@ def index_prompts(tokenizer: Any, *, facts: int, count: int, seed: int = 0, plac
     return draft_prompts(tokens, drafts)
 
 
+@prompt_task("keyvalue", "keys with values, and a question about one key", place=30)
 def keyvalue_prompts(tokenizer: Any, *, facts: int, count: int, seed: int = 0) -> Prompts:
     """Lines of a key and its value, then a key: `` car: Ann``, line by line, and `` car:`` at the end.
 
@@ -83,6 +83,7 @@ def keyvalue_prompts(tokenizer: Any, *, facts: int, count: int, seed: int = 0) -
     return draft_prompts(tokens, drafts)
 
 
+@prompt_task("induction", "a random sequence of words that begins again", place=40)
 def induction_prompts(tokenizer: Any, *, facts: int, count: int, seed: int = 0, shown: int = 1) -> Prompts:
     """Names in random order, a full stop, and some of them again: what came next?
 
@@ -110,6 +111,7 @@ def induction_prompts(tokenizer: Any, *, facts: int, count: int, seed: int = 0, 
     return draft_prompts(tokens, drafts)
 
 
+@prompt_task("text", "windows of English text, one token a block", place=50)
 def text_prompts(tokenizer: Any, *, facts: int, count: int, seed: int = 0) -> Prompts:
     """Windows of :func:`posym_core.tasks.text.reference_text`, one token a block and one more as the query.
 
@@ -147,25 +149,3 @@ def text_prompts(tokenizer: Any, *, facts: int, count: int, seed: int = 0) -> Pr
         target=torch.tensor(targets),
         texts=[tokenizer.decode(row) for row in rows[:, :-1].tolist()],
     )
-
-
-def make_prompts(tokenizer: Any, task: str, *, facts: int, count: int, seed: int = 0) -> Prompts:
-    """Prompts of a task by name, one of :data:`PROMPT_TASKS`; ``"binding"`` is ``"binding-likes"``."""
-    require_task(task)
-    return PROMPT_TASKS[task](tokenizer, facts=facts, count=count, seed=seed)
-
-
-def require_task(task: str) -> None:
-    """Refuse a name that is not of :data:`PROMPT_TASKS`."""
-    if task not in PROMPT_TASKS:
-        raise ValueError(f"task must be one of {', '.join(map(repr, PROMPT_TASKS))}; got {task!r}")
-
-
-PROMPT_TASKS: dict[str, Callable[..., Prompts]] = {
-    "binding": binding_prompts,
-    **{f"binding-{template}": functools.partial(binding_prompts, template=template) for template in TEMPLATES},
-    "index": index_prompts,
-    "keyvalue": keyvalue_prompts,
-    "induction": induction_prompts,
-    "text": text_prompts,
-}

@@ -143,7 +143,7 @@ def test_what_cannot_be_made_is_refused(make, options, message, tokenizer):
 
 
 def test_an_unknown_task_is_refused_by_name(tokenizer):
-    with pytest.raises(ValueError, match=r"task must be one of 'binding', .*'text'; got 'poetry'"):
+    with pytest.raises(ValueError, match=r"task must be one of 'binding', .*'text', or module:name .*; got 'poetry'"):
         make_prompts(tokenizer, "poetry", facts=2, count=1)
 
 
