@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import re
 import subprocess
 import sys
@@ -15,6 +16,7 @@ from saved_models import save_model
 import posym_core.tasks
 from posym_core.__main__ import main
 from posym_core.extensions import ExtensionError, ExtensionWarning
+from posym_core.report import survey
 from posym_core.report.folder import load_profile
 from posym_core.report.settings import ProfileSettings
 from posym_core.tasks import PROMPT_TASKS, Prompts, make_prompts, prompt_task
@@ -97,6 +99,21 @@ def test_a_package_names_a_task_by_an_entry_point(patch, tmp_path):
     assert task.startswith("PromptTask(make=<function riddles")
 
 
+def test_a_package_that_is_installed_later_is_found(patch, tmp_path):
+    """A notebook asks, installs it, and asks again."""
+    folder = tmp_path / "site"
+    folder.mkdir()
+    patch.syspath_prepend(folder)
+    with pytest.raises(ExtensionError, match="got 'riddle'"):
+        PROMPT_TASKS.find("riddle")
+    write_package(
+        folder, "riddle-pack", GROUP, {"riddle": "riddle_pack:riddles"}, riddle_pack=PLAIN.format(name="riddles")
+    )
+    importlib.invalidate_caches()
+    assert PROMPT_TASKS.find("riddle").make.__module__ == "riddle_pack"
+    assert list(PROMPT_TASKS) == [*OURS, "riddle"]
+
+
 def test_what_a_task_was_is_part_of_a_profile(patch, tmp_path, model, capsys):
     """The same name with other code is another profile."""
     folder = write_package(
@@ -120,6 +137,7 @@ def test_a_function_in_no_package_goes_by_module_and_name(patch, tmp_path, model
     patch.syspath_prepend(tmp_path)
     assert profiled(model, "mine:riddles", tmp_path / "out") == 0
     assert load_profile(tmp_path / "out").settings["task"] == "mine:riddles"
+    assert re.fullmatch("mine-riddles-[0-9a-f]{6}", survey._plain("mine:riddles"))  # a folder's name everywhere
     assert list(PROMPT_TASKS) == OURS
     message = "task 'mine:puzzles' cannot be loaded: AttributeError: .*'puzzles'. It must be module:name, of a module"
     with pytest.raises(ExtensionError, match=message):
