@@ -341,6 +341,8 @@ def test_what_a_gpu_refuses_is_refused(other_device):
     assert (there[here.long()] * here[2]).tolist() == [14, 2, 4]
     drawn = torch.rand(3, device=other_device, generator=ours)
     assert drawn.device == other_device == ours.device
+    assert torch.zeros(3, device="meta").is_meta
+    assert there.to("meta").is_meta
     torch.testing.assert_close(drawn.cpu(), torch.rand(3, generator=torch.Generator().manual_seed(0)))
 
 

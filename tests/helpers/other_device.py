@@ -117,9 +117,9 @@ def _call(func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
     if result_there and any(isinstance(x, CPUGenerator) and x._cdata not in OtherGenerator.made for x in leaves):
         raise RuntimeError(f"Expected a '{OTHER}' device type for generator but found 'cpu'")
     plain_args, plain_kwargs = tree_map(lambda x: x.inner if isinstance(x, OtherTensor) else x, (args, kwargs))
-    result = AT_ONCE.get(func, func)(
-        *plain_args, **(plain_kwargs if device is None else {**plain_kwargs, "device": "cpu"})
-    )
+    if device is not None and result_there:
+        plain_kwargs["device"] = "cpu"
+    result = AT_ONCE.get(func, func)(*plain_args, **plain_kwargs)
     if not result_there:
         return result
     wrapped = tree_map(lambda x: OtherTensor(x) if isinstance(x, torch.Tensor) else x, result)
