@@ -15,7 +15,7 @@ from pathlib import Path
 import torch
 
 from posym_core.runs.devices import choose_device, device_name
-from posym_core.runs.files import write_atomically
+from posym_core.runs.store import write_atomically
 
 TIMED = ("scores", "operations", "tools", "ensemble", "multihop", "explorer", "live", "browser")
 PARTS = (*TIMED, "architectures")

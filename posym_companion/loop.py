@@ -5,14 +5,12 @@ from __future__ import annotations
 import inspect
 import json
 import re
-import shutil
-import tempfile
 import threading
 import time
 import uuid
+import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import MISSING, asdict, dataclass, field, fields
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -22,20 +20,21 @@ import torch
 from posym_companion.catalogue import EXPERIMENTS, experiment_module
 from posym_core.models.language import PACKAGED, load_model
 from posym_core.runs.devices import choose_device, device_name
-from posym_core.runs.files import write_atomically
 from posym_core.runs.parallel import check_places, run_grid
-from posym_core.runs.provenance import library_versions, own_code, require_same_code
+from posym_core.runs.provenance import own_code, require_same_code
 from posym_core.runs.results import (
     Result,
     ResultError,
     attached_file,
+    keep_result,
     load_result,
     require_keeping,
+    result_files,
     result_path,
     results_folder,
-    save_result,
     work_folder,
 )
+from posym_core.runs.store import DamagedError, begin, begun, difference, end, identity, read_part, write_part
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -95,9 +94,9 @@ class Experiment:
     ) -> Iterator[Result]:
         """Run settings and keep each result as it comes.
 
-        A result that is there with the same settings is read, not run. Until a result is kept, what its measurement
-        goes on from lies in :func:`posym_core.runs.results.work_folder`; only on a cluster, whose machines need not
-        share a disk, a measurement that is cut short begins anew.
+        A result that is there with the same settings is read, not run, and comes first. Until a result is kept, what
+        its measurement goes on from lies in :func:`posym_core.runs.results.work_folder`; only on a cluster, whose
+        machines need not share a disk, a measurement that is cut short begins anew.
 
         Args:
             settings: what to run.
@@ -115,66 +114,34 @@ class Experiment:
         """
         check_places(jobs, cluster)
         folder = Path(folder) if folder is not None else results_folder()
-        here = jobs == 1 and cluster is None
-        loaded: dict[str, tuple[Any, ...]] = {}
         todo = []
         for setting in settings:
             if not force and (stored := stored_result(setting, folder=folder)) is not None:
                 yield stored
-                continue
-            require_keeping(folder)
-            if here:
-                yield self._keep(setting, loaded, device=device, folder=folder, force=force, progress=progress)
             else:
                 todo.append(setting)
-        if todo:
-            threads = max(1, torch.get_num_threads() // min(jobs, len(todo)))
-            asked = {"device": device, "force": force, "threads": threads, "code_digest": own_code()}
-            where = {"results": str(folder), "keep": cluster is None, "run": uuid.uuid4().hex}
-            work = [SettingWork(setting=setting, **asked, **where) for setting in todo]
+        if not todo:
+            return
+        require_keeping(folder)
+        asked = {
+            "experiment": self,
+            "device": device,
+            "results": folder,
+            "parts_kept": cluster is None,
+            "force": force,
+            "progress": progress and jobs == 1 and cluster is None,
+            "threads": max(1, torch.get_num_threads() // min(jobs, len(todo))),
+            "code_digest": own_code(),
+            "run": uuid.uuid4().hex,
+        }
+        work = [SettingWork(setting=setting, **asked) for setting in todo]
+        try:
             for place, files in run_grid(run_setting, work, jobs=jobs, cluster=cluster):
-                yield _keep_files(todo[place].name, files, folder)
-
-    def _keep(
-        self,
-        setting: Any,
-        loaded: dict[str, tuple[Any, ...]],
-        *,
-        device: str,
-        folder: Path,
-        inputs: Path | None = None,
-        force: bool,
-        progress: bool,
-    ) -> Result:
-        began = time.perf_counter()
-        work = work_folder(setting.name, folder=folder)
-        if self.load is None:
-            _begin(work, setting, force=force)
-            measured = self.measure(setting, device=device, work=work, progress=progress)
-        else:
-            if setting.model not in loaded:
-                loaded.clear()
-                loaded[setting.model] = self.load(setting.model, device=device, folder=inputs or folder)
-                began = time.perf_counter()
-            measured = self.measure(*loaded[setting.model], setting, progress=progress)
-        if not isinstance(measured, Measured):
-            measured = Measured(arrays=measured)
-        place = result_path(setting.name, folder=folder)
-        place.parent.mkdir(parents=True, exist_ok=True)
-        for ending, content in measured.files.items():
-            write_atomically(place.with_name(place.name + ending), content)
-        result = save_result(
-            setting.name,
-            measured.arrays,
-            dims=self.dims(setting) if callable(self.dims) else self.dims,
-            settings=asdict(setting),
-            device=device_name(choose_device(device)),
-            seconds=time.perf_counter() - began if measured.seconds is None else measured.seconds,
-            folder=folder,
-            attached=[place.name + ending for ending in measured.files],
-        )
-        shutil.rmtree(work, ignore_errors=True)
-        return result
+                result = keep_result(todo[place].name, files, folder=folder)
+                end(work_folder(result.name, folder=folder))
+                yield result
+        finally:
+            _LOADED.clear()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -182,68 +149,69 @@ class SettingWork:
     """One setting as any process that has the package can run it.
 
     Attributes:
-        setting: of the experiment that its name says.
+        experiment: of which it is a setting.
+        setting: what to measure.
         device: see :func:`posym_core.load_model`.
-        force: begin anew what is unfinished.
         results: folder of results that the experiment may read.
-        keep: whether ``results`` is a folder of this machine, where the result and what is finished of it are kept.
+        parts_kept: whether what is finished of a measurement is kept there until all is.
+        force: begin anew what is unfinished.
+        progress: show progress bars.
         threads: CPU threads to compute with.
         code_digest: of the code that asks; another code refuses.
         run: a mark that all settings of one run have; what is loaded in a process is for one run.
     """
 
+    experiment: Experiment
     setting: Any
     device: str
+    results: Path
+    parts_kept: bool
     force: bool
-    results: str
-    keep: bool
+    progress: bool
     threads: int
     code_digest: str
     run: str
 
 
-# What this process has loaded, by run and experiment.
-_LOADED: dict[tuple[str, str], dict[str, tuple[Any, ...]]] = {}
+# What this process has loaded, by run and model.
+_LOADED: dict[tuple[str, str], tuple[Any, ...]] = {}
 _ONE_AT_A_TIME = threading.RLock()
 
 
 def run_setting(work: SettingWork) -> dict[str, bytes]:
-    """Run one setting; returns the files of its result by their ending if they are not kept where it runs."""
+    """Measure one setting; returns the files of its result, for the process that asks to keep."""
     require_same_code(work.code_digest)
+    experiment, setting = work.experiment, work.setting
     with _ONE_AT_A_TIME:
-        name, results = work.setting.name, Path(work.results)
-        experiment = name.partition("/")[0]
-        if (work.run, experiment) not in _LOADED:
-            _LOADED.clear()
-        loaded = _LOADED.setdefault((work.run, experiment), {})
-        keep = partial(
-            experiment_module(experiment).EXPERIMENT._keep,
-            work.setting,
-            loaded,
-            device=work.device,
-            force=work.force,
-            progress=False,
-        )
         before = torch.get_num_threads()
         torch.set_num_threads(work.threads)
         try:
-            if work.keep:
-                keep(folder=results)
-                return {}
-            with tempfile.TemporaryDirectory() as place:
-                keep(folder=Path(place), inputs=results)
-                return {path.suffix: path.read_bytes() for path in Path(place).glob(f"{name}.*")}
+            began = time.perf_counter()
+            if experiment.load is None:
+                parts = work_folder(setting.name, folder=work.results) if work.parts_kept else None
+                if parts is not None:
+                    _begin(parts, setting, force=work.force)
+                measured = experiment.measure(setting, device=work.device, work=parts, progress=work.progress)
+            else:
+                loaded = _LOADED.get(key := (work.run, setting.model))
+                if loaded is None:
+                    _LOADED.clear()
+                    loaded = _LOADED[key] = experiment.load(setting.model, device=work.device, folder=work.results)
+                    began = time.perf_counter()
+                measured = experiment.measure(*loaded, setting, progress=work.progress)
         finally:
             torch.set_num_threads(before)
-
-
-def _keep_files(name: str, files: Mapping[str, bytes], folder: Path) -> Result:
-    place = result_path(name, folder=folder)
-    place.parent.mkdir(parents=True, exist_ok=True)
-    # The description comes last, so that a result is there only when it is whole.
-    for ending in sorted(files, key=lambda ending: ending == ".json"):
-        write_atomically(place.with_name(place.name + ending), files[ending])
-    return load_result(name, folder=folder)
+    if not isinstance(measured, Measured):
+        measured = Measured(arrays=measured)
+    return result_files(
+        setting.name,
+        measured.arrays,
+        dims=experiment.dims(setting) if callable(experiment.dims) else experiment.dims,
+        settings=asdict(setting),
+        device=device_name(choose_device(work.device)),
+        seconds=time.perf_counter() - began if measured.seconds is None else measured.seconds,
+        attached=measured.files,
+    )
 
 
 def language_model(name: str = PACKAGED, *, device: str = "auto", folder: Any = None) -> tuple[Any, Any]:
@@ -291,34 +259,37 @@ def finished_part(work: Path | None, name: str, measure: Callable[[], dict[str, 
     Returns:
         Its arrays, and ``seconds`` with what it took.
     """
-    kept = work / f"{name}.npz" if work is not None else None
+    # A checkpoint may have the part's name.
+    kept = work / f"{name}.part.safetensors" if work is not None else None
     if kept is not None and kept.is_file():
-        with np.load(kept, allow_pickle=False) as stored:
-            return dict(stored)
+        try:
+            return {name: array.numpy() for name, array in read_part(kept)[0].items()}
+        except DamagedError as error:
+            warnings.warn(f"in {work} {error}; it is measured again", UserWarning, stacklevel=2)
     began = time.perf_counter()
     part = measure()
     part["seconds"] = np.array(time.perf_counter() - began)
     if kept is not None:
-        kept.parent.mkdir(parents=True, exist_ok=True)
-        write_atomically(kept, lambda file: np.savez_compressed(file, allow_pickle=False, **part))
+        write_part(kept, part)
     return part
 
 
 def _begin(work: Path, setting: Any, *, force: bool) -> None:
     """Make a work folder for a setting, or refuse one that was begun with other settings, code or libraries."""
     if force:
-        shutil.rmtree(work, ignore_errors=True)
-    asked = {"settings": _as_json(asdict(setting)), "code": own_code(), "versions of libraries": library_versions()}
-    begun = work / "begun.json"
-    if begun.is_file():
-        there = json.loads(begun.read_text())
-        if differing := [what for what in asked if there.get(what) != asked[what]]:
-            raise ValueError(
-                f"an unfinished run of {setting.name} has other {' and other '.join(differing)}, and no result mixes "
-                "two; run it again with those, or pass --force to discard what is finished"
-            )
-    work.mkdir(parents=True, exist_ok=True)
-    write_atomically(begun, json.dumps(asked).encode())
+        end(work)
+    asked = identity(asdict(setting))
+    try:
+        there = begun(work)
+    except DamagedError as error:
+        raise ValueError(f"in {work} {error}; pass --force to discard what is finished") from error
+    if there is None:
+        begin(work, asked)
+    elif differing := difference(there, asked):
+        raise ValueError(
+            f"an unfinished run of {setting.name} has other {differing}, and no result mixes two; run it again with "
+            "those, or pass --force to discard what is finished"
+        )
 
 
 def _as_json(settings: Mapping[str, Any]) -> Any:

@@ -17,7 +17,7 @@ from torch import Tensor, nn
 from torch.nn.utils import parametrize
 
 from posym_core.checks import require_count
-from posym_core.runs.files import sha256
+from posym_core.runs.store import sha256
 
 Factors = Mapping[str, Tensor]
 """``"<module>.up"`` ``[out, rank]`` and ``"<module>.down"`` ``[rank, in]`` of every changed matrix."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,10 +10,7 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
-from posym_core.runs.files import write_atomically
-from posym_core.runs.provenance import own_code
-
-FORMAT = "1"
+from posym_core.runs.store import DamagedError, difference, identity, read_part, write_part
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -94,9 +90,7 @@ class State:
 
 
 def save(path: Path, described: dict, parameters, optimizer, generators, state: State) -> None:
-    """One safetensors file with the description as JSON in its header, so that it is whole or absent."""
-    from safetensors.torch import save as to_bytes
-
+    """One file, whole or absent, of all that the run goes on from; ``described`` is what it was asked for."""
     assert state.frozen is not None
     assert state.frozen_at is not None
     tensors = {"frozen": state.frozen, "frozen_at": state.frozen_at}
@@ -112,33 +106,19 @@ def save(path: Path, described: dict, parameters, optimizer, generators, state: 
         tensors["records"] = torch.stack(state.records)
     for name, values in state.observations.items():
         tensors[f"observation/{name}"] = torch.stack(values)
-    tensors = {name: tensor.cpu().contiguous() for name, tensor in tensors.items()}
     progress = {"step": state.step, "observed_at": state.observed_at, "generators": len(generators)}
-    header = {**progress, "code": own_code(), **described}
-    path.parent.mkdir(parents=True, exist_ok=True)
-    payload = to_bytes(tensors, metadata={"format": FORMAT, "description": json.dumps(header)})
-    write_atomically(path, payload)
+    write_part(path, tensors, {**progress, "identity": identity(**described)})
 
 
 def restore(path: Path, described: dict, parameters, optimizer, generators, state: State) -> None:
-    from safetensors import safe_open
-
-    with safe_open(path, framework="pt") as file:
-        metadata = file.metadata() or {}
-        if metadata.get("format") != FORMAT:
-            raise ValueError(f"{path.name} is no checkpoint of format {FORMAT}; remove it to start anew")
-        header = json.loads(metadata["description"])
-        tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 - not a dict
-    for part in ("settings", "identity"):
-        if header[part] != described[part]:
-            raise ValueError(
-                f"checkpoint {path.name} was made with other {part}, {header[part]}, than {described[part]}; "
-                "remove it to start anew, or pass what it was made with"
-            )
-    if header.get("code") != own_code():
+    try:
+        tensors, header = read_part(path)
+    except DamagedError as error:
+        raise DamagedError(f"checkpoint {error}; remove it to start anew") from error
+    if differing := difference(header["identity"], identity(**described)):
         raise ValueError(
-            f"checkpoint {path.name} was made with other code of this package, and no training run mixes two; remove "
-            "it to start anew, or go on with the code that made it"
+            f"checkpoint {path.name} was made with other {differing}, and no training run mixes two; remove it to "
+            "start anew, or go on with what it was made with"
         )
     if header["generators"] != len(generators):
         raise ValueError(f"checkpoint {path.name} has {header['generators']} generators; got {len(generators)}")

@@ -1,4 +1,4 @@
-"""Prompts measured a chunk at a time, wherever there is a process for it, and chunks kept as files.
+"""Prompts measured a chunk at a time, wherever there is a process for it.
 
 A chunk is what is lost when a run is killed, and what is done again when a worker dies.
 """
@@ -7,13 +7,10 @@ from __future__ import annotations
 
 import errno
 import gc
-import hashlib
-import json
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any, get_args
 
 import numpy as np
@@ -30,7 +27,6 @@ from posym_core.models.language import load_model, model_identity
 from posym_core.report.prompt_files import BlockedPrompt, joined
 from posym_core.report.settings import ProfileSettings
 from posym_core.runs.devices import choose_device, device_name
-from posym_core.runs.files import write_atomically
 from posym_core.runs.provenance import require_same_code
 
 # A chunk has at most this many prompts however short they are, so that a run can be shared out and goes on well.
@@ -39,10 +35,6 @@ PROMPTS_A_CHUNK = 16
 
 class NotEnoughMemoryError(RuntimeError):
     """Not even one prompt fits into memory."""
-
-
-class ChunkError(RuntimeError):
-    """A chunk's file is altered, truncated or of another run."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -178,42 +170,6 @@ def release_memory() -> None:
         torch.cuda.empty_cache()
 
 
-def save_chunk(path: Path, chunk: Chunk, *, digest: str) -> None:
-    """Write a chunk whole or not at all, with its checksum and the digest of the run that it belongs to."""
-    from safetensors.numpy import save
-
-    about = {
-        "run": digest,
-        "device": chunk.device,
-        "seconds": repr(chunk.seconds),
-        "batch": str(chunk.batch),
-    }
-    about["checksum"] = _checksum(chunk.arrays, about)
-    content = save(chunk.arrays, metadata=about)
-    write_atomically(path, content)
-
-
-def load_chunk(path: Path, *, digest: str) -> Chunk:
-    """Read a chunk and check it.
-
-    Raises:
-        ChunkError: if it is altered, truncated or of another run.
-    """
-    from safetensors import SafetensorError, safe_open
-
-    try:
-        with safe_open(str(path), framework="numpy") as file:
-            about = file.metadata() or {}
-            arrays = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 (no mapping)
-    except (SafetensorError, OSError) as error:
-        raise ChunkError(f"{path.name} cannot be read ({error})") from error
-    if about.get("run") != digest:
-        raise ChunkError(f"{path.name} belongs to another run")
-    if about.pop("checksum", None) != _checksum(arrays, about):
-        raise ChunkError(f"{path.name} was altered")
-    return Chunk(arrays=arrays, device=about["device"], seconds=float(about["seconds"]), batch=int(about["batch"]))
-
-
 def is_disk_full(error: BaseException) -> bool:
     """Whether a disk or a quota is full."""
     return isinstance(error, OSError) and error.errno in (errno.ENOSPC, getattr(errno, "EDQUOT", errno.ENOSPC))
@@ -286,12 +242,3 @@ def _measure(held: _Loaded, prompts: Sequence[BlockedPrompt], settings: ProfileS
 def _device(model: Any) -> str:
     places = {parameter.device for parameter in model.parameters() if parameter.device.type != "meta"}
     return " and ".join(sorted(device_name(place) for place in places or {choose_device("cpu")}))
-
-
-def _checksum(arrays: Mapping[str, np.ndarray], about: Mapping[str, str]) -> str:
-    digest = hashlib.sha256(json.dumps(dict(about), sort_keys=True).encode())
-    for name in sorted(arrays):
-        array = np.ascontiguousarray(arrays[name])
-        digest.update(f"{name} {array.dtype} {array.shape}\n".encode())
-        digest.update(array.tobytes())
-    return digest.hexdigest()

@@ -3,7 +3,7 @@
 A finished folder holds ``profile.json`` (settings, where the numbers come from, SHA-256 of every file; written last,
 so that a profile exists only when it is whole), ``scores.safetensors`` (all arrays), ``heads.csv`` and ``prompts.csv``
 (tables), ``prompts.jsonl`` (the prompts, as a prompt file) and what else was asked for, such as figures. While a run
-is under way there are ``run.json`` (its settings) and ``chunks/`` instead.
+is under way there is ``chunks/`` instead, unfinished work as :mod:`posym_core.runs.store` keeps it.
 """
 
 from __future__ import annotations
@@ -20,11 +20,21 @@ import numpy as np
 
 from posym_core.report.prompt_files import BlockedPrompt, write_prompts
 from posym_core.report.tables import heads_table, hidden_blocks, prompts_table
-from posym_core.runs.files import find_damage, record, seal, unseal, write_atomically
 from posym_core.runs.results import ResultError
+from posym_core.runs.store import (
+    BEGUN,
+    DamagedError,
+    difference,
+    end,
+    record,
+    require_whole,
+    seal,
+    unseal,
+    write_files,
+)
 
 FORMAT = 1
-MANIFEST, RUN, CHUNKS, SCORES = "profile.json", "run.json", "chunks", "scores.safetensors"
+MANIFEST, CHUNKS, SCORES = "profile.json", "chunks", "scores.safetensors"
 HEADS, PROMPTS_TABLE, PROMPTS_FILE = "heads.csv", "prompts.csv", "prompts.jsonl"
 
 
@@ -67,31 +77,27 @@ def write_profile(profile: ProfileRun, extras: Mapping[str, bytes]) -> None:
         PROMPTS_FILE: write_prompts(profile.prompts),
         **extras,
     }
-    for name, content in contents.items():
-        write_atomically(profile.folder / name, content)
     described = {
         "format": FORMAT,
         "settings": profile.settings,
         "marks": marks(profile.arrays),
         "arrays": {name: {"shape": list(x.shape), "dtype": str(x.dtype)} for name, x in profile.arrays.items()},
         "provenance": profile.provenance,
-        "files": {name: record(profile.folder / name) for name in contents},
+        "files": {name: record(content) for name, content in contents.items()},
     }
-    write_atomically(profile.folder / MANIFEST, seal(described))
+    write_files(profile.folder, {**contents, MANIFEST: seal(described)})
 
 
 def has_more(folder: Path) -> bool:
     """Whether a finished profile has files beside its own, such as a report."""
-    return not set(unseal(folder / MANIFEST)["files"]) <= {SCORES, HEADS, PROMPTS_TABLE, PROMPTS_FILE}
+    return not set(unseal(folder / MANIFEST, format=FORMAT)["files"]) <= {SCORES, HEADS, PROMPTS_TABLE, PROMPTS_FILE}
 
 
 def add_files(folder: Path, extras: Mapping[str, bytes]) -> None:
     """Add files to a finished profile; what it measured stays as it is, and so does where that comes from."""
-    for name, content in extras.items():
-        write_atomically(folder / name, content)
-    described = unseal(folder / MANIFEST)
-    described["files"] |= {name: record(folder / name) for name in extras}
-    write_atomically(folder / MANIFEST, seal(described))
+    described = unseal(folder / MANIFEST, format=FORMAT)
+    described["files"] |= {name: record(content) for name, content in extras.items()}
+    write_files(folder, {**extras, MANIFEST: seal(described)})
 
 
 def load_profile(folder: Path | str) -> ProfileRun:
@@ -105,17 +111,14 @@ def load_profile(folder: Path | str) -> ProfileRun:
     folder = Path(folder)
     remedy = "measure again with --force, or restore the file"
     if not (folder / MANIFEST).is_file():
-        if (folder / RUN).is_file():
+        if (folder / CHUNKS / BEGUN).is_file():
             raise ProfileError(f"{folder} holds an unfinished profile; run the same command again to finish it")
         raise ProfileError(f"{folder} holds no profile ({MANIFEST} is missing); make one with `profile --out {folder}`")
     try:
-        manifest = unseal(folder / MANIFEST)
-    except ValueError as error:
+        manifest = unseal(folder / MANIFEST, format=FORMAT)
+        require_whole(folder, manifest["files"])
+    except DamagedError as error:
         raise ProfileError(f"in {folder} {error}; {remedy}") from error
-    if manifest.get("format") != FORMAT:
-        raise ProfileError(f"{MANIFEST} has format {manifest.get('format')}, this code reads {FORMAT}")
-    if damage := find_damage(folder, manifest["files"]):
-        raise ProfileError(f"in {folder} {damage}; {remedy}")
     return ProfileRun(
         folder=folder,
         settings=manifest["settings"],
@@ -145,37 +148,24 @@ def discard(folder: Path) -> None:
     names: list[str] = []
     with contextlib.suppress(OSError, ValueError, KeyError, TypeError, AttributeError):
         names = [name for name in json.loads((folder / MANIFEST).read_text())["files"] if Path(name).name == name]
-    for name in (MANIFEST, RUN, SCORES, HEADS, PROMPTS_TABLE, PROMPTS_FILE, *names):
+    for name in (MANIFEST, SCORES, HEADS, PROMPTS_TABLE, PROMPTS_FILE, *names):
         (folder / name).unlink(missing_ok=True)
-    for path in (folder / CHUNKS).glob("*chunk-*"):
-        path.unlink()
-
-
-def identifying(described: Mapping[str, Any]) -> dict[str, Any]:
-    """Settings that tell profiles apart; where a model's checksum is known, its name or path is none of them."""
-    named = "sha256" not in described.get("identity", {})
-    return {name: value for name, value in described.items() if named or name != "model"}
+    end(folder / CHUNKS)
 
 
 def require_same(folder: Path, there: Mapping[str, Any], asked: Mapping[str, Any]) -> None:
-    """Refuse settings that differ from those of the folder's profile, and say in what."""
-    there = json.loads(json.dumps(there))
-    asked = json.loads(json.dumps(asked))
-    if there.get("identity") == asked.get("identity"):
-        there, asked = identifying(there), identifying(asked)
-    differing = [name for name in {**asked, **there} if there.get(name) != asked.get(name)]
-    if differing:
-        shown = ", ".join(
-            f"{name}: {_short(there.get(name))} there, {_short(asked.get(name))} now" for name in differing
-        )
+    """Refuse a profile of other ``settings``, code or libraries than those of the folder's, and say in what.
+
+    Where both have the model's checksum, its name or path tells nothing.
+    """
+    there, asked = ({**one, "settings": dict(one["settings"])} for one in (there, asked))
+    model = there["settings"].get("identity")
+    if model == asked["settings"].get("identity") and "sha256" in (model or {}):
+        there["settings"]["model"] = asked["settings"]["model"]
+    if differing := difference(there, asked):
         raise ProfileError(
-            f"{folder} holds a profile of other settings ({shown}); pass another --out, or --force to discard it"
+            f"{folder} holds a profile of other {differing}; pass another --out, or --force to discard it"
         )
-
-
-def _short(value: Any) -> str:
-    shown = json.dumps(value)
-    return shown if len(shown) <= 40 else shown[:37] + "..."
 
 
 @contextlib.contextmanager

@@ -17,25 +17,20 @@ from posym_core.inspection.visibility import hidden_blocks_said, long_prompts_sa
 from posym_core.models.language import load_tokenizer
 from posym_core.report.chunks import (
     Chunk,
-    ChunkError,
     ChunkWork,
     chunk_size,
     is_disk_full,
-    load_chunk,
     measure_chunk,
-    save_chunk,
 )
 from posym_core.report.folder import (
     CHUNKS,
     MANIFEST,
-    RUN,
     ProfileError,
     ProfileRun,
     add_files,
     alone_in,
     discard,
     has_more,
-    identifying,
     load_profile,
     require_same,
     write_profile,
@@ -43,10 +38,10 @@ from posym_core.report.folder import (
 from posym_core.report.prompt_files import BlockedPrompt
 from posym_core.report.settings import ProfileSettings
 from posym_core.runs.devices import choose_device
-from posym_core.runs.files import digest_of, write_atomically
 from posym_core.runs.parallel import check_places, run_grid
 from posym_core.runs.provenance import code_version, library_versions, own_code
 from posym_core.runs.results import require_keeping
+from posym_core.runs.store import DamagedError, begin, begun, end, identity, read_part, write_part
 
 Extras = Callable[[ProfileRun], Mapping[str, bytes]]
 
@@ -103,12 +98,10 @@ def run_profile(
             what = f"{len(added)} files are added" if added else "pass --force to measure again"
             report(f"{folder} holds this profile already; {what}")
             return finished
-        run, digest = _begin(folder, settings, described, jobs)
+        threads = _begin(folder, settings, described, jobs)
         prompts = settings.prompts_for(load_tokenizer(settings.model))
-        chunks = _Chunks(folder / CHUNKS, prompts, settings, digest, report)
+        chunks = _Chunks(folder / CHUNKS, prompts, settings, report)
         with _explained(chunks):
-            write_atomically(folder / RUN, run)
-            threads = json.loads(run)["threads"]
             work = partial(
                 ChunkWork,
                 settings=settings,
@@ -146,10 +139,9 @@ class _Chunks:
         folder: Path,
         prompts: Sequence[BlockedPrompt],
         settings: ProfileSettings,
-        digest: str,
         report: Callable[[str], None],
     ) -> None:
-        self.folder, self.prompts, self.digest, self.report = folder, prompts, digest, report
+        self.folder, self.prompts, self.report = folder, prompts, report
         self.members: list[list[int]] = []
         shapes: dict[tuple, list[int]] = {}
         for number, prompt in enumerate(prompts):
@@ -166,14 +158,12 @@ class _Chunks:
         """Measure what is not kept yet, and keep every chunk as it comes."""
         from tqdm import tqdm
 
-        self.folder.mkdir(exist_ok=True)
-        for leftover in self.folder.glob(".chunk-*"):
-            leftover.unlink()
         for chunk in range(len(self.members)):
             if self.path(chunk).exists():
                 try:
-                    self.finished[chunk] = load_chunk(self.path(chunk), digest=self.digest)
-                except ChunkError as error:
+                    arrays, about = read_part(self.path(chunk))
+                    self.finished[chunk] = Chunk(arrays={name: x.numpy() for name, x in arrays.items()}, **about)
+                except DamagedError as error:
                     self.report(f"{error}; it is measured again")
         if self.finished:
             self.report(f"going on: {len(self.finished)} of {len(self.members)} chunks are finished")
@@ -185,7 +175,8 @@ class _Chunks:
             contextlib.closing(run_grid(measure_chunk, items, jobs=jobs, cluster=cluster)) as results,
         ):
             for place, chunk in results:
-                save_chunk(self.path(todo[place]), chunk, digest=self.digest)
+                about = {"device": chunk.device, "seconds": chunk.seconds, "batch": chunk.batch}
+                write_part(self.path(todo[place]), chunk.arrays, about)
                 self.finished[todo[place]] = chunk
                 bar.update(len(self.members[todo[place]]))
 
@@ -206,40 +197,33 @@ class _Chunks:
             arrays["plane_angle"] = np.stack([first[length].arrays["plane_angle"] for length in lengths.tolist()])
         return arrays
 
-    def remove(self) -> None:
-        for path in self.folder.glob("*chunk-*"):
-            path.unlink()
-        with contextlib.suppress(OSError):
-            self.folder.rmdir()
-
 
 def _finished(folder: Path, settings: ProfileSettings, described: Mapping[str, Any]) -> ProfileRun | None:
     """The folder's profile if it is finished and is the one asked for."""
     if not (folder / MANIFEST).exists():
         return None
     profile = load_profile(folder)
-    asked = dict(described)
+    there, asked = dict(profile.settings), json.loads(json.dumps(described))
     if settings.threads is not None:
-        asked["threads"] = settings.threads
-    there = {**profile.settings, "threads": profile.provenance["threads"]}
-    require_same(folder, {name: there.get(name) for name in there if name in asked or name != "threads"}, asked)
+        there["threads"], asked["threads"] = profile.provenance["threads"], settings.threads
+    require_same(folder, {"settings": there}, {"settings": asked})
     return profile
 
 
-def _begin(folder: Path, settings: ProfileSettings, described: Mapping[str, Any], jobs: int) -> tuple[bytes, str]:
-    """What ``run.json`` holds, and its digest; an unfinished run of other settings is refused."""
-    asked = {**described, "code_digest": own_code(), "versions": library_versions()}
-    threads = settings.threads
-    if (folder / RUN).exists():
-        try:
-            there = json.loads((folder / RUN).read_text(encoding="utf-8"))
-        except ValueError:
-            raise ProfileError(f"{RUN} in {folder} cannot be read; pass --force to begin anew") from None
-        threads = threads or there.get("threads")
-        require_same(folder, there, {**asked, "threads": threads})
-    threads = threads or max(1, torch.get_num_threads() // jobs)
-    run = {**asked, "threads": threads}
-    return (json.dumps(run, indent=1) + "\n").encode(), digest_of(identifying(run))
+def _begin(folder: Path, settings: ProfileSettings, described: Mapping[str, Any], jobs: int) -> int:
+    """Begin a run, or go on with the one that was begun if it is the same; returns its number of threads."""
+    try:
+        there = begun(folder / CHUNKS)
+    except DamagedError as error:
+        raise ProfileError(f"in {folder / CHUNKS} {error}; pass --force to begin anew") from error
+    kept = None if there is None else there["settings"]["threads"]
+    threads = settings.threads or kept or max(1, torch.get_num_threads() // jobs)
+    asked = identity({**described, "threads": threads})
+    if there is None:
+        begin(folder / CHUNKS, asked)
+    else:
+        require_same(folder, there, asked)
+    return threads
 
 
 def _finish(
@@ -270,8 +254,7 @@ def _finish(
         prompts=prompts,
     )
     write_profile(profile, extras(profile) if extras is not None else {})
-    chunks.remove()
-    (folder / RUN).unlink(missing_ok=True)
+    end(folder / CHUNKS)
     return profile
 
 

@@ -30,9 +30,10 @@ from posym_core.report.settings import ProfileSettings
 from posym_core.report.survey_page import survey_page
 from posym_core.report.tables import as_csv, hidden_blocks
 from posym_core.runs.devices import choose_device
-from posym_core.runs.files import seal, write_atomically
 from posym_core.runs.parallel import check_places
 from posym_core.runs.provenance import code_version, library_versions
+from posym_core.runs.results import require_keeping
+from posym_core.runs.store import seal, write_files
 
 FORMAT = 1
 TABLE, PAGE, DESCRIPTION, PROFILES = "survey.csv", "survey.html", "survey.json", "profiles"
@@ -103,7 +104,9 @@ def run_survey(
 
     Raises:
         ValueError: if a setting is out of range or a task unknown, before anything is loaded.
-        OSError: if the folder cannot be written, or the disk is full.
+        ImportError, OSError: if the table could not be kept, see :func:`posym_core.runs.results.require_keeping`;
+            before anything is loaded.
+        OSError: if the disk is full.
         ProfileError: if the folder holds profiles of other settings, and not ``force``.
     """
     folder, began = Path(folder), time.perf_counter()
@@ -119,7 +122,7 @@ def run_survey(
     work = [ProfileSettings(model=model, task=task, **fixed) for model in models for task in tasks]
     if cluster is None:
         choose_device(work[0].device)
-    (folder / PROFILES).mkdir(parents=True, exist_ok=True)
+    require_keeping(folder)
     places = {"jobs": jobs, "cluster": cluster, "force": force, "progress": progress, "report": report}
     rows = []
     for settings in work:
@@ -214,10 +217,9 @@ def _write(folder: Path, rows: Sequence[Row], settings: Mapping[str, Any], secon
         "seconds": round(seconds, 1),
         "versions": library_versions(),
     }
-    write_atomically(folder / TABLE, survey_table(rows))
-    write_atomically(folder / PAGE, survey_page(rows, settings, provenance).encode())
     described = {"format": FORMAT, "settings": dict(settings), "rows": list(rows), "provenance": provenance}
-    write_atomically(folder / DESCRIPTION, seal(described))
+    page = survey_page(rows, settings, provenance).encode()
+    write_files(folder, {TABLE: survey_table(rows), PAGE: page, DESCRIPTION: seal(described)})
 
 
 def _plain(name: str) -> str:

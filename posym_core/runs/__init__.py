@@ -1,4 +1,4 @@
-"""Where runs happen and what they leave: results, checked files, provenance, cache, devices, other processes."""
+"""Where runs happen and what they leave: results, the store, provenance, devices, other processes."""
 
 from posym_core.runs.devices import choose_device, device_name
 from posym_core.runs.results import (

@@ -8,12 +8,14 @@ when it is whole.
 
 from __future__ import annotations
 
+import contextlib
+import io
 import json
 import os
 import re
 import shutil
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from fnmatch import fnmatchcase
@@ -23,8 +25,8 @@ from typing import Any
 import numpy as np
 import torch
 
-from posym_core.runs.files import find_damage, seal, sha256, unseal, write_atomically
 from posym_core.runs.provenance import code_version, library_versions
+from posym_core.runs.store import DamagedError, record, require_whole, seal, unseal, write_files
 
 FORMAT = 3
 # Bytes that must be free before anything is measured: results have up to 10 MB, and checkpoints some times that.
@@ -166,7 +168,7 @@ def save_result(
     device: str,
     seconds: float,
     folder: Path | str | None = None,
-    attached: Sequence[str] = (),
+    attached: Mapping[str, bytes] | None = None,
 ) -> Result:
     """Write a result, whole or not at all.
 
@@ -179,25 +181,40 @@ def save_result(
         device: what it ran on, as :func:`posym_core.runs.devices.device_name` says it.
         seconds: how long it took.
         folder: of all results, by default :func:`results_folder`.
-        attached: names of files in the experiment's folder that belong to the result; see :func:`attached_file`.
+        attached: files that belong to the result, by their ending; see :func:`attached_file`.
 
     Raises:
         ValueError: if the name or an array cannot be stored, or a dimension has no name.
     """
-    place = result_path(name, folder=folder)
+    found = {"dims": dims, "settings": settings, "device": device, "seconds": seconds, "attached": attached or {}}
+    return keep_result(name, result_files(name, arrays, **found), folder=folder)
+
+
+def result_files(
+    name: str,
+    arrays: Mapping[str, np.ndarray | torch.Tensor],
+    *,
+    dims: Mapping[str, str],
+    settings: Mapping[str, Any],
+    device: str,
+    seconds: float,
+    attached: Mapping[str, bytes],
+) -> dict[str, bytes]:
+    """The files of a result by name, its description last; see :func:`save_result`."""
+    experiment, _, setting = require_name(name).partition("/")
     plain = {key: np.asarray(x.detach().cpu() if isinstance(x, torch.Tensor) else x) for key, x in arrays.items()}
     for key, array in plain.items():
         if array.dtype.hasobject:
             raise ValueError(f"array {key!r} holds Python objects; store numbers, booleans or fixed-width strings")
     said = named_dims(dims, plain)
-    place.parent.mkdir(parents=True, exist_ok=True)
-    payload = write_atomically(
-        place.with_name(f"{place.name}.npz"), lambda file: np.savez_compressed(file, allow_pickle=False, **plain)
-    )
+    payload = io.BytesIO()
+    np.savez_compressed(payload, allow_pickle=False, **plain)
+    beside = {f"{setting}{ending}": content for ending, content in attached.items()}
+    digests = {file: record(content)["sha256"] for file, content in beside.items()}
     description = {
         "format": FORMAT,
-        "experiment": place.parent.name,
-        "setting": place.name,
+        "experiment": experiment,
+        "setting": setting,
         "settings": json.loads(json.dumps(dict(settings))),
         "arrays": {k: {"shape": list(a.shape), "dtype": str(a.dtype), "dims": said[k]} for k, a in plain.items()},
         "provenance": {
@@ -206,11 +223,16 @@ def save_result(
             "date": datetime.now(UTC).isoformat(timespec="seconds"),
             "seconds": round(seconds, 1),
             "versions": library_versions(),
-            "checksum": sha256(payload),
-            **({"attached": {file: sha256(place.parent / file) for file in attached}} if attached else {}),
+            "checksum": record(payload.getvalue())["sha256"],
+            **({"attached": digests} if digests else {}),
         },
     }
-    write_atomically(place.with_name(f"{place.name}.json"), seal(description))
+    return {**beside, f"{setting}.npz": payload.getvalue(), f"{setting}.json": seal(description)}
+
+
+def keep_result(name: str, files: Mapping[str, bytes], *, folder: Path | str | None = None) -> Result:
+    """Write what :func:`result_files` made, here or on another machine."""
+    write_files(result_path(name, folder=folder).parent, files)
     return load_result(name, folder=folder)
 
 
@@ -228,16 +250,10 @@ def load_result(name: str, *, folder: Path | str | None = None) -> Result:
             raise MissingResultError(
                 f"result {name!r} is not there: {file.name} is missing in {file.parent.name}; {REMEDY}"
             )
-    try:
-        description = unseal(description_file)
-    except ValueError as error:
-        raise ResultError(f"{error}; {REMEDY}") from error
-    if description.get("format") != FORMAT:
-        raise ResultError(
-            f"{description_file.name} has format {description.get('format')}, this code reads {FORMAT}; {REMEDY}"
-        )
-    provenance, settings = description["provenance"], description["settings"]
-    _require_unaltered(array_file, provenance["checksum"])
+    with _remedied():
+        description = unseal(description_file, format=FORMAT)
+        provenance, settings = description["provenance"], description["settings"]
+        require_whole(place.parent, {array_file.name: {"sha256": provenance["checksum"]}})
     with np.load(array_file, allow_pickle=False) as stored:
         found = {key: stored[key] for key in stored.files}
     dims = {key: said["dims"] for key, said in description["arrays"].items()}
@@ -272,7 +288,8 @@ def attached_file(result: Result, file: str, *, folder: Path | str | None = None
     expected = result.provenance.get("attached", {}).get(file)
     if expected is None:
         raise ResultError(f"result {result.name!r} has no attached file {file!r}")
-    _require_unaltered(path, expected)
+    with _remedied():
+        require_whole(path.parent, {file: {"sha256": expected}})
     return path
 
 
@@ -282,9 +299,14 @@ def result_path(name: str, *, folder: Path | str | None = None) -> Path:
     Raises:
         ValueError: if this is no name of a result.
     """
+    return _folder(folder) / require_name(name)
+
+
+def require_name(name: str) -> str:
+    """Refuse what is no name of a result."""
     if not re.fullmatch(r"[\w-]+/[\w-]+", name, re.ASCII):
         raise ValueError(f"a result is named experiment/setting, in letters, digits, '_' and '-'; got {name!r}")
-    return _folder(folder) / name
+    return name
 
 
 def work_folder(name: str, *, folder: Path | str | None = None) -> Path:
@@ -297,6 +319,10 @@ def _folder(folder: Path | str | None) -> Path:
     return Path(folder) if folder is not None else results_folder()
 
 
-def _require_unaltered(path: Path, expected: str) -> None:
-    if damage := find_damage(path.parent, {path.name: {"sha256": expected}}):
-        raise ResultError(f"{damage}; {REMEDY}")
+@contextlib.contextmanager
+def _remedied() -> Iterator[None]:
+    """Within the block, what is damaged is a :class:`ResultError` that says what to do."""
+    try:
+        yield
+    except DamagedError as error:
+        raise ResultError(f"{error}; {REMEDY}") from error

@@ -9,14 +9,13 @@ import tempfile
 from collections import namedtuple
 from dataclasses import dataclass, field
 from importlib import metadata
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
 from posym_companion import catalogue, loop
 from posym_companion.loop import Experiment, finished_part
-from posym_core.runs import provenance
+from posym_core.runs import provenance, store
 from posym_core.runs.results import load_result, work_folder
 
 
@@ -79,20 +78,20 @@ def trial():
 
 
 def other_code(monkeypatch):
-    monkeypatch.setattr(loop, "own_code", lambda: "other")
+    monkeypatch.setattr(store, "own_code", lambda: "other")
 
 
 def other_libraries(monkeypatch):
-    monkeypatch.setattr(loop, "library_versions", lambda: {"torch": "1"})
+    monkeypatch.setattr(store, "library_versions", lambda: {"torch": "1"})
 
 
 @pytest.mark.parametrize(
     ("change", "setting", "said"),
     [
-        (other_code, Setting(), "other code"),
-        (other_libraries, Setting(), "other versions of libraries"),
-        (lambda monkeypatch: None, Setting(size=3), "other settings"),
-        (other_code, Setting(size=3), "other settings and other code"),
+        (other_code, Setting(), r'other code \(".* there, "other" now\)'),
+        (other_libraries, Setting(), r'other versions of libraries \(torch: ".*" there, "1" now, .*\)'),
+        (lambda monkeypatch: None, Setting(size=3), r"other settings \(size: 2 there, 3 now\)"),
+        (other_code, Setting(size=3), r"other settings \(.*\) and other code \(.*\)"),
     ],
 )
 def test_a_killed_run_goes_on_only_with_what_it_was_begun_with(trial, tmp_path, monkeypatch, change, setting, said):
@@ -109,6 +108,37 @@ def test_a_killed_run_goes_on_only_with_what_it_was_begun_with(trial, tmp_path, 
     list(trial.of_settings.run([Setting()], folder=tmp_path))
     assert trial.measured == ["first", "second"]
     assert not work_folder("trial/one", folder=tmp_path).exists()
+
+
+@pytest.mark.parametrize("damage", [lambda x: x[:-9], lambda x: x[:-1] + bytes([x[-1] ^ 1])])
+def test_a_damaged_part_is_measured_again(trial, tmp_path, damage):
+    trial.killed = True
+    with pytest.raises(KeyboardInterrupt):
+        list(trial.of_settings.run([Setting()], folder=tmp_path))
+    trial.killed = False
+    (part,) = work_folder("trial/one", folder=tmp_path).glob("*.safetensors")
+    part.write_bytes(damage(part.read_bytes()))
+    message = r"first.part.safetensors (cannot be read|was altered).*; it is measured again"
+    with pytest.warns(UserWarning, match=message):
+        (found,) = trial.of_settings.run([Setting()], folder=tmp_path)
+    assert trial.measured == ["first", "first", "second"]
+    assert found["first"].tolist() == [1, 1]
+
+
+def test_a_part_of_another_run_is_not_taken_for_ones_own(trial, tmp_path):
+    """As when a kill interrupts the removal of what an older run left."""
+    trial.killed = True
+    with pytest.raises(KeyboardInterrupt):
+        list(trial.of_settings.run([Setting()], folder=tmp_path))
+    trial.killed = False
+    begun = work_folder("trial/one", folder=tmp_path) / store.BEGUN
+    begun.write_bytes(begun.read_bytes()[:-9])
+    with pytest.raises(ValueError, match=r"begun.json is not a whole description .*; pass --force to discard"):
+        list(trial.of_settings.run([Setting(size=3)], folder=tmp_path))
+    begun.unlink()
+    with pytest.warns(UserWarning, match=r"first.part.safetensors belongs to another run; it is measured again"):
+        (found,) = trial.of_settings.run([Setting(size=3)], folder=tmp_path)
+    assert found["first"].tolist() == [1, 1, 1]
 
 
 def test_force_discards_what_other_code_began(trial, tmp_path, monkeypatch):
@@ -173,16 +203,14 @@ def test_what_is_there_already_needs_no_room(trial, tmp_path, monkeypatch):
     assert again.provenance == first.provenance
 
 
-def in_another_process(monkeypatch, experiment):
-    """As a worker would do it, but here: what a process has loaded is empty at first."""
-    monkeypatch.setattr(loop, "_LOADED", {})
-    monkeypatch.setattr(loop, "experiment_module", lambda name: SimpleNamespace(EXPERIMENT=experiment))
+def in_another_process(monkeypatch):
+    """As a worker would do it, but here."""
     monkeypatch.setattr(loop, "run_grid", lambda function, items, **places: enumerate(map(function, items)))
 
 
-@pytest.mark.parametrize("places", [{"jobs": 2}, {"cluster": "tcp://somewhere:1"}])
+@pytest.mark.parametrize("places", [{}, {"jobs": 2}, {"cluster": "tcp://somewhere:1"}])
 def test_a_process_loads_a_model_once_for_its_settings(trial, tmp_path, monkeypatch, places):
-    in_another_process(monkeypatch, trial.of_models)
+    in_another_process(monkeypatch)
     settings = [Setting("one"), Setting("two"), Setting("three", model="second")]
     found = list(trial.of_models.run(settings, folder=tmp_path, **places))
     assert [result.name for result in found] == ["trial/one", "trial/two", "trial/three"]
@@ -190,11 +218,11 @@ def test_a_process_loads_a_model_once_for_its_settings(trial, tmp_path, monkeypa
     # Another run loads anew: the files of a model may have changed.
     list(trial.of_models.run(settings[:1], folder=tmp_path, force=True, **places))
     assert trial.loads == ["first", "second", "first"]
-    assert len(loop._LOADED) == 1
+    assert not loop._LOADED
 
 
 def test_processes_keep_what_is_finished_over_a_kill(trial, tmp_path, monkeypatch):
-    in_another_process(monkeypatch, trial.of_settings)
+    in_another_process(monkeypatch)
     trial.killed = True
     with pytest.raises(KeyboardInterrupt):
         list(trial.of_settings.run([Setting()], folder=tmp_path, jobs=2))

@@ -1,4 +1,4 @@
-"""Files of results, chunks and prompts, altered at random: what was written is read, or the error names the file."""
+"""Files of results, parts and prompts, altered at random: what was written is read, or the error names the file."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from random_inputs import cases
 
-from posym_core.report.chunks import Chunk, ChunkError, load_chunk, save_chunk
 from posym_core.report.prompt_files import PromptFileError, read_prompts
 from posym_core.runs.results import ResultError, attached_file, load_result, save_result
+from posym_core.runs.store import DamagedError, read_part, write_part
 
 
 class Words:
@@ -59,10 +59,8 @@ def damages(draw, content: bytes) -> bytes:
 
 @pytest.fixture(scope="module")
 def kept(tmp_path_factory: pytest.TempPathFactory) -> dict[str, bytes]:
-    """The files of a result with a file attached, and of a chunk."""
+    """The files of a result with a file attached, and of a finished part."""
     folder = tmp_path_factory.mktemp("kept")
-    (folder / "trial").mkdir()
-    (folder / "trial/weights.bin").write_bytes(bytes(range(64)))
     save_result(
         "trial/demo",
         {"scores": torch.arange(6.0).reshape(2, 3), "names": np.array(["a", "bc"])},
@@ -71,12 +69,10 @@ def kept(tmp_path_factory: pytest.TempPathFactory) -> dict[str, bytes]:
         device="CPU",
         seconds=1.25,
         folder=folder,
-        attached=["weights.bin"],
+        attached={".bin": bytes(range(64))},
     )
     arrays = {"positional": np.arange(6, dtype=np.float32).reshape(2, 3), "correct": np.array([True, False])}
-    save_chunk(
-        folder / "trial/chunk.safetensors", Chunk(arrays=arrays, device="CPU", seconds=0.5, batch=2), digest="run"
-    )
+    write_part(folder / "trial/part.safetensors", arrays, {"device": "CPU", "seconds": 0.5})
     return {path.name: path.read_bytes() for path in (folder / "trial").iterdir()}
 
 
@@ -84,7 +80,7 @@ def attempt(function: Callable[..., Any], *args: object, **options: object) -> A
     """What a function returns, or what it says when it refuses."""
     try:
         return function(*args, **options)
-    except (ResultError, ChunkError, PromptFileError) as refusal:
+    except (ResultError, DamagedError, PromptFileError) as refusal:
         return str(refusal)
 
 
@@ -94,7 +90,7 @@ def write(folder: Path, files: dict[str, bytes]) -> None:
 
 
 @cases
-@given(st.data(), st.sampled_from(["demo.json", "demo.npz", "weights.bin"]))
+@given(st.data(), st.sampled_from(["demo.json", "demo.npz", "demo.bin"]))
 def test_results(tmp_path_factory, kept, data, name):
     folder = tmp_path_factory.getbasetemp()
     damaged = data.draw(damages(kept[name]))
@@ -103,7 +99,7 @@ def test_results(tmp_path_factory, kept, data, name):
     whole = load_result("trial/demo", folder=folder)
     (folder / "trial" / name).write_bytes(damaged)
     found = attempt(load_result, "trial/demo", folder=folder)
-    attached = found if isinstance(found, str) else attempt(attached_file, found, "weights.bin", folder=folder)
+    attached = found if isinstance(found, str) else attempt(attached_file, found, "demo.bin", folder=folder)
     if isinstance(attached, str):
         assert name in attached
         assert "restore it with git checkout" in attached
@@ -112,21 +108,22 @@ def test_results(tmp_path_factory, kept, data, name):
     assert found.settings == whole.settings
     assert found.provenance == whole.provenance
     assert {key: x.tolist() for key, x in found.arrays.items()} == {key: x.tolist() for key, x in whole.arrays.items()}
-    assert attached.read_bytes() == kept["weights.bin"]
+    assert attached.read_bytes() == kept["demo.bin"]
 
 
 @cases
 @given(st.data())
-def test_chunks(tmp_path_factory, kept, data):
-    path = tmp_path_factory.getbasetemp() / "chunk.safetensors"
-    path.write_bytes(kept["chunk.safetensors"])
-    whole = load_chunk(path, digest="run")
-    path.write_bytes(data.draw(damages(kept["chunk.safetensors"])))
-    found = attempt(load_chunk, path, digest="run")
+def test_parts(tmp_path_factory, kept, data):
+    path = tmp_path_factory.getbasetemp() / "part.safetensors"
+    path.write_bytes(kept["part.safetensors"])
+    whole, about = read_part(path)
+    path.write_bytes(data.draw(damages(kept["part.safetensors"])))
+    found = attempt(read_part, path)
     if isinstance(found, str):
         assert path.name in found
         return
-    assert {key: x.tolist() for key, x in found.arrays.items()} == {key: x.tolist() for key, x in whole.arrays.items()}
+    assert {key: x.tolist() for key, x in found[0].items()} == {key: x.tolist() for key, x in whole.items()}
+    assert found[1] == about
 
 
 PROMPT = {"input_ids": [1, 3, 4, 5, 3, 4, 6, 3], "start": 1, "block_length": 3, "blocks": 2, "id": 7}

@@ -11,7 +11,7 @@ from architectures import build, tokens
 from torch import nn
 
 from posym_core.models.additions import add, added, factors_as_bytes, learning, read_factors
-from posym_core.runs.files import sha256
+from posym_core.runs.store import sha256
 
 NAMES = ("model.layers.0.self_attn.q_proj", "model.layers.2.self_attn.v_proj")
 

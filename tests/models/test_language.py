@@ -18,7 +18,7 @@ from posym_core.models.answers import choice_accuracy
 from posym_core.models.gemma_tokenizer import MARKS, gemma_tokenizer, merges
 from posym_core.models.language import load_model
 from posym_core.models.taught import TAUGHT, taught_factors
-from posym_core.runs.cache import MANIFEST, cache_root, find_damage, kept_folder
+from posym_core.runs.store import MANIFEST, cache_root, find_damage, kept_folder
 from posym_core.tasks import binding_prompts
 
 KEY = {"weights": "abc", "version": "1"}

@@ -179,17 +179,18 @@ def test_training_ends_when_every_member_is_frozen():
 def test_a_checkpoint_of_other_code_is_refused(tmp_path, monkeypatch):
     checkpoint = tmp_path / "toy.safetensors"
     run(toys(), checkpoint=checkpoint)
-    monkeypatch.setattr(checkpoints, "own_code", lambda: "other")
-    with pytest.raises(ValueError, match=r"toy.safetensors was made with other code .*; remove it to start"):
+    monkeypatch.setattr("posym_core.runs.store.own_code", lambda: "other")
+    message = r'toy.safetensors was made with other code \(".* there, "other" now\), and no .*; remove it to start'
+    with pytest.raises(ValueError, match=message):
         run(toys(), checkpoint=checkpoint)
 
 
 def test_a_checkpoint_of_another_run_is_refused(tmp_path):
     checkpoint = tmp_path / "toy.safetensors"
     run(toys(), checkpoint=checkpoint, identity={"task": "a"})
-    with pytest.raises(ValueError, match=r"made with other identity, \{'task': 'a'\}, than \{'task': 'b'\}; remove it"):
+    with pytest.raises(ValueError, match=r'made with other identity \(task: "a" there, "b" now\), and .*; remove it'):
         run(toys(), checkpoint=checkpoint, identity={"task": "b"})
-    with pytest.raises(ValueError, match="made with other settings"):
+    with pytest.raises(ValueError, match=r"made with other settings \(steps: 30 there, 31 now, .*\)"):
         run(toys(), checkpoint=checkpoint, identity={"task": "a"}, settings=TrainingSettings(steps=31))
     with pytest.raises(ValueError, match="has 2 generators; got 1"):
         train(

@@ -32,7 +32,7 @@ from posym_core.report.folder import ProfileError, load_profile
 from posym_core.report.run import run_profile
 from posym_core.report.settings import ProfileSettings
 from posym_core.report.survey import PAGE, read_models, run_survey
-from posym_core.runs.files import unseal
+from posym_core.runs.store import unseal, write_part
 
 OPTIONS = {"facts": 3, "prompts": 4, "batch_size": 2, "threads": 1, "device": "cpu"}
 TASKS = ["binding", "index"]
@@ -57,7 +57,7 @@ def test_rows_are_in_order_and_name_what_is_refused(surveyed, models):
     assert [(row["model"], row["task"]) for row in rows] == [(model, task) for model in models for task in TASKS]
     assert [bool(row["refused"]) for row in rows] == [False] * 4 + [True] * 2
     assert "no rotary encoding" in rows[-1]["refused"]
-    kept = unseal(folder / surveys.DESCRIPTION)
+    kept = unseal(folder / surveys.DESCRIPTION, format=surveys.FORMAT)
     assert kept["rows"] == json.loads(json.dumps(rows))
     assert kept["settings"] == {**OPTIONS, "draws": 50, "tasks": TASKS}
     assert set(kept["provenance"]) == {"code_version", "code_digest", "date", "seconds", "versions"}
@@ -157,12 +157,12 @@ def test_a_cluster_gives_the_rows_of_this_machine_and_goes_on(surveyed, models, 
     (tmp_path / "list").write_text("\n".join(models))
     ends = iter([None] * 5 + [KeyboardInterrupt()])
 
-    def save_until_ended(path, chunk, *, digest):
+    def save_until_ended(path, arrays, about):
         if (end := next(ends, None)) is not None:
             raise end
-        profile_chunks.save_chunk(path, chunk, digest=digest)
+        write_part(path, arrays, about)
 
-    monkeypatch.setattr(profile_runs, "save_chunk", save_until_ended)
+    monkeypatch.setattr(profile_runs, "write_part", save_until_ended)
     monkeypatch.setattr(profile_chunks, "load_model", lambda *a, **k: pytest.fail("measured on this machine"))
     command = ["survey", str(tmp_path / "list"), "--task", ",".join(TASKS), "--out", str(tmp_path / "out")]
     command += ["--cluster", cluster.scheduler_address, "--draws", "50", "--no-progress"]
@@ -181,7 +181,7 @@ def test_a_cluster_gives_the_rows_of_this_machine_and_goes_on(surveyed, models, 
     def numbers(rows):
         return [{name: value for name, value in row.items() if name != "seconds"} for row in rows]
 
-    found = unseal(tmp_path / "out" / surveys.DESCRIPTION)["rows"]
+    found = unseal(tmp_path / "out" / surveys.DESCRIPTION, format=surveys.FORMAT)["rows"]
     assert numbers(found) == json.loads(json.dumps(numbers(surveyed[0])))
 
 
@@ -190,16 +190,16 @@ def test_a_worker_that_is_killed_changes_no_number(models, cluster, tmp_path, mo
     settings = ProfileSettings(model=models[0], task="binding", **{**OPTIONS, "prompts": 8})
     whole, killed = run_profile(settings, tmp_path / "here", progress=False), []
 
-    def kill_one(path, chunk, *, digest):
+    def kill_one(path, arrays, about):
         if not killed:
             # One that is at work; the nanny beside it starts another.
             busy = {worker.address for worker in cluster.scheduler.workers.values() if worker.processing}
             assert busy
             killed.extend([nanny.pid for nanny in cluster.workers.values() if nanny.worker_address in busy][:1])
             os.kill(killed[0], signal.SIGKILL)
-        profile_chunks.save_chunk(path, chunk, digest=digest)
+        write_part(path, arrays, about)
 
-    monkeypatch.setattr(profile_runs, "save_chunk", kill_one)
+    monkeypatch.setattr(profile_runs, "write_part", kill_one)
     monkeypatch.setattr(profile_chunks, "load_model", lambda *a, **k: pytest.fail("measured on this machine"))
     found = run_profile(settings, tmp_path / "there", cluster=cluster.scheduler_address, progress=False)
     assert len(killed) == 1

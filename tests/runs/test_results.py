@@ -7,7 +7,7 @@ import torch
 
 from posym_companion.several_hops.multihop import full_size
 from posym_core.runs import results
-from posym_core.runs.files import seal
+from posym_core.runs.store import seal
 
 DIMS = {"scores": "layer head", "names x": "head"}
 

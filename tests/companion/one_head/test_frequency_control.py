@@ -108,7 +108,7 @@ def test_a_killed_run_resumes_from_its_cells(tiny, tmp_path, monkeypatch):
     other = dataclasses.replace(TINY, test_inputs=701)
     with pytest.raises(
         ValueError,
-        match="frequency_control/full has other settings, and no result mixes two; run it again with",
+        match=r"full has other settings \(test_inputs: .*\), and no result mixes two; run it again with",
     ):
         list(experiment.EXPERIMENT.run([other], folder=tmp_path, device="cpu", progress=False))
     (result,) = experiment.EXPERIMENT.run([TINY], folder=tmp_path, device="cpu", progress=False)

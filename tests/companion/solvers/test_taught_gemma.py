@@ -77,7 +77,7 @@ def test_a_run_holds_what_its_description_says_and_keeps_the_additions(tmp_path,
 def test_an_interrupted_run_goes_on_where_it_stopped(tmp_path, loads, monkeypatch):
     setting = replace(SETTING, stopped="fastest")
     whole = taught_gemma.measure(setting, work=tmp_path, progress=False)
-    (tmp_path / "step_3.npz").unlink()
+    (tmp_path / "step_3.part.safetensors").unlink()
 
     def never(*args, **options):
         raise AssertionError("it was taught already")
