@@ -1,48 +1,89 @@
-"""What watching every head costs while a multi-hop model trains, in training steps."""
+"""Multi-hop training: our steps against transformers', seeds side by side, and what watching every head costs."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from typing import Any
 
 import torch
+from torch import Tensor, nn
 
 from benchmarks.timing import best
 from posym_companion.several_hops.multihop import TRAINING, MultihopSettings, Watch
-from posym_core.models.gptj import AnswerLoss
+from posym_core.models.gptj import AnswerLoss, AnswerLosses
+from posym_core.models.training import train
 from posym_core.runs.devices import choose_device
 
+SEEDS = 3
 
-def monitor_against_step(settings: MultihopSettings) -> Iterator[str]:
-    """One checkpoint (all heads, all stations) and one look at the accuracy, against one step of the same model."""
+
+class ByTransformers(nn.Module):
+    """The same loss by transformers' own forward pass and layers of dropout."""
+
+    def __init__(self, model: Any):
+        super().__init__()
+        self.model = model
+
+    def losses(self, batch: tuple[Tensor, Tensor, int]) -> Tensor:
+        tokens, answer, seed = batch
+        torch.manual_seed(seed)
+        hidden = self.model.transformer(tokens, use_cache=False).last_hidden_state
+        return nn.functional.cross_entropy(self.model.lm_head(hidden[:, -1]), answer)
+
+
+def steps_a_second(
+    losses: Callable[[], nn.Module], batch: tuple[Any, ...], settings: MultihopSettings, *, steps: int, graph: bool
+) -> float:
+    """Of a whole training of so many steps from its beginning, the recording of graphs included."""
+    model = losses()
+    made = replace(settings.training, steps=steps, record_every=steps)
+    seconds = best(
+        lambda: train(model, lambda *_: batch, generators=[], settings=made, graph=graph, progress=False),
+        repeats=3,
+    )
+    return steps / seconds
+
+
+def training_rows(settings: MultihopSettings, shown: str, *, steps: int) -> Iterator[str]:
+    """Steps a second of one model both ways, and of several together."""
     device = choose_device()
-    trained = AnswerLoss(settings.make_model().to(device))
-    model = trained.model
-    optimizer = settings.training.optimizer(list(model.parameters()))
-    batch = settings.sample(settings.batch, TRAINING)
-    tokens, answer = batch.tokens.to(device), batch.answer.to(device)
-    watch = Watch(settings, device, None)
+    steps = steps if device.type == "cpu" else 50 * steps
 
-    def step() -> None:
-        model.train()
-        optimizer.zero_grad(set_to_none=True)
-        trained.losses((tokens, answer, 0)).backward()
-        optimizer.step()
+    def made(count: int) -> list[AnswerLoss]:
+        return [AnswerLoss(replace(settings, seed=seed).make_model().to(device)) for seed in range(count)]
 
-    def scored() -> None:
-        watch.scores(model.eval())
-
+    drawn = settings.sample(settings.batch, TRAINING)
+    batch = drawn.tokens.to(device), drawn.answer.to(device), 0
+    several = *(x.expand(SEEDS, *x.shape).contiguous() for x in batch[:2]), range(SEEDS)
     with torch.random.fork_rng(devices=[torch.cuda.current_device()] if device.type == "cuda" else []):
-        one = best(step, repeats=5, warm_up=2)
-    score = best(scored, repeats=3)
-    shown = f"{settings.layers} layers of {settings.width} dimensions, {settings.task}"
-    yield f"| training, {shown} | {1 / one:.1f} steps a second |"
+        theirs = steps_a_second(lambda: ByTransformers(made(1)[0].model), batch, settings, steps=steps, graph=False)
+        ours = steps_a_second(lambda: made(1)[0], batch, settings, steps=steps, graph=True)
+        together = steps_a_second(lambda: AnswerLosses(made(SEEDS)), several, settings, steps=steps, graph=True)
+    yield f"| training, {shown} | {ours:.1f} steps a second |"
+    yield f"| training against transformers' forward pass, {shown} | {ours / theirs:.2f} times as fast |"
+    faster = SEEDS * together / ours
+    yield f"| {SEEDS} seeds side by side against one after another, {shown} | {faster:.2f} times as fast |"
+
+
+def watching_rows(settings: MultihopSettings, shown: str) -> Iterator[str]:
+    """One checkpoint (all heads, all stations) against one step of the same model."""
+    device = choose_device()
+    trained, watch = AnswerLoss(settings.make_model().to(device)), Watch(settings, device, None)
+    drawn = settings.sample(settings.batch, TRAINING)
+    batch = drawn.tokens.to(device), drawn.answer.to(device), 0
+    step = 1 / steps_a_second(lambda: trained, batch, settings, steps=5, graph=True)
+    trained.model.eval()
+    score = best(lambda: watch.scores(trained.model), repeats=3)
     queries = settings.monitored * settings.hops * (settings.hops + 1) // 2 * settings.layers * settings.heads
-    yield f"| scoring {queries:,} queries against a training step, {shown} | {score / one:.1f} steps |"
-    share = score / one / settings.checkpoint_every
+    yield f"| scoring {queries:,} queries against a training step, {shown} | {score / step:.1f} steps |"
+    share = score / step / settings.checkpoint_every
     yield f"| scoring at every {settings.checkpoint_every} steps, {shown} | {share:.2%} of the training time |"
 
 
 def rows() -> Iterator[str]:
     """Table rows, as they are measured."""
-    yield from monitor_against_step(MultihopSettings.small())
-    yield from monitor_against_step(MultihopSettings.full())
+    for settings, steps in ((MultihopSettings.small(), 20), (MultihopSettings.full(), 4)):
+        shown = f"{settings.layers} layers of {settings.width} dimensions, {settings.task}"
+        yield from training_rows(settings, shown, steps=steps)
+        yield from watching_rows(settings, shown)

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -24,7 +24,7 @@ from posym_companion.loop import Experiment, Measured
 from posym_core.checks import require_counts
 from posym_core.inspection.stations import capture_layers, station_scores, summary
 from posym_core.metrics.rope import rope_angles
-from posym_core.models.gptj import AnswerLoss, decoder, mean_by_hops, right_answers
+from posym_core.models.gptj import AnswerLoss, AnswerLosses, decoder, mean_by_hops, right_answers
 from posym_core.models.toys import data_generators
 from posym_core.models.training import LinearSettings, train
 from posym_core.runs.devices import choose_device
@@ -325,53 +325,111 @@ class Trained:
     arrays: dict[str, np.ndarray]
 
 
-def train_model(
-    settings: MultihopSettings,
+class Watches:
+    """A watch over each of several models that learn side by side; names of what is seen begin with the number."""
+
+    def __init__(self, watches: Sequence[Watch]):
+        self.watches = watches
+
+    def restore(self, observations: Mapping[str, Sequence[Tensor]]) -> None:
+        for number, watch in enumerate(self.watches):
+            watch.restore(self.of(number, observations))
+
+    def __call__(self, step: int, trained: AnswerLoss | AnswerLosses) -> dict[str, Tensor] | None:
+        found = {}
+        for number, (watch, member) in enumerate(zip(self.watches, trained.members, strict=True)):
+            for name, x in (watch(step, member) or {}).items():
+                found[f"{number}/{name}"] = x / len(self.watches) if name == "training_seconds" else x
+        for watch in self.watches if found else ():
+            watch.before = time.perf_counter(), step  # what is scored after it is no training
+        return found or None
+
+    @staticmethod
+    def of(number: int, observations: Mapping[str, Any]) -> dict[str, Any]:
+        """What was seen of one model."""
+        start = f"{number}/"
+        return {name.removeprefix(start): x for name, x in observations.items() if name.startswith(start)}
+
+
+def train_model(settings: MultihopSettings, **options: Any) -> Trained:
+    """Train one model and watch its heads; takes what :func:`train_together` takes."""
+    return train_together([settings], **options)[0]
+
+
+def train_together(
+    settings: Sequence[MultihopSettings],
     *,
     device: str = "auto",
     checkpoint: Path | str | None = None,
     progress: bool = True,
     report: Callable[[str], None] | None = None,
-) -> Trained:
-    """Train one model and watch its heads.
+) -> list[Trained]:
+    """Train models that differ by their seed alone side by side, and watch their heads.
+
+    Every model starts from the weights, sees the sequences and drops what it would alone, so it is the model that it
+    would be alone up to rounding. A GPU makes a step as one CUDA graph and is hardly slower for a few models than for
+    one; a CPU gains nothing.
 
     Args:
-        settings: what to do.
+        settings: of each.
         device: ``"auto"``, ``"cpu"`` or ``"cuda"``; data and weights start the same everywhere.
         checkpoint: file that a killed run resumes from: on a CPU to the last bit.
         progress: show a bar.
         report: called with a line at every checkpoint.
+
+    Raises:
+        ValueError: if settings differ in more than seeds, or the lengths of sequences are drawn for every batch.
     """
-    chosen = choose_device(device)
-    task, model = settings.make_task(), settings.make_model().to(chosen)
-    watch = Watch(settings, chosen, report)
+    first = settings[0]
+    if unlike := [one.name for one in settings[1:] if replace(one, seed=first.seed) != first]:
+        raise ValueError(f"models trained together differ by their seed alone; train apart from {first.name}: {unlike}")
+    if len(settings) > 1 and first.extra:
+        raise ValueError(f"extra={first.extra} draws another length for each model; train them one after another")
+    chosen, task = choose_device(device), first.make_task()
+    watches = [Watch(one, chosen, report) for one in settings]
+    losses = [AnswerLoss(one.make_model().to(chosen)) for one in settings]
+    alone = len(losses) == 1
 
-    def draw(count: int, generators: Sequence[torch.Generator]) -> tuple[Tensor, Tensor, int]:
-        # Without extra tokens nothing is drawn for them, as if there were no such setting.
-        extra = settings.extra and int(torch.randint(settings.extra + 1, (), generator=generators[0]))
-        batch = task.sample(count, generator=generators[0], extra=extra)
-        noise = int(torch.randint(2**62, (), generator=generators[1]))
-        return batch.tokens.to(chosen), batch.answer.to(chosen), noise
+    def draw(count: int, generators: Sequence[torch.Generator]) -> tuple[Any, ...]:
+        drawn = []
+        for data, noise in zip(generators[::2], generators[1::2], strict=True):
+            # Without extra tokens nothing is drawn for them, as if there were no such setting.
+            extra = first.extra and int(torch.randint(first.extra + 1, (), generator=data))
+            batch = task.sample(count, generator=data, extra=extra)
+            drawn.append((batch.tokens, batch.answer, int(torch.randint(2**62, (), generator=noise))))
+        if alone:
+            return drawn[0]
+        tokens, answer, seeds = zip(*drawn, strict=True)
+        return torch.stack(tokens), torch.stack(answer), seeds
 
-    # Dropout takes chance from the global generator; the caller's is left as it was.
-    with torch.random.fork_rng(devices=[torch.cuda.current_device()] if chosen.type == "cuda" else []):
-        history = train(
-            AnswerLoss(model),
-            draw,
-            generators=[settings.generator(TRAINING), settings.generator(NOISE)],
-            settings=settings.training,
-            observe=watch,
-            checkpoint=checkpoint,
-            checkpoint_every=settings.save_every,
-            identity=asdict(settings),
-            progress=progress,
-            label=settings.name,
-        )
+    history = train(
+        losses[0] if alone else AnswerLosses(losses),
+        draw,
+        generators=[one.generator(purpose) for one in settings for purpose in (TRAINING, NOISE)],
+        settings=first.training,
+        observe=Watches(watches),
+        checkpoint=checkpoint,
+        checkpoint_every=first.save_every,
+        identity={"models": [asdict(one) for one in settings]},
+        graph=True,
+        progress=progress,
+        label=first.name,
+    )
+    records = history.losses.view(-1, len(settings)).unbind(1)
+    return [
+        _finished(watch, loss.model, Watches.of(number, history.observations), record)
+        for number, (watch, loss, record) in enumerate(zip(watches, losses, records, strict=True))
+    ]
+
+
+def _finished(watch: Watch, model: Any, observations: Mapping[str, Tensor], losses: Tensor) -> Trained:
+    """A trained model in half precision, tested, with what was seen of it."""
+    settings = watch.settings
     model.half().float().eval()
     test = settings.sample(settings.test, TEST)
-    arrays = {name: x.numpy() for name, x in history.observations.items()}
-    arrays["loss"] = history.losses.numpy()
-    arrays["loss_step"] = np.minimum(np.arange(1, 1 + len(history.losses)) * settings.look_every, settings.steps)
+    arrays = {name: x.numpy() for name, x in observations.items()}
+    arrays["loss"] = losses.numpy()
+    arrays["loss_step"] = np.minimum(np.arange(1, 1 + len(losses)) * settings.look_every, settings.steps)
     arrays["example_tokens"] = watch.monitored.tokens[watch.examples].numpy()
     arrays["example_path"] = watch.monitored.path[watch.examples].numpy()
     right = right_answers(model, test.tokens, test.answer)

@@ -40,15 +40,15 @@ class State:
         self.frozen: Bool[Tensor, "*member"] | None = None
         self.frozen_at: Tensor | None = None
         self.running: Tensor | None = None
+        # What the host knows of the frozen: whether all are, and the places of those that are.
+        self.finished = False
+        self.held: tuple[Tensor, ...] | None = None
         self.records: list[Tensor] = []
         self.observations: dict[str, list[Tensor]] = {}
         self.observed_at: list[int] = []
 
-    @property
-    def finished(self) -> bool:
-        return self.frozen is not None and bool(self.frozen.all())
-
     def start(self, losses: Tensor, steps: int) -> None:
+        self.running = torch.zeros_like(losses)
         self.frozen = torch.zeros_like(losses, dtype=torch.bool)
         self.frozen_at = torch.full_like(losses, steps, dtype=torch.long)
 
@@ -64,12 +64,19 @@ class State:
                 f"the loss of members {bad} is not finite within {since} steps before step {self.step}; "
                 "pass a lower learning_rate"
             )
-        self.running = None
+        self.running.zero_()
         self.records.append(mean)
         newly = (mean < stop_loss) & ~self.frozen
-        self.frozen_at[newly] = self.step
-        self.frozen |= newly
+        if newly.any():
+            self.frozen_at[newly] = self.step
+            self.frozen |= newly
+            self.look_at_frozen()
         return mean
+
+    def look_at_frozen(self) -> None:
+        assert self.frozen is not None
+        self.finished = bool(self.frozen.all())
+        self.held = self.frozen.nonzero(as_tuple=True) if self.frozen.any() else None
 
     def observe(self, step: int, observed: Mapping[str, Tensor] | None) -> None:
         if observed is None:
@@ -93,15 +100,14 @@ def save(path: Path, described: dict, parameters, optimizer, generators, state: 
     """One file, whole or absent, of all that the run goes on from; ``described`` is what it was asked for."""
     assert state.frozen is not None
     assert state.frozen_at is not None
-    tensors = {"frozen": state.frozen, "frozen_at": state.frozen_at}
+    assert state.running is not None
+    tensors = {"frozen": state.frozen, "frozen_at": state.frozen_at, "running": state.running}
     for name, parameter in parameters.items():
         moments = optimizer.state[parameter]
         tensors[f"parameter/{name}"] = parameter.detach()
         tensors[f"mean/{name}"], tensors[f"square/{name}"] = moments["exp_avg"], moments["exp_avg_sq"]
     for number, generator in enumerate(generators):
         tensors[f"generator/{number}"] = generator.get_state()
-    if state.running is not None:
-        tensors["running"] = state.running
     if state.records:
         tensors["records"] = torch.stack(state.records)
     for name, values in state.observations.items():
@@ -135,7 +141,8 @@ def restore(path: Path, described: dict, parameters, optimizer, generators, stat
         generator.set_state(tensors[f"generator/{number}"])
     state.step, state.observed_at = header["step"], header["observed_at"]
     state.frozen, state.frozen_at = tensors["frozen"].to(device), tensors["frozen_at"].to(device)
-    state.running = tensors["running"].to(device) if "running" in tensors else None
+    state.running = tensors["running"].to(device)
+    state.look_at_frozen()
     state.records = [record.to(device) for record in tensors["records"]] if "records" in tensors else []
     for name, stacked in tensors.items():
         if name.startswith("observation/"):

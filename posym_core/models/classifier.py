@@ -152,7 +152,7 @@ class EncodingModel(nn.Module):
 class ClassLoss(SeededLoss):
     """Cross-entropy of the answers, for batches ``(sentences, seed)``."""
 
-    def loss(self, sentences):
+    def losses(self, sentences: SentenceBatch) -> Float[Tensor, ""]:
         return nn.functional.cross_entropy(self.model(sentences.tokens), sentences.answer)
 
 

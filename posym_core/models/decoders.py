@@ -150,7 +150,7 @@ class DecoderEnsemble(nn.Module):
             query, keys, values = (
                 part.unflatten(-1, (self.heads, self.dim)).transpose(-2, -3) for part in projected.chunk(3, dim=-1)
             )
-            query, keys = (_turned(x, turns[..., layer, :, :]) for x in (query, keys))
+            query, keys = (turned(x, turns[..., layer, :, :]) for x in (query, keys))
             read = functional.scaled_dot_product_attention(
                 query.flatten(0, 2), keys.flatten(0, 2), values.flatten(0, 2), is_causal=True
             ).view_as(query)
@@ -170,6 +170,6 @@ class DecoderEnsemble(nn.Module):
         return functional.rms_norm(x, x.shape[-1:], eps=1e-6) * self.norms[:, :, place, None, None]
 
 
-def _turned(x: Tensor, turns: Tensor) -> Tensor:
-    """Every plane, two neighbouring dimensions, times its complex number: one pass over memory."""
+def turned(x: Float[Tensor, "*rows dim"], turns: Tensor) -> Float[Tensor, "*rows dim"]:
+    """Every plane, two neighbouring dimensions, times its complex number in ``turns``: one pass over memory."""
     return torch.view_as_real(torch.view_as_complex(x.unflatten(-1, (-1, 2))) * turns).flatten(-2)

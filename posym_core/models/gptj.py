@@ -9,6 +9,7 @@ sequences, which tells later layers nothing about the sequence at hand: :func:`a
 
 from __future__ import annotations
 
+import math
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -18,8 +19,9 @@ from jaxtyping import Float, Int64
 from torch import Tensor, nn
 
 from posym_core.checks import require_counts
-from posym_core.metrics.rope import join_planes, rope_angles, split_planes
-from posym_core.models.training import SeededLoss, require_evaluation
+from posym_core.metrics.rope import rope_angles
+from posym_core.models.decoders import turned
+from posym_core.models.training import require_evaluation
 from posym_core.tasks.multihop import LetterTask, NumberTask
 
 # Tokens of one forward pass of a test: attention matrices of long sequences are formed in full.
@@ -97,22 +99,140 @@ def set_angles(model: Any, angles: Float[Tensor, " plane"], *, positions: int) -
     model.config.n_positions = positions
 
 
-def answer_logits(model: Any, tokens: Int64[Tensor, "sequence token"]) -> Float[Tensor, "sequence vocabulary"]:
-    """Logits of the token that follows the last; those of the others are not formed."""
-    if tokens.shape[1] > model.config.n_positions:
+Attend = Callable[[int, Tensor, Tensor], Tensor]
+
+
+def answer_logits(
+    model: Any,
+    tokens: Int64[Tensor, "sequence token"],
+    *,
+    factors: Float[Tensor, " factor"] | None = None,
+    attend: Attend | None = None,
+) -> Float[Tensor, "sequence vocabulary"]:
+    """Logits of the token that follows the last, by a forward pass that reads no number and copies none to a device.
+
+    It equals that of transformers, which serves as the measure of it in tests; a CUDA graph can hold it.
+
+    Args:
+        model: from :func:`decoder`.
+        tokens: on the model's device.
+        factors: of dropout, from :func:`dropout_factors`; without them nothing is dropped, whatever the model's mode.
+        attend: called with (layer, attention ``[sequence head query key]``, values ``[sequence head token dim]``);
+            gives what heads say instead of the product of the two.
+
+    Raises:
+        ValueError: if sequences are longer than the model has positions for.
+    """
+    length = tokens.shape[1]
+    if length > model.config.n_positions:
         raise ValueError(
-            f"the model has positions for {model.config.n_positions} tokens; got sequences of {tokens.shape[1]}. "
+            f"the model has positions for {model.config.n_positions} tokens; got sequences of {length}. "
             "Call set_angles with more positions"
         )
-    hidden = model.transformer(tokens, use_cache=False).last_hidden_state
-    return model.lm_head(hidden[:, -1])
+    shapes = _dropped_shapes(model, tokens.shape)
+    dropped = None if factors is None or not factors.numel() else iter(factors.split([math.prod(x) for x in shapes]))
+
+    def drop(x: Tensor) -> Tensor:
+        return x if dropped is None else x * next(dropped).view(x.shape)
+
+    future = torch.ones(length, length, dtype=torch.bool, device=tokens.device).triu(1)
+    x = drop(model.transformer.wte(tokens))
+    for layer, block in enumerate(model.transformer.h):
+        heads, mlp, read = block.attn, block.mlp, block.ln_1(x)
+        query, keys, values = (
+            project(read).unflatten(-1, (heads.num_attention_heads, -1)).transpose(1, 2)
+            for project in (heads.q_proj, heads.k_proj, heads.v_proj)
+        )
+        sine, cosine = heads.embed_positions[:length].to(read).chunk(2, dim=-1)
+        turns = torch.complex(cosine, sine)
+        logits = turned(query, turns) @ turned(keys, turns).transpose(-1, -2) / heads.scale_attn
+        weights = drop(logits.masked_fill(future, -torch.inf).softmax(-1))
+        said = weights @ values if attend is None else attend(layer, weights, values)
+        added = drop(heads.out_proj(said.transpose(1, 2).flatten(2)))
+        x = added + drop(mlp.fc_out(mlp.act(mlp.fc_in(read)))) + x
+    return model.lm_head(model.transformer.ln_f(x[:, -1]))
 
 
-class AnswerLoss(SeededLoss):
-    """Cross-entropy of the answers, for batches ``(tokens, answer, seed)``."""
+def dropout_factors(model: Any, shape: Sequence[int], generator: torch.Generator) -> Float[Tensor, " factor"]:
+    """What :func:`answer_logits` multiplies by for tokens of this shape: 0, or 1 over the share that is kept.
 
-    def loss(self, tokens, answer):
-        return nn.functional.cross_entropy(answer_logits(self.model, tokens), answer)
+    Drawn place by place in the order in which transformers' layers draw: on a CPU these are their numbers. Empty for a
+    model without dropout.
+    """
+    kept = 1 - model.config.resid_pdrop
+    sizes = [math.prod(x) for x in _dropped_shapes(model, shape)] if kept < 1 else []
+    factors = torch.empty(sum(sizes), device=generator.device)
+    for part in factors.split(sizes):
+        part.bernoulli_(kept, generator=generator)
+    return factors.div_(kept)
+
+
+def _dropped_shapes(model: Any, shape: Sequence[int]) -> list[tuple[int, ...]]:
+    """Of what dropout meets: embeddings, and in every layer attention and what its two halves add."""
+    sequences, length = shape
+    stream = (sequences, length, model.config.n_embd)
+    return [stream, *[(sequences, model.config.n_head, length, length), stream, stream] * model.config.n_layer]
+
+
+class AnswerLoss(nn.Module):
+    """Cross-entropy of a model's answers, for batches ``(tokens, answer, seed)``.
+
+    Dropout is drawn before the step by a generator that the batch's seed starts, and the step is given its factors. So
+    it leaves nothing to chance, and the data's generators are the only source of it.
+    """
+
+    def __init__(self, model: Any):
+        super().__init__()
+        self.model = model
+        self.generator = torch.Generator(model.device)
+
+    @property
+    def members(self) -> tuple[AnswerLoss, ...]:
+        """Itself, as one of one."""
+        return (self,)
+
+    def prepare(self, batch: tuple[Tensor, Tensor, int]) -> tuple[Tensor, Tensor, Tensor]:
+        tokens, answer, seed = batch
+        return tokens, answer, dropout_factors(self.model, tokens.shape, self.generator.manual_seed(seed))
+
+    def forward(self, tokens: Tensor, answer: Tensor, factors: Tensor) -> Float[Tensor, ""]:
+        return nn.functional.cross_entropy(answer_logits(self.model, tokens, factors=factors), answer)
+
+    def losses(self, batch: tuple[Tensor, Tensor, Tensor]) -> Float[Tensor, ""]:
+        return self(*batch)
+
+
+class AnswerLosses(nn.Module):
+    """Several models of one kind that learn side by side, each from its own sequences and with its own dropout.
+
+    Batches are ``(tokens [model, sequence, token], answer [model, sequence], seeds)``. A step is that of every
+    :class:`AnswerLoss` alone up to rounding.
+
+    Args:
+        members: on the device of the training. Their weights become views of those that are trained, so each can be
+            asked at any time.
+    """
+
+    def __init__(self, members: Sequence[AnswerLoss]):
+        super().__init__()
+        self.members = tuple(members)
+        for name, _ in members[0].named_parameters():
+            together = torch.stack([member.get_parameter(name).detach() for member in members])
+            self.register_parameter(name.replace(".", "/"), nn.Parameter(together))
+            for member, own in zip(members, together, strict=True):
+                member.get_parameter(name).data = own
+
+    def prepare(self, batch: tuple[Tensor, Tensor, Sequence[int]]) -> tuple[Tensor, Tensor, Tensor]:
+        prepared = [member.prepare(own) for member, own in zip(self.members, zip(*batch, strict=True), strict=True)]
+        return batch[0], batch[1], torch.stack([factors for *_, factors in prepared])
+
+    def losses(self, batch: tuple[Tensor, Tensor, Tensor]) -> Float[Tensor, " model"]:
+        stacked: dict[str, Tensor] = {name.replace("/", "."): parameter for name, parameter in self.named_parameters()}
+
+        def loss(parameters: dict[str, Tensor], *own: Tensor) -> Tensor:
+            return torch.func.functional_call(self.members[0], parameters, own)
+
+        return torch.func.vmap(loss)(stacked, *batch)
 
 
 @torch.no_grad()
@@ -199,14 +319,8 @@ def answers_with(
     for layer, head in {**attention, **output}:
         if not (0 <= layer < depth and 0 <= head < heads):
             raise ValueError(f"the model has {depth} layers of {heads} heads, counted from 0; got {(layer, head)}")
-    future = torch.ones(tokens.shape[1], tokens.shape[1], dtype=torch.bool, device=tokens.device).triu(1)
-    x = model.transformer.wte(tokens)
-    for layer, block in enumerate(model.transformer.h):
-        read = block.ln_1(x)
-        query, keys = (_turned(block.attn, project(read)) for project in (block.attn.q_proj, block.attn.k_proj))
-        values = _by_head(block.attn, block.attn.v_proj(read))
-        logits = query @ keys.transpose(-1, -2) / block.attn.scale_attn
-        weights = logits.masked_fill(future, -torch.inf).softmax(-1)
+
+    def attend(layer: int, weights: Tensor, values: Tensor) -> Tensor:
         for head in range(heads):
             if (layer, head) in attention:
                 weights[:, head] = attention[layer, head].to(weights)
@@ -216,8 +330,9 @@ def answers_with(
                 said[:, head] = output[layer, head].to(said)
         if seen is not None:
             seen(layer, weights, said)
-        x = x + block.attn.out_proj(said.transpose(1, 2).flatten(2)) + block.mlp(read)
-    return model.lm_head(model.transformer.ln_f(x[:, -1]))
+        return said
+
+    return answer_logits(model, tokens, attend=attend)
 
 
 def mean_outputs(model: Any, tokens: Int64[Tensor, "sequence token"]) -> dict[LayerHead, Float[Tensor, "token dim"]]:
@@ -229,14 +344,3 @@ def mean_outputs(model: Any, tokens: Int64[Tensor, "sequence token"]) -> dict[La
 
     answers_with(model, tokens, seen=keep)
     return found
-
-
-def _by_head(attention: Any, x: Tensor) -> Float[Tensor, "sequence head token dim"]:
-    return x.unflatten(-1, (attention.num_attention_heads, attention.head_dim)).transpose(1, 2)
-
-
-def _turned(attention: Any, x: Tensor) -> Float[Tensor, "sequence head token dim"]:
-    """Queries or keys at their positions, by the model's own table of sines and cosines."""
-    sine, cosine = attention.embed_positions[: x.shape[1]].to(x).chunk(2, dim=-1)
-    first, second = split_planes(_by_head(attention, x), "neighbours")
-    return join_planes(first * cosine - second * sine, second * cosine + first * sine, "neighbours")

@@ -2,7 +2,11 @@
 
 A model is anything with ``losses(batch)``. If it returns a tensor of shape ``[...]``, every parameter must lead with
 these dimensions, one slice per member; their sum is minimised, so no member's gradient sees another. A model whose
-``losses`` is a single number is one member.
+``losses`` is a single number is one member. A model may have ``prepare(batch)``, which makes of what is drawn what
+``losses`` takes, and is where chance that the data's generators do not hold is started from a number that they drew.
+
+A step leaves the device alone: losses add up there and are read when they are recorded, and batches that are drawn on
+the CPU for a model elsewhere are drawn some steps ahead and travel in one copy, between two records.
 """
 
 from __future__ import annotations
@@ -16,11 +20,11 @@ from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
 
 import torch
-from jaxtyping import Float
 from torch import Tensor, nn
 
 from posym_core.checks import require_positive
 from posym_core.models.checkpoints import History, State, restore, save
+from posym_core.models.graphs import GraphedStep, Recorder, like
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -59,10 +63,10 @@ class TrainingSettings:
         rise = min(1.0, (step + 1) / self.warmup) if self.warmup else 1.0
         return self.learning_rate * rise * 0.5 * (1 + math.cos(math.pi * step / self.steps))
 
-    def optimizer(self, parameters: Sequence[nn.Parameter]) -> torch.optim.Optimizer:
-        """Adam; subclasses may choose another of its kind, with the same state."""
+    def optimizer(self, parameters: Sequence[nn.Parameter], **options: Any) -> torch.optim.Optimizer:
+        """Adam; subclasses may choose another of its kind, with the same state. ``options`` go to torch."""
         # One pass over memory per step: the parameters of an ensemble outweigh its activations.
-        return torch.optim.Adam(parameters, betas=self.betas, fused=True)
+        return torch.optim.Adam(parameters, betas=self.betas, fused=True, **options)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -75,8 +79,8 @@ class CosineSettings(TrainingSettings):
 
     weight_decay: float = 0.01
 
-    def optimizer(self, parameters: Sequence[nn.Parameter]) -> torch.optim.Optimizer:
-        return torch.optim.AdamW(parameters, betas=self.betas, weight_decay=self.weight_decay, fused=True)
+    def optimizer(self, parameters: Sequence[nn.Parameter], **options: Any) -> torch.optim.Optimizer:
+        return torch.optim.AdamW(parameters, betas=self.betas, weight_decay=self.weight_decay, fused=True, **options)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -115,6 +119,7 @@ def train(
     checkpoint: Path | str | None = None,
     checkpoint_every: int = 500,
     identity: Mapping[str, Any] | None = None,
+    graph: bool = False,
     progress: bool = True,
     label: str = "training",
 ) -> History:
@@ -122,7 +127,8 @@ def train(
 
     Args:
         model: see the module's docstring; trained where its parameters are.
-        draw: ``draw(batch, generators)`` -> what ``model.losses`` takes.
+        draw: ``draw(batch, generators)`` -> what ``model.prepare`` takes, or else ``model.losses``. Of a tuple,
+            tensors may lie on the CPU whatever the model's device.
         generators: the only source of chance; their state is saved and restored.
         observe: called before the first step and after each with (steps made, model); what it returns is kept.
             A :class:`ResumableObserver` is told what was kept when a run is resumed.
@@ -130,6 +136,8 @@ def train(
             same steps as one that was not: on a CPU to the last bit, on a GPU up to its own rounding.
         checkpoint_every: steps between two saves.
         identity: what this run is; a checkpoint of another identity or other settings is refused.
+        graph: whether a step on a CUDA device is one CUDA graph: equal to a plain one up to rounding. ``losses`` must
+            then take a tuple of tensors, read no value, copy nothing from the CPU and leave nothing to chance.
         progress: show a bar.
         label: the bar's name.
 
@@ -143,7 +151,11 @@ def train(
     from tqdm import tqdm  # tqdm.auto warns in notebooks without ipywidgets
 
     parameters = dict(model.named_parameters())
-    optimizer = settings.optimizer(list(parameters.values()))
+    device = next(iter(parameters.values())).device
+    recorder = graph_recorder(device) if graph else None
+    # A graph holds no numbers of the host, so what changes from step to step lies in a tensor that is filled.
+    options = {"lr": torch.zeros((), device=device), "capturable": True} if recorder is not None else {}
+    optimizer = settings.optimizer(list(parameters.values()), **options)
     state = State()
     described = {"settings": dataclasses.asdict(settings), "identity": dict(identity or {})}
     described = json.loads(json.dumps(described))
@@ -155,14 +167,33 @@ def train(
     elif observe is not None:
         state.observe(0, observe(0, model))
 
+    def plain(batch: Any) -> None:
+        _step(model, parameters, optimizer, batch, settings, state)
+
+    step = plain if recorder is None else GraphedStep(plain, recorder)
+    prepare = getattr(model, "prepare", lambda batch: batch)
+    optimizer.zero_grad(set_to_none=True)
+    ahead: list[Any] = []
     with tqdm(total=settings.steps, initial=state.step, desc=label, disable=not progress, leave=False) as bar:
         while state.step < settings.steps and not state.finished:
-            losses = _step(model, parameters, optimizer, draw(settings.batch, generators), settings, state)
+            if not ahead:
+                ends = [state.step + every - state.step % every for every in (settings.record_every, checkpoint_every)]
+                count = 1 if device.type == "cpu" else min(*ends, settings.steps) - state.step
+                ahead = brought([draw(settings.batch, generators) for _ in range(count)], device)[::-1]
+            batch = ahead.pop()
+            for group in optimizer.param_groups:
+                if isinstance(group["lr"], Tensor):
+                    group["lr"].fill_(settings.rate(state.step))
+                else:
+                    group["lr"] = settings.rate(state.step)
+            step(prepare(batch))
             state.step += 1
             bar.update()
-            state.running = losses if state.running is None else state.running + losses
             if state.step % settings.record_every == 0 or state.step == settings.steps:
+                held = state.held
                 recorded = state.record(settings.record_every, settings.stop_loss)
+                if state.held is not held and isinstance(step, GraphedStep):
+                    step.forget()
                 bar.set_postfix(loss=f"{recorded.mean().item():.3f}", refresh=False)
             if observe is not None:
                 state.observe(state.step, observe(state.step, model))
@@ -171,27 +202,46 @@ def train(
     return state.history()
 
 
-def _step(model, parameters, optimizer, batch, settings: TrainingSettings, state: State) -> Tensor:
+def graph_recorder(device: torch.device) -> Recorder | None:
+    """What records graphs on this device, where it has any."""
+    return Recorder(device) if device.type == "cuda" else None
+
+
+def _step(model, parameters, optimizer, batch, settings: TrainingSettings, state: State) -> None:
     losses = model.losses(batch)
-    if state.frozen is None:
+    if state.running is None:
         _check_leading(parameters, losses.shape)
         state.start(losses.detach(), settings.steps)
-    optimizer.zero_grad(set_to_none=True)
     losses.sum().backward()
-    for group in optimizer.param_groups:
-        group["lr"] = settings.rate(state.step)
-    frozen = state.frozen
-    assert frozen is not None
-    if frozen.any():
-        # Adam moves by momentum even where the gradient is 0, so frozen members are put back.
-        kept = {name: parameter.detach()[frozen].clone() for name, parameter in parameters.items()}
-        optimizer.step()
-        with torch.no_grad():
-            for name, parameter in parameters.items():
-                parameter[frozen] = kept[name]
-    else:
-        optimizer.step()
-    return losses.detach()
+    # Adam moves by momentum even where the gradient is 0, so frozen members are put back.
+    kept = {} if state.held is None else {name: x.detach()[state.held] for name, x in parameters.items()}
+    optimizer.step()
+    with torch.no_grad():
+        for name, rows in kept.items():
+            parameters[name][state.held] = rows
+        state.running += losses.detach()
+    # At the end, so that a graph makes its gradients in its own memory.
+    optimizer.zero_grad(set_to_none=True)
+
+
+def brought(batches: Sequence[Any], device: torch.device) -> list[Any]:
+    """Batches with the CPU's tensors on a device; what is no tensor, or there already, stays.
+
+    Tensors at the same place of tuples travel in one copy, on a CUDA device from memory that it reads by itself.
+    """
+    if device.type == "cpu" or not isinstance(batches[0], tuple):
+        return list(batches)
+    columns = (_together(column, device) for column in zip(*batches, strict=True))
+    return [like(batches[0], fields) for fields in zip(*columns, strict=True)]
+
+
+def _together(column: Sequence[Any], device: torch.device) -> Sequence[Any]:
+    if not isinstance(column[0], Tensor) or column[0].device.type != "cpu":
+        return column
+    flat = torch.cat([x.flatten() for x in column])
+    flat = (flat.pin_memory() if device.type == "cuda" else flat).to(device, non_blocking=True)
+    parts = flat.split([x.numel() for x in column])
+    return [part.view(x.shape) for part, x in zip(parts, column, strict=True)]
 
 
 def _check_leading(parameters: Mapping[str, Tensor], members: torch.Size) -> None:
@@ -208,21 +258,18 @@ class SeededLoss(nn.Module):
 
     Dropout takes chance from torch's global generator. Seeding that at every step with a number that the data's
     generator draws makes the latter the only source of chance, so a resumed run repeats a broken one. Subclasses give
-    :meth:`loss`.
+    ``losses``.
     """
 
     def __init__(self, model: Any):
         super().__init__()
         self.model = model
 
-    def loss(self, *batch: Any) -> Float[Tensor, ""]:
-        raise NotImplementedError
-
-    def losses(self, batch: tuple[Any, ...]) -> Float[Tensor, ""]:
-        """Mean over a batch whose last entry is its seed."""
-        *data, seed = batch
+    def prepare(self, batch: tuple[Any, int]) -> Any:
+        """A batch without its seed, which is planted."""
+        data, seed = batch
         torch.manual_seed(seed)
-        return self.loss(*data)
+        return data
 
 
 def require_evaluation(model: nn.Module) -> None:

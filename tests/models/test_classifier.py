@@ -198,7 +198,7 @@ def test_mean_ablation_of_a_head_that_says_one_thing_changes_nothing():
 def test_every_weight_learns(name):
     found = EncodingModel(settings(name))
     sentences = SentenceBatch(tokens=tokens(), answer=torch.tensor([0, 1, 2]))
-    ClassLoss(found).losses((sentences, 0)).backward()
+    ClassLoss(found).losses(sentences).backward()
     still = {"attention.encoding.phases", "encoding.strength", "encoding.weight"}
     for label, parameter in found.named_parameters():
         assert parameter.grad is not None, label
