@@ -11,12 +11,17 @@ For a rotary head no key has to be moved to know them: taking content ``a`` from
 
 from __future__ import annotations
 
+import functools
+
 import torch
 from jaxtyping import Float
 from torch import Tensor
 
 from posym_core.checks import magnitude, require_finite, require_floating, require_phases, require_room
 from posym_core.metrics.rope import Pairing, fit_angles, split_planes, turn
+
+# Asked for the same shapes layer by layer; torch takes as long for it as for several operations.
+broadcast_shapes = functools.lru_cache(torch.broadcast_shapes)
 
 
 def cross_logits(
@@ -110,7 +115,7 @@ def fit_head(query: Tensor, keys: Tensor, angles: Tensor, pairing: str) -> Float
     if keys.shape[-2] == 0:
         raise ValueError("keys must hold at least one key; got 0")
     try:
-        torch.broadcast_shapes(query.shape[:-1], keys.shape[:-2])
+        broadcast_shapes(query.shape[:-1], keys.shape[:-2])
     except RuntimeError:
         raise ValueError(
             f"leading dimensions must broadcast; query has {tuple(query.shape[:-1])}, keys have "

@@ -378,8 +378,8 @@ class Drawn:
 
     def at(self, contents: Int[Tensor, " pair"], slots: Int[Tensor, " pair"]) -> Float[Tensor, "*head group pair"]:
         row = self.values.shape[-1]
-        index = torch.add(slots, contents, alpha=row) - (self.content * row + self.slot)
-        return taken(self.values.flatten(-2), index)
+        index, first = torch.add(slots, contents, alpha=row), self.content * row + self.slot
+        return taken(self.values.flatten(-2), index - first if first else index)
 
 
 def taken(x: Float[Tensor, "*head place"], index: Int[Tensor, " pair"]) -> Float[Tensor, "*head pair"]:
@@ -403,7 +403,7 @@ def every_pair(
     holds nearly everything.
     """
     blocks, device = mass.shape[-1], mass.device
-    behind = torch.nn.functional.pad(mass[..., 1:].flip(-1).cumsum(-1).flip(-1), (0, 1)) + outside[..., None]
+    behind = torch.cat([mass[..., 1:], outside[..., None]], dim=-1).flip(-1).cumsum(-1).flip(-1)
     for top in range(0, blocks - 1, step):
         rows, columns = range(top, min(top + step, blocks - 1)), range(max(top + 1, unseen), blocks)
         apart = rows.start + 1 - columns.start
@@ -413,7 +413,7 @@ def every_pair(
         before = mass[..., None, columns.start - 1 : -1].expand(*mass.shape[:-1], len(rows), -1)
         itself = torch.eye(len(rows), len(columns) - apart, dtype=torch.bool, device=device)[:, -apart:]
         before = before.masked_fill(itself, 0).cumsum(-1).flatten(-2)
-        others = behind + mass[..., : columns.start - 1].sum(-1, keepdim=True)
+        others = behind if columns.start == 1 else behind + mass[..., : columns.start - 1].sum(-1, keepdim=True)
         total = taken(before, torch.add(column, row, alpha=len(columns))).add_(taken(others, j))
         swapped_first = drawn(columns, rows).at(j, i.clamp_min(unseen - 1) if unseen else i)
         swapped_second = drawn(rows, columns).at(i, j)

@@ -21,7 +21,7 @@ from torch import Tensor
 
 from posym_core.checks import require_finite, require_positive
 from posym_core.metrics import few_operations, pairs
-from posym_core.metrics.logit_matrix import check_logits, check_numbers, fit_head
+from posym_core.metrics.logit_matrix import broadcast_shapes, check_logits, check_numbers, fit_head
 from posym_core.metrics.pairs import Heads, Swaps
 from posym_core.metrics.rope import Pairing, split_planes
 
@@ -115,7 +115,7 @@ def swap_scores(
     check_softcap(softcap)
     if products not in (torch.float32, torch.float64):
         raise ValueError(f"products must be torch.float32 or torch.float64; got {products}")
-    batch = torch.broadcast_shapes(query.shape[:-1], keys.shape[:-2])
+    batch = broadcast_shapes(query.shape[:-1], keys.shape[:-2])
     numbers = (query, keys, angles, scale, products, visible, sinks)
     visible, sinks = fit_visible(visible, batch, keys.shape[-2]), fit_sinks(sinks, batch)
     in_few_operations = few_operations.preferred(keys.device)

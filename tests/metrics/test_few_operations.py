@@ -15,7 +15,7 @@ from torch.utils._pytree import tree_leaves
 
 from benchmarks.operations import SIZES, counted, layer, scoring
 from posym_core import rope_angles, swap_scores
-from posym_core.metrics import few_operations
+from posym_core.metrics import few_operations, pairs
 
 FIELDS = ("positional", "symbolic", "entropy", "attention")
 MOST_OPERATIONS = 300
@@ -114,6 +114,25 @@ def test_scores_are_those_of_hubs(keys):
     expected, found = both_ways(query, all_keys, rope_angles(64), start=1, block_length=2)
     for field in FIELDS:
         torch.testing.assert_close(getattr(found, field), getattr(expected, field), rtol=0, atol=1e-9)
+
+
+@pytest.mark.parametrize(
+    ("keys", "size", "expected"),
+    [(130, 5.0, ["_score_all"]), (258, 0.01, ["_score_all"]), (258, 5.0, ["_score_hubs"])],
+)
+def test_a_cpu_asks_for_hubs_where_pairs_are_many_and_leaves_out_what_weighs_nothing(keys, size, expected, monkeypatch):
+    """A key head of four queries of 64 dimensions: 64 blocks of 4 are on the line from which it asks."""
+    query, all_keys = layer_of(1, 4, keys, dim=64, size=size)
+    ways, dearest = [], 4 * 4 * ((keys - 2) // 4) ** 2 * (64 + 64)
+    assert (dearest < pairs.WORTH) == (keys == 130)
+    for way in ("_score_all", "_score_hubs"):
+        once = getattr(pairs, way)
+        monkeypatch.setattr(pairs, way, lambda *args, way=way, once=once: ways.append(way) or once(*args))
+    angles = rope_angles(64)
+    found = counted(lambda: swap_scores(query, all_keys, angles, start=1, block_length=4), "cpu")
+    assert ways == expected
+    assert found.dispatched <= MOST_OPERATIONS
+    assert found.reads == 0
 
 
 class Live(TorchDispatchMode):
