@@ -22,7 +22,7 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from posym_core.inspection.attention_calls import UnsupportedModelError
-from posym_core.inspection.shifted_keys import TOKENS, ShiftedKeys
+from posym_core.inspection.shifted_keys import EPSILON, TOKENS, ShiftedKeys, on_host
 from posym_core.inspection.wrappers import unwrapped
 from posym_core.metrics.rope import turn
 
@@ -30,8 +30,6 @@ from posym_core.metrics.rope import turn
 SAME_ANGLE = 2e-3
 # Fitted angles are off by this, so that frequencies nearer to one another cannot be told apart.
 FITTED = 1e-5
-# Rounding of keys: a few operations in float32, in which models form their angles whatever their type.
-EPSILON = torch.finfo(torch.float32).eps
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -75,8 +73,8 @@ class Planes:
 def find_planes(model: nn.Module, length: int) -> list[Planes]:
     """Rotation planes and angles of every attention call, for prompts of ``length`` tokens.
 
-    Takes nine forward passes over 32 tokens. The model is asked anew each time, because its angles may have been
-    changed in between, on purpose or by a longer prompt.
+    Takes two forward passes over 32 tokens, or nine where a model takes no rows of position ids. The model is asked
+    anew each time, because its angles may have been changed in between, on purpose or by a longer prompt.
 
     Args:
         model: a Hugging Face decoder in evaluation mode, or what
@@ -91,14 +89,27 @@ def find_planes(model: nn.Module, length: int) -> list[Planes]:
             otherwise than by rotations of planes.
     """
     model = unwrapped(model)
-    keys, name = ShiftedKeys(model, length), type(model).__name__
+    keys = ShiftedKeys(model, length)
+    try:
+        return _planes_of(model, keys)
+    except UnsupportedModelError:
+        if not keys.together:
+            raise
+    # What rows of one batch do not tell, rows on their own may.
+    return _planes_of(model, ShiftedKeys(model, length, together=False))
+
+
+def _planes_of(model: nn.Module, keys: ShiftedKeys) -> list[Planes]:
+    """Planes of every call, from its keys at shifted positions."""
+    name = type(model).__name__
     buffers = {
-        name: buffer.detach().double().cpu().abs()
+        name: buffer.detach()
         for name, buffer in model.named_buffers()
         if buffer.is_floating_point() and buffer.ndim == 1 and buffer.numel()
     }
+    buffers = dict(zip(buffers, (buffer.double().abs() for buffer in on_host(list(buffers.values()))), strict=True))
     planes = []
-    for index in range(len(keys.unmoved)):
+    for index in range(len(keys.keys)):
         try:
             planes.append(_Fit(keys, index).planes(buffers))
         except _NoRotationError as error:
@@ -119,8 +130,10 @@ class _Fit:
     """Planes of one attention call from its keys at shifted positions."""
 
     def __init__(self, keys: ShiftedKeys, index: int) -> None:
-        self.unmoved, self.moved = keys.unmoved[index], [moved[index] for moved in keys.moved]
-        self.steps, self.last = [-shift for shift in keys.shifts], keys.last
+        rows = keys.keys[index]
+        self.unmoved, self.moved = rows[0], rows[1:]
+        self.size = rows.abs().amax((0, 1)).clamp_min(torch.finfo(torch.float64).tiny)
+        self.steps, self.last = -torch.tensor(keys.shifts, dtype=torch.float64), keys.last
         # What turns by sines from a table in half precision is off by twice their rounding.
         self.table = 2 * keys.table
         self.dim = self.unmoved.shape[1]
@@ -146,17 +159,15 @@ class _Fit:
 
     def pairs(self) -> tuple[Tensor, Tensor, Tensor]:
         """Dimensions that share a plane, and the factor of the second that makes the plane turn rigidly."""
-        every = torch.stack([self.unmoved, *self.moved])
-        size = every.abs().amax((0, 1)).clamp_min(torch.finfo(torch.float64).tiny)
-        change = (every[1:] - self.unmoved).abs().amax((0, 1)) / size
+        change = (self.moved - self.unmoved).abs().amax((0, 1)) / self.size
         noise = 30 * EPSILON + self.table
         turning = (change > noise).nonzero().flatten()
         if len(turning) == 0:
             return turning, turning, torch.empty(0).double()
         # On a plane k1^2 + ratio^2 k2^2 stays, so the changes of its two squares are opposite in every sample.
-        growth = (every[1:, :, turning].square() - self.unmoved[:, turning].square()).flatten(0, 1)
+        growth = (self.moved[..., turning].square() - self.unmoved[:, turning].square()).flatten(0, 1)
         norm = growth.norm(dim=0)
-        likeness = ((growth / norm).T @ (growth / norm)).fill_diagonal_(1)
+        likeness = (growth.T @ growth / norm / norm[:, None]).fill_diagonal_(1)
         opposite, partner = likeness.min(1)
         own = torch.arange(len(turning))
         paired = (partner[partner] == own) & (opposite < -0.95)
@@ -178,11 +189,11 @@ class _Fit:
     def angles(self, first: Tensor, second: Tensor, ratio: Tensor) -> Float[Tensor, " plane"]:
         """Signed radians per position, refined from shift to shift."""
         before = torch.complex(self.unmoved[:, first], ratio * self.unmoved[:, second])
+        after = torch.complex(self.moved[..., first], ratio * self.moved[..., second])
         angles = torch.zeros(len(first)).double()
-        for step, moved in zip(self.steps, self.moved, strict=True):
-            after = torch.complex(moved[:, first], ratio * moved[:, second])
-            phase = (before.conj() * after).sum(0).angle() - angles * step
-            angles = angles + (torch.remainder(phase + math.pi, 2 * math.pi) - math.pi) / step
+        for step, turned in zip(self.steps, (before.conj() * after).sum(1).angle(), strict=True):
+            off = torch.remainder(turned - angles * step + math.pi, 2 * math.pi) - math.pi
+            angles = angles + off / step
         return angles
 
     def matching_buffer(self, angles: Tensor, buffers: dict[str, Tensor]) -> tuple[str, Tensor, Tensor | None]:
@@ -251,18 +262,14 @@ class _Fit:
 
     def check(self, planes: Planes) -> None:
         """Turn the keys by what was found and compare with the model's: the answer must explain every dimension."""
-        unmoved = planes.arrange_keys(self.unmoved)
-        size = torch.stack([self.unmoved, *self.moved]).abs().amax((0, 1))
-        size = planes.arrange_keys(size).unflatten(-1, (2, -1)).amax(-2).clamp_min(torch.finfo(torch.float64).tiny)
-        for step, moved in zip(self.steps, self.moved, strict=True):
-            there = turn(
-                unmoved, torch.full(unmoved.shape[:1], float(step), dtype=torch.float64), planes.angles, "halves"
+        there = turn(planes.arrange_keys(self.unmoved), self.steps[:, None], planes.angles, "halves")
+        error = (there - planes.arrange_keys(self.moved)).abs().amax(1)
+        # The largest of a plane's two dimensions.
+        error, size = (x.unflatten(-1, (2, -1)).amax(-2) for x in (error, planes.arrange_keys(self.size)))
+        # The model rounds position times angle to its own precision, so that phases are off in proportion.
+        reach = torch.maximum(torch.tensor(self.last).abs(), (self.last + self.steps - TOKENS).abs())
+        off = float((error / size / (1 + reach[:, None] * planes.angles)).max())
+        if not off <= 60 * EPSILON + self.table:
+            raise _NoRotationError(
+                f"keys are not a pure rotation of their position (planes found, relative difference {off:.1g})"
             )
-            error = (there - planes.arrange_keys(moved)).unflatten(-1, (2, -1)).abs().amax((0, 1)) / size
-            # The model rounds position times angle to its own precision, so that phases are off in proportion.
-            reach = max(abs(self.last), abs(self.last + step - TOKENS))
-            error = float((error / (1 + reach * planes.angles)).max())
-            if not error <= 60 * EPSILON + self.table:
-                raise _NoRotationError(
-                    f"keys are not a pure rotation of their position (planes found, relative difference {error:.1g})"
-                )

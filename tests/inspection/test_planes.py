@@ -143,7 +143,7 @@ def test_planes_must_explain_every_key_up_to_its_rounding(off, refused):
     moved = [turn(unmoved, torch.full((5,), -float(shift)).double(), angles, "halves") for shift in shifts]
     moved[1][3, 3] -= off
     planes = Planes(order=torch.arange(4), angles=angles, gain=torch.ones(4), rotated=1, description="by hand")
-    keys = SimpleNamespace(unmoved=[unmoved], moved=[[x] for x in moved], shifts=shifts, last=43, table=0.0)
+    keys = SimpleNamespace(keys=[torch.stack([unmoved, *moved])], shifts=shifts, last=43, table=0.0)
     expected = pytest.raises(_NoRotationError, match="not a pure rotation") if refused else nullcontext()
     with expected:
         _Fit(keys, 0).check(planes)
