@@ -58,6 +58,7 @@ from posym_core.inspection import (
     stopped,
     surgery,
 )
+from posym_core.inspection.programs import agreement
 from posym_core.metrics import (
     alignment,
     averaged_kernel,
@@ -132,12 +133,14 @@ from posym_core.models import (
 from posym_core.models.families import FactsLoss, answers_right
 from posym_core.models.one_layer import EncodedReader
 from posym_core.models.toys import data_generators, sample_streams
-from posym_core.tasks.canonical import RetrievalTask
+from posym_core.tasks.canonical import IndexTask, PartialInductionTask, RetrievalTask
 from posym_core.tasks.facts import FactsBatch, FactsTask
 from posym_core.tasks.hop_wording import hop_questions, hop_text
-from posym_core.tasks.multihop import NumberTask
+from posym_core.tasks.multihop import LetterTask, NumberTask
+from posym_core.tasks.multihop_programs import is_valid, walk
+from posym_core.tasks.multihop_shortcuts import counting_accuracy, rerouted
 from posym_core.tasks.prompts import Prompts
-from posym_core.tasks.sentences import DistanceTask
+from posym_core.tasks.sentences import CountTask, DistanceTask
 
 
 def drawn(*shape, seed=0):
@@ -431,6 +434,38 @@ def test_training_steps(name, settings, other_device, tmp_path):
         train(make().to(device), draw, generators=generators, checkpoint=kept, **options)
     for one, other in zip(*found, strict=True):
         torch.testing.assert_close(one, other)
+
+
+# What is drawn, and followed, on the device of a generator.
+DRAWN = {
+    "IndexTask": lambda generator: IndexTask(length=4, symbols=5).sample(6, generator),
+    "RetrievalTask": lambda generator: TASK.sample(6, generator),
+    "PartialInductionTask": lambda generator: PartialInductionTask(length=6, symbols=5, attributes=2).sample(
+        6, generator
+    ),
+    "FactsTask": lambda generator: [FACTS.sample(6, generator), FACTS.ask("index", 6, generator)],
+    "DistanceTask": lambda generator: DistanceTask(longest=10, vocabulary=9, distances=4).sample(
+        6, generator=generator
+    ),
+    "CountTask": lambda generator: CountTask().sample(6, generator=generator),
+    "NumberTask": lambda generator: followed(NumberTask(window=3, steps=4, letters=7, hops=3), generator),
+    "LetterTask": lambda generator: followed(LetterTask(window=8, steps=8, hops=3), generator),
+}
+
+
+def followed(task, generator):
+    batch = task.sample(12, generator=generator, extra=2)
+    letters = [*rerouted(batch, task)] if isinstance(task, LetterTask) else []
+    walked = walk(batch.tokens, task, hops=2, layers=3)
+    attention = candidates(batch.tokens, task).attention("hop 1")[:, None, None]
+    looks = agreement(attention, batch.tokens, task)
+    return [batch, is_valid(batch.tokens, task), walked, counting_accuracy(batch, task), *letters, looks]
+
+
+@pytest.mark.parametrize("name", DRAWN)
+def test_what_is_drawn(name, other_device):
+    expected, found = (DRAWN[name](torch.Generator(device).manual_seed(0)) for device in ("cpu", other_device))
+    assert_same(found, expected, other_device)
 
 
 # Tokens and prompts of language models.
