@@ -1,5 +1,9 @@
 """Positional encodings compared: what is run, and what only it needs. What judges it is in ``judges``."""
 
+from posym_companion.encodings.abilities import ability_table
+from posym_companion.encodings.conditioning import WAYS, descent_steps, train_head
+from posym_companion.encodings.curvature import Sharpness, sharpness
+from posym_companion.encodings.head_playground import SPREADS, playground
 from posym_companion.encodings.judges.atlas import (
     COLUMNS,
     EXPECTED,
@@ -20,25 +24,66 @@ from posym_companion.encodings.judges.encoding_study import (
     task_correlations,
 )
 from posym_companion.encodings.judges.encoding_tasks import done_accuracy, longest_context
+from posym_companion.encodings.knobs import LEVELS
+from posym_companion.encodings.known_heads import QUESTIONS
+from posym_companion.encodings.pointers import SCORED, pointed_ranks
+from posym_companion.encodings.spectra import (
+    averaged_kernel,
+    condition_number,
+    eigenvalues,
+    kernel_product,
+    majorisation,
+    mixing,
+    plane_grams,
+    rope_kernels,
+    rotated_gram,
+    singular_values,
+    toeplitz,
+)
+from posym_companion.encodings.witnesses import closest_symbolic
 
 __all__ = [
     "COLUMNS",
     "EXPECTED",
+    "LEVELS",
+    "QUESTIONS",
+    "SCORED",
+    "SPREADS",
+    "WAYS",
+    "Sharpness",
+    "ability_table",
     "atlas_rows",
     "atlas_table",
+    "averaged_kernel",
+    "closest_symbolic",
+    "condition_number",
     "costs",
     "deposit",
+    "descent_steps",
     "done_accuracy",
+    "eigenvalues",
+    "kernel_product",
     "largest_costs",
     "level_without_order",
     "longest_context",
+    "majorisation",
     "mean_sharpness",
+    "mixing",
     "optimisation_results",
     "orders",
+    "plane_grams",
+    "playground",
+    "pointed_ranks",
+    "rope_kernels",
+    "rotated_gram",
+    "sharpness",
+    "singular_values",
     "stable_rate",
     "study",
     "study_result",
     "task_correlations",
     "tasks_result",
+    "toeplitz",
+    "train_head",
     "unexpected",
 ]

@@ -19,11 +19,11 @@ import torch
 from torch import Tensor
 from tqdm import tqdm
 
+from posym_companion.encodings.curvature import sharpness
 from posym_companion.encodings.encoding_study import TESTING, EncodingStudy, train_model
+from posym_companion.encodings.pointers import head_pointers
 from posym_companion.loop import Experiment
-from posym_core.inspection.pointers import head_pointers
 from posym_core.models.classifier import ClassLoss, right_classes
-from posym_core.models.curvature import sharpness
 from posym_core.models.training import CosineSettings
 from posym_core.tasks.sentences import SentenceBatch
 
@@ -188,7 +188,7 @@ def measure(
     Returns:
         ``rates [rate]``; ``peak`` and ``final`` ``[seed, rate]`` of :func:`blow_up`, NaN for rates above the first
         that blows up; ``looks [look]`` and ``bends [bend]``; ``eigenvalue``, ``residual`` and ``loss`` ``[seed,
-        bend]``; ``accuracy [seed, look]``; of :func:`posym_core.inspection.pointers.head_pointers` all of
+        bend]``; ``accuracy [seed, look]``; of :func:`posym_companion.encodings.pointers.head_pointers` all of
         :data:`SEEN`, ``[seed, look, layer, head]``; and ``losses [seed, record]`` of that training.
     """
     rates = np.array(setting.rates)

@@ -23,9 +23,9 @@ from typing import Any, Literal, get_args
 import numpy as np
 import torch
 
+from posym_companion.encodings.pointers import head_pointers
 from posym_companion.loop import Experiment
 from posym_core.encodings import ENCODINGS
-from posym_core.inspection.pointers import head_pointers
 from posym_core.models.checkpoints import History
 from posym_core.models.classifier import (
     ClassLoss,
@@ -272,7 +272,7 @@ def measure(
         one; ``by_answer [class]``, accuracy; ``losses [record]``; on the sentences of the ablations accuracies, ``whole
         []`` and with a head's output replaced by zero, ``ablated [layer, head]``, or by its mean, ``averaged [layer,
         head]``; and for Distance the pointers of
-        :func:`posym_core.inspection.pointers.head_pointers`, ``[layer, head]`` each.
+        :func:`posym_companion.encodings.pointers.head_pointers`, ``[layer, head]`` each.
     """
     found: list[dict[str, np.ndarray]] = []
     for seed in setting.seeds:

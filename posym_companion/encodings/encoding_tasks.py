@@ -19,9 +19,9 @@ from typing import Literal, get_args
 import numpy as np
 import torch
 
+from posym_companion.encodings.one_layer import EncodedReader
 from posym_companion.loop import Experiment
 from posym_core.encodings import ENCODINGS
-from posym_core.models.one_layer import EncodedReader
 from posym_core.models.training import TrainingSettings, train
 from posym_core.runs.devices import choose_device
 from posym_core.tasks.canonical import IndexTask, PartialInductionTask, RetrievalTask, Task, TaskBatch

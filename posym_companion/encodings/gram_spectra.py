@@ -15,11 +15,11 @@ import torch
 from torch import Tensor
 from tqdm import tqdm
 
+from posym_companion.encodings.spectra import averaged_kernel, eigenvalues, majorisation, singular_values
 from posym_companion.loop import Experiment, language_model, plain
 from posym_core.inspection.capturing import capture
 from posym_core.inspection.planes import find_planes
 from posym_core.metrics.rope import rotate
-from posym_core.metrics.spectra import averaged_kernel, eigenvalues, majorisation, singular_values
 from posym_core.tasks import text_prompts
 
 WAYS = ("content", "averaged", "rotated")

@@ -25,22 +25,22 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
+from posym_companion.later.lost_orders import far_preferred, inversions
 from posym_companion.loop import Experiment, language_model, plain
 from posym_companion.one_head.head_geometry import with_random_weights
 from posym_companion.solvers import family_solvers
+from posym_companion.solvers.families import FAMILIES
 from posym_companion.solvers.family_solvers import FamilySolver
+from posym_companion.solvers.prompt_roles import answer_pairs, patched_heads
 from posym_core.inspection.heads import LayerHeads
 from posym_core.inspection.interventions import Intervention, ablated, fastest, numbered, rebased, slowest, stopped
 from posym_core.inspection.operations import surgery
 from posym_core.inspection.planes import find_planes
 from posym_core.inspection.profiling import profile_with
-from posym_core.inspection.prompt_roles import answer_pairs, patched_heads
 from posym_core.metrics.exclusion_bound import exclusion
-from posym_core.metrics.lost_orders import far_preferred, inversions
 from posym_core.metrics.pairs import Swaps
 from posym_core.metrics.rope import rotate
 from posym_core.models.answers import choice_accuracy
-from posym_core.models.families import FAMILIES
 from posym_core.models.language import PACKAGED
 from posym_core.models.outlines import outline_of
 from posym_core.runs.devices import choose_device
@@ -95,7 +95,7 @@ class LaterClaims:
 
     Attributes:
         part: ``"order"``, ``"sums"``, ``"retrieval"``, ``"influence"`` or ``"binding"``.
-        model: name for :func:`posym_core.load_model`, or a family of :mod:`posym_core.models.families`.
+        model: name for :func:`posym_core.load_model`, or a family of :mod:`posym_companion.solvers.families`.
         trained: whether its weights are those of the model, or random ones.
         length: tokens of text, or facts; the small decoders know 8 facts.
         prompts: how many.
@@ -232,8 +232,8 @@ def order(model: Any, source: Any, setting: LaterClaims) -> dict[str, np.ndarray
     """Order in ``C`` of a prompt's tokens, put at distances that the prompt does not reach, under three bases.
 
     Returns:
-        ``contents`` and ``positions`` (:func:`posym_core.metrics.lost_orders.inversions`), ``far``
-        (:func:`posym_core.metrics.lost_orders.far_preferred`) and ``by_position``, the part of the variance of ``C``
+        ``contents`` and ``positions`` (:func:`posym_companion.later.lost_orders.inversions`), ``far``
+        (:func:`posym_companion.later.lost_orders.far_preferred`) and ``by_position``, the part of the variance of ``C``
         that content alone does not explain, ``[base, length, prompt, layer, head]``; ``positional`` and ``symbolic``,
         the scores on the prompt as it is, ``[prompt, layer, head]``; ``sees [layer]``, see :func:`sight`.
     """

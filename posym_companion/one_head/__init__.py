@@ -7,10 +7,15 @@ from posym_companion.one_head.judges.frequency_control import (
     u_index,
     windows,
 )
+from posym_companion.one_head.plane_geometry import alignment, coherence, concentration, crest
 
 __all__ = [
     "accuracy",
     "accuracy_by_position",
+    "alignment",
+    "coherence",
+    "concentration",
+    "crest",
     "thresholds",
     "u_index",
     "windows",

@@ -16,11 +16,18 @@ import torch
 from torch import Tensor
 
 from posym_companion.loop import Experiment, language_model, plain
+from posym_companion.one_head.plane_geometry import (
+    coherence,
+    concentration,
+    crest,
+    explained,
+    fit_wave,
+    unrotated_planes,
+)
 from posym_core.inspection.heads import LayerHeads
 from posym_core.inspection.profiling import profile_with
 from posym_core.metrics.exclusion_bound import exclusion
 from posym_core.metrics.frequencies import dirichlet_kernel
-from posym_core.metrics.plane_geometry import coherence, concentration, crest, explained, fit_wave, unrotated_planes
 from posym_core.models.answers import choice_accuracy
 from posym_core.tasks import index_prompts, make_prompts
 from posym_core.tasks.language import PLACES

@@ -18,7 +18,7 @@ from torch import Tensor
 from posym_companion.loop import Experiment
 from posym_companion.several_hops import multihop
 from posym_companion.several_hops.multihop import TEST, MultihopSettings, load_weights
-from posym_core.inspection.stations import CapturedLayers, capture_layers
+from posym_companion.several_hops.stations import CapturedLayers, capture_layers
 from posym_core.metrics.rope import turn
 from posym_core.models.gptj import accuracy_by_length, set_angles
 

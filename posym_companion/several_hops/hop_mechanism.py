@@ -18,8 +18,8 @@ from torch import Tensor
 from posym_companion.loop import Experiment
 from posym_companion.several_hops import multihop
 from posym_companion.several_hops.multihop import TEST, MultihopSettings, load_weights
-from posym_core.inspection.programs import NONE, agreement, candidates
-from posym_core.inspection.stations import CapturedLayers, capture_layers
+from posym_companion.several_hops.programs import NONE, agreement, candidates
+from posym_companion.several_hops.stations import CapturedLayers, capture_layers
 from posym_core.metrics.frequencies import frequency_use
 from posym_core.metrics.rope import turn
 from posym_core.models.gptj import LayerHead, answers_with, mean_by_hops, mean_outputs
@@ -79,14 +79,15 @@ def measure(
     """What heads do and what they are needed for.
 
     Returns:
-        ``accuracy [hop]``; of :func:`posym_core.inspection.programs.agreement` ``hits``, ``weight`` ``[layer, head,
-        candidate]`` and ``chance [candidate]``; ``silenced [layer, head, hop]``, the accuracy when a head says its mean
-        instead; ``programmed [program, layer, head, hop]`` when it attends as one of :data:`PROGRAMS`; ``all_programmed
-        [hop]`` when every head with a function attends as that program; ``removed [step, (layer, head)]`` and
-        ``left_accuracy [step, hop]``, heads silenced one after the other, that of least damage first; ``flow [hop,
-        layer, head, station, place]``, mean attention from each station to the query, the stations, the answer, and
-        everywhere else together; ``use [layer, head, plane]``; and of each head's plane of largest use ``plane [layer,
-        head]``, ``query`` and ``keys`` ``[layer, head, sequence, token, 2]`` before rotation, ``tokens`` and ``path``.
+        ``accuracy [hop]``; of :func:`posym_companion.several_hops.programs.agreement` ``hits``, ``weight``
+        ``[layer, head, candidate]`` and ``chance [candidate]``; ``silenced [layer, head, hop]``, the accuracy when a
+        head says its mean instead; ``programmed [program, layer, head, hop]`` when it attends as one of
+        :data:`PROGRAMS`; ``all_programmed [hop]`` when every head with a function attends as that program;
+        ``removed [step, (layer, head)]`` and ``left_accuracy [step, hop]``, heads silenced one after the other, that of
+        least damage first; ``flow [hop, layer, head, station, place]``, mean attention from each station to the query,
+        the stations, the answer, and everywhere else together; ``use [layer, head, plane]``; and of each head's plane
+        of largest use ``plane [layer, head]``, ``query`` and ``keys`` ``[layer, head, sequence, token, 2]`` before
+        rotation, ``tokens`` and ``path``.
     """
     from tqdm import tqdm
 

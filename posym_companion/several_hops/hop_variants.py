@@ -17,8 +17,8 @@ import numpy as np
 from posym_companion.loop import Experiment
 from posym_companion.several_hops import hop_length
 from posym_companion.several_hops.multihop import TEST, MultihopSettings, Trained, train_together
-from posym_core.inspection.programs import agreement
-from posym_core.inspection.stations import capture_layers
+from posym_companion.several_hops.programs import agreement
+from posym_companion.several_hops.stations import capture_layers
 from posym_core.runs.devices import choose_device
 
 # Every change, by the task and the name of its result.
@@ -121,7 +121,7 @@ def measure(
         With a leading ``seed`` each: ``test_accuracy [hop]``; ``learned``, the first step at which the accuracy of
         every number of hops is above 0.95, NaN if none; at the last checkpoint ``pure [gamma, kind, hop, station,
         layer, head]``, ``positional`` and ``symbolic`` ``[hop, station, layer, head]``, ``use [layer, head, plane]``;
-        ``hits [layer, head, candidate]`` of :func:`posym_core.inspection.programs.agreement`; ``length_accuracy
+        ``hits [layer, head, candidate]`` of :func:`posym_companion.several_hops.programs.agreement`; ``length_accuracy
         [length, hop]``, ``onward``, ``added``, ``foretold`` ``[length, layer, head]`` and ``profile [layer, head,
         distance]`` of :func:`posym_companion.several_hops.hop_length.measure`. And ``lengths``.
     """

@@ -3,7 +3,7 @@
 Urrutia et al., *Positional versus Symbolic Attention Heads* (2026), sections 2 and 3: 12 layers of one head, one pass
 over 432,000 sequences in batches of 64. Batches are drawn fresh, with every number of hops and every place of the
 answer equally often in each, so no sequence is kept. Scores are measured at every checkpoint by
-:mod:`posym_core.inspection.stations`; checkpoints are regular and, where an accuracy turns, dense. One result a
+:mod:`posym_companion.several_hops.stations`; checkpoints are regular and, where an accuracy turns, dense. One result a
 setting, with the final weights beside it in half precision.
 """
 
@@ -21,8 +21,8 @@ from jaxtyping import Float
 from torch import Tensor
 
 from posym_companion.loop import Experiment, Measured
+from posym_companion.several_hops.stations import capture_layers, station_scores, summary
 from posym_core.checks import require_counts
-from posym_core.inspection.stations import capture_layers, station_scores, summary
 from posym_core.metrics.rope import rope_angles
 from posym_core.models.gptj import AnswerLoss, AnswerLosses, decoder, mean_by_hops, right_answers
 from posym_core.models.toys import data_generators
@@ -293,7 +293,7 @@ class Watch:
         return found
 
     def scores(self, model: Any) -> dict[str, Tensor]:
-        """What :func:`posym_core.inspection.stations.summary` says of the heads, and the attention on examples."""
+        """What :func:`posym_companion.several_hops.stations.summary` says of heads, and the attention on examples."""
         settings, sequences = self.settings, self.monitored
         layers = capture_layers(model, sequences.tokens)
         scores = station_scores(layers, sequences.path, angles=settings.angles)
@@ -315,10 +315,10 @@ class Trained:
     Attributes:
         model: in evaluation mode, its weights rounded to half precision: the very model that is kept and was tested.
         arrays: by checkpoint ``checkpoint_step``, ``accuracy`` ``[checkpoint, hop]``, what
-            :func:`posym_core.inspection.stations.summary` returns, ``attention`` ``[checkpoint, example, layer, head,
-            query, key]`` in 1 / 255, ``monitor_seconds``, ``swaps``; by look ``look_step``, ``look_accuracy`` and
-            ``training_seconds`` since the last; by record ``loss`` and ``loss_step``; ``example_tokens``,
-            ``example_path``, and ``test_accuracy`` ``[hop]``.
+            :func:`posym_companion.several_hops.stations.summary` returns, ``attention``
+            ``[checkpoint, example, layer, head, query, key]`` in 1 / 255, ``monitor_seconds``, ``swaps``; by look
+            ``look_step``, ``look_accuracy`` and ``training_seconds`` since the last; by record ``loss`` and
+            ``loss_step``; ``example_tokens``, ``example_path``, and ``test_accuracy`` ``[hop]``.
     """
 
     model: Any

@@ -1,15 +1,25 @@
 """Models that solve the task they are measured on: what is run, what only it needs, and ``judges`` of it."""
 
+from posym_companion.solvers.areas import detection, detection_difference
+from posym_companion.solvers.families import family_model
 from posym_companion.solvers.judges.solver_answers import answer_results, right_and_wrong
 from posym_companion.solvers.judges.solver_heads import solvers
 from posym_companion.solvers.judges.solver_roles import CARRIES, NEEDED
 from posym_companion.solvers.judges.task_solvers import solver_accuracy, solver_results, steps_to_learn
+from posym_companion.solvers.prompt_roles import answer_pairs, patched_heads, silenced_everywhere, silenced_heads
 
 __all__ = [
     "CARRIES",
     "NEEDED",
+    "answer_pairs",
     "answer_results",
+    "detection",
+    "detection_difference",
+    "family_model",
+    "patched_heads",
     "right_and_wrong",
+    "silenced_everywhere",
+    "silenced_heads",
     "solver_accuracy",
     "solver_results",
     "solvers",

@@ -16,13 +16,13 @@ import torch
 from torch import Tensor
 
 from posym_companion.loop import Experiment
+from posym_companion.solvers.families import FAMILIES, FactsLoss, Family, answers_right, family_model
 from posym_core.inspection.heads import LayerHeads
 from posym_core.inspection.outputs import head_outputs, replaced_everywhere
 from posym_core.inspection.profiling import profile_with
 from posym_core.metrics.pairs import Swaps
 from posym_core.metrics.score_geometry import random_swaps
 from posym_core.models.checkpoints import History
-from posym_core.models.families import FAMILIES, FactsLoss, Family, answers_right, family_model
 from posym_core.models.toys import data_generators
 from posym_core.models.training import CosineSettings, train
 from posym_core.runs.devices import choose_device
@@ -45,7 +45,7 @@ class FamilySolver:
     """One model.
 
     Attributes:
-        family: architecture, see :func:`posym_core.models.families.family_model`.
+        family: architecture, see :func:`posym_companion.solvers.families.family_model`.
         seed: of weights and data.
         layers: number of layers.
         heads: heads a layer.

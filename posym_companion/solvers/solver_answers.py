@@ -17,10 +17,10 @@ import torch
 from torch import Tensor
 
 from posym_companion.loop import Experiment
+from posym_companion.solvers.head_roles import patching, right_answers, with_other_answers
 from posym_companion.solvers.solver_settings import TaskSolvers
 from posym_companion.solvers.solver_settings import small as small_solver
 from posym_companion.solvers.task_solvers import ANSWERING, TESTING, asked, captured, drawn, swaps, trained
-from posym_core.inspection.head_roles import patching, right_answers, with_other_answers
 from posym_core.models.decoders import DecoderEnsemble
 from posym_core.models.toys import data_generators
 from posym_core.tasks.facts import FactsBatch, Question

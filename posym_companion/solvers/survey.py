@@ -19,6 +19,7 @@ from torch import Tensor
 from posym_companion.loop import Experiment, plain
 from posym_companion.one_head.head_geometry import with_random_weights
 from posym_companion.solvers import family_solvers
+from posym_companion.solvers.families import FAMILIES
 from posym_companion.solvers.family_solvers import SCORING, FamilySolver, asked
 from posym_core.inspection.heads import LayerHeads
 from posym_core.inspection.profiling import profile_with
@@ -26,7 +27,6 @@ from posym_core.metrics.pairs import Swaps
 from posym_core.metrics.stats import DRAWS, mean_interval
 from posym_core.metrics.trends import TRENDS, head_trends
 from posym_core.models.answers import choice_accuracy
-from posym_core.models.families import FAMILIES
 from posym_core.models.language import PACKAGED, load_model
 from posym_core.models.outlines import outline_of
 from posym_core.runs.devices import choose_device
@@ -51,7 +51,7 @@ class Surveyed:
     """One model on one task.
 
     Attributes:
-        model: a name for :func:`posym_core.load_model`, or a family of :mod:`posym_core.models.families`.
+        model: a name for :func:`posym_core.load_model`, or a family of :mod:`posym_companion.solvers.families`.
         trained: as it was trained; otherwise with random weights.
         task: binding or index.
         facts: of a prompt; the small decoders know 8.

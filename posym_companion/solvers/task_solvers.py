@@ -17,8 +17,8 @@ import torch
 from torch import Tensor
 
 from posym_companion.loop import Experiment
+from posym_companion.solvers.head_roles import mean_ablation, patching, right_answers, with_other_answers
 from posym_companion.solvers.solver_settings import TaskSolvers, full_size, small
-from posym_core.inspection.head_roles import mean_ablation, patching, right_answers, with_other_answers
 from posym_core.inspection.heads import LayerHeads
 from posym_core.metrics.exclusion_bound import exclusion
 from posym_core.metrics.pairs import Swaps

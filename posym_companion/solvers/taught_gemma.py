@@ -21,10 +21,10 @@ import torch
 from torch import Tensor
 
 from posym_companion.loop import Experiment, Measured, finished_part, language_model
+from posym_companion.solvers.prompt_roles import answer_pairs, patched_heads, silenced_everywhere, silenced_heads
 from posym_core.inspection.interventions import Intervention, fastest, slowest, stopped
 from posym_core.inspection.operations import Operated, surgery
 from posym_core.inspection.planes import find_planes
-from posym_core.inspection.prompt_roles import answer_pairs, patched_heads, silenced_everywhere, silenced_heads
 from posym_core.inspection.prompt_scores import head_scores, plane_scores
 from posym_core.models.additions import added, factors_as_bytes, learning
 from posym_core.models.answers import choice_accuracy
@@ -272,7 +272,7 @@ def ruled(prompts: Prompts, setting: TaughtGemma) -> Prompts:
 
 
 def roles(model: Any, prompts: Prompts, setting: TaughtGemma, step: int) -> dict[str, np.ndarray]:
-    """What every head is needed for; see :mod:`posym_core.inspection.prompt_roles`."""
+    """What every head is needed for; see :mod:`posym_companion.solvers.prompt_roles`."""
     generator = torch.Generator().manual_seed(setting.seed)
     found = patched_heads(model, answer_pairs(prompts, generator), setting.pairs) | silenced_heads(
         model, prompts, setting.pairs

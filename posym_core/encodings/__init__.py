@@ -1,35 +1,26 @@
 """Positional encodings of one attention layer, interchangeable, each with its logits and its cross-logit matrix."""
 
-from posym_core.encodings.abilities import ability_table
 from posym_core.encodings.additive import LearnedAbsolute, Sinusoidal
 from posym_core.encodings.base import Encoding, LayerShape, NoPE, UndefinedCrossLogits
 from posym_core.encodings.bias import DAPE, ALiBi, Biased, T5Bias, alibi_slopes
 from posym_core.encodings.carope import CARoPE
-from posym_core.encodings.conditioning import WAYS, descent_steps, train_head
 from posym_core.encodings.grape import AdditiveGRAPE, MultiplicativeGRAPE
-from posym_core.encodings.head_playground import SPREADS, playground
-from posym_core.encodings.knobs import LEVELS
 from posym_core.encodings.latent import LatentProjections
 from posym_core.encodings.layer import EncodedHeads
 from posym_core.encodings.mixed import MixedHeads
 from posym_core.encodings.path import PaTH
-from posym_core.encodings.registry import ENCODINGS, LABELS, QUESTIONS, Entry, make_encoding
+from posym_core.encodings.registry import ENCODINGS, LABELS, Entry, make_encoding
 from posym_core.encodings.rotary import DecoupledRoPE, PartialRoPE, PoPE, PRoPE, RollPE, RoPE
 from posym_core.encodings.selective import SelectiveRoPE
 from posym_core.encodings.tapa import TAPA
 from posym_core.encodings.urpe import URPE
-from posym_core.encodings.witnesses import closest_symbolic
 
 __all__ = [
     "DAPE",
     "ENCODINGS",
     "LABELS",
-    "LEVELS",
-    "QUESTIONS",
-    "SPREADS",
     "TAPA",
     "URPE",
-    "WAYS",
     "ALiBi",
     "AdditiveGRAPE",
     "Biased",
@@ -54,11 +45,6 @@ __all__ = [
     "Sinusoidal",
     "T5Bias",
     "UndefinedCrossLogits",
-    "ability_table",
     "alibi_slopes",
-    "closest_symbolic",
-    "descent_steps",
     "make_encoding",
-    "playground",
-    "train_head",
 ]

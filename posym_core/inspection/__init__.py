@@ -8,18 +8,12 @@ from posym_core.inspection.interventions import ablated, fastest, slowest, stopp
 from posym_core.inspection.operations import surgery
 from posym_core.inspection.outputs import changed_outputs, head_outputs, last_token_replaced, replaced_everywhere
 from posym_core.inspection.planes import Planes, find_planes
-from posym_core.inspection.pointers import SCORED, pointed_ranks
 from posym_core.inspection.profiling import Profile, profile, profile_with
-from posym_core.inspection.programs import NONE, candidates
-from posym_core.inspection.prompt_roles import answer_pairs, patched_heads, silenced_everywhere, silenced_heads
 from posym_core.inspection.prompt_scores import head_scores
-from posym_core.inspection.stations import capture_layers, station_scores
 from posym_core.inspection.visibility import HiddenBlocksWarning, LongPromptWarning
 from posym_core.inspection.wrappers import unwrapped
 
 __all__ = [
-    "NONE",
-    "SCORED",
     "AttentionCall",
     "HiddenBlocksWarning",
     "LayerHeads",
@@ -28,27 +22,19 @@ __all__ = [
     "Profile",
     "UnsupportedModelError",
     "ablated",
-    "answer_pairs",
     "cached_cross_logits",
     "cached_swap_scores",
-    "candidates",
     "capture",
-    "capture_layers",
     "changed_outputs",
     "fastest",
     "find_planes",
     "head_outputs",
     "head_scores",
     "last_token_replaced",
-    "patched_heads",
-    "pointed_ranks",
     "profile",
     "profile_with",
     "replaced_everywhere",
-    "silenced_everywhere",
-    "silenced_heads",
     "slowest",
-    "station_scores",
     "stopped",
     "surgery",
     "unwrapped",

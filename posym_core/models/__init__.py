@@ -3,9 +3,7 @@
 from posym_core.models.additions import add, added, learning
 from posym_core.models.answers import Choices, answer_questions, choice_accuracy
 from posym_core.models.classifier import ClassLoss, EncodingModel, ablations
-from posym_core.models.curvature import Sharpness, sharpness
 from posym_core.models.decoders import DecoderEnsemble
-from posym_core.models.families import family_model
 from posym_core.models.gptj import answers_with, decoder, mean_outputs, right_answers, set_angles
 from posym_core.models.language import PACKAGED, load_model
 from posym_core.models.layers import ModelSettings
@@ -21,7 +19,6 @@ __all__ = [
     "DecoderEnsemble",
     "EncodingModel",
     "ModelSettings",
-    "Sharpness",
     "ToyEnsemble",
     "TrainingSettings",
     "ablations",
@@ -31,13 +28,11 @@ __all__ = [
     "answers_with",
     "choice_accuracy",
     "decoder",
-    "family_model",
     "learning",
     "load_model",
     "mean_outputs",
     "right_answers",
     "set_angles",
-    "sharpness",
     "taught_factors",
     "train",
 ]

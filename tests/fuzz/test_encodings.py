@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from random_inputs import DTYPES, KINDS, attempt, broken, cases, tensors, whole
 
+from posym_companion.encodings.pointers import POINTERS, head_pointers
 from posym_core.encodings import ENCODINGS, LayerShape, UndefinedCrossLogits, make_encoding
-from posym_core.inspection.pointers import POINTERS, head_pointers
 from posym_core.metrics.permutations import cross_scores
 from posym_core.models.classifier import EncodingModel, ModelSettings
 from posym_core.tasks.sentences import PADDING, TRIGGERS, SentenceBatch

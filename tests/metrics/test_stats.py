@@ -6,7 +6,8 @@ import torch
 from planted_scores import planted
 from scipy import stats as reference
 
-from posym_core.metrics import areas, contrasts, stats
+from posym_companion.solvers import areas
+from posym_core.metrics import contrasts, stats
 
 
 def test_correlation_is_scipys_over_prompt_means_and_its_interval_holds_it():

@@ -16,11 +16,12 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Literal
 
+from posym_companion.encodings.abilities import ability
 from posym_companion.encodings.encoding_study import SETUPS, EncodingStudy, StudyTask
 from posym_companion.encodings.encoding_tasks import TESTS, EncodingTasks
 from posym_companion.encodings.judges.encoding_tasks import done_accuracy, longest_context
-from posym_core.encodings.abilities import ability
-from posym_core.encodings.registry import ENCODINGS, Question
+from posym_companion.encodings.known_heads import Question
+from posym_core.encodings.registry import ENCODINGS
 from posym_core.runs.results import Result, stored_results
 from posym_core.tasks.sentences import DistanceTask
 
@@ -100,7 +101,7 @@ def level_without_order(task: StudyTask) -> float:
 
 
 def ability_cell(encoding: str, folder: Path | str | None, *, question: Question) -> TableCell:
-    """Whether a head can be that, by :mod:`posym_core.encodings.abilities`."""
+    """Whether a head can be that, by :mod:`posym_companion.encodings.abilities`."""
     possible = ability(encoding, question).possible
     return TableCell(text={True: "✓", False: "✗", None: "–"}[possible], good=possible)
 

@@ -21,8 +21,8 @@ from posym_companion.encodings.encoding_study import (
     long_size,
     same_without_padding,
 )
+from posym_companion.encodings.pointers import SCORED, pointed_ranks
 from posym_companion.finding import Claim, Line, Measured, Number, Rule, cases
-from posym_core.inspection.pointers import SCORED, pointed_ranks
 from posym_core.metrics.stats import mean_interval
 from posym_core.runs.results import Result, load_result
 

@@ -3,9 +3,9 @@
 The rules were written after an exploratory run of the same spectra had been seen, which the row's note says. *The
 theorem holds* if, for every random positive semidefinite matrix with every kernel tried and for every Gram matrix of
 the model's queries and keys with the mean of its planes' kernels, the eigenvalues of the product are majorised by
-those of the matrix, within the rounding that :mod:`posym_core.metrics.spectra` states. That is all the claim says, and
-what the verdict rests on. Beside it stand what it does not say: what an additive bias does, what a model's own rotation
-does, which has a kernel for every plane, and what becomes of logits, which are no Gram matrix.
+those of the matrix, within the rounding that :mod:`posym_companion.encodings.spectra` states. That is all the claim
+says, and what the verdict rests on. Beside it stand what it does not say: what an additive bias does, what a model's
+own rotation does, which has a kernel for every plane, and what becomes of logits, which are no Gram matrix.
 """
 
 from __future__ import annotations
@@ -16,9 +16,7 @@ import numpy as np
 import torch
 
 from posym_companion.encodings.gram_spectra import WAYS, GramSpectra
-from posym_companion.finding import Cases, Claim, Line, Measured, Number, Rule, cases
-from posym_core.metrics.rope import rope_angles
-from posym_core.metrics.spectra import (
+from posym_companion.encodings.spectra import (
     averaged_kernel,
     eigenvalues,
     kernel_product,
@@ -26,6 +24,8 @@ from posym_core.metrics.spectra import (
     rope_kernels,
     toeplitz,
 )
+from posym_companion.finding import Cases, Claim, Line, Measured, Number, Rule, cases
+from posym_core.metrics.rope import rope_angles
 from posym_core.metrics.stats import mean_interval
 from posym_core.runs.results import load_result
 

@@ -15,7 +15,7 @@ from posym_companion.finding import Claim, Line, Measured, Number, Rule, cases
 from posym_companion.one_head.frequency_control import NAME
 from posym_companion.one_head.head_geometry import KINDS, HeadGeometry, full_size
 from posym_companion.one_head.judges.frequency_control import FAILED, MODEL, SOLVED, accuracy
-from posym_core.metrics.plane_geometry import alignment, concentration
+from posym_companion.one_head.plane_geometry import alignment, concentration
 from posym_core.metrics.stats import Estimate, mean_interval, statistic_interval
 from posym_core.runs.results import Result, load_result
 

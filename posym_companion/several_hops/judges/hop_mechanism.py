@@ -11,10 +11,10 @@ from posym_companion.finding import Claim, Line, Measured, Number, Rule, cases
 from posym_companion.several_hops.hop_mechanism import HopMechanism
 from posym_companion.several_hops.judges.multihop import MODEL, SHOWN_IN, kinds
 from posym_companion.several_hops.multihop import SEEDS, paper_size
-from posym_core.inspection.programs import AGREES
+from posym_companion.several_hops.programs import AGREES
 from posym_core.runs.results import Result, load_result, stored_results
 
-# Candidates of posym_core.inspection.programs: oneself, and so many hops ahead.
+# Candidates of posym_companion.several_hops.programs: oneself, and so many hops ahead.
 REFLEXIVE, ONE_HOP, TWO_HOPS, FOUR_HOPS = 0, 3, 4, 6
 # A layer decides for a hop if silencing it costs more than this of that hop's accuracy.
 DECIDES = 0.5

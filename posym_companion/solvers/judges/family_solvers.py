@@ -7,9 +7,9 @@ from pathlib import Path
 import numpy as np
 
 from posym_companion.finding import Cases, Claim, Line, Measured, Number, Rule
+from posym_companion.solvers.families import FAMILIES
 from posym_companion.solvers.family_solvers import QUESTIONS, full_size
 from posym_companion.solvers.judges.task_solvers import PAIRS, SHOWN_IN, SOLVED
-from posym_core.models.families import FAMILIES
 from posym_core.runs.results import MissingResultError, load_result, result_names
 
 

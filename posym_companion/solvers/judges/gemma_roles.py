@@ -8,11 +8,11 @@ import numpy as np
 
 from posym_companion.finding import Measured, Number
 from posym_companion.language_models.judges.binding_profile import cases
+from posym_companion.solvers.areas import detection, detection_difference
 from posym_companion.solvers.judges.gemma_runs import SEEDS, SOLVED, lean, measured, predictors, restored, runs
 from posym_companion.solvers.judges.solver_answers import RightAndWrong
 from posym_companion.solvers.solver_answers import MEASURED
 from posym_companion.solvers.taught_gemma import FACTS, WORDINGS
-from posym_core.metrics.areas import detection, detection_difference
 from posym_core.metrics.stats import Estimate, statistic_interval
 from posym_core.metrics.trends import local_layers
 from posym_core.runs.results import Result

@@ -11,10 +11,10 @@ from pathlib import Path
 import numpy as np
 
 from posym_companion.finding import Claim, Line, Measured, Number, Rule, cases
+from posym_companion.solvers.areas import detection
 from posym_companion.solvers.judges.solver_heads import heads_measured, solvers
 from posym_companion.solvers.judges.task_solvers import COMMAND, SOLVED
 from posym_companion.solvers.task_solvers import SCORES, SHARES
-from posym_core.metrics.areas import detection
 from posym_core.metrics.stats import Estimate
 from posym_core.runs.results import MissingResultError, Result
 

@@ -8,10 +8,10 @@ from saved_models import save_model
 from posym_companion.encodings import gram_spectra
 from posym_companion.encodings.gram_spectra import GramSpectra, contents_of, spectra_of
 from posym_companion.encodings.judges.gram_spectra import DRAWS, SIZES, random_products
+from posym_companion.encodings.spectra import averaged_kernel
 from posym_companion.ledger import ledger
 from posym_core import load_model
 from posym_core.inspection.capturing import capture
-from posym_core.metrics.spectra import averaged_kernel
 
 
 @pytest.mark.parametrize("name", ["Llama", "Gemma3"])

@@ -15,6 +15,7 @@ from posym_companion.later.judges import later_claims as judges
 from posym_companion.later.later_claims import OUTCOMES, LaterClaims, full_size, measure, small
 from posym_companion.ledger import ledger
 from posym_companion.solvers import family_solvers
+from posym_companion.solvers.families import FAMILIES
 from posym_companion.solvers.family_solvers import FamilySolver
 from posym_core.inspection.capturing import watched_forward
 from posym_core.inspection.heads import LayerHeads, layer_heads
@@ -24,7 +25,6 @@ from posym_core.inspection.planes import find_planes
 from posym_core.metrics.exclusion_bound import exclusion
 from posym_core.metrics.rope import rotate
 from posym_core.models.constructed.canonical_limits import positional_peak_weight
-from posym_core.models.families import FAMILIES
 from posym_core.models.language import PACKAGED
 from posym_core.runs.results import named_dims
 from posym_core.tasks.facts import FactsTask

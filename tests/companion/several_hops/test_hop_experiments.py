@@ -10,7 +10,7 @@ import torch
 
 from posym_companion.several_hops import hop_length, hop_mechanism, hop_variants, multihop
 from posym_companion.several_hops.multihop import TEST, MultihopSettings
-from posym_core.inspection.stations import capture_layers
+from posym_companion.several_hops.stations import capture_layers
 from posym_core.metrics.rope import rotate
 from posym_core.models.gptj import answers_with, mean_outputs, set_angles
 

@@ -9,8 +9,8 @@ import pytest
 import torch
 
 from posym_companion.solvers import solver_answers, task_solvers
+from posym_companion.solvers.head_roles import right_answers
 from posym_companion.solvers.solver_answers import SolverAnswers, full_size, small
-from posym_core.inspection.head_roles import right_answers
 from posym_core.models.toys import data_generators
 from posym_core.runs.results import load_result
 

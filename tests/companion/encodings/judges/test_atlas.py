@@ -7,12 +7,14 @@ import pytest
 import torch
 from invented import save_invented
 
+from posym_companion.encodings import ability_table, witnesses
 from posym_companion.encodings.encoding_study import EncodingStudy
 from posym_companion.encodings.encoding_tasks import TESTS
+from posym_companion.encodings.head_playground import KEYS, LEVELS, SPREADS, knob, playground
 from posym_companion.encodings.judges import atlas
 from posym_companion.encodings.judges.atlas import COLUMNS, Column, TableCell, atlas_rows, atlas_table
-from posym_core.encodings import ENCODINGS, LABELS, Encoding, Entry, ability_table, witnesses
-from posym_core.encodings.head_playground import KEYS, LEVELS, SPREADS, knob, playground
+from posym_companion.encodings.known_heads import KNOWN_HEADS, KnownHeads
+from posym_core.encodings import ENCODINGS, LABELS, Encoding, Entry
 from posym_core.metrics.rope import rope_angles
 from posym_core.runs.results import ResultError
 
@@ -43,15 +45,16 @@ class Parity(Encoding):
 
 
 def test_a_new_encoding_is_one_entry(monkeypatch, tmp_path):
-    """Atlas, abilities and playground see it, without another word anywhere."""
-    entry = Entry(
-        make=Parity,
-        label="every second",
+    """Atlas, abilities and playground see it; what its heads can be is another, and not needed for the rest."""
+    monkeypatch.setitem(ENCODINGS, "parity", Entry(make=Parity, label="every second", bounded=True))
+    unknown = ability_table(["parity"])
+    assert {(each.possible, each.reason) for each in unknown} == {(None, "nobody has proved yet what its heads can be")}
+    assert [cell.text for cell in atlas_rows(columns=COLUMNS[:3], folder=tmp_path)[-1].cells] == ["–"] * 3
+    known = KnownHeads(
         answers=((True, "a query of 0"), (False, "one more is one more"), (True, "every head is a sum")),
         witness=witnesses.biased,
-        bounded=True,
     )
-    monkeypatch.setitem(ENCODINGS, "parity", entry)
+    monkeypatch.setitem(KNOWN_HEADS, "parity", known)
     keep(tmp_path, "parity", [[[1.0, 0.9, 0.1]]] * 4)
     # The last two columns read experiments, which list encodings when they are imported.
     columns = COLUMNS[:6]

@@ -5,7 +5,7 @@ import torch
 from random_examples import arrays, given, settings, st
 from scipy.stats import kendalltau
 
-from posym_core.metrics.lost_orders import far_preferred, inversions
+from posym_companion.later.lost_orders import far_preferred, inversions
 
 
 def drawn(*shape, seed=0):

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 import torch
 
+from posym_companion.solvers.families import FAMILIES, FactsLoss, answers_right, family_model
 from posym_core import profile
-from posym_core.models.families import FAMILIES, FactsLoss, answers_right, family_model
 from posym_core.models.training import CosineSettings, train
 from posym_core.tasks.facts import FactsTask
 

@@ -9,10 +9,10 @@ import pytest
 import torch
 from architectures import Swapped
 
+from posym_companion.several_hops.stations import StationScores, capture_layers, station_scores, summary
 from posym_core import rope_angles
 from posym_core.inspection.capturing import capture
 from posym_core.inspection.planes import find_planes
-from posym_core.inspection.stations import StationScores, capture_layers, station_scores, summary
 from posym_core.metrics.frequencies import mean_frequency
 from posym_core.metrics.score_geometry import purity
 from posym_core.models.gptj import decoder

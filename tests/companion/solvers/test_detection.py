@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 from scipy.stats import mannwhitneyu
 
-from posym_core.metrics.areas import detection, detection_difference
+from posym_companion.solvers.areas import detection, detection_difference
 
 # Of this seed the first draw has one of two groups twice.
 ONE_SIDED = 0

@@ -7,7 +7,7 @@ import pytest
 import torch
 from torch import nn
 
-from posym_core.models.curvature import hessian_product, sharpness
+from posym_companion.encodings.curvature import hessian_product, sharpness
 
 
 def network(dtype=torch.float64):

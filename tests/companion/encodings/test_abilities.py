@@ -6,15 +6,16 @@ import mpmath
 import pytest
 import torch
 
+from posym_companion.encodings.abilities import QUESTIONS, ability, ability_table, drawn_encoding, witness
+from posym_companion.encodings.known_heads import KNOWN_HEADS, KnownHeads
+from posym_companion.encodings.witnesses import PLACES, SHAPE, closest_symbolic
 from posym_core import exclusion, rope_angles, rotate, swap_scores
-from posym_core.encodings import ENCODINGS, Entry, RoPE
-from posym_core.encodings.abilities import QUESTIONS, ability, ability_table, drawn_encoding, witness
-from posym_core.encodings.witnesses import PLACES, SHAPE, closest_symbolic
+from posym_core.encodings import ENCODINGS, RoPE
 from posym_core.metrics.permutations import cross_scores
 
 # Squares of rounding errors of float64, with room.
 EXACT = 1e-26
-COVERED = [name for name, entry in ENCODINGS.items() if entry.witness]
+COVERED = [name for name, known in KNOWN_HEADS.items() if known.witness]
 
 
 def test_table_is_whole():
@@ -154,8 +155,11 @@ def test_refusals_name_rule_value_and_remedy():
         ability("xpos", "symbolic")
     with pytest.raises(ValueError, match=r"path has no C, so no head is a witness; look at EncodedHeads.permuted"):
         witness("path", "symbolic")
-    with pytest.raises(ValueError, match=r"X needs either answers with a witness or the reason why it has neither"):
-        Entry(make=RoPE, label="X", answers="no reason", witness=ENCODINGS["rope"].witness)
+    message = (
+        "known heads need either answers with a witness or the reason why there are neither; got answers='no reason'"
+    )
+    with pytest.raises(ValueError, match=message):
+        KnownHeads(answers="no reason", witness=KNOWN_HEADS["rope"].witness)
     with pytest.raises(ValueError, match=r"as many contents as positions, at least two; got \(3, 4\)"):
         cross_scores(torch.zeros(3, 4))
     with pytest.raises(ValueError, match="C must be finite"):

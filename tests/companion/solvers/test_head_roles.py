@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from posym_core.inspection.head_roles import (
+from posym_companion.solvers.head_roles import (
     head_outputs,
     mean_ablation,
     patching,

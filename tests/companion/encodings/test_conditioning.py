@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 import torch
 
-from posym_core.encodings import conditioning
-from posym_core.encodings.conditioning import WAYS, descent_steps, train_head
+from posym_companion.encodings import conditioning
+from posym_companion.encodings.conditioning import WAYS, descent_steps, train_head
 
 
 def test_steps_are_those_of_descent_on_features():

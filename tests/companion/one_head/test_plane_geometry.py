@@ -6,9 +6,7 @@ import torch
 from random_examples import given, st
 from scipy import optimize, stats
 
-from posym_core import rope_angles, rotate
-from posym_core.metrics.frequencies import frequency_shares
-from posym_core.metrics.plane_geometry import (
+from posym_companion.one_head.plane_geometry import (
     alignment,
     coherence,
     concentration,
@@ -17,6 +15,8 @@ from posym_core.metrics.plane_geometry import (
     fit_wave,
     unrotated_planes,
 )
+from posym_core import rope_angles, rotate
+from posym_core.metrics.frequencies import frequency_shares
 from posym_core.metrics.rope import join_planes
 
 

@@ -11,7 +11,7 @@ know is measured. The reasons rest on four facts; statements and proofs are ours
 are sequences (a Vandermonde determinant). A row of a rotary head's ``C`` is such a ``g``, and so is the difference of
 two rows. On more keys than a head of RoPE has dimensions it is therefore never exactly symbolic, nor additive. On no
 more keys than that some heads are symbolic exactly, and on many more some are so nearly that float64 hardly tells:
-:func:`~posym_core.encodings.witnesses.closest_symbolic`.
+:func:`~posym_companion.encodings.witnesses.closest_symbolic`.
 
 *Nor does a wave in a power of the distance.* Let ``g(d) = A cos(w d^p) - A' cos(w' d^p)`` with ``0 < p < 1`` be
 constant at all distances ``d = 1, 2, ...``. Their powers grow without end in steps that shrink to 0, so ``g`` as a
@@ -38,10 +38,11 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from posym_companion.encodings.known_heads import QUESTIONS, Question, known_heads
+from posym_companion.encodings.witnesses import SHAPE
 from posym_core.encodings.base import Encoding
 from posym_core.encodings.layer import EncodedHeads
-from posym_core.encodings.registry import ENCODINGS, QUESTIONS, Question, find_entry, make_encoding
-from posym_core.encodings.witnesses import SHAPE
+from posym_core.encodings.registry import ENCODINGS, make_encoding
 from posym_core.metrics.exclusion_bound import exclusion
 from posym_core.metrics.permutations import cross_scores, random_orders
 
@@ -104,12 +105,12 @@ def ability(name: str, question: Question) -> Ability:
     """
     if question not in QUESTIONS:
         raise ValueError(f"question must be one of {', '.join(map(repr, QUESTIONS))}; got {question!r}")
-    entry = find_entry(name)
+    known = known_heads(name)
     shares, scores = [torch.nan] * 3, [torch.nan] * 2
-    if isinstance(entry.answers, str):
-        possible, reason = None, entry.answers
+    if isinstance(known.answers, str):
+        possible, reason = None, known.answers
     else:
-        possible, reason = entry.answers[QUESTIONS.index(question)]
+        possible, reason = known.answers[QUESTIONS.index(question)]
         C = witness(name, question)
         variance, attention = exclusion(C), cross_scores(C)
         shares = [variance.positional_share, variance.symbolic_share, variance.interaction_share]
@@ -130,7 +131,7 @@ def ability(name: str, question: Question) -> Ability:
 
 def witness(name: str, question: Question) -> Float[Tensor, "content position"]:
     """``C`` of the head that is built for a question."""
-    build = find_entry(name).witness
+    build = known_heads(name).witness
     if build is None:
         raise ValueError(f"{name} has no C, so no head is a witness; look at EncodedHeads.permuted_logits")
     return build(drawn_encoding(name), question)[0]
@@ -140,7 +141,7 @@ def drawn_encoding(name: str) -> Encoding:
     """The encoding in float64 for a small layer with drawn parameters, always the same ones."""
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(0)
-        encoding = make_encoding(name, SHAPE, **find_entry(name).options).requires_grad_(False)
+        encoding = make_encoding(name, SHAPE, **known_heads(name).options).requires_grad_(False)
         encoding.redraw()
     return encoding
 

@@ -7,7 +7,7 @@ import math
 import pytest
 import torch
 
-from posym_core.inspection.programs import agreement, candidates
+from posym_companion.several_hops.programs import agreement, candidates
 from posym_core.models.constructed.hops import IndexHead, ReflexiveHead, RetrievalHead
 from posym_core.tasks.multihop import LetterTask, NumberTask
 

@@ -8,7 +8,7 @@ import scipy.linalg
 import torch
 from random_examples import given, st
 
-from posym_core.metrics import spectra
+from posym_companion.encodings import spectra
 from posym_core.metrics.rope import rope_angles
 
 SIZES = st.integers(1, 7)

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 import torch
 
+from posym_companion.encodings.pointers import POINTERS, SCORED, head_pointers, layer_cross_logits, pointed_ranks
 from posym_core.encodings import ENCODINGS
-from posym_core.inspection.pointers import POINTERS, SCORED, head_pointers, layer_cross_logits, pointed_ranks
 from posym_core.models.classifier import EncodingModel, ModelSettings, one_head
 from posym_core.tasks.sentences import TRIGGERS, CountTask, DistanceTask
 

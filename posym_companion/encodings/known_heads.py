@@ -1,0 +1,226 @@
+"""What a head with each encoding can be, how one is built that is it, and what the playground can set on it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal, get_args
+
+from torch import Tensor
+
+from posym_companion.encodings import knobs, witnesses
+from posym_core.encodings.base import Encoding
+from posym_core.encodings.registry import find_entry
+from posym_core.metrics.rope import rope_angles
+
+Question = Literal["positional", "symbolic", "additive"]
+QUESTIONS: tuple[Question, ...] = get_args(Question)
+Answer = tuple[bool, str]
+
+
+@dataclass(frozen=True, kw_only=True)
+class KnownHeads:
+    """Heads with one encoding.
+
+    Attributes:
+        answers: to each of :data:`QUESTIONS`, whether a head can be that, and how or why not; one text, the reason, if
+            the definition of such heads does not cover the encoding.
+        witness: gives ``C`` ``[head, content, position]`` of a head that is what a question asks for, or of the nearest
+            known; ``None`` if the definition does not cover the encoding. Takes the encoding, whose parameters it may
+            set, for the layer :data:`posym_companion.encodings.witnesses.SHAPE`.
+        options: for that small layer, where the defaults do not fit.
+        knob: what the playground can set.
+    """
+
+    answers: tuple[Answer, Answer, Answer] | str
+    witness: Callable[[Encoding, Question], Tensor] | None = None
+    options: Mapping[str, Any] = field(default_factory=dict)
+    knob: knobs.Knob = knobs.nothing
+
+    def __post_init__(self):
+        if isinstance(self.answers, str) != (self.witness is None):
+            raise ValueError(
+                "known heads need either answers with a witness or the reason why there are neither; got "
+                f"answers={self.answers!r} and witness={self.witness!r}"
+            )
+
+
+_ADDED = (
+    (True, "a key map that reads positions in dimensions in which contents agree"),
+    (True, "every head is a sum in the layer that reads the embeddings"),
+)
+_SUM = (True, "every head is a sum")
+_EQUAL_KEYS = (True, "if all keys are equal, only the turning tells them apart")
+_APART = "rows of an additive head differ by constants, and a difference of turning rows is constant only if it is 0"
+_TURNS = (
+    _EQUAL_KEYS,
+    (False, "on more keys than dimensions a turning row is constant only if it is 0"),
+    (False, _APART),
+)
+_TURNS_IN_PART = (
+    _EQUAL_KEYS,
+    (True, "contents in dimensions that do not turn"),
+    (True, "contents in dimensions that do not turn, one equal part of all keys in a plane that does"),
+)
+
+KNOWN_HEADS: dict[str, KnownHeads] = {
+    "nope": KnownHeads(
+        answers=(
+            (False, "a logit does not know the position"),
+            (True, "every head is"),
+            (False, "there is no positional part"),
+        ),
+        witness=lambda encoding, _: witnesses.two_directions([1.0, 0.0, 0.0, 0.0], [0.0] * 4)(encoding, "symbolic"),
+    ),
+    "sinusoidal": KnownHeads(
+        answers=(
+            _ADDED[0],
+            (False, "on more positions than the width no direction of the embeddings is free of the sinusoids"),
+            _ADDED[1],
+        ),
+        witness=witnesses.absolute,
+        knob=knobs.option("base {:g}", "base", knobs.BASES),
+    ),
+    "learned": KnownHeads(
+        answers=(_ADDED[0], (True, "a table that leaves the contents' dimensions alone"), _ADDED[1]),
+        witness=witnesses.absolute,
+        knob=knobs.option("spread of the table {:g}", "spread", knobs.AMOUNTS),
+    ),
+    "t5": KnownHeads(
+        answers=((True, "a query of 0 leaves the bias"), (True, "a bias of 0"), _SUM),
+        witness=witnesses.biased,
+        knob=knobs.option("spread of the biases {:g}", "spread", [2 * amount for amount in knobs.AMOUNTS]),
+    ),
+    "alibi": KnownHeads(
+        answers=(
+            (True, "a query of 0 leaves the slope: later keys get more"),
+            (False, "the slope is fixed; large logits drown it without end, but never switch it off"),
+            _SUM,
+        ),
+        witness=witnesses.biased,
+        knob=knobs.option("slope {:g}", "slopes", knobs.FACTORS, lambda slope: [slope]),
+    ),
+    "dape": KnownHeads(
+        answers=(
+            (True, "a query of 0 leaves a function of the bias"),
+            (True, "two units a head make the network minus the bias"),
+            (True, "a network of 0"),
+        ),
+        witness=witnesses.biased,
+        knob=knobs.network,
+    ),
+    "rope": KnownHeads(
+        answers=_TURNS,
+        witness=witnesses.turned,
+        knob=knobs.option(
+            "angles times {:g}", "angles", knobs.FACTORS, lambda factor: factor * rope_angles(knobs.PLAY.dim)
+        ),
+    ),
+    "rope-500k": KnownHeads(
+        answers=_TURNS,
+        witness=witnesses.turned,
+        knob=knobs.option("base {:g}", "base", (10.0, 100.0, 1e3, 1e4, 5e5, 1e7, 1e9)),
+    ),
+    "p-rope": KnownHeads(
+        answers=_TURNS_IN_PART,
+        witness=witnesses.two_directions([0.0, 1.0, 0.0, 0.0], [1.0, 0.0, 0.0, 0.0]),
+        knob=knobs.turning,
+    ),
+    "partial-rope": KnownHeads(
+        answers=_TURNS_IN_PART,
+        witness=witnesses.two_directions([0.0, 0.0, 1.0, 0.0], [1.0, 0.0, 0.0, 0.0]),
+        options={"share": 0.5},
+        knob=knobs.turning,
+    ),
+    "mla": KnownHeads(
+        answers=_TURNS_IN_PART,
+        witness=witnesses.two_directions([1.0, 0.0, 0.0, 0.0], [0.0, 0.0, 1.0, 0.0]),
+        knob=knobs.turning,
+    ),
+    "rollpe": KnownHeads(
+        answers=(
+            (
+                True,
+                "if all keys are equal, only the shift tells them apart; positions repeat after as many as dimensions",
+            ),
+            (True, "contents in the mean over dimensions, which no shift changes"),
+            (True, "contents in the mean over dimensions, one equal part of all keys in the rest"),
+        ),
+        witness=witnesses.two_directions([1.0, 1.0, 1.0, 1.0], [1.5, -0.5, -0.5, -0.5]),
+    ),
+    "pope": KnownHeads(
+        answers=(
+            (True, "if all keys are equal, only the phases tell them apart"),
+            (False, "on more keys than twice the dimensions a turning row is constant only if it is 0"),
+            (False, _APART),
+        ),
+        witness=witnesses.magnitudes,
+        knob=knobs.option("base {:g}", "base", knobs.BASES),
+    ),
+    "grape-m": KnownHeads(
+        answers=(
+            _EQUAL_KEYS,
+            (True, "contents in a plane whose trained angle is a whole turn"),
+            (True, "contents in a plane whose trained angle is a whole turn, one equal part of all keys in another"),
+        ),
+        witness=witnesses.whole_turn,
+        knob=knobs.part_of_a_turn,
+    ),
+    "grape-a": KnownHeads(
+        answers=(
+            (True, "contents at right angles to the query and to the keys' gate leave the query's slope"),
+            (True, "a slope of 0"),
+            (True, "contents at right angles to the keys' gate leave their row and the query's slope"),
+        ),
+        witness=witnesses.sloped,
+        knob=knobs.option("slope {:g}", "slopes", knobs.FACTORS, lambda slope: [slope]),
+    ),
+    "tapa": KnownHeads(
+        answers=(
+            (True, "if all keys are equal, only the distance tells them apart"),
+            (True, "phases at right angles to the query's"),
+            (False, "a difference of waves in a power of the distance is constant at all distances only if it is 0"),
+        ),
+        witness=witnesses.waved,
+        knob=knobs.option("distance to the power {:g}", "power", (0.01, 0.05, 0.1, 0.2, 0.3, 0.5, 1.0)),
+    ),
+    "carope": KnownHeads(
+        answers="phases add up token by token, so a logit depends on the tokens between; equal frequencies make it "
+        "RoPE",
+        knob=knobs.pull,
+    ),
+    "carope-own": KnownHeads(
+        answers=(
+            (True, "if all keys are equal and so are their frequencies, only positions tell them apart"),
+            (False, "frequencies are above 0: on more keys than dimensions a turning row is constant only if it is 0"),
+            (False, "rows, each with its own frequencies, differ by a constant only if they share them or are 0"),
+        ),
+        witness=witnesses.turned,
+        knob=knobs.pull,
+    ),
+    "selective-rope": KnownHeads(
+        answers="turns add up token by token, so a logit depends on the tokens between; equal turns make it RoPE",
+        knob=knobs.selection,
+    ),
+    "path": KnownHeads(
+        answers="maps multiply token by token, so a logit depends on the tokens between; maps of strength 0 make it "
+        "NoPE",
+        knob=knobs.reflection,
+    ),
+    "urpe": KnownHeads(
+        answers="factors multiply the attention weights, so logits do not say where a head attends; positive factors "
+        "are one more bias",
+        knob=knobs.swing,
+    ),
+}
+"""By the name of the encoding in :data:`posym_core.encodings.registry.ENCODINGS`."""
+
+
+def known_heads(name: str) -> KnownHeads:
+    """What is known of heads with the encoding of that name; for one that nobody looked at, that nothing is.
+
+    Raises:
+        ValueError: if there is no such encoding.
+    """
+    find_entry(name)
+    return KNOWN_HEADS.get(name, KnownHeads(answers="nobody has proved yet what its heads can be"))
