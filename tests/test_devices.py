@@ -43,6 +43,7 @@ from posym_companion.later import far_preferred, inversions
 from posym_companion.one_head import alignment, coherence, concentration, crest
 from posym_companion.one_head.plane_geometry import explained, fit_wave, unrotated_planes
 from posym_companion.several_hops import candidates, capture_layers, station_scores
+from posym_companion.several_hops.programs import agreement
 from posym_companion.solvers import (
     answer_pairs,
     detection,
@@ -80,7 +81,6 @@ from posym_core.inspection import (
     stopped,
     surgery,
 )
-from posym_core.inspection.programs import agreement
 from posym_core.metrics import (
     cross_logits,
     cross_scores,
