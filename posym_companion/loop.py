@@ -21,17 +21,16 @@ from posym_companion.catalogue import EXPERIMENTS, experiment_module
 from posym_core.models.language import PACKAGED, load_model
 from posym_core.runs.devices import choose_device, device_name
 from posym_core.runs.parallel import check_places, run_grid
-from posym_core.runs.provenance import own_code, require_same_code
+from posym_core.runs.provenance import library_versions, own_code, require_same_code
 from posym_core.runs.results import (
     Result,
     ResultError,
     attached_file,
-    keep_result,
     load_result,
     require_keeping,
-    result_files,
     result_path,
     results_folder,
+    save_result,
     work_folder,
 )
 from posym_core.runs.store import DamagedError, begin, begun, difference, end, identity, read_part, write_part
@@ -136,9 +135,11 @@ class Experiment:
         }
         work = [SettingWork(setting=setting, **asked) for setting in todo]
         try:
-            for place, files in run_grid(run_setting, work, jobs=jobs, cluster=cluster):
-                result = keep_result(todo[place].name, files, folder=folder)
-                end(work_folder(result.name, folder=folder))
+            for place, found in run_grid(run_setting, work, jobs=jobs, cluster=cluster):
+                setting = todo[place]
+                dims = self.dims(setting) if callable(self.dims) else self.dims
+                result = save_result(setting.name, dims=dims, settings=asdict(setting), folder=folder, **found)
+                end(work_folder(setting.name, folder=folder))
                 yield result
         finally:
             _LOADED.clear()
@@ -178,8 +179,8 @@ _LOADED: dict[tuple[str, str], tuple[Any, ...]] = {}
 _ONE_AT_A_TIME = threading.RLock()
 
 
-def run_setting(work: SettingWork) -> dict[str, bytes]:
-    """Measure one setting; returns the files of its result, for the process that asks to keep."""
+def run_setting(work: SettingWork) -> dict[str, Any]:
+    """Measure one setting, for the process that asks to keep by :func:`posym_core.runs.results.save_result`."""
     require_same_code(work.code_digest)
     experiment, setting = work.experiment, work.setting
     with _ONE_AT_A_TIME:
@@ -203,15 +204,13 @@ def run_setting(work: SettingWork) -> dict[str, bytes]:
             torch.set_num_threads(before)
     if not isinstance(measured, Measured):
         measured = Measured(arrays=measured)
-    return result_files(
-        setting.name,
-        measured.arrays,
-        dims=experiment.dims(setting) if callable(experiment.dims) else experiment.dims,
-        settings=asdict(setting),
-        device=device_name(choose_device(work.device)),
-        seconds=time.perf_counter() - began if measured.seconds is None else measured.seconds,
-        attached=measured.files,
-    )
+    return {
+        "arrays": measured.arrays,
+        "attached": measured.files,
+        "device": device_name(choose_device(work.device)),
+        "seconds": time.perf_counter() - began if measured.seconds is None else measured.seconds,
+        "versions": library_versions(),
+    }
 
 
 def language_model(name: str = PACKAGED, *, device: str = "auto", folder: Any = None) -> tuple[Any, Any]:

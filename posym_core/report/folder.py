@@ -21,17 +21,7 @@ import numpy as np
 from posym_core.report.prompt_files import BlockedPrompt, write_prompts
 from posym_core.report.tables import heads_table, hidden_blocks, prompts_table
 from posym_core.runs.results import ResultError
-from posym_core.runs.store import (
-    BEGUN,
-    DamagedError,
-    difference,
-    end,
-    record,
-    require_whole,
-    seal,
-    unseal,
-    write_files,
-)
+from posym_core.runs.store import BEGUN, DamagedError, difference, end, record, require_whole, seal, unseal, write_files
 
 FORMAT = 1
 MANIFEST, CHUNKS, SCORES = "profile.json", "chunks", "scores.safetensors"

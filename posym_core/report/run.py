@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from functools import partial
@@ -15,13 +14,7 @@ import torch
 
 from posym_core.inspection.visibility import hidden_blocks_said, long_prompts_said
 from posym_core.models.language import load_tokenizer
-from posym_core.report.chunks import (
-    Chunk,
-    ChunkWork,
-    chunk_size,
-    is_disk_full,
-    measure_chunk,
-)
+from posym_core.report.chunks import Chunk, ChunkWork, chunk_size, is_disk_full, measure_chunk
 from posym_core.report.folder import (
     CHUNKS,
     MANIFEST,
@@ -102,14 +95,8 @@ def run_profile(
         prompts = settings.prompts_for(load_tokenizer(settings.model))
         chunks = _Chunks(folder / CHUNKS, prompts, settings, report)
         with _explained(chunks):
-            work = partial(
-                ChunkWork,
-                settings=settings,
-                identity=described["identity"],
-                code_digest=own_code(),
-                threads=threads,
-            )
-            chunks.measure(work, jobs, cluster, progress)
+            meant = {"identity": described["identity"], "code_digest": own_code(), "threads": threads}
+            chunks.measure(partial(ChunkWork, settings=settings, **meant), jobs, cluster, progress)
             profile = _finish(folder, described, prompts, chunks, extras, threads)
         for line in caveats(profile):
             report(line)
@@ -126,20 +113,11 @@ def caveats(profile: ProfileRun) -> list[str]:
     return [line for line in said if line]
 
 
-def finished_chunks(folder: Path | str) -> int:
-    """How many chunks of an unfinished run are kept in ``folder``."""
-    return len(list((Path(folder) / CHUNKS).glob("chunk-*.safetensors")))
-
-
 class _Chunks:
     """The chunks of a run: which prompts they hold, and what is measured of them."""
 
     def __init__(
-        self,
-        folder: Path,
-        prompts: Sequence[BlockedPrompt],
-        settings: ProfileSettings,
-        report: Callable[[str], None],
+        self, folder: Path, prompts: Sequence[BlockedPrompt], settings: ProfileSettings, report: Callable[[str], None]
     ) -> None:
         self.folder, self.prompts, self.report = folder, prompts, report
         self.members: list[list[int]] = []
@@ -203,7 +181,7 @@ def _finished(folder: Path, settings: ProfileSettings, described: Mapping[str, A
     if not (folder / MANIFEST).exists():
         return None
     profile = load_profile(folder)
-    there, asked = dict(profile.settings), json.loads(json.dumps(described))
+    there, asked = dict(profile.settings), dict(described)
     if settings.threads is not None:
         there["threads"], asked["threads"] = profile.provenance["threads"], settings.threads
     require_same(folder, {"settings": there}, {"settings": asked})
@@ -235,8 +213,7 @@ def _finish(
     threads: int,
 ) -> ProfileRun:
     """Write the files of a finished run, the description last."""
-    arrays = chunks.arrays()
-    measured = chunks.finished.values()
+    arrays, measured = chunks.arrays(), chunks.finished.values()
     provenance = {
         **code_version(),
         "device": " and ".join(sorted({chunk.device for chunk in measured})),
@@ -246,13 +223,7 @@ def _finish(
         "threads": threads,
         "smallest_batch": min(chunk.batch for chunk in measured),
     }
-    profile = ProfileRun(
-        folder=folder,
-        settings=json.loads(json.dumps(described)),
-        provenance=provenance,
-        arrays=arrays,
-        prompts=prompts,
-    )
+    profile = ProfileRun(folder=folder, settings=described, provenance=provenance, arrays=arrays, prompts=prompts)
     write_profile(profile, extras(profile) if extras is not None else {})
     end(folder / CHUNKS)
     return profile
@@ -261,7 +232,7 @@ def _finish(
 @contextlib.contextmanager
 def _explained(chunks: _Chunks) -> Iterator[None]:
     """Within the block, a full disk and the user's end of the run say what is kept and how to go on."""
-    kept = lambda: f"{finished_chunks(chunks.folder.parent)} of {len(chunks.members)} chunks are kept"  # noqa: E731
+    kept = lambda: f"{len(list(chunks.folder.glob('chunk-*')))} of {len(chunks.members)} chunks are kept"  # noqa: E731
     again = "run the same command again to go on"
     try:
         yield

@@ -169,6 +169,7 @@ def save_result(
     seconds: float,
     folder: Path | str | None = None,
     attached: Mapping[str, bytes] | None = None,
+    versions: Mapping[str, str] | None = None,
 ) -> Result:
     """Write a result, whole or not at all.
 
@@ -182,26 +183,12 @@ def save_result(
         seconds: how long it took.
         folder: of all results, by default :func:`results_folder`.
         attached: files that belong to the result, by their ending; see :func:`attached_file`.
+        versions: of libraries, where it was measured elsewhere.
 
     Raises:
         ValueError: if the name or an array cannot be stored, or a dimension has no name.
     """
-    found = {"dims": dims, "settings": settings, "device": device, "seconds": seconds, "attached": attached or {}}
-    return keep_result(name, result_files(name, arrays, **found), folder=folder)
-
-
-def result_files(
-    name: str,
-    arrays: Mapping[str, np.ndarray | torch.Tensor],
-    *,
-    dims: Mapping[str, str],
-    settings: Mapping[str, Any],
-    device: str,
-    seconds: float,
-    attached: Mapping[str, bytes],
-) -> dict[str, bytes]:
-    """The files of a result by name, its description last; see :func:`save_result`."""
-    experiment, _, setting = require_name(name).partition("/")
+    place = result_path(name, folder=folder)
     plain = {key: np.asarray(x.detach().cpu() if isinstance(x, torch.Tensor) else x) for key, x in arrays.items()}
     for key, array in plain.items():
         if array.dtype.hasobject:
@@ -209,12 +196,12 @@ def result_files(
     said = named_dims(dims, plain)
     payload = io.BytesIO()
     np.savez_compressed(payload, allow_pickle=False, **plain)
-    beside = {f"{setting}{ending}": content for ending, content in attached.items()}
+    beside = {f"{place.name}{ending}": content for ending, content in (attached or {}).items()}
     digests = {file: record(content)["sha256"] for file, content in beside.items()}
     description = {
         "format": FORMAT,
-        "experiment": experiment,
-        "setting": setting,
+        "experiment": place.parent.name,
+        "setting": place.name,
         "settings": json.loads(json.dumps(dict(settings))),
         "arrays": {k: {"shape": list(a.shape), "dtype": str(a.dtype), "dims": said[k]} for k, a in plain.items()},
         "provenance": {
@@ -222,17 +209,14 @@ def result_files(
             "device": device,
             "date": datetime.now(UTC).isoformat(timespec="seconds"),
             "seconds": round(seconds, 1),
-            "versions": library_versions(),
+            "versions": dict(versions or library_versions()),
             "checksum": record(payload.getvalue())["sha256"],
             **({"attached": digests} if digests else {}),
         },
     }
-    return {**beside, f"{setting}.npz": payload.getvalue(), f"{setting}.json": seal(description)}
-
-
-def keep_result(name: str, files: Mapping[str, bytes], *, folder: Path | str | None = None) -> Result:
-    """Write what :func:`result_files` made, here or on another machine."""
-    write_files(result_path(name, folder=folder).parent, files)
+    write_files(
+        place.parent, {**beside, f"{place.name}.npz": payload.getvalue(), f"{place.name}.json": seal(description)}
+    )
     return load_result(name, folder=folder)
 
 
@@ -299,14 +283,9 @@ def result_path(name: str, *, folder: Path | str | None = None) -> Path:
     Raises:
         ValueError: if this is no name of a result.
     """
-    return _folder(folder) / require_name(name)
-
-
-def require_name(name: str) -> str:
-    """Refuse what is no name of a result."""
     if not re.fullmatch(r"[\w-]+/[\w-]+", name, re.ASCII):
         raise ValueError(f"a result is named experiment/setting, in letters, digits, '_' and '-'; got {name!r}")
-    return name
+    return _folder(folder) / name
 
 
 def work_folder(name: str, *, folder: Path | str | None = None) -> Path:

@@ -34,7 +34,7 @@ class DamagedError(ValueError):
     """A file is missing, altered, truncated or of another run."""
 
 
-def write_atomically(path: Path, content: bytes) -> Path:
+def write_atomically(path: Path, content: bytes) -> None:
     """Write bytes to a temporary file beside ``path``, then rename it."""
     handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
     try:
@@ -47,7 +47,6 @@ def write_atomically(path: Path, content: bytes) -> Path:
     except BaseException:
         Path(temporary).unlink(missing_ok=True)
         raise
-    return path
 
 
 def write_files(folder: Path, contents: Mapping[str, bytes]) -> None:

@@ -185,6 +185,16 @@ def test_a_checkpoint_of_other_code_is_refused(tmp_path, monkeypatch):
         run(toys(), checkpoint=checkpoint)
 
 
+@pytest.mark.parametrize("damage", [lambda x: x[:-9], lambda x: x[:-9] + bytes([x[-9] ^ 1]) + x[-8:]])
+def test_a_damaged_checkpoint_is_refused(tmp_path, damage):
+    checkpoint = tmp_path / "toy.safetensors"
+    run(toys(), checkpoint=checkpoint)
+    checkpoint.write_bytes(damage(checkpoint.read_bytes()))
+    message = r"checkpoint toy.safetensors (cannot be read|was altered).*; remove it to start anew"
+    with pytest.raises(ValueError, match=message):
+        run(toys(), checkpoint=checkpoint)
+
+
 def test_a_checkpoint_of_another_run_is_refused(tmp_path):
     checkpoint = tmp_path / "toy.safetensors"
     run(toys(), checkpoint=checkpoint, identity={"task": "a"})

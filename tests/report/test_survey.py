@@ -11,6 +11,7 @@ import shutil
 import signal
 from html.parser import HTMLParser
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -360,6 +361,13 @@ def test_a_full_disk_ends_the_survey(models, tmp_path, monkeypatch):
     monkeypatch.setattr(surveys, "run_profile", full)
     with pytest.raises(OSError, match="No space left"):
         run_survey(models, TASKS, tmp_path, options=OPTIONS)
+
+
+def test_what_keeping_a_survey_needs_is_asked_before_a_model_is_looked_at(models, tmp_path, monkeypatch):
+    monkeypatch.setattr(surveys, "outline", lambda *a: pytest.fail("a model was looked at"))
+    monkeypatch.setattr(shutil, "disk_usage", lambda path: SimpleNamespace(free=2_000_000))
+    with pytest.raises(OSError, match=r"survey has 2 MB free, and 100 MB must be for what is measured; make room or"):
+        run_survey(models, TASKS, tmp_path / "survey", options=OPTIONS)
 
 
 @pytest.fixture(autouse=True, scope="module")
