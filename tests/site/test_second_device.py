@@ -14,10 +14,12 @@ import compare
 import matplotlib.pyplot as plt
 import nbformat
 import pytest
+import second_device
 from architectures import build
 
 import posym_core
 import posym_core.models
+from posym_companion import loop
 from posym_core.models.language import load_tokenizer
 
 # Chapter -> the beginning of a line of the cell.
@@ -65,3 +67,17 @@ def test_cells_that_read_a_models_tensors(
         if needed:
             exec(compile(_Claims().visit(ast.parse(cell.source)), chapter, "exec"), known)
     plt.close("all")
+
+
+def test_an_experiment_runs_beside_the_results_that_it_reads(monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: list[set[str]] = []
+
+    def run(name: str, *, folder: str, **_: Any) -> list[Any]:
+        seen.append({path.name for path in Path(folder).iterdir()})
+        raise RuntimeError("two devices")
+
+    monkeypatch.setattr(loop, "run_experiment", run)
+    (said,) = second_device.failing_experiment("hop_length")
+    assert said.startswith("RuntimeError: two devices")
+    assert "multihop" in seen[0]
+    assert "hop_length" not in seen[0]
