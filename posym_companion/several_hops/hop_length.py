@@ -61,8 +61,8 @@ def full_size() -> list[HopLength]:
 
 
 def small(setting: HopLength) -> HopLength:
-    """Fewer and shorter sequences."""
-    return HopLength(model=setting.model, lengths=LENGTHS[:6], sequences=80, watched=8)
+    """Fewer and shorter sequences, and the models of the small size."""
+    return HopLength(model=multihop.small_model(setting.model), lengths=LENGTHS[:6], sequences=80, watched=8)
 
 
 def measure(

@@ -69,8 +69,8 @@ def full_size() -> list[HopMechanism]:
 
 
 def small(setting: HopMechanism) -> HopMechanism:
-    """Fewer sequences."""
-    return HopMechanism(model=setting.model, sequences=120, kept=4)
+    """Fewer sequences, and the models of the small size."""
+    return HopMechanism(model=multihop.small_model(setting.model), sequences=120, kept=4)
 
 
 def measure(

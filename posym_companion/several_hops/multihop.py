@@ -452,6 +452,11 @@ def small(setting: MultihopSettings) -> MultihopSettings:
     return MultihopSettings.small(task=setting.task)
 
 
+def small_model(name: str) -> str:
+    """The model that the small size trains in this one's place."""
+    return next(small(setting).name for setting in full_size() if setting.name == name)
+
+
 def measure(
     setting: MultihopSettings, *, device: str = "auto", work: Path | None = None, progress: bool = False
 ) -> Measured:
