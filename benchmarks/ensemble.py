@@ -16,7 +16,8 @@ from collections.abc import Iterator
 import torch
 
 from posym_core import rope_angles
-from posym_core.models.toys import ToyEnsemble, data_generators, sample_streams
+from posym_core.models.ensembles import data_generators, sample_streams
+from posym_core.models.toys import ToyEnsemble
 from posym_core.models.training import TrainingSettings, train
 from posym_core.runs.devices import choose_device, device_name
 from posym_core.tasks import IndexTask, PartialInductionTask, RetrievalTask

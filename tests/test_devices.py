@@ -130,9 +130,9 @@ from posym_core.models import (
     set_angles,
     train,
 )
-from posym_core.models.toys import data_generators, sample_streams
+from posym_core.models.ensembles import data_generators, sample_streams
 from posym_core.tasks.canonical import IndexTask, PartialInductionTask, RetrievalTask
-from posym_core.tasks.facts import FactsBatch, FactsTask
+from posym_core.tasks.facts import FactsTask
 from posym_core.tasks.hop_wording import hop_questions, hop_text
 from posym_core.tasks.multihop import LetterTask, NumberTask
 from posym_core.tasks.multihop_programs import is_valid, walk
@@ -416,8 +416,7 @@ def language_models():
 
 
 def streams(count, generators):
-    drawn = [FACTS.sample(count, generator) for generator in generators]
-    return FactsBatch(*(torch.stack(field) for field in zip(*drawn, strict=True)))
+    return sample_streams(FACTS, count, generators)
 
 
 TRAINED = {

@@ -28,7 +28,8 @@ from posym_core.metrics.exclusion_bound import exclusion
 from posym_core.metrics.logit_matrix import cross_logits
 from posym_core.metrics.rope import rope_angles
 from posym_core.metrics.swaps import swap_scores
-from posym_core.models.toys import ToyEnsemble, data_generators, sample_streams
+from posym_core.models.ensembles import data_generators, sample_streams
+from posym_core.models.toys import ToyEnsemble
 from posym_core.models.training import TrainingSettings, train
 from posym_core.runs.devices import choose_device
 from posym_core.tasks.canonical import IndexTask, PartialInductionTask, RetrievalTask, Task

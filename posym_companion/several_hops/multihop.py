@@ -24,8 +24,8 @@ from posym_companion.loop import Experiment, Measured
 from posym_companion.several_hops.stations import capture_layers, station_scores, summary
 from posym_core.checks import require_counts
 from posym_core.metrics.rope import rope_angles
+from posym_core.models.ensembles import data_generators
 from posym_core.models.gptj import AnswerLoss, AnswerLosses, decoder, mean_by_hops, right_answers
-from posym_core.models.toys import data_generators
 from posym_core.models.training import LinearSettings, train
 from posym_core.runs.devices import choose_device
 from posym_core.runs.results import attached_file, load_result

@@ -23,7 +23,7 @@ from posym_core.inspection.profiling import profile_with
 from posym_core.metrics.pairs import Swaps
 from posym_core.metrics.score_geometry import random_swaps
 from posym_core.models.checkpoints import History
-from posym_core.models.toys import data_generators
+from posym_core.models.ensembles import data_generators
 from posym_core.models.training import CosineSettings, train
 from posym_core.runs.devices import choose_device
 from posym_core.tasks.facts import FactsBatch, FactsTask, Question

@@ -20,9 +20,9 @@ from posym_companion.loop import Experiment
 from posym_companion.solvers.head_roles import patching, right_answers, with_other_answers
 from posym_companion.solvers.solver_settings import TaskSolvers
 from posym_companion.solvers.solver_settings import small as small_solver
-from posym_companion.solvers.task_solvers import ANSWERING, TESTING, asked, captured, drawn, swaps, trained
+from posym_companion.solvers.task_solvers import ANSWERING, TESTING, asked, captured, swaps, trained
 from posym_core.models.decoders import DecoderEnsemble
-from posym_core.models.toys import data_generators
+from posym_core.models.ensembles import data_generators, stack_streams
 from posym_core.tasks.facts import FactsBatch, Question
 
 MEASURED = ("positional", "symbolic", "asked_attention")
@@ -91,7 +91,9 @@ def measure(
 def by_answer(model: DecoderEnsemble, question: Question, setting: SolverAnswers) -> dict[str, Tensor]:
     """Accuracy on one kind of question, and every head's measurements on right and on wrong answers."""
     generators = data_generators(model.seeds, model.embedding.device, purpose=ANSWERING)
-    batches = [drawn([model.task.ask(question, 1000, each) for each in generators]) for _ in range(setting.rounds)]
+    batches = [
+        stack_streams([model.task.ask(question, 1000, each) for each in generators]) for _ in range(setting.rounds)
+    ]
     whole = FactsBatch(*(torch.cat(parts, 1) for parts in zip(*batches, strict=True)))
     right = torch.cat([right_answers(model, batch)[:, 0, :, 0] for batch in batches], 1).bool()
     kinds = [scored(model, whole, chosen, setting) for chosen in (right, ~right)]

@@ -25,7 +25,7 @@ from posym_core.metrics.pairs import Swaps
 from posym_core.metrics.score_geometry import random_swaps
 from posym_core.models.checkpoints import History
 from posym_core.models.decoders import DecoderEnsemble
-from posym_core.models.toys import data_generators
+from posym_core.models.ensembles import data_generators, sample_streams, stack_streams
 from posym_core.models.training import Observer, train
 from posym_core.runs.devices import choose_device
 from posym_core.tasks.facts import FactsBatch, Question
@@ -84,7 +84,7 @@ def trained(
     model = DecoderEnsemble(setting.task, setting.angles[None], seeds=setting.seeds, heads=setting.heads).to(chosen)
     history = train(
         model,
-        lambda count, generators: drawn([setting.task.sample(count, each) for each in generators]),
+        lambda count, generators: sample_streams(setting.task, count, generators),
         generators=data_generators(setting.seeds, chosen, purpose=TRAINING),
         settings=setting.training,
         observe=observe,
@@ -96,15 +96,10 @@ def trained(
     return model, history
 
 
-def drawn(batches: list[FactsBatch]) -> FactsBatch:
-    """Batches of the seeds as one that leads with the seed."""
-    return FactsBatch(*(torch.stack(field) for field in zip(*batches, strict=True)))
-
-
 def asked(model: DecoderEnsemble, question: Question, count: int, purpose: int) -> FactsBatch:
     """Fresh prompts with one question."""
     generators = data_generators(model.seeds, model.embedding.device, purpose=purpose)
-    return drawn([model.task.ask(question, count, each) for each in generators])
+    return stack_streams([model.task.ask(question, count, each) for each in generators])
 
 
 def looks(setting: TaskSolvers):

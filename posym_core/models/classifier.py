@@ -8,7 +8,7 @@ the activation and the pooling.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, Literal, get_args
 
 import numpy as np
@@ -18,7 +18,7 @@ from torch import Tensor, nn
 
 from posym_core.encodings import Encoding, make_encoding
 from posym_core.encodings.additive import Absolute
-from posym_core.models.layers import Layer, LayerAttention, ModelSettings, draw_weights
+from posym_core.models.layers import Attention, Layer, LayerAttention, ModelSettings, draw_weights
 from posym_core.models.training import SeededLoss, require_evaluation
 from posym_core.tasks.sentences import SentenceBatch
 
@@ -124,29 +124,26 @@ class EncodingModel(nn.Module):
             return self.read(stream[torch.arange(len(stream), device=stream.device), last])
         return self.read((stream * weight[..., None]).sum(1) / weight.sum(1, keepdim=True))
 
+    def _layers(self, tokens: Tensor) -> Iterator[tuple[Attention, Tensor, Tensor | None]]:
+        """Every layer's attention with its inputs and the padding, first layer first."""
+        stream, hidden = self.stream(tokens), self.hidden(tokens)
+        for layer in self.layers:
+            assert isinstance(layer, Layer)
+            yield layer.attention, layer.attention_norm(stream), hidden
+            stream = layer(stream, hidden, None)
+
     @torch.no_grad()
     def calls(self, tokens: Int64[Tensor, "sentence token"]) -> list[LayerAttention]:
         """What every layer's attention is given and makes, first layer first."""
-        stream, hidden = self.stream(tokens), self.hidden(tokens)
-        found = []
-        for layer in self.layers:
-            assert isinstance(layer, Layer)
-            found.append(layer.attention.call(layer.attention_norm(stream), hidden))
-            stream = layer(stream, hidden, None)
-        return found
+        return [attention.call(inputs, hidden) for attention, inputs, hidden in self._layers(tokens)]
 
     @torch.no_grad()
     def mean_reads(self, tokens: Int64[Tensor, "sentence token"]) -> Float[Tensor, "layer head dim"]:
         """What every head says on average over all tokens that count; padding does not where it is left out."""
-        stream, hidden = self.stream(tokens), self.hidden(tokens)
+        hidden = self.hidden(tokens)
         counts = torch.ones_like(tokens, dtype=torch.bool) if hidden is None else ~hidden
-        found = []
-        for layer in self.layers:
-            assert isinstance(layer, Layer)
-            said = layer.attention.reads(layer.attention_norm(stream), hidden).transpose(1, 2)
-            found.append(said[counts].mean(0))
-            stream = layer(stream, hidden, None)
-        return torch.stack(found)
+        said = [attention.reads(inputs, hidden).transpose(1, 2) for attention, inputs, _ in self._layers(tokens)]
+        return torch.stack([x[counts].mean(0) for x in said])
 
 
 class ClassLoss(SeededLoss):

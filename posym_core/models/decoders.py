@@ -7,7 +7,6 @@ dropout. The angles of every layer's planes are the experimenter's choice; all h
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterator, Sequence
 
 import torch
@@ -15,18 +14,17 @@ from jaxtyping import Float, Int64
 from torch import Tensor, nn
 from torch.nn import functional
 
-from posym_core.checks import require_counts, require_finite
+from posym_core.checks import require_counts
 from posym_core.metrics.rope import join_planes, split_planes
-from posym_core.tasks.facts import FactsBatch, FactsTask
+from posym_core.models.ensembles import Ensemble
+from posym_core.tasks.facts import FactsTask
 
 # Takes a layer's number and what its heads read, [seed, variant, prompt, head, token, dim]; what it returns goes on.
 Edit = Callable[[int, Tensor], Tensor]
 
 
-class DecoderEnsemble(nn.Module):
-    """Independent decoders, one for each seed and each variant of the angles, in one set of tensors.
-
-    All variants of a seed start from the same weights and see the same prompts, so they differ by their angles alone.
+class DecoderEnsemble(Ensemble):
+    """Independent decoders, one for each seed and each variant of the angles.
 
     Args:
         task: decides vocabulary and answers.
@@ -35,53 +33,29 @@ class DecoderEnsemble(nn.Module):
         seeds: one per group of members; decides initial weights.
         heads: heads a layer; ``heads * 2 * planes`` is the width of the residual stream.
 
-    Parameters have shape ``[seed, variant, ...]``.
-
     Raises:
         ValueError: if angles are not ``[variant, layer, plane]`` and finite, or there is no seed or no head.
     """
 
+    shape = ("variant", "layer", "plane")
+    alone = "One model with the same angles in two layers is angles.expand(1, 2, -1)"
+
     def __init__(
         self, task: FactsTask, angles: Float[Tensor, "variant layer plane"], *, seeds: Sequence[int], heads: int = 4
     ):
-        super().__init__()
-        angles = torch.as_tensor(angles).to(torch.float64)
-        if angles.ndim != 3 or not angles.numel():
-            raise ValueError(
-                f"angles must have shape [variant, layer, plane]; got {tuple(angles.shape)}. One model with the same "
-                "angles in two layers is angles.expand(1, 2, -1)"
-            )
-        require_finite("angles", angles)
+        super().__init__(task, angles, seeds=seeds, heads=heads)
         require_counts(heads=(heads, 1))
-        if not len(seeds):
-            raise ValueError("at least one seed is needed; got none. Pass seeds=(0,)")
-        self.task, self.seeds, self.heads = task, tuple(seeds), heads
-        self.dim = 2 * angles.shape[2]
-        self.scale = 1 / math.sqrt(self.dim)
-        self.register_buffer("angles", angles, persistent=False)
-        self.angles: Tensor
-        width, layers, variants = heads * self.dim, angles.shape[1], len(angles)
-        generators = [torch.Generator().manual_seed(seed) for seed in self.seeds]
-
-        def initial(*shape: int, spread: float | None = None) -> nn.Parameter:
-            size = (3 * shape[-2]) ** -0.5 if spread is None else spread
-            drawn = torch.stack([torch.randn(shape, generator=generator) for generator in generators])
-            return nn.Parameter(size * drawn[:, None].repeat(1, variants, *(1 for _ in shape)))
-
+        self.heads = heads
+        layers, width, initial = self.layers, heads * self.dim, self.source()
+        narrow, wide = (3 * width) ** -0.5, (6 * width) ** -0.5
         self.embedding = initial(task.vocabulary, width, spread=0.5)
         # Columns: queries, keys and values, each of all heads.
-        self.project = initial(layers, width, 3 * width)
-        self.output = initial(layers, width, width)
-        self.widen = initial(layers, width, 2 * width)
-        self.narrow = initial(layers, 2 * width, width)
-        self.read = initial(width, task.attributes)
-        norms = torch.ones(len(self.seeds), variants, 2 * layers + 1, width)
-        self.norms = nn.Parameter(norms)
-
-    @property
-    def ensemble(self) -> tuple[int, int]:
-        """Number of seeds and of variants: the leading dimensions of every parameter."""
-        return self.embedding.shape[0], self.embedding.shape[1]
+        self.project = initial(layers, width, 3 * width, spread=narrow)
+        self.output = initial(layers, width, width, spread=narrow)
+        self.widen = initial(layers, width, 2 * width, spread=narrow)
+        self.narrow = initial(layers, 2 * width, width, spread=wide)
+        self.read = initial(width, task.attributes, spread=narrow)
+        self.norms = nn.Parameter(torch.ones(*self.ensemble, 2 * layers + 1, width))
 
     @property
     def layers(self) -> int:
@@ -102,12 +76,6 @@ class DecoderEnsemble(nn.Module):
         asked = self._normed(stream[:, :, :, self.task.context :: 2], -1)
         return asked @ self.read[:, :, None]
 
-    def losses(self, batch: FactsBatch) -> Float[Tensor, "seed variant"]:
-        """Mean cross-entropy of every member over the questions of its seed's prompts."""
-        scores = self(batch.tokens)
-        answer = batch.answer[:, None, :, :, None].expand(*scores.shape[:-1], 1)
-        return (scores.logsumexp(-1) - scores.gather(-1, answer)[..., 0]).flatten(2).mean(-1)
-
     def queries_and_keys(self, tokens: Int64[Tensor, "seed prompt token"]) -> list[tuple[Tensor, Tensor]]:
         """Of every layer the last token's queries ``[seed, variant, prompt, head, dim]`` and all keys
         ``[seed, variant, prompt, head, token, dim]``, rotated to their positions, for the core's functions.
@@ -119,24 +87,10 @@ class DecoderEnsemble(nn.Module):
         ]
         return [(query[..., -1, :], keys) for query, keys in zip(halves[2::2], halves[3::2], strict=True)]
 
-    def member(self, seed: int, variant: int) -> DecoderEnsemble:
-        """A copy of one member as an ensemble of one; ``seed`` counts the seeds given, from 0."""
-        alone = DecoderEnsemble(
-            self.task, self.angles[variant : variant + 1].cpu(), seeds=self.seeds[seed : seed + 1], heads=self.heads
-        ).to(self.embedding.device)
-        with torch.no_grad():
-            for mine, its in zip(self.parameters(), alone.parameters(), strict=True):
-                its.copy_(mine[seed : seed + 1, variant : variant + 1])
-        return alone
-
     def _run(self, tokens: Tensor, edit: Edit | None) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
         """The stream after the embedding and after every layer, with that layer's queries and keys."""
         seeds, variants = self.ensemble
-        if tokens.ndim != 3 or len(tokens) != seeds or tokens.shape[2] <= self.task.context:
-            raise ValueError(
-                f"tokens must have shape [seed, prompt, token] with {seeds} seeds and more than {self.task.context} "
-                f"tokens, the question's among them; got {tuple(tokens.shape)}"
-            )
+        self.require_tokens(tokens, more_than=self.task.context)
         rows = self.task.vocabulary * torch.arange(seeds * variants, device=tokens.device).view(seeds, variants, 1, 1)
         flat = self.embedding.reshape(-1, self.embedding.shape[-1])
         stream = functional.embedding(tokens[:, None] + rows, flat)  # [seed, variant, prompt, token, width]

@@ -16,24 +16,19 @@ appendix with the exact training set-up is not public to us, so these details ar
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 
 import torch
 from jaxtyping import Float, Int64
-from torch import Tensor, nn
+from torch import Tensor
 
-from posym_core.checks import require_finite
 from posym_core.metrics.rope import rotate, split_planes
-from posym_core.tasks.canonical import Task, TaskBatch
+from posym_core.models.ensembles import Ensemble
+from posym_core.tasks.canonical import Task
 
 
-class ToyEnsemble(nn.Module):
-    """Independent toy models, one for each seed and each variant of the angles, in one set of tensors.
-
-    All variants of a seed start from the same weights and see the same inputs: a data stream belongs to a seed and is
-    shared by its variants, so variants differ by their angles alone and seeds by everything that chance decides. With
-    one variant every member has a stream of its own.
+class ToyEnsemble(Ensemble):
+    """Independent toy models, one for each seed and each variant of the angles.
 
     Speed: with one layer a token is seen only through its embedding, so the *table* of embeddings is projected once a
     step, queries and keys are looked up in it, and attention is collected onto token parts before the read-out. The
@@ -45,47 +40,23 @@ class ToyEnsemble(nn.Module):
         seeds: one per group of members; decides initial weights.
         width: dimension of token embeddings.
 
-    Parameters have shape ``[seed, variant, ...]``.
-
     Raises:
         ValueError: if angles are not ``[variant, plane]`` and finite, or there is no seed.
     """
 
+    shape = ("variant", "plane")
+    alone = "One model with one angle is torch.tensor([[angle]])"
+    token_parts: Tensor
+
     def __init__(self, task: Task, angles: Float[Tensor, "variant plane"], *, seeds: Sequence[int], width: int = 64):
-        super().__init__()
-        angles = torch.as_tensor(angles).to(torch.float64)
-        if angles.ndim != 2 or not angles.numel():
-            raise ValueError(
-                f"angles must have shape [variant, plane]; got {tuple(angles.shape)}. One model with one angle is "
-                "torch.tensor([[angle]])"
-            )
-        require_finite("angles", angles)
-        if not len(seeds):
-            raise ValueError("at least one seed is needed; got none. Pass seeds=(0,)")
-        self.task, self.seeds, self.width = task, tuple(seeds), width
-        self.dim = 2 * angles.shape[1]
-        self.scale = 1 / math.sqrt(self.dim)
-        self.register_buffer("angles", angles, persistent=False)
-        self.angles: Tensor
-        parts = task.parts(torch.arange(task.vocabulary))
-        self.register_buffer("token_parts", parts, persistent=False)
-        self.token_parts: Tensor
-
-        def initial(rows: int, columns: int, spread: float) -> nn.Parameter:
-            drawn = torch.stack([torch.randn(rows, columns, generator=generator) for generator in generators])
-            return nn.Parameter(spread * drawn[:, None].repeat(1, len(angles), 1, 1))
-
-        generators = [torch.Generator().manual_seed(seed) for seed in self.seeds]
-        self.embedding = initial(task.part_vocabulary, width, 1.0)
+        super().__init__(task, angles, seeds=seeds, width=width)
+        self.register_buffer("token_parts", task.parts(torch.arange(task.vocabulary)), persistent=False)
+        initial = self.source()
+        self.embedding = initial(task.part_vocabulary, width, spread=1.0)
         # Half the usual spread: strong random matches at the start trap fast heads in poor minima.
-        self.query_map = initial(width, self.dim, 0.5 * width**-0.5)
-        self.key_map = initial(width, self.dim, 0.5 * width**-0.5)
-        self.read_map = initial(width, task.classes, width**-0.5)
-
-    @property
-    def ensemble(self) -> tuple[int, int]:
-        """Number of seeds and of variants: the leading dimensions of every parameter."""
-        return self.embedding.shape[0], self.embedding.shape[1]
+        self.query_map = initial(width, self.dim, spread=0.5 * width**-0.5)
+        self.key_map = initial(width, self.dim, spread=0.5 * width**-0.5)
+        self.read_map = initial(width, task.classes, spread=width**-0.5)
 
     def query_table(self) -> Float[Tensor, "seed variant query dim"]:
         """Unrotated query of every query token."""
@@ -100,7 +71,7 @@ class ToyEnsemble(nn.Module):
         self, tokens: Int64[Tensor, "seed input token"], gates: Float[Tensor, " plane"] | None = None
     ) -> Float[Tensor, "seed input token variant"]:
         """Logits of the last token's query against all tokens."""
-        self._check_tokens(tokens)
+        self.require_tokens(tokens, more_than=1)
         seeds, inputs, slots = tokens.shape
         variants = self.ensemble[1]
         keys = self.key_table().permute(0, 2, 3, 1)  # [seed, token, dim, variant]
@@ -141,12 +112,6 @@ class ToyEnsemble(nn.Module):
         mass = mass.view(seeds, inputs, parts, variants).permute(0, 3, 1, 2)  # [seed, variant, input, part]
         return mass @ (self.embedding @ self.read_map)
 
-    def losses(self, batch: TaskBatch) -> Float[Tensor, "seed variant"]:
-        """Mean cross-entropy of every member on its seed's inputs (each field of ``batch`` leads with the seed)."""
-        scores = self(batch.tokens)
-        answer = batch.answer[:, None, :, None].expand(*scores.shape[:-1], 1)
-        return (scores.logsumexp(-1) - scores.gather(-1, answer)[..., 0]).mean(-1)
-
     def query_and_keys(
         self, tokens: Int64[Tensor, "seed input token"], variant: int
     ) -> tuple[Float[Tensor, "seed input dim"], Float[Tensor, "seed input token dim"]]:
@@ -154,7 +119,7 @@ class ToyEnsemble(nn.Module):
 
         Pass ``scale=self.scale`` and ``angles=self.angles[variant]`` along with them; the pairing is ``"halves"``.
         """
-        self._check_tokens(tokens)
+        self.require_tokens(tokens, more_than=1)
         last = tokens.shape[-1] - 1
         seed = torch.arange(tokens.shape[0], device=tokens.device)
         query = self.query_table()[seed[:, None], variant, tokens[:, :, -1] - self.task.context_vocabulary]
@@ -162,33 +127,3 @@ class ToyEnsemble(nn.Module):
         positions = torch.arange(last + 1, device=tokens.device)
         angles = self.angles[variant]
         return rotate(query, last, angles), rotate(keys, positions, angles)
-
-    def member(self, seed: int, variant: int) -> ToyEnsemble:
-        """A copy of one member as an ensemble of one; ``seed`` counts the seeds given, from 0."""
-        alone = ToyEnsemble(
-            self.task, self.angles[variant : variant + 1].cpu(), seeds=self.seeds[seed : seed + 1], width=self.width
-        ).to(self.embedding.device)
-        with torch.no_grad():
-            for mine, its in zip(self.parameters(), alone.parameters(), strict=True):
-                its.copy_(mine[seed : seed + 1, variant : variant + 1])
-        return alone
-
-    def _check_tokens(self, tokens: Tensor) -> None:
-        seeds = self.ensemble[0]
-        if tokens.ndim != 3 or tokens.shape[0] != seeds or tokens.shape[2] < 2:
-            raise ValueError(
-                f"tokens must have shape [seed, input, token] with {seeds} seeds; got {tuple(tokens.shape)}. "
-                "Draw them with sample_streams"
-            )
-
-
-def data_generators(seeds: Sequence[int], device: torch.device | str = "cpu", *, purpose: int) -> list[torch.Generator]:
-    """A generator per seed for data; ``purpose`` (0 for training, 1 for tests, ...) keeps their streams apart."""
-    spread = 1_000_003  # a prime far above any number of purposes, so that no two pairs share a stream
-    return [torch.Generator(device).manual_seed(spread * (purpose + 1) + seed) for seed in seeds]
-
-
-def sample_streams(task: Task, count: int, generators: Sequence[torch.Generator]) -> TaskBatch:
-    """``count`` inputs from every generator; each field leads with the stream ``[seed, ...]``."""
-    drawn = [task.sample(count, generator) for generator in generators]
-    return TaskBatch(*(torch.stack(field) for field in zip(*drawn, strict=True)))

@@ -9,7 +9,7 @@ import torch
 
 from posym_core.metrics.rope import rotate
 from posym_core.models.decoders import DecoderEnsemble
-from posym_core.models.toys import data_generators
+from posym_core.models.ensembles import data_generators, sample_streams
 from posym_core.models.training import CosineSettings, train
 from posym_core.tasks.facts import FactsBatch, FactsTask
 
@@ -23,8 +23,7 @@ def ensemble(seeds=(0, 1, 2)):
 
 
 def streams(count, generators):
-    drawn = [TASK.sample(count, generator) for generator in generators]
-    return FactsBatch(*(torch.stack(field) for field in zip(*drawn, strict=True)))
+    return sample_streams(TASK, count, generators)
 
 
 def literal(model: DecoderEnsemble, seed: int, variant: int, tokens: list[int]) -> torch.Tensor:

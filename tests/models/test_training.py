@@ -8,7 +8,8 @@ import pytest
 import torch
 
 from posym_core.models import checkpoints
-from posym_core.models.toys import ToyEnsemble, data_generators, sample_streams
+from posym_core.models.ensembles import data_generators, sample_streams
+from posym_core.models.toys import ToyEnsemble
 from posym_core.models.training import TrainingSettings, train
 from posym_core.tasks.canonical import RetrievalTask
 

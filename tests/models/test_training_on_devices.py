@@ -21,8 +21,9 @@ from posym_companion.several_hops.multihop import (
     train_together,
 )
 from posym_core.models import graphs, training
+from posym_core.models.ensembles import data_generators, sample_streams
 from posym_core.models.gptj import AnswerLoss, AnswerLosses, answer_logits, decoder, dropout_factors
-from posym_core.models.toys import ToyEnsemble, data_generators, sample_streams
+from posym_core.models.toys import ToyEnsemble
 from posym_core.models.training import TrainingSettings, train
 from posym_core.tasks.canonical import RetrievalTask
 

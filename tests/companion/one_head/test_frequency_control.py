@@ -12,7 +12,8 @@ import torch
 from posym_companion.one_head import frequency_control as experiment
 from posym_companion.one_head.frequency_control import FrequencyControlSettings
 from posym_companion.one_head.judges import frequency_control as curves
-from posym_core.models.toys import ToyEnsemble, data_generators, sample_streams
+from posym_core.models.ensembles import data_generators, sample_streams
+from posym_core.models.toys import ToyEnsemble
 from posym_core.models.training import TrainingSettings
 from posym_core.tasks.canonical import IndexTask
 

@@ -13,8 +13,8 @@ from posym_companion.solvers.head_roles import (
     with_other_answers,
 )
 from posym_core.models.decoders import DecoderEnsemble
-from posym_core.models.toys import data_generators
-from posym_core.tasks.facts import FactsBatch, FactsTask
+from posym_core.models.ensembles import data_generators, stack_streams
+from posym_core.tasks.facts import FactsTask
 
 TASK = FactsTask(facts=3, names=5, attributes=4)
 
@@ -27,8 +27,7 @@ def model():
 
 @pytest.fixture
 def batch(model):
-    drawn = [TASK.ask("binding", 6, generator) for generator in data_generators(model.seeds, purpose=0)]
-    return FactsBatch(*(torch.stack(field) for field in zip(*drawn, strict=True)))
+    return stack_streams([TASK.ask("binding", 6, each) for each in data_generators(model.seeds, purpose=0)])
 
 
 def by_hand(model, tokens, layer, head, new):

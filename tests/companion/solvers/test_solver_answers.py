@@ -11,7 +11,7 @@ import torch
 from posym_companion.solvers import solver_answers, task_solvers
 from posym_companion.solvers.head_roles import right_answers
 from posym_companion.solvers.solver_answers import SolverAnswers, full_size, small
-from posym_core.models.toys import data_generators
+from posym_core.models.ensembles import data_generators, stack_streams
 from posym_core.runs.results import load_result
 
 
@@ -31,7 +31,7 @@ def test_right_answers_are_right_and_scored_as_one_by_one(measured):
     setting = tiny()
     model, _ = task_solvers.trained(setting.solver, device="cpu", work=None, progress=False)
     generators = data_generators(model.seeds, torch.device("cpu"), purpose=task_solvers.ANSWERING)
-    batch = task_solvers.drawn([model.task.ask("binding", 1000, each) for each in generators])
+    batch = stack_streams([model.task.ask("binding", 1000, each) for each in generators])
     right = right_answers(model, batch)[:, 0, :, 0].bool()
     np.testing.assert_allclose(measured["accuracy"][:, 0], right.float().mean(1), atol=1e-6)
     for answer, chosen in enumerate((right, ~right)):
