@@ -50,7 +50,7 @@ def _run(options: argparse.Namespace) -> None:
 
 
 def _claims(options: argparse.Namespace) -> None:
-    from posym_companion.ledger.all_claims import ledger
+    from posym_companion.ledger.rows import ledger
 
     folder = results_folder() if options.results is None else Path(options.results)
     if not folder.is_dir():

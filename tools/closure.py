@@ -16,6 +16,7 @@ import json
 import platform
 import re
 import sys
+import tomllib
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
@@ -24,10 +25,10 @@ from address import ROOT, is_setup_cell
 
 PACKAGES = ("posym_core", "posym_companion")
 COMPANION = "posym_companion"
-LEDGER = f"{COMPANION}.ledger.all_claims"
+CLAIMS = f"{COMPANION}.claims"
 # What every chapter depends on: the versions of libraries, the packaged model's among them, and how cells are run.
 EVERYWHERE = ("requirements.txt", "tools/execute.py")
-CLAIM = re.compile(r"\b(?:[a-z]+-)?([A-Z]\d\d-T?\d+[a-c]?)\b", re.IGNORECASE)
+CLAIM = re.compile(r"\b(?:[a-z]+-)?([A-Z](?:\d\d)?-T?\d+[a-cg]?)\b", re.IGNORECASE)
 CLAIM_TAG = re.compile(r'"((?:shows|live)-[a-z]\d+-t?\d+[a-c]?)"')
 IGNORED = {"__pycache__", ".ipynb_checkpoints"}
 
@@ -121,7 +122,7 @@ class Project:
             reached.add(file)
             if file not in self._imports:
                 tree = ast.parse(file.read_text(encoding="utf-8"))
-                if file == self.module(LEDGER):  # it imports the judges of the rows it is asked for, see `judges`
+                if file == self.module(CLAIMS):  # it imports the judges of the rows it is asked for, see `judges`
                     tree = ast.Module([x for x in tree.body if isinstance(x, ast.Import | ast.ImportFrom)], [])
                 self._imports[file] = self.imported(tree)
             waiting |= self._imports[file] - reached
@@ -129,16 +130,11 @@ class Project:
 
     def judges(self, trees: list[ast.AST], tags: Iterable[str]) -> set[Path]:
         """The modules that judge the claims which a chapter names; all where it asks for the whole ledger."""
-        ledger = self.module(LEDGER)
-        if ledger is None:
-            return set()
+        table = tomllib.loads((self.root / COMPANION / "claims.toml").read_text(encoding="utf-8"))
         judges: dict[str, set[Path]] = {}
-        for table in ast.walk(ast.parse(ledger.read_text(encoding="utf-8"))):
-            rows = zip(table.keys, table.values, strict=True) if isinstance(table, ast.Dict) else ()
-            for claim, judge in rows:
-                if isinstance(claim, ast.Constant) and CLAIM.fullmatch(str(claim.value)):
-                    file = self.module(f"{COMPANION}.{ast.literal_eval(judge).rpartition('.')[0]}")
-                    judges[str(claim.value).lower()] = {file} if file else set()
+        for claim, entry in table.items():
+            file = self.module(f"{COMPANION}.{entry.get('judge', '').partition(':')[0]}")
+            judges[claim.lower()] = {file} if file else set()
         calls = [x for tree in trees for x in ast.walk(tree) if isinstance(x, ast.Call)]
         whole = any(ast.unparse(x.func).endswith("ledger") and not x.args for x in calls)
         texts = [text for tree in trees for text in strings(tree)]
@@ -180,7 +176,7 @@ class Project:
         texts = [text for tree in trees for text in strings(tree)]
         run = [file for text in texts if (file := self.module(f"{text}.__main__")) is not None]  # python -m package
         files = self.closure(set(run).union(*map(self.imported, trees)))
-        if self.module(LEDGER) in files:
+        if self.module(CLAIMS) in files:
             files = self.closure(files | self.judges(trees, tags))
         return files | set(self.data(files)) | set(self.results(files, texts))
 

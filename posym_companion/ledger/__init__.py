@@ -1,8 +1,9 @@
 """The ledger: all claims with what results say of them, and numbers that the book names."""
 
+from posym_companion.claims import claim
 from posym_companion.finding import VERDICTS, Cases, Claim, Line, Measured, Row, Rule, verdict_list
-from posym_companion.ledger.all_claims import ledger
 from posym_companion.ledger.named_values import NAMED_VALUES, NamedValue, named_value
+from posym_companion.ledger.rows import ledger
 
 __all__ = [
     "NAMED_VALUES",
@@ -14,6 +15,7 @@ __all__ = [
     "NamedValue",
     "Row",
     "Rule",
+    "claim",
     "ledger",
     "named_value",
     "verdict_list",

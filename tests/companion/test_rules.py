@@ -10,14 +10,15 @@ import typing
 import pytest
 
 from posym_companion import finding
+from posym_companion.claims import claim, entries
 from posym_companion.finding import Fixed, seed_range
 from posym_companion.ledger import VERDICTS, Cases, Line, Rule
-from posym_companion.ledger.all_claims import CLAIMS, claim, row
+from posym_companion.ledger.rows import row
 from posym_core.metrics.stats import Estimate
 
 RULES = {
     f"{name}{kind}": rule
-    for name in CLAIMS
+    for name in entries()
     for kind, rule in (("", claim(name).rule), (", first", claim(name).first_rule))
     if rule is not None
 }
@@ -193,7 +194,7 @@ def unsaid(name: str):
 
 
 def test_every_claim_says_how_it_is_judged():
-    wrong = [fault for name in CLAIMS for fault in unsaid(name)]
+    wrong = [fault for name in entries() for fault in unsaid(name)]
     assert not wrong, "\n".join(wrong)
 
 
@@ -211,19 +212,19 @@ def test_when_a_rule_was_fixed_is_said():
 
 
 def test_what_one_counterexample_refutes_is_a_theorem_or_construction():
-    theorems = {name for name in CLAIMS if claim(name).kind == "theorem or construction"}
+    theorems = {name for name in entries() if claim(name).kind == "theorem or construction"}
     assert theorems == {"U25-1", *(f"U25-T{n}" for n in range(2, 8)), "U26-4a", "U26-4b", "G26-1a", "G26-1b"}
     assert row(claim("U25-T2")).kind == "theorem or construction"
 
 
 def test_no_rule_is_weaker_than_another_by_calling_a_part_the_whole():
     """Rules never say *reproduced in kind* of what was run on the paper's own kind of model."""
-    own = [name for name in CLAIMS if name.startswith("U26") and name not in ("U26-6", "U26-9")]
+    own = [name for name in entries() if name.startswith("U26") and name not in ("U26-6", "U26-9")]
     assert {claim(name).rule.whole for name in own} <= {"reproduced", "improved on"}
 
 
 def test_a_row_without_a_run_says_what_fills_it(tmp_path):
-    for name in CLAIMS:
+    for name in entries():
         judged = claim(name)
         if judged.measure is None or judged.command:
             found = row(judged, tmp_path)
@@ -246,4 +247,4 @@ def test_ids_are_those_of_the_papers():
     expected += [f"T-{n}{kind}" for n in range(8) for kind in (("", "G") if n < 7 else ("",))]
     expected += ["T-8G"]
     expected += [f"L-{n}{letter}" for n in range(1, 7) for letter in {1: "abc", 4: ["", "b"]}.get(n, [""])]
-    assert list(itertools.chain(CLAIMS)) == expected
+    assert list(itertools.chain(entries())) == expected

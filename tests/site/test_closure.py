@@ -42,11 +42,20 @@ FILES = {
     "posym_companion/catalogue.py": """
         import importlib
         def experiment(name): return importlib.import_module("posym_companion.one_head." + name)""",
-    "posym_companion/ledger/__init__.py": "from posym_companion.ledger.all_claims import ledger",
-    "posym_companion/ledger/all_claims.py": """
+    "posym_companion/ledger/__init__.py": "from posym_companion.ledger.rows import ledger",
+    "posym_companion/ledger/rows.py": """
+        from posym_companion.claims import judge
+        def ledger(*ids): return [judge(name) for name in ids]""",
+    "posym_companion/claims.py": """
         import importlib
-        def ledger(*ids): return [importlib.import_module(f"posym_companion.{name}") for name in ids]
-        CLAIMS = {"U25-1": "one_head.judges.heads.EXCLUSION", "U26-1": "one_head.judges.hops.ORDER"}""",
+        FILE = "claims.toml"
+        def judge(name): return importlib.import_module(f"posym_companion.{name}")""",
+    "posym_companion/claims.toml": """
+        [U25-1]
+        judge = "one_head.judges.heads:exclusion"
+        [T-1G]
+        judge = "one_head.judges.hops:order"
+        """,
     "posym_companion/one_head/judges/heads.py": "",
     "posym_companion/one_head/judges/hops.py": "",
     "results/heads/all.json": "1",
@@ -65,6 +74,7 @@ CHAPTERS = {
     "catalogue": "from posym_companion import catalogue",
     "named": "load(f'hops/{setting}')",
     "row": "from posym_companion.ledger import ledger\nledger('U25-1')",
+    "taught": "from posym_companion.ledger import claim\nclaim('T-1G')",
     "rows": "from posym_companion.ledger import ledger\nledger()",
     "neighbours": "open('other.ipynb')",
     "command": "run(['-m', 'posym_core'])",
@@ -102,9 +112,10 @@ def keys(project: Path) -> dict[str, str]:
         ("posym_core/py.typed", ""),
         ("posym_companion/one_head/heads.py", "experiment catalogue"),
         ("results/heads/all.json", "experiment catalogue row rows"),
-        ("results/hops/all.json", "named rows"),
+        ("results/hops/all.json", "named taught rows"),
         ("posym_companion/one_head/judges/heads.py", "row rows"),
-        ("posym_companion/one_head/judges/hops.py", "rows"),
+        ("posym_companion/one_head/judges/hops.py", "taught rows"),
+        ("posym_companion/claims.toml", "row taught rows"),
         ("requirements.txt", " ".join(CHAPTERS)),
     ],
 )
@@ -158,7 +169,7 @@ def test_code_of_cells_counts_and_text_does_not(project: Path) -> None:
 
 def test_a_tag_names_a_claim_too(project: Path) -> None:
     source = "from posym_companion.ledger import ledger\nledger(*names)"
-    behind = closure.Project(project).behind(notebook(source, "shows-u26-1"))
+    behind = closure.Project(project).behind(notebook(source, "shows-t-1g"))
     assert project / "posym_companion/one_head/judges/hops.py" in behind
     assert project / "posym_companion/one_head/judges/heads.py" not in behind
 

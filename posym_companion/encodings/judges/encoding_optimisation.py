@@ -14,7 +14,7 @@ import numpy as np
 
 from posym_companion.encodings.encoding_optimisation import BLOWN_UP, ENCODINGS, EncodingOptimisation
 from posym_companion.encodings.judges.encoding_study import MODEL, SUFFICES
-from posym_companion.finding import Claim, Line, Measured, Number, Rule, cases
+from posym_companion.finding import Measured, Number, cases
 from posym_core.metrics.stats import mean_interval
 from posym_core.runs.results import Result, load_result
 
@@ -116,54 +116,3 @@ def stability(folder: Path | None) -> Measured:
 
 def _range(values: np.ndarray, form: str = ",.0f") -> str:
     return f"{values.min():{form}} to {values.max():{form}}"
-
-
-OPTIMISATION = Claim(
-    id="G26-1c",
-    short="So optimisation is more stable and efficient",
-    claim="Spectral contraction by RoPE improves the stability and efficiency of optimisation",
-    paper="text, training curves",
-    rule=Rule(
-        says="With all but the encoding equal, against each encoding that adds: rotary heads allow a larger stable "
-        "learning rate, asked where the two are more than one notch of the grid apart; and against each that has "
-        f"learned the task (at least {SUFFICES:g} of the rotary accuracy) the largest eigenvalue of the loss's Hessian "
-        "is smaller, through training and at its end, in every seed.",
-        lines=(
-            Line(
-                part="a larger learning rate is stable",
-                of="encodings that add with a smaller stable rate, of those more than a notch away",
-                unit="encodings more than a notch away",
-            ),
-            *(
-                Line(
-                    part=f"the loss is less curved {when}",
-                    of=f"encodings that add and have learned whose loss is more curved {when}",
-                    unit="encodings that have learned",
-                )
-                for when in ("through training", "at the end")
-            ),
-        ),
-        whole="reproduced in kind",
-    ),
-    first_rule=Rule(
-        says="Rotary heads allow a larger stable learning rate than each encoding that adds, and have a smaller "
-        "largest eigenvalue of the loss's Hessian through training; with intervals over seeds.",
-        lines=(
-            Line(
-                part="a larger learning rate is stable",
-                of="largest stable learning rate, rotary / the best that adds",
-                above=1.0,
-            ),
-            Line(
-                part="the loss is less curved", of="largest Hessian eigenvalue, rotary / the least that adds", below=1.0
-            ),
-        ),
-        whole="reproduced in kind",
-    ),
-    changed_because="it compared one encoding with the best of four in every seed, a maximum over noise; the best was "
-    "a table that had not learned the task, and one notch of the grid of rates decided on stability",
-    rule_fixed="after a first look",
-    measure=stability,
-    changes="The paper's size; another line for *stable*; gradient descent in place of AdamW.",
-    command="python -m posym_core run encoding_optimisation",
-)

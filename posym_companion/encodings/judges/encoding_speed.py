@@ -8,7 +8,7 @@ import numpy as np
 
 from posym_companion.encodings.judges.encoding_optimisation import optimisation_results
 from posym_companion.encodings.judges.encoding_study import FAILS, MODEL, SHOWN_IN, study
-from posym_companion.finding import Cases, Claim, Line, Measured, Number, Rule
+from posym_companion.finding import Cases, Measured, Number
 from posym_core.metrics.stats import mean_interval
 from posym_core.runs.results import Result
 
@@ -75,27 +75,3 @@ def speed(folder: Path | None) -> Measured:
         note="All but the encoding equal. *When* heads link the triggers is told for encodings that reach half of the "
         "answers; no rule asks for it.",
     )
-
-
-SPEED = Claim(
-    id="G26-4",
-    short="Multiplicative coupling (RoPE) learns faster than additive encodings",
-    claim="With coupling as in RoPE models learn the position-sensitive task faster than with encodings that add",
-    paper="training curves",
-    rule=Rule(
-        says="On Distance every one of five set-ups (no positions, sinusoidal, learned, ALiBi, T5) has, in its best "
-        "seed, a larger loss over the whole training than rotary heads in their worst seed.",
-        lines=(
-            Line(
-                part="others learn Distance more slowly",
-                of="Distance: encodings that learn more slowly than rotary in every seed",
-                unit="encodings",
-            ),
-        ),
-        whole="reproduced in kind",
-    ),
-    measure=speed,
-    rule_fixed="after a first look",
-    changes="Training to the end, at the paper's size.",
-    command="python -m posym_core run encoding_study",
-)

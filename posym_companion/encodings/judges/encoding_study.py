@@ -7,7 +7,6 @@ runs. A statement about two set-ups holds if it holds in every seed that both ha
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -22,7 +21,7 @@ from posym_companion.encodings.encoding_study import (
     same_without_padding,
 )
 from posym_companion.encodings.pointers import SCORED, pointed_ranks
-from posym_companion.finding import Claim, Line, Measured, Number, Rule, cases
+from posym_companion.finding import Measured, Number, cases
 from posym_core.metrics.stats import mean_interval
 from posym_core.runs.results import Result, load_result
 
@@ -116,26 +115,6 @@ STATEMENTS = (
     "Count: NoPE beats rotary",
     "Count: ALiBi is worst",
 )
-_ORDER = tuple(Line(part=statement, of=f"released: {statement}", above=0.5) for statement in STATEMENTS)
-ORDER = Claim(
-    id="G26-2",
-    short="Order of encodings on Distance (A) and Count (B)",
-    claim="On a position-sensitive task (A) RoPE is best, absolute second, NoPE and ALiBi fail; on a "
-    "position-agnostic one (B) MLA and NoPE beat RoPE and ALiBi is worst",
-    paper="A / B: RoPE 92.64 / 69.43, MLA 88.34 / 97.41, NoPE fails / 77.69, ALiBi fails / worst",
-    rule=Rule(
-        says="Six statements of order, with models as released; each must hold in every seed that both set-ups have, "
-        f"and *fails* is an accuracy below {FAILS}.",
-        lines=_ORDER,
-        whole="reproduced in kind",
-    ),
-    first_rule=Rule(says="All six statements at once.", lines=_ORDER, whole="reproduced in kind", strict=True),
-    changed_because="it knew no part of the claim, so that one miss of six was as much as six",
-    measure=encodings_differ,
-    rule_fixed="after a first look",
-    changes="The paper's size and length of training.",
-    command="python -m posym_core run encoding_study",
-)
 
 
 def rotary_models_count(folder: Path | None) -> Measured:
@@ -153,25 +132,6 @@ def rotary_models_count(folder: Path | None) -> Measured:
         note=f"Answers are off by {result['error'].mean():.1f} on average: tested without dropout the models count "
         "nearly, and not exactly",
     )
-
-
-ROTARY_COUNTS = Claim(
-    id="G26-2b",
-    short="Fully trained rotary models solve Count",
-    claim="On the position-agnostic task (B) RoPE loses to MLA and NoPE, and still counts right in most sentences",
-    paper=f"B: RoPE {COUNTED:.2%}",
-    rule=Rule(
-        says="Trained to the end, at the paper's lengths, rotary models are right on Count at most ten points less "
-        f"often than the paper's (above {COUNTED - SHORT_OF:.2f}), with an interval over seeds.",
-        lines=(Line(part="rotary models count", of="accuracy", above=COUNTED - SHORT_OF),),
-        whole="reproduced in kind",
-    ),
-    measure=rotary_models_count,
-    rule_fixed="after a first look",
-    changes="A training without dropout, or one at whose end answers are right when it is switched off; the paper's "
-    "size.",
-    command="python -m posym_core run encoding_study",
-)
 
 
 def chance(task: StudyTask, setup: str) -> float:
@@ -267,35 +227,6 @@ def position_is_deposited(folder: Path | None) -> Measured:
     )
 
 
-_DEPOSIT = tuple(
-    Line(part=statement, of=statement, above=0.5)
-    for statement in (
-        "one head of the first layer costs 30 points or more, the next a third of it or less",
-        "neither NoPE nor Count has a head that costs half as much",
-        "one rotary head a layer reaches nine tenths of the accuracy",
-        "with latent attention no head costs half as much",
-    )
-)
-DEPOSIT = Claim(
-    id="G26-3",
-    short="RoPE deposits position in one head; MLA does not",
-    claim="RoPE deposits position in one head of an early layer; one rotary head suffices; MLA removes the deposit",
-    paper="-60 points when the head is removed; about 90 % with one rotary head",
-    rule=Rule(
-        says="Four statements, with everything but the encoding equal: the costliest head of rotary models on Distance "
-        "costs 30 points on average, sits in the first layer in most seeds, and the next costs a third of it or less; "
-        "neither NoPE nor Count has a head that costs half as much; one rotary head a layer reaches nine tenths of the "
-        "accuracy; with latent attention no head costs half as much.",
-        lines=_DEPOSIT,
-        whole="reproduced in kind",
-    ),
-    measure=position_is_deposited,
-    rule_fixed="after a first look",
-    changes="Nothing on these models; G26-3b asks again with longer training and another way of removal.",
-    command="python -m posym_core run encoding_study",
-)
-
-
 TO_THE_END = "transformers of 2 layers with 8 heads, the paper's lengths and dropout, 6,000 steps"
 # What should not need positions, or has none: what they are called in a part of the claim.
 ELSEWHERE: Mapping[tuple[StudyTask, str], str] = {
@@ -343,57 +274,3 @@ def position_is_deposited_by_mean(folder: Path | None) -> Measured:
 
 
 TO_LOSE = "accuracy above chance {} over rotary's cost"
-_ONLY_FOR_POSITIONS = tuple(
-    Line(
-        part=f"no such head {words}",
-        of=f"largest cost {words} over rotary's",
-        below=HALF,
-        testable=Line(part="there is that much above chance to lose", of=TO_LOSE.format(words), above=HALF),
-    )
-    for words in ELSEWHERE.values()
-)
-_COSTLY = (
-    Line(part="one costly head", of="rotary: cost of the costliest head, by its mean", above=COSTS),
-    Line(part="the next is cheap", of="rotary: the next head's cost over the costliest's", below=NEXT),
-    Line(part="in the first layer", of="rotary: seeds with the costliest head in the first layer", unit="seeds"),
-)
-_SUFFICES = (
-    Line(part="one rotary head suffices", of="accuracy of one rotary head a layer over that of all", above=SUFFICES),
-    Line(part="latent attention removes it", of="largest cost with latent attention over rotary's", below=HALF),
-)
-_BY_MEAN = (
-    "The four statements of G26-3, with the same lines, where a head is replaced by its mean over tokens and "
-    "sentences: the costliest head of rotary models on Distance costs 30 points or more and the next a third of it or "
-    "less, with intervals over seeds, and it sits in the first layer in every seed; neither NoPE nor Count has a head "
-    "that costs half as much; one rotary head a layer reaches nine tenths of the accuracy; with latent attention no "
-    "head costs half as much."
-)
-_BY_MEAN_RULE = Rule(
-    says=f"{_BY_MEAN} What NoPE and Count cost is asked where they are right by so much more than chance that a head "
-    "could cost half as much.",
-    lines=(*_COSTLY, *_ONLY_FOR_POSITIONS, *_SUFFICES),
-    whole="reproduced in kind",
-    able=(Line(part="rotary models solve Distance", of="distance, rope: accuracy", above=SUFFICES),),
-)
-DEPOSIT_BY_MEAN = Claim(
-    id="G26-3b",
-    short="The deposited head, by mean ablation after full training",
-    claim="RoPE deposits position in one head of an early layer; one rotary head suffices; MLA removes the deposit",
-    paper="-60 points when the head is removed; about 90 % with one rotary head",
-    rule=_BY_MEAN_RULE,
-    first_rule=replace(
-        _BY_MEAN_RULE,
-        says=f"{_BY_MEAN} Written before any of these models was trained.",
-        lines=(
-            *_COSTLY,
-            Line(part="only for positions", of="largest cost without positions or on Count over rotary's", below=HALF),
-            *_SUFFICES,
-        ),
-    ),
-    changed_because="models without positions, and rotary ones on Count, are near chance, where no head can cost "
-    "anything",
-    measure=position_is_deposited_by_mean,
-    rule_fixed="after a first look",
-    changes="Six layers of sixteen heads, the paper's size; a training on Count that holds without dropout.",
-    command="python -m posym_core run encoding_study",
-)

@@ -24,7 +24,7 @@ from posym_companion.encodings.spectra import (
     rope_kernels,
     toeplitz,
 )
-from posym_companion.finding import Cases, Claim, Line, Measured, Number, Rule, cases
+from posym_companion.finding import Cases, Measured, Number, cases
 from posym_core.metrics.rope import rope_angles
 from posym_core.metrics.stats import mean_interval
 from posym_core.runs.results import load_result
@@ -76,30 +76,6 @@ def kernels_contract(folder: Path | None) -> Measured:
     )
 
 
-THEOREM = Claim(
-    id="G26-1a",
-    short="A Toeplitz correlation kernel contracts a Gram matrix's spectrum",
-    claim="A Hadamard product with a Toeplitz correlation kernel contracts the spectrum of a Gram matrix",
-    paper="theorem",
-    rule=Rule(
-        says="The eigenvalues of every product, random or of real queries and keys with the averaged kernel, are "
-        "majorised by those of the Gram matrix; one that is not would refute it.",
-        lines=(
-            Line(part="random matrices", of="random products, majorised", unit="products", refutes=True),
-            Line(
-                part="real queries and keys",
-                of="Gram matrices of queries and keys times the averaged kernel, majorised",
-                unit="Gram matrices",
-                refutes=True,
-            ),
-        ),
-    ),
-    measure=kernels_contract,
-    rule_fixed="after a first look",
-    changes="A Gram matrix and a correlation kernel whose product is not majorised.",
-)
-
-
 def rotation_contracts(folder: Path | None) -> Measured:
     """G26-1b: spectra of real attention logits, and of Gram matrices, under the model's own rotation."""
     result = load_result(GramSpectra(model=MODEL).name, folder=folder)
@@ -123,26 +99,3 @@ def rotation_contracts(folder: Path | None) -> Measured:
         note="Every plane of a real head has a kernel of its own, and logits are of queries with keys, no Gram "
         "matrix: the theorem covers neither. The nearest true statement is G26-1a. Intervals over prompts.",
     )
-
-
-LOGITS = Claim(
-    id="G26-1b",
-    short="So coupling as in RoPE contracts spectra of attention logits",
-    claim="Coupling as in RoPE contracts the spectra of matrices derived from attention logits",
-    paper="theorem and text",
-    rule=Rule(
-        says="With the model's own rotation the singular values of every head's logits are weakly majorised by those "
-        "without it. A head for which they are not refutes the statement as it is worded.",
-        lines=(
-            Line(
-                part="logits are majorised",
-                of="logits weakly majorised in singular values, own rotation",
-                unit="matrices of logits",
-                refutes=True,
-            ),
-        ),
-    ),
-    measure=rotation_contracts,
-    rule_fixed="after a first look",
-    changes="A statement of the paper that is restricted to one shared kernel, or to averages.",
-)

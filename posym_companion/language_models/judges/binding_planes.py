@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from pathlib import Path
 
 import numpy as np
 
-from posym_companion.finding import Cases, Claim, Line, Measured, Number, Rule, cases
+from posym_companion.finding import Cases, Measured, Number, cases
 from posym_companion.language_models.judges.binding_profile import FACTS, MODEL, SHOWN_IN, binding_results
 from posym_core.metrics.stats import Estimate, statistic_interval
 from posym_core.runs.results import Result
@@ -76,64 +75,3 @@ def division_of_planes(folder: Path | None) -> Measured:
 
 def _mean(x: np.ndarray, place: int) -> Estimate:
     return statistic_interval(lambda y: y[..., place].mean((1, 2)), x, draws=DRAWS, vectorized=True)
-
-
-def _claim(
-    letter: str, short: str, says: str, lines: Mapping[str, str], first: str, counted: str, because: str
-) -> Claim:
-    return Claim(
-        id=f"U25-4{letter}",
-        short=short,
-        claim=f"{short} (softmax scores of single planes)",
-        paper="profile of head 12:0 (gemma-2-2b-it)",
-        rule=Rule(says=says, lines=_lines(lines), whole="reproduced in kind"),
-        first_rule=Rule(says=first, lines=_lines({short: counted}), whole="reproduced in kind", strict=True),
-        changed_because=because,
-        measure=division_of_planes,
-        rule_fixed="after a first look",
-        changes="Heads whose single planes have logits large enough for their softmax to be sharp. T-3 is the row of "
-        "models that solve the task.",
-    )
-
-
-def _lines(counted: Mapping[str, str]) -> tuple[Line, ...]:
-    return tuple(Line(part=part, of=number, unit="wordings") for part, number in counted.items())
-
-
-_ANY_GAP = "it asked for a gap of any size, and softmax scores of single planes differ by a few hundredths"
-SLOW_SYMBOLIC = _claim(
-    "a",
-    "Within a head, low frequencies are symbolic",
-    "In every wording the slowest quarter of planes has s_SYM above s_POS by more than 0.1, and a symbolic share of "
-    "its variance above the positional one by more than 0.5, with intervals.",
-    {
-        "by softmax scores": "wordings with s_SYM - s_POS of the slowest quarter above 0.1",
-        "by variance shares": "wordings with its symbolic - positional share above 0.5",
-    },
-    "In every wording the slowest quarter's s_SYM - s_POS is above 0 with its interval.",
-    "wordings with the slowest quarter's gap above 0",
-    _ANY_GAP,
-)
-FAST_POSITIONAL = _claim(
-    "b",
-    "Within a head, medium to high frequencies are positional",
-    "In every wording the second fastest quarter of planes has s_POS above s_SYM by more than 0.1, and a positional "
-    "share of its variance above the symbolic one by more than 0.5, with intervals.",
-    {
-        "by softmax scores": "wordings with s_SYM - s_POS of the second quarter below -0.1",
-        "by variance shares": "wordings with its symbolic - positional share below -0.5",
-    },
-    "In every wording the second quarter's s_SYM - s_POS is below 0 with its interval.",
-    "wordings with the second quarter's gap below 0",
-    _ANY_GAP,
-)
-FASTEST_BOTH = _claim(
-    "c",
-    "Within a head, the highest frequencies are both, and uniform",
-    "In every wording the lower of the two scores is higher in the fastest quarter of planes than in each other, "
-    "with its interval.",
-    {"the fastest are the most uniform": "wordings whose fastest quarter has the highest lower score"},
-    "In every wording the fastest quarter's lower score is above 0.9. (So it is in every other quarter.)",
-    "wordings with the fastest quarter's lower score above 0.9",
-    "every other quarter meets it as well",
-)

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 
-from posym_companion.finding import Claim, Line, Measured, Number, Rule, cases
+from posym_companion.finding import Measured, Number, cases
 from posym_companion.language_models.binding_profile import FACTS, TEMPLATES, BindingProfile
 from posym_companion.language_models.judges.random_weights import (
     beside_birth,
@@ -69,24 +69,6 @@ def exclusion_holds(folder: Path | None) -> Measured:
         evidence=[*(result.name for result in results.values()), "book/where_and_what/exclusion.ipynb"],
         note="The inequality is a theorem; the identity for its slack is this project's own.",
     )
-
-
-EXCLUSION = Claim(
-    id="U25-1",
-    short="Theorem 1: logit variance is bounded by both deviations",
-    claim="Theorem 1: the variance of a head's logits is bounded by its deviations from positional and symbolic",
-    paper="an inequality, proved",
-    rule=Rule(
-        says="The inequality holds for every head on every prompt; one violation beyond rounding would refute it. The "
-        f"identity for its slack (this project's own) holds up to {ROUNDING:g}.",
-        lines=(
-            Line(part="the inequality", of="heads and prompts on which the bound holds", unit=HEADS, refutes=True),
-            Line(part="the identity", of="largest relative error of the identity", below=ROUNDING),
-        ),
-    ),
-    measure=exclusion_holds,
-    changes="One head on one input that violates the inequality.",
-)
 
 
 # U25-2
@@ -163,40 +145,6 @@ def early_positional_late_symbolic(folder: Path | None) -> Measured:
     )
 
 
-LAYER_TREND = Claim(
-    id="U25-2",
-    short="Early layers are positional, late layers symbolic",
-    claim="Early layers are positional and late layers symbolic on the binding task",
-    paper="median s_POS 0.83 in layers 1-13 and 0.56 in 14-26, s_SYM reversed (gemma-2-2b-it, 256 facts)",
-    rule=Rule(
-        says="In each of nine settings (three wordings, three lengths) the median s_POS of the early half of the "
-        "layers is above that of the late half, and the median s_SYM below, with 95 % intervals off zero: over all "
-        "layers, and over local layers alone.",
-        lines=tuple(
-            Line(part=f"{part}, over {layers} layers", of=f"settings with {number}, {layers} layers", unit=PROMPTS)
-            for layers in ("all", "local")
-            for part, number in (
-                ("early layers are positional", "s_POS early above late"),
-                ("late layers are symbolic", "s_SYM late above early"),
-            )
-        ),
-        whole="reproduced in kind",
-    ),
-    first_rule=Rule(
-        says="In each of nine settings both contrasts over all layers have the paper's sign with intervals off zero.",
-        lines=(Line(part="both contrasts", of="settings with both contrasts off zero", unit=PROMPTS),),
-        whole="reproduced in kind",
-        strict=True,
-    ),
-    changed_because="two of the three global layers, whose angles are slower (base 1e6), stand in the late half: part "
-    "of the contrast over all layers is one of layer types",
-    measure=early_positional_late_symbolic,
-    rule_fixed="after a first look",
-    changes="A model of another family, since this one is the only one. A model that solves the task: this one is near "
-    "chance on it, and T-1 is the row of models that do. More layers of each type.",
-)
-
-
 # U25-3
 
 
@@ -255,40 +203,6 @@ def scores_exclude_each_other(folder: Path | None) -> Measured:
     )
 
 
-CORRELATION = Claim(
-    id="U25-3",
-    short="Positional and symbolic scores correlate negatively over heads",
-    claim="Positional and symbolic scores correlate negatively over heads",
-    paper="Pearson r = -0.91, p <= 1e-4 (gemma-2-2b-it)",
-    rule=Rule(
-        says="In each of nine settings the 95 % interval of Pearson's r over heads is below zero, and below the r of "
-        "the null model. On four kinds of prompt it is below the r of three draws of random weights.",
-        lines=(
-            Line(part="r is negative", of="settings with r below zero", unit=PROMPTS),
-            Line(part="r is below the null model's", of="settings with r below the null model's", unit=PROMPTS),
-            Line(
-                part="r is below that of random weights",
-                of="kinds of prompt with r below every draw of random weights",
-                unit=PROMPTS,
-            ),
-        ),
-        whole="reproduced in kind",
-    ),
-    first_rule=Rule(
-        says="In each of nine settings the interval of r is below zero.",
-        lines=(Line(part="r is negative", of="settings with r below zero", unit=PROMPTS),),
-        whole="reproduced in kind",
-        strict=True,
-    ),
-    changed_because="r is negative in the null model of one setting and in every draw of random weights, so that its "
-    "sign alone is not evidence of learning",
-    measure=scores_exclude_each_other,
-    rule_fixed="after a first look",
-    changes="A model of another family, since this one is the only one; a setting in which r does not lie below the "
-    "null model's. T-2 is the row of models that solve the task.",
-)
-
-
 # U25-5
 
 
@@ -320,27 +234,3 @@ def across_families(folder: Path | None) -> Measured:
         model=", ".join(dict.fromkeys(models)),
         evidence=[result.name for results in found.values() for result in results.values()],
     )
-
-
-FAMILIES = Claim(
-    id="U25-5",
-    short="The same across Gemma-2, Qwen-2 and Llama-3",
-    claim="The same holds across the model families Gemma-2, Qwen-2 and Llama-3",
-    paper="shown in figures",
-    rule=Rule(
-        says="In every stored setting of at least one model of each family r and both contrasts between early and late "
-        "layers have the paper's sign with intervals off zero.",
-        lines=tuple(
-            Line(part=part, of=f"settings with {name} as claimed", unit="profiles")
-            for part, name in (
-                ("r is negative", "r"),
-                ("early layers are positional", "s_POS"),
-                ("late layers are symbolic", "s_SYM"),
-            )
-        ),
-    ),
-    measure=across_families,
-    changes="Profiles of these models, which anyone who has them can make: with this row's command for this row, with "
-    "`python -m posym_core survey LIST --out DIR` for one table of any number of models.",
-    command="python -m posym_core run binding_profile --model NAME",
-)

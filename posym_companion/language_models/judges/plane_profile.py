@@ -9,9 +9,9 @@ from pathlib import Path
 
 import numpy as np
 
-from posym_companion.finding import Claim, Line, Measured, Number, Rule, cases
+from posym_companion.finding import Measured, Number, cases
 from posym_companion.language_models import plane_profile
-from posym_companion.language_models.judges.binding_profile import FACTS, MODEL, PROMPTS, binding_results
+from posym_companion.language_models.judges.binding_profile import FACTS, MODEL, binding_results
 from posym_companion.language_models.judges.random_weights import (
     HALF,
     KINDS,
@@ -123,43 +123,3 @@ def all_heads(folder: Path | None) -> Measured:
         "layers. The null exchanges whole layers, so that the layers' own bands of angles do not count as evidence. "
         "Random weights are three draws, on two wordings at two lengths",
     )
-
-
-ALL_HEADS = Claim(
-    id="U25-9",
-    short="All heads: behaviour corresponds strongly to the frequencies used",
-    claim="All heads exhibit a strong correspondence between behaviour, positional or symbolic, and the frequencies "
-    "that they use",
-    paper="the abstract's headline; shown for Gemma-2, Qwen-2 and Llama-3",
-    rule=Rule(
-        says="In every setting (task, wording, length) the rank correlation over all heads of s_POS - s_SYM with the "
-        "energy-weighted mean log angle is beyond 95 % of draws in which layers exchange their frequency use; and "
-        f"it is strong, its 95 % interval above {STRONG}. On four kinds of prompt it is above that of three draws of "
-        "random weights.",
-        lines=(
-            Line(part="the correlation is beyond the null's", of="settings beyond the null", unit=PROMPTS),
-            Line(part="the correlation is strong", of="settings with a strong correlation", unit=PROMPTS),
-            Line(
-                part="the correlation is above that of random weights",
-                of="kinds of prompt above every draw of random weights",
-                unit=PROMPTS,
-            ),
-        ),
-        whole="reproduced in kind",
-    ),
-    first_rule=Rule(
-        says="In every setting the rank correlation is beyond the draws in which layers exchange their frequency use, "
-        "and strong.",
-        lines=(
-            Line(part="the correlation is beyond the null's", of="settings beyond the null", unit=PROMPTS),
-            Line(part="the correlation is strong", of="settings with a strong correlation", unit=PROMPTS),
-        ),
-        whole="reproduced in kind",
-    ),
-    changed_because="one draw of random weights had the same correlation, so that the claim is about what a model has "
-    "learned only where it lies above that of every draw",
-    measure=all_heads,
-    rule_fixed="after a first look",
-    changes="Settings in which the correlation fails turning out not to be of the kind that the paper ran; or another "
-    "measure of use, which the paper's text does not fix.",
-)

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import one_hot
 
-from posym_companion.finding import Claim, Line, Measured, Number, Rule, cases
+from posym_companion.finding import Measured, Number, cases
 from posym_core.models.constructed.canonical import (
     PartialInductionHead,
     PositionalIndexHead,
@@ -212,84 +212,3 @@ def _measured(ours: dict[str, Number], fails: list[str] | None = None, shown: st
         note="Proved in the chapter; counted here is the search for a counter-example. The exact limits are this "
         "project's.",
     )
-
-
-def _theorem(name: str, short: str, claim: str, measure, changes: str, *numbers: tuple[str, str, str]) -> Claim:
-    return Claim(
-        id=name,
-        short=short,
-        claim=claim,
-        paper="theorem",
-        rule=Rule(
-            says="A proof in the chapter, and no case of the search contradicts it; a single one would refute it.",
-            lines=tuple(Line(part=part, of=number, unit=unit, refutes=True) for part, number, unit in numbers),
-        ),
-        measure=measure,
-        changes=changes,
-    )
-
-
-SYMBOLIC_FAILS_INDEX = _theorem(
-    "U25-T2",
-    "A symbolic head cannot do Index",
-    "Theorem 2: no symbolic head does Index, whatever its values and read-out",
-    symbolic_fails_index,
-    "A symbolic head whose scores differ on the two inputs.",
-    ("Index is out of reach", "symbolic heads that cannot tell the pair apart", "heads"),
-)
-POSITIONAL_DOES_INDEX = _theorem(
-    "U25-T3",
-    "A positional head with one angle does Index",
-    "Theorem 3: a positional head with one RoPE angle does Index",
-    positional_does_index,
-    "An input on which the head errs above the smallest strength.",
-    (
-        "the head is right above the smallest strength",
-        "angles and lengths at which the head is right on every input",
-        "pairs of angle and length",
-    ),
-)
-POSITIONAL_FAILS_RETRIEVAL = _theorem(
-    "U25-T4",
-    "A positional head cannot do Retrieval",
-    "Theorem 4: no positional head does Retrieval if values are the identity and the read-out a projection",
-    positional_fails_retrieval,
-    "A positional head with such a read-out whose scores differ on the two inputs.",
-    ("Retrieval is out of reach", "positional heads that cannot tell the pair apart", "heads"),
-)
-SYMBOLIC_DOES_RETRIEVAL = _theorem(
-    "U25-T5",
-    "A symbolic head without position does Retrieval",
-    "Theorem 5: a symbolic (NoPE) head does Retrieval",
-    symbolic_does_retrieval,
-    "An input on which the head errs above the smallest strength.",
-    ("the head is right above the smallest strength", "lengths at which the head is right on every input", "lengths"),
-)
-TWO_ANGLES_DO_INDUCTION = _theorem(
-    "U25-T6",
-    "Partial induction: no pure head, but two angles do",
-    "Corollary 1 and Theorem 6: neither a positional nor a symbolic head does Partial induction; a head with "
-    "theta_1 = 0 and a small theta_2 does",
-    two_angles_do_induction,
-    "A pure head that tells both pairs apart, or an input on which two angles within the limits err.",
-    ("pure heads fail", "pure heads of either kind that fail one pair", "heads"),
-    ("two angles do it", "two-angle heads within the limits that are right on every input", "heads"),
-)
-PEAKS_BEND = _theorem(
-    "U25-T7",
-    "Attention to the target: U positional, inverse-U symbolic",
-    "Theorem 7: by the target's position the largest attention weight of the positional head is U-shaped, that of a "
-    "simplified symbolic head inverse-U",
-    peaks_bend,
-    "A length, angle and strength with length times angle at most pi and another shape.",
-    (
-        "the positional head's weight is U-shaped",
-        "settings in which the positional head's weight is U-shaped",
-        "combinations of length, angle and strength",
-    ),
-    (
-        "the symbolic head's weight is inverse-U",
-        "settings in which the symbolic head's weight is inverse-U",
-        "combinations of length, angle and strength",
-    ),
-)

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import numpy as np
 
-from posym_companion.finding import Claim, Line, Measured, Number, Rule
+from posym_companion.finding import Measured, Number
 from posym_companion.one_head.frequency_control import NAME
 from posym_companion.one_head.judges.frequency_control import MODEL, bent_angles, u_index
 from posym_companion.one_head.judges.head_geometry import SHOWN_IN, arrows
@@ -21,9 +21,6 @@ from posym_core.models.constructed.canonical_limits import positional_peak_weigh
 from posym_core.runs.results import Result, load_result
 
 LENGTH, INPUTS = 32, 64
-# Attention predicts accuracy position by position above this rank correlation; the theorem's head explains the size of
-# the bend if it bends at least so large a part of it.
-PREDICTS, EXPLAINS = 0.5, 0.5
 BUILT: dict[str, Callable] = {"index": positional_peak_weight, "retrieval": symbolic_peak_weight}
 
 
@@ -95,41 +92,3 @@ def because_of_attention(folder: Path | None) -> Measured:
         note="No run changes the shape of the attention and leaves the rest, so that *because* is tested by agreement "
         f"only. {LENGTH} positions; intervals over seeds.",
     )
-
-
-BECAUSE_OF_ATTENTION = Claim(
-    id="U25-10",
-    short="The accuracy's shape is due to the attention's shape",
-    claim="Accuracy is U-shaped or inverse-U by the answer's position because the attention weight to the target is "
-    "(Theorem 7)",
-    paper="an explanation, with Theorem 7",
-    rule=Rule(
-        says="At the angles of U25-7, for Index and for Retrieval: the trained toys' attention to the target bends "
-        "with "
-        f"the paper's sign; it predicts accuracy position by position, with a rank correlation above {PREDICTS}; and "
-        f"Theorem 7's head, at the toy's own strength, bends at least {EXPLAINS} times as much as the accuracy. All "
-        "with intervals over seeds.",
-        lines=tuple(
-            Line(part=f"{name}: {part}", of=f"{name}: {number}", above=line)
-            for name in ("Index", "Retrieval")
-            for part, number, line in (
-                ("attention bends as claimed", "bend of the attention, times the paper's sign", 0.0),
-                (
-                    "attention predicts accuracy",
-                    "rank correlation of attention and accuracy over positions",
-                    PREDICTS,
-                ),
-                (
-                    "Theorem 7 explains the size",
-                    "bend of Theorem 7's head of the toy's strength over that of its accuracy",
-                    EXPLAINS,
-                ),
-            )
-        ),
-        whole="reproduced in kind",
-    ),
-    measure=because_of_attention,
-    rule_fixed="after a first look",
-    changes="An intervention that bends the attention of a trained toy and leaves the rest, after which accuracy "
-    "follows.",
-)

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 
-from posym_companion.finding import Claim, Line, Measured, Number, Rule, cases
+from posym_companion.finding import Measured, Number, cases
 from posym_companion.one_head.frequency_control import NAME
 from posym_core.metrics.stats import Estimate, mean_interval
 from posym_core.runs.results import Result, load_result
@@ -183,59 +183,6 @@ def frequency_decides(folder: Path | None) -> Measured:
     )
 
 
-_PARTS = (
-    "Index is solved with fast angles",
-    "Index fails with slow angles",
-    "Retrieval is solved with slow angles",
-    "Retrieval fails with fast angles",
-    "Partial induction fails with one angle",
-    "Partial induction is solved with 0 and a moderate angle",
-    "Partial induction fails with 0 and the fastest or slowest",
-)
-_AT = f"({LENGTH} positions)"
-FREQUENCY_DECIDES = Claim(
-    id="U25-6",
-    short="Index needs high, Retrieval low frequencies, Partial induction two",
-    claim="Index is learned only with high frequencies, Retrieval only with low ones, Partial induction only with "
-    "theta_1 = 0 and a moderate theta_2",
-    paper="shown in figures",
-    rule=Rule(
-        says=f"At each length the best angle of the right range is above {SOLVED:.0%}, of the wrong quarter below "
-        f"{FAILED:.0%}; Partial induction is above {SOLVED:.0%} with 0 and a moderate angle, below it with any single "
-        "angle (also with few symbols) and with 0 and the fastest or the slowest. All with intervals over seeds.",
-        lines=tuple(Line(part=part, of=part, unit="set-ups") for part in _PARTS),
-        whole="reproduced in kind",
-    ),
-    first_rule=Rule(
-        says=f"The same at {LENGTH} positions with {LENGTH} symbols only.",
-        lines=(
-            Line(part=_PARTS[0], of=f"Index, fastest quarter of angles, best {_AT}", above=SOLVED),
-            Line(part=_PARTS[1], of=f"Index, slowest quarter, best {_AT}", below=FAILED),
-            Line(part=_PARTS[2], of=f"Retrieval, slowest quarter, best {_AT}", above=SOLVED),
-            Line(part=_PARTS[3], of=f"Retrieval, fastest quarter, best {_AT}", below=FAILED),
-            Line(part=_PARTS[4], of=f"Partial induction, any single angle, best {_AT}", below=SOLVED),
-            Line(part=_PARTS[5], of=f"Partial induction, angles 0 and theta, best {_AT}", above=SOLVED),
-            Line(
-                part="fails with 0 and the fastest",
-                of=f"Partial induction, angles 0 and the fastest {_AT}",
-                below=SOLVED,
-            ),
-            Line(
-                part="fails with 0 and the slowest",
-                of=f"Partial induction, angles 0 and the slowest {_AT}",
-                below=SOLVED,
-            ),
-        ),
-        whole="reproduced in kind",
-        strict=True,
-    ),
-    changed_because="it asked at one length only",
-    measure=frequency_decides,
-    rule_fixed="after a first look",
-    changes="Longer training at 64 positions, where strength is what is missing.",
-)
-
-
 def accuracy_is_bent(folder: Path | None) -> Measured:
     """U25-7: ends minus middle at every angle that is too slow for Index, or not slow enough for Retrieval."""
     result = load_result(NAME, folder=folder)
@@ -274,34 +221,3 @@ def accuracy_is_bent(folder: Path | None) -> Measured:
         note="Angles that solve the task in part and turn by at most half a turn over the context; intervals over "
         "seeds.",
     )
-
-
-LOST_IN_THE_MIDDLE = Claim(
-    id="U25-7",
-    short="Lost in the middle: wrong frequencies bend accuracy by position",
-    claim="Lost in the middle: under the wrong frequency accuracy is U-shaped in the answer's position for Index, and "
-    "inverse-U for Retrieval",
-    paper="shown in figures",
-    rule=Rule(
-        says="At every length and every angle that solves the task in part (theta times length at most pi) accuracy "
-        "at the ends minus accuracy in the middle is above zero for Index and below it for Retrieval, with an "
-        "interval over seeds.",
-        lines=(
-            Line(part="Index is U-shaped", of="Index: angles with the paper's sign", unit="angles"),
-            Line(part="Retrieval is inverse-U", of="Retrieval: angles with the paper's sign", unit="angles"),
-        ),
-        whole="reproduced in kind",
-    ),
-    first_rule=Rule(
-        says="At every length the mean over these angles has the paper's sign with an interval off zero.",
-        lines=(
-            Line(part="the means", of="tasks and lengths whose mean has the paper's sign", unit="tasks and lengths"),
-        ),
-        whole="reproduced in kind",
-        strict=True,
-    ),
-    changed_because="a mean over angles hides those that bend the other way",
-    measure=accuracy_is_bent,
-    rule_fixed="after a first look",
-    changes="An account of which angles the paper calls too low; near solving, Index bends the other way.",
-)

@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from posym_companion.finding import Claim, Line, Measured, Number, Rule, cases
+from posym_companion.finding import Measured, Number, cases
 from posym_companion.one_head.frequency_control import NAME
 from posym_companion.one_head.head_geometry import KINDS, HeadGeometry, full_size
 from posym_companion.one_head.judges.frequency_control import FAILED, MODEL, SOLVED, accuracy
@@ -148,37 +148,6 @@ def toys_trace_circles(folder: Path | None) -> Measured:
     )
 
 
-TOYS_TRACE = Claim(
-    id="U25-8a",
-    short="In toys the query's angle encodes the target; keys align",
-    claim="After training on Index the query's angle encodes the target and keys share one direction",
-    paper="shown in figures",
-    rule=Rule(
-        says=f"In toys that solve Index the concentration of keys and the alignment of queries with the target's "
-        f"phase are above {SHARED}, and more than half of the queries point at their target, which fewer than half "
-        "do in toys that fail; with intervals over seeds.",
-        lines=(
-            Line(part="keys share one direction", of="Index solved: concentration of keys", above=SHARED),
-            Line(part="queries turn with the target", of="Index solved: alignment of queries", above=SHARED),
-            Line(
-                part="queries point at their target",
-                of="Index solved: queries that point at their target",
-                above=SPREAD,
-            ),
-            Line(
-                part="they do not where Index fails",
-                of="Index not solved: queries that point at their target",
-                below=SPREAD,
-            ),
-        ),
-        whole="reproduced in kind",
-    ),
-    measure=toys_trace_circles,
-    rule_fixed="after a first look",
-    changes="Toys that solve Index with keys in several directions.",
-)
-
-
 def model_traces_waves(folder: Path | None) -> Measured:
     """U25-8b: waves in the language model's heads, and whether its query follows the target."""
     results = geometry_results(folder)
@@ -229,45 +198,3 @@ def model_traces_waves(folder: Path | None) -> Measured:
         note="For a time the rule asked only for planes that go half a turn; by it the wave is there in "
         f"{sum(traced['turning'])} of {len(traced['turning'])} kinds of prompt. Intervals over layers.",
     )
-
-
-_ANY = Line(
-    part="the wave of Theorem 3", of="kinds of prompts with the wave at planes of any speed", unit="kinds of prompt"
-)
-MODEL_TRACES = Claim(
-    id="U25-8b",
-    short="Gemma's heads trace the same curves as the toys",
-    claim="Heads of Gemma trace the same curves",
-    paper="shown in figures",
-    rule=Rule(
-        says="On every kind of prompt the wave fitted at the plane of most positional energy, of any speed, explains "
-        f"more than {TRACED} of the mean logits of unseen prompts in the most positional quarter of heads; on "
-        "running text more than with random weights; and the query's angle follows the place asked for more than it "
-        "stays.",
-        lines=(
-            _ANY,
-            Line(
-                part="more of it than with random weights",
-                of="running text: R2 above that of random weights by",
-                above=0.0,
-            ),
-            Line(
-                part="the query encodes the target",
-                of="places in a list that the query's angle follows",
-                unit="places in a list",
-            ),
-        ),
-        whole="reproduced in kind",
-    ),
-    first_rule=Rule(
-        says=f"The wave at the plane of most positional energy, of any speed, explains more than {TRACED} on every "
-        "kind of prompt.",
-        lines=(_ANY,),
-        whole="reproduced in kind",
-        strict=True,
-    ),
-    changed_because="random weights make the wave as well, and the claim is about the query too",
-    measure=model_traces_waves,
-    rule_fixed="after a first look",
-    changes="A model that finds the second and third name of a list, whose query would have to turn.",
-)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 
-from posym_companion.finding import Claim, Line, Measured, Number, Rule, cases
+from posym_companion.finding import Measured, Number, cases
 from posym_companion.several_hops.hop_length import HopLength
 from posym_companion.several_hops.multihop import SEEDS, paper_size
 from posym_core.metrics.stats import Estimate, mean_interval
@@ -94,51 +94,3 @@ def symbols_travel_further(folder: Path | None, seeds: Sequence[int] = SEEDS) ->
         "added in front of the window, as in the paper. Most Letter sequences can be answered by counting letters, "
         "a flaw of the task; these models do not.",
     )
-
-
-REACH = Claim(
-    id="U26-5",
-    short="Letter generalises to long sequences, Number hardly",
-    claim="Letter generalises to long sequences, Number hardly beyond its training length",
-    paper="Letter above 90 % at 850 tokens (figure 5B)",
-    rule=Rule(
-        says=f"By the number of hops, one to four: Letter is above {HOLDS} at {FAR} tokens with its interval over "
-        f"seeds; "
-        f"no Number keeps {HOLDS} to twice its training's length; and every Letter reaches further than any Number.",
-        lines=(
-            Line(
-                part=f"Letter holds at {FAR} tokens",
-                of=f"Letter: hops above {HOLDS} at {FAR} tokens",
-                unit=HOPS,
-            ),
-            Line(
-                part=f"Number ends before {NEAR} times its training's length",
-                of=f"Number: hops that end before {NEAR} times the training's length",
-                unit=HOPS,
-            ),
-            Line(
-                part="every Letter reaches further than any Number",
-                of="hops on which every Letter reaches further than any Number",
-                unit=HOPS,
-            ),
-        ),
-    ),
-    first_rule=Rule(
-        says=f"Averaged over hops, every Letter reaches at least {TIMES} times as far as any Number (this was to be "
-        f"*reproduced in kind*; *reproduced* needed {FAR} tokens).",
-        lines=(
-            Line(
-                part="times as far",
-                of="least reach of Letter over largest of Number, mean over hops",
-                above=TIMES - 1e-9,
-            ),
-        ),
-        whole="reproduced in kind",
-        strict=True,
-    ),
-    changed_because="a mean over hops hides the hops on which Letter fails, and it asked nothing of Number's end",
-    measure=symbols_travel_further,
-    rule_fixed="after a first look",
-    changes="Seeds or longer training with which Letter's longer paths hold at 850 tokens.",
-    command="python -m posym_core run hop_length",
-)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 
-from posym_companion.finding import Claim, Line, Measured, Number, Rule, cases
+from posym_companion.finding import Measured, Number, cases
 from posym_companion.several_hops.hop_mechanism import HopMechanism
 from posym_companion.several_hops.judges.multihop import MODEL, SHOWN_IN, kinds
 from posym_companion.several_hops.multihop import SEEDS, paper_size
@@ -64,35 +64,3 @@ def roles(folder: Path | None, seeds: Sequence[int] = SEEDS) -> Measured:
         note="A head's role is the program that its largest weight agrees with most, on more than half of the tokens. "
         "The paper reads roles off plots of attention. Figure 8, frequency use, is U26-3.",
     )
-
-
-ROLES = Claim(
-    id="U26-8",
-    short="Heads' roles: Index, Reflexive, Retrieval; the last layer decides",
-    claim="Number's positional heads do Index and its symbolic ones Reflexive; Letter's do Retrieval, and its last "
-    "layer decides for every hop",
-    paper="figures 3, 4 and 8",
-    rule=Rule(
-        says="Over all pure heads of all seeds, each agrees with the program of its role most of all, on more than "
-        "half of "
-        f"the tokens; and silencing Letter's last layer costs every hop more than {DECIDES} of its accuracy.",
-        lines=(
-            Line(
-                part="Number's positional heads do Index",
-                of="Number's positional heads that make one hop",
-                unit="heads",
-            ),
-            Line(part="Number's symbolic heads do Reflexive", of="Number's symbolic heads that keep", unit="heads"),
-            Line(part="Letter's heads do Retrieval", of="Letter's symbolic heads that make one hop", unit="heads"),
-            Line(
-                part="Letter's last layer decides",
-                of="Letter's hops and seeds that the last layer decides",
-                unit="pairs of hop and seed",
-            ),
-        ),
-    ),
-    measure=roles,
-    rule_fixed="after a first look",
-    changes="More seeds whose layers keep to the roles, or the paper's own models and plots.",
-    command="python -m posym_core run hop_mechanism",
-)

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import numpy as np
 
-from posym_companion.finding import Claim, Line, Measured, Number, Rule
+from posym_companion.finding import Measured, Number
 from posym_companion.several_hops.hop_prompts import HopPrompts
 from posym_core.metrics.stats import Estimate, mean_interval
 from posym_core.runs.results import load_result
@@ -92,25 +92,3 @@ def letter_beats_number(folder: Path | None) -> Measured:
         note="A model that solves neither task in short sequences has nothing to lose in long ones. Runs ask "
         f"the same questions at several lengths, so that intervals over {above_chance.shape[-1]} runs are rough.",
     )
-
-
-LETTER_BEATS_NUMBER = Claim(
-    id="U26-6",
-    short="In language models Letter beats Number as length grows",
-    claim="In language models the letter version beats the number version as length grows",
-    paper="Table 3: three hosted models, 12 to 300 items",
-    rule=Rule(
-        says=f"Letter's accuracy is above Number's from {LONG} items on, both measured from chance, and by more than "
-        f"up to {SHORT} items if the model solves Number; with intervals over runs. The model must solve a task up "
-        f"to {SOLVED_UP_TO} items: {MARGIN:.0%} above a blind choice.",
-        lines=(
-            Line(part="Letter is ahead of Number", of=AHEAD, above=0.0),
-            Line(part="the lead grows", of=GROWS, above=0.0),
-        ),
-        whole="reproduced in kind",
-        able=(Line(part="a task is solved", of=ABLE, above=0.5),),
-    ),
-    measure=letter_beats_number,
-    changes="A model that solves one of the two tasks in short sequences.",
-    command="python -m posym_core run hop_prompts --model NAME",
-)

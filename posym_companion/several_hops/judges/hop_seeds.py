@@ -5,17 +5,18 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
+from posym_companion.claims import rule
 from posym_companion.several_hops.judges import hop_length, hop_mechanism, multihop
 from posym_companion.several_hops.multihop import SEEDS
 from posym_core.runs.results import MissingResultError
 
 # Claims of which every seed can be asked by itself, and what measures them.
 ASKED = (
-    (multihop.HOP_BY_HOP, multihop.learned_hop_by_hop),
-    (multihop.PURE_HEADS, multihop.pure_at_best),
-    (multihop.FREQUENCY_USE, multihop.frequency_by_layer),
-    (hop_length.REACH, hop_length.symbols_travel_further),
-    (hop_mechanism.ROLES, hop_mechanism.roles),
+    ("U26-1", multihop.learned_hop_by_hop),
+    ("U26-2", multihop.pure_at_best),
+    ("U26-3", multihop.frequency_by_layer),
+    ("U26-5", hop_length.symbols_travel_further),
+    ("U26-8", hop_mechanism.roles),
 )
 
 
@@ -30,14 +31,14 @@ def seed_by_seed(folder: Path | None = None) -> Mapping[str, Mapping[str, list[f
         ResultError: if a result is altered.
     """
     found: dict[str, dict[str, list[float]]] = {
-        claim.id: {line.part: [] for line in claim.rule.lines} for claim, _ in ASKED
+        claim: {line.part: [] for line in rule(claim).lines} for claim, _ in ASKED
     }
     for seed in SEEDS:
         try:
-            numbers = {claim.id: measure(folder, (seed,)).ours for claim, measure in ASKED}
+            numbers = {claim: measure(folder, (seed,)).ours for claim, measure in ASKED}
         except MissingResultError:
             continue
         for claim, _ in ASKED:
-            for line in claim.rule.lines:
-                found[claim.id][line.part].append(line.kept(numbers[claim.id]))
+            for line in rule(claim).lines:
+                found[claim][line.part].append(line.kept(numbers[claim]))
     return found

@@ -14,7 +14,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from posym_companion.finding import Claim, Line, Measured, Number, Rule, cases
+from posym_companion.finding import Measured, Number, cases
 from posym_core.metrics.rope import rope_angles
 from posym_core.models.constructed.hop_limits import (
     index_discrepancy,
@@ -96,25 +96,6 @@ def heads_hop(folder: Path | None) -> Measured:
     )
 
 
-CONSTRUCTIONS = Claim(
-    id="U26-4a",
-    short="One rotary head does Index, and one does Retrieval",
-    claim="Theorem 3.1: one rotary head of one plane implements Index, and one Retrieval",
-    paper="Theorem 3.1",
-    rule=Rule(
-        says="At sizes where every sequence can be listed, each head is right on every valid last token: Index at "
-        "three angles, Retrieval at a tenth and nine tenths of the largest angle that the paper allows, at a "
-        "temperature a thousandth above the smallest. One wrong answer would refute it.",
-        lines=tuple(
-            Line(part=name, of=f"{name}Head: angles at which it is right on every input", unit="angles", refutes=True)
-            for name in ("Index", "Retrieval")
-        ),
-    ),
-    measure=heads_hop,
-    changes="A sequence on which a construction errs.",
-)
-
-
 def bounds_hold(folder: Path | None) -> Measured:
     """U26-4b: the bounds against the exact greatest and least discrepancy at every length of the paper's figure."""
     ours: dict[str, Number] = {}
@@ -145,34 +126,3 @@ def bounds_hold(folder: Path | None) -> Measured:
         'on inputs of a certain length". The nearest true statement, proved in the chapter: all three bound the '
         "*least* difference over inputs, on which the paper's conclusion rests.",
     )
-
-
-BOUNDS = Claim(
-    id="U26-4b",
-    short="Index's and Retrieval's discrepancy is bounded by three terms",
-    claim="Theorem 3.2: the discrepancy of Index is at most 1 - cos(theta) and 2 pi^2 / n^2, that of Retrieval at most "
-    "1 - cos(omega - n theta)",
-    paper="Theorem 3.2 with Definition 3.1",
-    rule=Rule(
-        says="At the angles of figure 5A and all its lengths no input has a larger difference than a bound allows. A "
-        "single one refutes the theorem as it is worded.",
-        lines=(
-            Line(
-                part="the greatest discrepancy over inputs stays within the bound",
-                of="bounds that hold for the greatest discrepancy over inputs",
-                unit="bounds",
-                refutes=True,
-            ),
-        ),
-    ),
-    first_rule=Rule(
-        says="The bounds hold for the greatest discrepancy (*reproduced*) or for the least only (*in kind*).",
-        lines=(Line(part="the least", of="bounds that hold for the least discrepancy over inputs", unit="bounds"),),
-        whole="reproduced in kind",
-        strict=True,
-    ),
-    changed_because="it let the least discrepancy stand for the greatest, which the theorem names",
-    measure=bounds_hold,
-    rule_fixed="after a first look",
-    changes="Another reading of Definition 3.1, in which *maximal* is not over inputs.",
-)

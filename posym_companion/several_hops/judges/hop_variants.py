@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from posym_companion.finding import Claim, Line, Measured, Number, Rule
+from posym_companion.finding import Measured, Number
 from posym_companion.several_hops.hop_variants import HopVariant
 from posym_companion.several_hops.judges.multihop import written
 from posym_core.metrics.score_geometry import purity
@@ -67,32 +67,3 @@ def necessity(folder: Path | None) -> Measured:
         note=f"Small models, trained for 1,500 steps; intervals over {' to '.join(map(str, seeds))} seeds. A task that "
         "is not solved in so many steps may be in more. Heads: P positional, S symbolic, a dot for neither.",
     )
-
-
-NECESSITY = Claim(
-    id="U26-9",
-    short="Number needs positional heads, Letter needs only symbolic ones",
-    claim="The Number task requires both positional and symbolic heads, whereas the Letter task requires only symbolic "
-    "heads",
-    paper="abstract, sections 3.4 and 3.6",
-    rule=Rule(
-        says="Models that cannot turn position into attention (no rotation; only planes that turn by less than a "
-        f"fifth of a radian over the sequence) stay below {SOLVED} on Number, and without rotation are above it on "
-        f"Letter; models with fast planes only stay below {SOLVED} on Letter. With intervals over seeds. Models "
-        "with all planes must solve both.",
-        lines=(
-            Line(part="Number fails without rotation", of=CASES["number", "nope"], below=SOLVED),
-            Line(part="Number fails with slow planes only", of=CASES["number", "slow"], below=SOLVED),
-            Line(part="Letter is solved without rotation", of=CASES["letter", "nope"], above=SOLVED),
-            Line(part="Letter fails with fast planes only", of=CASES["letter", "fast"], below=SOLVED),
-        ),
-        whole="reproduced in kind",
-        able=(
-            Line(part="all planes solve Number", of=CASES["number", "plain"], above=SOLVED),
-            Line(part="all planes solve Letter", of=CASES["letter", "plain"], above=SOLVED),
-        ),
-    ),
-    measure=necessity,
-    changes="Runs at full size, and longer ones of what is not solved.",
-    command="python -m posym_core run hop_variants",
-)

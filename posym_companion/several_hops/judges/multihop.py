@@ -15,7 +15,7 @@ from typing import Literal
 import numpy as np
 import torch
 
-from posym_companion.finding import Claim, Line, Measured, Number, Rule, SeedRange, cases, seed_range
+from posym_companion.finding import Measured, Number, SeedRange, cases, seed_range
 from posym_companion.several_hops.multihop import SEEDS, TEST, MultihopSettings
 from posym_core.metrics.score_geometry import purity
 from posym_core.runs.results import Result, stored_results
@@ -165,42 +165,6 @@ def learned_hop_by_hop(folder: Path | None, seeds: Sequence[int] = SEEDS) -> Mea
     )
 
 
-HOP_BY_HOP = Claim(
-    id="U26-1",
-    short="Number is learned hop by hop, Letter all hops together",
-    claim="The Number task is learned hop by hop, the Letter task all hops together",
-    paper="figure 2A",
-    rule=Rule(
-        says="Every hop ends above 90 %; every Number learns the hops in the order 1, 2, 3, 4, with at least a fifth "
-        "of the training between first and last; every Letter learns all within a tenth of it. A hop is learned at "
-        "the first of two looks in a row at 90 % of its final accuracy.",
-        lines=(
-            Line(part="every hop is learned", of="least test accuracy of any hop", unit="models", above=LEARNED),
-            Line(
-                part="Number in the order 1 to 4",
-                of="number: seeds that learn hops in the order 1 to 4",
-                unit="seeds",
-            ),
-            Line(
-                part="Number over a fifth of the training",
-                of="number: share of the training between first and last",
-                unit="seeds",
-                above=APART,
-            ),
-            Line(
-                part="Letter within a tenth",
-                of="letter: share of the training between first and last",
-                unit="seeds",
-                below=TOGETHER,
-            ),
-        ),
-    ),
-    measure=learned_hop_by_hop,
-    changes="Runs on the paper's own data and seeds.",
-    command="python -m posym_core run multihop",
-)
-
-
 def pure_at_best(folder: Path | None, seeds: Sequence[int] = SEEDS) -> Measured:
     """U26-2: how many heads are pure when accuracy is maximal, and of which kind."""
     runs = _both(folder, seeds)
@@ -244,37 +208,6 @@ def pure_at_best(folder: Path | None, seeds: Sequence[int] = SEEDS) -> Measured:
     )
 
 
-PURE_HEADS = Claim(
-    id="U26-2",
-    short="Accuracy is maximal when heads are pure, positional then symbolic",
-    claim="Accuracy is maximal when heads are pure: positional then symbolic in Number, symbolic in Letter",
-    paper="figures 2B-C, 6 and 7",
-    rule=Rule(
-        says="Where mean accuracy first reaches 95 % of its maximum at least three quarters of the heads are pure; "
-        "their number and accuracy have a rank correlation above 0.5 over checkpoints; at the end three quarters "
-        "are pure, in Number at most one out of the order positional, then symbolic, and in Letter at most one "
-        "positional. In every seed.",
-        lines=tuple(
-            Line(part=f"{task.capitalize()}: {part}", of=f"{task}: {number}", unit="seeds", above=line)
-            for task in TASKS
-            for part, number, line in (
-                ("pure when first maximal", "pure heads where accuracy is first maximal", PURE - JUST),
-                ("purity and accuracy go together", "rank correlation of pure heads and accuracy", GOES_ALONG),
-                ("pure at the end", "pure heads at the end", PURE - JUST),
-                (
-                    "positional, then symbolic" if task == "number" else "symbolic throughout",
-                    "seeds whose layers turn as claimed",
-                    None,
-                ),
-            )
-        ),
-    ),
-    measure=pure_at_best,
-    changes="The paper's own models; a line for *pure* that the paper gives for averages over stations.",
-    command="python -m posym_core run multihop",
-)
-
-
 def frequency_by_layer(folder: Path | None, seeds: Sequence[int] = SEEDS) -> Measured:
     """U26-3: mean frequency ID of every layer against the paper's Table 1."""
     runs = _both(folder, seeds)
@@ -306,50 +239,6 @@ def frequency_by_layer(folder: Path | None, seeds: Sequence[int] = SEEDS) -> Mea
     )
 
 
-_BANDS = (
-    Line(part="Number's first layers are fast", of="number: mean ID of layers 0-3", unit="seeds", below=FAST),
-    Line(part="Number's last layers are slow", of="number: mean ID of layers 5-11", unit="seeds", above=SLOW),
-    Line(
-        part="Number's profile is Table 1's",
-        of="number: correlation with Table 1 over layers",
-        unit="seeds",
-        above=PROFILE,
-    ),
-    Line(part="Letter is slower than even use", of="letter: mean ID of layers 2-11", unit="seeds", above=EVEN),
-)
-FREQUENCY_USE = Claim(
-    id="U26-3",
-    short="Number's layers go from fast to slow, Letter's are slow",
-    claim="Frequency use by layer: Number is fast in early layers and slow in late ones, Letter slow throughout",
-    paper="Table 1",
-    rule=Rule(
-        says="By mean frequency ID (1 the fastest of 64) Number's first four layers are below 10 and its last seven "
-        "above 25, Letter's last ten above even use; and the profile over layers correlates with Table 1 above 0.7 "
-        "in both tasks. In every seed.",
-        lines=(
-            *_BANDS,
-            Line(
-                part="Letter's profile is Table 1's",
-                of="letter: correlation with Table 1 over layers",
-                unit="seeds",
-                above=PROFILE,
-            ),
-        ),
-    ),
-    first_rule=Rule(
-        says="The same without Letter's profile; *reproduced* only within 5 IDs of Table 1 on average.",
-        lines=_BANDS,
-        whole="reproduced in kind",
-        strict=True,
-    ),
-    changed_because="it left out Letter's profile, which Table 1 gives as well",
-    measure=frequency_by_layer,
-    rule_fixed="after a first look",
-    changes="The paper's own models.",
-    command="python -m posym_core run multihop",
-)
-
-
 def cost_of_watching(folder: Path | None) -> Measured:
     """U26-7: seconds, swaps and checkpoints of watching a whole training run."""
     runs = _both(folder)
@@ -370,32 +259,6 @@ def cost_of_watching(folder: Path | None) -> Measured:
         f"In closed form the scores come from one forward pass a checkpoint, on {' and '.join(devices)}.",
         [],
     )
-
-
-COST = Claim(
-    id="U26-7",
-    short="Scoring a training takes passes with stored attention",
-    claim="Scoring one model through training takes forward passes with stored attention",
-    paper="5 GPU hours, 8.5 CPU hours and about 1 TB a model",
-    rule=Rule(
-        says="Our hours of scoring, scaled to as many swaps as have attention matrices of 1 TB in float32, are fewer "
-        "than "
-        f"the paper's {PAPERS_HOURS}.",
-        lines=(
-            Line(
-                part="fewer hours",
-                of="hours for as many swaps as the paper's 1 TB holds",
-                unit="models",
-                below=PAPERS_HOURS,
-            ),
-        ),
-        whole="improved on",
-        missed="reproduced",
-    ),
-    measure=cost_of_watching,
-    changes="A definition of the scores that needs each swapped sequence to be read again.",
-    command="python -m posym_core run multihop",
-)
 
 
 def bytes_of_swaps(run: Result) -> float:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 
-from posym_companion.finding import Claim, Line, Measured, Number, Rule, cases
+from posym_companion.finding import Measured, Number, cases
 from posym_companion.solvers.binding_direction import FACTS, ORDERS, WORDINGS, BindingDirection
 from posym_companion.solvers.judges.gemma_runs import MODEL, SEEDS, SHOWN_IN
 from posym_core.metrics.stats import mean_interval
@@ -14,7 +14,6 @@ from posym_core.runs.results import Result, load_result
 
 # A model answers a kind of question if the interval of its accuracy is above this; one in 8 or 16 is chance.
 ANSWERS = 0.5
-UNIT = "cases of a seed, a wording and a number of facts"
 RIGHT = {order: f"cases answered, {order}" for order in ORDERS}
 
 
@@ -72,21 +71,3 @@ def both_orders(folder: Path | None) -> Measured:
         fails_in=fails,
         note=note,
     )
-
-
-BOTH_ORDERS = Claim(
-    id="T-8G",
-    short="Taught to bind, the model binds in either order",
-    claim="A language model that was taught to solve the binding task binds names and attributes in either order",
-    paper="this book's own name for what the model was taught; the papers' prompts have the name first",
-    rule=Rule(
-        says="In each of three seeds, on three wordings with 8 and 16 facts, whose names and attributes no lesson had, "
-        f"the 95 % interval of accuracy is above {ANSWERS:g}: where the name comes before the attribute, and where the "
-        "attribute comes before the name.",
-        lines=tuple(Line(part=f"it answers, {order}", of=RIGHT[order], unit=UNIT) for order in ORDERS),
-        whole="reproduced in kind",
-    ),
-    measure=both_orders,
-    changes="A model that was taught both orders.",
-    command="python -m posym_core run binding_direction",
-)

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import numpy as np
 
-from posym_companion.finding import Cases, Claim, Line, Measured, Number, Rule
+from posym_companion.finding import Cases, Measured, Number
 from posym_companion.solvers.families import FAMILIES
 from posym_companion.solvers.family_solvers import QUESTIONS, full_size
-from posym_companion.solvers.judges.task_solvers import PAIRS, SHOWN_IN, SOLVED
+from posym_companion.solvers.judges.task_solvers import SHOWN_IN, SOLVED
 from posym_core.runs.results import MissingResultError, load_result, result_names
 
 
@@ -44,30 +44,3 @@ def across_architectures(folder: Path | None) -> Measured:
         fails_in=fails,
         note=f"{len(able)} of {len(results)} models solve both kinds. With four heads each, signs alone count.",
     )
-
-
-ARCHITECTURES = Claim(
-    id="T-7",
-    short="The same in small models of three architectures that solve",
-    claim="Correlation and layer trend are the same in Llama's, Qwen-2's and Gemma-2's architecture, in small models "
-    "that solve the task",
-    paper="claim U25-5, of large models of these families",
-    rule=Rule(
-        says=f"In every model that answers more than {SOLVED:.0%} of both kinds of question, at least one a family, on "
-        "either kind: Pearson's r of the two scores over heads is below zero, the median s_POS of the first half of "
-        "the layers above that of the others, and the median s_SYM below.",
-        lines=tuple(
-            Line(part=part, of=f"models and questions with {number}", unit=PAIRS)
-            for part, number in (
-                ("r is negative", "r below zero"),
-                ("early layers are positional", "s_POS early above late"),
-                ("late layers are symbolic", "s_SYM late above early"),
-            )
-        ),
-        whole="reproduced in kind",
-    ),
-    measure=across_architectures,
-    rule_fixed="not auditable",
-    changes="Deeper models; the large models of these families, which anyone who has them can profile.",
-    command="python -m posym_core run family_solvers",
-)

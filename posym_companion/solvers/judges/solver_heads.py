@@ -10,10 +10,10 @@ from pathlib import Path
 
 import numpy as np
 
-from posym_companion.finding import Claim, Line, Measured, Number, Rule, cases
+from posym_companion.finding import Line, Measured, Number, cases
 from posym_companion.language_models.judges.random_weights import AtBirth
 from posym_companion.language_models.random_weights import TAUS
-from posym_companion.solvers.judges.task_solvers import COMMAND, MODEL, PAIRS, SHOWN_IN, solver_results, solves
+from posym_companion.solvers.judges.task_solvers import MODEL, PAIRS, SHOWN_IN, solver_results, solves
 from posym_companion.solvers.random_solvers import LENGTHS, RandomSolvers
 from posym_core.metrics.stats import Estimate, mean_interval, row_correlation, statistic_interval
 from posym_core.runs.results import MissingResultError, Result, load_result
@@ -78,9 +78,6 @@ def by_question_and_pooled(parts: dict[str, str]) -> tuple[tuple[Line, ...], tup
     return lines, tuple(pooled)
 
 
-POOLED = "it pooled two kinds of question, of which the papers' claim is about one, and which differ"
-
-
 def two_layers(results: dict[str, Result]) -> str:
     """How deep these models are."""
     return f"{cases(result.settings['layers'] == 2 for result in results.values())} of them have two layers."
@@ -123,31 +120,6 @@ TREND = {
     "early layers are positional": "s_POS early above late",
     "late layers are symbolic": "s_SYM late above early",
 }
-TREND_LINES, TREND_POOLED = by_question_and_pooled(TREND)
-LAYER_TREND = Claim(
-    id="T-1",
-    short="On models that solve: early layers positional, late symbolic",
-    claim="Early layers are positional and late layers symbolic, on models that solve the task",
-    paper="claim U25-2, of a language model",
-    rule=Rule(
-        says="In every setting that is solved, on binding and on index, each by itself: the median s_POS of the first "
-        "half of the layers is above that of the others and the median s_SYM below, with intervals over seeds off "
-        "zero.",
-        lines=TREND_LINES,
-        whole="reproduced in kind",
-    ),
-    first_rule=Rule(
-        says="The same over all pairs of setting and kind of question.",
-        lines=TREND_POOLED,
-        whole="reproduced in kind",
-    ),
-    first_rule_fixed="not auditable",
-    changed_because=POOLED,
-    measure=layer_trend,
-    rule_fixed="after a first look",
-    changes="Deeper models that solve the task.",
-    command=COMMAND,
-)
 
 # T-2
 
@@ -195,30 +167,6 @@ AGAINST = {"r is negative": "r below zero", "r is below the null model's": "r be
 AT_BIRTH = {"r is below that of random weights": "r below every draw of random weights"}
 AGAINST_LINES, _ = by_question_and_pooled(AGAINST | AT_BIRTH)
 _, AGAINST_POOLED = by_question_and_pooled(AGAINST)
-ANTICORRELATION = Claim(
-    id="T-2",
-    short="On models that solve: the scores correlate negatively",
-    claim="Positional and symbolic scores correlate negatively over heads, on models that solve the task",
-    paper="claim U25-3, of a language model",
-    rule=Rule(
-        says="In every setting that is solved, on binding and on index, each by itself: Pearson's r over the heads of "
-        "all seeds is below zero, below that of the null model, and below that of every one of three draws of random "
-        "weights, with intervals over seeds.",
-        lines=AGAINST_LINES,
-        whole="reproduced in kind",
-    ),
-    first_rule=Rule(
-        says="The same over all pairs of setting and kind of question.",
-        lines=AGAINST_POOLED,
-        whole="reproduced in kind",
-    ),
-    first_rule_fixed="not auditable",
-    changed_because=f"{POOLED}, and it was beside no random weights",
-    measure=anticorrelation,
-    rule_fixed="after a first look",
-    changes="A setting in which r does not lie below the null model's.",
-    command=COMMAND,
-)
 
 # T-3
 
@@ -246,29 +194,6 @@ def plane_law(folder: Path | None) -> Measured:
         raise MissingResultError("no solved setting has slow and middle planes")
     return heads_measured(results, {**{name: cases(x) for name, x in held.items()}, **ours}, fails)
 
-
-PLANE_LAW = Claim(
-    id="T-3",
-    short="On models that solve: slow planes symbolic, middle positional",
-    claim="Within heads low frequencies are symbolic and medium to high ones positional, on models that solve the task",
-    paper="claim U25-4, of one head of a language model",
-    rule=Rule(
-        says="In every solved setting that has both, on every kind of question: planes that turn by less than an "
-        f"eighth over the context have a symbolic share above the positional one by more than {SHARE:g} and s_SYM "
-        f"above s_POS by more than {GAP:g}; planes that turn by an eighth to a whole turn the reverse. Intervals over "
-        "seeds.",
-        lines=tuple(
-            Line(part=f"{speed} planes are {kind}, by {measure}", of=f"{speed} planes, {measure}", unit=PAIRS)
-            for speed, kind in (("slow", "symbolic"), ("middle", "positional"))
-            for measure in ("shares", "scores")
-        ),
-        whole="reproduced in kind",
-    ),
-    measure=plane_law,
-    rule_fixed="not auditable",
-    changes="Another measure of what a single plane is.",
-    command=COMMAND,
-)
 
 # T-4
 
@@ -304,28 +229,3 @@ def all_heads(folder: Path | None) -> Measured:
         "settings and questions with a strong correlation": cases(strong),
     }
     return heads_measured(results, {**counts, **ours}, fails)
-
-
-ALL_HEADS = Claim(
-    id="T-4",
-    short="On models that solve: behaviour corresponds to the frequencies used",
-    claim="All heads exhibit a strong correspondence between behaviour and the frequencies that they use, on models "
-    "that solve the task",
-    paper="claim U25-9, of language models",
-    rule=Rule(
-        says="In every solved setting whose planes all rotate, on every kind of question, the rank correlation over "
-        "the heads of all seeds of s_POS - s_SYM with the energy-weighted mean log angle is above zero, and strong: "
-        f"its interval over seeds above {STRONG:g}.",
-        lines=(
-            Line(
-                part="the correlation is positive", of="settings and questions with a positive correlation", unit=PAIRS
-            ),
-            Line(part="the correlation is strong", of="settings and questions with a strong correlation", unit=PAIRS),
-        ),
-        whole="reproduced in kind",
-    ),
-    measure=all_heads,
-    rule_fixed="not auditable",
-    changes="Another measure of use, which the paper's text does not fix.",
-    command=COMMAND,
-)

@@ -10,18 +10,16 @@ from pathlib import Path
 
 import numpy as np
 
-from posym_companion.finding import Claim, Line, Measured, Number, Rule, cases
+from posym_companion.claims import rule
+from posym_companion.finding import Measured, Number, cases
 from posym_companion.solvers.areas import detection
 from posym_companion.solvers.judges.solver_heads import heads_measured, solvers
-from posym_companion.solvers.judges.task_solvers import COMMAND, SOLVED
 from posym_companion.solvers.task_solvers import SCORES, SHARES
 from posym_core.metrics.stats import Estimate
 from posym_core.runs.results import MissingResultError, Result
 
 CARRIES, NEEDED = 0.2, 0.1
 DRAWS = 500  # of the bootstrap
-# A measurement tells heads apart if it puts this part of the pairs in order.
-TELLS = 0.8
 # An area is asked of this many heads or more on either side: with ten, one of .8 is known to within .2.
 FEWEST = 10
 LAST, EARLIER = "in the last layer", "in earlier layers"
@@ -102,55 +100,10 @@ def scores_tell_roles(folder: Path | None) -> Measured:
         by = f"{name} ranks heads by which binding is carried"
         areas = (f"{_area(ours[f'{by}, {where}'])} {where}" for where in (LAST, EARLIER))
         note += f"By {score} carriers of binding rank with {' and '.join(areas)}. "
-    missed = [f"{line.of}: {ours[line.of]}" for line in ROLES.rule.lines if line.kept(ours) == 0]
+    missed = [f"{line.of}: {ours[line.of]}" for line in rule("T-5").lines if line.kept(ours) == 0]
     return heads_measured(results, ours, missed, note.strip())
 
 
 def _area(found: Number) -> str:
     """An area without its interval."""
     return f"{found.value:.2f}" if isinstance(found, Estimate) else str(found)
-
-
-TELLING = (
-    "symbolic ranks heads by which binding is carried",
-    "positional ranks heads by which index is carried",
-    "s_SYM - s_POS tells carriers of binding from those of index",
-)
-
-
-def _within(name: str, where: str) -> Line:
-    enough = Line(
-        part=f"{FEWEST} heads or more stand on either side",
-        of=f"{name}, {where}: heads on the smaller side",
-        above=FEWEST - 1,
-    )
-    return Line(part=f"{name}, {where}", of=f"{name}, {where}", above=TELLS, testable=enough)
-
-
-ROLES = Claim(
-    id="T-5",
-    short="Scores tell what a head does",
-    claim="Symbolic heads are those that answer by content and positional heads those that answer by place, so that "
-    "the scores tell what a head does",
-    paper="the use that both papers make of the scores; not tested against roles",
-    rule=Rule(
-        says="Over the heads of the last layers of all solved models, and over those of the earlier layers, apart: "
-        "s_SYM ranks heads that carry binding above the others, s_POS those that carry index, and s_SYM - s_POS tells "
-        f"the first from the second. Each area under the curve is above {TELLS:g}, with its interval over models; it "
-        f"is asked where {FEWEST} heads or more stand on either side.",
-        lines=tuple(_within(name, where) for where in (LAST, EARLIER) for name in TELLING),
-        whole="reproduced in kind",
-    ),
-    first_rule=Rule(
-        says=f"The same areas above {TELLS:g} over the heads of all layers together.",
-        lines=tuple(Line(part=name, of=name, above=TELLS) for name in TELLING),
-        whole="reproduced in kind",
-    ),
-    first_rule_fixed="not auditable",
-    changed_because="a head's depth alone tells carriers from others nearly as well, and what scores tell in the last "
-    "layer and in the earlier ones is opposite",
-    measure=scores_tell_roles,
-    rule_fixed="after a first look",
-    changes=f"Another definition of a head's role; models that do not reach {SOLVED:.0%}.",
-    command=COMMAND,
-)

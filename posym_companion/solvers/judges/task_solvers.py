@@ -10,7 +10,7 @@ from pathlib import Path
 
 import numpy as np
 
-from posym_companion.finding import Cases, Claim, Line, Measured, Number, Rule
+from posym_companion.finding import Cases, Measured, Number
 from posym_companion.solvers.solver_settings import full_size
 from posym_core.metrics.stats import Estimate, mean_interval
 from posym_core.runs.results import MissingResultError, Result, load_result, result_names
@@ -90,28 +90,6 @@ def expectations(folder: Path | None) -> Measured:
     )
 
 
-EXPECTED = Claim(
-    id="T-0",
-    short="What was expected of each band, depth and task",
-    claim="Before the runs every setting was given an expectation: one layer binds nothing; more layers bind unless "
-    "the first has no rotation or the last has fast planes only; index needs a rotation that is not slow in one layer, "
-    "and none in more",
-    paper="none; expectations of this project, from the claims for one layer and trial runs with one or two seeds",
-    rule=Rule(
-        says=f"Every setting and kind of question is solved (interval over seeds above {SOLVED:.0%}) or not (below) as "
-        "its stored settings expect.",
-        lines=(
-            Line(part="solved as expected", of="settings and questions expected to be solved, and are", unit=PAIRS),
-            Line(part="not solved as expected", of="settings and questions expected to be not, and are", unit=PAIRS),
-        ),
-        whole="reproduced in kind",
-    ),
-    measure=expectations,
-    rule_fixed="not auditable",
-    changes="More training steps: a model that would learn a task later counts as one that does not.",
-    command=COMMAND,
-)
-
 # T-6
 
 STATEMENTS = {
@@ -161,23 +139,3 @@ def frequency_beyond_one_layer(folder: Path | None) -> Measured:
         fails_in=fails,
         note="Shapes are layers x heads, facts. Turns are over the context of a prompt.",
     )
-
-
-BEYOND_ONE_LAYER = Claim(
-    id="T-6",
-    short="Frequency is a cause beyond one layer",
-    claim="What is shown for one layer holds for more: index is learned only with high frequencies, and comparing "
-    "contents (binding) only with low ones",
-    paper="shown for one layer and one head (U25-6)",
-    rule=Rule(
-        says=f"At every size of two and more layers that was run: index is solved (above {SOLVED:.0%}) with fast "
-        f"planes alone and fails (below {FAILED:.0%}) with slow ones alone and with all planes stopped; binding is "
-        "solved with slow planes alone and fails with fast ones alone. All with intervals over seeds.",
-        lines=tuple(Line(part=statement, of=statement, unit="sizes of model") for statement in STATEMENTS),
-        whole="reproduced in kind",
-    ),
-    measure=frequency_beyond_one_layer,
-    rule_fixed="not auditable",
-    changes="More training steps for what fails; wider bands.",
-    command=COMMAND,
-)

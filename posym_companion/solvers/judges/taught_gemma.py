@@ -2,25 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 
-from posym_companion.finding import Claim, Line, Measured, Number, Rule, shown
+from posym_companion.finding import Measured, Number, shown
 from posym_companion.language_models.judges.binding_planes import GAP, SHARE
 from posym_companion.language_models.judges.binding_profile import WEIGHED, cases, score_correlation
 from posym_companion.language_models.judges.plane_profile import STRONG, beyond_null
 from posym_companion.language_models.judges.random_weights import beside_birth, correlation_at_birth
 from posym_companion.language_models.random_weights import TAUS
-from posym_companion.solvers.judges.gemma_roles import CARRIES, FIRST_LESS, FIRST_STOP, LESS, PURE, first_look, roles
 from posym_companion.solvers.judges.gemma_runs import SOLVED, after, measured, runs
-from posym_companion.solvers.judges.solver_roles import FEWEST
 from posym_companion.solvers.survey import Surveyed
 from posym_companion.solvers.taught_gemma import FACTS
 from posym_core.metrics.stats import head_correlation, statistic_interval
-from posym_core.metrics.trends import SLOW_TURN, behaviour_and_use, layer_trend, local_layers
+from posym_core.metrics.trends import behaviour_and_use, layer_trend, local_layers
 from posym_core.runs.results import load_result
 
 # Planes stopped cost nothing if the mean loss of teaching is at most this many times that with all planes.
@@ -165,223 +161,3 @@ def missing_bands(folder: Path | None) -> Measured:
         f"{int(np.isfinite(right).sum())} prompts a seed."
     )
     return measured([*whole, *slow, *fast], {**{k: cases(v) for k, v in held.items()}, **ours}, note)
-
-
-def _lines(parts: Mapping[str, str], guards: Mapping[str, Line]) -> tuple[Line, ...]:
-    """Lines on cases, part -> number, each with what it takes to be tested."""
-    units = {part: COUNTED[number.split()[0]] for part, number in parts.items()}
-    return tuple(Line(part=part, of=n, unit=units[part], testable=guards.get(part)) for part, n in parts.items())
-
-
-def _claim(
-    letter: str,
-    short: str,
-    says: str,
-    parts: dict[str, str],
-    measure: Callable[[Path | None], Measured],
-    changes: str,
-    guards: Mapping[str, Line] | None = None,
-) -> Claim:
-    return Claim(
-        id=letter,
-        short=short,
-        claim=f"{short}, in a language model that was taught to solve the binding task",
-        paper="stated of models profiled on the task, whether or not they solve it",
-        rule=Rule(
-            says=says,
-            lines=_lines(parts, guards or {}),
-            able=(Line(part="the task is solved", of="settings solved", unit=COUNTED["settings"]),),
-            whole="reproduced in kind",
-        ),
-        measure=measure,
-        rule_fixed="not auditable",
-        changes=changes,
-        command="python -m posym_core run taught_gemma",
-    )
-
-
-def _changed(judged: Claim, says: str, parts: Mapping[str, str], because: str) -> Claim:
-    """A claim with the rule that it had first."""
-    return replace(
-        judged,
-        rule_fixed="after a first look",
-        first_rule=replace(judged.rule, says=says, lines=_lines(parts, {})),
-        first_rule_fixed="not auditable",
-        changed_because=because,
-    )
-
-
-_TAUGHT = f"In three seeds and three wordings, after teaching one wording (all above {SOLVED} right on 16 facts)"
-LAYER_TREND = _claim(
-    "T-1G",
-    "Early layers are positional, late layers symbolic",
-    f"{_TAUGHT}, the rule of U25-2: median s_POS of the early half of the layers above that of the late half and s_SYM "
-    "below, with intervals, over all layers and over local ones alone.",
-    {
-        f"{part}, over {kind} layers": f"settings with {score}, {kind} layers"
-        for kind in ("all", "local")
-        for part, score in (
-            ("early layers are positional", "s_POS early above late"),
-            ("late layers are symbolic", "s_SYM late above early"),
-        )
-    },
-    trend,
-    "A larger model that solves the task untaught.",
-)
-_AGAINST = {
-    "r is negative": "settings with r below zero",
-    "r is below the null model's": "settings with r below the null model's",
-}
-_BELOW = f"{_TAUGHT}, the rule of U25-3: the interval of r below zero, and below the r of the null model"
-CORRELATION = _changed(
-    _claim(
-        "T-2G",
-        "Positional and symbolic scores correlate negatively over heads",
-        f"{_BELOW}; on four kinds of prompt below the r of three draws of random weights.",
-        _AGAINST | {"r is below that of random weights": "kinds of prompt with r below every draw of random weights"},
-        correlation,
-        "A setting in which r does not lie below the null model's.",
-    ),
-    f"{_BELOW}.",
-    _AGAINST,
-    "random weights have a negative r, too, and it was beside none",
-)
-PLANES = _claim(
-    "T-3G",
-    "Slow planes are symbolic, medium to fast ones positional",
-    f"{_TAUGHT}, the rules of U25-4a and b: by shares of the variance over the facts, the slowest quarter of planes "
-    f"leans to symbols by more than {SHARE} and the second fastest to positions; by softmax scores of single planes "
-    f"(on the taught wording) each by more than {GAP}.",
-    {
-        f"the {quarter} quarter of planes is {leans}, by {kind}": f"{number}, {quarter} quarter"
-        for quarter, leans in (("slowest", "symbolic"), ("second", "positional"))
-        for kind, number in (
-            ("shares", "settings with symbolic - positional share"),
-            ("scores", "seeds with s_SYM - s_POS"),
-        )
-    },
-    planes,
-    "Heads whose single planes have logits large enough for their softmax to be sharp.",
-)
-ALL_HEADS = _claim(
-    "T-4G",
-    "All heads: behaviour corresponds strongly to the frequencies used",
-    f"{_TAUGHT}, the rule of U25-9: the rank correlation of s_POS - s_SYM with the energy-weighted mean log angle "
-    f"beyond 95 % of draws in which layers exchange their use, and its interval above {STRONG}.",
-    {
-        "the correlation is beyond the null's": "settings beyond the null",
-        "the correlation is strong": "settings with a strong correlation",
-    },
-    all_heads,
-    "Another measure of use, which the paper's text does not fix.",
-)
-_THAT_CARRY = (
-    "In each of three seeds, on the taught wording: heads that carry the task (patching their output at the last token "
-    f"restores more than {CARRIES} of the answer's difference) have higher s_SYM and lower s_POS than the others"
-)
-_PURE = f"most purely symbolic heads (s_SYM above {1 - PURE}, s_POS below {PURE}) carry it."
-_ENOUGH, _ENOUGH_THERE = (
-    Line(part=f"{FEWEST} heads or more {where}", of=number, above=FEWEST - 1)
-    for where, number in (
-        ("carry it", "heads that carry it in any seed"),
-        ("of one third of the depth stand on either side", "heads on the smaller side in a third of the depth"),
-    )
-)
-ROLES = _changed(
-    _claim(
-        "T-5G",
-        "Scores tell which heads carry the task",
-        f"{_THAT_CARRY} of the same third of the depth (area under the curve, interval above 0.5); s_SYM tells more "
-        f"than depth, and more than the spread of the logits; and {_PURE} Areas are asked where {FEWEST} heads or "
-        "more, counted once over the seeds, stand on either side.",
-        {
-            "s_SYM tells carriers from others, within depth": "seeds in which s_SYM tells within a third of the depth",
-            "s_POS tells carriers from others, within depth": (
-                "seeds in which s_POS (low) tells within a third of the depth"
-            ),
-            "s_SYM tells more than depth": "seeds in which s_SYM tells more than the depth",
-            "s_SYM tells more than the logits' spread": "seeds in which s_SYM tells more than the spread",
-            "most symbolic heads carry it": "seeds in which most purely symbolic heads carry it",
-        },
-        roles,
-        "Tasks that are carried by more heads, or by heads of other kinds.",
-        {
-            "s_SYM tells carriers from others, within depth": _ENOUGH_THERE,
-            "s_POS tells carriers from others, within depth": _ENOUGH_THERE,
-            "s_SYM tells more than depth": _ENOUGH,
-            "s_SYM tells more than the logits' spread": _ENOUGH,
-        },
-    ),
-    f"{_THAT_CARRY} (area under the curve, interval above 0.5); s_SYM tells more than the spread of the logits; and "
-    f"{_PURE}",
-    {
-        "s_SYM tells carriers from others": "seeds in which s_SYM tells",
-        "s_POS tells carriers from others": "seeds in which s_POS (low) tells",
-        "s_SYM tells more than the logits' spread": "seeds in which s_SYM tells more than the spread",
-        "most symbolic heads carry it": "seeds in which most purely symbolic heads carry it",
-    },
-    "a head's depth alone tells carriers as well, and all seeds have the same few carriers, too few for an area",
-)
-_STOPPED = (
-    "In each seed (two at least), with a quarter of every layer's planes stopped throughout: with the slowest quarter "
-    f"stopped the model binds (above {SOLVED}) and as fast (mean loss of the same steps at most {AS_FAST} times that "
-    "with all planes); with the fastest stopped it is slower than that."
-)
-_MISSING = {
-    "the model binds with its slowest planes stopped": "seeds that bind with the slowest stopped",
-    "it learns as fast with them stopped": "seeds as fast with the slowest stopped",
-    "it learns more slowly with the fastest stopped": "seeds slower with the fastest stopped",
-}
-_TURNING = {
-    part: Line(
-        part="a plane that is stopped would turn by an eighth of a turn or more over a prompt",
-        of=TURNED.format(speed),
-        above=2 * np.pi * SLOW_TURN,
-    )
-    for part, speed in zip(_MISSING, ("slowest", "slowest", "fastest"), strict=True)
-}
-MISSING = _changed(
-    _claim(
-        "T-6G",
-        "Which planes turn decides what is learned",
-        f"{_STOPPED} Each is asked only if a plane of that quarter would turn by more than an eighth over a prompt.",
-        _MISSING,
-        missing_bands,
-        "Prompts so long that slow planes turn visibly; fast planes stopped in a model whose loss is the same before.",
-        _TURNING,
-    ),
-    _STOPPED,
-    _MISSING,
-    "the slowest quarter hardly turns over these prompts, so that stopping it changes nothing and its lines could not "
-    "fail",
-)
-_CARRIERS = {
-    "carriers are purely symbolic": "heads that carry it and are purely symbolic",
-    "most of it is in global layers": "seeds in which global layers restore most",
-    "idle symbolic heads turn positional": "seeds in which idle symbolic heads turn positional",
-}
-_FIRST_LOOK = (
-    "In every seed all heads that carry the task are purely symbolic and global layers restore most of the answer's "
-    "difference; heads that were symbolic before and carry nothing lean to positions after (median), and at least "
-    "twice as much as"
-)
-FIRST_LOOK = _changed(
-    _claim(
-        "T-0G",
-        "Few purely symbolic heads in global layers do the task",
-        f"{_FIRST_LOOK} after as many steps in which the same model is taught another rule that it learns, to answer "
-        "the third fact, or wrong answers, seed by seed. A seed whose third fact is not learned (more than "
-        f"{SOLVED} right) does not count.",
-        _CARRIERS
-        | {
-            "they do so because binding was learned, and not another rule": LESS["the third fact"],
-            "they do so because something was learned": LESS["wrong answers"],
-        },
-        first_look,
-        "Other tasks, other models.",
-    ),
-    f"{_FIRST_LOOK} in the control, which stops after {FIRST_STOP} steps.",
-    _CARRIERS | {"they do so because of what was learned": FIRST_LESS},
-    "its control had four steps fewer and learned nothing, so that neither the number of steps nor learning as such "
-    "was held apart from learning to bind",
-)

@@ -8,10 +8,11 @@ import numpy as np
 import pytest
 from invented import invent_random_weights, save_invented
 
+from posym_companion.claims import claim, entries
 from posym_companion.language_models.binding_profile import BindingProfile, full_size
 from posym_companion.language_models.judges import binding_planes, binding_profile
 from posym_companion.ledger import VERDICTS, ledger, verdict_list
-from posym_companion.ledger.all_claims import CLAIMS, claim
+from posym_companion.ledger import rows as ledger_rows
 from posym_companion.one_head import head_geometry
 from posym_companion.one_head.judges import frequency_control
 from posym_companion.one_head.judges import head_geometry as trained_geometry
@@ -25,7 +26,7 @@ THEORY = {f"U25-T{n}" for n in range(2, 8)} | {"U26-4a", "U26-4b"}
 @pytest.fixture(scope="module", autouse=True)
 def _theory_once():
     """What needs no result is measured once for all folders."""
-    module = importlib.import_module(claim.__module__)
+    module = ledger_rows
     measured, theory = module._measured, {claim(name).measure for name in THEORY}
     once = functools.cache(functools.partial(measured, None))
     with pytest.MonkeyPatch.context() as patch:
@@ -92,7 +93,7 @@ def invented(folder, *, trend=1.0, coupling=-1.0, violation=0.0, globals_only=Fa
 
 def test_every_claim_has_a_row_and_an_allowed_verdict(tmp_path):
     rows = ledger(folder=tmp_path)
-    assert [row.id for row in rows] == list(CLAIMS)
+    assert [row.id for row in rows] == list(entries())
     for row in rows:
         assert row.verdict in VERDICTS
         assert row.claim
@@ -281,7 +282,7 @@ def test_json_is_what_the_ledger_says(tmp_path, capsys):
     invented(tmp_path)
     assert command_line.main(["claims", "--json", "--results", str(tmp_path)]) == 0
     rows = json.loads(capsys.readouterr().out)
-    assert [row["id"] for row in rows] == list(CLAIMS)
+    assert [row["id"] for row in rows] == list(entries())
     for row in rows:
         assert set(row) >= {"id", "claim", "paper", "ours", "model", "evidence", "verdict", "rule", "rule_fixed"}
         assert set(row) >= {"first_rule_verdict", "numbers", "changes", "fails_in"}
@@ -293,7 +294,7 @@ def test_json_is_what_the_ledger_says(tmp_path, capsys):
 def test_text_names_every_claim(tmp_path, capsys):
     assert command_line.main(["claims", "--results", str(tmp_path)]) == 0
     printed = capsys.readouterr().out
-    assert all(claim in printed for claim in CLAIMS)
+    assert all(claim in printed for claim in entries())
 
 
 def test_errors_end_in_one_line(tmp_path, capsys):

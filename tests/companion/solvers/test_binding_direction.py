@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 import torch
 
+from posym_companion.claims import rule
 from posym_companion.finding import Cases
 from posym_companion.solvers import binding_direction
 from posym_companion.solvers.binding_direction import (
@@ -18,7 +19,7 @@ from posym_companion.solvers.binding_direction import (
     named_facts,
     small,
 )
-from posym_companion.solvers.judges.binding_direction import ANSWERS, BOTH_ORDERS, RIGHT, answers
+from posym_companion.solvers.judges.binding_direction import ANSWERS, RIGHT, answers
 from posym_core.models.answers import choice_accuracy
 from posym_core.runs.results import Result, named_dims
 from posym_core.tasks.prompts import words
@@ -85,7 +86,7 @@ def test_the_next_fact_counts_only_where_there_is_one():
 )
 def test_the_rule_asks_for_every_case_in_both_orders(forward, backward, verdict):
     numbers = {RIGHT[order]: Cases(held, 18) for order, held in zip(ORDERS, (forward, backward), strict=True)}
-    assert BOTH_ORDERS.rule.verdict(numbers) == verdict
+    assert rule("T-8G").verdict(numbers) == verdict
     assert 0 < ANSWERS < 1
 
 

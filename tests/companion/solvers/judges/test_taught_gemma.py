@@ -8,13 +8,14 @@ import numpy as np
 import pytest
 from invented import invent_random_weights, save_invented
 
-from posym_companion.ledger.all_claims import row
+from posym_companion.claims import claim
+from posym_companion.ledger.rows import row
 from posym_companion.solvers.judges import gemma_roles, taught_gemma
 from posym_companion.solvers.judges.gemma_runs import lean, restored, runs
 from posym_companion.solvers.taught_gemma import FACTS, WORDINGS, full_size
 from posym_core.metrics import local_layers
 
-CLAIMS = ("FIRST_LOOK", "LAYER_TREND", "CORRELATION", "PLANES", "ALL_HEADS", "MISSING")
+CLAIMS = ("T-0G", "T-1G", "T-2G", "T-3G", "T-4G", "T-6G")
 CARRIERS = ((5, 1), (11, 2), (11, 3), (17, 2))
 
 
@@ -101,7 +102,7 @@ TAUGHT = "they do so because something was learned"
 @pytest.mark.parametrize(("own", "held"), [(0.91, "3 of 3 seeds of one model"), (0.9, "not testable")])
 def test_a_rule_that_was_not_learned_is_no_control(tmp_path, own, held):
     invented(tmp_path, own=own)
-    found = row(taught_gemma.FIRST_LOOK, tmp_path)
+    found = row(claim("T-0G"), tmp_path)
     assert found.parts[BOUND] == held
     # Wrong answers cannot be learned, and are a control for that.
     assert found.parts[TAUGHT] == "3 of 3 seeds of one model"
@@ -111,7 +112,7 @@ def test_a_rule_that_was_not_learned_is_no_control(tmp_path, own, held):
 @pytest.mark.parametrize(("rise", "held"), [(0.495, "3 of 3"), (0.505, "0 of 3")])
 def test_controls_rise_less_than_half_as_much_or_not(tmp_path, rise, held):
     invented(tmp_path, rise=rise)
-    found = row(taught_gemma.FIRST_LOOK, tmp_path)
+    found = row(claim("T-0G"), tmp_path)
     assert {found.parts[part] for part in (BOUND, TAUGHT)} == {f"{held} seeds of one model"}
     taught = found.ours["their rise of s_POS - s_SYM, median (seed 1, step 16)"]
     assert found.ours["the same heads, the third fact (seed 1, step 16)"] == pytest.approx(rise * taught, abs=2e-3)
@@ -138,30 +139,30 @@ def otherwise(tmp_path_factory):
 
 @pytest.mark.parametrize("name", CLAIMS)
 def test_every_verdict_comes_out_both_ways(name, claimed, otherwise):
-    claim = getattr(taught_gemma, name)
-    found = row(claim, claimed)
+    judged = claim(name)
+    found = row(judged, claimed)
     assert found.verdict == "reproduced in kind", (found.parts, found.numbers)
-    assert row(claim, otherwise).verdict != "reproduced in kind"
+    assert row(judged, otherwise).verdict != "reproduced in kind"
     assert "taught_gemma/all_0" in found.evidence
 
 
 def test_roles_are_asked_within_depth_of_ten_heads_or_more(tmp_path, claimed):
     within = "s_SYM tells carriers from others, within depth"
     invented(tmp_path, carriers=MANY)
-    found = row(taught_gemma.ROLES, tmp_path)
+    found = row(claim("T-5G"), tmp_path)
     assert (found.verdict, found.first_rule_verdict) == ("reproduced in kind",) * 2
     assert found.ours["heads on the smaller side in a third of the depth"] == 10
     invented(tmp_path, carriers=MANY[1:])
-    found = row(taught_gemma.ROLES, tmp_path)
+    found = row(claim("T-5G"), tmp_path)
     assert (found.verdict, found.parts[within]) == ("partly", "not testable")
     assert found.parts["most symbolic heads carry it"] == "3 of 3 seeds of one model"
     # Ten heads in two thirds of the depth are enough for depth as a rival, not within one.
     invented(tmp_path, carriers=(*MANY[1:], (1, 1)))
-    found = row(taught_gemma.ROLES, tmp_path)
+    found = row(claim("T-5G"), tmp_path)
     assert found.parts[within] == "not testable"
     assert found.parts["s_SYM tells more than depth"] == "3 of 3 seeds of one model"
     # Four heads, the same in every seed, are one case.
-    found = row(taught_gemma.ROLES, claimed)
+    found = row(claim("T-5G"), claimed)
     tested = [part for part, held in found.parts.items() if held != "not testable"]
     assert tested == ["the task is solved", "most symbolic heads carry it"]
     assert "4 of 4 heads that carry it in any seed do so in every one" in found.note
@@ -183,13 +184,13 @@ def test_half_of_the_symbolic_heads_are_not_most(tmp_path, carry, held):
             restore[tuple(zip(*CARRIERS[:carry], strict=True))] = 0.4
             arrays["answer_patched"] = np.broadcast_to(-2 + 4 * restore, arrays["answer_patched"].shape)
             save_invented(setting.name, arrays, tmp_path, **asdict(setting))
-    found = row(taught_gemma.ROLES, tmp_path)
+    found = row(claim("T-5G"), tmp_path)
     assert found.ours["purely symbolic heads that carry it (seed 0)"] == f"{carry} of 4"
     assert found.parts["most symbolic heads carry it"] == f"{held} seeds of one model"
 
 
 def test_without_a_purely_symbolic_head_nothing_is_counted(otherwise):
-    found = row(taught_gemma.ROLES, otherwise)
+    found = row(claim("T-5G"), otherwise)
     assert found.ours["purely symbolic heads that carry it (seed 0)"] == "0 of 0"
     assert found.parts["most symbolic heads carry it"] == "not testable"
 
@@ -206,7 +207,7 @@ def test_a_share_at_the_line_is_not_beyond_it(tmp_path, monkeypatch):
             right = np.arange(10) < 9
             arrays["correct"] = np.broadcast_to(right, (*arrays["correct"].shape[:3], 10)).astype(float)
             save_invented(setting.name, arrays, tmp_path, **asdict(setting))
-    found = row(taught_gemma.MISSING, tmp_path)
+    found = row(claim("T-6G"), tmp_path)
     assert found.parts["it learns more slowly with the fastest stopped"] == "0 of 3 seeds of one model"
     assert found.ours["seeds that bind with the fastest stopped"] == "0 of 3"
     assert found.ours["accuracy (fastest quarter stopped, seed 0)"] == 0.9
@@ -218,7 +219,7 @@ def test_planes_that_hardly_turn_cannot_be_missed(tmp_path):
     edge = int(2 * np.pi / 8 / slowest) + 1
     for tokens, held in ((edge, "not testable"), (edge + 1, "3 of 3 seeds of one model")):
         invented(tmp_path, tokens=tokens)
-        found = row(taught_gemma.MISSING, tmp_path)
+        found = row(claim("T-6G"), tmp_path)
         parts = dict(found.parts)
         assert parts.pop("it learns more slowly with the fastest stopped") == "3 of 3 seeds of one model"
         assert parts.pop("the task is solved") == "9 of 9 pairs of seed and wording"
@@ -232,8 +233,8 @@ def test_planes_that_hardly_turn_cannot_be_missed(tmp_path):
 
 def test_a_model_that_does_not_solve_the_task_cannot_tell(tmp_path):
     invented(tmp_path, solved=False)
-    assert row(taught_gemma.LAYER_TREND, tmp_path).verdict == "not testable"
-    assert row(taught_gemma.LAYER_TREND, tmp_path / "nowhere").verdict == "not run here"
+    assert row(claim("T-1G"), tmp_path).verdict == "not testable"
+    assert row(claim("T-1G"), tmp_path / "nowhere").verdict == "not run here"
 
 
 def test_right_answers_before_teaching_are_compared_within_a_wording(tmp_path):

@@ -1,0 +1,87 @@
+"""The ledger's rows: claims, each measured and decided."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import cache, partial
+from pathlib import Path
+from typing import Any
+
+from posym_companion.claims import claim, entries
+from posym_companion.finding import Cases, Claim, Measured, Number, Row
+from posym_core.metrics.stats import Estimate
+from posym_core.runs.results import MissingResultError
+
+
+def ledger(*ids: str, folder: Path | str | None = None) -> list[Row]:
+    """Claims with what the results in ``folder`` (default: this checkout's) say about them.
+
+    Args:
+        ids: of the claims, for example ``"U25-6"``; all without any. Only their judges are imported and asked.
+        folder: of results.
+
+    Raises:
+        ValueError: if there is no such claim.
+        ResultError: if a result is there but altered or truncated. A missing one makes its claims "not run here".
+    """
+    measured = cache(partial(_measured, None if folder is None else Path(folder)))  # some claims share a measurement
+    return [decided(one, measured(one.measure)) for one in map(claim, ids or entries())]
+
+
+def row(judged: Claim, folder: Path | None = None) -> Row:
+    """A claim measured and decided."""
+    return decided(judged, _measured(folder, judged.measure))
+
+
+def _measured(folder: Path | None, measure: Callable[[Path | None], Measured] | None) -> Measured | str:
+    """What was measured, or why nothing is."""
+    if measure is None:
+        return "no experiment of this project measures it yet"
+    try:
+        return measure(folder)
+    except MissingResultError as error:
+        return str(error)
+
+
+def decided(judged: Claim, found: Measured | str) -> Row:
+    """A claim decided by what was measured, or with the reason why nothing was."""
+    rule, first = judged.rule, judged.first_rule
+    common: dict[str, Any] = {
+        **{name: getattr(judged, name) for name in ("id", "short", "claim", "paper", "kind", "rule_fixed", "changes")},
+        "rule": rule.says,
+        "first_rule": first.says if first else "",
+        "first_rule_fixed": judged.first_rule_fixed,
+        "changed_because": judged.changed_because,
+    }
+    if isinstance(found, str):
+        return Row(**common, verdict="not run here", command=judged.command, note=found)
+    verdict = rule.verdict(found.ours)
+    return Row(
+        **common,
+        verdict=verdict,
+        first_rule_verdict=first.verdict(found.ours) if first else _unwritten(judged),
+        numbers={name: plain(found.ours[name]) for name in rule.names},
+        parts=rule.parts(found.ours),
+        found=rule.found(found.ours),
+        fails_in=list(found.fails_in),
+        ours={name: plain(value) for name, value in found.ours.items()},
+        model=found.model,
+        evidence=list(found.evidence),
+        command=judged.command if verdict == "not testable" else "",
+        note=found.note,
+    )
+
+
+def _unwritten(judged: Claim) -> str:
+    return "none was written" if judged.rule_fixed == "after a first look" else ""
+
+
+def plain(value: Number) -> Any:
+    """What JSON can hold: intervals become lists, counts texts."""
+    if isinstance(value, Estimate):
+        return {"value": _rounded(value.value), "interval": [_rounded(value.low), _rounded(value.high)]}
+    return _rounded(value) if isinstance(value, float) else str(value) if isinstance(value, Cases) else value
+
+
+def _rounded(number: float) -> float:
+    return float(f"{number:.4g}")

@@ -1,0 +1,107 @@
+"""The file of claims: entries fit or are refused by name, and other models are asked beside the first."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from posym_companion import claims
+from posym_companion.finding import Cases, Measured
+from posym_core.runs.results import MissingResultError
+
+ENTRY = """
+[X-1]
+short = "Heads are heads"
+claim = "Heads are heads"
+paper = "none"
+judge = "one_head.judges.canonical_theory:peaks_bend"
+changes = "A head that is none."
+
+[X-1.rule]
+says = "All heads are."
+
+[[X-1.rule.lines]]
+part = "heads"
+of = "heads that are"
+above = 0.5
+"""
+
+
+@pytest.fixture
+def written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    """A file of claims in place of ours."""
+
+    def write(text: str) -> None:
+        (tmp_path / "claims.toml").write_text(text, encoding="utf-8")
+        monkeypatch.setattr(claims, "FILE", tmp_path / "claims.toml")
+        for function in (claims.entries, claims.claim):
+            function.cache_clear()
+
+    yield write
+    monkeypatch.undo()
+    for function in (claims.entries, claims.claim):
+        function.cache_clear()
+
+
+def test_every_claim_has_a_judge_that_is_there():
+    for name in claims.entries():
+        found = claims.claim(name)
+        assert found.id == name
+        assert found.measure is None or callable(found.measure)
+        assert found.rule == claims.rule(name)
+
+
+def test_a_claim_is_one_entry(written):
+    written(ENTRY)
+    found = claims.claim("X-1")
+    assert (found.short, found.rule.lines[0].above, found.rule.whole) == ("Heads are heads", 0.5, "reproduced")
+    assert found.measure.__name__ == "peaks_bend"
+    with pytest.raises(ValueError, match=r"^no claim is called U25-1; claims are X-1$"):
+        claims.claim("U25-1")
+    with pytest.raises(ValueError, match=r"^no claim is called U25-1; claims are X-1$"):
+        claims.rule("U25-1")
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        ('changes = "A', 'chages = "A', r"claims.toml, X-1: no Claim has chages; its keys are id, short, claim, "),
+        ("says", "sais", r"claims.toml, X-1: no Rule has sais; its keys are says, lines, whole, missed, able, strict"),
+        ("above", "over", r"claims.toml, X-1: no Line has over; its keys are part, of, unit, above, below, "),
+        ('paper = "none"', "", r"claims.toml, X-1: .* missing 1 required keyword-only argument: 'paper'"),
+        ("part = ", "unit = ", r"claims.toml, X-1: .* missing 1 required keyword-only argument: 'part'"),
+        (":peaks_bend", ":peaks", r"claims.toml, X-1: judge is 'one_head.*:peaks', but module .* 'peaks'"),
+        (
+            "canonical_theory",
+            "theory",
+            r"claims.toml, X-1: judge is 'one_head.judges.theory:peaks_bend', but No ",
+        ),
+    ],
+)
+def test_an_entry_that_does_not_fit_is_refused(written, old, new, message):
+    written(ENTRY.replace(old, new))
+    with pytest.raises(ValueError, match=message):
+        claims.claim("X-1")
+
+
+def test_other_models_are_asked_beside_the_first(written, monkeypatch):
+    written(ENTRY.replace("changes =", 'asked_of = ["a", "b", "c", "d"]\nchanges ='))
+
+    def judge(folder, model):
+        if model == "d":
+            raise MissingResultError("no run")
+        value = {"a": 0.9, "b": 0.6, "c": 0.4}[model]
+        evidence = [f"result/{model}", "chapter"]
+        return Measured(ours={"heads that are": value}, model=f"Model {model}", evidence=evidence, note="Said.")
+
+    monkeypatch.setattr("posym_companion.one_head.judges.canonical_theory.peaks_bend", judge)
+    found = claims.claim("X-1").measure(None)
+    assert found.model == "Model a"
+    assert found.ours["heads that are"] == 0.9
+    assert found.ours["Model b: verdict"] == "reproduced"
+    assert found.ours["Model c: parts"] == "heads: no"
+    assert found.ours[claims.ELSEWHERE] == Cases(1, 2)
+    assert found.fails_in == ["Model c: not heads"]
+    assert found.evidence == ["result/c", "result/b", "result/a", "chapter"]
+    assert found.note == "Said. The same rule elsewhere: Model b: *reproduced*; Model c: *not reproduced*."
