@@ -1,11 +1,102 @@
-"""Checks of inputs: each failure names the rule, the value and the way out."""
+"""Checks of inputs: each failure names the rule, the value and the way out.
+
+Who looks at a number on a GPU waits for all that was asked of it before. So there, within :func:`flags_together`,
+checks of numbers yield flags, which are looked at once, at the end.
+"""
 
 from __future__ import annotations
 
+import contextlib
+import functools
+import math
 import operator
+import os
+from collections.abc import Callable, Iterator
+from contextvars import ContextVar
+from typing import ParamSpec, TypeVar
 
 import torch
 from torch import Tensor, nn
+
+P = ParamSpec("P")
+T = TypeVar("T")
+# What is gathered in this thread: whether all is well, and what to raise if not.
+Flag = tuple[Tensor, Callable[[], Exception]]
+_GATHERED: ContextVar[list[Flag] | None] = ContextVar("gathered flags", default=None)
+
+
+def waits(device: torch.device) -> bool:
+    """Whether to spare operations and looks at numbers on a device: all but the CPU wait for each.
+
+    The environment variable ``POSYM_SCORING`` may say so for all, ``device``, or for none, ``cpu``.
+    """
+    chosen = os.environ.get("POSYM_SCORING", "")
+    if chosen not in ("", "cpu", "device"):
+        raise ValueError(f"POSYM_SCORING must be 'cpu' or 'device', or not be set; got {chosen!r}")
+    return chosen == "device" if chosen else device.type != "cpu"
+
+
+@contextlib.contextmanager
+def flags_together(device: torch.device) -> Iterator[None]:
+    """Within the block, checks of numbers on a device that :func:`waits` are gathered and looked at once, at its end.
+
+    A block within another leaves its flags to that one.
+    """
+    if _GATHERED.get() is not None or not waits(device):
+        yield
+        return
+    flags: list[Flag] = []
+    outside = _GATHERED.set(flags)
+    try:
+        yield
+    finally:
+        _GATHERED.reset(outside)
+    _raise_first(flags)
+
+
+def checked_together(function: Callable[P, T]) -> Callable[P, T]:
+    """A function whose checks of numbers are :func:`flags_together`, by the device of its first tensor."""
+
+    @functools.wraps(function)
+    def whole(*args: P.args, **options: P.kwargs) -> T:
+        device = next((x.device for x in (*args, *options.values()) if isinstance(x, Tensor)), torch.device("cpu"))
+        with flags_together(device):
+            return function(*args, **options)
+
+    return whole
+
+
+def require(sound: Tensor | bool, refusal: Callable[[], Exception]) -> None:
+    """Raise what ``refusal()`` is unless ``sound``, a bool or a tensor of one: at once or :func:`flags_together`."""
+    flags = _GATHERED.get()
+    if flags is None:
+        if not sound:
+            raise refusal()
+    elif isinstance(sound, Tensor) and waits(sound.device):
+        flags.append((sound, refusal))
+    elif not sound:
+        _raise_first(flags)
+        raise refusal()
+
+
+def is_fake(x: Tensor) -> bool:
+    """Whether a tensor has a shape and no numbers, so that nothing is known of these and nothing is to be said."""
+    from torch._subclasses.fake_tensor import FakeTensor
+
+    return isinstance(x, FakeTensor)
+
+
+def _raise_first(flags: list[Flag]) -> None:
+    """One look at the flags of a device."""
+    known = [(sound, refusal) for sound, refusal in flags if not is_fake(sound)]
+    for device in dict.fromkeys(sound.device for sound, _ in known):
+        here = [(sound, refusal) for sound, refusal in known if sound.device == device]
+        if not bool(torch.stack([sound for sound, _ in here]).all()):
+            raise next(refusal() for sound, refusal in here if not sound)
+
+
+def _gathering(device: torch.device) -> bool:
+    return _GATHERED.get() is not None and waits(device)
 
 
 def require_floating(name: str, x: Tensor) -> None:
@@ -18,11 +109,23 @@ def require_floating(name: str, x: Tensor) -> None:
 
 def require_finite(name: str, x: Tensor) -> None:
     """Refuse NaN and infinity."""
-    # The extremes are found in one pass, and NaN is one of them. Of complex numbers the parts have extremes.
-    values = torch.view_as_real(x.detach().resolve_conj()) if x.is_complex() else x.detach()
-    if x.numel() and not torch.isfinite(torch.stack(torch.aminmax(values))).all():
-        bad = int((~torch.isfinite(x)).sum())
-        raise ValueError(f"{name} must be finite; {bad} of its {x.numel()} entries are NaN or infinite")
+    size, values = x.numel(), x.detach()
+    if not size:
+        return
+    if _gathering(x.device):
+        # Counted at once: to keep arrays until flags are looked at would be to keep all that is ever checked.
+        bad = (values * 0).count_nonzero()
+        sound = bad == 0
+    else:
+        # The extremes are found in one pass, and NaN is one of them. Of complex numbers the parts have extremes.
+        bad, parts = None, torch.view_as_real(values.resolve_conj()) if x.is_complex() else values
+        sound = torch.isfinite(torch.stack(torch.aminmax(parts))).all()
+
+    def refusal() -> ValueError:
+        number = int((~torch.isfinite(values)).sum() if bad is None else bad)
+        return ValueError(f"{name} must be finite; {number} of its {size} entries are NaN or infinite")
+
+    require(sound, refusal)
 
 
 def require_positive(name: str, value: float) -> None:
@@ -37,28 +140,46 @@ def require_floor(name: str, value: float) -> None:
         raise ValueError(f"{name} must be 0 or a positive finite number; got {value}")
 
 
-def magnitude(x: Tensor) -> float:
-    """Absolute value of the entry that is furthest from 0; 0 where there is none."""
-    return float(x.detach().abs().amax()) if x.numel() else 0.0
+def magnitude(x: Tensor) -> float | Tensor:
+    """Absolute value of the entry that is furthest from 0; 0 where there is none. A number, or a tensor of one where
+    checks are :func:`flags_together`.
+    """
+    if not x.numel():
+        return 0.0
+    largest = x.detach().abs().amax()
+    return largest.double() if _gathering(x.device) else float(largest)
 
 
-def require_phases(furthest: float, angles: Tensor) -> None:
-    """Refuse positions and angles whose product has no sine."""
-    fastest = magnitude(angles)
-    if not furthest * fastest < float("inf"):
-        raise ValueError(
-            f"positions times angles must be finite; {furthest:.1e} times {fastest:.1e} is not. Pass smaller ones"
-        )
+def finite_magnitude(name: str, x: Tensor) -> float | Tensor:
+    """The :func:`magnitude` of what is finite; refuses NaN and infinity."""
+    largest = magnitude(x)
+    # On a CPU the one number tells of all.
+    if isinstance(largest, Tensor) or not largest < math.inf:
+        require_finite(name, x)
+    return largest
 
 
-def require_room(what: str, most: float, dtype: torch.dtype) -> None:
+def require_phases(furthest: float | Tensor, fastest: float | Tensor) -> None:
+    """Refuse the largest positions and angles whose product has no sine."""
+    require(
+        furthest * fastest < math.inf,
+        lambda: ValueError(
+            f"positions times angles must be finite; {float(furthest):.1e} times {float(fastest):.1e} is not. Pass "
+            "smaller ones"
+        ),
+    )
+
+
+def require_room(what: str, most: float | Tensor, dtype: torch.dtype) -> None:
     """Refuse numbers that may grow beyond what a type of number holds: differences of them would be NaN."""
     limit = torch.finfo(dtype).max / 16
-    if not most <= limit:
-        raise ValueError(
-            f"{what} may reach {most:.1e}, but {dtype} holds {limit:.1e} with room for sums; pass smaller numbers"
-            + (", or float64" if dtype != torch.float64 else "")
-        )
+    require(
+        most <= limit,
+        lambda: ValueError(
+            f"{what} may reach {float(most):.1e}, but {dtype} holds {limit:.1e} with room for sums; pass smaller "
+            f"numbers{', or float64' if dtype != torch.float64 else ''}"
+        ),
+    )
 
 
 def require_count(name: str, value: int, least: int, reason: str = "") -> int:
@@ -91,10 +212,15 @@ def require_evaluation(model: nn.Module) -> None:
 
 def require_known_tokens(name: str, ids: Tensor, embeddings: nn.Module) -> None:
     """Refuse token ids that have no row in the embeddings."""
+    if not ids.numel():
+        return
     known = len(embeddings.weight)  # pyright: ignore[reportArgumentType]
-    if ids.numel() and not 0 <= int(ids.min()) <= int(ids.max()) < known:
-        wrong = int(ids.min()) if int(ids.min()) < 0 else int(ids.max())
-        raise ValueError(
-            f"{name} must be token ids from 0 to {known - 1}, the model's vocabulary; got {wrong}. Make them with this "
-            "model's own tokenizer"
+    least, most = torch.aminmax(ids)
+
+    def refusal() -> ValueError:
+        return ValueError(
+            f"{name} must be token ids from 0 to {known - 1}, the model's vocabulary; got "
+            f"{int(least) if least < 0 else int(most)}. Make them with this model's own tokenizer"
         )
+
+    require((least >= 0) & (most < known), refusal)

@@ -15,6 +15,7 @@ import numpy as np
 import pytest
 import torch
 from architectures import build, tokens
+from posym_core.inspection.programs import agreement
 from saved_models import save_model
 
 import posym_core.encodings
@@ -106,8 +107,8 @@ from posym_core.metrics import (
     swap_orders,
     swap_scores,
 )
+from posym_core.metrics.blocks import Swaps
 from posym_core.metrics.contrasts import group_difference, layer_contrast, layer_permutation
-from posym_core.metrics.pairs import Swaps
 from posym_core.metrics.permutations import block_table, permute_blocks
 from posym_core.metrics.stats import variance_shares
 from posym_core.models import (

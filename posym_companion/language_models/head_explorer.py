@@ -16,8 +16,8 @@ from torch import Tensor
 from posym_companion.loop import Experiment, language_model, plain
 from posym_core.inspection.heads import LayerHeads
 from posym_core.inspection.profiling import profile_with
+from posym_core.metrics.blocks import Swaps
 from posym_core.metrics.exclusion_bound import exclusion
-from posym_core.metrics.pairs import Swaps
 from posym_core.metrics.stats import student_margin
 from posym_core.models.answers import choice_accuracy
 from posym_core.models.language import PACKAGED

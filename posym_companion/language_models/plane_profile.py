@@ -16,7 +16,7 @@ from torch import Tensor
 from posym_companion.loop import Experiment, language_model, plain
 from posym_core.inspection.heads import LayerHeads
 from posym_core.inspection.profiling import profile_with
-from posym_core.metrics.pairs import Swaps
+from posym_core.metrics.blocks import Swaps
 from posym_core.tasks import make_prompts
 
 # 500 is the longest at which a window of 512 still shows the first token, 512 the first at which it does not.

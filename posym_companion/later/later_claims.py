@@ -37,8 +37,8 @@ from posym_core.inspection.interventions import Intervention, ablated, fastest, 
 from posym_core.inspection.operations import surgery
 from posym_core.inspection.planes import find_planes
 from posym_core.inspection.profiling import profile_with
+from posym_core.metrics.blocks import Swaps
 from posym_core.metrics.exclusion_bound import exclusion
-from posym_core.metrics.pairs import Swaps
 from posym_core.metrics.rope import rotate
 from posym_core.models.answers import choice_accuracy
 from posym_core.models.language import PACKAGED

@@ -20,7 +20,7 @@ from posym_companion.solvers.families import FAMILIES, FactsLoss, Family, answer
 from posym_core.inspection.heads import LayerHeads
 from posym_core.inspection.outputs import head_outputs, replaced_everywhere
 from posym_core.inspection.profiling import profile_with
-from posym_core.metrics.pairs import Swaps
+from posym_core.metrics.blocks import Swaps
 from posym_core.metrics.score_geometry import random_swaps
 from posym_core.models.checkpoints import History
 from posym_core.models.ensembles import data_generators

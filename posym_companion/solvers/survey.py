@@ -23,7 +23,7 @@ from posym_companion.solvers.families import FAMILIES
 from posym_companion.solvers.family_solvers import SCORING, FamilySolver, asked
 from posym_core.inspection.heads import LayerHeads
 from posym_core.inspection.profiling import profile_with
-from posym_core.metrics.pairs import Swaps
+from posym_core.metrics.blocks import Swaps
 from posym_core.metrics.stats import DRAWS, mean_interval
 from posym_core.metrics.trends import TRENDS, head_trends
 from posym_core.models.answers import choice_accuracy

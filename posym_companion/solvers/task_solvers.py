@@ -20,8 +20,8 @@ from posym_companion.loop import Experiment
 from posym_companion.solvers.head_roles import mean_ablation, patching, right_answers, with_other_answers
 from posym_companion.solvers.solver_settings import TaskSolvers, full_size, small
 from posym_core.inspection.heads import LayerHeads
+from posym_core.metrics.blocks import Swaps
 from posym_core.metrics.exclusion_bound import exclusion
-from posym_core.metrics.pairs import Swaps
 from posym_core.metrics.score_geometry import random_swaps
 from posym_core.models.checkpoints import History
 from posym_core.models.decoders import DecoderEnsemble

@@ -19,7 +19,7 @@ from posym_core.inspection.heads import LayerHeads, layer_heads
 from posym_core.inspection.planes import find_planes
 from posym_core.inspection.profiling import Profile, profile_of, scores_of, stacked
 from posym_core.inspection.wrappers import unwrapped
-from posym_core.metrics.pairs import Swaps
+from posym_core.metrics.blocks import Swaps
 
 HOOKS = ("hook_rot_q", "hook_rot_k")
 WAY_OUT = "posym_core.profile(model, input_ids) needs no hooks"

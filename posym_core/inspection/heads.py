@@ -9,17 +9,19 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
+from posym_core.checks import require
 from posym_core.inspection.attention_calls import AttentionCall
 from posym_core.inspection.planes import Planes
+from posym_core.metrics.blocks import Swaps
 from posym_core.metrics.frequencies import FrequencyShares, frequency_shares, frequency_use
-from posym_core.metrics.logit_matrix import cross_logits
-from posym_core.metrics.pairs import Swaps
-from posym_core.metrics.permutations import BlockTable, block_table
-from posym_core.metrics.swaps import SwapScores, swap_scores
+from posym_core.metrics.heads import Heads
+from posym_core.metrics.logit_matrix import cross_logits, fit_head
+from posym_core.metrics.permutations import BlockTable, table_of
+from posym_core.metrics.swaps import SwapScores, score_swaps
 
 
 @dataclass(frozen=True, kw_only=True)
-class LayerHeads:
+class LayerHeads(Heads):
     """The heads of one attention layer on a batch of prompts, as the functions on heads want them.
 
     Grouped query heads keep their key head: head ``h`` of the layer is ``(h // group, h % group)``. Dimensions are in
@@ -47,10 +49,10 @@ class LayerHeads:
     softcap: float | None
     sinks: Float[Tensor, "key_head group"] | None
 
-    @property
-    def softmax(self) -> dict[str, Any]:
-        """What makes attention of products of queries with keys, as functions on heads take it."""
-        return {"scale": self.scale, "visible": self.visible, "softcap": self.softcap, "sinks": self.sinks}
+    def __post_init__(self) -> None:
+        # Layers that are measured as one may each have angles of their own.
+        fit_head(self.query, self.keys, self.angles[(0,) * (self.angles.ndim - 1)], self.pairing)
+        self.check_softmax()
 
     def cross_logits(
         self, keys: slice = slice(None), *, per_frequency: bool = False
@@ -63,8 +65,7 @@ class LayerHeads:
         self, swaps: Swaps, *, per_frequency: bool = False, products: torch.dtype = torch.float64
     ) -> SwapScores:
         """See :func:`posym_core.swap_scores`."""
-        options = {**vars(swaps), **self.softmax, "per_frequency": per_frequency, "products": products}
-        return swap_scores(self.query, self.keys, self.angles, **options)
+        return score_swaps(self, swaps.fitted(self.keys.shape[-2]), per_frequency=per_frequency, products=products)
 
     def seen_blocks(self, swaps: Swaps) -> Bool[Tensor, "prompt block"]:
         """Which blocks the last token sees whole in every head; one that a window cuts in two is not among them."""
@@ -72,8 +73,7 @@ class LayerHeads:
 
     def block_table(self, swaps: Swaps) -> BlockTable:
         """See :func:`posym_core.metrics.permutations.block_table`."""
-        blocks = {"start": swaps.start, "block_length": swaps.block_length, "blocks": swaps.blocks}
-        return block_table(self.query, self.keys, self.angles, **blocks, **self.softmax)
+        return table_of(self, swaps.fitted(self.keys.shape[-2]))
 
     def frequency_shares(self, keys: slice = slice(-1)) -> FrequencyShares:
         """See :func:`posym_core.frequency_shares`; of some keys, by default all but the query's own."""
@@ -86,8 +86,11 @@ class LayerHeads:
     def of_prompts(self, index: Int[Tensor, " prompt"]) -> LayerHeads:
         """The same heads on some of the prompts."""
         some: dict[str, Any] = {name: getattr(self, name)[index] for name in ("query", "keys", "visible")}
+        # Layers that are measured as one say these once a prompt.
         if self.sinks is not None and self.sinks.ndim == 3:
             some["sinks"] = self.sinks[index]
+        if self.angles.ndim == 3:
+            some["angles"] = self.angles[index]
         return replace(self, **some)
 
     def only(self, index: Int[Tensor, " head"]) -> LayerHeads:
@@ -103,7 +106,7 @@ class LayerHeads:
 
 
 def joined(group: list[LayerHeads]) -> LayerHeads:
-    """Layers as one with more prompts."""
+    """Layers as one with more prompts; planes that layers do not share turn by angles of their own."""
     first = group[0]
     if len(group) == 1:
         return first
@@ -113,16 +116,21 @@ def joined(group: list[LayerHeads]) -> LayerHeads:
     if first.sinks is not None:
         # A sink belongs to a layer, so it is said once a prompt.
         together["sinks"] = torch.cat([x.sinks.expand(len(x.query), *x.sinks.shape) for x in group])  # pyright: ignore
+    if any(heads.angles is not first.angles for heads in group):
+        together["angles"] = torch.cat([x.angles.expand(len(x.query), 1, len(x.angles)) for x in group])
     return replace(first, **together)
 
 
 def layer_heads(call: AttentionCall, planes: Planes, prompts: slice = slice(None), row: int = -1) -> LayerHeads:
     """What one attention call's chosen row looks like to the functions on heads."""
-    if call.rows[row] != call.keys.shape[-2] - 1:
-        raise ValueError(
-            f"row {int(call.rows[row])} is not the last of {call.keys.shape[-2]} tokens, and swaps are defined for the "
-            "last; capture a shorter prompt"
-        )
+    chosen, tokens = call.rows[row], call.keys.shape[-2]
+    require(
+        chosen == tokens - 1,
+        lambda: ValueError(
+            f"row {int(chosen)} is not the last of {tokens} tokens, and swaps are defined for the last; capture a "
+            "shorter prompt"
+        ),
+    )
     groups = call.keys.shape[1], call.query.shape[1] // call.keys.shape[1]
     visible = call.visible[:, :, row]
     return LayerHeads(
@@ -130,7 +138,7 @@ def layer_heads(call: AttentionCall, planes: Planes, prompts: slice = slice(None
         prompts=prompts,
         query=planes.arrange_query(call.query[:, :, row]).unflatten(1, groups),
         keys=planes.arrange_keys(call.keys)[:, :, None],
-        angles=planes.angles,
+        angles=planes.angles.to(call.keys.device),
         scale=call.scale,
         visible=visible[:, :, None] if visible.shape[1] == 1 else visible.unflatten(1, groups),
         softcap=call.softcap,

@@ -30,7 +30,7 @@ from posym_core.inspection.interventions import Intervention
 from posym_core.inspection.planes import Planes, find_planes
 from posym_core.inspection.profiling import Profile, profile_of, profile_with, scores_of
 from posym_core.inspection.routes import AttentionFunctions, Route, in_this_thread, interface_wrapped, while_running
-from posym_core.metrics.pairs import Swaps
+from posym_core.metrics.blocks import Swaps
 
 
 @dataclass(frozen=True, kw_only=True)

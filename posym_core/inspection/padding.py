@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 from typing import Any
 
 import torch
 from jaxtyping import Bool, Int
 from torch import Tensor, nn
 
-from posym_core.checks import require_known_tokens
+from posym_core.checks import flags_together, require, require_known_tokens
 
 WITHOUT = "leave the padding out, or tell posym_core.profile of it by attention_mask (1 for tokens, 0 for padding)"
 
@@ -28,6 +29,13 @@ def unpadded(
     Raises:
         TypeError, ValueError: if the mask does not fit, padding is left, or the model has no such token.
     """
+    with flags_together(input_ids.device):
+        return _split(model, input_ids, attention_mask, least)
+
+
+def _split(
+    model: nn.Module, input_ids: Int[Tensor, "prompt token"], attention_mask: Tensor | None, least: int
+) -> list[Int[Tensor, "prompt token"]]:
     embeddings: Any = None
     with contextlib.suppress(NotImplementedError):
         embeddings = getattr(model, "get_input_embeddings", lambda: None)()
@@ -88,9 +96,12 @@ def _refuse_pad_tokens(model: nn.Module, input_ids: Int[Tensor, "prompt token"],
     is_pad = input_ids == pad
     for side, here in (("begins", is_pad), ("ends", is_pad.flip(1))):
         run = here.int().cumprod(1).sum(1)
-        if bool((run > allowed).any()):
-            prompt = int(run.argmax())
-            raise ValueError(
-                f"prompt {number + prompt} {side} with {int(run[prompt])} pad tokens (id {pad}), which would be scored "
-                f"as content; {WITHOUT}"
-            )
+        require((run <= allowed).all(), functools.partial(_padded, run, side, pad, number))
+
+
+def _padded(run: Int[Tensor, " prompt"], side: str, pad: int, number: int) -> ValueError:
+    prompt = int(run.argmax())
+    return ValueError(
+        f"prompt {number + prompt} {side} with {int(run[prompt])} pad tokens (id {pad}), which would be scored as "
+        f"content; {WITHOUT}"
+    )

@@ -21,6 +21,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
+from posym_core.checks import waits
 from posym_core.inspection.attention_calls import UnsupportedModelError
 from posym_core.inspection.shifted_keys import EPSILON, TOKENS, ShiftedKeys, on_host
 from posym_core.inspection.wrappers import unwrapped
@@ -65,7 +66,8 @@ class Planes:
     def _ordered(self, x: Tensor) -> Tensor:
         if len(self.order) > x.shape[-1]:
             x = nn.functional.pad(x, (0, len(self.order) - x.shape[-1]))
-        if torch.equal(self.order, torch.arange(x.shape[-1])):
+        # Whether that changes anything is not asked where asking would be to wait.
+        if not waits(x.device) and torch.equal(self.order, torch.arange(x.shape[-1], device=self.order.device)):
             return x
         return x[..., self.order.to(x.device)]
 

@@ -7,6 +7,7 @@ pass.
 
 from __future__ import annotations
 
+import functools
 import warnings
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -16,9 +17,9 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
-from posym_core.checks import require_count
+from posym_core.checks import flags_together, is_fake, require_count, waits
 from posym_core.inspection.attention_calls import AttentionCall
-from posym_core.inspection.capturing import check_input_ids, watched_forward
+from posym_core.inspection.capturing import check_input_ids, input_device, watched_forward
 from posym_core.inspection.heads import LayerHeads, joined, layer_heads
 from posym_core.inspection.padding import unpadded
 from posym_core.inspection.planes import Planes, find_planes
@@ -32,13 +33,18 @@ from posym_core.inspection.visibility import (
     tokens_beyond,
 )
 from posym_core.inspection.wrappers import unwrapped
-from posym_core.metrics.pairs import Swaps
-from posym_core.metrics.swaps import SwapScores
+from posym_core.metrics.blocks import Swaps
+from posym_core.metrics.few_operations import budget
+from posym_core.metrics.swaps import SwapScores, score_swaps
 
 # Tokens of one forward pass: enough to use the machine, few enough for a small one.
 TOKENS_A_BATCH = 4096
 # Numbers in the keys of layers that wait to be scored together: small layers cost mostly calls, large ones memory.
 NUMBERS_HELD = 2**20
+# On a GPU, which has memory for more: of what scoring may take, a quarter for float32 numbers that wait.
+BYTES_A_NUMBER = 16
+# Numbers in results that may stay on a GPU until the pass is over.
+NUMBERS_KEPT = 2**24
 
 Score = Literal["positional", "symbolic", "entropy"]
 
@@ -169,20 +175,17 @@ def profile(
     model = unwrapped(model)
     runs = unpadded(model, check_input_ids(input_ids, least=3), attention_mask, least=3)
     swaps = Swaps(start=start, block_length=block_length, blocks=blocks, tau=tau, eps=eps)
-    fitted = {length: swaps.fitted(length) for length in sorted({run.shape[1] for run in runs})}
     lengths = [run.shape[1] for run in runs for _ in run]
-    if said := long_prompts_said(tokens_beyond(model, lengths).tolist()):
+    blocks_of = {length: swaps.fitted(length).number for length in sorted(set(lengths))}
+    if said := long_prompts_said(tokens_beyond(model, lengths)):
         warnings.warn(said, LongPromptWarning, stacklevel=2)
-
-    def measure(heads: LayerHeads) -> dict[str, Tensor]:
-        swaps = fitted[heads.keys.shape[-2]]
-        return scores_of(heads, swaps, per_frequency=per_frequency, visible_only=bool(visible_only))
-
-    options = {"progress": progress, "batch_size": batch_size, "planes": planes, "hold": NUMBERS_HELD}
-    measured = profile_with(model, input_ids, measure, attention_mask=attention_mask, **options)
+    measure = functools.partial(scores_of, swaps=swaps, per_frequency=per_frequency, visible_only=bool(visible_only))
+    measured = _measured(
+        model, runs, measure, progress=progress, batch_size=batch_size, planes=planes, hold=NUMBERS_HELD
+    )
     found = profile_of(measured, model, lengths)
-    if visible_only is None:
-        said = hidden_blocks_said(visible_counts(measured).tolist(), [fitted[length].number for length in lengths])
+    if visible_only is None and not is_fake(found.entropy):
+        said = hidden_blocks_said(visible_counts(measured).tolist(), [blocks_of[length] for length in lengths])
         if said:
             warnings.warn(f"{said}; {WAYS_OUT}", HiddenBlocksWarning, stacklevel=2)
     return found
@@ -192,11 +195,12 @@ def scores_of(
     heads: LayerHeads, swaps: Swaps, *, per_frequency: bool = False, visible_only: bool = False
 ) -> dict[str, Tensor]:
     """What a profile keeps of a layer's heads: scores, and the number of visible blocks once a head."""
+    swaps = swaps.fitted(heads.keys.shape[-2])
     seen = heads.seen_blocks(swaps)
     if visible_only and not seen.all():
         scores = _scores_over(seen, heads, swaps, per_frequency)
     else:
-        scores = _kept(heads.swap_scores(swaps, per_frequency=per_frequency))
+        scores = _kept(score_swaps(heads, swaps, per_frequency=per_frequency))
     return {**scores, "visible_blocks": seen.sum(-1)[:, None, None].expand(heads.query.shape[:3])}
 
 
@@ -220,7 +224,7 @@ def _scores_over(
             )
         begin = swaps.start + first * swaps.block_length
         part = replace(swaps, start=begin, blocks=count) if count > 1 else swaps
-        scores = _kept(heads.of_prompts(index).swap_scores(part, per_frequency=per_frequency))
+        scores = _kept(score_swaps(heads.of_prompts(index), part, per_frequency=per_frequency))
         for name, x in scores.items():
             found.setdefault(name, x.new_empty(len(seen), *x.shape[1:]))
             found[name][index] = x if count > 1 or name == "entropy" else torch.nan
@@ -230,7 +234,8 @@ def _scores_over(
 def profile_of(measured: Mapping[str, Tensor], model: nn.Module, lengths: Sequence[int]) -> Profile:
     """The profile that :func:`profile_with` makes of :func:`scores_of`, with the tokens of each prompt."""
     scores = {name: measured[name] for name in get_args(Score)}
-    return Profile(**scores, visible_blocks=visible_counts(measured), tokens_beyond=tokens_beyond(model, lengths))
+    beyond = torch.tensor(tokens_beyond(model, lengths))
+    return Profile(**scores, visible_blocks=visible_counts(measured), tokens_beyond=beyond)
 
 
 def visible_counts(measured: Mapping[str, Tensor]) -> Int[Tensor, "prompt layer"]:
@@ -272,23 +277,40 @@ def profile_with(
         UnsupportedModelError: if the model is not a decoder with rotary encoding that can be captured.
         TypeError, ValueError: if ``input_ids`` or ``attention_mask`` do not fit.
     """
-    from tqdm import tqdm
-
     model = unwrapped(model)
     runs = unpadded(model, check_input_ids(input_ids, least=2), attention_mask, least=2)
+    return _measured(model, runs, measure, progress=progress, batch_size=batch_size, planes=planes, hold=hold)
+
+
+def _measured(
+    model: nn.Module,
+    runs: Sequence[Int[Tensor, "prompt token"]],
+    measure: Callable[[LayerHeads], dict[str, Tensor]],
+    *,
+    progress: bool,
+    batch_size: int | None,
+    planes: Sequence[Planes] | None,
+    hold: int,
+) -> dict[str, Float[Tensor, "prompt layer head *rest"]]:
+    """:func:`profile_with` of prompts without padding, on a model without wrappers."""
+    from tqdm import tqdm
+
     if batch_size is not None:
         require_count("batch_size", batch_size, 1)
     lengths = {run.shape[1] for run in runs}
     planes_at = planes_of_lengths(model, lengths) if planes is None else dict.fromkeys(lengths, planes)
+    layers = {length: _Layers(measure, hold, found) for length, found in planes_at.items()}
     route, first = None, 0
     batches: list[dict[str, Tensor]] = []
     with tqdm(total=sum(map(len, runs)), unit="prompt", disable=not progress) as bar:
         for run in runs:
-            length = run.shape[1]
-            for prompts in run.split(batch_size or max(1, TOKENS_A_BATCH // length)):
-                layers = _Layers(measure, hold, planes_at[length], slice(first, first + len(prompts)))
-                route = watched_forward(model, prompts, layers.receive, route=route)
-                measured = layers.finish()
+            here = layers[run.shape[1]]
+            for prompts in run.split(batch_size or max(1, TOKENS_A_BATCH // run.shape[1])):
+                here.prompts = slice(first, first + len(prompts))
+                with flags_together(input_device(model)):
+                    route = watched_forward(model, prompts, here.receive, route=route)
+                    here.measure_held()
+                measured = here.collected()
                 batches.append({name: stacked([layer[name] for layer in measured], dim=1) for name in measured[0]})
                 bar.update(len(prompts))
                 first += len(prompts)
@@ -308,17 +330,17 @@ def planes_of_lengths(model: nn.Module, lengths: Collection[int]) -> dict[int, l
 class _Layers:
     """Measures layers as they come, or holds back those with the same planes and shapes to measure them as one.
 
-    Held layers stand behind each other in the dimension of prompts. No more than ``hold`` numbers of keys wait.
+    Held layers stand behind each other in the dimension of prompts. No more than ``hold`` numbers of keys wait, or as
+    many as memory allows on a device where each operation is dear; there layers differ in their planes, too.
     """
 
-    def __init__(
-        self, measure: Callable[[LayerHeads], dict[str, Tensor]], hold: int, planes: Sequence[Planes], prompts: slice
-    ) -> None:
-        self.measure, self.hold, self.planes, self.prompts = measure, hold, planes, prompts
-        angles = [here.angles for here in planes]
-        self.alike = [next(i for i, first in enumerate(angles) if torch.equal(first, other)) for other in angles]
+    def __init__(self, measure: Callable[[LayerHeads], dict[str, Tensor]], hold: int, planes: Sequence[Planes]) -> None:
+        self.measure, self.hold, self.planes = measure, hold, planes
+        self.prompts = slice(None)
+        self.planes_there: dict[tuple[int, torch.device], Planes] = {}
         self.waiting: dict[tuple, list[LayerHeads]] = {}
         self.numbers = 0
+        self.results: list[tuple[list[int], dict[str, Tensor]]] = []
         self.measured: dict[int, dict[str, Tensor]] = {}
 
     def receive(self, call: AttentionCall) -> None:
@@ -327,25 +349,72 @@ class _Layers:
                 f"the model makes more attention calls than the {len(self.planes)} that planes were given for; "
                 "pass planes=find_planes(model, length) of this model"
             )
-        heads = layer_heads(call, self.planes[call.index], self.prompts)
+        device = call.keys.device
+        heads = layer_heads(call, self.planes_on(device, call.index), self.prompts)
         shapes = [None if x is None else x.shape for x in (heads.query, heads.keys, heads.visible, heads.sinks)]
-        kind = (self.alike[call.index], heads.scale, heads.softcap, heads.query.dtype, *shapes)
+        turned = heads.angles.shape if waits(device) else self.first_alike[call.index]
+        kind = (turned, device, heads.scale, heads.softcap, heads.query.dtype, *shapes)
         self.waiting.setdefault(kind, []).append(heads)
         self.numbers += heads.keys.numel()
-        if self.numbers > self.hold:
-            self._measure_all()
+        hold = self.hold
+        if hold and waits(device):
+            hold = max(hold, budget(device) // BYTES_A_NUMBER)
+        if self.numbers > hold:
+            self.measure_held()
 
-    def finish(self) -> list[dict[str, Tensor]]:
-        self._measure_all()
-        return [self.measured[layer] for layer in sorted(self.measured)]
+    def planes_on(self, device: torch.device, index: int) -> Planes:
+        """Planes of a call, moved to its device once; angles that layers share are one tensor there."""
+        if (index, device) not in self.planes_there:
+            found, alike = self.planes[index], self.first_alike[index]
+            parts = {name: getattr(found, name).to(device) for name in ("order", "angles", "gain")}
+            if alike != index:
+                parts["angles"] = self.planes_on(device, alike).angles
+            self.planes_there[index, device] = replace(found, **parts)
+        return self.planes_there[index, device]
 
-    def _measure_all(self) -> None:
+    @functools.cached_property
+    def first_alike(self) -> list[int]:
+        """The first call with the same angles as each."""
+        first: dict[Any, int] = {}
+        angles = [here.angles for here in self.planes]
+        return [first.setdefault(i if is_fake(x) else tuple(x.tolist()), i) for i, x in enumerate(angles)]
+
+    def measure_held(self) -> None:
+        """Measure what waits; what is found stays on its device while it is little."""
         for group in self.waiting.values():
-            together = self.measure(joined(group))
-            parts = {name: x.detach().flatten(1, 2).cpu().chunk(len(group)) for name, x in together.items()}
-            for place, heads in enumerate(group):
-                self.measured[heads.layer] = {name: part[place] for name, part in parts.items()}
+            found = self.measure(joined(group))
+            self.results.append(([heads.layer for heads in group], {k: x.detach() for k, x in found.items()}))
         self.waiting, self.numbers = {}, 0
+        if sum(x.numel() for _, found in self.results for x in found.values()) > NUMBERS_KEPT:
+            self.bring()
+
+    def bring(self) -> None:
+        """Move what was found to the CPU, by layer."""
+        parts = brought([x for _, found in self.results for x in found.values()])
+        for layers, found in self.results:
+            for name in found:
+                by_layer = parts.pop(0).flatten(1, 2).chunk(len(layers))
+                for layer, part in zip(layers, by_layer, strict=True):
+                    self.measured.setdefault(layer, {})[name] = part
+        self.results = []
+
+    def collected(self) -> list[dict[str, Tensor]]:
+        """What was found of all layers in their order, on the CPU."""
+        self.bring()
+        measured, self.measured = self.measured, {}
+        return [measured[layer] for layer in sorted(measured)]
+
+
+def brought(tensors: list[Tensor]) -> list[Tensor]:
+    """Tensors on the CPU, in one transfer from each device."""
+    found = list(tensors)
+    for device in {x.device for x in tensors if x.device.type != "cpu"}:
+        there = [i for i, x in enumerate(tensors) if x.device == device]
+        together = torch.cat([tensors[i].flatten().double() for i in there]).cpu()
+        parts = together.split([tensors[i].numel() for i in there])
+        for i, part in zip(there, parts, strict=True):
+            found[i] = part.to(tensors[i].dtype).view(tensors[i].shape)
+    return found
 
 
 def stacked(parts: list[Tensor], dim: int) -> Tensor:

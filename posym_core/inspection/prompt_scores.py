@@ -9,8 +9,8 @@ from torch import Tensor
 from posym_core.inspection.heads import LayerHeads
 from posym_core.inspection.operations import Operated
 from posym_core.inspection.profiling import profile_with
+from posym_core.metrics.blocks import Swaps
 from posym_core.metrics.exclusion_bound import exclusion
-from posym_core.metrics.pairs import Swaps
 from posym_core.metrics.score_geometry import random_swaps
 from posym_core.tasks.prompts import Prompts
 

@@ -11,6 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from posym_core.checks import require
 from posym_core.inspection.attention_calls import AttentionCall, UnsupportedModelError
 from posym_core.inspection.routes import AttentionFunctions, Route, interface_wrapped, while_running
 
@@ -88,20 +89,23 @@ class Recorder:
         seen, window = behind >= 0, getattr(module, "sliding_window", None)
         if window is not None:
             seen = seen & (behind < window)
-        if not torch.equal(call.visible, seen.expand_as(call.visible)):
-            covered = getattr(module.indexer, "index_topk", None)
-            raise UnsupportedModelError(
+        covered = getattr(module.indexer, "index_topk", None)
+        require(
+            (call.visible == seen).all(),
+            lambda: UnsupportedModelError(
                 f"{type(self.model).__name__} ({type(module).__name__}) chooses by content which keys are visible (a "
                 f"sparse indexer) and hides some of {len(place)} here, so that visibility would move with a swap; use "
                 f"prompts that its top-k{'' if covered is None else f', {covered},'} covers, or another model"
-            )
+            ),
+        )
 
     def chosen(self, tokens: int, device: torch.device) -> Tensor:
         if self.rows is None:
             return torch.arange(tokens, device=device)
         if any(not -tokens <= row < tokens for row in self.rows):
             raise ValueError(f"rows must lie in [-{tokens}, {tokens}) for {tokens} tokens; got {list(self.rows)}")
-        return torch.tensor([row % tokens for row in self.rows], device=device)
+        # Not by torch.tensor: a GPU waits for what is copied from the host.
+        return torch.cat([torch.arange(row % tokens, row % tokens + 1, device=device) for row in self.rows])
 
     def visible(
         self, module: nn.Module, mask: Any, query: Tensor, key: Tensor, causal: bool, window: int | None
@@ -116,8 +120,10 @@ class Recorder:
                 if part.dtype == torch.bool:
                     return part
                 seen = part > HIDDEN_BELOW
-                if (part.masked_fill(~seen, 0) != 0).any():
-                    raise self.unsupported(module, "adds a bias to its logits (ALiBi or a learned mask)")
+                require(
+                    (part.masked_fill(~seen, 0) == 0).all(),
+                    lambda: self.unsupported(module, "adds a bias to its logits (ALiBi or a learned mask)"),
+                )
                 return seen
             position, place = rows + (keys - queries), torch.arange(keys, device=rows.device)
             seen = place <= position[:, None] if causal else torch.ones_like(place <= position[:, None])

@@ -9,9 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-import torch
-from jaxtyping import Int
-from torch import Tensor, nn
+from torch import nn
 
 WAYS_OUT = (
     "pass visible_only=True to score visible blocks alone, visible_only=False if hidden ones are meant to count, or "
@@ -79,12 +77,12 @@ def listed(numbers: Sequence[int], thing: str = "") -> str:
     return f"{thing}{'s' if len(numbers) > 1 else ''} {shown}" if thing else shown
 
 
-def tokens_beyond(model: nn.Module, lengths: Sequence[int]) -> Int[Tensor, " prompt"]:
+def tokens_beyond(model: nn.Module, lengths: Sequence[int]) -> list[int]:
     """How many tokens prompts have more than ``max_position_embeddings``; 0 where angles grow with the prompt."""
     config: Any = getattr(model, "config", None)
     config = config.get_text_config() if hasattr(config, "get_text_config") else config
     limit, rope = getattr(config, "max_position_embeddings", None), getattr(config, "rope_parameters", None) or {}
     kinds = {part.get("rope_type") for part in (rope, *rope.values()) if isinstance(part, dict)}
     if not isinstance(limit, int) or "dynamic" in kinds:
-        return torch.zeros(len(lengths), dtype=torch.int64)
-    return torch.tensor([max(0, length - limit) for length in lengths])
+        return [0] * len(lengths)
+    return [max(0, length - limit) for length in lengths]

@@ -1,5 +1,6 @@
 """Tensors in, numbers out: everything that is computed from the cross-logit matrix ``C``."""
 
+from posym_core.metrics.blocks import Swaps
 from posym_core.metrics.exclusion_bound import Exclusion, exclusion
 from posym_core.metrics.frequencies import (
     FrequencyShares,
@@ -9,7 +10,6 @@ from posym_core.metrics.frequencies import (
     mean_frequency,
 )
 from posym_core.metrics.logit_matrix import cross_logits
-from posym_core.metrics.pairs import Swaps
 from posym_core.metrics.permutations import (
     BlockTable,
     PermutationScores,

@@ -7,24 +7,16 @@ have to be read. :mod:`posym_core.metrics.pairs` scores the same swaps piece by 
 
 from __future__ import annotations
 
-import os
-
 import torch
 from torch import Tensor
 
-from posym_core.metrics.pairs import Drawn, Heads, Swaps, every_pair, weighted
+from posym_core.metrics.blocks import Swaps, attention_to_blocks, drawn
+from posym_core.metrics.heads import Heads
+from posym_core.metrics.pairs import Drawn, every_pair, weighted
 
 # Bytes of all intermediate arrays together.
 BUDGET = 2**30
 NUMBER = torch.finfo(torch.float64).bits // 8
-
-
-def preferred(device: torch.device) -> bool:
-    """Whether to score this way on a device; the environment variable ``POSYM_SCORING`` may say so for all."""
-    chosen = os.environ.get("POSYM_SCORING", "")
-    if chosen not in ("", "cpu", "device"):
-        raise ValueError(f"POSYM_SCORING must be 'cpu' or 'device', or not be set; got {chosen!r}")
-    return chosen == "device" if chosen else device.type != "cpu"
 
 
 def score(heads: Heads, swaps: Swaps) -> tuple[Tensor, ...]:
@@ -34,9 +26,9 @@ def score(heads: Heads, swaps: Swaps) -> tuple[Tensor, ...]:
     # places (three arrays live at once) and what becomes of pairs (twelve).
     fixed = NUMBER * keys * (6 * dim + 4 * group)
     row = NUMBER * group * number * (3 * swaps.block_length + 12)
-    budget = _budget(heads.keys.device)
-    together = budget // (fixed + number * row)
-    rows = number if together else max(1, (budget - fixed) // row)
+    most = budget(heads.keys.device)
+    together = most // (fixed + number * row)
+    rows = number if together else max(1, (most - fixed) // row)
     step = max(1, together)
     parts = [_score(heads.take(slice(first, first + step)), swaps, rows) for first in range(0, len(heads.keys), step)]
     return parts[0] if len(parts) == 1 else tuple(torch.cat(part) for part in zip(*parts, strict=True))
@@ -44,53 +36,23 @@ def score(heads: Heads, swaps: Swaps) -> tuple[Tensor, ...]:
 
 def _score(heads: Heads, swaps: Swaps, rows: int) -> tuple[Tensor, ...]:
     """:func:`score` of heads whose swaps fit into memory ``rows`` rows of pairs at a time."""
-    entropy, log_z, mass, outside = heads.attention(swaps)
+    entropy, log_z, mass, outside = attention_to_blocks(heads, swaps)
 
-    def drawn(contents: range, slots: range) -> Drawn:
-        return Drawn(heads.drawn(swaps, log_z, contents, slots).contiguous(), contents.start, slots.start)
+    def draw(contents: range, slots: range) -> Drawn:
+        return Drawn(drawn(heads, swaps, log_z, contents, slots).contiguous(), contents.start, slots.start)
 
     every = range(swaps.number)
     # Pairs in one band share one table of contents and places; bands make what they need.
-    whole = drawn(every, every) if rows >= swaps.number else None
-    pairs = every_pair(drawn if whole is None else lambda *_: whole, mass, outside, step=rows)
+    whole = draw(every, every) if rows >= swaps.number else None
+    pairs = every_pair(draw if whole is None else lambda *_: whole, mass, outside, step=rows)
     positional, symbolic = weighted(pairs, swaps, mass).unbind(-1)
     return positional, symbolic, entropy, mass / swaps.block_length
 
 
-def _budget(device: torch.device) -> int:
+def budget(device: torch.device) -> int:
     """Bytes to score with: half of what is free, where that is less."""
     if device.type != "cuda":
         return BUDGET
     free, _ = torch.cuda.mem_get_info(device)
     cached = torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device)
     return min(BUDGET, (free + cached) // 2)
-
-
-def sound(
-    query: Tensor,
-    keys: Tensor,
-    angles: Tensor,
-    scale: float,
-    products: torch.dtype,
-    visible: Tensor | None,
-    sinks: Tensor | None,
-) -> bool:
-    """Whether numbers are finite with room for logits and every query sees a key: one number read for all of it.
-
-    What is not sound has no true scores, and the checks that a CPU makes first say why. Of fake tensors, which have
-    no numbers, nothing is known and nothing said.
-    """
-    from torch._subclasses.fake_tensor import FakeTensor
-
-    if isinstance(keys, FakeTensor):
-        return True
-    asked = [x.detach().abs().amax() for x in (query, keys, angles, *([] if sinks is None else [sinks]))]
-    if visible is not None:
-        asked.append(visible.any(-1).logical_not().any())
-    size, other, fastest, *rest = torch.stack(asked).tolist()
-    scaled, limit, largest = size * abs(scale), torch.finfo(products).max / 16, torch.finfo(torch.float64).max
-    if visible is not None and rest.pop():
-        return False
-    # Not a comparison of what is bad: NaN is on no side of anything.
-    numbers = (size, abs(scale), scaled, other, scaled * other * query.shape[-1])
-    return all(x <= limit for x in numbers) and all(x <= largest for x in (keys.shape[-2] * fastest, *rest))

@@ -19,8 +19,8 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from posym_core.checks import require_count
-from posym_core.metrics.logit_matrix import check_head, check_logits, plane_contributions
+from posym_core.checks import checked_together, require_count
+from posym_core.metrics.logit_matrix import check_head, plane_contributions
 from posym_core.metrics.rope import Pairing
 
 
@@ -42,6 +42,7 @@ class FrequencyShares:
     energy: Tensor
 
 
+@checked_together
 def frequency_shares(
     query: Float[Tensor, "*#batch dim"],
     keys: Float[Tensor, "*#batch key dim"],
@@ -70,8 +71,7 @@ def frequency_shares(
     >>> frequency_shares(torch.tensor([1.0, 0.0]), keys, torch.zeros(1)).symbolic_share
     tensor([1.])
     """
-    angles = check_head(query, keys, angles, scale, pairing)
-    check_logits(query, keys, scale, keys.dtype, power=2)
+    angles = check_head(query, keys, angles, scale, pairing, power=2)
     dtype, slots = keys.dtype, keys.shape[-2]
     real, imaginary = plane_contributions(query.double() * scale, keys.double(), pairing)
     largest = torch.hypot(real, imaginary).amax(-1)
@@ -107,6 +107,7 @@ def frequency_shares(
     )
 
 
+@checked_together
 def frequency_use(
     query: Float[Tensor, "*#batch dim"],
     keys: Float[Tensor, "*#batch key dim"],
@@ -123,7 +124,6 @@ def frequency_use(
         ``[..., plane]``, in the inputs' dtype.
     """
     check_head(query, keys, angles, scale, pairing)
-    check_logits(query, keys, scale, keys.dtype)
     real, _ = plane_contributions(query.double() * scale, keys.double(), pairing)
     return real.amax(-1).to(keys.dtype)
 

@@ -12,18 +12,27 @@ For a rotary head no key has to be moved to know them: taking content ``a`` from
 from __future__ import annotations
 
 import functools
+import math
 
 import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from posym_core.checks import magnitude, require_finite, require_floating, require_phases, require_room
+from posym_core.checks import (
+    checked_together,
+    finite_magnitude,
+    require,
+    require_floating,
+    require_phases,
+    require_room,
+)
 from posym_core.metrics.rope import Pairing, fit_angles, split_planes, turn
 
 # Asked for the same shapes layer by layer; torch takes as long for it as for several operations.
 broadcast_shapes = functools.lru_cache(torch.broadcast_shapes)
 
 
+@checked_together
 def cross_logits(
     query: Float[Tensor, "*#batch dim"],
     keys: Float[Tensor, "*#batch key dim"],
@@ -58,7 +67,6 @@ def cross_logits(
             [3., 3.]])
     """
     angles = check_head(query, keys, angles, scale, pairing)
-    check_logits(query, keys, scale, keys.dtype)
     positions = torch.arange(keys.shape[-2], dtype=torch.float64, device=keys.device)
     home = turn(keys, -positions, angles, pairing)
     seen = turn(query[..., None, :] * scale, -positions, angles, pairing)
@@ -87,10 +95,12 @@ def plane_contributions(
     )
 
 
-def check_head(query: Tensor, keys: Tensor, angles: Tensor, scale: float, pairing: str) -> Float[Tensor, " plane"]:
-    """The angles in float64 on the keys' device, or an error that says what does not fit or is not finite."""
+def check_head(
+    query: Tensor, keys: Tensor, angles: Tensor, scale: float, pairing: str, power: int = 1
+) -> Float[Tensor, " plane"]:
+    """The angles in float64 on the keys' device, or an error that says what does not fit, or which numbers do not."""
     angles = fit_head(query, keys, angles, pairing)
-    check_numbers(query, keys, angles, scale)
+    check_numbers(query, keys, angles, scale, keys.dtype, power)
     return angles
 
 
@@ -124,19 +134,14 @@ def fit_head(query: Tensor, keys: Tensor, angles: Tensor, pairing: str) -> Float
     return fit_angles(angles, keys.shape[-1], pairing).to(keys.device)
 
 
-def check_numbers(query: Tensor, keys: Tensor, angles: Tensor, scale: float) -> None:
-    """Refuse heads with NaN or infinity, or whose phases would be."""
-    require_finite("query", query)
-    require_finite("keys", keys)
-    require_finite("scale", torch.as_tensor(scale, dtype=torch.float64))
-    require_finite("angles", angles)
-    require_phases(float(keys.shape[-2]), angles)
-
-
-def check_logits(query: Tensor, keys: Tensor, scale: float, dtype: torch.dtype, power: int = 1) -> None:
-    """Refuse queries and keys whose logits, or these to a power, could grow beyond ``dtype``."""
-    size, other = magnitude(query), magnitude(keys)
-    require_room("the scaled query", max(size, size * abs(scale)), dtype)
+def check_numbers(
+    query: Tensor, keys: Tensor, angles: Tensor, scale: float, dtype: torch.dtype, power: int = 1
+) -> None:
+    """Refuse NaN and infinity, and heads whose phases, or logits to a power in ``dtype``, could be infinite."""
+    size, other = finite_magnitude("query", query), finite_magnitude("keys", keys)
+    require(math.isfinite(scale), lambda: ValueError("scale must be finite; 1 of its 1 entries are NaN or infinite"))
+    require_phases(float(keys.shape[-2]), finite_magnitude("angles", angles))
+    require_room("the scaled query", size * max(1.0, abs(scale)), dtype)
     require_room("scale", abs(scale), dtype)  # 0 times what a dtype takes for infinity is NaN
     require_room("keys", other, dtype)
     logit = size * abs(scale) * other * query.shape[-1]

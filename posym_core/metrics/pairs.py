@@ -8,193 +8,25 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, fields, replace
-from typing import Any
+from dataclasses import dataclass
 
 import torch
-from jaxtyping import Bool, Float, Int
+from jaxtyping import Float, Int
 from torch import Tensor
 
-from posym_core.checks import require_count, require_counts, require_floor, require_positive
+from posym_core.metrics.blocks import CHUNK, Swaps, attention_to_blocks, drawn_anywhere, ratios, turns
+from posym_core.metrics.heads import Heads
 from posym_core.metrics.logit_matrix import plane_contributions
-from posym_core.metrics.rope import Pairing, turn, turn_by
+from posym_core.metrics.rope import turn, turn_by
 
-# Largest number of elements of one intermediate array: 16 MB in float64, small enough to stay near the caches.
-CHUNK = 2**21
-# The same of arrays of pairs, more of which live at once.
+# Numbers in one array of pairs, more of which live at once.
 PAIRS = 2**16
-# exp(690) is 1e299: sums of such ratios over blocks still lie within float64.
-LARGEST_LOG_RATIO = 690.0
 # Operations on the table of all swaps of a key head from which it is worth asking which pairs weigh anything.
 WORTH = 2**23
 # Weights of exp(-40) of the largest, divided among all pairs, are below the rounding of float64.
 NEGLIGIBLE = 40.0
 # Of attention, which is at most 1, in float64.
 ROUNDING = 1e-15
-
-
-@dataclass(frozen=True, kw_only=True)
-class Swaps:
-    """Which blocks of keys change places, and how the changes are weighed; as in :func:`posym_core.swap_scores`."""
-
-    start: int = 0
-    block_length: int = 1
-    blocks: int | None = None
-    tau: float = 1e-4
-    eps: float = 1e-8
-
-    def __post_init__(self) -> None:
-        require_counts(block_length=(self.block_length, 1), start=(self.start, 0))
-        if self.blocks is not None:
-            require_count("blocks", self.blocks, 2, "there is nothing to swap otherwise")
-        require_positive("tau", self.tau)
-        require_floor("eps", self.eps)
-
-    @property
-    def number(self) -> int:
-        """Number of blocks, once they are :meth:`fitted`."""
-        assert self.blocks is not None
-        return self.blocks
-
-    @property
-    def stop(self) -> int:
-        """The key behind the last block."""
-        return self.start + self.number * self.block_length
-
-    def fitted(self, keys: int) -> Swaps:
-        """With a number of blocks, or an error that says why they do not fit before the last of ``keys`` keys."""
-        room = max(0, keys - 1 - self.start)
-        fits = room // self.block_length
-        if self.blocks is None and fits < 2:
-            raise ValueError(
-                f"at least two blocks are needed to swap, but {room} keys from start={self.start} to the query's own "
-                f"hold {fits} of length {self.block_length}; pass a smaller start or block_length"
-            )
-        blocks = fits if self.blocks is None else self.blocks
-        if blocks > fits:
-            raise ValueError(
-                f"blocks cover {blocks * self.block_length} keys from start={self.start}, but only {room} precede the "
-                f"query's own; pass blocks={fits} or fewer, or a smaller start or block_length"
-            )
-        return replace(self, blocks=blocks)
-
-    def by_block(self, x: Tensor) -> Tensor:
-        """``[..., key]`` as ``[..., block, offset]``."""
-        return x[..., self.start : self.stop].unflatten(-1, (self.number, self.block_length))
-
-    def unseen(self, visible: Bool[Tensor, "*head key"] | None) -> int:
-        """How many leading blocks no query sees any key of."""
-        if visible is None:
-            return 0
-        seen = self.by_block(visible).any(-1).flatten(0, -2).any(0)
-        return int((~seen).long().cumprod(0).sum())
-
-
-@dataclass(frozen=True, kw_only=True)
-class Heads:
-    """Key heads with the group of (scaled) queries that each serves; sinks in float64."""
-
-    query: Float[Tensor, "*head group dim"]
-    keys: Float[Tensor, "*head key dim"]
-    angles: Float[Tensor, "*#head plane"]
-    pairing: Pairing
-    visible: Bool[Tensor, "*head group key"] | None
-    softcap: float | None
-    sinks: Float[Tensor, "*head group"] | None
-
-    def take(self, chosen: slice) -> Heads:
-        """Some of the heads; angles that all share stay shared."""
-        if len(range(len(self.keys))[chosen]) == len(self.keys):
-            return self
-        parts: dict[str, Any] = {field.name: getattr(self, field.name) for field in fields(self)}
-        shared = {"angles"} if len(self.angles) == 1 else set()
-        taken: dict[str, Any] = {
-            name: x[chosen] if isinstance(x, Tensor) and name not in shared else x for name, x in parts.items()
-        }
-        return Heads(**taken)
-
-    def cap(self, logits: Tensor) -> Tensor:
-        return logits if self.softcap is None else self.softcap * torch.tanh(logits / self.softcap)
-
-    def logits(self) -> Float[Tensor, "head group key"]:
-        """Logit of every key at its own place; ``-inf`` where it is not visible."""
-        logits = self.cap((self.query @ self.keys.transpose(-1, -2)).double())
-        return logits if self.visible is None else logits.masked_fill(~self.visible, -torch.inf)
-
-    def attention(self, swaps: Swaps) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-        """Entropy of the attention in units of that of uniform attention, the log-sum-exp of all that takes attention
-        ``[..., head]``, the attention to each block ``[..., head, block]`` and that to all else.
-        """
-        total = self.logits()
-        if self.sinks is not None:
-            total = torch.cat([total, self.sinks[..., None]], dim=-1)
-        # Against the largest, which no sum depends on, and whose slope therefore cancels.
-        largest = total.detach().amax(-1, keepdim=True)
-        log = total - largest
-        attention = log.exp()
-        sums = attention.sum(-1, keepdim=True)
-        attention = attention / sums
-        log_sums = sums.log()
-        outside = attention[..., : swaps.start].sum(-1) + attention[..., swaps.stop :].sum(-1)
-        if self.visible is None:
-            most = math.log(total.shape[-1])
-        else:
-            seen = torch.isfinite(log)
-            # 0 where there is no choice.
-            most = seen.sum(-1).double().log().clamp_min(torch.finfo(log.dtype).tiny)
-            log = log.masked_fill(~seen, 0)
-        entropy = (log_sums.squeeze(-1) - (attention * log).sum(-1)) / most
-        log_z = (log_sums + largest).squeeze(-1)
-        return entropy, log_z, swaps.by_block(attention).sum(-1), outside
-
-    def swapped(self, swaps: Swaps, log_z: Float[Tensor, "*head group"]) -> Float[Tensor, "*head group content slot"]:
-        """:meth:`drawn` by all contents, but not at the leading blocks that no query sees (beyond a sliding window)."""
-        slots = range(swaps.unseen(self.visible), swaps.number)
-        step = max(1, CHUNK // (self.query[..., 0].numel() * swaps.block_length * max(1, len(slots))))
-        return self.drawn(swaps, log_z, range(swaps.number), slots, step)
-
-    def drawn(
-        self, swaps: Swaps, log_z: Float[Tensor, "*head group"], contents: range, slots: range, step: int | None = None
-    ) -> Float[Tensor, "*head group content slot"]:
-        """Attention that blocks' contents would draw at blocks' places, against all attention before the swap.
-
-        A key is turned by as many places as it is moved, and a rotation is orthogonal: so each key is turned back to
-        where the first block stands, and the query by as much, once for every place. This is all of the cross-logit
-        matrix ``C`` that swaps of two blocks can reach, ``step`` contents at a time. Ratios above 1e299 count as
-        that, below 1e-308 they vanish: logits that far apart are beyond float64.
-        """
-        cos, sin = self.turns(swaps)
-        here = slice(slots.start, slots.stop)
-        seen = turn_by(self.query[..., None, :], cos[..., None, here, :], sin[..., None, here, :], self.pairing)
-        hidden = None if self.visible is None else ~swaps.by_block(self.visible)[..., None, here, :].mT
-        length, parts = swaps.block_length, []
-        for top in range(contents.start, contents.stop, step or len(contents)):
-            some = slice(top, min(top + (step or len(contents)), contents.stop))
-            keys = self.keys[..., swaps.start + some.start * length : swaps.start + some.stop * length, :]
-            keys = keys.unflatten(-2, (-1, length))
-            home = turn_by(keys, cos[..., some, None, :], sin[..., some, None, :], self.pairing)
-            logits = home.flatten(-3, -2) @ seen.flatten(-3, -2).transpose(-1, -2)
-            logits = logits.unflatten(-1, seen.shape[-3:-1]).unflatten(-3, home.shape[-3:-1]).movedim(-2, -4)
-            ratios = self.ratios(logits, log_z, hidden)  # [..., content, offset, slot]
-            parts.append(ratios.squeeze(-2) if length == 1 else ratios.sum(-2))
-        return parts[0] if len(parts) == 1 else torch.cat(parts, dim=-2)
-
-    def turns(self, swaps: Swaps) -> tuple[Float[Tensor, "*#head block plane"], Float[Tensor, "*#head block plane"]]:
-        """Cosine and sine by which each block's place is turned back to the first's."""
-        places = torch.arange(swaps.number, device=self.keys.device) * -swaps.block_length
-        phase = places.double()[:, None] * self.angles[..., None, :]
-        return phase.cos().to(self.keys.dtype), phase.sin().to(self.keys.dtype)
-
-    def ratios(
-        self,
-        logits: Float[Tensor, "*head group a b c"],
-        log_z: Float[Tensor, "*head group"],
-        hidden: Bool[Tensor, "*head group #a #b #c"] | None,
-    ) -> Tensor:
-        """What logits draw, against all attention before the swap; nothing where their place is hidden."""
-        log = self.cap(logits).double().sub_(log_z[..., None, None, None]).clamp_(max=LARGEST_LOG_RATIO)
-        # Hidden before the exponential, whose result must stay as it is to be differentiated.
-        return (log if hidden is None else log.masked_fill_(hidden, -torch.inf)).exp_()
 
 
 def score(heads: Heads, swaps: Swaps) -> tuple[Tensor, ...]:
@@ -205,7 +37,7 @@ def score(heads: Heads, swaps: Swaps) -> tuple[Tensor, ...]:
 
 
 def _score(heads: Heads, swaps: Swaps) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    entropy, log_z, mass, outside = heads.attention(swaps)
+    entropy, log_z, mass, outside = attention_to_blocks(heads, swaps)
     found: list[Tensor] = []
     for run, hubs in _runs(heads, swaps, mass):
         some, given = heads.take(run), (log_z[run], mass[run], outside[run])
@@ -216,7 +48,7 @@ def _score(heads: Heads, swaps: Swaps) -> tuple[Tensor, Tensor, Tensor, Tensor]:
 
 def _score_all(heads: Heads, swaps: Swaps, log_z: Tensor, mass: Tensor, outside: Tensor) -> Tensor:
     """Both scores by every pair that attention can reach."""
-    table = heads.swapped(swaps, log_z)
+    table = drawn_anywhere(heads, swaps, log_z)
     unseen = swaps.number - table.shape[-1]
     # One place that draws nothing stands for all that no query sees.
     drawn = Drawn(torch.nn.functional.pad(table, (1, 0)), slot=unseen - 1) if unseen else Drawn(table)
@@ -298,8 +130,8 @@ def _score_hubs(
 ) -> Tensor:
     """Both scores by the pairs ``[head, group, hub, block]`` of hubs with all other blocks; see :func:`every_pair`."""
     shape = (swaps.number, swaps.block_length)
-    cos, sin = heads.turns(swaps)
-    keys = heads.keys[:, swaps.start : swaps.stop].unflatten(1, shape)
+    cos, sin = turns(heads, swaps)
+    keys = heads.keys[:, 0, swaps.start : swaps.stop].unflatten(1, shape)
     home = turn_by(keys, cos[:, :, None], sin[:, :, None], heads.pairing)
     places = -hubs.index.double() * swaps.block_length
     own = turn(heads.query[:, :, None], places, heads.angles[:, None, None], heads.pairing)
@@ -315,7 +147,7 @@ def _score_hubs(
     if heads.visible is not None:
         hidden = ~swaps.by_block(heads.visible)[:, :, None]
         at_hubs = hidden.squeeze(2).gather(-2, hubs.index[..., None].expand(-1, -1, -1, shape[1]))[:, :, :, None]
-    arriving, leaving = heads.ratios(arriving, log_z, at_hubs), heads.ratios(leaving, log_z, hidden)
+    arriving, leaving = ratios(heads, arriving, log_z, at_hubs), ratios(heads, leaving, log_z, hidden)
     first, second = mass.gather(-1, hubs.index)[..., None], mass[..., None, :]
     # All but the two, summed from before and behind the other, as subtracting them would cancel.
     without = second.expand(-1, -1, first.shape[-2], -1).scatter(-1, hubs.index[..., None], 0)

@@ -22,17 +22,20 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from posym_core.checks import (
+    checked_together,
+    flags_together,
+    require,
     require_count,
     require_counts,
     require_finite,
     require_floating,
     require_floor,
     require_positive,
+    waits,
 )
-from posym_core.metrics.logit_matrix import fit_head
-from posym_core.metrics.pairs import LARGEST_LOG_RATIO, Heads, Swaps
+from posym_core.metrics.blocks import LARGEST_LOG_RATIO, Swaps, attention_to_blocks, drawn_anywhere
+from posym_core.metrics.heads import Heads
 from posym_core.metrics.rope import Pairing
-from posym_core.metrics.swaps import check_last_token, check_softcap, check_values, fit_sinks, fit_visible
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -49,16 +52,18 @@ class BlockTable:
     outside: Float[Tensor, "*batch"]
     block_length: int
 
+    @checked_together
     def attention(
         self, orders: Int[Tensor, "permutation place"] | None = None
     ) -> Float[Tensor, "*batch permutation place"] | Float[Tensor, "*batch place"]:
         """Mean attention to each place when it holds the content ``orders[permutation, place]``; by default its own."""
-        blocks = self.sums.shape[-1]
         if orders is None:
-            return self.attention(torch.arange(blocks)[None]).squeeze(-2)
-        orders = _check_orders(orders, blocks).to(self.sums.device)
-        drawn = self.sums[..., orders, torch.arange(blocks, device=self.sums.device)]
-        return drawn / (self.block_length * (self.outside[..., None] + drawn.sum(-1)))[..., None]
+            drawn, outside = self.sums.diagonal(dim1=-2, dim2=-1), self.outside
+        else:
+            places = torch.arange(self.sums.shape[-1], device=self.sums.device)
+            orders = _check_orders(orders, len(places)).to(places.device)
+            drawn, outside = self.sums[..., orders, places], self.outside[..., None]
+        return drawn / (self.block_length * (outside + drawn.sum(-1)))[..., None]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -98,29 +103,24 @@ def block_table(
     >>> table.attention(torch.tensor([[2, 0, 1]]))
     tensor([[0.2500, 0.2500, 0.2500]], dtype=torch.float64)
     """
-    angles = fit_head(query, keys, angles, pairing)
-    check_last_token(query, keys, visible)
-    swaps = Swaps(start=start, block_length=block_length, blocks=blocks).fitted(keys.shape[-2])
-    check_softcap(softcap)
-    batch = torch.broadcast_shapes(query.shape[:-1], keys.shape[:-2])
-    check_values(query, keys, angles, scale, torch.float64, visible, sinks)
-    visible, sinks = fit_visible(visible, batch, keys.shape[-2]), fit_sinks(sinks, batch)
-    heads = Heads(
-        query=(query.double() * scale)[..., None, :],
-        keys=keys.double(),
-        angles=angles,
-        pairing=pairing,
-        visible=None if visible is None else visible[..., None, :],
-        softcap=softcap,
-        sinks=None if sinks is None else sinks[..., None],
-    )
-    _, log_z, _, outside = heads.attention(swaps)
-    sums = heads.swapped(swaps, log_z).squeeze(-3)
+    heads = Heads.of(query, keys, angles, scale=scale, visible=visible, softcap=softcap, sinks=sinks, pairing=pairing)
+    swaps = Swaps(start=start, block_length=block_length, blocks=blocks)
+    return table_of(heads, swaps.fitted(keys.shape[-2]))
+
+
+def table_of(heads: Heads, swaps: Swaps) -> BlockTable:
+    """:func:`block_table` of heads, for swaps that were fitted to their keys."""
+    with flags_together(heads.keys.device):
+        heads.check_values(torch.float64)
+        groups, back = heads.in_groups(torch.float64)
+        _, log_z, _, outside = attention_to_blocks(groups, swaps)
+        sums = drawn_anywhere(groups, swaps, log_z)
     # Nothing is drawn at the places of leading blocks that no query sees.
     sums = torch.nn.functional.pad(sums, (swaps.number - sums.shape[-1], 0))
-    return BlockTable(sums=sums, outside=outside.squeeze(-1), block_length=block_length)
+    return BlockTable(sums=back(sums), outside=back(outside), block_length=swaps.block_length)
 
 
+@checked_together
 def permutation_scores(
     before: Float[Tensor, "*batch place"],
     after: Float[Tensor, "*batch permutation place"],
@@ -158,10 +158,11 @@ def permutation_scores(
     if tuple(after.shape[-2:]) != tuple(orders.shape):
         raise ValueError(f"after must have shape [..., {orders.shape[0]}, {orders.shape[1]}]; got {tuple(after.shape)}")
     moved = orders != torch.arange(before.shape[-1], device=before.device)
-    if not moved.any(-1).all():
-        raise ValueError(
-            f"every order must move a block, but {int((~moved.any(-1)).sum())} of {len(orders)} leave all in place"
-        )
+    unmoved = (~moved.any(-1)).sum()
+    require(
+        unmoved == 0,
+        lambda: ValueError(f"every order must move a block, but {int(unmoved)} of {len(orders)} leave all in place"),
+    )
     before = before.double()
     stayed, followed = before[..., None, :] * moved, before[..., orders] * moved
     after = after.double() * moved
@@ -197,6 +198,7 @@ def random_orders(blocks: int, count: int, generator: torch.Generator) -> Int[Te
     return torch.stack(drawn)
 
 
+@checked_together
 def permute_blocks(
     input_ids: Int[Tensor, "*batch token"], orders: Int[Tensor, "permutation place"], *, start: int, block_length: int
 ) -> Int[Tensor, "*batch permutation token"]:
@@ -231,11 +233,15 @@ def _check_orders(orders: Tensor, blocks: int) -> Tensor:
         )
     if orders.is_floating_point() or orders.dtype == torch.bool:
         raise TypeError(f"orders must be whole numbers; got {orders.dtype}")
-    if not torch.equal(orders.sort(-1).values.cpu(), torch.arange(blocks).expand(orders.shape)):
-        raise ValueError(f"every order must hold each of the numbers 0 to {blocks - 1} once")
-    return orders
+    require(
+        (orders.sort(-1).values == torch.arange(blocks, device=orders.device)).all(),
+        lambda: ValueError(f"every order must hold each of the numbers 0 to {blocks - 1} once"),
+    )
+    # A number out of range would end a GPU's work before the flags are looked at.
+    return orders.clamp(0, blocks - 1) if waits(orders.device) else orders
 
 
+@checked_together
 def cross_scores(
     C: Float[Tensor, "*batch content position"],
     *,
@@ -266,6 +272,7 @@ def cross_scores(
     return permutation_scores(table.attention(), table.attention(orders), orders, tau=tau, eps=eps)
 
 
+@checked_together
 def cross_table(
     C: Float[Tensor, "*batch content position"], *, outside: Float[Tensor, "*batch other"] | None = None
 ) -> BlockTable:

@@ -13,7 +13,14 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from posym_core.checks import magnitude, require_finite, require_floating, require_phases, require_room
+from posym_core.checks import (
+    checked_together,
+    magnitude,
+    require_finite,
+    require_floating,
+    require_phases,
+    require_room,
+)
 
 Pairing = Literal["halves", "neighbours"]
 PAIRINGS = ("halves", "neighbours")
@@ -45,6 +52,7 @@ def rope_angles(dim: int, base: float = 10000.0) -> Float[Tensor, " plane"]:
     return angles
 
 
+@checked_together
 def rotate(
     x: Float[Tensor, "*batch dim"],
     positions: Tensor | float,
@@ -80,7 +88,7 @@ def rotate(
     require_finite("positions", positions)
     require_finite("x", x)
     require_room("the turned x", magnitude(x), x.dtype)
-    require_phases(magnitude(positions), angles)
+    require_phases(magnitude(positions), magnitude(angles))
     try:
         positions = positions.expand(x.shape[:-1])
     except RuntimeError:

@@ -18,7 +18,7 @@ import torch
 from jaxtyping import Float, Int64
 from torch import Tensor
 
-from posym_core.checks import require_finite, require_floating, require_positive
+from posym_core.checks import checked_together, require, require_finite, require_floating, require_positive
 
 
 def pair_scores(
@@ -54,6 +54,7 @@ def exchange_scores(
     return pair_scores(torch.atan2(before.double().exp(), one), torch.atan2(after.double().exp(), one))
 
 
+@checked_together
 def random_swaps(
     attention: Float[Tensor, "*batch block"], *, tau: float = 1e-4, generator: torch.Generator
 ) -> tuple[Float[Tensor, "*batch"], Float[Tensor, "*batch"]]:
@@ -80,14 +81,16 @@ def random_swaps(
         raise ValueError(
             f"attention must have shape [..., block] with at least two blocks; got {tuple(attention.shape)}"
         )
-    if (attention < 0).any():
-        raise ValueError(f"attention must not be negative; its least entry is {float(attention.min())}")
-    attention = attention.double().abs()  # -0.0 would count as a direction of its own
-    i, j = torch.triu_indices(attention.shape[-1], attention.shape[-1], 1)
-    first, second = attention[..., i], attention[..., j]
+    require(
+        (attention >= 0).all(),
+        lambda: ValueError(f"attention must not be negative; its least entry is {float(attention.min())}"),
+    )
+    wide = attention.double().abs()  # -0.0 would count as a direction of its own
+    i, j = torch.triu_indices(wide.shape[-1], wide.shape[-1], 1)
+    first, second = wide[..., i], wide[..., j]
     gap = (first - second).abs()
     weights = ((gap - gap.amax(-1, keepdim=True)) / tau).softmax(-1)
-    after = torch.rand(first.shape, generator=generator, dtype=torch.float64).to(attention.device) * (math.pi / 2)
+    after = torch.rand(first.shape, generator=generator, dtype=torch.float64).to(wide.device) * (math.pi / 2)
     positional, symbolic = pair_scores(torch.atan2(second, first), after)
     return (weights * positional).sum(-1), (weights * symbolic).sum(-1)
 

@@ -12,18 +12,17 @@ the two block means after the swap are ``S[j, i]`` and ``S[i, j]`` over ``block_
 
 from __future__ import annotations
 
-import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
-from posym_core.checks import require_finite, require_positive
+from posym_core.checks import flags_together, waits
 from posym_core.metrics import few_operations, pairs
-from posym_core.metrics.logit_matrix import broadcast_shapes, check_logits, check_numbers, fit_head
-from posym_core.metrics.pairs import Heads, Swaps
-from posym_core.metrics.rope import Pairing, split_planes
+from posym_core.metrics.blocks import Swaps
+from posym_core.metrics.heads import Heads
+from posym_core.metrics.rope import Pairing
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -108,133 +107,24 @@ def swap_scores(
     >>> scores.symbolic, scores.positional < 0.1
     (tensor(1.), tensor(True))
     """
-    swaps = Swaps(start=start, block_length=block_length, blocks=blocks, tau=tau, eps=eps)
-    angles = fit_head(query, keys, angles, pairing)
-    check_last_token(query, keys, visible)
-    swaps = swaps.fitted(keys.shape[-2])
-    check_softcap(softcap)
+    heads = Heads.of(query, keys, angles, scale=scale, visible=visible, softcap=softcap, sinks=sinks, pairing=pairing)
+    swaps = Swaps(start=start, block_length=block_length, blocks=blocks, tau=tau, eps=eps).fitted(keys.shape[-2])
+    return score_swaps(heads, swaps, per_frequency=per_frequency, products=products)
+
+
+def score_swaps(
+    heads: Heads, swaps: Swaps, *, per_frequency: bool = False, products: torch.dtype = torch.float64
+) -> SwapScores:
+    """:func:`swap_scores` of heads, on swaps that were fitted to their keys."""
     if products not in (torch.float32, torch.float64):
         raise ValueError(f"products must be torch.float32 or torch.float64; got {products}")
-    batch = broadcast_shapes(query.shape[:-1], keys.shape[:-2])
-    numbers = (query, keys, angles, scale, products, visible, sinks)
-    visible, sinks = fit_visible(visible, batch, keys.shape[-2]), fit_sinks(sinks, batch)
-    in_few_operations = few_operations.preferred(keys.device)
-    if not in_few_operations:
-        if not few_operations.sound(*numbers):
-            check_values(*numbers)
-        # What hides nothing need not be asked again and again.
-        visible = None if visible is None or visible.all() else visible
-
-    # Queries that share their keys form a group, so that the keys are turned once for all of them.
-    shared = query.ndim > 1 and keys.ndim > 2 and keys.shape[-3] == 1
-    keys = keys.squeeze(-3) if shared else keys
-    dtype = keys.dtype
-    query = (query if shared else query[..., None, :]).to(products) * scale
-    lead, group, dim = batch[:-1] if shared else batch, query.shape[-2], query.shape[-1]
-    query = query.expand(*lead, group, dim)
-    keys = keys.to(products).expand(*lead, *keys.shape[-2:])
-    if per_frequency:
-        query, keys = _planes_as_heads(query, pairing), _planes_as_heads(keys, pairing)
-        lead, dim, pairing = query.shape[:-2], 2, "halves"
-        angles = angles.expand(lead)
-    angles = angles.reshape(-1, dim // 2)
-
-    def per_query(x: Tensor | None, *last: int) -> Tensor | None:
-        """``[*batch, *last]`` as ``[head, group, *last]``."""
-        if x is None:
-            return None
-        x = x.broadcast_to((*batch, *last))
-        x = x if shared else x.unsqueeze(len(batch))
-        if per_frequency:
-            x = x.unsqueeze(len(lead) - 1).broadcast_to((*lead, group, *last))
-        return x.reshape(-1, group, *last)
-
-    heads = Heads(
-        query=query.reshape(-1, group, dim),
-        keys=keys.reshape(-1, keys.shape[-2], dim),
-        angles=angles,
-        pairing=pairing,
-        visible=per_query(visible, keys.shape[-2]),
-        softcap=softcap,
-        sinks=per_query(sinks),
-    )
-
-    def to_batch(x: Tensor) -> Tensor:
-        x = x.unflatten(0, lead) if lead else x.squeeze(0)
-        if per_frequency:
-            x = x.transpose(len(lead) - 1, len(lead))
-        return (x if shared else x.squeeze(len(lead) - 1 if per_frequency else len(lead))).to(dtype)
-
-    found = (few_operations if in_few_operations else pairs).score(heads, swaps)
-    if in_few_operations and not few_operations.sound(*numbers):
-        check_values(*numbers)
-    positional, symbolic, entropy, attention = (to_batch(x) for x in found)
+    device, dtype = heads.keys.device, heads.keys.dtype
+    with flags_together(device):
+        heads.check_values(products)
+        if heads.visible is not None and not waits(device) and heads.visible.all():
+            # What hides nothing need not be asked again and again.
+            heads = replace(heads, visible=None)
+        groups, back = heads.in_groups(products, per_frequency=per_frequency)
+        found = (few_operations if waits(device) else pairs).score(groups, swaps)
+    positional, symbolic, entropy, attention = (back(x).to(dtype) for x in found)
     return SwapScores(positional=positional, symbolic=symbolic, entropy=entropy, attention=attention)
-
-
-def check_softcap(softcap: float | None) -> None:
-    """Refuse a cap that is not a positive finite number."""
-    if softcap is not None:
-        require_positive("softcap", softcap)
-        if softcap == math.inf:
-            raise ValueError("softcap must be finite; got inf. Pass None for no cap")
-
-
-def check_values(
-    query: Tensor,
-    keys: Tensor,
-    angles: Tensor,
-    scale: float,
-    products: torch.dtype,
-    visible: Tensor | None,
-    sinks: Tensor | None,
-) -> None:
-    """Refuse NaN, infinity, numbers whose logits could be, and queries that see no key."""
-    check_numbers(query, keys, angles, scale)
-    check_logits(query, keys, scale, products)
-    if visible is not None and not visible.any(-1).all():
-        raise ValueError("visible must leave every query at least one key to see; one sees none")
-    if sinks is not None:
-        require_finite("sinks", sinks)
-
-
-def check_last_token(query: Tensor, keys: Tensor, visible: Tensor | None) -> None:
-    """Refuse the queries of all tokens, each of which would be given the keys behind it."""
-    tokens = keys.shape[-2]
-    if visible is None and 1 < query.ndim >= keys.ndim and query.shape[-2] == tokens > 1:
-        raise ValueError(
-            f"a query is that of the last token, which sees all keys; got query {tuple(query.shape)} and keys "
-            f"{tuple(keys.shape)}, {tokens} queries of the same {tokens} keys. Pass one query, query[..., -1, :], or "
-            "visible, [..., key], for tokens in between; heads that share their keys have a dimension of 1 in them, "
-            "keys[..., None, :, :]"
-        )
-
-
-def fit_visible(visible: Tensor | None, batch: tuple[int, ...], keys: int) -> Tensor | None:
-    """``visible`` as ``[*batch, key]``, or an error that says what does not fit."""
-    if visible is None:
-        return None
-    if visible.dtype != torch.bool:
-        raise TypeError(f"visible must be a bool tensor; got {visible.dtype}. Compare with > 0")
-    try:
-        visible = visible.broadcast_to((*batch, keys))
-    except RuntimeError:
-        raise ValueError(
-            f"visible must broadcast to {(*batch, keys)}, one entry per key; got {tuple(visible.shape)}"
-        ) from None
-    return visible
-
-
-def fit_sinks(sinks: Tensor | None, batch: tuple[int, ...]) -> Tensor | None:
-    """``sinks`` as float64 ``[*batch]``, or an error that says what does not fit."""
-    if sinks is None:
-        return None
-    try:
-        return sinks.double().broadcast_to(batch)
-    except RuntimeError:
-        raise ValueError(f"sinks must broadcast to {tuple(batch)}, one per head; got {tuple(sinks.shape)}") from None
-
-
-def _planes_as_heads(x: Float[Tensor, "*#batch row dim"], pairing: Pairing) -> Float[Tensor, "*#batch plane row 2"]:
-    """Each rotation plane as a head of two dimensions."""
-    return torch.stack(split_planes(x, pairing), dim=-1).transpose(-2, -3)

@@ -21,7 +21,7 @@ from posym_core.inspection.heads import LayerHeads
 from posym_core.inspection.planes import Planes, find_planes
 from posym_core.inspection.profiling import TOKENS_A_BATCH, Score, profile_with, scores_of, visible_counts
 from posym_core.inspection.visibility import tokens_beyond
-from posym_core.metrics.pairs import Swaps
+from posym_core.metrics.blocks import Swaps
 from posym_core.models.answers import choice_accuracy
 from posym_core.models.language import load_model, model_identity
 from posym_core.report.prompt_files import BlockedPrompt, joined
@@ -228,7 +228,7 @@ def _measure(held: _Loaded, prompts: Sequence[BlockedPrompt], settings: ProfileS
     counts = visible_counts(found)
     arrays = {name: x.float().numpy() for name, x in found.items() if name != "visible_blocks"}
     arrays["visible_blocks"] = counts.numpy()
-    arrays["tokens_beyond"] = tokens_beyond(held.model, [length] * len(prompts)).numpy()
+    arrays["tokens_beyond"] = np.array(tokens_beyond(held.model, [length] * len(prompts)), dtype=np.int64)
     if settings.per_frequency or settings.energy:
         rows = [angles[layer].numpy() for layer in sorted(angles)]
         width = max(map(len, rows))

@@ -25,7 +25,7 @@ from typing import Any
 
 import torch
 
-from posym_core.metrics.pairs import Swaps
+from posym_core.metrics.blocks import Swaps
 from posym_core.tasks.prompts import Prompts
 
 KINDS = {

@@ -10,11 +10,12 @@ from architectures import Swapped, build, packaged, shared, tokens
 from transformers import BatchEncoding
 
 from posym_core import exclusion, rope_angles, swap_scores
-from posym_core.inspection import heads
+from posym_core.inspection import profiling
 from posym_core.inspection.capturing import capture
 from posym_core.inspection.planes import find_planes
 from posym_core.inspection.profiling import Profile, profile, profile_with, stacked
 from posym_core.inspection.visibility import HiddenBlocksWarning
+from posym_core.metrics.swaps import score_swaps
 from posym_core.tasks import binding_prompts
 
 START, LENGTH, BLOCKS = 3, 4, 5
@@ -120,7 +121,7 @@ def test_layers_scored_together_are_those_scored_alone(name, hold, monkeypatch):
 
     def count(*args, **kwargs):
         calls.append(args)
-        return swap_scores(*args, **kwargs)
+        return score_swaps(*args, **kwargs)
 
     def measure(heads):
         scores = swap_scores(
@@ -129,8 +130,8 @@ def test_layers_scored_together_are_those_scored_alone(name, hold, monkeypatch):
         )  # fmt: skip
         return {"positional": scores.positional, "entropy": scores.entropy}
 
-    monkeypatch.setattr(sys.modules[profile.__module__], "NUMBERS_HELD", hold)
-    monkeypatch.setattr(heads, "swap_scores", count)
+    monkeypatch.setattr(profiling, "NUMBERS_HELD", hold)
+    monkeypatch.setattr(profiling, "score_swaps", count)
     together, alone = profile(model, input_ids, **options), profile_with(model, input_ids, measure, progress=False)
     torch.testing.assert_close(together.positional, alone["positional"], atol=1e-6, rtol=0)
     torch.testing.assert_close(together.entropy, alone["entropy"], atol=1e-6, rtol=0)
