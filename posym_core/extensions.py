@@ -15,12 +15,11 @@ import sys
 import warnings
 from collections.abc import Callable, Iterator, MutableMapping
 from importlib.metadata import EntryPoint, entry_points
-from typing import Any, Protocol, TypeVar, runtime_checkable
+from typing import Any, Protocol, TypeVar
 
 NAME = re.compile(r"[a-z0-9][a-z0-9._-]*")
 
 
-@runtime_checkable
 class Extension(Protocol):
     """What a registry keeps: who makes it, and its place in lists."""
 
