@@ -15,7 +15,6 @@ import numpy as np
 import pytest
 import torch
 from architectures import build, tokens
-from posym_core.inspection.programs import agreement
 from saved_models import save_model
 
 import posym_core.encodings
