@@ -290,7 +290,7 @@ WITHOUT_INPUT = {
     *("amounts", "absolute", "biased", "magnitudes", "sloped", "turned", "two_directions", "waved", "whole_turn"),
     *("knob", "network", "nothing", "option", "part_of_a_turn", "pull", "reflection", "selection", "swing", "turning"),
     *("playground", "train_head"),
-    *("find_entry", "known_heads", "make_encoding", "rope_angles", "random_orders"),
+    *("encoding", "known_heads", "make_encoding", "rope_angles", "random_orders"),
 }
 
 

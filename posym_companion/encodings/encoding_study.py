@@ -50,12 +50,8 @@ SIZES: Mapping[Size, Mapping[str, Any]] = {
 TASKS: tuple[StudyTask, ...] = get_args(StudyTask)
 TESTING = 1_000_003  # offset of the seeds of test sentences
 
-EQUAL: tuple[str, ...] = tuple(ENCODINGS)
-"""Set-ups that differ in the encoding and nothing else; ``"path"`` looks back only."""
-
 # What a set-up changes of the model; "length" and "batch" are factors on the schedule.
-SETUPS: Mapping[str, Mapping[str, Any]] = {
-    **{name: {"encoding": name} for name in EQUAL},
+CHANGES: Mapping[str, Mapping[str, Any]] = {
     "path": {"encoding": "path", "causal": True},
     "rope-one-head": {"encoding": "one rope"},
     "nope-released": {"encoding": "nope", "mask_padding": False},
@@ -103,13 +99,18 @@ DIMS = {
 }
 
 
+def setups() -> Mapping[str, Mapping[str, Any]]:
+    """Every set-up: each encoding with nothing else changed (``"path"`` looks back only), then further changes."""
+    return {**{name: {"encoding": name} for name in ENCODINGS}, **CHANGES}
+
+
 @dataclass(frozen=True, kw_only=True)
 class EncodingStudy:
     """One set-up on one task, with every seed.
 
     Attributes:
         task: ``"distance"`` or ``"count"``.
-        setup: key of :data:`SETUPS`.
+        setup: one of :func:`setups`.
         seeds: of weights and sentences.
         size: ``"reduced"``, ``"deep"``, ``"long"`` or ``"paper"``.
         steps: of the training; the paper's 100 epochs of 100,000 sentences are 19,532 steps with a batch of 512.
@@ -134,8 +135,8 @@ class EncodingStudy:
             raise ValueError(
                 f"task must be one of {TASKS} and size one of {get_args(Size)}; got {self.task!r} and {self.size!r}"
             )
-        if self.setup not in SETUPS:
-            raise ValueError(f"setup must be one of {', '.join(map(repr, SETUPS))}; got {self.setup!r}")
+        if self.setup not in setups():
+            raise ValueError(f"setup must be one of {', '.join(map(repr, setups()))}; got {self.setup!r}")
         if has_no_meaning(self.task, self.setup):
             raise ValueError(
                 f"Count has no padding, so {self.setup!r} is {same_without_padding(self.setup)!r} once more; pass that"
@@ -156,7 +157,7 @@ class EncodingStudy:
 
     def model_settings(self) -> ModelSettings:
         """The model."""
-        changes = {name: value for name, value in SETUPS[self.setup].items() if name not in ("length", "batch")}
+        changes = {name: value for name, value in setups()[self.setup].items() if name not in ("length", "batch")}
         sizes, task = SIZES[self.size], self.make_task()
         if changes["encoding"] == "one rope":
             changes["encoding"] = one_head("rope", sizes["heads"])
@@ -164,7 +165,7 @@ class EncodingStudy:
 
     def schedule(self) -> CosineSettings:
         """How it is trained."""
-        setup = SETUPS[self.setup]
+        setup = setups()[self.setup]
         return CosineSettings(
             steps=int(self.steps * setup.get("length", 1)),
             batch=int(self.batch * setup.get("batch", 1)),
@@ -186,14 +187,14 @@ def same_without_padding(setup: str) -> str:
     >>> same_without_padding("rope-released"), same_without_padding("alibi-released")
     ('rope-added', 'alibi')
     """
-    plain = {name: value for name, value in SETUPS[setup].items() if name != "mask_padding"}
-    return next((name for name, other in SETUPS.items() if dict(other) == plain), setup)
+    plain = {name: value for name, value in setups()[setup].items() if name != "mask_padding"}
+    return next((name for name, other in setups().items() if dict(other) == plain), setup)
 
 
 def full_size() -> list[EncodingStudy]:
     """All set-ups on both tasks at the reduced size, some deeper; there is no ``model`` to choose."""
     found = []
-    for setup in SETUPS:
+    for setup in setups():
         for task in TASKS:
             if has_no_meaning(task, setup) or (task == "count" and setup in SLOW):
                 continue

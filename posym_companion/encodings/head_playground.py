@@ -14,7 +14,7 @@ from posym_companion.encodings.knobs import COMMON, KEYS, LEVELS, PLAY
 from posym_companion.encodings.known_heads import known_heads
 from posym_core.encodings.base import Encoding, UndefinedCrossLogits
 from posym_core.encodings.layer import EncodedHeads, movement
-from posym_core.encodings.registry import find_entry
+from posym_core.encodings.registry import ENCODINGS
 from posym_core.metrics.exclusion_bound import exclusion
 from posym_core.metrics.permutations import cross_scores
 
@@ -88,7 +88,7 @@ def playground(name: str, spread: float) -> Playground:
 @functools.cache
 def knob(name: str) -> tuple[tuple[str, Encoding], ...]:
     """The settings of an encoding's knob: what each says, and the encoding set so; float64, without gradients."""
-    entry, turn, made = find_entry(name), known_heads(name).knob, []
+    entry, turn, made = ENCODINGS.find(name), known_heads(name).knob, []
     for level in range(LEVELS):
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(5)

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from posym_companion.encodings import knobs, witnesses
 from posym_core.encodings.base import Encoding
-from posym_core.encodings.registry import find_entry
+from posym_core.encodings.registry import ENCODINGS
 from posym_core.metrics.rope import rope_angles
 
 Question = Literal["positional", "symbolic", "additive"]
@@ -222,5 +222,5 @@ def known_heads(name: str) -> KnownHeads:
     Raises:
         ValueError: if there is no such encoding.
     """
-    find_entry(name)
+    ENCODINGS.find(name)
     return KNOWN_HEADS.get(name, KnownHeads(answers="nobody has proved yet what its heads can be"))

@@ -8,12 +8,15 @@ belong to positions and to contents add up to 1.
 
 from __future__ import annotations
 
+from abc import abstractmethod
+
 import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
 from posym_core.checks import require_floating
 from posym_core.encodings.base import Encoding, LayerShape, check_positions, require_whole
+from posym_core.encodings.registry import encoding
 from posym_core.metrics.rope import rope_angles
 
 
@@ -22,6 +25,7 @@ class Absolute(Encoding):
 
     relative = False
 
+    @abstractmethod
     def table(self, positions: Float[Tensor, " token"]) -> Float[Tensor, "token width"]:
         """What is added to the embeddings at these positions."""
         raise NotImplementedError
@@ -47,6 +51,7 @@ class Absolute(Encoding):
         return by_content[..., :, None] + by_position[..., None, :]
 
 
+@encoding("sinusoidal", "sinusoidal", place=20)
 class Sinusoidal(Absolute):
     """Fixed sines and cosines, neighbours sharing a frequency.
 
@@ -70,6 +75,7 @@ class Sinusoidal(Absolute):
         return torch.stack([phase.sin(), phase.cos()], dim=-1).flatten(-2)
 
 
+@encoding("learned", "learned", place=30, bounded=True)
 class LearnedAbsolute(Absolute):
     """One trained vector per position, drawn from a normal distribution at first.
 

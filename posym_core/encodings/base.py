@@ -10,6 +10,7 @@ a logit depends on the query with its position, the key's content and the key's 
 from __future__ import annotations
 
 import math
+from abc import abstractmethod
 from dataclasses import dataclass
 
 import torch
@@ -170,6 +171,7 @@ class Encoding(nn.Module):
     def _logits(self, query: Tensor, key: Tensor, positions: Tensor, content: Tensor | None) -> Tensor:
         return self.content_logits(query, key)
 
+    @abstractmethod
     def _cross_logits(
         self,
         query: Tensor,
@@ -237,19 +239,6 @@ class Encoding(nn.Module):
                 f"{tuple(content.shape)}"
             )
         require_finite("content", content)
-
-
-class NoPE(Encoding):
-    """No positional encoding: the logit is the scaled dot product, and every head is symbolic.
-
-    In a causal layer position can still be told from the number of tokens that a query sees, but not by a logit.
-    """
-
-    source = "Haviv et al. (2022), Transformer Language Models without Positional Encodings"
-
-    def _cross_logits(self, query, keys, position, positions, content, key_map):
-        rows = self.content_row(query, keys)
-        return rows[..., None].expand(*rows.shape, len(positions)).clone()
 
 
 def check_positions(positions: Tensor | None, tokens: int, device: torch.device) -> Float[Tensor, " token"]:

@@ -8,6 +8,7 @@ the sum is a starting point and not a law.
 from __future__ import annotations
 
 import math
+from abc import abstractmethod
 
 import torch
 from jaxtyping import Float, Int64
@@ -15,11 +16,13 @@ from torch import Tensor, nn
 
 from posym_core.checks import require_counts
 from posym_core.encodings.base import Encoding, LayerShape, require_whole
+from posym_core.encodings.registry import encoding
 
 
 class Biased(Encoding):
     """What T5's and ALiBi's encodings share; subclasses give :meth:`bias`."""
 
+    @abstractmethod
     def bias(self, offset: Float[Tensor, "*pair"]) -> Float[Tensor, "head *pair"]:
         """What is added where the key stands ``offset`` positions behind the query (negative: before it)."""
         raise NotImplementedError
@@ -32,6 +35,7 @@ class Biased(Encoding):
         return rows[..., :, None] + self.bias(positions - position).to(query.dtype)[:, None, :]
 
 
+@encoding("t5", "T5 bias", place=40)
 class T5Bias(Biased):
     """A trained number per head and bucket of distances; far distances share buckets that grow geometrically.
 
@@ -72,6 +76,7 @@ class T5Bias(Biased):
         return self.biases[self.bucket(offset)].movedim(-1, 0)
 
 
+@encoding("alibi", "ALiBi", place=50)
 class ALiBi(Biased):
     """A straight line: ``-slope * distance``, with slopes that fall geometrically from head to head.
 
@@ -94,6 +99,7 @@ class ALiBi(Biased):
         return -slopes.reshape(-1, *[1] * offset.ndim) * offset.abs()
 
 
+@encoding("dape", "DAPE", place=60)
 class DAPE(Encoding):
     """Logits ``A + B + f(A, B)``: a two-layer network reads all heads' content logits and biases of a pair of tokens.
 

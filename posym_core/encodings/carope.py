@@ -7,9 +7,12 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from posym_core.encodings.base import Encoding, LayerShape, UndefinedCrossLogits, consecutive_order
+from posym_core.encodings.registry import encoding
 from posym_core.metrics.rope import join_planes, rope_angles, split_planes
 
 
+@encoding("carope", "CARoPE", place=170)
+@encoding("carope-own", "CARoPE own", place=180, accumulate=False)
 class CARoPE(Encoding):
     """RoPE whose fastest angle is replaced by a number that a token's content sets, per head.
 

@@ -9,8 +9,10 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from posym_core.encodings.base import Encoding, LayerShape, UndefinedCrossLogits, consecutive_order
+from posym_core.encodings.registry import encoding
 
 
+@encoding("path", "PaTH", place=200)
 class PaTH(Encoding):
     """Logits ``q_i . H_i H_(i-1) ... H_(j+1) k_j`` with ``H_t = I - beta_t w_t w_t^T`` set by token ``t``.
 

@@ -8,12 +8,14 @@ from torch import Tensor, nn
 
 from posym_core.encodings.base import Encoding, LayerShape, UndefinedCrossLogits, consecutive_order
 from posym_core.encodings.carope import turn_by
+from posym_core.encodings.registry import encoding
 from posym_core.metrics.rope import rope_angles
 
 REACH = 4
 """Tokens that the short convolution sees."""
 
 
+@encoding("selective-rope", "Selective RoPE", place=190)
 class SelectiveRoPE(Encoding):
     """RoPE whose planes turn at every token by their angle times a number that the token sets.
 

@@ -8,8 +8,10 @@ from torch import Tensor, nn
 
 from posym_core.encodings.base import Encoding, LayerShape, UndefinedCrossLogits, check_positions, require_whole
 from posym_core.encodings.bias import Biased, T5Bias, made_for
+from posym_core.encodings.registry import encoding
 
 
+@encoding("urpe", "URPE", place=210, bounded=True)
 class URPE(Encoding):
     """Attention ``softmax(A + B) o T`` with a bias ``B`` in the softmax and a trained Toeplitz ``T`` outside it.
 

@@ -17,7 +17,7 @@ from types import MappingProxyType
 from typing import Literal
 
 from posym_companion.encodings.abilities import ability
-from posym_companion.encodings.encoding_study import SETUPS, EncodingStudy, StudyTask
+from posym_companion.encodings.encoding_study import EncodingStudy, StudyTask, setups
 from posym_companion.encodings.encoding_tasks import TESTS, EncodingTasks
 from posym_companion.encodings.judges.encoding_tasks import done_accuracy, longest_context
 from posym_companion.encodings.known_heads import Question
@@ -127,7 +127,7 @@ def study_cell(encoding: str, folder: Path | str | None, *, task: StudyTask) -> 
     if result is None:
         return TableCell(text=NO_RESULT, good=None)
     accuracy = result["accuracy"]
-    mark = "‡" if SETUPS[encoding].get("causal") else ""
+    mark = "‡" if setups()[encoding].get("causal") else ""
     return TableCell(
         text=f"{accuracy.mean():.2f}{mark}<br>{accuracy.min():.2f}–{accuracy.max():.2f}",
         good=bool(accuracy.mean() >= done_accuracy(level_without_order(task))),

@@ -12,12 +12,12 @@ from posym_companion.encodings import encoding_study
 from posym_companion.encodings.encoding_study import (
     EXPERIMENT,
     RELEASED,
-    SETUPS,
     EncodingStudy,
     full_size,
     has_no_meaning,
     measure,
     same_without_padding,
+    setups,
     small,
     train_model,
 )
@@ -56,7 +56,7 @@ def test_the_study_holds_every_setup_once():
     settings = full_size()
     assert len({setting.name for setting in settings}) == len(settings)
     reduced = {(setting.task, setting.setup) for setting in settings if setting.size == "reduced"}
-    assert reduced == {(t, s) for t in ("distance", "count") for s in SETUPS if not has_no_meaning(t, s)} - {
+    assert reduced == {(t, s) for t in ("distance", "count") for s in setups() if not has_no_meaning(t, s)} - {
         ("count", setup) for setup in encoding_study.SLOW
     }
     assert min(len(setting.seeds) for setting in settings) == 3
