@@ -258,7 +258,7 @@ def test_urpe_weights_before_the_normaliser():
 def test_refusals_name_rule_value_and_remedy():
     encoding = RoPE(SHAPE)
     q = torch.zeros(3, 4, 8)
-    with pytest.raises(ValueError, match=r"name must be one of 'nope', .*; got 'rotary'"):
+    with pytest.raises(ValueError, match=r"encoding must be one of 'nope', .*; got 'rotary'"):
         make_encoding("rotary", SHAPE)
     with pytest.raises(ValueError, match="heads must be a whole number of at least 1; got 0"):
         LayerShape(heads=0, dim=4)

@@ -119,7 +119,7 @@ def test_a_decorated_class_keeps_its_label(patch, tmp_path):
     )
     write_package(tmp_path / "a", "window-pack", GROUP, {"window": "window_pack:Window"}, window_pack=code)
     patch.syspath_prepend(tmp_path / "a")
-    assert LABELS["window"] == "Wide"
+    assert LABELS["window"] == "A window"
 
 
 def test_a_class_in_no_package_goes_by_module_and_name(patch, tmp_path):

@@ -151,7 +151,7 @@ def test_scores_of_cross_logits_are_the_scores_of_the_head():
 def test_refusals_name_rule_value_and_remedy():
     with pytest.raises(ValueError, match="question must be one of 'positional', 'symbolic', 'additive'; got 'mixed'"):
         ability("rope", "mixed")  # pyright: ignore[reportArgumentType]
-    with pytest.raises(ValueError, match=r"name must be one of 'nope', .*; got 'xpos'"):
+    with pytest.raises(ValueError, match=r"encoding must be one of 'nope', .*; got 'xpos'"):
         ability("xpos", "symbolic")
     with pytest.raises(ValueError, match=r"path has no C, so no head is a witness; look at EncodedHeads.permuted"):
         witness("path", "symbolic")
