@@ -156,7 +156,7 @@ def blow_up(
 
 def _loss(trained: ClassLoss, batch: SentenceBatch) -> Tensor:
     place = trained.model.embedding.weight.device
-    return trained.loss(SentenceBatch(tokens=batch.tokens.to(place), answer=batch.answer.to(place)))
+    return trained.losses(SentenceBatch(tokens=batch.tokens.to(place), answer=batch.answer.to(place)))
 
 
 def look_at(setting: EncodingOptimisation, seed: int):
