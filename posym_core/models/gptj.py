@@ -153,16 +153,18 @@ def answer_logits(
     return model.lm_head(model.transformer.ln_f(x[:, -1]))
 
 
-def dropout_factors(model: Any, shape: Sequence[int], generator: torch.Generator) -> Float[Tensor, " factor"]:
+def dropout_factors(model: Any, shape: Sequence[int], seed: int) -> Float[Tensor, " factor"]:
     """What :func:`answer_logits` multiplies by for tokens of this shape: 0, or 1 over the share that is kept.
 
-    Drawn place by place in the order in which transformers' layers draw: on a CPU these are their numbers. Empty for a
-    model without dropout.
+    On a CPU drawn place by place in the order in which transformers' layers draw: these are their numbers after
+    ``torch.manual_seed(seed)``. A GPU has other numbers anyway and draws all at once. Empty for a model without
+    dropout.
     """
     kept = 1 - model.config.resid_pdrop
     sizes = [math.prod(x) for x in _dropped_shapes(model, shape)] if kept < 1 else []
-    factors = torch.empty(sum(sizes), device=generator.device)
-    for part in factors.split(sizes):
+    factors = torch.empty(sum(sizes), device=model.device)
+    generator = torch.Generator(factors.device).manual_seed(seed)
+    for part in [factors] if factors.device.type == "cuda" else factors.split(sizes):
         part.bernoulli_(kept, generator=generator)
     return factors.div_(kept)
 
@@ -177,14 +179,13 @@ def _dropped_shapes(model: Any, shape: Sequence[int]) -> list[tuple[int, ...]]:
 class AnswerLoss(nn.Module):
     """Cross-entropy of a model's answers, for batches ``(tokens, answer, seed)``.
 
-    Dropout is drawn before the step by a generator that the batch's seed starts, and the step is given its factors. So
-    it leaves nothing to chance, and the data's generators are the only source of it.
+    Dropout is drawn before the step from the batch's seed, and the step is given its factors. So it leaves nothing to
+    chance, and the data's generators are the only source of it.
     """
 
     def __init__(self, model: Any):
         super().__init__()
         self.model = model
-        self.generator = torch.Generator(model.device)
 
     @property
     def members(self) -> tuple[AnswerLoss, ...]:
@@ -193,7 +194,7 @@ class AnswerLoss(nn.Module):
 
     def prepare(self, batch: tuple[Tensor, Tensor, int]) -> tuple[Tensor, Tensor, Tensor]:
         tokens, answer, seed = batch
-        return tokens, answer, dropout_factors(self.model, tokens.shape, self.generator.manual_seed(seed))
+        return tokens, answer, dropout_factors(self.model, tokens.shape, seed)
 
     def forward(self, tokens: Tensor, answer: Tensor, factors: Tensor) -> Float[Tensor, ""]:
         return nn.functional.cross_entropy(answer_logits(self.model, tokens, factors=factors), answer)

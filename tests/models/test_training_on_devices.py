@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 import other_device as stand_in
@@ -21,17 +22,20 @@ from posym_companion.several_hops.multihop import (
     train_together,
 )
 from posym_core.models import graphs, training
+from posym_core.models.decoders import DecoderEnsemble
 from posym_core.models.ensembles import data_generators, sample_streams
 from posym_core.models.gptj import AnswerLoss, AnswerLosses, answer_logits, decoder, dropout_factors
 from posym_core.models.toys import ToyEnsemble
-from posym_core.models.training import TrainingSettings, train
+from posym_core.models.training import CosineSettings, TrainingSettings, train
 from posym_core.tasks.canonical import RetrievalTask
+from posym_core.tasks.facts import FactsTask
 
 TINY = MultihopSettings(
     hops=2, window=3, steps_back=2, layers=2, width=8, train=8 * 24, validation=16, test=20, batch=8, dropout=0.2,
     learning_rate=1e-2, warmup=3, checkpoint_every=12, look_every=6, look=16, turn=2.0, monitored=2, save_every=12,
 )  # fmt: skip
 TIMES = {"training_seconds", "monitor_seconds"}
+FACTS = FactsTask(facts=4, questions=("binding", "index"))
 TOY = RetrievalTask(length=4, symbols=5, attributes=2)
 # A loss that some of four members fall below before the end.
 FREEZING = TrainingSettings(steps=24, batch=8, warmup=4, record_every=6, stop_loss=0.695)
@@ -69,8 +73,16 @@ def learn_side_by_side(device, observe=None, **options):
 def learn_toys(device, observe=None, **options):
     model = ToyEnsemble(TOY, torch.tensor([[0.5], [0.01]]), seeds=(0, 1), width=8).to(device)
     generators = data_generators((0, 1), device, purpose=0)
-    model.history = train(model, lambda count, generators: sample_streams(TOY, count, generators),
+    model.history = train(model, partial(sample_streams, TOY),
           generators=generators, settings=FREEZING, observe=observe, progress=False, **options)  # fmt: skip
+    return model
+
+
+def learn_decoders(device, observe=None, **options):
+    model = DecoderEnsemble(FACTS, torch.tensor([[[0.5, 0.1]], [[0.2, 0.0]]]), seeds=(0, 1), heads=2).to(device)
+    train(model, partial(sample_streams, FACTS), generators=data_generators((0, 1), device, purpose=0),
+          settings=CosineSettings(steps=24, batch=4, warmup=4, record_every=6), observe=observe, progress=False,
+          **options)  # fmt: skip
     return model
 
 
@@ -79,17 +91,17 @@ def same(first, second):
         torch.testing.assert_close(one, other, rtol=0, atol=0)
 
 
-def almost_same(first, second):
+def almost_same(first, second, tolerance=1e-6):
     """As where the learning rate lies in a tensor of float32."""
     for one, other in zip(first.parameters(), second.parameters(), strict=True):
-        torch.testing.assert_close(one, other, rtol=1e-5, atol=1e-6)
+        torch.testing.assert_close(one, other, rtol=10 * tolerance, atol=tolerance)
 
 
 @pytest.mark.parametrize("heads", [1, 2])
 def test_our_forward_pass_is_that_of_transformers_dropout_included(heads):
     model = decoder(vocabulary=30, layers=3, heads=heads, width=32, dropout=0.3, positions=20)
     tokens = torch.randint(30, (5, 17))
-    factors = dropout_factors(model, tokens.shape, torch.Generator().manual_seed(7))
+    factors = dropout_factors(model, tokens.shape, 7)
     assert 0.25 < float((factors == 0).double().mean()) < 0.35
     torch.manual_seed(7)
     theirs = model(tokens).logits[:, -1]
@@ -150,11 +162,12 @@ def test_a_step_reads_nothing_and_copies_nothing_from_the_cpu(learn):
         assert (seen["read"] > 0) == (number % 6 == 5), number
 
 
-def test_a_step_with_frozen_members_reads_nothing():
-    frozen = learn_toys("cpu").history.frozen_at
-    assert 0 < int((frozen < 24).sum()) < 4
-    for number, seen in enumerate(traffic_by_step(learn_toys)):
-        assert seen["copy"] == 0
+@pytest.mark.parametrize("learn", [learn_toys, learn_decoders])
+def test_a_step_of_an_ensemble_reads_nothing_with_frozen_members_either(learn):
+    if learn is learn_toys:
+        assert 0 < int((learn_toys("cpu").history.frozen_at < 24).sum()) < 4
+    for number, seen in enumerate(traffic_by_step(learn)):
+        assert number % 6 == 0 or seen["copy"] == 0  # inputs are drawn on the device before the first of six
         assert (seen["read"] > 0) == (number % 6 == 5), number
 
 
@@ -227,12 +240,11 @@ def test_members_that_freeze_are_left_out_of_a_new_recording(recorder):
     assert recorder.recorded == 1 + len(set(times[times < 24].tolist()))
 
 
-def assert_alike(found, expected):
-    for one, other in zip(found.model.parameters(), expected.model.parameters(), strict=True):
-        torch.testing.assert_close(one, other, rtol=2e-3, atol=2e-3)  # kept in half precision
+def assert_alike(found, expected, rtol=1e-5):
+    almost_same(found.model, expected.model, 2e-3)  # kept in half precision
     assert set(found.arrays) == set(expected.arrays)
     for name in ("loss", "loss_step", "look_step", "checkpoint_step", "example_tokens"):
-        np.testing.assert_allclose(found.arrays[name], expected.arrays[name], rtol=1e-5, err_msg=name)
+        np.testing.assert_allclose(found.arrays[name], expected.arrays[name], rtol=rtol, err_msg=name)
 
 
 @pytest.mark.parametrize("task", ["number", "letter"])
@@ -292,10 +304,10 @@ def test_what_cannot_learn_side_by_side_is_refused():
 
 
 @pytest.mark.gpu
-def test_a_graph_on_a_gpu_learns_what_plain_steps_learn():
-    device = torch.device("cuda")
-    plain, graphed = (learn_multihop(device, graph=graph) for graph in (False, True))
-    almost_same(graphed, plain)
+@pytest.mark.parametrize("learn", [learn_multihop, learn_side_by_side, learn_toys, learn_decoders])
+def test_a_graph_on_a_gpu_learns_what_plain_steps_learn(learn):
+    plain, graphed = (learn(torch.device("cuda"), graph=graph) for graph in (False, True))
+    almost_same(graphed, plain, 1e-3)  # Adam makes much of rounding where gradients are small
 
 
 @pytest.mark.gpu
@@ -314,11 +326,11 @@ def test_a_run_on_a_gpu_goes_on(tmp_path, monkeypatch, extra):
     with pytest.raises(Killed):
         train_model(one, device="cuda", progress=False, checkpoint=checkpoint)
     monkeypatch.undo()
-    assert_alike(train_model(one, device="cuda", progress=False, checkpoint=checkpoint), unbroken)
+    assert_alike(train_model(one, device="cuda", progress=False, checkpoint=checkpoint), unbroken, rtol=1e-3)
 
 
 @pytest.mark.gpu
 def test_seeds_side_by_side_on_a_gpu_are_those_one_after_another():
     seeds = settings(0, 1, 2)
     for one, found in zip(seeds, train_together(seeds, device="cuda", progress=False), strict=True):
-        assert_alike(found, train_model(one, device="cuda", progress=False))
+        assert_alike(found, train_model(one, device="cuda", progress=False), rtol=1e-3)
