@@ -5,12 +5,12 @@ from __future__ import annotations
 import inspect
 import json
 import re
-import threading
 import time
 import uuid
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import MISSING, asdict, dataclass, field, fields
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -20,8 +20,8 @@ import torch
 from posym_companion.catalogue import EXPERIMENTS, experiment_module
 from posym_core.models.language import PACKAGED, load_model
 from posym_core.runs.devices import choose_device, device_name
-from posym_core.runs.parallel import check_places, run_grid
-from posym_core.runs.provenance import library_versions, own_code, require_same_code
+from posym_core.runs.parallel import HELD, check_places, held, run_grid
+from posym_core.runs.provenance import library_versions
 from posym_core.runs.results import (
     Result,
     ResultError,
@@ -129,85 +129,61 @@ class Experiment:
             "parts_kept": cluster is None,
             "force": force,
             "progress": progress and jobs == 1 and cluster is None,
-            "threads": max(1, torch.get_num_threads() // min(jobs, len(todo))),
-            "code_digest": own_code(),
             "run": uuid.uuid4().hex,
         }
-        work = [SettingWork(setting=setting, **asked) for setting in todo]
+        threads = max(1, torch.get_num_threads() // min(jobs, len(todo)))
+        places = {"jobs": jobs, "cluster": cluster, "threads": threads}
         try:
-            for place, found in run_grid(run_setting, work, jobs=jobs, cluster=cluster):
+            for place, found in run_grid(partial(run_setting, **asked), todo, **places):
                 setting = todo[place]
                 dims = self.dims(setting) if callable(self.dims) else self.dims
                 result = save_result(setting.name, dims=dims, settings=asdict(setting), folder=folder, **found)
                 end(work_folder(setting.name, folder=folder))
                 yield result
         finally:
-            _LOADED.clear()
+            HELD.clear()
 
 
-@dataclass(frozen=True, kw_only=True)
-class SettingWork:
-    """One setting as any process that has the package can run it.
+def run_setting(
+    setting: Any,
+    *,
+    experiment: Experiment,
+    device: str,
+    results: Path,
+    parts_kept: bool,
+    force: bool,
+    progress: bool,
+    run: str,
+) -> dict[str, Any]:
+    """Measure one setting, for the process that asks to keep by :func:`posym_core.runs.results.save_result`.
 
-    Attributes:
-        experiment: of which it is a setting.
+    Args:
         setting: what to measure.
+        experiment: of which it is a setting.
         device: see :func:`posym_core.load_model`.
         results: folder of results that the experiment may read.
         parts_kept: whether what is finished of a measurement is kept there until all is.
         force: begin anew what is unfinished.
         progress: show progress bars.
-        threads: CPU threads to compute with.
-        code_digest: of the code that asks; another code refuses.
         run: a mark that all settings of one run have; what is loaded in a process is for one run.
     """
-
-    experiment: Experiment
-    setting: Any
-    device: str
-    results: Path
-    parts_kept: bool
-    force: bool
-    progress: bool
-    threads: int
-    code_digest: str
-    run: str
-
-
-# What this process has loaded, by run and model.
-_LOADED: dict[tuple[str, str], tuple[Any, ...]] = {}
-_ONE_AT_A_TIME = threading.RLock()
-
-
-def run_setting(work: SettingWork) -> dict[str, Any]:
-    """Measure one setting, for the process that asks to keep by :func:`posym_core.runs.results.save_result`."""
-    require_same_code(work.code_digest)
-    experiment, setting = work.experiment, work.setting
-    with _ONE_AT_A_TIME:
-        before = torch.get_num_threads()
-        torch.set_num_threads(work.threads)
-        try:
-            began = time.perf_counter()
-            if experiment.load is None:
-                parts = work_folder(setting.name, folder=work.results) if work.parts_kept else None
-                if parts is not None:
-                    _begin(parts, setting, force=work.force)
-                measured = experiment.measure(setting, device=work.device, work=parts, progress=work.progress)
-            else:
-                loaded = _LOADED.get(key := (work.run, setting.model))
-                if loaded is None:
-                    _LOADED.clear()
-                    loaded = _LOADED[key] = experiment.load(setting.model, device=work.device, folder=work.results)
-                    began = time.perf_counter()
-                measured = experiment.measure(*loaded, setting, progress=work.progress)
-        finally:
-            torch.set_num_threads(before)
+    began = time.perf_counter()
+    if experiment.load is None:
+        parts = work_folder(setting.name, folder=results) if parts_kept else None
+        if parts is not None:
+            _begin(parts, setting, force=force)
+        measured = experiment.measure(setting, device=device, work=parts, progress=progress)
+    else:
+        load = partial(experiment.load, setting.model, device=device, folder=results)
+        loaded = held((run, setting.model), load)
+        began = time.perf_counter()
+        measured = experiment.measure(*loaded, setting, progress=progress)
     if not isinstance(measured, Measured):
         measured = Measured(arrays=measured)
     return {
         "arrays": measured.arrays,
         "attached": measured.files,
-        "device": device_name(choose_device(work.device)),
+        "device": device_name(choose_device(device)),
         "seconds": time.perf_counter() - began if measured.seconds is None else measured.seconds,
         "versions": library_versions(),
     }

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import errno
 import gc
-import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -27,7 +26,7 @@ from posym_core.models.language import load_model, model_identity
 from posym_core.report.prompt_files import BlockedPrompt, joined
 from posym_core.report.settings import ProfileSettings
 from posym_core.runs.devices import choose_device, device_name
-from posym_core.runs.provenance import require_same_code
+from posym_core.runs.parallel import held
 
 # A chunk has at most this many prompts however short they are, so that a run can be shared out and goes on well.
 PROMPTS_A_CHUNK = 16
@@ -35,25 +34,6 @@ PROMPTS_A_CHUNK = 16
 
 class NotEnoughMemoryError(RuntimeError):
     """Not even one prompt fits into memory."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class ChunkWork:
-    """What to measure, complete: any process that has the package and the model can do it.
-
-    Attributes:
-        settings: how to measure, and which model.
-        identity: what :func:`posym_core.models.language.model_identity` says of the model that is meant.
-        code_digest: of the code that asks; another code refuses.
-        prompts: of one shape.
-        threads: CPU threads to compute with, because sums depend on their number in the last bits.
-    """
-
-    settings: ProfileSettings
-    identity: Mapping[str, str]
-    code_digest: str
-    prompts: tuple[BlockedPrompt, ...]
-    threads: int
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -79,16 +59,11 @@ class Chunk:
 
 @dataclass
 class _Loaded:
-    """The model that this process holds, and what was found out about it."""
+    """A model, and what was found out about it."""
 
-    key: tuple
     model: Any
     planes: dict[int, list[Planes]] = field(default_factory=dict)
     fits: dict[int, int] = field(default_factory=dict)
-
-
-_HELD: list[_Loaded] = []
-_ONE_AT_A_TIME = threading.RLock()
 
 
 def chunk_size(length: int, batch_size: int | None = None) -> int:
@@ -96,30 +71,30 @@ def chunk_size(length: int, batch_size: int | None = None) -> int:
     return batch_size or min(PROMPTS_A_CHUNK, max(1, TOKENS_A_BATCH // length))
 
 
-def measure_chunk(work: ChunkWork) -> Chunk:
+def measure_chunk(prompts: Sequence[BlockedPrompt], *, settings: ProfileSettings, identity: Mapping[str, str]) -> Chunk:
     """Measure the prompts of a chunk in one forward pass, or in several where memory does not hold them at once.
+
+    Args:
+        prompts: of one shape.
+        settings: how to measure, and which model.
+        identity: what :func:`posym_core.models.language.model_identity` says of the model that is meant.
 
     Raises:
         UnsupportedModelError: if the model's heads cannot be captured.
         NotEnoughMemoryError: if one prompt or the model does not fit.
-        RuntimeError: if this process has other code or another model under the name.
+        RuntimeError: if this process has another model under the name.
     """
-    require_same_code(work.code_digest)
-    with _ONE_AT_A_TIME:
-        threads = torch.get_num_threads()
-        torch.set_num_threads(work.threads)
-        try:
-            began = time.perf_counter()
-            held = _hold(work)
-            device, length = _device(held.model), len(work.prompts[0].input_ids)
-            size = min(len(work.prompts), held.fits.get(length, len(work.prompts)))
-            what = f"{work.settings.model} on {device}"
-            arrays, size = in_batches(lambda batch: _measure(held, batch, work.settings), work.prompts, size, what)
-            if size < len(work.prompts):
-                held.fits[length] = size
-            return Chunk(arrays=arrays, device=device, seconds=time.perf_counter() - began, batch=size)
-        finally:
-            torch.set_num_threads(threads)
+    began = time.perf_counter()
+    places = {"device": settings.device, "device_map": settings.device_map}
+    key = (settings.model, *places.values(), settings.dtype, *sorted(identity.items()), torch.get_num_threads())
+    loaded = held(key, lambda: _load(settings, identity, places))
+    device, length = _device(loaded.model), len(prompts[0].input_ids)
+    size = min(len(prompts), loaded.fits.get(length, len(prompts)))
+    what = f"{settings.model} on {device}"
+    arrays, size = in_batches(lambda batch: _measure(loaded, batch, settings), prompts, size, what)
+    if size < len(prompts):
+        loaded.fits[length] = size
+    return Chunk(arrays=arrays, device=device, seconds=time.perf_counter() - began, batch=size)
 
 
 def in_batches(
@@ -175,20 +150,14 @@ def is_disk_full(error: BaseException) -> bool:
     return isinstance(error, OSError) and error.errno in (errno.ENOSPC, getattr(errno, "EDQUOT", errno.ENOSPC))
 
 
-def _hold(work: ChunkWork) -> _Loaded:
-    """The model of ``work``, loaded if this process does not hold it."""
-    settings = work.settings
-    name, places = settings.model, {"device": settings.device, "device_map": settings.device_map}
-    key = (name, *places.values(), settings.dtype, *sorted(work.identity.items()), work.threads)
-    if _HELD and _HELD[0].key == key:
-        return _HELD[0]
-    _HELD.clear()
+def _load(settings: ProfileSettings, meant: Mapping[str, str], places: Mapping[str, Any]) -> _Loaded:
+    name = settings.model
     release_memory()
     identity = model_identity(name)
-    if identity != dict(work.identity):
+    if identity != dict(meant):
         raise RuntimeError(
-            f"a worker finds {identity} under the name {name!r}, but {dict(work.identity)} is meant; bring the same "
-            "model to all machines"
+            f"a worker finds {identity} under the name {name!r}, but {dict(meant)} is meant; bring the same model to "
+            "all machines"
         )
     try:
         model, _ = load_model(name, dtype=getattr(torch, settings.dtype) if settings.dtype else None, **places)
@@ -198,15 +167,14 @@ def _hold(work: ChunkWork) -> _Loaded:
         raise NotEnoughMemoryError(
             f"memory does not hold {name} itself; pass a smaller model, --dtype bfloat16 or --device-map auto"
         ) from error
-    _HELD.append(_Loaded(key=key, model=model))
-    return _HELD[0]
+    return _Loaded(model=model)
 
 
-def _measure(held: _Loaded, prompts: Sequence[BlockedPrompt], settings: ProfileSettings) -> dict[str, np.ndarray]:
+def _measure(loaded: _Loaded, prompts: Sequence[BlockedPrompt], settings: ProfileSettings) -> dict[str, np.ndarray]:
     batch = joined(prompts)
     length = batch.input_ids.shape[1]
-    if length not in held.planes:
-        held.planes[length] = list(find_planes(held.model, length))
+    if length not in loaded.planes:
+        loaded.planes[length] = list(find_planes(loaded.model, length))
     blocks = {"start": batch.start, "block_length": batch.block_length, "blocks": batch.blocks}
     swaps = Swaps(**blocks, tau=settings.tau, eps=settings.eps)
     angles: dict[int, Tensor] = {}
@@ -223,18 +191,18 @@ def _measure(held: _Loaded, prompts: Sequence[BlockedPrompt], settings: ProfileS
             measured["plane_energy"] = energy / energy.sum(-1, keepdim=True)
         return measured
 
-    once = {"progress": False, "batch_size": len(prompts), "planes": held.planes[length]}
-    found = profile_with(held.model, batch.input_ids, measure, **once)
+    once = {"progress": False, "batch_size": len(prompts), "planes": loaded.planes[length]}
+    found = profile_with(loaded.model, batch.input_ids, measure, **once)
     counts = visible_counts(found)
     arrays = {name: x.float().numpy() for name, x in found.items() if name != "visible_blocks"}
     arrays["visible_blocks"] = counts.numpy()
-    arrays["tokens_beyond"] = np.array(tokens_beyond(held.model, [length] * len(prompts)), dtype=np.int64)
+    arrays["tokens_beyond"] = np.array(tokens_beyond(loaded.model, [length] * len(prompts)), dtype=np.int64)
     if settings.per_frequency or settings.energy:
         rows = [angles[layer].numpy() for layer in sorted(angles)]
         width = max(map(len, rows))
         arrays["plane_angle"] = np.stack([np.pad(x, (0, width - len(x)), constant_values=np.nan) for x in rows])
     if batch.answer_ids.shape[1]:
-        choices = choice_accuracy(held.model, batch, batch_size=len(prompts))
+        choices = choice_accuracy(loaded.model, batch, batch_size=len(prompts))
         arrays |= {name: getattr(choices, name).numpy() for name in ("correct", "log_probability", "alternatives")}
     return arrays
 

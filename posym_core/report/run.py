@@ -14,7 +14,7 @@ import torch
 
 from posym_core.inspection.visibility import hidden_blocks_said, long_prompts_said
 from posym_core.models.language import load_tokenizer
-from posym_core.report.chunks import Chunk, ChunkWork, chunk_size, is_disk_full, measure_chunk
+from posym_core.report.chunks import Chunk, chunk_size, is_disk_full, measure_chunk
 from posym_core.report.folder import (
     CHUNKS,
     MANIFEST,
@@ -32,7 +32,7 @@ from posym_core.report.prompt_files import BlockedPrompt
 from posym_core.report.settings import ProfileSettings
 from posym_core.runs.devices import choose_device
 from posym_core.runs.parallel import check_places, run_grid
-from posym_core.runs.provenance import code_version, library_versions, own_code
+from posym_core.runs.provenance import code_version, library_versions
 from posym_core.runs.results import require_keeping
 from posym_core.runs.store import DamagedError, begin, begun, end, identity, read_part, write_part
 
@@ -95,8 +95,8 @@ def run_profile(
         prompts = settings.prompts_for(load_tokenizer(settings.model))
         chunks = _Chunks(folder / CHUNKS, prompts, settings, report)
         with _explained(chunks):
-            meant = {"identity": described["identity"], "code_digest": own_code(), "threads": threads}
-            chunks.measure(partial(ChunkWork, settings=settings, **meant), jobs, cluster, progress)
+            measure = partial(measure_chunk, settings=settings, identity=described["identity"])
+            chunks.measure(measure, progress, jobs=jobs, cluster=cluster, threads=threads)
             profile = _finish(folder, described, prompts, chunks, extras, threads)
         for line in caveats(profile):
             report(line)
@@ -132,7 +132,7 @@ class _Chunks:
     def path(self, chunk: int) -> Path:
         return self.folder / f"chunk-{chunk:05d}.safetensors"
 
-    def measure(self, work: Callable[..., ChunkWork], jobs: int, cluster: str | None, progress: bool) -> None:
+    def measure(self, function: Callable[[Sequence[BlockedPrompt]], Chunk], progress: bool, **places: Any) -> None:
         """Measure what is not kept yet, and keep every chunk as it comes."""
         from tqdm import tqdm
 
@@ -146,11 +146,11 @@ class _Chunks:
         if self.finished:
             self.report(f"going on: {len(self.finished)} of {len(self.members)} chunks are finished")
         todo = [chunk for chunk in range(len(self.members)) if chunk not in self.finished]
-        items = [work(prompts=tuple(self.prompts[number] for number in self.members[chunk])) for chunk in todo]
+        items = [tuple(self.prompts[number] for number in self.members[chunk]) for chunk in todo]
         done = sum(len(self.members[chunk]) for chunk in self.finished)
         with (
             tqdm(total=len(self.prompts), initial=done, unit="prompt", disable=not progress) as bar,
-            contextlib.closing(run_grid(measure_chunk, items, jobs=jobs, cluster=cluster)) as results,
+            contextlib.closing(run_grid(function, items, **places)) as results,
         ):
             for place, chunk in results:
                 about = {"device": chunk.device, "seconds": chunk.seconds, "batch": chunk.batch}

@@ -89,11 +89,3 @@ def _installed(package: str) -> dict[str, str]:
 def own_code() -> str:
     """Digest of the code, see :func:`code_version`."""
     return code_version()["code_digest"]
-
-
-def require_same_code(digest: str) -> None:
-    """Refuse to work for a machine with other code."""
-    if own_code() != digest:
-        raise RuntimeError(
-            "a worker has other code of posym_core than the machine that asks; install the same version on both"
-        )

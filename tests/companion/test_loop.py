@@ -15,7 +15,7 @@ import pytest
 
 from posym_companion import catalogue, loop
 from posym_companion.loop import Experiment, finished_part
-from posym_core.runs import provenance, store
+from posym_core.runs import parallel, provenance, store
 from posym_core.runs.results import load_result, work_folder
 
 
@@ -218,7 +218,7 @@ def test_a_process_loads_a_model_once_for_its_settings(trial, tmp_path, monkeypa
     # Another run loads anew: the files of a model may have changed.
     list(trial.of_models.run(settings[:1], folder=tmp_path, force=True, **places))
     assert trial.loads == ["first", "second", "first"]
-    assert not loop._LOADED
+    assert not parallel.HELD
 
 
 def test_processes_keep_what_is_finished_over_a_kill(trial, tmp_path, monkeypatch):

@@ -32,6 +32,7 @@ from posym_core.report import chunks as profile_chunks
 from posym_core.report import run as profile_runs
 from posym_core.report import settings as profile_settings
 from posym_core.report.folder import load_profile
+from posym_core.runs import parallel
 from posym_core.runs.results import load_result
 
 LOADERS = ("load_model", "load_tokenizer", "model_identity", "packaged_folder")
@@ -194,7 +195,8 @@ def test_the_packaged_model_is_measured_as_by_hand(tmp_path, monkeypatch):
     assert torch.get_num_threads() == threads
     found = load_profile(tmp_path)
     model, tokenizer = packaged()
-    (planes,) = profile_chunks._HELD[0].planes.values()
+    (held,) = parallel.HELD.values()
+    (planes,) = held.planes.values()
     prompts = binding_prompts(tokenizer, facts=3, count=2)
     torch.set_num_threads(1)
     try:

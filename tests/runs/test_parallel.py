@@ -3,7 +3,9 @@ import os
 import sys
 
 import pytest
+import torch
 
+from posym_core.runs import parallel
 from posym_core.runs.parallel import WorkerLostError, run_grid
 
 ITEMS = [4.0, 9.0, 16.0, 25.0]
@@ -30,6 +32,25 @@ def test_processes_give_what_one_gives_and_end_with_what_the_function_raises():
 def test_a_process_that_dies_is_said_to_have_died():
     with pytest.raises(WorkerLostError, match=r"one of 2 worker processes died.*fewer jobs or smaller batches"):
         list(run_grid(os._exit, [1, 1], jobs=2))
+
+
+def test_other_code_in_a_process_is_refused(monkeypatch):
+    monkeypatch.setattr(parallel, "own_code", lambda: "other")
+    with pytest.raises(RuntimeError, match="a worker has other code of posym_core than the machine that asks; install"):
+        list(run_grid(math.sqrt, ITEMS, jobs=2))
+
+
+def test_an_item_is_done_with_the_threads_that_are_asked_for():
+    before = torch.get_num_threads()
+    found = run_grid(lambda _: torch.get_num_threads(), [0, 1], threads=before + 1)
+    assert next(found) == (0, before + 1)
+    assert torch.get_num_threads() == before
+
+
+def test_a_process_holds_one_thing():
+    assert [parallel.held(key, lambda key=key: [key])[0] for key in ("a", "a", "b")] == ["a", "a", "b"]
+    assert parallel.HELD == {"b": ["b"]}
+    parallel.HELD.clear()
 
 
 @pytest.mark.parametrize("jobs", [0, -1, 1.5, True, "2"])
