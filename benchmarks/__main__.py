@@ -1,19 +1,23 @@
 """Print one table, row by row: ``python -m benchmarks``, or with the names of parts, such as ``scores browser``.
 
-Without names all are run but ``architectures``, which measures rounding. ``--save`` also writes the
-table to ``benchmarks/RESULTS.md``, which the README quotes.
+Without names all are run but ``architectures``, which measures rounding. ``--save`` also keeps the rows in
+``benchmarks/devices``, in the files of the device they were measured on; the whole table it writes to
+``benchmarks/RESULTS.md`` as well, which the README quotes. On a GPU ``--save`` runs the tests marked ``gpu``, too.
 """
 
 from __future__ import annotations
 
 import argparse
 import importlib
+import subprocess
+import sys
 from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 
 import torch
 
+from posym_companion import cards
 from posym_core.runs.devices import choose_device, device_name
 from posym_core.runs.store import write_atomically
 
@@ -22,33 +26,55 @@ PARTS = (*TIMED, "architectures")
 STORED = Path(__file__).with_name("RESULTS.md")
 
 
-def lines(parts: Sequence[str]) -> Iterator[str]:
-    """The table, as it is measured."""
+def lines(parts: Sequence[str], rows: dict[str, list[cards.Row]]) -> Iterator[str]:
+    """The table, as it is measured; its rows are put into ``rows`` by part."""
     today = datetime.now(UTC).date().isoformat()
     yield f"{device_name(choose_device())}, torch {torch.__version__}, {today}"
     yield ""
     yield "| measured | ratio |"
     yield "| --- | --- |"
     for part in parts:
-        yield from importlib.import_module(f"benchmarks.{part}").rows()
+        rows[part] = []
+        for line in importlib.import_module(f"benchmarks.{part}").rows():
+            what, _, result = line.strip("| ").rpartition(" | ")
+            rows[part].append((what, result))
+            yield line
 
 
 def main(arguments: Sequence[str] | None = None, stored: Path = STORED) -> None:
     """Run the parts named on the command line, or all that are timed."""
     parser = argparse.ArgumentParser(prog="benchmarks", description=__doc__.partition("\n")[0])
     parser.add_argument("parts", nargs="*", metavar="part", help=", ".join(PARTS))
-    parser.add_argument("--save", action="store_true", help=f"write the table to {STORED.name}, too")
+    parser.add_argument(
+        "--save", action="store_true", help=f"keep the rows by device; a whole table in {stored.name}, too"
+    )
     given = parser.parse_args(arguments)
     if unknown := set(given.parts) - set(PARTS):
         parser.error(f"unknown part {', '.join(sorted(unknown))}; choose from {', '.join(PARTS)}")
-    if given.save and given.parts:
-        parser.error("--save keeps the whole table; leave out the names of parts")
-    table = []
-    for line in lines(given.parts or TIMED):
+    device, table, rows = choose_device(), [], {}
+    for line in lines(given.parts or TIMED, rows):
         print(line, flush=True)
         table.append(line + "\n")
     if given.save:
-        write_atomically(stored, "".join(table).encode())
+        tests = tests_said() if device.type == "cuda" else ""
+        folder = stored.with_name("devices")
+        folder.mkdir(exist_ok=True)
+        cards.keep(rows, device, folder=folder, commit=commit(), tests=tests)
+        if not given.parts:
+            write_atomically(stored, "".join(table).encode())
+
+
+def tests_said() -> str:
+    """What pytest says at its end of the tests marked ``gpu``."""
+    command = [sys.executable, "-m", "pytest", "-q", "-m", "gpu", "tests"]
+    said = subprocess.run(command, cwd=STORED.parents[1], capture_output=True, text=True, check=False).stdout
+    return said.strip().splitlines()[-1]
+
+
+def commit() -> str:
+    """The commit of the code that runs, marked where it was changed since; "" outside a checkout."""
+    described = ["git", "describe", "--always", "--dirty", "--exclude=*"]
+    return subprocess.run(described, cwd=STORED.parent, capture_output=True, text=True, check=False).stdout.strip()
 
 
 if __name__ == "__main__":

@@ -10,16 +10,23 @@ import torch
 
 def best(run: Callable[[], object], *, repeats: int = 5, warm_up: int = 1) -> float:
     """Seconds of the fastest of ``repeats`` runs."""
+    return best_of_each(run, repeats=repeats, warm_up=warm_up)[0]
+
+
+def best_of_each(*runs: Callable[[], object], repeats: int = 5, warm_up: int = 1) -> list[float]:
+    """Seconds of each run's fastest of ``repeats``, taken in turns, so that a slow minute of the machine meets all."""
     for _ in range(warm_up):
-        run()
-    times = []
+        for run in runs:
+            run()
+    times: list[list[float]] = [[] for _ in runs]
     for _ in range(repeats):
-        _wait()
-        began = time.perf_counter()
-        run()
-        _wait()
-        times.append(time.perf_counter() - began)
-    return min(times)
+        for run, taken in zip(runs, times, strict=True):
+            _wait()
+            began = time.perf_counter()
+            run()
+            _wait()
+            taken.append(time.perf_counter() - began)
+    return [min(taken) for taken in times]
 
 
 def peak_memory(run: Callable[[], object], device: torch.device) -> int:

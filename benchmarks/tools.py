@@ -21,6 +21,7 @@ from transformers import AutoTokenizer
 from transformers.models.gemma3.modeling_gemma3 import apply_rotary_pos_emb
 
 from posym_core import binding_prompts, load_model, profile
+from posym_core.inspection import find_planes
 
 PROMPTS, FACTS, SWAPS = 16, 16, 4
 # Soft enough that rounding does not decide which pair counts.
@@ -135,6 +136,11 @@ def rows() -> Iterator[str]:
     blocks = {"start": prompts.start, "block_length": prompts.block_length, "blocks": prompts.blocks}
     found, own = seconds(lambda: profile(model, prompts.input_ids, tau=TAU, eps=EPS, progress=False, **blocks))
     yield f"| {what}: `profile`, planes included | {own:.1f} s |"
+    planes = find_planes(model, prompts.input_ids.shape[1])
+    _, given = seconds(
+        lambda: profile(model, prompts.input_ids, tau=TAU, eps=EPS, progress=False, planes=planes, **blocks)
+    )
+    yield f"| {what}: `profile`, planes given | {given:.1f} s |"
 
     # TransformerLens reads the tokenizer a second time, by where it came from.
     with tempfile.TemporaryDirectory() as folder:

@@ -3,7 +3,8 @@
 Imports are followed name by name: ``from room import name`` leads through the room's ``__init__`` to the file that
 defines the name, and on to what that file imports. Docstrings and comments do not count. Data files of the packages
 belong to the modules beside them that name them, or to all of these. An experiment and its judge bring its folder of
-``results``; so does a string that begins with the name of one. A row of the ledger brings the module that judges it.
+``results``; so does a string that begins with the name of one. A row of the ledger brings the module that judges it,
+and the module that reads the tables of devices brings these.
 ``python tools/closure.py CHAPTER`` lists what a chapter depends on.
 """
 
@@ -26,6 +27,8 @@ from address import ROOT, is_setup_cell
 PACKAGES = ("posym_core", "posym_companion")
 COMPANION = "posym_companion"
 CLAIMS = f"{COMPANION}.claims"
+# The tables of devices, and the module by which they are read.
+DEVICES, CARDS = "benchmarks/devices", f"{COMPANION}.cards"
 # What every chapter depends on: the versions of libraries, the packaged model's among them, and how cells are run.
 EVERYWHERE = ("requirements.txt", "tools/execute.py")
 CLAIM = re.compile(r"\b(?:[a-z]+-)?([A-Z](?:\d\d)?-T?\d+[a-cg]?)\b", re.IGNORECASE)
@@ -178,7 +181,8 @@ class Project:
         files = self.closure(set(run).union(*map(self.imported, trees)))
         if self.module(CLAIMS) in files:
             files = self.closure(files | self.judges(trees, tags))
-        return files | set(self.data(files)) | set(self.results(files, texts))
+        tables = self.root.joinpath(DEVICES).glob("*.json") if self.module(CARDS) in files else ()
+        return files | set(self.data(files)) | set(self.results(files, texts)) | set(tables)
 
     def key(self, notebook: dict[str, Any]) -> str:
         """A hash over everything that a chapter's outputs depend on."""

@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Any
 
 import nbformat
-from closure import PACKAGES, ROOT, Project
+from closure import DEVICES, PACKAGES, ROOT, Project
 from jupyter_client.provisioning import KernelProvisionerFactory, LocalProvisioner
 from nbclient import NotebookClient
 from nbclient.exceptions import CellExecutionError, CellTimeoutError, DeadKernelError
@@ -154,8 +154,8 @@ async def execute(root: Path, chapter: Path, project: Project) -> str | None:
 
 
 def unforeseen(root: Path, opened: list[Path], behind: set[Path]) -> list[str]:
-    """Results and data of packages that were opened but are not among what the chapter depends on."""
-    folders = [root / name for name in ("results", *PACKAGES)]
+    """Results, tables of devices and data of packages that were opened and that the chapter was not known to need."""
+    folders = [root / name for name in ("results", DEVICES, *PACKAGES)]
     read = {path for path in opened if path.suffix not in (".py", ".pyc") and any(map(path.is_relative_to, folders))}
     return sorted(path.relative_to(root).as_posix() for path in read - behind if path.is_file())
 

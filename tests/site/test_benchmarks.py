@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import ast
+import json
+import re
 import sys
 import types
 from pathlib import Path
@@ -10,13 +13,14 @@ import pytest
 import torch
 
 from benchmarks import __main__ as benchmarks
-from benchmarks.timing import best, peak_memory
+from benchmarks.timing import best, best_of_each, peak_memory
+from posym_companion import cards
 
 
 @pytest.fixture
 def parts(monkeypatch: pytest.MonkeyPatch) -> dict[str, list[str]]:
     """Rows in place of measurements."""
-    rows = {part: [f"| {part} | 2.0 times faster |"] for part in benchmarks.PARTS}
+    rows = {part: [f"| {part}: a | b, of 3 | 2.0 times faster |"] for part in benchmarks.PARTS}
     for part in rows:
         module = types.SimpleNamespace(rows=lambda part=part: iter(rows[part]))
         monkeypatch.setitem(sys.modules, f"benchmarks.{part}", module)
@@ -43,6 +47,9 @@ def test_all_timed_parts_are_run_in_order_and_kept(
         *(row for part in benchmarks.TIMED for row in parts[part]),
     ]
     assert (tmp_path / "RESULTS.md").read_text(encoding="utf-8") == printed
+    (card,) = cards.stored_cards(tmp_path / "devices")
+    assert list(card.parts) == list(benchmarks.TIMED)
+    assert card.parts["scores"].rows == [("scores: a | b, of 3", "2.0 times faster")]
 
 
 def test_a_run_that_fails_leaves_the_stored_table(
@@ -60,7 +67,10 @@ def test_a_run_that_fails_leaves_the_stored_table(
 
 @pytest.mark.parametrize(
     ("arguments", "message"),
-    [(["scored"], "unknown part scored; choose from scores"), (["scores", "--save"], "leave out")],
+    [
+        (["scored"], "unknown part scored; choose from scores"),
+        (["scores", "browsers", "--save"], "unknown part browsers"),
+    ],
 )
 def test_refuses_what_it_cannot_do(
     arguments: list[str], message: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
@@ -81,3 +91,106 @@ def test_what_runs_on_the_cpu_is_measured_there_also_beside_a_gpu(monkeypatch: p
     held = []
     assert peak_memory(lambda: held.append(bytearray(b"1" * 2**26)), torch.device("cpu")) > 2**25
     assert best(lambda: None, repeats=1) >= 0
+
+
+def test_runs_that_are_compared_take_turns() -> None:
+    done: list[str] = []
+    times = best_of_each(lambda: done.append("a"), lambda: done.append("b"), repeats=2)
+    assert "".join(done) == "ababab"
+    assert len(times) == 2
+
+
+def test_parts_are_put_beside_what_a_device_has(
+    parts: dict[str, list[str]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The table of all parts stays; tests marked gpu are run where there is one."""
+    monkeypatch.setattr(benchmarks, "tests_said", lambda: pytest.fail("no GPU is here"))
+    benchmarks.main(["operations", "ensemble", "--save"], tmp_path / "RESULTS.md")
+    parts["ensemble"] = ["| 24 toys | 9.0 times faster |"]
+    benchmarks.main(["ensemble", "--save"], tmp_path / "RESULTS.md")
+    assert not (tmp_path / "RESULTS.md").exists()
+    (card,) = cards.stored_cards(tmp_path / "devices")
+    assert {name: part.rows for name, part in card.parts.items()} == {
+        "operations": [("operations: a | b, of 3", "2.0 times faster")],
+        "ensemble": [("24 toys", "9.0 times faster")],
+    }
+    assert card.device == cards.processor_or_card(torch.device("cpu"))
+    assert (card.driver, card.source, card.tests) == ("", "", "")
+    said = card.parts["ensemble"].said()
+    assert all(word in said for word in ("commit ", f"torch {torch.__version__}", "transformers ", " thread"))
+    page = (tmp_path / "devices" / f"{card.file}.md").read_text(encoding="utf-8")
+    assert "| 24 toys | 9.0 times faster |" in page
+    assert cards.NOT_MET not in page
+
+
+def test_a_card_is_kept_with_its_driver_and_the_tests_that_ran_there(
+    parts: dict[str, list[str]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(benchmarks, "choose_device", lambda: torch.device("cuda"))
+    monkeypatch.setattr(benchmarks, "device_name", lambda device: "a card")
+    monkeypatch.setattr(benchmarks, "tests_said", lambda: "7 passed in 3.00s")
+    monkeypatch.setattr(cards, "device_name", lambda device: "NVIDIA H100 80GB HBM3")
+    monkeypatch.setattr(cards, "_driver", lambda device: "575.1")
+    benchmarks.main(["ensemble", "--save"], tmp_path / "RESULTS.md")
+    page = (tmp_path / "devices" / "nvidia-h100-80gb-hbm3.md").read_text(encoding="utf-8")
+    assert page.startswith("# NVIDIA H100 80GB HBM3\n\nDriver: 575.1.\n\nTests marked `gpu`: 7 passed in 3.00s.\n")
+    assert cards.stored_row("ensemble", tmp_path / "devices").startswith(
+        "ensemble: a | b, of 3: 2.0 times faster (NVIDIA H100 80GB HBM3, 20"
+    )
+    with pytest.raises(LookupError, match="no stored row of an accelerator begins with 'scores'"):
+        cards.stored_row("scores", tmp_path / "devices")
+
+
+def test_pages_of_devices_are_what_their_data_say(root: Path) -> None:
+    """No figure in a page is typed; and where the present code has met no card, its page says so, with the counts."""
+    folder = root / "benchmarks" / "devices"
+    stored = cards.stored_cards(folder)
+    assert {path.stem for path in folder.iterdir()} == {card.file for card in stored}
+    outside = [card for card in stored if card.source]
+    counted = cards.counted(stored)
+    assert outside
+    assert counted is not None
+    for card in stored:
+        page = (folder / f"{card.file}.md").read_text(encoding="utf-8")
+        assert page == card.page(counted)
+        assert (cards.NOT_MET in page) == bool(card.source)
+        assert set(card.parts) <= set(benchmarks.PARTS)
+    shown = cards.tables(stored)
+    for card in stored:
+        rows = [row for name, part in card.parts.items() if name in cards.ON_DEVICES for row in part.rows]
+        assert all(f"| {what} | {result} |" in shown for what, result in rows)
+        assert f"**{card.device}**, 20" in shown
+    assert shown.count(cards.NOT_MET) == len(outside)
+    for card in outside:
+        assert all(f"| {what} | {result} |" in card.page(counted) for what, result in counted.rows)
+
+
+def test_a_folder_of_devices_is_found_above_or_asked_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(FileNotFoundError, match="run from a checkout of the repository, or name the folder"):
+        cards.stored_cards()
+    (tmp_path / "benchmarks" / "devices").mkdir(parents=True)
+    (tmp_path / "book").mkdir()
+    monkeypatch.chdir(tmp_path / "book")
+    assert cards.stored_cards() == []
+
+
+def only_on_a_gpu(root: Path) -> list[tuple[str, str]]:
+    """The chapter and the code of each cell that is tagged as one for GPUs."""
+    return [
+        (path.stem, "".join(cell["source"]))
+        for path in sorted((root / "book").rglob("*.ipynb"))
+        for cell in json.loads(path.read_text(encoding="utf-8"))["cells"]
+        if "gpu-only" in cell["metadata"].get("tags", [])
+    ]
+
+
+def test_cells_for_a_gpu_show_the_stored_row_elsewhere(root: Path) -> None:
+    cells = only_on_a_gpu(root)
+    assert cells
+    for chapter, source in cells:
+        choices = [node for node in ast.parse(source).body if isinstance(node, ast.If)]
+        assert [ast.unparse(node.test) for node in choices] == ["torch.cuda.device_count() > 0"], chapter
+        (row,) = re.findall(r"cards\.stored_row\((.*?)\)", "\n".join(map(ast.unparse, choices[0].orelse)))
+        said = cards.stored_row(ast.literal_eval(row), root / "benchmarks" / "devices")
+        assert re.search(r"\(.+, 20\d\d-\d\d-\d\d.*\)$", said), "neither card nor date"

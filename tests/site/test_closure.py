@@ -60,6 +60,9 @@ FILES = {
     "posym_companion/one_head/judges/hops.py": "",
     "results/heads/all.json": "1",
     "results/hops/all.json": "1",
+    "posym_companion/cards.py": "",
+    "benchmarks/devices/card.json": "1",
+    "benchmarks/devices/card.md": "# card",
     "requirements.txt": "torch==2",
     "book/other.ipynb": '{"tags": ["shows-u25-1"]}',
 }
@@ -78,6 +81,7 @@ CHAPTERS = {
     "rows": "from posym_companion.ledger import ledger\nledger()",
     "neighbours": "open('other.ipynb')",
     "command": "run(['-m', 'posym_core'])",
+    "cards": "from posym_companion import cards",
 }
 
 
@@ -116,6 +120,8 @@ def keys(project: Path) -> dict[str, str]:
         ("posym_companion/one_head/judges/heads.py", "row rows"),
         ("posym_companion/one_head/judges/hops.py", "taught rows"),
         ("posym_companion/claims.toml", "row taught rows"),
+        ("benchmarks/devices/card.json", "cards"),
+        ("benchmarks/devices/card.md", ""),
         ("requirements.txt", " ".join(CHAPTERS)),
     ],
 )

@@ -1,0 +1,211 @@
+"""What the package costs on a processor or a card, as ``python -m benchmarks --save`` kept it: a file a device.
+
+``benchmarks/devices/<device>.json`` holds the rows of each part of the benchmark with the date, the commit, the
+versions and the threads that they were measured with. The page beside it, ``<device>.md``, is rendered from it.
+"""
+
+from __future__ import annotations
+
+import json
+import platform
+import re
+import shutil
+import subprocess
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from datetime import UTC, datetime
+from importlib.metadata import version
+from pathlib import Path
+
+import torch
+
+from posym_core.runs.devices import device_name
+from posym_core.runs.store import write_atomically
+
+Row = tuple[str, str]
+COUNTED = "operations"
+# Parts whose rows are costs of a device, and not sizes of pages or times of a browser.
+ON_DEVICES = ("scores", COUNTED, "tools", "ensemble", "multihop")
+NOT_MET = (
+    "The path that scores on a device today has not met a card: counts of operations, which need none, stand in for it."
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Part:
+    """Rows of one part of the benchmark, and what they were measured with.
+
+    Attributes:
+        date: the day, as ``2026-11-23``.
+        rows: what was measured, and what it gave.
+        commit: the commit of the code; "" where it is not known.
+        versions: of libraries, by name.
+        threads: of the CPU; 0 where they are not known.
+    """
+
+    date: str
+    rows: Sequence[Row]
+    commit: str = ""
+    versions: Mapping[str, str] = field(default_factory=dict)
+    threads: int = 0
+
+    def said(self) -> str:
+        """Date, commit, versions and threads in a line."""
+        commit = [f"commit {self.commit}"] * bool(self.commit)
+        threads = [f"{self.threads} thread{'s' * (self.threads != 1)}"] * bool(self.threads)
+        return ", ".join([self.date, *commit, *(f"{name} {x}" for name, x in self.versions.items()), *threads])
+
+
+@dataclass(frozen=True, kw_only=True)
+class Card:
+    """A processor or an accelerator, and what was measured on it.
+
+    Attributes:
+        device: its name.
+        parts: what was measured, by the name of the part.
+        driver: of an accelerator; "" for a processor.
+        source: where the numbers come from, if not from a run of this repository's benchmark.
+        tests: what pytest said of the tests marked ``gpu`` there.
+    """
+
+    device: str
+    parts: Mapping[str, Part]
+    driver: str = ""
+    source: str = ""
+    tests: str = ""
+
+    @property
+    def file(self) -> str:
+        """Name of its files, without their endings."""
+        return re.sub(r"[^a-z0-9]+", "-", self.device.lower()).strip("-")
+
+    def page(self, counted: Part | None = None) -> str:
+        """Its page as Markdown; ``counted`` is added where nothing was measured with the present code."""
+        lines = [f"# {self.device}", ""]
+        if self.source:
+            lines += [f"{self.source}. {NOT_MET}", ""]
+        lines += [f"Driver: {self.driver}.", ""] if self.driver else []
+        lines += [f"Tests marked `gpu`: {self.tests}.", ""] if self.tests else []
+        shown = dict(self.parts) | ({f"{COUNTED}, counted without a card": counted} if self.source and counted else {})
+        for name, part in shown.items():
+            lines += [f"## {name}", "", part.said(), "", *_table(part.rows), ""]
+        return "\n".join(lines)
+
+
+def devices_folder() -> Path:
+    """``benchmarks/devices`` in this folder or the nearest one above it that has one.
+
+    Raises:
+        FileNotFoundError: if there is none.
+    """
+    here = Path.cwd()
+    for folder in (here, *here.parents):
+        if (found := folder / "benchmarks" / "devices").is_dir():
+            return found
+    raise FileNotFoundError(
+        f"no folder benchmarks/devices in {here} or above it; run from a checkout of the repository, or name the folder"
+    )
+
+
+def stored_cards(folder: Path | None = None) -> list[Card]:
+    """Every device that has a table, in the order of their files."""
+    cards = []
+    for file in sorted((folder or devices_folder()).glob("*.json")):
+        held = json.loads(file.read_text(encoding="utf-8"))
+        parts = {
+            name: Part(**part | {"rows": [tuple(row) for row in part["rows"]]}) for name, part in held["parts"].items()
+        }
+        cards.append(Card(**held | {"parts": parts}))
+    return cards
+
+
+def keep(
+    rows: Mapping[str, Sequence[Row]], device: torch.device, *, folder: Path, commit: str = "", tests: str = ""
+) -> Card:
+    """Put the rows of some parts, measured today, beside those that a device has, and render all pages anew."""
+    versions = {name: version(name) for name in ("torch", "transformers")}
+    today, threads = datetime.now(UTC).date().isoformat(), torch.get_num_threads()
+    new = {
+        name: Part(date=today, rows=part, commit=commit, versions=versions, threads=threads)
+        for name, part in rows.items()
+    }
+    cards = {card.file: card for card in stored_cards(folder)}
+    card = Card(device=processor_or_card(device), parts=new, driver=_driver(device), tests=tests)
+    before = cards.get(card.file)
+    if before is not None:
+        card = Card(**vars(card) | {"parts": {**before.parts, **new}, "tests": tests or before.tests})
+    cards[card.file] = card
+    write(cards.values(), folder)
+    return card
+
+
+def write(cards: Iterable[Card], folder: Path) -> None:
+    """Write cards as data, and as pages rendered from them."""
+    cards = list(cards)
+    for card in cards:
+        data = json.dumps(asdict(card), indent=1, ensure_ascii=False) + "\n"
+        write_atomically(folder / f"{card.file}.json", data.encode())
+        write_atomically(folder / f"{card.file}.md", card.page(counted(cards)).encode())
+
+
+def counted(cards: Iterable[Card]) -> Part | None:
+    """The latest counts of operations among the cards'."""
+    parts = [card.parts[COUNTED] for card in cards if COUNTED in card.parts]
+    return max(parts, key=lambda part: part.date, default=None)
+
+
+def tables(cards: Iterable[Card], parts: Collection[str] = ON_DEVICES) -> str:
+    """What the parts cost on each device, as Markdown: a table a device, below its name and the latest date."""
+    lines = []
+    for card in cards:
+        shown = [part for name, part in card.parts.items() if name in parts]
+        said = f": {_within(card.source)}. {NOT_MET}" if card.source else ""
+        lines += [f"**{card.device}**, {max(part.date for part in shown)}{said}", ""] if shown else []
+        lines += [*_table(row for part in shown for row in part.rows), ""] if shown else []
+    return "\n".join(lines)
+
+
+def stored_row(measured: str, folder: Path | None = None) -> str:
+    """The latest row of an accelerator that begins with ``measured``, with the device and its date, as a sentence.
+
+    Raises:
+        LookupError: if no accelerator has one.
+    """
+    found = [
+        (
+            part.date,
+            f"{what}: {result} ({card.device}, {part.date}" + f", {_within(card.source)}" * bool(card.source) + ")",
+        )
+        for card in stored_cards(folder)
+        for part in card.parts.values()
+        for what, result in part.rows
+        if (card.driver or card.source) and what.startswith(measured)
+    ]
+    if not found:
+        raise LookupError(f"no stored row of an accelerator begins with {measured!r}; see benchmarks/devices")
+    return max(found)[1]
+
+
+def processor_or_card(device: torch.device) -> str:
+    """The accelerator's name, or the processor's as the system tells it."""
+    if device.type != "cpu":
+        return device_name(device)
+    told = Path("/proc/cpuinfo")
+    named = re.search(r"^model name\s*:\s*(.+)$", told.read_text(), re.MULTILINE) if told.is_file() else None
+    return f"{named[1].strip() if named else platform.processor() or 'CPU'} ({platform.machine()})"
+
+
+def _driver(device: torch.device) -> str:
+    if device.type != "cuda" or (asked := shutil.which("nvidia-smi")) is None:
+        return "" if device.type == "cpu" else "not known"
+    query = [asked, "--query-gpu=driver_version", "--format=csv,noheader"]
+    told = subprocess.run(query, capture_output=True, text=True, check=False).stdout.split()
+    return told[0] if told else "not known"
+
+
+def _table(rows: Iterable[Row]) -> list[str]:
+    return ["| measured | result |", "| --- | --- |", *(f"| {what} | {result} |" for what, result in rows)]
+
+
+def _within(sentence: str) -> str:
+    return sentence[:1].lower() + sentence[1:]
