@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from functools import lru_cache
-
 import numpy as np
 import torch
 from jaxtyping import Float
 
-from posym_core.checks import require_count
-from posym_core.metrics.stats import DRAWS, Estimate, as_array, as_labels, as_membership, percentile_interval
+from posym_core.metrics.stats import DRAWS, Estimate, Resample, as_array, as_labels, as_membership
 
 
 def detection(
@@ -40,17 +37,17 @@ def detection(
     1.0
     """
     first, second = _sides(scores, chosen)
-    draws = require_count("draws", draws, 1)
     if groups is None:
-        times, over = _redrawn((len(first), len(second)), draws, seed), "over chosen and other heads"
+        sample = _redrawn(first, second, draws, seed)
+        times = [sample.times(side) for side in (0, 1)]
     else:
         inside = as_membership("chosen", chosen)
         labels = as_labels("groups", groups)
         if labels.shape != inside.shape:
             raise ValueError(f"groups must have one label per head, {inside.shape}; got {labels.shape}")
-        (of_group,) = _redrawn((int(labels.max()) + 1,), draws, seed)
-        times, over = [of_group[:, labels[side]] for side in (inside, ~inside)], "over groups of heads"
-    return percentile_interval(_area(first, second), _areas(first, second, *times), over, draws)
+        sample = Resample([int(labels.max()) + 1], over="groups of heads", draws=draws, seed=seed)
+        times = [sample.times()[:, labels[side]] for side in (inside, ~inside)]
+    return sample.estimate(_area(first, second), _areas(first, second, *times))
 
 
 def detection_difference(
@@ -63,11 +60,10 @@ def detection_difference(
 ) -> Estimate:
     """By how much one score tells the chosen heads better than another, on the same heads; see :func:`detection`."""
     (first, second), rival = (_sides(x, chosen) for x in (scores, rivals))
-    draws = require_count("draws", draws, 1)
-    times = _redrawn((len(first), len(second)), draws, seed)
-    here = _area(first, second) - _area(*rival)
+    sample = _redrawn(first, second, draws, seed)
+    times = sample.times(0), sample.times(1)
     drawn = _areas(first, second, *times) - _areas(*rival, *times)
-    return percentile_interval(here, drawn, "over chosen and other heads", draws)
+    return sample.estimate(_area(first, second) - _area(*rival), drawn)
 
 
 def _sides(scores: np.ndarray | torch.Tensor, chosen: np.ndarray | torch.Tensor) -> tuple[np.ndarray, np.ndarray]:
@@ -87,12 +83,9 @@ def _area(first: Float[np.ndarray, " chosen"], second: Float[np.ndarray, " other
     return float((below + upto).mean() / 2 / len(others))
 
 
-@lru_cache(maxsize=4)  # many scores are asked about the same heads
-def _redrawn(sizes: tuple[int, ...], draws: int, seed: int) -> list[Float[np.ndarray, "draw of"]]:
-    """How often each of so many is drawn when as many are drawn with replacement, for each size."""
-    generator = np.random.default_rng(seed)
-    rows = [[np.bincount(generator.integers(0, size, size), minlength=size) for size in sizes] for _ in range(draws)]
-    return [np.array(times, dtype=np.float64) for times in zip(*rows, strict=True)]
+def _redrawn(first: np.ndarray, second: np.ndarray, draws: int, seed: int) -> Resample:
+    sizes = [len(first), len(second)]
+    return Resample(sizes, over="chosen and other heads", draws=draws, seed=seed, one_by_one=True)
 
 
 def _areas(
@@ -101,7 +94,7 @@ def _areas(
     one: Float[np.ndarray, "draw chosen"],
     other: Float[np.ndarray, "draw other"],
 ) -> Float[np.ndarray, " draw"]:
-    """The area of every draw, in which each head counts so many times; a draw without heads on one side is left out."""
+    """The area of every draw, in which each head counts so many times; NaN for a draw without heads on one side."""
     wins = (first[:, None] > second) + 0.5 * (first[:, None] == second)
     pairs = one.sum(1) * other.sum(1)
-    return ((one @ wins) * other).sum(1)[pairs > 0] / pairs[pairs > 0]
+    return ((one @ wins) * other).sum(1) / np.where(pairs > 0, pairs, np.nan)

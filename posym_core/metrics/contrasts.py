@@ -11,9 +11,9 @@ import torch
 from posym_core.checks import require_count
 from posym_core.metrics.stats import (
     DRAWS,
-    LEVEL,
     Estimate,
     Resample,
+    ResampledHeads,
     as_array,
     as_labels,
     as_membership,
@@ -79,7 +79,7 @@ def layer_contrast(
     split = int(x.shape[1] // 2 if split is None else split)
     if not 0 < split < x.shape[1]:
         raise ValueError(f"split must leave layers on both sides, between 1 and {x.shape[1] - 1}; got {split}")
-    sample = Resample(x.shape, [np.arange(split), np.arange(split, x.shape[1])], draws, seed)
+    sample = ResampledHeads(x.shape, draws=draws, seed=seed, split=split)
 
     def medians(heads: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         median = np.median if np.isfinite(heads).all() else np.nanmedian
@@ -188,13 +188,14 @@ def group_difference(
     unit = np.where(spread > 0, spread, 1) / np.sqrt(energy)
     here = sign @ deviation / energy
     generator = np.random.default_rng(seed)
+    sample = Resample([len(rows_of) for rows_of in members], over="prompts", draws=draws, seed=seed)
     least, family = np.ones(rows.shape[1]), np.ones(rows.shape[1])
     resampled = np.empty((draws, rows.shape[1]))
     for draw in range(draws):
         shuffled, chosen = sign.copy(), np.empty(len(rows), dtype=int)
-        for rows_of in members:
+        for rows_of, drawn in zip(members, sample.places, strict=True):
             shuffled[rows_of] = sign[generator.permutation(rows_of)]
-            chosen[rows_of] = generator.choice(rows_of, len(rows_of))
+            chosen[rows_of] = rows_of[drawn[draw]]
         by_chance = np.abs(shuffled @ deviation / energy)
         least += by_chance >= np.abs(here) - 1e-12
         family += (by_chance / unit).max() >= np.abs(here) / unit - 1e-12
@@ -203,7 +204,7 @@ def group_difference(
         resampled[draw] = again @ other / strength if strength > 0 else np.nan
     if np.isnan(resampled).all():
         raise ValueError(f"an interval needs a draw with prompts on both sides; none of {draws} has. Pass more draws")
-    low, high = np.nanquantile(resampled, [(1 - LEVEL) / 2, (1 + LEVEL) / 2], axis=0)
+    low, high = sample.ends(resampled)
     return GroupDifference(
         difference=here.reshape(shape),
         low=low.reshape(shape),

@@ -7,7 +7,7 @@ textbook tests, which treat heads as independent, are given beside them because 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -84,7 +84,7 @@ def head_correlation(
             )
     pearson, pearson_p = map(float, tuple(stats.pearsonr(heads_x, heads_y)))
     spearman, spearman_p = map(float, tuple(stats.spearmanr(heads_x, heads_y)))
-    sample = Resample(x.shape, [np.arange(x.shape[1])], draws, seed)
+    sample = ResampledHeads(x.shape, draws=draws, seed=seed)
     many_x, many_y = (sample.of(scores).reshape(draws, -1) for scores in (x, y))
     return Correlation(
         pearson=sample.estimate(pearson, row_correlation(many_x, many_y)),
@@ -111,8 +111,8 @@ def mean_interval(
         ValueError: if there is no value, an infinite one, or ``draws`` is below 1.
     """
     x = _values("values", values)
-    drawn = _drawn_means(x, draws, np.random.default_rng(seed))
-    return percentile_interval(float(np.nanmean(x)), drawn, f"over {over}", draws)
+    sample = Resample([x.size], over=over, draws=draws, seed=seed)
+    return sample.estimate(float(np.nanmean(x)), _row_means(x[sample.places[0]]))
 
 
 def mean_difference(
@@ -128,9 +128,9 @@ def mean_difference(
     Takes what :func:`mean_interval` takes, twice; both samples are drawn anew each time.
     """
     x, y = _values("first", first), _values("second", second)
-    generator = np.random.default_rng(seed)
-    drawn = _drawn_means(x, draws, generator) - _drawn_means(y, draws, generator)
-    return percentile_interval(float(np.nanmean(x) - np.nanmean(y)), drawn, f"over {over} of each sample", draws)
+    sample = Resample([x.size, y.size], over=f"{over} of each sample", draws=draws, seed=seed)
+    many_x, many_y = (_row_means(values[places]) for values, places in zip((x, y), sample.places, strict=True))
+    return sample.estimate(float(np.nanmean(x) - np.nanmean(y)), many_x - many_y)
 
 
 def student_margin(values: torch.Tensor | np.ndarray) -> np.ndarray:
@@ -184,7 +184,7 @@ def statistic_interval(
             below 1.
     """
     x = as_array(scores)
-    sample = Resample(x.shape, [np.arange(x.shape[1])], draws, seed)
+    sample = ResampledHeads(x.shape, draws=draws, seed=seed)
     if vectorized:
         drawn = x[sample.prompts[:, :, None], sample.layers[:, None]]
         return sample.estimate(float(statistic(x[None])[0]), statistic(drawn))
@@ -204,7 +204,6 @@ def variance_shares(
     Raises:
         ValueError: if the shape does not fit, a value is not finite, all are equal, or ``draws`` is below 1.
     """
-    require_count("draws", draws, 1)
     x = as_array(scores)
     if x.ndim != 4 or 0 in x.shape:
         raise ValueError(f"scores must have shape [task, prompt, layer, head] with one of each; got {x.shape}")
@@ -223,19 +222,14 @@ def variance_shares(
         # A draw that repeats one value has no variance to share out and counts for none.
         return np.array(squares) / sum(squares) if sum(squares) > 0 else np.full(len(squares), np.nan)
 
-    generator = np.random.default_rng(seed)
-    sample = []
-    for _ in range(draws):
-        layers = generator.integers(0, x.shape[2], x.shape[2])
-        prompts = generator.integers(0, x.shape[1], (len(x), x.shape[1]))
-        sample.append(parts(x[:, :, layers][np.arange(len(x))[:, None], prompts]))
-    here, many = parts(x), np.array(sample)
+    over = "layers, and prompts within tasks"
+    sample = Resample([x.shape[2], *[x.shape[1]] * len(x)], over=over, draws=draws, seed=seed, one_by_one=True)
+    layers, *prompts = sample.places
+    drawn = [x[:, :, at][np.arange(len(x))[:, None], of] for at, of in zip(layers, np.stack(prompts, 1), strict=True)]
+    here, many = parts(x), np.array([parts(y) for y in drawn])
     names: tuple[Literal["head", "task", "head x task", "prompt", "rest"], ...]
     names = ("head", "task", "head x task", "prompt", "rest")
-    how = "over layers, and prompts within tasks"
-    return {
-        name: percentile_interval(float(here[place]), many[:, place], how, draws) for place, name in enumerate(names)
-    }
+    return {name: sample.estimate(float(here[place]), many[:, place]) for place, name in enumerate(names)}
 
 
 def as_array(x: torch.Tensor | np.ndarray, dtype: Any = np.float64) -> np.ndarray:
@@ -269,24 +263,62 @@ def require_scores(name: str, x: torch.Tensor | np.ndarray) -> np.ndarray:
 
 
 class Resample:
-    """Prompts over all, and layers within each stratum, drawn with replacement."""
+    """Units of some samples drawn with replacement, ``places[sample][draw, unit]``: the one bootstrap of the project.
 
-    def __init__(self, shape: tuple[int, ...], strata: list[np.ndarray], draws: int, seed: int) -> None:
-        require_count("draws", draws, 1)
+    Draws and interval are those of :func:`scipy.stats.bootstrap` with percentiles, which refuses a sample of one and
+    has no interval once a draw is undefined; here such a draw (NaN) does not count. Drawn one by one, all samples of
+    the first draw come before any of the second: as good, and other draws of the same seed.
+    """
+
+    def __init__(self, sizes: Sequence[int], *, over: str, draws: int, seed: int, one_by_one: bool = False) -> None:
+        self.draws, self.over = require_count("draws", draws, 1), over
+        if min(sizes) < 1:
+            raise ValueError(f"{over} can be drawn where there are any; got samples of {', '.join(map(str, sizes))}")
         generator = np.random.default_rng(seed)
-        self.prompts = generator.integers(0, shape[0], (draws, shape[0]))
-        self.layers = np.concatenate([generator.choice(stratum, (draws, len(stratum))) for stratum in strata], axis=1)
+        if one_by_one:
+            drawn = generator.integers(0, np.repeat(sizes, sizes), (draws, sum(sizes)))
+            self.places = np.split(drawn, np.cumsum(sizes)[:-1], axis=1)
+        else:
+            self.places = [generator.integers(0, size, (draws, size)) for size in sizes]
+
+    def times(self, sample: int = 0) -> np.ndarray:
+        """How often each unit of a sample is drawn, ``[draw, unit]``."""
+        size = self.places[sample].shape[1]
+        places = self.places[sample] + size * np.arange(self.draws)[:, None]
+        return np.bincount(places.ravel(), minlength=self.draws * size).reshape(-1, size).astype(np.float64)
+
+    def ends(self, drawn: np.ndarray) -> np.ndarray:
+        """The percentile interval of ``drawn[draw, ...]``: ``[low and high, ...]``, NaN where no draw is defined."""
+        columns = drawn.reshape(len(drawn), -1)
+        found = np.full((2, columns.shape[1]), np.nan)
+        some = ~np.isnan(columns).all(0)  # NumPy warns of the others
+        found[:, some] = np.nanquantile(columns[:, some], [(1 - LEVEL) / 2, (1 + LEVEL) / 2], axis=0)
+        return found.reshape(2, *drawn.shape[1:])
+
+    def estimate(self, value: float, drawn: np.ndarray) -> Estimate:
+        """A statistic of the data and its interval; refuses one that is not finite there, or in no draw."""
+        finite = int(np.isfinite(drawn).sum())
+        if not (np.isfinite(value) and finite):
+            raise ValueError(
+                f"an interval needs a statistic that is defined on the data and on draws from them; it is {value} on "
+                f"the data and finite on {finite} of {self.draws} draws. Leave out what makes it undefined"
+            )
+        low, high = map(float, self.ends(drawn))
+        return Estimate(value=value, low=low, high=high, method=f"bootstrap over {self.over}, {self.draws:,} draws")
+
+
+class ResampledHeads(Resample):
+    """Prompts drawn over all, and whole layers with all their heads before and behind ``split``."""
+
+    def __init__(self, shape: tuple[int, ...], *, draws: int, seed: int, split: int = 0) -> None:
+        parts = [split, shape[1] - split] if split else [shape[1]]
+        super().__init__([shape[0], *parts], over="prompts and whole layers", draws=draws, seed=seed)
+        self.prompts, *layers = self.places
+        self.layers = np.concatenate([first + drawn for first, drawn in zip((0, split), layers, strict=False)], axis=1)
 
     def of(self, scores: np.ndarray) -> np.ndarray:
         """Mean over the drawn prompts of the drawn layers, ``[draw, layer, head]``."""
-        draws, count = len(self.prompts), len(scores)
-        places = self.prompts + count * np.arange(draws)[:, None]
-        times = np.bincount(places.ravel(), minlength=draws * count).reshape(draws, count).astype(np.float64)
-        heads = mean_over_prompts(scores, times)
-        return np.take_along_axis(heads, self.layers[:, :, None], axis=1)
-
-    def estimate(self, value: float, sample: np.ndarray) -> Estimate:
-        return percentile_interval(value, sample, "over prompts and whole layers", len(self.prompts))
+        return np.take_along_axis(mean_over_prompts(scores, self.times()), self.layers[:, :, None], axis=1)
 
 
 def mean_over_prompts(scores: np.ndarray, times: np.ndarray | None = None) -> np.ndarray:
@@ -325,26 +357,8 @@ def _require_no_infinity(name: str, x: np.ndarray) -> None:
         )
 
 
-def _drawn_means(x: np.ndarray, draws: int, generator: np.random.Generator) -> np.ndarray:
-    """Means of values drawn with replacement, ``[draw]``; NaN for a draw of undefined values only."""
-    require_count("draws", draws, 1)
-    drawn = x[generator.integers(0, x.size, (draws, x.size))]
-    defined = ~np.isnan(drawn)
+def _row_means(x: np.ndarray) -> np.ndarray:
+    """Means of ``[draw, unit]`` over what is defined; NaN for a draw of undefined values only."""
+    defined = ~np.isnan(x)
     with np.errstate(invalid="ignore"):
-        return np.where(defined, drawn, 0).sum(1) / defined.sum(1)
-
-
-def percentile_interval(value: float, sample: np.ndarray, over: str, draws: int) -> Estimate:
-    """The bootstrap's percentile interval; a draw without the statistic (NaN) says nothing.
-
-    Raises:
-        ValueError: if the value, all draws or an end of the interval is not finite.
-    """
-    counted = sample[~np.isnan(sample)]
-    if not (np.isfinite(value) and np.isfinite(counted).any()):
-        raise ValueError(
-            f"an interval needs a statistic that is defined on the data and on draws from them; it is {value} on the "
-            f"data and finite on {int(np.isfinite(counted).sum())} of {draws} draws. Leave out what makes it undefined"
-        )
-    low, high = np.quantile(counted, [(1 - LEVEL) / 2, (1 + LEVEL) / 2])
-    return Estimate(value=value, low=float(low), high=float(high), method=f"bootstrap {over}, {draws:,} draws")
+        return np.where(defined, x, 0).sum(1) / defined.sum(1)

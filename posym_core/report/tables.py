@@ -13,7 +13,7 @@ from jaxtyping import Float, Num
 from scipy.stats import binom
 
 from posym_core.inspection.visibility import counted
-from posym_core.metrics.stats import DRAWS, LEVEL
+from posym_core.metrics.stats import DRAWS, Resample, mean_over_prompts
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -30,23 +30,11 @@ def head_means(scores: Float[np.ndarray, "prompt layer head"], *, draws: int = D
 
     One prompt has no interval: its ends are NaN.
     """
-    prompts = len(scores)
-    defined = np.isfinite(scores)
-    values = np.where(defined, scores, 0).astype(np.float64)
-
-    def means(times: Float[np.ndarray, "draw prompt"]) -> Float[np.ndarray, "draw layer head"]:
-        count = np.tensordot(times, defined.astype(np.float64), axes=1)
-        total = np.tensordot(times, values, axes=1)
-        return np.where(count > 0, total / np.maximum(count, 1), np.nan)
-
-    here = means(np.ones((1, prompts)))[0]
-    low, high = np.full_like(here, np.nan), np.full_like(here, np.nan)
-    heads = np.isfinite(here)
-    if prompts > 1 and heads.any():
-        times = np.random.default_rng(seed).multinomial(prompts, np.full(prompts, 1 / prompts), size=draws)
-        ends = np.nanquantile(means(times.astype(np.float64))[:, heads], [(1 - LEVEL) / 2, (1 + LEVEL) / 2], axis=0)
-        low[heads], high[heads] = ends
-    return HeadMeans(value=here, low=low, high=high)
+    low, high = np.full((2, *scores.shape[1:]), np.nan)
+    if len(scores) > 1:
+        sample = Resample([len(scores)], over="prompts", draws=draws, seed=seed)
+        low, high = sample.ends(mean_over_prompts(scores, sample.times()))
+    return HeadMeans(value=mean_over_prompts(scores)[0], low=low, high=high)
 
 
 def head_rows(arrays: Mapping[str, np.ndarray]) -> list[dict[str, float]]:

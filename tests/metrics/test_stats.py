@@ -55,14 +55,14 @@ def test_any_statistic():
     # All draws at once are the draws one by one, and of means those that the mean over drawn prompts and layers has.
     at_once = stats.statistic_interval(lambda s: s.mean((1, 2, 3)), x, draws=100, vectorized=True)
     assert [at_once.value, at_once.low, at_once.high] == pytest.approx([found.value, found.low, found.high], abs=1e-12)
-    sample = stats.Resample(x.shape, [np.arange(x.shape[1])], 100, 0)
+    sample = stats.ResampledHeads(x.shape, draws=100, seed=0)
     by_heads = sample.estimate(0.0, sample.of(x).mean((1, 2)))
     assert [by_heads.low, by_heads.high] == pytest.approx([found.low, found.high], abs=1e-12)
 
 
 def test_a_mean_over_drawn_prompts_counts_what_is_defined():
     x, _ = planted()
-    sample = stats.Resample(x.shape, [np.arange(x.shape[1])], 20, 0)
+    sample = stats.ResampledHeads(x.shape, draws=20, seed=0)
     literal = [x[prompts].mean(0)[layers] for prompts, layers in zip(sample.prompts, sample.layers, strict=True)]
     np.testing.assert_allclose(sample.of(x), literal, atol=1e-12)
     x[0, 0, 0] = np.nan
@@ -158,8 +158,27 @@ def test_an_undefined_statistic_has_no_interval_and_undefined_draws_do_not_count
         stats.statistic_interval(of_the_data_alone, x, draws=20)
     # All draws but one: the interval is that one.
     many = np.append(np.full(19, np.nan), 3.0)
-    found = stats.percentile_interval(1.0, many, "over nothing", 20)
+    sample = stats.Resample([3], over="prompts", draws=20, seed=0)
+    found = sample.estimate(1.0, many)
     assert (found.low, found.high) == (3, 3)
+    # Of many statistics at once each has its own.
+    low, high = sample.ends(np.stack([many, np.full(20, np.nan), np.arange(20.0)], 1))
+    np.testing.assert_allclose([low, high], [[3, np.nan, 0.475], [3, np.nan, 18.525]])
+
+
+@pytest.mark.parametrize("one_by_one", [False, True])
+def test_each_sample_is_drawn_among_its_own_units(one_by_one):
+    sizes = [40, 1, 7]
+    sample = stats.Resample(sizes, over="prompts", draws=3000, seed=0, one_by_one=one_by_one)
+    for number, (size, places) in enumerate(zip(sizes, sample.places, strict=True)):
+        times = sample.times(number)
+        assert places.shape == times.shape == (3000, size)
+        assert (times.sum(1) == size).all()
+        assert times[5].tolist() == [(places[5] == unit).sum() for unit in range(size)]
+        np.testing.assert_allclose(times.mean(0), 1, atol=0.1)
+    assert abs(np.corrcoef(sample.places[0][:, 0], sample.places[2][:, 0])[0, 1]) < 0.06
+    with pytest.raises(ValueError, match=r"prompts can be drawn where there are any; got samples of 3, 0"):
+        stats.Resample([3, 0], over="prompts", draws=10, seed=0, one_by_one=one_by_one)
 
 
 def test_draws_of_one_value_have_neither_correlation_nor_shares():

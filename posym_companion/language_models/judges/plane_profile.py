@@ -21,6 +21,7 @@ from posym_companion.language_models.judges.random_weights import (
     frequency_law_at_birth,
 )
 from posym_companion.language_models.random_weights import DRAWS, RandomWeights
+from posym_core.metrics.contrasts import layer_permutation
 from posym_core.metrics.stats import head_correlation
 from posym_core.metrics.trends import behaviour_and_use
 from posym_core.runs.results import Result, load_result
@@ -56,15 +57,17 @@ def turning_angle(kept: np.ndarray, angles: np.ndarray, weights: np.ndarray | No
     return float("nan")
 
 
-def beyond_null(behaviour: np.ndarray, use: np.ndarray, draws: int = 499, seed: int = 0) -> bool:
-    """Whether whole layers whose frequency use is exchanged at random correlate less in 95 % of the draws."""
+def beyond_null(behaviour: np.ndarray, use: np.ndarray) -> bool:
+    """Whether whole layers whose frequency use is exchanged at random correlate less in 95 % of the draws.
+
+    Raises:
+        ValueError: if a rank correlation is not defined, as where a head has neither.
+    """
     from scipy.stats import rankdata
 
-    generator = np.random.default_rng(seed)
-    ranks = [rankdata(x).reshape(x.shape) for x in (behaviour, use)]
-    orders = [np.arange(len(use)), *(generator.permutation(len(use)) for _ in range(draws))]
-    here, *drawn = [abs(np.corrcoef(ranks[0].ravel(), ranks[1][order].ravel())[0, 1]) for order in orders]
-    return sum(x >= here for x in drawn) + 1 < 0.05 * (draws + 1)
+    ranks, moved = (rankdata(x).reshape(x.shape) for x in (behaviour, use))
+    exchanged = layer_permutation(lambda x: np.corrcoef(ranks.ravel(), x.ravel())[0, 1], moved[None], draws=499)
+    return exchanged.p < 0.05
 
 
 def expressed(result: Result) -> float:

@@ -7,7 +7,7 @@ from architectures import shared, tokens
 
 from posym_companion import loop
 from posym_companion.language_models import plane_profile
-from posym_companion.language_models.judges.plane_profile import turning_angle
+from posym_companion.language_models.judges.plane_profile import beyond_null, turning_angle
 from posym_companion.language_models.plane_profile import PlaneProfile, measure
 from posym_core.inspection.capturing import capture
 from posym_core.inspection.planes import find_planes
@@ -101,6 +101,16 @@ def test_the_turn_is_read_off_between_two_planes():
 def test_planes_that_never_turn_have_no_turning_angle():
     assert np.isnan(turning_angle(np.ones((2, 3)), np.array([1.0, 0.1, 0.01])))
     assert np.isnan(turning_angle(np.full((2, 3), np.nan), np.array([1.0, 0.1, 0.01])))
+
+
+def test_a_head_without_energy_is_not_beyond_the_null():
+    """A correlation that is NaN was once larger than that of any order of the layers."""
+    use = np.arange(24.0).reshape(12, 2)
+    assert beyond_null(use, use)
+    assert not beyond_null(np.random.default_rng(0).normal(size=use.shape), use)
+    use[3, 1] = np.nan
+    with pytest.raises(ValueError, match=r"it is nan as they stand and finite in 0 of 499 orders"):
+        beyond_null(np.arange(24.0).reshape(12, 2), use)
 
 
 def test_a_run_goes_on_where_it_stopped_and_repeats_itself(tmp_path, monkeypatch, packaged):
