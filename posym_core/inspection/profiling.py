@@ -34,7 +34,7 @@ from posym_core.inspection.visibility import (
 )
 from posym_core.inspection.wrappers import unwrapped
 from posym_core.metrics.blocks import Swaps
-from posym_core.metrics.few_operations import budget
+from posym_core.metrics.memory import budget
 from posym_core.metrics.swaps import SwapScores, score_swaps
 
 # Tokens of one forward pass: enough to use the machine, few enough for a small one.

@@ -170,3 +170,22 @@ def ratios(
     log = heads.capped(logits).double().sub_(log_z[..., None, None, None]).clamp_(max=LARGEST_LOG_RATIO)
     # Hidden before the exponential, whose result must stay as it is to be differentiated.
     return (log if hidden is None else log.masked_fill_(hidden, -torch.inf)).exp_()
+
+
+@dataclass(frozen=True, kw_only=True)
+class SwappedPairs:
+    """Pairs of blocks: attention to both before a swap, and its ratio after it, ``[head, group, pair]``.
+
+    All arrays lie densely in memory, where one operation on numbers that are repeated or apart costs several.
+    """
+
+    first: Tensor
+    second: Tensor
+    swapped_first: Tensor
+    swapped_second: Tensor
+    swapped_total: Tensor
+    counted: Tensor | None = None
+
+    @property
+    def gap(self) -> Tensor:
+        return (self.first - self.second).abs_()

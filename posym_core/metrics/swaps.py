@@ -12,17 +12,22 @@ the two block means after the swap are ``S[j, i]`` and ``S[i, j]`` over ``block_
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 
 import torch
-from jaxtyping import Bool, Float
+from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from posym_core.checks import flags_together, waits
-from posym_core.metrics import few_operations, pairs
-from posym_core.metrics.blocks import Swaps
+from posym_core.metrics.blocks import CHUNK, SwappedPairs, Swaps, attention_to_blocks, drawn, drawn_anywhere
 from posym_core.metrics.heads import Heads
+from posym_core.metrics.hubs import pairs_of_hubs, runs_of_hubs
+from posym_core.metrics.memory import fitting
 from posym_core.metrics.rope import Pairing
+
+# Numbers in one array of pairs on a CPU, more of which live at once.
+PAIRS = 2**16
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -125,6 +130,169 @@ def score_swaps(
             # What hides nothing need not be asked again and again.
             heads = replace(heads, visible=None)
         groups, back = heads.in_groups(products, per_frequency=per_frequency)
-        found = (few_operations if waits(device) else pairs).score(groups, swaps)
+        found = _scores(groups, swaps)
     positional, symbolic, entropy, attention = (back(x).to(dtype) for x in found)
     return SwapScores(positional=positional, symbolic=symbolic, entropy=entropy, attention=attention)
+
+
+def mean_cosines(
+    pairs: Iterable[SwappedPairs], swaps: Swaps, mass: Float[Tensor, "head group block"], empty: int = 0
+) -> Float[Tensor, "head group 2"]:
+    """Positional and symbolic score: means over pairs, weighing ``exp(|d_i - d_j| / tau)`` with ``d`` the block means.
+
+    ``empty`` pairs of two blocks that no query sees are there beside those given.
+    """
+    temperature = swaps.block_length * swaps.tau
+    least, most = torch.aminmax(mass, dim=-1, keepdim=True)
+    widest = most - least
+    sums: list[Tensor] = []
+    for some in pairs:
+        weight = some.gap.sub_(widest).div_(temperature).exp_()
+        if some.counted is not None:
+            weight = weight * some.counted
+        along, across = cosines(some, swaps.eps * swaps.block_length)
+        sums.append(torch.stack([(weight * along).sum(-1), (weight * across).sum(-1), weight.sum(-1)], dim=-1))
+    total = sums[0] if len(sums) == 1 else torch.stack(sums).sum(0)
+    scores, weights = total[..., :2], total[..., 2:]
+    if empty:
+        # They have no gap and no attention: they weigh, and count 0.
+        weights = weights + (-widest / temperature).exp() * empty
+    return scores / weights
+
+
+def cosines(
+    pairs: SwappedPairs, floor: float
+) -> tuple[Float[Tensor, "head group pair"], Float[Tensor, "head group pair"]]:
+    """Cosine of the attention after a swap with that before, ``(d_i, d_j)`` as it was and exchanged; norms floored."""
+    # Both norms are divided out one after the other: their product would underflow before they do. Neither is 0,
+    # where a norm has no slope.
+    tiny = torch.finfo(pairs.first.dtype).tiny
+    before = torch.hypot(pairs.first, pairs.second.clamp_min(tiny)).clamp_min(floor)
+    after = torch.hypot(pairs.swapped_first, pairs.swapped_second.clamp_min(tiny)).maximum(floor * pairs.swapped_total)
+    first, second = pairs.first / before, pairs.second / before
+    along = torch.addcmul(first * pairs.swapped_first, second, pairs.swapped_second).div_(after)
+    across = torch.addcmul(first * pairs.swapped_second, second, pairs.swapped_first).div_(after)
+    return along, across
+
+
+def _scores(heads: Heads, swaps: Swaps) -> tuple[Tensor, ...]:
+    """Positional and symbolic score, entropy ``[head, group]`` and block means ``[head, group, block]``, of some heads
+    at a time.
+    """
+    in_few_operations, rows = waits(heads.keys.device), 0
+    if in_few_operations:
+        step, rows = fitting(heads, swaps)
+    else:
+        step = max(1, CHUNK // (heads.query.shape[-2] * swaps.number**2 * swaps.block_length))
+    parts = []
+    for first in range(0, len(heads.keys), step):
+        some = heads.take(slice(first, first + step))
+        entropy, log_z, mass, outside = attention_to_blocks(some, swaps)
+        if in_few_operations:
+            found = _in_few_operations(some, swaps, log_z, mass, outside, rows)
+        else:
+            found = _piece_by_piece(some, swaps, log_z, mass, outside)
+        parts.append((*found.unbind(-1), entropy, mass / swaps.block_length))
+    return parts[0] if len(parts) == 1 else tuple(torch.cat(part) for part in zip(*parts, strict=True))
+
+
+def _in_few_operations(
+    heads: Heads, swaps: Swaps, log_z: Tensor, mass: Tensor, outside: Tensor, rows: int
+) -> Float[Tensor, "head group 2"]:
+    """As a GPU wants it: each operation costs a launch there, and each number that is looked at a wait.
+
+    So no pair is left out because it weighs nothing: which do would have to be looked at.
+    """
+
+    def draw(contents: range, slots: range) -> Drawn:
+        return Drawn(drawn(heads, swaps, log_z, contents, slots).contiguous(), contents.start, slots.start)
+
+    every = range(swaps.number)
+    # Pairs in one band share one table of contents and places; bands make what they need.
+    whole = draw(every, every) if rows >= swaps.number else None
+    pairs = every_pair(draw if whole is None else lambda *_: whole, mass, outside, step=rows)
+    return mean_cosines(pairs, swaps, mass)
+
+
+def _piece_by_piece(
+    heads: Heads, swaps: Swaps, log_z: Tensor, mass: Tensor, outside: Tensor
+) -> Float[Tensor, "head group 2"]:
+    """As a CPU wants it: what weighs nothing is left out, and arrays stay near the caches."""
+    found: list[Tensor] = []
+    for run, hubs in runs_of_hubs(heads, swaps, mass):
+        some, given = heads.take(run), (log_z[run], mass[run], outside[run])
+        if hubs is None:
+            found.append(_by_all_pairs(some, swaps, *given))
+        else:
+            found.append(mean_cosines([pairs_of_hubs(some, swaps, *given, hubs)], swaps, mass[run]))
+    return found[0] if len(found) == 1 else torch.cat(found)
+
+
+def _by_all_pairs(
+    heads: Heads, swaps: Swaps, log_z: Tensor, mass: Tensor, outside: Tensor
+) -> Float[Tensor, "head group 2"]:
+    """By every pair that attention can reach."""
+    table = drawn_anywhere(heads, swaps, log_z)
+    unseen = swaps.number - table.shape[-1]
+    # One place that draws nothing stands for all that no query sees.
+    whole = Drawn(torch.nn.functional.pad(table, (1, 0)), slot=unseen - 1) if unseen else Drawn(table)
+    pairs = every_pair(lambda *_: whole, mass, outside, step=max(1, PAIRS // mass.numel()), unseen=unseen)
+    return mean_cosines(pairs, swaps, mass, unseen * (unseen - 1) // 2)
+
+
+def every_pair(
+    drawn: Callable[[range, range], Drawn],
+    mass: Float[Tensor, "head group block"],
+    outside: Float[Tensor, "head group"],
+    *,
+    step: int,
+    unseen: int = 0,
+) -> Iterator[SwappedPairs]:
+    """All pairs of which at least one block is not among the first ``unseen``, of ``step`` blocks ``i < j`` at a time.
+
+    ``drawn(contents, slots)`` is asked for what every block's content among the former draws at the latter. The
+    normaliser after a swap is the attention outside the pair plus what the pair gets; the former is summed from the
+    blocks but ``i`` before ``j`` and those behind it, because subtracting the pair from the whole cancels when the pair
+    holds nearly everything.
+    """
+    blocks, device = mass.shape[-1], mass.device
+    behind = torch.cat([mass[..., 1:], outside[..., None]], dim=-1).flip(-1).cumsum(-1).flip(-1)
+    for top in range(0, blocks - 1, step):
+        rows, columns = range(top, min(top + step, blocks - 1)), range(max(top + 1, unseen), blocks)
+        apart = rows.start + 1 - columns.start
+        row, column = torch.triu_indices(len(rows), len(columns), apart, device=device)
+        i, j = row + rows.start, column + columns.start
+        # Up to the block before each column's, whose own row leaves it out.
+        before = mass[..., None, columns.start - 1 : -1].expand(*mass.shape[:-1], len(rows), -1)
+        itself = torch.eye(len(rows), len(columns) - apart, dtype=torch.bool, device=device)[:, -apart:]
+        before = before.masked_fill(itself, 0).cumsum(-1).flatten(-2)
+        others = behind if columns.start == 1 else behind + mass[..., : columns.start - 1].sum(-1, keepdim=True)
+        total = taken(before, torch.add(column, row, alpha=len(columns))).add_(taken(others, j))
+        swapped_first = drawn(columns, rows).at(j, i.clamp_min(unseen - 1) if unseen else i)
+        swapped_second = drawn(rows, columns).at(i, j)
+        yield SwappedPairs(
+            first=taken(mass, i),
+            second=taken(mass, j),
+            swapped_first=swapped_first,
+            swapped_second=swapped_second,
+            swapped_total=total.add_(swapped_first).add_(swapped_second),
+        )
+
+
+@dataclass(frozen=True)
+class Drawn:
+    """What contents of blocks would draw at blocks' places, from some content and some slot on; nothing before it."""
+
+    values: Float[Tensor, "*head group content slot"]
+    content: int = 0
+    slot: int = 0
+
+    def at(self, contents: Int[Tensor, " pair"], slots: Int[Tensor, " pair"]) -> Float[Tensor, "*head group pair"]:
+        row = self.values.shape[-1]
+        index, first = torch.add(slots, contents, alpha=row), self.content * row + self.slot
+        return taken(self.values.flatten(-2), index - first if first else index)
+
+
+def taken(x: Float[Tensor, "*head place"], index: Int[Tensor, " pair"]) -> Float[Tensor, "*head pair"]:
+    """Entries of the last dimension, several times faster on a CPU than by an index."""
+    return x.gather(-1, index.expand(*x.shape[:-1], -1))

@@ -16,7 +16,7 @@ from torch.utils._pytree import tree_leaves
 from benchmarks.operations import SIZES, counted, layer, scoring
 from posym_core import rope_angles, swap_scores
 from posym_core.checks import waits
-from posym_core.metrics import few_operations, pairs
+from posym_core.metrics import hubs, memory, swaps
 
 FIELDS = ("positional", "symbolic", "entropy", "attention")
 MOST_OPERATIONS = 300
@@ -74,12 +74,12 @@ def test_no_number_is_read_of_tensors_that_have_none(name):
 
 
 def test_a_read_would_be_noticed(monkeypatch):
-    def with_a_read(heads, swaps, score=few_operations.score):
-        found = score(heads, swaps)
+    def with_a_read(*heads, score=swaps._scores):
+        found = score(*heads)
         found[0].sum().item()
         return found
 
-    monkeypatch.setattr(few_operations, "score", with_a_read)
+    monkeypatch.setattr(swaps, "_scores", with_a_read)
     with pytest.raises(DataDependentOutputException):
         test_no_number_is_read_of_tensors_that_have_none("plain")
     with pytest.raises(AssertionError):
@@ -118,16 +118,16 @@ def test_scores_are_those_of_hubs(keys):
 
 @pytest.mark.parametrize(
     ("keys", "size", "expected"),
-    [(130, 5.0, ["_score_all"]), (258, 0.01, ["_score_all"]), (258, 5.0, ["_score_hubs"])],
+    [(130, 5.0, ["_by_all_pairs"]), (258, 0.01, ["_by_all_pairs"]), (258, 5.0, ["pairs_of_hubs"])],
 )
 def test_a_cpu_asks_for_hubs_where_pairs_are_many_and_leaves_out_what_weighs_nothing(keys, size, expected, monkeypatch):
     """A key head of four queries of 64 dimensions: 64 blocks of 4 are on the line from which it asks."""
     query, all_keys = layer_of(1, 4, keys, dim=64, size=size)
     ways, dearest = [], 4 * 4 * ((keys - 2) // 4) ** 2 * (64 + 64)
-    assert (dearest < pairs.WORTH) == (keys == 130)
-    for way in ("_score_all", "_score_hubs"):
-        once = getattr(pairs, way)
-        monkeypatch.setattr(pairs, way, lambda *args, way=way, once=once: ways.append(way) or once(*args))
+    assert (dearest < hubs.WORTH) == (keys == 130)
+    for way in ("_by_all_pairs", "pairs_of_hubs"):
+        once = getattr(swaps, way)
+        monkeypatch.setattr(swaps, way, lambda *args, way=way, once=once: ways.append(way) or once(*args))
     angles = rope_angles(64)
     found = counted(lambda: swap_scores(query, all_keys, angles, start=1, block_length=4), "cpu")
     assert ways == expected
@@ -165,12 +165,12 @@ def test_memory_stays_within_its_budget_and_chunks_change_nothing(heads, group, 
     """Some heads at a time, and where the pairs of one are too many, some rows of them."""
     query, all_keys = layer_of(heads, group, keys, dim=16, size=2.0)
     options = filled({"block_length": length, "visible": True, "sinks": True}, query, all_keys)
-    rows, once, blocks = [], few_operations._score, (keys - 1) // length
-    monkeypatch.setattr(few_operations, "_score", lambda *args: rows.append(args[2]) or once(*args))
+    rows, once, blocks = [], swaps._in_few_operations, (keys - 1) // length
+    monkeypatch.setattr(swaps, "_in_few_operations", lambda *args: rows.append(args[-1]) or once(*args))
     with scoring("device"):
         whole = swap_scores(query, all_keys, rope_angles(16), **options)
         assert rows == [blocks]
-        monkeypatch.setattr(few_operations, "BUDGET", 2**21)
+        monkeypatch.setattr(memory, "BUDGET", 2**21)
         with Live() as live:
             parts = swap_scores(query, all_keys, rope_angles(16), **options)
     assert len(rows) > 2
@@ -185,9 +185,9 @@ def test_a_card_with_little_room_is_asked_for_half_of_it(monkeypatch):
     monkeypatch.setattr(torch.cuda, "mem_get_info", lambda device: (300, 2**40))
     monkeypatch.setattr(torch.cuda, "memory_reserved", lambda device: 200)
     monkeypatch.setattr(torch.cuda, "memory_allocated", lambda device: 100)
-    assert few_operations.budget(torch.device("cuda", 0)) == 200
+    assert memory.budget(torch.device("cuda", 0)) == 200
     monkeypatch.setattr(torch.cuda, "mem_get_info", lambda device: (2**40, 2**40))
-    assert few_operations.budget(torch.device("cuda", 0)) == few_operations.budget(torch.device("cpu")) == 2**30
+    assert memory.budget(torch.device("cuda", 0)) == memory.budget(torch.device("cpu")) == 2**30
 
 
 QUERY, KEYS = layer_of(keys=12, dtype=torch.float32)

@@ -7,7 +7,7 @@ from random_examples import given, settings, st
 
 from benchmarks.operations import scoring
 from posym_core import rope_angles, rotate, swap_scores
-from posym_core.metrics import pairs, permutations
+from posym_core.metrics import blocks, hubs, permutations, swaps
 
 PAIRINGS = ["halves", "neighbours"]
 FLOAT64_ERROR = 1e-10
@@ -237,7 +237,8 @@ def test_chunks_change_nothing(monkeypatch):
     query, keys = head(2, 3, keys=90, size=2.0)
     visible = torch.arange(90) >= 30
     whole = swap_scores(query, keys, rope_angles(8), start=3, visible=visible)
-    monkeypatch.setattr(pairs, "CHUNK", 500)
+    monkeypatch.setattr(swaps, "CHUNK", 500)
+    monkeypatch.setattr(blocks, "CHUNK", 500)
     parts = swap_scores(query, keys, rope_angles(8), start=3, visible=visible)
     for field in ("positional", "symbolic", "entropy", "attention"):
         torch.testing.assert_close(getattr(parts, field), getattr(whole, field), rtol=1e-12, atol=1e-13)
@@ -255,7 +256,7 @@ def test_pairs_that_weigh_nothing_may_be_left_out(size, start, length, tau, monk
     options = {"start": start, "block_length": length, "tau": tau, "softcap": 40.0, "visible": visible}
     options["sinks"] = torch.linspace(-2, 2, 12, dtype=torch.float64).view(4, 3)
     every = swap_scores(query, keys[:, :1], rope_angles(8), **options)
-    monkeypatch.setattr(pairs, "WORTH", 0)
+    monkeypatch.setattr(hubs, "WORTH", 0)
     found = swap_scores(query, keys[:, :1], rope_angles(8), **options)
     for field in ("positional", "symbolic", "entropy", "attention"):
         torch.testing.assert_close(getattr(found, field), getattr(every, field), rtol=1e-12, atol=1e-13)
@@ -263,20 +264,20 @@ def test_pairs_that_weigh_nothing_may_be_left_out(size, start, length, tau, monk
 
 def hubs_found(monkeypatch):
     """Notes at every call how many hubs the key heads have, run by run, of which not all pairs are scored."""
-    seen, ask = [], pairs._runs
+    seen, ask = [], swaps.runs_of_hubs
 
     def note(*args):
         runs = list(ask(*args))
-        seen.append([hubs.index.shape[-1] for _, hubs in runs if hubs is not None])
+        seen.append([found.index.shape[-1] for _, found in runs if found is not None])
         return runs
 
-    monkeypatch.setattr(pairs, "_runs", note)
+    monkeypatch.setattr(swaps, "runs_of_hubs", note)
     return seen
 
 
 @of_a_cpu
 def test_pairs_are_left_out_where_few_weigh_anything(monkeypatch):
-    monkeypatch.setattr(pairs, "WORTH", 0)
+    monkeypatch.setattr(hubs, "WORTH", 0)
     seen = hubs_found(monkeypatch)
     query, keys = head(keys=66, size=4.0)
     options = {"start": 1, "block_length": 4}
@@ -325,13 +326,13 @@ def test_refusals_name_rule_value_and_remedy(options, message):
         swap_scores(query, keys, rope_angles(8), **options)
 
 
-@pytest.mark.parametrize("worth", [0, pairs.WORTH])
+@pytest.mark.parametrize("worth", [0, hubs.WORTH])
 @pytest.mark.parametrize(
     "options", [{}, {"visible": None, "block_length": 2}, {"eps": 0.0}, {"softcap": 3.0}, {"per_frequency": True}]
 )
 def test_scores_can_be_differentiated(worth, options, monkeypatch):
     """With blocks that some queries do not see, whose norms are 0 and have no slope."""
-    monkeypatch.setattr(pairs, "WORTH", worth)
+    monkeypatch.setattr(hubs, "WORTH", worth)
     seen = torch.arange(7) >= torch.tensor([[0, 2], [3, 1]])[..., None]
     seen[0, 0, 4] = False
     query, keys = head(2, 2, keys=7, dim=4)
