@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -32,7 +31,7 @@ from posym_core.report.prompt_files import BlockedPrompt
 from posym_core.report.settings import ProfileSettings
 from posym_core.runs.devices import choose_device
 from posym_core.runs.parallel import check_places, run_grid
-from posym_core.runs.provenance import code_version, library_versions
+from posym_core.runs.provenance import made_now
 from posym_core.runs.results import require_keeping
 from posym_core.runs.store import DamagedError, begin, begun, end, identity, read_part, write_part
 
@@ -215,11 +214,10 @@ def _finish(
     """Write the files of a finished run, the description last."""
     arrays, measured = chunks.arrays(), chunks.finished.values()
     provenance = {
-        **code_version(),
-        "device": " and ".join(sorted({chunk.device for chunk in measured})),
-        "date": datetime.now(UTC).isoformat(timespec="seconds"),
-        "seconds": round(sum(chunk.seconds for chunk in measured), 1),
-        "versions": library_versions(),
+        **made_now(
+            sum(chunk.seconds for chunk in measured),
+            device=" and ".join(sorted({chunk.device for chunk in measured})),
+        ),
         "threads": threads,
         "smallest_batch": min(chunk.batch for chunk in measured),
     }

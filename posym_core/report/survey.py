@@ -13,7 +13,6 @@ import time
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -31,7 +30,7 @@ from posym_core.report.survey_page import survey_page
 from posym_core.report.tables import as_csv, hidden_blocks
 from posym_core.runs.devices import choose_device
 from posym_core.runs.parallel import check_places
-from posym_core.runs.provenance import code_version, library_versions
+from posym_core.runs.provenance import made_now
 from posym_core.runs.results import require_keeping
 from posym_core.runs.store import seal, write_files
 
@@ -211,12 +210,7 @@ def survey_table(rows: Sequence[Row]) -> bytes:
 
 def _write(folder: Path, rows: Sequence[Row], settings: Mapping[str, Any], seconds: float) -> None:
     """Write table, page and, last, description, each whole or not at all."""
-    provenance = {
-        **code_version(),
-        "date": datetime.now(UTC).isoformat(timespec="seconds"),
-        "seconds": round(seconds, 1),
-        "versions": library_versions(),
-    }
+    provenance = made_now(seconds)
     described = {"format": FORMAT, "settings": dict(settings), "rows": list(rows), "provenance": provenance}
     page = survey_page(rows, settings, provenance).encode()
     write_files(folder, {TABLE: survey_table(rows), PAGE: page, DESCRIPTION: seal(described)})

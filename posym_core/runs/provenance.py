@@ -7,9 +7,11 @@ import functools
 import hashlib
 import platform
 import sys
+from datetime import UTC, datetime
 from importlib.metadata import PackageNotFoundError, version
 from importlib.util import find_spec
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
@@ -84,6 +86,12 @@ def _installed(package: str) -> dict[str, str]:
         return {package: version(package)}
     except PackageNotFoundError:
         return {}
+
+
+def made_now(seconds: float, **more: Any) -> dict[str, Any]:
+    """Where what is kept comes from: code, what more is known, the date, how long it took, versions of libraries."""
+    date = datetime.now(UTC).isoformat(timespec="seconds")
+    return {**code_version(), **more, "date": date, "seconds": round(seconds, 1), "versions": library_versions()}
 
 
 def own_code() -> str:

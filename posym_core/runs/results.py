@@ -17,7 +17,6 @@ import shutil
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
@@ -25,7 +24,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from posym_core.runs.provenance import code_version, library_versions
+from posym_core.runs.provenance import code_version, library_versions, made_now
 from posym_core.runs.store import DamagedError, record, require_whole, seal, unseal, write_files
 
 FORMAT = 3
@@ -205,11 +204,8 @@ def save_result(
         "settings": json.loads(json.dumps(dict(settings))),
         "arrays": {k: {"shape": list(a.shape), "dtype": str(a.dtype), "dims": said[k]} for k, a in plain.items()},
         "provenance": {
-            **code_version(),
-            "device": device,
-            "date": datetime.now(UTC).isoformat(timespec="seconds"),
-            "seconds": round(seconds, 1),
-            "versions": dict(versions or library_versions()),
+            **made_now(seconds, device=device),
+            **({"versions": dict(versions)} if versions else {}),
             "checksum": record(payload.getvalue())["sha256"],
             **({"attached": digests} if digests else {}),
         },
