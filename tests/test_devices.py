@@ -91,6 +91,7 @@ from posym_core.metrics import (
     frequency_use,
     head_correlation,
     head_trends,
+    hubs,
     local_layers,
     mean_difference,
     mean_frequency,
@@ -166,8 +167,11 @@ def by_blocks(to):
 
 
 def piece_by_piece(to):
-    with scoring("cpu"):
-        return swap_scores(to(QUERY), to(KEYS), to(ANGLES))
+    """All pairs, and those of the few blocks that draw nearly all attention."""
+    with scoring("cpu"), pytest.MonkeyPatch.context() as patch:
+        every = swap_scores(to(QUERY), to(KEYS), to(ANGLES))
+        patch.setattr(hubs, "WORTH", 0)
+        return every, swap_scores(to(50 * QUERY), to(KEYS), to(ANGLES))
 
 
 # Name -> what to compute with a function that brings tensors to a device.
