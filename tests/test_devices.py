@@ -81,6 +81,7 @@ from posym_core.inspection import (
     stopped,
     surgery,
 )
+from posym_core.inspection.interventions import numbered, rebased
 from posym_core.metrics import (
     cross_logits,
     cross_scores,
@@ -206,6 +207,10 @@ METRICS = {
     ),
     "kernel_product": lambda to: kernel_product(to(GRAM), averaged_kernel(to(ANGLES), 5)),
     "mixing": lambda to: mixing(to(GRAM), to(averaged_kernel(ANGLES, 5))),
+    "interventions": lambda to: [
+        change.change(to(ANGLES))
+        for change in (rebased(times=2.0), rebased(1e5), stopped(numbered([1, 3])), ablated(slowest(0.5)))
+    ],
     "toeplitz": lambda to: toeplitz(to(drawn(4))),
     "plane_grams": lambda to: (plane_grams(to(KEYS)), rotated_gram(to(KEYS), to(ANGLES))),
     "unrotated_planes": lambda to: (

@@ -129,7 +129,7 @@ def rebased(
         rotating = angles > 0
         new = angles.clone()
         if count := int(rotating.sum()):
-            powers = rope_angles(2 * count, factor)
+            powers = rope_angles(2 * count, factor).to(angles.device)
             new[rotating] = (powers if times is None else angles[rotating] * powers).to(angles.dtype)
         return new, every(angles)
 
