@@ -140,7 +140,7 @@ def discard(folder: Path) -> None:
         names = [name for name in json.loads((folder / MANIFEST).read_text())["files"] if Path(name).name == name]
     for name in (MANIFEST, SCORES, HEADS, PROMPTS_TABLE, PROMPTS_FILE, *names):
         (folder / name).unlink(missing_ok=True)
-    end(folder / CHUNKS)
+    end(folder / CHUNKS, "chunk-*")
 
 
 def require_same(folder: Path, there: Mapping[str, Any], asked: Mapping[str, Any]) -> None:

@@ -223,7 +223,7 @@ def _finish(
     }
     profile = ProfileRun(folder=folder, settings=described, provenance=provenance, arrays=arrays, prompts=prompts)
     write_profile(profile, extras(profile) if extras is not None else {})
-    end(folder / CHUNKS)
+    end(folder / CHUNKS, "chunk-*")
     return profile
 
 

@@ -134,6 +134,8 @@ def difference(there: Mapping[str, Any], asked: Mapping[str, Any]) -> str:
 
     >>> difference({"settings": {"size": 2, "seed": 0}, "code": "a"}, {"settings": {"size": 3, "seed": 0}, "code": "b"})
     'settings (size: 2 there, 3 now) and other code ("a" there, "b" now)'
+    >>> difference({"settings": {"stop": float("nan")}}, {"settings": {"stop": float("nan")}})
+    ''
     """
     said = []
     for name in {**asked, **there}:
@@ -148,8 +150,11 @@ def difference(there: Mapping[str, Any], asked: Mapping[str, Any]) -> str:
 
 
 def _both(old: Any, new: Any, name: str = "") -> str:
-    shown = [text if len(text) <= 40 else f"{text[:37]}..." for text in map(json.dumps, (old, new))]
-    return "" if old == new else f"{name}{shown[0]} there, {shown[1]} now"
+    texts = [json.dumps(value) for value in (old, new)]
+    if old == new or texts[0] == texts[1]:  # a NaN is as good as another
+        return ""
+    shown = [text if len(text) <= 40 else f"{text[:37]}..." for text in texts]
+    return f"{name}{shown[0]} there, {shown[1]} now"
 
 
 def begin(folder: Path, asked: Mapping[str, Any]) -> None:
@@ -162,9 +167,9 @@ def begun(folder: Path) -> dict[str, Any] | None:
     return unseal(folder / BEGUN) if (folder / BEGUN).is_file() else None
 
 
-def end(folder: Path) -> None:
-    """Remove unfinished work: its parts and its description, and the folder if nothing else is in it."""
-    for pattern in (BEGUN, f".{BEGUN}.*", "*.safetensors", ".*.safetensors.*"):
+def end(folder: Path, parts: str = "*") -> None:
+    """Remove unfinished work: its description and the parts of this name, and the folder if nothing else is in it."""
+    for pattern in (BEGUN, f".{BEGUN}.*", f"{parts}.safetensors", f".{parts}.safetensors.*"):
         for path in folder.glob(pattern):
             path.unlink()
     with contextlib.suppress(OSError):

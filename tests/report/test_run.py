@@ -314,15 +314,18 @@ def test_a_folder_without_a_profile(tmp_path):
 def test_what_is_discarded_lies_in_the_folder(tmp_path):
     """A description that names files of other folders, as one from elsewhere may, takes none of them along."""
     folder = tmp_path / "profile"
-    (folder / "sub").mkdir(parents=True)
-    outside = [tmp_path / "mine", folder / "sub" / "mine"]
-    for path in (*outside, folder / "figure.svg", folder / "unnamed"):
+    for name in ("sub", "chunks"):
+        (folder / name).mkdir(parents=True)
+    outside = [tmp_path / "mine", folder / "sub" / "mine", folder / "chunks" / "mine.safetensors"]
+    chunk = folder / "chunks" / "chunk-00000.safetensors"
+    for path in (*outside, folder / "figure.svg", folder / "unnamed", chunk):
         path.write_text("")
     named = ["../mine", str(outside[0]), "sub/mine", "figure.svg"]
     (folder / "profile.json").write_text(json.dumps({"files": dict.fromkeys(named)}))
     discard(folder)
     assert all(path.exists() for path in outside)
-    assert sorted(path.name for path in folder.iterdir()) == ["sub", "unnamed"]
+    assert not chunk.exists()
+    assert sorted(path.name for path in folder.iterdir()) == ["chunks", "sub", "unnamed"]
 
 
 def test_two_runs_do_not_write_to_one_folder(tiny, tmp_path):
