@@ -3,6 +3,7 @@ import math
 import pytest
 import torch
 from random_examples import given, st
+from torch._subclasses.fake_tensor import FakeTensorMode
 
 from posym_core import rope_angles, rotate
 
@@ -97,3 +98,8 @@ def test_refusals_name_rule_value_and_remedy():
         rotate(
             x.clone().index_fill_(0, torch.tensor([1]), 1.0).put_(torch.tensor(0), torch.tensor(math.nan)), 1, angles
         )
+
+
+def test_angles_are_made_without_a_look_at_them():
+    with FakeTensorMode():
+        assert rope_angles(64).shape == (32,)
