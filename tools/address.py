@@ -22,19 +22,14 @@ NAMED_IN = ("_config.yml", "pyproject.toml", "CITATION.cff", "README.md")
 TAGS = ["remove-cell"]
 TEMPLATE = """\
 # In Colab, fetch the book and install its package; anywhere else this cell does nothing.
-import os
-import subprocess
 import sys
 
 if "google.colab" in sys.modules:
-    address = "{address}"
+    address, folder = "{address}", "{folder}"
     if "/OWNER/" in address:
         raise RuntimeError(f"{{address}} is a placeholder; set the repository's own with tools/address.py --set URL")
-    if not os.path.isdir("posym"):
-        pip = [sys.executable, "-m", "pip", "install", "--quiet"]
-        subprocess.run(["git", "clone", "--quiet", "--depth", "1", address, "posym"], check=True)
-        subprocess.run([*pip, "./posym[lm,chapters]"], check=True)
-    os.chdir("posym/{folder}")"""
+    get_ipython().system(f"git clone --quiet --depth 1 {{address}} posym")
+    get_ipython().run_line_magic("run", f"posym/tools/colab.py {{folder}}")"""
 
 
 def repository_address(root: Path = ROOT) -> str:

@@ -25,8 +25,8 @@ from execute import executed, last_run, read
 TAG = "nbval-check-output"
 # A cell that draws random numbers changes the state of what it draws from.
 RANDOM = ("rand", "normal", "uniform", "seed", "sample", "shuffle", "permutation", "integers", "choice")
-# What shows values changes none: these functions, and whatever a chapter imports from here.
-SHOWING, DRAWING = {"print", "display"}, "posym_core.figures"
+# What shows values changes none: these functions, and whatever a chapter imports from these rooms.
+SHOWING, SHOWN_BY = {"print", "display"}, ("posym_core.figures", "posym_companion.book")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -120,8 +120,8 @@ def needed(cells: list[dict[str, Any]]) -> list[bool]:
     nodes = [node for source in sources for node in ast.walk(ast.parse(source))]
     modules = {(alias.asname or alias.name, getattr(node, "module", None))
                for node in nodes if isinstance(node, ast.Import | ast.ImportFrom) for alias in node.names}  # fmt: skip
-    drawing = {name for name, module in modules if module == DRAWING}
-    each = [names(source, {name for name, _ in modules}, SHOWING | drawing) for source in sources]
+    showing = SHOWING | {name for name, module in modules if module in SHOWN_BY}
+    each = [names(source, {name for name, _ in modules}, showing) for source in sources]
     compared = [TAG in cell["metadata"].get("tags", []) for cell in cells]
     looked_up, before = set[str](), None
     while looked_up != before:

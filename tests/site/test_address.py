@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import runpy
 import shutil
 import subprocess
 import sys
@@ -64,36 +65,58 @@ def test_set_up_cell_is_put_first_and_follows_the_address() -> None:
     assert [cell.source for cell in notebook.cells[1:]] == ["import torch"]
 
 
-def test_set_up_cell_is_silent_elsewhere(capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
-    def refuse(*_: object, **__: object) -> None:
-        raise AssertionError("the cell ran a command outside Colab")
+class Shell:
+    """What a cell asks of IPython, written down; a script that it runs is run."""
 
-    monkeypatch.setattr("subprocess.run", refuse)
-    exec(address.setup_cell(address.PLACEHOLDER, "book"), {})
+    def __init__(self, root: Path) -> None:
+        self.root, self.asked = root, list[str]()
+
+    def system(self, command: str) -> None:
+        self.asked.append(command)
+        assert command.startswith("git clone "), command
+        (Path.cwd() / "posym" / "book" / "part").mkdir(parents=True, exist_ok=True)
+        shutil.copytree(self.root / "tools", Path.cwd() / "posym" / "tools", dirs_exist_ok=True)
+
+    def run_line_magic(self, name: str, line: str) -> None:
+        self.asked.append(f"%{name} {line}")
+        script, *arguments = line.split()
+        with pytest.MonkeyPatch.context() as patched:
+            patched.setattr(sys, "argv", [script, *arguments])
+            runpy.run_path(script, run_name="__main__")
+
+
+@pytest.fixture
+def shell(root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Shell:
+    monkeypatch.chdir(tmp_path)
+    return Shell(root)
+
+
+def run_cell(shell: Shell, address_: str, folder: str) -> None:
+    exec(address.setup_cell(address_, folder), {"get_ipython": lambda: shell})
+
+
+def test_set_up_cell_is_silent_elsewhere(capfd: pytest.CaptureFixture[str], shell: Shell) -> None:
+    run_cell(shell, address.PLACEHOLDER, "book")
     assert capfd.readouterr() == ("", "")
+    assert shell.asked == []
 
 
-def test_set_up_cell_in_colab(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    commands: list[list[str]] = []
-
-    def record(command: list[str], *, check: bool) -> None:
-        assert check
-        commands.append(command)
-        (tmp_path / "posym" / "book" / "part").mkdir(parents=True, exist_ok=True)
-
+def test_set_up_cell_in_colab(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, shell: Shell) -> None:
+    installed: list[list[str]] = []
+    monkeypatch.setattr("subprocess.run", lambda command, *, check: installed.append(command) if check else None)
     monkeypatch.setitem(sys.modules, "google.colab", object())
-    monkeypatch.setattr("subprocess.run", record)
-    for _ in range(2):  # the second time, the clone is there already
-        monkeypatch.chdir(tmp_path)
-        exec(address.setup_cell(OWN, "book/part"), {})
-        assert Path.cwd() == tmp_path / "posym" / "book" / "part"
-    clone, install = commands
-    assert clone[-2:] == [OWN, "posym"]
-    assert "./posym[lm,chapters]" in install
+    run_cell(shell, OWN, "book/part")
+    assert shell.asked == [f"git clone --quiet --depth 1 {OWN} posym", "%run posym/tools/colab.py book/part"]
+    assert installed == [[sys.executable, "-m", "pip", "install", "--quiet", f"{tmp_path}/posym[lm,chapters]"]]
+    assert Path.cwd() == tmp_path / "posym" / "book" / "part"
 
 
-def test_set_up_cell_refuses_the_placeholder(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_set_up_cell_refuses_the_placeholder(monkeypatch: pytest.MonkeyPatch, shell: Shell) -> None:
     monkeypatch.setitem(sys.modules, "google.colab", object())
-    monkeypatch.setattr("subprocess.run", lambda *_, **__: pytest.fail("the cell ran a command"))
     with pytest.raises(RuntimeError, match=r"OWNER/posym is a placeholder; set the repository's own with tools"):
-        exec(address.setup_cell(address.PLACEHOLDER, "book"), {})
+        run_cell(shell, address.PLACEHOLDER, "book")
+    assert shell.asked == []
+
+
+def test_set_up_cell_is_short() -> None:
+    assert len([line for line in address.TEMPLATE.splitlines() if line]) <= 8

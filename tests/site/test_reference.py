@@ -13,7 +13,7 @@ import yaml
 
 ROOT = Path(__file__).resolve().parents[2]
 ROOMS = ("metrics", "tasks", "encodings", "models", "models.constructed", "inspection", "figures", "runs", "report")
-SUBJECTS = ("one_head", "several_hops", "language_models", "solvers", "encodings", "later", "ledger")
+SUBJECTS = ("one_head", "several_hops", "language_models", "solvers", "encodings", "later", "ledger", "book")
 FACES = ("posym_core", *(f"posym_core.{room}" for room in ROOMS), *(f"posym_companion.{x}" for x in SUBJECTS))
 
 

@@ -1,0 +1,36 @@
+"""Trained models as a page runs them in the browser."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+from posym_companion.several_hops.multihop import MultihopSettings
+from posym_core.figures.hop_figure import HopModel
+from posym_core.models.gptj import answers_with
+from posym_core.runs.results import load_result
+
+
+def hop_model(model: Any, settings: MultihopSettings) -> HopModel:
+    """A trained model with the example of its result, and what it does there.
+
+    Until a page has loaded the weights it shows this first state: attention of the model's heads, and its answer.
+
+    Args:
+        model: the model that :func:`~posym_companion.several_hops.multihop.load_weights` gives, on the CPU.
+        settings: its settings, from there too.
+    """
+    example = load_result(settings.name)["example_tokens"][settings.hops - 1]
+    seen: list[torch.Tensor] = []
+    logits = answers_with(model, torch.tensor(example)[None], seen=lambda layer, weights, _: seen.append(weights[0, 0]))
+    return HopModel(
+        settings.make_task(),
+        {name: x.detach().numpy() for name, x in model.named_parameters()},
+        angles=settings.angles,
+        example=example,
+        label=settings.task.capitalize(),
+        source=settings.name,
+        attention=torch.stack(seen),
+        logits=logits[0],
+    )

@@ -1,0 +1,137 @@
+"""Text and tables that a cell shows, so that its code is about what is computed and not about Markdown."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from numbers import Integral
+from typing import Any, Protocol
+
+import numpy as np
+import torch
+
+from posym_companion.finding import Claim
+from posym_core.metrics.stats import Estimate
+
+RULES = {"l": ":--", "r": "--:", "c": ":-:"}
+
+
+class Table:
+    """A table that grows row by row.
+
+    ``print`` and :func:`say` show it, and so does a cell that ends with it.
+
+    Args:
+        columns: what stands above the columns, Markdown.
+        rows: rows to begin with, see :meth:`add`.
+        align: a letter a column, ``l``, ``r`` or ``c``; the last holds for all columns that follow. By default the
+            first column is names and the others are numbers.
+        form: how numbers that are no whole numbers are written, a format specification.
+
+    Raises:
+        ValueError: if there is no column, or ``align`` has another letter or more letters than there are columns.
+
+    >>> table = Table("task", "accuracy", "steps", form=".2f")
+    >>> table.add("Index", 0.987, 1250)
+    >>> print(table)
+    | task | accuracy | steps |
+    |:--|--:|--:|
+    | Index | 0.99 | 1250 |
+    """
+
+    def __init__(
+        self, *columns: object, rows: Iterable[Sequence[object]] = (), align: str = "lr", form: str = ""
+    ) -> None:
+        if not columns or not 0 < len(align) <= max(len(columns), 2) or not set(align) <= set(RULES):
+            raise ValueError(
+                f"a table has columns, and align has a letter of {', '.join(RULES)} for each, the last of which "
+                f"repeats; got {len(columns)} columns and align={align!r}"
+            )
+        self.columns, self.form = tuple(map(str, columns)), form
+        self.align = (align + align[-1] * len(columns))[: len(columns)]
+        self.rows: list[tuple[str, ...]] = []
+        for row in rows:
+            self.add(*row)
+
+    def add(self, *cells: object) -> None:
+        """A row more, a cell a column: text, numbers, estimates with their intervals.
+
+        Raises:
+            ValueError: if there are more or fewer cells than columns.
+        """
+        if len(cells) != len(self.columns):
+            raise ValueError(
+                f"a row has a cell for each of the {len(self.columns)} columns {', '.join(self.columns)}; got "
+                f"{len(cells)}: {', '.join(map(str, cells))}"
+            )
+        self.rows.append(tuple(self._written(cell) for cell in cells))
+
+    def _written(self, cell: object) -> str:
+        single = isinstance(cell, torch.Tensor | np.ndarray) and not cell.shape
+        fraction = single or isinstance(cell, float | np.floating)
+        return (format(cell, self.form) if fraction else str(cell)).replace("|", r"\|")
+
+    def __str__(self) -> str:
+        rule = "|".join(RULES[letter] for letter in self.align)
+        rows = [f"| {' | '.join(row)} |" for row in (self.columns, *self.rows)]
+        return "\n".join([rows[0], f"|{rule}|", *rows[1:]])
+
+    def _repr_markdown_(self) -> str:
+        return str(self)
+
+
+def say(*parts: object) -> None:
+    """Show paragraphs and tables below a cell, Markdown, one after the other.
+
+    Raises:
+        ModuleNotFoundError: without IPython, which comes with the extra ``chapters``.
+    """
+    from IPython.display import Markdown, display
+
+    display(Markdown("\n\n".join(map(str, parts))))
+
+
+def folded(summary: str, *parts: object) -> str:
+    """Paragraphs and tables behind one line, which a reader opens."""
+    return "\n\n".join([f"<details><summary>{summary}</summary>", *map(str, parts), "</details>"])
+
+
+class Described(Protocol):
+    """What can say where it comes from, as a stored result can."""
+
+    def describe(self) -> str: ...
+
+
+def described(results: Iterable[Described]) -> str:
+    """Where results come from: a list, one item a result."""
+    return "\n".join(f"- {result.describe()}" for result in results)
+
+
+def number(value: Estimate | Mapping[str, Any] | float | str, form: str = ".2f") -> str:
+    """A number as text: an estimate, or what a row of the ledger holds of one, with its interval; others without.
+
+    Whole numbers and texts stay as they are.
+
+    >>> number({"value": 0.5, "interval": [0.25, 0.75]})
+    '0.50 [0.25, 0.75]'
+    """
+    if isinstance(value, Mapping):
+        return "{} [{}, {}]".format(*(format(x, form) for x in (value["value"], *value["interval"])))
+    if isinstance(value, Estimate):
+        return "{} [{}, {}]".format(*(format(x, form) for x in (value.value, value.low, value.high)))
+    return str(value) if isinstance(value, str | Integral) else format(value, form)
+
+
+def span(values: Any, form: str = ".2f") -> str:
+    """The least and the largest of some numbers, or one if they are written alike.
+
+    >>> span([3.0, 1.0, 2.0], ".0f")
+    '1 to 3'
+    """
+    low, high = (format(end, form) for end in (np.min(values), np.max(values)))
+    return low if low == high else f"{low} to {high}"
+
+
+def verdict_line(claim: Claim, numbers: Mapping[str, Any]) -> str:
+    """What the rule of a claim makes of numbers: the claim in ten words, the verdict, what was found, and the rule."""
+    verdict = f"Verdict: **{claim.rule.verdict(numbers)}**. {claim.rule.found(numbers)}"
+    return f"*{claim.short}*. {verdict} Rule: {claim.rule.says}"

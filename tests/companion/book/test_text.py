@@ -1,0 +1,118 @@
+"""What cells show: tables that fit their columns, numbers with their intervals, texts one after the other."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import pytest
+import torch
+
+from posym_companion.book import Table, described, folded, number, say, span, verdict_line
+from posym_companion.ledger import claim
+from posym_core.metrics.stats import Estimate
+
+ESTIMATE = Estimate(value=0.5, low=0.25, high=0.75)
+
+
+def test_a_table_writes_what_it_is_given() -> None:
+    table = Table("task", "n", "share", rows=[("Index", 3, 0.25)], form=".0%")
+    table.add("Retrieval", np.int64(4), np.float32(0.5))
+    table.add("both", "–", torch.tensor(0.75))
+    assert str(table).splitlines() == [
+        "| task | n | share |", "|:--|--:|--:|", "| Index | 3 | 25% |", "| Retrieval | 4 | 50% |", "| both | – | 75% |",
+    ]  # fmt: skip
+    assert table._repr_markdown_() == str(table)
+
+
+def test_estimates_and_text_keep_their_own_form() -> None:
+    table = Table("a", "b", "c", rows=[(ESTIMATE, "0.123", True)], form=".0f")
+    assert str(table).endswith("| 0.50 [0.25, 0.75] | 0.123 | True |")
+
+
+@pytest.mark.parametrize(
+    ("align", "rule"), [("lr", ":--|--:|--:"), ("l", ":--|:--|:--"), ("rlc", "--:|:--|:-:"), ("rc", "--:|:-:|:-:")]
+)
+def test_the_last_letter_of_align_repeats(align: str, rule: str) -> None:
+    assert str(Table("a", "b", "c", align=align)).splitlines()[1] == f"|{rule}|"
+
+
+def test_a_table_of_one_column() -> None:
+    assert str(Table("a")).splitlines()[1] == "|:--|"
+
+
+def test_a_bar_within_a_cell_divides_nothing() -> None:
+    assert str(Table("a", rows=[("|v|",)])).splitlines()[2] == r"| \|v\| |"
+
+
+@pytest.mark.parametrize(
+    ("columns", "align", "got"),
+    [((), "lr", "got 0 columns"), (("a",), "lrr", "align='lrr'"), (("a",), "x", "align='x'"), (("a",), "", "align=''")],
+)
+def test_a_table_refuses_what_aligns_nothing(columns: tuple[str, ...], align: str, got: str) -> None:
+    with pytest.raises(ValueError, match=rf"align has a letter of l, r, c for each, the last of which repeats.*{got}"):
+        Table(*columns, align=align)
+
+
+@pytest.mark.parametrize("cells", [("Index",), ("Index", 1, 2)])
+def test_a_row_that_does_not_fit_is_refused(cells: tuple[object, ...]) -> None:
+    table = Table("task", "share")
+    with pytest.raises(ValueError, match=rf"a cell for each of the 2 columns task, share; got {len(cells)}: Index"):
+        table.add(*cells)
+    assert table.rows == []
+
+
+def test_say_shows_parts_one_after_the_other(monkeypatch: pytest.MonkeyPatch) -> None:
+    shown: list[str] = []
+    monkeypatch.setattr("IPython.display.display", lambda text: shown.append(text.data))
+    say("Before.", Table("a", rows=[(1,)]), "After.")
+    assert shown == ["Before.\n\n| a |\n|:--|\n| 1 |\n\nAfter."]
+
+
+def test_folded_text_stands_apart_from_its_tags() -> None:
+    """Markdown within HTML is read as such only behind an empty line."""
+    assert folded("More", "*one*", "two") == "<details><summary>More</summary>\n\n*one*\n\ntwo\n\n</details>"
+
+
+@dataclass
+class Named:
+    """What describes itself."""
+
+    name: str
+
+    def describe(self) -> str:
+        return f"Result {self.name}"
+
+
+def test_described_is_a_list_of_results() -> None:
+    assert described(map(Named, "ab")) == "- Result a\n- Result b"
+
+
+@pytest.mark.parametrize(
+    ("value", "form", "text"),
+    [
+        (ESTIMATE, ".1%", "50.0% [25.0%, 75.0%]"),
+        ({"value": 2.0, "interval": [1.0, 3.0]}, ".0f", "2 [1, 3]"),
+        (0.123, ".1f", "0.1"),
+        (np.float32(0.5), ".3f", "0.500"),
+        (7, ".2f", "7"),
+        (np.int64(7), ".2f", "7"),
+        ("3 of 4", ".2f", "3 of 4"),
+    ],
+)
+def test_numbers_are_written_with_their_intervals(value: object, form: str, text: str) -> None:
+    assert number(value, form) == text  # type: ignore[arg-type]
+
+
+def test_span_of_numbers_that_are_written_alike_is_one_number() -> None:
+    assert span(np.array([[0.111, 0.109], [0.3, 0.2]])) == "0.11 to 0.30"
+    assert span([0.111, 0.109]) == "0.11"
+    assert span([3, 12], "d") == "3 to 12"
+
+
+def test_a_verdict_line_has_verdict_finding_and_rule() -> None:
+    first = claim("U25-1")
+    measured = first.measure(None)  # type: ignore[misc]
+    line = verdict_line(first, measured.ours)
+    assert line.startswith(f"*{first.short}*. Verdict: **{first.rule.verdict(measured.ours)}**. Found: ")
+    assert line.endswith(f" Rule: {first.rule.says}")
