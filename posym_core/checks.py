@@ -115,17 +115,16 @@ def require_finite(name: str, x: Tensor) -> None:
     if _gathering(x.device):
         # Counted at once: to keep arrays until flags are looked at would be to keep all that is ever checked.
         bad = (values * 0).count_nonzero()
-        sound = bad == 0
-    else:
-        # The extremes are found in one pass, and NaN is one of them. Of complex numbers the parts have extremes.
-        bad, parts = None, torch.view_as_real(values.resolve_conj()) if x.is_complex() else values
-        sound = torch.isfinite(torch.stack(torch.aminmax(parts))).all()
+        require(bad == 0, functools.partial(_not_finite, name, bad, size))
+        return
+    # The extremes are found in one pass, and NaN is one of them. Of complex numbers the parts have extremes.
+    parts = torch.view_as_real(values.resolve_conj()) if x.is_complex() else values
+    sound = torch.isfinite(torch.stack(torch.aminmax(parts))).all()
+    require(sound, lambda: _not_finite(name, (~torch.isfinite(values)).sum(), size))
 
-    def refusal() -> ValueError:
-        number = int((~torch.isfinite(values)).sum() if bad is None else bad)
-        return ValueError(f"{name} must be finite; {number} of its {size} entries are NaN or infinite")
 
-    require(sound, refusal)
+def _not_finite(name: str, bad: Tensor, size: int) -> ValueError:
+    return ValueError(f"{name} must be finite; {int(bad)} of its {size} entries are NaN or infinite")
 
 
 def require_positive(name: str, value: float) -> None:

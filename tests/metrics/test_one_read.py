@@ -194,7 +194,7 @@ def test_what_fails_within_is_what_is_raised():
 
 def test_arrays_are_not_kept_until_the_flags_are_read():
     keys = torch.ones(1000)
-    gone = weakref.ref(keys)
+    gone = weakref.ref(keys.untyped_storage())
     with scoring("device"), flags_together(CPU):
         require_finite("keys", keys)
         del keys
