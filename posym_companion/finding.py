@@ -90,6 +90,41 @@ def seed_range(values: Iterable[float]) -> SeedRange:
 Number = float | int | str | Estimate | Cases
 
 
+def beyond(found: Estimate, sign: int, line: float = 0.0) -> bool:
+    """Whether a whole interval is above ``line`` or, with the sign -1, below ``-line``."""
+    return (found.low if sign > 0 else -found.high) > line
+
+
+@dataclass(frozen=True)
+class Tally:
+    """A claim asked of many settings: its numbers, where each of its parts holds, and where one does not."""
+
+    numbers: dict[str, Number] = field(default_factory=dict)
+    held: dict[str, list[tuple[str, bool]]] = field(default_factory=dict)
+    missed: list[str] = field(default_factory=list)
+
+    def add(self, number: str, where: str, value: Number, parts: Mapping[str, bool], missed: str = "") -> None:
+        """One number of one setting, and which parts hold there; ``missed`` says so where one does not."""
+        self.numbers[f"{number} ({where})"] = value
+        for part, holds in parts.items():
+            self.held.setdefault(part, []).append((where, holds))
+        if not all(parts.values()):
+            self.missed.append(missed or f"{where}: {value}")
+
+    def value(self, number: str, where: str) -> float:
+        """A number that was added, without its interval."""
+        found = self.numbers[f"{number} ({where})"]
+        assert isinstance(found, Estimate)
+        return found.value
+
+    def counts(self, label: str = "settings with {}", of: str = "") -> dict[str, Number]:
+        """In how many settings, of those whose names begin so, each part holds; named by ``label``."""
+        return {
+            label.format(part): cases(holds for where, holds in found if where.startswith(of))
+            for part, found in self.held.items()
+        }
+
+
 def shown(value: Number) -> str:
     """A number to three significant digits, an estimate with its interval."""
     if isinstance(value, Estimate):

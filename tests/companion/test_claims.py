@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 from posym_companion import claims
-from posym_companion.finding import Cases, Measured
+from posym_companion.finding import Cases, Measured, Tally, beyond
+from posym_core.metrics.stats import Estimate
 from posym_core.runs.results import MissingResultError
 
 ENTRY = """
@@ -105,3 +106,26 @@ def test_other_models_are_asked_beside_the_first(written, monkeypatch):
     assert found.fails_in == ["Model c: not heads"]
     assert found.evidence == ["result/c", "result/b", "result/a", "chapter"]
     assert found.note == "Said. The same rule elsewhere: Model b: *reproduced*; Model c: *not reproduced*."
+
+
+def test_a_claim_is_counted_by_setting_and_says_where_it_is_missed():
+    def between(low, high):
+        return Estimate(value=(low + high) / 2, low=low, high=high)
+
+    tally = Tally()
+    tally.add("r", "binding, a", between(-0.8, -0.4), {"below zero": True, "below the null's": True})
+    tally.add("r", "binding, b", between(-0.8, 0.4), {"below zero": False, "below the null's": True}, "b: too wide")
+    tally.add("r", "index, b", between(0.2, 0.4), {"below zero": False})
+    assert tally.counts() == {"settings with below zero": Cases(1, 3), "settings with below the null's": Cases(2, 2)}
+    assert tally.counts("{}, binding", of="binding, ")["below zero, binding"] == Cases(1, 2)
+    assert tally.missed == ["b: too wide", "index, b: 0.30 [0.20, 0.40]"]
+    assert list(tally.numbers) == ["r (binding, a)", "r (binding, b)", "r (index, b)"]
+    assert tally.value("r", "index, b") == pytest.approx(0.3)
+    # The whole interval counts, on the side of the sign.
+    assert [beyond(between(0.1, 0.3), sign, line) for sign, line in ((1, 0), (1, 0.1), (1, 0.2), (-1, 0))] == [
+        True,
+        False,
+        False,
+        False,
+    ]
+    assert [beyond(between(-0.3, -0.1), -1, line) for line in (0, 0.1, 0.05)] == [True, False, True]

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 
-from posym_companion.finding import Cases, Measured, Number, cases
+from posym_companion.finding import Measured, Tally, beyond, cases
 from posym_companion.language_models.judges.binding_profile import FACTS, MODEL, SHOWN_IN, binding_results
 from posym_core.metrics.stats import Estimate, statistic_interval
 from posym_core.runs.results import Result
@@ -16,6 +16,21 @@ QUARTERS = ("fastest", "second", "third", "slowest")
 # the variance, without a softmax, use the whole range from 0 to 1.
 GAP, SHARE = 0.1, 0.5
 DRAWS = 2000
+GAPS, SHARES, LOWER = "s_SYM - s_POS", "symbolic - positional share", "lower of the two scores"
+# What is asked of which number of which quarter: its sign, and how far beyond 0 it lies.
+ASKED = {
+    (GAPS, "slowest"): {
+        f"{GAPS} of the slowest quarter above {GAP}": (1, GAP),
+        "the slowest quarter's gap above 0": (1, 0),
+    },
+    (SHARES, "slowest"): {f"its {SHARES} above {SHARE}": (1, SHARE)},
+    (GAPS, "second"): {
+        f"{GAPS} of the second quarter below -{GAP}": (-1, GAP),
+        "the second quarter's gap below 0": (-1, 0),
+    },
+    (SHARES, "second"): {f"its {SHARES} below -{SHARE}": (-1, SHARE)},
+    (LOWER, "fastest"): {"the fastest quarter's lower score above 0.9": (1, 0.9)},
+}
 
 
 def band_means(result: Result, name: str) -> np.ndarray:
@@ -31,33 +46,23 @@ def band_means(result: Result, name: str) -> np.ndarray:
 def division_of_planes(folder: Path | None) -> Measured:
     """U25-4: gaps of softmax scores and of variance shares, and the lower score, in each quarter of the planes."""
     results = {template: result for (template, _), result in binding_results(folder, facts=FACTS[:1]).items()}
-    gap, share, both = {}, {}, {}
-    uniform = []
-    for template, result in results.items():
+    tally, uniform = Tally(), []
+    for where, result in results.items():
         positional, symbolic = band_means(result, "plane_positional"), band_means(result, "plane_symbolic")
         shares = band_means(result, "plane_symbolic_share") - band_means(result, "plane_positional_share")
         lower = np.minimum(positional, symbolic)
-        for place, quarter in enumerate(QUARTERS):
-            gap[quarter, template] = _mean(symbolic - positional, place)
-            share[quarter, template] = _mean(shares, place)
-            both[quarter, template] = _mean(lower, place)
+        for number, values in ((GAPS, symbolic - positional), (SHARES, shares), (LOWER, lower)):
+            for place, quarter in enumerate(QUARTERS):
+                found = _mean(values, place)
+                asked = ASKED.get((number, quarter), {}).items()
+                tally.add(f"{number}, {quarter} quarter", where, found, {part: beyond(found, *x) for part, x in asked})
         uniform.append(_mean(lower - lower[..., 1:].max(-1, keepdims=True), 0).low > 0)
-
-    def beyond(values: dict[tuple[str, str], Estimate], quarter: str, sign: int, line: float) -> Cases:
-        return cases(sign * (x.low if sign > 0 else x.high) > line for (q, _), x in values.items() if q == quarter)
-
-    ours: dict[str, Number] = {
-        "wordings with s_SYM - s_POS of the slowest quarter above 0.1": beyond(gap, "slowest", 1, GAP),
-        "wordings with its symbolic - positional share above 0.5": beyond(share, "slowest", 1, SHARE),
-        "wordings with s_SYM - s_POS of the second quarter below -0.1": beyond(gap, "second", -1, GAP),
-        "wordings with its symbolic - positional share below -0.5": beyond(share, "second", -1, SHARE),
+    both = [tally.value(f"{LOWER}, {quarter} quarter", where) for quarter in QUARTERS for where in results]
+    second = ", ".join(f"{tally.value(f'{SHARES}, second quarter', where):.2f} ({where})" for where in results)
+    ours = {
+        **tally.counts("wordings with {}"),
         "wordings whose fastest quarter has the highest lower score": cases(uniform),
-        "wordings with the slowest quarter's gap above 0": beyond(gap, "slowest", 1, 0),
-        "wordings with the second quarter's gap below 0": beyond(gap, "second", -1, 0),
-        "wordings with the fastest quarter's lower score above 0.9": beyond(both, "fastest", 1, 0.9),
-        **{f"s_SYM - s_POS, {q} quarter ({where})": x for (q, where), x in gap.items()},
-        **{f"symbolic - positional share, {q} quarter ({where})": x for (q, where), x in share.items()},
-        **{f"lower of the two scores, {q} quarter ({where})": x for (q, where), x in both.items()},
+        **tally.numbers,
     }
     return Measured(
         ours=ours,
@@ -65,9 +70,8 @@ def division_of_planes(folder: Path | None) -> Measured:
         evidence=[*(result.name for result in results.values()), "book/where_and_what/frequencies.ipynb", SHOWN_IN],
         fails_in=[
             "one plane's softmax is nearly uniform, so that both scores are near 1 in every quarter "
-            f"({min(x.value for x in both.values()):.2f} to {max(x.value for x in both.values()):.2f})",
-            "the second quarter's variance share is "
-            + ", ".join(f"{x.value:.2f} ({where})" for (q, where), x in share.items() if q == "second"),
+            f"({min(both):.2f} to {max(both):.2f})",
+            f"the second quarter's variance share is {second}",
         ],
         note="Quarters of the 128 planes by frequency ID, all heads, intervals over layers.",
     )

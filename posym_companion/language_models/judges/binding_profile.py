@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Hashable, Mapping
 from pathlib import Path
+from typing import TypeVar
 
 import numpy as np
 
-from posym_companion.finding import Measured, Number, cases
+from posym_companion.finding import Measured, Number, Tally, beyond, cases
 from posym_companion.language_models.binding_profile import FACTS, TEMPLATES, BindingProfile
 from posym_companion.language_models.judges.random_weights import (
+    AtBirth,
+    Kind,
     beside_birth,
     correlation_at_birth,
     layer_trend_at_birth,
 )
-from posym_companion.language_models.random_weights import TAUS
+from posym_companion.language_models.random_weights import TAUS, Weights
 from posym_core.metrics.contrasts import LayerContrast, layer_contrast, layer_permutation
 from posym_core.metrics.stats import Correlation, Estimate, head_correlation
 from posym_core.metrics.trends import layer_trend, local_layers
@@ -28,11 +31,13 @@ Setting = tuple[str, int]
 KNOWN_FAMILIES = {"Gemma-2": r"gemma-?2\b", "Qwen-2": r"qwen-?2(\.5)?\b", "Llama-3": r"llama-?3(\.\d)?\b"}
 # Rounding of float32 sums over the matrix.
 ROUNDING = 1e-5
-# What is counted: settings are a wording with a number of facts.
-HEADS, PROMPTS = "pairs of head and prompt", "kinds of prompt"
 # How the pairs of blocks are weighed, in words.
 WEIGHED = {"1e-4": "temperature 1e-4", "equal": "equal weights"}
 DRAWS, SHUFFLES = 2000, 499  # of the bootstrap, and random orders of the layers
+# Which half of the layers has the higher score.
+HALVES = (("s_POS", "early above late", 1), ("s_SYM", "late above early", -1))
+Heads = Result | Mapping[str, np.ndarray]
+S = TypeVar("S", bound=Hashable)
 
 
 def binding_results(folder: Path | None, *, facts: tuple[int, ...] = FACTS) -> dict[Setting, Result]:
@@ -44,6 +49,11 @@ def binding_results(folder: Path | None, *, facts: tuple[int, ...] = FACTS) -> d
         for number in facts
         for template in TEMPLATES
     }
+
+
+def by_words(results: Mapping[Setting, Result]) -> dict[str, Result]:
+    """The same by what the ledger calls the settings."""
+    return {f"{template}, {facts} facts": result for (template, facts), result in results.items()}
 
 
 # U25-1
@@ -75,20 +85,36 @@ def exclusion_holds(folder: Path | None) -> Measured:
 
 
 def layer_contrasts(
-    results: Mapping[Setting, Result], *, local: bool = False
-) -> dict[Setting, tuple[LayerContrast, LayerContrast]]:
+    settings: Mapping[S, Heads], *, local: bool = False
+) -> dict[S, tuple[LayerContrast, LayerContrast]]:
     """Early against late half of the layers, positional and symbolic score, per setting.
 
     Args:
-        results: by setting.
+        settings: ``positional`` and ``symbolic`` ``[prompt, layer, head]`` and ``plane_angle`` ``[layer, plane]``.
         local: leave out global layers, whose angles are slower; the halves stay where they are.
     """
     found = {}
-    for setting, result in results.items():
-        angles = result["plane_angle"]
+    for where, heads in settings.items():
+        angles = heads["plane_angle"]
         layers = local_layers(angles) if local else np.arange(len(angles))
-        found[setting] = tuple(layer_trend(result[name], layers, draws=DRAWS) for name in ("positional", "symbolic"))
+        positional, symbolic = (layer_trend(heads[name], layers, draws=DRAWS) for name in ("positional", "symbolic"))
+        found[where] = positional, symbolic
     return found
+
+
+def early_and_late(settings: Mapping[str, Heads]) -> Tally:
+    """The claim of U25-2 in any settings, see :func:`layer_contrasts`: over all layers, and over local ones alone."""
+    tally = Tally()
+    for layers in ("all", "local"):
+        for setting, contrasts in layer_contrasts(settings, local=layers == "local").items():
+            where = f"{setting}, {layers} layers"
+            for (score, side, sign), contrast in zip(HALVES, contrasts, strict=True):
+                tally.numbers[f"median {score} early ({where})"] = contrast.early
+                tally.numbers[f"median {score} late ({where})"] = contrast.late
+                holds = {f"{score} {side}, {layers} layers": beyond(contrast.difference, sign)}
+                missed = f"{where}: {score} {contrast.difference}"
+                tally.add(f"{score} early - late", where, contrast.difference, holds, missed)
+    return tally
 
 
 def early_minus_late(heads: np.ndarray) -> float:
@@ -99,48 +125,31 @@ def early_minus_late(heads: np.ndarray) -> float:
 
 def early_positional_late_symbolic(folder: Path | None) -> Measured:
     """U25-2: both contrasts over all layers, and over local ones alone."""
-    results = binding_results(folder)
-    ours: dict[str, Number] = {}
-    every: dict[str, dict[Setting, tuple[LayerContrast, LayerContrast]]] = {
-        "all": layer_contrasts(results),
-        "local": layer_contrasts(results, local=True),
-    }
-    fails = []
-    for layers, contrasts in every.items():
-        early = {where: positional.difference.low > 0 for where, (positional, _) in contrasts.items()}
-        late = {where: symbolic.difference.high < 0 for where, (_, symbolic) in contrasts.items()}
-        ours[f"settings with s_POS early above late, {layers} layers"] = cases(early.values())
-        ours[f"settings with s_SYM late above early, {layers} layers"] = cases(late.values())
-        if layers == "all":
-            ours["settings with both contrasts off zero"] = cases([early[where] and late[where] for where in early])
-        for (template, facts), contrast in contrasts.items():
-            for score, value, held in zip(("s_POS", "s_SYM"), contrast, (early, late), strict=True):
-                if not held[template, facts]:
-                    fails.append(f"{template}, {facts} facts, {layers} layers: {score} {value.difference}")
+    results = by_words(binding_results(folder))
+    tally = early_and_late(results)
+    both = [tally.held[f"{score} {side}, all layers"] for score, side, _ in HALVES]
     shuffled = [
-        positional.difference.value > 0 > symbolic.difference.value
-        and all(
-            layer_permutation(early_minus_late, results[where][name], draws=SHUFFLES).p < 0.05
-            for name in ("positional", "symbolic")
+        all(
+            sign * tally.value(f"{score} early - late", f"{where}, all layers") > 0
+            and layer_permutation(early_minus_late, result[name], draws=SHUFFLES).p < 0.05
+            for (score, _, sign), name in zip(HALVES, ("positional", "symbolic"), strict=True)
         )
-        for where, (positional, symbolic) in every["all"].items()
+        for where, result in results.items()
     ]
-    ours["settings with both contrasts beyond layers in random order"] = cases(shuffled)
-    ours["draws and kinds of prompt with both contrasts, random weights"] = layer_trend_at_birth(folder)
-    for layers, contrasts in every.items():
-        for (template, facts), contrast in contrasts.items():
-            for score, value in zip(("s_POS", "s_SYM"), contrast, strict=True):
-                where = f"{template}, {facts} facts, {layers} layers"
-                ours |= {
-                    f"median {score} early ({where})": value.early,
-                    f"median {score} late ({where})": value.late,
-                    f"{score} early - late ({where})": value.difference,
-                }
+    ours = {
+        **tally.counts(),
+        "settings with both contrasts off zero": cases(
+            early and late for (_, early), (_, late) in zip(*both, strict=True)
+        ),
+        "settings with both contrasts beyond layers in random order": cases(shuffled),
+        "draws and kinds of prompt with both contrasts, random weights": layer_trend_at_birth(folder),
+        **tally.numbers,
+    }
     return Measured(
         ours=ours,
         model=MODEL,
         evidence=[*(result.name for result in results.values()), SHOWN_IN],
-        fails_in=fails,
+        fails_in=tally.missed,
         note="Intervals resample layers and prompts. One model of one family stands behind this row.",
     )
 
@@ -148,7 +157,7 @@ def early_positional_late_symbolic(folder: Path | None) -> Measured:
 # U25-3
 
 
-def score_correlation(scores: Result | Mapping[str, np.ndarray]) -> tuple[Correlation, float]:
+def score_correlation(scores: Heads) -> tuple[Correlation, float]:
     """Correlation over heads of a profile's two scores, and Pearson's r of its null model.
 
     Wherever the book quotes the correlation of a stored profile, it comes from here.
@@ -160,46 +169,58 @@ def score_correlation(scores: Result | Mapping[str, np.ndarray]) -> tuple[Correl
     return head_correlation(scores["positional"], scores["symbolic"], draws=DRAWS), null.pearson.value
 
 
+def add_correlation(tally: Tally, where: str, r: Estimate, null: float, birth: AtBirth | None = None) -> None:
+    """The claim of U25-3 in one setting: r is negative, below the null model's and below that of random weights."""
+    holds = {"r below zero": r.high < 0, "r below the null model's": r.high < null}
+    holds |= {"r below every draw of random weights": birth.below} if birth else {}
+    tally.add("Pearson r", where, r, holds, f"{where}: r {birth or r}, null model {null:.2f}")
+    tally.numbers[f"Pearson r of the null model ({where})"] = null
+
+
+def correlations(
+    found: Mapping[str, tuple[Correlation, float]], weights: Weights, folder: Path | None
+) -> tuple[dict[str, Number], dict[Kind, AtBirth], str]:
+    """The claim of U25-3 in any settings of the trained or the taught model.
+
+    Args:
+        found: by setting, see :func:`score_correlation`.
+        weights: of which model random weights stand beside.
+        folder: of results.
+
+    Returns:
+        Counts and numbers; r beside random weights; and in words r with all pairs of blocks weighed alike.
+    """
+    tally = Tally()
+    for where, (correlation, null) in found.items():
+        add_correlation(tally, where, correlation.pearson, null)
+    birth = {tau: correlation_at_birth(weights, tau, folder) for tau in TAUS}
+    for tau, found_at in birth.items():
+        tally.numbers.update(beside_birth(found_at, f"Pearson r, {WEIGHED[tau]}"))
+    below = cases(each.below for each in birth["1e-4"].values())
+    counts = tally.counts() | {"kinds of prompt with r below every draw of random weights": below}
+    alike = ", ".join(f"{each.found.value:.2f}" for each in birth["equal"].values())
+    return counts | tally.numbers, birth["1e-4"], alike
+
+
 def scores_exclude_each_other(folder: Path | None) -> Measured:
     """U25-3: the correlation over heads, beside that of a null model with the same attention."""
-    results = binding_results(folder)
-    ours: dict[str, Number] = {}
-    below, beyond, same_sign = [], [], []
-    for (template, facts), result in results.items():
-        where = f"{template}, {facts} facts"
-        found, null = score_correlation(result)
-        below.append(found.pearson.high < 0)
-        beyond.append(found.pearson.high < null)
-        if null < 0:
-            same_sign.append(f"{where}: the null model's r is negative too, {null:.2f}")
-        ours |= {
-            f"Pearson r ({where})": found.pearson,
-            f"Pearson r of the null model ({where})": null,
-            f"Spearman rho ({where})": found.spearman,
-            f"p of Pearson r ({where})": found.pearson_p,
-        }
-    birth = {tau: correlation_at_birth("trained", tau, folder) for tau in TAUS}
-    for tau, found_at in birth.items():
-        ours |= beside_birth(found_at, f"Pearson r, {WEIGHED[tau]}")
-    same_sign += [
-        f"{wording}, {facts} facts: r {each}" for (wording, facts), each in birth["1e-4"].items() if not each.below
-    ]
+    results = by_words(binding_results(folder))
+    found = {where: score_correlation(result) for where, result in results.items()}
+    ours, birth, alike = correlations(found, "trained", folder)
+    for where, (correlation, _) in found.items():
+        ours[f"Spearman rho ({where})"] = correlation.spearman
+        ours[f"p of Pearson r ({where})"] = correlation.pearson_p
+    same_sign = [f"{where}: the null model's r is negative too, {r:.2f}" for where, (_, r) in found.items() if r < 0]
+    same_sign += [f"{wording}, {facts} facts: r {r}" for (wording, facts), r in birth.items() if not r.below]
     return Measured(
-        ours={
-            "settings with r below zero": cases(below),
-            "settings with r below the null model's": cases(beyond),
-            "kinds of prompt with r below every draw of random weights": cases(
-                each.below for each in birth["1e-4"].values()
-            ),
-            **ours,
-        },
+        ours=ours,
         model=MODEL,
         evidence=[*(result.name for result in results.values()), SHOWN_IN],
         fails_in=same_sign,
         note="In the null model each swap sends a head's own attention in a random direction: what geometry and the "
         "attention alone would give. The p-values take heads as independent. Random weights are three draws, on two "
         "wordings at two lengths. With all pairs of blocks weighed alike, in place of the papers' temperature of 1e-4, "
-        f"r is {', '.join(f'{each.found.value:.2f}' for each in birth['equal'].values())} on the same prompts",
+        f"r is {alike} on the same prompts",
     )
 
 
@@ -218,19 +239,17 @@ def across_families(folder: Path | None) -> Measured:
                 found.setdefault(family, {})[where] = result
     if missing := [family for family in KNOWN_FAMILIES if family not in found]:
         raise MissingResultError(f"no profile of {', '.join(missing)}, whose weights are not part of this project")
-    ours: dict[str, Number] = {}
-    held: dict[str, list[bool]] = {"r": [], "s_POS": [], "s_SYM": []}
+    tally = Tally()
     for results in found.values():
         for where, result in results.items():
             r = head_correlation(result["positional"], result["symbolic"]).pearson
-            early, late = (layer_contrast(result[name]).difference for name in ("positional", "symbolic"))
-            found_here: dict[str, Estimate] = {"r": r, "s_POS": early, "s_SYM": late}
-            for name, low in (("r", r.high < 0), ("s_POS", early.low > 0), ("s_SYM", late.high < 0)):
-                held[name].append(low)
-                ours[f"{name if name == 'r' else name + ' early - late'} ({where})"] = found_here[name]
+            tally.add("r", where, r, {"r": r.high < 0})
+            for (score, _, sign), name in zip(HALVES, ("positional", "symbolic"), strict=True):
+                difference = layer_contrast(result[name]).difference
+                tally.add(f"{score} early - late", where, difference, {score: beyond(difference, sign)})
     models = [where.split(",")[0] for results in found.values() for where in results]
     return Measured(
-        ours={**{f"settings with {name} as claimed": cases(values) for name, values in held.items()}, **ours},
+        ours=tally.counts("settings with {} as claimed") | tally.numbers,
         model=", ".join(dict.fromkeys(models)),
         evidence=[result.name for results in found.values() for result in results.values()],
     )

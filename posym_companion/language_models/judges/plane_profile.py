@@ -9,9 +9,9 @@ from pathlib import Path
 
 import numpy as np
 
-from posym_companion.finding import Measured, Number, cases
+from posym_companion.finding import Measured, Tally, cases
 from posym_companion.language_models import plane_profile
-from posym_companion.language_models.judges.binding_profile import FACTS, MODEL, binding_results
+from posym_companion.language_models.judges.binding_profile import FACTS, MODEL, binding_results, by_words
 from posym_companion.language_models.judges.random_weights import (
     HALF,
     KINDS,
@@ -94,34 +94,44 @@ def keeps_the_law(found: Mapping[Kind, float]) -> bool:
     return all(abs(value / HALF - 1) <= WITHIN for value in found.values())
 
 
+def frequency_use(settings: Mapping[str, tuple[np.ndarray, np.ndarray]]) -> Tally:
+    """The claim of U25-9 in any settings, of behaviour and use as :func:`behaviour_and_use` has them."""
+    tally = Tally()
+    for where, heads in settings.items():
+        found = head_correlation(*heads, draws=500).spearman
+        holds = {
+            "beyond the null": beyond_null(*(x[0] for x in heads)),
+            "with a strong correlation": found.low > STRONG,
+        }
+        tally.add("rank correlation", where, found, holds)
+    return tally
+
+
 def all_heads(folder: Path | None) -> Measured:
     """U25-9: behaviour against frequency use over all heads, in every stored setting."""
-    found = {}
+    names, heads = [], {}
     for setting in plane_profile.full_size():
         result = load_result(setting.name, folder=folder)
         fields = (result[name].astype(float) for name in ("positional", "symbolic", "energy_share", "angles"))
-        found[f"{setting.task}, {setting.facts}"] = result.name, behaviour_and_use(*fields)
-    for (template, facts), result in binding_results(folder, facts=FACTS[:1]).items():
+        heads[f"{setting.task}, {setting.facts}"] = behaviour_and_use(*fields)
+        names.append(result.name)
+    for where, result in by_words(binding_results(folder, facts=FACTS[:1])).items():
         energy, angles = result["plane_energy_share"][0].astype(float), result["plane_angle"].astype(float)
-        heads = behaviour_and_use(result["positional"], result["symbolic"], energy, angles)
-        found[f"{template}, {facts} facts"] = result.name, heads
-    rank = {where: head_correlation(*heads, draws=500).spearman for where, (_, heads) in found.items()}
-    null = {where: beyond_null(*(x[0] for x in heads)) for where, (_, heads) in found.items()}
-    birth = frequency_law_at_birth("trained", folder)
-    ours: dict[str, Number] = {
-        "settings beyond the null": cases(null.values()),
-        "settings with a strong correlation": cases(x.low > STRONG for x in rank.values()),
-        "kinds of prompt above every draw of random weights": cases(each.above for each in birth.values()),
-        **{f"rank correlation ({where})": value for where, value in rank.items()},
-    }
-    missed = [f"{where}: {rank[where]}" for where in found if not null[where] or rank[where].low <= STRONG]
-    ours |= beside_birth(birth, "rank correlation")
-    missed += [f"{wording}, {facts} facts: {each}" for (wording, facts), each in birth.items() if not each.above]
+        heads[where] = behaviour_and_use(result["positional"], result["symbolic"], energy, angles)
+        names.append(result.name)
+    tally, birth = frequency_use(heads), frequency_law_at_birth("trained", folder)
+    above = cases(each.above for each in birth.values())
+    missed = [f"{wording}, {facts} facts: {each}" for (wording, facts), each in birth.items() if not each.above]
     return Measured(
-        ours=ours,
+        ours={
+            **tally.counts("settings {}"),
+            "kinds of prompt above every draw of random weights": above,
+            **tally.numbers,
+            **beside_birth(birth, "rank correlation"),
+        },
         model=plane_profile.full_size()[0].model,
-        evidence=[*(name for name, _ in found.values()), SHOWN_IN],
-        fails_in=missed,
+        evidence=[*names, SHOWN_IN],
+        fails_in=tally.missed + missed,
         note="Over 72 heads, the mean log angle weighted by each plane's energy against s_POS - s_SYM; intervals over "
         "layers. The null exchanges whole layers, so that the layers' own bands of angles do not count as evidence. "
         "Random weights are three draws, on two wordings at two lengths",

@@ -10,6 +10,7 @@ within a tenth of 2.78 on each of the four kinds of prompt.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -66,6 +67,27 @@ def drawn_results(wording: str, facts: int, folder: Path | None = None) -> list[
     return [load_result(setting.name, folder=folder) for setting in settings]
 
 
+def at_birth(
+    statistic: Callable[[Result, int], Estimate], weights: Weights, folder: Path | None
+) -> dict[Kind, AtBirth]:
+    """A statistic of results, which takes how often it is resampled, by kind of prompt.
+
+    Args:
+        statistic: of one result.
+        weights: of which model, ``"trained"`` or ``"taught"``.
+        folder: of results.
+    """
+    return {
+        (wording, facts): AtBirth(
+            found=statistic(
+                load_result(RandomWeights(weights=weights, wording=wording, facts=facts).name, folder=folder), RESAMPLES
+            ),
+            drawn=tuple(statistic(one, 2).value for one in drawn_results(wording, facts, folder)),
+        )
+        for wording, facts in KINDS
+    }
+
+
 def correlation_at_birth(weights: Weights, tau: str = "1e-4", folder: Path | None = None) -> dict[Kind, AtBirth]:
     """Pearson's r of the two scores over heads, by kind of prompt.
 
@@ -80,15 +102,7 @@ def correlation_at_birth(weights: Weights, tau: str = "1e-4", folder: Path | Non
     def r(result: Result, draws: int) -> Estimate:
         return head_correlation(result["positional"][place], result["symbolic"][place], draws=draws).pearson
 
-    return {
-        (wording, facts): AtBirth(
-            found=r(
-                load_result(RandomWeights(weights=weights, wording=wording, facts=facts).name, folder=folder), RESAMPLES
-            ),
-            drawn=tuple(r(one, 2).value for one in drawn_results(wording, facts, folder)),
-        )
-        for wording, facts in KINDS
-    }
+    return at_birth(r, weights, folder)
 
 
 def frequency_law_at_birth(weights: Weights, folder: Path | None = None) -> dict[Kind, AtBirth]:
@@ -97,18 +111,9 @@ def frequency_law_at_birth(weights: Weights, folder: Path | None = None) -> dict
     def rho(result: Result, draws: int) -> Estimate:
         positional, symbolic = (result[name][0].astype(float) for name in ("positional", "symbolic"))
         use = (result[name].astype(float) for name in ("energy", "angles"))
-        heads = behaviour_and_use(positional, symbolic, *use)
-        return head_correlation(*heads, draws=draws).spearman
+        return head_correlation(*behaviour_and_use(positional, symbolic, *use), draws=draws).spearman
 
-    return {
-        (wording, facts): AtBirth(
-            found=rho(
-                load_result(RandomWeights(weights=weights, wording=wording, facts=facts).name, folder=folder), RESAMPLES
-            ),
-            drawn=tuple(rho(one, 2).value for one in drawn_results(wording, facts, folder)),
-        )
-        for wording, facts in KINDS
-    }
+    return at_birth(rho, weights, folder)
 
 
 def layer_trend_at_birth(folder: Path | None = None) -> Cases:

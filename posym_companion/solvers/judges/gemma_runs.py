@@ -6,8 +6,8 @@ from pathlib import Path
 
 import numpy as np
 
-from posym_companion.finding import Measured, Number
-from posym_companion.language_models.judges.binding_profile import MODEL, cases
+from posym_companion.finding import Measured, Number, cases
+from posym_companion.language_models.judges.binding_profile import MODEL
 from posym_companion.solvers.taught_gemma import FACTS, WORDINGS, TaughtGemma
 from posym_core.runs.results import Result, stored_results
 
@@ -24,15 +24,15 @@ def runs(folder: Path | None, kind: str = "none", *, right: bool = True, rule: s
     return stored_results(names, folder, least=len(names) if kind == "none" else 2)
 
 
-def after(results: list[Result]) -> dict[tuple[int, str], dict[str, np.ndarray]]:
-    """What was measured after the last step, by seed and wording."""
+def after(results: list[Result]) -> dict[str, dict[str, np.ndarray]]:
+    """What was measured after the last step, by seed and wording as the ledger calls them."""
     names = ("positional", "symbolic", "null_positional", "null_symbolic")
     bands = ("band_positional_share", "band_symbolic_share", "band_energy_share")
     return {
-        (int(result.settings["seed"]), wording): {
+        f"seed {result.settings['seed']}, {wording}": {
             **{name: result[name][-1, place].astype(float) for name in (*names, *bands)},
             "correct": result["correct"][-1, place, FACTS.index(result.settings["facts"])].astype(float),
-            "angles": result["angles"],
+            "plane_angle": result["angles"],
         }
         for result in results
         for place, wording in enumerate(WORDINGS)

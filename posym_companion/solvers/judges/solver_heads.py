@@ -5,26 +5,26 @@ Looked at are the settings of two and more layers in which every kind of questio
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
 
-from posym_companion.finding import Line, Measured, Number, cases
+from posym_companion.finding import Measured, Number, Tally, beyond, cases
+from posym_companion.language_models.judges.binding_planes import GAP, SHARE
+from posym_companion.language_models.judges.binding_profile import HALVES, add_correlation
+from posym_companion.language_models.judges.plane_profile import STRONG
 from posym_companion.language_models.judges.random_weights import AtBirth
 from posym_companion.language_models.random_weights import TAUS
-from posym_companion.solvers.judges.task_solvers import MODEL, PAIRS, SHOWN_IN, solver_results, solves
+from posym_companion.solvers.judges.task_solvers import MODEL, SHOWN_IN, solver_results, solves
 from posym_companion.solvers.random_solvers import LENGTHS, RandomSolvers
 from posym_core.metrics.stats import Estimate, mean_interval, row_correlation, statistic_interval
 from posym_core.runs.results import MissingResultError, Result, load_result
 
-STRONG = 0.5
 DRAWS = 500  # of the bootstrap over seeds
-# As in the row on single planes of a language model.
-GAP, SHARE = 0.1, 0.5
 # The papers' claims are about binding; index is judged apart from it.
 JUDGED = ("binding", "index")
-MODELS = "kinds of model"  # what is counted
+MODELS, POOLED = "kinds of model", "settings and questions"  # what is counted
 
 
 def solvers(folder: Path | None = None) -> dict[str, Result]:
@@ -55,27 +55,10 @@ def over_seeds(statistic: Callable[[np.ndarray], np.ndarray], rows: np.ndarray) 
     return statistic_interval(statistic, rows[None], draws=DRAWS, vectorized=True)
 
 
-def counts_of(held: dict[str, list[tuple[str, bool]]]) -> dict[str, Number]:
-    """From ``held[number]``, kinds of question with whether they hold, the counts by kind and over all of them."""
-    by_kind: dict[str, Number] = {
-        f"{MODELS} with {number}, {question}": cases(holds for kind, holds in found if kind == question)
-        for question in JUDGED
-        for number, found in held.items()
-    }
-    return by_kind | {
-        f"settings and questions with {number}": cases(holds for _, holds in found) for number, found in held.items()
-    }
-
-
-def by_question_and_pooled(parts: dict[str, str]) -> tuple[tuple[Line, ...], tuple[Line, ...]]:
-    """Lines on these parts, part -> number: one for each kind of question, and over all of them as they first were."""
-    lines = tuple(
-        Line(part=f"{question}: {part}", of=f"{MODELS} with {number}, {question}", unit=MODELS)
-        for question in JUDGED
-        for part, number in parts.items()
-    )
-    pooled = (Line(part=part, of=f"settings and questions with {n}", unit=PAIRS) for part, n in parts.items())
-    return lines, tuple(pooled)
+def by_kind(tally: Tally) -> dict[str, Number]:
+    """In how many kinds of model each part holds, for each kind of question by itself, and over all of them."""
+    apart = (tally.counts(f"{MODELS} with {{}}, {question}", of=f"{question}, ") for question in JUDGED)
+    return {name: count for counts in apart for name, count in counts.items()} | tally.counts(f"{POOLED} with {{}}")
 
 
 def two_layers(results: dict[str, Result]) -> str:
@@ -84,7 +67,7 @@ def two_layers(results: dict[str, Result]) -> str:
 
 
 def heads_measured(
-    results: dict[str, Result], ours: dict[str, Number], fails: Sequence[str], note: str = ""
+    results: dict[str, Result], ours: Mapping[str, Number], fails: Sequence[str], note: str = ""
 ) -> Measured:
     """What was measured on these settings."""
     return Measured(
@@ -101,25 +84,16 @@ def heads_measured(
 
 def layer_trend(folder: Path | None) -> Measured:
     """T-1: median scores of the first half of the layers minus those of the others, seed by seed."""
-    results, ours, fails = solvers(folder), {}, []
-    held: dict[str, list[tuple[str, bool]]] = {number: [] for number in TREND.values()}
+    results, tally = solvers(folder), Tally()
     for where, result, kind in by_question(results):
-        question, half = result.settings["questions"][kind], result.settings["layers"] // 2
-        for place, (score, number, sign) in enumerate(zip(("s_POS", "s_SYM"), held, (1, -1), strict=True)):
+        half = result.settings["layers"] // 2
+        for place, (score, side, sign) in enumerate(HALVES):
             heads = result["scores"][:, kind, ..., place].astype(float)
             contrast = np.median(heads[:, :half], axis=(1, 2)) - np.median(heads[:, half:], axis=(1, 2))
-            found = ours[f"{score} early - late ({where})"] = mean_interval(contrast, over="seeds")
-            holds = found.low > 0 if sign > 0 else found.high < 0
-            held[number].append((question, holds))
-            if not holds:
-                fails.append(f"{where}: {score} early - late {found}")
-    return heads_measured(results, {**counts_of(held), **ours}, fails, two_layers(results))
+            found, number = mean_interval(contrast, over="seeds"), f"{score} early - late"
+            tally.add(number, where, found, {f"{score} {side}": beyond(found, sign)}, f"{where}: {number} {found}")
+    return heads_measured(results, by_kind(tally) | tally.numbers, tally.missed, two_layers(results))
 
-
-TREND = {
-    "early layers are positional": "s_POS early above late",
-    "late layers are symbolic": "s_SYM late above early",
-}
 
 # T-2
 
@@ -131,22 +105,16 @@ def pearson(rows: np.ndarray) -> np.ndarray:
 
 def anticorrelation(folder: Path | None) -> Measured:
     """T-2: the correlation of the scores over the heads of all seeds, beside the null model's and random weights'."""
-    results, ours, fails = solvers(folder), {}, []
+    results, tally = solvers(folder), Tally()
     untrained = load_result(RandomSolvers().name, folder=folder)
-    held: dict[str, list[tuple[str, bool]]] = {number: [] for number in (AGAINST | AT_BIRTH).values()}
     for where, result, kind in by_question(results):
         found = over_seeds(pearson, result["scores"][:, kind, ..., :2].astype(float))
         null = float(pearson(result["null_scores"][None, :, kind].astype(float))[0])
         birth = AtBirth(found=found, drawn=tuple(at_birth(untrained, result, kind).tolist()))
-        beyond = (found.high < 0, found.high < null, birth.below)
-        for number, holds in zip(held, beyond, strict=True):
-            held[number].append((result.settings["questions"][kind], holds))
-        ours |= {f"Pearson r ({where})": found, f"Pearson r of the null model ({where})": null}
-        ours |= {f"Pearson r of random weights {draw} ({where})": r for draw, r in enumerate(birth.drawn)}
-        if not all(beyond):
-            fails.append(f"{where}: r {birth}, null model {null:.2f}")
+        add_correlation(tally, where, found, null, birth)
+        tally.numbers.update({f"Pearson r of random weights {draw} ({where})": r for draw, r in enumerate(birth.drawn)})
     note = f"{two_layers(results)} Random weights are three draws of as many models, on prompts of the same length"
-    return heads_measured(results, {**counts_of(held), **ours}, fails, note)
+    return heads_measured(results, by_kind(tally) | tally.numbers, tally.missed, note)
 
 
 def at_birth(untrained: Result, result: Result, kind: int, *, tau: str = "1e-4", times: int = 1) -> np.ndarray:
@@ -163,18 +131,12 @@ def at_birth(untrained: Result, result: Result, kind: int, *, tau: str = "1e-4",
     return pearson(scores[:, :, kind].astype(float))
 
 
-AGAINST = {"r is negative": "r below zero", "r is below the null model's": "r below the null model's"}
-AT_BIRTH = {"r is below that of random weights": "r below every draw of random weights"}
-AGAINST_LINES, _ = by_question_and_pooled(AGAINST | AT_BIRTH)
-_, AGAINST_POOLED = by_question_and_pooled(AGAINST)
-
 # T-3
 
 
 def plane_law(folder: Path | None) -> Measured:
     """T-3: slow planes against middle ones, by variance shares and by softmax scores, where a model has both."""
-    results, ours, fails = solvers(folder), {}, []
-    held: dict[str, list[bool]] = {}
+    results, tally = solvers(folder), Tally()
     for where, result, kind in by_question(results):
         length = 2 * result.settings["facts"] + 1
         turns = result["angles"][0] * length / (2 * np.pi)
@@ -184,15 +146,16 @@ def plane_law(folder: Path | None) -> Measured:
         for (speed, some), sign in zip(planes.items(), (1, -1), strict=True):
             for measure, name, line in (("shares", "plane_shares", SHARE), ("scores", "plane_scores", GAP)):
                 parts = result[name][:, kind][..., some, :].astype(float)
-                gap = np.nanmean(parts[..., 1] - parts[..., 0], axis=(1, 2, 3))
-                found = ours[f"symbolic - positional {measure}, {speed} planes ({where})"] = mean_interval(gap)
-                kept = sign * (found.low if sign > 0 else found.high) > line
-                held.setdefault(f"{speed} planes, {measure}", []).append(kept)
-                if not kept:
-                    fails.append(f"{where}: symbolic - positional {measure} of {speed} planes {found}")
-    if not held:
+                found = mean_interval(np.nanmean(parts[..., 1] - parts[..., 0], axis=(1, 2, 3)))
+                number, holds = (
+                    f"symbolic - positional {measure}",
+                    {f"{speed} planes, {measure}": beyond(found, sign, line)},
+                )
+                missed = f"{where}: {number} of {speed} planes {found}"
+                tally.add(f"{number}, {speed} planes", where, found, holds, missed)
+    if not tally.held:
         raise MissingResultError("no solved setting has slow and middle planes")
-    return heads_measured(results, {**{name: cases(x) for name, x in held.items()}, **ours}, fails)
+    return heads_measured(results, tally.counts("{}") | tally.numbers, tally.missed)
 
 
 # T-4
@@ -207,8 +170,7 @@ def spearman(rows: np.ndarray) -> np.ndarray:
 
 def all_heads(folder: Path | None) -> Measured:
     """T-4: behaviour against energy-weighted mean log angle over the heads of all seeds."""
-    results, ours, fails = solvers(folder), {}, []
-    positive, strong = [], []
+    results, tally = solvers(folder), Tally()
     for where, result, kind in by_question(results):
         angles = result["angles"]
         if (angles <= 0).any() or "+" in result.settings["band"]:
@@ -217,15 +179,8 @@ def all_heads(folder: Path | None) -> Measured:
         use = np.nansum(energy * np.log(angles)[:, None], -1) / np.nansum(energy, -1)
         scores = result["scores"][:, kind].astype(float)
         found = over_seeds(spearman, np.stack([scores[..., 0] - scores[..., 1], use], -1))
-        ours[f"rank correlation ({where})"] = found
-        positive.append(found.low > 0)
-        strong.append(found.low > STRONG)
-        if not strong[-1]:
-            fails.append(f"{where}: {found}")
-    if not strong:
+        holds = {"a positive correlation": found.low > 0, "a strong correlation": found.low > STRONG}
+        tally.add("rank correlation", where, found, holds)
+    if not tally.held:
         raise MissingResultError("no solved setting rotates all of its planes")
-    counts = {
-        "settings and questions with a positive correlation": cases(positive),
-        "settings and questions with a strong correlation": cases(strong),
-    }
-    return heads_measured(results, {**counts, **ours}, fails)
+    return heads_measured(results, tally.counts(f"{POOLED} with {{}}") | tally.numbers, tally.missed)

@@ -6,17 +6,15 @@ from pathlib import Path
 
 import numpy as np
 
-from posym_companion.finding import Measured, Number, shown
-from posym_companion.language_models.judges.binding_planes import GAP, SHARE
-from posym_companion.language_models.judges.binding_profile import WEIGHED, cases, score_correlation
-from posym_companion.language_models.judges.plane_profile import STRONG, beyond_null
-from posym_companion.language_models.judges.random_weights import beside_birth, correlation_at_birth
-from posym_companion.language_models.random_weights import TAUS
+from posym_companion.finding import Measured, Number, Tally, beyond, cases, shown
+from posym_companion.language_models.judges.binding_planes import GAP, GAPS, SHARE, SHARES
+from posym_companion.language_models.judges.binding_profile import correlations, early_and_late, score_correlation
+from posym_companion.language_models.judges.plane_profile import frequency_use
 from posym_companion.solvers.judges.gemma_runs import SOLVED, after, measured, runs
 from posym_companion.solvers.survey import Surveyed
 from posym_companion.solvers.taught_gemma import FACTS
-from posym_core.metrics.stats import head_correlation, statistic_interval
-from posym_core.metrics.trends import behaviour_and_use, layer_trend, local_layers
+from posym_core.metrics.stats import statistic_interval
+from posym_core.metrics.trends import behaviour_and_use, local_layers
 from posym_core.runs.results import load_result
 
 # Planes stopped cost nothing if the mean loss of teaching is at most this many times that with all planes.
@@ -24,101 +22,59 @@ AS_FAST = 1.2
 # How far planes that are stopped would turn; below an eighth of a turn a plane is slow, and stopping it does nothing.
 TURNED = "radians that a stopped plane would turn over a prompt, {}, at most"
 DRAWS = 2000
-# What is counted, by the first word of the number's name. All of it is one model.
 CASES = "One model, three seeds: wordings are asked of the same weights, so that nine pairs are no nine models."
-COUNTED = {"settings": "pairs of seed and wording", "seeds": "seeds of one model", "heads": "heads of one model"} | {
-    "kinds": "kinds of prompt"
-}
 
 
 def trend(folder: Path | None) -> Measured:
     """Early against late layers as in U25-2, of the taught model: over all layers, and over local ones alone."""
     results = runs(folder)
-    ours: dict[str, Number] = {}
-    held: dict[str, list[bool]] = {}
-    for (seed, wording), x in after(results).items():
-        for kind in ("all", "local"):
-            layers = np.arange(len(x["angles"])) if kind == "all" else local_layers(x["angles"])
-            for score, name, sign in (("s_POS", "positional", 1), ("s_SYM", "symbolic", -1)):
-                found = layer_trend(x[name], layers, draws=DRAWS)
-                side = "early above late" if sign > 0 else "late above early"
-                low = found.difference.low if sign > 0 else -found.difference.high
-                held.setdefault(f"settings with {score} {side}, {kind} layers", []).append(low > 0)
-                where = f"seed {seed}, {wording}, {kind} layers"
-                ours |= {f"median {score} early ({where})": found.early, f"median {score} late ({where})": found.late}
-                ours[f"{score} early - late ({where})"] = found.difference
-    return measured(results, {**{k: cases(v) for k, v in held.items()}, **ours}, CASES)
+    tally = early_and_late(after(results))
+    return measured(results, tally.counts() | tally.numbers, CASES)
 
 
 def correlation(folder: Path | None) -> Measured:
     """The correlation of the scores over heads, beside the null model's and random weights', as in U25-3."""
     results = runs(folder)
-    ours: dict[str, Number] = {}
-    below, beyond = [], []
-    for (seed, wording), x in after(results).items():
-        found, null = score_correlation(x)
-        below.append(found.pearson.high < 0)
-        beyond.append(found.pearson.high < null)
-        where = f"seed {seed}, {wording}"
-        ours |= {f"Pearson r ({where})": found.pearson, f"Pearson r of the null model ({where})": null}
-    birth = {tau: correlation_at_birth("taught", tau, folder) for tau in TAUS}
-    for tau, found_at in birth.items():
-        ours |= beside_birth(found_at, f"Pearson r, {WEIGHED[tau]}")
-    counts: dict[str, Number] = {
-        "settings with r below zero": cases(below),
-        "settings with r below the null model's": cases(beyond),
-        "kinds of prompt with r below every draw of random weights": cases(x.below for x in birth["1e-4"].values()),
-    }
+    found = {where: score_correlation(x) for where, x in after(results).items()}
+    ours, _, alike = correlations(found, "taught", folder)
     note = (
         f"{CASES} The null model keeps each head's attention, see U25-3. Random weights are beside the packaged taught "
-        "model, on two wordings at two lengths. With all pairs of blocks weighed alike its r is "
-        f"{', '.join(f'{x.found.value:.2f}' for x in birth['equal'].values())}"
+        f"model, on two wordings at two lengths. With all pairs of blocks weighed alike its r is {alike}"
     )
-    return measured(results, {**counts, **ours}, note)
+    return measured(results, ours, note)
 
 
 def planes(folder: Path | None) -> Measured:
     """Shares of variance by quarter of planes in nine settings, softmax scores of single planes in three; as U25-4."""
     results = runs(folder)
-    ours: dict[str, Number] = {}
-    held: dict[str, list[bool]] = {}
+    tally = Tally()
 
-    def judge(name: str, value: np.ndarray, sign: int, line: float, where: str) -> None:
-        found = statistic_interval(lambda y: float(np.nanmean(y)), value[None], draws=DRAWS)
-        held.setdefault(name, []).append((found.low if sign > 0 else -found.high) > line)
-        ours[f"{name.partition(' with ')[2]} ({where})"] = found
+    def judge(counted: str, number: str, quarters: np.ndarray, line: float, where: str) -> None:
+        for quarter, place, sign in (("slowest", 3, 1), ("second", 1, -1)):
+            found = statistic_interval(lambda y: float(np.nanmean(y)), quarters[None, ..., place], draws=DRAWS)
+            name = f"{number}, {quarter} quarter"
+            tally.add(name, where, found, {f"{counted} with {name}": beyond(found, sign, line)})
 
-    for (seed, wording), x in after(results).items():
+    for where, x in after(results).items():
         share = x["band_symbolic_share"] - x["band_positional_share"]
-        for quarter, place, sign in (("slowest", 6, 1), ("second", 2, -1)):
-            name = f"settings with symbolic - positional share, {quarter} quarter"
-            judge(name, np.nanmean(share[..., place : place + 2], -1), sign, SHARE, f"seed {seed}, {wording}")
+        judge("settings", SHARES, np.nanmean(share.reshape(*share.shape[:-1], 4, 2), -1), SHARE, where)
     for result in results:
         gap = (result["plane_symbolic"][-1] - result["plane_positional"][-1]).astype(float)
-        quarters = np.array_split(gap, 4, axis=-1)
-        for quarter, place, sign in (("slowest", 3, 1), ("second", 1, -1)):
-            name = f"seeds with s_SYM - s_POS, {quarter} quarter"
-            judge(name, np.nanmean(quarters[place], -1), sign, GAP, f"seed {result.settings['seed']}, likes")
+        quarters = np.stack([np.nanmean(quarter, -1) for quarter in np.array_split(gap, 4, axis=-1)], -1)
+        judge("seeds", GAPS, quarters, GAP, f"seed {result.settings['seed']}, likes")
     note = f"{CASES} Shares beyond {SHARE}, scores beyond {GAP}, with intervals over layers."
-    return measured(results, {**{k: cases(v) for k, v in held.items()}, **ours}, note)
+    return measured(results, tally.counts("{}") | tally.numbers, note)
 
 
 def all_heads(folder: Path | None) -> Measured:
     """Behaviour of all heads against the frequencies that they use, as in U25-9."""
-    results = runs(folder)
-    ours: dict[str, Number] = {}
-    beyond, strong = [], []
-    for (seed, wording), x in after(results).items():
-        bands = np.exp(np.stack([np.log(part).mean(-1) for part in np.array_split(x["angles"], 8, axis=-1)], -1))
-        heads = behaviour_and_use(x["positional"], x["symbolic"], x["band_energy_share"], bands)
-        found = head_correlation(*heads, draws=500).spearman
-        beyond.append(beyond_null(heads[0][0], heads[1][0]))
-        strong.append(found.low > STRONG)
-        ours[f"rank correlation (seed {seed}, {wording})"] = found
-    counts = {"settings beyond the null": cases(beyond), "settings with a strong correlation": cases(strong)}
-    return measured(
-        results, {**counts, **ours}, f"{CASES} Eight bands of planes, each at its mean log angle; see U25-9."
-    )
+    results, heads = runs(folder), {}
+    for where, x in after(results).items():
+        bands = np.exp(np.stack([np.log(part).mean(-1) for part in np.array_split(x["plane_angle"], 8, axis=-1)], -1))
+        heads[where] = behaviour_and_use(x["positional"], x["symbolic"], x["band_energy_share"], bands)
+    tally = frequency_use(heads)
+    note = f"{CASES} Eight bands of planes, each at its mean log angle; see U25-9."
+    return measured(results, tally.counts("settings {}") | tally.numbers, note)
 
 
 def missing_bands(folder: Path | None) -> Measured:

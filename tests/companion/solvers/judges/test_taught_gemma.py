@@ -9,6 +9,7 @@ import pytest
 from invented import invent_random_weights, save_invented
 
 from posym_companion.claims import claim
+from posym_companion.language_models.judges import binding_profile
 from posym_companion.ledger.rows import row
 from posym_companion.solvers.judges import gemma_roles, taught_gemma
 from posym_companion.solvers.judges.gemma_runs import lean, restored, runs
@@ -22,7 +23,7 @@ CARRIERS = ((5, 1), (11, 2), (11, 3), (17, 2))
 @pytest.fixture(autouse=True)
 def _few_draws(monkeypatch):
     """What is invented here is far from every line: few draws tell."""
-    for module in (taught_gemma, gemma_roles):
+    for module in (taught_gemma, gemma_roles, binding_profile):
         monkeypatch.setattr(module, "DRAWS", 60)
 
 
