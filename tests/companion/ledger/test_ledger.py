@@ -103,10 +103,12 @@ def test_every_claim_has_a_row_and_an_allowed_verdict(tmp_path):
 
 def test_only_the_claims_asked_for_are_judged(tmp_path, monkeypatch):
     judges = {}
+    claim.cache_clear()  # whoever was judged before keeps what judges it
     monkeypatch.setattr(importlib, "import_module", lambda name: judges.setdefault(name, frequency_control))
     assert ledger("U25-7", folder=tmp_path)[0].verdict == "not run here"
     assert list(judges) == ["posym_companion.one_head.judges.frequency_control"]
     monkeypatch.undo()
+    claim.cache_clear()
     assert [row.id for row in ledger("U25-7", "G26-1a", folder=tmp_path)] == ["U25-7", "G26-1a"]
     with pytest.raises(ValueError, match="no claim is called U25-99; claims are U25-1, U25-2"):
         ledger("U25-1", "U25-99")
