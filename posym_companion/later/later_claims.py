@@ -32,6 +32,7 @@ from posym_companion.solvers import family_solvers
 from posym_companion.solvers.families import FAMILIES
 from posym_companion.solvers.family_solvers import FamilySolver
 from posym_companion.solvers.prompt_roles import answer_pairs, patched_heads
+from posym_core.inspection.capturing import input_device
 from posym_core.inspection.heads import LayerHeads
 from posym_core.inspection.interventions import Intervention, ablated, fastest, numbered, rebased, slowest, stopped
 from posym_core.inspection.operations import surgery
@@ -303,7 +304,7 @@ def sums(model: Any, source: Any, setting: LaterClaims) -> dict[str, np.ndarray]
     angles: dict[int, Tensor] = {}
 
     def one_layer(heads: LayerHeads) -> dict[str, Tensor]:
-        angles[heads.layer] = heads.angles
+        angles[heads.layer] = heads.angles.cpu()
         shares, energy = exclusion(heads.cross_logits(inside)), heads.frequency_shares(inside).energy
         keys = plane_squares(heads.keys[..., inside, :]).mean(-2)
         found = {
@@ -475,7 +476,7 @@ def influence(
     For all directions of an orthonormal basis this is the Frobenius norm of the Jacobian; for standard normal ones its
     square is that norm's, on average, times their number.
     """
-    embedded = model.get_input_embeddings()(input_ids).detach().requires_grad_()
+    embedded = model.get_input_embeddings()(input_ids.to(input_device(model))).detach().requires_grad_()
     state = model.base_model(inputs_embeds=embedded, use_cache=False).last_hidden_state[:, -1]
     squares = torch.zeros(input_ids.shape)
     for direction in directions:
@@ -558,7 +559,7 @@ def last_states(model: Any, input_ids: Int[Tensor, " token"]) -> Float[Tensor, "
     with contextlib.ExitStack() as stack, torch.no_grad():
         for layer in model.base_model.layers:
             stack.callback(layer.register_forward_hook(look).remove)
-        model.base_model(input_ids[None], use_cache=False)
+        model.base_model(input_ids[None].to(input_device(model)), use_cache=False)
     return torch.stack(seen)
 
 
@@ -566,7 +567,7 @@ def with_last_state(
     model: Any, input_ids: Int[Tensor, " token"], states: Float[Tensor, "layer width"]
 ) -> Float[Tensor, "layer vocabulary"]:
     """Logits behind a prompt when the last token's state behind one layer, each in turn, is another."""
-    layers = list(model.base_model.layers)
+    layers, input_ids = list(model.base_model.layers), input_ids.to(input_device(model))
 
     def change(number: int, module: Any, args: Any, output: Any) -> Any:
         hidden = (output[0] if isinstance(output, tuple) else output).clone()
@@ -585,7 +586,7 @@ def with_last_state(
 
 def outcomes(logits: Float[Tensor, "control layer answer"]) -> np.ndarray:
     """Which answer has the highest logit, ``[control, layer, outcome]``, see :data:`OUTCOMES`."""
-    said = torch.nn.functional.one_hot(logits.argmax(-1), logits.shape[-1]).float()
+    said = torch.nn.functional.one_hot(logits.argmax(-1).cpu(), logits.shape[-1]).float()
     return torch.cat([said[..., :4], said[..., 4:-1].mean(-1, keepdim=True), said[..., -1:]], -1).numpy()
 
 

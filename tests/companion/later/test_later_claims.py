@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from dataclasses import replace
 
 import numpy as np
@@ -55,6 +56,15 @@ def test_every_part_is_measured_on_tiny_models(family, tiny, tokenizer, monkeypa
             # Layers that see a few tokens only have no target that can be anywhere: two of three, and one of two.
             expected = {"": 2 / 3, "gemma2": 1 / 2}.get(family, 0) if name.endswith("_peak") else 0
             assert np.isnan(x).sum() == expected * x.size, name
+
+
+@pytest.mark.parametrize("family", ["", "llama"])
+def test_every_part_is_measured_on_another_device(family, tiny, tokenizer, monkeypatch, other_device):
+    monkeypatch.setattr(later_claims, "CARRIES", 0.0)
+    model, source = decoder(family) if family else (copy.deepcopy(tiny), tokenizer)
+    settings = {setting.part: setting for setting in full_size() if setting.model in (family or PACKAGED)}
+    for setting in map(small, settings.values()):
+        named_dims(later_claims.DIMS, measure(model.to(other_device), source, setting, progress=False))
 
 
 def test_every_part_of_every_model_has_a_result_of_its_own():
