@@ -11,6 +11,7 @@ from posym_core.models import checkpoints
 from posym_core.models.ensembles import data_generators, sample_streams
 from posym_core.models.toys import ToyEnsemble
 from posym_core.models.training import TrainingSettings, train
+from posym_core.runs import store
 from posym_core.tasks.canonical import RetrievalTask
 
 TASK = RetrievalTask(length=4, symbols=5, attributes=2)
@@ -180,7 +181,7 @@ def test_training_ends_when_every_member_is_frozen():
 def test_a_checkpoint_of_other_code_is_refused(tmp_path, monkeypatch):
     checkpoint = tmp_path / "toy.safetensors"
     run(toys(), checkpoint=checkpoint)
-    monkeypatch.setattr("posym_core.runs.store.own_code", lambda: "other")
+    monkeypatch.setattr(store, "own_code", lambda: "other")
     message = r'toy.safetensors was made with other code \(".* there, "other" now\), and no .*; remove it to start'
     with pytest.raises(ValueError, match=message):
         run(toys(), checkpoint=checkpoint)

@@ -22,7 +22,7 @@ from posym_core.report.folder import ProfileError, discard, load_profile
 from posym_core.report.prompt_files import BlockedPrompt, write_prompts
 from posym_core.report.run import run_profile
 from posym_core.report.settings import ProfileSettings
-from posym_core.runs import parallel
+from posym_core.runs import parallel, store
 from posym_core.runs.store import write_atomically
 
 FILES = {"profile.json", "scores.safetensors", "heads.csv", "prompts.csv", "prompts.jsonl"}
@@ -208,7 +208,7 @@ def interrupted(tiny, folder, monkeypatch, error, after=2):
         return write_atomically(path, write)
 
     with monkeypatch.context() as patch:
-        patch.setattr("posym_core.runs.store.write_atomically", failing)
+        patch.setattr(store, "write_atomically", failing)
         run_profile(tiny, folder, progress=False)
 
 
@@ -225,7 +225,7 @@ def test_a_disk_that_fills_up_at_the_end_leaves_no_profile(tiny, whole, tmp_path
         return write_atomically(path, write)
 
     with monkeypatch.context() as patch:
-        patch.setattr("posym_core.runs.store.write_atomically", failing)
+        patch.setattr(store, "write_atomically", failing)
         with pytest.raises(OSError, match="4 of 4 chunks are kept"):
             run_profile(tiny, tmp_path, progress=False)
     with pytest.raises(ProfileError, match="unfinished"):
