@@ -225,7 +225,7 @@ def _part_checksum(tensors: Mapping[str, Tensor], said: str) -> str:
     digest = hashlib.sha256(said.encode())
     for name, x in sorted(tensors.items()):
         digest.update(f"{name} {x.dtype} {tuple(x.shape)}\n".encode())
-        digest.update(x.reshape(-1).view(torch.uint8).numpy())
+        digest.update(x.reshape(-1).view(torch.uint8).numpy().data)
     return digest.hexdigest()
 
 
