@@ -1,7 +1,7 @@
 """Reading and altering running models: capture, rotation planes, profiles, surgery."""
 
 from posym_core.inspection.activation_cache import cached_cross_logits, cached_swap_scores
-from posym_core.inspection.attention_calls import AttentionCall, UnsupportedModelError
+from posym_core.inspection.attention_calls import AttentionCall
 from posym_core.inspection.capturing import capture
 from posym_core.inspection.heads import LayerHeads
 from posym_core.inspection.interventions import ablated, fastest, slowest, stopped
@@ -12,6 +12,7 @@ from posym_core.inspection.profiling import Profile, profile, profile_with
 from posym_core.inspection.prompt_scores import head_scores
 from posym_core.inspection.visibility import HiddenBlocksWarning, LongPromptWarning
 from posym_core.inspection.wrappers import unwrapped
+from posym_core.models.refusals import UnsupportedModelError
 
 __all__ = [
     "AttentionCall",

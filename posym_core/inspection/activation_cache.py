@@ -13,16 +13,17 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from posym_core.inspection.attention_calls import AttentionCall, UnsupportedModelError
+from posym_core.inspection.attention_calls import AttentionCall
 from posym_core.inspection.capturing import capture
 from posym_core.inspection.heads import LayerHeads, layer_heads
 from posym_core.inspection.planes import find_planes
 from posym_core.inspection.profiling import Profile, profile_of, scores_of, stacked
 from posym_core.inspection.wrappers import unwrapped
 from posym_core.metrics.blocks import Swaps
+from posym_core.models.refusals import unsupported
 
 HOOKS = ("hook_rot_q", "hook_rot_k")
-WAY_OUT = "posym_core.profile(model, input_ids) needs no hooks"
+WITHOUT = "posym_core.profile(model, input_ids) needs no hooks"
 # Passes of one model over the same tokens, relative to the largest number; another query or key is off by its size.
 SAME = 1e-4
 
@@ -99,7 +100,7 @@ def _cached_heads(cache: Any) -> list[LayerHeads]:
         )
     model = unwrapped(bridge)
     if model is bridge:
-        raise TypeError(f"cache must be that of a TransformerBridge; its model is a {type(bridge).__name__}. {WAY_OUT}")
+        raise TypeError(f"cache must be that of a TransformerBridge; its model is a {type(bridge).__name__}. {WITHOUT}")
     batched = {name: x if cache.has_batch_dim else x[None] for name, x in entries.items() if "attn.hook_" in name}
     length = next((x.shape[1] for name, x in batched.items() if name.endswith(HOOKS)), 8)
     calls = _asked(bridge, model, length)
@@ -143,16 +144,16 @@ def _asked(bridge: Any, model: Any, length: int) -> dict[str, AttentionCall]:
         _, held = bridge.run_with_cache(probe.to(calls[0].keys.device), names_filter=lambda name: name.endswith(HOOKS))
     names = sorted((name for name in held if name.endswith(HOOKS[0])), key=lambda name: int(name.split(".")[1]))
     if len(names) != len(calls):
-        raise UnsupportedModelError(
-            f"{type(model).__name__} attends {len(calls)} times, and {HOOKS[0]} is there {len(names)} times; {WAY_OUT}"
-        )
+        raise unsupported(model, f"attends {len(calls)} times, and {HOOKS[0]} is there {len(names)} times", WITHOUT)
     for name, call in zip(names, calls, strict=True):
         query, keys = (held[hook].transpose(1, 2) for hook in (name, name.replace(*HOOKS)))
         keys = keys.repeat_interleave(call.keys.shape[1] // keys.shape[1], dim=1)
         if not (_same(query[:, :, -1:], call.query) and _same(keys, call.keys)):
-            raise UnsupportedModelError(
-                f"{type(model).__name__}: {name} and its keys are not what attention uses (it normalises them after "
-                f"the rotation, or they are the rotated part of latent attention); {WAY_OUT}"
+            raise unsupported(
+                f"{type(model).__name__}:",
+                f"{name} and its keys are not what attention uses (it normalises them after the rotation, or they are "
+                "the rotated part of latent attention)",
+                WITHOUT,
             )
     return dict(zip(names, calls, strict=True))
 

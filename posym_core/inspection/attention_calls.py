@@ -2,24 +2,11 @@
 
 from __future__ import annotations
 
-import contextlib
-import traceback
-from collections.abc import Iterator
 from dataclasses import dataclass
-from pathlib import Path
-from typing import Any
 
 import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
-
-from posym_core.models.supported import WAY_OUT, UnsupportedModelError
-
-__all__ = ["AttentionCall", "UnsupportedModelError", "refused_without_pictures"]
-
-PACKAGE = str(Path(__file__).parents[1])
-# What transformers raises where inputs are missing that a prompt of token ids does not have.
-FOR_WANT_OF_INPUTS = (TypeError, ValueError, AttributeError, IndexError)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -62,22 +49,3 @@ class AttentionCall:
             return logits.softmax(-1)
         sinks = self.sinks.to(logits.dtype)[:, None, None].expand(*logits.shape[:-1], 1)
         return torch.cat([logits, sinks], dim=-1).softmax(-1)[..., :-1]
-
-
-@contextlib.contextmanager
-def refused_without_pictures(model: Any) -> Iterator[None]:
-    """Within the block, a model of text and more that fails on text alone is refused by its name."""
-    try:
-        yield
-    except FOR_WANT_OF_INPUTS as error:
-        config = getattr(model, "config", None)
-        parts = bool(getattr(config, "sub_configs", None)) or getattr(model, "main_input_name", "") == "pixel_values"
-        # What looks on, and what it calls, fails for reasons of its own.
-        own = any(frame.filename.startswith(PACKAGE) for frame in traceback.extract_tb(error.__traceback__)[2:])
-        if isinstance(error, UnsupportedModelError) or own or not parts:
-            raise
-        raise UnsupportedModelError(
-            f"{type(model).__name__} does not run on text alone ({getattr(config, 'model_type', 'no kind')}; "
-            f"{type(error).__name__}: {(str(error).splitlines() or [''])[0]}); {WAY_OUT}, or pass its text model if it "
-            "has one"
-        ) from error

@@ -23,16 +23,18 @@ from jaxtyping import Int
 from torch import Tensor, nn
 
 from posym_core.checks import require_count, require_evaluation
-from posym_core.inspection.attention_calls import (
-    AttentionCall,
-    UnsupportedModelError,
-    refused_without_pictures,
-)
+from posym_core.inspection.attention_calls import AttentionCall
 from posym_core.inspection.padding import unpadded
 from posym_core.inspection.recording import Recorder, recording
 from posym_core.inspection.routes import ROUTES, Route
 from posym_core.inspection.wrappers import unwrapped
-from posym_core.models.supported import check_decoder
+from posym_core.models.refusals import (
+    check_attention_kind,
+    check_decoder,
+    refused_without_pictures,
+    unsupported,
+    without_attention,
+)
 
 # The mappings belong to the library, not to a model, so two taps in two threads would undo each other.
 ONE_AT_A_TIME = threading.RLock()
@@ -104,11 +106,7 @@ def watched_forward(
             forward(model, input_ids, **inputs)
         if next(calls):
             return candidate
-    raise UnsupportedModelError(
-        f"{type(model).__name__} makes no attention call that could be captured: none through transformers' attention "
-        "interface, none of scaled_dot_product_attention, and no product of [prompt, head, token, dim] followed by a "
-        "softmax; use a decoder with rotary attention"
-    )
+    raise without_attention(model)
 
 
 @contextlib.contextmanager
@@ -180,9 +178,11 @@ def input_embeddings(model: nn.Module) -> Any:
     with contextlib.suppress(NotImplementedError):
         embeddings = find()
     if not isinstance(getattr(embeddings, "weight", None), Tensor):
-        raise UnsupportedModelError(
-            f"{type(model).__name__} has no single embedding of token ids (its input embeddings are a "
-            f"{type(embeddings).__name__}), so that no prompt of token ids can be given to it; use a decoder of text"
+        raise unsupported(
+            model,
+            f"has no single embedding of token ids (its input embeddings are a {type(embeddings).__name__}), so that "
+            "no prompt of token ids can be given to it",
+            "use a decoder of text",
         )
     return embeddings
 
@@ -223,16 +223,6 @@ def check_input_ids(input_ids: Tensor, least: int = 1) -> Int[Tensor, "prompt to
             f"input_ids must hold at least one prompt of at least {least} tokens; got {tuple(input_ids.shape)}"
         )
     return input_ids
-
-
-def check_attention_kind(model: nn.Module) -> None:
-    """Refuse, by the modules they consist of, models whose heads are not one softmax over their keys each."""
-    for module in model.modules():
-        if "lambda_q1" in dict(module.named_parameters(recurse=False)):
-            raise UnsupportedModelError(
-                f"{type(model).__name__} ({type(module).__name__}) subtracts two softmaxes from each other, so that a "
-                "head has no single row of attention weights; use a model with ordinary softmax attention"
-            )
 
 
 def _joined(calls: Sequence[AttentionCall]) -> AttentionCall:

@@ -23,7 +23,7 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
-from posym_core.inspection.attention_calls import AttentionCall, UnsupportedModelError
+from posym_core.inspection.attention_calls import AttentionCall
 from posym_core.inspection.capturing import ONE_AT_A_TIME, watched_forward
 from posym_core.inspection.heads import LayerHeads
 from posym_core.inspection.interventions import Intervention
@@ -31,6 +31,7 @@ from posym_core.inspection.planes import Planes, find_planes
 from posym_core.inspection.profiling import Profile, profile_of, profile_with, scores_of
 from posym_core.inspection.routes import AttentionFunctions, Route, in_this_thread, interface_wrapped, while_running
 from posym_core.metrics.blocks import Swaps
+from posym_core.models.refusals import check_apart, check_grouped
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -134,11 +135,7 @@ def surgery(
             f"the model makes {len(calls)} attention calls, but planes were given for {len(planes)}; "
             "pass planes=find_planes(model, length) of this model"
         )
-    if len({call.module for call in calls}) < len(calls):
-        raise UnsupportedModelError(
-            f"{type(model).__name__} runs one attention module several times in a pass, so that its layers cannot be "
-            "operated on apart; use a model whose layers have attention modules of their own"
-        )
+    check_apart(model, [call.module for call in calls])
     operated = Operated(model=model, planes=list(planes), angles=[], kept=[])
     for call, here in zip(calls, planes, strict=True):
         operated.angles.append(here.angles.expand(call.query.shape[1], -1).clone())
@@ -207,11 +204,8 @@ class _ChangedLayer:
         rows = slice(0, 1) if self.alike else slice(None)
         self.delta, self.kept, self.change = (x[rows][:, chosen] for x in (delta, kept, self.touched))
         grouped = route == "interface" and call.keys.shape[1] < self.heads
-        if grouped and not self.alike and not hasattr(call.module, "num_key_value_groups"):
-            raise UnsupportedModelError(
-                f"{type(call.module).__name__} shares keys among heads without saying so (num_key_value_groups), so "
-                "that single heads cannot be operated on; pass layers= instead of heads="
-            )
+        if grouped and not self.alike:
+            check_grouped(call.module)
 
     def attending(self, model: nn.Module, module: nn.Module) -> contextlib.AbstractContextManager:
         """Within the block the module attends by changed queries and keys."""

@@ -20,8 +20,8 @@ from jaxtyping import Float, Int64
 from torch import Tensor, nn
 
 from posym_core.checks import require_known_tokens
-from posym_core.inspection.attention_calls import UnsupportedModelError
 from posym_core.inspection.capturing import check_input_ids, check_model, input_device, input_embeddings
+from posym_core.models.refusals import unsupported
 
 # What Hugging Face decoders call the projection.
 PROJECTIONS = ("o_proj", "out_proj", "dense", "c_proj")
@@ -43,11 +43,12 @@ def output_projections(model: Any) -> list[nn.Module]:
         if name.rpartition(".")[2] in PROJECTIONS and "att" in name.rpartition(".")[0].rpartition(".")[2].lower()
     ]
     if len(found) != model.config.get_text_config().num_hidden_layers:
-        raise UnsupportedModelError(
-            f"{type(model).__name__} has {len(found)} output projections of attention (modules called "
-            f"{', '.join(PROJECTIONS)}) for {model.config.get_text_config().num_hidden_layers} layers; single heads' "
-            "outputs can be replaced only where every layer has one"
+        layers = model.config.get_text_config().num_hidden_layers
+        why = (
+            f"has {len(found)} output projections of attention (modules called {', '.join(PROJECTIONS)}) for {layers} "
+            "layers"
         )
+        raise unsupported(model, why, "single heads' outputs can be replaced only where every layer has one")
     return found
 
 

@@ -22,10 +22,10 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from posym_core.checks import waits
-from posym_core.inspection.attention_calls import UnsupportedModelError
 from posym_core.inspection.shifted_keys import EPSILON, TOKENS, ShiftedKeys, on_host
 from posym_core.inspection.wrappers import unwrapped
 from posym_core.metrics.rope import turn
+from posym_core.models.refusals import UnsupportedModelError, unsupported
 
 # A frequency of the model is taken for a fitted angle when they agree to this relative difference.
 SAME_ANGLE = 2e-3
@@ -117,9 +117,10 @@ def _planes_of(model: nn.Module, keys: ShiftedKeys) -> list[Planes]:
         except _NoRotationError as error:
             raise UnsupportedModelError(f"{name}, attention call {index}: {error}") from None
     if not any(found.rotated for found in planes):
-        raise UnsupportedModelError(
-            f"{name} has no rotary encoding: in no layer do position ids turn the keys (vectors of positions that are "
-            "added to embeddings are contents to attention); use a decoder with rotary attention"
+        raise unsupported(
+            name,
+            "has no rotary encoding: in no layer do position ids turn the keys (vectors of positions that are added to "
+            "embeddings are contents to attention)",
         )
     return planes
 

@@ -12,8 +12,9 @@ import torch
 from torch import Tensor, nn
 
 from posym_core.checks import require
-from posym_core.inspection.attention_calls import AttentionCall, UnsupportedModelError
+from posym_core.inspection.attention_calls import AttentionCall
 from posym_core.inspection.routes import AttentionFunctions, Route, interface_wrapped, while_running
+from posym_core.models.refusals import UnsupportedModelError, check_sparse, check_tokens, no_products
 
 # Additive masks hide keys with the dtype's least value, with -inf or, in older models, with -10,000.
 HIDDEN_BELOW = -9_999.0
@@ -58,12 +59,8 @@ class Recorder:
         sinks: Tensor | None = None,
     ) -> AttentionCall:
         keys = key.shape[2]
-        if self.tokens is not None and not query.shape[2] == keys == self.tokens:
-            raise UnsupportedModelError(
-                f"{type(self.model).__name__} ({type(module).__name__}) has {query.shape[2]} queries and {keys} keys "
-                f"in a pass over {self.tokens} tokens (keys are compressed or added, or belong to another sequence), "
-                "so that keys do not stand for the prompt's tokens; use a model with plain rotary attention"
-            )
+        if self.tokens is not None:
+            check_tokens(self.model, module, query.shape[2], keys, self.tokens)
         rows = self.chosen(query.shape[2], query.device)
         call = AttentionCall(
             index=next(self.seen),
@@ -76,28 +73,8 @@ class Recorder:
             visible=visible(rows),
             rows=rows,
         )
-        self.check_sparse(call)
+        check_sparse(self.model, module, call.visible, rows)
         return call
-
-    def check_sparse(self, call: AttentionCall) -> None:
-        """Refuse a call in which a sparse indexer hides keys: by content, so that they would change with a swap."""
-        module: Any = call.module
-        if not hasattr(module, "indexer"):
-            return
-        place = torch.arange(call.keys.shape[-2], device=call.rows.device)
-        behind = call.rows[:, None] - place
-        seen, window = behind >= 0, getattr(module, "sliding_window", None)
-        if window is not None:
-            seen = seen & (behind < window)
-        covered = getattr(module.indexer, "index_topk", None)
-        require(
-            (call.visible == seen).all(),
-            lambda: UnsupportedModelError(
-                f"{type(self.model).__name__} ({type(module).__name__}) chooses by content which keys are visible (a "
-                f"sparse indexer) and hides some of {len(place)} here, so that visibility would move with a swap; use "
-                f"prompts that its top-k{'' if covered is None else f', {covered},'} covers, or another model"
-            ),
-        )
 
     def chosen(self, tokens: int, device: torch.device) -> Tensor:
         if self.rows is None:
@@ -138,11 +115,7 @@ class Recorder:
         return of_rows
 
     def unsupported(self, module: nn.Module, reason: str) -> UnsupportedModelError:
-        return UnsupportedModelError(
-            f"{type(self.model).__name__} ({type(module).__name__}) {reason}, so that its logits are not scaled "
-            "products of rotated queries and keys alone; use a model with plain rotary attention, on sdpa or eager "
-            "attention"
-        )
+        return no_products(self.model, module, reason)
 
     def not_finite(self, call: AttentionCall) -> ValueError:
         bad = [name for name, x in self.model.named_parameters() if not bool(x.isfinite().all())]

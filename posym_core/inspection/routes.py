@@ -21,7 +21,7 @@ import torch
 from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 
-from posym_core.inspection.attention_calls import UnsupportedModelError
+from posym_core.models.refusals import unsupported
 
 Route = Literal["interface", "functions"]
 ROUTES: tuple[Route, ...] = ("interface", "functions")
@@ -82,9 +82,10 @@ def _eager_attention(module: nn.Module) -> Callable:
         function = getattr(sys.modules[cls.__module__], "eager_attention_forward", None)
         if function is not None:
             return function
-    raise UnsupportedModelError(
-        f"{type(module).__name__} uses eager attention, but its file defines no eager_attention_forward; "
-        'load the model with attn_implementation="sdpa"'
+    raise unsupported(
+        module,
+        "uses eager attention, but its file defines no eager_attention_forward",
+        'load the model with attn_implementation="sdpa"',
     )
 
 

@@ -22,10 +22,11 @@ from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from posym_core.inspection.attention_calls import AttentionCall, UnsupportedModelError
+from posym_core.inspection.attention_calls import AttentionCall
 from posym_core.inspection.capturing import ONE_AT_A_TIME, check_model, input_device, watched_forward
 from posym_core.inspection.full_precision import HALF, in_float32
 from posym_core.inspection.routes import Route, in_this_thread
+from posym_core.models.refusals import UnsupportedModelError, check_rotation, unsupported
 
 TOKENS = 32
 SHIFTS = tuple(8**power for power in range(7))
@@ -96,17 +97,7 @@ class ShiftedKeys:
             self.route: Route = watched_forward(
                 self.model, self.input_ids, receive, rows=(0, -1), verify=True, **inputs
             )
-        if any(on_host(looks_ahead)):
-            raise UnsupportedModelError(
-                f"{self.name} attends as an encoder: its first token sees those behind it, and prompts are read from "
-                "their last; use a decoder with rotary attention"
-            )
-        if not positioned:
-            raise UnsupportedModelError(
-                f"{self.name} takes no position_ids, so that its keys cannot be asked for at other positions (its own "
-                "are vectors added to the embeddings, a bias, the order of a recurrence, or a rotation by the tokens' "
-                "order); use a decoder with rotary attention that takes position_ids"
-            )
+        check_rotation(self.name, any(on_host(looks_ahead)), positioned)
 
     @contextlib.contextmanager
     def noted_runs(self) -> Iterator[list[_Run]]:
@@ -165,10 +156,8 @@ class ShiftedKeys:
             self.last = (getattr(self.model.config, "max_position_embeddings", None) or self.last + 1) - 1
             reach = self.last - TOKENS
             if reach < 8:
-                raise UnsupportedModelError(
-                    f"{self.name} looks positions up in a table of {self.last + 1} entries, too few to measure "
-                    f"rotations; it needs more than {TOKENS + 8}"
-                ) from None
+                why = f"looks positions up in a table of {self.last + 1} entries, too few to measure rotations"
+                raise unsupported(self.name, why, f"it needs more than {TOKENS + 8}") from None
             self.shifts = (*(shift for shift in SHIFTS if shift < reach), reach)
         try:
             with _IndicesInRange():

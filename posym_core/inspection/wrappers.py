@@ -9,7 +9,7 @@ from typing import Any
 
 from torch import nn
 
-from posym_core.inspection.attention_calls import UnsupportedModelError
+from posym_core.models.refusals import unsupported
 
 # Kinds of PEFT that choose or share weights in a forward pass of their own, beside the model's.
 OWN_PASSES = {"POLY", "SHADOW", "XLORA"}
@@ -39,9 +39,11 @@ def _inside(model: Any) -> Any:
     kinds = {(cls.__module__.partition(".")[0], cls.__name__) for cls in type(model).__mro__}
     name = type(model).__name__
     if any("vllm" in cls.__module__.split(".") for cls in type(model).__mro__):
-        raise UnsupportedModelError(
-            f"{name} is an engine of vLLM, whose kernels attend in processes of their own, so that no queries and keys "
-            "can be read; profile the same checkpoint by posym_core.load_model(name)"
+        raise unsupported(
+            name,
+            "is an engine of vLLM, whose kernels attend in processes of their own, so that no queries and keys can be "
+            "read",
+            "profile the same checkpoint by posym_core.load_model(name)",
         )
     if ("torch", "OptimizedModule") in kinds:
         return model._orig_mod
@@ -56,12 +58,10 @@ def _inside(model: Any) -> Any:
 
 def _in_nnsight(model: Any, name: str) -> nn.Module:
     if not getattr(model, "dispatched", True):
-        raise UnsupportedModelError(f"{name} has not loaded its weights yet; call dispatch() first")
+        raise unsupported(name, "has not loaded its weights yet", "call dispatch() first")
     if model._edits:
-        raise UnsupportedModelError(
-            f"{name} holds {len(model._edits)} edits, which act in traces only; call clear_edits(), or alter the model "
-            "itself"
-        )
+        why = f"holds {len(model._edits)} edits, which act in traces only"
+        raise unsupported(name, why, "call clear_edits(), or alter the model itself")
     return model._module
 
 
@@ -76,9 +76,10 @@ def _in_peft(model: Any, name: str) -> nn.Module:
             reason = "acts in a forward pass of its own"
         else:
             continue
-        raise UnsupportedModelError(
-            f"{name}: adapter {adapter!r} ({kind}) {reason}, and not in the model's layers; profile its base model, or "
-            "one with adapters such as LoRA"
+        raise unsupported(
+            f"{name}:",
+            f"adapter {adapter!r} ({kind}) {reason}, and not in the model's layers",
+            "profile its base model, or one with adapters such as LoRA",
         )
     return model.base_model.model
 
@@ -87,14 +88,14 @@ def _in_bridge(model: Any, name: str) -> nn.Module:
     try:
         inside = model.original_model
     except AttributeError:
-        raise UnsupportedModelError(
-            f"{name} runs its model elsewhere, by {type(model._driver).__name__}; boot it by boot_transformers"
-        ) from None
+        why = f"runs its model elsewhere, by {type(model._driver).__name__}"
+        raise unsupported(name, why, "boot it by boot_transformers") from None
     for module in inside.modules():
         for what in ("attn_logit_softcapping", "sinks"):
             if getattr(module, what, None) is not None:
-                raise UnsupportedModelError(
-                    f"{name} of {type(inside).__name__} attends by code of its own, from which {what} cannot be read; "
-                    "load the model by posym_core.load_model, and profile that"
+                raise unsupported(
+                    f"{name} of {type(inside).__name__}",
+                    f"attends by code of its own, from which {what} cannot be read",
+                    "load the model by posym_core.load_model, and profile that",
                 )
     return inside

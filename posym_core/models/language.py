@@ -18,7 +18,7 @@ import torch
 
 from posym_core.models.additions import add
 from posym_core.models.gemma_tokenizer import MARKS, gemma_tokenizer, require_known
-from posym_core.models.supported import check_loadable
+from posym_core.models.refusals import check_loadable
 from posym_core.models.taught import TAUGHT, taught_factors
 from posym_core.runs.devices import choose_device
 from posym_core.runs.store import cache_root, kept_folder, sha256

@@ -7,10 +7,10 @@ from saved_models import save_model
 from transformers import AutoModelForCausalLM
 
 from posym_core.inspection.activation_cache import _same, cached_cross_logits, cached_swap_scores
-from posym_core.inspection.attention_calls import UnsupportedModelError
 from posym_core.inspection.capturing import capture
 from posym_core.inspection.planes import find_planes
 from posym_core.inspection.profiling import profile, profile_with
+from posym_core.models.refusals import UnsupportedModelError
 
 TransformerBridge = pytest.importorskip("transformer_lens.model_bridge").TransformerBridge
 BLOCKS = {"start": 3, "block_length": 4}

@@ -11,11 +11,11 @@ from transformers import AttentionInterface
 from transformers.models.doge import modeling_doge
 from transformers.models.llama import modeling_llama
 
-from posym_core.inspection.attention_calls import UnsupportedModelError
 from posym_core.inspection.capturing import capture, forward, tap, watched_forward
 from posym_core.inspection.planes import find_planes
 from posym_core.inspection.profiling import profile
 from posym_core.inspection.recording import Recorder
+from posym_core.models.refusals import UnsupportedModelError
 
 # The model's own float32 weights against ours, and one attention kernel against another.
 WEIGHT_ERROR = 1e-5

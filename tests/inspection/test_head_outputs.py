@@ -10,7 +10,6 @@ import pytest
 import torch
 from architectures import build, shared, tokens
 
-from posym_core.inspection.attention_calls import UnsupportedModelError
 from posym_core.inspection.interventions import fastest, stopped
 from posym_core.inspection.operations import surgery
 from posym_core.inspection.outputs import (
@@ -20,6 +19,7 @@ from posym_core.inspection.outputs import (
     output_projections,
     replaced_everywhere,
 )
+from posym_core.models.refusals import UnsupportedModelError
 
 KINDS = ("Llama", "Qwen2", "Gemma2", "Gemma3", "Cohere", "GPT-NeoX", "Phi")
 ANSWERS = torch.tensor([7, 30, 96])

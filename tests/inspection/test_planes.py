@@ -7,12 +7,12 @@ from architectures import REFUSED, ROTARY, Swapped, build, shared, tokens
 from transformers.models.llama import modeling_llama
 
 from posym_core import rope_angles
-from posym_core.inspection.attention_calls import UnsupportedModelError
 from posym_core.inspection.capturing import capture
 from posym_core.inspection.heads import layer_heads
 from posym_core.inspection.planes import Planes, _Fit, _NoRotationError, find_planes
 from posym_core.inspection.profiling import profile
 from posym_core.metrics.rope import turn
+from posym_core.models.refusals import UnsupportedModelError
 
 # The model rounds its angles to float32, and the closed form does not.
 LOGIT_ERROR = 2e-5

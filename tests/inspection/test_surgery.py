@@ -8,12 +8,12 @@ import pytest
 import torch
 from architectures import ROTARY, build, shared, tokens
 
-from posym_core.inspection.attention_calls import UnsupportedModelError
 from posym_core.inspection.capturing import capture
 from posym_core.inspection.interventions import ablated, every, fastest, numbered, rebased, slowest, stopped, turning
 from posym_core.inspection.operations import surgery
 from posym_core.inspection.planes import find_planes
 from posym_core.inspection.profiling import profile
+from posym_core.models.refusals import UnsupportedModelError
 
 LENGTH = 24
 # The model's own float32 phases and products against ours.

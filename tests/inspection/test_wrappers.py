@@ -11,11 +11,11 @@ from architectures import build, shared, tokens
 from saved_models import save_model
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
-from posym_core.inspection.attention_calls import UnsupportedModelError
 from posym_core.inspection.capturing import capture
 from posym_core.inspection.planes import find_planes
 from posym_core.inspection.profiling import profile
 from posym_core.inspection.wrappers import unwrapped
+from posym_core.models.refusals import UnsupportedModelError
 
 nnsight, peft = pytest.importorskip("nnsight"), pytest.importorskip("peft")
 TransformerBridge = pytest.importorskip("transformer_lens.model_bridge").TransformerBridge

@@ -14,8 +14,8 @@ from architectures import tokens
 from saved_models import save_model
 
 from posym_core import load_model, profile
-from posym_core.inspection.attention_calls import UnsupportedModelError
 from posym_core.inspection.planes import find_planes
+from posym_core.models.refusals import UnsupportedModelError
 from posym_core.report import chunks as profile_chunks
 from posym_core.report.chunks import NotEnoughMemoryError, in_batches, is_out_of_memory
 from posym_core.report.folder import ProfileError, discard, load_profile

@@ -25,7 +25,7 @@ from posym_core.metrics.contrasts import layer_contrast
 from posym_core.metrics.stats import head_correlation, mean_interval
 from posym_core.models.language import load_tokenizer
 from posym_core.models.outlines import outline
-from posym_core.models.supported import UnsupportedModelError
+from posym_core.models.refusals import UnsupportedModelError
 from posym_core.report import chunks as profile_chunks
 from posym_core.report import run as profile_runs
 from posym_core.report import survey as surveys
