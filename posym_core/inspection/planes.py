@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from functools import cached_property
 
 import torch
 from jaxtyping import Float, Int
@@ -67,9 +68,14 @@ class Planes:
         if len(self.order) > x.shape[-1]:
             x = nn.functional.pad(x, (0, len(self.order) - x.shape[-1]))
         # Whether that changes anything is not asked where asking would be to wait.
-        if not waits(x.device) and torch.equal(self.order, torch.arange(x.shape[-1], device=self.order.device)):
+        if not waits(x.device) and len(self.order) == x.shape[-1] and self._in_place:
             return x
         return x[..., self.order.to(x.device)]
+
+    @cached_property
+    def _in_place(self) -> bool:
+        """Whether dimensions stand in their order."""
+        return torch.equal(self.order, torch.arange(len(self.order), device=self.order.device))
 
 
 def find_planes(model: nn.Module, length: int) -> list[Planes]:
