@@ -80,6 +80,8 @@ def test_what_a_cell_sets_or_changes_is_known(source: str, changed: set[str]) ->
         (["x = 1", "def g():\n    return x", "x = 2\nprint(3)"], [2]),
         (["import numpy as np", "C = [1]", "np.fill_diagonal(C, 0)", "print(C)"], [0, 1, 2, 3]),
         (["from posym_core.figures import plots", "C = 1", "plots.curve(C)", "print(plots, C)"], [0, 1, 3]),
+        (["from posym_companion.book import say", "C = 1", "say(C)", "print(say, C)"], [0, 1, 3]),
+        (["from posym_companion.book import Table", "t = Table('a')", "t.add(1)", "print(t)"], [0, 1, 2, 3]),
         (["x = 1", "print(x)", "x = 2"], [0, 1]),
     ],
 )

@@ -21,6 +21,9 @@ LONGEST_CELL = 25
 # Calls by which a chapter makes a figure: of Matplotlib, or of the package's own plots.
 DRAWING_MODULES = {"matplotlib.pyplot", "posym_core.figures.plots"}
 
+# The line below the head of a table, in Markdown.
+RULE = re.compile(r"\s*\|(\s*:?-+:?\s*\|)+\s*$")
+
 LISTED = list(parse_toc_yaml(ROOT / "_toc.yml"))
 CHAPTERS = sorted((ROOT / "book").rglob("*.ipynb"))
 
@@ -238,6 +241,48 @@ def test_figure_finder_knows_its_cells() -> None:
         assert not draws(ast.parse(source), names)
 
 
+def written_tables(notebook: NotebookNode) -> list[str]:
+    """Cells that write the line below a table's head by hand, where ``posym_companion.book.Table`` writes it."""
+    texts = [(cell, node) for cell in code_cells(notebook) for node in ast.walk(ast.parse(cell.source))]
+    constants = [(cell, node.value) for cell, node in texts if isinstance(node, ast.Constant)]
+    return [opening(cell) for cell, text in constants if isinstance(text, str) and RULE.match(text)]
+
+
+def test_tables_are_made_by_the_book_s_own() -> None:
+    none_has(written_tables, "use `Table` of posym_companion.book")
+
+
+def test_tables_by_hand_are_found() -> None:
+    cells = ['lines = ["| a | b |", "|:---|---:|"]', 'rule = "| --- |" * n', 'x = "|v| before the swap"', 'y = "|"']
+    notebook = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(source) for source in cells])
+    assert written_tables(notebook) == cells[:2]
+
+
+def shared_functions(chapters: dict[str, NotebookNode]) -> dict[str, list[str]]:
+    """Functions that two chapters define alike, each with the chapters that do."""
+    found: dict[str, set[str]] = {}
+    for name, notebook in chapters.items():
+        for cell in code_cells(notebook):
+            for node in ast.walk(ast.parse(cell.source)):
+                if isinstance(node, ast.FunctionDef):
+                    found.setdefault(ast.unparse(node), set()).add(name)
+    return {source: sorted(names) for source, names in found.items() if len(names) > 1}
+
+
+def test_no_function_stands_in_two_chapters() -> None:
+    found = shared_functions(notebooks())
+    assert not found, "\n".join(["these belong in posym_companion.book", *map(str, found.items())])
+
+
+def test_functions_in_two_chapters_are_found() -> None:
+    one, other = ("def f(x):\n    # why\n    return x", "y = 1\ndef f(x): return x"), ("def f(x):\n    return -x",)
+    chapters = {
+        name: nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(source) for source in sources])
+        for name, sources in {"a": one[:1], "b": one[1:], "c": other}.items()
+    }
+    assert list(shared_functions(chapters).values()) == [["a", "b"]]
+
+
 def exported(tree: ast.AST) -> list[str]:
     """The modules of ours that a cell imports, or imports from."""
     found = [node for node in ast.walk(tree) if isinstance(node, ast.Import | ast.ImportFrom)]
@@ -252,4 +297,4 @@ def test_chapters_import_the_faces_of_rooms() -> None:
         name for each in notebooks().values() for cell in code_cells(each) for name in exported(ast.parse(cell.source))
     }
     assert not [name for name in names if not ROOT.joinpath(*name.split("."), "__init__.py").is_file()]
-    assert 5 < len(names) <= 22
+    assert 5 < len(names) <= 23
