@@ -10,7 +10,7 @@ import numpy as np
 import torch
 
 from posym_companion.finding import Claim
-from posym_core.metrics.stats import Estimate
+from posym_core.metrics.stats import Estimate, Estimates
 
 RULES = {"l": ":--", "r": "--:", "c": ":-:"}
 
@@ -106,17 +106,17 @@ def described(results: Iterable[Described]) -> str:
     return "\n".join(f"- {result.describe()}" for result in results)
 
 
-def number(value: Estimate | Mapping[str, Any] | float | str, form: str = ".2f") -> str:
+def number(value: Estimate | Estimates | Mapping[str, Any] | float | str, form: str = ".2f") -> str:
     """A number as text: an estimate, or what a row of the ledger holds of one, with its interval; others without.
 
-    Whole numbers and texts stay as they are.
+    Whole numbers and texts stay as they are. Of :class:`~posym_core.metrics.stats.Estimates` there is one.
 
     >>> number({"value": 0.5, "interval": [0.25, 0.75]})
     '0.50 [0.25, 0.75]'
     """
     if isinstance(value, Mapping):
         return "{} [{}, {}]".format(*(format(x, form) for x in (value["value"], *value["interval"])))
-    if isinstance(value, Estimate):
+    if isinstance(value, Estimate | Estimates):
         return "{} [{}, {}]".format(*(format(x, form) for x in (value.value, value.low, value.high)))
     return str(value) if isinstance(value, str | Integral) else format(value, form)
 

@@ -10,6 +10,7 @@ import torch
 
 from posym_companion.book import Table, described, folded, number, say, span, verdict_line
 from posym_companion.ledger import claim
+from posym_core.metrics import student_interval
 from posym_core.metrics.stats import Estimate
 
 ESTIMATE = Estimate(value=0.5, low=0.25, high=0.75)
@@ -92,6 +93,7 @@ def test_described_is_a_list_of_results() -> None:
     ("value", "form", "text"),
     [
         (ESTIMATE, ".1%", "50.0% [25.0%, 75.0%]"),
+        (student_interval(np.array([0.5, 0.5])), ".1f", "0.5 [0.5, 0.5]"),
         ({"value": 2.0, "interval": [1.0, 3.0]}, ".0f", "2 [1, 3]"),
         (0.123, ".1f", "0.1"),
         (np.float32(0.5), ".3f", "0.500"),
