@@ -87,6 +87,14 @@ def test_strata_take_out_what_differs_between_them():
     np.testing.assert_allclose(contrasts.group_difference(values, right, strata=place, draws=2).difference, fitted)
 
 
+def test_a_stratum_is_drawn_from_its_own_prompts():
+    """Half of the prompts differ by 4 and half not at all: every draw has both halves."""
+    strata, group = np.arange(40) // 20, np.arange(40) % 2 == 0
+    found = contrasts.group_difference(4.0 * (strata == 1) * group, group, strata=strata, draws=200)
+    assert found.difference == pytest.approx(2)
+    assert 1.5 < found.low < 2 < found.high < 2.5
+
+
 def test_one_false_find_in_a_family_is_as_rare_as_it_says():
     generator = np.random.default_rng(3)
     least = [
