@@ -11,11 +11,12 @@ import sys
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
+EXTRAS = "lm,chapters"
 
 
 def main(folder: str) -> None:
     """Install the package of this clone with what chapters need, and make one of its folders the current one."""
-    command = [sys.executable, "-m", "pip", "install", "--quiet", f"{ROOT}[lm,chapters]"]
+    command = [sys.executable, "-m", "pip", "install", "--quiet", f"{ROOT}[{EXTRAS}]"]
     subprocess.run(command, check=True)
     os.chdir(ROOT / folder)
 
