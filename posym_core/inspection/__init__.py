@@ -6,7 +6,14 @@ from posym_core.inspection.capturing import capture
 from posym_core.inspection.heads import LayerHeads
 from posym_core.inspection.interventions import ablated, fastest, slowest, stopped
 from posym_core.inspection.operations import surgery
-from posym_core.inspection.outputs import changed_outputs, head_outputs, last_token_replaced, replaced_everywhere
+from posym_core.inspection.outputs import (
+    changed_outputs,
+    head_outputs,
+    last_token_replaced,
+    patched,
+    replaced_everywhere,
+    without_heads,
+)
 from posym_core.inspection.planes import Planes, find_planes
 from posym_core.inspection.profiling import Profile, profile, profile_with
 from posym_core.inspection.prompt_scores import head_scores
@@ -32,6 +39,7 @@ __all__ = [
     "head_outputs",
     "head_scores",
     "last_token_replaced",
+    "patched",
     "profile",
     "profile_with",
     "replaced_everywhere",
@@ -39,4 +47,5 @@ __all__ = [
     "stopped",
     "surgery",
     "unwrapped",
+    "without_heads",
 ]

@@ -11,9 +11,9 @@ from __future__ import annotations
 
 import contextlib
 import copy
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal, get_args
 
 import torch
 from jaxtyping import Float, Int64
@@ -28,6 +28,9 @@ PROJECTIONS = ("o_proj", "out_proj", "dense", "c_proj")
 # Rows of one pass over the last token; each holds a copy of what the model keeps of the prompt.
 ROWS = 72
 
+# Which heads: layer and head, counted from 0.
+Heads = Sequence[tuple[int, int]]
+Removal = Literal["zero", "mean", "resample"]
 HeadOutputs = Float[Tensor, "prompt token head dim"]
 
 
@@ -177,26 +180,128 @@ def replaced_everywhere(
     """Logits behind prompts when one head says something else at every token, in every prompt the same.
 
     Raises:
-        UnsupportedModelError: see :func:`output_projections`.
-        TypeError, ValueError: if the model is in training mode, ``outputs`` are not one for each of its heads and each
-            token, it has no such head, or token ids are not its own.
+        UnsupportedModelError, TypeError, ValueError: see :func:`patched`; or if token ids are not the model's own.
     """
     ids = _checked(model, input_ids)
-    layers, heads, _ = _require_outputs(model, outputs, (ids.shape[1],))
-    if layer not in range(layers) or head not in range(heads):
-        raise ValueError(
-            f"layer and head must be from 0 to {layers - 1} and from 0 to {heads - 1}; got {layer} and {head}"
-        )
+    _require_outputs(model, outputs, (ids.shape[1],))
+    with torch.no_grad(), patched(model, [(layer, head)], outputs):
+        return model(ids, use_cache=False, logits_to_keep=1).logits[:, -1].float().cpu()
 
-    def change(here: int, said: Tensor) -> Tensor | None:
-        if here != layer:
+
+@contextlib.contextmanager
+def patched(model: Any, heads: Heads, outputs: Tensor) -> Iterator[None]:
+    """Within the block, some heads hand on given outputs in place of their own.
+
+    Args:
+        model: a Hugging Face decoder in evaluation mode.
+        heads: ``[(layer, head), ...]``, counted from 0, as :meth:`posym_core.Profile.top` names them.
+        outputs: of all heads; ``[layer, head, dim]``: the same at every token; ``[layer, token, head, dim]``: at each
+            token its own, for passes over so many tokens; ``[prompt, layer, token, head, dim]``, as
+            :func:`head_outputs` gives them: for passes over so many prompts as well.
+
+    Raises:
+        UnsupportedModelError: see :func:`output_projections`.
+        TypeError, ValueError: if the model is none, or in training mode, has no such head, or ``outputs`` are not those
+            of its heads; and at a pass over other numbers of prompts or tokens.
+    """
+    check_model(model)
+    form = {3: (), 4: outputs.shape[1:2], 5: (outputs.shape[0], outputs.shape[2])}.get(outputs.ndim)
+    layers, number, _ = _require_outputs(model, outputs[0] if outputs.ndim == 5 else outputs, (form or ())[-1:])
+    chosen = _by_layer(heads, layers, number)
+
+    def change(layer: int, said: Tensor) -> Tensor | None:
+        if layer not in chosen:
             return None
+        new = outputs[:, layer] if outputs.ndim == 5 else outputs[layer]
+        if form and tuple(said.shape[2 - len(form) : 2]) != tuple(form):
+            what = "prompts and tokens" if len(form) == 2 else "tokens"
+            raise ValueError(
+                f"outputs are of {tuple(form)} {what}, and the pass is over {tuple(said.shape[:2])} prompts and "
+                "tokens; pass outputs [layer, head, dim] to say the same everywhere, or use_cache=False and prompts of "
+                "one length"
+            )
         said = said.clone()
-        said[:, :, head] = outputs[layer, :, head].to(said)
+        said[:, :, chosen[layer]] = new[..., chosen[layer], :].to(said)
         return said
 
-    with torch.no_grad(), changed_outputs(model, change):
-        return model(ids, use_cache=False, logits_to_keep=1).logits[:, -1].float().cpu()
+    with changed_outputs(model, change):
+        yield
+
+
+@contextlib.contextmanager
+def without_heads(
+    model: Any,
+    heads: Heads,
+    *,
+    by: Removal = "zero",
+    input_ids: Int64[Tensor, "prompt token"] | None = None,
+    seed: int = 0,
+) -> Iterator[None]:
+    """Within the block, some heads say nothing about the prompt at hand.
+
+    Args:
+        model: a Hugging Face decoder in evaluation mode.
+        heads: ``[(layer, head), ...]``, counted from 0, as :meth:`posym_core.Profile.top` names them.
+        by: ``"zero"``: they hand on zeros, which later layers may never have met; ``"mean"``: their mean over all
+            tokens of ``input_ids``; ``"resample"``: each prompt of a pass gets what they say on one of ``input_ids``,
+            drawn at random, at the same tokens.
+        input_ids: prompts that means are taken over or that outputs are drawn from; with ``"resample"`` of as many
+            tokens as the passes.
+        seed: of the draws.
+
+    Raises:
+        UnsupportedModelError, TypeError, ValueError: see :func:`patched`; or if ``by`` is none of the three, or
+            ``input_ids`` are missing, or given though nothing is taken from them.
+
+    >>> with without_heads(model, [(5, 1)]):  # doctest: +SKIP
+    ...     accuracy = choice_accuracy(model, prompts).accuracy
+    """
+    if by not in get_args(Removal):
+        raise ValueError(f"by must be one of {', '.join(map(repr, get_args(Removal)))}; got {by!r}")
+    if (input_ids is None) != (by == "zero"):
+        rule = "needs input_ids, prompts to take other outputs from" if input_ids is None else "takes no input_ids"
+        raise ValueError(f"by={by!r} {rule}; pass {'them' if input_ids is None else 'mean or resample as by'}")
+    check_model(model)
+    if input_ids is None:
+        layers, number, width = _outputs_of(model)
+        other = torch.zeros(layers, number, width)
+    else:
+        other = head_outputs(model, input_ids).outputs
+    if by != "resample":
+        with patched(model, heads, other if by == "zero" else other.double().mean((0, 2)).to(other)):
+            yield
+        return
+    chosen, generator = _by_layer(heads, other.shape[1], other.shape[3]), torch.Generator().manual_seed(seed)
+    drawn: list[Tensor] = []
+
+    def change(layer: int, said: Tensor) -> Tensor | None:
+        if layer == 0:  # one draw a prompt and pass, for all heads
+            drawn[:] = [torch.randint(len(other), said.shape[:1], generator=generator).to(other.device)]
+        if layer not in chosen:
+            return None
+        if said.shape[1] != other.shape[2]:
+            raise ValueError(
+                f"outputs are drawn at the same tokens, and input_ids have {other.shape[2]} where the pass has "
+                f"{said.shape[1]}; pass input_ids of that length and use_cache=False, or by='mean'"
+            )
+        said = said.clone()
+        said[:, :, chosen[layer]] = other[drawn[0], layer][:, :, chosen[layer]].to(said)
+        return said
+
+    with changed_outputs(model, change):
+        yield
+
+
+def _by_layer(heads: Heads, layers: int, number: int) -> dict[int, list[int]]:
+    """Heads of each layer, or an error that says which does not exist."""
+    chosen: dict[int, list[int]] = {}
+    for layer, head in heads:
+        if layer not in range(layers) or head not in range(number):
+            raise ValueError(
+                f"layer and head must be from 0 to {layers - 1} and from 0 to {number - 1}; got {layer} and {head}"
+            )
+        chosen.setdefault(int(layer), []).append(int(head))
+    return chosen
 
 
 def _checked(model: Any, input_ids: Tensor, least: int = 1) -> Int64[Tensor, "prompt token"]:
@@ -209,15 +314,21 @@ def _checked(model: Any, input_ids: Tensor, least: int = 1) -> Int64[Tensor, "pr
 
 def _require_outputs(model: Any, outputs: Tensor, tokens: tuple[int, ...]) -> tuple[int, int, int]:
     """Layers, heads and dimensions of the model's outputs of heads, if these are the given ones'."""
-    projections, heads = output_projections(model), model.config.get_text_config().num_attention_heads
-    # Where the projection is no Linear, as in GPT-2, it stands on its side.
-    width = getattr(projections[0], "in_features", None) or len(projections[0].weight)  # pyright: ignore
-    shape = (len(projections), *tokens, heads, width // heads)
+    layers, heads, width = _outputs_of(model)
+    shape = (layers, *tokens, heads, width)
     if tuple(outputs.shape) != shape:
         raise ValueError(
             f"outputs must have shape [layer, {'token, ' if tokens else ''}head, dim], {shape} for this model"
             f"{' and prompt' if tokens else ''}; got {tuple(outputs.shape)}. Take them from head_outputs"
         )
+    return layers, heads, width
+
+
+def _outputs_of(model: Any) -> tuple[int, int, int]:
+    """Layers, heads and dimensions of a model's outputs of heads."""
+    projections, heads = output_projections(model), model.config.get_text_config().num_attention_heads
+    # Where the projection is no Linear, as in GPT-2, it stands on its side.
+    width = getattr(projections[0], "in_features", None) or len(projections[0].weight)  # pyright: ignore
     return len(projections), heads, width // heads
 
 

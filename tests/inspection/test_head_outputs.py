@@ -17,7 +17,9 @@ from posym_core.inspection.outputs import (
     head_outputs,
     last_token_replaced,
     output_projections,
+    patched,
     replaced_everywhere,
+    without_heads,
 )
 from posym_core.models.refusals import UnsupportedModelError
 
@@ -189,3 +191,117 @@ def test_a_change_of_another_shape_is_refused(change, got):
     )
     with changed_outputs(model, change), pytest.raises(ValueError, match=f"{whole}leave them; got {got}"):
         model(tokens(1))
+
+
+SOME = [(1, 2), (0, 3), (1, 0)]
+
+
+def logits_without(model, ids, **options):
+    with without_heads(model, SOME, **options):
+        return logits(model, ids)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_removed_heads_are_those_whose_columns_of_the_projection_are_zero(kind):
+    model, ids = shared(kind), tokens()
+    without = copy.deepcopy(model)
+    with torch.no_grad():
+        for layer, head in SOME:
+            output_projections(without)[layer].weight[:, 16 * head : 16 * (head + 1)] = 0
+    torch.testing.assert_close(logits_without(model, ids), logits(without, ids), atol=2e-4, rtol=1e-4)
+    torch.testing.assert_close(logits(model, ids), logits(shared(kind), ids))  # nothing is left behind
+
+
+def test_a_removed_head_says_its_mean_over_prompts_and_tokens():
+    model, ids, others = shared("Llama"), tokens(2), tokens(5)[2:]
+    said = head_outputs(model, others).outputs
+    means = {place: said[:, place[0], :, place[1]].flatten(0, 1).mean(0) for place in SOME}
+    hooks = [
+        hooked(
+            model, there, lambda x, m=mean, h=head: x[:, :, 16 * h : 16 * (h + 1)].copy_(m.expand(2, x.shape[1], -1))
+        )
+        for (there, head), mean in means.items()
+    ]
+    expected = logits(model, ids)
+    for hook in hooks:
+        hook.remove()
+    torch.testing.assert_close(logits_without(model, ids, by="mean", input_ids=others), expected)
+    # One token more or less is no matter.
+    logits_without(model, ids[:, :-1], by="mean", input_ids=others)
+
+
+def test_resampled_heads_say_what_they_say_on_another_prompt():
+    model, ids, others = shared("Llama"), tokens(2), tokens(5)[2:]
+    found = logits_without(model, ids, by="resample", input_ids=others, seed=3)
+    torch.testing.assert_close(logits_without(model, ids, by="resample", input_ids=others, seed=3), found)
+    said = head_outputs(model, others).outputs
+    drawn = []
+    for row in range(2):
+        for other in said:
+            with patched(model, SOME, other):
+                drawn.append((found[row] - logits(model, ids[row : row + 1])[0]).abs().max() < 1e-4)
+    assert sum(drawn[:3]) == sum(drawn[3:]) == 1
+    # Other seeds draw other prompts, and all are drawn.
+    seeds = [logits_without(model, ids[:1], by="resample", input_ids=others, seed=seed) for seed in range(12)]
+    assert len({round(float(x[0, 0]), 4) for x in seeds}) == 3
+    # Its own prompt gives a head back.
+    same = logits_without(model, ids[:1], by="resample", input_ids=ids[:1])
+    torch.testing.assert_close(same, logits(model, ids[:1]), atol=1e-5, rtol=1e-4)
+
+
+@pytest.mark.parametrize("form", ["heads", "tokens", "prompts"])
+def test_patched_heads_say_what_is_given_at_all_tokens_at_each_or_in_each_prompt(form):
+    model, ids = shared("Gemma3"), tokens(2)
+    said = head_outputs(model, tokens(4)[2:]).outputs
+    outputs = {"heads": said[0, :, -1], "tokens": said[0], "prompts": said}[form]
+
+    def change(x, head):
+        here = {"heads": said[0, 1, -1, head], "tokens": said[0, 1, :, head], "prompts": said[:, 1, :, head]}[form]
+        x[:, :, 16 * head : 16 * (head + 1)] = here
+
+    hook = hooked(model, 1, lambda x: change(x, 3))
+    expected = logits(model, ids)
+    hook.remove()
+    with patched(model, [(1, 3)], outputs):
+        torch.testing.assert_close(logits(model, ids), expected)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"by": "one"}, r"by must be one of 'zero', 'mean', 'resample'; got 'one'"),
+        ({"by": "mean"}, r"by='mean' needs input_ids, prompts to take other outputs from; pass them"),
+        (
+            {"input_ids": torch.ones(1, 9, dtype=torch.int64)},
+            r"by='zero' takes no input_ids; pass mean or resample as by",
+        ),
+        ({"heads": [(3, 0)]}, r"layer and head must be from 0 to 2 and from 0 to 3; got 3 and 0"),
+        ({"heads": [(0, -1)]}, r"layer and head must be from 0 to 2 and from 0 to 3; got 0 and -1"),
+    ],
+)
+def test_removals_that_do_not_fit_are_refused_before_a_pass(options, message):
+    with (
+        pytest.raises(ValueError, match=message),
+        without_heads(shared("Llama"), **{"heads": [(0, 0)], **options}),
+    ):
+        raise AssertionError
+
+
+def test_passes_that_do_not_fit_outputs_are_refused():
+    model, ids = shared("Llama"), tokens(3)
+    said, tokens_of = head_outputs(model, ids).outputs, ids.shape[1]
+    rule = (
+        r"outputs are of \({}\) {}, and the pass is over \({}\) prompts and tokens; pass outputs \[layer, head, dim\]"
+    )
+    cases = [
+        (said[0], ids[:, 1:], rule.format(f"{tokens_of},", "tokens", f"3, {tokens_of - 1}")),
+        (said[:2], ids, rule.format(f"2, {tokens_of}", "prompts and tokens", f"3, {tokens_of}")),
+    ]
+    for outputs, given, message in cases:
+        with patched(model, [(0, 0)], outputs), pytest.raises(ValueError, match=message):
+            logits(model, given)
+    message = rf"input_ids have {tokens_of} where the pass has {tokens_of - 1}; pass input_ids of that length"
+    with without_heads(model, [(0, 0)], by="resample", input_ids=ids), pytest.raises(ValueError, match=message):
+        logits(model, ids[:, 1:])
+    with pytest.raises(ValueError, match=r"outputs must have shape \[layer, head, dim\], \(3, 4, 16\)"):
+        patched(model, [(0, 0)], said[0, :, 0, :, 1:]).__enter__()
