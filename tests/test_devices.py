@@ -74,12 +74,14 @@ from posym_core.inspection import (
     head_outputs,
     head_scores,
     last_token_replaced,
+    patched,
     profile,
     profile_with,
     replaced_everywhere,
     slowest,
     stopped,
     surgery,
+    without_heads,
 )
 from posym_core.inspection.interventions import numbered, rebased
 from posym_core.metrics import (
@@ -576,7 +578,12 @@ def one_token_replaced(to, put):
     said = head_outputs(model, put(IDS))
     mean = said.outputs.mean(0)
     alone = last_token_replaced(model, prompt, mean[:, -1], put(torch.tensor([3, 4])))
-    return alone, replaced_everywhere(model, put(IDS), mean, 1, 2)
+    found = [alone, replaced_everywhere(model, put(IDS), mean, 1, 2)]
+    for options in ({}, *({"by": by, "input_ids": put(IDS)} for by in ("mean", "resample"))):
+        with without_heads(model, [(1, 2)], **options), torch.no_grad():
+            found.append(model(to(IDS)).logits[:, -1])
+    with patched(model, [(1, 2)], put(mean)), torch.no_grad():
+        return *found, model(to(IDS)).logits[:, -1]
 
 
 def of_stations(to, put):
