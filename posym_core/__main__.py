@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import posym_core
-from posym_core.tasks.prompt_tasks import PROMPT_TASKS
+from posym_core.tasks.registry import PROMPT_TASKS
 
 SURVEY_HELP = """
 Profile every model of a list on every task, each in a folder of its own that later runs go on from, and put them into

@@ -83,7 +83,7 @@ from posym_core.inspection import (
     surgery,
     without_heads,
 )
-from posym_core.inspection.interventions import numbered, rebased
+from posym_core.inspection.plane_interventions import numbered, rebased
 from posym_core.metrics import (
     cross_logits,
     cross_scores,

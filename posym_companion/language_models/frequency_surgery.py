@@ -21,7 +21,7 @@ from torch import Tensor
 
 from posym_companion.loop import Experiment, Measured, finished_part, language_model, plain
 from posym_core.inspection.heads import LayerHeads
-from posym_core.inspection.interventions import (
+from posym_core.inspection.plane_interventions import (
     Intervention,
     ablated,
     fastest,
@@ -31,7 +31,7 @@ from posym_core.inspection.interventions import (
     stopped,
     turning,
 )
-from posym_core.inspection.operations import surgery
+from posym_core.inspection.plane_surgery import surgery
 from posym_core.inspection.planes import Planes, find_planes
 from posym_core.inspection.profiling import profile, profile_with
 from posym_core.metrics.stats import mean_interval

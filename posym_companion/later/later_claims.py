@@ -34,8 +34,16 @@ from posym_companion.solvers.family_solvers import FamilySolver
 from posym_companion.solvers.prompt_roles import answer_pairs, patched_heads
 from posym_core.inspection.capturing import input_device
 from posym_core.inspection.heads import LayerHeads
-from posym_core.inspection.interventions import Intervention, ablated, fastest, numbered, rebased, slowest, stopped
-from posym_core.inspection.operations import surgery
+from posym_core.inspection.plane_interventions import (
+    Intervention,
+    ablated,
+    fastest,
+    numbered,
+    rebased,
+    slowest,
+    stopped,
+)
+from posym_core.inspection.plane_surgery import surgery
 from posym_core.inspection.planes import find_planes
 from posym_core.inspection.profiling import profile_with
 from posym_core.metrics.blocks import Swaps

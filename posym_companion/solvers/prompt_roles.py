@@ -10,7 +10,7 @@ import torch
 from jaxtyping import Int64
 from torch import Tensor
 
-from posym_core.inspection.outputs import head_outputs, last_token_replaced, replaced_everywhere
+from posym_core.inspection.head_patching import head_outputs, last_token_replaced, replaced_everywhere
 from posym_core.tasks import Prompts
 
 

@@ -22,8 +22,8 @@ from torch import Tensor
 
 from posym_companion.loop import Experiment, Measured, finished_part, language_model
 from posym_companion.solvers.prompt_roles import answer_pairs, patched_heads, silenced_everywhere, silenced_heads
-from posym_core.inspection.interventions import Intervention, fastest, slowest, stopped
-from posym_core.inspection.operations import Operated, surgery
+from posym_core.inspection.plane_interventions import Intervention, fastest, slowest, stopped
+from posym_core.inspection.plane_surgery import Operated, surgery
 from posym_core.inspection.planes import find_planes
 from posym_core.inspection.prompt_scores import head_scores, plane_scores
 from posym_core.models.additions import added, factors_as_bytes, learning

@@ -3,10 +3,7 @@
 from posym_core.inspection.activation_cache import cached_cross_logits, cached_swap_scores
 from posym_core.inspection.attention_calls import AttentionCall
 from posym_core.inspection.capturing import capture
-from posym_core.inspection.heads import LayerHeads
-from posym_core.inspection.interventions import ablated, fastest, slowest, stopped
-from posym_core.inspection.operations import surgery
-from posym_core.inspection.outputs import (
+from posym_core.inspection.head_patching import (
     changed_outputs,
     head_outputs,
     last_token_replaced,
@@ -14,6 +11,9 @@ from posym_core.inspection.outputs import (
     replaced_everywhere,
     without_heads,
 )
+from posym_core.inspection.heads import LayerHeads
+from posym_core.inspection.plane_interventions import ablated, fastest, slowest, stopped
+from posym_core.inspection.plane_surgery import surgery
 from posym_core.inspection.planes import Planes, find_planes
 from posym_core.inspection.profiling import Profile, profile, profile_with
 from posym_core.inspection.prompt_scores import head_scores

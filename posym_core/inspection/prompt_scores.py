@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from posym_core.inspection.heads import LayerHeads
-from posym_core.inspection.operations import Operated
+from posym_core.inspection.plane_surgery import Operated
 from posym_core.inspection.profiling import profile_with
 from posym_core.metrics.blocks import Swaps
 from posym_core.metrics.exclusion_bound import exclusion
@@ -22,7 +22,7 @@ def head_scores(operated: Operated, prompts: Prompts, *, seed: int = 0) -> dict[
     """Scores of every head at the last token of prompts, under surgery or none, in float16.
 
     Args:
-        operated: the model; see :func:`posym_core.inspection.operations.surgery`.
+        operated: the model; see :func:`posym_core.inspection.plane_surgery.surgery`.
         prompts: with their blocks and the block asked about.
         seed: of the null model.
 

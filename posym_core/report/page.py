@@ -21,7 +21,7 @@ from posym_core.extensions import ExtensionError
 from posym_core.inspection.visibility import counted, listed, long_prompts_said
 from posym_core.report.folder import ProfileRun
 from posym_core.report.tables import HeadMeans, answers_said, head_means, head_rows, hidden_blocks
-from posym_core.tasks.prompt_tasks import PROMPT_TASKS
+from posym_core.tasks.registry import PROMPT_TASKS
 
 NAME = "report.html"
 MARK = "†"

@@ -16,7 +16,7 @@ from posym_core.models.language import PACKAGED, model_identity, require_one_pla
 from posym_core.report.prompt_files import BlockedPrompt, read_prompts, task_prompts
 from posym_core.runs.provenance import PACKAGES
 from posym_core.runs.store import sha256
-from posym_core.tasks.prompt_tasks import PROMPT_TASKS, make_prompts
+from posym_core.tasks.registry import PROMPT_TASKS, make_prompts
 
 DTYPES = ("float32", "float64", "bfloat16", "float16")
 

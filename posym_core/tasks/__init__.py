@@ -17,8 +17,8 @@ from posym_core.tasks.multihop_programs import (
     walk,
 )
 from posym_core.tasks.multihop_shortcuts import counting_accuracy, rerouted
-from posym_core.tasks.prompt_tasks import PROMPT_TASKS, PromptTask, make_prompts, prompt_task
 from posym_core.tasks.prompts import Prompts
+from posym_core.tasks.registry import PROMPT_TASKS, PromptTask, make_prompts, prompt_task
 from posym_core.tasks.sentences import DistanceTask
 from posym_core.tasks.text import reference_text
 

@@ -13,7 +13,6 @@ from typing import Any
 import torch
 
 from posym_core.checks import require_counts
-from posym_core.tasks.prompt_tasks import prompt_task
 from posym_core.tasks.prompts import (
     Draft,
     Prompts,
@@ -24,6 +23,7 @@ from posym_core.tasks.prompts import (
     single_words,
     words,
 )
+from posym_core.tasks.registry import prompt_task
 
 
 @dataclass(frozen=True, kw_only=True)

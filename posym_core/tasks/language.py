@@ -16,8 +16,8 @@ from typing import Any
 import torch
 
 from posym_core.checks import require_counts
-from posym_core.tasks.prompt_tasks import prompt_task
 from posym_core.tasks.prompts import Draft, Prompts, PromptTokens, balanced, draft_prompts, shuffled, single_words
+from posym_core.tasks.registry import prompt_task
 from posym_core.tasks.text import reference_text
 
 PLACES = ("first", "second", "third", "fourth", "last")

@@ -7,7 +7,7 @@ import torch
 from architectures import shared, tokens
 
 from posym_core.inspection import capture, find_planes, profile, surgery
-from posym_core.inspection.interventions import slowest, stopped
+from posym_core.inspection.plane_interventions import slowest, stopped
 from posym_core.inspection.prompt_scores import head_scores, plane_scores
 from posym_core.tasks.prompts import Prompts
 

@@ -9,8 +9,17 @@ import torch
 from architectures import ROTARY, build, shared, tokens
 
 from posym_core.inspection.capturing import capture
-from posym_core.inspection.interventions import ablated, every, fastest, numbered, rebased, slowest, stopped, turning
-from posym_core.inspection.operations import surgery
+from posym_core.inspection.plane_interventions import (
+    ablated,
+    every,
+    fastest,
+    numbered,
+    rebased,
+    slowest,
+    stopped,
+    turning,
+)
+from posym_core.inspection.plane_surgery import surgery
 from posym_core.inspection.planes import find_planes
 from posym_core.inspection.profiling import profile
 from posym_core.models.refusals import UnsupportedModelError

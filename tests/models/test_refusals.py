@@ -7,7 +7,7 @@ import torch
 from architectures import build
 from torch import nn
 
-from posym_core.inspection.operations import surgery
+from posym_core.inspection.plane_surgery import surgery
 from posym_core.models.refusals import UnsupportedModelError, check_grouped, check_tokens, unsupported
 
 

@@ -20,8 +20,8 @@ from posym_companion.solvers.families import FAMILIES
 from posym_companion.solvers.family_solvers import FamilySolver
 from posym_core.inspection.capturing import watched_forward
 from posym_core.inspection.heads import LayerHeads, layer_heads
-from posym_core.inspection.interventions import stopped
-from posym_core.inspection.operations import surgery
+from posym_core.inspection.plane_interventions import stopped
+from posym_core.inspection.plane_surgery import surgery
 from posym_core.inspection.planes import find_planes
 from posym_core.metrics.exclusion_bound import exclusion
 from posym_core.metrics.rope import rotate

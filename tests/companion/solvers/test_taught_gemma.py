@@ -13,7 +13,7 @@ from architectures import build
 from posym_companion.solvers import taught_gemma
 from posym_companion.solvers.prompt_roles import answer_pairs, patched_heads, silenced_everywhere, silenced_heads
 from posym_companion.solvers.taught_gemma import EXPERIMENT, asked, full_size, lesson, small
-from posym_core.inspection.outputs import head_outputs, output_projections
+from posym_core.inspection.head_patching import head_outputs, output_projections
 from posym_core.models.additions import add, read_factors
 
 SETTING = small()

@@ -1,5 +1,6 @@
-"""Interventions: which rotation planes of which heads change, and how; :func:`posym_core.inspection.operations.surgery`
-carries them out.
+"""Interventions: which rotation planes of which heads change, and how.
+
+:func:`posym_core.inspection.plane_surgery.surgery` carries them out.
 
 >>> intervention = stopped(slowest(0.5))
 >>> angles, kept = intervention.change(torch.tensor([1.0, 0.1, 0.01, 0.001]))
@@ -99,7 +100,7 @@ def ablated(
 
     This is about rotation planes, and no ablation of heads: with all planes of ``heads`` taken out, their logits
     vanish. Such a head attends evenly to all keys that it sees and hands on the mean of their values. To see what a
-    model does without a head, change what it hands on: :func:`posym_core.inspection.outputs.changed_outputs`.
+    model does without a head, change what it hands on: :func:`posym_core.inspection.head_patching.changed_outputs`.
     """
     return Intervention(change=lambda angles: (angles, ~choice(angles)), layers=layers, heads=heads)
 

@@ -26,7 +26,7 @@ from torch import Tensor, nn
 from posym_core.inspection.attention_calls import AttentionCall
 from posym_core.inspection.capturing import ONE_AT_A_TIME, watched_forward
 from posym_core.inspection.heads import LayerHeads
-from posym_core.inspection.interventions import Intervention
+from posym_core.inspection.plane_interventions import Intervention
 from posym_core.inspection.planes import Planes, find_planes
 from posym_core.inspection.profiling import Profile, profile_of, profile_with, scores_of
 from posym_core.inspection.routes import AttentionFunctions, Route, in_this_thread, interface_wrapped, while_running

@@ -10,9 +10,7 @@ import pytest
 import torch
 from architectures import build, shared, tokens
 
-from posym_core.inspection.interventions import fastest, stopped
-from posym_core.inspection.operations import surgery
-from posym_core.inspection.outputs import (
+from posym_core.inspection.head_patching import (
     changed_outputs,
     head_outputs,
     last_token_replaced,
@@ -21,6 +19,8 @@ from posym_core.inspection.outputs import (
     replaced_everywhere,
     without_heads,
 )
+from posym_core.inspection.plane_interventions import fastest, stopped
+from posym_core.inspection.plane_surgery import surgery
 from posym_core.models.refusals import UnsupportedModelError
 
 KINDS = ("Llama", "Qwen2", "Gemma2", "Gemma3", "Cohere", "GPT-NeoX", "Phi")
@@ -74,7 +74,7 @@ def test_a_heads_own_output_replaces_nothing_and_more_heads_than_rows_are_no_mat
     model, ids = shared("Gemma3"), tokens(1)
     said = head_outputs(model, ids)
     # The face has a function of the module's name.
-    monkeypatch.setattr(importlib.import_module("posym_core.inspection.outputs"), "ROWS", 5)
+    monkeypatch.setattr(importlib.import_module("posym_core.inspection.head_patching"), "ROWS", 5)
     found = last_token_replaced(model, ids[0], said.outputs[0, :, -1], ANSWERS)
     torch.testing.assert_close(found, said.logits[0, ANSWERS].expand(3, 4, 3), atol=2e-4, rtol=1e-4)
 

@@ -60,7 +60,7 @@ def changed_outputs(model: Any, change: Callable[[int, HeadOutputs], HeadOutputs
     """Within the block, ``change(layer, outputs)`` says what the heads of every layer hand on.
 
     It gets ``[prompt, token, head, dim]`` and returns the same, or None to leave all as it is, as one does who only
-    looks on. Works with gradients, and within :func:`posym_core.inspection.operations.surgery`.
+    looks on. Works with gradients, and within :func:`posym_core.inspection.plane_surgery.surgery`.
     """
     heads = model.config.get_text_config().num_attention_heads
 
