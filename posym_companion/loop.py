@@ -286,7 +286,7 @@ def run_experiment(
     """Run every setting of an experiment, and yield each result as it is kept.
 
     Args:
-        name: one of :data:`posym_companion.catalogue.EXPERIMENTS`.
+        name: one of ``posym_companion.catalogue.EXPERIMENTS``.
         model: a language model, for experiments that take one; by default the packaged one.
         small: a size that runs in minutes; it needs a ``folder`` of its own, because its results have the same names.
         folder: of results; by default :func:`posym_core.runs.results.results_folder`.
