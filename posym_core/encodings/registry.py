@@ -50,7 +50,7 @@ class Entry:
 def encoding(
     name: str, label: str, *, place: float = math.inf, bounded: bool = False, **options: Any
 ) -> Callable[[Class], Class]:
-    """Register a class of encodings, whose first argument is the layer's :class:`~posym_core.encodings.base.LayerShape`.
+    """Register a class of encodings, whose first argument is a :class:`~posym_core.encodings.base.LayerShape`.
 
     Args:
         name: of the encoding, for :func:`make_encoding` and settings.

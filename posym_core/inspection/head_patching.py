@@ -194,7 +194,7 @@ def patched(model: Any, heads: Heads, outputs: Tensor) -> Iterator[None]:
 
     Args:
         model: a Hugging Face decoder in evaluation mode.
-        heads: ``[(layer, head), ...]``, counted from 0, as :meth:`posym_core.inspection.profiling.Profile.top` names them.
+        heads: ``[(layer, head), ...]``, from 0, as :meth:`posym_core.inspection.profiling.Profile.top` names them.
         outputs: of all heads; ``[layer, head, dim]``: the same at every token; ``[layer, token, head, dim]``: at each
             token its own, for passes over so many tokens; ``[prompt, layer, token, head, dim]``, as
             :func:`head_outputs` gives them: for passes over so many prompts as well.
@@ -241,7 +241,7 @@ def without_heads(
 
     Args:
         model: a Hugging Face decoder in evaluation mode.
-        heads: ``[(layer, head), ...]``, counted from 0, as :meth:`posym_core.inspection.profiling.Profile.top` names them.
+        heads: ``[(layer, head), ...]``, from 0, as :meth:`posym_core.inspection.profiling.Profile.top` names them.
         by: ``"zero"``: they hand on zeros, which later layers may never have met; ``"mean"``: their mean over all
             tokens of ``input_ids``; ``"resample"``: each prompt of a pass gets what they say on one of ``input_ids``,
             drawn at random, at the same tokens.

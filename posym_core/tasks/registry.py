@@ -49,7 +49,7 @@ class PromptTask:
 
 
 def prompt_task(name: str, says: str = "", *, place: float = math.inf, **options: Any) -> Callable[[Make], Make]:
-    """Register a function ``make(tokenizer, *, facts, count, seed=0)`` that makes :class:`~posym_core.tasks.prompts.Prompts`.
+    """Register a function ``make(tokenizer, *, facts, count, seed=0)`` of :class:`~posym_core.tasks.prompts.Prompts`.
 
     Args:
         name: of the task, for ``--task``.
@@ -98,7 +98,7 @@ def _require_shapes(make: Callable[..., Any], prompts: Any, count: int) -> None:
     """Refuse what a task returns in place of prompts, with the rule that it breaks."""
     name = home(make)
     if not isinstance(prompts, Prompts):
-        raise TypeError(f"{name} must return posym_core.tasks.prompts.Prompts; got {type(prompts).__name__}")
+        raise TypeError(f"{name} must return posym_core.tasks.Prompts; got {type(prompts).__name__}")
     ids, answers, target = prompts.input_ids, prompts.answer_ids, prompts.target
     for what, value, dimensions in (("input_ids", ids, 2), ("answer_ids", answers, 2), ("target", target, 1)):
         if not isinstance(value, Tensor) or value.dtype != torch.int64 or value.ndim != dimensions:
