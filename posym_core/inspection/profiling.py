@@ -308,7 +308,7 @@ def _measured(
             for prompts in run.split(batch_size or max(1, TOKENS_A_BATCH // run.shape[1])):
                 here.prompts = slice(first, first + len(prompts))
                 with flags_together(input_device(model)):
-                    route = watched_forward(model, prompts, here.receive, route=route)
+                    route = watched_forward(model, prompts, here.receive, route=route, keep=bool(hold))
                     here.measure_held()
                 measured = here.collected()
                 batches.append({name: stacked([layer[name] for layer in measured], dim=1) for name in measured[0]})
@@ -338,7 +338,7 @@ class _Layers:
         self.measure, self.hold, self.planes = measure, hold, planes
         self.prompts = slice(None)
         self.planes_there: dict[tuple[int, torch.device], Planes] = {}
-        self.waiting: dict[tuple, list[LayerHeads]] = {}
+        self.waiting: list[tuple[AttentionCall, slice]] = []
         self.numbers = 0
         self.results: list[tuple[list[int], dict[str, Tensor]]] = []
         self.measured: dict[int, dict[str, Tensor]] = {}
@@ -349,18 +349,26 @@ class _Layers:
                 f"the model makes more attention calls than the {len(self.planes)} that planes were given for; "
                 "pass planes=find_planes(model, length) of this model"
             )
-        device = call.keys.device
-        heads = layer_heads(call, self.planes_on(device, call.index), self.prompts)
-        shapes = [None if x is None else x.shape for x in (heads.query, heads.keys, heads.visible, heads.sinks)]
-        turned = heads.angles.shape if waits(device) else self.first_alike[call.index]
-        kind = (turned, device, heads.scale, heads.softcap, heads.query.dtype, *shapes)
-        self.waiting.setdefault(kind, []).append(heads)
-        self.numbers += heads.keys.numel()
+        # What a call means is asked when all wait together: between two layers nothing of this is in a cache.
+        self.waiting.append((call, self.prompts))
+        self.numbers += call.keys.numel()
         hold = self.hold
-        if hold and waits(device):
-            hold = max(hold, budget(device) // BYTES_A_NUMBER)
+        if hold and waits(call.keys.device):
+            hold = max(hold, budget(call.keys.device) // BYTES_A_NUMBER)
         if self.numbers > hold:
             self.measure_held()
+
+    def alike(self) -> Collection[list[LayerHeads]]:
+        """The heads of the calls that wait, those that can be measured as one together."""
+        found: dict[tuple, list[LayerHeads]] = {}
+        for call, prompts in self.waiting:
+            device = call.keys.device
+            heads = layer_heads(call, self.planes_on(device, call.index), prompts)
+            shapes = [None if x is None else x.shape for x in (heads.query, heads.keys, heads.visible, heads.sinks)]
+            turned = heads.angles.shape if waits(device) else self.first_alike[call.index]
+            kind = (turned, device, heads.scale, heads.softcap, heads.query.dtype, *shapes)
+            found.setdefault(kind, []).append(heads)
+        return found.values()
 
     def planes_on(self, device: torch.device, index: int) -> Planes:
         """Planes of a call, moved to its device once; angles that layers share are one tensor there."""
@@ -381,10 +389,10 @@ class _Layers:
 
     def measure_held(self) -> None:
         """Measure what waits; what is found stays on its device while it is little."""
-        for group in self.waiting.values():
+        for group in self.alike():
             found = self.measure(joined(group))
             self.results.append(([heads.layer for heads in group], {k: x.detach() for k, x in found.items()}))
-        self.waiting, self.numbers = {}, 0
+        self.waiting, self.numbers = [], 0
         if sum(x.numel() for _, found in self.results for x in found.values()) > NUMBERS_KEPT:
             self.bring()
 

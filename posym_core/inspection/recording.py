@@ -47,6 +47,7 @@ class Recorder:
         self.tokens = tokens
         self.dtype = next((x.dtype for x in model.parameters() if x.is_floating_point()), torch.float32)
         self.seen = itertools.count()
+        self.rows_there: dict[tuple[int, torch.device], Tensor] = {}
 
     def record(
         self,
@@ -61,7 +62,10 @@ class Recorder:
         keys = key.shape[2]
         if self.tokens is not None:
             check_tokens(self.model, module, query.shape[2], keys, self.tokens)
-        rows = self.chosen(query.shape[2], query.device)
+        place = query.shape[2], query.device
+        rows = self.rows_there.get(place)
+        if rows is None:
+            rows = self.rows_there[place] = self.chosen(*place)
         call = AttentionCall(
             index=next(self.seen),
             module=module,
