@@ -1,5 +1,6 @@
 """Positional and symbolic attention heads in transformers with rotary position encodings."""
 
+from posym_core.inspection.cubes import Cube, origin_cube
 from posym_core.inspection.profiling import Profile, profile
 from posym_core.inspection.visibility import HiddenBlocksWarning, LongPromptWarning
 from posym_core.metrics.exclusion_bound import Exclusion, exclusion
@@ -14,6 +15,7 @@ __version__ = "0.1.0"
 
 __all__ = [
     "BindingPrompts",
+    "Cube",
     "Exclusion",
     "FrequencyShares",
     "HiddenBlocksWarning",
@@ -26,6 +28,7 @@ __all__ = [
     "frequency_shares",
     "frequency_use",
     "load_model",
+    "origin_cube",
     "profile",
     "rope_angles",
     "rotate",

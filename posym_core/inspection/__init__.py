@@ -3,6 +3,7 @@
 from posym_core.inspection.activation_cache import cached_cross_logits, cached_swap_scores
 from posym_core.inspection.attention_calls import AttentionCall
 from posym_core.inspection.capturing import capture
+from posym_core.inspection.cubes import Cube, origin_cube
 from posym_core.inspection.head_patching import (
     changed_outputs,
     head_outputs,
@@ -23,6 +24,7 @@ from posym_core.models.refusals import UnsupportedModelError
 
 __all__ = [
     "AttentionCall",
+    "Cube",
     "HiddenBlocksWarning",
     "LayerHeads",
     "LongPromptWarning",
@@ -39,6 +41,7 @@ __all__ = [
     "head_outputs",
     "head_scores",
     "last_token_replaced",
+    "origin_cube",
     "patched",
     "profile",
     "profile_with",

@@ -1,6 +1,7 @@
 """Tensors in, numbers out: everything that is computed from the cross-logit matrix ``C``."""
 
 from posym_core.metrics.blocks import Swaps
+from posym_core.metrics.cube_parts import latin_orders, shares_of, variance_parts
 from posym_core.metrics.exclusion_bound import Exclusion, exclusion
 from posym_core.metrics.frequencies import (
     FrequencyShares,
@@ -59,6 +60,7 @@ __all__ = [
     "frequency_use",
     "head_correlation",
     "head_trends",
+    "latin_orders",
     "layer_trend",
     "local_layers",
     "mean_difference",
@@ -71,9 +73,11 @@ __all__ = [
     "random_swaps",
     "rope_angles",
     "rotate",
+    "shares_of",
     "slow_energy",
     "statistic_interval",
     "student_interval",
     "swap_orders",
     "swap_scores",
+    "variance_parts",
 ]

@@ -6,6 +6,7 @@ Everything here takes heads that stand in groups, see :meth:`posym_core.metrics.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 import torch
@@ -136,21 +137,32 @@ def drawn(
     that swaps of two blocks can reach, ``step`` contents at a time or all. Ratios above 1e299 count as that, below
     1e-308 they vanish: logits that far apart are beyond float64.
     """
-    cos, sin = turns(heads, swaps)
-    here, every_key = slice(slots.start, slots.stop), heads.keys.squeeze(-3)
-    seen = turn_by(heads.query[..., None, :], cos[..., None, here, :], sin[..., None, here, :], heads.pairing)
+    here = slice(slots.start, slots.stop)
     hidden = None if heads.visible is None else ~swaps.by_block(heads.visible)[..., None, here, :].mT
-    length, parts, step = swaps.block_length, [], step or len(contents)
+    logits_at, parts, step = moved(heads, swaps, slots), [], step or len(contents)
     for top in range(contents.start, contents.stop, step):
-        some = slice(top, min(top + step, contents.stop))
-        keys = every_key[..., swaps.start + some.start * length : swaps.start + some.stop * length, :]
-        keys = keys.unflatten(-2, (-1, length))
-        home = turn_by(keys, cos[..., some, None, :], sin[..., some, None, :], heads.pairing)
-        logits = home.flatten(-3, -2) @ seen.flatten(-3, -2).transpose(-1, -2)
-        logits = logits.unflatten(-1, seen.shape[-3:-1]).unflatten(-3, home.shape[-3:-1]).movedim(-2, -4)
-        found = ratios(heads, logits, log_z, hidden)  # [..., content, offset, slot]
-        parts.append(found.squeeze(-2) if length == 1 else found.sum(-2))
+        logits = logits_at(slice(top, min(top + step, contents.stop)))
+        found = ratios(heads, logits, log_z, hidden)
+        parts.append(found.squeeze(-2) if swaps.block_length == 1 else found.sum(-2))
     return parts[0] if len(parts) == 1 else torch.cat(parts, dim=-2)
+
+
+def moved(
+    heads: Heads, swaps: Swaps, slots: range
+) -> Callable[[slice], Float[Tensor, "head group content offset slot"]]:
+    """Logits of some blocks' keys, each at its offset in other blocks' places; before any soft-cap."""
+    cos, sin = turns(heads, swaps)
+    here, every_key, length = slice(slots.start, slots.stop), heads.keys.squeeze(-3), swaps.block_length
+    seen = turn_by(heads.query[..., None, :], cos[..., None, here, :], sin[..., None, here, :], heads.pairing)
+
+    def logits_of(contents: slice) -> Tensor:
+        keys = every_key[..., swaps.start + contents.start * length : swaps.start + contents.stop * length, :]
+        keys = keys.unflatten(-2, (-1, length))
+        home = turn_by(keys, cos[..., contents, None, :], sin[..., contents, None, :], heads.pairing)
+        logits = home.flatten(-3, -2) @ seen.flatten(-3, -2).transpose(-1, -2)
+        return logits.unflatten(-1, seen.shape[-3:-1]).unflatten(-3, home.shape[-3:-1]).movedim(-2, -4)
+
+    return logits_of
 
 
 def turns(heads: Heads, swaps: Swaps) -> tuple[Float[Tensor, "#head block plane"], Float[Tensor, "#head block plane"]]:

@@ -7,7 +7,7 @@ so that any two can be swapped, and every name and attribute is one token. The w
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -34,11 +34,21 @@ class Template:
         fact: one block; begins with a space.
         query: what follows the facts; its last token is the query and the attribute would come next.
         attributes: kind of word to choose attributes from, see :func:`words`.
+        verb: the word of the fact that may vary.
+        verbs: kind of word to choose it from.
     """
 
     fact: str
     query: str
     attributes: str
+    verb: str
+    verbs: str
+
+    def worded(self, verb: str) -> Template:
+        """The same with another verb; its question begins a fact again, since ours asks with the verb's stem."""
+        fact = self.fact.replace(f" {self.verb} ", f" {verb} ")
+        again = " And so" if fact.endswith(".") else " and so"
+        return replace(self, verb=verb, fact=fact, query=again + fact.partition(" {attribute}")[0])
 
 
 TEMPLATES = {
@@ -46,16 +56,28 @@ TEMPLATES = {
         fact=" {name} likes {attribute}.",
         query=" What color does {name} like? {name} likes",
         attributes="colours",
+        verb="likes",
+        verbs="verbs_now",
     ),
-    "bought": Template(fact=" {name} bought {attribute},", query=" and so {name} bought", attributes="things"),
+    "bought": Template(
+        fact=" {name} bought {attribute},",
+        query=" and so {name} bought",
+        attributes="things",
+        verb="bought",
+        verbs="verbs_then",
+    ),
     "lives": Template(
         fact=" {name} lives in {attribute}.",
         query=" Where does {name} live? {name} lives in",
         attributes="cities",
+        verb="lives",
+        verbs="verbs_of_places",
     ),
 }
 
 
+# Between the seeds of what a prompt says and of what stands in front of it.
+SEED_APART = 1_000_003
 SAYS = "facts that give each name an attribute, and a question about one of them"
 
 BindingPrompts = Prompts
@@ -64,12 +86,20 @@ BindingPrompts = Prompts
 
 @prompt_task("binding", SAYS, place=10)
 def binding_prompts(
-    tokenizer: Any, *, facts: int, count: int, seed: int = 0, template: str = "likes"
+    tokenizer: Any,
+    *,
+    facts: int,
+    count: int,
+    seed: int = 0,
+    template: str = "likes",
+    lead: int = 0,
+    vary_frame: bool = False,
 ) -> BindingPrompts:
     """Draw prompts that bind names to attributes and ask for the attribute of one.
 
     Names differ within a prompt. So do attributes while there are enough of them; beyond that they repeat equally
-    often. Each fact is asked about equally often over the prompts.
+    often. Each fact is asked about equally often over the prompts. The facts and the question of a seed are the same
+    whatever ``lead`` is.
 
     Args:
         tokenizer: of the model in question; its mark of beginning, if it has one, opens every prompt.
@@ -77,9 +107,14 @@ def binding_prompts(
         count: number of prompts.
         seed: of everything that is drawn.
         template: ``"likes"`` (colours), ``"bought"`` (things) or ``"lives"`` (cities); see :data:`TEMPLATES`.
+        lead: facts of the same frame in front, which are never asked about and in no block. A model keeps count of the
+            sentences of one frame that it has read, and the first ones stand out; behind some of them the blocks differ
+            less in that, see :func:`posym_core.origin_cube`.
+        vary_frame: draw a verb for each fact, different ones while there are enough, and ask with the verb of the fact
+            that is asked about, which then is a second cue beside the name.
 
     Returns:
-        :class:`BindingPrompts`.
+        :class:`BindingPrompts`; ``start`` is behind the lead.
 
     Raises:
         ValueError: if the template is unknown, a number is out of range, the tokenizer leaves too few words of one
@@ -87,10 +122,15 @@ def binding_prompts(
     """
     if template not in TEMPLATES:
         raise ValueError(f"template must be one of {', '.join(map(repr, TEMPLATES))}; got {template!r}")
-    require_counts(facts=(facts, 2), count=(count, 1))
+    require_counts(facts=(facts, 2), count=(count, 1), lead=(lead, 0))
     wording = TEMPLATES[template]
     tokens = PromptTokens(tokenizer)
     names = list(single_words(tokens, "names", facts))
+    if len(names) < facts + lead:
+        raise ValueError(
+            f"every fact needs a name of its own, but only {len(names)} names are one token for this tokenizer and "
+            f"facts={facts} with lead={lead}; pass lead={len(names) - facts} or less"
+        )
     attribute_ids = tokens.single(words(wording.attributes))
     attributes = list(attribute_ids)
     if len(attributes) < 2:
@@ -98,17 +138,30 @@ def binding_prompts(
             f"template {template!r} has {len(attributes)} attributes of one token for this tokenizer, and 2 are "
             f"needed; pass another template: {', '.join(map(repr, TEMPLATES))}"
         )
-    generator = torch.Generator().manual_seed(seed)
+    verbs = list(tokens.single(words(wording.verbs))) if vary_frame else [wording.verb]
+    if vary_frame and len(verbs) < 2:
+        raise ValueError(
+            f"template {template!r} has {len(verbs)} verbs of one token for this tokenizer, and 2 are needed to vary "
+            "the frame; pass vary_frame=False or another template"
+        )
+    # What is in front and how it is worded is drawn apart, so that the facts behind it stay the same.
+    generator, apart = torch.Generator().manual_seed(seed), torch.Generator().manual_seed(seed + SEED_APART)
     drafts = []
     for asked in balanced(facts, count, generator).tolist():
-        people = shuffled(names, facts, generator)
+        people = shuffled(names, facts + lead, generator)
         given = [attributes[i] for i in balanced(len(attributes), facts, generator).tolist()]
+        unused = [attribute for attribute in attributes if attribute not in given] or attributes
+        given += [unused[i] for i in balanced(len(unused), lead, apart).tolist()]
+        worded = [wording] * (facts + lead)
+        if vary_frame:
+            worded = [wording.worded(verbs[i]) for i in balanced(len(verbs), facts + lead, apart).tolist()]
+        told = [w.fact.format(name=n, attribute=a) for w, n, a in zip(worded, people, given, strict=True)]
         drafts.append(
             Draft(
-                before="",
-                blocks=[wording.fact.format(name=n, attribute=a) for n, a in zip(people, given, strict=True)],
-                after=wording.query.format(name=people[asked]),
-                answers=[attribute_ids[attribute] for attribute in given],
+                before="".join(told[facts:]),
+                blocks=told[:facts],
+                after=worded[asked].query.format(name=people[asked]),
+                answers=[attribute_ids[attribute] for attribute in given[:facts]],
                 target=asked,
             )
         )
@@ -117,3 +170,5 @@ def binding_prompts(
 
 for wording in TEMPLATES:
     prompt_task(f"binding-{wording}", SAYS, place=11, template=wording)(binding_prompts)
+prompt_task("binding-with-lead", f"{SAYS}, behind eight more facts", place=12, lead=8)(binding_prompts)
+prompt_task("binding-varied", f"{SAYS}, each with a verb of its own", place=12, vary_frame=True)(binding_prompts)

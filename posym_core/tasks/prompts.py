@@ -140,7 +140,7 @@ def single_words(tokens: PromptTokens, kind: str, needed: int) -> dict[str, int]
 
 def balanced(choices: int, count: int, generator: torch.Generator) -> Int64[Tensor, " count"]:
     """``count`` of ``choices`` numbers in random order, each equally often up to one."""
-    rounds = [torch.randperm(choices, generator=generator) for _ in range(-(-count // choices))]
+    rounds = [torch.randperm(choices, generator=generator) for _ in range(-(-max(1, count) // choices))]
     return torch.cat(rounds)[:count]
 
 

@@ -167,3 +167,45 @@ def test_a_tie_is_not_right(by_word):
     torch.testing.assert_close(
         choice_accuracy(model, replace(prompts)).log_probability, torch.full((3,), -math.log(4), dtype=torch.float64)
     )
+
+
+@pytest.mark.parametrize("template", TEMPLATES)
+@pytest.mark.parametrize("vary_frame", [False, True])
+def test_a_lead_stands_in_front_and_is_never_asked_about(template, vary_frame):
+    tokenizer = packaged()[1]
+    options = {"facts": 5, "count": 4, "seed": 2, "template": template}
+    plain = binding_prompts(tokenizer, **options)
+    led = binding_prompts(tokenizer, **options, lead=3, vary_frame=vary_frame)
+    length, inside = led.block_length, 5 * led.block_length
+    assert (led.block_length, led.blocks) == (plain.block_length, plain.blocks)
+    assert led.start == plain.start + 3 * length
+    assert torch.equal(led.target, plain.target)
+    assert torch.equal(led.answer_ids, plain.answer_ids)
+    if not vary_frame:
+        assert torch.equal(led.input_ids[:, led.start :], plain.input_ids[:, plain.start :])
+    for ids, own in zip(led.input_ids, plain.input_ids, strict=True):
+        front = ids[plain.start : led.start].view(3, length)
+        blocks = ids[led.start : led.start + inside].view(5, length)
+        assert torch.equal(blocks[:, 0], own[plain.start : plain.start + inside].view(5, length)[:, 0])
+        assert len({*front[:, 0].tolist(), *blocks[:, 0].tolist()}) == 8  # names
+        assert len({*front[:, -2].tolist(), *blocks[:, -2].tolist()}) == 8  # attributes
+
+
+def test_a_varied_frame_has_a_verb_a_fact_and_asks_with_it():
+    tokenizer = packaged()[1]
+    prompts = binding_prompts(tokenizer, facts=6, count=3, lead=2, vary_frame=True)
+    blocks = prompts.input_ids[:, prompts.start :][:, : 6 * 4].unflatten(1, (6, 4))
+    for found, ids, target in zip(blocks, prompts.input_ids, prompts.target, strict=True):
+        assert len(set(found[:, 1].tolist())) == 6
+        assert ids[-2:].tolist() == found[target, :2].tolist()
+        assert set(tokenizer.decode(found[:, 1]).split()) <= set(words("verbs_now"))
+
+
+def test_leads_and_verbs_that_words_do_not_reach_for_are_refused(by_word):
+    with pytest.raises(ValueError, match=r"only 8 names .* facts=6 with lead=3; pass lead=2 or less"):
+        binding_prompts(by_word, facts=6, count=1, lead=3)
+    assert binding_prompts(by_word, facts=6, count=1, lead=2).start == 9
+    with pytest.raises(ValueError, match=r"'likes' has 1 verbs of one token .* pass vary_frame=False"):
+        binding_prompts(by_word, facts=2, count=1, vary_frame=True)
+    with pytest.raises(ValueError, match="lead must be a whole number of at least 0; got -1"):
+        binding_prompts(by_word, facts=2, count=1, lead=-1)

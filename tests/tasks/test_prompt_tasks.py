@@ -21,7 +21,8 @@ from posym_core.report.folder import load_profile
 from posym_core.report.settings import ProfileSettings
 from posym_core.tasks import PROMPT_TASKS, Prompts, make_prompts, prompt_task
 
-OURS = ["binding", "binding-likes", "binding-bought", "binding-lives", "index", "keyvalue", "induction", "text"]
+WORDINGS = ["binding", "binding-likes", "binding-bought", "binding-lives", "binding-with-lead", "binding-varied"]
+OURS = [*WORDINGS, "index", "keyvalue", "induction", "text"]
 GROUP = "posym_core.tasks"
 PLAIN = """
 from posym_core.tasks import keyvalue_prompts
