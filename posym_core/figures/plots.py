@@ -19,6 +19,8 @@ from posym_core.figures.frames import UNDEFINED, as_colours, as_pair, limits_of,
 from posym_core.figures.style import (
     COLOUR_MAPS,
     DASHED,
+    EDGE,
+    GRID,
     INK,
     PALETTE,
     SMALL,
@@ -38,6 +40,9 @@ from posym_core.figures.style import (
     styled,
     tick_labels,
 )
+
+# Corners of an equilateral triangle for symbol, origin and place.
+TRIANGLE = np.array([[0.5, np.sqrt(3) / 2], [0.0, 0.0], [1.0, 0.0]])
 
 
 @styled
@@ -128,6 +133,46 @@ def score_plane(
     ax.set(xlim=(-0.03, 1.03), ylim=(-0.03, 1.03), aspect="equal", xlabel="positional score", ylabel="symbolic score")
     ax.set_title(title)
     say_undefined(ax, int((np.isnan(positional) | np.isnan(symbolic)).sum()), "head")
+    return figure_of(ax)
+
+
+@styled
+def share_triangle(
+    symbol: Any, origin: Any, place: Any, *, layers: Any = None, title: str = "", ax: Axes | None = None
+) -> Figure:
+    """Heads in the triangle of symbol, origin and place: shares ``[head]`` of :class:`posym_core.Cube`.
+
+    The three are divided by their sum, so what interactions hold is not seen here: say beside it how much that is. A
+    head in a corner follows that alone, one in the middle all three alike; each line stands where one is a quarter, a
+    half or three quarters. Coloured by ``layers`` ``[head]`` where given.
+
+    Raises:
+        ValueError: if the shapes differ, or a share is negative.
+    """
+    symbol = shaped("symbol", symbol, "head")
+    head = ("head", len(symbol))
+    shares = np.stack([symbol, shaped("origin", origin, head), shaped("place", place, head)])
+    if (shares < 0).any():
+        raise ValueError(f"shares must be at least 0; got {np.nanmin(shares):g}. Pass parts of a variance")
+    total = shares.sum(0)
+    x, y = TRIANGLE.T @ (shares / np.where(total > 0, total, np.nan))
+    layers = None if layers is None else shaped("layers", layers, head)
+    ax = ax or plt.subplots(figsize=(5.2, 4.2))[1]
+    for corner, one, other in ((0, 1, 2), (1, 2, 0), (2, 0, 1)):
+        for part in (0, 0.25, 0.5, 0.75):
+            ends = part * TRIANGLE[corner] + (1 - part) * TRIANGLE[[one, other]]
+            ax.plot(*ends.T, label="_share", color=GRID if part else EDGE, linewidth=0.8 if part else 1.2, zorder=1)
+    draw_points(ax, x, y, layers)
+    for name, colour, spot, shift, side in zip(
+        ("symbol", "origin", "place"), (1, 2, 0), TRIANGLE, ((0, 6), (-4, -6), (4, -6)), ("bottom", "top", "top"),
+        strict=True,
+    ):  # fmt: skip
+        note(ax, name, (spot[0], spot[1]), shift, xycoords="data", ha="center", va=side, color=PALETTE[colour],
+             fontweight="bold")  # fmt: skip
+    ax.set(xlim=(-0.06, 1.06), ylim=(-0.1, TRIANGLE[0, 1] + 0.09), aspect="equal")
+    ax.set_axis_off()
+    ax.set_title(title)
+    say_undefined(ax, int(np.isnan(x).sum()), "head")
     return figure_of(ax)
 
 

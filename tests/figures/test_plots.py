@@ -12,6 +12,7 @@ import pytest
 import torch
 from matplotlib.colors import to_hex, to_rgb
 from matplotlib.figure import Figure
+from matplotlib.text import Annotation
 
 from posym_core.figures import plots
 from posym_core.figures.style import COLOUR_MAPS, EDGE, INK, PALETTE
@@ -39,6 +40,14 @@ def shares():
     return {"positional": (1 - slow) / 2, "symbolic": slow, "interaction": (1 - slow) / 2}
 
 
+def corners():
+    """Shares of heads in the three corners and the middle, and of one that has none."""
+    symbol, origin, place = np.eye(3)[:, [0, 1, 2, 0, 0]] / 2
+    for share in (symbol, origin, place):
+        share[3:] = 0.1, 0.0
+    return symbol, origin, place
+
+
 def every_plot() -> dict[str, Figure]:
     positional, symbolic = scores()
     layers = np.repeat(np.arange(LAYERS), HEADS)
@@ -48,6 +57,7 @@ def every_plot() -> dict[str, Figure]:
         "heatmap": plots.heatmap(np.where(np.eye(5) > 0, np.nan, 1.5), title="C", decimals=1, diagonal=True),
         "layer_head_scores": plots.layer_head_scores(positional, symbolic, title="Model"),
         "score_plane": plots.score_plane(positional.ravel(), symbolic.ravel(), layers=layers, gamma=0.1),
+        "share_triangle": plots.share_triangle(*corners(), layers=np.arange(5)),
         "frequency_profile": plots.frequency_profile(
             gap, 1 - ramp, shares(), ramp, bands={"positional": (gap - 0.1, gap + 0.1), "share symbolic": (ramp, ramp)}
         ),
@@ -143,6 +153,7 @@ def test_a_failed_plot_leaves_nothing_behind():
         ("heatmap", "5 cells undefined"),
         ("layer_head_scores", "1 cell undefined"),
         ("score_plane", "1 head undefined"),
+        ("share_triangle", "1 head undefined"),
         ("frequency_profile", "1 plane undefined"),
         ("bars", " undefined"),
         ("dots", "undefined"),
@@ -196,6 +207,31 @@ def test_points_stand_where_their_numbers_say():
     assert np.asarray(ax.collections[0].get_offsets()).tolist() == [[1.0, 0.5], [4.0, 2.0]]
 
 
+def test_the_triangle_has_a_head_where_its_shares_pull_it():
+    ax = plots.share_triangle(*corners()).axes[0]
+    spots = np.ma.filled(ax.collections[0].get_offsets(), np.nan)
+    labels = {note.get_text(): np.array(note.xy) for note in ax.texts if isinstance(note, Annotation)}
+    for spot, name in zip(spots, ("symbol", "origin", "place"), strict=False):
+        assert np.allclose(spot, labels[name]), name
+    sides = spots[[0, 1, 2]] - spots[[1, 2, 0]]
+    assert np.allclose(np.linalg.norm(sides, axis=1), 1)
+    assert np.allclose(spots[3], spots[:3].mean(0))
+    assert np.isnan(spots[4]).all()
+    # Only how large they are among themselves counts.
+    again = plots.share_triangle(*(share / 4 for share in corners())).axes[0].collections[0].get_offsets()
+    assert np.allclose(np.ma.filled(again, np.nan), spots, equal_nan=True)
+
+
+def test_the_corners_of_the_triangle_are_in_the_picture():
+    figure = plots.share_triangle(*corners(), layers=np.arange(5), title="Model")
+    figure.canvas.draw()
+    whole = figure.bbox
+    for text in figure.axes[0].texts:
+        box = text.get_window_extent()
+        assert whole.x0 <= box.x0 < box.x1 <= whole.x1, text
+        assert whole.y0 <= box.y0 < box.y1 <= whole.y1, text
+
+
 def test_profile_draws_scores_shares_and_energy():
     ramp = np.linspace(0.1, 0.9, PLANES)
     score, share, energy = plots.frequency_profile(ramp, 1 - ramp, shares(), ramp / 2).axes
@@ -241,6 +277,8 @@ def test_diverging_map_runs_from_blue_through_the_page_to_orange():
         (lambda: plots.heatmap(np.eye(2), limits=(1, 0)), r"limits must be two finite numbers, the lower first"),
         (lambda: plots.layer_head_scores(np.eye(2), np.eye(3)), r"symbolic must have shape \[layer: 2, head: 2\]"),
         (lambda: plots.score_plane([1.0], [1.0], layers=[1, 2]), r"layers must have shape \[head: 1\]; got \[2\]"),
+        (lambda: plots.share_triangle([0.5], [0.1, 0.2], [0.1]), r"origin must have shape \[head: 1\]; got \[2\]"),
+        (lambda: plots.share_triangle([0.5], [-0.1], [0.1]), r"shares must be at least 0; got -0.1. Pass parts of a"),
         (lambda: plots.frequency_profile([1], [1], {}, [1], bands={"x": (0, 1)}), r"bands must be of 'positional', "),
         (
             lambda: plots.frequency_profile([1], [1], {"place": [1]}, [1]),
