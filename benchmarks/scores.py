@@ -8,7 +8,7 @@ from functools import partial
 import torch
 
 from benchmarks.timing import best, best_of_each, peak_memory
-from posym_core import load_model, profile, rope_angles, rotate, swap_scores
+from posym_core import binding_prompts, load_model, origin_cube, profile, rope_angles, rotate, swap_scores
 from posym_core.inspection.planes import find_planes
 
 LENGTH = 4
@@ -87,7 +87,32 @@ def scoring_against_forward_pass(model_name: str = "gemma-3-270m") -> Iterator[s
             yield f"| the same, planes found anew, {what} | {asked / plain:.2f} times the time |"
 
 
+def cube_against_its_passes(model_name: str = "gemma-3-270m") -> Iterator[str]:
+    """The cube of one prompt of 16 facts, in each layer, against the passes of its 16 prompts and nothing else."""
+    model, tokenizer = load_model(model_name)
+    prompts = binding_prompts(tokenizer, facts=16, count=1)
+    blocks = {"start": prompts.start, "block_length": prompts.block_length, "blocks": prompts.blocks}
+    ids = prompts.input_ids.to(model.device).repeat(prompts.blocks, 1)
+    planes = find_planes(model, ids.shape[1])
+
+    def forward() -> object:
+        with torch.no_grad():
+            return model.base_model(ids, use_cache=False)
+
+    ways = {
+        "": {"planes": planes},
+        ", queries crossed": {"planes": planes, "crossed": True},
+        ", planes found anew": {},
+    }
+    measured = [partial(origin_cube, model, prompts.input_ids[0], **blocks, **way) for way in ways.values()]
+    plain, *whole = best_of_each(forward, *measured, repeats=5)
+    for said, time in zip(ways, whole, strict=True):
+        what = f"symbol, origin and place in all heads against the 16 passes that it takes{said}"
+        yield f"| {what} | {time / plain:.2f} times the time |"
+
+
 def rows() -> Iterator[str]:
     """Table rows, as they are measured."""
     yield from closed_form_against_loop()
     yield from scoring_against_forward_pass()
+    yield from cube_against_its_passes()

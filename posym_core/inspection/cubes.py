@@ -186,8 +186,9 @@ def _measured(heads: LayerHeads, *, swaps: Swaps, read: int | None, crossed: boo
     if not crossed:
         return {"logits": block_logits(heads, swaps, read=read), "seen": seen}
     prompts, _, group, _ = heads.query.shape
-    # All queries as one large group that shares each prompt's keys.
+    # All queries as one large group that shares each prompt's keys; so many products are in the model's own type.
     visible = heads.visible[:1].expand(-1, -1, group, -1).repeat(1, 1, prompts, 1)
     query = heads.query.permute(1, 0, 2, 3).flatten(1, 2)[None]
-    every = block_logits(replace(heads, query=query, visible=visible, sinks=None), swaps, read=read)
+    crossing = replace(heads, query=query, visible=visible, sinks=None)
+    every = block_logits(crossing, swaps, read=read, products=query.dtype)
     return {"logits": every.unflatten(2, (prompts, group)).mean(2), "seen": seen}

@@ -50,23 +50,26 @@ def latin_orders(blocks: int, generator: torch.Generator) -> Int[Tensor, "prompt
     return symbols[(rows[:, None] + columns) % blocks]
 
 
-def block_logits(heads: Heads, swaps: Swaps, *, read: int | None = None) -> Float[Tensor, "*batch content place"]:
+def block_logits(
+    heads: Heads, swaps: Swaps, *, read: int | None = None, products: torch.dtype = torch.float64
+) -> Float[Tensor, "*batch content place"]:
     """The cross-logit matrix of blocks: logit of each block's content at each block's place.
 
     Args:
         heads: their queries and keys.
         swaps: which blocks, fitted to the keys.
         read: offset of the one key of a block that counts; by default the log-sum-exp over all its keys.
+        products: type in which keys are turned, multiplied with queries and summed.
 
     Returns:
-        Float64, soft-capped, ``-inf`` where the query sees no key of the place.
+        Of the type of ``products``, soft-capped, ``-inf`` where the query sees no key of the place.
 
     Raises:
         ValueError: if ``read`` is not an offset within a block, or a number is not finite.
     """
     check_read(read, swaps.block_length)
-    heads.check_values(torch.float64)
-    groups, back = heads.in_groups(torch.float64)
+    heads.check_values(products)
+    groups, back = heads.in_groups(products)
     slots = range(swaps.number)
     hidden = None if groups.visible is None else ~swaps.by_block(groups.visible)[..., None, :, :].mT
     logits_at = moved(groups, swaps, slots)
