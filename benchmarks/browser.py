@@ -13,10 +13,9 @@ from urllib.parse import unquote, urlsplit
 
 import torch
 
-from posym_companion.one_head import frequency_control
-from posym_companion.several_hops import multihop
+from posym_companion.one_head import frequency_control, training_figure
+from posym_companion.several_hops import hop_figure, multihop
 from posym_companion.several_hops.browser_models import LOAD, script_page
-from posym_core.figures.hop_figure import layout, parcels
 
 SITE = Path(__file__).resolve().parents[1] / "_build" / "html"
 STEPS = """([name, sizes, training]) => {
@@ -60,7 +59,7 @@ def training_rows() -> Iterator[str]:
     sizes = {"length": grid.lengths[0], "symbols": 32, "attributes": grid.attributes, "repetition": grid.repetition}
     names = ("steps", "batch", "learning_rate", "warmup", "betas")
     training = {name: getattr(grid.training, name) for name in names}
-    with script_page("toy.js") as page:
+    with script_page(training_figure.STATIC / "toy.js") as page:
         for task in ("index", "retrieval", "induction"):
             each = page.evaluate(STEPS, [task, sizes, training])
             whole = each * grid.training.steps / 1e3
@@ -75,8 +74,8 @@ def pass_rows() -> Iterator[str]:
     model, settings = multihop.load_weights("multihop/number_0", device="cpu")
     weights = {name: x.numpy() for name, x in model.named_parameters()}
     described = {"layers": settings.layers, "width": settings.width, "angles": settings.angles.tolist()}
-    with script_page("gptj.js") as page:
-        page.evaluate(LOAD, [described, parcels(weights), layout(weights)])
+    with script_page(hop_figure.STATIC / "gptj.js") as page:
+        page.evaluate(LOAD, [described, hop_figure.parcels(weights), hop_figure.layout(weights)])
         for tokens in (17, 64):
             took = page.evaluate(PASS, [place % 100 for place in range(tokens)])
             yield f"| models of several hops: a pass over {tokens} tokens | {took:.0f} ms |"

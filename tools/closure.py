@@ -151,12 +151,16 @@ class Project:
                 if not readers or readers & files:
                     yield path
 
+    @functools.cached_property
+    def _sources(self) -> dict[Path, str]:
+        files = (file for package in PACKAGES for file in (self.root / package).rglob("*.py"))
+        return {file: file.read_text(encoding="utf-8") for file in files}
+
     def _readers(self, folder: Path) -> dict[Path, set[Path]]:
         if folder not in self._data:
-            sources = {file: file.read_text(encoding="utf-8") for file in folder.glob("*.py")}
             found = [path for path in (*folder.iterdir(), *(folder / "static").rglob("*")) if path.is_file()]
             self._data[folder] = {
-                path: {file for file, text in sources.items() if path.name in text}
+                path: {file for file, text in self._sources.items() if path.name in text}
                 for path in found
                 if path.suffix != ".py" and path.name != "py.typed"
             }

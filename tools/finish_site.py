@@ -24,7 +24,7 @@ from set_formulas import mathjax_folder, set_formulas
 from trim_styles import trim_styles
 from words import minutes, reading_path, words_in_sight
 
-from posym_core.figures.hop_figure import asked_parcels, write_parcels
+from posym_companion.several_hops.hop_figure import asked_parcels, write_parcels
 
 # The same style and script stand in every slider figure; on the site they are files, loaded once.
 FIGURE_STYLE = re.compile(r'(<figure class="posym-figure">\s*)<style>(?P<text>.*?)</style>\n?', re.DOTALL)

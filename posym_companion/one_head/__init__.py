@@ -8,8 +8,10 @@ from posym_companion.one_head.judges.frequency_control import (
     windows,
 )
 from posym_companion.one_head.plane_geometry import alignment, coherence, concentration, crest
+from posym_companion.one_head.training_figure import StoredRuns, trainer
 
 __all__ = [
+    "StoredRuns",
     "accuracy",
     "accuracy_by_position",
     "alignment",
@@ -17,6 +19,7 @@ __all__ = [
     "concentration",
     "crest",
     "thresholds",
+    "trainer",
     "u_index",
     "windows",
 ]

@@ -19,9 +19,9 @@ import torch
 from tqdm import tqdm
 
 from posym_companion.loop import Experiment, Measured
-from posym_companion.one_head import frequency_control
+from posym_companion.one_head import frequency_control, training_figure
 from posym_companion.several_hops import multihop
-from posym_core.figures.hop_figure import layout, parcels
+from posym_companion.several_hops.hop_figure import STATIC, layout, parcels
 from posym_core.figures.pages import functions_of
 from posym_core.metrics.rope import rope_angles
 from posym_core.models.gptj import answers_with
@@ -83,7 +83,7 @@ class BrowserModels:
 
 
 @contextlib.contextmanager
-def script_page(*scripts: str) -> Iterator[Any]:
+def script_page(*scripts: Path) -> Iterator[Any]:
     """An empty page of headless Chromium in which these scripts' functions can be called.
 
     Raises:
@@ -127,7 +127,7 @@ def trained(setting: BrowserModels, *, progress: bool = False) -> dict[str, np.n
     names = ("steps", "batch", "learning_rate", "warmup", "betas")
     training = {name: getattr(grid.training, name) for name in names}
     found = np.zeros((2, len(setting.seeds), len(angles)))
-    with script_page("toy.js") as page:
+    with script_page(training_figure.STATIC / "toy.js") as page:
         for place, seed in enumerate(tqdm(setting.seeds, desc=setting.name, disable=not progress)):
             for variant, angle in enumerate(angles.tolist()):
                 asked = [setting.task, sizes, [angle], 64, seed, training, grid.test_inputs]
@@ -144,7 +144,7 @@ def asked(setting: BrowserModels, *, progress: bool = False) -> dict[str, np.nda
     expected = torch.cat([answers_with(model, part) for part in batch.tokens.split(BATCH)]).numpy()
     described = {"layers": made.layers, "width": made.width, "angles": made.angles.tolist()}
     logits, milliseconds = [], []
-    with script_page("gptj.js") as page:
+    with script_page(STATIC / "gptj.js") as page:
         page.evaluate(LOAD, [described, parcels(weights), layout(weights)])
         for part in tqdm(batch.tokens.split(BATCH), desc=setting.name, disable=not progress):
             for row, took in page.evaluate(ASK, part.tolist()):

@@ -1,4 +1,4 @@
-"""Arrays in, figures out: sliders, the head explorer, models that the reader trains or asks, static plots."""
+"""Arrays in, figures out: sliders, the head explorer, static plots."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 from posym_core.figures.explorer import ARRAYS, HeadInput, head_explorer
-from posym_core.figures.hop_figure import HopModel, hops
 from posym_core.figures.sliders import (
     Bars,
     Choice,
@@ -18,7 +17,6 @@ from posym_core.figures.sliders import (
     SliderFigure,
     slider_figure,
 )
-from posym_core.figures.training_figure import StoredRuns, trainer
 
 if TYPE_CHECKING:
     from posym_core.figures.style import INK, PALETTE, STYLE, WIDTH, styled
@@ -33,18 +31,14 @@ __all__ = [
     "Choice",
     "HeadInput",
     "Heatmap",
-    "HopModel",
     "Lines",
     "Points",
     "Readout",
     "Slider",
     "SliderFigure",
-    "StoredRuns",
     "head_explorer",
-    "hops",
     "slider_figure",
     "styled",
-    "trainer",
 ]
 
 

@@ -1,12 +1,11 @@
-"""Figures beside a kernel: a widget that computes what its sliders ask for, and one that sends weights.
+"""Figures beside a kernel: a widget that computes what its sliders ask for, and one whose script asks for messages.
 
-This module needs anywidget; :meth:`posym_core.figures.sliders.SliderFigure.widget` and
-:meth:`posym_core.figures.hop_figure.HopsFigure.widget` import it when they are asked for one.
+This module needs anywidget; :meth:`posym_core.figures.sliders.SliderFigure.widget` imports it when it is asked for one.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import anywidget
@@ -112,27 +111,25 @@ class FigureWidget(anywidget.AnyWidget):
             self.send({"page": self._figure.page()})
 
 
-class HopsWidget(anywidget.AnyWidget):
-    """Models of several hops that run in the browser and have their weights from the kernel.
+class AskingWidget(anywidget.AnyWidget):
+    """A figure whose script asks the kernel for what is not on the page.
 
     Args:
-        figure: the :class:`posym_core.figures.hop_figure.HopsFigure` to show.
+        markup: the figure without its script.
+        script: an ES module that exports ``render``.
+        answer: from a message of the script to what is sent back, or ``None`` where nothing is.
     """
-
-    _esm = module("core.js", "hop_tasks.js", "hops.js")
 
     markup = traitlets.Unicode().tag(sync=True)
 
-    def __init__(self, figure: Any) -> None:
-        self._figure = figure
-        super().__init__(markup=figure.markup())
+    def __init__(self, markup: str, script: str, answer: Callable[[Any], dict[str, Any] | None]) -> None:
+        self._esm, self._answer = script, answer
+        super().__init__(markup=markup)
         self.on_msg(self._hear)
 
     def _hear(self, _: Any, content: Any, buffers: Any) -> None:
-        if not isinstance(content, dict) or content.get("wanted") != "parcel":
-            return
-        name, place = content["name"], content["place"]
-        self.send({"parcel": f"{name}/{place}", "text": self._figure.parcels[name][place]})
+        if (said := self._answer(content)) is not None:
+            self.send(said)
 
 
 def _own(result: Any) -> Any:

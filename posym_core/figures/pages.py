@@ -11,7 +11,6 @@ import unicodedata
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
-from importlib import resources
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +20,7 @@ from markupsafe import Markup, escape
 STATIC = "POSYM_STATIC"
 """Environment variable: where it is set, figures show themselves without a kernel, as on built pages."""
 # What a script of static/ takes from and gives to its siblings: they stand in one closure on a page.
+HERE = Path(__file__).with_name("static")
 MODULE_WORDS = re.compile(r"^(?:import [^;]*;\n|export (?!default ))", re.MULTILINE)
 DEFAULT = re.compile(r"^export default ", re.MULTILINE)
 SUPERSCRIPTS = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
@@ -116,13 +116,13 @@ def needs_anywidget(error: ModuleNotFoundError) -> ImportError:
     return ImportError(f"{missing}; install posym-core[chapters]")
 
 
-def static(name: str) -> str:
-    """The text of a file of static/."""
-    return (resources.files("posym_core.figures") / "static" / name).read_text("utf-8")
+def static(name: str | Path) -> str:
+    """The text of a file of static/, or of another folder, by its whole path."""
+    return (HERE / name).read_text("utf-8")
 
 
-def script(*names: str) -> str:
-    """Scripts of static/ as one classic script, which sets no globals and ignores AMD loaders on the page.
+def script(*names: str | Path) -> str:
+    """Scripts as one classic script, which sets no globals and ignores AMD loaders on the page.
 
     What a script exports by default is known to those after it by the script's name.
     """
@@ -130,13 +130,13 @@ def script(*names: str) -> str:
     return f'(function posym() {{\n"use strict";\n{"".join(texts)}}})();\n'
 
 
-def module(*names: str) -> str:
-    """Scripts of static/ as one ES module with the default export of the last."""
+def module(*names: str | Path) -> str:
+    """Scripts as one ES module with the default export of the last."""
     return "".join(MODULE_WORDS.sub("", static(name)) for name in names)
 
 
-def functions_of(*names: str) -> str:
-    """Scripts of static/ as one classic script whose functions all are globals: for tests and measurements."""
+def functions_of(*names: str | Path) -> str:
+    """Scripts as one classic script whose functions all are globals: for tests and measurements."""
     return "".join(MODULE_WORDS.sub("", static(name)) for name in names)
 
 
@@ -148,15 +148,25 @@ def require_said(**texts: str) -> None:
 
 
 def page(
-    template: str, data: Any, *, limit: int, too_much: str, scripts: Sequence[str], styles: Sequence[str], **fields: Any
+    template: str | Path,
+    data: Any,
+    *,
+    limit: int,
+    too_much: str,
+    scripts: Sequence[str | Path],
+    styles: Sequence[str | Path],
+    **fields: Any,
 ) -> str:
-    """The HTML of a figure, with ``data`` as JSON in it; ``too_much`` refuses data of more bytes than ``limit``."""
+    """The HTML of a figure, with ``data`` as JSON in it; ``too_much`` refuses data of more bytes than ``limit``.
+
+    Template, scripts and styles are named as :func:`static` takes them.
+    """
     packed = json.dumps(data, separators=(",", ":"), allow_nan=False, ensure_ascii=False)
     if (size := len(packed.encode())) > limit:
         raise ValueError(too_much.format(size=size / 1e6, limit=limit / 1e6))
     for sign in "<>&":
         packed = packed.replace(sign, f"\\u{ord(sign):04x}")
-    return TEMPLATES.get_template(template).render(
+    return TEMPLATES.get_template(str(template)).render(
         style=Markup("".join(map(static, styles))), script=Markup(script(*scripts)), data=Markup(packed), **fields
     )
 

@@ -5,16 +5,12 @@ from __future__ import annotations
 import inspect
 import json
 import re
-from pathlib import Path
 
 import axes
 import numpy as np
 import pytest
 
-import posym_core.figures
 from posym_core.figures import Bars, Heatmap, Lines, plots, slider_figure
-
-STATIC = Path(posym_core.figures.__file__).parent / "static"
 
 
 def data_of(*panels):
@@ -29,8 +25,9 @@ def test_every_axis_of_frequencies_in_the_book_says_which_way_it_runs(root) -> N
     assert [each for each in labels if axes.lacks_direction(each[1])] == []
 
 
-def test_so_do_the_axes_that_the_package_draws() -> None:
-    scripts = [label for path in STATIC.glob("*.js") for label in axes.labels_of_script(path.read_text("utf-8"))]
+def test_so_do_the_axes_that_the_packages_draw(root) -> None:
+    files = root.glob("posym_*/**/static/*.js")
+    scripts = [label for path in files for label in axes.labels_of_script(path.read_text("utf-8"))]
     assert sum(map(bool, map(axes.FREQUENCIES.search, scripts))) >= 3  # trainer, hops, explorer
     labels = [*scripts, *axes.labels_in(inspect.getsource(plots))]
     assert [label for label in labels if axes.lacks_direction(label)] == []

@@ -28,7 +28,7 @@ def chromium() -> Iterator[Any]:
         browser.close()
 
 
-def functions(browser: Any, *scripts: str) -> Any:
+def functions(browser: Any, *scripts: Any) -> Any:
     """An empty page where everything that these scripts export can be called in ``evaluate``."""
     page = browser.new_page()
     page.add_script_tag(content=functions_of(*scripts))

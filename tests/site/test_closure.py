@@ -36,8 +36,10 @@ FILES = {
     "posym_core/figures/plots.py": "def plot(): ...",
     "posym_core/figures/sliders.py": "",
     "posym_core/figures/static/figure.js": "draw()",
+    "posym_core/figures/static/lines.js": "line()",
     "posym_companion/__init__.py": "",
     "posym_companion/one_head/__init__.py": "",
+    "posym_companion/one_head/drawn.py": "from posym_core.figures import sliders\npage('lines.js')",
     "posym_companion/one_head/heads.py": "from posym_core.metrics import swap_scores",
     "posym_companion/catalogue.py": """
         import importlib
@@ -74,6 +76,7 @@ CHAPTERS = {
     "plots": "from posym_core.figures import plot",
     "sliders": "from posym_core.figures import sliders",
     "experiment": "from posym_companion.one_head import heads",
+    "drawn": "from posym_companion.one_head import drawn",
     "catalogue": "from posym_companion import catalogue",
     "named": "load(f'hops/{setting}')",
     "row": "from posym_companion.ledger import ledger\nledger('U25-1')",
@@ -112,7 +115,11 @@ def keys(project: Path) -> dict[str, str]:
         ("posym_core/tasks/other.py", "command"),
         ("posym_core/metrics/__init__.py", "local"),  # where a name comes from, not what the face is made of
         ("posym_core/figures/plots.py", "plots"),
-        ("posym_core/figures/static/figure.js", "plots sliders"),  # no module names it, so it belongs to all
+        (
+            "posym_core/figures/static/figure.js",
+            "plots sliders drawn catalogue",
+        ),  # no module names it, so it belongs to all
+        ("posym_core/figures/static/lines.js", "drawn catalogue"),  # a module of another room names it
         ("posym_core/py.typed", ""),
         ("posym_companion/one_head/heads.py", "experiment catalogue"),
         ("results/heads/all.json", "experiment catalogue row rows"),

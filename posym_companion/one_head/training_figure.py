@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -20,6 +21,7 @@ from posym_core.figures.pages import Figure, page, require_said, script
 
 __all__ = ["LENGTHS", "TASKS", "StoredRuns", "trainer"]
 
+STATIC = Path(__file__).with_name("static")
 TASKS: Mapping[str, str] = {"index": "Index (absolute)", "retrieval": "Retrieval", "induction": "Partial induction"}
 """Tasks that the trainer knows, with what readers call them."""
 LENGTHS = (8, 64)
@@ -153,13 +155,13 @@ def trainer(
         "classes": {"index": symbols, "retrieval": attributes, "induction": attributes},
     }
     html = page(
-        "trainer.html.j2",
+        STATIC / "trainer.html.j2",
         data,
         limit=PAYLOAD_LIMIT,
         too_much="the stored runs take {size:.1f} MB, but a trainer may carry {limit:.1f} MB; pass fewer of them",
-        scripts=("core.js", "charts.js", "trainer.js"),
-        styles=("figure.css", "live.css"),
-        worker=Markup(script("toy.js", "toy_worker.js")),
+        scripts=("core.js", STATIC / "charts.js", STATIC / "trainer.js"),
+        styles=("figure.css", STATIC / "live.css"),
+        worker=Markup(script(STATIC / "toy.js", STATIC / "toy_worker.js")),
         names=TASKS,
         lengths=LENGTHS,
         steps=training["steps"],

@@ -6,8 +6,8 @@ from typing import Any
 
 import torch
 
+from posym_companion.several_hops.hop_figure import HopModel
 from posym_companion.several_hops.multihop import MultihopSettings
-from posym_core.figures.hop_figure import HopModel
 from posym_core.models.gptj import answers_with
 from posym_core.runs.results import load_result
 

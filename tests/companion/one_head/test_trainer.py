@@ -11,7 +11,8 @@ import torch
 from axe_playwright_python.sync_playwright import Axe
 from in_browser import chromium, functions, opened
 
-from posym_core.figures import StoredRuns, trainer
+from posym_companion.one_head import StoredRuns, trainer
+from posym_companion.one_head.training_figure import STATIC
 from posym_core.models import TrainingSettings
 from posym_core.models.toys import ToyEnsemble
 from posym_core.tasks import IndexTask, PartialInductionTask, RetrievalTask
@@ -55,7 +56,7 @@ def browser():
 
 @pytest.fixture(scope="module")
 def toy(browser):
-    page = functions(browser, "toy.js")
+    page = functions(browser, STATIC / "toy.js")
     yield page
     page.close()
 

@@ -20,14 +20,16 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from markupsafe import Markup
 
+from posym_companion.one_head import training_figure
 from posym_core.figures.frames import shaped
-from posym_core.figures.pages import LiveFigure, needs_anywidget, page, require_said, script
+from posym_core.figures.pages import LiveFigure, module, needs_anywidget, page, require_said, script
 
 if TYPE_CHECKING:
-    from posym_core.figures.live import HopsWidget
+    from posym_core.figures.live import AskingWidget
 
 __all__ = ["HopModel", "HopsFigure", "hops", "write_parcels"]
 
+STATIC = Path(__file__).with_name("static")
 PAYLOAD_LIMIT = 200_000
 """Bytes that the description of the models may take, without their weights."""
 LONGEST = 80
@@ -140,17 +142,25 @@ class HopsFigure(LiveFigure):
         """The parcels of every model, by its name."""
         return {model.name: parcels(model.weights) for model in self.models}
 
-    def widget(self) -> HopsWidget:
+    def answer(self, asked: Any) -> dict[str, Any] | None:
+        """The message with the parcel that a widget asks for; ``None`` for any other message."""
+        if not isinstance(asked, dict) or asked.get("wanted") != "parcel":
+            return None
+        name, place = asked["name"], asked["place"]
+        return {"parcel": f"{name}/{place}", "text": self.parcels[name][place]}
+
+    def widget(self) -> AskingWidget:
         """A new widget of this figure, whose weights come from the kernel when the reader asks for them.
 
         Raises:
             ImportError: if anywidget is not installed.
         """
         try:
-            from posym_core.figures.live import HopsWidget
+            from posym_core.figures.live import AskingWidget
         except ModuleNotFoundError as error:
             raise needs_anywidget(error) from error
-        return HopsWidget(self)
+        script = module("core.js", STATIC / "hop_tasks.js", STATIC / "hops.js")
+        return AskingWidget(self.markup(), script, self.answer)
 
 
 def layout(weights: Mapping[str, Any]) -> list[list[list[Any]]]:
@@ -210,13 +220,13 @@ def hops(models: Sequence[HopModel], *, caption: str, alt: str, address: str | N
         raise ValueError(f"models must be one or more, each of another task; got {', '.join(names) or 'none'}")
     described = {model.name: model.description() for model in models}
     html = page(
-        "hops.html.j2",
+        STATIC / "hops.html.j2",
         {"models": described, "address": address, "longest": LONGEST},
         limit=PAYLOAD_LIMIT,
         too_much="the descriptions take {size:.1f} MB, but the figure may carry {limit:.1f} MB; pass fewer models",
-        scripts=("core.js", "hop_tasks.js", "hops.js", "hops_page.js"),
-        styles=("figure.css", "live.css"),
-        worker=Markup(script("gptj.js", "gptj_worker.js")),
+        scripts=("core.js", STATIC / "hop_tasks.js", STATIC / "hops.js", STATIC / "hops_page.js"),
+        styles=("figure.css", training_figure.STATIC / "live.css", STATIC / "hops.css"),
+        worker=Markup(script(STATIC / "gptj.js", STATIC / "gptj_worker.js")),
         labels={model.name: model.label for model in models},
         layers=max(each["layers"] for each in described.values()),
         parcels=[(model.name, list(enumerate(parcels(model.weights)))) for model in models] if address is None else [],

@@ -13,10 +13,9 @@ import torch
 from axe_playwright_python.sync_playwright import Axe
 from in_browser import chromium, functions, opened
 
-from posym_companion.several_hops import multihop
-from posym_core.figures import HopModel, hops
-from posym_core.figures.hop_figure import asked_parcels, layout, parcels, write_parcels
-from posym_core.figures.pages import module
+from posym_companion.several_hops import hops, multihop
+from posym_companion.several_hops.hop_figure import STATIC, HopModel, asked_parcels, layout, parcels, write_parcels
+from posym_core.figures.pages import Figure, module
 from posym_core.models import answers_with, decoder, set_angles
 from posym_core.tasks import LetterTask, NumberTask, walk
 
@@ -38,7 +37,7 @@ def browser():
 
 @pytest.fixture(scope="module")
 def scripts(browser):
-    page = functions(browser, "gptj.js", "hop_tasks.js")
+    page = functions(browser, STATIC / "gptj.js", STATIC / "hop_tasks.js")
     yield page
     page.close()
 
@@ -320,22 +319,23 @@ def test_a_kernel_sends_the_parcels_that_a_widget_asks_for(monkeypatch):
     assert view not in make()._repr_mimebundle_()
 
 
-def test_a_widget_whose_kernel_is_gone_says_so_instead_of_loading_for_ever(open_page):
-    page = open_page([])
-    page.clock.install()
+def test_a_widget_whose_kernel_is_gone_says_so_instead_of_loading_for_ever(browser, tmp_path):
     markup = make(address="parcels").widget().markup
     front_end = f"window.heard = new Set(); const model = {{ get: () => {json.dumps(markup)}, send: () => {{}}, "
     front_end += "on: (_, hear) => heard.add(hear), off: (_, hear) => heard.delete(hear) };"
-    text = module("core.js", "hop_tasks.js", "hops.js") + front_end + "render({ model, el: document.body });"
-    page.add_script_tag(content=text, type="module")
-    page.click("button[name=load]")
-    page.wait_for_function("heard.size === 1")
-    assert page.locator("button[name=load]").is_disabled()
-    page.clock.fast_forward(21_000)
-    page.wait_for_function("document.querySelector('[role=alert]').textContent !== ''")
-    assert "could not be loaded (the kernel does not answer)" in page.locator("[role=alert]").text_content()
-    assert page.locator("button[name=load]").is_enabled()
-    assert page.evaluate("heard.size") == 0
+    text = module("core.js", STATIC / "hop_tasks.js", STATIC / "hops.js") + front_end
+    text += "render({ model, el: document.body });"
+    with opened(browser, Figure(html="", text=""), tmp_path) as page:
+        page.clock.install()
+        page.add_script_tag(content=text, type="module")
+        page.click("button[name=load]")
+        page.wait_for_function("heard.size === 1")
+        assert page.locator("button[name=load]").is_disabled()
+        page.clock.fast_forward(21_000)
+        page.wait_for_function("document.querySelector('[role=alert]').textContent !== ''")
+        assert "could not be loaded (the kernel does not answer)" in page.locator("[role=alert]").text_content()
+        assert page.locator("button[name=load]").is_enabled()
+        assert page.evaluate("heard.size") == 0
 
 
 def test_weights_that_are_not_there_get_a_sentence(browser, tmp_path):

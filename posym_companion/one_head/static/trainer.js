@@ -1,5 +1,5 @@
 // Drives the trainer: reads the controls, lets a Worker train, draws what it reports.
-import { clamp, element, rangeOf, ruler, startAll, whenFontsChange } from "./core.js";
+import { clamp, element, rangeOf, ruler, startAll, whenFontsChange } from "../../../posym_core/figures/static/core.js";
 import { arrowPlane, chart } from "./charts.js";
 
 const SLOWEST = 1e-4, TURN = 200; // the slider runs over angles from pi to here, evenly on a logarithmic scale
