@@ -122,11 +122,12 @@ def packaged() -> Iterator[tuple[Any, Any]]:
     import architectures
 
     model, tokenizer = architectures.packaged()
-    profiles = importlib.import_module("posym_core.inspection.profiling")
-    find = profiles.find_planes
+    measurement = importlib.import_module("posym_core.inspection.layer_measurement")
+    find = measurement.find_planes
     once = functools.cache(functools.partial(find, model))
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(profiles, "find_planes", lambda *asked: once(asked[1]) if asked[0] is model else find(*asked))
+        look = lambda *asked: once(asked[1]) if asked[0] is model else find(*asked)  # noqa: E731
+        patch.setattr(measurement, "find_planes", look)
         yield model, tokenizer
 
 

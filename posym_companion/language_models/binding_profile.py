@@ -15,7 +15,7 @@ from torch import Tensor
 
 from posym_companion.loop import Experiment, language_model, plain
 from posym_core.inspection.heads import LayerHeads
-from posym_core.inspection.profiling import profile_with
+from posym_core.inspection.layer_measurement import profile_with
 from posym_core.metrics.blocks import Swaps
 from posym_core.metrics.exclusion_bound import exclusion
 from posym_core.metrics.score_geometry import random_swaps

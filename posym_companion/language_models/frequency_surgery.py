@@ -21,6 +21,7 @@ from torch import Tensor
 
 from posym_companion.loop import Experiment, Measured, finished_part, language_model, plain
 from posym_core.inspection.heads import LayerHeads
+from posym_core.inspection.layer_measurement import profile_with
 from posym_core.inspection.plane_interventions import (
     Intervention,
     ablated,
@@ -33,7 +34,7 @@ from posym_core.inspection.plane_interventions import (
 )
 from posym_core.inspection.plane_surgery import surgery
 from posym_core.inspection.planes import Planes, find_planes
-from posym_core.inspection.profiling import profile, profile_with
+from posym_core.inspection.profiling import profile
 from posym_core.metrics.stats import mean_interval
 from posym_core.models.answers import choice_accuracy
 from posym_core.tasks import Prompts, make_prompts, reference_text

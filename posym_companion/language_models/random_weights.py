@@ -19,7 +19,7 @@ from torch import Tensor
 from posym_companion.loop import Experiment, language_model, plain
 from posym_companion.one_head.head_geometry import with_random_weights
 from posym_core.inspection.heads import LayerHeads
-from posym_core.inspection.profiling import profile_with
+from posym_core.inspection.layer_measurement import profile_with
 from posym_core.metrics.blocks import Swaps
 from posym_core.models.answers import choice_accuracy
 from posym_core.models.language import PACKAGED

@@ -34,6 +34,7 @@ from posym_companion.solvers.family_solvers import FamilySolver
 from posym_companion.solvers.prompt_roles import answer_pairs, patched_heads
 from posym_core.inspection.capturing import input_device
 from posym_core.inspection.heads import LayerHeads
+from posym_core.inspection.layer_measurement import profile_with
 from posym_core.inspection.plane_interventions import (
     Intervention,
     ablated,
@@ -45,7 +46,6 @@ from posym_core.inspection.plane_interventions import (
 )
 from posym_core.inspection.plane_surgery import surgery
 from posym_core.inspection.planes import find_planes
-from posym_core.inspection.profiling import profile_with
 from posym_core.metrics.blocks import Swaps
 from posym_core.metrics.exclusion_bound import exclusion
 from posym_core.metrics.rope import rotate

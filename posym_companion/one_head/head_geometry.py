@@ -25,7 +25,7 @@ from posym_companion.one_head.plane_geometry import (
     unrotated_planes,
 )
 from posym_core.inspection.heads import LayerHeads
-from posym_core.inspection.profiling import profile_with
+from posym_core.inspection.layer_measurement import profile_with
 from posym_core.metrics.exclusion_bound import exclusion
 from posym_core.metrics.frequencies import dirichlet_kernel
 from posym_core.models.answers import choice_accuracy

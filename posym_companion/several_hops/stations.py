@@ -77,7 +77,7 @@ def capture_layers(
     if any(call.keys.shape != first.query.shape or abs(call.scale / first.scale - 1) > 1e-5 for call in calls):
         raise ValueError(
             "layers must have one shape and one scale, with a key head for every head; measure layers one by one "
-            "with posym_core.inspection.profiling.profile_with"
+            "with posym_core.inspection.layer_measurement.profile_with"
         )
     # The scale is read off products in float32; it is one over the root of the dimension up to their rounding.
     exact = first.query.shape[-1] ** -0.5

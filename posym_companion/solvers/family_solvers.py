@@ -19,7 +19,7 @@ from posym_companion.loop import Experiment
 from posym_companion.solvers.families import FAMILIES, FactsLoss, Family, answers_right, family_model
 from posym_core.inspection.head_patching import head_outputs, replaced_everywhere
 from posym_core.inspection.heads import LayerHeads
-from posym_core.inspection.profiling import profile_with
+from posym_core.inspection.layer_measurement import profile_with
 from posym_core.metrics.blocks import Swaps
 from posym_core.metrics.score_geometry import random_swaps
 from posym_core.models.checkpoints import History

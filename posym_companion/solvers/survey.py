@@ -22,7 +22,7 @@ from posym_companion.solvers import family_solvers
 from posym_companion.solvers.families import FAMILIES
 from posym_companion.solvers.family_solvers import SCORING, FamilySolver, asked
 from posym_core.inspection.heads import LayerHeads
-from posym_core.inspection.profiling import profile_with
+from posym_core.inspection.layer_measurement import profile_with
 from posym_core.metrics.blocks import Swaps
 from posym_core.metrics.stats import DRAWS, mean_interval
 from posym_core.metrics.trends import TRENDS, head_trends

@@ -13,10 +13,11 @@ from posym_core.inspection.head_patching import (
     without_heads,
 )
 from posym_core.inspection.heads import LayerHeads
+from posym_core.inspection.layer_measurement import profile_with
 from posym_core.inspection.plane_interventions import ablated, fastest, slowest, stopped
 from posym_core.inspection.plane_surgery import surgery
 from posym_core.inspection.planes import Planes, find_planes
-from posym_core.inspection.profiling import Profile, profile, profile_with
+from posym_core.inspection.profiling import Profile, profile
 from posym_core.inspection.prompt_scores import head_scores
 from posym_core.inspection.visibility import HiddenBlocksWarning, LongPromptWarning
 from posym_core.inspection.wrappers import unwrapped

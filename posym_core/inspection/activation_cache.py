@@ -16,8 +16,9 @@ from torch import Tensor
 from posym_core.inspection.attention_calls import AttentionCall
 from posym_core.inspection.capturing import capture
 from posym_core.inspection.heads import LayerHeads, layer_heads
+from posym_core.inspection.layer_measurement import stacked
 from posym_core.inspection.planes import find_planes
-from posym_core.inspection.profiling import Profile, profile_of, scores_of, stacked
+from posym_core.inspection.profiling import Profile, profile_of, scores_of
 from posym_core.inspection.wrappers import unwrapped
 from posym_core.metrics.blocks import Swaps
 from posym_core.models.refusals import unsupported

@@ -18,8 +18,8 @@ from torch import Tensor, nn
 from posym_core.checks import require_count
 from posym_core.inspection.capturing import check_input_ids
 from posym_core.inspection.heads import LayerHeads
+from posym_core.inspection.layer_measurement import NUMBERS_HELD, profile_with
 from posym_core.inspection.planes import Planes
-from posym_core.inspection.profiling import NUMBERS_HELD, profile_with
 from posym_core.inspection.visibility import (
     HiddenBlocksWarning,
     LongPromptWarning,

@@ -26,9 +26,10 @@ from torch import Tensor, nn
 from posym_core.inspection.attention_calls import AttentionCall
 from posym_core.inspection.capturing import ONE_AT_A_TIME, watched_forward
 from posym_core.inspection.heads import LayerHeads
+from posym_core.inspection.layer_measurement import profile_with
 from posym_core.inspection.plane_interventions import Intervention
 from posym_core.inspection.planes import Planes, find_planes
-from posym_core.inspection.profiling import Profile, profile_of, profile_with, scores_of
+from posym_core.inspection.profiling import Profile, profile_of, scores_of
 from posym_core.inspection.routes import AttentionFunctions, Route, in_this_thread, interface_wrapped, while_running
 from posym_core.metrics.blocks import Swaps
 from posym_core.models.refusals import check_apart, check_grouped
@@ -53,8 +54,8 @@ class Operated:
     def measuring(
         self, measure: Callable[[LayerHeads], dict[str, Tensor]]
     ) -> Callable[[LayerHeads], dict[str, Tensor]]:
-        """``measure`` for :func:`posym_core.inspection.profiling.profile_with` within the block, on the angles as they
-        are now.
+        """``measure`` for :func:`posym_core.inspection.layer_measurement.profile_with` within the block, on the angles
+        as they are now.
 
         Heads of one layer that turn differently are measured apart, since :class:`LayerHeads` has one set of angles.
         Pass ``planes=operated.planes`` along.

@@ -7,8 +7,8 @@ import torch
 from torch import Tensor
 
 from posym_core.inspection.heads import LayerHeads
+from posym_core.inspection.layer_measurement import profile_with
 from posym_core.inspection.plane_surgery import Operated
-from posym_core.inspection.profiling import profile_with
 from posym_core.metrics.blocks import Swaps
 from posym_core.metrics.exclusion_bound import exclusion
 from posym_core.metrics.score_geometry import random_swaps

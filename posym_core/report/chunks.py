@@ -17,8 +17,9 @@ import torch
 from torch import Tensor
 
 from posym_core.inspection.heads import LayerHeads
+from posym_core.inspection.layer_measurement import TOKENS_A_BATCH, profile_with
 from posym_core.inspection.planes import Planes, find_planes
-from posym_core.inspection.profiling import TOKENS_A_BATCH, Score, profile_with, scores_of, visible_counts
+from posym_core.inspection.profiling import Score, scores_of, visible_counts
 from posym_core.inspection.visibility import tokens_beyond
 from posym_core.metrics.blocks import Swaps
 from posym_core.models.answers import choice_accuracy

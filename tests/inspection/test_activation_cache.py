@@ -8,8 +8,9 @@ from transformers import AutoModelForCausalLM
 
 from posym_core.inspection.activation_cache import _same, cached_cross_logits, cached_swap_scores
 from posym_core.inspection.capturing import capture
+from posym_core.inspection.layer_measurement import profile_with
 from posym_core.inspection.planes import find_planes
-from posym_core.inspection.profiling import profile, profile_with
+from posym_core.inspection.profiling import profile
 from posym_core.models.refusals import UnsupportedModelError
 
 TransformerBridge = pytest.importorskip("transformer_lens.model_bridge").TransformerBridge

@@ -13,7 +13,7 @@ from transformers import AutoModelForCausalLM
 
 import posym_core
 from benchmarks.operations import counted, scoring
-from posym_core.inspection import find_planes, profile, profiling
+from posym_core.inspection import find_planes, layer_measurement, profile, profiling
 from posym_core.inspection.capturing import forward
 
 BLOCKS = {"start": 2, "block_length": 4, "progress": False}
@@ -45,7 +45,8 @@ def test_no_number_is_read_of_a_model_that_has_none(name, per_frequency):
 
 @pytest.mark.parametrize("where", ["layer_heads", "scores_of", "score_swaps", "brought", "joined"])
 def test_a_read_would_be_noticed(where, monkeypatch):
-    step = getattr(profiling, where)
+    module = profiling if "scores" in where or "swaps" in where else layer_measurement
+    step = getattr(module, where)
 
     def looking(*args, **options):
         found = step(*args, **options)
@@ -53,7 +54,7 @@ def test_a_read_would_be_noticed(where, monkeypatch):
         (x[0] if isinstance(x, list) else getattr(x, "keys", x)).sum().item()
         return found
 
-    monkeypatch.setattr(profiling, where, looking)
+    monkeypatch.setattr(module, where, looking)
     with pytest.raises(DataDependentOutputException):
         number_free_profile("Llama")
 
@@ -90,7 +91,7 @@ def test_what_is_measured_is_moved_once_a_pass(other_device, monkeypatch):
     options = {"planes": planes, "batch_size": 2, "visible_only": False}
     found = profile(model, tokens(4), **options, **BLOCKS)
     assert [where for where in moved if where != "cpu"] == [other_device.type] * 2
-    monkeypatch.setattr(profiling, "NUMBERS_KEPT", 0)
+    monkeypatch.setattr(layer_measurement, "NUMBERS_KEPT", 0)
     moved.clear()
     by_layer = profile(model, tokens(4), **options, **BLOCKS)
     assert [where for where in moved if where != "cpu"] == [other_device.type] * 6
@@ -100,7 +101,7 @@ def test_what_is_measured_is_moved_once_a_pass(other_device, monkeypatch):
 
 def test_results_keep_their_types_and_shapes_on_their_way(other_device):
     numbers = [torch.arange(6).view(2, 3), torch.tensor(True), torch.rand(2, 1), torch.rand(3).double(), torch.rand(0)]
-    for one, other in zip(profiling.brought([x.to(other_device) for x in numbers]), numbers, strict=True):
+    for one, other in zip(layer_measurement.brought([x.to(other_device) for x in numbers]), numbers, strict=True):
         assert one.device.type == "cpu"
         assert torch.equal(one, other)
 

@@ -46,7 +46,7 @@ def test_a_mask_of_ones_changes_nothing():
 
 
 def test_planes_are_asked_once_unless_they_depend_on_the_length(monkeypatch):
-    asked, module = [], sys.modules[profile.__module__]
+    asked, module = [], sys.modules[profile_with.__module__]
     monkeypatch.setattr(module, "find_planes", lambda *given: (asked.append(given[1]), find_planes(*given))[1])
     _, together, mask = padded([20, 22, 31])
     profile(shared("Llama"), together, mask, **OPTIONS)

@@ -12,8 +12,9 @@ from transformers import BatchEncoding
 from posym_core import exclusion, rope_angles, swap_scores
 from posym_core.inspection import profiling
 from posym_core.inspection.capturing import capture
+from posym_core.inspection.layer_measurement import profile_with, stacked
 from posym_core.inspection.planes import find_planes
-from posym_core.inspection.profiling import Profile, profile, profile_with, stacked
+from posym_core.inspection.profiling import Profile, profile
 from posym_core.inspection.visibility import HiddenBlocksWarning
 from posym_core.metrics.swaps import score_swaps
 from posym_core.tasks import binding_prompts

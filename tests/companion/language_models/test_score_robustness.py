@@ -8,7 +8,7 @@ import torch
 from posym_companion import loop
 from posym_companion.language_models import score_robustness
 from posym_core import rope_angles, rotate, swap_scores
-from posym_core.inspection.profiling import profile_with
+from posym_core.inspection.layer_measurement import profile_with
 from posym_core.metrics.permutations import (
     BlockTable,
     block_table,

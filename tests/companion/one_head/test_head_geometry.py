@@ -9,7 +9,7 @@ import transformers
 from posym_companion import loop
 from posym_companion.one_head import head_geometry
 from posym_companion.one_head.plane_geometry import coherence, crest
-from posym_core.inspection.profiling import profile_with
+from posym_core.inspection.layer_measurement import profile_with
 from posym_core.tasks import make_prompts
 
 SETTING = head_geometry.HeadGeometry(facts=4, prompts=4)
