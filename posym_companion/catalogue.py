@@ -36,6 +36,7 @@ SUBJECTS: Mapping[str, Mapping[str, str]] = {
         "survey": "one table of plain, taught and untrained models, large and small, as the command survey makes it",
         "task_solvers": "decoders of one to four layers that learn binding and index, by band of angles; what heads do",
         "taught_gemma": "the packaged Gemma taught to bind, every head watched, patched and silenced",
+        "taught_profile": "the taught Gemma on binding prompts behind facts of the same frame, and with frames varied",
     },
     "posym_companion.encodings.": {
         "encoding_optimisation": "largest stable learning rate and sharpness of the loss by encoding, all else equal",

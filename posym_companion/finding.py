@@ -9,7 +9,6 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any, Literal
 
 from posym_core.metrics.stats import Estimate
@@ -26,6 +25,15 @@ Verdict = Literal[
 ]
 Kind = Literal["theorem or construction", "measurement"]
 Fixed = Literal["before the run", "after a first look", "not auditable"]
+Remedy = Literal["none", "lead", "varied", "prose"]
+# Lists of one sentence frame let a model count its sentences, and a swap of keys moves the count with the words. Other
+# prompts on which a claim's rule can be asked once more, in words that go on from *the same rule*.
+REMEDIES: Mapping[Remedy, str] = {
+    "none": "on as many of these prompts without a remedy",
+    "lead": "behind eight facts of the same frame",
+    "varied": "with frames varied",
+    "prose": "in prose",
+}
 VERDICTS: Mapping[Verdict, str] = {
     "reproduced": "the claim as stated, on the paper's own kind of model, meets the rule",
     "reproduced in kind": "the claim as stated meets the same rule on another model or at another scale",
@@ -324,6 +332,8 @@ class Claim:
         rule_fixed: ``"before the run"``, ``"after a first look"`` at the data, or ``"not auditable"`` where
             experiments, results and rules entered the history together, so that it cannot show which was first.
         first_rule_fixed: the same of the first rule.
+        remedies: on which other prompts the rule is asked once more, and when that was fixed; ``measure`` takes them
+            as its second argument.
         changes: what would change the verdict.
         command: what fills the row where a run is missing.
     """
@@ -333,11 +343,12 @@ class Claim:
     claim: str
     paper: str
     rule: Rule
-    measure: Callable[[Path | None], Measured] | None
+    measure: Callable[..., Measured] | None
     rule_fixed: Fixed = "before the run"
     first_rule: Rule | None = None
     first_rule_fixed: Fixed = "before the run"
     changed_because: str = ""
+    remedies: Mapping[Remedy, Fixed] = field(default_factory=dict)
     changes: str
     command: str = ""
 
@@ -345,6 +356,24 @@ class Claim:
     def kind(self) -> Kind:
         """What the claim is about; read off its rule."""
         return "theorem or construction" if self.rule.universal else "measurement"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Remedied:
+    """What a claim's rule says on other prompts; see :data:`REMEDIES` and, for the other fields, :class:`Row`."""
+
+    remedy: Remedy
+    verdict: Verdict
+    rule_fixed: Fixed
+    found: str = ""
+    numbers: Mapping[str, Any] = field(default_factory=dict)
+    parts: Mapping[str, str] = field(default_factory=dict)
+    ours: Mapping[str, Any] = field(default_factory=dict)
+    evidence: Sequence[str] = field(default_factory=list)
+    note: str = ""
+
+    def __str__(self) -> str:
+        return f"{REMEDIES[self.remedy]}: *{self.verdict}*"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -358,6 +387,7 @@ class Row:
         found: the same in sentences, with the number that decides.
         first_rule_verdict: what the first rule gives; empty if there is no other.
         ours: all numbers.
+        remedied: what the same rule gives on other prompts.
     """
 
     id: str
@@ -382,10 +412,13 @@ class Row:
     evidence: Sequence[str] = field(default_factory=list)
     command: str = ""
     note: str = ""
+    remedied: Sequence[Remedied] = field(default_factory=list)
 
     @property
     def summary(self) -> str:
-        """The verdict, which parts hold, when the rule was written or why it was changed, and the note: sentences."""
+        """The verdict, which parts hold, when the rule was written or why it was changed, the note, and the verdicts on
+        other prompts: sentences.
+        """
         together = "entered the history together with its results"
         fixed = {
             "before the run": "",
@@ -397,7 +430,8 @@ class Row:
             fixed = f"Under the first rule, {first}, the verdict is *{self.first_rule_verdict}*; the rule was "
             fixed += f"changed afterwards because {self.changed_because}."
         note = self.note and f"{self.note[:1].upper()}{self.note[1:].removesuffix('.')}."
-        return " ".join(text for text in (SAID[self.verdict], self.found, fixed, note) if text)
+        again = f"The same rule {'; '.join(map(str, self.remedied))}." if self.remedied else ""
+        return " ".join(text for text in (SAID[self.verdict], self.found, fixed, note, again) if text)
 
 
 def verdict_list(rows: Iterable[Row]) -> str:

@@ -6,8 +6,9 @@ setting's name; a setting whose result is there already is not run again.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import torch
@@ -26,6 +27,11 @@ from posym_core.tasks import binding_prompts
 LONGEST_MATRIX = 300
 TEMPLATES = ("likes", "bought", "lives")
 FACTS = (16, 64, 128)
+# What is done to the prompts so that a swap of keys moves less of the count of sentences; and fewer prompts, of fewer
+# lengths, on which the scores without and with it are compared.
+FRAMES: Mapping[str, Mapping[str, Any]] = {"none": {}, "lead": {"lead": 8}, "varied": {"varied": True}}
+FRAMED = {"none": FACTS[:2], "lead": FACTS[:2], "varied": FACTS[:1]}
+FEWER = 12
 DIMS = {
     "correct log_probability alternatives": "prompt",
     "plane_angle": "layer plane",
@@ -46,6 +52,10 @@ class BindingProfile:
         seed: of the prompts.
         tau: temperature of the weights over pairs of blocks.
         eps: floor of the norms in the cosine.
+        lead: facts of the same frame in front, in no block.
+        varied: whether each fact has a verb of its own.
+        keys: which keys the exclusion and the shares are about: ``"all"`` before the query's own, or the ``"facts"``
+            that are swapped.
     """
 
     model: str = "gemma-3-270m"
@@ -55,16 +65,36 @@ class BindingProfile:
     seed: int = 0
     tau: float = 1e-4
     eps: float = 1e-8
+    lead: int = 0
+    varied: bool = False
+    keys: Literal["all", "facts"] = "all"
 
     @property
     def name(self) -> str:
         """What the result is called."""
-        return f"binding_profile/{plain(self.model)}_{self.template}_{self.facts}"
+        kept = "" if self.keys == "all" else "_facts"
+        return f"binding_profile/{plain(self.model)}_{self.template}_{self.facts}{framed(self)}{kept}"
+
+
+def framed(setting: Any) -> str:
+    """How the name of a result says what is done to its prompts: nothing by default."""
+    return f"{f'_lead{setting.lead}' if setting.lead else ''}{'_varied' if setting.varied else ''}"
 
 
 def full_size(model: str = "gemma-3-270m") -> list[BindingProfile]:
-    """Every template at 16, 64 and 128 facts, 64 prompts each."""
-    return [BindingProfile(model=model, template=template, facts=facts) for facts in FACTS for template in TEMPLATES]
+    """Every template at 16, 64 and 128 facts, 64 prompts each; and, at fewer, with remedies and without."""
+    whole = [BindingProfile(model=model, template=template, facts=facts) for facts in FACTS for template in TEMPLATES]
+    return [*whole, *(setting for remedy in ("lead", "none", "varied") for setting in remedied(remedy, model))]
+
+
+def remedied(remedy: str, model: str = "gemma-3-270m", lengths: tuple[int, ...] = FACTS) -> list[BindingProfile]:
+    """Every template at those of the lengths that a remedy, or none, is measured at."""
+    return [
+        BindingProfile(model=model, template=template, facts=facts, prompts=FEWER, keys="facts", **FRAMES[remedy])
+        for facts in FRAMED[remedy]
+        if facts in lengths
+        for template in TEMPLATES
+    ]
 
 
 def measure(
@@ -75,18 +105,26 @@ def measure(
     Returns:
         ``positional``, ``symbolic``, ``entropy`` ``[prompt, layer, head]``, and ``null_positional``, ``null_symbolic``
         of the null model of :func:`posym_core.metrics.score_geometry.random_swaps`; for prompts of up to 300 tokens
-        ``variance``, ``bound``, ``slack`` and the three shares of the matrix over all keys before the query's own,
+        ``variance``, ``bound``, ``slack`` and the three shares of the matrix over the setting's keys,
         ``[prompt, layer, head]``, and, per plane, mean and standard deviation over prompts
         ``[2, layer, head, plane]`` of the softmax scores, the shares and the part of the head's energy;
         ``plane_angle`` ``[layer, plane]``; ``correct`` and ``log_probability`` of the right answer among the named
         ``alternatives``, ``[prompt]``.
     """
     prompts = binding_prompts(
-        tokenizer, facts=setting.facts, count=setting.prompts, seed=setting.seed, template=setting.template
+        tokenizer,
+        facts=setting.facts,
+        count=setting.prompts,
+        seed=setting.seed,
+        template=setting.template,
+        lead=setting.lead,
+        vary_frame=setting.varied,
     )
     blocks = {"start": prompts.start, "block_length": prompts.block_length, "blocks": prompts.blocks}
     swaps = Swaps(**blocks, tau=setting.tau, eps=setting.eps)
     short = prompts.input_ids.shape[1] <= LONGEST_MATRIX
+    facts = slice(prompts.start, prompts.start + prompts.blocks * prompts.block_length)
+    keys = slice(0, prompts.input_ids.shape[1] - 1) if setting.keys == "all" else facts
     angles: dict[int, Tensor] = {}
     generator = torch.Generator().manual_seed(setting.seed)
 
@@ -99,11 +137,11 @@ def measure(
         )
         if not short:
             return measured
-        parts = exclusion(heads.cross_logits()[..., :-1, :-1])
+        parts = exclusion(heads.cross_logits(keys))
         measured |= vars(parts)
         planes = heads.swap_scores(swaps, per_frequency=True)
         measured |= {"plane_positional": planes.positional, "plane_symbolic": planes.symbolic}
-        shares = heads.frequency_shares()
+        shares = heads.frequency_shares(keys)
         measured |= {f"plane_{name}": x for name, x in vars(shares).items() if name != "energy"}
         measured["plane_energy_share"] = shares.energy / shares.energy.sum(-1, keepdim=True)
         return measured

@@ -16,6 +16,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from posym_companion.language_models.binding_profile import FRAMED, FRAMES, framed
 from posym_companion.loop import Experiment, language_model, plain
 from posym_companion.one_head.head_geometry import with_random_weights
 from posym_core.inspection.heads import LayerHeads
@@ -52,6 +53,8 @@ class RandomWeights:
         facts: of a prompt.
         prompts: how many.
         seed: of the prompts.
+        lead: facts of the same frame in front, in no block.
+        varied: whether each fact has a verb of its own.
     """
 
     model: str = PACKAGED
@@ -61,21 +64,27 @@ class RandomWeights:
     facts: int = 16
     prompts: int = 12
     seed: int = 0
+    lead: int = 0
+    varied: bool = False
 
     @property
     def name(self) -> str:
         """What the result is called."""
         kind = f"random{self.draw}" if self.weights == "random" else self.weights
-        return f"random_weights/{plain(self.model)}-{kind}_{self.wording}_{self.facts}"
+        return f"random_weights/{plain(self.model)}-{kind}_{self.wording}_{self.facts}{framed(self)}"
 
 
 def full_size(model: str = PACKAGED) -> list[RandomWeights]:
-    """Three draws of weights, the trained model and, of the packaged one, the taught, on four kinds of prompt."""
+    """Three draws of weights, the trained model and, of the packaged one, the taught, on four kinds of prompt.
+
+    And once more on those of them that :data:`posym_companion.language_models.binding_profile.FRAMED` names.
+    """
     kinds: list[dict[str, Any]] = [{"draw": draw} for draw in DRAWS]
     kinds += [{"weights": "trained"}, *([{"weights": "taught"}] if model == PACKAGED else [])]
     return [
-        RandomWeights(model=model, wording=wording, facts=facts, **kind)
-        for facts in FACTS
+        RandomWeights(model=model, wording=wording, facts=facts, **kind, **frame)
+        for remedy, frame in FRAMES.items()
+        for facts in FRAMED[remedy]
         for wording in WORDINGS
         for kind in kinds
     ]
@@ -102,7 +111,8 @@ def measure(
     model, tokenizer = language_model(name, device=device)
     if setting.weights == "random":
         model = with_random_weights(model, setting.draw)
-    drawn = {"facts": setting.facts, "count": setting.prompts, "seed": setting.seed}
+    drawn: dict[str, Any] = {"facts": setting.facts, "count": setting.prompts, "seed": setting.seed}
+    drawn |= {"lead": setting.lead, "vary_frame": setting.varied}
     prompts = binding_prompts(tokenizer, template=setting.wording, **drawn)
     home = {"start": prompts.start, "block_length": prompts.block_length, "blocks": prompts.blocks}
     keys = slice(prompts.start, prompts.input_ids.shape[1] - 1)

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
 from posym_companion.claims import claim, entries
-from posym_companion.finding import Cases, Claim, Measured, Number, Row
+from posym_companion.finding import Cases, Claim, Measured, Number, Remedied, Remedy, Row
 from posym_core.metrics.stats import Estimate
 from posym_core.runs.results import MissingResultError
 
@@ -25,20 +26,26 @@ def ledger(*ids: str, folder: Path | str | None = None) -> list[Row]:
         ResultError: if a result is there but altered or truncated. A missing one makes its claims "not run here".
     """
     measured = cache(partial(_measured, None if folder is None else Path(folder)))  # some claims share a measurement
-    return [decided(one, measured(one.measure)) for one in map(claim, ids or entries())]
+    return [_row(one, measured) for one in map(claim, ids or entries())]
 
 
 def row(judged: Claim, folder: Path | None = None) -> Row:
     """A claim measured and decided."""
-    return decided(judged, _measured(folder, judged.measure))
+    return _row(judged, partial(_measured, folder))
 
 
-def _measured(folder: Path | None, measure: Callable[[Path | None], Measured] | None) -> Measured | str:
+def _row(judged: Claim, measured: Callable[..., Measured | str]) -> Row:
+    """A claim decided, on its own prompts and on those of every remedy."""
+    again = [remedied(judged, remedy, measured(judged.measure, remedy)) for remedy in judged.remedies]
+    return replace(decided(judged, measured(judged.measure)), remedied=again)
+
+
+def _measured(folder: Path | None, measure: Callable[..., Measured] | None, *remedy: Remedy) -> Measured | str:
     """What was measured, or why nothing is."""
     if measure is None:
         return "no experiment of this project measures it yet"
     try:
-        return measure(folder)
+        return measure(folder, *remedy)
     except MissingResultError as error:
         return str(error)
 
@@ -69,6 +76,23 @@ def decided(judged: Claim, found: Measured | str) -> Row:
         evidence=list(found.evidence),
         command=judged.command if verdict == "not testable" else "",
         note=found.note,
+    )
+
+
+def remedied(judged: Claim, remedy: Remedy, found: Measured | str) -> Remedied:
+    """What a claim's rule makes of what was measured with a remedy, or the reason why nothing was."""
+    said: dict[str, Any] = {"remedy": remedy, "rule_fixed": judged.remedies[remedy]}
+    if isinstance(found, str):
+        return Remedied(**said, verdict="not run here", note=found)
+    rule = judged.rule
+    return Remedied(
+        **said,
+        verdict=rule.verdict(found.ours),
+        found=rule.found(found.ours),
+        numbers={name: plain(found.ours[name]) for name in rule.names},
+        parts=rule.parts(found.ours),
+        ours={name: plain(value) for name, value in found.ours.items()},
+        evidence=list(found.evidence),
     )
 
 

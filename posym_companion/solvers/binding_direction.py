@@ -103,11 +103,7 @@ def measure(
         ``chosen`` and ``target`` ``[order, wording, length, prompt]``, numbers of facts from 0: the named attribute
         with the highest logit, and the right one; ``facts [length]``, facts of a prompt.
     """
-    factors = {}
-    if setting.taught is not None:
-        taught = load_result(TaughtGemma(model=setting.model, seed=setting.taught).name, folder=folder)
-        path = attached_file(taught, f"{taught.name.partition('/')[2]}.safetensors", folder=folder)
-        factors = read_factors(path)
+    factors = {} if setting.taught is None else seed_factors(setting.model, setting.taught, folder)
     chosen = np.zeros((len(ORDERS), len(WORDINGS), len(FACTS), setting.prompts), np.int16)
     target = np.zeros_like(chosen)
     with added(model, factors):
@@ -116,6 +112,12 @@ def measure(
             prompts = asked(tokenizer, order, wording, facts, count=setting.prompts, seed=setting.seed)
             chosen[place], target[place] = named_facts(model, prompts), prompts.target.numpy()
     return {"chosen": chosen, "target": target, "facts": np.array(FACTS)}
+
+
+def seed_factors(model: str, seed: int, folder: Path) -> dict[str, torch.Tensor]:
+    """The additions that a model was taught to bind with."""
+    taught = load_result(TaughtGemma(model=model, seed=seed).name, folder=folder)
+    return read_factors(attached_file(taught, f"{taught.name.partition('/')[2]}.safetensors", folder=folder))
 
 
 def asked(tokenizer: Any, order: str, wording: str, facts: int, *, count: int, seed: int) -> Prompts:

@@ -21,12 +21,17 @@ def save_invented(name: str, arrays: Mapping[str, np.ndarray], folder: Path, **s
 
 
 def invent_random_weights(folder: Path, *, as_claimed: bool = True) -> None:
-    """Models whose two scores are opposite beside random weights whose have nothing in common, or the reverse."""
+    """Models whose two scores are opposite beside random weights whose have nothing in common, or the reverse.
+
+    So do the former use faster planes the more positional they are, and the latter any.
+    """
     generator = np.random.default_rng(1)
     for setting in full_size():
         learned = (setting.weights == "random") != as_claimed
         positional = generator.uniform(size=(2, 3, 18, 4))
         symbolic = 1 - positional + 0.02 * generator.normal(size=positional.shape) if learned else positional[:, ::-1]
         heads = {"positional": positional, "symbolic": symbolic if learned else generator.uniform(size=(2, 3, 18, 4))}
-        heads["angles"] = np.ones((18, 128))
+        heads["angles"] = np.broadcast_to(10.0 ** -np.linspace(0, 3, 128), (18, 128))
+        lean = (heads["positional"] - heads["symbolic"])[0].mean(0) if learned else generator.uniform(-1, 1, (18, 4))
+        heads["energy"] = np.eye(128)[(63.5 - 63 * lean).astype(int)]
         save_invented(setting.name, heads, folder, **asdict(setting))

@@ -6,8 +6,14 @@ from pathlib import Path
 
 import numpy as np
 
-from posym_companion.finding import Measured, Tally, beyond, cases
-from posym_companion.language_models.judges.binding_profile import FACTS, MODEL, SHOWN_IN, binding_results
+from posym_companion.finding import Measured, Remedy, Tally, beyond, cases
+from posym_companion.language_models.judges.binding_profile import (
+    FACTS,
+    MODEL,
+    SHOWN_IN,
+    binding_results,
+    by_words,
+)
 from posym_core.metrics.stats import Estimate, statistic_interval
 from posym_core.runs.results import Result
 
@@ -43,9 +49,10 @@ def band_means(result: Result, name: str) -> np.ndarray:
     return np.stack([np.nanmean(mean[..., quarter], axis=(1, 2)) for quarter in quarters], axis=-1)[None]
 
 
-def division_of_planes(folder: Path | None) -> Measured:
+def division_of_planes(folder: Path | None, remedy: Remedy | None = None) -> Measured:
     """U25-4: gaps of softmax scores and of variance shares, and the lower score, in each quarter of the planes."""
-    results = {template: result for (template, _), result in binding_results(folder, facts=FACTS[:1]).items()}
+    found = binding_results(folder, facts=FACTS[:1], remedy=remedy)
+    results = by_words(found) if remedy == "prose" else {template: result for (template, _), result in found.items()}
     tally, uniform = Tally(), []
     for where, result in results.items():
         positional, symbolic = band_means(result, "plane_positional"), band_means(result, "plane_symbolic")

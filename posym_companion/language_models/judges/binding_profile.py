@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import re
 from collections.abc import Hashable, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import TypeVar
 
 import numpy as np
 
-from posym_companion.finding import Measured, Number, Tally, beyond, cases
-from posym_companion.language_models.binding_profile import FACTS, TEMPLATES, BindingProfile
+from posym_companion.finding import Measured, Number, Remedy, Tally, beyond, cases
+from posym_companion.language_models import plane_profile
+from posym_companion.language_models.binding_profile import FACTS, TEMPLATES, BindingProfile, remedied
 from posym_companion.language_models.judges.random_weights import (
     AtBirth,
     Kind,
@@ -33,6 +35,7 @@ KNOWN_FAMILIES = {"Gemma-2": r"gemma-?2\b", "Qwen-2": r"qwen-?2(\.5)?\b", "Llama
 ROUNDING = 1e-5
 # How the pairs of blocks are weighed, in words.
 WEIGHED = {"1e-4": "temperature 1e-4", "equal": "equal weights"}
+PROSE = "text"  # as an experiment calls it
 DRAWS, SHUFFLES = 2000, 499  # of the bootstrap, and random orders of the layers
 # Which half of the layers has the higher score.
 HALVES = (("s_POS", "early above late", 1), ("s_SYM", "late above early", -1))
@@ -40,20 +43,34 @@ Heads = Result | Mapping[str, np.ndarray]
 S = TypeVar("S", bound=Hashable)
 
 
-def binding_results(folder: Path | None, *, facts: tuple[int, ...] = FACTS) -> dict[Setting, Result]:
-    """Stored profiles by template and number of facts."""
-    return {
-        (template, number): load_result(
-            BindingProfile(model=MODEL, template=template, facts=number).name, folder=folder
-        )
-        for number in facts
-        for template in TEMPLATES
-    }
+def binding_results(
+    folder: Path | None, *, facts: tuple[int, ...] = FACTS, remedy: Remedy | None = None
+) -> dict[Setting, Result]:
+    """Stored profiles by template and number of facts; with a remedy of fewer kinds, in prose by number of tokens."""
+    if remedy == "prose":
+        lengths = [setting for setting in plane_profile.full_size(MODEL) if setting.task == PROSE]
+        return {(PROSE, one.facts): in_prose(load_result(one.name, folder=folder)) for one in lengths}
+    if remedy is None:
+        settings = [BindingProfile(model=MODEL, template=each, facts=number) for number in facts for each in TEMPLATES]
+    else:
+        settings = remedied(remedy, MODEL, facts)
+    return {(one.template, one.facts): load_result(one.name, folder=folder) for one in settings}
+
+
+def in_prose(result: Result) -> Result:
+    """A profile of planes with its arrays called, and shaped, as those of the binding task; it has no null model."""
+    whole = {name: result[name].astype(float) for name in ("positional", "symbolic")}
+    planes = ("plane_positional", "plane_symbolic", "positional_share", "symbolic_share", "energy_share")
+    each = {f"plane_{name.removeprefix('plane_')}": result[name].astype(float)[None] for name in planes}
+    return replace(result, arrays={**whole, **each, "plane_angle": result["angles"]})
 
 
 def by_words(results: Mapping[Setting, Result]) -> dict[str, Result]:
     """The same by what the ledger calls the settings."""
-    return {f"{template}, {facts} facts": result for (template, facts), result in results.items()}
+    return {
+        f"{template}, {facts} {'tokens' if template == PROSE else 'facts'}": result
+        for (template, facts), result in results.items()
+    }
 
 
 # U25-1
@@ -117,15 +134,25 @@ def early_and_late(settings: Mapping[str, Heads]) -> Tally:
     return tally
 
 
+def by_thirds(settings: Mapping[str, Heads]) -> dict[str, Number]:
+    """Medians over heads of both scores in each third of the layers."""
+    return {
+        f"median {score}, {third} third of layers ({where})": float(np.median(part))
+        for where, heads in settings.items()
+        for score, name in (("s_POS", "positional"), ("s_SYM", "symbolic"))
+        for third, part in zip(("first", "second", "last"), np.array_split(heads[name].mean(0), 3), strict=True)
+    }
+
+
 def early_minus_late(heads: np.ndarray) -> float:
     """Median over the first half of the layers minus that over the rest, of ``[layer, head]``."""
     half = len(heads) // 2
     return float(np.median(heads[:half]) - np.median(heads[half:]))
 
 
-def early_positional_late_symbolic(folder: Path | None) -> Measured:
+def early_positional_late_symbolic(folder: Path | None, remedy: Remedy | None = None) -> Measured:
     """U25-2: both contrasts over all layers, and over local ones alone."""
-    results = by_words(binding_results(folder))
+    results = by_words(binding_results(folder, remedy=remedy))
     tally = early_and_late(results)
     both = [tally.held[f"{score} {side}, all layers"] for score, side, _ in HALVES]
     shuffled = [
@@ -142,8 +169,9 @@ def early_positional_late_symbolic(folder: Path | None) -> Measured:
             early and late for (_, early), (_, late) in zip(*both, strict=True)
         ),
         "settings with both contrasts beyond layers in random order": cases(shuffled),
-        "draws and kinds of prompt with both contrasts, random weights": layer_trend_at_birth(folder),
+        "draws and kinds of prompt with both contrasts, random weights": layer_trend_at_birth(folder, remedy or "none"),
         **tally.numbers,
+        **(by_thirds(results) if remedy else {}),
     }
     return Measured(
         ours=ours,
@@ -157,28 +185,39 @@ def early_positional_late_symbolic(folder: Path | None) -> Measured:
 # U25-3
 
 
-def score_correlation(scores: Heads) -> tuple[Correlation, float]:
-    """Correlation over heads of a profile's two scores, and Pearson's r of its null model.
+def score_correlation(scores: Heads) -> tuple[Correlation, float | None]:
+    """Correlation over heads of a profile's two scores, and Pearson's r of its null model, if it has one.
 
     Wherever the book quotes the correlation of a stored profile, it comes from here.
 
     Args:
         scores: ``positional`` and ``symbolic``, and both with ``null_`` before their names, ``[prompt, layer, head]``.
     """
-    null = head_correlation(scores["null_positional"], scores["null_symbolic"], draws=2)
-    return head_correlation(scores["positional"], scores["symbolic"], draws=DRAWS), null.pearson.value
+    found = head_correlation(scores["positional"], scores["symbolic"], draws=DRAWS)
+    if "null_positional" not in (scores.arrays if isinstance(scores, Result) else scores):
+        return found, None
+    return found, head_correlation(scores["null_positional"], scores["null_symbolic"], draws=2).pearson.value
 
 
-def add_correlation(tally: Tally, where: str, r: Estimate, null: float, birth: AtBirth | None = None) -> None:
-    """The claim of U25-3 in one setting: r is negative, below the null model's and below that of random weights."""
-    holds = {"r below zero": r.high < 0, "r below the null model's": r.high < null}
+def add_correlation(tally: Tally, where: str, r: Estimate, null: float | None, birth: AtBirth | None = None) -> None:
+    """The claim of U25-3 in one setting: r is negative, below the null model's and below that of random weights.
+
+    What r cannot be held against is no case.
+    """
+    holds = {"r below zero": r.high < 0}
+    holds |= {} if null is None else {"r below the null model's": r.high < null}
     holds |= {"r below every draw of random weights": birth.below} if birth else {}
-    tally.add("Pearson r", where, r, holds, f"{where}: r {birth or r}, null model {null:.2f}")
-    tally.numbers[f"Pearson r of the null model ({where})"] = null
+    beside = "" if null is None else f", null model {null:.2f}"
+    tally.add("Pearson r", where, r, holds, f"{where}: r {birth or r}{beside}")
+    if null is not None:
+        tally.numbers[f"Pearson r of the null model ({where})"] = null
 
 
 def correlations(
-    found: Mapping[str, tuple[Correlation, float]], weights: Weights, folder: Path | None
+    found: Mapping[str, tuple[Correlation, float | None]],
+    weights: Weights,
+    folder: Path | None,
+    remedy: Remedy | None = None,
 ) -> tuple[dict[str, Number], dict[Kind, AtBirth], str]:
     """The claim of U25-3 in any settings of the trained or the taught model.
 
@@ -186,6 +225,7 @@ def correlations(
         found: by setting, see :func:`score_correlation`.
         weights: of which model random weights stand beside.
         folder: of results.
+        remedy: of the prompts.
 
     Returns:
         Counts and numbers; r beside random weights; and in words r with all pairs of blocks weighed alike.
@@ -193,24 +233,30 @@ def correlations(
     tally = Tally()
     for where, (correlation, null) in found.items():
         add_correlation(tally, where, correlation.pearson, null)
-    birth = {tau: correlation_at_birth(weights, tau, folder) for tau in TAUS}
+    birth = {tau: correlation_at_birth(weights, tau, folder, remedy or "none") for tau in TAUS}
     for tau, found_at in birth.items():
         tally.numbers.update(beside_birth(found_at, f"Pearson r, {WEIGHED[tau]}"))
     below = cases(each.below for each in birth["1e-4"].values())
-    counts = tally.counts() | {"kinds of prompt with r below every draw of random weights": below}
+    counts = tally.counts()
+    counts.setdefault("settings with r below the null model's", cases([]))
+    counts["kinds of prompt with r below every draw of random weights"] = below
     alike = ", ".join(f"{each.found.value:.2f}" for each in birth["equal"].values())
     return counts | tally.numbers, birth["1e-4"], alike
 
 
-def scores_exclude_each_other(folder: Path | None) -> Measured:
+def scores_exclude_each_other(folder: Path | None, remedy: Remedy | None = None) -> Measured:
     """U25-3: the correlation over heads, beside that of a null model with the same attention."""
-    results = by_words(binding_results(folder))
+    results = by_words(binding_results(folder, remedy=remedy))
     found = {where: score_correlation(result) for where, result in results.items()}
-    ours, birth, alike = correlations(found, "trained", folder)
+    ours, birth, alike = correlations(found, "trained", folder, remedy)
     for where, (correlation, _) in found.items():
         ours[f"Spearman rho ({where})"] = correlation.spearman
         ours[f"p of Pearson r ({where})"] = correlation.pearson_p
-    same_sign = [f"{where}: the null model's r is negative too, {r:.2f}" for where, (_, r) in found.items() if r < 0]
+    same_sign = [
+        f"{where}: the null model's r is negative too, {r:.2f}"
+        for where, (_, r) in found.items()
+        if r is not None and r < 0
+    ]
     same_sign += [f"{wording}, {facts} facts: r {r}" for (wording, facts), r in birth.items() if not r.below]
     return Measured(
         ours=ours,
@@ -232,6 +278,8 @@ def across_families(folder: Path | None) -> Measured:
     found: dict[str, dict[str, Result]] = {}
     for name in result_names("binding_profile", folder=folder):
         result = load_result(name, folder=folder)
+        if result.settings.get("keys", "all") != "all":  # measured on other prompts beside the paper's
+            continue
         model = str(result.settings.get("model", ""))
         for family, pattern in KNOWN_FAMILIES.items():
             if re.search(pattern, model, re.IGNORECASE):

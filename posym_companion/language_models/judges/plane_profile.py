@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 
-from posym_companion.finding import Measured, Tally, cases
+from posym_companion.finding import Measured, Remedy, Tally, cases
 from posym_companion.language_models import plane_profile
 from posym_companion.language_models.judges.binding_profile import FACTS, MODEL, binding_results, by_words
 from posym_companion.language_models.judges.random_weights import (
@@ -107,19 +107,19 @@ def frequency_use(settings: Mapping[str, tuple[np.ndarray, np.ndarray]]) -> Tall
     return tally
 
 
-def all_heads(folder: Path | None) -> Measured:
-    """U25-9: behaviour against frequency use over all heads, in every stored setting."""
+def all_heads(folder: Path | None, remedy: Remedy | None = None) -> Measured:
+    """U25-9: behaviour against frequency use over all heads, in every stored setting; with a remedy, in those of it."""
     names, heads = [], {}
-    for setting in plane_profile.full_size():
+    for setting in () if remedy else plane_profile.full_size():
         result = load_result(setting.name, folder=folder)
         fields = (result[name].astype(float) for name in ("positional", "symbolic", "energy_share", "angles"))
         heads[f"{setting.task}, {setting.facts}"] = behaviour_and_use(*fields)
         names.append(result.name)
-    for where, result in by_words(binding_results(folder, facts=FACTS[:1])).items():
+    for where, result in by_words(binding_results(folder, facts=FACTS[:1], remedy=remedy)).items():
         energy, angles = result["plane_energy_share"][0].astype(float), result["plane_angle"].astype(float)
         heads[where] = behaviour_and_use(result["positional"], result["symbolic"], energy, angles)
         names.append(result.name)
-    tally, birth = frequency_use(heads), frequency_law_at_birth("trained", folder)
+    tally, birth = frequency_use(heads), frequency_law_at_birth("trained", folder, remedy or "none")
     above = cases(each.above for each in birth.values())
     missed = [f"{wording}, {facts} facts: {each}" for (wording, facts), each in birth.items() if not each.above]
     return Measured(

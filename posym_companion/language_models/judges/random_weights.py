@@ -16,7 +16,8 @@ from pathlib import Path
 
 import numpy as np
 
-from posym_companion.finding import Cases, Number, cases
+from posym_companion.finding import Cases, Number, Remedy, cases
+from posym_companion.language_models.binding_profile import FRAMED, FRAMES
 from posym_companion.language_models.random_weights import DRAWS, FACTS, TAUS, WORDINGS, RandomWeights, Weights
 from posym_core.metrics.stats import Estimate, head_correlation
 from posym_core.metrics.trends import behaviour_and_use, layer_trend
@@ -57,18 +58,23 @@ class AtBirth:
         return f"{self.found}; random weights {', '.join(f'{x:.2f}' for x in self.drawn)}"
 
 
-def drawn_results(wording: str, facts: int, folder: Path | None = None) -> list[Result]:
+def kinds(remedy: Remedy = "none") -> tuple[Kind, ...]:
+    """On which kinds of prompt random weights are measured with a remedy; on none in prose."""
+    return tuple((wording, facts) for wording, facts in KINDS if facts in FRAMED.get(remedy, ()))
+
+
+def drawn_results(wording: str, facts: int, folder: Path | None = None, remedy: Remedy = "none") -> list[Result]:
     """Results of every draw of random weights.
 
     Raises:
         MissingResultError: if one is not there.
     """
-    settings = (RandomWeights(draw=draw, wording=wording, facts=facts) for draw in DRAWS)
+    settings = (RandomWeights(draw=draw, wording=wording, facts=facts, **FRAMES[remedy]) for draw in DRAWS)
     return [load_result(setting.name, folder=folder) for setting in settings]
 
 
 def at_birth(
-    statistic: Callable[[Result, int], Estimate], weights: Weights, folder: Path | None
+    statistic: Callable[[Result, int], Estimate], weights: Weights, folder: Path | None, remedy: Remedy = "none"
 ) -> dict[Kind, AtBirth]:
     """A statistic of results, which takes how often it is resampled, by kind of prompt.
 
@@ -76,19 +82,21 @@ def at_birth(
         statistic: of one result.
         weights: of which model, ``"trained"`` or ``"taught"``.
         folder: of results.
+        remedy: of the prompts.
     """
-    return {
-        (wording, facts): AtBirth(
-            found=statistic(
-                load_result(RandomWeights(weights=weights, wording=wording, facts=facts).name, folder=folder), RESAMPLES
-            ),
-            drawn=tuple(statistic(one, 2).value for one in drawn_results(wording, facts, folder)),
+    found = {}
+    for wording, facts in kinds(remedy):
+        setting = RandomWeights(weights=weights, wording=wording, facts=facts, **FRAMES[remedy])
+        found[wording, facts] = AtBirth(
+            found=statistic(load_result(setting.name, folder=folder), RESAMPLES),
+            drawn=tuple(statistic(one, 2).value for one in drawn_results(wording, facts, folder, remedy)),
         )
-        for wording, facts in KINDS
-    }
+    return found
 
 
-def correlation_at_birth(weights: Weights, tau: str = "1e-4", folder: Path | None = None) -> dict[Kind, AtBirth]:
+def correlation_at_birth(
+    weights: Weights, tau: str = "1e-4", folder: Path | None = None, remedy: Remedy = "none"
+) -> dict[Kind, AtBirth]:
     """Pearson's r of the two scores over heads, by kind of prompt.
 
     Args:
@@ -96,16 +104,19 @@ def correlation_at_birth(weights: Weights, tau: str = "1e-4", folder: Path | Non
         tau: weighting of the pairs of blocks, one of ``TAUS`` of
             :mod:`posym_companion.language_models.random_weights`.
         folder: of results.
+        remedy: of the prompts.
     """
     place = list(TAUS).index(tau)
 
     def r(result: Result, draws: int) -> Estimate:
         return head_correlation(result["positional"][place], result["symbolic"][place], draws=draws).pearson
 
-    return at_birth(r, weights, folder)
+    return at_birth(r, weights, folder, remedy)
 
 
-def frequency_law_at_birth(weights: Weights, folder: Path | None = None) -> dict[Kind, AtBirth]:
+def frequency_law_at_birth(
+    weights: Weights, folder: Path | None = None, remedy: Remedy = "none"
+) -> dict[Kind, AtBirth]:
     """Rank correlation over heads of behaviour with the energy-weighted mean log angle, by kind of prompt."""
 
     def rho(result: Result, draws: int) -> Estimate:
@@ -113,14 +124,14 @@ def frequency_law_at_birth(weights: Weights, folder: Path | None = None) -> dict
         use = (result[name].astype(float) for name in ("energy", "angles"))
         return head_correlation(*behaviour_and_use(positional, symbolic, *use), draws=draws).spearman
 
-    return at_birth(rho, weights, folder)
+    return at_birth(rho, weights, folder, remedy)
 
 
-def layer_trend_at_birth(folder: Path | None = None) -> Cases:
+def layer_trend_at_birth(folder: Path | None = None, remedy: Remedy = "none") -> Cases:
     """In how many draws and kinds of prompt random weights have both contrasts of the layer trend, off zero."""
     both = []
-    for wording, facts in KINDS:
-        for result in drawn_results(wording, facts, folder):
+    for wording, facts in kinds(remedy):
+        for result in drawn_results(wording, facts, folder, remedy):
             every = np.arange(len(result["angles"]))
             trends = (layer_trend(result[name][0].astype(float), every) for name in ("positional", "symbolic"))
             positional, symbolic = (trend.difference for trend in trends)

@@ -6,10 +6,12 @@ from pathlib import Path
 
 import numpy as np
 
-from posym_companion.finding import Measured, Number, cases
+from posym_companion.finding import Measured, Number, Remedy, cases
 from posym_companion.language_models.judges.binding_profile import MODEL
 from posym_companion.solvers.taught_gemma import FACTS, WORDINGS, TaughtGemma
-from posym_core.runs.results import Result, stored_results
+from posym_companion.solvers.taught_profile import with_remedy
+from posym_core.inspection.prompt_scores import BANDS
+from posym_core.runs.results import Result, load_result, stored_results
 
 SHOWN_IN = "book/language_model/gemma_learns.ipynb"
 SEEDS = (0, 1, 2)
@@ -33,9 +35,46 @@ def after(results: list[Result]) -> dict[str, dict[str, np.ndarray]]:
             **{name: result[name][-1, place].astype(float) for name in (*names, *bands)},
             "correct": result["correct"][-1, place, FACTS.index(result.settings["facts"])].astype(float),
             "plane_angle": result["angles"],
+            # Single planes are scored on the taught wording.
+            **({"plane_gap": plane_gap(result, -1)} if place == 0 else {}),
         }
         for result in results
         for place, wording in enumerate(WORDINGS)
+    }
+
+
+def plane_gap(result: Result, moment: int) -> np.ndarray:
+    """``s_SYM - s_POS`` of single planes, ``[layer, head, plane]``."""
+    return (result["plane_symbolic"][moment] - result["plane_positional"][moment]).astype(float)
+
+
+def taught_models(
+    folder: Path | None, remedy: Remedy | None = None
+) -> tuple[list[Result], dict[str, dict[str, np.ndarray]]]:
+    """What the models that were taught to bind were measured with, and on, by seed and wording; see :func:`after`."""
+    if remedy is None:
+        results = runs(folder)
+        return results, after(results)
+    settings = with_remedy(remedy)
+    results = [load_result(setting.name, folder=folder) for setting in settings]
+    return results, {
+        f"seed {setting.taught}, {setting.profile.template}": in_bands(result)
+        for setting, result in zip(settings, results, strict=True)
+    }
+
+
+def in_bands(result: Result) -> dict[str, np.ndarray]:
+    """A profile on the binding task with its planes in bands, as :func:`after` has them."""
+    names = ("positional", "symbolic", "null_positional", "null_symbolic", "correct")
+    planes = {name: result[f"plane_{name}"][0].astype(float) for name in ("positional_share", "symbolic_share")}
+    bands = {name: [np.nanmean(x, -1) for x in np.array_split(each, BANDS, -1)] for name, each in planes.items()}
+    energy = np.array_split(np.nan_to_num(result["plane_energy_share"][0].astype(float)), BANDS, -1)
+    bands["energy_share"] = [x.sum(-1) for x in energy]
+    return {
+        **{name: result[name].astype(float) for name in names},
+        **{f"band_{name}": np.stack(each, -1) for name, each in bands.items()},
+        "plane_gap": plane_gap(result, 0),
+        "plane_angle": result["plane_angle"],
     }
 
 
@@ -61,9 +100,16 @@ def lean(result: Result, snapshot: int) -> np.ndarray:
     return positional - symbolic
 
 
-def measured(results: list[Result], ours: dict[str, Number], note: str, fails: list[str] | None = None) -> Measured:
+def measured(
+    results: list[Result],
+    ours: dict[str, Number],
+    note: str,
+    fails: list[str] | None = None,
+    settings: dict[str, dict[str, np.ndarray]] | None = None,
+) -> Measured:
     """Numbers of some runs, those with all planes first, and in how many settings these solve the task."""
-    solved = {where: float(np.nanmean(x["correct"])) for where, x in after(results[: len(SEEDS)]).items()}
+    settings = after(results[: len(SEEDS)]) if settings is None else settings
+    solved = {where: float(np.nanmean(x["correct"])) for where, x in settings.items()}
     numbers = {"settings solved": cases([x > SOLVED for x in solved.values()])}
     names = [result.name for result in results]
     return Measured(

@@ -6,13 +6,18 @@ from pathlib import Path
 
 import numpy as np
 
-from posym_companion.finding import Measured, Number, Tally, beyond, cases, shown
+from posym_companion.finding import Measured, Number, Remedy, Tally, beyond, cases, shown
 from posym_companion.language_models.judges.binding_planes import GAP, GAPS, SHARE, SHARES
-from posym_companion.language_models.judges.binding_profile import correlations, early_and_late, score_correlation
+from posym_companion.language_models.judges.binding_profile import (
+    by_thirds,
+    correlations,
+    early_and_late,
+    score_correlation,
+)
 from posym_companion.language_models.judges.plane_profile import frequency_use
-from posym_companion.solvers.judges.gemma_runs import SOLVED, after, measured, runs
+from posym_companion.solvers.judges.gemma_runs import SOLVED, measured, runs, taught_models
 from posym_companion.solvers.survey import Surveyed
-from posym_companion.solvers.taught_gemma import FACTS
+from posym_companion.solvers.taught_gemma import FACTS, WORDINGS
 from posym_core.metrics.stats import statistic_interval
 from posym_core.metrics.trends import behaviour_and_use, local_layers
 from posym_core.runs.results import load_result
@@ -25,28 +30,29 @@ DRAWS = 2000
 CASES = "One model, three seeds: wordings are asked of the same weights, so that nine pairs are no nine models."
 
 
-def trend(folder: Path | None) -> Measured:
+def trend(folder: Path | None, remedy: Remedy | None = None) -> Measured:
     """Early against late layers as in U25-2, of the taught model: over all layers, and over local ones alone."""
-    results = runs(folder)
-    tally = early_and_late(after(results))
-    return measured(results, tally.counts() | tally.numbers, CASES)
+    results, settings = taught_models(folder, remedy)
+    tally = early_and_late(settings)
+    thirds = by_thirds(settings) if remedy else {}
+    return measured(results, tally.counts() | tally.numbers | thirds, CASES, settings=settings)
 
 
-def correlation(folder: Path | None) -> Measured:
+def correlation(folder: Path | None, remedy: Remedy | None = None) -> Measured:
     """The correlation of the scores over heads, beside the null model's and random weights', as in U25-3."""
-    results = runs(folder)
-    found = {where: score_correlation(x) for where, x in after(results).items()}
-    ours, _, alike = correlations(found, "taught", folder)
+    results, settings = taught_models(folder, remedy)
+    found = {where: score_correlation(x) for where, x in settings.items()}
+    ours, _, alike = correlations(found, "taught", folder, remedy)
     note = (
         f"{CASES} The null model keeps each head's attention, see U25-3. Random weights are beside the packaged taught "
         f"model, on two wordings at two lengths. With all pairs of blocks weighed alike its r is {alike}"
     )
-    return measured(results, ours, note)
+    return measured(results, ours, note, settings=settings)
 
 
-def planes(folder: Path | None) -> Measured:
+def planes(folder: Path | None, remedy: Remedy | None = None) -> Measured:
     """Shares of variance by quarter of planes in nine settings, softmax scores of single planes in three; as U25-4."""
-    results = runs(folder)
+    results, settings = taught_models(folder, remedy)
     tally = Tally()
 
     def judge(counted: str, number: str, quarters: np.ndarray, line: float, where: str) -> None:
@@ -55,26 +61,27 @@ def planes(folder: Path | None) -> Measured:
             name = f"{number}, {quarter} quarter"
             tally.add(name, where, found, {f"{counted} with {name}": beyond(found, sign, line)})
 
-    for where, x in after(results).items():
+    for where, x in settings.items():
         share = x["band_symbolic_share"] - x["band_positional_share"]
         judge("settings", SHARES, np.nanmean(share.reshape(*share.shape[:-1], 4, 2), -1), SHARE, where)
-    for result in results:
-        gap = (result["plane_symbolic"][-1] - result["plane_positional"][-1]).astype(float)
-        quarters = np.stack([np.nanmean(quarter, -1) for quarter in np.array_split(gap, 4, axis=-1)], -1)
-        judge("seeds", GAPS, quarters, GAP, f"seed {result.settings['seed']}, likes")
+    for where, x in settings.items():
+        if where.endswith(WORDINGS[0]):
+            gap = np.array_split(x["plane_gap"], 4, axis=-1)
+            judge("seeds", GAPS, np.stack([np.nanmean(quarter, -1) for quarter in gap], -1), GAP, where)
     note = f"{CASES} Shares beyond {SHARE}, scores beyond {GAP}, with intervals over layers."
-    return measured(results, tally.counts("{}") | tally.numbers, note)
+    return measured(results, tally.counts("{}") | tally.numbers, note, settings=settings)
 
 
-def all_heads(folder: Path | None) -> Measured:
+def all_heads(folder: Path | None, remedy: Remedy | None = None) -> Measured:
     """Behaviour of all heads against the frequencies that they use, as in U25-9."""
-    results, heads = runs(folder), {}
-    for where, x in after(results).items():
+    results, settings = taught_models(folder, remedy)
+    heads = {}
+    for where, x in settings.items():
         bands = np.exp(np.stack([np.log(part).mean(-1) for part in np.array_split(x["plane_angle"], 8, axis=-1)], -1))
         heads[where] = behaviour_and_use(x["positional"], x["symbolic"], x["band_energy_share"], bands)
     tally = frequency_use(heads)
     note = f"{CASES} Eight bands of planes, each at its mean log angle; see U25-9."
-    return measured(results, tally.counts("settings {}") | tally.numbers, note)
+    return measured(results, tally.counts("settings {}") | tally.numbers, note, settings=settings)
 
 
 def missing_bands(folder: Path | None) -> Measured:

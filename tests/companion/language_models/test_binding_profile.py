@@ -2,9 +2,13 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+import torch
 
 from posym_companion import loop
 from posym_companion.language_models import binding_profile, score_correlation
+from posym_core.inspection.profiling import profile_with
+from posym_core.metrics.exclusion_bound import exclusion
+from posym_core.tasks import binding_prompts
 
 SETTING = binding_profile.BindingProfile(facts=3, prompts=2)
 
@@ -58,7 +62,7 @@ def test_same_seed_same_result(tmp_path, loads):
 
 
 def test_full_size_covers_templates_and_lengths():
-    settings = binding_profile.full_size()
+    settings = [setting for setting in binding_profile.full_size() if setting.keys == "all"]
     assert len({setting.name for setting in settings}) == 9
     assert {setting.facts for setting in settings} == {16, 64, 128}
     assert all(setting.prompts >= 64 for setting in settings)
@@ -73,3 +77,32 @@ def test_the_quoted_correlation_is_that_of_the_heads_means():
     expected = [np.corrcoef(*(scores[name].mean(0).ravel() for name in pair))[0, 1] for pair in pairs]
     np.testing.assert_allclose([found.pearson.value, null], expected)
     assert found.pearson.high < 0
+
+
+def test_full_size_has_the_remedies_beside_as_many_prompts_without():
+    settings = binding_profile.full_size()
+    assert len({setting.name for setting in settings}) == len(settings) == 9 + 6 + 6 + 3
+    assert settings[0].name == "binding_profile/gemma-3-270m_likes_16"
+    names = [setting.name.partition("likes_16")[2] for setting in settings if "likes_16" in setting.name]
+    assert names == ["", "_lead8_facts", "_facts", "_varied_facts"]
+    assert {setting.prompts for setting in settings if setting.keys == "facts"} == {binding_profile.FEWER}
+
+
+def test_shares_are_of_the_facts_that_are_swapped(tiny, tokenizer):
+    """What stands in front of them, the mark of beginning or a lead, takes no part, and neither does the question."""
+    setting = replace(SETTING, keys="facts", lead=2)
+    found = binding_profile.measure(tiny, tokenizer, setting, progress=False)
+    prompts = binding_prompts(tokenizer, facts=3, count=2, lead=2)
+    inside = slice(prompts.start, prompts.start + prompts.blocks * prompts.block_length)
+    layers = []
+
+    def one_layer(heads):
+        layers.append(heads.frequency_shares(inside).symbolic_share)
+        return {"variance": exclusion(heads.cross_logits(inside)).variance}
+
+    expected = profile_with(tiny, prompts.input_ids, one_layer, progress=False)
+    np.testing.assert_allclose(found["variance"], expected["variance"], rtol=1e-5)
+    shares = torch.stack(layers, 1).nanmean(0).reshape(found["plane_symbolic_share"][0].shape)
+    np.testing.assert_allclose(found["plane_symbolic_share"][0], shares, rtol=1e-4)
+    whole = binding_profile.measure(tiny, tokenizer, replace(setting, keys="all"), progress=False)
+    assert not np.allclose(whole["variance"], found["variance"], rtol=0.01)

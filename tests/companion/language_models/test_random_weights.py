@@ -10,9 +10,10 @@ from posym_companion.language_models import random_weights
 from posym_companion.language_models.judges.plane_profile import expressed, keeps_the_law
 from posym_companion.language_models.judges.random_weights import HALF, AtBirth, beside_birth
 from posym_companion.language_models.random_weights import DIMS, RandomWeights, full_size, measure, small
+from posym_companion.loop import made_with
 from posym_core import binding_prompts, profile
 from posym_core.metrics.stats import Estimate
-from posym_core.runs.results import Result, named_dims
+from posym_core.runs.results import Result, load_result, named_dims
 
 
 @pytest.fixture
@@ -32,6 +33,23 @@ def test_the_scores_are_those_of_profile_and_equal_weights_are_a_plain_mean(load
     assert found["keys"] == prompts.input_ids.shape[1] - 1 - prompts.start
 
 
+def test_a_remedy_changes_the_prompts_alone(loads, tiny, tokenizer):
+    for change, said in ({"lead": 2}, {"lead": 2}), ({"varied": True}, {"vary_frame": True}):
+        found = measure(small(RandomWeights(weights="trained", **change)), device="cpu", progress=False)
+        prompts = binding_prompts(tokenizer, facts=4, count=3, **said)
+        place = {"start": prompts.start, "block_length": prompts.block_length, "blocks": prompts.blocks}
+        scores = profile(tiny, prompts.input_ids, **place, visible_only=False)
+        np.testing.assert_allclose(found["positional"][0], scores.positional, atol=1e-5)
+        assert found["keys"] == prompts.input_ids.shape[1] - 1 - prompts.start
+
+
+def test_a_stored_result_without_a_word_of_remedies_has_none():
+    stored = load_result(RandomWeights(weights="trained").name)
+    assert "lead" not in stored.settings
+    assert made_with(stored, RandomWeights(weights="trained"))
+    assert not made_with(stored, RandomWeights(weights="trained", lead=8))
+
+
 def test_each_draw_has_weights_of_its_own_and_the_trained_model_is_left_alone(loads, tiny):
     before = [x.clone() for x in tiny.parameters()]
     draws = [measure(small(RandomWeights(draw=draw)), device="cpu", progress=False) for draw in (0, 1, 0)]
@@ -42,8 +60,12 @@ def test_each_draw_has_weights_of_its_own_and_the_trained_model_is_left_alone(lo
 
 def test_the_grid_has_three_draws_on_two_wordings_and_two_lengths():
     names = [setting.name for setting in full_size()]
-    assert len(set(names)) == len(names) == 20
-    assert sum("random" in name.partition("/")[2] for name in names) == 12
+    assert len(set(names)) == len(names) == 20 + 20 + 10
+    assert sum("random" in name.partition("/")[2] for name in names) == 30
+    # Without a remedy names are what they were; each remedy has its own at the lengths it is measured at.
+    assert names[0] == "random_weights/gemma-3-270m-random0_likes_16"
+    assert sum(name.endswith("_lead8") for name in names) == 20
+    assert sum(name.endswith("_16_varied") for name in names) == sum("varied" in name for name in names) == 10
     assert not any("taught" in setting.weights for setting in full_size("some/other"))
 
 

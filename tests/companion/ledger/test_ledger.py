@@ -30,7 +30,9 @@ def _theory_once():
     measured, theory = module._measured, {claim(name).measure for name in THEORY}
     once = functools.cache(functools.partial(measured, None))
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(module, "_measured", lambda folder, x: once(x) if x in theory else measured(folder, x))
+        patch.setattr(
+            module, "_measured", lambda folder, x, *remedy: once(x) if x in theory else measured(folder, x, *remedy)
+        )
         yield
 
 

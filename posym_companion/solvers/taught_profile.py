@@ -1,0 +1,71 @@
+"""The taught Gemma profiled as the untaught one is, on binding prompts with a remedy against the count of sentences.
+
+In lists of one sentence frame a key remembers how many such sentences came before, and a swap of keys moves that with
+the words. Here the models of :mod:`posym_companion.solvers.taught_gemma` read lists behind eight facts of the same
+frame, and lists in which each fact has a verb of its own. This project's own.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from posym_companion.language_models import binding_profile
+from posym_companion.language_models.binding_profile import BindingProfile, framed, remedied
+from posym_companion.loop import Experiment
+from posym_companion.solvers.binding_direction import load, seed_factors
+from posym_core.models.additions import added
+from posym_core.models.language import PACKAGED
+
+SEEDS = (0, 1, 2)
+
+
+@dataclass(frozen=True, kw_only=True)
+class TaughtProfile:
+    """One taught model on one kind of prompt.
+
+    Attributes:
+        model: name for :func:`posym_core.load_model`.
+        taught: seed of the run of :mod:`posym_companion.solvers.taught_gemma` that it was taught in.
+        profile: what is measured, see :class:`posym_companion.language_models.binding_profile.BindingProfile`.
+    """
+
+    model: str = PACKAGED
+    taught: int = 0
+    profile: BindingProfile = field(default_factory=BindingProfile)
+
+    @property
+    def name(self) -> str:
+        """What the result is called."""
+        return f"taught_profile/{self.taught}_{self.profile.template}_{self.profile.facts}{framed(self.profile)}"
+
+
+def full_size(model: str = PACKAGED) -> list[TaughtProfile]:
+    """Three seeds and three wordings at the length that was taught, with each remedy."""
+    return [setting for remedy in ("lead", "varied") for setting in with_remedy(remedy, model)]
+
+
+def with_remedy(remedy: str, model: str = PACKAGED) -> list[TaughtProfile]:
+    """Three seeds and three wordings at the length that was taught."""
+    profiles = remedied(remedy, model, binding_profile.FACTS[:1])
+    return [TaughtProfile(model=model, taught=seed, profile=profile) for seed in SEEDS for profile in profiles]
+
+
+def small(setting: TaughtProfile | None = None) -> TaughtProfile:
+    """A size for trying out."""
+    setting = setting or TaughtProfile()
+    return replace(setting, profile=replace(setting.profile, facts=4, prompts=3))
+
+
+def measure(
+    model: Any, tokenizer: Any, folder: Path, setting: TaughtProfile, *, progress: bool = True
+) -> dict[str, np.ndarray]:
+    """The arrays of :func:`posym_companion.language_models.binding_profile.measure`, of the taught model."""
+    with added(model, seed_factors(setting.model, setting.taught, folder)):
+        return binding_profile.measure(model, tokenizer, setting.profile, progress=progress)
+
+
+EXPERIMENT = Experiment(settings=full_size, small=small, measure=measure, dims=binding_profile.DIMS, load=load)
