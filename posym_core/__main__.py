@@ -72,6 +72,7 @@ def _parser() -> argparse.ArgumentParser:
     profile.add_argument("--per-frequency", action="store_true", help="also score every rotation plane")
     seen = "score only the blocks that a layer's last token sees whole, as through a sliding window"
     profile.add_argument("--visible-only", action="store_true", help=seen)
+    add_cube(profile)
     profile.add_argument("--energy", action="store_true", help="also each rotation plane's part of the logits' energy")
     profile.add_argument("--no-report", action="store_true", help="write no figures and no report.html")
     add_places(profile)
@@ -82,6 +83,7 @@ def _parser() -> argparse.ArgumentParser:
     survey.add_argument("--task", default="binding", help="tasks as of profile, with commas between (default: binding)")
     survey.add_argument("--out", required=True, metavar="DIR", help="folder for the table and the profiles")
     add_prompts(survey)
+    add_cube(survey)
     survey.add_argument("--draws", type=int, default=2000, help="of the bootstrap behind intervals (default: 2000)")
     add_places(survey)
     survey.set_defaults(command=_survey)
@@ -100,6 +102,15 @@ def add_prompts(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--device", default="auto", help="auto (default), cpu, cuda")
     parser.add_argument("--dtype", help="float32, float64, bfloat16, float16 (default: the checkpoint's)")
     parser.add_argument("--device-map", help="auto spreads a large model over all GPUs and main memory")
+
+
+def add_cube(parser: argparse.ArgumentParser) -> None:
+    """The option of profiles and surveys that takes symbol and origin apart."""
+    what = (
+        "also tell what follows the symbol of a key's block, its origin (where the key was computed) and the place "
+        "where it is read; costs as many passes more for each prompt as it has blocks"
+    )
+    parser.add_argument("--cube", action="store_true", help=what)
 
 
 def add_places(parser: argparse.ArgumentParser) -> None:
@@ -156,6 +167,7 @@ def _profile(options: argparse.Namespace) -> None:
         per_frequency=options.per_frequency,
         visible_only=options.visible_only,
         energy=options.energy,
+        cube=options.cube,
         **_drawn(options),
         **{name: getattr(options, name) for name in SHARED},
     )
@@ -184,7 +196,11 @@ def _survey(options: argparse.Namespace) -> None:
         read_models(options.models),
         [task.strip() for task in options.task.split(",")],
         options.out,
-        options={**_drawn(options), **{name: getattr(options, name) for name in SHARED}},
+        options={
+            **_drawn(options),
+            **{name: getattr(options, name) for name in SHARED},
+            **({"cube": True} if options.cube else {}),
+        },
         draws=options.draws,
         jobs=options.jobs,
         cluster=options.cluster,

@@ -146,7 +146,7 @@ def origin_cube(
     found = profile_with(
         model,
         permute_blocks(prompt[0].cpu(), orders, start=start, block_length=block_length),
-        functools.partial(_measured, swaps=swaps, read=read, crossed=crossed),
+        functools.partial(cube_logits, swaps=swaps, read=read, crossed=crossed),
         progress=progress,
         batch_size=len(orders) if crossed else batch_size,
         planes=planes,
@@ -180,8 +180,20 @@ def cube_of(
     )
 
 
-def _measured(heads: LayerHeads, *, swaps: Swaps, read: int | None, crossed: bool) -> dict[str, Tensor]:
-    """Cross-logits of blocks, and which places the last token sees whole, of a layer on the prompts of a square."""
+def cube_logits(
+    heads: LayerHeads, swaps: Swaps, *, read: int | None = None, crossed: bool = False
+) -> dict[str, Float[Tensor, "prompt key_head group *rest"]]:
+    """What :func:`posym_core.inspection.layer_measurement.profile_with` measures of a layer for a cube.
+
+    Args:
+        heads: of a layer, on reordered prompts; on those of one whole square if ``crossed``.
+        swaps: which blocks, fitted to the prompts.
+        read, crossed: see :func:`origin_cube`.
+
+    Returns:
+        ``logits`` ``[prompt, key_head, group, content, place]``, for :func:`cube_of`, and ``seen``
+        ``[prompt, key_head, group, place]``, which places the last token sees whole.
+    """
     seen = heads.seen_blocks(swaps)[:, None, None].expand(*heads.query.shape[:3], -1)
     if not crossed:
         return {"logits": block_logits(heads, swaps, read=read), "seen": seen}

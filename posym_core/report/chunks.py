@@ -9,19 +9,23 @@ import errno
 import gc
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any, get_args
 
 import numpy as np
 import torch
 from torch import Tensor
 
+from posym_core.inspection.cubes import cube_logits, cube_of
 from posym_core.inspection.heads import LayerHeads
-from posym_core.inspection.layer_measurement import TOKENS_A_BATCH, profile_with
+from posym_core.inspection.layer_measurement import NUMBERS_HELD, TOKENS_A_BATCH, profile_with
 from posym_core.inspection.planes import Planes, find_planes
 from posym_core.inspection.profiling import Score, scores_of, visible_counts
 from posym_core.inspection.visibility import tokens_beyond
 from posym_core.metrics.blocks import Swaps
+from posym_core.metrics.cube_parts import latin_orders
+from posym_core.metrics.permutations import permute_blocks
 from posym_core.models.answers import choice_accuracy
 from posym_core.models.language import load_model, model_identity
 from posym_core.report.prompt_files import BlockedPrompt, joined
@@ -31,6 +35,10 @@ from posym_core.runs.parallel import held
 
 # A chunk has at most this many prompts however short they are, so that a run can be shared out and goes on well.
 PROMPTS_A_CHUNK = 16
+# Of the Latin square of every prompt's orders, the default of origin_cube.
+SQUARE_SEED = 0
+# Of the symbolic part of a prompt: what goes with these.
+OF_SYMBOLIC_PART = ("symbol", "origin")
 
 
 class NotEnoughMemoryError(RuntimeError):
@@ -45,8 +53,10 @@ class Chunk:
         arrays: ``positional``, ``symbolic``, ``entropy`` ``[prompt, layer, head]``; ``visible_blocks``
             ``[prompt, layer]`` and ``tokens_beyond`` ``[prompt]`` of a profile; with ``per_frequency`` the scores
             with ``plane_`` before and planes behind; with ``energy`` ``plane_energy`` ``[prompt, layer, head, plane]``,
-            the planes' parts of their head's; with either ``plane_angle`` ``[layer, plane]``; for prompts with answers
-            ``correct``, ``log_probability`` and ``alternatives`` ``[prompt]``.
+            the planes' parts of their head's; with either ``plane_angle`` ``[layer, plane]``; with ``cube`` the shares
+            of :class:`posym_core.Cube` with ``cube_`` before, and ``symbolic_part_symbol`` and
+            ``symbolic_part_origin`` ``[prompt, layer, head]``; for prompts with answers ``correct``,
+            ``log_probability`` and ``alternatives`` ``[prompt]``.
         device: what ran it, in words.
         seconds: how long it took.
         batch: prompts per forward pass that fitted into memory.
@@ -66,14 +76,28 @@ class _Loaded:
     planes: dict[int, list[Planes]] = field(default_factory=dict)
     fits: dict[int, int] = field(default_factory=dict)
 
+    def planes_of(self, length: int) -> list[Planes]:
+        """Planes for prompts of a length, found once."""
+        if length not in self.planes:
+            self.planes[length] = list(find_planes(self.model, length))
+        return self.planes[length]
 
-def chunk_size(length: int, batch_size: int | None = None) -> int:
-    """Prompts of ``length`` tokens in a chunk: ``batch_size``, or by default about 4,096 tokens and at most 16."""
+
+def pass_size(length: int, batch_size: int | None = None) -> int:
+    """Prompts of ``length`` tokens in a pass: ``batch_size``, or by default about 4,096 tokens and at most 16."""
     return batch_size or min(PROMPTS_A_CHUNK, max(1, TOKENS_A_BATCH // length))
+
+
+def chunk_size(prompt: BlockedPrompt, settings: ProfileSettings) -> int:
+    """Prompts like this in a chunk: those of a pass; with ``cube`` so many that all their orders are about a pass."""
+    size = pass_size(len(prompt.input_ids), settings.batch_size)
+    return max(1, size // prompt.blocks) if settings.cube else size
 
 
 def measure_chunk(prompts: Sequence[BlockedPrompt], *, settings: ProfileSettings, identity: Mapping[str, str]) -> Chunk:
     """Measure the prompts of a chunk in one forward pass, or in several where memory does not hold them at once.
+
+    With ``cube`` further passes follow, with the prompts' blocks in other orders.
 
     Args:
         prompts: of one shape.
@@ -95,6 +119,13 @@ def measure_chunk(prompts: Sequence[BlockedPrompt], *, settings: ProfileSettings
     arrays, size = in_batches(lambda batch: _measure(loaded, batch, settings), prompts, size, what)
     if size < len(prompts):
         loaded.fits[length] = size
+    if settings.cube:
+        most = pass_size(length, settings.batch_size)
+        most = min(len(prompts) * prompts[0].blocks, most, loaded.fits.get(length, most))
+        shares, size = _cube_shares(loaded, prompts, most, what)
+        arrays |= shares
+        if size < most:
+            loaded.fits[length] = size
     return Chunk(arrays=arrays, device=device, seconds=time.perf_counter() - began, batch=size)
 
 
@@ -174,8 +205,6 @@ def _load(settings: ProfileSettings, meant: Mapping[str, str], places: Mapping[s
 def _measure(loaded: _Loaded, prompts: Sequence[BlockedPrompt], settings: ProfileSettings) -> dict[str, np.ndarray]:
     batch = joined(prompts)
     length = batch.input_ids.shape[1]
-    if length not in loaded.planes:
-        loaded.planes[length] = list(find_planes(loaded.model, length))
     blocks = {"start": batch.start, "block_length": batch.block_length, "blocks": batch.blocks}
     swaps = Swaps(**blocks, tau=settings.tau, eps=settings.eps)
     angles: dict[int, Tensor] = {}
@@ -192,7 +221,7 @@ def _measure(loaded: _Loaded, prompts: Sequence[BlockedPrompt], settings: Profil
             measured["plane_energy"] = energy / energy.sum(-1, keepdim=True)
         return measured
 
-    once = {"progress": False, "batch_size": len(prompts), "planes": loaded.planes[length]}
+    once = {"progress": False, "batch_size": len(prompts), "planes": loaded.planes_of(length)}
     found = profile_with(loaded.model, batch.input_ids, measure, **once)
     counts = visible_counts(found)
     arrays = {name: x.float().numpy() for name, x in found.items() if name != "visible_blocks"}
@@ -206,6 +235,51 @@ def _measure(loaded: _Loaded, prompts: Sequence[BlockedPrompt], settings: Profil
         choices = choice_accuracy(loaded.model, batch, batch_size=len(prompts))
         arrays |= {name: getattr(choices, name).numpy() for name in ("correct", "log_probability", "alternatives")}
     return arrays
+
+
+def _cube_shares(
+    loaded: _Loaded, prompts: Sequence[BlockedPrompt], size: int, what: str
+) -> tuple[dict[str, np.ndarray], int]:
+    """Shares of each prompt's cubes, and how many prompts fitted in a pass; the orders of all prompts share passes."""
+    first = prompts[0]
+    swaps = Swaps(start=first.start, block_length=first.block_length, blocks=first.blocks)
+    swaps = swaps.fitted(len(first.input_ids))
+    orders = latin_orders(first.blocks, torch.Generator().manual_seed(SQUARE_SEED))
+    rows = [
+        replace(prompt, input_ids=tuple(reordered))
+        for prompt in prompts
+        for reordered in permute_blocks(
+            torch.tensor(prompt.input_ids), orders, start=first.start, block_length=first.block_length
+        ).tolist()
+    ]
+
+    def measure(batch: Sequence[BlockedPrompt]) -> dict[str, np.ndarray]:
+        found = profile_with(
+            loaded.model,
+            joined(batch).input_ids,
+            partial(cube_logits, swaps=swaps),
+            progress=False,
+            batch_size=len(batch),
+            planes=loaded.planes_of(len(first.input_ids)),
+            hold=NUMBERS_HELD,
+        )
+        return {"logits": found["logits"].numpy(), "seen": found["seen"][:, :, 0].numpy()}
+
+    found, size = in_batches(measure, rows, size, what)
+    seen = torch.from_numpy(found["seen"][0]).bool()
+    logits = torch.from_numpy(found["logits"]).unflatten(0, (len(prompts), len(orders)))
+    measured: list[dict[str, Tensor]] = []
+    for of_prompt in logits:
+        # A layer at a time, because cubes are large and made of several copies.
+        layers = [
+            cube_of(part[None], orders, see[None], rounding=torch.finfo(torch.float32).eps)
+            for part, see in zip(of_prompt.unbind(1), seen, strict=True)
+        ]
+        shares = {f"cube_{name}": [cube.shares[name][0] for cube in layers] for name in layers[0].shares}
+        for name in OF_SYMBOLIC_PART:
+            shares[f"symbolic_part_{name}"] = [cube.symbolic_shares[name][0] for cube in layers]
+        measured.append({name: torch.stack(parts) for name, parts in shares.items()})
+    return {name: torch.stack([one[name] for one in measured]).float().numpy() for name in measured[0]}, size
 
 
 def _device(model: Any) -> str:

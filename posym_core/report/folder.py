@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 
 from posym_core.report.prompt_files import BlockedPrompt, write_prompts
-from posym_core.report.tables import heads_table, hidden_blocks, prompts_table
+from posym_core.report.tables import heads_table, hidden_blocks, prompts_table, share_medians
 from posym_core.runs.results import ResultError
 from posym_core.runs.store import BEGUN, DamagedError, difference, end, record, require_whole, seal, unseal, write_files
 
@@ -45,7 +45,9 @@ class ProfileRun:
             ``[prompt, layer]``; ``length``, ``start``, ``block_length``, ``blocks``, ``tokens_beyond`` ``[prompt]``;
             ``correct``, ``log_probability``, ``alternatives`` ``[prompt]`` for tasks; ``plane_...``
             ``[prompt, layer, head, plane]`` and ``plane_angle`` ``[shape, layer, plane]`` with ``shape`` ``[prompt]``
-            per frequency or with energies.
+            per frequency or with energies; with a cube ``cube_...``, shares of the variance that goes with each part of
+            :data:`posym_core.metrics.cube_parts.PARTS`, and ``symbolic_part_symbol`` and ``symbolic_part_origin``,
+            shares of the symbolic part, ``[prompt, layer, head]``.
         prompts: the prompts, in the order of the arrays.
     """
 
@@ -127,10 +129,13 @@ def marks(arrays: Mapping[str, np.ndarray]) -> dict[str, Any]:
     Returns:
         ``hidden_blocks``, by layer, how many blocks of a prompt its last token does not see whole at most, for layers
         where there are such; ``tokens_beyond``, by how much the longest prompt exceeds the model's
-        ``max_position_embeddings``.
+        ``max_position_embeddings``; with a cube ``cube``, medians over heads of the columns of shares in ``heads.csv``,
+        of all layers and by thirds of them.
     """
     hidden = {str(layer): int(number) for layer, number in enumerate(hidden_blocks(arrays)) if number > 0}
-    return {"hidden_blocks": hidden, "tokens_beyond": int(arrays.get("tokens_beyond", np.zeros(1)).max())}
+    said = {"hidden_blocks": hidden, "tokens_beyond": int(arrays.get("tokens_beyond", np.zeros(1)).max())}
+    medians = share_medians(arrays)
+    return said | ({"cube": medians} if medians else {})
 
 
 def discard(folder: Path) -> None:

@@ -20,7 +20,17 @@ from markupsafe import Markup
 from posym_core.extensions import ExtensionError
 from posym_core.inspection.visibility import counted, listed, long_prompts_said
 from posym_core.report.folder import ProfileRun
-from posym_core.report.tables import HeadMeans, answers_said, head_means, head_rows, hidden_blocks
+from posym_core.report.tables import (
+    MAIN_SHARES,
+    HeadMeans,
+    answers_said,
+    head_means,
+    head_rows,
+    hidden_blocks,
+    lists_said,
+    share_means,
+    share_medians,
+)
 from posym_core.tasks.registry import PROMPT_TASKS
 
 NAME = "report.html"
@@ -74,6 +84,17 @@ def figures(profile: ProfileRun) -> dict[str, tuple[bytes, str, str]]:
             "Two curves of scores over layers, positional and symbolic, with bands.",
         ),
     }
+    shares = [means.value.ravel() for means in share_means(profile.arrays).values()][: len(MAIN_SHARES)]
+    if said := _shares_in_words(profile):
+        caption = (
+            "Every head between symbol, origin and place: their three shares divided by their sum. What interactions "
+            f"hold is left out here: {_interactions(profile):.0%} of the variance in the median head.{where}"
+        )
+        drawn["share_triangle.svg"] = (
+            plots.share_triangle(*shares, layers=layers.ravel()),
+            caption,
+            f"Points in a triangle, one a head, coloured by layer. {said}",
+        )
     drawn["scores_by_layer.svg"][0].axes[0].xaxis.set_major_locator(MaxNLocator(integer=True))
     return {name: (svg(figure), caption, words) for name, (figure, caption, words) in drawn.items()}
 
@@ -93,11 +114,14 @@ def report(profile: ProfileRun, drawn: Mapping[str, tuple[bytes, str, str]]) -> 
         measured=_measured(profile),
         hidden=_hidden(profile),
         too_long=long_prompts_said(list(profile.arrays.get("tokens_beyond", ()))),
+        lists=lists_said(profile.prompts, cube="cube_symbol" in profile.arrays),
+        shares=_shares_in_words(profile),
         extremes=_in_words(profile),
         figures=encoded(drawn),
         drawable=True,
         intervals=len(profile.prompts) > 1,
-        scores=["positional", "symbolic", "entropy"],
+        scores={name: name.capitalize() for name in ("positional", "symbolic", "entropy")}
+        | {name: name.replace("_", " ").capitalize() for name in MAIN_SHARES if "cube_symbol" in profile.arrays},
         mark=MARK,
         rows=head_rows(profile.arrays),
         nan=math.nan,
@@ -158,6 +182,26 @@ def _in_words(profile: ProfileRun) -> str:
                 f"symbolic {second[layer, head]:.2f})."
             )
     return " ".join(sentences)
+
+
+def _interactions(profile: ProfileRun) -> float:
+    """What symbol, origin and place do not hold alone, in the median head."""
+    means = share_means(profile.arrays)
+    return float(np.nanmedian(1 - np.sum([means[name].value for name in MAIN_SHARES], 0)))
+
+
+def _shares_in_words(profile: ProfileRun) -> str:
+    """What the median head follows, and what the symbolic part is made of; nothing without a cube."""
+    medians = share_medians(profile.arrays)
+    if not medians or None in [medians[name]["median"] for name in MAIN_SHARES]:
+        return ""
+    parts = [f"{name.partition('_')[0]} {medians[name]['median']:.0%}" for name in MAIN_SHARES]
+    thirds = ", ".join("–" if part is None else f"{part:.0%}" for part in medians["symbolic_part_origin"]["thirds"])
+    return (
+        f"The median head has {', '.join(parts)} of the variance, and interactions {_interactions(profile):.0%}. Of "
+        "what a single prompt shows as following contents, the symbolic part, origin has in the median head "
+        f"{thirds} in the early, middle and late third of the layers."
+    )
 
 
 def _by_layer(means: HeadMeans) -> tuple[np.ndarray, np.ndarray, np.ndarray]:

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from posym_core.inspection.visibility import hidden_blocks_said, long_prompts_said
+from posym_core.inspection.visibility import counted, hidden_blocks_said, long_prompts_said
 from posym_core.models.language import load_tokenizer
 from posym_core.report.chunks import Chunk, chunk_size, is_disk_full, measure_chunk
 from posym_core.report.folder import (
@@ -29,6 +29,7 @@ from posym_core.report.folder import (
 )
 from posym_core.report.prompt_files import BlockedPrompt
 from posym_core.report.settings import ProfileSettings
+from posym_core.report.tables import lists_said
 from posym_core.runs.devices import choose_device
 from posym_core.runs.parallel import check_places, run_grid
 from posym_core.runs.provenance import made_now
@@ -103,12 +104,16 @@ def run_profile(
 
 
 def caveats(profile: ProfileRun) -> list[str]:
-    """What must be said of a finished profile: blocks that layers do not see, prompts that are too long."""
+    """What must be said of a finished profile.
+
+    Blocks that layers do not see, prompts that are too long, and prompts that are lists of one frame.
+    """
     arrays, said = profile.arrays, []
     if not profile.settings.get("visible_only"):
         hidden = hidden_blocks_said(arrays["visible_blocks"].tolist(), arrays["blocks"].tolist())
         said.append(hidden and f"{hidden}; pass --visible-only to score visible blocks alone, or shorter prompts")
     said.append(long_prompts_said(arrays["tokens_beyond"].tolist()))
+    said.append(lists_said(profile.prompts, cube=bool(profile.settings.get("cube"))))
     return [line for line in said if line]
 
 
@@ -118,13 +123,13 @@ class _Chunks:
     def __init__(
         self, folder: Path, prompts: Sequence[BlockedPrompt], settings: ProfileSettings, report: Callable[[str], None]
     ) -> None:
-        self.folder, self.prompts, self.report = folder, prompts, report
+        self.folder, self.prompts, self.report, self.cube = folder, prompts, report, settings.cube
         self.members: list[list[int]] = []
         shapes: dict[tuple, list[int]] = {}
         for number, prompt in enumerate(prompts):
             shapes.setdefault(prompt.shape, []).append(number)
-        for shape, numbers in shapes.items():
-            size = chunk_size(shape[0], settings.batch_size)
+        for numbers in shapes.values():
+            size = chunk_size(prompts[numbers[0]], settings)
             self.members += [numbers[first : first + size] for first in range(0, len(numbers), size)]
         self.finished: dict[int, Chunk] = {}
 
@@ -146,6 +151,10 @@ class _Chunks:
             self.report(f"going on: {len(self.finished)} of {len(self.members)} chunks are finished")
         todo = [chunk for chunk in range(len(self.members)) if chunk not in self.finished]
         items = [tuple(self.prompts[number] for number in self.members[chunk]) for chunk in todo]
+        if self.cube and items:
+            left = [prompt for item in items for prompt in item]
+            passes = sum(prompt.blocks for prompt in left)
+            self.report(f"--cube: about {passes:,} passes more, one for each block of {counted(len(left), 'prompt')}")
         done = sum(len(self.members[chunk]) for chunk in self.finished)
         with (
             tqdm(total=len(self.prompts), initial=done, unit="prompt", disable=not progress) as bar,

@@ -37,6 +37,8 @@ class ProfileSettings:
         per_frequency: also score every rotation plane as a head of its own.
         visible_only: score only the blocks that a layer's last token sees whole.
         energy: also measure what part of its head's logits' energy every rotation plane has.
+        cube: also measure what part of the variance of every head's logits goes with symbol, origin and place, see
+            :func:`posym_core.origin_cube`; the model then runs once more for each block of each prompt.
         batch_size: prompts per forward pass and chunk; by default about 4,096 tokens and at most 16.
         threads: CPU threads per process; by default those of this machine shared among the processes, and those of
             an unfinished run when it goes on.
@@ -54,6 +56,7 @@ class ProfileSettings:
     per_frequency: bool = False
     visible_only: bool = False
     energy: bool = False
+    cube: bool = False
     batch_size: int | None = None
     threads: int | None = None
     device: str = "auto"
@@ -87,7 +90,7 @@ class ProfileSettings:
         """All that the numbers depend on, as JSON, but for the number of threads."""
         fields = asdict(self)
         fields.pop("threads")
-        for name in ("energy", "visible_only"):
+        for name in ("energy", "visible_only", "cube"):
             if not getattr(self, name):
                 fields.pop(name)  # as in profiles from before it could be asked for
         if self.input is not None:

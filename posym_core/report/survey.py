@@ -27,7 +27,7 @@ from posym_core.report.folder import ProfileError, ProfileRun
 from posym_core.report.run import run_profile
 from posym_core.report.settings import ProfileSettings
 from posym_core.report.survey_page import survey_page
-from posym_core.report.tables import as_csv, hidden_blocks
+from posym_core.report.tables import SHARES, as_csv, hidden_blocks, share_median
 from posym_core.runs.devices import choose_device
 from posym_core.runs.parallel import check_places
 from posym_core.runs.provenance import made_now
@@ -99,7 +99,8 @@ def run_survey(
     Returns:
         A row a model and task, in their order: ``model``, ``task``, ``refused`` (why there are no numbers, or ``""``),
         what :func:`posym_core.models.outlines.outline` says, ``heads``, ``prompts``, ``tokens``, ``chance``, the share
-        of ``right`` answers, and the numbers of :class:`posym_core.metrics.trends.HeadTrends`.
+        of ``right`` answers, the numbers of :class:`posym_core.metrics.trends.HeadTrends` and, with the option
+        ``cube``, medians over heads of the shares in ``heads.csv``.
 
     Raises:
         ValueError: if a setting is out of range or a task unknown, before anything is loaded.
@@ -172,6 +173,7 @@ def measured_row(profile: ProfileRun, said: Outline, *, draws: int = DRAWS) -> R
         "chance": float((1 / arrays["alternatives"]).mean()),
         "right": asdict(right),
         **{name: None if number is None else asdict(number) for name, number in vars(trends).items()},
+        **{name: share_median(arrays, name, draws=draws) for name in SHARES if "cube_symbol" in arrays},
         "identity": profile.settings["identity"],
         "device": profile.provenance["device"],
         "code_digest": profile.provenance["code_digest"],
@@ -180,7 +182,7 @@ def measured_row(profile: ProfileRun, said: Outline, *, draws: int = DRAWS) -> R
 
 
 def survey_table(rows: Sequence[Row]) -> bytes:
-    """Rows as CSV; an estimate takes three columns."""
+    """Rows as CSV; an estimate takes three columns. Shares have columns where a row has any."""
     plain = (
         "model",
         "task",
@@ -195,10 +197,11 @@ def survey_table(rows: Sequence[Row]) -> bytes:
         "hidden_layers",
     )
     lists = ("rope_bases", "windows")
-    names = [*plain, *lists, *(name + end for name in ESTIMATES for end in ("", "_low", "_high"))]
+    estimates = [*ESTIMATES, *(name for name in SHARES if any(name in row for row in rows))]
+    names = [*plain, *lists, *(name + end for name in estimates for end in ("", "_low", "_high"))]
 
     def cells(row: Row) -> list[object]:
-        numbers = [row.get(name) or {} for name in ESTIMATES]
+        numbers = [row.get(name) or {} for name in estimates]
         return [
             *(row.get(name, "") for name in plain),
             *(" ".join(f"{x:g}" for x in row.get(name, [])) for name in lists),

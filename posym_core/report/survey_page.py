@@ -29,6 +29,21 @@ COLUMNS = {
         "Slow energy",
         "part of the logits’ energy in planes that turn by less than an eighth of a circle over a prompt",
     ),
+    **{
+        f"{name}_share": (
+            name.capitalize(),
+            f"median over heads of the share of their logits’ variance that goes with {what}",
+        )
+        for name, what in (
+            ("symbol", "what a block says"),
+            ("origin", "where a block’s keys were computed"),
+            ("place", "where they are read"),
+        )
+    },
+    "symbolic_part_origin": (
+        "Origin in symbolic part",
+        "median over heads of origin’s share of what a single prompt shows as following contents",
+    ),
     "parameters": ("Parameters", "how many the model has, tied ones counted once"),
     "rope_bases": ("RoPE base", "of its rotary encodings"),
     "windows": ("Window", "tokens that its local layers see"),
@@ -37,6 +52,9 @@ COLUMNS = {
         "how many do not see all blocks of a prompt, so that their heads come out as positional by construction",
     ),
 }
+
+SHARES = ("symbol_share", "origin_share", "place_share")
+PARTS_OF_ONE = ("answers.svg", "shares.svg")
 
 
 def survey_page(rows: Sequence[Row], settings: Mapping[str, Any], provenance: Mapping[str, Any]) -> str:
@@ -47,14 +65,15 @@ def survey_page(rows: Sequence[Row], settings: Mapping[str, Any], provenance: Ma
     except ImportError:
         drawn = {}
     models = len({row["model"] for row in rows})
+    columns = _columns(measured)
     return TEMPLATES.get_template("survey.html.j2").render(
         title="Heads of many models",
         measured=f"{counted(models, 'model')} on {', '.join(settings['tasks'])}: {counted(len(measured), 'profile')}, "
         f"{len(rows) - len(measured)} refused.",
-        columns=[{"name": name, "label": label, "says": says} for name, (label, says) in COLUMNS.items()],
+        columns=[{"name": name, "label": label, "says": says} for name, (label, says) in columns.items()],
         figures=encoded(drawn),
         drawable=bool(measured),
-        measured_rows=[{**row, "cells": {name: _cell(row[name]) for name in COLUMNS}} for row in measured],
+        measured_rows=[{**row, "cells": {name: _cell(row.get(name)) for name in columns}} for row in measured],
         refused_rows=[row for row in rows if row["refused"]],
         origin={
             **{name: value for name, value in settings.items() if value is not None and name != "tasks"},
@@ -65,6 +84,11 @@ def survey_page(rows: Sequence[Row], settings: Mapping[str, Any], provenance: Ma
         },
         **STATIC,
     )
+
+
+def _columns(rows: Sequence[Row]) -> dict[str, tuple[str, str]]:
+    """Columns that a row has; shares are there only where they were asked for."""
+    return {name: said for name, said in COLUMNS.items() if any(name in row for row in rows)}
 
 
 def figures(rows: Sequence[Row]) -> dict[str, tuple[bytes, str, str]]:
@@ -80,8 +104,11 @@ def figures(rows: Sequence[Row]) -> dict[str, tuple[bytes, str, str]]:
         ("local_trends.svg", ("positional_local", "symbolic_local"), "Trend over layers that see a window"),
         ("global_trends.svg", ("positional_global", "symbolic_global"), "Trend over layers that see everything"),
         ("answers.svg", ("right", "slow_energy"), "Share of right answers, and of energy in slow planes"),
+        ("shares.svg", SHARES, "Median share of symbol, origin and place in the variance of heads’ logits"),
     ):
-        values, low, high = (np.array([[_part(row[name], end) for row in rows] for name in names])
+        if names[0] not in _columns(rows):
+            continue
+        values, low, high = (np.array([[_part(row.get(name), end) for row in rows] for name in names])
                              for end in ("value", "low", "high"))  # fmt: skip
         known = np.flatnonzero(np.isfinite(values).any(axis=0))
         if not known.size:
@@ -93,8 +120,9 @@ def figures(rows: Sequence[Row]) -> dict[str, tuple[bytes, str, str]]:
             lower=low[:, known],
             upper=high[:, known],
             series=[COLUMNS[name][0] for name in names],
-            x_limits=(0, 1) if file == "answers.svg" else (-1, 1),
-            reference=None if file == "answers.svg" else 0.0,
+            colours=("symbolic", "green", "positional") if names == SHARES else (),
+            x_limits=(0, 1) if file in PARTS_OF_ONE else (-1, 1),
+            reference=None if file in PARTS_OF_ONE else 0.0,
         )
         caption = f"{words}: a row a model, with 95 % intervals."
         drawn[file] = svg(figure), caption, f"{caption} {_in_words(names, shown, values[:, known])}"

@@ -6,14 +6,27 @@ import csv
 import io
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
+from typing import Any
 
 import numpy as np
 from jaxtyping import Float, Num
 from scipy.stats import binom
 
 from posym_core.inspection.visibility import counted
-from posym_core.metrics.stats import DRAWS, Resample, mean_over_prompts
+from posym_core.metrics.cube_parts import AXES, PARTS
+from posym_core.metrics.stats import DRAWS, Resample, mean_over_prompts, statistic_interval
+from posym_core.report.prompt_files import BlockedPrompt
+from posym_core.tasks.frames import frame_of
+
+# Column -> array of a profile with a cube; those before the second group have intervals.
+MAIN_SHARES = {f"{name}_share": f"cube_{name}" for name in AXES}
+SHARES = {
+    **MAIN_SHARES,
+    **{f"{name}_share": f"cube_{name}" for name in PARTS.values() if name not in AXES},
+    "symbolic_part_symbol": "symbolic_part_symbol",
+    "symbolic_part_origin": "symbolic_part_origin",
+}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -41,6 +54,7 @@ def head_rows(arrays: Mapping[str, np.ndarray]) -> list[dict[str, float]]:
     """One row a head of a profile's arrays; heads that a layer does not have are left out."""
     positional, symbolic = head_means(arrays["positional"]), head_means(arrays["symbolic"])
     entropy, hidden = head_means(arrays["entropy"]), hidden_blocks(arrays)
+    shares = share_means(arrays)
     rows = []
     for layer, head in np.ndindex(*positional.value.shape):
         if not np.isfinite(arrays["entropy"][:, layer, head]).any():
@@ -58,9 +72,72 @@ def head_rows(arrays: Mapping[str, np.ndarray]) -> list[dict[str, float]]:
                 "entropy": entropy.value[layer, head],
                 "prompts": int(np.isfinite(arrays["positional"][:, layer, head]).sum()),
                 "hidden_blocks": hidden[layer],
+                **_share_cells(shares, layer, head),
             }
         )
     return rows
+
+
+def share_means(arrays: Mapping[str, np.ndarray]) -> dict[str, HeadMeans]:
+    """Means over prompts of what a cube's parts have of the variance, by column; none without a cube."""
+    if "cube_symbol" not in arrays:
+        return {}
+    return {column: head_means(arrays[name]) for column, name in SHARES.items()}
+
+
+def share_medians(arrays: Mapping[str, np.ndarray]) -> dict[str, dict[str, Any]]:
+    """Medians over heads of :func:`share_means`: of all, and of the early, middle and late third of the layers.
+
+    None where a third has no head, or nothing of it varies.
+    """
+    found: dict[str, dict[str, Any]] = {}
+    for column, means in share_means(arrays).items():
+        thirds = [_median(part) for part in np.array_split(means.value, 3)]
+        found[column] = {"median": _median(means.value), "thirds": thirds}
+    return found
+
+
+def share_median(arrays: Mapping[str, np.ndarray], column: str, *, draws: int = DRAWS) -> dict[str, float] | None:
+    """Median over heads of a column of :func:`share_means`, over prompts and layers; None where nothing varies."""
+
+    def median(shares: np.ndarray) -> float:
+        found = _median(mean_over_prompts(shares)[0])
+        return math.nan if found is None else found
+
+    shares = arrays[SHARES[column]].astype(np.float64)
+    return asdict(statistic_interval(median, shares, draws=draws)) if np.isfinite(shares).any() else None
+
+
+def _median(values: Float[np.ndarray, "layer head"]) -> float | None:
+    known = values[np.isfinite(values)]
+    return float(np.median(known)) if known.size else None
+
+
+def _share_cells(shares: Mapping[str, HeadMeans], layer: int, head: int) -> dict[str, float]:
+    cells: dict[str, float] = {}
+    for column, means in shares.items():
+        cells[column] = means.value[layer, head]
+        if column in MAIN_SHARES:
+            cells |= {f"{column}_low": means.low[layer, head], f"{column}_high": means.high[layer, head]}
+    return cells
+
+
+def lists_said(prompts: Sequence[BlockedPrompt], *, cube: bool = False) -> str:
+    """What follows if all prompts are lists of one frame with none of it in front, and the ways out; else nothing."""
+    frames = [
+        frame_of(prompt.input_ids, start=prompt.start, block_length=prompt.block_length, blocks=prompt.blocks)
+        for prompt in prompts
+    ]
+    if not frames or not all(frame.repeats and frame.lead == 0 for frame in frames):
+        return ""
+    shared = sorted({f"{len(frame.offsets)} of {counted(frame.block_length, 'token')}" for frame in frames})
+    tell = "the shares of symbol and origin tell how much of it that is" if cube else "add --cube to see how much"
+    return (
+        f"all prompts are lists of one frame (blocks share {' or '.join(shared)}) without a lead, so a high symbolic "
+        "score can mean that a head follows how many such blocks came before a key, and not what its block says. Put "
+        "some of the same frame in front (as --task binding-with-lead), vary the frame (as --task binding-varied), or "
+        f"read the one token that differs (posym_core.origin_cube with read); {tell}"
+    )
 
 
 def hidden_blocks(arrays: Mapping[str, np.ndarray]) -> Num[np.ndarray, " layer"]:

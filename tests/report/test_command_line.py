@@ -70,6 +70,32 @@ def test_a_profile_is_written_told_of_and_not_made_twice(tiny, tmp_path, capsys)
     assert "tau: 0.0001 there, 0.1 now); pass another --out, or --force" in refused
 
 
+def test_a_cube_is_asked_for_estimated_and_reported(tiny, tmp_path, capsys):
+    pytest.importorskip("matplotlib")
+    whole, later = tmp_path / "whole", tmp_path / "later"
+    assert main([*tiny, "--out", str(whole), "--cube"]) == 0
+    assert "--cube: about 8 passes more, one for each block of 2 prompts" in capsys.readouterr().err
+    rows = list(csv.DictReader((whole / "heads.csv").read_text().splitlines()))
+    assert all(0 <= float(row["origin_share"]) <= 1 for row in rows)
+    assert (whole / "share_triangle.svg").exists()
+    assert main([*tiny, "--out", str(later), "--cube", "--no-report"]) == 0
+    assert not list(later.glob("*.svg"))
+    assert (later / "heads.csv").read_bytes() == (whole / "heads.csv").read_bytes()
+    # The page that is added later is the same; nothing is measured for it, or estimated.
+    capsys.readouterr()
+    assert main([*tiny, "--out", str(later), "--cube"]) == 0
+    assert "passes" not in capsys.readouterr().err
+    assert (later / "share_triangle.svg").read_bytes() == (whole / "share_triangle.svg").read_bytes()
+
+
+@pytest.mark.parametrize("command", ["profile", "survey"])
+def test_what_a_cube_costs_is_in_the_help(command, capsys):
+    with pytest.raises(SystemExit):
+        main([command, "--help"])
+    said = " ".join(capsys.readouterr().out.split())
+    assert "costs as many passes more for each prompt as it has blocks" in said
+
+
 def test_a_report_is_added_to_a_profile_without_one(tiny, tmp_path, capsys, monkeypatch):
     pytest.importorskip("matplotlib")
     whole, later = tmp_path / "whole", tmp_path / "later"

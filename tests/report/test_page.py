@@ -6,15 +6,18 @@ import re
 import shutil
 import sys
 from collections.abc import Iterator
+from dataclasses import replace
 from html.parser import HTMLParser
 from pathlib import Path
 
 import numpy as np
 import pytest
 
+from posym_core.metrics.cube_parts import PARTS
 from posym_core.report.folder import ProfileRun
 from posym_core.report.page import NAME, figures, pages, report
 from posym_core.report.prompt_files import BlockedPrompt
+from posym_core.report.tables import head_rows
 
 PROMPTS, LAYERS, HEADS = 5, 3, 4
 
@@ -119,6 +122,62 @@ def test_layers_that_do_not_see_all_blocks_are_marked(settings: dict[str, object
     assert "The most positional head is head 2 of layer 1 (†) (positional 0.99" in page
     profile.arrays["visible_blocks"][1, 0] = 5
     assert "Layers 0, 1 (marked †) do not see all blocks whole" in report(profile, {})
+
+
+def with_shares(profile: ProfileRun) -> ProfileRun:
+    """The same with made-up parts of a cube; a head that is missing has none."""
+    generator = np.random.default_rng(1)
+    parts = generator.dirichlet((1.0,) * 7, profile.arrays["entropy"].shape)
+    parts[np.isnan(profile.arrays["entropy"])] = np.nan
+    shares = {f"cube_{name}": parts[..., place] for place, name in enumerate(PARTS.values())}
+    part = {f"symbolic_part_{name}": shares[f"cube_{name}"] for name in ("symbol", "origin")}
+    return replace(profile, arrays={**profile.arrays, **shares, **part})
+
+
+def test_a_cube_has_a_triangle_a_paragraph_and_columns(content: dict[str, bytes]) -> None:
+    profile = with_shares(made_up())
+    whole = pages(profile)
+    page = whole[NAME].decode()
+    assert set(whole) - set(content) == {"share_triangle.svg"}
+    assert "What a swap of keys moves" in page
+    rows = [row for row in head_rows(profile.arrays) if np.isfinite(row["symbol_share"])]
+    parts = [
+        f"{name} {np.median([row[f'{name}_share'] for row in rows]):.0%}" for name in ("symbol", "origin", "place")
+    ]
+    rest = np.median([1 - sum(row[f"{name}_share"] for name in ("symbol", "origin", "place")) for row in rows])
+    assert f"The median head has {', '.join(parts)} of the variance, and interactions {rest:.0%}." in page
+    assert f"is left out here: {rest:.0%} of the variance in the median head." in page
+    for label in ("Symbol share", "Origin share", "Place share"):
+        assert f'<button type="button">{label}</button>' in page
+    low, value, high = (rows[0][f"origin_share{end}"] for end in ("_low", "", "_high"))
+    assert f"{value:.2f} <small>[{low:.2f}, {high:.2f}]</small>" in page
+    addresses = Addresses()
+    addresses.feed(page)
+    assert (addresses.undescribed, len(addresses.asked)) == (0, 5)
+    plain = content[NAME].decode()
+    assert "What a swap of keys moves" not in plain
+    assert "share" not in plain.split("<h2>All heads</h2>")[1].split("</thead>")[0]
+
+
+def test_a_cube_in_which_nothing_varies_has_no_triangle() -> None:
+    pytest.importorskip("matplotlib")
+    profile = with_shares(made_up())
+    for name in profile.arrays:
+        if name.startswith(("cube_", "symbolic_part_")):
+            profile.arrays[name][:] = np.nan
+    whole = pages(profile)
+    assert "share_triangle.svg" not in whole
+    assert "nan" not in whole[NAME].decode().split("<h2>All heads</h2>")[1].split("<h2>")[0]
+
+
+def test_lists_of_one_frame_are_told_of() -> None:
+    profile = made_up()
+    said = "All prompts are lists of one frame (blocks share 4 of 4 tokens) without a lead, so a high symbolic score"
+    assert said in report(profile, {})
+    assert "add --cube to see how much.</p>" in report(profile, {})
+    assert "the shares of symbol and origin tell how much of it that is.</p>" in report(with_shares(profile), {})
+    prompts = [replace(prompt, start=5, blocks=5) for prompt in profile.prompts]
+    assert "lists of one frame" not in report(replace(profile, prompts=prompts), {})
 
 
 def test_prompts_that_are_too_long_are_named() -> None:

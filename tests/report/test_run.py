@@ -2,9 +2,11 @@ import csv
 import errno
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
+import warnings
 from dataclasses import replace
 
 import numpy as np
@@ -13,8 +15,10 @@ import torch
 from architectures import tokens
 from saved_models import save_model
 
-from posym_core import load_model, profile
+from posym_core import load_model, origin_cube, profile
 from posym_core.inspection.planes import find_planes
+from posym_core.inspection.visibility import HiddenBlocksWarning
+from posym_core.metrics.cube_parts import PARTS
 from posym_core.models.refusals import UnsupportedModelError
 from posym_core.report import chunks as profile_chunks
 from posym_core.report.chunks import NotEnoughMemoryError, in_batches, is_out_of_memory
@@ -152,6 +156,186 @@ def test_prompts_beyond_the_positions_of_the_model_are_told_and_marked(tiny, tmp
     assert json.loads((tmp_path / "out" / "profile.json").read_text())["marks"]["tokens_beyond"] == 2
     table = list(csv.DictReader((tmp_path / "out" / "prompts.csv").read_text().splitlines()))
     assert [int(row["tokens_beyond"]) for row in table] == found.arrays["tokens_beyond"].tolist()
+
+
+def by_hand(model, prompt):
+    """Cubes of one prompt, as someone who calls the function takes them."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", HiddenBlocksWarning)
+        return origin_cube(model, torch.tensor(prompt.input_ids), start=3, block_length=4, blocks=4)
+
+
+@pytest.fixture(scope="module")
+def cubed(tiny, tmp_path_factory):
+    """A profile with cubes, and what was said on the way."""
+    said = []
+    folder = tmp_path_factory.mktemp("cubed")
+    return run_profile(replace(tiny, cube=True), folder, progress=False, report=said.append), said
+
+
+def test_a_cube_is_that_of_every_prompt_by_hand(tiny, whole, cubed):
+    found, said = cubed
+    assert said[0] == "--cube: about 28 passes more, one for each block of 7 prompts"
+    model, _ = load_model(tiny.model, device="cpu")
+    cubes = [by_hand(model, prompt) for prompt in found.prompts]
+    for name in PARTS.values():
+        expected = np.stack([cube.shares[name].numpy() for cube in cubes])
+        np.testing.assert_allclose(found.arrays[f"cube_{name}"], expected, atol=1e-4, err_msg=name)
+    for name in ("symbol", "origin"):
+        # What the first layers see of these prompts is next to nothing, of which shares are rounding.
+        expected = np.stack([cube.symbolic_shares[name].numpy() for cube in cubes])
+        np.testing.assert_allclose(found.arrays[f"symbolic_part_{name}"], expected, atol=1e-3, err_msg=name)
+    np.testing.assert_allclose(found.arrays["positional"], whole.arrays["positional"], atol=1e-4)
+    assert found.arrays.keys() > whole.arrays.keys()
+
+
+def test_the_tables_of_a_cube_are_means_and_medians_of_its_prompts(whole, cubed):
+    found, _ = cubed
+    rows, before = (
+        list(csv.DictReader((profile.folder / "heads.csv").read_text().splitlines())) for profile in (found, whole)
+    )
+    more = [name for name in rows[0] if name not in before[0]]
+    assert more == [
+        *(f"{name}_share{end}" for name in ("symbol", "origin", "place") for end in ("", "_low", "_high")),
+        *("symbol_origin_share", "symbol_place_share", "origin_place_share", "all_three_share"),
+        *("symbolic_part_symbol", "symbolic_part_origin"),
+    ]
+    for row in rows:
+        shares = found.arrays["cube_origin"][:, int(row["layer"]), int(row["head"])].astype(float)
+        assert float(row["origin_share"]) == pytest.approx(shares.mean(), rel=1e-5)
+        assert float(row["origin_share_low"]) <= shares.mean() <= float(row["origin_share_high"])
+        assert sum(float(row[name]) for name in more if name.endswith("_share")) == pytest.approx(1, abs=1e-5)
+    described = json.loads((found.folder / "profile.json").read_text())
+    means = np.array([float(row["origin_share"]) for row in rows]).reshape(3, 4)
+    assert described["marks"]["cube"]["origin_share"] == {
+        "median": pytest.approx(np.median(means), rel=1e-5),
+        "thirds": [pytest.approx(np.median(row), rel=1e-5, abs=1e-9) for row in means],
+    }
+    assert described["arrays"]["cube_all_three"] == {"shape": [7, 3, 4], "dtype": "float32"}
+    assert described["settings"]["cube"] is True
+    assert "cube" not in json.loads((whole.folder / "profile.json").read_text())["settings"]
+
+
+def test_a_profile_without_a_cube_is_another_one(tiny, whole, cubed):
+    for there, asked, message in (
+        (whole, True, "cube: null there, true now"),
+        (cubed[0], False, "cube: true there, null now"),
+    ):
+        with pytest.raises(ProfileError, match=message):
+            run_profile(replace(tiny, cube=asked), there.folder, progress=False)
+
+
+def test_places_seen_whole_count_in_a_cube_whatever_is_scored(tiny, cubed, tmp_path):
+    found = run_profile(replace(tiny, cube=True, visible_only=True), tmp_path, progress=False)
+    for name in PARTS.values():
+        np.testing.assert_array_equal(found.arrays[f"cube_{name}"], cubed[0].arrays[f"cube_{name}"])
+
+
+def test_a_killed_run_with_cubes_goes_on(tiny, cubed, tmp_path):
+    command = [*as_arguments(tiny, tmp_path), "--cube"]
+    killed = subprocess.run([sys.executable, "-c", KILLED, *command], capture_output=True, text=True, timeout=300)
+    assert killed.returncode == -signal.SIGKILL, killed.stderr
+    assert len(list((tmp_path / "chunks").glob("chunk-*"))) == 2
+    said = []
+    found = run_profile(replace(tiny, cube=True), tmp_path, progress=False, report=said.append)
+    assert said[:2] == [
+        "going on: 2 of 7 chunks are finished",
+        "--cube: about 20 passes more, one for each block of 5 prompts",
+    ]
+    assert_same_numbers(found, cubed[0])
+    for name in FILES - {"profile.json"}:
+        assert (tmp_path / name).read_bytes() == (cubed[0].folder / name).read_bytes(), name
+
+
+def test_without_memory_a_cube_is_measured_in_smaller_parts(tiny, cubed, tmp_path, monkeypatch):
+    measure, sizes = profile_chunks.profile_with, []
+
+    def small(model, input_ids, *args, **options):
+        sizes.append(len(input_ids))
+        if len(input_ids) > 2:
+            raise OUT_OF_MEMORY[0]
+        return measure(model, input_ids, *args, **options)
+
+    parallel.HELD.clear()
+    monkeypatch.setattr(profile_chunks, "profile_with", small)
+    found = run_profile(replace(tiny, cube=True, batch_size=4), tmp_path, progress=False)
+    # One prompt to score, and its four orders; what fitted is kept for other prompts of this length.
+    assert sizes == [1, 4, 2, 2] + [1, 2, 2] * 3 + [1, 4, 2, 2] + [1, 2, 2] * 2
+    assert found.provenance["smallest_batch"] == 2
+    for name in PARTS.values():
+        np.testing.assert_allclose(
+            found.arrays[f"cube_{name}"], cubed[0].arrays[f"cube_{name}"], atol=1e-5, err_msg=name
+        )
+
+
+def test_prompts_of_few_tokens_share_the_passes_of_a_cube(tiny, cubed, tmp_path, monkeypatch):
+    """A pass has 16 prompts, so that four prompts of four blocks are a chunk."""
+    measure, sizes = profile_chunks.profile_with, []
+    parallel.HELD.clear()
+
+    def counting(model, input_ids, *args, **options):
+        sizes.append(len(input_ids))
+        return measure(model, input_ids, *args, **options)
+
+    monkeypatch.setattr(profile_chunks, "profile_with", counting)
+    found = run_profile(replace(tiny, cube=True, batch_size=None), tmp_path, progress=False)
+    assert sizes == [4, 16, 3, 12]
+    for name in PARTS.values():
+        np.testing.assert_allclose(found.arrays[f"cube_{name}"], cubed[0].arrays[f"cube_{name}"], atol=1e-5)
+
+
+@pytest.mark.parametrize("options", [{"dtype": "bfloat16"}, {"device": "auto", "device_map": "auto"}])
+def test_cubes_of_rounded_and_of_spread_models(tiny, cubed, tmp_path, options):
+    if "device_map" in options:
+        pytest.importorskip("accelerate")
+    found = run_profile(replace(tiny, cube=True, **options), tmp_path, progress=False)
+    close = 1e-5 if "device_map" in options else 0.15
+    for name in PARTS.values():
+        np.testing.assert_allclose(found.arrays[f"cube_{name}"], cubed[0].arrays[f"cube_{name}"], atol=close)
+
+
+@pytest.mark.parametrize("name", ["GPT-2"])
+def test_models_that_are_refused_are_refused_with_a_cube(tiny, tmp_path, name):
+    model = save_model(tmp_path / "model", name)
+    with pytest.raises(UnsupportedModelError, match=r"GPT2LMHeadModel.*no rotary encoding"):
+        run_profile(replace(tiny, model=str(model), cube=True), tmp_path / "out", progress=False)
+
+
+LISTS = (
+    r"all prompts are lists of one frame \(blocks share 2 of 4 tokens\) without a lead, so a high symbolic score can "
+    r"mean that a head follows how many such blocks came before a key, and not what its block says\. Put some of the "
+    r"same frame in front .*, vary the frame .*, or read the one token that differs .*; "
+)
+
+
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [
+        ({"task": "binding"}, LISTS + "add --cube to see how much"),
+        ({"task": "binding", "cube": True}, LISTS + "the shares of symbol and origin tell how much of it that is"),
+        ({"task": "binding-with-lead"}, ""),
+        ({"task": "text"}, ""),
+    ],
+)
+def test_lists_of_one_frame_without_a_lead_are_told(tmp_path, options, says):
+    model, said = save_model(tmp_path / "model"), []
+    fixed = {"model": str(model), "facts": 4, "prompts": 2, "threads": 1, "device": "cpu"}
+    run_profile(ProfileSettings(**fixed, **options), tmp_path / "out", progress=False, report=said.append)
+    lists = [line for line in said if "lists of one frame" in line]
+    assert len(lists) == bool(says)
+    assert all(re.fullmatch(says, line) for line in lists)
+
+
+def test_prompts_of_which_one_has_a_lead_are_not_told_of(tiny, tmp_path):
+    fact = lambda number: [20 + number, 8, 40 + number, 9]  # noqa: E731
+    ids = [1, *fact(0), *fact(1), *fact(2), *fact(3), 5]
+    lines = [{"input_ids": ids, "start": 1, "block_length": 4}, {"input_ids": ids, "start": 5, "block_length": 4}]
+    for chosen, told in ((lines[:1], 1), (lines, 0), (lines[1:], 0)):
+        file, said = tmp_path / f"{told}-{len(chosen)}-{chosen[0]['start']}.jsonl", []
+        file.write_text("".join(json.dumps(line) + "\n" for line in chosen))
+        model = replace(tiny, model=str(save_model(tmp_path / "model")), input=str(file))
+        run_profile(model, tmp_path / file.stem, progress=False, report=said.append)
+        assert sum("lists of one frame" in line for line in said) == told
 
 
 KILLED = """

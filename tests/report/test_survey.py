@@ -133,6 +133,32 @@ def test_the_table_can_be_read(surveyed):
     assert [cells["hidden_layers"] for cells in table] == ["2"] * 2 + ["0"] * 2 + [""] * 2
 
 
+def test_with_cubes_there_are_medians_of_shares(surveyed, models, tmp_path, capsys):
+    (tmp_path / "list").write_text(f"{models[1]}\n{models[2]}\n")
+    command = ["survey", str(tmp_path / "list"), "--task", "binding", "--out", str(tmp_path / "out"), "--cube"]
+    command += ["--facts", "3", "--prompts", "4", "--batch-size", "2", "--threads", "1", "--draws", "20"]
+    assert main([*command, "--device", "cpu", "--no-progress"]) == 0
+    assert "--cube: about 12 passes more, one for each block of 4 prompts" in capsys.readouterr().err
+    cells, refused = csv.DictReader(io.StringIO((tmp_path / "out" / surveys.TABLE).read_text()))
+    (place,) = (tmp_path / "out" / "profiles").glob("*Llama-*/binding")
+    heads = list(csv.DictReader((place / "heads.csv").read_text().splitlines()))
+    marked = json.loads((place / "profile.json").read_text())["marks"]["cube"]
+    for name in ("symbol_share", "origin_share", "place_share", "all_three_share", "symbolic_part_origin"):
+        median = np.median([float(row[name]) for row in heads])
+        assert float(cells[name]) == pytest.approx(median, rel=1e-5)
+        assert marked[name]["median"] == pytest.approx(median, rel=1e-5)
+        assert float(cells[f"{name}_low"]) <= median <= float(cells[f"{name}_high"])
+        assert refused[name] == ""
+    page = (tmp_path / "out" / PAGE).read_text()
+    for label in ("Symbol", "Origin", "Place", "Origin in symbolic part"):
+        assert f"<dt>{label}</dt>" in page
+    described = unseal(tmp_path / "out" / surveys.DESCRIPTION, format=surveys.FORMAT)
+    assert described["settings"]["cube"] is True
+    without = (surveyed[1] / surveys.TABLE).read_text()
+    assert "share" not in without.splitlines()[0]
+    assert "<dt>Origin</dt>" not in (surveyed[1] / PAGE).read_text()
+
+
 def test_a_later_run_goes_on_from_the_profiles(surveyed, models, tmp_path, monkeypatch):
     rows, folder = surveyed
     shutil.copytree(folder / "profiles", tmp_path / "profiles")

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 from posym_core.metrics.stats import mean_interval
-from posym_core.report.tables import answers_said, head_means, head_rows, heads_table
+from posym_core.report.tables import SHARES, answers_said, head_means, head_rows, heads_table, share_medians
 
 
 def scores():
@@ -60,6 +60,28 @@ def test_heads_of_layers_that_do_not_see_all_blocks_are_marked():
     arrays["visible_blocks"][39, 1], arrays["visible_blocks"][:39, 1] = 8, 0
     written = list(csv.DictReader(io.StringIO(heads_table(arrays).decode())))
     assert [row["hidden_blocks"] for row in written] == ["0"] * 3 + ["6"] * 3
+
+
+def test_shares_of_a_cube_have_columns_and_medians_where_there_is_one():
+    arrays = {name: scores() for name in ("positional", "symbolic")} | {"entropy": np.full((40, 2, 3), 0.5)}
+    assert share_medians(arrays) == {}
+    assert not set(SHARES) & set(head_rows(arrays)[0])
+    arrays |= {name: scores() for name in SHARES.values()}
+    rows = head_rows(arrays)
+    place = [row["place_share"] for row in rows]
+    np.testing.assert_array_equal(place, [row["positional"] for row in rows])
+    assert [name for name in rows[0] if name.endswith("_share_low")] == [
+        f"{name}_share_low" for name in ("symbol", "origin", "place")
+    ]
+    medians = share_medians(arrays)["place_share"]
+    assert medians["median"] == pytest.approx(np.nanmedian(place))
+    # Two layers have a third without any.
+    assert medians["thirds"] == [pytest.approx(np.nanmedian(place[:3])), pytest.approx(np.nanmedian(place[3:])), None]
+
+
+def test_nothing_that_varies_has_no_median():
+    arrays = {name: np.full((2, 3, 1), np.nan) for name in SHARES.values()}
+    assert share_medians(arrays)["origin_share"] == {"median": None, "thirds": [None] * 3}
 
 
 @pytest.mark.parametrize(
