@@ -67,7 +67,7 @@ class EncodedReader(nn.Module):
         inputs = self.embedding(self.token_parts[tokens]).sum(-2)
         if self.absolute is not None:
             inputs = self.absolute.embed(inputs)
-        return self.read(self.attention(inputs, None, None)[:, -1])
+        return self.read(self.attention(inputs, None)[:, -1])
 
     def losses(self, batch: TaskBatch) -> Float[Tensor, ""]:
         """Mean cross-entropy of the answers."""

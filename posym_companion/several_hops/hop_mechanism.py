@@ -22,7 +22,8 @@ from posym_companion.several_hops.programs import NONE, agreement, candidates
 from posym_companion.several_hops.stations import CapturedLayers, capture_layers
 from posym_core.metrics.frequencies import frequency_use
 from posym_core.metrics.rope import turn
-from posym_core.models.gptj import LayerHead, answers_with, mean_by_hops, mean_outputs
+from posym_core.models.gptj import answers_with, mean_by_hops, mean_outputs
+from posym_core.models.head_edits import LayerHead
 from posym_core.tasks.multihop import MultihopBatch
 
 PROGRAMS = ("reflexive", "hop 1", "hop 2", "hop 3", "hop 4")

@@ -13,6 +13,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from posym_core.models.decoders import DecoderEnsemble
+from posym_core.models.head_edits import replaced_heads
 from posym_core.tasks.facts import FactsBatch
 
 
@@ -43,7 +44,7 @@ def mean_ablation(model: DecoderEnsemble, batch: FactsBatch) -> Float[Tensor, "s
     means = [read.mean(2, keepdim=True) for read in head_outputs(model, batch)]
     rows = []
     for layer, head in _heads(model):
-        replaced = _replace(model, batch, layer, head, means[layer])
+        replaced = model(batch.tokens, edit=replaced_heads({(layer, head): means[layer][..., head, :, :]}))
         rows.append((replaced.argmax(-1) == batch.answer[:, None]).double().flatten(2).mean(-1))
     return torch.stack(rows, dim=-1).unflatten(-1, (model.layers, model.heads))
 
@@ -74,7 +75,8 @@ def patching(model: DecoderEnsemble, batch: FactsBatch, other: FactsBatch) -> Fl
 
     reads = head_outputs(model, other)
     before, after = preference(model(batch.tokens)), preference(model(other.tokens))
-    rows = [preference(_replace(model, batch, layer, head, reads[layer])) - before for layer, head in _heads(model)]
+    edits = [replaced_heads({(layer, head): reads[layer][..., head, :, :]}) for layer, head in _heads(model)]
+    rows = [preference(model(batch.tokens, edit=edit)) - before for edit in edits]
     carried = torch.stack(rows, dim=-1) / (after - before)[..., None]
     return carried.unflatten(-1, (model.layers, model.heads))
 
@@ -89,13 +91,3 @@ def with_other_answers(model: DecoderEnsemble, batch: FactsBatch) -> FactsBatch:
 
 def _heads(model: DecoderEnsemble) -> list[tuple[int, int]]:
     return [(layer, head) for layer in range(model.layers) for head in range(model.heads)]
-
-
-def _replace(model: DecoderEnsemble, batch: FactsBatch, layer: int, head: int, new: Tensor) -> Tensor:
-    def edit(here: int, read: Tensor) -> Tensor:
-        if here != layer:
-            return read
-        mask = torch.arange(model.heads, device=read.device).view(-1, 1, 1) == head
-        return torch.where(mask, new, read)
-
-    return model(batch.tokens, edit=edit)

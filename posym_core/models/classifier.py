@@ -8,6 +8,7 @@ the activation and the pooling.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterator, Sequence
 from typing import Any, Literal, get_args
 
@@ -18,6 +19,7 @@ from torch import Tensor, nn
 
 from posym_core.encodings import Encoding, make_encoding
 from posym_core.encodings.additive import Absolute
+from posym_core.models.head_edits import Edit, replaced_heads
 from posym_core.models.layers import Attention, Layer, LayerAttention, ModelSettings, draw_weights
 from posym_core.models.training import SeededLoss, require_evaluation
 from posym_core.tasks.sentences import SentenceBatch
@@ -93,15 +95,14 @@ class EncodingModel(nn.Module):
     def forward(
         self,
         tokens: Int64[Tensor, "sentence token"],
-        gates: Float[Tensor, "layer head"] | None = None,
-        instead: Float[Tensor, "layer head dim"] | None = None,
+        edit: Edit | None = None,
     ) -> Float[Tensor, "sentence class"]:
         """Scores of the classes.
 
         Args:
             tokens: sentences; padding, token 0, stands behind their ends.
-            gates: factor on every head's output; 0 switches a head off.
-            instead: what a head that is switched off says on every token; nothing by default.
+            edit: called with every layer's number and what its heads read ``[sentence, head, token, dim]``, before the
+                output map; what it returns goes on.
 
         Raises:
             ValueError: if a sentence is too long or holds nothing but padding where that is left out.
@@ -115,8 +116,7 @@ class EncodingModel(nn.Module):
             tokens, hidden = tokens[:, :longest], hidden[:, :longest]
         stream = self.stream(tokens)
         for number, layer in enumerate(self.layers):
-            replaced = None if instead is None else instead[number]
-            stream = layer(stream, hidden, None if gates is None else gates[number], replaced)
+            stream = layer(stream, hidden, None if edit is None else functools.partial(edit, number))
         stream = self.norm(stream)
         weight = torch.ones_like(tokens, dtype=stream.dtype) if hidden is None else (~hidden).to(stream.dtype)
         if self.settings.pooling == "last":
@@ -130,7 +130,7 @@ class EncodingModel(nn.Module):
         for layer in self.layers:
             assert isinstance(layer, Layer)
             yield layer.attention, layer.attention_norm(stream), hidden
-            stream = layer(stream, hidden, None)
+            stream = layer(stream, hidden)
 
     @torch.no_grad()
     def calls(self, tokens: Int64[Tensor, "sentence token"]) -> list[LayerAttention]:
@@ -158,16 +158,13 @@ def predicted_classes(
     model: EncodingModel,
     batch: SentenceBatch,
     *,
-    gates: Float[Tensor, "layer head"] | None = None,
-    instead: Float[Tensor, "layer head dim"] | None = None,
+    edit: Edit | None = None,
     batch_size: int = 500,
 ) -> Int64[Tensor, " sentence"]:
     """The class that a model in evaluation mode gives every sentence, on the CPU."""
     require_evaluation(model)
     device = model.embedding.weight.device
-    return torch.cat(
-        [model(part.to(device), gates, instead).argmax(-1).cpu() for part in batch.tokens.split(batch_size)]
-    )
+    return torch.cat([model(part.to(device), edit).argmax(-1).cpu() for part in batch.tokens.split(batch_size)])
 
 
 def right_classes(model: EncodingModel, batch: SentenceBatch, **options: Any) -> Bool[Tensor, " sentence"]:
@@ -194,16 +191,13 @@ def ablations(
         raise ValueError(f"by must be one of {', '.join(map(repr, get_args(Ablation)))}; got {by!r}")
     require_evaluation(model)
     device = model.embedding.weight.device
-    kept = torch.ones(model.settings.layers, model.settings.heads, device=device)
-    instead = model.mean_reads(batch.tokens.to(device)) if by == "mean" else None
+    layers, heads, width = model.settings.layers, model.settings.heads, model.settings.width
+    instead = model.mean_reads(batch.tokens.to(device)) if by == "mean" else torch.zeros(layers, heads, width // heads)
 
-    def accuracy(gates: Tensor | None) -> float:
-        right = right_classes(model, batch, gates=gates, instead=instead, batch_size=batch_size)
-        return float(right.double().mean())
+    def accuracy(edit: Edit | None) -> float:
+        return float(right_classes(model, batch, edit=edit, batch_size=batch_size).double().mean())
 
-    found = torch.zeros(kept.shape, dtype=torch.float64)
-    for layer, head in np.ndindex(*kept.shape):
-        gates = kept.clone()
-        gates[layer, head] = 0
-        found[layer, head] = accuracy(gates)
+    found = torch.zeros(instead.shape[:2], dtype=torch.float64)
+    for place in np.ndindex(*found.shape):
+        found[place] = accuracy(replaced_heads({place: instead[place]}))
     return accuracy(None), found

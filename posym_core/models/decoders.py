@@ -7,7 +7,7 @@ dropout. The angles of every layer's planes are the experimenter's choice; all h
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 
 import torch
 from jaxtyping import Float, Int64
@@ -17,10 +17,8 @@ from torch.nn import functional
 from posym_core.checks import require_counts
 from posym_core.metrics.rope import join_planes, split_planes
 from posym_core.models.ensembles import Ensemble
+from posym_core.models.head_edits import Edit
 from posym_core.tasks.facts import FactsTask
-
-# Takes a layer's number and what its heads read, [seed, variant, prompt, head, token, dim]; what it returns goes on.
-Edit = Callable[[int, Tensor], Tensor]
 
 
 class DecoderEnsemble(Ensemble):

@@ -21,6 +21,7 @@ from torch import Tensor, nn
 from posym_core.checks import require_counts
 from posym_core.metrics.rope import rope_angles
 from posym_core.models.decoders import turned
+from posym_core.models.head_edits import LayerHead, replaced_heads
 from posym_core.models.training import require_evaluation
 from posym_core.tasks.multihop import LetterTask, NumberTask
 
@@ -288,9 +289,6 @@ def accuracy_by_length(
     return torch.stack(rows)
 
 
-LayerHead = tuple[int, int]
-
-
 @torch.no_grad()
 def answers_with(
     model: Any,
@@ -320,15 +318,13 @@ def answers_with(
     for layer, head in {**attention, **output}:
         if not (0 <= layer < depth and 0 <= head < heads):
             raise ValueError(f"the model has {depth} layers of {heads} heads, counted from 0; got {(layer, head)}")
+    change = replaced_heads(output)
 
     def attend(layer: int, weights: Tensor, values: Tensor) -> Tensor:
         for head in range(heads):
             if (layer, head) in attention:
                 weights[:, head] = attention[layer, head].to(weights)
-        said = weights @ values
-        for head in range(heads):
-            if (layer, head) in output:
-                said[:, head] = output[layer, head].to(said)
+        said = change(layer, weights @ values)
         if seen is not None:
             seen(layer, weights, said)
         return said

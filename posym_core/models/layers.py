@@ -7,7 +7,7 @@ end. Queries, keys and values have no bias.
 from __future__ import annotations
 
 import zlib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from itertools import groupby
 from typing import Any, Literal, get_args
@@ -159,17 +159,11 @@ class Attention(nn.Module):
         return weights @ self.by_head(self.value(inputs))
 
     def forward(
-        self,
-        inputs: Tensor,
-        hidden: Tensor | None,
-        gates: Float[Tensor, " head"] | None,
-        instead: Float[Tensor, "head dim"] | None = None,
+        self, inputs: Tensor, hidden: Tensor | None, edit: Callable[[Tensor], Tensor] | None = None
     ) -> Float[Tensor, "sentence token width"]:
         read = self.reads(inputs, hidden)
-        if gates is not None:
-            read = read * gates[:, None, None]
-            if instead is not None:
-                read = read + ((1 - gates)[:, None] * instead)[:, None]
+        if edit is not None:
+            read = edit(read)
         return self.output(read.transpose(-2, -3).flatten(-2))
 
 
@@ -189,10 +183,8 @@ class Layer(nn.Module):
         )
         self.dropout = nn.Dropout(settings.dropout)
 
-    def forward(
-        self, stream: Tensor, hidden: Tensor | None, gates: Tensor | None, instead: Tensor | None = None
-    ) -> Tensor:
-        stream = stream + self.dropout(self.attention(self.attention_norm(stream), hidden, gates, instead))
+    def forward(self, stream: Tensor, hidden: Tensor | None, edit: Callable[[Tensor], Tensor] | None = None) -> Tensor:
+        stream = stream + self.dropout(self.attention(self.attention_norm(stream), hidden, edit))
         return stream + self.dropout(self.network(self.network_norm(stream)))
 
 

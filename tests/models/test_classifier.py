@@ -7,6 +7,7 @@ import torch
 
 from posym_core.encodings import ENCODINGS, EncodedHeads, RoPE
 from posym_core.models.classifier import ClassLoss, EncodingModel, ModelSettings, ablations, one_head, right_classes
+from posym_core.models.head_edits import replaced_heads
 from posym_core.models.training import LinearSettings, train
 from posym_core.tasks.sentences import CountTask, DistanceTask, SentenceBatch
 
@@ -142,16 +143,14 @@ def test_calls_are_what_the_layers_compute():
         torch.testing.assert_close(C.diagonal(dim1=-2, dim2=-1), call.logits[..., -1, :-1])
 
 
-def test_gates_switch_heads_off():
+def test_an_edit_switches_heads_off():
     found, batch = model("rope"), tokens()
-    ones = torch.ones(2, 2)
-    torch.testing.assert_close(found(batch, ones), found(batch))
-    gates = ones.clone()
-    gates[1, 0] = 0
+    assert torch.equal(found(batch, replaced_heads({})), found(batch))
+    off = replaced_heads({(1, 0): torch.zeros(8)})
     cut = model("rope")
     cut.layers[1].attention.value.weight[:8] = 0
-    torch.testing.assert_close(found(batch, gates), cut(batch))
-    answers = SentenceBatch(tokens=batch, answer=found(batch, gates).argmax(1))
+    torch.testing.assert_close(found(batch, off), cut(batch))
+    answers = SentenceBatch(tokens=batch, answer=found(batch, off).argmax(1))
     whole, each = ablations(found, answers)
     assert each[1, 0] == 1
     assert whole == float(right_classes(found, answers).double().mean())
@@ -163,7 +162,7 @@ def test_mean_ablation_puts_a_heads_average_in_its_place():
     attention = found.layers[layer].attention
     for sentence in batch:  # by hand: one sentence at a time, without its padding
         words = sentence[sentence != 0][None]
-        stream = found.layers[0](found.stream(words), None, None)
+        stream = found.layers[0](found.stream(words), None)
         inputs = found.layers[layer].attention_norm(stream)
         weights = attention.call(inputs, None).logits[0, head].softmax(-1)
         values = attention.value(inputs)[0, :, 8:]
@@ -171,14 +170,12 @@ def test_mean_ablation_puts_a_heads_average_in_its_place():
     mean = torch.stack(said).mean(0)
     torch.testing.assert_close(found.mean_reads(batch)[layer, head], mean)
 
-    instead, gates = torch.zeros(2, 2, 8), torch.ones(2, 2)
-    instead[layer, head], gates[layer, head] = mean, 0
     by_hook = attention.output.register_forward_pre_hook(
         lambda module, inputs: (torch.cat([inputs[0][..., :8], mean.expand(*inputs[0].shape[:2], 8)], -1),)
     )
     expected = found(batch)
     by_hook.remove()
-    torch.testing.assert_close(found(batch, gates, instead), expected)
+    torch.testing.assert_close(found(batch, replaced_heads({(layer, head): mean})), expected)
     answers = SentenceBatch(tokens=batch, answer=expected.argmax(1))
     whole, each = ablations(found, answers, by="mean")
     assert each[layer, head] == 1
