@@ -24,6 +24,7 @@ SUBJECTS: Mapping[str, Mapping[str, str]] = {
         "binding_profile": "scores, exclusion, shares per plane and accuracy of a language model on binding prompts",
         "frequency_surgery": "bands of angles set to 0, removed or moved in a language model",
         "head_explorer": "what the head explorer shows: inputs of two models, many temperatures and block lengths",
+        "origin_patching": "symbol or origin of two facts' keys exchanged, in a plain and a taught language model",
         "plane_profile": "every head and every plane of a language model at many lengths",
         "random_weights": "scores, frequency use and planes of a language model beside three draws of random weights",
         "score_robustness": "how scores depend on everything that is chosen when they are made",
@@ -31,6 +32,7 @@ SUBJECTS: Mapping[str, Mapping[str, str]] = {
     "posym_companion.solvers.": {
         "binding_direction": "the taught Gemma asked for facts whose attribute comes before the name, in its own words",
         "family_solvers": "small language models of three architectures that learn binding and index, profiled",
+        "origin_solvers": "symbol, origin and place in small decoders that answer binding and index",
         "random_solvers": "scores of small decoders before any training, three draws at two lengths",
         "solver_answers": "heads of decoders that solve binding and index, on right and on wrong answers",
         "survey": "one table of plain, taught and untrained models, large and small, as the command survey makes it",

@@ -2,6 +2,7 @@
 
 from posym_companion.solvers.areas import detection, detection_difference
 from posym_companion.solvers.families import family_model
+from posym_companion.solvers.judges.origin_solvers import origin_results, origin_share
 from posym_companion.solvers.judges.solver_answers import answer_results, right_and_wrong
 from posym_companion.solvers.judges.solver_heads import solvers
 from posym_companion.solvers.judges.solver_roles import CARRIES, NEEDED
@@ -16,6 +17,8 @@ __all__ = [
     "detection",
     "detection_difference",
     "family_model",
+    "origin_results",
+    "origin_share",
     "patched_heads",
     "right_and_wrong",
     "silenced_everywhere",

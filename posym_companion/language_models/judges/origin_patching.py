@@ -1,0 +1,144 @@
+"""Do attention and answers follow the origin of keys? Of what an exchange of whole keys does, the part of each part.
+
+A part of the keys *is followed* as far as its exchange does what an exchange of the whole keys does: the slope, through
+zero, of its effects on the whole exchange's, over all prompts and pairs (and heads), with an interval over prompts. It
+is 1 if the part alone does the same, and 0 if what it does has nothing to do with it.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+
+from posym_companion.finding import Measured, Number, beyond, cases, shown
+from posym_companion.language_models.origin_patching import EXCHANGES, LAYERS, RUNS, TAUGHT, WORDINGS, OriginPatching
+from posym_core.metrics.stats import Estimate, mean_interval, statistic_interval
+from posym_core.models.language import PACKAGED
+from posym_core.runs.results import MissingResultError, Result, load_result
+
+MODELS = {"plain": PACKAGED, "taught": TAUGHT}
+# What is followed: more than half of what whole keys do.
+FOLLOWED = 0.5
+CONTROL = "other origins"
+FOLLOWS, AGAINST = "wordings in which {} follows it, plain", "wordings in which {} does not follow it, taught"
+ABOVE = f"cases in which it is followed more than {CONTROL}, plain"
+MOVES = "nats that whole keys move the answer, {}, at least"
+
+
+def changes(result: Result, what: str, exchange: str, layers: str = "all") -> np.ndarray:
+    """What an exchange changes, ``[prompt, ...]``.
+
+    Args:
+        result: of the experiment ``origin_patching``.
+        what: ``"attention"``: of every head to the asked fact, less that to the other; ``"logits"``: of every head,
+            the logarithm of the one attention over the other; ``"answer"``: the log-odds of the two attributes.
+        exchange: one of ``EXCHANGES`` of :mod:`posym_companion.language_models.origin_patching`.
+        layers: one of its ``LAYERS``.
+    """
+    array = result[{"attention": "attention", "logits": "log_ratio", "answer": "log_probability"}[what]].astype(float)
+    both = array if what == "logits" else array[..., 0] - array[..., 1]
+    found = both[:, :, RUNS.index((exchange, layers))] - both[:, :, 0]
+    return found.reshape(len(found), -1)
+
+
+def followed(result: Result, what: str, exchange: str, layers: str = "all", than: str | None = None) -> Estimate:
+    """How far an exchange of a part does what one of whole keys does in the same layers; see the module.
+
+    Args:
+        result: see :func:`changes`.
+        what: see there.
+        exchange: see there.
+        layers: see there.
+        than: an exchange whose slope is taken off.
+
+    Returns:
+        NaN where whole keys change nothing, or something is undefined.
+    """
+    whole = changes(result, what, "whole", layers)
+    part = changes(result, what, exchange, layers)
+    part = part - changes(result, what, than, layers) if than else part
+    sums = np.stack([(part * whole).sum(1), (whole**2).sum(1)], -1)[:, None]
+    if not (np.isfinite(sums).all() and sums[..., 1].sum() > 0):
+        return Estimate(value=np.nan, low=np.nan, high=np.nan)
+    return statistic_interval(lambda x: x[..., 0].sum((-1, -2)) / x[..., 1].sum((-1, -2)), sums, vectorized=True)
+
+
+def patching_result(model: str, wording: str, lead: int = 0, folder: Path | None = None) -> Result:
+    """The stored result of a model, ``"plain"`` or ``"taught"``, on a wording."""
+    return load_result(OriginPatching(model=MODELS[model], wording=wording, lead=lead).name, folder=folder)
+
+
+def numbers_of(result: Result, where: str) -> dict[str, Number]:
+    """All numbers of one result."""
+    ours: dict[str, Number] = {}
+    for what in ("attention", "logits", "answer"):
+        for exchange in EXCHANGES[1:]:
+            for layers in LAYERS:
+                called = "" if layers == "all" else f" of {layers} layers"
+                name = f"{what} that follows {exchange}{called} ({where})"
+                ours[name] = followed(result, what, exchange, layers)
+    behind = (result["asked"][:, None] > 0) & (result["other"] > 0)
+    for number, exchange in enumerate(("none", *EXCHANGES)):
+        said = {"asked fact's": 0, "other fact's": 1}
+        probability = np.exp(result["log_probability"][:, :, number].astype(float))
+        for fact, place in said.items():
+            found = mean_interval(probability[..., place].mean(1), over="prompts")
+            ours[f"probability of the {fact} attribute, exchange of {exchange} ({where})"] = found
+        right = result["correct"][:, :, number].astype(float)
+        ours[f"accuracy, exchange of {exchange} ({where})"] = mean_interval(right.mean(1), over="prompts")
+    for what in ("attention", "answer"):
+        whole, part = (changes(result, what, exchange) for exchange in ("whole", "origin"))
+        kept = np.repeat(behind, whole.shape[1] // behind.shape[1], axis=1)
+        if (whole[kept] ** 2).sum() > 0:
+            slope = float((part * whole)[kept].sum() / (whole**2)[kept].sum())
+            ours[f"{what} that follows origin, pairs without the first fact ({where})"] = slope
+    return ours
+
+
+def patched_origins(folder: Path | None) -> Measured:
+    """C-3: what attention and answer of the plain and of the taught model follow, in two wordings."""
+    ours: dict[str, Number] = {}
+    held: dict[str, list[bool]] = {}
+    fails, evidence = [], []
+    moves = {model: [] for model in MODELS}
+    for model in MODELS:
+        for wording in WORDINGS:
+            result = patching_result(model, wording, folder=folder)
+            evidence.append(result.name)
+            where = f"{model}, {wording}"
+            ours |= numbers_of(result, where)
+            moves[model].append(float(np.abs(changes(result, "answer", "whole")).mean()))
+            for what in ("attention", "answer"):
+                found = followed(result, what, "origin")
+                if model == "taught":
+                    held.setdefault(AGAINST.format(what), []).append(found.high < FOLLOWED)
+                else:
+                    more = followed(result, what, "origin", than=CONTROL)
+                    ours[f"{what} that follows origin rather than {CONTROL} ({where})"] = more
+                    held.setdefault(FOLLOWS.format(what), []).append(found.low > FOLLOWED)
+                    held.setdefault(ABOVE, []).append(more.low > 0)
+                if not beyond(found, 1 if model == "plain" else -1, FOLLOWED if model == "plain" else -FOLLOWED):
+                    fails.append(f"{what}, {where}: {found}")
+    for model, sizes in moves.items():
+        ours[MOVES.format(model)] = min(sizes)
+    remedy = []
+    for model in MODELS:
+        for wording in WORDINGS:
+            try:
+                result = patching_result(model, wording, lead=8, folder=folder)
+            except MissingResultError:
+                continue
+            evidence.append(result.name)
+            where = f"{model}, {wording}, behind eight facts"
+            ours |= numbers_of(result, where)
+            behind = {part: ours[f"attention that follows {part} ({where})"] for part in ("origin", "symbol")}
+            remedy.append(f"{model}, {wording}: {', '.join(f'{part} {shown(x)}' for part, x in behind.items())}")
+    note = f"Attention behind eight facts of the same frame follows ({'; '.join(remedy)})." if remedy else ""
+    return Measured(
+        ours={**{name: cases(each) for name, each in held.items()}, **ours},
+        model="gemma-3-270m, plain and taught to bind",
+        evidence=evidence,
+        fails_in=fails,
+        note=note,
+    )

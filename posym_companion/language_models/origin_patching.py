@@ -1,0 +1,302 @@
+"""What attention and answers follow when parts of two facts' keys change places: the symbol, the origin, or neither.
+
+Before rotation a fact's key is a hidden state's: what the fact says (its *symbol*), the place where it was computed
+(its *origin*), and what only this pair of the two has. In the prompts of a Latin square every fact stands at every
+place once, so that means over symbols and over places take the first two apart, see
+:mod:`posym_core.metrics.cube_parts`. Here a model runs on a prompt, keeps the facts' keys, and before it reads the
+question, one part of the keys of the fact that is asked about is exchanged for the same part of another fact's. The
+values stay where they are: who follows the part now reads the other fact. This project's own.
+
+Controls are an exchange of the difference of two other origins, and one of random numbers, each made as large as the
+difference of the two origins themselves in every layer, key head and token.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+from tqdm import tqdm
+
+from posym_companion.loop import Experiment, language_model, plain
+from posym_core.inspection.attention_calls import AttentionCall
+from posym_core.inspection.capturing import tap
+from posym_core.inspection.planes import Planes, find_planes
+from posym_core.metrics.cube_parts import latin_orders
+from posym_core.metrics.permutations import permute_blocks
+from posym_core.metrics.rope import rotate
+from posym_core.models.language import PACKAGED
+from posym_core.tasks import Prompts, binding_prompts
+
+TAUGHT = f"{PACKAGED}-binds"
+WORDINGS = ("likes", "bought")
+LEADS = (0, 8)
+# What is exchanged, in which layers; the first run exchanges nothing.
+EXCHANGES = ("whole", "origin", "symbol", "other origins", "random")
+LAYERS = ("all", "early", "middle", "late")
+RUNS = (("none", "all"), *((exchange, layers) for layers in LAYERS for exchange in EXCHANGES))
+DIMS = {
+    "asked": "prompt",
+    "other": "prompt pair",
+    "log_ratio": "prompt pair run layer head",
+    "attention": "prompt pair run layer head fact",
+    "log_probability": "prompt pair run fact",
+    "correct": "prompt pair run",
+    "sizes": "layer part",
+}
+# Keys of a layer before rotation; in the "halves" layout.
+BlockKeys = Float[Tensor, "*block key_head offset dim"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class OriginPatching:
+    """One model on one kind of prompt.
+
+    Attributes:
+        model: name for :func:`posym_core.load_model`.
+        wording: of the binding prompts.
+        lead: facts of the same frame in front, which are never exchanged.
+        facts: of a prompt.
+        prompts: how many; each has a Latin square of its own, of as many passes as there are facts.
+        pairs: other facts that the asked one is paired with, one after another.
+        seed: of the prompts, the squares and the pairs.
+    """
+
+    model: str = PACKAGED
+    wording: str = "likes"
+    lead: int = 0
+    facts: int = 16
+    prompts: int = 24
+    pairs: int = 2
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        if self.facts < 4 or not 1 <= self.pairs < self.facts:
+            raise ValueError(
+                "two facts and two others to compare with are four, and each pair is the asked fact with another; got "
+                f"facts={self.facts} and pairs={self.pairs}. Pass facts of 4 or more and pairs from 1 to facts - 1"
+            )
+
+    @property
+    def name(self) -> str:
+        """What the result is called."""
+        return f"origin_patching/{plain(self.model)}_{self.wording}_{self.lead}"
+
+
+def full_size() -> list[OriginPatching]:
+    """The packaged model as it comes and taught to bind, in two wordings; then behind eight facts of the same frame."""
+    return [
+        OriginPatching(model=model, wording=wording, lead=lead)
+        for lead in LEADS
+        for model in (PACKAGED, TAUGHT)
+        for wording in WORDINGS
+    ]
+
+
+def small(setting: OriginPatching | None = None) -> OriginPatching:
+    """A size for trying out."""
+    return replace(setting or OriginPatching(), facts=4, prompts=2, pairs=1)
+
+
+def measure(
+    setting: OriginPatching, *, device: str = "auto", work: Path | None = None, progress: bool = True
+) -> dict[str, np.ndarray]:
+    """All arrays of one setting; runs are :data:`RUNS`, facts of a pair are the asked one and the other.
+
+    Returns:
+        ``asked [prompt]`` and ``other [prompt, pair]``, places of the two facts; of every head at the last token
+        ``log_ratio [prompt, pair, run, layer, head]``, the logarithm of its attention to the asked fact over that to
+        the other (the difference of the logits of the blocks), and its ``attention [.., fact]``;
+        ``log_probability [prompt, pair, run, fact]`` of the two facts' attributes among all that the prompt names, in
+        nats, and whether the asked one's is the highest, ``correct``; ``sizes [layer, part]``, root mean squares over
+        the pairs of what an exchange adds to a key: whole, origin, symbol.
+    """
+    model, tokenizer = language_model(setting.model, device=device)
+    prompts = binding_prompts(
+        tokenizer,
+        template=setting.wording,
+        facts=setting.facts,
+        lead=setting.lead,
+        count=setting.prompts,
+        seed=setting.seed,
+    )
+    planes = find_planes(model, prompts.input_ids.shape[1])
+    generator = torch.Generator().manual_seed(setting.seed)
+    rows = [
+        one_prompt(model, prompts, number, planes, setting.pairs, generator)
+        for number in tqdm(range(setting.prompts), desc=setting.name, disable=not progress)
+    ]
+    arrays = {name: torch.stack([row[name] for row in rows]).cpu().numpy() for name in rows[0]}
+    arrays["attention"] = arrays["attention"].astype(np.float16)
+    arrays["sizes"] = np.sqrt((arrays["sizes"] ** 2).mean((0, 1)))
+    return {"asked": prompts.target.numpy(), **arrays}
+
+
+@torch.no_grad()
+def one_prompt(
+    model: Any, prompts: Prompts, number: int, planes: Sequence[Planes], pairs: int, generator: torch.Generator
+) -> dict[str, Tensor]:
+    """One prompt's arrays, see :func:`measure`; ``sizes`` of every pair."""
+    asked, end = int(prompts.target[number]), prompts.start + prompts.blocks * prompts.block_length
+    ids = prompts.input_ids[number]
+    orders = latin_orders(prompts.blocks, generator)
+    square = permute_blocks(ids, orders, start=prompts.start, block_length=prompts.block_length)[:, :end]
+    effects = [main_effects(keys, orders) for keys in block_keys(remembered(model, square), prompts, planes)]
+    cache = remembered(model, ids[None, :end])
+    own = [keys[0] for keys in block_keys(cache, prompts, planes)]
+    # The asked fact's place, those of the pairs' other facts, and all places that are left.
+    others = torch.randperm(prompts.blocks - 1, generator=generator)
+    others += others >= asked
+    rows = []
+    for place in range(pairs):
+        other, third, fourth = others.roll(-place)[:3].tolist()
+        shifts = [
+            differences(keys, *both, asked, other, third, fourth, generator)
+            for keys, both in zip(own, effects, strict=True)
+        ]
+        found = asked_with(model, ids[end:], cache, shifts, prompts, planes, asked, other)
+        answers = found.pop("logits")[:, prompts.answer_ids[number]].log_softmax(-1)
+        found["log_probability"] = answers[:, [asked, other]]
+        found["correct"] = answers.argmax(-1) == asked
+        found["sizes"] = torch.stack([shift[:3].square().mean((1, 2, 3)).sqrt() for shift in shifts])
+        rows.append(found)
+    return {"other": others[:pairs], **{name: torch.stack([row[name] for row in rows]) for name in rows[0]}}
+
+
+def remembered(model: Any, input_ids: Int[Tensor, "prompt token"]) -> Any:
+    """Keys and values that the model keeps of prompts.
+
+    Raises:
+        ValueError: if a layer keeps fewer than all of them.
+    """
+    cache = model.base_model(input_ids.to(model.device), use_cache=True).past_key_values
+    kept = min(layer.keys.shape[2] for layer in cache.layers)
+    if kept < input_ids.shape[1]:
+        raise ValueError(
+            f"keys are exchanged where a layer keeps all of them; a window of this model keeps {kept} of "
+            f"{input_ids.shape[1]} tokens. Pass fewer facts"
+        )
+    return cache
+
+
+def block_keys(cache: Any, prompts: Prompts, planes: Sequence[Planes]) -> list[BlockKeys]:
+    """Keys of every layer's blocks before rotation, ``[prompt, block, key_head, offset, dim]``."""
+    at = torch.arange(prompts.start, prompts.start + prompts.blocks * prompts.block_length)
+    return [
+        rotate(here.arrange_keys(layer.keys[:, :, at]), -at.to(layer.keys.device), here.angles)
+        .unflatten(2, (prompts.blocks, prompts.block_length))
+        .transpose(1, 2)
+        for layer, here in zip(cache.layers, planes, strict=True)
+    ]
+
+
+def main_effects(keys: BlockKeys, orders: Int[Tensor, "prompt place"]) -> tuple[BlockKeys, BlockKeys]:
+    """Of the keys of a Latin square the mean at each origin, over symbols, and of each symbol, over origins."""
+    by_symbol = orders.argsort(0)  # the prompt in which each symbol stands at each place
+    every = keys[by_symbol, torch.arange(orders.shape[1])]
+    return every.mean(0), every.mean(1)
+
+
+def differences(
+    keys: BlockKeys,
+    origins: BlockKeys,
+    symbols: BlockKeys,
+    asked: int,
+    other: int,
+    third: int,
+    fourth: int,
+    generator: torch.Generator,
+) -> Float[Tensor, "exchange key_head offset dim"]:
+    """What each of :data:`EXCHANGES` adds to the keys of the asked fact, and takes from those of the other.
+
+    Args:
+        keys: of the prompt's blocks.
+        origins: means at their places.
+        symbols: means of what they say.
+        asked: place of the one fact.
+        other: place of the other.
+        third: with ``fourth``, two more places, whose origins are exchanged as a control.
+        fourth: see ``third``.
+        generator: of the random control.
+    """
+    origin = origins[other] - origins[asked]
+    length = origin.norm(dim=-1, keepdim=True)
+    drawn = torch.randn(origin.shape, generator=generator).to(origin)
+    controls = (torch.nn.functional.normalize(x, dim=-1) * length for x in (origins[fourth] - origins[third], drawn))
+    return torch.stack([keys[other] - keys[asked], origin, symbols[other] - symbols[asked], *controls])
+
+
+def asked_with(
+    model: Any,
+    question: Int[Tensor, " token"],
+    cache: Any,
+    shifts: Sequence[Float[Tensor, "exchange key_head offset dim"]],
+    prompts: Prompts,
+    planes: Sequence[Planes],
+    asked: int,
+    other: int,
+) -> dict[str, Tensor]:
+    """Attention of every head and answers of all :data:`RUNS`, which read a prompt's question as one batch.
+
+    Args:
+        model: the model.
+        question: what comes behind the facts.
+        cache: what it keeps of them; left as it is.
+        shifts: of every layer, see :func:`differences`.
+        prompts: of which it is one.
+        planes: of every layer.
+        asked: place of the one fact.
+        other: place of the other.
+
+    Returns:
+        ``log_ratio [run, layer, head]``, ``attention [run, layer, head, fact]`` and ``logits [run, vocabulary]``.
+    """
+    length = prompts.block_length
+    tokens = [torch.arange(length) + prompts.start + fact * length for fact in (asked, other)]
+    again = copy.deepcopy(cache)
+    again.batch_repeat_interleave(len(RUNS))
+    for number, (layer, here, shift) in enumerate(zip(again.layers, planes, shifts, strict=True)):
+        chosen = torch.zeros(len(RUNS), *shift.shape[1:], dtype=shift.dtype, device=shift.device)
+        for run, (exchange, layers) in enumerate(RUNS):
+            if exchange in EXCHANGES and number in layers_called(layers, len(shifts)):
+                chosen[run] = shift[EXCHANGES.index(exchange)]
+        for at, sign in zip(tokens, (1, -1), strict=True):
+            layer.keys[:, :, at] += sign * as_kept(rotate(chosen, at.to(chosen.device), here.angles), here)
+    rows: dict[str, list[Tensor]] = {"log_ratio": [], "attention": []}
+
+    def look(call: AttentionCall) -> None:
+        logits = call.logits().masked_fill(~call.visible, -torch.inf)[:, :, 0]
+        both = [logits[..., at.to(logits.device)].logsumexp(-1) for at in tokens]
+        rows["log_ratio"].append(both[0] - both[1])
+        weights = call.weights()[:, :, 0]
+        rows["attention"].append(torch.stack([weights[..., at.to(weights.device)].sum(-1) for at in tokens], -1))
+
+    with tap(model, look):
+        ids = question.to(model.device).expand(len(RUNS), -1)
+        logits = model(ids, past_key_values=again, use_cache=True, logits_to_keep=1).logits[:, -1]
+    return {**{name: torch.stack(values, 1).cpu() for name, values in rows.items()}, "logits": logits.float().cpu()}
+
+
+def layers_called(name: str, layers: int) -> range:
+    """Numbers of the layers that are called so: all, or a third of them."""
+    if name == "all":
+        return range(layers)
+    third = LAYERS.index(name) - 1
+    return range(round(third * layers / 3), round((third + 1) * layers / 3))
+
+
+def as_kept(keys: Float[Tensor, "*batch dim"], planes: Planes) -> Float[Tensor, "*batch dim"]:
+    """Keys in the layout that the model keeps them in: the inverse of ``planes.arrange_keys``."""
+    kept = torch.empty_like(keys)
+    kept[..., planes.order.to(keys.device)] = keys / planes.gain.to(keys)
+    return kept
+
+
+EXPERIMENT = Experiment(settings=full_size, small=small, measure=measure, dims=DIMS)

@@ -1,0 +1,109 @@
+"""Is index without rotation read from origins? What the symbolic part of the heads is that carry an answer."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+
+from posym_companion.finding import Measured, Number, cases
+from posym_companion.solvers.judges.solver_roles import CARRIES
+from posym_companion.solvers.judges.task_solvers import SOLVED
+from posym_companion.solvers.origin_solvers import KEPT, QUERIES, full_size
+from posym_core.metrics.stats import Estimate, statistic_interval
+from posym_core.runs.results import Result, stored_results
+
+MODEL = "decoders of two and four layers, trained on binding and index"
+INDEX = "models without rotation that read index from origins"
+BINDING = "models that do not read binding from origins"
+BEFORE = "models without rotation with less origin before training"
+HALF = 0.5
+SYMBOLIC = ("symbol", "origin", "symbol_origin")
+
+
+def origin_results(folder: Path | None = None) -> list[Result]:
+    """The stored settings, two without rotation and one with it.
+
+    Raises:
+        MissingResultError: if one is missing.
+    """
+    names = [setting.name for setting in full_size()]
+    return stored_results(names, folder, least=len(names))
+
+
+def origin_share(
+    result: Result, seed: int, question: str, part: str, *, array: str = "parts", queries: str = "own"
+) -> Estimate | None:
+    """A part of the symbolic part of the heads that carry a kind of question, with its interval over squares.
+
+    The symbolic part of a prompt is the variance of the row means of its cross-logit matrix; what differs between
+    prompts is no part of it. Variances are summed over the heads.
+
+    Args:
+        result: of the experiment ``origin_solvers``.
+        seed: place of the model among its seeds.
+        question: kind.
+        part: ``"symbol"``, ``"origin"`` or ``"symbol_origin"``; or ``"place"``, which is of the whole variance.
+        array: ``"parts"``, or ``"parts_before"`` for the same heads before training.
+        queries: ``"own"`` or ``"crossed"``.
+
+    Returns:
+        None if no head carries it, or nothing varies in one that does.
+    """
+    kind = result.settings["solver"]["questions"].index(question)
+    carries = result["patched"][seed, kind] >= CARRIES
+    parts = result[array][seed, kind, QUERIES.index(queries)].astype(float)[:, carries].sum(1)
+    by_name = dict(zip(KEPT, parts.T, strict=True))
+    by_name["symbol_origin"] = np.maximum(by_name["symbol_origin"] - by_name.pop("prompts"), 0)
+    whole = sum(by_name[name] for name in (by_name if part == "place" else SYMBOLIC))
+    sums = np.stack([by_name[part], np.asarray(whole)], -1)[:, None]
+    if not sums[..., 1].sum() > 0:
+        return None
+    return statistic_interval(lambda x: x[..., 0].sum((-1, -2)) / x[..., 1].sum((-1, -2)), sums, vectorized=True)
+
+
+def index_from_origins(folder: Path | None) -> Measured:
+    """C-5: origin's share of the symbolic part, at the heads that carry an answer, of every model that solves it."""
+    results = origin_results(folder)
+    ours: dict[str, Number] = {}
+    held: dict[str, list[bool]] = {name: [] for name in (INDEX, BINDING, BEFORE)}
+    fails = []
+    for result in results:
+        solver = result.settings["solver"]
+        for place, seed in enumerate(solver["seeds"]):
+            for kind, question in enumerate(solver["questions"]):
+                where = f"{question}, {result.name.partition('/')[2]}, seed {seed}"
+                accuracy = ours[f"accuracy ({where})"] = float(result["accuracy"][place, kind])
+                if not accuracy > SOLVED:
+                    continue
+                found = origin_share(result, place, question, "origin")
+                before = origin_share(result, place, question, "origin", array="parts_before")
+                for said, value in (
+                    ("origin's share", found),
+                    ("origin's share before training", before),
+                    (
+                        "origin's share, crossed queries",
+                        origin_share(result, place, question, "origin", queries="crossed"),
+                    ),
+                    ("symbol's share", origin_share(result, place, question, "symbol")),
+                    ("place's share of the whole variance", origin_share(result, place, question, "place")),
+                ):
+                    ours[f"{said} ({where})"] = "no head carries it" if value is None else value
+                if question == "binding":
+                    held[BINDING].append(found is not None and found.high < HALF)
+                    kept = held[BINDING][-1]
+                elif solver["band"] == "none":
+                    held[INDEX].append(found is not None and found.low > HALF)
+                    held[BEFORE].append(found is not None and before is not None and before.high < found.low)
+                    kept = held[INDEX][-1] and held[BEFORE][-1]
+                else:
+                    kept = True
+                if not kept:
+                    fails.append(f"{where}: {found}, {before} before training")
+    return Measured(
+        ours={**{name: cases(each) for name, each in held.items()}, **ours},
+        model=MODEL,
+        evidence=[result.name for result in results],
+        fails_in=fails,
+        note="Names are band, layers x heads, facts. Without rotation nothing but the key can know a place.",
+    )

@@ -1,0 +1,194 @@
+"""Parts of keys that change places: that they are those of the cube, and are put where they belong."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from architectures import build
+
+from posym_companion.language_models import origin_patching
+from posym_companion.language_models.origin_patching import (
+    DIMS,
+    EXCHANGES,
+    RUNS,
+    OriginPatching,
+    asked_with,
+    block_keys,
+    differences,
+    full_size,
+    layers_called,
+    main_effects,
+    measure,
+    remembered,
+    small,
+)
+from posym_core import binding_prompts
+from posym_core.inspection.capturing import capture
+from posym_core.inspection.planes import find_planes
+from posym_core.metrics.cube_parts import latin_orders
+from posym_core.metrics.permutations import permute_blocks
+from posym_core.metrics.rope import rotate
+from posym_core.models.answers import choice_accuracy
+from posym_core.runs.results import named_dims
+
+WHOLE, ORIGIN, SYMBOL, OTHERS, RANDOM = range(5)
+
+
+@pytest.fixture(scope="module")
+def tiny(tokenizer):
+    # Of a shorter window the cache would keep less than the facts.
+    return build("Gemma3", vocab_size=len(tokenizer), sliding_window=128).requires_grad_(False)
+
+
+@pytest.fixture(scope="module")
+def prompts(tokenizer):
+    return binding_prompts(tokenizer, facts=5, count=2, lead=2)
+
+
+@pytest.fixture(scope="module")
+def planes(tiny, prompts):
+    return find_planes(tiny, prompts.input_ids.shape[1])
+
+
+def facts_of(prompts):
+    end = prompts.start + prompts.blocks * prompts.block_length
+    return prompts.input_ids[0].tensor_split([end])
+
+
+def square_of(prompts, orders):
+    end = prompts.start + prompts.blocks * prompts.block_length
+    return permute_blocks(prompts.input_ids[0], orders, start=prompts.start, block_length=4)[:, :end]
+
+
+def shifts_of(tiny, prompts, planes, asked, other):
+    facts, _ = facts_of(prompts)
+    generator = torch.Generator().manual_seed(0)
+    orders = latin_orders(prompts.blocks, generator)
+    square = square_of(prompts, orders)
+    cache = remembered(tiny, facts[None])
+    effects = [main_effects(keys, orders) for keys in block_keys(remembered(tiny, square), prompts, planes)]
+    return cache, [
+        differences(keys[0], *both, asked, other, 0, 4, generator)
+        for keys, both in zip(block_keys(cache, prompts, planes), effects, strict=True)
+    ]
+
+
+def test_every_array_has_named_dimensions_and_the_first_run_is_the_model_itself(tiny, tokenizer, monkeypatch):
+    monkeypatch.setattr(origin_patching, "language_model", lambda *a, **k: (tiny, tokenizer))
+    setting = small(OriginPatching(lead=1, prompts=3))
+    found = measure(setting, device="cpu", progress=False)
+    named_dims(DIMS, found)
+    assert found["log_ratio"].shape == (2, 1, len(RUNS), 3, 4)
+    assert found["attention"].shape == (2, 1, len(RUNS), 3, 4, 2)
+    assert (found["other"] != found["asked"][:, None]).all()
+    prompts = binding_prompts(tokenizer, facts=4, count=2, lead=1)
+    choices = choice_accuracy(tiny, prompts)
+    torch.testing.assert_close(
+        torch.tensor(found["log_probability"][:, 0, 0, 0]), choices.log_probability.float(), rtol=1e-4, atol=1e-4
+    )
+    assert found["correct"][:, 0, 0].tolist() == choices.correct.tolist()
+    for layer, call in enumerate(capture(tiny, prompts.input_ids)):
+        weights = call.weights()[:, :, 0]
+        for prompt in range(2):
+            for fact, place in enumerate((found["asked"][prompt], found["other"][prompt, 0])):
+                first = prompts.start + 4 * int(place)
+                expected = weights[prompt, :, first : first + 4].sum(-1)
+                ours = torch.tensor(found["attention"][prompt, 0, 0, layer, :, fact]).float()
+                torch.testing.assert_close(ours, expected, rtol=2e-3, atol=1e-3)
+        ratio = torch.tensor(found["attention"][:, :, 0, layer]).float()
+        ours = torch.tensor(found["log_ratio"][:, :, 0, layer])
+        torch.testing.assert_close(ours, (ratio[..., 0] / ratio[..., 1]).log(), rtol=2e-2, atol=2e-2)
+
+
+def test_keys_of_the_first_layer_have_no_origin(tiny, prompts, planes):
+    """They see one token: there, the whole key is the symbol."""
+    _, (first, *later) = shifts_of(tiny, prompts, planes, 3, 1)
+    torch.testing.assert_close(first[SYMBOL], first[WHOLE], atol=1e-4, rtol=1e-4)
+    assert first[ORIGIN].abs().max() < 1e-4
+    # The first token of a block differs from other names there, the stop behind all of them does not.
+    assert first[WHOLE, :, 0].norm() > 1
+    assert first[WHOLE, :, -1].norm() < 1e-3
+    assert all(shift[ORIGIN].norm() > 1 for shift in later)
+
+
+def test_main_effects_are_plain_means_of_a_square(tiny, prompts, planes):
+    orders = latin_orders(5, torch.Generator().manual_seed(3))
+    keys = block_keys(remembered(tiny, square_of(prompts, orders)), prompts, planes)[2]
+    origins, symbols = main_effects(keys, orders)
+    for place in range(5):
+        torch.testing.assert_close(origins[place], keys[:, place].mean(0))
+        there = [keys[prompt, orders[prompt].tolist().index(place)] for prompt in range(5)]
+        torch.testing.assert_close(symbols[place], torch.stack(there).mean(0))
+
+
+def test_controls_are_as_large_as_the_difference_of_the_origins(tiny, prompts, planes):
+    _, shifts = shifts_of(tiny, prompts, planes, 3, 1)
+    for shift in shifts[1:]:
+        for control in (OTHERS, RANDOM):
+            torch.testing.assert_close(shift[control].norm(dim=-1), shift[ORIGIN].norm(dim=-1))
+            assert not torch.allclose(shift[control], shift[ORIGIN])
+
+
+def test_an_exchange_of_whole_keys_is_one(tiny, prompts, planes):
+    """Each fact's keys are then the other's, turned to where they stand now; all else is as it was."""
+    asked, other, length = 3, 1, prompts.block_length
+    cache, shifts = shifts_of(tiny, prompts, planes, asked, other)
+    before = [layer.keys.clone() for layer in cache.layers]
+    _, question = facts_of(prompts)
+    seen = []
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(
+            type(tiny), "forward", lambda self, ids, past_key_values, **k: seen.append(past_key_values) or 1 / 0
+        )
+        with pytest.raises(ZeroDivisionError):
+            asked_with(tiny, question, cache, shifts, prompts, planes, asked, other)
+    assert all(torch.equal(x, layer.keys) for x, layer in zip(before, cache.layers, strict=True))
+    (changed,) = seen
+    places = [prompts.start + fact * length + torch.arange(length) for fact in (asked, other)]
+    for number, (layer, here, old) in enumerate(zip(changed.layers, planes, before, strict=True)):
+        for run, (exchange, layers) in enumerate(RUNS):
+            if exchange != "whole":
+                continue
+            expected = old[0].clone()
+            if number in layers_called(layers, 3):
+                for at, origin in (places, places[::-1]):
+                    moved = rotate(here.arrange_keys(old[0][:, origin]), at - origin, here.angles)
+                    back = here.order.argsort()
+                    expected[:, at] = (moved / here.gain)[..., back].float()
+            torch.testing.assert_close(layer.keys[run], expected, rtol=1e-4, atol=1e-4)
+
+
+def test_an_exchange_in_some_layers_leaves_attention_before_them_alone(tiny, prompts, planes):
+    cache, shifts = shifts_of(tiny, prompts, planes, 3, 1)
+    _, question = facts_of(prompts)
+    found = asked_with(tiny, question, cache, shifts, prompts, planes, 3, 1)
+    ratio = found["log_ratio"]
+    assert list(EXCHANGES) == ["whole", "origin", "symbol", "other origins", "random"]
+    late = RUNS.index(("origin", "late"))
+    torch.testing.assert_close(ratio[late, :2], ratio[0, :2])
+    assert not torch.allclose(ratio[late, 2], ratio[0, 2], atol=1e-3)
+    early = RUNS.index(("whole", "early"))
+    assert not torch.allclose(ratio[early, 0], ratio[0, 0], atol=1e-3)
+
+
+@pytest.mark.parametrize("layers", [3, 4, 18])
+def test_thirds_share_all_layers_out(layers):
+    thirds = [number for name in ("early", "middle", "late") for number in layers_called(name, layers)]
+    assert thirds == list(layers_called("all", layers)) == list(range(layers))
+
+
+def test_a_window_that_forgets_facts_is_refused(tokenizer, prompts):
+    short = build("Gemma3", vocab_size=len(tokenizer)).requires_grad_(False)
+    facts, _ = facts_of(prompts)
+    with pytest.raises(ValueError, match=r"a window of this model keeps 15 of 29 tokens. Pass fewer facts"):
+        remembered(short, facts[None])
+
+
+def test_settings_that_leave_no_pair_are_refused():
+    with pytest.raises(ValueError, match=r"got facts=3 and pairs=2. Pass facts of 4 or more and pairs from 1"):
+        OriginPatching(facts=3)
+    with pytest.raises(ValueError, match=r"got facts=4 and pairs=4"):
+        OriginPatching(facts=4, pairs=4)
+    names = [setting.name for setting in full_size()]
+    assert names[0] == "origin_patching/gemma-3-270m_likes_0"
+    assert len(set(names)) == len(names) == 8

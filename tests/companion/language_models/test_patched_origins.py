@@ -1,0 +1,126 @@
+"""What patched origins decide, from made-up runs: lines just kept and just missed, nothing that varies."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+
+import numpy as np
+import pytest
+from invented import save_invented
+
+from posym_companion.language_models.judges.origin_patching import changes, followed, patching_result
+from posym_companion.language_models.origin_patching import PACKAGED, RUNS, full_size
+from posym_companion.ledger import ledger
+from posym_core.runs.results import MissingResultError
+
+NEAR = 0.01
+
+
+def invented(folder, *, attention=None, answer=None, control=0.0, size=1.0, prompts=24, leads=(0,), **wordings):
+    """Runs in which exchanges of origins do so much of what whole keys do, of (plain, taught) models."""
+    attention, answer = attention or (0.8, 0.2), answer or (0.8, 0.2)
+    generator = np.random.default_rng(0)
+    for setting in full_size():
+        if setting.lead not in leads:
+            continue
+        which = 0 if setting.model == PACKAGED else 1
+        parts = {"none": 0.0, "whole": 1.0, "symbol": 0.1, "other origins": control, "random": 0.0}
+        arrays = {"asked": np.arange(prompts) % 16, "other": (np.arange(2 * prompts).reshape(prompts, 2) + 1) % 16}
+        for name, shape, of in (("attention", (3, 4), attention), ("log_probability", (), answer)):
+            origin = wordings.get(setting.wording, of)[which]
+            whole = size * generator.normal(size=(prompts, 2, *shape))
+            rows = [whole * (origin if exchange == "origin" else parts[exchange]) for exchange, _ in RUNS]
+            first = np.stack(rows, 2) - 2
+            arrays[name] = np.stack([first, np.full_like(first, -2.0)], -1)
+        arrays["log_ratio"] = arrays["attention"][..., 0] - arrays["attention"][..., 1]
+        arrays["correct"] = np.ones((prompts, 2, len(RUNS)), bool)
+        save_invented(setting.name, arrays, folder, **asdict(setting))
+    (row,) = ledger("C-3", folder=folder)
+    return row
+
+
+@pytest.mark.parametrize(
+    ("plain", "taught", "verdict", "held"),
+    [
+        (0.5 + NEAR, 0.5 - NEAR, "reproduced in kind", (2, 2)),
+        (0.5 - NEAR, 0.5 - NEAR, "partly", (0, 2)),
+        (0.5 + NEAR, 0.5 + NEAR, "partly", (2, 0)),
+        (-1.0, -1.0, "partly", (0, 2)),
+    ],
+)
+def test_more_than_half_in_the_plain_model_and_less_in_the_taught(tmp_path, plain, taught, verdict, held):
+    row = invented(tmp_path, attention=(plain, taught), answer=(plain, taught))
+    assert row.verdict == verdict
+    for what, whose in (("attention", "attention"), ("answer", "the answer")):
+        assert row.parts[f"{whose} follows the origin in the plain model"] == f"{held[0]} of 2 wordings"
+        assert row.parts[f"{whose} does not follow the origin in the taught model"] == f"{held[1]} of 2 wordings"
+        found = row.ours[f"{what} that follows origin (plain, likes)"]
+        assert found["value"] == pytest.approx(plain, abs=2e-4)
+        assert row.ours[f"{what} that follows symbol (taught, bought)"]["value"] == pytest.approx(0.1, abs=2e-4)
+    assert row.model == "gemma-3-270m, plain and taught to bind"
+    assert row.rule_fixed == "before the run"
+    assert (row.fails_in == []) == (verdict == "reproduced in kind")
+
+
+def test_each_of_attention_answer_and_wording_counts_for_itself(tmp_path):
+    row = invented(tmp_path, attention=(0.8, 0.2), answer=(0.2, 0.8))
+    assert row.verdict == "partly"
+    assert row.parts["attention follows the origin in the plain model"] == "2 of 2 wordings"
+    assert row.parts["the answer follows the origin in the plain model"] == "0 of 2 wordings"
+    assert row.parts["attention does not follow the origin in the taught model"] == "2 of 2 wordings"
+    assert row.parts["the answer does not follow the origin in the taught model"] == "0 of 2 wordings"
+    assert sorted(where.partition(":")[0] for where in row.fails_in) == [
+        "answer, plain, bought", "answer, plain, likes", "answer, taught, bought", "answer, taught, likes",
+    ]  # fmt: skip
+    row = invented(tmp_path, likes=(0.2, 0.8))
+    assert row.parts["attention follows the origin in the plain model"] == "1 of 2 wordings"
+    assert row.parts["the answer does not follow the origin in the taught model"] == "1 of 2 wordings"
+
+
+@pytest.mark.parametrize(("control", "held"), [(0.8 - NEAR, 4), (0.8, 0), (0.8 + NEAR, 0)])
+def test_other_facts_origins_must_do_less(tmp_path, control, held):
+    row = invented(tmp_path, control=control)
+    part = "in the plain model more than other facts' origins are"
+    assert row.parts[part] == f"{held} of 4 cases of a wording and attention or answer"
+
+
+def test_an_answer_that_whole_keys_do_not_move_is_not_asked(tmp_path):
+    # The mean size of a normal number is 0.8 of its deviation.
+    for size, testable in ((0.15, True), (0.1, False)):
+        row = invented(tmp_path, size=size)
+        asked = {name: held for name, held in row.parts.items() if "answer" in name}
+        assert ("not testable" not in asked.values()) == testable
+        assert row.verdict == ("reproduced in kind" if testable else "partly")
+    row = invented(tmp_path, size=0.0)
+    assert row.parts["attention follows the origin in the plain model"] == "0 of 2 wordings"
+    assert row.parts["attention does not follow the origin in the taught model"] == "0 of 2 wordings"
+    assert np.isnan(row.ours["attention that follows origin (plain, likes)"]["value"])
+
+
+def test_one_prompt_and_undefined_numbers(tmp_path):
+    row = invented(tmp_path, prompts=1)
+    found = row.ours["attention that follows origin (plain, likes)"]
+    assert found["interval"] == [found["value"]] * 2
+    undefined = invented(tmp_path, attention=(np.nan, np.nan))
+    assert undefined.parts["attention follows the origin in the plain model"] == "0 of 2 wordings"
+    assert undefined.parts["attention does not follow the origin in the taught model"] == "0 of 2 wordings"
+
+
+def test_slopes_are_through_zero_and_of_the_same_layers(tmp_path):
+    invented(tmp_path, attention=(0.75, 0.2))
+    result = patching_result("plain", "likes", folder=tmp_path)
+    whole, part = (changes(result, "logits", exchange, "late") for exchange in ("whole", "origin"))
+    assert whole.shape == (24, 2 * 3 * 4)
+    assert followed(result, "logits", "origin", "late").value == pytest.approx((whole * part).sum() / (whole**2).sum())
+    assert followed(result, "logits", "whole", "early").value == pytest.approx(1)
+    assert followed(result, "logits", "origin", than="whole").value == pytest.approx(-0.25)
+
+
+def test_prompts_behind_other_facts_are_said_beside_it(tmp_path):
+    row = invented(tmp_path, leads=(0, 8))
+    assert "attention behind eight facts" in row.note.lower()
+    assert "attention that follows symbol (plain, likes, behind eight facts)" in row.ours
+    assert len(row.evidence) == 8
+    with pytest.raises(MissingResultError):
+        patching_result("plain", "likes", folder=tmp_path / "nothing")
+    assert ledger("C-3", folder=tmp_path / "nothing")[0].verdict == "not run here"
