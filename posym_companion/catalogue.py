@@ -25,6 +25,7 @@ SUBJECTS: Mapping[str, Mapping[str, str]] = {
         "frequency_surgery": "bands of angles set to 0, removed or moved in a language model",
         "head_explorer": "what the head explorer shows: inputs of two models, many temperatures and block lengths",
         "origin_patching": "symbol or origin of two facts' keys exchanged, in a plain and a taught language model",
+        "origins": "symbol, origin and place of what heads follow, on lists of facts and on prose",
         "plane_profile": "every head and every plane of a language model at many lengths",
         "random_weights": "scores, frequency use and planes of a language model beside three draws of random weights",
         "score_robustness": "how scores depend on everything that is chosen when they are made",

@@ -197,10 +197,16 @@ def cube_logits(
     seen = heads.seen_blocks(swaps)[:, None, None].expand(*heads.query.shape[:3], -1)
     if not crossed:
         return {"logits": block_logits(heads, swaps, read=read), "seen": seen}
+    return {"logits": crossed_logits(heads, swaps, read=read).mean(2), "seen": seen}
+
+
+def crossed_logits(
+    heads: LayerHeads, swaps: Swaps, *, read: int | None = None
+) -> Float[Tensor, "prompt key_head query group content place"]:
+    """Cross-logits of every prompt's keys with the query of each prompt of a square."""
     prompts, _, group, _ = heads.query.shape
     # All queries as one large group that shares each prompt's keys; so many products are in the model's own type.
     visible = heads.visible[:1].expand(-1, -1, group, -1).repeat(1, 1, prompts, 1)
     query = heads.query.permute(1, 0, 2, 3).flatten(1, 2)[None]
     crossing = replace(heads, query=query, visible=visible, sinks=None)
-    every = block_logits(crossing, swaps, read=read, products=query.dtype)
-    return {"logits": every.unflatten(2, (prompts, group)).mean(2), "seen": seen}
+    return block_logits(crossing, swaps, read=read, products=query.dtype).unflatten(2, (prompts, group))

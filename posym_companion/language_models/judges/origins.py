@@ -1,0 +1,291 @@
+"""Is the symbolic part of what heads follow on lists symbol or origin? Judges of C-1 and C-2, this project's own.
+
+The symbolic part of a prompt is the variance of its cross-logit matrix's row means. Over a Latin square of prompts it
+is symbol, origin and their interaction, see :mod:`posym_core.metrics.cube_parts`; here each is a share of it, head by
+head. A head's share is the mean over prompts, a model's the median over heads.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+
+from posym_companion.finding import Measured, Number, Tally, beyond, cases
+from posym_companion.language_models.origins import (
+    ATTRIBUTE,
+    BEHIND,
+    BLOCK_LENGTH,
+    DRAWS,
+    FACTS,
+    LEAD,
+    LEADS,
+    LONG,
+    NAME,
+    PROSE,
+    READS,
+    WORDINGS,
+    Origins,
+)
+from posym_core.metrics.stats import Estimate, statistic_interval
+from posym_core.models.language import PACKAGED
+from posym_core.runs.results import Result, load_result
+
+Part = Literal["symbol", "origin", "symbol_origin"]
+MODEL = PACKAGED
+RESAMPLES = 2000
+HALF, LITTLE = 0.5, 0.1
+# What else stands in front has no effect to speak of if it has less than this part of the lead's.
+A_THIRD = 1 / 3
+# A symbolic part that is less than this part of a head's whole variance is rounding.
+ROUNDING = 1e-9
+# Of the attention, what makes a head one that attends to the blocks.
+ATTENDS = 0.1
+BLOCK, AT_NAME, AT_ATTRIBUTE = "block", f"offset {NAME}", f"offset {ATTRIBUTE}"
+TOKENS = {AT_NAME: "the name's token", AT_ATTRIBUTE: "the attribute's token"}
+FRAME = {f"offset {x}": f"the frame's token {x}" for x in range(BLOCK_LENGTH) if x not in (NAME, ATTRIBUTE)}
+# What else may stand in front, by what it is called: as many tokens, or more.
+OTHERS: Mapping[str, dict[str, Any]] = {
+    "as many tokens of prose": {"front": "prose", "lead": LEAD},
+    f"{BLOCK_LENGTH * LONG} tokens of prose": {"front": "prose", "lead": LONG},
+    "as many facts of another frame": {"front": "other", "lead": LEAD},
+}
+
+
+def origins_result(folder: Path | None, **kind: Any) -> Result:
+    """A stored result, by what differs from 16 facts that like, see :class:`Origins`.
+
+    Raises:
+        MissingResultError: if it is not there.
+    """
+    return load_result(Origins(**kind).name, folder=folder)
+
+
+def share(result: Result, part: Part, read: str = BLOCK) -> np.ndarray:
+    """One part's share of the symbolic part, ``[prompt, layer, head]``; NaN where that is rounding."""
+    place = result["reads"].tolist().index(read)
+    sizes = dict(zip(result["variances"].tolist(), result["parts"][place].astype(float), strict=True))
+    whole = sum(x for name, x in sizes.items() if name != "prompts")
+    both = np.maximum(sizes["symbol_origin"] - sizes["prompts"], 0)
+    symbolic = sizes["symbol"] + sizes["origin"] + both
+    with np.errstate(divide="ignore", invalid="ignore"):
+        found = (both if part == "symbol_origin" else sizes[part]) / symbolic
+        return np.where(symbolic > ROUNDING * whole, found, np.nan)
+
+
+def over_heads(x: np.ndarray) -> Estimate:
+    """Median over heads of ``[prompt, layer, head]``, with its interval over prompts and layers."""
+    return statistic_interval(heads_median, x, draws=RESAMPLES, vectorized=True)
+
+
+def heads_median(x: np.ndarray) -> np.ndarray:
+    """``[draw, prompt, layer, head, ...]``: median over heads of means over prompts, of what is defined."""
+    there = ~np.isnan(x)
+    with np.errstate(invalid="ignore"):
+        mean = np.where(there, x, 0).sum(1) / there.sum(1)
+    heads = np.moveaxis(mean.reshape(len(mean), -1, *mean.shape[3:]), 1, -1)
+    found = np.full(heads.shape[:-1], np.nan)
+    some = ~np.isnan(heads).all(-1)  # NumPy warns of the others
+    found[some] = np.nanmedian(heads[some], axis=-1)
+    return found
+
+
+def by_thirds(x: np.ndarray) -> list[float]:
+    """The same over the heads of each third of the layers."""
+    return [float(heads_median(part[None])[0]) for part in np.array_split(x, 3, axis=1)]
+
+
+def attending(x: np.ndarray, result: Result) -> np.ndarray:
+    """The same with NaN for heads that give all blocks together less than a tenth of their attention."""
+    return np.where(result["mass"].mean(0) > ATTENDS, x, np.nan)
+
+
+def symbolic_part_is_origin(folder: Path | None) -> Measured:
+    """C-1: origin's share of the symbolic part on lists and in prose, whole blocks and single tokens."""
+    lists = {wording: origins_result(folder, wording=wording) for wording in WORDINGS}
+    prose = origins_result(folder, wording=PROSE)
+    tally = Tally()
+    for wording, result in lists.items():
+        origin = over_heads(share(result, "origin"))
+        more = over_heads(share(result, "origin") - share(result, "symbol"))
+        tally.add("origin's share", wording, origin, {"more than half": beyond(origin, 1, HALF)})
+        tally.add("origin's share less symbol's", wording, more, {"more than symbol": beyond(more, 1)})
+        for read, token in TOKENS.items():
+            there = over_heads(share(result, "origin", read))
+            tally.add(
+                f"origin's share at {token}", wording, there, {f"more than half at {token}": beyond(there, 1, HALF)}
+            )
+        tally.numbers.update(_without_objections(folder, wording, result))
+    drawn = {draw: origins_result(folder, draw=draw) for draw in DRAWS}
+    at_birth = {draw: _at_birth(result) for draw, result in drawn.items()}
+    found = over_heads(share(lists[WORDINGS[0]], "origin"))
+    most = float(np.max(list(at_birth.values())))  # NaN if one is
+    learned = Estimate(value=found.value - most, low=found.low - most, high=found.high - most, method=found.method)
+    random_prose = [origins_result(folder, draw=draw, wording=PROSE) for draw in DRAWS]
+    ours: dict[str, Number] = {
+        **tally.counts("wordings with origin {}"),
+        "origin's share in prose": over_heads(share(prose, "origin")),
+        f"origin's share on lists ({WORDINGS[0]}) above the most of random weights": learned,
+        **{f"origin's share (likes, random weights {draw})": value for draw, value in at_birth.items()},
+        **tally.numbers,
+        "symbol's share in prose": over_heads(share(prose, "symbol")),
+        **_thirds(prose, PROSE),
+        **{
+            f"origin's share in prose, key {read[-1]} of a block": over_heads(share(prose, "origin", read))
+            for read in READS
+            if read in TOKENS or read in FRAME
+        },
+        **{
+            f"origin's share in prose (random weights {draw})": _at_birth(result)
+            for draw, result in zip(DRAWS, random_prose, strict=True)
+        },
+    }
+    evidence = [result.name for result in (*lists.values(), prose, *drawn.values(), *random_prose)]
+    note = (
+        f"{FACTS} facts or blocks. Medians over heads, intervals over prompts and layers. The tokens of the frame are "
+        "the same in every fact and can differ in nothing but origin, so that the block's number is partly theirs."
+    )
+    return Measured(ours=ours, model=MODEL, evidence=evidence, fails_in=tally.missed, note=note)
+
+
+def _at_birth(result: Result) -> float:
+    """Origin's share, NaN where nothing varies."""
+    return float(heads_median(share(result, "origin")[None])[0])
+
+
+def _without_objections(folder: Path | None, wording: str, result: Result) -> dict[str, Number]:
+    """What a sceptic would ask: the frame's tokens, the first blocks, idle heads, the square, logits, the length."""
+    ours: dict[str, Number] = _thirds(result, wording)
+
+    def add(what: str, x: np.ndarray) -> None:
+        # A model may have no head that attends to the blocks.
+        ours[f"origin's share, {what} ({wording})"] = over_heads(x) if np.isfinite(x).any() else "no head"
+
+    for read, token in FRAME.items():
+        add(token, share(result, "origin", read))
+    for first in BEHIND:
+        for read, what in {BLOCK: "blocks", **TOKENS}.items():
+            without = f"without the first {'block' if first == 1 else f'{first} blocks'}"
+            add(f"{what}, {without}", share(result, "origin", f"{read}, behind {first}"))
+    for read, what in {BLOCK: "blocks", **TOKENS}.items():
+        heads = attending(share(result, "origin", read), result)
+        add(f"{what}, heads that attend to the blocks", heads)
+        add(f"{what}, crossed queries", share(result, "origin", f"{read}, crossed"))
+    ours[f"heads that attend to the blocks ({wording})"] = cases((result["mass"].mean(0) > ATTENDS).ravel())
+    ours[f"origin's share, heads weighed by their attention to the blocks ({wording})"] = _weighed(result)
+    add("attention in place of logits", share(result, "origin", "attention"))
+    kinds: dict[str, dict[str, Any]] = {
+        "another square": {"square": 1},
+        "8 facts": {"facts": FACTS // 2},
+        "32 facts": {"facts": 2 * FACTS},
+        "a verb for each fact": {"vary_frame": True},
+        "no mark of beginning": {"beginning": False},
+    }
+    for what, kind in kinds.items():
+        add(what, share(origins_result(folder, wording=wording, **kind), "origin"))
+    return ours
+
+
+def _weighed(result: Result) -> float:
+    """Mean over heads and prompts of origin's share, weighed by the attention to the blocks."""
+    origin, mass = share(result, "origin"), result["mass"].astype(float)
+    there = np.isfinite(origin)
+    return float((origin[there] * mass[there]).sum() / mass[there].sum())
+
+
+def _thirds(result: Result, where: str) -> dict[str, Number]:
+    parts: Iterable[Part] = ("origin", "symbol", "symbol_origin")
+    return {
+        f"{part.replace('_', ' x ')}'s share by thirds of the layers{of} ({where})": ", ".join(
+            f"{x:.2f}" for x in by_thirds(share(result, part, read))
+        )
+        for read, of in {BLOCK: "", **{read: f", {token}" for read, token in TOKENS.items()}}.items()
+        if where != PROSE or read == BLOCK
+        for part in parts
+    }
+
+
+def origin_counts_sentences(folder: Path | None) -> Measured:
+    """C-2: origin's share behind facts of the same frame, beside as much of something else."""
+    tally, evidence, thirds = Tally(), [], {}
+    for wording in WORDINGS:
+        leads = [origins_result(folder, wording=wording, lead=lead) for lead in LEADS]
+        others = {what: origins_result(folder, wording=wording, **kind) for what, kind in OTHERS.items()}
+        evidence += [result.name for result in (*leads, *others.values())]
+        plain, behind = leads[0], leads[LEADS.index(LEAD)]
+        shares = [share(result, "origin") for result in leads]
+        for lead, x in zip(LEADS, shares, strict=True):
+            tally.numbers[f"origin's share behind {lead} facts ({wording})"] = over_heads(x)
+        lowered = drop(plain, behind)
+        part = {f"a lead of {LEAD} lowers origin's share": beyond(lowered, 1)}
+        tally.add(f"origin's share lowered by {LEAD} facts", wording, lowered, part)
+        for one, other, before, after in zip(LEADS, LEADS[1:], leads, leads[1:], strict=False):
+            step = drop(before, after)
+            where = f"{wording}, {one} to {other} facts"
+            tally.add("origin's share lowered", where, step, {"each longer lead lowers it further": beyond(step, 1)})
+        for what, result in others.items():
+            less = f"{what} have less than a third of that"
+            number = f"part of the lead's effect that {what} have"
+            if beyond(lowered, 1):
+                part = effect_part(plain, behind, result)
+                tally.add(number, wording, part, {less: part.high < A_THIRD})
+            else:
+                tally.numbers[f"{number} ({wording})"] = "the lead has none"
+                tally.held.setdefault(less, [])
+            tally.numbers[f"origin's share behind {what} ({wording})"] = over_heads(share(result, "origin"))
+        for read, token in TOKENS.items():
+            tally.numbers[f"origin's share lowered by {LEAD} facts, at {token} ({wording})"] = drop(plain, behind, read)
+        tally.numbers[f"origin's variance behind {LEAD} facts, part of that without ({wording})"] = _rest(plain, behind)
+        tally.numbers[f"symbol's variance behind {LEAD} facts, part of that without ({wording})"] = _rest(
+            plain, behind, "symbol"
+        )
+        thirds |= _thirds(behind, f"{wording}, behind {LEAD} facts")
+    random = [
+        _at_birth(origins_result(folder, draw=draw)) - _at_birth(origins_result(folder, draw=draw, lead=LEAD))
+        for draw in DRAWS
+    ]
+    at_birth = {f"origin's share lowered by {LEAD} facts (likes, random weights {n})": x for n, x in enumerate(random)}
+    return Measured(
+        ours={**tally.counts("cases in which {}"), **tally.numbers, **at_birth, **thirds},
+        model=MODEL,
+        evidence=evidence,
+        fails_in=tally.missed,
+        note=f"{FACTS} facts behind what stands in front, and the same facts whatever that is; of blocks, all heads.",
+    )
+
+
+def drop(before: Result, after: Result, read: str = BLOCK) -> Estimate:
+    """By how much origin's share is lower, median over heads less median over heads; the prompts are the same."""
+    pair = np.stack([share(result, "origin", read) for result in (before, after)], -1)
+    return statistic_interval(
+        lambda x: -np.diff(heads_median(x), axis=-1)[:, 0], pair, draws=RESAMPLES, vectorized=True
+    )
+
+
+def effect_part(plain: Result, behind: Result, other: Result) -> Estimate:
+    """What something else in front changes, as a part of what facts of the same frame change."""
+    three = np.stack([share(result, "origin") for result in (plain, behind, other)], -1)
+
+    def part(x: np.ndarray) -> np.ndarray:
+        nothing, facts, else_ = np.moveaxis(heads_median(x), -1, 0)
+        with np.errstate(divide="ignore", invalid="ignore"):
+            return (nothing - else_) / (nothing - facts)
+
+    return statistic_interval(part, three, draws=RESAMPLES, vectorized=True)
+
+
+def _rest(plain: Result, behind: Result, part: Part = "origin") -> Estimate:
+    """Median over heads of a part's variance behind a lead, as a part of that without; logarithms are averaged."""
+    row = plain["variances"].tolist().index(part)
+    place = plain["reads"].tolist().index(BLOCK)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        ratio = np.log(behind["parts"][place, row].astype(float) / plain["parts"][place, row])
+    found = over_heads(np.where(np.isfinite(ratio), ratio, np.nan))
+    return Estimate(
+        value=float(np.exp(found.value)),
+        low=float(np.exp(found.low)),
+        high=float(np.exp(found.high)),
+        method=found.method,
+    )

@@ -1,0 +1,366 @@
+"""What heads of a language model follow when keys change places: the symbol, its origin or the place; kind by kind.
+
+A key swap moves a symbol together with its origin, the place where its key was computed. Here both are taken apart
+(:func:`posym_core.origin_cube`) on lists of facts and on prose, with facts of the same frame in front, with as many
+facts of another frame, with as much prose, with a verb for each fact, and without the mark of beginning; of the
+packaged model, the same taught to bind, and three draws of random weights. This project's own.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any, Literal
+
+import numpy as np
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+
+from posym_companion.loop import Experiment, language_model, plain
+from posym_companion.one_head.head_geometry import with_random_weights
+from posym_core.inspection.cubes import Cube, crossed_logits, cube_logits, cube_of
+from posym_core.inspection.heads import LayerHeads
+from posym_core.inspection.layer_measurement import profile_with
+from posym_core.inspection.profiling import profile
+from posym_core.metrics.blocks import Swaps, attention_to_blocks
+from posym_core.metrics.cube_parts import AXES, PARTS, latin_orders, prompt_variance, variance_parts
+from posym_core.metrics.permutations import permute_blocks
+from posym_core.models.answers import choice_accuracy
+from posym_core.models.language import PACKAGED
+from posym_core.tasks import binding_prompts, text_prompts
+from posym_core.tasks.prompts import Prompts
+from posym_core.tasks.text import reference_text
+
+Front = Literal["facts", "other", "prose"]
+WORDINGS = ("likes", "bought")
+PROSE = "prose"
+FACTS = 16
+DRAWS = (0, 1, 2)
+# Blocks of prose are as long as facts, and so is what stands in front: as much as so many facts.
+BLOCK_LENGTH = 4
+LEADS = (0, 4, 8, 16)
+LEAD = 8
+LONG = 50
+# Offsets in a fact of what differs between facts; the others are the frame's own.
+NAME, ATTRIBUTE = 0, 2
+# What is read of a block: the log-sum-exp over its keys, or the key at an offset.
+KEYS: Mapping[str, int | None] = {"block": None, **{f"offset {offset}": offset for offset in range(BLOCK_LENGTH)}}
+CROSSED = {name: KEYS[name] for name in ("block", f"offset {NAME}", f"offset {ATTRIBUTE}")}
+# The same without the first origins and places.
+BEHIND = (1, 4)
+READS = (
+    *KEYS,
+    "attention",
+    *(f"{name}, crossed" for name in CROSSED),
+    *(f"{name}, behind {first}" for name in CROSSED for first in BEHIND),
+)
+# The seven parts of the variance, and that of the prompts' means.
+VARIANCES = (*PARTS.values(), "prompts")
+DIMS = {
+    "reads": "read",
+    "variances": "variance",
+    "parts": "read variance prompt layer head",
+    "curves": "curve",
+    "by_origin": "curve layer head origin",
+    "by_place": "curve layer head place",
+    "contrasts": "curve factor prompt layer head",
+    "positional symbolic mass": "prompt layer head",
+    "correct alternatives": "prompt",
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Origins:
+    """One model on one kind of prompt.
+
+    Attributes:
+        model: name for :func:`posym_core.load_model`.
+        draw: seed of random weights; None for the model's own.
+        wording: of the binding prompts, or ``"prose"`` for windows of text, cut into blocks of four tokens.
+        facts: blocks of a prompt.
+        front: what stands in front, if anything: facts of the same frame, facts of another, or prose.
+        lead: how much stands in front, in facts.
+        vary_frame: draw a verb for each fact.
+        beginning: keep the mark of beginning.
+        asked: measure, too, what asking for another fact changes.
+        square: seed of the Latin square.
+        prompts: how many, each with a square of its own.
+        seed: of the prompts.
+    """
+
+    model: str = PACKAGED
+    draw: int | None = None
+    wording: str = "likes"
+    facts: int = FACTS
+    front: Front = "facts"
+    lead: int = 0
+    vary_frame: bool = False
+    beginning: bool = True
+    asked: bool = False
+    square: int = 0
+    prompts: int = 6
+    seed: int = 0
+
+    @property
+    def name(self) -> str:
+        """What the result is called."""
+        model = plain(self.model) if self.draw is None else f"{plain(self.model)}-random{self.draw}"
+        kind = [f"{self.wording}_{self.facts}"]
+        kind += [f"{self.front}{self.lead}"] if self.lead else []
+        kind += ["varied"] if self.vary_frame else []
+        kind += [] if self.beginning else ["unmarked"]
+        kind += [f"square{self.square}"] if self.square else []
+        return f"origins/{model}_{'_'.join(kind)}"
+
+
+def full_size(model: str = PACKAGED) -> list[Origins]:
+    """The model on all kinds of prompt, three draws of weights on some; of the packaged model the taught one, too."""
+    found = [Origins(model=model, wording=PROSE)]
+    for wording in WORDINGS:
+        one = functools.partial(Origins, model=model, wording=wording)
+        found += [one(lead=lead, asked=lead in (0, LEAD)) for lead in LEADS]
+        found += [one(front="other", lead=LEAD), one(front="prose", lead=LEAD), one(front="prose", lead=LONG)]
+        found += [one(vary_frame=True), one(beginning=False), one(square=1)]
+        found += [one(facts=FACTS // 2), one(facts=2 * FACTS, prompts=3)]
+    if model == PACKAGED:
+        taught = functools.partial(Origins, model=f"{model}-binds")
+        found += [taught(wording=wording, lead=lead, asked=True) for wording in WORDINGS for lead in (0, LEAD)]
+        found += [taught(wording=PROSE)]
+    for draw in DRAWS:
+        random = functools.partial(Origins, model=model, draw=draw)
+        found += [random(), random(lead=LEAD), random(wording=PROSE)]
+    return found
+
+
+def small(setting: Origins | None = None) -> Origins:
+    """A size for trying out."""
+    setting = setting or Origins()
+    return replace(setting, facts=BEHIND[-1] + 2, lead=min(setting.lead, 2), prompts=2)
+
+
+def prompts_of(tokenizer: Any, setting: Origins) -> Prompts:
+    """The prompts of a setting; what stands in front changes nothing behind it.
+
+    Raises:
+        ValueError: if a fact is not four tokens, or what the setting asks cannot be had with prose.
+    """
+    if setting.wording == PROSE:
+        if setting.lead or setting.vary_frame or setting.asked:
+            raise ValueError("prose has no facts in front, no frame and no question; pass lead=0, vary_frame=False")
+        long = text_prompts(tokenizer, facts=BLOCK_LENGTH * setting.facts, count=setting.prompts, seed=setting.seed)
+        found = replace(long, block_length=BLOCK_LENGTH, blocks=setting.facts)
+    else:
+        drawn: dict[str, Any] = {"facts": setting.facts, "count": setting.prompts, "seed": setting.seed}
+        told = 0 if setting.front == "prose" else setting.lead
+        found = binding_prompts(tokenizer, **drawn, template=setting.wording, lead=told, vary_frame=setting.vary_frame)
+        if setting.lead and setting.front == "prose":
+            found = _behind(found, _prose(tokenizer, setting.prompts, BLOCK_LENGTH * setting.lead))
+        elif setting.lead and setting.front == "other":
+            (other,) = set(WORDINGS) - {setting.wording}
+            frame = binding_prompts(tokenizer, **{**drawn, "facts": setting.lead}, template=other)
+            found = _reworded(found, frame, setting.lead)
+    if found.block_length != BLOCK_LENGTH:
+        raise ValueError(
+            f"facts must be {BLOCK_LENGTH} tokens to be compared with prose, and this tokenizer makes "
+            f"{found.block_length} of {setting.wording!r}; pass another wording or model"
+        )
+    if not setting.beginning:
+        found = replace(found, input_ids=found.input_ids[:, 1:], start=found.start - 1)
+    return found
+
+
+def _prose(tokenizer: Any, count: int, tokens: int) -> Int[Tensor, "prompt token"]:
+    stream = torch.tensor(tokenizer(reference_text(), add_special_tokens=False)["input_ids"])
+    return stream[: count * tokens].unflatten(0, (count, tokens))
+
+
+def _behind(prompts: Prompts, front: Int[Tensor, "prompt token"]) -> Prompts:
+    """The same behind other tokens, which follow the mark of beginning."""
+    ids, home = prompts.input_ids, prompts.start
+    return replace(prompts, input_ids=torch.cat([ids[:, :home], front, ids[:, home:]], 1), start=home + front.shape[1])
+
+
+def _reworded(prompts: Prompts, frame: Prompts, lead: int) -> Prompts:
+    """The facts in front with the verbs, attributes and stops of another frame's facts; their names stay."""
+    ids = prompts.input_ids.clone()
+    first = prompts.start - lead * prompts.block_length
+    told = ids[:, first : prompts.start].unflatten(1, (lead, -1))
+    other = frame.input_ids[:, frame.start :][:, : lead * frame.block_length].unflatten(1, (lead, -1)).clone()
+    other[..., NAME] = told[..., NAME]
+    ids[:, first : prompts.start] = other.flatten(1)
+    return replace(prompts, input_ids=ids)
+
+
+def measure(model: Any, tokenizer: Any, setting: Origins, *, progress: bool = True) -> dict[str, np.ndarray]:
+    """All arrays of one setting.
+
+    Returns:
+        ``parts [read, variance, prompt, layer, head]``: variance of the logits of a square of prompts that goes with
+        each of the seven parts and, last, with the prompts' means, by what is read of a block (``reads``): all keys,
+        one, what a block would draw of the attention, any of them with crossed queries, and without the first origins
+        and places. ``by_origin`` and ``by_place [curve, layer, head, ...]``: mean logit at each, less that of all, over
+        symbols and prompts. ``mass``: attention to all blocks. ``contrasts [curve, factor, prompt, layer, head]``, if
+        asked: how much the logit of the symbol asked for, of its origin in the query's own prompt and of its place
+        there lies above the others', see :func:`asked_contrast`. ``positional`` and ``symbolic``: the scores of the
+        prompt as it is. ``correct`` and ``alternatives [prompt]``: its answer.
+    """
+    from tqdm import tqdm
+
+    if setting.draw is not None:
+        model = with_random_weights(model, setting.draw)
+    prompts = prompts_of(tokenizer, setting)
+    swaps = Swaps(start=prompts.start, block_length=prompts.block_length, blocks=prompts.blocks)
+    rows = []
+    for number, prompt in enumerate(tqdm(prompts.input_ids, unit="square", disable=not progress)):
+        # Each prompt has a square of its own.
+        generator = torch.Generator().manual_seed(setting.prompts * setting.square + number)
+        orders = latin_orders(swaps.number, generator)
+        row = square_arrays(model, permute_blocks(prompt, orders, **_place(swaps)), orders, swaps)
+        if setting.asked:
+            row["contrasts"] = _contrasts(model, prompt, orders, swaps, int(prompts.target[number]), generator)
+        rows.append(row)
+    scores = profile(
+        model,
+        prompts.input_ids,
+        start=swaps.start,
+        block_length=swaps.block_length,
+        blocks=swaps.number,
+        visible_only=False,
+        progress=False,
+    )
+    choices = choice_accuracy(model, prompts)
+    stacked = {name: np.stack([row[name] for row in rows]) for name in rows[0]}
+    return {
+        "reads": np.array(READS),
+        "variances": np.array(VARIANCES),
+        "curves": np.array(list(CROSSED)),
+        "parts": np.moveaxis(stacked["parts"], 0, 2),
+        **{name: stacked[name].mean(0) for name in ("by_origin", "by_place")},
+        **({"contrasts": np.moveaxis(stacked["contrasts"], 0, 2)} if setting.asked else {}),
+        "mass": stacked["mass"],
+        "positional": scores.positional.float().numpy(),
+        "symbolic": scores.symbolic.float().numpy(),
+        "correct": choices.correct.numpy(),
+        "alternatives": choices.alternatives.numpy(),
+    }
+
+
+def square_arrays(
+    model: Any, input_ids: Int[Tensor, "prompt token"], orders: Int[Tensor, "prompt place"], swaps: Swaps
+) -> dict[str, np.ndarray]:
+    """What one square of prompts gives, in one pass each: ``parts [read, variance, layer, head]`` and the others."""
+
+    def one_layer(heads: LayerHeads) -> dict[str, Tensor]:
+        groups, back = heads.in_groups(torch.float64)
+        _, log_z, attention, _ = attention_to_blocks(groups, swaps)
+        found = {name: cube_logits(heads, swaps, read=read) for name, read in KEYS.items()}
+        logits = {name: x["logits"] for name, x in found.items()}
+        logits["attention"] = (logits["block"] - back(log_z)[..., None, None]).exp()
+        for name, read in CROSSED.items():
+            logits[f"{name}, crossed"] = crossed_logits(heads, swaps, read=read).mean(2)
+        return {**logits, "seen": found["block"]["seen"], "mass": back(attention.sum(-1))}
+
+    # Queries are crossed within a layer and a square, so all of its prompts run together.
+    found = profile_with(model, input_ids, one_layer, progress=False, batch_size=len(input_ids))
+    seen = found.pop("seen")[0, :, 0].bool()
+    mass = found.pop("mass").mean(0)
+    cubes = {
+        name: cube_of(x.transpose(0, 1), orders, seen, rounding=torch.finfo(torch.float32).eps)
+        for name, x in found.items()
+    }
+    parts = {name: {**cube.parts, "prompts": cube.prompts} for name, cube in cubes.items()}
+    for name in CROSSED:
+        parts |= {f"{name}, behind {first}": without_first(cubes[name], first) for first in BEHIND}
+    curves = [cubes[name] for name in CROSSED]
+    return {
+        "parts": _array([torch.stack([parts[name][kind] for kind in VARIANCES]) for name in READS]),
+        "by_origin": _array([_curve(cube, 1) for cube in curves]),
+        "by_place": _array([_curve(cube, 2) for cube in curves]),
+        "mass": mass.float().numpy(),
+    }
+
+
+def without_first(cube: Cube, first: int) -> dict[str, Float[Tensor, "layer head"]]:
+    """The parts, and the variance of the prompts' means, over all origins and places but the first ones."""
+    logits, seen = cube.logits[..., first:, first:], cube.seen[:, None, first:]
+    parts = variance_parts(logits, seen, rounding=torch.finfo(torch.float32).eps)
+    return {**parts, "prompts": prompt_variance(logits, cube.orders[:, first:], seen)}
+
+
+def _curve(cube: Cube, axis: int) -> Float[Tensor, "layer head level"]:
+    """Mean logit at each level of one axis over the places that are seen, less the mean of all."""
+    logits = cube.logits.masked_fill(~cube.seen[:, None, None, None], torch.nan)
+    mean = logits.nanmean([place - 3 for place in range(3) if place != axis])
+    return mean - mean.nanmean(-1, keepdim=True)
+
+
+def _array(rows: list[Tensor]) -> np.ndarray:
+    return torch.stack(rows).float().numpy()
+
+
+def _place(swaps: Swaps) -> dict[str, int]:
+    return {"start": swaps.start, "block_length": swaps.block_length}
+
+
+def asked_differently(
+    prompt: Int[Tensor, " token"], orders: Int[Tensor, "prompt place"], swaps: Swaps, target: int, asked: Tensor
+) -> Int[Tensor, "prompt token"]:
+    """The prompts of a square, each with its question about another fact.
+
+    Args:
+        prompt: the prompt whose blocks are put in order, with a question about the block ``target``.
+        orders: of the square.
+        swaps: where its blocks are.
+        target: the block asked about.
+        asked: which block each prompt is to ask about, ``[prompt]``.
+    """
+    told = permute_blocks(prompt, orders, **_place(swaps))
+    names = swaps.by_block(prompt)[:, NAME]
+    question = told[:, swaps.stop :]
+    question[question == names[target]] = names[asked].repeat_interleave((question[0] == names[target]).sum())
+    return told
+
+
+def asked_contrast(logits: Float[Tensor, "query *head level"], asked: Int[Tensor, " query"]) -> Float[Tensor, "*head"]:
+    """How much the level asked for has more than the others, whatever every query or level has anyway.
+
+    The coefficient of the level asked for in least squares, beside a constant for each query and each level: what a
+    head prefers whoever asks is in none of it.
+    """
+    chosen = torch.nn.functional.one_hot(asked, logits.shape[-1]).double()
+    chosen = chosen - chosen.mean(0) - chosen.mean(1, keepdim=True) + chosen.mean()
+    return torch.einsum("q...l,ql->...", logits.double(), chosen) / chosen.square().sum()
+
+
+def _contrasts(
+    model: Any, prompt: Tensor, orders: Tensor, swaps: Swaps, target: int, generator: torch.Generator
+) -> np.ndarray:
+    """Contrasts ``[curve, factor, layer, head]`` with queries that each ask for another place of their own prompt."""
+    places = torch.randperm(swaps.number, generator=generator)
+    symbols = orders[torch.arange(len(orders)), places]
+    asked = {"symbol": symbols, "origin": places, "place": places}
+
+    def one_layer(heads: LayerHeads) -> dict[str, Tensor]:
+        seen = heads.seen_blocks(swaps)[0]
+        found = {}
+        for name, read in CROSSED.items():
+            logits = crossed_logits(heads, swaps, read=read).masked_fill(~seen, torch.nan)
+            by_content = logits.nanmean(-1)
+            at = orders.argsort(1).to(logits.device)[:, None, None, None].expand_as(by_content)
+            levels = {
+                "symbol": by_content.gather(-1, at).mean(0),
+                "origin": by_content.mean(0),
+                "place": logits.mean((0, -2)),
+            }
+            found |= {f"{name} {factor}": x.transpose(0, 1) for factor, x in levels.items()}
+        return found
+
+    told = asked_differently(prompt, orders, swaps, target, symbols)
+    found = profile_with(model, told, one_layer, progress=False, batch_size=len(told))
+    rows = [[asked_contrast(found[f"{name} {factor}"], asked[factor]) for factor in AXES] for name in CROSSED]
+    return _array([torch.stack(row) for row in rows])
+
+
+EXPERIMENT = Experiment(settings=full_size, small=small, measure=measure, dims=DIMS, load=language_model)

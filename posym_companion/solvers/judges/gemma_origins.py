@@ -1,0 +1,83 @@
+"""What the heads that carry binding in the taught Gemma read: the symbol asked for, its origin or its place."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+
+from posym_companion.finding import Cases, Measured, Number, Tally, beyond
+from posym_companion.language_models.judges.binding_profile import MODEL
+from posym_companion.language_models.judges.origins import origins_result
+from posym_companion.language_models.origins import LEAD, WORDINGS
+from posym_companion.solvers.judges.gemma_roles import CARRIES
+from posym_companion.solvers.judges.gemma_runs import restored, runs
+from posym_core.metrics.cube_parts import AXES
+from posym_core.metrics.stats import mean_interval
+from posym_core.runs.results import Result
+
+TAUGHT = f"{MODEL}-binds"
+BLOCK = "block"
+
+
+def carriers(folder: Path | None) -> list[tuple[int, int]]:
+    """Layer and head of those that carry the answer in the taught runs of every seed."""
+    carry = np.stack([restored(result) > CARRIES for result in runs(folder)]).all(0)
+    return [(int(layer), int(head)) for layer, head in np.argwhere(carry)]
+
+
+def contrast(result: Result, factor: str, read: str = BLOCK) -> np.ndarray:
+    """How much the symbol, origin or place asked for stands out, ``[prompt, layer, head]``."""
+    found = result["contrasts"][result["curves"].tolist().index(read), AXES.index(factor)]
+    return found.astype(float)
+
+
+def carriers_read_symbols(folder: Path | None) -> Measured:
+    """C-4: contrasts of the logits of what is asked for, head by head, beside the untaught model's."""
+    heads, evidence = carriers(folder), [result.name for result in runs(folder)]
+    tally, correct = Tally(), []
+    differences: dict[str, Number] = {}
+    for wording in WORDINGS:
+        taught, plain = (origins_result(folder, model=model, wording=wording) for model in (TAUGHT, MODEL))
+        behind = origins_result(folder, model=TAUGHT, wording=wording, lead=LEAD)
+        evidence += [result.name for result in (taught, plain, behind)]
+        correct.append(taught["correct"])
+        symbol, origin, place = (contrast(taught, factor) for factor in AXES)
+        for layer, head in heads:
+            where = f"{layer}:{head}, {wording}"
+            read, rather = (mean_interval(x[:, layer, head], over="prompts") for x in (symbol, symbol - origin))
+            tally.add("contrast of the symbol asked for", where, read, {"above zero": beyond(read, 1)})
+            tally.add("the same less that of its origin", where, rather, {"above the origin's": beyond(rather, 1)})
+            for name, x in (("origin", origin), ("place", place)):
+                tally.numbers[f"contrast of the {name} asked for ({where})"] = float(x[:, layer, head].mean())
+            later = contrast(behind, "symbol")[:, layer, head]
+            tally.numbers[f"contrast of the symbol asked for, behind {LEAD} facts ({where})"] = float(later.mean())
+        chosen = tuple(np.array(heads, dtype=int).reshape(-1, 2).T)
+        gain = (symbol - contrast(plain, "symbol"))[:, *chosen]
+        differences[f"symbol's contrast, taught minus untaught ({wording})"] = (
+            mean_interval(gain.mean(1), over="prompts") if heads else float("nan")
+        )
+        for name, x in (("symbol", symbol), ("origin", origin), ("place", place)):
+            others = np.ones(x.shape[1:], dtype=bool)
+            others[chosen] = False
+            tally.numbers[f"contrast of the {name} asked for, median of all other heads ({wording})"] = float(
+                np.median(x.mean(0)[others])
+            )
+    none: dict[str, Number] = {
+        f"carriers and wordings with the symbol's contrast {part}": Cases(0, 0)
+        for part in ("above zero", "above the origin's")
+    }
+    return Measured(
+        ours={
+            "share of prompts answered right": float(np.mean(correct)),
+            **none,
+            **tally.counts("carriers and wordings with the symbol's contrast {}"),
+            **differences,
+            **tally.numbers,
+        },
+        model=f"{MODEL}, taught to bind",
+        evidence=evidence,
+        fails_in=tally.missed,
+        note=f"Heads that carry the answer: {', '.join(f'{layer}:{head}' for layer, head in heads) or 'none'}. "
+        "Contrasts are of the log-sum-exp over a fact's keys, in units of the logit.",
+    )

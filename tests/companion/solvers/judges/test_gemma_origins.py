@@ -1,0 +1,82 @@
+"""The rule of C-4 on made-up contrasts, on both sides of each line."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+
+import numpy as np
+import pytest
+from invented import save_invented
+
+from posym_companion.language_models.origins import CROSSED, full_size
+from posym_companion.ledger import ledger
+from posym_companion.solvers.judges.gemma_runs import SEEDS
+from posym_companion.solvers.taught_gemma import TaughtGemma
+
+LAYERS, HEADS, PROMPTS = 4, 2, 5
+CARRIERS = [(1, 0), (3, 1)]
+
+
+def invented(folder, changed=None, *, right=True, carriers=CARRIERS):
+    for seed in SEEDS:
+        patched = np.zeros((1, 2, LAYERS, HEADS))
+        for layer, head in [*carriers, *([(2, 0)] if seed else [])]:  # one head carries in some seeds alone
+            patched[..., layer, head] = 0.5
+        arrays = {"answer_patched": patched, "other_whole": np.zeros((1, 2)), "clean_whole": np.ones((1, 2))}
+        save_invented(TaughtGemma(seed=seed).name, arrays, folder, seed=seed)
+    generator = np.random.default_rng(0)
+    for setting in full_size():
+        if not setting.asked:
+            continue
+        found = 0.01 * generator.normal(size=(len(CROSSED), 3, PROMPTS, LAYERS, HEADS))
+        if "binds" in setting.model:
+            for layer, head in CARRIERS:
+                found[:, 0, :, layer, head] += 5
+                found[:, 1, :, layer, head] += 1
+        if changed:
+            changed(setting, found)
+        arrays = {"curves": np.array(list(CROSSED)), "contrasts": found, "correct": np.full(PROMPTS, right)}
+        save_invented(setting.name, arrays, folder, **asdict(setting))
+    return ledger("C-4", folder=folder)[0]
+
+
+def test_carriers_of_every_seed_are_asked_on_both_wordings(tmp_path):
+    row = invented(tmp_path)
+    assert row.verdict == "reproduced in kind"
+    assert row.parts["carriers read the symbol asked for"] == "4 of 4 heads on a wording"
+    assert "1:0, 3:1." in row.note
+    assert row.ours["contrast of the symbol asked for (1:0, likes)"]["value"] == pytest.approx(5, abs=0.1)
+    assert row.ours["contrast of the origin asked for, median of all other heads (likes)"] == pytest.approx(0, abs=0.02)
+
+
+def change(model, wording, factor, height):
+    def changed(setting, found):
+        if setting.model.endswith(model) and setting.wording == wording:
+            found[:, factor, :, 1, 0] = height + 0.01 * np.arange(PROMPTS)
+
+    return changed
+
+
+@pytest.mark.parametrize(
+    ("changed", "part", "held"),
+    [
+        (change("binds", "likes", 0, -0.5), "carriers read the symbol asked for", "3 of 4"),
+        (change("binds", "bought", 1, 4.8), "more than its origin", "4 of 4"),
+        (change("binds", "bought", 1, 5.2), "more than its origin", "3 of 4"),
+        (change("270m", "bought", 0, 9.8), "more than before teaching (bought)", "yes"),
+        (change("270m", "bought", 0, 10.2), "more than before teaching (bought)", "no"),
+        (change("270m", "bought", 0, 10.2), "more than before teaching (likes)", "yes"),
+    ],
+)
+def test_each_line_has_two_sides(tmp_path, changed, part, held):
+    row = invented(tmp_path, changed)
+    assert row.parts[part].startswith(held)
+    assert (row.verdict == "reproduced in kind") == all(x.startswith(("yes", "4 of 4")) for x in row.parts.values())
+
+
+def test_a_model_that_does_not_bind_or_has_no_carrier_tells_nothing(tmp_path):
+    assert invented(tmp_path / "wrong", right=False).verdict == "not testable"
+    row = invented(tmp_path / "none", carriers=[])
+    assert row.parts["carriers read the symbol asked for"] == "not testable"
+    assert row.parts["more than before teaching (likes)"] == "no"
+    assert "carry the answer: none." in row.note
