@@ -100,7 +100,7 @@ class Origins:
     beginning: bool = True
     asked: bool = False
     square: int = 0
-    prompts: int = 6
+    prompts: int = 3
     seed: int = 0
 
     @property
@@ -120,13 +120,13 @@ def full_size(model: str = PACKAGED) -> list[Origins]:
     found = [Origins(model=model, wording=PROSE)]
     for wording in WORDINGS:
         one = functools.partial(Origins, model=model, wording=wording)
-        found += [one(lead=lead, asked=lead in (0, LEAD)) for lead in LEADS]
+        found += [one(lead=lead, asked=not lead) for lead in LEADS]
         found += [one(front="other", lead=LEAD), one(front="prose", lead=LEAD), one(front="prose", lead=LONG)]
         found += [one(vary_frame=True), one(beginning=False), one(square=1)]
-        found += [one(facts=FACTS // 2), one(facts=2 * FACTS, prompts=3)]
+        found += [one(facts=FACTS // 2), one(facts=2 * FACTS, prompts=2)]
     if model == PACKAGED:
         taught = functools.partial(Origins, model=f"{model}-binds")
-        found += [taught(wording=wording, lead=lead, asked=True) for wording in WORDINGS for lead in (0, LEAD)]
+        found += [taught(wording=wording, lead=lead, asked=not lead) for wording in WORDINGS for lead in (0, LEAD)]
         found += [taught(wording=PROSE)]
     for draw in DRAWS:
         random = functools.partial(Origins, model=model, draw=draw)

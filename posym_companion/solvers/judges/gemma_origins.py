@@ -9,7 +9,7 @@ import numpy as np
 from posym_companion.finding import Cases, Measured, Number, Tally, beyond
 from posym_companion.language_models.judges.binding_profile import MODEL
 from posym_companion.language_models.judges.origins import origins_result
-from posym_companion.language_models.origins import LEAD, WORDINGS
+from posym_companion.language_models.origins import WORDINGS
 from posym_companion.solvers.judges.gemma_roles import CARRIES
 from posym_companion.solvers.judges.gemma_runs import restored, runs
 from posym_core.metrics.cube_parts import AXES
@@ -39,8 +39,7 @@ def carriers_read_symbols(folder: Path | None) -> Measured:
     differences: dict[str, Number] = {}
     for wording in WORDINGS:
         taught, plain = (origins_result(folder, model=model, wording=wording) for model in (TAUGHT, MODEL))
-        behind = origins_result(folder, model=TAUGHT, wording=wording, lead=LEAD)
-        evidence += [result.name for result in (taught, plain, behind)]
+        evidence += [result.name for result in (taught, plain)]
         correct.append(taught["correct"])
         symbol, origin, place = (contrast(taught, factor) for factor in AXES)
         for layer, head in heads:
@@ -50,8 +49,6 @@ def carriers_read_symbols(folder: Path | None) -> Measured:
             tally.add("the same less that of its origin", where, rather, {"above the origin's": beyond(rather, 1)})
             for name, x in (("origin", origin), ("place", place)):
                 tally.numbers[f"contrast of the {name} asked for ({where})"] = float(x[:, layer, head].mean())
-            later = contrast(behind, "symbol")[:, layer, head]
-            tally.numbers[f"contrast of the symbol asked for, behind {LEAD} facts ({where})"] = float(later.mean())
         chosen = tuple(np.array(heads, dtype=int).reshape(-1, 2).T)
         gain = (symbol - contrast(plain, "symbol"))[:, *chosen]
         differences[f"symbol's contrast, taught minus untaught ({wording})"] = (

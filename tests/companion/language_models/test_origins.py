@@ -106,7 +106,7 @@ def test_what_stands_in_front_leaves_the_facts_as_they_are(tokenizer):
 def test_prose_is_cut_into_blocks_of_four(tokenizer):
     found = prompts_of(tokenizer, Origins(wording="prose"))
     assert (found.start, found.block_length, found.blocks) == (1, 4, 16)
-    assert found.input_ids.shape == (6, 1 + 64 + 1)
+    assert found.input_ids.shape == (3, 1 + 64 + 1)
     for kind in ({"lead": 8}, {"vary_frame": True}, {"asked": True}):
         with pytest.raises(ValueError, match="prose has no facts in front, no frame and no question; pass lead=0"):
             prompts_of(tokenizer, Origins(wording="prose", **kind))
