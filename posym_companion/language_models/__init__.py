@@ -2,16 +2,21 @@
 
 from posym_companion.language_models.judges.binding_profile import binding_results, score_correlation
 from posym_companion.language_models.judges.origin_patching import followed, patching_result
+from posym_companion.language_models.judges.origins import by_thirds, origins_result, over_heads, part_share
 from posym_companion.language_models.judges.plane_profile import keeps_the_law, law_at_birth, turning_angle
 from posym_companion.language_models.judges.random_weights import correlation_at_birth, layer_trend_at_birth
 
 __all__ = [
     "binding_results",
+    "by_thirds",
     "correlation_at_birth",
     "followed",
     "keeps_the_law",
     "law_at_birth",
     "layer_trend_at_birth",
+    "origins_result",
+    "over_heads",
+    "part_share",
     "patching_result",
     "score_correlation",
     "turning_angle",

@@ -63,7 +63,7 @@ def origins_result(folder: Path | None, **kind: Any) -> Result:
     return load_result(Origins(**kind).name, folder=folder)
 
 
-def share(result: Result, part: Part, read: str = BLOCK) -> np.ndarray:
+def part_share(result: Result, part: Part, read: str = BLOCK) -> np.ndarray:
     """One part's share of the symbolic part, ``[prompt, layer, head]``; NaN where that is rounding."""
     place = result["reads"].tolist().index(read)
     sizes = dict(zip(result["variances"].tolist(), result["parts"][place].astype(float), strict=True))
@@ -108,32 +108,32 @@ def symbolic_part_is_origin(folder: Path | None) -> Measured:
     prose = origins_result(folder, wording=PROSE)
     tally = Tally()
     for wording, result in lists.items():
-        origin = over_heads(share(result, "origin"))
-        more = over_heads(share(result, "origin") - share(result, "symbol"))
+        origin = over_heads(part_share(result, "origin"))
+        more = over_heads(part_share(result, "origin") - part_share(result, "symbol"))
         tally.add("origin's share", wording, origin, {"more than half": beyond(origin, 1, HALF)})
         tally.add("origin's share less symbol's", wording, more, {"more than symbol": beyond(more, 1)})
         for read, token in TOKENS.items():
-            there = over_heads(share(result, "origin", read))
+            there = over_heads(part_share(result, "origin", read))
             tally.add(
                 f"origin's share at {token}", wording, there, {f"more than half at {token}": beyond(there, 1, HALF)}
             )
         tally.numbers.update(_without_objections(folder, wording, result))
     drawn = {draw: origins_result(folder, draw=draw) for draw in DRAWS}
     at_birth = {draw: _at_birth(result) for draw, result in drawn.items()}
-    found = over_heads(share(lists[WORDINGS[0]], "origin"))
+    found = over_heads(part_share(lists[WORDINGS[0]], "origin"))
     most = float(np.max(list(at_birth.values())))  # NaN if one is
     learned = Estimate(value=found.value - most, low=found.low - most, high=found.high - most, method=found.method)
     random_prose = [origins_result(folder, draw=draw, wording=PROSE) for draw in DRAWS]
     ours: dict[str, Number] = {
         **tally.counts("wordings with origin {}"),
-        "origin's share in prose": over_heads(share(prose, "origin")),
+        "origin's share in prose": over_heads(part_share(prose, "origin")),
         f"origin's share on lists ({WORDINGS[0]}) above the most of random weights": learned,
         **{f"origin's share (likes, random weights {draw})": value for draw, value in at_birth.items()},
         **tally.numbers,
-        "symbol's share in prose": over_heads(share(prose, "symbol")),
+        "symbol's share in prose": over_heads(part_share(prose, "symbol")),
         **_thirds(prose, PROSE),
         **{
-            f"origin's share in prose, key {read[-1]} of a block": over_heads(share(prose, "origin", read))
+            f"origin's share in prose, key {read[-1]} of a block": over_heads(part_share(prose, "origin", read))
             for read in READS
             if read in TOKENS or read in FRAME
         },
@@ -152,7 +152,7 @@ def symbolic_part_is_origin(folder: Path | None) -> Measured:
 
 def _at_birth(result: Result) -> float:
     """Origin's share, NaN where nothing varies."""
-    return float(heads_median(share(result, "origin")[None])[0])
+    return float(heads_median(part_share(result, "origin")[None])[0])
 
 
 def _without_objections(folder: Path | None, wording: str, result: Result) -> dict[str, Number]:
@@ -164,18 +164,18 @@ def _without_objections(folder: Path | None, wording: str, result: Result) -> di
         ours[f"origin's share, {what} ({wording})"] = over_heads(x) if np.isfinite(x).any() else "no head"
 
     for read, token in FRAME.items():
-        add(token, share(result, "origin", read))
+        add(token, part_share(result, "origin", read))
     for first in BEHIND:
         for read, what in {BLOCK: "blocks", **TOKENS}.items():
             without = f"without the first {'block' if first == 1 else f'{first} blocks'}"
-            add(f"{what}, {without}", share(result, "origin", f"{read}, behind {first}"))
+            add(f"{what}, {without}", part_share(result, "origin", f"{read}, behind {first}"))
     for read, what in {BLOCK: "blocks", **TOKENS}.items():
-        heads = attending(share(result, "origin", read), result)
+        heads = attending(part_share(result, "origin", read), result)
         add(f"{what}, heads that attend to the blocks", heads)
-        add(f"{what}, crossed queries", share(result, "origin", f"{read}, crossed"))
+        add(f"{what}, crossed queries", part_share(result, "origin", f"{read}, crossed"))
     ours[f"heads that attend to the blocks ({wording})"] = cases((result["mass"].mean(0) > ATTENDS).ravel())
     ours[f"origin's share, heads weighed by their attention to the blocks ({wording})"] = _weighed(result)
-    add("attention in place of logits", share(result, "origin", "attention"))
+    add("attention in place of logits", part_share(result, "origin", "attention"))
     kinds: dict[str, dict[str, Any]] = {
         "another square": {"square": 1},
         "8 facts": {"facts": FACTS // 2},
@@ -184,13 +184,13 @@ def _without_objections(folder: Path | None, wording: str, result: Result) -> di
         "no mark of beginning": {"beginning": False},
     }
     for what, kind in kinds.items():
-        add(what, share(origins_result(folder, wording=wording, **kind), "origin"))
+        add(what, part_share(origins_result(folder, wording=wording, **kind), "origin"))
     return ours
 
 
 def _weighed(result: Result) -> float:
     """Mean over heads and prompts of origin's share, weighed by the attention to the blocks."""
-    origin, mass = share(result, "origin"), result["mass"].astype(float)
+    origin, mass = part_share(result, "origin"), result["mass"].astype(float)
     there = np.isfinite(origin)
     return float((origin[there] * mass[there]).sum() / mass[there].sum())
 
@@ -199,7 +199,7 @@ def _thirds(result: Result, where: str) -> dict[str, Number]:
     parts: Iterable[Part] = ("origin", "symbol", "symbol_origin")
     return {
         f"{part.replace('_', ' x ')}'s share by thirds of the layers{of} ({where})": ", ".join(
-            f"{x:.2f}" for x in by_thirds(share(result, part, read))
+            f"{x:.2f}" for x in by_thirds(part_share(result, part, read))
         )
         for read, of in {BLOCK: "", **{read: f", {token}" for read, token in TOKENS.items()}}.items()
         if where != PROSE or read == BLOCK
@@ -215,7 +215,7 @@ def origin_counts_sentences(folder: Path | None) -> Measured:
         others = {what: origins_result(folder, wording=wording, **kind) for what, kind in OTHERS.items()}
         evidence += [result.name for result in (*leads, *others.values())]
         plain, behind = leads[0], leads[LEADS.index(LEAD)]
-        shares = [share(result, "origin") for result in leads]
+        shares = [part_share(result, "origin") for result in leads]
         for lead, x in zip(LEADS, shares, strict=True):
             tally.numbers[f"origin's share behind {lead} facts ({wording})"] = over_heads(x)
         lowered = drop(plain, behind)
@@ -234,7 +234,7 @@ def origin_counts_sentences(folder: Path | None) -> Measured:
             else:
                 tally.numbers[f"{number} ({wording})"] = "the lead has none"
                 tally.held.setdefault(less, [])
-            tally.numbers[f"origin's share behind {what} ({wording})"] = over_heads(share(result, "origin"))
+            tally.numbers[f"origin's share behind {what} ({wording})"] = over_heads(part_share(result, "origin"))
         for read, token in TOKENS.items():
             tally.numbers[f"origin's share lowered by {LEAD} facts, at {token} ({wording})"] = drop(plain, behind, read)
         tally.numbers[f"origin's variance behind {LEAD} facts, part of that without ({wording})"] = _rest(plain, behind)
@@ -258,7 +258,7 @@ def origin_counts_sentences(folder: Path | None) -> Measured:
 
 def drop(before: Result, after: Result, read: str = BLOCK) -> Estimate:
     """By how much origin's share is lower, median over heads less median over heads; the prompts are the same."""
-    pair = np.stack([share(result, "origin", read) for result in (before, after)], -1)
+    pair = np.stack([part_share(result, "origin", read) for result in (before, after)], -1)
     return statistic_interval(
         lambda x: -np.diff(heads_median(x), axis=-1)[:, 0], pair, draws=RESAMPLES, vectorized=True
     )
@@ -266,7 +266,7 @@ def drop(before: Result, after: Result, read: str = BLOCK) -> Estimate:
 
 def effect_part(plain: Result, behind: Result, other: Result) -> Estimate:
     """What something else in front changes, as a part of what facts of the same frame change."""
-    three = np.stack([share(result, "origin") for result in (plain, behind, other)], -1)
+    three = np.stack([part_share(result, "origin") for result in (plain, behind, other)], -1)
 
     def part(x: np.ndarray) -> np.ndarray:
         nothing, facts, else_ = np.moveaxis(heads_median(x), -1, 0)

@@ -15,7 +15,7 @@ from posym_companion.language_models.judges.origins import (
     effect_part,
     heads_median,
     over_heads,
-    share,
+    part_share,
 )
 from posym_companion.language_models.origins import CROSSED, READS, VARIANCES, full_size
 from posym_companion.ledger import ledger
@@ -149,13 +149,13 @@ def test_where_a_lead_lowers_nothing_nothing_is_a_part_of_that(tmp_path):
 
 def test_shares_are_of_the_symbolic_part_and_rounding_has_none():
     found = result(0.8, 0.15)
-    assert share(found, "origin")[0, 0, 0] == pytest.approx(spread(0.8)[0, 0, 0])
-    total = sum(share(found, part) for part in ("origin", "symbol", "symbol_origin"))
+    assert part_share(found, "origin")[0, 0, 0] == pytest.approx(spread(0.8)[0, 0, 0])
+    total = sum(part_share(found, part) for part in ("origin", "symbol", "symbol_origin"))
     np.testing.assert_allclose(total, 1)
     for name in ("origin", "symbol", "symbol_origin", "prompts"):
         found.arrays["parts"][:, VARIANCES.index(name), :, 0] *= ROUNDING
-    assert np.isnan(share(found, "origin")[:, 0]).all()
-    assert np.isfinite(share(found, "origin")[:, 1:]).all()
+    assert np.isnan(part_share(found, "origin")[:, 0]).all()
+    assert np.isfinite(part_share(found, "origin")[:, 1:]).all()
 
 
 def test_a_head_counts_by_the_prompts_on_which_it_has_a_share():
@@ -169,8 +169,8 @@ def test_a_head_counts_by_the_prompts_on_which_it_has_a_share():
 def test_only_heads_that_attend_count():
     found = result(0.5)
     found.arrays["mass"][:, :3] = 0.05
-    assert np.isnan(attending(share(found, "origin"), found)[:, :3]).all()
-    assert np.isfinite(attending(share(found, "origin"), found)[:, 3:]).all()
+    assert np.isnan(attending(part_share(found, "origin"), found)[:, :3]).all()
+    assert np.isfinite(attending(part_share(found, "origin"), found)[:, 3:]).all()
 
 
 def test_drops_are_between_the_same_prompts_and_heads():
