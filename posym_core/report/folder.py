@@ -45,9 +45,9 @@ class ProfileRun:
             ``[prompt, layer]``; ``length``, ``start``, ``block_length``, ``blocks``, ``tokens_beyond`` ``[prompt]``;
             ``correct``, ``log_probability``, ``alternatives`` ``[prompt]`` for tasks; ``plane_...``
             ``[prompt, layer, head, plane]`` and ``plane_angle`` ``[shape, layer, plane]`` with ``shape`` ``[prompt]``
-            per frequency or with energies; with a cube ``cube_...``, shares of the variance that goes with each part of
-            :data:`posym_core.metrics.cube_parts.PARTS`, and ``symbolic_part_symbol`` and ``symbolic_part_origin``,
-            shares of the symbolic part, ``[prompt, layer, head]``.
+            per frequency or with energies; with a cube ``cube_...``, the shares of :class:`posym_core.Cube`, and
+            ``symbolic_part_symbol`` and ``symbolic_part_origin``, of its ``symbolic_shares``,
+            ``[prompt, layer, head]``.
         prompts: the prompts, in the order of the arrays.
     """
 

@@ -198,7 +198,7 @@ def _shares_in_words(profile: ProfileRun) -> str:
     parts = [f"{name.partition('_')[0]} {medians[name]['median']:.0%}" for name in MAIN_SHARES]
     thirds = ", ".join("–" if part is None else f"{part:.0%}" for part in medians["symbolic_part_origin"]["thirds"])
     return (
-        f"The median head has {', '.join(parts)} of the variance, and interactions {_interactions(profile):.0%}. Of "
+        f"Medians over heads of the shares are {', '.join(parts)} and interactions {_interactions(profile):.0%}. Of "
         "what a single prompt shows as following contents, the symbolic part, origin has in the median head "
         f"{thirds} in the early, middle and late third of the layers."
     )

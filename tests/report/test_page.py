@@ -145,7 +145,7 @@ def test_a_cube_has_a_triangle_a_paragraph_and_columns(content: dict[str, bytes]
         f"{name} {np.median([row[f'{name}_share'] for row in rows]):.0%}" for name in ("symbol", "origin", "place")
     ]
     rest = np.median([1 - sum(row[f"{name}_share"] for name in ("symbol", "origin", "place")) for row in rows])
-    assert f"The median head has {', '.join(parts)} of the variance, and interactions {rest:.0%}." in page
+    assert f"Medians over heads of the shares are {', '.join(parts)} and interactions {rest:.0%}." in page
     assert f"is left out here: {rest:.0%} of the variance in the median head." in page
     for label in ("Symbol share", "Origin share", "Place share"):
         assert f'<button type="button">{label}</button>' in page
