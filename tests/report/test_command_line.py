@@ -148,10 +148,11 @@ def test_claims_outside_a_checkout_are_one_error(tmp_path, monkeypatch, capsys):
 
 def test_a_slip_in_a_packaged_name_is_told_without_the_hub(tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(transformers.AutoConfig, "from_pretrained", lambda *a, **k: pytest.fail("asked the hub"))
-    for name in ("gemma3-270m", "gemma-3-270m-bind", "Gemma-3-270M"):
+    for name in ("gemma3-270m", "gemma-3-270m-bind", "Gemma-3-270M", "smollm2", "smollm-135m", "smolm2-135m"):
         assert main(["profile", name, "--task", "text", "--out", str(tmp_path)]) == 1
         said = capsys.readouterr().err
-        assert f"no model is called {name!r}; packaged are 'gemma-3-270m' and 'gemma-3-270m-binds', a model of" in said
+        packaged = "'gemma-3-270m', 'smollm2-135m', 'gemma-3-270m-binds'"
+        assert f"no model is called {name!r}; packaged are {packaged}; a model of the Hugging Face hub is" in said
 
 
 @pytest.mark.parametrize("family", ["Llama", "Gemma3", "Qwen2"])
@@ -234,7 +235,7 @@ def test_the_packaged_model_is_measured_as_by_hand(tmp_path, monkeypatch):
     for name in ("positional", "symbolic", "entropy"):
         np.testing.assert_array_equal(found.arrays[name], getattr(scores, name).numpy())
     np.testing.assert_array_equal(found.arrays["correct"], choices.correct.numpy())
-    assert found.settings["identity"] == {"sha256": models.PACKAGED_SHA256}
+    assert found.settings["identity"] == models.model_identity("gemma-3-270m")
 
 
 @pytest.mark.parametrize(

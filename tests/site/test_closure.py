@@ -66,6 +66,7 @@ FILES = {
     "benchmarks/devices/card.json": "1",
     "benchmarks/devices/card.md": "# card",
     "requirements.txt": "torch==2",
+    "requirements-bare.txt": "weights==1",
     "book/other.ipynb": '{"tags": ["shows-u25-1"]}',
 }
 CHAPTERS = {
@@ -130,6 +131,7 @@ def keys(project: Path) -> dict[str, str]:
         ("benchmarks/devices/card.json", "cards"),
         ("benchmarks/devices/card.md", ""),
         ("requirements.txt", " ".join(CHAPTERS)),
+        ("requirements-bare.txt", " ".join(CHAPTERS)),
     ],
 )
 def test_a_change_concerns_the_chapters_that_use_it(project: Path, name: str, concerned: str) -> None:

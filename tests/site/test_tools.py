@@ -29,7 +29,7 @@ def project(tmp_path: Path) -> Path:
     for name in ("posym_core/rope.py", "results/heads/all.json", "book/_static/book.css"):
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).write_text("")
-    for name in ("requirements.txt", "pyproject.toml"):
+    for name in ("requirements.txt", "requirements-bare.txt", "pyproject.toml"):
         (tmp_path / name).write_text("")
     (tmp_path / "_toc.yml").write_text("format: jb-book\nroot: book/scores\n")
     (tmp_path / "_config.yml").write_text("title: Heads\nrepository: {url: https://github.com/owner/heads}\n")
@@ -183,11 +183,14 @@ def test_environment_is_made_once(project: Path, monkeypatch: pytest.MonkeyPatch
     venv = project / ".venv"
     venv.mkdir()
     assert environment.make_environment(venv, project)
-    assert ["--requirement" in command for command in commands] == [False, True, False]
+    assert ["--requirement" in command for command in commands] == [False, True, True, False]
+    assert ["--no-deps" in command for command in commands] == [False, False, True, True]
     assert not environment.make_environment(venv, project)
     (project / "requirements.txt").write_text("numpy==2.4.6\n")
     assert environment.make_environment(venv, project)
-    assert len(commands) == 6
+    (project / "requirements-bare.txt").write_text("weights==1\n")
+    assert environment.make_environment(venv, project)
+    assert len(commands) == 12
 
 
 def test_interrupted_installation_is_taken_up_again(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,4 +1,4 @@
-"""What the packaged model was taught, as low-rank additions to its attention; see :mod:`posym_core.models.additions`.
+"""What a packaged model was taught, as low-rank additions to its attention; see :mod:`posym_core.models.additions`.
 
 Gemma is provided under and subject to the Gemma Terms of Use found at ai.google.dev/gemma/terms. The additions modify
 Gemma's weights and are derivatives under these terms; the file NOTICE beside them says so to whoever passes them on.
@@ -7,13 +7,23 @@ Gemma's weights and are derivatives under these terms; the file NOTICE beside th
 from __future__ import annotations
 
 from importlib.resources import as_file, files
+from typing import NamedTuple
 
 from torch import Tensor
 
 from posym_core.models.additions import read_factors
 
-# Name -> SHA-256 of the file of its additions to the packaged model.
-TAUGHT = {"gemma-3-270m-binds": "44661a2351dcca5689c040972a1e18c4e76ce07265582233baa2b6ee4c78b344"}
+
+class Taught(NamedTuple):
+    """The packaged model that was taught, and the SHA-256 of the file of its additions."""
+
+    base: str
+    sha256: str
+
+
+TAUGHT = {
+    "gemma-3-270m-binds": Taught("gemma-3-270m", "44661a2351dcca5689c040972a1e18c4e76ce07265582233baa2b6ee4c78b344"),
+}
 
 
 def taught_factors(name: str) -> dict[str, Tensor]:
@@ -24,4 +34,4 @@ def taught_factors(name: str) -> dict[str, Tensor]:
         ValueError: if they are not the expected ones.
     """
     with as_file(files("posym_core.models.taught") / f"{name}.safetensors") as path:
-        return read_factors(path, expected=TAUGHT[name])
+        return read_factors(path, expected=TAUGHT[name].sha256)
