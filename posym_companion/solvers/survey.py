@@ -1,8 +1,8 @@
 """One table of models that can and that cannot do a task: what their heads have in common, by the same numbers.
 
-The packaged Gemma, plain and taught to bind, small decoders of :mod:`posym_companion.solvers.family_solvers` that
-solve binding and index, and both with random weights. ``python -m posym_core survey`` makes such a table of any models
-that can be loaded; one result here is a row of it.
+The packaged models, Gemma plain and taught to bind and SmolLM2, small decoders of
+:mod:`posym_companion.solvers.family_solvers` that solve binding and index, and all of them with random weights.
+``python -m posym_core survey`` makes such a table of any models that can be loaded; one result here is a row of it.
 """
 
 from __future__ import annotations
@@ -27,8 +27,9 @@ from posym_core.metrics.blocks import Swaps
 from posym_core.metrics.stats import DRAWS, mean_interval
 from posym_core.metrics.trends import TRENDS, head_trends
 from posym_core.models.answers import choice_accuracy
-from posym_core.models.language import PACKAGED, load_model
+from posym_core.models.language import load_model
 from posym_core.models.outlines import outline_of
+from posym_core.models.packaged import MODELS, NAMES, PACKAGED
 from posym_core.runs.devices import choose_device
 from posym_core.tasks import make_prompts
 from posym_core.tasks.prompts import Prompts
@@ -78,7 +79,7 @@ class Surveyed:
 
 def full_size() -> list[Surveyed]:
     """Every model on both tasks; there is no ``model`` to choose."""
-    large = [Surveyed(model=PACKAGED), Surveyed(model=f"{PACKAGED}-binds"), Surveyed(model=PACKAGED, trained=False)]
+    large = [Surveyed(model=name) for name in NAMES] + [Surveyed(model=name, trained=False) for name in MODELS]
     small_ones = [Surveyed(model=family, trained=yes, facts=8) for yes in (True, False) for family in FAMILIES]
     return [replace(setting, task=task) for setting in large + small_ones for task in TASKS]
 
