@@ -126,12 +126,10 @@ def full_size(model: str = PACKAGED) -> list[Origins]:
         found += [one(facts=FACTS // 2), one(facts=2 * FACTS, prompts=2)]
     if model == PACKAGED:
         taught = functools.partial(Origins, model=f"{model}-binds")
-        found += [taught(wording=wording, lead=lead, asked=not lead) for wording in WORDINGS for lead in (0, LEAD)]
+        found += [taught(wording=wording, lead=lead, asked=not lead) for lead in (0, LEAD) for wording in WORDINGS]
         found += [taught(wording=PROSE)]
-    for draw in DRAWS:
-        random = functools.partial(Origins, model=model, draw=draw)
-        found += [random(), random(lead=LEAD), random(wording=PROSE)]
-    return found
+    random = functools.partial(Origins, model=model, prompts=2)
+    return found + [random(draw=draw, wording=wording) for draw in DRAWS for wording in (WORDINGS[0], PROSE)]
 
 
 def small(setting: Origins | None = None) -> Origins:

@@ -34,6 +34,7 @@ from posym_core.models.language import PACKAGED
 from posym_core.runs.results import Result, load_result
 
 Part = Literal["symbol", "origin", "symbol_origin"]
+CAUSES: tuple[Part, ...] = ("origin", "symbol")
 MODEL = PACKAGED
 RESAMPLES = 2000
 HALF, LITTLE = 0.5, 0.1
@@ -235,25 +236,32 @@ def origin_counts_sentences(folder: Path | None) -> Measured:
                 tally.numbers[f"{number} ({wording})"] = "the lead has none"
                 tally.held.setdefault(less, [])
             tally.numbers[f"origin's share behind {what} ({wording})"] = over_heads(part_share(result, "origin"))
-        for read, token in TOKENS.items():
-            tally.numbers[f"origin's share lowered by {LEAD} facts, at {token} ({wording})"] = drop(plain, behind, read)
-        tally.numbers[f"origin's variance behind {LEAD} facts, part of that without ({wording})"] = _rest(plain, behind)
-        tally.numbers[f"symbol's variance behind {LEAD} facts, part of that without ({wording})"] = _rest(
-            plain, behind, "symbol"
-        )
+        tally.numbers.update(_at_tokens(wording, plain, behind, others))
         thirds |= _thirds(behind, f"{wording}, behind {LEAD} facts")
-    random = [
-        _at_birth(origins_result(folder, draw=draw)) - _at_birth(origins_result(folder, draw=draw, lead=LEAD))
-        for draw in DRAWS
-    ]
-    at_birth = {f"origin's share lowered by {LEAD} facts (likes, random weights {n})": x for n, x in enumerate(random)}
     return Measured(
-        ours={**tally.counts("cases in which {}"), **tally.numbers, **at_birth, **thirds},
+        ours={**tally.counts("cases in which {}"), **tally.numbers, **thirds},
         model=MODEL,
         evidence=evidence,
         fails_in=tally.missed,
         note=f"{FACTS} facts behind what stands in front, and the same facts whatever that is; of blocks, all heads.",
     )
+
+
+def _at_tokens(wording: str, plain: Result, behind: Result, others: Mapping[str, Result]) -> dict[str, Number]:
+    """What a lead does to both variances, and what else in front does at the tokens in which facts differ."""
+    ours: dict[str, Number] = {}
+    for read, at in {BLOCK: "", **{read: f", at {token}" for read, token in TOKENS.items()}}.items():
+        for part in CAUSES:
+            name = f"{part}'s variance behind {LEAD} facts, part of that without{at} ({wording})"
+            ours[name] = _rest(plain, behind, part, read)
+    for read, token in TOKENS.items():
+        lowered = drop(plain, behind, read)
+        ours[f"origin's share lowered by {LEAD} facts, at {token} ({wording})"] = lowered
+        if beyond(lowered, 1):
+            for what, result in others.items():
+                name = f"part of the lead's effect that {what} have, at {token} ({wording})"
+                ours[name] = effect_part(plain, behind, result, read)
+    return ours
 
 
 def drop(before: Result, after: Result, read: str = BLOCK) -> Estimate:
@@ -264,9 +272,9 @@ def drop(before: Result, after: Result, read: str = BLOCK) -> Estimate:
     )
 
 
-def effect_part(plain: Result, behind: Result, other: Result) -> Estimate:
+def effect_part(plain: Result, behind: Result, other: Result, read: str = BLOCK) -> Estimate:
     """What something else in front changes, as a part of what facts of the same frame change."""
-    three = np.stack([part_share(result, "origin") for result in (plain, behind, other)], -1)
+    three = np.stack([part_share(result, "origin", read) for result in (plain, behind, other)], -1)
 
     def part(x: np.ndarray) -> np.ndarray:
         nothing, facts, else_ = np.moveaxis(heads_median(x), -1, 0)
@@ -276,10 +284,10 @@ def effect_part(plain: Result, behind: Result, other: Result) -> Estimate:
     return statistic_interval(part, three, draws=RESAMPLES, vectorized=True)
 
 
-def _rest(plain: Result, behind: Result, part: Part = "origin") -> Estimate:
+def _rest(plain: Result, behind: Result, part: Part, read: str) -> Estimate:
     """Median over heads of a part's variance behind a lead, as a part of that without; logarithms are averaged."""
     row = plain["variances"].tolist().index(part)
-    place = plain["reads"].tolist().index(BLOCK)
+    place = plain["reads"].tolist().index(read)
     with np.errstate(divide="ignore", invalid="ignore"):
         ratio = np.log(behind["parts"][place, row].astype(float) / plain["parts"][place, row])
     found = over_heads(np.where(np.isfinite(ratio), ratio, np.nan))

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from invented import save_invented
 
+from posym_companion.language_models.judges import origins as judge
 from posym_companion.language_models.judges.origins import (
     ROUNDING,
     attending,
@@ -23,6 +24,11 @@ from posym_core.runs.results import Result
 
 PROMPTS, LAYERS, HEADS = 3, 6, 2
 BOUGHT, LIKES = {"wording": "bought", "lead": 0}, {"wording": "likes"}
+
+
+@pytest.fixture(autouse=True)
+def _few_draws(monkeypatch):
+    monkeypatch.setattr(judge, "RESAMPLES", 200)
 
 
 def parts(origin, symbol, *, prompts=PROMPTS):
