@@ -91,7 +91,7 @@ def cube_against_its_passes(model_name: str = "gemma-3-270m") -> Iterator[str]:
     """The cube of one prompt of 16 facts, in each layer, against the passes of its 16 prompts and nothing else."""
     model, tokenizer = load_model(model_name)
     prompts = binding_prompts(tokenizer, facts=16, count=1)
-    blocks = {"start": prompts.start, "block_length": prompts.block_length, "blocks": prompts.blocks}
+    blocks = prompts.layout
     ids = prompts.input_ids.to(model.device).repeat(prompts.blocks, 1)
     planes = find_planes(model, ids.shape[1])
 

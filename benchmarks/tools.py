@@ -133,7 +133,7 @@ def rows() -> Iterator[str]:
     model, tokenizer = load_model(device="cpu")
     prompts = binding_prompts(tokenizer, facts=FACTS, count=PROMPTS, seed=0)
     what = f"all heads on {PROMPTS} prompts of {prompts.input_ids.shape[1]} tokens, {FACTS} blocks"
-    blocks = {"start": prompts.start, "block_length": prompts.block_length, "blocks": prompts.blocks}
+    blocks = prompts.layout
     found, own = seconds(lambda: profile(model, prompts.input_ids, tau=TAU, eps=EPS, progress=False, **blocks))
     yield f"| {what}: `profile`, planes included | {own:.1f} s |"
     planes = find_planes(model, prompts.input_ids.shape[1])

@@ -120,8 +120,7 @@ def measure(
         lead=setting.lead,
         vary_frame=setting.varied,
     )
-    blocks = {"start": prompts.start, "block_length": prompts.block_length, "blocks": prompts.blocks}
-    swaps = Swaps(**blocks, tau=setting.tau, eps=setting.eps)
+    swaps = Swaps(**prompts.layout, tau=setting.tau, eps=setting.eps)
     short = prompts.input_ids.shape[1] <= LONGEST_MATRIX
     facts = slice(prompts.start, prompts.start + prompts.blocks * prompts.block_length)
     keys = slice(0, prompts.input_ids.shape[1] - 1) if setting.keys == "all" else facts

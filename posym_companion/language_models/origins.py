@@ -209,7 +209,7 @@ def measure(model: Any, tokenizer: Any, setting: Origins, *, progress: bool = Tr
     if setting.draw is not None:
         model = with_random_weights(model, setting.draw)
     prompts = prompts_of(tokenizer, setting)
-    swaps = Swaps(start=prompts.start, block_length=prompts.block_length, blocks=prompts.blocks)
+    swaps = Swaps(**prompts.layout)
     rows = []
     for number, prompt in enumerate(tqdm(prompts.input_ids, unit="square", disable=not progress)):
         # Each prompt has a square of its own.

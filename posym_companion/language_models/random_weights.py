@@ -114,7 +114,7 @@ def measure(
     drawn: dict[str, Any] = {"facts": setting.facts, "count": setting.prompts, "seed": setting.seed}
     drawn |= {"lead": setting.lead, "vary_frame": setting.varied}
     prompts = binding_prompts(tokenizer, template=setting.wording, **drawn)
-    home = {"start": prompts.start, "block_length": prompts.block_length, "blocks": prompts.blocks}
+    home = prompts.layout
     keys = slice(prompts.start, prompts.input_ids.shape[1] - 1)
     angles: dict[int, Tensor] = {}
 

@@ -165,7 +165,7 @@ def measure_choices(
     cuts = cuts_of(prompts)
 
     def one_layer(heads: LayerHeads) -> dict[str, Tensor]:
-        home = {"start": prompts.start, "block_length": prompts.block_length, "blocks": prompts.blocks}
+        home = prompts.layout
 
         def both(cut: dict[str, int], tau: float = DEFAULT_TAU, eps: float = DEFAULT_EPS) -> Tensor:
             scores = heads.swap_scores(Swaps(**cut, tau=tau, eps=eps))
@@ -290,8 +290,7 @@ def cuts_of(prompts: Prompts) -> dict[str, dict[str, int]]:
 
 
 def _default_scores(model: torch.nn.Module, prompts: Prompts, progress: bool) -> dict[str, Tensor]:
-    blocks: dict[str, Any] = {"start": prompts.start, "block_length": prompts.block_length, "blocks": prompts.blocks}
-    scores = profile(model, prompts.input_ids, **blocks, tau=DEFAULT_TAU, eps=DEFAULT_EPS, progress=progress)
+    scores = profile(model, prompts.input_ids, **prompts.layout, tau=DEFAULT_TAU, eps=DEFAULT_EPS, progress=progress)
     return {"positional": scores.positional, "symbolic": scores.symbolic, "entropy": scores.entropy}
 
 

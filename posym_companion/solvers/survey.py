@@ -102,7 +102,7 @@ def measure(
     """
     choose = decoder if setting.model in FAMILIES else language_model
     model, prompts = choose(setting, choose_device(device), progress)
-    swaps = Swaps(start=prompts.start, block_length=prompts.block_length, blocks=prompts.blocks)
+    swaps = Swaps(**prompts.layout)
     angles: dict[int, Tensor] = {}
 
     def one_layer(heads: LayerHeads) -> dict[str, Tensor]:

@@ -34,7 +34,7 @@ def head_scores(operated: Operated, prompts: Prompts, *, seed: int = 0) -> dict[
         bands of planes, fast to slow: ``band_positional_share`` and so on, and ``band_energy_share``, the bands' part
         of the energy.
     """
-    swaps = Swaps(start=prompts.start, block_length=prompts.block_length, blocks=prompts.blocks)
+    swaps = Swaps(**prompts.layout)
     inside = slice(prompts.start, prompts.start + prompts.blocks * prompts.block_length)
     generator = torch.Generator().manual_seed(seed)
 
@@ -73,7 +73,7 @@ def plane_scores(operated: Operated, prompts: Prompts, count: int) -> dict[str, 
         ``plane_positional_share`` and so on, ``plane_energy_share``, ``plane_positional`` and ``plane_symbolic``, each
         ``[layer, head, plane]``, in float16.
     """
-    swaps = Swaps(start=prompts.start, block_length=prompts.block_length, blocks=prompts.blocks)
+    swaps = Swaps(**prompts.layout)
     inside = slice(prompts.start, prompts.start + prompts.blocks * prompts.block_length)
 
     def one_layer(heads: LayerHeads) -> dict[str, Tensor]:

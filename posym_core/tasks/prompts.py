@@ -56,6 +56,14 @@ class Prompts:
     target: Int64[Tensor, " prompt"]
     texts: list[str]
 
+    @property
+    def layout(self) -> dict[str, Any]:
+        """``start``, ``block_length`` and ``blocks``, as everything that looks at blocks takes them.
+
+        >>> profile(model, prompts.input_ids, **prompts.layout)  # doctest: +SKIP
+        """
+        return {"start": self.start, "block_length": self.block_length, "blocks": self.blocks}
+
 
 class PromptTokens:
     """What a tokenizer makes of text within a text."""

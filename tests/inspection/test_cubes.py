@@ -194,7 +194,7 @@ def test_lists_of_one_frame_are_read_by_origin_and_a_lead_takes_it_away():
     origin = {}
     for lead in (0, 8):
         prompts = binding_prompts(tokenizer, facts=8, count=1, seed=1, lead=lead)
-        blocks = {"start": prompts.start, "block_length": prompts.block_length, "blocks": prompts.blocks}
+        blocks = prompts.layout
         cube = origin_cube(model, prompts.input_ids[0], **blocks)
         origin[lead] = float(cube.symbolic_shares["origin"][6:12].median())
     assert origin[0] > 0.7

@@ -71,7 +71,7 @@ def test_scores_of_the_packaged_model_with_keys_permuted_by_a_hook(layer):
     """Layer 2 looks through a window and has angles of its own; layer 5 sees everything."""
     model, tokenizer = packaged()
     prompts = binding_prompts(tokenizer, facts=3, count=1)
-    blocks = {"start": prompts.start, "block_length": prompts.block_length, "blocks": prompts.blocks}
+    blocks = prompts.layout
     found = profile(model, prompts.input_ids, **blocks, tau=TAU, progress=False)
     projection, order = model.model.layers[layer].self_attn.k_proj, None
 

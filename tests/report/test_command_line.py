@@ -227,7 +227,7 @@ def test_the_packaged_model_is_measured_as_by_hand(tmp_path, monkeypatch):
     prompts = binding_prompts(tokenizer, facts=3, count=2)
     torch.set_num_threads(1)
     try:
-        blocks = {"start": prompts.start, "block_length": prompts.block_length, "blocks": prompts.blocks}
+        blocks = prompts.layout
         scores = profile(model, prompts.input_ids, **blocks, progress=False, planes=planes)
         choices = choice_accuracy(model, prompts)
     finally:

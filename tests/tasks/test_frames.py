@@ -73,7 +73,7 @@ def test_blocks_that_are_the_same_in_all_tokens_are_a_frame():
 def test_tasks_are_lists_or_not(task, repeats, lead):
     _, tokenizer = packaged()
     prompts = make_prompts(tokenizer, task, facts=6, count=3)
-    blocks = {"start": prompts.start, "block_length": prompts.block_length, "blocks": prompts.blocks}
+    blocks = prompts.layout
     for ids in prompts.input_ids.tolist():
         frame = frame_of(ids, **blocks)
         assert frame.repeats == repeats

@@ -20,8 +20,6 @@ from posym_core.runs.results import MissingResultError, Result
 
 CARRIES, NEEDED = 0.2, 0.1
 DRAWS = 500  # of the bootstrap
-# An area is asked of this many heads or more on either side: with ten, one of .8 is known to within .2.
-FEWEST = 10
 LAST, EARLIER = "in the last layer", "in earlier layers"
 
 

@@ -41,7 +41,7 @@ def test_the_parts_are_those_of_the_cube_whatever_is_read(tiny, tokenizer):
     found = measure(tiny, tokenizer, setting, progress=False)
     named_dims(DIMS, found)
     prompts = prompts_of(tokenizer, setting)
-    home = {"start": prompts.start, "block_length": prompts.block_length, "blocks": prompts.blocks}
+    home = prompts.layout
     reads = {name: (read, False) for name, read in KEYS.items()}
     reads |= {f"{name}, crossed": (read, True) for name, read in CROSSED.items()}
     for name, (read, crossed) in reads.items():

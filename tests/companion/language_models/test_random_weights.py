@@ -25,7 +25,7 @@ def test_the_scores_are_those_of_profile_and_equal_weights_are_a_plain_mean(load
     found = measure(small(RandomWeights(weights="trained")), device="cpu", progress=False)
     named_dims(DIMS, found)
     prompts = binding_prompts(tokenizer, facts=4, count=3)
-    place = {"start": prompts.start, "block_length": prompts.block_length, "blocks": prompts.blocks}
+    place = prompts.layout
     for row, tau in enumerate((1e-4, 1e9)):
         scores = profile(tiny, prompts.input_ids, **place, tau=tau, visible_only=False)
         np.testing.assert_allclose(found["positional"][row], scores.positional, atol=1e-5)
@@ -37,7 +37,7 @@ def test_a_remedy_changes_the_prompts_alone(loads, tiny, tokenizer):
     for change, said in ({"lead": 2}, {"lead": 2}), ({"varied": True}, {"vary_frame": True}):
         found = measure(small(RandomWeights(weights="trained", **change)), device="cpu", progress=False)
         prompts = binding_prompts(tokenizer, facts=4, count=3, **said)
-        place = {"start": prompts.start, "block_length": prompts.block_length, "blocks": prompts.blocks}
+        place = prompts.layout
         scores = profile(tiny, prompts.input_ids, **place, visible_only=False)
         np.testing.assert_allclose(found["positional"][0], scores.positional, atol=1e-5)
         assert found["keys"] == prompts.input_ids.shape[1] - 1 - prompts.start
