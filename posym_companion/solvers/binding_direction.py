@@ -103,7 +103,9 @@ def measure(
         ``chosen`` and ``target`` ``[order, wording, length, prompt]``, numbers of facts from 0: the named attribute
         with the highest logit, and the right one; ``facts [length]``, facts of a prompt.
     """
-    factors = {} if setting.taught is None else seed_factors(setting.model, setting.taught, folder)
+    factors = {}
+    if setting.taught is not None:
+        factors = kept_factors(TaughtGemma(model=setting.model, seed=setting.taught), folder)
     chosen = np.zeros((len(ORDERS), len(WORDINGS), len(FACTS), setting.prompts), np.int16)
     target = np.zeros_like(chosen)
     with added(model, factors):
@@ -114,9 +116,9 @@ def measure(
     return {"chosen": chosen, "target": target, "facts": np.array(FACTS)}
 
 
-def seed_factors(model: str, seed: int, folder: Path) -> dict[str, torch.Tensor]:
-    """The additions that a model was taught to bind with."""
-    taught = load_result(TaughtGemma(model=model, seed=seed).name, folder=folder)
+def kept_factors(run: TaughtGemma, folder: Path) -> dict[str, torch.Tensor]:
+    """The additions that a run left behind."""
+    taught = load_result(run.name, folder=folder)
     return read_factors(attached_file(taught, f"{taught.name.partition('/')[2]}.safetensors", folder=folder))
 
 

@@ -9,14 +9,15 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
 from posym_companion.language_models import binding_profile
 from posym_companion.language_models.binding_profile import BindingProfile, framed, remedied
 from posym_companion.loop import Experiment
-from posym_companion.solvers.binding_direction import load, seed_factors
+from posym_companion.solvers.binding_direction import kept_factors, load
+from posym_companion.solvers.taught_gemma import TaughtGemma
 from posym_core.models.additions import added
 from posym_core.models.language import PACKAGED
 
@@ -30,28 +31,49 @@ class TaughtProfile:
     Attributes:
         model: name for :func:`posym_core.load_model`.
         taught: seed of the run of :mod:`posym_companion.solvers.taught_gemma` that it was taught in.
+        lesson: what it was taught there: to bind, or in a control the third fact's attribute or wrong answers.
         profile: what is measured, see :class:`posym_companion.language_models.binding_profile.BindingProfile`.
     """
 
     model: str = PACKAGED
     taught: int = 0
+    lesson: Literal["binding", "third", "wrong"] = "binding"
     profile: BindingProfile = field(default_factory=BindingProfile)
 
     @property
     def name(self) -> str:
         """What the result is called."""
-        return f"taught_profile/{self.taught}_{self.profile.template}_{self.profile.facts}{framed(self.profile)}"
+        control = "" if self.lesson == "binding" else f"{self.lesson}_"
+        where = f"{self.profile.template}_{self.profile.facts}{framed(self.profile)}"
+        return f"taught_profile/{control}{self.taught}_{where}"
+
+    @property
+    def run(self) -> TaughtGemma:
+        """The run that it was taught in, as far as its name goes."""
+        return TaughtGemma(
+            model=self.model,
+            seed=self.taught,
+            rule="third" if self.lesson == "third" else "asked",
+            right=self.lesson != "wrong",
+        )
 
 
 def full_size(model: str = PACKAGED) -> list[TaughtProfile]:
-    """Three seeds and three wordings at the length that was taught, with each remedy."""
-    return [setting for remedy in ("lead", "varied") for setting in with_remedy(remedy, model)]
+    """Three seeds and three wordings at the length that was taught, with each remedy; controls on one, with a lead."""
+    bound = [setting for remedy in ("lead", "varied") for setting in with_remedy(remedy, model)]
+    return bound + [setting for lesson in ("third", "wrong") for setting in with_remedy("lead", model, lesson)]
 
 
-def with_remedy(remedy: str, model: str = PACKAGED) -> list[TaughtProfile]:
-    """Three seeds and three wordings at the length that was taught."""
-    profiles = remedied(remedy, model, binding_profile.FACTS[:1])
-    return [TaughtProfile(model=model, taught=seed, profile=profile) for seed in SEEDS for profile in profiles]
+def with_remedy(
+    remedy: str, model: str = PACKAGED, lesson: Literal["binding", "third", "wrong"] = "binding"
+) -> list[TaughtProfile]:
+    """Three seeds and three wordings at the length that was taught; of a control the wording that was taught alone."""
+    profiles = remedied(remedy, model, binding_profile.FACTS[:1])[: None if lesson == "binding" else 1]
+    return [
+        TaughtProfile(model=model, taught=seed, lesson=lesson, profile=profile)
+        for seed in SEEDS
+        for profile in profiles
+    ]
 
 
 def small(setting: TaughtProfile | None = None) -> TaughtProfile:
@@ -64,7 +86,7 @@ def measure(
     model: Any, tokenizer: Any, folder: Path, setting: TaughtProfile, *, progress: bool = True
 ) -> dict[str, np.ndarray]:
     """The arrays of :func:`posym_companion.language_models.binding_profile.measure`, of the taught model."""
-    with added(model, seed_factors(setting.model, setting.taught, folder)):
+    with added(model, kept_factors(setting.run, folder)):
         return binding_profile.measure(model, tokenizer, setting.profile, progress=progress)
 
 

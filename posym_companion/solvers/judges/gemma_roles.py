@@ -6,16 +6,25 @@ from pathlib import Path
 
 import numpy as np
 
-from posym_companion.finding import Measured, Number
+from posym_companion.finding import Measured, Number, Remedy
 from posym_companion.language_models.judges.binding_profile import cases
 from posym_companion.solvers.areas import detection, detection_difference
-from posym_companion.solvers.judges.gemma_runs import SEEDS, SOLVED, lean, measured, predictors, restored, runs
+from posym_companion.solvers.judges.gemma_runs import (
+    SEEDS,
+    SOLVED,
+    measured,
+    predictors,
+    restored,
+    runs,
+    taught_models,
+)
 from posym_companion.solvers.judges.solver_answers import RightAndWrong
 from posym_companion.solvers.solver_answers import MEASURED
 from posym_companion.solvers.taught_gemma import FACTS, WORDINGS
+from posym_companion.solvers.taught_profile import with_remedy
 from posym_core.metrics.stats import Estimate, statistic_interval
 from posym_core.metrics.trends import local_layers
-from posym_core.runs.results import Result
+from posym_core.runs.results import Result, load_result
 
 # A head carries the task if its output alone brings back this share of the difference between two prompts.
 CARRIES = 0.1
@@ -87,8 +96,12 @@ def _detected(x: np.ndarray, chosen: np.ndarray) -> Estimate | None:
     return detection(x, chosen, draws=DRAWS) if 0 < chosen.sum() < chosen.size else None
 
 
-def first_look(folder: Path | None) -> Measured:
-    """What one seed and no patching had suggested, and what idle heads do in controls of as many steps."""
+def first_look(folder: Path | None, remedy: Remedy | None = None) -> Measured:
+    """What one seed and no patching had suggested, and what idle heads do in controls of as many steps.
+
+    With a remedy the scores are those of its prompts, before teaching and after the last step; which heads carry the
+    task, and whether a control was learned, stays what the runs say.
+    """
     results = runs(folder)
     controls = {name: runs(folder, **kind) for name, kind in CONTROLS.items()}
     ours: dict[str, Number] = {}
@@ -97,17 +110,20 @@ def first_look(folder: Path | None) -> Measured:
     for result in results:
         seed = result.settings["seed"]
         share, carries = restored(result), restored(result) > CARRIES
-        scores, before = predictors(result), predictors(result, 0)
-        pure = (scores["s_SYM"] > 1 - PURE) & (-scores["s_POS (low)"] < PURE)
+        scores = scores_by_step(result, folder, remedy)
+        positional, symbolic = scores[max(scores)]
+        pure = (symbolic > 1 - PURE) & (positional < PURE)
         carriers += pure[carries].tolist()
         local = np.isin(np.arange(len(share)), local_layers(result["angles"]))
         positive = share.clip(min=0)
         part = float(positive[~local].sum() / positive.sum())
         held.setdefault("seeds in which global layers restore most", []).append(part > 0.5)
-        idle = (before["s_SYM"] > 1 - PURE) & (-before["s_POS (low)"] < 0.5) & ~carries
-        taught = risen(result, idle)
-        last = max(taught)
-        held.setdefault("seeds in which idle symbolic heads turn positional", []).append(taught[last] > 0)
+        positional, symbolic = scores[0]
+        idle = (symbolic > 1 - PURE) & (positional < 0.5) & ~carries
+        taught = risen(scores, idle)
+        last, turned = max(taught), held.setdefault("seeds in which idle symbolic heads turn positional", [])
+        if idle.any():
+            turned.append(taught[last] > 0)
         ours |= {
             f"share restored by global layers (seed {seed})": part,
             f"idle heads, symbolic before (seed {seed})": int(idle.sum()),
@@ -115,14 +131,15 @@ def first_look(folder: Path | None) -> Measured:
         }
         for name, found in controls.items():
             (control,) = (one for one in found if one.settings["seed"] == seed)
-            there = risen(control, idle)
+            there = risen(scores_by_step(control, folder, remedy), idle)
             ours[f"right by its own rule, {name} (seed {seed})"] = right = own_accuracy(control)
             ours |= {f"the same heads, {name} (seed {seed}, step {step})": x for step, x in there.items()}
             # A rule that was not learned is no control for what was learned.
-            if right > SOLVED or not control.settings["right"]:
+            if idle.any() and (right > SOLVED or not control.settings["right"]):
                 held[LESS[name]].append(there[last] < taught[last] / 2)
         first = next(one for one in controls["wrong answers"] if one.settings["seed"] == SEEDS[0])
-        held[FIRST_LESS].append(risen(first, idle)[FIRST_STOP] < taught[last] / 2)
+        if remedy is None:
+            held[FIRST_LESS].append(risen(scores_by_step(first), idle)[FIRST_STOP] < taught[last] / 2)
     counts: dict[str, Number] = {
         "heads that carry it and are purely symbolic": cases(carriers),
         **{name: cases(x) for name, x in held.items()},
@@ -132,14 +149,42 @@ def first_look(folder: Path | None) -> Measured:
         "Controls have as many steps on the same prompts: one is taught the attribute of the third fact, another rule "
         "that can be learned, and one wrong answers, from which nothing can"
     )
-    return measured(every, {**counts, **ours}, note)
+    profiles, settings = taught_models(folder, remedy)
+    return measured([*every, *(profiles if remedy else ())], {**counts, **ours}, note, settings=settings)
 
 
-def risen(result: Result, heads: np.ndarray) -> dict[int, float]:
-    """By step, by how much ``s_POS - s_SYM`` of some heads has risen since before teaching (median)."""
-    steps = result["steps"].tolist()
-    before = lean(result, 0)[heads]
-    return {step: float(np.median(lean(result, place)[heads] - before)) for place, step in enumerate(steps) if step}
+def scores_by_step(
+    result: Result, folder: Path | None = None, remedy: Remedy | None = None
+) -> dict[int, tuple[np.ndarray, np.ndarray]]:
+    """Mean ``s_POS`` and ``s_SYM`` of every head on the taught wording after each step at which they were measured."""
+    if remedy is None:
+        steps = enumerate(result["steps"].tolist())
+        each = {step: [result[name][place, 0] for name in ("positional", "symbolic")] for place, step in steps}
+    else:
+        profiles = profiled(result, folder, remedy)
+        ends = dict(zip((0, int(result.settings["steps"])), profiles, strict=True))
+        each = {step: [profile[name] for name in ("positional", "symbolic")] for step, profile in ends.items()}
+    return {step: (x.astype(float).mean(0), y.astype(float).mean(0)) for step, (x, y) in each.items()}
+
+
+def profiled(result: Result, folder: Path | None, remedy: Remedy) -> tuple[Result, Result]:
+    """Profiles on a remedy's prompts, of the taught wording: before any teaching, and after that of a run."""
+    said = result.settings
+    lesson = "wrong" if not said["right"] else "third" if said.get("rule") == "third" else "binding"
+    (setting,) = (
+        x for x in with_remedy(remedy, lesson=lesson) if (x.taught, x.profile.template) == (said["seed"], WORDINGS[0])
+    )
+    return load_result(setting.profile.name, folder=folder), load_result(setting.name, folder=folder)
+
+
+def risen(scores: dict[int, tuple[np.ndarray, np.ndarray]], heads: np.ndarray) -> dict[int, float]:
+    """By step, by how much ``s_POS - s_SYM`` of some heads has risen since before teaching (median).
+
+    NaN without a head.
+    """
+    leans = {step: (positional - symbolic)[heads] for step, (positional, symbolic) in scores.items()}
+    before = leans.pop(0)
+    return {step: float(np.median(x - before)) if heads.any() else float("nan") for step, x in leans.items()}
 
 
 def own_accuracy(result: Result) -> float:

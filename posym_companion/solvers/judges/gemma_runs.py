@@ -94,12 +94,6 @@ def predictors(result: Result, snapshot: int = -1) -> dict[str, np.ndarray]:
     return {name: sign * x for name, sign, x in zip(PREDICTORS, signs, mean.values(), strict=True)}
 
 
-def lean(result: Result, snapshot: int) -> np.ndarray:
-    """``s_POS - s_SYM`` on the taught wording, ``[layer, head]``."""
-    positional, symbolic = (result[name][snapshot, 0].astype(float).mean(0) for name in ("positional", "symbolic"))
-    return positional - symbolic
-
-
 def measured(
     results: list[Result],
     ours: dict[str, Number],

@@ -78,14 +78,14 @@ def test_all_verdicts_stand_in_one_sentence():
 
 def test_only_rows_on_language_models_have_remedies_that_are_known():
     having = {name: claim(name).remedies for name in entries() if claim(name).remedies}
-    assert set(having) == {*UNTAUGHT, "U25-4c", *TAUGHT}
+    assert set(having) == {*UNTAUGHT, "U25-4c", "T-0G", *TAUGHT}
     assert {each for remedies in having.values() for each in remedies} == set(REMEDIES)
     assert {fixed for remedies in having.values() for fixed in remedies.values()} <= {
         "before the run",
         "after a first look",
     }
     # Trials that were seen speak of layer trends behind other facts; of prose the results were there.
-    assert all(having[name]["lead"] == "after a first look" for name in ("U25-2", "T-1G"))
+    assert all(having[name]["lead"] == "after a first look" for name in ("U25-2", "T-0G", "T-1G"))
     assert all(having[name]["prose"] == "after a first look" for name in (*UNTAUGHT, "U25-4c"))
 
 

@@ -11,8 +11,10 @@ from invented import invent_random_weights, save_invented
 from posym_companion.claims import claim
 from posym_companion.language_models.judges import binding_profile
 from posym_companion.ledger.rows import row
+from posym_companion.solvers import taught_profile
 from posym_companion.solvers.judges import gemma_roles, taught_gemma
-from posym_companion.solvers.judges.gemma_runs import lean, restored, runs
+from posym_companion.solvers.judges.gemma_roles import scores_by_step
+from posym_companion.solvers.judges.gemma_runs import restored, runs
 from posym_companion.solvers.taught_gemma import FACTS, WORDINGS, full_size
 from posym_core.metrics import local_layers
 
@@ -147,6 +149,43 @@ def test_every_verdict_comes_out_both_ways(name, claimed, otherwise):
     assert "taught_gemma/all_0" in found.evidence
 
 
+def behind_a_lead(folder, *, idle, rise):
+    """The runs of ``folder`` once more on other prompts, where so many idle heads were symbolic and rise by so much."""
+    before = {"positional": np.full((2, 18, 4), 0.8), "symbolic": np.full((2, 18, 4), 0.3), "correct": np.ones(2)}
+    for layer, head in CARRIERS:
+        before["positional"][:, layer, head], before["symbolic"][:, layer, head] = 0.0, 1.0
+    before["positional"][:, 14, :idle], before["symbolic"][:, 14, :idle] = 0.3, 0.95
+    for setting in taught_profile.full_size():
+        if setting.profile.lead:
+            save_invented(setting.profile.name, before, folder)
+            after = {name: x.copy() for name, x in before.items()}
+            after["positional"][:, 14, :idle] += rise[setting.lesson]
+            planes = {f"plane_{name}": np.full((2, 18, 4, 128), 0.5) for name in PLANES}
+            save_invented(setting.name, {**after, "plane_angle": np.ones((18, 128)), **NULL, **planes}, folder)
+    (found,) = row(claim("T-0G"), folder).remedied
+    return found
+
+
+PLANES = ("positional", "symbolic", "positional_share", "symbolic_share", "energy_share")
+NULL = {f"null_{name}": np.random.default_rng(0).random((2, 18, 4)) for name in ("positional", "symbolic")}
+
+
+def test_idle_heads_are_those_of_the_other_prompts(tmp_path):
+    invented(tmp_path)
+    turned = "idle symbolic heads turn positional"
+    found = behind_a_lead(tmp_path, idle=3, rise={"binding": 0.4, "third": 0.1, "wrong": 0.1})
+    assert (found.remedy, found.verdict) == ("lead", "reproduced in kind")
+    assert found.ours["idle heads, symbolic before (seed 1)"] == 3
+    assert found.ours["their rise of s_POS - s_SYM, median (seed 1, step 16)"] == pytest.approx(0.4)
+    assert found.evidence.count("taught_profile/0_likes_16_lead8") == 1
+    found = behind_a_lead(tmp_path, idle=3, rise={"binding": -0.1, "third": 0.1, "wrong": 0.1})
+    assert found.parts[turned] == "0 of 3 seeds of one model"
+    # Where no idle head is symbolic, none can turn.
+    found = behind_a_lead(tmp_path, idle=0, rise={"binding": 0.4, "third": 0.1, "wrong": 0.1})
+    assert found.parts[turned] == found.parts[BOUND] == found.parts[TAUGHT] == "not testable"
+    assert (found.verdict, row(claim("T-0G"), tmp_path).verdict) == ("partly", "reproduced in kind")
+
+
 def test_roles_are_asked_within_depth_of_ten_heads_or_more(tmp_path, claimed):
     within = "s_SYM tells carriers from others, within depth"
     invented(tmp_path, carriers=MANY)
@@ -278,4 +317,5 @@ def test_what_is_read_off_a_run(claimed):
     share = restored(result)
     assert sorted(map(tuple, np.argwhere(share > 0.1).tolist())) == sorted(CARRIERS)
     np.testing.assert_allclose(share[5, 1], 0.4)
-    assert lean(result, 0)[14].mean() < 0 < lean(result, -1)[14].mean()
+    (positional, symbolic), *_, last = scores_by_step(result).values()
+    assert (positional - symbolic)[14].mean() < 0 < (last[0] - last[1])[14].mean()
