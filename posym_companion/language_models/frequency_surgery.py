@@ -244,14 +244,7 @@ def prepare(model: Any, tokenizer: Any, setting: FrequencySurgery) -> tuple[Subj
     ranking = make_prompts(
         tokenizer, list(tasks)[1], facts=setting.rank_facts, count=setting.rank_prompts, seed=setting.seed
     )
-    scores = profile(
-        model,
-        ranking.input_ids,
-        start=ranking.start,
-        block_length=ranking.block_length,
-        blocks=ranking.blocks,
-        progress=False,
-    )
+    scores = profile(model, ranking.input_ids, **ranking.layout, progress=False)
     subject = Subject(
         model=model,
         planes=planes,
@@ -307,13 +300,8 @@ def measure_condition(setting: FrequencySurgery, subject: Subject, condition: Co
             token_loss = torch.nn.functional.cross_entropy(logits.transpose(1, 2), batch[:, 1:], reduction="none")
             losses.append(token_loss.mean(1).cpu())
         scored = list(subject.tasks.values())[1]
-        scores = operated.profile(
-            scored.input_ids[: setting.score_prompts],
-            start=scored.start,
-            block_length=scored.block_length,
-            blocks=scored.blocks,
-            progress=False,
-        )
+        ids = scored.input_ids[: setting.score_prompts]
+        scores = operated.profile(ids, **scored.layout, progress=False)
     return {
         "log_probability": _asked([choice.log_probability for choice in choices], setting.prompts),
         "correct": _asked([choice.correct for choice in choices], setting.prompts),

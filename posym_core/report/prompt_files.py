@@ -81,9 +81,7 @@ def task_prompts(prompts: Prompts) -> list[BlockedPrompt]:
     return [
         BlockedPrompt(
             input_ids=tuple(ids),
-            start=prompts.start,
-            block_length=prompts.block_length,
-            blocks=prompts.blocks,
+            **prompts.layout,
             id=str(number),
             answer_ids=tuple(answers[number]),
             target=int(prompts.target[number]),
