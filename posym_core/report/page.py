@@ -24,6 +24,7 @@ from posym_core.report.tables import (
     MAIN_SHARES,
     HeadMeans,
     answers_said,
+    frames_of,
     head_means,
     head_rows,
     hidden_blocks,
@@ -197,10 +198,13 @@ def _shares_in_words(profile: ProfileRun) -> str:
         return ""
     parts = [f"{name.partition('_')[0]} {medians[name]['median']:.0%}" for name in MAIN_SHARES]
     thirds = ", ".join("–" if part is None else f"{part:.0%}" for part in medians["symbolic_part_origin"]["thirds"])
+    shared = any(frame.offsets for frame in frames_of(profile.prompts))
+    # The logits of a block's tokens count together.
+    theirs = " Tokens that all blocks share differ in nothing but their origin, so part of its share can be theirs."
     return (
         f"Medians over heads of the shares are {', '.join(parts)} and interactions {_interactions(profile):.0%}. Of "
         "what a single prompt shows as following contents, the symbolic part, origin has in the median head "
-        f"{thirds} in the early, middle and late third of the layers."
+        f"{thirds} in the early, middle and late third of the layers.{theirs if shared else ''}"
     )
 
 

@@ -17,7 +17,7 @@ from posym_core.inspection.visibility import counted
 from posym_core.metrics.cube_parts import AXES, PARTS
 from posym_core.metrics.stats import DRAWS, Resample, mean_over_prompts, statistic_interval
 from posym_core.report.prompt_files import BlockedPrompt
-from posym_core.tasks.frames import frame_of
+from posym_core.tasks.frames import Frame, frame_of
 
 # Column -> array of a profile with a cube; those before the second group have intervals.
 MAIN_SHARES = {f"{name}_share": f"cube_{name}" for name in AXES}
@@ -122,12 +122,17 @@ def _share_cells(shares: Mapping[str, HeadMeans], layer: int, head: int) -> dict
     return cells
 
 
-def lists_said(prompts: Sequence[BlockedPrompt], *, cube: bool = False) -> str:
-    """What follows if all prompts are lists of one frame with none of it in front, and the ways out; else nothing."""
-    frames = [
+def frames_of(prompts: Sequence[BlockedPrompt]) -> list[Frame]:
+    """What the blocks of each prompt have in common."""
+    return [
         frame_of(prompt.input_ids, start=prompt.start, block_length=prompt.block_length, blocks=prompt.blocks)
         for prompt in prompts
     ]
+
+
+def lists_said(prompts: Sequence[BlockedPrompt], *, cube: bool = False) -> str:
+    """What follows if all prompts are lists of one frame with none of it in front, and the ways out; else nothing."""
+    frames = frames_of(prompts)
     if not frames or not all(frame.repeats and frame.lead == 0 for frame in frames):
         return ""
     shared = sorted({f"{len(frame.offsets)} of {counted(frame.block_length, 'token')}" for frame in frames})

@@ -147,6 +147,10 @@ def test_a_cube_has_a_triangle_a_paragraph_and_columns(content: dict[str, bytes]
     rest = np.median([1 - sum(row[f"{name}_share"] for name in ("symbol", "origin", "place")) for row in rows])
     assert f"Medians over heads of the shares are {', '.join(parts)} and interactions {rest:.0%}." in page
     assert f"is left out here: {rest:.0%} of the variance in the median head." in page
+    theirs = "Tokens that all blocks share differ in nothing but their origin, so part of its share can be theirs."
+    assert theirs in page
+    different = [replace(prompt, input_ids=tuple(range(30))) for prompt in profile.prompts]
+    assert theirs not in report(replace(profile, prompts=different), {})
     for label in ("Symbol share", "Origin share", "Place share"):
         assert f'<button type="button">{label}</button>' in page
     low, value, high = (rows[0][f"origin_share{end}"] for end in ("_low", "", "_high"))
