@@ -20,6 +20,7 @@ from posym_core.runs.results import MissingResultError, Result, load_result
 MODELS = {"plain": PACKAGED, "taught": TAUGHT}
 # What is followed: more than half of what whole keys do.
 FOLLOWED = 0.5
+DRAWS = 2000
 CONTROL = "other origins"
 FOLLOWS, AGAINST = "wordings in which {} follows it, plain", "wordings in which {} does not follow it, taught"
 ABOVE = f"cases in which it is followed more than {CONTROL}, plain"
@@ -61,7 +62,9 @@ def followed(result: Result, what: str, exchange: str, layers: str = "all", than
     sums = np.stack([(part * whole).sum(1), (whole**2).sum(1)], -1)[:, None]
     if not (np.isfinite(sums).all() and sums[..., 1].sum() > 0):
         return Estimate(value=np.nan, low=np.nan, high=np.nan)
-    return statistic_interval(lambda x: x[..., 0].sum((-1, -2)) / x[..., 1].sum((-1, -2)), sums, vectorized=True)
+    return statistic_interval(
+        lambda x: x[..., 0].sum((-1, -2)) / x[..., 1].sum((-1, -2)), sums, draws=DRAWS, vectorized=True
+    )
 
 
 def patching_result(model: str, wording: str, lead: int = 0, folder: Path | None = None) -> Result:
@@ -83,10 +86,10 @@ def numbers_of(result: Result, where: str) -> dict[str, Number]:
         said = {"asked fact's": 0, "other fact's": 1}
         probability = np.exp(result["log_probability"][:, :, number].astype(float))
         for fact, place in said.items():
-            found = mean_interval(probability[..., place].mean(1), over="prompts")
+            found = mean_interval(probability[..., place].mean(1), over="prompts", draws=DRAWS)
             ours[f"probability of the {fact} attribute, exchange of {exchange} ({where})"] = found
         right = result["correct"][:, :, number].astype(float)
-        ours[f"accuracy, exchange of {exchange} ({where})"] = mean_interval(right.mean(1), over="prompts")
+        ours[f"accuracy, exchange of {exchange} ({where})"] = mean_interval(right.mean(1), over="prompts", draws=DRAWS)
     for what in ("attention", "answer"):
         whole, part = (changes(result, what, exchange) for exchange in ("whole", "origin"))
         kept = np.repeat(behind, whole.shape[1] // behind.shape[1], axis=1)

@@ -18,6 +18,7 @@ INDEX = "models without rotation that read index from origins"
 BINDING = "models that do not read binding from origins"
 BEFORE = "models without rotation with less origin before training"
 HALF = 0.5
+DRAWS = 2000
 SYMBOLIC = ("symbol", "origin", "symbol_origin")
 
 
@@ -59,7 +60,9 @@ def origin_share(
     sums = np.stack([by_name[part], np.asarray(whole)], -1)[:, None]
     if not sums[..., 1].sum() > 0:
         return None
-    return statistic_interval(lambda x: x[..., 0].sum((-1, -2)) / x[..., 1].sum((-1, -2)), sums, vectorized=True)
+    return statistic_interval(
+        lambda x: x[..., 0].sum((-1, -2)) / x[..., 1].sum((-1, -2)), sums, draws=DRAWS, vectorized=True
+    )
 
 
 def index_from_origins(folder: Path | None) -> Measured:

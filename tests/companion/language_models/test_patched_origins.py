@@ -8,12 +8,19 @@ import numpy as np
 import pytest
 from invented import save_invented
 
+from posym_companion.language_models.judges import origin_patching
 from posym_companion.language_models.judges.origin_patching import changes, followed, patching_result
 from posym_companion.language_models.origin_patching import PACKAGED, RUNS, full_size
 from posym_companion.ledger import ledger
 from posym_core.runs.results import MissingResultError
 
 NEAR = 0.01
+
+
+@pytest.fixture(autouse=True)
+def _few_draws(monkeypatch):
+    """What is invented has next to no spread."""
+    monkeypatch.setattr(origin_patching, "DRAWS", 40)
 
 
 def invented(folder, *, attention=None, answer=None, control=0.0, size=1.0, prompts=24, leads=(0,), **wordings):

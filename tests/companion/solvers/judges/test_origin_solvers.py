@@ -9,9 +9,17 @@ import pytest
 from invented import save_invented
 
 from posym_companion.ledger import ledger
+from posym_companion.solvers.judges import origin_solvers
 from posym_companion.solvers.judges.origin_solvers import origin_results, origin_share
 from posym_companion.solvers.origin_solvers import KEPT, full_size
 from posym_core.runs.results import MissingResultError
+
+
+@pytest.fixture(autouse=True)
+def _few_draws(monkeypatch):
+    """What is invented has no spread."""
+    monkeypatch.setattr(origin_solvers, "DRAWS", 40)
+
 
 AT = {name: place for place, name in enumerate(KEPT)}
 NEAR = 0.01
