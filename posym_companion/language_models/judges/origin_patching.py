@@ -137,7 +137,14 @@ def patched_origins(folder: Path | None) -> Measured:
             ours |= numbers_of(result, where)
             behind = {part: ours[f"attention that follows {part} ({where})"] for part in ("origin", "symbol")}
             remedy.append(f"{model}, {wording}: {', '.join(f'{part} {shown(x)}' for part, x in behind.items())}")
-    note = f"Attention behind eight facts of the same frame follows ({'; '.join(remedy)})." if remedy else ""
+    middle = [shown(ours[f"attention that follows origin of middle layers (plain, {x})"]) for x in WORDINGS]
+    note = (
+        "Over all layers most of the attention that whole keys move is that of early layers, to what facts say; seen "
+        "afterwards, not asked by the rule: where only the middle third of layers' keys are exchanged, the plain "
+        f"model's attention follows origins with {' and '.join(middle)}"
+    )
+    if remedy:
+        note += f". Attention behind eight facts of the same frame follows ({'; '.join(remedy)})"
     return Measured(
         ours={**{name: cases(each) for name, each in held.items()}, **ours},
         model="gemma-3-270m, plain and taught to bind",

@@ -125,7 +125,7 @@ def test_slopes_are_through_zero_and_of_the_same_layers(tmp_path):
 
 def test_prompts_behind_other_facts_are_said_beside_it(tmp_path):
     row = invented(tmp_path, leads=(0, 8))
-    assert "attention behind eight facts" in row.note.lower()
+    assert "follows origins with 0.8 [0.8, 0.8] and 0.8 [0.8, 0.8]. Attention behind eight facts" in row.note
     assert "attention that follows symbol (plain, likes, behind eight facts)" in row.ours
     assert len(row.evidence) == 8
     with pytest.raises(MissingResultError):
