@@ -111,13 +111,14 @@ def symbolic_part_is_origin(folder: Path | None) -> Measured:
     for wording, result in lists.items():
         origin = over_heads(part_share(result, "origin"))
         more = over_heads(part_share(result, "origin") - part_share(result, "symbol"))
-        tally.add("origin's share", wording, origin, {"more than half": beyond(origin, 1, HALF)})
-        tally.add("origin's share less symbol's", wording, more, {"more than symbol": beyond(more, 1)})
+        half = {"more than half": beyond(origin, 1, HALF)}
+        tally.add("origin's share", wording, origin, half, f"{wording}, origin: {origin}")
+        apart = {"more than symbol": beyond(more, 1)}
+        tally.add("origin's share less symbol's", wording, more, apart, f"{wording}, origin less symbol: {more}")
         for read, token in TOKENS.items():
             there = over_heads(part_share(result, "origin", read))
-            tally.add(
-                f"origin's share at {token}", wording, there, {f"more than half at {token}": beyond(there, 1, HALF)}
-            )
+            half = {f"more than half at {token}": beyond(there, 1, HALF)}
+            tally.add(f"origin's share at {token}", wording, there, half, f"{wording}, origin at {token}: {there}")
         tally.numbers.update(_without_objections(folder, wording, result))
     drawn = {draw: origins_result(folder, draw=draw) for draw in DRAWS}
     at_birth = {draw: _at_birth(result) for draw, result in drawn.items()}

@@ -18,6 +18,7 @@ from posym_core.runs.results import Result
 
 TAUGHT = f"{MODEL}-binds"
 BLOCK = "block"
+MOST = 6
 
 
 def carriers(folder: Path | None) -> list[tuple[int, int]]:
@@ -45,8 +46,10 @@ def carriers_read_symbols(folder: Path | None) -> Measured:
         for layer, head in heads:
             where = f"{layer}:{head}, {wording}"
             read, rather = (mean_interval(x[:, layer, head], over="prompts") for x in (symbol, symbol - origin))
-            tally.add("contrast of the symbol asked for", where, read, {"above zero": beyond(read, 1)})
-            tally.add("the same less that of its origin", where, rather, {"above the origin's": beyond(rather, 1)})
+            above = {"above zero": beyond(read, 1)}
+            tally.add("contrast of the symbol asked for", where, read, above, f"{where}: {read}")
+            above = {"above the origin's": beyond(rather, 1)}
+            tally.add("the same less that of its origin", where, rather, above, f"{where}, less its origin's: {rather}")
             for name, x in (("origin", origin), ("place", place)):
                 tally.numbers[f"contrast of the {name} asked for ({where})"] = float(x[:, layer, head].mean())
         chosen = tuple(np.array(heads, dtype=int).reshape(-1, 2).T)
@@ -54,11 +57,19 @@ def carriers_read_symbols(folder: Path | None) -> Measured:
         differences[f"symbol's contrast, taught minus untaught ({wording})"] = (
             mean_interval(gain.mean(1), over="prompts") if heads else float("nan")
         )
-        for name, x in (("symbol", symbol), ("origin", origin), ("place", place)):
-            others = np.ones(x.shape[1:], dtype=bool)
-            others[chosen] = False
-            tally.numbers[f"contrast of the {name} asked for, median of all other heads ({wording})"] = float(
-                np.median(x.mean(0)[others])
+        mean = {factor: x.mean(0) for factor, x in zip(AXES, (symbol, origin, place), strict=True)}
+        most = [divmod(at, mean["symbol"].shape[1]) for at in mean["symbol"].ravel().argsort()[::-1][:MOST].tolist()]
+        tally.numbers[f"heads of the largest contrasts of the symbol asked for, beside its origin's ({wording})"] = (
+            "; ".join(
+                f"{layer}:{head} {mean['symbol'][layer, head]:.2f}, {mean['origin'][layer, head]:.2f}"
+                for layer, head in most
+            )
+        )
+        others = np.ones(symbol.shape[1:], dtype=bool)
+        others[chosen] = False
+        for factor, x in mean.items():
+            tally.numbers[f"contrast of the {factor} asked for, median of all other heads ({wording})"] = float(
+                np.median(x[others])
             )
     none: dict[str, Number] = {
         f"carriers and wordings with the symbol's contrast {part}": Cases(0, 0)
