@@ -4,7 +4,8 @@ Urrutia et al. (2026a, section 4) score heads on binding prompts. The packaged G
 low-rank additions to its attention are trained on prompts of one wording until it binds; its heads are scored before,
 on the way and after, and their outputs are patched and silenced, so that one knows which heads do the task. Again with
 a quarter of every layer's planes stopped throughout, and with two controls of as many steps on the same prompts: wrong
-answers, from which nothing can be learned, and the attribute of the third fact, another rule that can.
+answers, from which nothing can be learned, and the attribute of the third fact, another rule that can. Another model is
+taught alike under a name of its own.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ import torch
 from torch import Tensor
 
 from posym_companion.loop import Experiment, Measured, finished_part, language_model
+from posym_companion.loop import plain as filed
 from posym_companion.solvers.prompt_roles import answer_pairs, patched_heads, silenced_everywhere, silenced_heads
 from posym_core.inspection.plane_interventions import Intervention, fastest, slowest, stopped
 from posym_core.inspection.plane_surgery import Operated, surgery
@@ -28,10 +30,12 @@ from posym_core.inspection.planes import find_planes
 from posym_core.inspection.prompt_scores import head_scores, plane_scores
 from posym_core.models.additions import added, factors_as_bytes, learning
 from posym_core.models.answers import choice_accuracy
+from posym_core.models.packaged import PACKAGED
 from posym_core.tasks import Prompts, binding_prompts
 
 WORDINGS = ("likes", "bought", "lives")
 FACTS = (8, 16, 64)
+SMOLLM = "smollm2-135m"
 OUTER = 0.25
 BANDS = {"none": None, "slowest": slowest, "fastest": fastest}
 # Projections of the attention that additions are made to.
@@ -76,11 +80,12 @@ class TaughtGemma:
         snapshots: numbers of steps after which it is measured, 0 and ``steps`` among them.
         prompts: on which it is scored at each snapshot and asked, per wording.
         long: prompts of the greatest length that it is asked, which are costly.
-        pairs: of prompts between which heads are patched.
+        pairs: of prompts between which heads are patched, and those on which they are silenced at the last token; 0 to
+            leave heads' roles unasked.
         everywhere: prompts on which every head is silenced at all tokens.
     """
 
-    model: str = "gemma-3-270m"
+    model: str = PACKAGED
     stopped: str = "none"
     right: bool = True
     rule: Literal["asked", "third"] = "asked"
@@ -100,7 +105,7 @@ class TaughtGemma:
     def name(self) -> str:
         """What the result is called."""
         kind = "all" if self.plain else "wrong" if not self.right else "third" if self.rule == "third" else self.stopped
-        return f"taught_gemma/{kind}_{self.seed}"
+        return f"taught_gemma/{'' if self.model == PACKAGED else filed(self.model) + '-'}{kind}_{self.seed}"
 
     @property
     def plain(self) -> bool:
@@ -119,8 +124,14 @@ class TaughtGemma:
         return () if band is None else (stopped(band(OUTER)),)
 
 
-def full_size(model: str = "gemma-3-270m") -> list[TaughtGemma]:
-    """Three seeds with all planes and two or three of everything else; the first seed is watched most closely."""
+def full_size(model: str = PACKAGED) -> list[TaughtGemma]:
+    """Three seeds with all planes and two or three of everything else; the first seed is watched most closely.
+
+    SmolLM2 is asked and scored before and after in three seeds, and its heads are not patched.
+    """
+    if model == SMOLLM:
+        ends: dict[str, Any] = {"snapshots": (0, 40), "prompts": 16, "long": 16, "pairs": 0, "everywhere": 0}
+        return [TaughtGemma(model=model, seed=seed, rate=1e-3, steps=40, **ends) for seed in (0, 1, 2)]
     fewer: dict[str, Any] = {"snapshots": (0, 4, 8, 16), "prompts": 8, "long": 4, "pairs": 6, "everywhere": 0}
     whole = [TaughtGemma(model=model), *(TaughtGemma(model=model, seed=seed, **fewer) for seed in (1, 2))]
     short: dict[str, Any] = {**fewer, "steps": 12, "snapshots": (0, 12), "long": 2}
@@ -253,7 +264,7 @@ def watch(operated: Operated, tokenizer: Any, setting: TaughtGemma, step: int) -
     if end:
         prompts = asked(tokenizer, setting, WORDINGS[0], setting.facts, setting.prompts)
         arrays |= plane_scores(operated, prompts, PLANE_PROMPTS)
-        if step or setting.first:
+        if setting.pairs and (step or setting.first):
             arrays |= roles(operated.model, prompts, setting, step)
     return arrays
 

@@ -178,3 +178,19 @@ def test_the_runs_are_those_that_the_claims_ask_for():
     names = [setting.name.partition("/")[2] for setting in full_size()]
     bands = [f"{band}_{seed}" for band in ("all", "slowest", "fastest", "third", "wrong") for seed in range(3)]
     assert sorted(names) == sorted(bands)
+
+
+def test_runs_of_another_model_are_kept_under_its_name():
+    second = [setting.name for setting in full_size("smollm2-135m")]
+    assert second == [f"taught_gemma/smollm2-135m-all_{seed}" for seed in range(3)]
+    other = {setting.name for setting in full_size("Qwen/Qwen2.5-1.5B")}
+    assert len(other) == len(full_size())
+    assert not other & {setting.name for setting in full_size()}
+
+
+def test_without_pairs_heads_are_scored_and_not_patched(loads):
+    setting = replace(full_size("smollm2-135m")[0], batch=2, steps=2, snapshots=(0, 2), facts=4, prompts=2, long=1)
+    found = taught_gemma.measure(setting, progress=False)
+    assert not found.arrays.keys() & {"clean_whole", "answer_patched", "lost", "lost_everywhere"}
+    assert np.isfinite(found.arrays["symbolic"]).all()
+    assert np.isfinite(found.arrays["correct"][:, :, 0]).all()
