@@ -77,7 +77,7 @@ class RandomWeights:
 def full_size(model: str = PACKAGED) -> list[RandomWeights]:
     """Three draws of weights, the trained model and, of the packaged one, the taught, on four kinds of prompt.
 
-    And once more on those of them that :data:`posym_companion.language_models.binding_profile.FRAMED` names.
+    And once more on those of them that ``binding_profile.FRAMED`` names.
     """
     kinds: list[dict[str, Any]] = [{"draw": draw} for draw in DRAWS]
     kinds += [{"weights": "trained"}, *([{"weights": "taught"}] if model == PACKAGED else [])]
