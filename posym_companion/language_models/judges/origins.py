@@ -131,6 +131,11 @@ def symbolic_part_is_origin(folder: Path | None) -> Measured:
         "origin's share in prose": over_heads(part_share(prose, "origin")),
         f"origin's share on lists ({WORDINGS[0]}) above the most of random weights": learned,
         **{f"origin's share (likes, random weights {draw})": value for draw, value in at_birth.items()},
+        **{
+            f"origin's share at {token} (likes, random weights {draw})": _at_birth(result, read)
+            for read, token in TOKENS.items()
+            for draw, result in drawn.items()
+        },
         **tally.numbers,
         "symbol's share in prose": over_heads(part_share(prose, "symbol")),
         **_thirds(prose, PROSE),
@@ -152,9 +157,9 @@ def symbolic_part_is_origin(folder: Path | None) -> Measured:
     return Measured(ours=ours, model=MODEL, evidence=evidence, fails_in=tally.missed, note=note)
 
 
-def _at_birth(result: Result) -> float:
+def _at_birth(result: Result, read: str = BLOCK) -> float:
     """Origin's share, NaN where nothing varies."""
-    return float(heads_median(part_share(result, "origin")[None])[0])
+    return float(heads_median(part_share(result, "origin", read)[None])[0])
 
 
 def _without_objections(folder: Path | None, wording: str, result: Result) -> dict[str, Number]:
@@ -239,12 +244,17 @@ def origin_counts_sentences(folder: Path | None) -> Measured:
             tally.numbers[f"origin's share behind {what} ({wording})"] = over_heads(part_share(result, "origin"))
         tally.numbers.update(_at_tokens(wording, plain, behind, others))
         thirds |= _thirds(behind, f"{wording}, behind {LEAD} facts")
+    frames = "another frame have, at "
+    there = [x.value for name, x in tally.numbers.items() if frames in name and isinstance(x, Estimate)]
+    note = f"{FACTS} facts behind what stands in front, the same facts whatever that is; of whole blocks and all heads."
+    if there:
+        note += f" At the name or the attribute facts of another frame have {min(there):.2f} to {max(there):.2f} of the lead's effect."
     return Measured(
         ours={**tally.counts("cases in which {}"), **tally.numbers, **thirds},
         model=MODEL,
         evidence=evidence,
         fails_in=tally.missed,
-        note=f"{FACTS} facts behind what stands in front, and the same facts whatever that is; of blocks, all heads.",
+        note=note,
     )
 
 

@@ -92,6 +92,9 @@ def test_what_trials_had_is_as_claimed(tmp_path):
     rows = invented(tmp_path)
     assert [row.verdict for row in rows.values()] == ["reproduced in kind"] * 2
     assert not any(row.fails_in for row in rows.values())
+    assert rows["C-2"].note.endswith(
+        "At the name or the attribute facts of another frame have 0.00 to 0.00 of the lead's effect."
+    )
     ours = rows["C-1"].ours
     assert ours["origin's share (likes)"]["value"] == pytest.approx(0.8, abs=0.01)
     assert ours["origin's share by thirds of the layers (likes)"] == "0.80, 0.80, 0.80"
@@ -120,6 +123,8 @@ def test_what_trials_had_is_as_claimed(tmp_path):
 def test_each_line_of_c1_has_two_sides(tmp_path, part, kind, shares, held):
     row = invented(tmp_path, lambda setting: shares if at(setting, **kind) else None)["C-1"]
     assert row.parts[part].startswith(held)
+    if "token" in part:
+        assert f"likes, origin {part[15:-6]}: 0.48 [" in row.fails_in[0]
 
 
 @pytest.mark.parametrize(("height", "held"), [(0.78, "yes"), (0.82, "no"), (np.nan, "no")])
