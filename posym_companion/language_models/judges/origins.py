@@ -246,9 +246,12 @@ def origin_counts_sentences(folder: Path | None) -> Measured:
         thirds |= _thirds(behind, f"{wording}, behind {LEAD} facts")
     frames = "another frame have, at "
     there = [x.value for name, x in tally.numbers.items() if frames in name and isinstance(x, Estimate)]
-    note = f"{FACTS} facts behind what stands in front, the same facts whatever that is; of whole blocks and all heads."
+    note = (
+        f"{FACTS} facts behind what stands in front, the same facts whatever a lead is; of whole blocks and all heads."
+    )
     if there:
-        note += f" At the name or the attribute facts of another frame have {min(there):.2f} to {max(there):.2f} of the lead's effect."
+        least, most = min(there), max(there)
+        note += f" At the name or the attribute facts of another frame have {least:.2f} to {most:.2f} of its effect."
     return Measured(
         ours={**tally.counts("cases in which {}"), **tally.numbers, **thirds},
         model=MODEL,

@@ -93,7 +93,7 @@ def test_what_trials_had_is_as_claimed(tmp_path):
     assert [row.verdict for row in rows.values()] == ["reproduced in kind"] * 2
     assert not any(row.fails_in for row in rows.values())
     assert rows["C-2"].note.endswith(
-        "At the name or the attribute facts of another frame have 0.00 to 0.00 of the lead's effect."
+        "At the name or the attribute facts of another frame have 0.00 to 0.00 of its effect."
     )
     ours = rows["C-1"].ours
     assert ours["origin's share (likes)"]["value"] == pytest.approx(0.8, abs=0.01)
