@@ -10,6 +10,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import numpy as np
+from jaxtyping import Float
 
 from posym_companion.finding import Measured, Number, beyond, cases, shown
 from posym_companion.language_models.origin_patching import EXCHANGES, LAYERS, RUNS, TAUGHT, WORDINGS, OriginPatching
@@ -24,6 +25,9 @@ DRAWS = 2000
 CONTROL = "other origins"
 FOLLOWS, AGAINST = "wordings in which {} follows it, plain", "wordings in which {} does not follow it, taught"
 ABOVE = f"cases in which it is followed more than {CONTROL}, plain"
+HEAD = "the head that moves most ({})"
+MEDIAN = "attention that follows origin, median over heads ({})"
+MOST = "part of the attention that whole keys move, of the head that moves most ({})"
 MOVES = "nats that whole keys move the answer, {}, at least"
 
 
@@ -67,6 +71,14 @@ def followed(result: Result, what: str, exchange: str, layers: str = "all", than
     )
 
 
+def followed_by_head(result: Result, exchange: str) -> Float[np.ndarray, "layer head"]:
+    """How far the attention of each head follows a part exchanged in all layers, NaN where whole keys do nothing."""
+    shape = result["log_ratio"].shape[-2:]
+    whole, part = (changes(result, "attention", each).reshape(-1, *shape) for each in ("whole", exchange))
+    moved = (whole**2).sum(0)
+    return (whole * part).sum(0) / np.where(moved > 0, moved, np.nan)
+
+
 def patching_result(model: str, wording: str, lead: int = 0, folder: Path | None = None) -> Result:
     """The stored result of a model, ``"plain"`` or ``"taught"``, on a wording."""
     return load_result(OriginPatching(model=MODELS[model], wording=wording, lead=lead).name, folder=folder)
@@ -81,6 +93,18 @@ def numbers_of(result: Result, where: str) -> dict[str, Number]:
                 called = "" if layers == "all" else f" of {layers} layers"
                 name = f"{what} that follows {exchange}{called} ({where})"
                 ours[name] = followed(result, what, exchange, layers)
+    by_head = {exchange: followed_by_head(result, exchange) for exchange in ("origin", "symbol")}
+    for exchange, slopes in by_head.items():
+        if np.isfinite(slopes).any():
+            ours[f"attention that follows {exchange}, median over heads ({where})"] = float(np.nanmedian(slopes))
+    moved = (changes(result, "attention", "whole").reshape(-1, slopes.size) ** 2).sum(0)
+    if moved.sum() > 0:
+        layer, head = np.unravel_index(moved.argmax(), slopes.shape)
+        ours[MOST.format(where)] = float(moved.max() / moved.sum())
+        ours[HEAD.format(where)] = f"{layer}:{head}"
+        ours[f"attention that follows origin, of the head that moves most ({where})"] = float(
+            by_head["origin"][layer, head]
+        )
     behind = (result["asked"][:, None] > 0) & (result["other"] > 0)
     for number, exchange in enumerate(("none", *EXCHANGES)):
         said = {"asked fact's": 0, "other fact's": 1}
@@ -137,12 +161,16 @@ def patched_origins(folder: Path | None) -> Measured:
             ours |= numbers_of(result, where)
             behind = {part: ours[f"attention that follows {part} ({where})"] for part in ("origin", "symbol")}
             remedy.append(f"{model}, {wording}: {', '.join(f'{part} {shown(x)}' for part, x in behind.items())}")
-    middle = [shown(ours[f"attention that follows origin of middle layers (plain, {x})"]) for x in WORDINGS]
-    note = (
-        "Over all layers most of the attention that whole keys move is that of early layers, to what facts say; seen "
-        "afterwards, not asked by the rule: where only the middle third of layers' keys are exchanged, the plain "
-        f"model's attention follows origins with {' and '.join(middle)}"
-    )
+    note = "Seen afterwards and not asked by the rule: sums over heads are largely one head's"
+    for wording in WORDINGS:
+        where = f"plain, {wording}"
+        if MEDIAN.format(where) in ours:
+            note += (
+                f". In {wording} head {ours[HEAD.format(where)]} of the plain model makes "
+                f"{shown(ours[MOST.format(where)])} of them, the median head follows origins with "
+                f"{shown(ours[MEDIAN.format(where)])}, and where the middle third of layers alone is exchanged, "
+                f"attention does with {shown(ours[f'attention that follows origin of middle layers ({where})'])}"
+            )
     if remedy:
         note += f". Attention behind eight facts of the same frame follows ({'; '.join(remedy)})"
     return Measured(

@@ -9,7 +9,12 @@ import pytest
 from invented import save_invented
 
 from posym_companion.language_models.judges import origin_patching
-from posym_companion.language_models.judges.origin_patching import changes, followed, patching_result
+from posym_companion.language_models.judges.origin_patching import (
+    changes,
+    followed,
+    followed_by_head,
+    patching_result,
+)
 from posym_companion.language_models.origin_patching import PACKAGED, RUNS, full_size
 from posym_companion.ledger import ledger
 from posym_core.runs.results import MissingResultError
@@ -123,9 +128,33 @@ def test_slopes_are_through_zero_and_of_the_same_layers(tmp_path):
     assert followed(result, "logits", "origin", than="whole").value == pytest.approx(-0.25)
 
 
+def test_heads_are_told_apart_and_the_largest_is_named(tmp_path):
+    """One head moves ten times as much as the others and follows no origin; a head that never moves has no slope."""
+    invented(tmp_path)
+    setting = full_size()[0]
+    result = patching_result("plain", "likes", folder=tmp_path)
+    arrays = dict(result.arrays)
+    attention = arrays["attention"].copy()
+    by = {exchange: run for run, (exchange, layers) in enumerate(RUNS) if layers == "all"}
+    none, whole, origin = (attention[:, :, by[name]] for name in ("none", "whole", "origin"))
+    whole[..., 1, 2, :] = none[..., 1, 2, :] + 10 * (whole - none)[..., 1, 2, :]
+    origin[..., 1, 2, :] = none[..., 1, 2, :]
+    whole[..., 0, 0, :] = none[..., 0, 0, :]
+    save_invented(setting.name, {**arrays, "attention": attention}, tmp_path, **asdict(setting))
+    slopes = followed_by_head(patching_result("plain", "likes", folder=tmp_path), "origin")
+    assert np.isnan(slopes[0, 0])
+    assert slopes[1, 2] == pytest.approx(0, abs=1e-9)
+    np.testing.assert_allclose(np.delete(slopes.ravel(), [0, 6]), 0.8, atol=1e-6)
+    ours = ledger("C-3", folder=tmp_path)[0].ours
+    assert ours["the head that moves most (plain, likes)"] == "1:2"
+    assert 0.85 < ours["part of the attention that whole keys move, of the head that moves most (plain, likes)"] < 0.95
+    assert ours["attention that follows origin, median over heads (plain, likes)"] == pytest.approx(0.8, abs=1e-3)
+
+
 def test_prompts_behind_other_facts_are_said_beside_it(tmp_path):
     row = invented(tmp_path, leads=(0, 8))
-    assert "follows origins with 0.8 [0.8, 0.8] and 0.8 [0.8, 0.8]. Attention behind eight facts" in row.note
+    assert "the median head follows origins with 0.8, and where the middle third of layers alone" in row.note
+    assert "attention does with 0.8 [0.8, 0.8]. Attention behind eight facts of the same frame follows" in row.note
     assert "attention that follows symbol (plain, likes, behind eight facts)" in row.ours
     assert len(row.evidence) == 8
     with pytest.raises(MissingResultError):
