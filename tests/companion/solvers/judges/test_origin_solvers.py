@@ -97,6 +97,20 @@ def test_shares_are_of_the_symbolic_part_of_single_prompts(tmp_path):
     assert place.value == pytest.approx(0.5 / (1 + 4 * 0.5), rel=0.1)
 
 
+def test_heads_before_the_last_layer_can_be_left_out(tmp_path):
+    invented(tmp_path)
+    setting, result = full_size()[1], origin_results(tmp_path)[1]
+    arrays = {name: array.copy() for name, array in result.arrays.items()}
+    arrays["patched"][:, 0, 0, 0] = 0.5
+    arrays["parts"][:, 0, :, :, 0, 0] = 0
+    arrays["parts"][:, 0, :, :, 0, 0, AT["origin"]] = 100
+    save_invented(setting.name, arrays, tmp_path, **asdict(setting))
+    (row,) = ledger("C-5", folder=tmp_path)
+    assert row.parts[BINDING] == "0 of 5 models"
+    assert row.ours["origin's share in the last layer (binding, 1e4_2x2_8, seed 0)"]["value"] == pytest.approx(0.1)
+    assert row.note.endswith("of those in the last layer alone origin holds 0.10 to 0.10")
+
+
 def test_one_square_and_undefined_parts(tmp_path):
     row = invented(tmp_path, squares=1)
     assert row.verdict == "reproduced in kind"
