@@ -13,6 +13,7 @@ import numpy as np
 from jaxtyping import Float
 
 from posym_companion.finding import Measured, Number, beyond, cases, shown
+from posym_companion.language_models.judges.origins import SHOWN_IN
 from posym_companion.language_models.origin_patching import EXCHANGES, LAYERS, RUNS, TAUGHT, WORDINGS, OriginPatching
 from posym_core.metrics.stats import Estimate, mean_interval, statistic_interval
 from posym_core.models.language import PACKAGED
@@ -176,7 +177,7 @@ def patched_origins(folder: Path | None) -> Measured:
     return Measured(
         ours={**{name: cases(each) for name, each in held.items()}, **ours},
         model="gemma-3-270m, plain and taught to bind",
-        evidence=evidence,
+        evidence=[*evidence, SHOWN_IN],
         fails_in=fails,
         note=note,
     )

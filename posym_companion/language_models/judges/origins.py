@@ -36,6 +36,7 @@ from posym_core.runs.results import Result, load_result
 Part = Literal["symbol", "origin", "symbol_origin"]
 CAUSES: tuple[Part, ...] = ("origin", "symbol")
 MODEL = PACKAGED
+SHOWN_IN = "book/language_model/what_moves.ipynb"
 RESAMPLES = 2000
 HALF, LITTLE = 0.5, 0.1
 # What else stands in front has no effect to speak of if it has less than this part of the lead's.
@@ -154,7 +155,7 @@ def symbolic_part_is_origin(folder: Path | None) -> Measured:
         f"{FACTS} facts or blocks. Medians over heads, intervals over prompts and layers. The tokens of the frame are "
         "the same in every fact and can differ in nothing but origin, so that the block's number is partly theirs."
     )
-    return Measured(ours=ours, model=MODEL, evidence=evidence, fails_in=tally.missed, note=note)
+    return Measured(ours=ours, model=MODEL, evidence=[*evidence, SHOWN_IN], fails_in=tally.missed, note=note)
 
 
 def _at_birth(result: Result, read: str = BLOCK) -> float:
@@ -255,7 +256,7 @@ def origin_counts_sentences(folder: Path | None) -> Measured:
     return Measured(
         ours={**tally.counts("cases in which {}"), **tally.numbers, **thirds},
         model=MODEL,
-        evidence=evidence,
+        evidence=[*evidence, SHOWN_IN],
         fails_in=tally.missed,
         note=note,
     )

@@ -8,7 +8,7 @@ import numpy as np
 
 from posym_companion.finding import Cases, Measured, Number, Tally, beyond
 from posym_companion.language_models.judges.binding_profile import MODEL
-from posym_companion.language_models.judges.origins import origins_result
+from posym_companion.language_models.judges.origins import SHOWN_IN, origins_result
 from posym_companion.language_models.origins import WORDINGS
 from posym_companion.solvers.judges.gemma_roles import CARRIES
 from posym_companion.solvers.judges.gemma_runs import restored, runs
@@ -84,7 +84,7 @@ def carriers_read_symbols(folder: Path | None) -> Measured:
             **tally.numbers,
         },
         model=f"{MODEL}, taught to bind",
-        evidence=evidence,
+        evidence=[*evidence, SHOWN_IN],
         fails_in=tally.missed,
         note=f"Heads that carry the answer: {', '.join(f'{layer}:{head}' for layer, head in heads) or 'none'}. "
         "Contrasts are of the log-sum-exp over a fact's keys, in units of the logit.",

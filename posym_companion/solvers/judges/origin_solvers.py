@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 
 from posym_companion.finding import Measured, Number, cases
+from posym_companion.language_models.judges.origins import SHOWN_IN
 from posym_companion.solvers.judges.solver_roles import CARRIES
 from posym_companion.solvers.judges.task_solvers import SOLVED
 from posym_companion.solvers.origin_solvers import KEPT, QUERIES, full_size
@@ -129,7 +130,7 @@ def index_from_origins(folder: Path | None) -> Measured:
     return Measured(
         ours={**{name: cases(each) for name, each in held.items()}, **ours},
         model=MODEL,
-        evidence=[result.name for result in results],
+        evidence=[*(result.name for result in results), SHOWN_IN],
         fails_in=fails,
         note=note,
     )

@@ -156,7 +156,8 @@ def test_prompts_behind_other_facts_are_said_beside_it(tmp_path):
     assert "the median head follows origins with 0.8, and where the middle third of layers alone" in row.note
     assert "attention does with 0.8 [0.8, 0.8]. Attention behind eight facts of the same frame follows" in row.note
     assert "attention that follows symbol (plain, likes, behind eight facts)" in row.ours
-    assert len(row.evidence) == 8
+    assert len(row.evidence) == 9
+    assert row.evidence[-1].endswith("what_moves.ipynb")
     with pytest.raises(MissingResultError):
         patching_result("plain", "likes", folder=tmp_path / "nothing")
     assert ledger("C-3", folder=tmp_path / "nothing")[0].verdict == "not run here"
