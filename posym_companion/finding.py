@@ -29,7 +29,7 @@ Remedy = Literal["none", "lead", "varied", "prose"]
 # Lists of one sentence frame let a model count its sentences, and a swap of keys moves the count with the words. Other
 # prompts on which a claim's rule can be asked once more, in words that go on from *the same rule*.
 REMEDIES: Mapping[Remedy, str] = {
-    "none": "on as many of these prompts without a remedy",
+    "none": "on fewer such prompts",
     "lead": "behind eight facts of the same frame",
     "varied": "with frames varied",
     "prose": "in prose",
