@@ -130,8 +130,8 @@ def full_size(model: str = PACKAGED) -> list[TaughtGemma]:
     SmolLM2 is asked and scored before and after in three seeds, and its heads are not patched.
     """
     if model == SMOLLM:
-        ends: dict[str, Any] = {"snapshots": (0, 40), "prompts": 16, "long": 16, "pairs": 0, "everywhere": 0}
-        return [TaughtGemma(model=model, seed=seed, rate=1e-3, steps=40, **ends) for seed in (0, 1, 2)]
+        ends: dict[str, Any] = {"snapshots": (0, 90), "prompts": 16, "long": 16, "pairs": 0, "everywhere": 0}
+        return [TaughtGemma(model=model, seed=seed, rate=1e-3, steps=90, **ends) for seed in (0, 1, 2)]
     fewer: dict[str, Any] = {"snapshots": (0, 4, 8, 16), "prompts": 8, "long": 4, "pairs": 6, "everywhere": 0}
     whole = [TaughtGemma(model=model), *(TaughtGemma(model=model, seed=seed, **fewer) for seed in (1, 2))]
     short: dict[str, Any] = {**fewer, "steps": 12, "snapshots": (0, 12), "long": 2}
