@@ -304,7 +304,7 @@ def test_models_that_are_refused_are_refused_with_a_cube(tiny, tmp_path, name):
 LISTS = (
     r"all prompts are lists of one frame \(blocks share 2 of 4 tokens\) without a lead, so a high symbolic score can "
     r"mean that a head follows how many such blocks came before a key, and not what its block says\. Put some of the "
-    r"same frame in front .*, vary the frame .*, or read the one token that differs .*; "
+    r"same frame in front .*\. To vary the frame .* or to read the one token that differs .* helps less; "
 )
 
 
