@@ -140,8 +140,8 @@ def lists_said(prompts: Sequence[BlockedPrompt], *, cube: bool = False) -> str:
     return (
         f"all prompts are lists of one frame (blocks share {' or '.join(shared)}) without a lead, so a high symbolic "
         "score can mean that a head follows how many such blocks came before a key, and not what its block says. Put "
-        "some of the same frame in front (as --task binding-with-lead). To vary the frame (--task binding-varied) or to "
-        f"read the one token that differs (posym_core.origin_cube with read) helps less; {tell}"
+        "some of the same frame in front (as --task binding-with-lead). To vary the frame (--task binding-varied) or "
+        f"to read the one token that differs (posym_core.origin_cube with read) helps less; {tell}"
     )
 
 
