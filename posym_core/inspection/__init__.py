@@ -4,6 +4,7 @@ from posym_core.inspection.activation_cache import cached_cross_logits, cached_s
 from posym_core.inspection.attention_calls import AttentionCall
 from posym_core.inspection.capturing import capture
 from posym_core.inspection.cubes import Cube, origin_cube
+from posym_core.inspection.head_labels import HeadLabels, head_labels
 from posym_core.inspection.head_patching import (
     changed_outputs,
     head_outputs,
@@ -26,6 +27,7 @@ from posym_core.models.refusals import UnsupportedModelError
 __all__ = [
     "AttentionCall",
     "Cube",
+    "HeadLabels",
     "HiddenBlocksWarning",
     "LayerHeads",
     "LongPromptWarning",
@@ -39,6 +41,7 @@ __all__ = [
     "changed_outputs",
     "fastest",
     "find_planes",
+    "head_labels",
     "head_outputs",
     "head_scores",
     "last_token_replaced",
