@@ -97,6 +97,7 @@ from posym_core.metrics import (
     head_correlation,
     head_trends,
     hubs,
+    latin_orders,
     local_layers,
     mean_difference,
     mean_frequency,
@@ -107,13 +108,17 @@ from posym_core.metrics import (
     random_swaps,
     rope_angles,
     rotate,
+    shares_of,
     statistic_interval,
     student_interval,
     swap_orders,
     swap_scores,
+    variance_parts,
 )
 from posym_core.metrics.blocks import Swaps
 from posym_core.metrics.contrasts import group_difference, layer_contrast, layer_permutation
+from posym_core.metrics.cube_parts import as_cube, block_logits, prompt_variance
+from posym_core.metrics.heads import Heads
 from posym_core.metrics.permutations import block_table, permute_blocks
 from posym_core.metrics.stats import variance_shares
 from posym_core.models import (
@@ -171,6 +176,19 @@ def by_blocks(to):
     return permutation_scores(before, after, orders), permute_blocks(to(KEYS[..., 0]), orders, start=0, block_length=2)
 
 
+def of_a_square(to):
+    """Symbol, origin and place, of heads on the four prompts of a square."""
+    orders, seen = to(latin_orders(4, torch.Generator().manual_seed(0))), to(torch.tensor([True, True, False, True]))
+    heads = Heads.of(
+        to(drawn(4, 8)), to(drawn(4, 9, 8, seed=1)), to(ANGLES), scale=0.5, visible=None, softcap=3.0, sinks=None,
+        pairing="halves",
+    )  # fmt: skip
+    swaps = Swaps(block_length=2, blocks=4)
+    cube = as_cube(block_logits(heads, swaps), orders)
+    one_key = as_cube(block_logits(heads, swaps, read=1), orders)
+    return cube, shares_of(variance_parts(cube, seen)), variance_parts(one_key), prompt_variance(cube, orders, seen)
+
+
 def piece_by_piece(to):
     """All pairs, and those of the few blocks that draw nearly all attention."""
     with scoring("cpu"), pytest.MonkeyPatch.context() as patch:
@@ -192,6 +210,7 @@ METRICS = {
     ),
     "swap_scores piece by piece": piece_by_piece,
     "block_table": by_blocks,
+    "cube_parts": of_a_square,
     "cross_scores": lambda to: cross_scores(to(SQUARE), outside=to(drawn(2, 1))),
     "inversions": lambda to: (inversions(to(SQUARE)), far_preferred(to(SQUARE), to(torch.arange(1.0, 6.0)))),
     "exclusion": lambda to: exclusion(to(SQUARE)),
@@ -303,7 +322,7 @@ WITHOUT_INPUT = {
     *("amounts", "absolute", "biased", "magnitudes", "sloped", "turned", "two_directions", "waved", "whole_turn"),
     *("knob", "network", "nothing", "option", "part_of_a_turn", "pull", "reflection", "selection", "swing", "turning"),
     *("playground", "train_head"),
-    *("encoding", "known_heads", "make_encoding", "rope_angles", "random_orders"),
+    *("encoding", "known_heads", "latin_orders", "make_encoding", "rope_angles", "random_orders"),
 }
 
 
@@ -643,6 +662,10 @@ OF_MODELS = {
     "profile_with": through_heads,
     "origin_cube": lambda to, put: origin_cube(to(build("Llama")), put(IDS[0]), start=1, block_length=4).shares,
     "find_planes": lambda to, put: find_planes(gemma(to), 26),
+    "origin_cube": lambda to, put: [
+        origin_cube(gemma(to), put(IDS[0]), start=13, block_length=3, blocks=4, crossed=crossed)
+        for crossed in (False, True)
+    ],
     "surgery": under_surgery,
     "head_labels": lambda to, put: head_labels(gemma(to), put(IDS[:, :9])),
     "head_outputs": lambda to, put: head_outputs(gemma(to), put(IDS)),

@@ -302,10 +302,11 @@ def test_lost_in_the_middle_and_its_live_figure_are_three_clicks_from_the_front_
 ) -> None:
     with opened(browser, address, FIRST_CHAPTER) as visit:
         page = visit.page
-        page.locator("article li", has_text="can lose the middle").locator("a").first.click()  # the first
-        page.wait_for_url("**/ledger.html#claim-u25-7")
+        page.locator("article a[href*='ledger.html']").first.click()  # the first
+        page.wait_for_url("**/ledger.html*")
+        page.locator("td a[href='#claim-u25-7']").first.click()  # the second
         assert in_view(page.locator("#claim-u25-7"))
-        page.locator("a[href$='#live-u25-7']").click()  # and the second
+        page.locator("a[href$='#live-u25-7']").click()  # and the third
         page.wait_for_url("**/success_by_frequency.html#live-u25-7")
         page.wait_for_load_state("networkidle")
         figure = page.locator(".cell:has(> #live-u25-7) .posym-figure")

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import torch
 
-from posym_companion.book import hop_model
-from posym_companion.several_hops import multihop
+from posym_companion.several_hops import hop_model, multihop
 from posym_core.models import answers_with
 from posym_core.runs import load_result
 
