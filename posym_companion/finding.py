@@ -16,6 +16,7 @@ from posym_core.metrics.stats import Estimate
 Verdict = Literal[
     "reproduced",
     "reproduced in kind",
+    "in kind, one family of two",
     "partly",
     "not reproduced",
     "refuted as stated",
@@ -37,6 +38,8 @@ REMEDIES: Mapping[Remedy, str] = {
 VERDICTS: Mapping[Verdict, str] = {
     "reproduced": "the claim as stated, on the paper's own kind of model, meets the rule",
     "reproduced in kind": "the claim as stated meets the same rule on another model or at another scale",
+    "in kind, one family of two": "the claim as stated meets the same rule in one of the two pretrained families that "
+    "it was asked of, and not in the other; the row says in which",
     "partly": "some of the claim's parts or cases meet the rule and others do not, or cannot be tested; the row says "
     "which",
     "not reproduced": "run, and every part of the rule that can be tested is missed",
@@ -64,6 +67,7 @@ class Cases:
 SAID: Mapping[Verdict, str] = {
     "reproduced": "It holds as stated.",
     "reproduced in kind": "It holds as stated, on a model or at a scale other than the paper's.",
+    "in kind, one family of two": "It holds as stated in one of two families of language models.",
     "partly": "It holds in part.",
     "not reproduced": "No part of it holds here.",
     "refuted as stated": "As the paper words it, it is wrong.",
@@ -71,6 +75,17 @@ SAID: Mapping[Verdict, str] = {
     "not testable": "It cannot be judged on what was run.",
     "not run here": "It was not run here.",
 }
+
+
+def of_two_families(first: Verdict, other: Verdict) -> Verdict:
+    """What a claim about language models comes to, from its rule's verdicts in two families.
+
+    Where it cannot be judged in one of them, or was not run, the other's stands: it is then asked of one family.
+    """
+    told: list[Verdict] = [verdict for verdict in (first, other) if verdict not in ("not testable", "not run here")]
+    if len(set(told)) < 2:
+        return told[0] if told else first
+    return "in kind, one family of two" if "reproduced in kind" in told else "partly"
 
 
 def cases(held: Iterable[Any]) -> Cases:
@@ -334,6 +349,8 @@ class Claim:
         first_rule_fixed: the same of the first rule.
         remedies: on which other prompts the rule is asked once more, and when that was fixed; ``measure`` takes them
             as its second argument.
+        families: of which other language models the rule is asked, with the same remedies, and when that was fixed;
+            ``measure`` takes them as ``model``. None if the claim is not asked of pretrained models.
         changes: what would change the verdict.
         command: what fills the row where a run is missing.
     """
@@ -349,6 +366,7 @@ class Claim:
     first_rule_fixed: Fixed = "before the run"
     changed_because: str = ""
     remedies: Mapping[Remedy, Fixed] = field(default_factory=dict)
+    families: Mapping[str, Fixed] | None = None
     changes: str
     command: str = ""
 
@@ -359,10 +377,9 @@ class Claim:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Remedied:
-    """What a claim's rule says on other prompts; see :data:`REMEDIES` and, for the other fields, :class:`Row`."""
+class Again:
+    """What a claim's rule says when it is asked once more; the fields are those of :class:`Row`."""
 
-    remedy: Remedy
     verdict: Verdict
     rule_fixed: Fixed
     found: str = ""
@@ -372,8 +389,27 @@ class Remedied:
     evidence: Sequence[str] = field(default_factory=list)
     note: str = ""
 
+
+@dataclass(frozen=True, kw_only=True)
+class Remedied(Again):
+    """On other prompts; see :data:`REMEDIES`."""
+
+    remedy: Remedy
+
     def __str__(self) -> str:
         return f"{REMEDIES[self.remedy]}: *{self.verdict}*"
+
+
+@dataclass(frozen=True, kw_only=True)
+class InFamily(Again):
+    """In a language model of another family, and there on other prompts."""
+
+    model: str
+    remedied: Sequence[Remedied] = field(default_factory=list)
+
+    def __str__(self) -> str:
+        again = f" ({'; '.join(map(str, self.remedied))})" if any(one.numbers for one in self.remedied) else ""
+        return f"{self.model}: *{self.verdict}*{again}"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -388,6 +424,8 @@ class Row:
         first_rule_verdict: what the first rule gives; empty if there is no other.
         ours: all numbers.
         remedied: what the same rule gives on other prompts.
+        verdict_of_model: what it gives on ``model`` alone, if other families are asked, too.
+        families: what it gives in other families; None if no pretrained model is asked.
     """
 
     id: str
@@ -413,11 +451,23 @@ class Row:
     command: str = ""
     note: str = ""
     remedied: Sequence[Remedied] = field(default_factory=list)
+    verdict_of_model: Verdict | None = None
+    families: Sequence[InFamily] | None = None
+
+    @property
+    def asked_of(self) -> str:
+        """Of which families of language models the rule was asked, with its verdict in each; empty if of none."""
+        if self.families is None:
+            return ""
+        told = [one for one in self.families if one.verdict != "not run here"]
+        if not told:
+            return "Asked of one family of pretrained models."
+        return f"{self.model}: *{self.verdict_of_model}*; {'; '.join(map(str, told))}."
 
     @property
     def summary(self) -> str:
         """The verdict, which parts hold, when the rule was written or why it was changed, the note, and the verdicts on
-        other prompts: sentences.
+        other prompts and in other families: sentences.
         """
         together = "entered the history together with its results"
         fixed = {
@@ -431,7 +481,7 @@ class Row:
             fixed += f"changed afterwards because {self.changed_because}."
         note = self.note and f"{self.note[:1].upper()}{self.note[1:].removesuffix('.')}."
         again = f"The same rule {'; '.join(map(str, self.remedied))}." if self.remedied else ""
-        return " ".join(text for text in (SAID[self.verdict], self.found, fixed, note, again) if text)
+        return " ".join(text for text in (SAID[self.verdict], self.found, fixed, note, again, self.asked_of) if text)
 
 
 def verdict_list(rows: Iterable[Row]) -> str:

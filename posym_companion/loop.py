@@ -35,6 +35,9 @@ from posym_core.runs.results import (
 )
 from posym_core.runs.store import DamagedError, begin, begun, difference, end, identity, read_part, write_part
 
+# The packaged model of another family: what is claimed of language models is asked of it, too, with smaller samples.
+SECOND = "smollm2-135m"
+
 
 @dataclass(frozen=True, kw_only=True)
 class Measured:

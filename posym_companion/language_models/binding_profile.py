@@ -14,7 +14,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from posym_companion.loop import Experiment, language_model, plain
+from posym_companion.loop import SECOND, Experiment, language_model, plain
 from posym_core.inspection.heads import LayerHeads
 from posym_core.inspection.layer_measurement import profile_with
 from posym_core.metrics.blocks import Swaps
@@ -56,6 +56,7 @@ class BindingProfile:
         varied: whether each fact has a verb of its own.
         keys: which keys the exclusion and the shares are about: ``"all"`` before the query's own, or the ``"facts"``
             that are swapped.
+        kept: everything, or what is ``"judged"`` of another family: scores and, at the fewest facts, means by plane.
     """
 
     model: str = "gemma-3-270m"
@@ -68,6 +69,7 @@ class BindingProfile:
     lead: int = 0
     varied: bool = False
     keys: Literal["all", "facts"] = "all"
+    kept: Literal["all", "judged"] = "all"
 
     @property
     def name(self) -> str:
@@ -82,15 +84,25 @@ def framed(setting: Any) -> str:
 
 
 def full_size(model: str = "gemma-3-270m") -> list[BindingProfile]:
-    """Every template at 16, 64 and 128 facts, 64 prompts each; and, at fewer, with remedies and without."""
-    whole = [BindingProfile(model=model, template=template, facts=facts) for facts in FACTS for template in TEMPLATES]
-    return [*whole, *(setting for remedy in ("lead", "none", "varied") for setting in remedied(remedy, model))]
+    """Every template at 16, 64 and 128 facts, 64 prompts each; and, at fewer, with remedies and without.
+
+    Of the second packaged model all with few prompts.
+    """
+    again = [setting for remedy in ("lead", "none", "varied") for setting in remedied(remedy, model)]
+    return list(dict.fromkeys([*plain_lists(model), *again]))
+
+
+def plain_lists(model: str = "gemma-3-270m", lengths: tuple[int, ...] = FACTS) -> list[BindingProfile]:
+    """Every template at every length, with nothing in front."""
+    few: dict[str, Any] = {"prompts": FEWER, "keys": "facts", "kept": "judged"} if model == SECOND else {}
+    return [BindingProfile(model=model, template=each, facts=facts, **few) for facts in lengths for each in TEMPLATES]
 
 
 def remedied(remedy: str, model: str = "gemma-3-270m", lengths: tuple[int, ...] = FACTS) -> list[BindingProfile]:
     """Every template at those of the lengths that a remedy, or none, is measured at."""
+    few: dict[str, Any] = {"prompts": FEWER, "keys": "facts", "kept": "judged" if model == SECOND else "all"}
     return [
-        BindingProfile(model=model, template=template, facts=facts, prompts=FEWER, keys="facts", **FRAMES[remedy])
+        BindingProfile(model=model, template=template, facts=facts, **few, **FRAMES[remedy])
         for facts in FRAMED[remedy]
         if facts in lengths
         for template in TEMPLATES
@@ -109,7 +121,8 @@ def measure(
         ``[prompt, layer, head]``, and, per plane, mean and standard deviation over prompts
         ``[2, layer, head, plane]`` of the softmax scores, the shares and the part of the head's energy;
         ``plane_angle`` ``[layer, plane]``; ``correct`` and ``log_probability`` of the right answer among the named
-        ``alternatives``, ``[prompt]``.
+        ``alternatives``, ``[prompt]``. If only what is judged is kept, the scores, the null model's and, at the fewest
+        facts, means by plane, ``[1, layer, head, plane]``.
     """
     prompts = binding_prompts(
         tokenizer,
@@ -121,7 +134,8 @@ def measure(
         vary_frame=setting.varied,
     )
     swaps = Swaps(**prompts.layout, tau=setting.tau, eps=setting.eps)
-    short = prompts.input_ids.shape[1] <= LONGEST_MATRIX
+    everything = setting.kept == "all"
+    short = prompts.input_ids.shape[1] <= LONGEST_MATRIX if everything else setting.facts <= FACTS[0]
     facts = slice(prompts.start, prompts.start + prompts.blocks * prompts.block_length)
     keys = slice(0, prompts.input_ids.shape[1] - 1) if setting.keys == "all" else facts
     angles: dict[int, Tensor] = {}
@@ -136,8 +150,8 @@ def measure(
         )
         if not short:
             return measured
-        parts = exclusion(heads.cross_logits(keys))
-        measured |= vars(parts)
+        if everything:
+            measured |= vars(exclusion(heads.cross_logits(keys)))
         planes = heads.swap_scores(swaps, per_frequency=True)
         measured |= {"plane_positional": planes.positional, "plane_symbolic": planes.symbolic}
         shares = heads.frequency_shares(keys)
@@ -151,8 +165,9 @@ def measure(
         x = x.numpy()
         if name.startswith("plane_"):
             with np.errstate(invalid="ignore"):
-                x = np.stack([_nan_mean(x), np.sqrt(_nan_mean((x - _nan_mean(x)) ** 2))])
-        arrays[name] = x.astype(np.float32)
+                moments = [_nan_mean(x), np.sqrt(_nan_mean((x - _nan_mean(x)) ** 2))]
+            x = np.stack(moments[: 2 if everything else 1])
+        arrays[name] = x.astype(np.float32 if everything or not name.startswith("plane_") else np.float16)
     arrays["plane_angle"] = _padded([angles[layer].numpy() for layer in sorted(angles)])
     choices = choice_accuracy(model, prompts)
     arrays["correct"] = choices.correct.numpy()

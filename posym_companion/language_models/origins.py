@@ -9,7 +9,7 @@ packaged model, the same taught to bind, and three draws of random weights. This
 from __future__ import annotations
 
 import functools
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
@@ -18,7 +18,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from posym_companion.loop import Experiment, language_model, plain
+from posym_companion.loop import SECOND, Experiment, language_model, plain
 from posym_companion.one_head.head_geometry import with_random_weights
 from posym_core.inspection.cubes import Cube, crossed_logits, cube_logits, cube_of
 from posym_core.inspection.heads import LayerHeads
@@ -47,7 +47,9 @@ LONG = 50
 NAME, ATTRIBUTE = 0, 2
 # What is read of a block: the log-sum-exp over its keys, or the key at an offset.
 KEYS: Mapping[str, int | None] = {"block": None, **{f"offset {offset}": offset for offset in range(BLOCK_LENGTH)}}
-CROSSED = {name: KEYS[name] for name in ("block", f"offset {NAME}", f"offset {ATTRIBUTE}")}
+# What differs between facts, and all of a fact.
+FEW = ("block", f"offset {NAME}", f"offset {ATTRIBUTE}")
+CROSSED = {name: KEYS[name] for name in FEW}
 # The same without the first origins and places.
 BEHIND = (1, 4)
 READS = (
@@ -88,6 +90,7 @@ class Origins:
         square: seed of the Latin square.
         prompts: how many, each with a square of its own.
         seed: of the prompts.
+        reads: of a block everything that is read, or the ``"few"`` that rows are judged by.
     """
 
     model: str = PACKAGED
@@ -102,6 +105,7 @@ class Origins:
     square: int = 0
     prompts: int = 3
     seed: int = 0
+    reads: Literal["all", "few"] = "all"
 
     @property
     def name(self) -> str:
@@ -116,7 +120,12 @@ class Origins:
 
 
 def full_size(model: str = PACKAGED) -> list[Origins]:
-    """The model on all kinds of prompt, three draws of weights on some; of the packaged model the taught one, too."""
+    """The model on all kinds of prompt, three draws of weights on some; of the packaged model the taught one, too.
+
+    Of the second packaged model what C-1 and C-2 are judged by.
+    """
+    if model == SECOND:
+        return _second(model)
     found = [Origins(model=model, wording=PROSE)]
     for wording in WORDINGS:
         one = functools.partial(Origins, model=model, wording=wording)
@@ -130,6 +139,17 @@ def full_size(model: str = PACKAGED) -> list[Origins]:
         found += [taught(wording=PROSE)]
     random = functools.partial(Origins, model=model, prompts=2)
     return found + [random(draw=draw, wording=wording) for draw in DRAWS for wording in (WORDINGS[0], PROSE)]
+
+
+def _second(model: str) -> list[Origins]:
+    one = functools.partial(Origins, model=model, reads="few")
+    found = [Origins(model=model, wording=wording) for wording in (*WORDINGS, PROSE)]
+    for wording in WORDINGS:
+        found += [one(wording=wording, lead=lead) for lead in LEADS[1:]]
+        found += [one(wording=wording, front="other", lead=LEAD), one(wording=wording, vary_frame=True)]
+        found += [one(wording=wording, front="prose", lead=lead) for lead in (LEAD, LONG)]
+        found += [one(wording=wording, beginning=False)]
+    return found + [one(draw=draw, wording=x, prompts=2) for draw in DRAWS for x in (WORDINGS[0], PROSE)]
 
 
 def small(setting: Origins | None = None) -> Origins:
@@ -210,12 +230,14 @@ def measure(model: Any, tokenizer: Any, setting: Origins, *, progress: bool = Tr
         model = with_random_weights(model, setting.draw)
     prompts = prompts_of(tokenizer, setting)
     swaps = Swaps(**prompts.layout)
+    reads = READS if setting.reads == "all" else FEW
     rows = []
     for number, prompt in enumerate(tqdm(prompts.input_ids, unit="square", disable=not progress)):
         # Each prompt has a square of its own.
         generator = torch.Generator().manual_seed(setting.prompts * setting.square + number)
         orders = latin_orders(swaps.number, generator)
-        row = square_arrays(model, permute_blocks(prompt, orders, **_place(swaps)), orders, swaps)
+        told = permute_blocks(prompt, orders, **_place(swaps))
+        row = square_arrays(model, told, orders, swaps, reads=reads)
         if setting.asked:
             row["contrasts"] = _contrasts(model, prompt, orders, swaps, int(prompts.target[number]), generator)
         rows.append(row)
@@ -231,7 +253,7 @@ def measure(model: Any, tokenizer: Any, setting: Origins, *, progress: bool = Tr
     choices = choice_accuracy(model, prompts)
     stacked = {name: np.stack([row[name] for row in rows]) for name in rows[0]}
     return {
-        "reads": np.array(READS),
+        "reads": np.array(reads),
         "variances": np.array(VARIANCES),
         "curves": np.array(list(CROSSED)),
         "parts": np.moveaxis(stacked["parts"], 0, 2),
@@ -246,17 +268,24 @@ def measure(model: Any, tokenizer: Any, setting: Origins, *, progress: bool = Tr
 
 
 def square_arrays(
-    model: Any, input_ids: Int[Tensor, "prompt token"], orders: Int[Tensor, "prompt place"], swaps: Swaps
+    model: Any,
+    input_ids: Int[Tensor, "prompt token"],
+    orders: Int[Tensor, "prompt place"],
+    swaps: Swaps,
+    *,
+    reads: Sequence[str] = READS,
 ) -> dict[str, np.ndarray]:
     """What one square of prompts gives, in one pass each: ``parts [read, variance, layer, head]`` and the others."""
+    keys = {name: read for name, read in KEYS.items() if name in reads}
+    crossed = {name: read for name, read in CROSSED.items() if f"{name}, crossed" in reads}
 
     def one_layer(heads: LayerHeads) -> dict[str, Tensor]:
         groups, back = heads.in_groups(torch.float64)
         _, log_z, attention, _ = attention_to_blocks(groups, swaps)
-        found = {name: cube_logits(heads, swaps, read=read) for name, read in KEYS.items()}
+        found = {name: cube_logits(heads, swaps, read=read) for name, read in keys.items()}
         logits = {name: x["logits"] for name, x in found.items()}
         logits["attention"] = (logits["block"] - back(log_z)[..., None, None]).exp()
-        for name, read in CROSSED.items():
+        for name, read in crossed.items():
             logits[f"{name}, crossed"] = crossed_logits(heads, swaps, read=read).mean(2)
         return {**logits, "seen": found["block"]["seen"], "mass": back(attention.sum(-1))}
 
@@ -269,11 +298,11 @@ def square_arrays(
         for name, x in found.items()
     }
     parts = {name: {**cube.parts, "prompts": cube.prompts} for name, cube in cubes.items()}
-    for name in CROSSED:
+    for name in crossed:
         parts |= {f"{name}, behind {first}": without_first(cubes[name], first) for first in BEHIND}
     curves = [cubes[name] for name in CROSSED]
     return {
-        "parts": _array([torch.stack([parts[name][kind] for kind in VARIANCES]) for name in READS]),
+        "parts": _array([torch.stack([parts[name][kind] for kind in VARIANCES]) for name in reads]),
         "by_origin": _array([_curve(cube, 1) for cube in curves]),
         "by_place": _array([_curve(cube, 2) for cube in curves]),
         "mass": mass.float().numpy(),

@@ -13,7 +13,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from posym_companion.loop import Experiment, language_model, plain
+from posym_companion.loop import SECOND, Experiment, language_model, plain
 from posym_core.inspection.heads import LayerHeads
 from posym_core.inspection.layer_measurement import profile_with
 from posym_core.metrics.blocks import Swaps
@@ -63,7 +63,9 @@ class PlaneProfile:
 
 
 def full_size(model: str = "gemma-3-270m") -> list[PlaneProfile]:
-    """Running text at eight lengths, and the other tasks."""
+    """Running text at eight lengths, and the other tasks; of the second packaged model text at three."""
+    if model == SECOND:
+        return [PlaneProfile(model=model, facts=length, prompts=8) for length in (64, 128, 256)]
     texts = [PlaneProfile(model=model, facts=length) for length in LENGTHS]
     return texts + [PlaneProfile(model=model, task=task, facts=facts) for task, facts in TASKS.items()]
 

@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 
 from posym_companion.language_models.binding_profile import FRAMED, FRAMES, framed
-from posym_companion.loop import Experiment, language_model, plain
+from posym_companion.loop import SECOND, Experiment, language_model, plain
 from posym_companion.one_head.head_geometry import with_random_weights
 from posym_core.inspection.heads import LayerHeads
 from posym_core.inspection.layer_measurement import profile_with
@@ -55,6 +55,7 @@ class RandomWeights:
         seed: of the prompts.
         lead: facts of the same frame in front, in no block.
         varied: whether each fact has a verb of its own.
+        half: keep numbers in half precision.
     """
 
     model: str = PACKAGED
@@ -66,6 +67,7 @@ class RandomWeights:
     seed: int = 0
     lead: int = 0
     varied: bool = False
+    half: bool = False
 
     @property
     def name(self) -> str:
@@ -77,17 +79,23 @@ class RandomWeights:
 def full_size(model: str = PACKAGED) -> list[RandomWeights]:
     """Three draws of weights, the trained model and, of the packaged one, the taught, on four kinds of prompt.
 
-    And once more on those of them that ``binding_profile.FRAMED`` names.
+    And once more on those of them that :func:`framed_lengths` names.
     """
     kinds: list[dict[str, Any]] = [{"draw": draw} for draw in DRAWS]
     kinds += [{"weights": "trained"}, *([{"weights": "taught"}] if model == PACKAGED else [])]
     return [
-        RandomWeights(model=model, wording=wording, facts=facts, **kind, **frame)
+        RandomWeights(model=model, wording=wording, facts=facts, half=model == SECOND, **kind, **frame)
         for remedy, frame in FRAMES.items()
-        for facts in FRAMED[remedy]
+        for facts in framed_lengths(remedy, model)
         for wording in WORDINGS
         for kind in kinds
     ]
+
+
+def framed_lengths(remedy: str, model: str = PACKAGED) -> tuple[int, ...]:
+    """At how many facts random weights are measured with a remedy; of the second packaged model at the fewest alone."""
+    found = FRAMED.get(remedy, ())
+    return found[:1] if model == SECOND and remedy != "none" else found
 
 
 def small(setting: RandomWeights | None = None) -> RandomWeights:
@@ -132,9 +140,10 @@ def measure(
 
     measured = profile_with(model, prompts.input_ids, one_layer, progress=progress)
     choices = choice_accuracy(model, prompts)
+    kind = torch.float16 if setting.half else torch.float32
     return {
-        **{name: measured[name].movedim(-1, 0).float().numpy() for name in ("positional", "symbolic")},
-        **{name: measured[name].nanmean(0).float().numpy() for name in ("kept", "energy")},
+        **{name: measured[name].movedim(-1, 0).to(kind).numpy() for name in ("positional", "symbolic")},
+        **{name: measured[name].nanmean(0).to(kind).numpy() for name in ("kept", "energy")},
         "angles": np.stack([angles[layer].numpy() for layer in sorted(angles)]),
         "keys": np.array(keys.stop - keys.start),
         "correct": choices.correct.numpy(),

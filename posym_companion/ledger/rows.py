@@ -4,12 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-from functools import cache, partial
+from functools import cache, partial, reduce
 from pathlib import Path
 from typing import Any
 
 from posym_companion.claims import claim, entries
-from posym_companion.finding import Cases, Claim, Measured, Number, Remedied, Remedy, Row
+from posym_companion.finding import (
+    Cases,
+    Claim,
+    Fixed,
+    InFamily,
+    Measured,
+    Number,
+    Remedied,
+    Remedy,
+    Row,
+    of_two_families,
+)
 from posym_core.metrics.stats import Estimate
 from posym_core.runs.results import MissingResultError
 
@@ -35,17 +46,37 @@ def row(judged: Claim, folder: Path | None = None) -> Row:
 
 
 def _row(judged: Claim, measured: Callable[..., Measured | str]) -> Row:
-    """A claim decided, on its own prompts and on those of every remedy."""
-    again = [remedied(judged, remedy, measured(judged.measure, remedy)) for remedy in judged.remedies]
-    return replace(decided(judged, measured(judged.measure)), remedied=again)
+    """A claim decided, on its own prompts and on those of every remedy, and in every family of language models."""
+    found = replace(decided(judged, measured(judged.measure)), remedied=_remedied(judged, measured))
+    if judged.families is None:
+        return found
+    families = [
+        InFamily(
+            model=model,
+            remedied=_remedied(judged, partial(measured, model=model)),
+            **again(judged, fixed, measured(judged.measure, model=model)),
+        )
+        for model, fixed in judged.families.items()
+    ]
+    verdict = reduce(of_two_families, (one.verdict for one in families), found.verdict)
+    return replace(found, verdict=verdict, verdict_of_model=found.verdict, families=families)
 
 
-def _measured(folder: Path | None, measure: Callable[..., Measured] | None, *remedy: Remedy) -> Measured | str:
+def _remedied(judged: Claim, measured: Callable[..., Measured | str]) -> list[Remedied]:
+    return [
+        Remedied(remedy=remedy, **again(judged, fixed, measured(judged.measure, remedy)))
+        for remedy, fixed in judged.remedies.items()
+    ]
+
+
+def _measured(
+    folder: Path | None, measure: Callable[..., Measured] | None, *remedy: Remedy, **model: str
+) -> Measured | str:
     """What was measured, or why nothing is."""
     if measure is None:
         return "no experiment of this project measures it yet"
     try:
-        return measure(folder, *remedy)
+        return measure(folder, *remedy, **model)
     except MissingResultError as error:
         return str(error)
 
@@ -79,21 +110,20 @@ def decided(judged: Claim, found: Measured | str) -> Row:
     )
 
 
-def remedied(judged: Claim, remedy: Remedy, found: Measured | str) -> Remedied:
-    """What a claim's rule makes of what was measured with a remedy, or the reason why nothing was."""
-    said: dict[str, Any] = {"remedy": remedy, "rule_fixed": judged.remedies[remedy]}
+def again(judged: Claim, fixed: Fixed, found: Measured | str) -> dict[str, Any]:
+    """What a claim's rule makes of what was measured once more, or the reason why nothing was; fields of ``Again``."""
     if isinstance(found, str):
-        return Remedied(**said, verdict="not run here", note=found)
+        return {"rule_fixed": fixed, "verdict": "not run here", "note": found}
     rule = judged.rule
-    return Remedied(
-        **said,
-        verdict=rule.verdict(found.ours),
-        found=rule.found(found.ours),
-        numbers={name: plain(found.ours[name]) for name in rule.names},
-        parts=rule.parts(found.ours),
-        ours={name: plain(value) for name, value in found.ours.items()},
-        evidence=list(found.evidence),
-    )
+    return {
+        "rule_fixed": fixed,
+        "verdict": rule.verdict(found.ours),
+        "found": rule.found(found.ours),
+        "numbers": {name: plain(found.ours[name]) for name in rule.names},
+        "parts": rule.parts(found.ours),
+        "ours": {name: plain(value) for name, value in found.ours.items()},
+        "evidence": list(found.evidence),
+    }
 
 
 def _unwritten(judged: Claim) -> str:

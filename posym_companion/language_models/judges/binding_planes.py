@@ -44,14 +44,14 @@ def band_means(result: Result, name: str) -> np.ndarray:
 
     The first quarter are the fastest planes. Planes that are dead in a head do not count.
     """
-    mean = result[name][0]
+    mean = result[name][0].astype(float)
     quarters = np.array_split(np.arange(mean.shape[-1]), 4)
     return np.stack([np.nanmean(mean[..., quarter], axis=(1, 2)) for quarter in quarters], axis=-1)[None]
 
 
-def division_of_planes(folder: Path | None, remedy: Remedy | None = None) -> Measured:
+def division_of_planes(folder: Path | None, remedy: Remedy | None = None, model: str = MODEL) -> Measured:
     """U25-4: gaps of softmax scores and of variance shares, and the lower score, in each quarter of the planes."""
-    found = binding_results(folder, facts=FACTS[:1], remedy=remedy)
+    found = binding_results(folder, facts=FACTS[:1], remedy=remedy, model=model)
     results = by_words(found) if remedy == "prose" else {template: result for (template, _), result in found.items()}
     tally, uniform = Tally(), []
     for where, result in results.items():
@@ -64,6 +64,7 @@ def division_of_planes(folder: Path | None, remedy: Remedy | None = None) -> Mea
                 asked = ASKED.get((number, quarter), {}).items()
                 tally.add(f"{number}, {quarter} quarter", where, found, {part: beyond(found, *x) for part, x in asked})
         uniform.append(_mean(lower - lower[..., 1:].max(-1, keepdims=True), 0).low > 0)
+    planes = next(iter(results.values()))["plane_angle"].shape[-1]
     both = [tally.value(f"{LOWER}, {quarter} quarter", where) for quarter in QUARTERS for where in results]
     second = ", ".join(f"{tally.value(f'{SHARES}, second quarter', where):.2f} ({where})" for where in results)
     ours = {
@@ -73,14 +74,14 @@ def division_of_planes(folder: Path | None, remedy: Remedy | None = None) -> Mea
     }
     return Measured(
         ours=ours,
-        model=MODEL,
+        model=model,
         evidence=[*(result.name for result in results.values()), "book/where_and_what/frequencies.ipynb", SHOWN_IN],
         fails_in=[
             "one plane's softmax is nearly uniform, so that both scores are near 1 in every quarter "
             f"({min(both):.2f} to {max(both):.2f})",
             f"the second quarter's variance share is {second}",
         ],
-        note="Quarters of the 128 planes by frequency ID, all heads, intervals over layers.",
+        note=f"Quarters of the {planes} planes by frequency ID, all heads, intervals over layers.",
     )
 
 

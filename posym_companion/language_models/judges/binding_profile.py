@@ -12,7 +12,7 @@ import numpy as np
 
 from posym_companion.finding import Measured, Number, Remedy, Tally, beyond, cases
 from posym_companion.language_models import plane_profile
-from posym_companion.language_models.binding_profile import FACTS, TEMPLATES, BindingProfile, remedied
+from posym_companion.language_models.binding_profile import FACTS, plain_lists, remedied
 from posym_companion.language_models.judges.random_weights import (
     AtBirth,
     Kind,
@@ -44,16 +44,13 @@ S = TypeVar("S", bound=Hashable)
 
 
 def binding_results(
-    folder: Path | None, *, facts: tuple[int, ...] = FACTS, remedy: Remedy | None = None
+    folder: Path | None, *, facts: tuple[int, ...] = FACTS, remedy: Remedy | None = None, model: str = MODEL
 ) -> dict[Setting, Result]:
     """Stored profiles by template and number of facts; with a remedy of fewer kinds, in prose by number of tokens."""
     if remedy == "prose":
-        lengths = [setting for setting in plane_profile.full_size(MODEL) if setting.task == PROSE]
+        lengths = [setting for setting in plane_profile.full_size(model) if setting.task == PROSE]
         return {(PROSE, one.facts): in_prose(load_result(one.name, folder=folder)) for one in lengths}
-    if remedy is None:
-        settings = [BindingProfile(model=MODEL, template=each, facts=number) for number in facts for each in TEMPLATES]
-    else:
-        settings = remedied(remedy, MODEL, facts)
+    settings = plain_lists(model, facts) if remedy is None else remedied(remedy, model, facts)
     return {(one.template, one.facts): load_result(one.name, folder=folder) for one in settings}
 
 
@@ -150,9 +147,9 @@ def early_minus_late(heads: np.ndarray) -> float:
     return float(np.median(heads[:half]) - np.median(heads[half:]))
 
 
-def early_positional_late_symbolic(folder: Path | None, remedy: Remedy | None = None) -> Measured:
+def early_positional_late_symbolic(folder: Path | None, remedy: Remedy | None = None, model: str = MODEL) -> Measured:
     """U25-2: both contrasts over all layers, and over local ones alone."""
-    results = by_words(binding_results(folder, remedy=remedy))
+    results = by_words(binding_results(folder, remedy=remedy, model=model))
     tally = early_and_late(results)
     both = [tally.held[f"{score} {side}, all layers"] for score, side, _ in HALVES]
     shuffled = [
@@ -169,16 +166,18 @@ def early_positional_late_symbolic(folder: Path | None, remedy: Remedy | None = 
             early and late for (_, early), (_, late) in zip(*both, strict=True)
         ),
         "settings with both contrasts beyond layers in random order": cases(shuffled),
-        "draws and kinds of prompt with both contrasts, random weights": layer_trend_at_birth(folder, remedy or "none"),
+        "draws and kinds of prompt with both contrasts, random weights": layer_trend_at_birth(
+            folder, remedy or "none", model
+        ),
         **tally.numbers,
         **(by_thirds(results) if remedy else {}),
     }
     return Measured(
         ours=ours,
-        model=MODEL,
+        model=model,
         evidence=[*(result.name for result in results.values()), SHOWN_IN],
         fails_in=tally.missed,
-        note="Intervals resample layers and prompts. One model of one family stands behind this row.",
+        note="Intervals resample layers and prompts.",
     )
 
 
@@ -218,6 +217,7 @@ def correlations(
     weights: Weights,
     folder: Path | None,
     remedy: Remedy | None = None,
+    model: str = MODEL,
 ) -> tuple[dict[str, Number], dict[Kind, AtBirth], str]:
     """The claim of U25-3 in any settings of the trained or the taught model.
 
@@ -226,6 +226,7 @@ def correlations(
         weights: of which model random weights stand beside.
         folder: of results.
         remedy: of the prompts.
+        model: whose architecture random weights have.
 
     Returns:
         Counts and numbers; r beside random weights; and in words r with all pairs of blocks weighed alike.
@@ -233,7 +234,7 @@ def correlations(
     tally = Tally()
     for where, (correlation, null) in found.items():
         add_correlation(tally, where, correlation.pearson, null)
-    birth = {tau: correlation_at_birth(weights, tau, folder, remedy or "none") for tau in TAUS}
+    birth = {tau: correlation_at_birth(weights, tau, folder, remedy or "none", model) for tau in TAUS}
     for tau, found_at in birth.items():
         tally.numbers.update(beside_birth(found_at, f"Pearson r, {WEIGHED[tau]}"))
     below = cases(each.below for each in birth["1e-4"].values())
@@ -244,11 +245,11 @@ def correlations(
     return counts | tally.numbers, birth["1e-4"], alike
 
 
-def scores_exclude_each_other(folder: Path | None, remedy: Remedy | None = None) -> Measured:
+def scores_exclude_each_other(folder: Path | None, remedy: Remedy | None = None, model: str = MODEL) -> Measured:
     """U25-3: the correlation over heads, beside that of a null model with the same attention."""
-    results = by_words(binding_results(folder, remedy=remedy))
+    results = by_words(binding_results(folder, remedy=remedy, model=model))
     found = {where: score_correlation(result) for where, result in results.items()}
-    ours, birth, alike = correlations(found, "trained", folder, remedy)
+    ours, birth, alike = correlations(found, "trained", folder, remedy, model)
     for where, (correlation, _) in found.items():
         ours[f"Spearman rho ({where})"] = correlation.spearman
         ours[f"p of Pearson r ({where})"] = correlation.pearson_p
@@ -260,7 +261,7 @@ def scores_exclude_each_other(folder: Path | None, remedy: Remedy | None = None)
     same_sign += [f"{wording}, {facts} facts: r {r}" for (wording, facts), r in birth.items() if not r.below]
     return Measured(
         ours=ours,
-        model=MODEL,
+        model=model,
         evidence=[*(result.name for result in results.values()), SHOWN_IN],
         fails_in=same_sign,
         note="In the null model each swap sends a head's own attention in a random direction: what geometry and the "

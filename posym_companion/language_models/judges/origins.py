@@ -28,6 +28,7 @@ from posym_companion.language_models.origins import (
     READS,
     WORDINGS,
     Origins,
+    full_size,
 )
 from posym_core.metrics.stats import Estimate, statistic_interval
 from posym_core.models.language import PACKAGED
@@ -104,10 +105,10 @@ def attending(x: np.ndarray, result: Result) -> np.ndarray:
     return np.where(result["mass"].mean(0) > ATTENDS, x, np.nan)
 
 
-def symbolic_part_is_origin(folder: Path | None) -> Measured:
+def symbolic_part_is_origin(folder: Path | None, model: str = MODEL) -> Measured:
     """C-1: origin's share of the symbolic part on lists and in prose, whole blocks and single tokens."""
-    lists = {wording: origins_result(folder, wording=wording) for wording in WORDINGS}
-    prose = origins_result(folder, wording=PROSE)
+    lists = {wording: origins_result(folder, model=model, wording=wording) for wording in WORDINGS}
+    prose = origins_result(folder, model=model, wording=PROSE)
     tally = Tally()
     for wording, result in lists.items():
         origin = over_heads(part_share(result, "origin"))
@@ -121,12 +122,12 @@ def symbolic_part_is_origin(folder: Path | None) -> Measured:
             half = {f"more than half at {token}": beyond(there, 1, HALF)}
             tally.add(f"origin's share at {token}", wording, there, half, f"{wording}, origin at {token}: {there}")
         tally.numbers.update(_without_objections(folder, wording, result))
-    drawn = {draw: origins_result(folder, draw=draw) for draw in DRAWS}
+    drawn = {draw: origins_result(folder, model=model, draw=draw) for draw in DRAWS}
     at_birth = {draw: _at_birth(result) for draw, result in drawn.items()}
     found = over_heads(part_share(lists[WORDINGS[0]], "origin"))
     most = float(np.max(list(at_birth.values())))  # NaN if one is
     learned = Estimate(value=found.value - most, low=found.low - most, high=found.high - most, method=found.method)
-    random_prose = [origins_result(folder, draw=draw, wording=PROSE) for draw in DRAWS]
+    random_prose = [origins_result(folder, model=model, draw=draw, wording=PROSE) for draw in DRAWS]
     ours: dict[str, Number] = {
         **tally.counts("wordings with origin {}"),
         "origin's share in prose": over_heads(part_share(prose, "origin")),
@@ -155,7 +156,7 @@ def symbolic_part_is_origin(folder: Path | None) -> Measured:
         f"{FACTS} facts or blocks. Medians over heads, intervals over prompts and layers. The tokens of the frame are "
         "the same in every fact and can differ in nothing but origin, so that the block's number is partly theirs."
     )
-    return Measured(ours=ours, model=MODEL, evidence=[*evidence, SHOWN_IN], fails_in=tally.missed, note=note)
+    return Measured(ours=ours, model=model, evidence=[*evidence, SHOWN_IN], fails_in=tally.missed, note=note)
 
 
 def _at_birth(result: Result, read: str = BLOCK) -> float:
@@ -184,6 +185,8 @@ def _without_objections(folder: Path | None, wording: str, result: Result) -> di
     ours[f"heads that attend to the blocks ({wording})"] = cases((result["mass"].mean(0) > ATTENDS).ravel())
     ours[f"origin's share, heads weighed by their attention to the blocks ({wording})"] = _weighed(result)
     add("attention in place of logits", part_share(result, "origin", "attention"))
+    model = result.settings["model"]
+    measured = {setting.name for setting in full_size(model)}
     kinds: dict[str, dict[str, Any]] = {
         "another square": {"square": 1},
         "8 facts": {"facts": FACTS // 2},
@@ -192,7 +195,9 @@ def _without_objections(folder: Path | None, wording: str, result: Result) -> di
         "no mark of beginning": {"beginning": False},
     }
     for what, kind in kinds.items():
-        add(what, part_share(origins_result(folder, wording=wording, **kind), "origin"))
+        setting = Origins(model=model, wording=wording, **kind)
+        if setting.name in measured:
+            add(what, part_share(load_result(setting.name, folder=folder), "origin"))
     return ours
 
 
@@ -215,12 +220,12 @@ def _thirds(result: Result, where: str) -> dict[str, Number]:
     }
 
 
-def origin_counts_sentences(folder: Path | None) -> Measured:
+def origin_counts_sentences(folder: Path | None, model: str = MODEL) -> Measured:
     """C-2: origin's share behind facts of the same frame, beside as much of something else."""
     tally, evidence, thirds = Tally(), [], {}
     for wording in WORDINGS:
-        leads = [origins_result(folder, wording=wording, lead=lead) for lead in LEADS]
-        others = {what: origins_result(folder, wording=wording, **kind) for what, kind in OTHERS.items()}
+        leads = [origins_result(folder, model=model, wording=wording, lead=lead) for lead in LEADS]
+        others = {what: origins_result(folder, model=model, wording=wording, **kind) for what, kind in OTHERS.items()}
         evidence += [result.name for result in (*leads, *others.values())]
         plain, behind = leads[0], leads[LEADS.index(LEAD)]
         shares = [part_share(result, "origin") for result in leads]
@@ -255,7 +260,7 @@ def origin_counts_sentences(folder: Path | None) -> Measured:
         note += f" At the name or the attribute facts of another frame have {least:.2f} to {most:.2f} of its effect."
     return Measured(
         ours={**tally.counts("cases in which {}"), **tally.numbers, **thirds},
-        model=MODEL,
+        model=model,
         evidence=[*evidence, SHOWN_IN],
         fails_in=tally.missed,
         note=note,

@@ -107,19 +107,20 @@ def frequency_use(settings: Mapping[str, tuple[np.ndarray, np.ndarray]]) -> Tall
     return tally
 
 
-def all_heads(folder: Path | None, remedy: Remedy | None = None) -> Measured:
+def all_heads(folder: Path | None, remedy: Remedy | None = None, model: str = MODEL) -> Measured:
     """U25-9: behaviour against frequency use over all heads, in every stored setting; with a remedy, in those of it."""
     names, heads = [], {}
-    for setting in () if remedy else plane_profile.full_size():
+    for setting in () if remedy else plane_profile.full_size(model):
         result = load_result(setting.name, folder=folder)
         fields = (result[name].astype(float) for name in ("positional", "symbolic", "energy_share", "angles"))
         heads[f"{setting.task}, {setting.facts}"] = behaviour_and_use(*fields)
         names.append(result.name)
-    for where, result in by_words(binding_results(folder, facts=FACTS[:1], remedy=remedy)).items():
+    for where, result in by_words(binding_results(folder, facts=FACTS[:1], remedy=remedy, model=model)).items():
         energy, angles = result["plane_energy_share"][0].astype(float), result["plane_angle"].astype(float)
         heads[where] = behaviour_and_use(result["positional"], result["symbolic"], energy, angles)
         names.append(result.name)
-    tally, birth = frequency_use(heads), frequency_law_at_birth("trained", folder, remedy or "none")
+    counted = next(iter(heads.values()))[0].size
+    tally, birth = frequency_use(heads), frequency_law_at_birth("trained", folder, remedy or "none", model)
     above = cases(each.above for each in birth.values())
     missed = [f"{wording}, {facts} facts: {each}" for (wording, facts), each in birth.items() if not each.above]
     return Measured(
@@ -129,10 +130,10 @@ def all_heads(folder: Path | None, remedy: Remedy | None = None) -> Measured:
             **tally.numbers,
             **beside_birth(birth, "rank correlation"),
         },
-        model=plane_profile.full_size()[0].model,
+        model=model,
         evidence=[*names, SHOWN_IN],
         fails_in=tally.missed + missed,
-        note="Over 72 heads, the mean log angle weighted by each plane's energy against s_POS - s_SYM; intervals over "
-        "layers. The null exchanges whole layers, so that the layers' own bands of angles do not count as evidence. "
-        "Random weights are three draws, on two wordings at two lengths",
+        note=f"Over {counted} heads, the mean log angle weighted by each plane's energy against s_POS - s_SYM; "
+        "intervals over layers. The null exchanges whole layers, so that the layers' own bands of angles do not count "
+        "as evidence. Random weights are three draws, on two wordings at two lengths",
     )

@@ -13,14 +13,24 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 from posym_companion.finding import Cases, Number, Remedy, cases
-from posym_companion.language_models.binding_profile import FRAMED, FRAMES
-from posym_companion.language_models.random_weights import DRAWS, FACTS, TAUS, WORDINGS, RandomWeights, Weights
+from posym_companion.language_models.binding_profile import FRAMES
+from posym_companion.language_models.random_weights import (
+    DRAWS,
+    FACTS,
+    TAUS,
+    WORDINGS,
+    RandomWeights,
+    Weights,
+    framed_lengths,
+)
 from posym_core.metrics.stats import Estimate, head_correlation
 from posym_core.metrics.trends import behaviour_and_use, layer_trend
+from posym_core.models.language import PACKAGED
 from posym_core.runs.results import Result, load_result
 
 # A plane whose contents' spread has no direction keeps half of their variance at this angle times the number of keys.
@@ -58,23 +68,29 @@ class AtBirth:
         return f"{self.found}; random weights {', '.join(f'{x:.2f}' for x in self.drawn)}"
 
 
-def kinds(remedy: Remedy = "none") -> tuple[Kind, ...]:
+def kinds(remedy: Remedy = "none", model: str = PACKAGED) -> tuple[Kind, ...]:
     """On which kinds of prompt random weights are measured with a remedy; on none in prose."""
-    return tuple((wording, facts) for wording, facts in KINDS if facts in FRAMED.get(remedy, ()))
+    return tuple((wording, facts) for wording, facts in KINDS if facts in framed_lengths(remedy, model))
 
 
-def drawn_results(wording: str, facts: int, folder: Path | None = None, remedy: Remedy = "none") -> list[Result]:
+def drawn_results(
+    wording: str, facts: int, folder: Path | None = None, remedy: Remedy = "none", model: str = PACKAGED
+) -> list[Result]:
     """Results of every draw of random weights.
 
     Raises:
         MissingResultError: if one is not there.
     """
-    settings = (RandomWeights(draw=draw, wording=wording, facts=facts, **FRAMES[remedy]) for draw in DRAWS)
-    return [load_result(setting.name, folder=folder) for setting in settings]
+    kind: dict[str, Any] = {"model": model, "wording": wording, "facts": facts, **FRAMES[remedy]}
+    return [load_result(RandomWeights(draw=draw, **kind).name, folder=folder) for draw in DRAWS]
 
 
 def at_birth(
-    statistic: Callable[[Result, int], Estimate], weights: Weights, folder: Path | None, remedy: Remedy = "none"
+    statistic: Callable[[Result, int], Estimate],
+    weights: Weights,
+    folder: Path | None,
+    remedy: Remedy = "none",
+    model: str = PACKAGED,
 ) -> dict[Kind, AtBirth]:
     """A statistic of results, which takes how often it is resampled, by kind of prompt.
 
@@ -83,19 +99,24 @@ def at_birth(
         weights: of which model, ``"trained"`` or ``"taught"``.
         folder: of results.
         remedy: of the prompts.
+        model: whose architecture it is.
     """
     found = {}
-    for wording, facts in kinds(remedy):
-        setting = RandomWeights(weights=weights, wording=wording, facts=facts, **FRAMES[remedy])
+    for wording, facts in kinds(remedy, model):
+        setting = RandomWeights(model=model, weights=weights, wording=wording, facts=facts, **FRAMES[remedy])
         found[wording, facts] = AtBirth(
             found=statistic(load_result(setting.name, folder=folder), RESAMPLES),
-            drawn=tuple(statistic(one, 2).value for one in drawn_results(wording, facts, folder, remedy)),
+            drawn=tuple(statistic(one, 2).value for one in drawn_results(wording, facts, folder, remedy, model)),
         )
     return found
 
 
 def correlation_at_birth(
-    weights: Weights, tau: str = "1e-4", folder: Path | None = None, remedy: Remedy = "none"
+    weights: Weights,
+    tau: str = "1e-4",
+    folder: Path | None = None,
+    remedy: Remedy = "none",
+    model: str = PACKAGED,
 ) -> dict[Kind, AtBirth]:
     """Pearson's r of the two scores over heads, by kind of prompt.
 
@@ -105,17 +126,19 @@ def correlation_at_birth(
             :mod:`posym_companion.language_models.random_weights`.
         folder: of results.
         remedy: of the prompts.
+        model: whose architecture it is.
     """
     place = list(TAUS).index(tau)
 
     def r(result: Result, draws: int) -> Estimate:
-        return head_correlation(result["positional"][place], result["symbolic"][place], draws=draws).pearson
+        scores = (result[name][place].astype(float) for name in ("positional", "symbolic"))
+        return head_correlation(*scores, draws=draws).pearson
 
-    return at_birth(r, weights, folder, remedy)
+    return at_birth(r, weights, folder, remedy, model)
 
 
 def frequency_law_at_birth(
-    weights: Weights, folder: Path | None = None, remedy: Remedy = "none"
+    weights: Weights, folder: Path | None = None, remedy: Remedy = "none", model: str = PACKAGED
 ) -> dict[Kind, AtBirth]:
     """Rank correlation over heads of behaviour with the energy-weighted mean log angle, by kind of prompt."""
 
@@ -124,14 +147,14 @@ def frequency_law_at_birth(
         use = (result[name].astype(float) for name in ("energy", "angles"))
         return head_correlation(*behaviour_and_use(positional, symbolic, *use), draws=draws).spearman
 
-    return at_birth(rho, weights, folder, remedy)
+    return at_birth(rho, weights, folder, remedy, model)
 
 
-def layer_trend_at_birth(folder: Path | None = None, remedy: Remedy = "none") -> Cases:
+def layer_trend_at_birth(folder: Path | None = None, remedy: Remedy = "none", model: str = PACKAGED) -> Cases:
     """In how many draws and kinds of prompt random weights have both contrasts of the layer trend, off zero."""
     both = []
-    for wording, facts in kinds(remedy):
-        for result in drawn_results(wording, facts, folder, remedy):
+    for wording, facts in kinds(remedy, model):
+        for result in drawn_results(wording, facts, folder, remedy, model):
             every = np.arange(len(result["angles"]))
             trends = (layer_trend(result[name][0].astype(float), every) for name in ("positional", "symbolic"))
             positional, symbolic = (trend.difference for trend in trends)

@@ -71,9 +71,9 @@ def numbers_of(above_chance: np.ndarray, lengths: Sequence[int]) -> dict[str, Nu
     return {ABLE: sum(solved), AHEAD: late, GROWS: growth if solved[NUMBER] else late}
 
 
-def letter_beats_number(folder: Path | None) -> Measured:
+def letter_beats_number(folder: Path | None, model: str = MODEL) -> Measured:
     """U26-6: does letter keep what number loses as sequences grow?"""
-    result = load_result(HopPrompts(model=MODEL).name, folder=folder)
+    result = load_result(HopPrompts(model=model).name, folder=folder)
     lengths = result["lengths"].tolist()
     short = np.asarray(lengths) <= SOLVED_UP_TO
     above_chance = result["choice_accuracy"] - result["chance"]
@@ -84,7 +84,7 @@ def letter_beats_number(folder: Path | None) -> Measured:
         ours[f"exact answers, {task}, up to {SOLVED_UP_TO} items"] = mean_interval(exact.mean(0))
     return Measured(
         ours=ours,
-        model=MODEL,
+        model=model,
         evidence=[result.name, SHOWN_IN],
         fails_in=[
             "Letter is below a blind choice: the model names an item near the start of the list, see the chapter"

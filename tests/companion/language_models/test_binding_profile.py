@@ -106,3 +106,30 @@ def test_shares_are_of_the_facts_that_are_swapped(tiny, tokenizer):
     np.testing.assert_allclose(found["plane_symbolic_share"][0], shares, rtol=1e-4)
     whole = binding_profile.measure(tiny, tokenizer, replace(setting, keys="all"), progress=False)
     assert not np.allclose(whole["variance"], found["variance"], rtol=0.01)
+
+
+def test_of_another_family_only_what_is_judged_is_kept(tiny, tokenizer):
+    setting = replace(SETTING, keys="facts", kept="judged")
+    found = binding_profile.measure(tiny, tokenizer, setting, progress=False)
+    whole = binding_profile.measure(tiny, tokenizer, replace(setting, kept="all"), progress=False)
+    assert {"variance", "bound", "slack", "positional_share"} <= set(whole) - set(found)
+    for name, x in found.items():
+        if name.startswith("plane_") and name != "plane_angle":
+            assert (x.shape, x.dtype) == ((1, *whole[name].shape[1:]), np.float16)
+            np.testing.assert_allclose(x[0], whole[name][0], atol=1e-3)
+        elif not name.startswith("null"):
+            np.testing.assert_array_equal(x, whole[name])
+    longer = binding_profile.measure(tiny, tokenizer, replace(setting, facts=17, prompts=1), progress=False)
+    assert [name for name in longer if name.startswith("plane")] == ["plane_angle"]
+
+
+def test_the_second_family_has_every_kind_of_prompt_with_few():
+    settings = binding_profile.full_size(loop.SECOND)
+    first = binding_profile.full_size()
+    assert {(x.template, x.facts, x.lead, x.varied) for x in settings} == {
+        (x.template, x.facts, x.lead, x.varied) for x in first
+    }
+    assert len({x.name for x in settings}) == len(settings)
+    assert {(x.prompts, x.keys, x.kept) for x in settings} == {(binding_profile.FEWER, "facts", "judged")}
+    # What has nothing in front is the claim's own prompts and those beside a remedy at once.
+    assert set(binding_profile.remedied("none", loop.SECOND)) < set(binding_profile.plain_lists(loop.SECOND))

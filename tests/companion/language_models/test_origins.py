@@ -13,6 +13,7 @@ from posym_companion.language_models.origins import (
     CROSSED,
     DIMS,
     EXPERIMENT,
+    FEW,
     KEYS,
     READS,
     VARIANCES,
@@ -24,6 +25,7 @@ from posym_companion.language_models.origins import (
     prompts_of,
     small,
 )
+from posym_companion.loop import SECOND
 from posym_core import binding_prompts, origin_cube, profile
 from posym_core.metrics.blocks import Swaps
 from posym_core.metrics.cube_parts import PARTS, latin_orders
@@ -164,3 +166,20 @@ def test_a_draw_of_weights_is_another_model(tiny, tokenizer):
     draws = [run(tiny, tokenizer, draw=draw)["parts"] for draw in (0, 1, 0)]
     assert not np.array_equal(draws[0], draws[1])
     np.testing.assert_array_equal(draws[0], draws[2])
+
+
+@pytest.mark.filterwarnings("ignore::posym_core.inspection.visibility.HiddenBlocksWarning")
+def test_few_reads_are_the_same_numbers(tiny, tokenizer):
+    few, every = (run(tiny, tokenizer, reads=reads) for reads in ("few", "all"))
+    assert few["reads"].tolist() == list(FEW)
+    np.testing.assert_array_equal(few["parts"], every["parts"][[READS.index(name) for name in FEW]])
+    np.testing.assert_array_equal(few["by_origin"], every["by_origin"])
+    named_dims(DIMS, few)
+
+
+def test_the_second_family_has_what_two_claims_are_judged_by():
+    names = {setting.name for setting in full_size(SECOND)}
+    assert len(names) == len(full_size(SECOND)) == 25
+    first = {setting.name.replace(SECOND, "gemma-3-270m") for setting in full_size(SECOND)}
+    assert first < {setting.name for setting in full_size()}
+    assert all(setting.reads == "all" for setting in full_size())

@@ -10,7 +10,7 @@ from posym_companion.language_models import random_weights
 from posym_companion.language_models.judges.plane_profile import expressed, keeps_the_law
 from posym_companion.language_models.judges.random_weights import HALF, AtBirth, beside_birth
 from posym_companion.language_models.random_weights import DIMS, RandomWeights, full_size, measure, small
-from posym_companion.loop import made_with
+from posym_companion.loop import SECOND, made_with
 from posym_core import binding_prompts, profile
 from posym_core.metrics.stats import Estimate
 from posym_core.runs.results import Result, load_result, named_dims
@@ -120,3 +120,18 @@ def test_a_kernel_s_planes_express_half_at_the_law_s_angle():
     arrays["kept"][0] = np.nan  # a layer without contents counts for nothing
     result = Result(name="a/b", arrays=arrays, dims={}, settings={}, provenance={})
     assert expressed(result) == pytest.approx(HALF, rel=0.01)
+
+
+def test_half_precision_keeps_three_digits(loads):
+    whole, half = (measure(small(RandomWeights(half=half)), device="cpu", progress=False) for half in (False, True))
+    for name in ("positional", "symbolic", "kept", "energy"):
+        assert half[name].dtype == np.float16
+        np.testing.assert_allclose(half[name], whole[name], atol=1e-3)
+
+
+def test_random_weights_of_the_second_family_stand_beside_fewer_kinds_of_prompt():
+    kinds = {(setting.facts, setting.lead, setting.varied) for setting in full_size(SECOND)}
+    assert kinds == {(16, 0, False), (64, 0, False), (16, 8, False), (16, 0, True)}
+    assert {setting.weights for setting in full_size(SECOND)} == {"trained", "random"}
+    assert all(setting.half for setting in full_size(SECOND))
+    assert not any(setting.half for setting in full_size())

@@ -31,7 +31,9 @@ def _theory_once():
     once = functools.cache(functools.partial(measured, None))
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(
-            module, "_measured", lambda folder, x, *remedy: once(x) if x in theory else measured(folder, x, *remedy)
+            module,
+            "_measured",
+            lambda folder, x, *remedy, **model: once(x) if x in theory else measured(folder, x, *remedy, **model),
         )
         yield
 

@@ -1,0 +1,116 @@
+"""A claim's rule asked of a second family of language models: what the row's verdict is, and how it says so."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict
+
+import pytest
+
+from posym_companion import claims
+from posym_companion.claims import claim, entries
+from posym_companion.finding import SAID, VERDICTS, Claim, Line, Measured, Rule, of_two_families
+from posym_companion.ledger.rows import row
+from posym_companion.loop import SECOND
+from posym_core.models.packaged import MODELS
+from posym_core.runs.results import MissingResultError
+
+
+@pytest.mark.parametrize(
+    ("first", "other", "together"),
+    [
+        ("reproduced in kind", "reproduced in kind", "reproduced in kind"),
+        ("reproduced in kind", "partly", "in kind, one family of two"),
+        ("not reproduced", "reproduced in kind", "in kind, one family of two"),
+        ("partly", "not reproduced", "partly"),
+        ("not reproduced", "not reproduced", "not reproduced"),
+        ("partly", "not run here", "partly"),
+        ("not testable", "reproduced in kind", "reproduced in kind"),
+        ("not testable", "not testable", "not testable"),
+        ("not run here", "not testable", "not run here"),
+    ],
+)
+def test_a_claim_holds_in_kind_in_both_families_or_says_that_it_is_one(first, other, together):
+    assert of_two_families(first, other) == together
+    assert together in VERDICTS
+    assert together in SAID
+
+
+def asked(values, **families):
+    """A claim whose number is, by model and remedy, what ``values`` says, and missing where it says nothing."""
+
+    def measure(folder, remedy=None, model="first"):
+        if (model, remedy) not in values:
+            raise MissingResultError("result is not there")
+        return Measured(ours={"x": values[model, remedy]}, model=model, evidence=[f"{model} {remedy}"])
+
+    rule = Rule(says="Above.", lines=(Line(part="it is", of="x", above=0.5),), whole="reproduced in kind")
+    return Claim(
+        id="X",
+        short="",
+        claim="",
+        paper="",
+        rule=rule,
+        measure=measure,
+        changes="",
+        remedies={"lead": "before the run"},
+        families=families,
+    )
+
+
+@pytest.mark.parametrize(("value", "verdict"), [(0.9, "reproduced in kind"), (0.4, "in kind, one family of two")])
+def test_one_judge_is_asked_of_both_families_with_the_same_remedies(value, verdict):
+    values = {("first", None): 0.9, ("first", "lead"): 0.2, ("second", None): value, ("second", "lead"): 0.8}
+    found = row(asked(values, second="before the run"))
+    assert (found.verdict, found.verdict_of_model) == (verdict, "reproduced in kind")
+    assert found.families is not None
+    (second,) = found.families
+    assert (second.model, second.rule_fixed, second.evidence) == ("second", "before the run", ["second None"])
+    assert (second.numbers, second.remedied[0].numbers) == ({"x": value}, {"x": 0.8})
+    assert found.numbers == {"x": 0.9}
+    alone = "reproduced in kind" if value > 0.5 else "not reproduced"
+    said = "behind eight facts of the same frame: *reproduced in kind*"
+    assert found.summary.endswith(f"first: *reproduced in kind*; second: *{alone}* ({said}).")
+    assert json.loads(json.dumps(asdict(found)))["families"][0]["remedied"][0]["verdict"] == "reproduced in kind"
+
+
+@pytest.mark.parametrize("families", [{}, {"second": "before the run"}])
+def test_a_claim_asked_of_one_family_says_so(families):
+    found = row(asked({("first", None): 0.9}, **families))
+    assert found.verdict == "reproduced in kind"
+    assert found.summary.endswith("Asked of one family of pretrained models.")
+
+
+def test_a_claim_about_no_pretrained_model_speaks_of_no_family():
+    found = row(claim("U25-T7"))
+    assert found.families is None
+    assert "family" not in found.summary
+
+
+def test_rows_on_language_models_say_of_which_families():
+    families = {name: found for name in entries() if (found := claim(name).families) is not None}
+    both = {name for name, each in families.items() if each}
+    assert both == {"U25-2", "U25-3", "U25-4a", "U25-4b", "U25-4c", "U25-9", "U26-6", "C-1", "C-2"}
+    assert all(set(each) <= {SECOND} for each in families.values() if each)
+    assert {SECOND} < set(MODELS)
+    alone = {name for name, each in families.items() if each == {}}
+    assert {name for name in entries() if name.startswith("T-") and name.endswith("G")} <= alone
+    assert {name for name in entries() if name.startswith("L-")} <= alone
+    # Seen in trials: the trend, the correlation and the shares on lists.
+    seen = {name for name in both if families[name][SECOND] == "after a first look"}
+    assert seen == {"U25-2", "U25-3", "C-1", "C-2"}
+
+
+def test_every_judge_of_two_families_takes_the_model(tmp_path):
+    for name in entries():
+        judged = claim(name)
+        for model in judged.families or ():
+            assert judged.measure is not None
+            with pytest.raises(MissingResultError, match="smollm2-135m"):
+                judged.measure(tmp_path, model=model)
+
+
+def test_an_entry_s_families_are_read(monkeypatch):
+    entry = {**entries()["C-1"], "families": {"a": "before the run"}}
+    monkeypatch.setattr(claims, "entries", lambda: {"C-1": entry})
+    assert claim.__wrapped__("C-1").families == {"a": "before the run"}
