@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any
 
 from posym_core.__main__ import add_places
-from posym_core.runs.results import results_folder
 
 
 def add_commands(commands: Any) -> None:
@@ -53,6 +52,7 @@ def _run(options: argparse.Namespace) -> None:
 
 def _claims(options: argparse.Namespace) -> None:
     from posym_companion.ledger.rows import ledger
+    from posym_core.runs.results import results_folder
 
     folder = results_folder() if options.results is None else Path(options.results)
     if not folder.is_dir():

@@ -1,15 +1,23 @@
 """Positional and symbolic attention heads in transformers with rotary position encodings."""
 
-from posym_core.inspection.cubes import Cube, origin_cube
-from posym_core.inspection.profiling import Profile, profile
-from posym_core.inspection.visibility import HiddenBlocksWarning, LongPromptWarning
-from posym_core.metrics.exclusion_bound import Exclusion, exclusion
-from posym_core.metrics.frequencies import FrequencyShares, frequency_shares, frequency_use
-from posym_core.metrics.logit_matrix import cross_logits
-from posym_core.metrics.rope import rope_angles, rotate
-from posym_core.metrics.swaps import SwapScores, swap_scores
-from posym_core.models.language import load_model
-from posym_core.tasks.binding import BindingPrompts, binding_prompts
+from typing import TYPE_CHECKING
+
+from posym_core.extensions import on_demand
+
+if TYPE_CHECKING:
+    from posym_core.inspection.cubes import Cube, origin_cube
+    from posym_core.inspection.profiling import Profile, profile
+    from posym_core.inspection.visibility import HiddenBlocksWarning, LongPromptWarning
+    from posym_core.metrics.exclusion_bound import Exclusion, exclusion
+    from posym_core.metrics.frequencies import FrequencyShares, frequency_shares, frequency_use
+    from posym_core.metrics.logit_matrix import cross_logits
+    from posym_core.metrics.rope import rope_angles, rotate
+    from posym_core.metrics.swaps import SwapScores, swap_scores
+    from posym_core.models.language import load_model
+    from posym_core.tasks.binding import BindingPrompts, binding_prompts
+else:
+    # The command line says its help without PyTorch, whose import takes seconds.
+    __getattr__, __dir__ = on_demand(__name__)
 
 __version__ = "0.1.0"
 

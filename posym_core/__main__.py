@@ -11,8 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import posym_core
-from posym_core.models.packaged import NAMES
-from posym_core.tasks.registry import PROMPT_TASKS
+from posym_core.extensions import registered
 
 SURVEY_HELP = """
 Profile every model of a list on every task, each in a folder of its own that later runs go on from, and put them into
@@ -26,7 +25,8 @@ checksums), scores.safetensors, heads.csv, prompts.csv, prompts.jsonl, figures a
 goes on where it stopped when the same command is given again.
 """
 
-
+# Said without importing what holds them, as all of the help is.
+PACKAGED = "gemma-3-270m, smollm2-135m, gemma-3-270m-binds (packaged; -binds: taught to bind)"
 # Options of add_prompts: what a task's prompts are drawn by, with defaults, and how anything is measured.
 DRAWN = {
     "facts": (16, "blocks per prompt of a task"),
@@ -54,16 +54,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="python -m posym_core", description=__doc__)
+    parser = argparse.ArgumentParser(prog="posym", description=__doc__)
     parser.add_argument("--version", action="version", version=f"posym-core {posym_core.__version__}")
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
 
     profile = commands.add_parser("profile", help="scores of every head of a language model", description=PROFILE_HELP)
-    known = f"{', '.join(NAMES)} (packaged; -binds: taught to bind), a folder, or a name on the Hugging Face hub"
-    profile.add_argument("model", help=known)
+    profile.add_argument("model", help=f"{PACKAGED}, a folder, or a name on the Hugging Face hub")
     source = profile.add_mutually_exclusive_group(required=True)
-    tasks = f"{', '.join(PROMPT_TASKS.names())}, or module:function for one of your own"
-    source.add_argument("--task", help=tasks)
+    tasks = ", ".join(registered("posym_core.tasks", "prompt_task", "posym_core.tasks"))
+    source.add_argument("--task", help=f"{tasks}, or module:function for one of your own")
     source.add_argument("--input", metavar="FILE", help="prompts with their blocks as JSON Lines, see the readme")
     profile.add_argument("--out", required=True, metavar="DIR", help="folder for the profile")
     add_prompts(profile)

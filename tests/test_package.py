@@ -14,9 +14,14 @@ from importlib.metadata import packages_distributions, requires, version
 from pathlib import Path
 from types import ModuleType
 
+import pytest
 import yaml
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
+
+from posym_core.__main__ import main
+from posym_core.models.packaged import NAMES
+from posym_core.tasks import PROMPT_TASKS
 
 ROOT = Path(__file__).resolve().parent.parent
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
@@ -51,8 +56,9 @@ def state():
 before = state()
 environment = dict(os.environ)
 own = time.perf_counter()
-import posym_core
+from posym_core import *
 own = time.perf_counter() - own
+assert callable(profile)
 assert state() == before
 assert environment == dict(os.environ)
 heavy = [name for name in {sorted(HEAVY)!r} if name in sys.modules]
@@ -66,6 +72,68 @@ print(json.dumps([heavy, own, middle - start]))
     assert heavy == []
     assert own_seconds < torch_seconds
     assert not any(tmp_path.iterdir())
+
+
+HELP = """
+import contextlib, io, json, sys
+from posym_core.__main__ import _parser, main
+[commands] = [action.choices for action in _parser()._actions if action.dest == "==SUPPRESS==" and action.choices]
+for arguments in (["--version"], ["--help"], *([command, "--help"] for command in commands)):
+    with contextlib.suppress(SystemExit), contextlib.redirect_stdout(io.StringIO()) as said:
+        main(arguments)
+    assert said.getvalue(), arguments
+print(json.dumps([sorted(commands), [name for name in sys.argv[1:] if name in sys.modules]]))
+"""
+
+
+def test_help_of_every_command_is_said_without_importing_what_takes_seconds() -> None:
+    command = [sys.executable, "-c", HELP, "torch", "numpy", *HEAVY]
+    run = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=300)
+    assert run.returncode == 0, run.stderr
+    commands, heavy = json.loads(run.stdout)
+    assert {"profile", "survey", "run", "claims"} <= set(commands)
+    assert heavy == []
+
+
+def test_help_names_every_task_and_every_packaged_model(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        main(["profile", "--help"])
+    said = " ".join(capsys.readouterr().out.split())
+    assert f"--task TASK {', '.join(PROMPT_TASKS.names())}, or module:function" in said
+    assert all(f"{name}, " in said or f"{name} (" in said for name in NAMES)
+
+
+def test_a_task_that_others_name_is_in_the_help_and_not_loaded(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = tmp_path / "riddles-1.dist-info"
+    folder.mkdir()
+    (folder / "METADATA").write_text("Metadata-Version: 2.1\nName: riddles\nVersion: 1\n")
+    (folder / "entry_points.txt").write_text("[posym_core.tasks]\nriddle = nowhere:riddle\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    with pytest.raises(SystemExit):
+        main(["profile", "--help"])
+    assert "text, riddle, or module:function" in " ".join(capsys.readouterr().out.split())
+
+
+def test_posym_is_the_command_line() -> None:
+    assert PROJECT["scripts"] == {"posym": "posym_core.__main__:main"}
+
+
+def test_the_face_has_its_names_and_its_rooms_when_they_are_asked_for() -> None:
+    code = """
+import posym_core
+assert set(posym_core.__all__) < set(dir(posym_core))
+assert posym_core.metrics.__name__ == "posym_core.metrics"
+for name in posym_core.__all__:
+    assert callable(getattr(posym_core, name)), name
+try:
+    posym_core.profil
+except AttributeError as error:
+    print(error)
+"""
+    run = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, timeout=300)
+    assert (run.stdout, run.stderr) == ("module 'posym_core' has no attribute 'profil'\n", "")
 
 
 def test_a_wheel_has_all_files_of_the_packages() -> None:

@@ -58,7 +58,9 @@ def test_the_example_is_found_by_adding_one_file(patch, tmp_path, model, capsys)
     pytest.importorskip("matplotlib")
     (tmp_path / "room").mkdir()
     (tmp_path / "room" / "echo.py").write_text(example("A prompt task"), encoding="utf-8")
-    patch.setattr(posym_core.tasks, "__path__", [*posym_core.tasks.__path__, str(tmp_path / "room")])
+    path = [*posym_core.tasks.__path__, str(tmp_path / "room")]
+    patch.setattr(posym_core.tasks, "__path__", path)
+    patch.setattr(posym_core.tasks.__spec__, "submodule_search_locations", path)
     PROMPT_TASKS._imported = False
     assert list(PROMPT_TASKS) == [*OURS, "echo"]
     assert profiled(model, "echo", tmp_path / "out") == 0
