@@ -246,6 +246,7 @@ def test_ids_are_those_of_the_papers():
     ]
     expected += [f"T-{n}{kind}" for n in range(8) for kind in (("", "G") if n < 7 else ("",))]
     expected += ["T-8G"]
-    expected += [f"L-{n}{letter}" for n in range(1, 7) for letter in {1: "abc", 4: ["", "b"]}.get(n, [""])]
+    later = {1: "abc", 4: ["", "b"], 8: ["", "b"]}
+    expected += [f"L-{n}{letter}" for n in range(1, 9) for letter in later.get(n, [""])]
     expected += [f"C-{n}" for n in range(1, 6)]
     assert list(itertools.chain(entries())) == expected
