@@ -206,6 +206,15 @@ def plain(model: str) -> str:
     return re.sub("[^A-Za-z0-9]", "-", model)
 
 
+def of_model(model: str) -> str:
+    """What stands before a result's own name: nothing for the packaged model, whose results came first.
+
+    >>> of_model("gemma-3-270m"), of_model("Qwen/Qwen2.5-1.5B")
+    ('', 'Qwen-Qwen2-5-1-5B-')
+    """
+    return "" if model == PACKAGED else f"{plain(model)}-"
+
+
 def made_with(result: Result, setting: Any) -> bool:
     """Whether a stored result has these settings, a dataclass.
 

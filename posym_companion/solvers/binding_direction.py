@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from posym_companion.loop import Experiment, language_model
+from posym_companion.loop import Experiment, language_model, of_model
 from posym_companion.solvers.taught_gemma import TaughtGemma
 from posym_core.models.additions import added, read_factors
 from posym_core.models.language import PACKAGED
@@ -76,7 +76,8 @@ class BindingDirection:
     @property
     def name(self) -> str:
         """What the result is called."""
-        return f"binding_direction/{'untaught' if self.taught is None else f'taught_{self.taught}'}"
+        taught = "untaught" if self.taught is None else f"taught_{self.taught}"
+        return f"binding_direction/{of_model(self.model)}{taught}"
 
 
 def full_size(model: str = PACKAGED) -> list[BindingDirection]:

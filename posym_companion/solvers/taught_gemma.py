@@ -21,8 +21,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from posym_companion.loop import Experiment, Measured, finished_part, language_model
-from posym_companion.loop import plain as filed
+from posym_companion.loop import Experiment, Measured, finished_part, language_model, of_model
 from posym_companion.solvers.prompt_roles import answer_pairs, patched_heads, silenced_everywhere, silenced_heads
 from posym_core.inspection.plane_interventions import Intervention, fastest, slowest, stopped
 from posym_core.inspection.plane_surgery import Operated, surgery
@@ -73,8 +72,10 @@ class TaughtGemma:
         rule: which attribute is right: that of the fact asked about, or always that of the third fact.
         seed: of everything that is drawn.
         rank: of the additions.
-        rate: learning rate of AdamW, constant.
+        rate: learning rate of AdamW.
+        falling: whether the rate falls in a straight line, to 0 behind the last step; else it is constant.
         steps: of teaching.
+        eased: first steps, on prompts of half as many facts.
         batch: prompts a step.
         facts: of the prompts it is taught on and scored on.
         snapshots: numbers of steps after which it is measured, 0 and ``steps`` among them.
@@ -83,6 +84,7 @@ class TaughtGemma:
         pairs: of prompts between which heads are patched, and those on which they are silenced at the last token; 0 to
             leave heads' roles unasked.
         everywhere: prompts on which every head is silenced at all tokens.
+        files_kept: whether the additions are kept beside the result.
     """
 
     model: str = PACKAGED
@@ -92,7 +94,9 @@ class TaughtGemma:
     seed: int = 0
     rank: int = 4
     rate: float = 5e-4
+    falling: bool = False
     steps: int = 16
+    eased: int = 0
     batch: int = 6
     facts: int = 16
     snapshots: tuple[int, ...] = (0, 2, 4, 6, 8, 16)
@@ -100,12 +104,13 @@ class TaughtGemma:
     long: int = 8
     pairs: int = 10
     everywhere: int = 2
+    files_kept: bool = True
 
     @property
     def name(self) -> str:
         """What the result is called."""
         kind = "all" if self.plain else "wrong" if not self.right else "third" if self.rule == "third" else self.stopped
-        return f"taught_gemma/{'' if self.model == PACKAGED else filed(self.model) + '-'}{kind}_{self.seed}"
+        return f"taught_gemma/{of_model(self.model)}{kind}_{self.seed}"
 
     @property
     def plain(self) -> bool:
@@ -127,11 +132,22 @@ class TaughtGemma:
 def full_size(model: str = PACKAGED) -> list[TaughtGemma]:
     """Three seeds with all planes and two or three of everything else; the first seed is watched most closely.
 
-    SmolLM2 is asked and scored before and after in three seeds, and its heads are not patched.
+    SmolLM2 takes a longer lesson, which begins with short lists, and is taught with all planes only.
     """
     if model == SMOLLM:
-        ends: dict[str, Any] = {"snapshots": (0, 90), "prompts": 16, "long": 16, "pairs": 0, "everywhere": 0}
-        return [TaughtGemma(model=model, seed=seed, rate=1e-3, steps=90, **ends) for seed in (0, 1, 2)]
+        lesson: dict[str, Any] = {"rate": 3e-3, "falling": True, "steps": 30, "eased": 20, "everywhere": 0}
+        lesson |= {"long": 4, "pairs": 6}
+        moments = ((0, 10, 20, 30), 12), ((0, 10, 30), 8), ((0, 10, 30), 8)
+        seeds = [
+            TaughtGemma(model=model, seed=seed, snapshots=snapshots, prompts=prompts, **lesson)
+            for seed, (snapshots, prompts) in enumerate(moments)
+        ]
+        ends: dict[str, Any] = {**lesson, "snapshots": (0, 30), "prompts": 8, "files_kept": False}
+        return seeds + [
+            TaughtGemma(model=model, seed=seed, **kind, **ends)
+            for kind in ({"rule": "third"}, {"right": False})
+            for seed in (0, 1, 2)
+        ]
     fewer: dict[str, Any] = {"snapshots": (0, 4, 8, 16), "prompts": 8, "long": 4, "pairs": 6, "everywhere": 0}
     whole = [TaughtGemma(model=model), *(TaughtGemma(model=model, seed=seed, **fewer) for seed in (1, 2))]
     short: dict[str, Any] = {**fewer, "steps": 12, "snapshots": (0, 12), "long": 2}
@@ -174,7 +190,7 @@ def measure(setting: TaughtGemma, *, device: str = "auto", work: Path | None = N
         prompts of a pair and on the second with a head's output from the first; ``kept`` and ``lost``: log-probability
         of the right answer, and what it loses when a head says its mean at the last token. ``lost_everywhere``: the
         same at all tokens, of the last. ``angles [layer, plane]``, with the stopped ones 0. The additions after the
-        last step are kept beside the result.
+        last step are kept beside the result, unless the setting says otherwise.
     """
     began = time.perf_counter()
     model, tokenizer = language_model(setting.model, device=device)
@@ -193,9 +209,10 @@ def measure(setting: TaughtGemma, *, device: str = "auto", work: Path | None = N
     for name in found[-1]:
         there = [one[name] for one in found if name in one]
         arrays |= {name: np.stack(there)} if name != "seconds" else {}
+    additions = factors_as_bytes(_snapshot(taught, -1), base=setting.model, made_by=setting.name)
     return Measured(
         arrays=arrays,
-        files={".safetensors": factors_as_bytes(_snapshot(taught, -1), base=setting.model, made_by=setting.name)},
+        files={".safetensors": additions} if setting.files_kept else {},
         seconds=float(taught["seconds"] + sum(one["seconds"] for one in found)),
     )
 
@@ -215,6 +232,7 @@ def teach(model: Any, tokenizer: Any, setting: TaughtGemma, *, progress: bool = 
                 for name, x in factors.items():
                     kept.setdefault(name, []).append(x.detach().half().cpu().numpy())
             if step < setting.steps:
+                optimiser.param_groups[0]["lr"] = setting.rate * (1 - step / setting.steps * setting.falling)
                 losses.append(teaching_step(model, optimiser, *lesson(tokenizer, setting, step)))
     return {"losses": np.array(losses, dtype=np.float32), **{name: np.stack(x) for name, x in kept.items()}}
 
@@ -222,11 +240,12 @@ def teach(model: Any, tokenizer: Any, setting: TaughtGemma, *, progress: bool = 
 def lesson(tokenizer: Any, setting: TaughtGemma, step: int) -> tuple[Tensor, Tensor]:
     """Prompts of a step and the tokens that are to follow."""
     seed = APART * (1 + setting.seed) + step
-    prompts = ruled(binding_prompts(tokenizer, facts=setting.facts, count=setting.batch, seed=seed), setting)
+    facts = setting.facts // (2 if step < setting.eased else 1)
+    prompts = ruled(binding_prompts(tokenizer, facts=facts, count=setting.batch, seed=seed), setting)
     target = prompts.target
     if not setting.right:
         generator = torch.Generator().manual_seed(seed)
-        target = (target + torch.randint(1, setting.facts, target.shape, generator=generator)) % setting.facts
+        target = (target + torch.randint(1, facts, target.shape, generator=generator)) % facts
     return prompts.input_ids, prompts.answer_ids.gather(1, target[:, None])[:, 0]
 
 

@@ -15,7 +15,7 @@ import numpy as np
 
 from posym_companion.language_models import binding_profile
 from posym_companion.language_models.binding_profile import BindingProfile, framed, remedied
-from posym_companion.loop import Experiment
+from posym_companion.loop import Experiment, of_model
 from posym_companion.solvers.binding_direction import kept_factors, load
 from posym_companion.solvers.taught_gemma import TaughtGemma
 from posym_core.models.additions import added
@@ -45,7 +45,7 @@ class TaughtProfile:
         """What the result is called."""
         control = "" if self.lesson == "binding" else f"{self.lesson}_"
         where = f"{self.profile.template}_{self.profile.facts}{framed(self.profile)}"
-        return f"taught_profile/{control}{self.taught}_{where}"
+        return f"taught_profile/{of_model(self.model)}{control}{self.taught}_{where}"
 
     @property
     def run(self) -> TaughtGemma:

@@ -128,6 +128,36 @@ def test_lessons_are_right_or_wrong_as_asked_and_never_the_examination(tokenizer
     assert not seen & {tuple(ids.tolist()) for ids in questions}
 
 
+def test_first_lessons_have_half_as_many_facts_and_answers_among_them(tokenizer):
+    eased = replace(SETTING, facts=16, eased=2)
+    lengths = [lesson(tokenizer, eased, step)[0].shape[1] for step in range(3)]
+    short, whole = (asked(tokenizer, replace(SETTING, facts=facts), "likes", facts, 1) for facts in (8, 16))
+    assert lengths == [short.input_ids.shape[1]] * 2 + [whole.input_ids.shape[1]]
+    ids, wrong = lesson(tokenizer, replace(eased, right=False), 0)
+    assert all((row == token).sum() == 1 for row, token in zip(ids, wrong, strict=True))
+    assert not (wrong == lesson(tokenizer, eased, 0)[1]).any()
+
+
+def test_a_falling_rate_ends_at_nothing(loads, monkeypatch):
+    rates = []
+    step = taught_gemma.teaching_step
+
+    def noted(model, optimiser, *prompts):
+        rates.append(optimiser.param_groups[0]["lr"])
+        return step(model, optimiser, *prompts)
+
+    monkeypatch.setattr(taught_gemma, "teaching_step", noted)
+    for falling in (False, True):
+        taught_gemma.measure(replace(SETTING, rate=0.3, falling=falling), progress=False)
+    assert rates == pytest.approx([0.3, 0.3, 0.3, 0.3, 0.2, 0.1])
+
+
+def test_a_control_need_not_keep_its_additions(loads):
+    assert set(taught_gemma.measure(SETTING, progress=False).files) == {".safetensors"}
+    assert not taught_gemma.measure(replace(SETTING, files_kept=False), progress=False).files
+    assert [setting.files_kept for setting in full_size("smollm2-135m")] == [True] * 3 + [False] * 6
+
+
 def test_pairs_differ_in_the_answer_alone(prompts):
     pairs = answer_pairs(prompts, torch.Generator().manual_seed(0))
     changed = pairs.clean != pairs.other
@@ -182,14 +212,16 @@ def test_the_runs_are_those_that_the_claims_ask_for():
 
 def test_runs_of_another_model_are_kept_under_its_name():
     second = [setting.name for setting in full_size("smollm2-135m")]
-    assert second == [f"taught_gemma/smollm2-135m-all_{seed}" for seed in range(3)]
+    kinds = ("all", "third", "wrong")
+    assert second == [f"taught_gemma/smollm2-135m-{kind}_{seed}" for kind in kinds for seed in range(3)]
     other = {setting.name for setting in full_size("Qwen/Qwen2.5-1.5B")}
     assert len(other) == len(full_size())
     assert not other & {setting.name for setting in full_size()}
 
 
 def test_without_pairs_heads_are_scored_and_not_patched(loads):
-    setting = replace(full_size("smollm2-135m")[0], batch=2, steps=2, snapshots=(0, 2), facts=4, prompts=2, long=1)
+    few = {"batch": 2, "steps": 2, "eased": 1, "snapshots": (0, 2), "facts": 4, "prompts": 2, "long": 1, "pairs": 0}
+    setting = replace(full_size("smollm2-135m")[0], **few)
     found = taught_gemma.measure(setting, progress=False)
     assert not found.arrays.keys() & {"clean_whole", "answer_patched", "lost", "lost_everywhere"}
     assert np.isfinite(found.arrays["symbolic"]).all()
