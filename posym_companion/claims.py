@@ -91,9 +91,15 @@ def _function(name: str, judge: str) -> Callable[..., Measured]:
 
 
 def _asked_of_all(
-    models: Sequence[str], rule: Rule, judge: Callable[[Path | None, str], Measured], folder: Path | None
+    models: Sequence[str],
+    rule: Rule,
+    judge: Callable[[Path | None, str], Measured],
+    folder: Path | None,
+    model: str | None = None,
 ) -> Measured:
-    """What the first model says, and the rule's verdict and numbers on every other that was run."""
+    """What the first model says, and the rule's verdict and numbers on every other that was run; or what one says."""
+    if model is not None:
+        return judge(folder, model)
     # Whether the rule holds elsewhere is no question to another model.
     rule = replace(rule, lines=tuple(line for line in rule.lines if line.of != ELSEWHERE))
     found = judge(folder, models[0])

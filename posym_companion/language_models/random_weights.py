@@ -77,12 +77,12 @@ class RandomWeights:
 
 
 def full_size(model: str = PACKAGED) -> list[RandomWeights]:
-    """Three draws of weights, the trained model and, of the packaged one, the taught, on four kinds of prompt.
+    """Three draws of weights, the trained model and, of a packaged one, the taught, on four kinds of prompt.
 
     And once more on those of them that :func:`framed_lengths` names.
     """
     kinds: list[dict[str, Any]] = [{"draw": draw} for draw in DRAWS]
-    kinds += [{"weights": "trained"}, *([{"weights": "taught"}] if model == PACKAGED else [])]
+    kinds += [{"weights": "trained"}, *([{"weights": "taught"}] if model in (PACKAGED, SECOND) else [])]
     return [
         RandomWeights(model=model, wording=wording, facts=facts, half=model == SECOND, **kind, **frame)
         for remedy, frame in FRAMES.items()

@@ -6,7 +6,8 @@ answer (Bayram, 2026), the influence of a token by its place before any training
 2026), and what a binding head is told: a place, a name or an answer (Gur-Arieh et al., 2025). The rules that judge
 them stand in :mod:`posym_companion.later.judges.later_claims` and were written first.
 
-All parts are asked of the packaged Gemma, plain and taught to bind, and of small decoders that solve binding and index
+All parts are asked of the packaged Gemma, plain and taught to bind, what needs no teaching of SmolLM2, whose context
+is shorter than the farthest distances, and all of small decoders that solve binding and index
 (:mod:`posym_companion.solvers.family_solvers`). These know no text: what the others are asked on text they are
 asked on the facts of their own prompts.
 """
@@ -26,7 +27,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from posym_companion.later.lost_orders import far_preferred, inversions
-from posym_companion.loop import Experiment, language_model, plain
+from posym_companion.loop import SECOND, Experiment, language_model, plain
 from posym_companion.one_head.head_geometry import with_random_weights
 from posym_companion.solvers import family_solvers
 from posym_companion.solvers.families import FAMILIES
@@ -59,8 +60,8 @@ from posym_core.tasks.prompts import Prompts
 
 Part = Literal["order", "sums", "retrieval", "influence", "binding"]
 TAUGHT = f"{PACKAGED}-binds"
-# Two models of text and three small ones, of a seed that solves its tasks in every family.
-MODELS = (PACKAGED, TAUGHT, *FAMILIES)
+# Models of text and three small ones, of a seed that solves its tasks in every family.
+MODELS = (PACKAGED, TAUGHT, SECOND, *FAMILIES)
 SOLVER_SEED = 2
 # What each claim is first asked of: its own name is that of the part.
 FIRST = {"retrieval": TAUGHT, "binding": TAUGHT}
@@ -144,7 +145,8 @@ def full_size() -> list[LaterClaims]:
     ]
     again = [replace(one, model=TAUGHT, fresh=0) for one in texts if one.trained]
     facts = [replace(one, model=family, length=8, prompts=48, draws=4, fresh=8) for family in FAMILIES for one in texts]
-    return [*texts, *again, *facts]
+    second = [replace(one, model=SECOND) for one in texts if one.part not in FIRST]
+    return [*texts, *again, *facts, *second]
 
 
 def small(setting: LaterClaims | None = None) -> LaterClaims:

@@ -27,14 +27,14 @@ from posym_companion.later.later_claims import (
     Part,
     full_size,
 )
+from posym_companion.solvers.families import FAMILIES
 from posym_core.metrics.stats import Estimate, mean_difference, mean_interval
 from posym_core.runs.results import Result, load_result
 
 SHOWN_IN = "book/later/what_came_after.ipynb"
 # How the models are called where a row speaks of several.
-TITLES = {MODEL: MODEL, TAUGHT: f"{MODEL}, taught to bind"} | {
-    family: f"small {family.capitalize()}" for family in MODELS if family not in (MODEL, TAUGHT)
-}
+TITLES = {each: each for each in MODELS} | {TAUGHT: f"{MODEL}, taught to bind"}
+TITLES |= {family: f"small {family.capitalize()}" for family in FAMILIES}
 # Correlation of logits with their best sum from which they count as nearly a sum.
 NEARLY = 0.9
 # Part of the answers that a mechanism must decide.

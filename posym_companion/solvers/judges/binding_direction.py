@@ -33,10 +33,10 @@ def answers(result: Result) -> dict[tuple[str, str, int], tuple[np.ndarray, np.n
     return found
 
 
-def both_orders(folder: Path | None) -> Measured:
+def both_orders(folder: Path | None, model: str = MODEL) -> Measured:
     """T-8G: accuracy in both orders on words never taught, and how often the next fact's attribute is named."""
-    taught = [load_result(BindingDirection(taught=seed).name, folder=folder) for seed in SEEDS]
-    untaught = load_result(BindingDirection().name, folder=folder)
+    taught = [load_result(BindingDirection(model=model, taught=seed).name, folder=folder) for seed in SEEDS]
+    untaught = load_result(BindingDirection(model=model).name, folder=folder)
     ours: dict[str, Number] = {}
     held: dict[str, list[bool]] = {name: [] for name in RIGHT.values()}
     fails, pooled = [], {order: ([], []) for order in ORDERS}
@@ -66,7 +66,7 @@ def both_orders(folder: Path | None) -> Measured:
     )
     return Measured(
         ours={**{name: cases(x) for name, x in held.items()}, **means, **ours},
-        model=f"{MODEL}, taught to bind",
+        model=f"{model}, taught to bind",
         evidence=[*(result.name for result in (*taught, untaught)), SHOWN_IN],
         fails_in=fails,
         note=note,

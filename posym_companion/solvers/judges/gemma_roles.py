@@ -10,6 +10,7 @@ from posym_companion.finding import Measured, Number, Remedy
 from posym_companion.language_models.judges.binding_profile import cases
 from posym_companion.solvers.areas import detection, detection_difference
 from posym_companion.solvers.judges.gemma_runs import (
+    MODEL,
     SEEDS,
     SOLVED,
     measured,
@@ -42,9 +43,9 @@ FIRST_STOP = 12
 FIRST_LESS = f"seeds in which they do so less than half as much in the control, stopped at step {FIRST_STOP}"
 
 
-def roles(folder: Path | None) -> Measured:
+def roles(folder: Path | None, model: str = MODEL) -> Measured:
     """Whether scores tell which heads carry the task, on the taught wording: over all depths and within one."""
-    results = runs(folder)
+    results = runs(folder, model=model)
     ours: dict[str, Number] = {}
     most: list[bool] = []
     held: dict[str, list[bool]] = {"seeds in which most purely symbolic heads carry it": most}

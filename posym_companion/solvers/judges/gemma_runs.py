@@ -1,4 +1,4 @@
-"""Readings of the stored runs in which Gemma is taught to bind."""
+"""Readings of the stored runs in which a language model is taught to bind."""
 
 from __future__ import annotations
 
@@ -20,9 +20,11 @@ SOLVED = 0.9
 PREDICTORS = ("s_SYM", "s_POS (low)", "symbolic share", "positional share (low)", "entropy (low)", "spread of logits")
 
 
-def runs(folder: Path | None, kind: str = "none", *, right: bool = True, rule: str = "asked") -> list[Result]:
+def runs(
+    folder: Path | None, kind: str = "none", *, right: bool = True, rule: str = "asked", model: str = MODEL
+) -> list[Result]:
     """Stored runs of all seeds; of stopped planes those that are there, at least two."""
-    names = [TaughtGemma(stopped=kind, right=right, rule=rule, seed=seed).name for seed in SEEDS]  # pyright: ignore
+    names = [TaughtGemma(model=model, stopped=kind, right=right, rule=rule, seed=seed).name for seed in SEEDS]  # pyright: ignore
     return stored_results(names, folder, least=len(names) if kind == "none" else 2)
 
 
@@ -49,13 +51,13 @@ def plane_gap(result: Result, moment: int) -> np.ndarray:
 
 
 def taught_models(
-    folder: Path | None, remedy: Remedy | None = None
+    folder: Path | None, remedy: Remedy | None = None, model: str = MODEL
 ) -> tuple[list[Result], dict[str, dict[str, np.ndarray]]]:
     """What the models that were taught to bind were measured with, and on, by seed and wording; see :func:`after`."""
     if remedy is None:
-        results = runs(folder)
+        results = runs(folder, model=model)
         return results, after(results)
-    settings = with_remedy(remedy)
+    settings = with_remedy(remedy, model)
     results = [load_result(setting.name, folder=folder) for setting in settings]
     return results, {
         f"seed {setting.taught}, {setting.profile.template}": in_bands(result)
@@ -108,7 +110,7 @@ def measured(
     names = [result.name for result in results]
     return Measured(
         ours={**numbers, **ours},
-        model=f"{MODEL}, taught to bind",
+        model=f"{results[0].settings.get('model', MODEL)}, taught to bind",
         evidence=[*names, SHOWN_IN],
         fails_in=fails or [],
         note=note,

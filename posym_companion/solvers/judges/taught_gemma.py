@@ -15,7 +15,7 @@ from posym_companion.language_models.judges.binding_profile import (
     score_correlation,
 )
 from posym_companion.language_models.judges.plane_profile import frequency_use
-from posym_companion.solvers.judges.gemma_runs import SOLVED, measured, runs, taught_models
+from posym_companion.solvers.judges.gemma_runs import MODEL, SOLVED, measured, runs, taught_models
 from posym_companion.solvers.survey import Surveyed
 from posym_companion.solvers.taught_gemma import FACTS, WORDINGS
 from posym_core.metrics.stats import statistic_interval
@@ -30,19 +30,19 @@ DRAWS = 2000
 CASES = "One model, three seeds: wordings are asked of the same weights, so that nine pairs are no nine models."
 
 
-def trend(folder: Path | None, remedy: Remedy | None = None) -> Measured:
+def trend(folder: Path | None, remedy: Remedy | None = None, model: str = MODEL) -> Measured:
     """Early against late layers as in U25-2, of the taught model: over all layers, and over local ones alone."""
-    results, settings = taught_models(folder, remedy)
+    results, settings = taught_models(folder, remedy, model)
     tally = early_and_late(settings)
     thirds = by_thirds(settings) if remedy else {}
     return measured(results, tally.counts() | tally.numbers | thirds, CASES, settings=settings)
 
 
-def correlation(folder: Path | None, remedy: Remedy | None = None) -> Measured:
+def correlation(folder: Path | None, remedy: Remedy | None = None, model: str = MODEL) -> Measured:
     """The correlation of the scores over heads, beside the null model's and random weights', as in U25-3."""
-    results, settings = taught_models(folder, remedy)
+    results, settings = taught_models(folder, remedy, model)
     found = {where: score_correlation(x) for where, x in settings.items()}
-    ours, _, alike = correlations(found, "taught", folder, remedy)
+    ours, _, alike = correlations(found, "taught", folder, remedy, model)
     note = (
         f"{CASES} The null model keeps each head's attention, see U25-3. Random weights are beside the packaged taught "
         f"model, on two wordings at two lengths. With all pairs of blocks weighed alike its r is {alike}"
@@ -50,9 +50,9 @@ def correlation(folder: Path | None, remedy: Remedy | None = None) -> Measured:
     return measured(results, ours, note, settings=settings)
 
 
-def planes(folder: Path | None, remedy: Remedy | None = None) -> Measured:
+def planes(folder: Path | None, remedy: Remedy | None = None, model: str = MODEL) -> Measured:
     """Shares of variance by quarter of planes in nine settings, softmax scores of single planes in three; as U25-4."""
-    results, settings = taught_models(folder, remedy)
+    results, settings = taught_models(folder, remedy, model)
     tally = Tally()
 
     def judge(counted: str, number: str, quarters: np.ndarray, line: float, where: str) -> None:
@@ -72,9 +72,9 @@ def planes(folder: Path | None, remedy: Remedy | None = None) -> Measured:
     return measured(results, tally.counts("{}") | tally.numbers, note, settings=settings)
 
 
-def all_heads(folder: Path | None, remedy: Remedy | None = None) -> Measured:
+def all_heads(folder: Path | None, remedy: Remedy | None = None, model: str = MODEL) -> Measured:
     """Behaviour of all heads against the frequencies that they use, as in U25-9."""
-    results, settings = taught_models(folder, remedy)
+    results, settings = taught_models(folder, remedy, model)
     heads = {}
     for where, x in settings.items():
         bands = np.exp(np.stack([np.log(part).mean(-1) for part in np.array_split(x["plane_angle"], 8, axis=-1)], -1))

@@ -90,15 +90,19 @@ def test_a_claim_about_no_pretrained_model_speaks_of_no_family():
 def test_rows_on_language_models_say_of_which_families():
     families = {name: found for name in entries() if (found := claim(name).families) is not None}
     both = {name for name, each in families.items() if each}
-    assert both == {"U25-2", "U25-3", "U25-4a", "U25-4b", "U25-4c", "U25-9", "U26-6", "C-1", "C-2"}
+    assert both == {
+        *("U25-2", "U25-3", "U25-4a", "U25-4b", "U25-4c", "U25-9", "U26-6", "C-1", "C-2"),
+        *("T-1G", "T-2G", "T-3G", "T-4G", "T-5G", "T-8G"),
+        *("L-1a", "L-1b", "L-2", "L-4", "L-4b", "L-5"),
+    }
     assert all(set(each) <= {SECOND} for each in families.values() if each)
     assert {SECOND} < set(MODELS)
     alone = {name for name, each in families.items() if each == {}}
-    assert {name for name in entries() if name.startswith("T-") and name.endswith("G")} <= alone
-    assert {name for name in entries() if name.startswith("L-")} <= alone
-    # Seen in trials: the trend, the correlation and the shares on lists.
+    named = {name for name in entries() if name.startswith("L-") or (name.startswith("T-") and name.endswith("G"))}
+    assert named - both <= alone
+    # Seen in trials: the trend, the correlation, the shares on lists, and carriers of the taught model.
     seen = {name for name in both if families[name][SECOND] == "after a first look"}
-    assert seen == {"U25-2", "U25-3", "C-1", "C-2"}
+    assert seen == {"U25-2", "U25-3", "C-1", "C-2", "T-1G", "T-2G", "T-5G"}
 
 
 def test_every_judge_of_two_families_takes_the_model(tmp_path):
@@ -106,7 +110,7 @@ def test_every_judge_of_two_families_takes_the_model(tmp_path):
         judged = claim(name)
         for model in judged.families or ():
             assert judged.measure is not None
-            with pytest.raises(MissingResultError, match="smollm2-135m"):
+            with pytest.raises(MissingResultError, match=r"smollm2-135m|taught"):
                 judged.measure(tmp_path, model=model)
 
 
