@@ -660,7 +660,6 @@ OF_MODELS = {
     "profile": many("Gemma3"),
     "profile of pairs of neighbours": many("GPT-J"),
     "profile_with": through_heads,
-    "origin_cube": lambda to, put: origin_cube(to(build("Llama")), put(IDS[0]), start=1, block_length=4).shares,
     "find_planes": lambda to, put: find_planes(gemma(to), 26),
     "origin_cube": lambda to, put: [
         origin_cube(gemma(to), put(IDS[0]), start=13, block_length=3, blocks=4, crossed=crossed)
