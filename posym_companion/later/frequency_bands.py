@@ -34,6 +34,8 @@ from posym_core.tasks import binding_prompts, text_prompts
 
 PLAIN = (PACKAGED, "smollm2-135m")
 DRAWS = (0, 1, 2)
+# What is done to random weights, beside planes at random.
+BESIDE = ("none", "below stopped")
 # Losses of so many neighbouring tokens are one number.
 STRETCH = 32
 # Tokens whose words are predicted at once: a vocabulary is large.
@@ -68,12 +70,12 @@ class FrequencyBands:
 
     model: str = PACKAGED
     draw: int | None = None
-    lengths: tuple[int, ...] = (512, 2048)
-    windows: int = 2
+    lengths: tuple[int, ...] = (2048,)
+    windows: int = 1
     scored: int = 512
     facts: tuple[int, ...] = ()
-    prompts: int = 16
-    random: int = 3
+    prompts: int = 12
+    random: int = 2
     seed: int = 0
 
     @property
@@ -85,12 +87,8 @@ class FrequencyBands:
 def full_size() -> list[FrequencyBands]:
     """Both families: as they come, with random weights, and taught to bind."""
     found = [FrequencyBands(model=model) for model in PLAIN]
-    found += [
-        FrequencyBands(model=model, draw=draw, lengths=(2048,), windows=1, scored=128)
-        for model in PLAIN
-        for draw in DRAWS
-    ]
-    return found + [FrequencyBands(model=f"{model}-binds", lengths=(), facts=(8, 16, 64)) for model in PLAIN]
+    found += [FrequencyBands(model=f"{model}-binds", lengths=(), facts=(8, 64)) for model in PLAIN]
+    return found + [FrequencyBands(model=model, draw=draw, scored=64) for draw in DRAWS for model in PLAIN]
 
 
 def small(setting: FrequencyBands | None = None) -> FrequencyBands:
@@ -215,6 +213,8 @@ def measure(model: Any, tokenizer: Any, setting: FrequencyBands, *, progress: bo
     shown = _windows(tokenizer, replace(setting, windows=4), min(512, longest))
     band = band_of(model, shown, planes)
     planned = operations(band, planes, setting, generator)
+    if setting.draw is not None:
+        planned = {name: planned[name] for name in planned if name in BESIDE or name.startswith("random")}
     sizes, own = band.sizes, band.own
     if setting.draw is not None:
         model = with_random_weights(model, setting.draw)

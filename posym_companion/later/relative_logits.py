@@ -77,8 +77,8 @@ class RelativeLogits:
     rotated: bool = True
     masked: bool = True
     solver: TaskSolvers | None = None
-    length: int = 96
-    texts: int = 96
+    length: int = 64
+    texts: int = 64
     seed: int = 0
 
     @property
@@ -100,7 +100,7 @@ def full_size() -> list[RelativeLogits]:
         for rotated in (True, False)
         for masked in (True, False)
     ]
-    models = [RelativeLogits(model=model, texts=384) for model in FAMILIES]
+    models = [RelativeLogits(model=model, texts=192) for model in FAMILIES]
     models += [RelativeLogits(model=model, rotated=False) for model in FAMILIES]
     models += [RelativeLogits(model=model, draw=draw) for model in FAMILIES for draw in DRAWS]
     solvers = [

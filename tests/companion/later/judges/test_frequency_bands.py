@@ -32,7 +32,7 @@ def invented(folder, *, high=4.0, below=0.0, zeroed=0.0, above=0.5, drawn=0.3, r
             arrays["loss"] = np.broadcast_to(3 + costs[:, None, None], shape)
             arrays["moved"] = np.broadcast_to(moved[:, None, None], shape)
         if setting.facts:
-            correct = np.full((len(NAMES), 3, 10), right)
+            correct = np.full((len(NAMES), 2, 10), right)
             correct[1] = kept
             arrays["correct"] = correct
         save_invented(setting.name, {name: np.array(x) for name, x in arrays.items()}, folder, **asdict(setting))
