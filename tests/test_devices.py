@@ -545,7 +545,7 @@ def classifier(to):
 def many(name):
     def compute(to, put):
         model, found = to(build(name)), []
-        for options in (BLOCKS, SEEN):
+        for options in (BLOCKS, SEEN, SEEN | {"queries": [-1, 20]}):
             found += [profile(model, put(IDS), **options)]
         return found
 

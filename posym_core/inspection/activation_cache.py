@@ -65,7 +65,7 @@ def cached_swap_scores(
     measured = [scores_of(heads, fitted, per_frequency=per_frequency) for heads in layers]
     together = {name: stacked([layer[name].flatten(1, 2).cpu() for layer in measured], dim=1) for name in measured[0]}
     prompts, tokens = len(layers[0].keys), layers[0].keys.shape[-2]
-    return profile_of(together, unwrapped(cache.model), [tokens] * prompts)
+    return profile_of(together, unwrapped(cache.model), [tokens] * prompts, [fitted.number] * prompts)
 
 
 def cached_cross_logits(

@@ -30,13 +30,14 @@ class LayerHeads(Heads):
     Attributes:
         layer: number of the attention layer, from 0.
         prompts: which prompts these are.
-        query: of the last token, rotated.
-        keys: rotated; their dimension of 1 broadcasts against the group.
+        query: of one token, the last unless ``token`` says which, rotated.
+        keys: of all tokens, rotated; their dimension of 1 broadcasts against the group.
         angles: radians per position, fastest plane first, 0 for unrotated planes; float64.
         scale: what the dot products are multiplied with.
-        visible: which keys the last token sees.
+        visible: which keys the query sees.
         softcap: logits are ``softcap * tanh(logit / softcap)``; None for none.
         sinks: logit of an attention sink per head, or None.
+        token: which token of each prompt the query is of, from 0; None for the last of all.
     """
 
     layer: int
@@ -48,6 +49,7 @@ class LayerHeads(Heads):
     visible: Bool[Tensor, "prompt #key_head #group key"]
     softcap: float | None
     sinks: Float[Tensor, "key_head group"] | None
+    token: Int[Tensor, " prompt"] | None = None
 
     def __post_init__(self) -> None:
         # Layers that are measured as one may each have angles of their own.
@@ -68,8 +70,15 @@ class LayerHeads(Heads):
         return score_swaps(self, swaps.fitted(self.keys.shape[-2]), per_frequency=per_frequency, products=products)
 
     def seen_blocks(self, swaps: Swaps) -> Bool[Tensor, "prompt block"]:
-        """Which blocks the last token sees whole in every head; one that a window cuts in two is not among them."""
-        return swaps.by_block(self.visible).all(-1).flatten(1, 2).all(1)
+        """Which blocks the query sees whole in every head; one that a window cuts in two is not among them.
+
+        Nor is the block that the query itself stands in: its own key is not swapped.
+        """
+        seen = swaps.by_block(self.visible).all(-1).flatten(1, 2).all(1)
+        if self.token is None:
+            return seen
+        behind = swaps.start + swaps.block_length * torch.arange(1, swaps.number + 1, device=seen.device)
+        return seen & (behind <= self.token[:, None])
 
     def block_table(self, swaps: Swaps) -> BlockTable:
         """See :func:`posym_core.metrics.permutations.block_table`."""
@@ -89,6 +98,8 @@ class LayerHeads(Heads):
         # Layers that are measured as one say these once a prompt.
         if self.sinks is not None and self.sinks.ndim == 3:
             some["sinks"] = self.sinks[index]
+        if self.token is not None:
+            some["token"] = self.token[index]
         if self.angles.ndim == 3:
             some["angles"] = self.angles[index]
         return replace(self, **some)
@@ -116,19 +127,24 @@ def joined(group: list[LayerHeads]) -> LayerHeads:
     if first.sinks is not None:
         # A sink belongs to a layer, so it is said once a prompt.
         together["sinks"] = torch.cat([x.sinks.expand(len(x.query), *x.sinks.shape) for x in group])  # pyright: ignore
+    if first.token is not None:
+        together["token"] = torch.cat([x.token for x in group])  # pyright: ignore
     if any(heads.angles is not first.angles for heads in group):
         together["angles"] = torch.cat([x.angles.expand(len(x.query), 1, len(x.angles)) for x in group])
     return replace(first, **together)
 
 
-def layer_heads(call: AttentionCall, planes: Planes, prompts: slice = slice(None), row: int = -1) -> LayerHeads:
-    """What one attention call's chosen row looks like to the functions on heads."""
+def layer_heads(
+    call: AttentionCall, planes: Planes, prompts: slice = slice(None), row: int = -1, token: int | None = None
+) -> LayerHeads:
+    """What one attention call's chosen row, that of ``token`` or the last, looks like to the functions on heads."""
     chosen, tokens = call.rows[row], call.keys.shape[-2]
+    expected = tokens - 1 if token is None else token
     require(
-        chosen == tokens - 1,
+        chosen == expected,
         lambda: ValueError(
-            f"row {int(chosen)} is not the last of {tokens} tokens, and swaps are defined for the last; capture a "
-            "shorter prompt"
+            f"row {int(chosen)} of {tokens} tokens was captured, and that of token {expected} is asked for; pass "
+            f"rows=({expected},) to capture"
         ),
     )
     groups = call.keys.shape[1], call.query.shape[1] // call.keys.shape[1]
@@ -143,4 +159,5 @@ def layer_heads(call: AttentionCall, planes: Planes, prompts: slice = slice(None
         visible=visible[:, :, None] if visible.shape[1] == 1 else visible.unflatten(1, groups),
         softcap=call.softcap,
         sinks=None if call.sinks is None else call.sinks.to(call.query.dtype).reshape(groups),
+        token=None if token is None else chosen.expand(len(call.keys)),
     )

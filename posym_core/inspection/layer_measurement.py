@@ -1,4 +1,4 @@
-"""Layers of a language model measured as they come: one forward pass, any function of a layer's last query and keys.
+"""Layers of a language model measured as they come: one forward pass, any function of a layer's query and keys.
 
 Layers are measured while the model runs and are not kept, so memory stays that of the pass. Those that are alike may
 wait, to be measured as one.
@@ -7,9 +7,10 @@ wait, to be measured as one.
 from __future__ import annotations
 
 import functools
+import operator
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, Literal
 
 import torch
 from jaxtyping import Float, Int
@@ -33,6 +34,10 @@ BYTES_A_NUMBER = 16
 # Numbers in results that may stay on a GPU until the pass is over.
 NUMBERS_KEPT = 2**24
 
+# Tokens whose queries are measured: negative from the end, as Python counts, or all.
+Queries = Sequence[int] | Literal["all"]
+LAST = (-1,)
+
 
 def profile_with(
     model: nn.Module,
@@ -44,33 +49,75 @@ def profile_with(
     batch_size: int | None = None,
     planes: Sequence[Planes] | None = None,
     hold: int = 0,
-) -> dict[str, Float[Tensor, "prompt layer head *rest"]]:
-    """Measure the heads of every layer at the last token of every prompt, in one forward pass a batch.
+    queries: Queries = LAST,
+) -> dict[str, Float[Tensor, "prompt *query layer head *rest"]]:
+    """Measure the heads of every layer at the last token of every prompt, or at others, in one forward pass a batch.
 
     Args:
         model: see :func:`posym_core.profile`.
         input_ids: ``[prompt, token]``, or one prompt ``[token]``.
         measure: called with the :class:`LayerHeads` of every layer and batch; returns named tensors of shape
             ``[prompt, key_head, group, ...]``, as functions on heads do when given ``heads.query`` and ``heads.keys``.
-            It may do several things at once: what is captured is there only now.
+            It may do several things at once: what is captured is there only now. It is called for one query after the
+            other, and :attr:`LayerHeads.token` says which.
         attention_mask: see :func:`posym_core.profile`; ``measure`` sees no padding.
         progress: show a progress bar.
         batch_size: prompts per forward pass; by default about 4,096 tokens.
         planes: what :func:`posym_core.inspection.planes.find_planes` found for this model and length.
         hold: layers that are alike may be measured together, as if they were more prompts, while their keys are no
             more numbers than this; ``measure`` may then not ask which layer it is.
+        queries: tokens whose queries are measured, from 0, or negative from the end; ``"all"`` for every token of
+            prompts of one length.
 
     Returns:
-        The measurements by name, ``[prompt, layer, head, ...]`` on the CPU, NaN where layers or prompts differ in
-        shape.
+        The measurements by name, ``[prompt, layer, head, ...]`` on the CPU, or ``[prompt, query, layer, head, ...]``
+        of several queries; NaN where layers or prompts differ in shape.
 
     Raises:
         UnsupportedModelError: if the model is not a decoder with rotary encoding that can be captured.
-        TypeError, ValueError: if ``input_ids`` or ``attention_mask`` do not fit.
+        TypeError, ValueError: if ``input_ids``, ``attention_mask`` or ``queries`` do not fit.
     """
     model = unwrapped(model)
     runs = unpadded(model, check_input_ids(input_ids, least=2), attention_mask, least=2)
-    return measured_layers(model, runs, measure, progress=progress, batch_size=batch_size, planes=planes, hold=hold)
+    asked = asked_tokens(queries, [run.shape[1] for run in runs])
+    options: dict[str, Any] = {"progress": progress, "batch_size": batch_size, "planes": planes, "hold": hold}
+    return measured_layers(model, runs, measure, queries=asked, **options)
+
+
+def asked_tokens(queries: Queries, lengths: Collection[int], first: int = 0) -> list[int]:
+    """Queries as whole numbers that prompts of these lengths have, ``"all"`` as those from ``first`` on.
+
+    Raises:
+        TypeError, ValueError: if there is none, a prompt has no such token, two are the same, or all of prompts of
+            several lengths are asked for.
+    """
+    shortest, longest = min(lengths), max(lengths)
+    if isinstance(queries, str):
+        if queries != "all":
+            raise ValueError(f"queries must be whole numbers or 'all'; got {queries!r}")
+        if shortest < longest:
+            raise ValueError(
+                f"queries='all' is of prompts of one length, and these have {shortest} to {longest} tokens; pass "
+                "numbers, negative from the end, or prompts of one length"
+            )
+        return list(range(first, shortest))
+    try:
+        asked = [operator.index(query) for query in queries]
+    except TypeError:
+        raise TypeError(
+            f"queries must be whole numbers, such as [-1] for the last token, or 'all'; got {queries!r}"
+        ) from None
+    if not asked:
+        raise ValueError("queries must name at least one token; got none. Pass [-1] for the last")
+    for query in asked:
+        if not -shortest <= query < shortest:
+            raise ValueError(
+                f"queries must lie from {-shortest} to {shortest - 1} for prompts of {shortest} tokens; got {query}"
+            )
+    for length in {shortest, *lengths}:
+        if len({query % length for query in asked}) < len(asked):
+            raise ValueError(f"queries must name different tokens; of {length} tokens {asked} name one twice")
+    return asked
 
 
 def measured_layers(
@@ -82,15 +129,19 @@ def measured_layers(
     batch_size: int | None,
     planes: Sequence[Planes] | None,
     hold: int,
-) -> dict[str, Float[Tensor, "prompt layer head *rest"]]:
-    """:func:`profile_with` of prompts without padding, on a model without wrappers."""
+    queries: Sequence[int] = LAST,
+) -> dict[str, Float[Tensor, "prompt *query layer head *rest"]]:
+    """:func:`profile_with` of prompts without padding, on a model without wrappers, at tokens that all of them have."""
     from tqdm import tqdm
 
     if batch_size is not None:
         require_count("batch_size", batch_size, 1)
     lengths = {run.shape[1] for run in runs}
     planes_at = planes_of_lengths(model, lengths) if planes is None else dict.fromkeys(lengths, planes)
-    layers = {length: _Layers(measure, hold, found) for length, found in planes_at.items()}
+    layers = {
+        length: _Layers(measure, hold, found, [query % length for query in queries], length)
+        for length, found in planes_at.items()
+    }
     route, first = None, 0
     batches: list[dict[str, Tensor]] = []
     with tqdm(total=sum(map(len, runs)), unit="prompt", disable=not progress) as bar:
@@ -99,10 +150,9 @@ def measured_layers(
             for prompts in run.split(batch_size or max(1, TOKENS_A_BATCH // run.shape[1])):
                 here.prompts = slice(first, first + len(prompts))
                 with flags_together(input_device(model)):
-                    route = watched_forward(model, prompts, here.receive, route=route, keep=bool(hold))
+                    route = watched_forward(model, prompts, here.receive, rows=here.rows, route=route, keep=bool(hold))
                     here.measure_held()
-                measured = here.collected()
-                batches.append({name: stacked([layer[name] for layer in measured], dim=1) for name in measured[0]})
+                batches.append(here.collected())
                 bar.update(len(prompts))
                 first += len(prompts)
     return {name: torch.cat(_filled([batch[name] for batch in batches], but=0)) for name in batches[0]}
@@ -125,14 +175,25 @@ class _Layers:
     many as memory allows on a device where each operation is dear; there layers differ in their planes, too.
     """
 
-    def __init__(self, measure: Callable[[LayerHeads], dict[str, Tensor]], hold: int, planes: Sequence[Planes]) -> None:
+    def __init__(
+        self,
+        measure: Callable[[LayerHeads], dict[str, Tensor]],
+        hold: int,
+        planes: Sequence[Planes],
+        rows: Sequence[int],
+        length: int,
+    ) -> None:
         self.measure, self.hold, self.planes = measure, hold, planes
+        self.tokens = [None if row == length - 1 else row for row in rows]
+        self.rows = [-1 if token is None else token for token in self.tokens]
         self.prompts = slice(None)
         self.planes_there: dict[tuple[int, torch.device], Planes] = {}
-        self.waiting: list[tuple[AttentionCall, slice]] = []
+        # Calls with the number of the row that is meant.
+        self.waiting: list[tuple[AttentionCall, int]] = []
         self.numbers = 0
-        self.results: list[tuple[list[int], dict[str, Tensor]]] = []
-        self.measured: dict[int, dict[str, Tensor]] = {}
+        # What was found of which layers and rows.
+        self.results: list[tuple[list[tuple[int, int]], dict[str, Tensor]]] = []
+        self.measured: dict[tuple[int, int], dict[str, Tensor]] = {}
 
     def receive(self, call: AttentionCall) -> None:
         if call.index >= len(self.planes):
@@ -140,25 +201,27 @@ class _Layers:
                 f"the model makes more attention calls than the {len(self.planes)} that planes were given for; "
                 "pass planes=find_planes(model, length) of this model"
             )
-        # What a call means is asked when all wait together: between two layers nothing of this is in a cache.
-        self.waiting.append((call, self.prompts))
-        self.numbers += call.keys.numel()
         hold = self.hold
         if hold and waits(call.keys.device):
             hold = max(hold, budget(call.keys.device) // BYTES_A_NUMBER)
-        if self.numbers > hold:
-            self.measure_held()
+        # What a call means is asked when all wait together: between two layers nothing of this is in a cache.
+        for row in range(len(self.rows)):
+            self.waiting.append((call, row))
+            self.numbers += call.keys.numel()
+            if self.numbers > hold:
+                self.measure_held()
 
-    def alike(self) -> Collection[list[LayerHeads]]:
-        """The heads of the calls that wait, those that can be measured as one together."""
-        found: dict[tuple, list[LayerHeads]] = {}
-        for call, prompts in self.waiting:
+    def alike(self) -> Collection[list[tuple[int, LayerHeads]]]:
+        """The heads of the rows that wait, with these; those that can be measured as one together."""
+        found: dict[tuple, list[tuple[int, LayerHeads]]] = {}
+        for call, row in self.waiting:
             device = call.keys.device
-            heads = layer_heads(call, self.planes_on(device, call.index), prompts)
+            heads = layer_heads(call, self.planes_on(device, call.index), self.prompts, row, self.tokens[row])
             shapes = [None if x is None else x.shape for x in (heads.query, heads.keys, heads.visible, heads.sinks)]
             turned = heads.angles.shape if waits(device) else self.first_alike[call.index]
-            kind = (turned, device, heads.scale, heads.softcap, heads.query.dtype, *shapes)
-            found.setdefault(kind, []).append(heads)
+            last = heads.token is None
+            kind = (turned, device, heads.scale, heads.softcap, heads.query.dtype, last, *shapes)
+            found.setdefault(kind, []).append((row, heads))
         return found.values()
 
     def planes_on(self, device: torch.device, index: int) -> Planes:
@@ -181,27 +244,33 @@ class _Layers:
     def measure_held(self) -> None:
         """Measure what waits; what is found stays on its device while it is little."""
         for group in self.alike():
-            found = self.measure(joined(group))
-            self.results.append(([heads.layer for heads in group], {k: x.detach() for k, x in found.items()}))
+            found = self.measure(joined([heads for _, heads in group]))
+            places = [(heads.layer, row) for row, heads in group]
+            self.results.append((places, {name: x.detach() for name, x in found.items()}))
         self.waiting, self.numbers = [], 0
         if sum(x.numel() for _, found in self.results for x in found.values()) > NUMBERS_KEPT:
             self.bring()
 
     def bring(self) -> None:
-        """Move what was found to the CPU, by layer."""
+        """Move what was found to the CPU, by layer and row."""
         parts = brought([x for _, found in self.results for x in found.values()])
-        for layers, found in self.results:
+        for places, found in self.results:
             for name in found:
-                by_layer = parts.pop(0).flatten(1, 2).chunk(len(layers))
-                for layer, part in zip(layers, by_layer, strict=True):
-                    self.measured.setdefault(layer, {})[name] = part
+                by_place = parts.pop(0).flatten(1, 2).chunk(len(places))
+                for place, part in zip(places, by_place, strict=True):
+                    self.measured.setdefault(place, {})[name] = part
         self.results = []
 
-    def collected(self) -> list[dict[str, Tensor]]:
+    def collected(self) -> dict[str, Float[Tensor, "prompt *query layer head *rest"]]:
         """What was found of all layers in their order, on the CPU."""
         self.bring()
         measured, self.measured = self.measured, {}
-        return [measured[layer] for layer in sorted(measured)]
+        layers = sorted({layer for layer, _ in measured})
+        together = {}
+        for name in measured[layers[0], 0]:
+            rows = [stacked([measured[layer, row][name] for layer in layers], dim=1) for row in range(len(self.rows))]
+            together[name] = rows[0] if len(rows) == 1 else stacked(rows, dim=1)
+        return together
 
 
 def brought(tensors: list[Tensor]) -> list[Tensor]:

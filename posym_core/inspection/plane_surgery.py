@@ -96,7 +96,8 @@ class Operated:
 
         options = {"planes": self.planes, "progress": progress}
         measured = profile_with(self.model, input_ids, self.measuring(measure), **options)
-        return profile_of(measured, self.model, [input_ids.shape[-1]] * len(measured["entropy"]))
+        prompts = len(measured["entropy"])
+        return profile_of(measured, self.model, [input_ids.shape[-1]] * prompts, [swaps.number] * prompts)
 
 
 @contextlib.contextmanager

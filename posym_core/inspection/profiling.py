@@ -1,6 +1,6 @@
 """Positional and symbolic scores of all heads of a language model, in the forward pass that yields them.
 
-Anything else that is a function of one layer's last query and keys is measured in the same way by
+Anything else that is a function of one layer's query and keys is measured in the same way by
 :func:`posym_core.inspection.layer_measurement.profile_with`.
 """
 
@@ -8,18 +8,28 @@ from __future__ import annotations
 
 import functools
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal, get_args
 
+import numpy as np
 import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
 from posym_core.checks import is_fake, require_count
 from posym_core.inspection.capturing import check_input_ids
+from posym_core.inspection.head_labels import HeadLabels, head_labels
+from posym_core.inspection.head_tables import head_rows, label_arrays, label_names, window_array
 from posym_core.inspection.heads import LayerHeads
-from posym_core.inspection.layer_measurement import NUMBERS_HELD, measured_layers, profile_with
+from posym_core.inspection.layer_measurement import (
+    LAST,
+    NUMBERS_HELD,
+    Queries,
+    asked_tokens,
+    measured_layers,
+    profile_with,
+)
 from posym_core.inspection.padding import unpadded
 from posym_core.inspection.planes import Planes
 from posym_core.inspection.visibility import (
@@ -34,6 +44,7 @@ from posym_core.inspection.visibility import (
 from posym_core.inspection.wrappers import unwrapped
 from posym_core.metrics.blocks import Swaps
 from posym_core.metrics.swaps import SwapScores, score_swaps
+from posym_core.models.outlines import windows
 
 __all__ = ["Profile", "Score", "profile", "profile_of", "profile_with", "scores_of", "visible_counts"]
 
@@ -44,47 +55,117 @@ Score = Literal["positional", "symbolic", "entropy"]
 class Profile:
     """Scores of every head of a model on every prompt, on the CPU; NaN where a layer has fewer heads or planes.
 
+    Where several queries were asked for, all have a dimension for these behind the prompts': ``[prompt, query, ...]``.
+    :meth:`at` gives the profile of one.
+
     Attributes:
         positional: ``s_POS``, ``[prompt, layer, head]`` or ``[prompt, layer, head, plane]``.
         symbolic: ``s_SYM``.
         entropy: entropy of the attention over all visible keys, divided by its maximum.
-        visible_blocks: how many blocks the prompt's last token sees whole in each layer, ``[prompt, layer]``. The
-            others lie beyond a sliding window, or are cut by its edge: what is swapped into them gets no attention, or
-            less, whatever a head looks for, so that heads of such layers come out as positional. None if not counted.
+        visible_blocks: how many blocks the query sees whole in each layer, ``[prompt, layer]``. The others lie beyond
+            a sliding window, are cut by its edge, or do not stand before the query: what is swapped into them gets no
+            attention, or less, whatever a head looks for, so that heads of such layers come out as positional. None if
+            not counted.
         tokens_beyond: how many tokens each prompt has more than the model's ``max_position_embeddings``, ``[prompt]``;
             0 for all where the configuration names no limit. None if not asked.
+        queries: the tokens whose queries are scored, as they were asked for; negative ones count from the end.
+        blocks: number of blocks of each prompt, ``[prompt]``. None if not counted.
+        windows: tokens that each layer sees, as the configuration says, or None for all. None if not asked, or if not
+            every layer attends.
+        labels: what else is known of heads; None if not asked for.
     """
 
-    positional: Float[Tensor, "prompt layer head *plane"]
-    symbolic: Float[Tensor, "prompt layer head *plane"]
-    entropy: Float[Tensor, "prompt layer head *plane"]
-    visible_blocks: Int[Tensor, "prompt layer"] | None = None
+    positional: Float[Tensor, "prompt *scored"]
+    symbolic: Float[Tensor, "prompt *scored"]
+    entropy: Float[Tensor, "prompt *scored"]
+    visible_blocks: Int[Tensor, "prompt *query layer"] | None = None
     tokens_beyond: Int[Tensor, " prompt"] | None = None
+    queries: tuple[int, ...] = LAST
+    blocks: Int[Tensor, " prompt"] | None = None
+    windows: tuple[int | None, ...] | None = None
+    labels: HeadLabels | None = None
 
-    def frame(self) -> Any:
+    def at(self, query: int) -> Profile:
+        """The profile of one query, ``[prompt, layer, head]``.
+
+        Args:
+            query: one of :attr:`queries`, as it was asked for.
+
+        Raises:
+            ValueError: if it is none of them.
+        """
+        if query not in self.queries:
+            raise ValueError(f"query must be one of {', '.join(map(str, self.queries))}; got {query!r}")
+        if len(self.queries) == 1:
+            return self
+        names = (*get_args(Score), "visible_blocks")
+        place = self.queries.index(query)
+        one: dict[str, Any] = {name: x[:, place] for name in names if (x := getattr(self, name)) is not None}
+        return replace(self, **one, queries=(query,))
+
+    def frame(self, *, intervals: bool = False) -> Any:
         """A row for each head on each prompt (or each plane), in their order; heads that a layer lacks have none.
+
+        Args:
+            intervals: a row for each head instead, with means over prompts and their 95 % intervals: the columns of
+                ``heads.csv``, which the command line writes.
 
         Returns:
             A pandas ``DataFrame`` if pandas is installed, else a dict of its columns as NumPy arrays: ``prompt``,
-            ``layer``, ``head``, with ``per_frequency`` also ``plane``, then the scores and, where they were counted,
-            ``visible_blocks``.
+            of several queries ``query``, ``layer``, ``head``, with ``per_frequency`` also ``plane``, then the scores
+            and, where they are known, ``visible_blocks``, ``window`` (NaN for none) and the labels.
+
+        Raises:
+            ValueError: if intervals are asked for and planes are scored instead of heads.
         """
-        # A head that sees fewer than two blocks has no score and an entropy all the same.
-        there = ~self.entropy.isnan()
-        names = ("prompt", "layer", "head", "plane")[: there.ndim]
-        places = [place.numpy() for place in there.nonzero(as_tuple=True)]
-        columns: dict[str, Any] = dict(zip(names, places, strict=True))
-        columns |= {name: getattr(self, name)[there].numpy() for name in get_args(Score)}
-        if self.visible_blocks is not None:
-            columns["visible_blocks"] = self.visible_blocks.numpy()[places[0], places[1]]
+        columns = self._means() if intervals else self._rows()
         try:
             from pandas import DataFrame
         except ModuleNotFoundError:
             return columns
         return DataFrame(columns)
 
+    def _rows(self) -> dict[str, Any]:
+        """A row for each prompt, query, head and plane."""
+        # A head that sees fewer than two blocks has no score and an entropy all the same.
+        there = ~self.entropy.isnan()
+        several = ["query"] if len(self.queries) > 1 else []
+        names = ["prompt", *several, "layer", "head", "plane"][: there.ndim]
+        places = dict(zip(names, (place.numpy() for place in there.nonzero(as_tuple=True)), strict=True))
+        columns: dict[str, Any] = dict(places)
+        if several:
+            columns["query"] = np.array(self.queries)[places["query"]]
+        columns |= {name: getattr(self, name)[there].numpy() for name in get_args(Score)}
+        if self.visible_blocks is not None:
+            columns["visible_blocks"] = self.visible_blocks.numpy()[tuple(places[x] for x in names[: 2 + len(several)])]
+        arrays = self._of_layers()
+        if "window" in arrays:
+            columns["window"] = arrays["window"][places["layer"]]
+        for name in label_names(arrays):
+            columns[name] = arrays[f"label_{name}"][places["layer"], places["head"]]
+        return columns
+
+    def _means(self) -> dict[str, Any]:
+        """A row for each head, or each query and head."""
+        if self.entropy.ndim > 3 + (len(self.queries) > 1):
+            raise ValueError("planes are scored, and intervals are of heads; profile without per_frequency")
+        arrays = {name: getattr(self, name).numpy() for name in get_args(Score)} | self._of_layers()
+        if self.visible_blocks is not None and self.blocks is not None:
+            arrays |= {"visible_blocks": self.visible_blocks.numpy(), "blocks": self.blocks.numpy()}
+        if len(self.queries) > 1:
+            arrays["queries"] = np.array(self.queries)
+        rows = head_rows(arrays)
+        return {name: np.array([row[name] for row in rows]) for name in rows[0]}
+
+    def _of_layers(self) -> dict[str, np.ndarray]:
+        """What is known of layers and heads whatever the prompt, as arrays of a profile."""
+        arrays = {} if self.windows is None else {"window": window_array(self.windows)}
+        return arrays if self.labels is None else arrays | label_arrays(self.labels)
+
     def top(self, k: int, score: Score) -> list[tuple[int, int]]:
         """The ``k`` heads of the highest score, mean over prompts, as ``(layer, head)``, the highest first.
+
+        :func:`posym_core.inspection.head_patching.without_heads` takes heads as they are named here.
 
         Layers are numbered in the order in which the model attends; those without attention do not count.
 
@@ -93,11 +174,15 @@ class Profile:
             score: ``"positional"``, ``"symbolic"`` or ``"entropy"``.
 
         Raises:
-            ValueError: if ``k`` or ``score`` is none of these, or planes are scored instead of heads.
+            ValueError: if ``k`` or ``score`` is none of these, planes are scored instead of heads, or there are several
+                queries.
         """
         if score not in get_args(Score):
             raise ValueError(f"score must be one of {', '.join(get_args(Score))}; got {score!r}")
         values: Tensor = getattr(self, score)
+        if len(self.queries) > 1:
+            asked = ", ".join(map(str, self.queries))
+            raise ValueError(f"top is of one query, and there are {asked}; call at(query).top(...) with one of them")
         if values.ndim != 3:
             raise ValueError("planes are scored, and top names heads; profile without per_frequency")
         require_count("k", k, 1)
@@ -124,8 +209,10 @@ def profile(
     batch_size: int | None = None,
     planes: Sequence[Planes] | None = None,
     visible_only: bool | None = None,
+    queries: Queries = LAST,
+    labels: bool = False,
 ) -> Profile:
-    """Positional and symbolic scores of every head at the last token of every prompt.
+    """Positional and symbolic scores of every head at the last token of every prompt, or at others.
 
     Urrutia et al., *Decoupling Positional and Symbolic Attention in Transformers*, section 4: the keys of the blocks
     are swapped at each head's own input, with everything else fixed. Where keys mix neighbouring tokens before they are
@@ -139,7 +226,8 @@ def profile(
             without its padding, and those of one length that follow each other together. None for no padding.
         start: first token of the first block, counted from the prompt's first token that is no padding.
         block_length: tokens per block.
-        blocks: number of blocks; by default as many as fit between ``start`` and the prompt's last token.
+        blocks: number of blocks; by default as many as fit between ``start`` and the prompt's last token, whichever
+            are the queries.
         tau: temperature of the weights over pairs of blocks.
         eps: floor of the norms in the cosine.
         per_frequency: score every rotation plane as a head of its own.
@@ -147,17 +235,23 @@ def profile(
         batch_size: prompts per forward pass; by default about 4,096 tokens.
         planes: what :func:`posym_core.inspection.planes.find_planes` found for this model and length, to save asking
             again; for prompts of several lengths, only if the model's angles do not depend on them.
-        visible_only: what to do in layers whose last token does not see all blocks. True scores those alone that it
-            sees whole, as :func:`posym_core.swap_scores` does when it is given just those; fewer than two have no
-            scores (NaN). False scores all. None does so, too, and warns.
+        visible_only: what to do in layers where a query does not see all blocks. True scores those alone that it sees
+            whole, as :func:`posym_core.swap_scores` does when it is given just those; fewer than two have no scores
+            (NaN). False scores all. None does so, too, and warns.
+        queries: tokens whose queries are scored, counted like ``start``, or negative from the prompt's end. Each must
+            stand behind at least two blocks; ``"all"`` is every token that does, of prompts of one length. A model with
+            a causal mask sees no block behind a query: with ``visible_only=True`` a token has the scores of the last
+            token of a prompt that ends there. Each costs as much as the last token.
+        labels: also say how much each head is of the kinds that :func:`posym_core.inspection.head_labels.head_labels`
+            tells; two passes more over short prompts of its own.
 
     Returns:
         A :class:`Profile`; one prompt ``[token]`` gives a batch of one.
 
     Raises:
         UnsupportedModelError: if the model is not a decoder with rotary encoding that can be captured.
-        TypeError, ValueError: if ``input_ids``, ``attention_mask`` or the blocks do not fit, prompts begin or end with
-            pad tokens that no mask tells of, or ``tau`` or ``eps`` is out of range.
+        TypeError, ValueError: if ``input_ids``, ``attention_mask``, the blocks or ``queries`` do not fit, prompts begin
+            or end with pad tokens that no mask tells of, or ``tau`` or ``eps`` is out of range.
 
     Warns:
         HiddenBlocksWarning: if a layer does not see all blocks, and ``visible_only`` is None.
@@ -167,19 +261,37 @@ def profile(
     runs = unpadded(model, check_input_ids(input_ids, least=3), attention_mask, least=3)
     swaps = Swaps(start=start, block_length=block_length, blocks=blocks, tau=tau, eps=eps)
     lengths = [run.shape[1] for run in runs for _ in run]
-    blocks_of = {length: swaps.fitted(length).number for length in sorted(set(lengths))}
+    fitted = [swaps.fitted(length).number for length in lengths]
+    asked = queries_behind_blocks(queries, lengths, swaps)
     if said := long_prompts_said(tokens_beyond(model, lengths)):
         warnings.warn(said, LongPromptWarning, stacklevel=2)
     measure = functools.partial(scores_of, swaps=swaps, per_frequency=per_frequency, visible_only=bool(visible_only))
     measured = measured_layers(
-        model, runs, measure, progress=progress, batch_size=batch_size, planes=planes, hold=NUMBERS_HELD
+        model, runs, measure, progress=progress, batch_size=batch_size, planes=planes, hold=NUMBERS_HELD, queries=asked
     )
-    found = profile_of(measured, model, lengths)
+    found = profile_of(measured, model, lengths, fitted, asked)
     if visible_only is None and not is_fake(found.entropy):
-        said = hidden_blocks_said(visible_counts(measured).tolist(), [blocks_of[length] for length in lengths])
+        counts = visible_counts(measured).reshape(len(lengths) * len(asked), -1).tolist()
+        said = hidden_blocks_said(counts, [number for number in fitted for _ in asked], last=asked == [*LAST])
         if said:
             warnings.warn(f"{said}; {WAYS_OUT}", HiddenBlocksWarning, stacklevel=2)
-    return found
+    return replace(found, labels=head_labels(model)) if labels else found
+
+
+def queries_behind_blocks(queries: Queries, lengths: Collection[int], swaps: Swaps) -> list[int]:
+    """Queries as whole numbers, or an error: each must stand behind two blocks in prompts of all these lengths."""
+    least = swaps.start + 2 * swaps.block_length
+    asked = asked_tokens(queries, lengths, first=least)
+    shortest = min(lengths)
+    for query in asked:
+        if query % shortest < least:
+            before = max(0, query % shortest - swaps.start) // swaps.block_length
+            raise ValueError(
+                f"queries must stand behind at least two blocks, from token {least} on (start={swaps.start}, "
+                f"block_length={swaps.block_length}); got {query}, which has {before} before it in a prompt of "
+                f"{shortest} tokens. Pass a later token, or a smaller start or block_length"
+            )
+    return asked
 
 
 def scores_of(
@@ -222,13 +334,34 @@ def _scores_over(
     return found
 
 
-def profile_of(measured: Mapping[str, Tensor], model: nn.Module, lengths: Sequence[int]) -> Profile:
-    """The profile that :func:`profile_with` makes of :func:`scores_of`, with the tokens of each prompt."""
-    scores = {name: measured[name] for name in get_args(Score)}
+def profile_of(
+    measured: Mapping[str, Tensor],
+    model: nn.Module,
+    lengths: Sequence[int],
+    blocks: Sequence[int],
+    queries: Sequence[int] = LAST,
+) -> Profile:
+    """The profile that :func:`profile_with` makes of :func:`scores_of`, with the tokens and blocks of each prompt."""
+    scores: dict[str, Any] = {name: measured[name] for name in get_args(Score)}
     beyond = torch.tensor(tokens_beyond(model, lengths))
-    return Profile(**scores, visible_blocks=visible_counts(measured), tokens_beyond=beyond)
+    counts = visible_counts(measured)
+    return Profile(
+        **scores,
+        visible_blocks=counts,
+        tokens_beyond=beyond,
+        queries=tuple(queries),
+        blocks=torch.tensor(blocks),
+        windows=windows_of(model, counts.shape[-1]),
+    )
 
 
-def visible_counts(measured: Mapping[str, Tensor]) -> Int[Tensor, "prompt layer"]:
+def windows_of(model: nn.Module, layers: int) -> tuple[int | None, ...] | None:
+    """Tokens that each attention layer sees, as the configuration says; None where layers are not told apart."""
+    config: Any = getattr(model, "config", None)
+    found = windows(config.get_text_config()) if hasattr(config, "get_text_config") else ()
+    return found if len(found) == layers else None
+
+
+def visible_counts(measured: Mapping[str, Tensor]) -> Int[Tensor, "prompt *query layer"]:
     """Visible blocks of each layer, of which every head tells."""
-    return measured["visible_blocks"][:, :, 0].long()
+    return measured["visible_blocks"][..., 0].long()

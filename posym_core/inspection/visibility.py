@@ -1,4 +1,4 @@
-"""What the last token of a prompt does not see, and prompts that a model was not made for: counted, and put in words.
+"""What a query of a prompt does not see, and prompts that a model was not made for: counted, and put in words.
 
 A sliding window hides places, not contents. What a swap puts into a hidden place gets no attention, so attention stays
 where it was whatever a head looks for: its scores say positional, by construction.
@@ -18,15 +18,18 @@ WAYS_OUT = (
 
 
 class HiddenBlocksWarning(UserWarning):
-    """Blocks were scored that the last token of some layers does not see, which makes heads positional."""
+    """Blocks were scored that a query of some layers does not see, which makes heads positional."""
 
 
 class LongPromptWarning(UserWarning):
     """Prompts are longer than the model was made for."""
 
 
-def hidden_blocks_said(visible: Sequence[Sequence[int]], blocks: Sequence[int]) -> str | None:
-    """In which layers blocks are not seen whole, and what follows, or None; of visible blocks ``[prompt, layer]``."""
+def hidden_blocks_said(visible: Sequence[Sequence[int]], blocks: Sequence[int], *, last: bool = True) -> str | None:
+    """In which layers blocks are not seen whole, and what follows, or None; of visible blocks ``[prompt, layer]``.
+
+    Unless the ``last`` token is asked alone, there is a row for each query of each prompt.
+    """
     layers: dict[str, list[int]] = {}
     for layer, counts in enumerate(zip(*visible, strict=True)):
         parts = sorted({pair for pair in zip(counts, blocks, strict=True) if pair[0] < pair[1]})
@@ -37,8 +40,10 @@ def hidden_blocks_said(visible: Sequence[Sequence[int]], blocks: Sequence[int]) 
     if not layers:
         return None
     where = "; ".join(f"{listed(numbers, 'layer')}: {seen}" for seen, numbers in layers.items())
+    who = "the last token does not" if last else "queries do not"
+    why = "a sliding window, say" if last else "some stand behind them, or beyond a sliding window"
     return (
-        f"the last token does not see all blocks whole in every layer (a sliding window, say), but in {where}. What is "
+        f"{who} see all blocks whole in every layer ({why}), but in {where}. What is "
         "swapped into a hidden block gets no attention, whatever a head looks for, so that heads of these layers come "
         "out as positional"
     )

@@ -52,7 +52,7 @@ def outline_of(model: Any) -> Outline:
         parameters=sum(parameter.numel() for parameter in model.parameters()),
         layers=int(config.num_hidden_layers),
         rope_bases=_bases(getattr(config, "rope_parameters", None)),
-        windows=_windows(config),
+        windows=windows(config),
     )
 
 
@@ -65,7 +65,8 @@ def _bases(rope: Any) -> tuple[float, ...]:
     return tuple(sorted({base for part in rope.values() for base in _bases(part)}))
 
 
-def _windows(config: Any) -> tuple[int | None, ...]:
+def windows(config: Any) -> tuple[int | None, ...]:
+    """Tokens that each layer sees, by the text part of a configuration; None for all."""
     layers = int(config.num_hidden_layers)
     sliding, chunk = getattr(config, "sliding_window", None), getattr(config, "attention_chunk_size", None)
     kinds = getattr(config, "layer_types", None)

@@ -18,8 +18,9 @@ from typing import Any
 
 import numpy as np
 
+from posym_core.inspection.head_tables import hidden_blocks
 from posym_core.report.prompt_files import BlockedPrompt, write_prompts
-from posym_core.report.tables import heads_table, hidden_blocks, prompts_table, share_medians
+from posym_core.report.tables import heads_table, prompts_table, share_medians
 from posym_core.runs.results import ResultError
 from posym_core.runs.store import BEGUN, DamagedError, difference, end, record, require_whole, seal, unseal, write_files
 

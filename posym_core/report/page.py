@@ -18,20 +18,10 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from posym_core.extensions import ExtensionError
+from posym_core.inspection.head_tables import MAIN_SHARES, HeadMeans, head_means, head_rows, hidden_blocks, share_means
 from posym_core.inspection.visibility import counted, listed, long_prompts_said
 from posym_core.report.folder import ProfileRun
-from posym_core.report.tables import (
-    MAIN_SHARES,
-    HeadMeans,
-    answers_said,
-    frames_of,
-    head_means,
-    head_rows,
-    hidden_blocks,
-    lists_said,
-    share_means,
-    share_medians,
-)
+from posym_core.report.tables import answers_said, frames_of, lists_said, share_medians
 from posym_core.tasks.registry import PROMPT_TASKS
 
 NAME = "report.html"

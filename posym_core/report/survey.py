@@ -19,6 +19,7 @@ from typing import Any
 import numpy as np
 
 from posym_core.checks import require_count
+from posym_core.inspection.head_tables import SHARES, hidden_blocks
 from posym_core.metrics.stats import DRAWS, mean_interval
 from posym_core.metrics.trends import TRENDS, head_trends
 from posym_core.models.outlines import Outline, outline
@@ -27,7 +28,7 @@ from posym_core.report.folder import ProfileError, ProfileRun
 from posym_core.report.run import run_profile
 from posym_core.report.settings import ProfileSettings
 from posym_core.report.survey_page import survey_page
-from posym_core.report.tables import SHARES, as_csv, hidden_blocks, share_median
+from posym_core.report.tables import as_csv, share_median
 from posym_core.runs.devices import choose_device
 from posym_core.runs.parallel import check_places
 from posym_core.runs.provenance import made_now

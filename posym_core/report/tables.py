@@ -1,4 +1,4 @@
-"""Tables of a profile: one row a head, with intervals over prompts, and one row a prompt."""
+"""Tables of a profile as files, one row a head and one row a prompt, and what is said of its prompts."""
 
 from __future__ import annotations
 
@@ -6,83 +6,18 @@ import csv
 import io
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from typing import Any
 
 import numpy as np
-from jaxtyping import Float, Num
+from jaxtyping import Float
 from scipy.stats import binom
 
+from posym_core.inspection.head_tables import SHARES, head_rows, share_means
 from posym_core.inspection.visibility import counted
-from posym_core.metrics.cube_parts import AXES, PARTS
-from posym_core.metrics.stats import DRAWS, Resample, mean_over_prompts, statistic_interval
+from posym_core.metrics.stats import DRAWS, mean_over_prompts, statistic_interval
 from posym_core.report.prompt_files import BlockedPrompt
 from posym_core.tasks.frames import Frame, frame_of
-
-# Column -> array of a profile with a cube; those before the second group have intervals.
-MAIN_SHARES = {f"{name}_share": f"cube_{name}" for name in AXES}
-SHARES = {
-    **MAIN_SHARES,
-    **{f"{name}_share": f"cube_{name}" for name in PARTS.values() if name not in AXES},
-    "symbolic_part_symbol": "symbolic_part_symbol",
-    "symbolic_part_origin": "symbolic_part_origin",
-}
-
-
-@dataclass(frozen=True, kw_only=True)
-class HeadMeans:
-    """A score's mean over prompts with its bootstrap interval, per head; NaN where no prompt has a value."""
-
-    value: Float[np.ndarray, "layer head"]
-    low: Float[np.ndarray, "layer head"]
-    high: Float[np.ndarray, "layer head"]
-
-
-def head_means(scores: Float[np.ndarray, "prompt layer head"], *, draws: int = DRAWS, seed: int = 0) -> HeadMeans:
-    """Mean of every head over the prompts on which it has a score, resampling prompts.
-
-    One prompt has no interval: its ends are NaN.
-    """
-    low, high = np.full((2, *scores.shape[1:]), np.nan)
-    if len(scores) > 1:
-        sample = Resample([len(scores)], over="prompts", draws=draws, seed=seed)
-        low, high = sample.ends(mean_over_prompts(scores, sample.times()))
-    return HeadMeans(value=mean_over_prompts(scores)[0], low=low, high=high)
-
-
-def head_rows(arrays: Mapping[str, np.ndarray]) -> list[dict[str, float]]:
-    """One row a head of a profile's arrays; heads that a layer does not have are left out."""
-    positional, symbolic = head_means(arrays["positional"]), head_means(arrays["symbolic"])
-    entropy, hidden = head_means(arrays["entropy"]), hidden_blocks(arrays)
-    shares = share_means(arrays)
-    rows = []
-    for layer, head in np.ndindex(*positional.value.shape):
-        if not np.isfinite(arrays["entropy"][:, layer, head]).any():
-            continue
-        rows.append(
-            {
-                "layer": layer,
-                "head": head,
-                "positional": positional.value[layer, head],
-                "positional_low": positional.low[layer, head],
-                "positional_high": positional.high[layer, head],
-                "symbolic": symbolic.value[layer, head],
-                "symbolic_low": symbolic.low[layer, head],
-                "symbolic_high": symbolic.high[layer, head],
-                "entropy": entropy.value[layer, head],
-                "prompts": int(np.isfinite(arrays["positional"][:, layer, head]).sum()),
-                "hidden_blocks": hidden[layer],
-                **_share_cells(shares, layer, head),
-            }
-        )
-    return rows
-
-
-def share_means(arrays: Mapping[str, np.ndarray]) -> dict[str, HeadMeans]:
-    """Means over prompts of what a cube's parts have of the variance, by column; none without a cube."""
-    if "cube_symbol" not in arrays:
-        return {}
-    return {column: head_means(arrays[name]) for column, name in SHARES.items()}
 
 
 def share_medians(arrays: Mapping[str, np.ndarray]) -> dict[str, dict[str, Any]]:
@@ -113,15 +48,6 @@ def _median(values: Float[np.ndarray, "layer head"]) -> float | None:
     return float(np.median(known)) if known.size else None
 
 
-def _share_cells(shares: Mapping[str, HeadMeans], layer: int, head: int) -> dict[str, float]:
-    cells: dict[str, float] = {}
-    for column, means in shares.items():
-        cells[column] = means.value[layer, head]
-        if column in MAIN_SHARES:
-            cells |= {f"{column}_low": means.low[layer, head], f"{column}_high": means.high[layer, head]}
-    return cells
-
-
 def frames_of(prompts: Sequence[BlockedPrompt]) -> list[Frame]:
     """What the blocks of each prompt have in common."""
     return [
@@ -145,13 +71,6 @@ def lists_said(prompts: Sequence[BlockedPrompt], *, cube: bool = False) -> str:
     )
 
 
-def hidden_blocks(arrays: Mapping[str, np.ndarray]) -> Num[np.ndarray, " layer"]:
-    """How many blocks of a prompt each layer's last token does not see whole, at most; NaN where nobody counted."""
-    if "visible_blocks" not in arrays:
-        return np.full(arrays["entropy"].shape[1], np.nan)
-    return (arrays["blocks"][:, None] - arrays["visible_blocks"]).max(0)
-
-
 def answers_said(arrays: Mapping[str, np.ndarray]) -> str:
     """How often a task's model is right, and what a blind choice would reach; nothing for prompts without answers."""
     if "correct" not in arrays:
@@ -164,7 +83,7 @@ def answers_said(arrays: Mapping[str, np.ndarray]) -> str:
 
 
 def heads_table(arrays: Mapping[str, np.ndarray]) -> bytes:
-    """:func:`head_rows` as CSV."""
+    """:func:`posym_core.inspection.head_tables.head_rows` as CSV."""
     rows = head_rows(arrays)
     return as_csv(list(rows[0]), (row.values() for row in rows))
 

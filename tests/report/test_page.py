@@ -13,11 +13,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from posym_core.inspection.head_tables import head_rows
 from posym_core.metrics.cube_parts import PARTS
 from posym_core.report.folder import ProfileRun
 from posym_core.report.page import NAME, figures, pages, report
 from posym_core.report.prompt_files import BlockedPrompt
-from posym_core.report.tables import head_rows
 
 PROMPTS, LAYERS, HEADS = 5, 3, 4
 

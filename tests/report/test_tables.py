@@ -4,8 +4,9 @@ import io
 import numpy as np
 import pytest
 
+from posym_core.inspection.head_tables import SHARES, head_means, head_rows
 from posym_core.metrics.stats import mean_interval
-from posym_core.report.tables import SHARES, answers_said, head_means, head_rows, heads_table, share_medians
+from posym_core.report.tables import answers_said, heads_table, share_medians
 
 
 def scores():
