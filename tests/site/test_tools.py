@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import build_book
+import colab
 import environment
 import lock
 import nbformat
@@ -191,6 +192,17 @@ def test_environment_is_made_once(project: Path, monkeypatch: pytest.MonkeyPatch
     (project / "requirements-bare.txt").write_text("weights==1\n")
     assert environment.make_environment(venv, project)
     assert len(commands) == 12
+
+
+def test_colab_too_gets_what_is_installed_bare(monkeypatch: pytest.MonkeyPatch) -> None:
+    commands: list[list[str]] = []
+    monkeypatch.setattr(subprocess, "run", lambda command, **_: commands.append(command))
+    monkeypatch.setattr(os, "chdir", lambda folder: commands.append([str(folder)]))
+    colab.main("book/part")
+    package, bare, folder = commands
+    assert package[-1] == f"{colab.ROOT}[{colab.EXTRAS}]"
+    assert bare[-3:] == ["--no-deps", "--requirement", str(colab.ROOT / "requirements-bare.txt")]
+    assert folder == [str(colab.ROOT / "book/part")]
 
 
 def test_interrupted_installation_is_taken_up_again(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
