@@ -1,6 +1,6 @@
 """Does a model that was taught to bind bind, or does it read what follows the name?
 
-The packaged Gemma is taught facts in which the name comes first. Here it is asked about facts in both orders, in
+A packaged model is taught facts in which the name comes first. Here it is asked about facts in both orders, in
 wordings, names and attributes that it was never taught: ``Olga plays the harp.`` and ``The harp is played by Olga.``,
 with the same question behind both. In the second order the attribute that follows a name is the next fact's. This
 project's own.
@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from posym_companion.loop import Experiment, language_model, of_model
+from posym_companion.loop import SECOND, Experiment, language_model, of_model
 from posym_companion.solvers.taught_gemma import TaughtGemma
 from posym_core.models.additions import added, read_factors
 from posym_core.models.language import PACKAGED
@@ -36,7 +36,7 @@ class BothOrders:
     attributes: str
 
 
-WORDINGS = {
+SAYINGS = {
     "plays": BothOrders(
         facts=(" {name} plays the {attribute}.", " The {attribute} is played by {name}."),
         query=" What does {name} play? {name} plays the",
@@ -52,7 +52,14 @@ WORDINGS = {
         query=" Who is {name}? {name} is the",
         attributes="professions",
     ),
+    "drives": BothOrders(
+        facts=(" {name} drives the {attribute}.", " The {attribute} is driven by {name}."),
+        query=" What does {name} drive? {name} drives the",
+        attributes="vehicles",
+    ),
 }
+# Those that the packaged model is asked.
+WORDINGS = ("plays", "owns", "is")
 DIMS = {"chosen target": "order wording length prompt", "facts": "length"}
 
 
@@ -64,12 +71,16 @@ class BindingDirection:
         model: name for :func:`posym_core.load_model`.
         taught: seed of the run of :mod:`posym_companion.solvers.taught_gemma` that it was taught in; None for the
             model as it comes.
+        wordings: of :data:`SAYINGS`.
+        names: kind of the names.
         prompts: questions of each order, wording and number of facts.
         seed: of the prompts.
     """
 
     model: str = PACKAGED
     taught: int | None = None
+    wordings: tuple[str, ...] = WORDINGS
+    names: str = "other_names"
     prompts: int = 48
     seed: int = 0
 
@@ -81,8 +92,12 @@ class BindingDirection:
 
 
 def full_size(model: str = PACKAGED) -> list[BindingDirection]:
-    """The model as it comes, and as it was taught in each of three seeds."""
-    return [BindingDirection(model=model, taught=taught) for taught in (None, 0, 1, 2)]
+    """The model as it comes, and as it was taught in each of three seeds.
+
+    Of the packaged model's words SmolLM2's tokenizer leaves too few whole, so it gets others.
+    """
+    words: dict[str, Any] = {"wordings": ("drives", "owns", "is"), "names": "surnames"} if model == SECOND else {}
+    return [BindingDirection(model=model, taught=taught, **words) for taught in (None, 0, 1, 2)]
 
 
 def small(setting: BindingDirection | None = None) -> BindingDirection:
@@ -107,12 +122,13 @@ def measure(
     factors = {}
     if setting.taught is not None:
         factors = kept_factors(TaughtGemma(model=setting.model, seed=setting.taught), folder)
-    chosen = np.zeros((len(ORDERS), len(WORDINGS), len(FACTS), setting.prompts), np.int16)
+    chosen = np.zeros((len(ORDERS), len(setting.wordings), len(FACTS), setting.prompts), np.int16)
     target = np.zeros_like(chosen)
     with added(model, factors):
         for place in np.ndindex(chosen.shape[:-1]):
-            order, wording, facts = ORDERS[place[0]], list(WORDINGS)[place[1]], FACTS[place[2]]
-            prompts = asked(tokenizer, order, wording, facts, count=setting.prompts, seed=setting.seed)
+            order, wording, facts = ORDERS[place[0]], setting.wordings[place[1]], FACTS[place[2]]
+            count, seed = setting.prompts, setting.seed
+            prompts = asked(tokenizer, order, wording, facts, count=count, seed=seed, people=setting.names)
             chosen[place], target[place] = named_facts(model, prompts), prompts.target.numpy()
     return {"chosen": chosen, "target": target, "facts": np.array(FACTS)}
 
@@ -123,17 +139,19 @@ def kept_factors(run: TaughtGemma, folder: Path) -> dict[str, torch.Tensor]:
     return read_factors(attached_file(taught, f"{taught.name.partition('/')[2]}.safetensors", folder=folder))
 
 
-def asked(tokenizer: Any, order: str, wording: str, facts: int, *, count: int, seed: int) -> Prompts:
+def asked(
+    tokenizer: Any, order: str, wording: str, facts: int, *, count: int, seed: int, people: str = "other_names"
+) -> Prompts:
     """Prompts in words that no lesson had; both orders have the same names, attributes and questions."""
-    tokens, both = PromptTokens(tokenizer), WORDINGS[wording]
+    tokens, both = PromptTokens(tokenizer), SAYINGS[wording]
     fact = both.facts[ORDERS.index(order)]
-    names, answers = (single_words(tokens, kind, facts) for kind in ("other_names", both.attributes))
+    names, answers = (single_words(tokens, kind, facts) for kind in (people, both.attributes))
     generator = torch.Generator().manual_seed(seed)
     drafts = []
     for target in balanced(facts, count, generator).tolist():
-        people, given = shuffled(list(names), facts, generator), shuffled(list(answers), facts, generator)
-        blocks = [fact.format(name=n, attribute=a) for n, a in zip(people, given, strict=True)]
-        question = both.query.format(name=people[target])
+        told, given = shuffled(list(names), facts, generator), shuffled(list(answers), facts, generator)
+        blocks = [fact.format(name=n, attribute=a) for n, a in zip(told, given, strict=True)]
+        question = both.query.format(name=told[target])
         drafts.append(
             Draft(before="", blocks=blocks, after=question, answers=[answers[a] for a in given], target=target)
         )

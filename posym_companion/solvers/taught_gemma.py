@@ -21,7 +21,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from posym_companion.loop import Experiment, Measured, finished_part, language_model, of_model
+from posym_companion.loop import SECOND, Experiment, Measured, finished_part, language_model, of_model
 from posym_companion.solvers.prompt_roles import answer_pairs, patched_heads, silenced_everywhere, silenced_heads
 from posym_core.inspection.plane_interventions import Intervention, fastest, slowest, stopped
 from posym_core.inspection.plane_surgery import Operated, surgery
@@ -34,7 +34,6 @@ from posym_core.tasks import Prompts, binding_prompts
 
 WORDINGS = ("likes", "bought", "lives")
 FACTS = (8, 16, 64)
-SMOLLM = "smollm2-135m"
 OUTER = 0.25
 BANDS = {"none": None, "slowest": slowest, "fastest": fastest}
 # Projections of the attention that additions are made to.
@@ -134,7 +133,7 @@ def full_size(model: str = PACKAGED) -> list[TaughtGemma]:
 
     SmolLM2 takes a longer lesson, which begins with short lists, and is taught with all planes only.
     """
-    if model == SMOLLM:
+    if model == SECOND:
         lesson: dict[str, Any] = {"rate": 3e-3, "falling": True, "steps": 30, "eased": 20, "everywhere": 0}
         lesson |= {"long": 4, "pairs": 6}
         moments = ((0, 10, 20, 30), 12), ((0, 10, 30), 8), ((0, 10, 30), 8)

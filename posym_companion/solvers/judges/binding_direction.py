@@ -24,11 +24,12 @@ def answers(result: Result) -> dict[tuple[str, str, int], tuple[np.ndarray, np.n
     the others where they are compared.
     """
     found = {}
+    wordings = result.settings.get("wordings", WORDINGS)
     for place in np.ndindex(result["chosen"].shape[:-1]):
         chosen, target = result["chosen"][place], result["target"][place]
         facts = int(result["facts"][place[2]])
         followed = target < facts - 1
-        where = ORDERS[place[0]], list(WORDINGS)[place[1]], facts
+        where = ORDERS[place[0]], wordings[place[1]], facts
         found[where] = chosen == target, (chosen == target + 1)[followed]
     return found
 

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import importlib.util
+import itertools
+
 import numpy as np
 import pytest
 import torch
@@ -13,14 +16,17 @@ from posym_companion.solvers.binding_direction import (
     DIMS,
     FACTS,
     ORDERS,
-    WORDINGS,
+    SAYINGS,
     asked,
+    full_size,
     measure,
     named_facts,
     small,
 )
 from posym_companion.solvers.judges.binding_direction import ANSWERS, RIGHT, answers
 from posym_core.models.answers import choice_accuracy
+from posym_core.models.language import load_tokenizer
+from posym_core.models.packaged import MODELS
 from posym_core.runs.results import Result, named_dims
 from posym_core.tasks.prompts import words
 
@@ -28,11 +34,11 @@ TAUGHT_WITH = {word for kind in ("names", "colours", "things", "cities") for wor
 
 
 def test_no_name_or_attribute_was_in_a_lesson():
-    kinds = ("other_names", *(wording.attributes for wording in WORDINGS.values()))
+    kinds = ("other_names", "surnames", *(wording.attributes for wording in SAYINGS.values()))
     assert not TAUGHT_WITH & {word for kind in kinds for word in words(kind)}
 
 
-@pytest.mark.parametrize("wording", WORDINGS)
+@pytest.mark.parametrize("wording", SAYINGS)
 def test_both_orders_say_the_same_and_end_in_the_same_question(tokenizer, wording):
     forward, backward = (asked(tokenizer, order, wording, 8, count=4, seed=1) for order in ORDERS)
     for name in ("target", "answer_ids"):
@@ -47,6 +53,19 @@ def test_both_orders_say_the_same_and_end_in_the_same_question(tokenizer, wordin
         # The name, which is what differs between facts and is no attribute, stands before it or behind it.
         differs = (rows != rows[:, :1]).any(1).any(0).nonzero().flatten().tolist()
         assert differs.index(int(attribute[0, 0].argmax())) == place
+
+
+@pytest.mark.parametrize("model", ["gemma-3-270m", "smollm2-135m"])
+def test_every_packaged_models_tokenizer_leaves_the_words_whole_that_it_is_asked_about(model):
+    if importlib.util.find_spec(MODELS[model].module) is None:
+        pytest.skip(f"{MODELS[model].package} is not installed")
+    settings = full_size(model)
+    assert len({setting.name for setting in settings}) == 4
+    assert all(("smollm2" in setting.name) == (model != "gemma-3-270m") for setting in settings)
+    for order, wording in itertools.product(ORDERS, settings[0].wordings):
+        tokenizer = load_tokenizer(model)
+        prompts = asked(tokenizer, order, wording, max(FACTS), count=1, seed=0, people=settings[0].names)
+        assert prompts.blocks == max(FACTS)
 
 
 def test_the_named_fact_is_right_where_choices_say_so(tiny, tokenizer):
