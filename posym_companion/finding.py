@@ -351,6 +351,8 @@ class Claim:
             as its second argument.
         families: of which other language models the rule is asked, with the same remedies, and when that was fixed;
             ``measure`` takes them as ``model``. None if the claim is not asked of pretrained models.
+        sentences: what a person would say of the verdict, for each verdict that was written about. A number of ours
+            stands in braces, ``{name}``, or ``{name|.2f}`` with a format and without its interval.
         changes: what would change the verdict.
         command: what fills the row where a run is missing.
     """
@@ -367,6 +369,7 @@ class Claim:
     changed_because: str = ""
     remedies: Mapping[Remedy, Fixed] = field(default_factory=dict)
     families: Mapping[str, Fixed] | None = None
+    sentences: Mapping[str, str] = field(default_factory=dict)
     changes: str
     command: str = ""
 
@@ -421,6 +424,7 @@ class Row:
         numbers: the few that the rule looks at.
         parts: each part of the claim with ``yes``, ``no``, a count of cases, or ``not testable``.
         found: the same in sentences, with the number that decides.
+        sentence: what a person would say of the verdict.
         first_rule_verdict: what the first rule gives; empty if there is no other.
         ours: all numbers.
         remedied: what the same rule gives on other prompts.
@@ -441,6 +445,7 @@ class Row:
     first_rule_verdict: str = ""
     changed_because: str = ""
     found: str = ""
+    sentence: str = ""
     numbers: Mapping[str, Any] = field(default_factory=dict)
     parts: Mapping[str, str] = field(default_factory=dict)
     changes: str = ""
@@ -485,5 +490,11 @@ class Row:
 
 
 def verdict_list(rows: Iterable[Row]) -> str:
-    """Markdown, one item a row: its id, the claim, the verdict and its summary. Unlike a table it fits a phone."""
-    return "\n".join(f"* {row.id}, *{row.claim}*: **{row.verdict}**. {row.summary}" for row in rows)
+    """Markdown, one item a row: what was found, in a sentence, with the verdict and a way to the row in the ledger.
+
+    The address is that of a chapter in a folder of the book.
+    """
+    address = "../reference/ledger.html#claim-"
+    return "\n".join(
+        f'* {row.sentence} (<a href="{address}{row.id.lower()}">{row.id}</a>, *{row.verdict}*)' for row in rows
+    )

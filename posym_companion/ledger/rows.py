@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import re
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import cache, partial, reduce
 from pathlib import Path
@@ -49,7 +50,7 @@ def _row(judged: Claim, measured: Callable[..., Measured | str]) -> Row:
     """A claim decided, on its own prompts and on those of every remedy, and in every family of language models."""
     found = replace(decided(judged, measured(judged.measure)), remedied=_remedied(judged, measured))
     if judged.families is None:
-        return found
+        return replace(found, sentence=sentence(judged, found))
     families = [
         InFamily(
             model=model,
@@ -59,7 +60,24 @@ def _row(judged: Claim, measured: Callable[..., Measured | str]) -> Row:
         for model, fixed in judged.families.items()
     ]
     verdict = reduce(of_two_families, (one.verdict for one in families), found.verdict)
-    return replace(found, verdict=verdict, verdict_of_model=found.verdict, families=families)
+    found = replace(found, verdict=verdict, verdict_of_model=found.verdict, families=families)
+    return replace(found, sentence=sentence(judged, found))
+
+
+def sentence(judged: Claim, found: Row) -> str:
+    """What a person would say of a row; where its verdict is none that was written about, what the rule says."""
+    written = judged.sentences.get(found.verdict)
+    return re.sub(r"\{([^{}|]+)(?:\|([^{}]+))?\}", partial(_said, found), written) if written else found.summary
+
+
+def _said(found: Row, number: re.Match[str]) -> str:
+    name, form = number.groups()
+    if name not in found.ours:
+        raise ValueError(f"{found.id}: its sentence has {{{name}}}; numbers of ours are {', '.join(found.ours)}")
+    value = found.ours[name]
+    if form is None:
+        return str(value)
+    return format(value["value"] if isinstance(value, Mapping) else value, form)
 
 
 def _remedied(judged: Claim, measured: Callable[..., Measured | str]) -> list[Remedied]:

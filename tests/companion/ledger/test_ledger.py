@@ -2,6 +2,7 @@ import functools
 import importlib
 import json
 import re
+from dataclasses import replace
 
 import nbformat
 import numpy as np
@@ -311,15 +312,46 @@ def test_errors_end_in_one_line(tmp_path, capsys):
 
 
 def test_every_verdict_can_be_read_by_itself(stored_rows):
-    for row, item in zip(stored_rows, verdict_list(stored_rows).splitlines(), strict=True):
-        sentences = row.summary
-        assert item == f"* {row.id}, *{row.claim}*: **{row.verdict}**. {sentences}"
-        assert re.match(r"[A-Z]", sentences), row.id
-        assert sentences.endswith("."), row.id
-        assert not re.search(r"\. [a-z]", sentences), row.id
-        assert not re.search(r"\d+ of \d+\b(?! [a-zA-Z])", sentences), row.id
-        assert row.verdict == "not run here" or row.found in sentences
-        assert ("Under the first rule" in sentences) == bool(row.first_rule), row.id
+    for row in stored_rows:
+        for sentences in (row.summary, row.sentence):
+            assert re.match(r"[A-Z]", sentences), row.id
+            assert sentences.endswith("."), row.id
+            assert not re.search(r"\. [a-z]", sentences), row.id
+        assert not re.search(r"\d+ of \d+\b(?! [a-zA-Z])", row.summary), row.id
+        assert not re.search(r"[{}|:;]", row.sentence) or row.sentence == row.summary, row.id
+        assert row.verdict == "not run here" or row.found in row.summary
+        assert ("Under the first rule" in row.summary) == bool(row.first_rule), row.id
+
+
+def test_a_list_of_verdicts_has_a_sentence_a_row_and_the_way_to_its_row(stored_rows):
+    first, second = stored_rows[:2]
+    assert verdict_list([first, second]) == (
+        f'* {first.sentence} (<a href="../reference/ledger.html#claim-u25-1">U25-1</a>, *{first.verdict}*)\n'
+        f'* {second.sentence} (<a href="../reference/ledger.html#claim-u25-2">U25-2</a>, *{second.verdict}*)'
+    )
+
+
+def test_sentences_are_written_of_verdicts_that_there_are():
+    assert {verdict for name in entries() for verdict in claim(name).sentences} <= set(VERDICTS)
+
+
+def test_every_row_has_a_sentence_that_was_written_of_its_verdict(stored_rows):
+    """A verdict that has changed falls back on what the rule says, until somebody has written about it."""
+    run = [row for row in stored_rows if row.verdict != "not run here"]
+    assert [row.id for row in run if row.sentence == row.summary] == []
+
+
+def test_a_sentence_shows_the_numbers_of_its_row():
+    judged = claim("U25-T3")
+    found = ledger_rows.row(judged)
+    number = "angles and lengths at which the head is right on every input"
+    written = replace(judged, sentences={found.verdict: f"{{{number}}}, with {{share|.0%}} and {{whole|.1f}}."})
+    estimate = {"value": 0.125, "interval": [0.0, 0.5]}
+    shown = replace(found, ours={number: "5 of 5", "share": estimate, "whole": 2.25})
+    assert ledger_rows.sentence(written, shown) == "5 of 5, with 12% and 2.2."
+    assert ledger_rows.sentence(replace(judged, sentences={"partly": "It is not."}), found) == found.summary
+    with pytest.raises(ValueError, match=r"U25-T3: its sentence has \{depth\}; numbers of ours are angles and"):
+        ledger_rows.sentence(replace(judged, sentences={found.verdict: "{depth}"}), found)
 
 
 def test_evidence_is_there(stored_rows):
