@@ -66,5 +66,19 @@ def test_planes_that_hardly_turn_and_models_that_do_not_bind_are_no_test(tmp_pat
     assert "the taught models bind as well" in untestable
 
 
+def test_what_was_not_run_is_not_asked(tmp_path):
+    invented(tmp_path)
+    for name in ("smollm2-135m-binds", "gemma-3-270m-random1"):
+        for file in (tmp_path / "frequency_bands").glob(f"{name}.*"):
+            file.unlink()
+    (row,) = ledger("L-7", folder=tmp_path)
+    counts = {part: said for part, said in row.parts.items() if said != "2 of 2 families"}
+    assert counts == {
+        "keys have a band": "1 of 1 families",
+        "the taught models bind as well": "1 of 1 families",
+        "the little effect is learned, and not the architecture's": "1 of 1 families",
+    }
+
+
 def test_a_band_of_the_slowest_plane_has_nothing_below_it():
     assert turns({"angles": np.ones((2, 3)), "cut": np.array([3, 1]), "sees": np.array([9, 9])}).tolist() == [0, 9]
