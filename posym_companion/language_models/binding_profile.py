@@ -86,14 +86,20 @@ def framed(setting: Any) -> str:
 def full_size(model: str = "gemma-3-270m") -> list[BindingProfile]:
     """Every template at 16, 64 and 128 facts, 64 prompts each; and, at fewer, with remedies and without.
 
-    Of the second packaged model all with few prompts.
+    Of the second packaged model the fewest facts alone, with few prompts.
     """
     again = [setting for remedy in ("lead", "none", "varied") for setting in remedied(remedy, model)]
     return list(dict.fromkeys([*plain_lists(model), *again]))
 
 
+def lengths_of(model: str, lengths: tuple[int, ...] = FACTS) -> tuple[int, ...]:
+    """At which of some numbers of facts a model is measured; the second packaged one at the fewest."""
+    return tuple(facts for facts in lengths if facts == FACTS[0]) if model == SECOND else lengths
+
+
 def plain_lists(model: str = "gemma-3-270m", lengths: tuple[int, ...] = FACTS) -> list[BindingProfile]:
     """Every template at every length, with nothing in front."""
+    lengths = lengths_of(model, lengths)
     few: dict[str, Any] = {"prompts": FEWER, "keys": "facts", "kept": "judged"} if model == SECOND else {}
     return [BindingProfile(model=model, template=each, facts=facts, **few) for facts in lengths for each in TEMPLATES]
 
@@ -103,7 +109,7 @@ def remedied(remedy: str, model: str = "gemma-3-270m", lengths: tuple[int, ...] 
     few: dict[str, Any] = {"prompts": FEWER, "keys": "facts", "kept": "judged" if model == SECOND else "all"}
     return [
         BindingProfile(model=model, template=template, facts=facts, **few, **FRAMES[remedy])
-        for facts in FRAMED[remedy]
+        for facts in lengths_of(model, FRAMED[remedy])
         if facts in lengths
         for template in TEMPLATES
     ]

@@ -143,13 +143,12 @@ def full_size(model: str = PACKAGED) -> list[Origins]:
 
 def _second(model: str) -> list[Origins]:
     one = functools.partial(Origins, model=model, reads="few")
-    found = [Origins(model=model, wording=wording) for wording in (*WORDINGS, PROSE)]
+    found = [one(wording=wording) for wording in (*WORDINGS, PROSE)]
     for wording in WORDINGS:
         found += [one(wording=wording, lead=lead) for lead in LEADS[1:]]
-        found += [one(wording=wording, front="other", lead=LEAD), one(wording=wording, vary_frame=True)]
+        found += [one(wording=wording, front="other", lead=LEAD)]
         found += [one(wording=wording, front="prose", lead=lead) for lead in (LEAD, LONG)]
-        found += [one(wording=wording, beginning=False)]
-    return found + [one(draw=draw, wording=x, prompts=2) for draw in DRAWS for x in (WORDINGS[0], PROSE)]
+    return [*found, one(beginning=False), *(one(draw=draw, prompts=2) for draw in DRAWS)]
 
 
 def small(setting: Origins | None = None) -> Origins:

@@ -16,7 +16,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from posym_companion.language_models.binding_profile import FRAMED, FRAMES, framed
+from posym_companion.language_models.binding_profile import FRAMED, FRAMES, framed, lengths_of
 from posym_companion.loop import SECOND, Experiment, language_model, plain
 from posym_companion.one_head.head_geometry import with_random_weights
 from posym_core.inspection.heads import LayerHeads
@@ -93,9 +93,8 @@ def full_size(model: str = PACKAGED) -> list[RandomWeights]:
 
 
 def framed_lengths(remedy: str, model: str = PACKAGED) -> tuple[int, ...]:
-    """At how many facts random weights are measured with a remedy; of the second packaged model at the fewest alone."""
-    found = FRAMED.get(remedy, ())
-    return found[:1] if model == SECOND and remedy != "none" else found
+    """At how many facts random weights are measured with a remedy; on none in prose."""
+    return lengths_of(model, FRAMED.get(remedy, ()))
 
 
 def small(setting: RandomWeights | None = None) -> RandomWeights:

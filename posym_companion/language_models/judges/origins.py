@@ -127,7 +127,9 @@ def symbolic_part_is_origin(folder: Path | None, model: str = MODEL) -> Measured
     found = over_heads(part_share(lists[WORDINGS[0]], "origin"))
     most = float(np.max(list(at_birth.values())))  # NaN if one is
     learned = Estimate(value=found.value - most, low=found.low - most, high=found.high - most, method=found.method)
-    random_prose = [origins_result(folder, model=model, draw=draw, wording=PROSE) for draw in DRAWS]
+    measured = {setting.name for setting in full_size(model)}
+    named = [Origins(model=model, draw=draw, wording=PROSE).name for draw in DRAWS]
+    random_prose = [load_result(name, folder=folder) for name in named if name in measured]
     ours: dict[str, Number] = {
         **tally.counts("wordings with origin {}"),
         "origin's share in prose": over_heads(part_share(prose, "origin")),
@@ -144,11 +146,11 @@ def symbolic_part_is_origin(folder: Path | None, model: str = MODEL) -> Measured
         **{
             f"origin's share in prose, key {read[-1]} of a block": over_heads(part_share(prose, "origin", read))
             for read in READS
-            if read in TOKENS or read in FRAME
+            if read in TOKENS or (read in FRAME and read in prose["reads"])
         },
         **{
             f"origin's share in prose (random weights {draw})": _at_birth(result)
-            for draw, result in zip(DRAWS, random_prose, strict=True)
+            for draw, result in zip(DRAWS, random_prose, strict=False)
         },
     }
     evidence = [result.name for result in (*lists.values(), prose, *drawn.values(), *random_prose)]
@@ -168,23 +170,24 @@ def _without_objections(folder: Path | None, wording: str, result: Result) -> di
     """What a sceptic would ask: the frame's tokens, the first blocks, idle heads, the square, logits, the length."""
     ours: dict[str, Number] = _thirds(result, wording)
 
-    def add(what: str, x: np.ndarray) -> None:
-        # A model may have no head that attends to the blocks.
-        ours[f"origin's share, {what} ({wording})"] = over_heads(x) if np.isfinite(x).any() else "no head"
+    def add(what: str, read: str) -> None:
+        if read in result["reads"]:
+            ours[f"origin's share, {what} ({wording})"] = over_heads(part_share(result, "origin", read))
 
+    everything = {BLOCK: "blocks", **TOKENS}
     for read, token in FRAME.items():
-        add(token, part_share(result, "origin", read))
+        add(token, read)
     for first in BEHIND:
-        for read, what in {BLOCK: "blocks", **TOKENS}.items():
+        for read, what in everything.items():
             without = f"without the first {'block' if first == 1 else f'{first} blocks'}"
-            add(f"{what}, {without}", part_share(result, "origin", f"{read}, behind {first}"))
-    for read, what in {BLOCK: "blocks", **TOKENS}.items():
-        heads = attending(part_share(result, "origin", read), result)
-        add(f"{what}, heads that attend to the blocks", heads)
-        add(f"{what}, crossed queries", part_share(result, "origin", f"{read}, crossed"))
+            add(f"{what}, {without}", f"{read}, behind {first}")
+    for read, what in everything.items():
+        attend = attending(part_share(result, "origin", read), result)
+        ours[f"origin's share, {what}, heads that attend to the blocks ({wording})"] = _or_none(attend)
+        add(f"{what}, crossed queries", f"{read}, crossed")
     ours[f"heads that attend to the blocks ({wording})"] = cases((result["mass"].mean(0) > ATTENDS).ravel())
     ours[f"origin's share, heads weighed by their attention to the blocks ({wording})"] = _weighed(result)
-    add("attention in place of logits", part_share(result, "origin", "attention"))
+    add("attention in place of logits", "attention")
     model = result.settings["model"]
     measured = {setting.name for setting in full_size(model)}
     kinds: dict[str, dict[str, Any]] = {
@@ -197,8 +200,14 @@ def _without_objections(folder: Path | None, wording: str, result: Result) -> di
     for what, kind in kinds.items():
         setting = Origins(model=model, wording=wording, **kind)
         if setting.name in measured:
-            add(what, part_share(load_result(setting.name, folder=folder), "origin"))
+            share = part_share(load_result(setting.name, folder=folder), "origin")
+            ours[f"origin's share, {what} ({wording})"] = over_heads(share)
     return ours
+
+
+def _or_none(x: np.ndarray) -> Number:
+    """Over heads, if there is one: a model may have none that attends to the blocks."""
+    return over_heads(x) if np.isfinite(x).any() else "no head"
 
 
 def _weighed(result: Result) -> float:

@@ -123,13 +123,13 @@ def test_of_another_family_only_what_is_judged_is_kept(tiny, tokenizer):
     assert [name for name in longer if name.startswith("plane")] == ["plane_angle"]
 
 
-def test_the_second_family_has_every_kind_of_prompt_with_few():
+def test_the_second_family_has_every_kind_of_short_prompt_with_few():
     settings = binding_profile.full_size(loop.SECOND)
     first = binding_profile.full_size()
     assert {(x.template, x.facts, x.lead, x.varied) for x in settings} == {
-        (x.template, x.facts, x.lead, x.varied) for x in first
+        (x.template, x.facts, x.lead, x.varied) for x in first if x.facts == 16
     }
     assert len({x.name for x in settings}) == len(settings)
     assert {(x.prompts, x.keys, x.kept) for x in settings} == {(binding_profile.FEWER, "facts", "judged")}
     # What has nothing in front is the claim's own prompts and those beside a remedy at once.
-    assert set(binding_profile.remedied("none", loop.SECOND)) < set(binding_profile.plain_lists(loop.SECOND))
+    assert set(binding_profile.remedied("none", loop.SECOND)) == set(binding_profile.plain_lists(loop.SECOND))
