@@ -25,6 +25,12 @@ checksums), scores.safetensors, heads.csv, prompts.csv, prompts.jsonl, figures a
 goes on where it stopped when the same command is given again.
 """
 
+SHARE_HELP = """
+Send the files of a finished profile, checked against their checksums, and a card that says what they are, to a dataset
+on the Hugging Face hub. Everybody who may see the dataset sees the prompts, too. load_profile("hf://owner/name") of
+posym_core.report reads it. Needs the extra [share] and a login.
+"""
+
 # Said without importing what holds them, as all of the help is.
 PACKAGED = "gemma-3-270m, smollm2-135m, gemma-3-270m-binds (packaged; -binds: taught to bind)"
 # Options of add_prompts: what a task's prompts are drawn by, with defaults, and how anything is measured.
@@ -87,6 +93,12 @@ def _parser() -> argparse.ArgumentParser:
     survey.add_argument("--draws", type=int, default=2000, help="of the bootstrap behind intervals (default: 2000)")
     add_places(survey)
     survey.set_defaults(command=_survey)
+
+    share = commands.add_parser("share", help="put a profile on the Hugging Face hub", description=SHARE_HELP)
+    share.add_argument("folder", metavar="FOLDER", help="of a finished profile")
+    share.add_argument("--to", required=True, metavar="NAME", help="owner/name of a dataset that is new or empty")
+    share.add_argument("--private", action="store_true", help="let its owner alone see it")
+    share.set_defaults(command=_share)
 
     for added in _companions():
         added(commands)
@@ -210,6 +222,15 @@ def _survey(options: argparse.Namespace) -> None:
     )
     refused = sum(row["refused"] != "" for row in rows)
     print(f"{counted(len(rows) - refused, 'profile')}, {refused} refused: {Path(options.out) / PAGE}")
+
+
+def _share(options: argparse.Namespace) -> None:
+    from posym_core.report.sharing import share_profile
+
+    there = share_profile(
+        options.folder, options.to, private=options.private, report=lambda line: print(line, file=sys.stderr)
+    )
+    print(f"shared as hf://{there.name}@{there.revision}; the name alone reads the newest state")
 
 
 def _companions() -> list[Callable[[Any], None]]:

