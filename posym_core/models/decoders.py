@@ -85,6 +85,14 @@ class DecoderEnsemble(Ensemble):
         ]
         return [(query[..., -1, :], keys) for query, keys in zip(halves[2::2], halves[3::2], strict=True)]
 
+    def attention(
+        self, tokens: Int64[Tensor, "seed prompt token"]
+    ) -> list[Float[Tensor, "seed variant prompt head query key"]]:
+        """Of every layer the attention of every token to those before it and to itself."""
+        future = torch.ones(2 * tokens.shape[-1:], dtype=torch.bool, device=tokens.device).triu(1)
+        _, *layers = self._run(tokens, None)
+        return [(query @ keys.mT * self.scale).masked_fill(future, -torch.inf).softmax(-1) for _, query, keys in layers]
+
     def _run(self, tokens: Tensor, edit: Edit | None) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
         """The stream after the embedding and after every layer, with that layer's queries and keys."""
         seeds, variants = self.ensemble

@@ -1,0 +1,185 @@
+"""Does a score tell what a head is needed for, beyond how deep it sits and what it copies? Judges of B-1 to B-4.
+
+Accuracy falls as heads are removed; the area under it, over the logarithm of how many, is small for an order that
+takes the needed heads first. A score is compared with three orders: the last layers first, the first layers first, and
+by copying. Lower by a twentieth of all accuracy with an interval off zero is better.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+from jaxtyping import Bool, Float
+from scipy.integrate import trapezoid
+
+from posym_companion.finding import Cases, Measured, Number, cases
+from posym_companion.solvers.head_removal import AGAINST, DRAWS, JUDGED, ORDERS_OF, RESAMPLES, HeadRemoval
+from posym_companion.solvers.judges.task_solvers import SOLVED
+from posym_companion.solvers.ranked_models import BANDS, LANGUAGE_MODELS, SOLVERS
+from posym_core.metrics.stats import Estimate, mean_interval, student_margin
+from posym_core.runs.results import MissingResultError, Result, load_result, stored_results
+from posym_core.tasks.facts import Question
+
+SHOWN_IN = "book/language_model/what_scores_predict.ipynb"
+# A score's area must lie below another's by more than this, in accuracy.
+MARGIN = 0.05
+BETTER = "orders that {} beats"
+
+
+def area(result: Result, order: str) -> Float[np.ndarray, "member question prompt"]:
+    """Area under right answers against heads removed (or kept), over ``log2(1 + heads)``, from 0 to 1.
+
+    It is a mean of right answers in which every doubling of the heads counts alike; straight lines between counts.
+    """
+    place = result["order_names"].tolist().index(order)
+    ends = result["ends"].astype(float)
+    first, last = (1, 0) if result.settings["what"] == "keep" else (0, 1)
+    rows = np.concatenate([ends[:, :, [first]], result["correct"][:, :, place].astype(float), ends[:, :, [last]]], 2)
+    x = np.log2(1 + np.array([0, *result["counts"], result["available"].sum()], dtype=float))
+    return trapezoid(rows, x, axis=2) / (x[-1] - x[0])
+
+
+def least_area(result: Result) -> float:
+    """The area if the first head removed were all that is needed: nothing can lie below it but by chance."""
+    counts = result["counts"].astype(float)
+    whole, nothing = result["ends"].astype(float).mean((0, 1, 3))
+    x = np.log2(1 + np.array([0, counts[0], result["available"].sum()]))
+    return float(nothing + (whole - nothing) * (x[1] - x[0]) / 2 / (x[-1] - x[0]))
+
+
+def removal_results(name: str, folder: Path | None) -> dict[str, Result]:
+    """The stored removals of a language model: ``remove``, ``random``, ``keep``, and each draw of layers.
+
+    Raises:
+        MissingResultError: if one is missing.
+    """
+    kinds = ("remove", "random", "keep")
+    found = {what: load_result(HeadRemoval(model=name, what=what).name, folder=folder) for what in kinds}
+    for draw in range(RESAMPLES):
+        setting = HeadRemoval(model=name, what="layers", draw=draw)
+        found[f"layers {draw}"] = load_result(setting.name, folder=folder)
+    return found
+
+
+def by_draws(value: float, draws: Sequence[float]) -> Estimate:
+    """A number with the interval that its value on draws of layers and prompts gives: Student's, of their spread."""
+    x = np.asarray(draws, dtype=float)
+    half = float(student_margin(x) * np.sqrt(len(x)))
+    method = f"{len(x)} draws of whole layers and prompts, Student's t"
+    return Estimate(value=value, low=value - half, high=value + half, method=method)
+
+
+def language_advantages(results: dict[str, Result]) -> dict[tuple[str, str], Estimate]:
+    """By how much the area of a tested order lies below that of another, by both names."""
+    draws = [result for name, result in results.items() if name.startswith("layers")]
+    found = {}
+    for score in JUDGED:
+        for other in AGAINST:
+            value, *spread = (
+                float((area(result, other) - area(result, score)).mean()) for result in (results["remove"], *draws)
+            )
+            found[score, other] = by_draws(value, spread)
+    return found
+
+
+def solved(result: Result, question: Question) -> Bool[np.ndarray, " member"]:
+    """Which members of an ensemble answer a kind of question."""
+    kinds = list(SOLVERS[result.settings["model"]].questions)
+    return result["ends"][:, kinds.index(question), 0].mean(-1) > SOLVED
+
+
+def solver_areas(results: Sequence[Result], question: Question, order: str) -> Float[np.ndarray, " model"]:
+    """The same area of every small decoder that answers a kind of question."""
+    rows = []
+    for result in results:
+        kinds = list(SOLVERS[result.settings["model"]].questions)
+        rows.append(area(result, order)[solved(result, question), kinds.index(question)].mean(-1))
+    return np.concatenate(rows)
+
+
+def beaten(score: str, advantages: dict[tuple[str, str], Estimate], areas: dict[str, float], least: float) -> Cases:
+    """Which of the three orders a score beats; none can be asked where one of them leaves no room below it."""
+    if any(not areas[other] - least > MARGIN for other in AGAINST):
+        return cases([])
+    against = [advantages[score, other] for other in AGAINST]
+    return cases(x.value > MARGIN and x.low > 0 for x in against)
+
+
+def language(name: str, folder: Path | None) -> Measured:
+    """B-1 and B-2: a taught language model."""
+    results = removal_results(name, folder)
+    removed = results["remove"]
+    advantages = language_advantages(results)
+    areas = {order: float(area(removed, order).mean()) for order in removed["order_names"].tolist()}
+    by_chance = [float(area(results["random"], order).mean()) for order in ORDERS_OF["random"]]
+    kept = {order: float(area(results["keep"], order).mean()) for order in results["keep"]["order_names"].tolist()}
+    whole = removed["ends"][0, 0, 0].astype(float)
+    ours: dict[str, Number] = {"accuracy with all heads": mean_interval(whole, over="prompts")}
+    ours |= _compared(advantages, areas, least_area(removed))
+    ours |= _shown(areas, by_chance, kept)
+    note = f"{len(whole)} held-out prompts of an untaught wording; intervals over whole layers and prompts."
+    return _measured(ours, name, list(results.values()), note)
+
+
+def solvers(question: Question, folder: Path | None) -> Measured:
+    """B-3 and B-4: small decoders that answer a kind of question, each with orders of its own."""
+    found: dict[str, list[Result]] = {}
+    for what in ("remove", "random", "keep"):
+        names = [HeadRemoval(model=name, what=what).name for name in list(SOLVERS)[: len(BANDS)]]  # pyright: ignore
+        found[what] = stored_results(names, folder, least=2)
+    removed = found["remove"]
+    able = sum(int(solved(result, question).sum()) for result in removed)
+    ours: dict[str, Number] = {"models that answer": able}
+    if able < 2:
+        raise MissingResultError(f"{able} small decoders answer {question}, and an interval over models needs 2")
+    of = partial(solver_areas, removed, question)
+    each = {order: of(order) for order in removed[0]["order_names"].tolist()}
+    advantages = {
+        (score, other): mean_interval(each[other] - each[score], over="models") for score in JUDGED for other in AGAINST
+    }
+    areas = {order: float(x.mean()) for order, x in each.items()}
+    by_chance = [float(solver_areas(found["random"], question, order).mean()) for order in ORDERS_OF["random"]]
+    names = found["keep"][0]["order_names"].tolist()
+    kept = {order: float(solver_areas(found["keep"], question, order).mean()) for order in names}
+    least = float(np.mean([least_area(result) for result in removed]))
+    ours |= _compared(advantages, areas, least)
+    ours |= _shown(areas, by_chance, kept)
+    note = f"{able} models of two layers of four heads; intervals over models, each with its own heads and prompts."
+    return _measured(ours, f"small decoders, {question}", [x for many in found.values() for x in many], note)
+
+
+def _compared(advantages: dict[tuple[str, str], Estimate], areas: dict[str, float], least: float) -> dict[str, Number]:
+    ours: dict[str, Number] = {BETTER.format(score): beaten(score, advantages, areas, least) for score in JUDGED}
+    ours |= {f"area of {other} less that of {score}": x for (score, other), x in advantages.items()}
+    return ours | {"least area": least}
+
+
+def _shown(areas: dict[str, float], by_chance: list[float], kept: dict[str, float]) -> dict[str, Number]:
+    spread = f"{np.mean(by_chance):.2f} ({min(by_chance):.2f} to {max(by_chance):.2f})"
+    return {
+        **{f"area, {order}": x for order, x in areas.items()},
+        f"area, {DRAWS} random orders": spread,
+        **{f"area with the first heads alone, {order}": x for order, x in kept.items()},
+    }
+
+
+def _measured(ours: dict[str, Number], model: str, results: Sequence[Result], note: str) -> Measured:
+    missed = [
+        f"{score} against {other}: {ours[f'area of {other} less that of {score}']}"
+        for score in JUDGED
+        for other in AGAINST
+        if not _better(ours[f"area of {other} less that of {score}"])
+    ]
+    evidence = [*(result.name for result in results), SHOWN_IN]
+    return Measured(ours=ours, model=model, evidence=evidence, fails_in=missed, note=note)
+
+
+def _better(found: Number) -> bool:
+    return isinstance(found, Estimate) and found.value > MARGIN and found.low > 0
+
+
+gemma, smollm = (partial(language, name) for name in LANGUAGE_MODELS)
+binding, index = partial(solvers, "binding"), partial(solvers, "index")

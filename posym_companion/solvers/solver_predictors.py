@@ -1,0 +1,101 @@
+"""What might tell what a head of a small decoder is needed for; the same as of a language model's.
+
+See :mod:`posym_companion.language_models.head_predictors`. The decoders name no alternatives, so that the answer's
+logit is raised above the mean of all attributes.
+"""
+
+from __future__ import annotations
+
+import torch
+from jaxtyping import Float, Int64
+from torch import Tensor
+
+from posym_companion.language_models.head_predictors import (
+    KINDS,
+    PREDICTORS,
+    induction,
+    previous_token,
+    sum_of,
+    swap_predictors,
+)
+from posym_companion.solvers.head_roles import head_outputs
+from posym_companion.solvers.origin_solvers import KEPT, OriginSolvers, parts_of
+from posym_companion.solvers.solver_settings import TaskSolvers
+from posym_companion.solvers.task_solvers import SCORING, asked, captured, swaps
+from posym_core.models.decoders import DecoderEnsemble
+from posym_core.models.ensembles import data_generators
+from posym_core.tasks.facts import MARKS, START, FactsBatch, Question
+
+# A purpose of data streams beside those of task_solvers: texts that are said twice.
+REPEATING = 5
+
+
+@torch.no_grad()
+def solver_predictors(
+    model: DecoderEnsemble, solver: TaskSolvers, question: Question, *, prompts: int, squares: int
+) -> dict[str, Float[Tensor, "seed layer head"]]:
+    """Every predictor of every head on one kind of question, means over prompts; NaN where one is not defined."""
+    batch = asked(model, question, prompts, SCORING)
+    found = _from_swaps(model, solver, batch) | _from_parts(model, solver, question, squares)
+    found |= _copying(model, solver, batch)
+    ensemble = (len(model.seeds), model.layers, model.heads)
+    before = [previous_token(x[:, 0].transpose(0, 1)) for x in model.attention(batch.tokens)]
+    half = solver.task.context // 2
+    again = [induction(x[:, 0].transpose(0, 1), half) for x in model.attention(_repeated(model, half, prompts))]
+    found |= {"previous token": torch.stack(before, 1), "induction": torch.stack(again, 1)}
+    return {name: found[name].double().cpu().reshape(ensemble) for name in PREDICTORS}
+
+
+def _from_swaps(model: DecoderEnsemble, solver: TaskSolvers, batch: FactsBatch) -> dict[str, Tensor]:
+    rows: dict[str, list[Tensor]] = {}
+    for number, layer in enumerate(captured(model, batch)):
+        found = swap_predictors(layer, swaps(solver), batch.fact[number // model.layers, :, 0])
+        for name, x in found.items():
+            rows.setdefault(name, []).append(x[:, :, 0].nanmean(0))
+    return {name: torch.stack(values) for name, values in rows.items()}
+
+
+def _from_parts(model: DecoderEnsemble, solver: TaskSolvers, question: Question, squares: int) -> dict[str, Tensor]:
+    """Parts of squares with each prompt's own query, ``[seed, square, layer, head]``; 0 where nothing varies."""
+    every = parts_of(model, question, OriginSolvers(solver=solver, squares=squares))[:, 0].double()
+    parts = dict(zip(KEPT[:-1], every[..., :-1].unbind(-1), strict=True))
+    whole = every[..., :-1].sum(-1)
+    found = {}
+    for kind, names in KINDS.items():
+        some = sum_of(parts, names)
+        found[f"{kind} share"] = (some / whole).nanmean(1)
+        found[f"{kind} size"] = some.mean(1).sqrt()
+    return found
+
+
+def _copying(model: DecoderEnsemble, solver: TaskSolvers, batch: FactsBatch) -> dict[str, Tensor]:
+    """``copying`` and ``retrieval``, ``[seed, layer, head]``."""
+    fact, answer = batch.fact[..., 0], batch.answer[..., 0]
+    attribute = 1 if solver.task.words == 2 else 2
+    place = 1 + fact * solver.task.words + attribute
+    reads = head_outputs(model, batch)
+    rows: dict[str, list[Tensor]] = {"copying": [], "retrieval": []}
+    for layer, attention in enumerate(model.attention(batch.tokens)):
+        last = attention[:, 0, :, :, -1]
+        at = place[:, :, None, None].expand(*last.shape[:3], 1)
+        maps = model.output[:, 0, layer].unflatten(1, (model.heads, model.dim))
+        added = (
+            torch.einsum("sphd,shdw->sphw", reads[layer][:, 0, :, :, -1], maps) * model.norms[:, 0, -1][:, None, None]
+        )
+        logits = torch.einsum("sphw,swa->spha", added, model.read[:, 0])
+        right = answer[:, :, None, None].expand(*logits.shape[:3], 1)
+        raised = logits.gather(-1, right)[..., 0] - logits.mean(-1)
+        rows["copying"].append((last.gather(-1, at)[..., 0] * raised).mean(1))
+        rows["retrieval"].append((last.argmax(-1) == place[:, :, None]).double().mean(1))
+    return {name: torch.stack(values, 1) for name, values in rows.items()}
+
+
+def _repeated(model: DecoderEnsemble, half: int, texts: int) -> Int64[Tensor, "seed text token"]:
+    """Names drawn at random, as many as fit into half of a prompt, said twice behind the mark of beginning."""
+    device = model.embedding.device
+    rows = []
+    for generator in data_generators(model.seeds, device, purpose=REPEATING):
+        names = torch.rand(texts, model.task.names, generator=generator, device=device).argsort(1)[:, :half] + MARKS
+        start = torch.full((texts, 1), START, device=device)
+        rows.append(torch.cat([start, names, names], 1))
+    return torch.stack(rows)

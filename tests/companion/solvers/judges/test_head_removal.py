@@ -1,0 +1,146 @@
+"""What removals decide, from made-up curves: both sides of each line, no room, chance, and a missing run."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, replace
+
+import numpy as np
+import pytest
+from invented import save_invented
+
+from posym_companion.ledger import ledger
+from posym_companion.solvers.head_removal import AGAINST, JUDGED, ORDERS_OF, RESAMPLES, HeadRemoval, settings_of
+from posym_companion.solvers.judges.head_removal import MARGIN, area, by_draws, least_area
+from posym_companion.solvers.ranked_models import BANDS, LANGUAGE_MODELS, SOLVERS
+from posym_core.runs.results import load_result
+
+GEMMA = LANGUAGE_MODELS[0]
+COUNTS = [1, 2, 4]
+PROMPTS = 400
+
+
+def invented(folder, settings, *, levels, whole=1.0, spread=0.0, members=1, questions=1):
+    """Removals in which accuracy is at the same level at every count: of a tested order, of those against it."""
+    generator = np.random.default_rng(0)
+    for setting in settings:
+        names = ORDERS_OF[setting.what]
+        level = np.array([levels.get(name, levels["other"]) for name in names])
+        moved = level + (spread * generator.normal(size=len(level)) if setting.what == "layers" else 0)
+        rank = (np.arange(PROMPTS) + 0.5) / PROMPTS
+        shape = (members, questions, len(names), len(COUNTS), PROMPTS)
+        ends = np.stack([rank < whole, rank < 0.0])
+        arrays = {
+            "order_names": np.array(names),
+            "counts": np.array(COUNTS),
+            "available": np.ones(8, bool),
+            "correct": np.broadcast_to(rank < moved[:, None, None], shape),
+            "ends": np.broadcast_to(ends, (members, questions, 2, PROMPTS)),
+        }
+        save_invented(setting.name, arrays, folder, **asdict(setting))
+
+
+def gemma(folder, score, against, **kind):
+    levels = {"other": against, **dict.fromkeys(JUDGED, score)}
+    invented(folder, settings_of(GEMMA), levels=levels, **kind)
+    (row,) = ledger("B-1", folder=folder)
+    return row
+
+
+def inner(folder):
+    """What of an area goes with the counts in between, see the curves that are flat there."""
+    x = np.log2(1 + np.array([0, *COUNTS, 8]))
+    return float(((x[-2] - x[1]) + (x[1] + x[-1] - x[-2]) / 2) / x[-1])
+
+
+@pytest.mark.parametrize(("beyond", "verdict"), [(1.1, "reproduced in kind"), (0.9, "not reproduced")])
+def test_lower_by_a_twentieth_is_better(tmp_path, beyond, verdict):
+    """Both sides of the margin: areas that differ by a little more than it, and by a little less."""
+    row = gemma(tmp_path, 0.5, 0.5 + beyond * MARGIN / inner(tmp_path), spread=1e-4)
+    assert row.verdict == verdict
+    assert row.ours["area of copying less that of score"]["value"] == pytest.approx(beyond * MARGIN, abs=0.004)
+    assert (row.fails_in == []) == (verdict == "reproduced in kind")
+    assert row.parts["the papers' score"] == ("3 of 3 orders" if beyond > 1 else "0 of 3 orders")
+
+
+@pytest.mark.parametrize(("spread", "held"), [(0.005, "3 of 3 orders"), (0.2, "0 of 3 orders")])
+def test_an_interval_that_holds_zero_is_not_better(tmp_path, spread, held):
+    assert gemma(tmp_path, 0.4, 0.6, spread=spread).parts["the papers' score"] == held
+
+
+def test_every_order_counts_for_itself(tmp_path):
+    levels = {"other": 0.8, "score": 0.4, "planes": 0.6, "copying": 0.5}
+    invented(tmp_path, settings_of(GEMMA), levels=levels, spread=1e-3)
+    (row,) = ledger("B-1", folder=tmp_path)
+    assert row.verdict == "partly"
+    assert row.parts["the papers' score"] == "3 of 3 orders"
+    assert row.parts["the energy of slow planes"] == "2 of 3 orders"
+    assert row.parts["the share of the cube"] == "0 of 3 orders"
+    assert "planes against copying" in " ".join(row.fails_in)
+
+
+@pytest.mark.parametrize(("whole", "verdict"), [(0.6, "reproduced in kind"), (0.53, "not testable")])
+def test_a_model_that_cannot_answer_tells_nothing(tmp_path, whole, verdict):
+    assert gemma(tmp_path, 0.1, 0.4, whole=whole, spread=1e-3).verdict == verdict
+
+
+def test_nothing_lies_below_the_least_area(tmp_path):
+    """One order that takes all that is needed at once leaves no room, whatever the others do."""
+    levels = {"other": 0.8, "copying": 0.0}
+    invented(tmp_path, settings_of(GEMMA), levels=levels, spread=0)
+    (row,) = ledger("B-1", folder=tmp_path)
+    assert row.verdict == "not testable"
+    assert row.ours["area, copying"] == pytest.approx(row.ours["least area"], abs=1e-3)
+
+
+def test_one_draw_too_few_is_no_run(tmp_path):
+    settings = settings_of(GEMMA)
+    invented(tmp_path, settings[:-3], levels={"other": 0.5})
+    (row,) = ledger("B-1", folder=tmp_path)
+    assert row.verdict == "not run here"
+    assert RESAMPLES == 6
+
+
+def solvers(folder, *, ensembles=2, members=5, whole=1.0, score=0.2, against=0.8, claim="B-3"):
+    for name in list(SOLVERS)[:ensembles]:
+        levels = {"other": against, **dict.fromkeys(JUDGED, score)}
+        invented(folder, settings_of(name), levels=levels, whole=whole, members=members, questions=2)
+    (row,) = ledger(claim, folder=folder)
+    return row
+
+
+@pytest.mark.parametrize("claim", ["B-3", "B-4"])
+def test_small_decoders_are_compared_model_by_model(tmp_path, claim):
+    row = solvers(tmp_path, claim=claim)
+    assert row.verdict == "reproduced in kind"
+    assert row.ours["models that answer"] == 10
+    assert len(BANDS) == 4
+
+
+def test_fewer_than_five_that_answer_tell_nothing(tmp_path):
+    assert solvers(tmp_path, members=2).verdict == "not testable"
+    assert solvers(tmp_path / "five", ensembles=2, members=3).verdict == "reproduced in kind"
+
+
+def test_those_that_do_not_answer_do_not_count(tmp_path):
+    assert solvers(tmp_path, whole=0.9).verdict == "not run here"
+    assert solvers(tmp_path / "more", whole=0.91).ours["models that answer"] == 10
+
+
+def test_areas_are_means_over_doublings(tmp_path):
+    gemma(tmp_path, 0.5, 1.0)
+    result = load_result(HeadRemoval(model=GEMMA).name, folder=tmp_path)
+    found = area(result, "score").mean()
+    x = np.log2(1 + np.array([0.0, 1, 2, 4, 8]))
+    assert found == pytest.approx(np.interp(np.linspace(0, x[-1], 100_001), x, [1, 0.5, 0.5, 0.5, 0]).mean(), abs=1e-4)
+    kept = load_result(replace(HeadRemoval(model=GEMMA), what="keep").name, folder=tmp_path)
+    rising = np.interp(np.linspace(0, x[-1], 100_001), x, [0, 0.5, 0.5, 0.5, 1]).mean()
+    assert area(kept, "score").mean() == pytest.approx(rising, abs=1e-4)
+    assert least_area(result) == pytest.approx(1 / (2 * x[-1]), abs=1e-9)
+    assert set(AGAINST) <= set(result["order_names"].tolist())
+
+
+def test_the_interval_is_that_of_the_draws():
+    draws = [0.1, 0.2, 0.3, 0.4, 0.5, 0.6]
+    found = by_draws(0.3, draws)
+    assert found.value == 0.3
+    assert (found.high - found.low) / 2 == pytest.approx(2.5706 * np.std(draws, ddof=1), rel=1e-3)

@@ -1,0 +1,233 @@
+"""Rankings of heads: what each predictor is, and orders with ties, without numbers, and without depth."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+
+from posym_companion.language_models import head_predictors
+from posym_companion.language_models.head_predictors import (
+    CROSSING,
+    PREDICTORS,
+    answer_places,
+    copying_scores,
+    induction,
+    language_predictors,
+    previous_token,
+    repeated_texts,
+    token_scores,
+)
+from posym_companion.solvers import ranked_models
+from posym_companion.solvers.head_rankings import (
+    DIMS,
+    ORDERS,
+    HeadRankings,
+    full_size,
+    in_turn,
+    measure,
+    needed,
+    orders_of,
+    ranked,
+    small,
+)
+from posym_companion.solvers.ranked_models import SOLVERS, kept_solver, weights_digest
+from posym_companion.solvers.solver_predictors import solver_predictors
+from posym_companion.solvers.task_solvers import SCORING, asked
+from posym_core import binding_prompts, origin_cube, profile
+from posym_core.inspection.capturing import capture
+from posym_core.inspection.head_patching import head_outputs
+from posym_core.runs.results import named_dims
+
+pytestmark = pytest.mark.filterwarnings("ignore::posym_core.inspection.visibility.HiddenBlocksWarning")
+
+
+@pytest.fixture(scope="module")
+def solver(tmp_path_factory):
+    name = next(name for name in SOLVERS if name.startswith("1e4") and name.endswith("_4"))
+    setting = replace(SOLVERS[name], training=replace(SOLVERS[name].training, steps=3, batch=4))
+    return setting, kept_solver(setting, device="cpu", root=tmp_path_factory.mktemp("cache"))
+
+
+@pytest.fixture(scope="module")
+def prompts(tokenizer):
+    return binding_prompts(tokenizer, facts=4, count=4, seed=1)
+
+
+def test_swaps_cubes_and_copying_are_what_the_library_and_a_loop_say(tiny, prompts):
+    found = language_predictors(tiny, prompts, squares=2)
+    assert tuple(found) == PREDICTORS
+    scores = profile(tiny, prompts.input_ids, **prompts.layout, visible_only=False, progress=False)
+    for name in ("positional", "symbolic", "entropy"):
+        np.testing.assert_allclose(found[name], getattr(scores, name).nanmean(0), atol=1e-6)
+    cubes = [origin_cube(tiny, prompts.input_ids[row], **prompts.layout, seed=row) for row in (0, 1)]
+    share = torch.stack([cube.shares["symbol"] for cube in cubes]).nanmean(0)
+    np.testing.assert_allclose(found["symbol share"], share, atol=1e-9)
+    where = torch.stack([sum(cube.parts[part] for part in ("origin", "place", "origin_place")) for cube in cubes])
+    np.testing.assert_allclose(found["where size"], where.nanmean(0).sqrt(), atol=1e-9)
+    assert ((found["slow planes"] >= 0) & (found["slow planes"] <= 1)).all()
+    weights = [call.weights()[:, :, 0] for call in capture(tiny, prompts.input_ids)]
+    target = prompts.start + prompts.target * prompts.block_length
+    for layer, row in enumerate(weights):
+        asked_fact = sum(row[torch.arange(4), :, target + offset] for offset in range(prompts.block_length))
+        np.testing.assert_allclose(found["asked fact"][layer], asked_fact.mean(0), atol=1e-5)
+
+
+def test_copying_is_attention_times_what_the_head_adds_to_the_logit(tiny, prompts):
+    """The sum over heads of what they add is what the attention adds, read through the last norm's weights."""
+    found = copying_scores(tiny, prompts)
+    layer, places = len(tiny.model.layers) - 1, answer_places(prompts)
+    assert (prompts.input_ids[torch.arange(4), places] == prompts.answer_ids[torch.arange(4), prompts.target]).all()
+    said = head_outputs(tiny, prompts.input_ids).outputs[:, layer, -1]
+    weights = capture(tiny, prompts.input_ids)[layer].weights()[:, :, 0]
+    block, vocabulary = tiny.model.layers[layer], tiny.get_output_embeddings().weight
+    whole = block.self_attn.o_proj(said.flatten(1))
+    size = whole.square().mean(-1).sqrt()
+    expected = torch.zeros(4, said.shape[1])
+    for row in range(4):
+        for head in range(said.shape[1]):
+            alone = torch.zeros_like(said[row])
+            alone[head] = said[row, head]
+            added = block.self_attn.o_proj(alone.flatten()) / size[row]
+            added = added * (1 + block.post_attention_layernorm.weight) * (1 + tiny.model.norm.weight)
+            logits = vocabulary[prompts.answer_ids[row]] @ added
+            raised = logits[prompts.target[row]] - logits.mean()
+            expected[row, head] = weights[row, head, places[row]] * raised
+    np.testing.assert_allclose(found["copying"][layer], expected.mean(0), rtol=1e-3, atol=1e-9)
+    top = (weights.argmax(-1) == places[:, None]).double().mean(0)
+    np.testing.assert_allclose(found["retrieval"][layer], top)
+
+
+def test_an_answer_that_does_not_stand_once_in_its_fact_is_refused(prompts):
+    ids = prompts.input_ids.clone()
+    ids[0, answer_places(prompts)[0]] += 1
+    with pytest.raises(ValueError, match="stand once in their fact"):
+        answer_places(replace(prompts, input_ids=ids))
+
+
+def test_previous_token_and_induction_of_made_up_attention():
+    attention = torch.zeros(1, 1, 9, 9)
+    attention[..., torch.arange(1, 9), torch.arange(8)] = 0.5
+    assert float(previous_token(attention)) == 0.5
+    # A mark, four tokens, and these again: each of the second four looks behind its first mention.
+    again = torch.zeros(1, 1, 9, 9)
+    for query in range(5, 9):
+        again[..., query, query - 4 + 1] = 0.25
+    assert float(induction(again, 4)) == 0.25
+    assert float(previous_token(again)) == 0
+
+
+def test_texts_that_are_said_twice(tiny, prompts):
+    texts = repeated_texts(tiny, prompts, seed=0)
+    assert torch.equal(texts[:, -32:], texts[:, -64:-32])
+    assert torch.equal(texts[:, : prompts.start], prompts.input_ids[:, : prompts.start])
+    found = token_scores(tiny, prompts.input_ids, texts)
+    # The tiny model's first layers see a few tokens back.
+    assert (found["induction"][-1] > 0).all()
+    assert (found["induction"][0] == 0).all()
+
+
+def test_predictors_of_small_decoders(solver):
+    setting, model = solver
+    found = solver_predictors(model, setting, "index", prompts=6, squares=2)
+    assert tuple(found) == PREDICTORS
+    assert all(x.shape == (2, 2, 4) for x in found.values())
+    batch = asked(model, "index", 6, SCORING)
+    for layer, attention in enumerate(model.attention(batch.tokens)):
+        last = attention[:, 0, :, :, -1]
+        fact = 1 + 2 * batch.fact[..., 0]
+        both = sum(last.gather(-1, (fact + k)[:, :, None, None].expand(-1, -1, 4, 1))[..., 0] for k in (0, 1))
+        np.testing.assert_allclose(found["asked fact"][:, layer], both.mean(1), atol=1e-5)
+        raised = []
+        for seed in range(2):
+            reads = []
+            model_reads: list = []
+            model(batch.tokens, edit=lambda number, read, kept=model_reads: (kept.append(read), read)[1])
+            for head in range(4):
+                read = model_reads[layer][seed, 0, :, head, -1]
+                rows = model.output[seed, 0, layer][head * model.dim : (head + 1) * model.dim]
+                logits = (read @ rows * model.norms[seed, 0, -1]) @ model.read[seed, 0]
+                answer = logits.gather(-1, batch.answer[seed])[:, 0] - logits.mean(-1)
+                at = last[seed, torch.arange(6), head, fact[seed] + 1]
+                reads.append((answer * at).mean())
+            raised.append(torch.stack(reads))
+        np.testing.assert_allclose(found["copying"][:, layer], torch.stack(raised), rtol=1e-4, atol=1e-7)
+    slow = model.angles[0, 0] * 8 < CROSSING
+    assert slow.any()
+    assert not slow.all()
+
+
+def test_kept_solvers_are_trained_once_and_their_weights_tell_them_apart(solver, tmp_path, monkeypatch):
+    setting, model = solver
+    first = kept_solver(setting, device="cpu", root=tmp_path)
+    assert weights_digest(first) == weights_digest(model)  # the same settings give the same weights
+
+    def never(*_args, **_kinds):
+        raise AssertionError("trained twice")
+
+    monkeypatch.setattr(ranked_models, "trained", never)
+    again = kept_solver(setting, device="cpu", root=tmp_path)
+    assert weights_digest(again) == weights_digest(first)
+    with torch.no_grad():
+        again.read[0, 0, 0, 0] += 1
+    assert weights_digest(again) != weights_digest(first)
+
+
+def predictors(**changed):
+    generator = np.random.default_rng(0)
+    return {name: generator.uniform(size=(6, 4)) for name in PREDICTORS} | changed
+
+
+def test_the_most_needed_heads_come_first_ties_in_one_order_and_no_number_last():
+    x = np.array([0.5, np.nan, 1.0, 0.5, 1.0])
+    assert ranked(x, np.array([4, 3, 2, 1, 0])).tolist() == [4, 2, 3, 0, 1]
+    assert ranked(x, np.array([0, 1, 2, 3, 4])).tolist() == [2, 4, 0, 3, 1]
+    orders = orders_of(predictors(retrieval=np.zeros((6, 4)), copying=np.zeros((6, 4))), "binding", seed=1)
+    assert tuple(sorted(orders)) == tuple(sorted(ORDERS))
+    assert all(sorted(order) == list(range(24)) for order in orders.values())
+    assert (orders["retrieval"] == orders["copying"]).all()
+    assert (orders["late first"] // 4).tolist() == sorted(orders["late first"] // 4, reverse=True)
+    assert (orders["early first"] // 4).tolist() == sorted(orders["early first"] // 4)
+    assert len({tuple(orders[f"random {draw}"]) for draw in range(20)}) == 20
+
+
+def test_within_thirds_takes_turns_and_knows_nothing_of_depth():
+    deep = np.arange(24.0).reshape(6, 4)  # the deeper, the more symbolic
+    order = orders_of(predictors(symbolic=deep), "binding", seed=0)["score, within thirds"]
+    assert (order[:6] // 8).tolist() == [2, 1, 0, 2, 1, 0]
+    assert order[:3].tolist() == [23, 15, 7]
+    assert in_turn(np.array([3, 2, 1, 0]), np.array([0, 0, 1, 1])).tolist() == [3, 1, 2, 0]
+
+
+def test_binding_asks_for_symbols_and_index_for_places():
+    x = predictors()
+    binding, index = needed(x, "binding"), needed(x, "index")
+    assert binding["score"] is x["symbolic"]
+    assert index["score"] is x["positional"]
+    assert binding["cube share"] is x["symbol share"]
+    assert index["cube share"] is x["where share"]
+    np.testing.assert_array_equal(binding["planes"], -index["planes"])
+    np.testing.assert_array_equal(binding["contrast"], -index["contrast"])
+    np.testing.assert_array_equal(binding["low entropy"], -x["entropy"])
+
+
+def test_both_kinds_of_model_give_arrays_of_one_form(tiny, tokenizer, solver, monkeypatch):
+    setting = small(HeadRankings())
+    found = measure(tiny, tokenizer, setting, progress=False)
+    named_dims(DIMS, found)
+    assert found["orders"].shape[:3] == (1, 1, len(ORDERS))
+    name = next(iter(SOLVERS))
+    trial = small(HeadRankings(model=name))
+    assert trial.model != name
+    assert trial.questions == ("binding", "index")
+    monkeypatch.setitem(SOLVERS, trial.model, solver[0])
+    found = measure(solver[1], None, trial, progress=False)
+    named_dims(DIMS, found)
+    assert found["orders"].shape == (2, 2, len(ORDERS), 8)
+    assert str(found["digest"]) == weights_digest(solver[1])
+    names = [setting.name for setting in full_size()]
+    assert names[0] == "head_rankings/gemma-3-270m-binds"
+    assert len(set(names)) == len(names)
+    assert head_predictors.REPEATED == 32

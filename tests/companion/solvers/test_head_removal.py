@@ -1,0 +1,138 @@
+"""Heads removed along an order: the same as removing them one set at a time, and nothing that was not ranked."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from posym_companion.solvers import head_rankings, head_removal
+from posym_companion.solvers.head_rankings import HeadRankings
+from posym_companion.solvers.head_removal import (
+    AGAINST,
+    DIMS,
+    JUDGED,
+    ORDERS_OF,
+    RESAMPLES,
+    HeadRemoval,
+    counts_of,
+    first_of,
+    full_size,
+    load,
+    measure,
+    settings_of,
+    small,
+)
+from posym_companion.solvers.head_roles import head_outputs
+from posym_companion.solvers.ranked_models import SOLVERS, kept_solver
+from posym_companion.solvers.task_solvers import ANSWERING, TESTING, asked
+from posym_core import binding_prompts
+from posym_core.inspection.head_patching import without_heads
+from posym_core.models.answers import choice_accuracy
+from posym_core.models.head_edits import replaced_heads
+from posym_core.runs.results import named_dims, save_result
+
+pytestmark = pytest.mark.filterwarnings("ignore::posym_core.inspection.visibility.HiddenBlocksWarning")
+
+
+@pytest.fixture(scope="module")
+def rankings(tiny, tokenizer):
+    return head_rankings.measure(tiny, tokenizer, head_rankings.small(HeadRankings()), progress=False)
+
+
+@pytest.mark.parametrize("what", ["remove", "keep", "layers"])
+def test_language_models_answer_as_they_do_without_the_heads(tiny, tokenizer, rankings, what):
+    setting = small(HeadRemoval(what=what))
+    found = measure(tiny, tokenizer, rankings, setting, progress=False)
+    named_dims(DIMS, found)
+    assert found["order_names"].tolist() == list(ORDERS_OF[what])
+    shape = (1, 1, len(ORDERS_OF[what]), len(found["counts"]), 2)
+    assert found["correct"].shape == shape
+    kinds = {"template": "bought", "facts": 4, "count": 2}
+    prompts, others = (binding_prompts(tokenizer, **kinds, seed=seed) for seed in (900, 901))
+    names = rankings["order_names"].tolist()
+    heads = rankings["predictors"].shape[-2:]
+    for order in ("score", "early first"):
+        for place, count in enumerate(found["counts"]):
+            sequence = [int(x) for x in rankings["orders"][0, 0, names.index(order)] if found["available"][x]]
+            gone = sequence[count:] if what == "keep" else sequence[:count]
+            places = [divmod(one, heads[1]) for one in gone]
+            with without_heads(tiny, places, by="mean", input_ids=others.input_ids):
+                expected = choice_accuracy(tiny, prompts).correct.numpy()[found["prompts"]]
+            np.testing.assert_array_equal(found["correct"][0, 0, ORDERS_OF[what].index(order), place], expected)
+    whole = choice_accuracy(tiny, prompts).correct.numpy()[found["prompts"]]
+    np.testing.assert_array_equal(found["ends"][0, 0, 0], whole)
+    if what == "layers":
+        layers = found["available"].reshape(heads)
+        assert (layers == layers[:, :1]).all()
+        assert not layers.all()
+    else:
+        assert found["available"].all()
+
+
+@pytest.fixture(scope="module")
+def solver(tmp_path_factory):
+    name = next(name for name in SOLVERS if name.startswith("1e4") and name.endswith("_4"))
+    setting = replace(SOLVERS[name], training=replace(SOLVERS[name].training, steps=3, batch=4))
+    return name, kept_solver(setting, device="cpu", root=tmp_path_factory.mktemp("cache"))
+
+
+def test_members_of_an_ensemble_lose_their_own_heads(solver):
+    name, model = solver
+    ranked = head_rankings.measure(model, None, replace(HeadRankings(model=name), prompts=4, squares=1), progress=False)
+    setting = HeadRemoval(model=name, prompts=12)
+    found = measure(model, None, ranked, setting, progress=False)
+    named_dims(DIMS, found)
+    assert found["correct"].shape == (2, 2, len(ORDERS_OF["remove"]), 3, 12)
+    assert found["counts"].tolist() == [1, 2, 4]
+    place = ranked["order_names"].tolist().index("score")
+    for kind, question in enumerate(("binding", "index")):
+        batch, other = (asked(model, question, 12, purpose) for purpose in (TESTING, ANSWERING))
+        means = [read.double().mean((2, 4)) for read in head_outputs(model, other)]
+        for seed in (0, 1):
+            gone = [divmod(int(x), 4) for x in ranked["orders"][seed, kind, place, :2]]
+            new = {(layer, head): means[layer][seed, 0, head] for layer, head in gone}
+            said = model(batch.tokens, edit=replaced_heads(new)).argmax(-1)[seed, 0, :, 0]
+            right = (said == batch.answer[seed, :, 0]).numpy()
+            np.testing.assert_array_equal(found["correct"][seed, kind, 0, 1], right)
+
+
+def test_the_first_of_an_order_that_are_there():
+    orders = np.array([[[3, 1, 0, 2]]])
+    available = np.array([True, False, True, True])
+    assert first_of(orders, available, 2)[0, 0].tolist() == [True, False, False, True]
+    assert first_of(orders, available, 9)[0, 0].tolist() == available.tolist()
+    assert counts_of(270)[-1] == 128
+    assert counts_of(8) == [1, 2, 4]
+
+
+def test_only_heads_that_were_ranked_are_removed(solver, tmp_path, monkeypatch):
+    name, model = solver
+    digest = np.array(head_removal.weights_digest(model))
+    arrays = {"digest": digest}
+    save_result(
+        HeadRankings(model=name).name,
+        arrays,
+        dims={"digest": ""},
+        settings={},
+        device="CPU",
+        seconds=1,
+        folder=tmp_path,
+    )
+    monkeypatch.setattr(head_removal.ranked_models, "load", lambda *a, **k: (model, None))
+    assert load(name, folder=tmp_path)[0] is model
+    other = model.member(0, 0)
+    monkeypatch.setattr(head_removal.ranked_models, "load", lambda *a, **k: (other, None))
+    with pytest.raises(ValueError, match=r"of the same weights; .* Run head_rankings again"):
+        load(name, folder=tmp_path)
+
+
+def test_what_is_run():
+    settings = settings_of("gemma-3-270m-binds")
+    assert next(setting.name for setting in settings) == "head_removal/gemma-3-270m-binds_remove"
+    assert sum(setting.what == "layers" for setting in settings) == RESAMPLES
+    assert len({setting.name for setting in full_size()}) == len(full_size())
+    scores = ("score", "cube share", "planes")
+    assert (*scores, *(f"{name}, within thirds" for name in scores)) == JUDGED
+    assert AGAINST == ("late first", "early first", "copying")
