@@ -8,7 +8,7 @@ import sys
 from collections.abc import Callable, Sequence
 from importlib.metadata import entry_points
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import posym_core
 from posym_core.extensions import registered
@@ -78,6 +78,10 @@ def _parser() -> argparse.ArgumentParser:
     profile.add_argument("--per-frequency", action="store_true", help="also score every rotation plane")
     seen = "score only the blocks that a layer's last token sees whole, as through a sliding window"
     profile.add_argument("--visible-only", action="store_true", help=seen)
+    asked = "tokens whose queries are scored: numbers, negative ones from the prompt's end (default: -1), or all"
+    profile.add_argument("--queries", nargs="+", default=["-1"], metavar="TOKEN", help=asked)
+    known = "also tell attention to the previous and the first token, induction and copying of every head"
+    profile.add_argument("--labels", action="store_true", help=known)
     add_cube(profile)
     profile.add_argument("--energy", action="store_true", help="also each rotation plane's part of the logits' energy")
     profile.add_argument("--no-report", action="store_true", help="write no figures and no report.html")
@@ -139,6 +143,18 @@ def _drawn(options: argparse.Namespace) -> dict[str, int]:
     return {name: default if given[name] is None else given[name] for name, (default, _) in DRAWN.items()}
 
 
+def _queries(given: Sequence[str]) -> list[int] | Literal["all"]:
+    """Tokens as they are written: whole numbers, or all."""
+    if list(given) == ["all"]:
+        return "all"
+    try:
+        return [int(token) for token in given]
+    except ValueError:
+        raise ValueError(
+            f"--queries must be whole numbers with spaces between, or all; got {' '.join(given)}"
+        ) from None
+
+
 def _require_matplotlib() -> None:
     """Ask for what draws the figures of a report, before anything is measured."""
     try:
@@ -180,6 +196,8 @@ def _profile(options: argparse.Namespace) -> None:
         visible_only=options.visible_only,
         energy=options.energy,
         cube=options.cube,
+        queries=_queries(options.queries),
+        labels=options.labels,
         **_drawn(options),
         **{name: getattr(options, name) for name in SHARED},
     )
@@ -193,7 +211,8 @@ def _profile(options: argparse.Namespace) -> None:
         extras=None if options.no_report else pages,
         report=lambda line: print(line, file=sys.stderr),
     )
-    sizes = zip(profile.arrays["positional"].shape, ("prompt", "layer", "head"), strict=True)
+    shape = profile.arrays["positional"].shape
+    sizes = zip(shape, ("prompt", *(("token",) if len(shape) > 3 else ()), "layer", "head"), strict=True)
     parts = [*(counted(number, thing) for number, thing in sizes), f"{profile.provenance['seconds']:.0f} s"]
     parts += [said for said in (answers_said(profile.arrays),) if said]
     shown = profile.folder / NAME if (profile.folder / NAME).exists() else profile.folder

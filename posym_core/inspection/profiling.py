@@ -46,7 +46,17 @@ from posym_core.metrics.blocks import Swaps
 from posym_core.metrics.swaps import SwapScores, score_swaps
 from posym_core.models.outlines import windows
 
-__all__ = ["Profile", "Score", "profile", "profile_of", "profile_with", "scores_of", "visible_counts"]
+__all__ = [
+    "Profile",
+    "Score",
+    "profile",
+    "profile_of",
+    "profile_with",
+    "queries_behind_blocks",
+    "scores_of",
+    "visible_counts",
+    "windows_of",
+]
 
 Score = Literal["positional", "symbolic", "entropy"]
 

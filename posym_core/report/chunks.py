@@ -10,7 +10,7 @@ import gc
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import partial
+from functools import cached_property, partial
 from typing import Any, get_args
 
 import numpy as np
@@ -18,10 +18,12 @@ import torch
 from torch import Tensor
 
 from posym_core.inspection.cubes import cube_logits, cube_of
+from posym_core.inspection.head_labels import head_labels
+from posym_core.inspection.head_tables import label_arrays, window_array
 from posym_core.inspection.heads import LayerHeads
 from posym_core.inspection.layer_measurement import NUMBERS_HELD, TOKENS_A_BATCH, profile_with
 from posym_core.inspection.planes import Planes, find_planes
-from posym_core.inspection.profiling import Score, scores_of, visible_counts
+from posym_core.inspection.profiling import Score, scores_of, visible_counts, windows_of
 from posym_core.inspection.visibility import tokens_beyond
 from posym_core.metrics.blocks import Swaps
 from posym_core.metrics.cube_parts import latin_orders
@@ -50,11 +52,12 @@ class Chunk:
     """What was measured.
 
     Attributes:
-        arrays: ``positional``, ``symbolic``, ``entropy`` ``[prompt, layer, head]``; ``visible_blocks``
-            ``[prompt, layer]`` and ``tokens_beyond`` ``[prompt]`` of a profile; with ``per_frequency`` the scores
-            with ``plane_`` before and planes behind; with ``energy`` ``plane_energy`` ``[prompt, layer, head, plane]``,
-            the planes' parts of their head's; with either ``plane_angle`` ``[layer, plane]``; with ``cube`` the shares
-            of :class:`posym_core.Cube` with ``cube_`` before, and ``symbolic_part_symbol`` and
+        arrays: ``positional``, ``symbolic``, ``entropy`` ``[prompt, layer, head]``; ``visible_blocks`` ``[prompt,
+            layer]`` and ``tokens_beyond`` ``[prompt]`` of a profile, the former with several queries ``[prompt, query,
+            ...]``; ``window`` ``[layer]``; with ``labels`` ``label_...`` ``[layer, head]``; with ``per_frequency`` the
+            scores with ``plane_`` before and planes behind; with ``energy`` ``plane_energy`` ``[prompt, layer, head,
+            plane]``, the planes' parts of their head's; with either ``plane_angle`` ``[layer, plane]``; with ``cube``
+            the shares of :class:`posym_core.Cube` with ``cube_`` before, and ``symbolic_part_symbol`` and
             ``symbolic_part_origin`` ``[prompt, layer, head]``; for prompts with answers ``correct``,
             ``log_probability`` and ``alternatives`` ``[prompt]``.
         device: what ran it, in words.
@@ -75,6 +78,11 @@ class _Loaded:
     model: Any
     planes: dict[int, list[Planes]] = field(default_factory=dict)
     fits: dict[int, int] = field(default_factory=dict)
+
+    @cached_property
+    def labels(self) -> dict[str, np.ndarray]:
+        """Labels of the heads, told once."""
+        return label_arrays(head_labels(self.model))
 
     def planes_of(self, length: int) -> list[Planes]:
         """Planes for prompts of a length, found once."""
@@ -126,7 +134,17 @@ def measure_chunk(prompts: Sequence[BlockedPrompt], *, settings: ProfileSettings
         arrays |= shares
         if size < most:
             loaded.fits[length] = size
+    if settings.labels:
+        arrays |= loaded.labels
+    layers = arrays["visible_blocks"].shape[-1]
+    if (windows := windows_of(loaded.model, layers)) is not None:
+        arrays["window"] = window_array(windows)
     return Chunk(arrays=arrays, device=device, seconds=time.perf_counter() - began, batch=size)
+
+
+def of_model(name: str) -> bool:
+    """Whether an array is the same for all prompts."""
+    return name in ("window", "plane_angle") or name.startswith("label_")
 
 
 def in_batches(
@@ -222,7 +240,7 @@ def _measure(loaded: _Loaded, prompts: Sequence[BlockedPrompt], settings: Profil
         return measured
 
     once = {"progress": False, "batch_size": len(prompts), "planes": loaded.planes_of(length)}
-    found = profile_with(loaded.model, batch.input_ids, measure, **once)
+    found = profile_with(loaded.model, batch.input_ids, measure, queries=settings.queries, **once)
     counts = visible_counts(found)
     arrays = {name: x.float().numpy() for name, x in found.items() if name != "visible_blocks"}
     arrays["visible_blocks"] = counts.numpy()

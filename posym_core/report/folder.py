@@ -45,13 +45,14 @@ class ProfileRun:
         settings: what was asked for.
         provenance: ``code_version``, ``code_digest``, ``device``, ``date``, ``seconds``, ``versions``, ``threads`` and
             ``smallest_batch``.
-        arrays: ``positional``, ``symbolic``, ``entropy`` ``[prompt, layer, head]``; ``visible_blocks``
-            ``[prompt, layer]``; ``length``, ``start``, ``block_length``, ``blocks``, ``tokens_beyond`` ``[prompt]``;
-            ``correct``, ``log_probability``, ``alternatives`` ``[prompt]`` for tasks; ``plane_...``
-            ``[prompt, layer, head, plane]`` and ``plane_angle`` ``[shape, layer, plane]`` with ``shape`` ``[prompt]``
-            per frequency or with energies; with a cube ``cube_...``, the shares of :class:`posym_core.Cube`, and
-            ``symbolic_part_symbol`` and ``symbolic_part_origin``, of its ``symbolic_shares``,
-            ``[prompt, layer, head]``.
+        arrays: ``positional``, ``symbolic``, ``entropy`` ``[prompt, layer, head]``; ``visible_blocks`` ``[prompt,
+            layer]``; with several queries these have a dimension behind the prompts', and ``queries`` says which they
+            are; ``window`` ``[layer]``, NaN for none; labels ``label_...`` ``[layer, head]``; ``length``, ``start``,
+            ``block_length``, ``blocks``, ``tokens_beyond`` ``[prompt]``; ``correct``, ``log_probability``,
+            ``alternatives`` ``[prompt]`` for tasks; ``plane_...`` ``[prompt, layer, head, plane]`` and ``plane_angle``
+            ``[shape, layer, plane]`` with ``shape`` ``[prompt]`` per frequency or with energies; with a cube
+            ``cube_...``, the shares of :class:`posym_core.Cube`, and ``symbolic_part_symbol`` and
+            ``symbolic_part_origin``, of its ``symbolic_shares``, ``[prompt, layer, head]``.
         prompts: the prompts, in the order of the arrays.
     """
 

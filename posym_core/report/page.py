@@ -11,6 +11,7 @@ import contextlib
 import io
 import math
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -18,9 +19,18 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from posym_core.extensions import ExtensionError
-from posym_core.inspection.head_tables import MAIN_SHARES, HeadMeans, head_means, head_rows, hidden_blocks, share_means
+from posym_core.inspection.head_tables import (
+    MAIN_SHARES,
+    HeadMeans,
+    head_means,
+    head_rows,
+    hidden_blocks,
+    label_names,
+    of_query,
+    share_means,
+)
 from posym_core.inspection.visibility import counted, listed, long_prompts_said
-from posym_core.report.folder import ProfileRun
+from posym_core.report.folder import HEADS, ProfileRun
 from posym_core.report.tables import answers_said, frames_of, lists_said, share_medians
 from posym_core.tasks.registry import PROMPT_TASKS
 
@@ -29,7 +39,12 @@ MARK = "†"
 
 
 def pages(profile: ProfileRun) -> dict[str, bytes]:
-    """The figures of a profile as SVG and its report as HTML, by file name; no figures without Matplotlib."""
+    """The figures of a profile as SVG and its report as HTML, by file name; no figures without Matplotlib.
+
+    Of several queries they show the last.
+    """
+    if "queries" in profile.arrays:
+        profile = replace(profile, arrays=of_query(profile.arrays, -1))
     try:
         drawn = figures(profile)
     except ImportError:
@@ -112,7 +127,9 @@ def report(profile: ProfileRun, drawn: Mapping[str, tuple[bytes, str, str]]) -> 
         drawable=True,
         intervals=len(profile.prompts) > 1,
         scores={name: name.capitalize() for name in ("positional", "symbolic", "entropy")}
-        | {name: name.replace("_", " ").capitalize() for name in MAIN_SHARES if "cube_symbol" in profile.arrays},
+        | {name: name.replace("_", " ").capitalize() for name in MAIN_SHARES if "cube_symbol" in profile.arrays}
+        | {name: name.replace("_", " ").capitalize() for name in label_names(profile.arrays)},
+        labels=bool(label_names(profile.arrays)),
         mark=MARK,
         rows=head_rows(profile.arrays),
         nan=math.nan,
@@ -137,6 +154,11 @@ def _measured(profile: ProfileRun) -> str:
         f"{counted(prompts, 'prompt')} from {what}, with {blocks} blocks each and {_range(profile.arrays['length'])} "
         f"tokens long; {counted(layers, 'layer')} with up to {counted(heads, 'head')}."
     )
+    if "queries" in settings:
+        asked = settings["queries"]
+        which = f"token {asked[-1]}" if isinstance(asked, list) else "the last token"
+        more = f", one of several queries that {HEADS} has" if asked == "all" or len(asked) > 1 else ""
+        sentence += f" Scores are those at {which}{more}; negative numbers count from the end."
     answers = answers_said(profile.arrays)
     return f"{sentence} Among the alternatives it was given, the model is {answers}." if answers else sentence
 
@@ -149,8 +171,10 @@ def _hidden(profile: ProfileRun) -> str:
     where = f"{listed(layers, 'Layer')} (marked {MARK}) {_see(layers)} not see all blocks whole"
     if profile.settings.get("visible_only"):
         return f"{where}: scores there are over the blocks that the last token sees, and undefined below two of them."
+    behind = "they stand behind the query, or a sliding window hides them"
+    why = behind if "queries" in profile.settings else "a sliding window hides some from the last token"
     return (
-        f"{where}, as a sliding window hides some from the last token. What is swapped into a hidden block gets no "
+        f"{where}, as {why}. What is swapped into a hidden block gets no "
         "attention, whatever a head looks for, so that heads there come out as positional by construction. The option "
         "--visible-only scores visible blocks alone."
     )

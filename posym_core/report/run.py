@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -11,9 +12,12 @@ from typing import Any
 import numpy as np
 import torch
 
+from posym_core.inspection.layer_measurement import asked_tokens
+from posym_core.inspection.profiling import queries_behind_blocks
 from posym_core.inspection.visibility import counted, hidden_blocks_said, long_prompts_said
+from posym_core.metrics.blocks import Swaps
 from posym_core.models.language import load_tokenizer
-from posym_core.report.chunks import Chunk, chunk_size, is_disk_full, measure_chunk
+from posym_core.report.chunks import Chunk, chunk_size, is_disk_full, measure_chunk, of_model
 from posym_core.report.folder import (
     CHUNKS,
     MANIFEST,
@@ -93,6 +97,7 @@ def run_profile(
             return finished
         threads = _begin(folder, settings, described, jobs)
         prompts = settings.prompts_for(load_tokenizer(settings.model))
+        settings = replace(settings, queries=asked_queries(settings, prompts))
         chunks = _Chunks(folder / CHUNKS, prompts, settings, report)
         with _explained(chunks):
             measure = partial(measure_chunk, settings=settings, identity=described["identity"])
@@ -103,6 +108,22 @@ def run_profile(
         return profile
 
 
+def asked_queries(settings: ProfileSettings, prompts: Sequence[BlockedPrompt]) -> list[int]:
+    """The queries as numbers, or an error: in every prompt each must stand behind two blocks."""
+    layouts = {
+        (prompt.start, prompt.block_length, len(prompt.input_ids)): Swaps(
+            start=prompt.start, block_length=prompt.block_length
+        )
+        for prompt in prompts
+    }
+    lengths = [length for *_, length in layouts]
+    first = max(swaps.start + 2 * swaps.block_length for swaps in layouts.values())
+    asked = asked_tokens(settings.queries, lengths, first)
+    for swaps, length in zip(layouts.values(), lengths, strict=True):
+        queries_behind_blocks(asked, [length], swaps)
+    return asked
+
+
 def caveats(profile: ProfileRun) -> list[str]:
     """What must be said of a finished profile.
 
@@ -110,7 +131,9 @@ def caveats(profile: ProfileRun) -> list[str]:
     """
     arrays, said = profile.arrays, []
     if not profile.settings.get("visible_only"):
-        hidden = hidden_blocks_said(arrays["visible_blocks"].tolist(), arrays["blocks"].tolist())
+        visible = arrays["visible_blocks"].reshape(-1, arrays["visible_blocks"].shape[-1])
+        blocks = np.repeat(arrays["blocks"], len(visible) // len(arrays["blocks"]))
+        hidden = hidden_blocks_said(visible.tolist(), blocks.tolist(), last="queries" not in profile.settings)
         said.append(hidden and f"{hidden}; pass --visible-only to score visible blocks alone, or shorter prompts")
     said.append(long_prompts_said(arrays["tokens_beyond"].tolist()))
     said.append(lists_said(profile.prompts, cube=bool(profile.settings.get("cube"))))
@@ -124,6 +147,7 @@ class _Chunks:
         self, folder: Path, prompts: Sequence[BlockedPrompt], settings: ProfileSettings, report: Callable[[str], None]
     ) -> None:
         self.folder, self.prompts, self.report, self.cube = folder, prompts, report, settings.cube
+        self.queries = settings.queries
         self.members: list[list[int]] = []
         shapes: dict[tuple, list[int]] = {}
         for number, prompt in enumerate(prompts):
@@ -171,8 +195,13 @@ class _Chunks:
         order = np.argsort(np.concatenate([np.array(numbers) for numbers in self.members]))
         chunks = [self.finished[chunk] for chunk in range(len(self.members))]
         arrays = {}
-        for name in sorted(set().union(*(chunk.arrays for chunk in chunks)) - {"plane_angle"}):
-            arrays[name] = np.concatenate([chunk.arrays[name] for chunk in chunks])[order]
+        for name in sorted(set().union(*(chunk.arrays for chunk in chunks))):
+            if not of_model(name):
+                arrays[name] = np.concatenate([chunk.arrays[name] for chunk in chunks])[order]
+            elif name != "plane_angle":
+                arrays[name] = chunks[0].arrays[name]
+        if len(self.queries) > 1:
+            arrays["queries"] = np.array(self.queries)
         for name in ("start", "block_length", "blocks"):
             arrays[name] = np.array([getattr(prompt, name) for prompt in self.prompts])
         arrays["length"] = np.array([len(prompt.input_ids) for prompt in self.prompts])

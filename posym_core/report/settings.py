@@ -12,6 +12,7 @@ import torch
 
 from posym_core.checks import require_count, require_counts, require_floor, require_positive
 from posym_core.extensions import home
+from posym_core.inspection.layer_measurement import LAST, Queries, asked_tokens
 from posym_core.models.language import PACKAGED, model_identity, require_one_place
 from posym_core.report.prompt_files import BlockedPrompt, read_prompts, task_prompts
 from posym_core.runs.provenance import PACKAGES
@@ -37,6 +38,10 @@ class ProfileSettings:
         per_frequency: also score every rotation plane as a head of its own.
         visible_only: score only the blocks that a layer's last token sees whole.
         energy: also measure what part of its head's logits' energy every rotation plane has.
+        queries: tokens whose queries are scored, or ``"all"``, see :func:`posym_core.profile`; ``energy`` and ``cube``
+            are of the last token alone.
+        labels: also tell how much heads are of known kinds, see
+            :func:`posym_core.inspection.head_labels.head_labels`.
         cube: also measure what part of the variance of every head's logits goes with symbol, origin and place, see
             :func:`posym_core.origin_cube`; the model then runs once more for each block of each prompt.
         batch_size: prompts per forward pass and chunk; by default about 4,096 tokens and at most 16.
@@ -57,6 +62,8 @@ class ProfileSettings:
     visible_only: bool = False
     energy: bool = False
     cube: bool = False
+    queries: Queries = LAST
+    labels: bool = False
     batch_size: int | None = None
     threads: int | None = None
     device: str = "auto"
@@ -68,6 +75,15 @@ class ProfileSettings:
             value = getattr(self, field.name)
             if isinstance(value, np.generic | torch.Tensor):
                 object.__setattr__(self, field.name, value.item())  # JSON holds Python's numbers only
+        if self.queries != "all":
+            # Whether prompts have such tokens is known when they are made.
+            object.__setattr__(self, "queries", tuple(asked_tokens(self.queries, [sys.maxsize])))
+        of_last = [name for name in ("energy", "cube") if getattr(self, name)]
+        if of_last and self.queries != LAST:
+            raise ValueError(
+                f"{' and '.join(of_last)} {'is' if len(of_last) == 1 else 'are'} measured at the last token alone; got "
+                f"queries={self.queries!r}. Leave out one or the other"
+            )
         if (self.task is None) == (self.input is None):
             raise ValueError(f"pass either a task or an input file; got task={self.task!r} and input={self.input!r}")
         if self.dtype is not None and self.dtype not in DTYPES:
@@ -90,9 +106,12 @@ class ProfileSettings:
         """All that the numbers depend on, as JSON, but for the number of threads."""
         fields = asdict(self)
         fields.pop("threads")
-        for name in ("energy", "visible_only", "cube"):
+        for name in ("energy", "visible_only", "cube", "labels"):
             if not getattr(self, name):
                 fields.pop(name)  # as in profiles from before it could be asked for
+        queries = fields.pop("queries")
+        if queries != LAST:
+            fields["queries"] = queries if queries == "all" else list(queries)
         if self.input is not None:
             for name in ("facts", "prompts", "seed"):
                 fields.pop(name)

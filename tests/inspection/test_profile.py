@@ -12,10 +12,12 @@ from transformers import BatchEncoding
 from posym_core import exclusion, rope_angles, swap_scores
 from posym_core.inspection import profiling
 from posym_core.inspection.capturing import capture
+from posym_core.inspection.head_labels import head_labels
 from posym_core.inspection.layer_measurement import profile_with, stacked
 from posym_core.inspection.planes import find_planes
 from posym_core.inspection.profiling import Profile, profile
 from posym_core.inspection.visibility import HiddenBlocksWarning
+from posym_core.metrics.stats import mean_interval
 from posym_core.metrics.swaps import score_swaps
 from posym_core.tasks import binding_prompts
 
@@ -192,6 +194,63 @@ def test_a_frame_says_how_many_blocks_a_head_sees():
     assert frame[frame.layer == 1].visible_blocks.tolist() == [1, 1, 1, 2, 2, 2]
     assert frame[frame.visible_blocks == 1].positional.isna().all()
     assert set(found.top(11, "symbolic")) == {(layer, head) for layer in range(3) for head in range(4)} - {(1, 3)}
+
+
+def test_a_frame_has_windows_and_labels_where_they_are_known():
+    pytest.importorskip("pandas")
+    model, ids = shared("Gemma3"), tokens()
+    options = {"start": START, "block_length": LENGTH, "visible_only": False, "progress": False}
+    assert profile(model, ids, **options).labels is None
+    found = profile(model, ids, labels=True, **options)
+    assert found.windows == (16, 16, None)
+    labels, frame = head_labels(model), found.frame()
+    names = ["previous_token", "first_token", "induction", "copying"]
+    assert list(frame)[-6:] == ["visible_blocks", "window", *names]
+    assert frame[frame.layer < 2].window.eq(16).all()
+    assert frame[frame.layer == 2].window.isna().all()
+    for row in frame.itertuples():
+        assert [getattr(row, name) for name in names] == [
+            float(getattr(labels, name)[row.layer, row.head]) for name in names
+        ]
+    assert profile(shared("Llama"), ids, **options).windows == (None,) * 3
+
+
+def test_a_frame_of_several_queries_has_a_row_for_each():
+    pytest.importorskip("pandas")
+    options = {"start": START, "block_length": LENGTH, "visible_only": False, "progress": False}
+    found = profile(shared("Gemma3"), tokens(), queries=[30, -1], **options)
+    frame = found.frame()
+    assert list(frame)[:4] == ["prompt", "query", "layer", "head"]
+    for query in (30, -1):
+        part = frame[frame["query"] == query].drop(columns="query").reset_index(drop=True)
+        assert part.equals(found.at(query).frame())
+    means = found.frame(intervals=True)
+    assert next(iter(means)) == "query"
+    part = means[means["query"] == 30].drop(columns="query").reset_index(drop=True)
+    assert part.equals(found.at(30).frame(intervals=True))
+
+
+@pytest.mark.parametrize("kind", ["DataFrame", "dict"])
+def test_a_frame_has_means_over_prompts_with_intervals(kind, monkeypatch):
+    if kind == "dict":
+        monkeypatch.setitem(sys.modules, "pandas", None)
+    else:
+        pytest.importorskip("pandas")
+    found = uneven()
+    frame = found.frame(intervals=True)
+    assert type(frame).__name__ == kind
+    assert len(frame["layer"]) == 11
+    for row, (layer, head) in enumerate(zip(frame["layer"], frame["head"], strict=True)):
+        for name in ("positional", "symbolic"):
+            scores = getattr(found, name)[:, layer, head].double().numpy()
+            alone = mean_interval(scores)
+            ends = (frame[name][row], frame[f"{name}_low"][row], frame[f"{name}_high"][row])
+            assert ends == pytest.approx((alone.value, alone.low, alone.high), abs=1e-6)
+
+
+def test_planes_have_no_intervals():
+    with pytest.raises(ValueError, match="planes are scored, and intervals are of heads; profile without per_frequenc"):
+        uneven(5).frame(intervals=True)
 
 
 def test_top_heads_are_those_of_the_highest_mean():

@@ -70,6 +70,37 @@ def test_a_profile_is_written_told_of_and_not_made_twice(tiny, tmp_path, capsys)
     assert "tau: 0.0001 there, 0.1 now); pass another --out, or --force" in refused
 
 
+def test_tokens_and_labels_are_asked_for(tiny, tmp_path, capsys):
+    assert main([*tiny, "--out", str(tmp_path), "--no-report", "--labels", "--queries", "-1", "12"]) == 0
+    said = capsys.readouterr()
+    assert said.out.startswith("2 prompts, 2 tokens, 3 layers, 4 heads, ")
+    assert "queries do not see all blocks whole in every layer" in said.err
+    found = load_profile(tmp_path)
+    assert found.arrays["positional"].shape == (2, 2, 3, 4)
+    assert found.arrays["label_copying"].shape == (3, 4)
+    rows = list(csv.DictReader((tmp_path / "heads.csv").read_text().splitlines()))
+    assert {row["query"] for row in rows} == {"-1", "12"}
+    assert 0 <= float(rows[0]["induction"]) <= 1
+    every = [*tiny, "--out", str(tmp_path / "every"), "--no-report", "--queries", "all", "--visible-only"]
+    assert main(every) == 0
+    assert load_profile(tmp_path / "every").arrays["queries"].tolist() == list(range(9, 21))
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        (["last"], "--queries must be whole numbers with spaces between, or all; got last"),
+        (["all", "3"], "--queries must be whole numbers with spaces between, or all; got all 3"),
+        (["3"], "queries must stand behind at least two blocks, from token 9 on (start=1, block_length=4); got 3"),
+        (["-1", "--cube"], None),
+        (["12", "--cube"], "cube is measured at the last token alone; got queries=(12,). Leave out one or the other"),
+    ],
+)
+def test_tokens_that_are_not_there_are_refused(tiny, tmp_path, capsys, given, message):
+    assert main([*tiny, "--out", str(tmp_path / "out"), "--no-report", "--queries", *given]) == int(message is not None)
+    assert message is None or message in capsys.readouterr().err
+
+
 def test_a_cube_is_asked_for_estimated_and_reported(tiny, tmp_path, capsys):
     pytest.importorskip("matplotlib")
     whole, later = tmp_path / "whole", tmp_path / "later"

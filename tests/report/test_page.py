@@ -124,6 +124,37 @@ def test_layers_that_do_not_see_all_blocks_are_marked(settings: dict[str, object
     assert "Layers 0, 1 (marked †) do not see all blocks whole" in report(profile, {})
 
 
+def test_of_several_queries_the_last_is_shown_and_named() -> None:
+    profile = made_up()
+    several = replace(profile, settings={**profile.settings, "queries": [12, -4]})
+    several.arrays["queries"] = np.array([12, -4])
+    for name in ("positional", "symbolic", "entropy", "visible_blocks"):
+        several.arrays[name] = np.stack([several.arrays[name] * 0, several.arrays[name]], 1)
+    page = pages(several)[NAME].decode()
+    assert "Scores are those at token -4, one of several queries that heads.csv has; negative numbers count" in page
+    table = page[page.index("<table") : page.index("</table>")]
+    plain = pages(made_up())[NAME].decode()
+    assert table == plain[plain.index("<table") : plain.index("</table>")]
+    assert "Scores are those at" not in plain
+
+
+def test_labels_have_columns_and_are_explained() -> None:
+    profile = made_up()
+    assert "Copying" not in report(profile, {})
+    for place, name in enumerate(("previous_token", "first_token", "induction", "copying")):
+        profile.arrays[f"label_{name}"] = np.full((LAYERS, HEADS), 0.11 * (place + 1), dtype=np.float32)
+    page = report(profile, {})
+    assert "<strong>induction</strong>" in page
+    for name, number in (
+        ("Previous token", "0.11"),
+        ("First token", "0.22"),
+        ("Induction", "0.33"),
+        ("Copying", "0.44"),
+    ):
+        assert f'<button type="button">{name}</button>' in page
+        assert page.count(f">{0.11 * (place + 1):.2f}<") >= LAYERS * HEADS - 1
+
+
 def with_shares(profile: ProfileRun) -> ProfileRun:
     """The same with made-up parts of a cube; a head that is missing has none."""
     generator = np.random.default_rng(1)

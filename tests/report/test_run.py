@@ -16,6 +16,7 @@ from architectures import tokens
 from saved_models import save_model
 
 from posym_core import load_model, origin_cube, profile
+from posym_core.inspection.head_labels import head_labels
 from posym_core.inspection.planes import find_planes
 from posym_core.inspection.visibility import HiddenBlocksWarning
 from posym_core.metrics.cube_parts import PARTS
@@ -101,6 +102,69 @@ def test_same_settings_same_files(tiny, whole, tmp_path):
     run_profile(tiny, tmp_path, progress=False)
     for name in FILES - {"profile.json"}:
         assert (tmp_path / name).read_bytes() == (whole.folder / name).read_bytes(), name
+
+
+def test_a_folder_has_the_scores_of_several_queries_and_labels(tiny, whole, tmp_path):
+    model, _ = load_model(tiny.model, device="cpu")
+    asked = replace(tiny, queries=[15, -1], labels=True)
+    found = run_profile(asked, tmp_path, progress=False)
+    assert found.settings["queries"] == [15, -1]
+    assert found.arrays["queries"].tolist() == [15, -1]
+    assert found.arrays["visible_blocks"].shape == (7, 2, 3)
+    for name in ("positional", "symbolic", "entropy"):
+        np.testing.assert_allclose(found.arrays[name][:, 1], whole.arrays[name], atol=1e-5)
+    labels = head_labels(model)
+    assert found.arrays["window"].tolist()[:2] == [16, 16]
+    for name in ("previous_token", "first_token", "induction", "copying"):
+        np.testing.assert_allclose(found.arrays[f"label_{name}"], getattr(labels, name).numpy(), atol=1e-6)
+    rows = list(csv.DictReader((tmp_path / "heads.csv").read_text().splitlines()))
+    assert [row["query"] for row in rows] == ["15"] * 12 + ["-1"] * 12
+    assert float(rows[5]["copying"]) == pytest.approx(float(labels.copying[1, 1]), abs=1e-6)
+    assert "queries" not in whole.settings
+    assert "labels" not in whole.settings
+    assert_same_numbers(load_profile(tmp_path), found)
+
+
+def test_a_table_is_the_frame_with_intervals(tiny, tmp_path):
+    """In Python as in heads.csv: the same columns, the same numbers."""
+    pandas = pytest.importorskip("pandas")
+    model, _ = load_model(tiny.model, device="cpu")
+    run = run_profile(replace(tiny, labels=True), tmp_path, progress=False)
+    ids = torch.zeros(7, max(LENGTHS), dtype=torch.int64)
+    mask = torch.zeros_like(ids)
+    for number, prompt in enumerate(run.prompts):
+        ids[number, : len(prompt.input_ids)] = torch.tensor(prompt.input_ids)
+        mask[number, : len(prompt.input_ids)] = 1
+    options = {"start": 3, "block_length": 4, "blocks": 4, "visible_only": False, "labels": True, "progress": False}
+    frame = profile(model, ids, mask, **options).frame(intervals=True)
+    written = pandas.read_csv(tmp_path / "heads.csv")
+    assert list(written) == list(frame)
+    pandas.testing.assert_frame_equal(written, frame, check_dtype=False, atol=1e-4)
+
+
+@pytest.mark.parametrize(
+    ("queries", "message"),
+    [
+        ("all", "queries='all' is of prompts of one length, and these have"),
+        ([200], "queries must lie from"),
+        (
+            [5],
+            r"queries must stand behind at least two blocks, from token 11 on \(start=3, block_length=4\); got 5,",
+        ),
+    ],
+)
+def test_queries_that_prompts_do_not_have_are_refused_before_a_pass(tiny, tmp_path, monkeypatch, queries, message):
+    monkeypatch.setattr("posym_core.report.run.measure_chunk", None)
+    asked = replace(tiny, queries=queries)
+    with pytest.raises(ValueError, match=message):
+        run_profile(asked, tmp_path, progress=False)
+
+
+@pytest.mark.parametrize("names", [["cube"], ["energy", "cube"]])
+def test_what_is_of_the_last_token_alone_is_refused_elsewhere(tiny, names):
+    what = f"{' and '.join(names)} {'are' if len(names) > 1 else 'is'} measured at the last token alone; got queries="
+    with pytest.raises(ValueError, match=what + r"\(12,\). Leave out one or the other"):
+        replace(tiny, queries=[12], **dict.fromkeys(names, True))
 
 
 def test_planes_are_scored_when_asked_for(tiny, whole, tmp_path):
