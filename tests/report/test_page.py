@@ -145,12 +145,7 @@ def test_labels_have_columns_and_are_explained() -> None:
         profile.arrays[f"label_{name}"] = np.full((LAYERS, HEADS), 0.11 * (place + 1), dtype=np.float32)
     page = report(profile, {})
     assert "<strong>induction</strong>" in page
-    for name, number in (
-        ("Previous token", "0.11"),
-        ("First token", "0.22"),
-        ("Induction", "0.33"),
-        ("Copying", "0.44"),
-    ):
+    for place, name in enumerate(("Previous token", "First token", "Induction", "Copying")):
         assert f'<button type="button">{name}</button>' in page
         assert page.count(f">{0.11 * (place + 1):.2f}<") >= LAYERS * HEADS - 1
 
