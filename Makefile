@@ -32,13 +32,16 @@ book: env ## Execute the chapters and build the site into _build/html
 pdf: env browser ## Print the built site as one PDF and link it from the front page
 	$(RUN) tools/book_pdf.py
 
-lint: env ## Check style, types and workflows
+lint: env ## Check style, types, workflows, issue forms and the citation
 	$(RUN) -m ruff check .
 	$(RUN) -m ruff format --check .
 	$(RUN) -m pyright posym_core posym_companion
 	$(VENV)/bin/lint-imports
 	$(RUN) -m check_jsonschema --builtin-schema vendor.github-workflows .github/workflows/*.yml
 	$(RUN) -m check_jsonschema --builtin-schema vendor.dependabot .github/dependabot.yml
+	$(RUN) -m check_jsonschema --builtin-schema vendor.github-issue-config .github/ISSUE_TEMPLATE/config.yml
+	$(RUN) -m check_jsonschema --builtin-schema vendor.github-issue-forms .github/ISSUE_TEMPLATE/*_*.yml
+	$(RUN) -m check_jsonschema --builtin-schema vendor.citation-file-format CITATION.cff
 	$(VENV)/bin/zizmor --offline --quiet .github
 
 test: env browser lint ## Run lint, tests and doctests; when the book is built, its site, and its numbers once more

@@ -14,11 +14,14 @@ from importlib.metadata import packages_distributions, requires, version
 from pathlib import Path
 from types import ModuleType
 
+import pybtex.database
 import pytest
 import yaml
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
+from pybtex.richtext import Text
 
+import posym_core
 from posym_core.__main__ import main
 from posym_core.models.packaged import NAMES
 from posym_core.tasks import PROMPT_TASKS
@@ -253,7 +256,7 @@ def test_packaged_weights_are_locked_once_each_and_what_is_installed_bare_is_now
 def test_version_and_address_are_the_same_everywhere() -> None:
     citation = yaml.safe_load((ROOT / "CITATION.cff").read_text(encoding="utf-8"))
     address = yaml.safe_load((ROOT / "_config.yml").read_text(encoding="utf-8"))["repository"]["url"]
-    assert version("posym-core") == PROJECT["version"] == citation["version"]
+    assert posym_core.__version__ == version("posym-core") == PROJECT["version"] == citation["version"]
     assert f"## {PROJECT['version']}" in (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
     assert PROJECT["urls"]["Repository"] == citation["repository-code"] == address
     assert PROJECT["authors"] == [{"name": citation["authors"][0]["name"]}]
@@ -271,3 +274,38 @@ def test_no_function_hides_a_module_of_its_name() -> None:
             if not isinstance(getattr(sys.modules[room], leaf, module), ModuleType):
                 hidden.append(found.name)
     assert not hidden
+
+
+def test_the_citation_names_the_authors_of_the_papers() -> None:
+    cited = yaml.safe_load((ROOT / "CITATION.cff").read_text(encoding="utf-8"))["references"]
+    papers = pybtex.database.parse_file(str(ROOT / "book" / "references.bib")).entries.values()
+    papers = [paper for paper in papers if "shorthand" in paper.fields]
+    assert len(papers) == len(cited) == 3
+    for ours in cited:
+        (paper,) = (paper for paper in papers if paper.fields["url"] == ours["url"])
+        names = [str(Text.from_latex(" ".join(person.last_names))) for person in paper.persons["author"]]
+        assert [author["family-names"] for author in ours["authors"]] == names
+
+
+def test_workflows_test_every_python_that_is_claimed() -> None:
+    jobs = yaml.safe_load((ROOT / ".github/workflows/tests.yml").read_text(encoding="utf-8"))["jobs"]
+    claimed = [text.rpartition(" ")[2] for text in PROJECT["classifiers"] if re.search(r":: 3\.\d", text)]
+    assert jobs["tests"]["strategy"]["matrix"]["python"] == claimed
+    assert PROJECT["requires-python"] == f">={claimed[0]}"
+    assert {"python-version": claimed[0]} in [step.get("with") for step in jobs["lowest"]["steps"]]
+
+
+def test_what_is_said_of_installing_is_true() -> None:
+    """Extras exist, and nobody is sent to the package that another project calls posym."""
+    files = [*ROOT.glob("*.md"), *(ROOT / "book").rglob("*.md"), *(ROOT / "book").rglob("*.ipynb"), *MODULES]
+    named = 0
+    for path in files:
+        text = path.read_text(encoding="utf-8")
+        for line in re.findall(r"pip install [^\n`]*", text):
+            extras = re.findall(r"[\w./-]*\[([a-z,]+)\]", line)
+            assert {one for extra in extras for one in extra.split(",")} <= PROJECT["optional-dependencies"].keys(), (
+                line
+            )
+            assert not re.search(r"install (-[\w-]+ )*['\"]?posym\b(?!-core)", line), line
+            named += len(extras)
+    assert named > 5

@@ -18,7 +18,10 @@ import yaml
 ROOT = Path(__file__).resolve().parent.parent
 PLACEHOLDER = "https://github.com/OWNER/posym"
 ADDRESS = re.compile(r"https://[\w.-]+/[\w.-]+/[\w.-]+")
-NAMED_IN = ("_config.yml", "pyproject.toml", "CITATION.cff", "README.md")
+NAMED_IN = (
+    *("_config.yml", "pyproject.toml", "CITATION.cff", "README.md", "SECURITY.md", "CODE_OF_CONDUCT.md"),
+    ".github/ISSUE_TEMPLATE/config.yml",
+)
 TAGS = ["remove-cell"]
 TEMPLATE = """\
 # In Colab, fetch the book and install its package; anywhere else this cell does nothing.
