@@ -46,15 +46,15 @@ def figure() -> Figure:
             f"input{place}",
             "Input",
             note="Note.",
-            tokens=list(result["tokens"]),
+            tokens=[list(result["tokens"])],
             start=int(result["start"]),
-            arrays={array: result[array] for array in ARRAYS},
+            span=SPAN,
+            lengths=LENGTHS,
+            arrays={array: result["example"][None] if array == "examples" else result[array] for array in ARRAYS},
         )
         for place, result in enumerate(results)
     ]
-    return head_explorer(
-        inputs, lengths=LENGTHS, taus=TAUS, span=SPAN, angles=results[0]["angles"], caption="Heads.", alt="Heads."
-    )
+    return head_explorer(inputs, taus=TAUS, angles=results[0]["angles"], caption="Heads.", alt="Heads.")
 
 
 def rows() -> Iterator[str]:

@@ -11,14 +11,9 @@ from typing import Any
 
 import numpy as np
 import torch
-from torch import Tensor
 
 from posym_companion.loop import Experiment, language_model, plain
-from posym_core.inspection.heads import LayerHeads
-from posym_core.inspection.layer_measurement import profile_with
-from posym_core.metrics.blocks import Swaps
-from posym_core.metrics.exclusion_bound import exclusion
-from posym_core.metrics.stats import student_margin
+from posym_core.inspection.head_views import PLANE_PROMPTS, Cuts, head_views, mean_views
 from posym_core.models.answers import choice_accuracy
 from posym_core.models.language import PACKAGED
 from posym_core.tasks import make_prompts
@@ -31,8 +26,6 @@ SPAN = 64
 LENGTHS = (1, 2, 4, 8, 16)
 TAUS = tuple(float(f"{10 ** (power / 2):.0e}") for power in range(-10, 1))
 DEFAULT_LENGTH, DEFAULT_TAU = 4, 1e-4
-# Planes are scored on so many prompts: they are 128 heads each, and nearly alike from prompt to prompt.
-PLANE_PROMPTS = 8
 DIMS = {
     "start accuracy chance": "",
     "tokens": "token",
@@ -107,63 +100,18 @@ def measure(
         )
     if setting.prompts < 2:
         raise ValueError(f"an interval over prompts needs at least 2 of them; got {setting.prompts}")
-    angles: dict[int, Tensor] = {}
-    inside = slice(prompts.start, prompts.start + SPAN)
-
-    def one_layer(heads: LayerHeads) -> dict[str, Tensor]:
-        angles[heads.layer] = heads.angles.cpu()
-        cuts = [{"start": prompts.start, "block_length": length, "blocks": SPAN // length} for length in LENGTHS]
-        scores = [[heads.swap_scores(Swaps(**cut, tau=tau)) for tau in TAUS] for cut in cuts]
-        tables = [heads.block_table(Swaps(**cut)) for cut in cuts]
-        shares = [exclusion(table.sums.log()) for table in tables]
-        tokens = heads.swap_scores(Swaps())
-        planes = heads.frequency_shares(inside)
-        return {
-            "positional": torch.stack([torch.stack([s.positional for s in row], -1) for row in scores], -2),
-            "symbolic": torch.stack([torch.stack([s.symbolic for s in row], -1) for row in scores], -2),
-            "positional_share": torch.stack([x.positional_share for x in shares], -1),
-            "symbolic_share": torch.stack([x.symbolic_share for x in shares], -1),
-            "entropy": tokens.entropy,
-            "attention": torch.cat([tokens.attention, 1 - tokens.attention.sum(-1, keepdim=True)], -1),
-            "plane_positional_share": planes.positional_share,
-            "plane_symbolic_share": planes.symbolic_share,
-            "plane_energy_share": planes.energy / planes.energy.sum(-1, keepdim=True),
-        }
-
-    def split(heads: LayerHeads) -> dict[str, Tensor]:
-        blocks = {"start": prompts.start, "block_length": DEFAULT_LENGTH, "blocks": SPAN // DEFAULT_LENGTH}
-        scores = heads.swap_scores(Swaps(**blocks, tau=DEFAULT_TAU), per_frequency=True, products=torch.float32)
-        return {"plane_positional": scores.positional, "plane_symbolic": scores.symbolic}
-
-    found = {
-        name: x.numpy() for name, x in profile_with(model, prompts.input_ids, one_layer, progress=progress).items()
-    }
-    planes = profile_with(model, prompts.input_ids[:PLANE_PROMPTS], split, progress=progress)
-    found |= {name: x.numpy() for name, x in planes.items()}
-    arrays = {name: _mean(x).astype(np.float32) for name, x in found.items()}
-    for name in ("positional", "symbolic"):
-        margin = student_margin(found[name]).astype(np.float32)
-        arrays |= {
-            name: np.moveaxis(arrays[name], (2, 3), (0, 1)),
-            f"{name}_margin": np.moveaxis(margin, (2, 3), (0, 1)),
-        }
-        arrays[f"{name}_share"] = np.moveaxis(arrays[f"{name}_share"], 2, 0)
+    cuts = Cuts(prompts.start, SPAN, lengths=LENGTHS, taus=TAUS, shown=(DEFAULT_LENGTH, DEFAULT_TAU))
+    found = head_views(model, prompts.input_ids, cuts, plane_prompts=PLANE_PROMPTS, progress=progress)
+    arrays = mean_views(found)
+    example = arrays.pop("examples")[0]
     choices = choice_accuracy(model, prompts)
     return arrays | {
-        "angles": np.stack([angles[layer].numpy() for layer in sorted(angles)]),
-        "example": found["attention"][0].astype(np.float32),
+        "example": example,
         "tokens": np.array([tokenizer.decode([int(token)]) for token in prompts.input_ids[0]]),
         "start": np.array(prompts.start),
         "accuracy": np.array(choices.accuracy),
         "chance": np.array(choices.chance),
     }
-
-
-def _mean(x: np.ndarray) -> np.ndarray:
-    """Mean over prompts of what is defined; NaN where nothing is."""
-    counted = np.isfinite(x)
-    total = np.where(counted, x, 0).astype(np.float64).sum(0)
-    return np.where(counted.any(0), total / np.maximum(counted.sum(0), 1), np.nan)
 
 
 EXPERIMENT = Experiment(settings=full_size, small=small, measure=measure, dims=DIMS, load=language_model)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING, Any
 
-from posym_core.figures.explorer import ARRAYS, HeadInput, head_explorer
+from posym_core.figures.explorer import ARRAYS, ExplorerFigure, HeadInput, head_explorer
 from posym_core.figures.sliders import (
     Bars,
     Choice,
@@ -29,6 +29,7 @@ __all__ = [
     "WIDTH",
     "Bars",
     "Choice",
+    "ExplorerFigure",
     "HeadInput",
     "Heatmap",
     "Lines",

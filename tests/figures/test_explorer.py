@@ -39,7 +39,7 @@ def one_input(name="facts", seed=0, **changed) -> HeadInput:
         "symbolic_share": 0.5 * generator.random((len(LENGTHS), LAYERS, HEADS)),
         "entropy": generator.random((LAYERS, HEADS)),
         "attention": generator.dirichlet(np.ones(SPAN + 2), (LAYERS, HEADS)),
-        "example": generator.dirichlet(np.ones(SPAN + 2), (LAYERS, HEADS)),
+        "examples": generator.dirichlet(np.ones(SPAN + 2), (1, LAYERS, HEADS)),
         "plane_positional": generator.random(planes),
         "plane_symbolic": generator.random(planes),
         "plane_positional_share": 0.5 * generator.random(planes),
@@ -49,21 +49,26 @@ def one_input(name="facts", seed=0, **changed) -> HeadInput:
     for part in ("positional_share", "symbolic_share"):
         arrays[part][:, *DEAD] = np.nan
         arrays[f"plane_{part}"][DEAD] = np.nan
-    tokens = [f" word{place}" for place in range(SPAN + 2)]
+    tokens = [[f" word{place}" for place in range(SPAN + 2)]]
     arrays |= {part: changed.pop(part) for part in ARRAYS if part in changed}
     return HeadInput(
         name,
         name.capitalize(),
-        **{"note": f"A note on {name}.", "tokens": tokens, "start": 1, **changed},
+        **{
+            "note": f"A note on {name}.",
+            "tokens": tokens,
+            "start": 1,
+            "span": SPAN,
+            "lengths": LENGTHS,
+            **changed,
+        },
         arrays=arrays,
     )
 
 
 def make(*inputs, **changed):
     options = {
-        "lengths": LENGTHS,
         "taus": TAUS,
-        "span": SPAN,
         "angles": np.geomspace(1, 0.001, PLANES)[None].repeat(LAYERS, 0),
         "caption": "All heads.",
         "alt": "Points in a square.",
@@ -155,13 +160,13 @@ class Tags(HTMLParser):
 
 def test_every_text_is_escaped():
     evil = "</script><script>alert(\"x\")</script><b title='&'>"
-    given = replace(one_input(), label=evil, note=evil, group=evil, tokens=[evil] * (SPAN + 2))
+    given = replace(one_input(), label=evil, note=evil, group=evil, tokens=[[evil] * (SPAN + 2)])
     shown = make(given, caption=evil, alt=evil, marked_label=evil, plane_note=evil, turn_label=evil)
     tags = Tags(shown.html).tags
     assert tags.count("script") == 2
     assert "b" not in tags
     sent = payload(shown)
-    assert sent["inputs"][0]["tokens"][0] == sent["planeNote"] == evil
+    assert sent["inputs"][0]["prompts"][0][0] == sent["planeNote"] == evil
     assert not set("<>&") & set(shown.html.split('class="posym-explorer-data">')[1].split("</script>")[0])
 
 
@@ -189,13 +194,24 @@ def test_temperatures_as_readers_write_them():
     [
         (lambda: make(caption=" "), "caption must say what is seen; got an empty text"),
         (lambda: make(alt=""), "alt must say what is seen; got an empty text"),
-        (lambda: head_explorer([], lengths=(1,), taus=(1,), span=2, angles=[[1]], caption="c", alt="a"),
+        (lambda: head_explorer([], taus=(1,), angles=[[1]], caption="c", alt="a"),
          "an explorer must have at least one input; got none"),
         (lambda: make(one_input("a b")), "an input's name has letters, digits, '_' and '-' only, for links; got 'a b'"),
         (lambda: make(one_input(), one_input()), "names of inputs must differ; got facts, facts"),
-        (lambda: make(lengths=(1, 3, 4)), "lengths must cut 8 tokens into at least two equal blocks; 3 does not"),
-        (lambda: make(lengths=(1, 2, 8)), "lengths must cut 8 tokens into at least two equal blocks; 8 does not"),
-        (lambda: make(taus=(0.0, 1.0, 2.0)), "taus must be positive numbers and lengths not empty; got taus [0.0,"),
+        (lambda: make(one_input(lengths=(1, 3, 4))),
+         "lengths of input 'facts' must cut 8 tokens into at least two equal blocks; 3 does not"),
+        (lambda: make(one_input(lengths=(1, 2, 8))),
+         "lengths of input 'facts' must cut 8 tokens into at least two equal blocks; 8 does not"),
+        (lambda: make(one_input(lengths=())),
+         "lengths of input 'facts' must cut 8 tokens into at least two equal blocks; got none"),
+        (lambda: make(one_input(tokens=[])),
+         "tokens of input 'facts' must be lists of texts, one a prompt, all of one length; got lengths of no prompt"),
+        (lambda: make(one_input(tokens=["a b"])), "one a prompt, all of one length; got lengths [3]"),
+        (lambda: make(one_input(tokens=[["a"], ["a", "b"]])), "all of one length; got lengths [1, 2]"),
+        (lambda: make(one_input(tokens=[["a"], ["b"]])),
+         "labels of input 'facts' must be one for each of its 2 prompts; got 0"),
+        (lambda: make(layers=(1, 2)), "layers must be a number of its own for each of 5 layers; got [1, 2]"),
+        (lambda: make(taus=(0.0, 1.0, 2.0)), "taus must be positive numbers, at least one; got [0.0, 1.0, 2.0]"),
         (lambda: make(angles=np.ones(8)), "angles must have shape [layer, plane]; got [8]"),
         (lambda: make(head=(5, 0)), "head must be a layer below 5 and a head below 3; got (5, 0)"),
         (lambda: make(length=3), "length must be one of 1, 2, 4, which the sliders step; got 3"),
@@ -204,11 +220,11 @@ def test_temperatures_as_readers_write_them():
         (lambda: make(turn=[1.0]), "turn must have shape [layer: 5]; got [1]"),
         (lambda: make(one_input(start=4)), "input 'facts' has 10 tokens, too few for blocks over 8 from token 4; pass"),
         (lambda: make(one_input(entropy=np.ones((4, 3)))),
-         "entropy of input 'facts' must have shape [layer: 5, head: 3]; got [4, 3]. Lengths, temperatures and angles"),
+         "entropy of input 'facts' must have shape [layer: 5, head: 3]; got [4, 3]. Its lengths and tokens, and the"),
         (lambda: make(one_input(symbolic=2 * np.ones((3, 3, 5, 3)))),
          "symbolic of input 'facts' must lie in 0 to 1, or be NaN where undefined; it spans 2 to 2"),
-        (lambda: make(one_input(example=-np.ones((5, 3, 10)))),
-         "example of input 'facts' must lie in 0 to 1, or be NaN where undefined; it spans -1 to -1"),
+        (lambda: make(one_input(examples=-np.ones((1, 5, 3, 10)))),
+         "examples of input 'facts' must lie in 0 to 1, or be NaN where undefined; it spans -1 to -1"),
         (lambda: make(replace(one_input(), arrays={"entropy": np.ones((5, 3))})),
          "arrays of input 'facts' must hold all of ARRAYS; positional, symbolic, positional_margin"),
         (lambda: make(one_input(entropy=np.full((5, 3), np.inf))), "entropy of input 'facts' must be finite"),
@@ -219,10 +235,9 @@ def test_refusals_name_rule_value_and_way_out(call, message):
         call()
 
 
-def test_too_much_is_refused(monkeypatch):
-    monkeypatch.setattr(explorer, "PAYLOAD_LIMIT", 5000)
-    with pytest.raises(ValueError, match=r"the packed numbers take 0\.0 MB, but .* pass fewer inputs, temperatures or"):
-        make()
+def test_too_much_is_refused():
+    with pytest.raises(ValueError, match=r"the packed numbers take 0\.0 MB, .* pass fewer inputs, prompts, layers, temp"):
+        make(limit=5000)
 
 
 # ---- the experiment and the real figure ------------------------------------------------------------------------------
@@ -235,14 +250,15 @@ def real() -> tuple:
             f"input{place}",
             "Input",
             note="Note.",
-            tokens=list(result["tokens"]),
+            tokens=[list(result["tokens"])],
             start=int(result["start"]),
-            arrays={name: result[name] for name in ARRAYS},
+            span=experiment.SPAN,
+            lengths=experiment.LENGTHS,
+            arrays={name: result["example"][None] if name == "examples" else result[name] for name in ARRAYS},
         )
         for place, result in enumerate(results)
     ]
-    options = {"lengths": experiment.LENGTHS, "taus": experiment.TAUS, "span": experiment.SPAN}
-    return inputs, {**options, "angles": results[0]["angles"], "caption": "C.", "alt": "A.", "length": 4, "tau": 1e-4}
+    return inputs, {"taus": experiment.TAUS, "angles": results[0]["angles"], "caption": "C.", "alt": "A.", "length": 4, "tau": 1e-4}
 
 
 def test_the_models_fit_into_the_page():
@@ -399,10 +415,10 @@ def test_what_is_seen_first(open_page):
 
 def windowed(**changed):
     """In layer 1 the last token sees none before token 4: of blocks of two from token 1 on, two are not seen whole."""
-    arrays = {name: one_input().arrays[name].copy() for name in ("attention", "example")}
+    arrays = {name: one_input().arrays[name].copy() for name in ("attention", "examples")}
     for array in arrays.values():
-        array[1, :, :4] = 0
-        array[1] /= array[1].sum(-1, keepdims=True)
+        array[..., 1, :, :4] = 0
+        array[..., 1, :, :] /= array[..., 1, :, :].sum(-1, keepdims=True)
     return one_input(**arrays, **changed)
 
 
@@ -414,7 +430,7 @@ def test_layers_that_do_not_see_all_blocks_are_found_in_their_attention():
     rows = re.findall(r'<th scope="row">([^<]*)</th>', make(windowed()).html)
     assert [row for row in rows if "◌" in row] == ["1.0 ◌", "1.1 ◌", "1.2 ◌"]
     # A window that ends before the blocks begin hides none of them.
-    assert "◌</th>" not in make(windowed(start=4, tokens=[""] * 10), span=6, lengths=(1, 2, 3)).html
+    assert "◌</th>" not in make(windowed(start=4, span=6, lengths=(1, 2, 3)), length=1).html
 
 
 def test_layers_that_do_not_see_all_blocks_are_marked(open_page):

@@ -151,20 +151,23 @@ export const showSetting = (input, between) => {
   input.style.setProperty("--posym-done", `${(100 * input.value) / Math.max(1, input.max)}%`);
 };
 
-// A drawing says beside the pointer what stands there: hint(x, y) is a text or null.
-export const hover = (box, hint) => {
+// A drawing says beside the pointer what stands there: hint(x, y, event) is a text or null. A finger, which scrolls the
+// page where it moves, is answered only where it taps and `touch` says so.
+export const hover = (box, hint, { touch = false } = {}) => {
   const tip = element(box.parentNode, "div", { class: "posym-tip" });
   tip.hidden = true;
-  box.addEventListener("pointermove", (event) => {
+  const say = (event) => {
     const edge = box.getBoundingClientRect();
     const [x, y] = [event.clientX - edge.left, event.clientY - edge.top];
-    const text = event.pointerType === "touch" ? null : hint(x, y);
+    const text = event.pointerType === "touch" && event.type !== "click" ? null : hint(x, y, event);
     tip.hidden = !text;
     if (!text) return;
     tip.textContent = text;
     tip.style.left = `${clamp(x + box.offsetLeft, 0, Math.max(0, box.offsetLeft + box.clientWidth - tip.offsetWidth))}px`;
     tip.style.top = `${box.offsetTop + y + (y > 40 ? -34 : 18)}px`;
-  });
+  };
+  box.addEventListener("pointermove", say);
+  if (touch) box.addEventListener("click", say);
   box.addEventListener("pointerleave", () => (tip.hidden = true));
 };
 

@@ -1,7 +1,7 @@
 // Drives the head explorer. Every number comes packed in the figure's JSON; this script unpacks, ranks and draws.
 import {
   canvas, clamp, css, defined, element, fillTable, hover, level, linkable, node, putLine, putText, rangeOf, ruler, scale, shade,
-  showSetting, startAll, tenth, write,
+  showSetting, tenth, write,
 } from "./core.js";
 
 const SHARES = [["positional", 0], ["symbolic", 1], ["interaction", 2]];
@@ -22,8 +22,10 @@ const roundUp = (value) => {
   return [1, 2, 2.5, 5, 10].map((factor) => factor * power).find((size) => size >= value * 0.9999);
 };
 
-function start(figure, data) {
-  const page = document.body;
+// Draws an explorer and answers its controls until it is stopped, by the function that is returned. It begins at the head
+// that is asked for, if it has that.
+function start(figure, data, head = null) {
+  const ends = new AbortController(), { signal } = ends;
   const find = (name) => figure.querySelector(name);
   const { layer: layers, head: heads, plane: planes, tau: temperatures } = data.sizes, count = layers * heads;
   const unpacked = new Map();
@@ -34,11 +36,15 @@ function start(figure, data) {
     }
     return unpacked.get(state.input);
   };
-  const first = { input: 0, head: data.start.head, block: data.start.length, tau: data.start.tau };
+  const first = { input: 0, prompt: 0, head: data.start.head, block: data.start.length, tau: data.start.tau };
   const state = { ...first };
-  const controls = Object.fromEntries(["input", "head", "tau", "block"].map((name) => [name, find(`[name=${name}]`)]));
-  const nameOf = (head) => `${Math.floor(head / heads)}.${head % heads}`;
-  const titleOf = (head) => `layer ${Math.floor(head / heads)}, head ${head % heads}`;
+  if (head !== null && head < count) state.head = head;
+  const controls = Object.fromEntries(["input", "prompt", "head", "tau", "block"].map((name) => [name, find(`[name=${name}]`)]));
+  const called = (place) => data.layers[place];
+  const nameOf = (head) => `${called(layerOf(head))}.${head % heads}`;
+  const titleOf = (head) => `layer ${called(layerOf(head))}, head ${head % heads}`;
+  const here = () => data.inputs[state.input];
+  const blockLength = () => here().lengths[state.block];
 
   // ---- numbers of the present state ------------------------------------------------------------------------------
   const score = (name, head, tau = state.tau) => arrays()[name][(state.block * temperatures + tau) * count + head];
@@ -49,11 +55,8 @@ function start(figure, data) {
     interaction: (head) => clamp(1 - share("positional", head) - share("symbolic", head), 0, 1),
   };
   // Blocks that a layer's window hides from the last token, wholly or in part: what is swapped into them is not seen.
-  const blocks = () => data.span / data.lengths[state.block];
-  const hidden = (layer) => {
-    const { seen, start: begin } = data.inputs[state.input];
-    return clamp(Math.ceil((seen[layer] - begin) / data.lengths[state.block]), 0, blocks());
-  };
+  const blocks = () => here().span / blockLength();
+  const hidden = (layer) => clamp(Math.ceil((here().seen[layer] - here().start) / blockLength()), 0, blocks());
   const layerOf = (head) => Math.floor(head / heads);
   const blind = (head) => hidden(layerOf(head)) > 0;
   const sees = (head) => `${blocks() - hidden(layerOf(head))} of ${blocks()}`;
@@ -63,13 +66,14 @@ function start(figure, data) {
     ofPlanes("energy_share", head).forEach((energy, plane) => defined(energy) && ((weighted += energy * (plane + 1)), (total += energy)));
     return total ? weighted / total : NaN;
   };
+  // Attention of the chosen head to each token: the mean over prompts, and that on the chosen prompt.
   const ofTokens = (name) => {
-    const tokens = data.inputs[state.input].tokens.length;
-    return arrays()[name].subarray(state.head * tokens, (state.head + 1) * tokens);
+    const tokens = here().prompts[0].length, row = state.head + (name === "examples" ? state.prompt * count : 0);
+    return arrays()[name].subarray(row * tokens, (row + 1) * tokens);
   };
   const blockMeans = (name) => {
-    const { start: begin } = data.inputs[state.input], length = data.lengths[state.block], tokens = ofTokens(name);
-    return rangeOf(data.span / length).map((block) => {
+    const { start: begin } = here(), length = blockLength(), tokens = ofTokens(name);
+    return rangeOf(blocks()).map((block) => {
       let sum = 0;
       for (let token = begin + block * length; token < begin + (block + 1) * length; token++) sum += tokens[token];
       return sum / length;
@@ -101,7 +105,7 @@ function start(figure, data) {
     putText(svg, right, height - 4, "positional score s_POS →", { look: "posym-ink posym-c0", anchor: "end" });
     plane.under = node(svg, "g");
     plane.points = rangeOf(count).map((head) => {
-      const layer = Math.floor(head / heads), paint = { fill: ramp(layers > 1 ? layer / (layers - 1) : 0), class: "posym-dot posym-ex-point" };
+      const layer = layerOf(head), paint = { fill: ramp(layers > 1 ? layer / (layers - 1) : 0), class: "posym-dot posym-ex-point" };
       return data.marked.includes(layer)
         ? node(svg, "path", { d: "M0 -6.5L6.5 0L0 6.5L-6.5 0Z", ...paint })
         : node(svg, "circle", { r: 4.6, ...paint });
@@ -152,6 +156,7 @@ function start(figure, data) {
   // ---- the map of layers and heads -----------------------------------------------------------------------------------
   const map = find(".posym-ex-map");
   map.style.setProperty("--posym-layers", layers);
+  map.classList.toggle("posym-ex-dense", heads > 12);
   const cells = [];
   rangeOf(heads).forEach((head) => {
     const row = element(map, "div", { role: "row" });
@@ -162,7 +167,7 @@ function start(figure, data) {
     });
   });
   const under = element(map.parentNode, "div", { class: "posym-ex-layers" });
-  for (const [text, kind] of [["layer 0", null], ["■ positional", "posym-c0"], ["■ symbolic", "posym-c1"], [`layer ${layers - 1}`, null]])
+  for (const [text, kind] of [[`layer ${called(0)}`, null], ["■ positional", "posym-c0"], ["■ symbolic", "posym-c1"], [`layer ${called(layers - 1)}`, null]])
     element(under, "span", { class: kind }, text);
   const drawMap = () => cells.forEach((cell, head) => {
     const [positional, symbolic] = [score("positional", head), score("symbolic", head)], lean = positional - symbolic;
@@ -192,9 +197,9 @@ function start(figure, data) {
 
   // ---- the chosen head -------------------------------------------------------------------------------------------------
   const drawReadout = () => {
-    const { start: begin } = data.inputs[state.input], tokens = ofTokens("attention"), sum = (from, to) => tokens.subarray(from, to).reduce((total, value) => total + value, 0);
+    const { start: begin, span } = here(), tokens = ofTokens("attention"), sum = (from, to) => tokens.subarray(from, to).reduce((total, value) => total + value, 0);
     const layer = Math.floor(state.head / heads), marked = data.marked.includes(layer) ? " ◆" : "";
-    find(".posym-ex-name").textContent = `Layer ${layer}, head ${state.head % heads}${marked}`;
+    find(".posym-ex-name").textContent = `Layer ${called(layer)}, head ${state.head % heads}${marked}`;
     const both = (name) => {
       const [value, margin] = [score(name, state.head), score(`${name}_margin`, state.head)];
       return defined(value) ? `${brief(value)}${defined(margin) ? ` ± ${brief(margin)}` : ""}` : "undefined";
@@ -204,8 +209,8 @@ function start(figure, data) {
       ["symbolic score s_SYM", both("symbolic")],
       ["entropy of the attention", brief(arrays().entropy[state.head])],
       ["attention before the blocks", percent(sum(0, begin))],
-      ["attention on the blocks", percent(sum(begin, begin + data.span))],
-      ["attention after the blocks", percent(sum(begin + data.span, tokens.length))],
+      ["attention on the blocks", percent(sum(begin, begin + span))],
+      ["attention after the blocks", percent(sum(begin + span, tokens.length))],
       ["blocks it sees whole", blind(state.head) ? sees(state.head) : "all"],
     ]);
     const shares = find(".posym-ex-shares"), values = SHARES.map(([name]) => shareOf[name](state.head));
@@ -219,8 +224,8 @@ function start(figure, data) {
   };
 
   const drawBlocks = () => {
-    const { svg, width, height } = drawing("blocks"), means = blockMeans("attention"), one = blockMeans("example");
-    const length = data.lengths[state.block], left = 46, right = width - 4, top = 8, bottom = height - 36;
+    const { svg, width, height } = drawing("blocks"), means = blockMeans("attention"), one = blockMeans("examples");
+    const length = blockLength(), left = 46, right = width - 4, top = 8, bottom = height - 36;
     const most = roundUp(Math.max(largest(means), largest(one), 1e-6)), slot = (right - left) / means.length;
     const y = scale(false, [0, most], bottom, top);
     find(".posym-ex-blocks-title").textContent = `Attention to each of ${means.length} blocks, mean per token`;
@@ -231,6 +236,7 @@ function start(figure, data) {
       if (slot * unseen > 90) putText(svg, left + 6, top + 14, "not seen whole", { look: "posym-soft" });
     }
     means.forEach((mean, block) => {
+      if (!defined(mean + one[block])) return;
       const x = left + slot * block, gap = Math.min(6, slot * 0.15);
       node(svg, "rect", { x: tenth(x + gap / 2), y: tenth(y(mean)), width: tenth(slot - gap), height: tenth(bottom - y(mean)), class: "posym-fill posym-c4" });
       putLine(svg, x + gap / 2, y(one[block]), x + slot - gap / 2, y(one[block]), "posym-outline-bar");
@@ -249,23 +255,31 @@ function start(figure, data) {
 
   let words = [];
   const drawPrompt = () => {
-    const { tokens, start: begin } = data.inputs[state.input], length = data.lengths[state.block];
+    const { prompts, start: begin, span } = here(), tokens = prompts[state.prompt], length = blockLength();
     const text = find(".posym-ex-prompt");
     text.replaceChildren();
     let block = text;
     words = tokens.map((token, place) => {
-      const within = place >= begin && place < begin + data.span;
+      const within = place >= begin && place < begin + span;
       if (within && (place - begin) % length === 0) block = element(text, "span", { class: "posym-ex-block" });
       if (!within) block = text;
       return element(block, "span", { class: place === tokens.length - 1 ? "posym-ex-query" : null }, token.replace(/\n/g, "↵"));
     });
   };
   const shadePrompt = () => {
-    const weights = ofTokens("example"), most = Math.max(largest(weights.subarray(data.inputs[state.input].start)), 1e-9);
+    const weights = ofTokens("examples"), most = Math.max(largest(weights.subarray(here().start)), 1e-9);
     words.forEach((word, place) => {
-      word.style.background = `color-mix(in srgb, var(--posym-4) ${tenth(75 * Math.sqrt(clamp(weights[place] / most, 0, 1)))}%, transparent)`;
-      word.title = `attention ${weights[place].toPrecision(2)}`;
+      const share = defined(weights[place]) ? clamp(weights[place] / most, 0, 1) : 0;
+      word.style.background = `color-mix(in srgb, var(--posym-4) ${tenth(75 * Math.sqrt(share))}%, transparent)`;
     });
+  };
+  const tokenHint = (px, py, { target }) => {
+    const place = words.indexOf(target), { prompts, start: begin, span } = here();
+    if (place < 0) return null;
+    const within = place >= begin && place < begin + span, last = place === words.length - 1;
+    const where = within ? `, block ${1 + Math.floor((place - begin) / blockLength())}` : last ? ", which asks" : "";
+    const [one, mean] = ["examples", "attention"].map((name) => percent(ofTokens(name)[place]));
+    return `token ${place} “${prompts[state.prompt][place].trim()}”${where}: ${one}${mean === one ? "" : `, mean ${mean}`}`;
   };
 
   // ---- rotation planes -------------------------------------------------------------------------------------------------
@@ -313,7 +327,8 @@ function start(figure, data) {
       });
       node(svg, "path", { d: path, class: `posym-line posym-c${colour}`, style: "stroke-width:1.5" });
     }
-    for (const id of [1, 32, 64, 96, 128].filter((id) => id <= planes))
+    const step = planes % 4 ? planes : planes / 4;
+    for (const id of [1, ...rangeOf(planes / step).map((tick) => (tick + 1) * step)].filter((id, tick, all) => id !== all[tick - 1]))
       putText(svg, x(id), height - 22, id, { anchor: id === 1 ? "start" : id === planes ? "end" : "middle" });
     putText(svg, (left + right) / 2, height - 4, "frequency ID, fast to slow", { anchor: "middle" });
     if (data.turn) {
@@ -379,10 +394,20 @@ function start(figure, data) {
 
   // ---- all together ------------------------------------------------------------------------------------------------------
   const hints = {};
+  let listed = null;
   const showControls = () => {
-    controls.input.value = data.inputs[state.input].name;
+    controls.input.value = here().name;
     controls.head.value = state.head;
-    find(".posym-ex-note").textContent = data.inputs[state.input].note;
+    find(".posym-ex-note").textContent = here().note;
+    if (listed !== state.input) {
+      controls.prompt.replaceChildren();
+      here().labels.forEach((label, place) => element(controls.prompt, "option", { value: place }, label));
+      controls.prompt.closest("label").hidden = here().labels.length < 2;
+      controls.block.max = here().lengths.length - 1;
+      controls.block.dataset.texts = JSON.stringify(here().lengths.map(String));
+      listed = state.input;
+    }
+    controls.prompt.value = state.prompt;
     for (const name of ["tau", "block"]) {
       controls[name].value = state[name];
       showSetting(controls[name]);
@@ -394,15 +419,20 @@ function start(figure, data) {
     [drawMap, "input block tau"],
     [markMap, "head"],
     [drawReadout, "input head block tau"],
-    [drawBlocks, "input head block"],
-    [drawPrompt, "input block"],
-    [shadePrompt, "input head block"],
+    [drawBlocks, "input prompt head block"],
+    [drawPrompt, "input prompt block"],
+    [shadePrompt, "input prompt head block"],
     [drawProfile, "input head"],
     [drawTable, "input block tau"],
   ];
   const draw = (changed = Object.keys(state)) => {
     for (const [part, needs] of parts) if (changed.some((name) => needs.includes(name))) part();
-    drawRanks(changed.some((name) => name !== "head"));
+    drawRanks(changed.some((name) => name !== "head" && name !== "prompt"));
+  };
+  // Another input has prompts of its own, and the cut that is nearest to the present one.
+  const moved = (input) => {
+    const block = closest(data.inputs[input].lengths, blockLength());
+    return { input, prompt: 0, block };
   };
   const choose = (change, linked = true) => {
     const changed = Object.keys(change).filter((name) => change[name] !== state[name]);
@@ -416,8 +446,9 @@ function start(figure, data) {
   // ---- the address -------------------------------------------------------------------------------------------------------
   const address = () => {
     const parts = [`head=${nameOf(state.head)}`];
-    if (state.input !== first.input) parts.push(`input=${data.inputs[state.input].name}`);
-    if (state.block !== first.block) parts.push(`block=${data.lengths[state.block]}`);
+    if (state.input !== first.input) parts.push(`input=${here().name}`);
+    if (state.prompt !== first.prompt) parts.push(`prompt=${state.prompt}`);
+    if (blockLength() !== data.inputs[0].lengths[first.block]) parts.push(`block=${blockLength()}`);
     if (state.tau !== first.tau) parts.push(`tau=${data.taus[state.tau]}`);
     return `#${parts.join("&")}`;
   };
@@ -437,7 +468,7 @@ function start(figure, data) {
     clearTimeout(waiting);
     waiting = setTimeout(settle, 120);
   };
-  window.addEventListener("pagehide", () => waiting && settle());
+  window.addEventListener("pagehide", () => waiting && settle(), { signal });
   const closest = (values, text) => {
     const wanted = Number(text);
     if (!(wanted > 0)) return -1;
@@ -446,13 +477,16 @@ function start(figure, data) {
   // What an address asks for, or null if it asks for nothing here. What it does not name is as at the start.
   const asked = () => {
     const given = new URLSearchParams(location.hash.slice(1)), head = /^(\d+)\.(\d+)$/.exec(given.get("head") || "");
-    if (!head || Number(head[1]) >= layers || Number(head[2]) >= heads) return null;
-    const wanted = { ...first, head: Number(head[1]) * heads + Number(head[2]) };
+    const layer = head ? data.layers.indexOf(Number(head[1])) : -1;
+    if (layer < 0 || Number(head[2]) >= heads) return null;
     const input = data.inputs.findIndex((one) => one.name === given.get("input"));
-    const [block, tau] = [closest(data.lengths, given.get("block")), closest(data.taus, given.get("tau"))];
-    if (input >= 0) wanted.input = input;
-    if (block >= 0) wanted.block = block;
+    const { lengths, prompts } = data.inputs[Math.max(input, 0)], prompt = Number(given.get("prompt"));
+    const wanted = { ...first, head: layer * heads + Number(head[2]), input: Math.max(input, 0) };
+    const usual = closest(lengths, data.inputs[0].lengths[first.block]);
+    const [block, tau] = [closest(lengths, given.get("block")), closest(data.taus, given.get("tau"))];
+    wanted.block = block >= 0 ? block : usual;
     if (tau >= 0) wanted.tau = tau;
+    if (Number.isInteger(prompt) && prompt > 0 && prompt < prompts.length) wanted.prompt = prompt;
     return wanted;
   };
   const follow = () => {
@@ -464,9 +498,10 @@ function start(figure, data) {
     return true;
   };
   // The way back to an address without a view leads to the first one.
-  window.addEventListener("hashchange", () => follow() || location.hash || (linkable(figure) && choose(first, false)));
+  window.addEventListener("hashchange", () => follow() || location.hash || (linkable(figure) && choose(first, false)), { signal });
 
-  controls.input.addEventListener("change", () => choose({ input: data.inputs.findIndex((one) => one.name === controls.input.value) }));
+  controls.input.addEventListener("change", () => choose(moved(data.inputs.findIndex((one) => one.name === controls.input.value))));
+  controls.prompt.addEventListener("change", () => choose({ prompt: Number(controls.prompt.value) }));
   controls.head.addEventListener("change", () => choose({ head: Number(controls.head.value) }));
   for (const name of ["tau", "block"]) controls[name].addEventListener("input", () => choose({ [name]: Number(controls[name].value) }));
   box.plane.addEventListener("click", (event) => {
@@ -480,17 +515,64 @@ function start(figure, data) {
     return head === null ? null : `${titleOf(head)}: s_POS ${brief(score("positional", head))}, s_SYM ${brief(score("symbolic", head))}${blind(head) ? `, sees ${sees(head)} blocks` : ""}`;
   };
   for (const [name, inner] of Object.entries(box)) hover(inner, (px, py) => hints[name](px, py));
+  hover(find(".posym-ex-prompt"), tokenHint, { touch: true });
 
   buildPlane();
   showControls(), draw();
   follow();
   const size = () => Object.values(box).map((inner) => [inner.clientWidth, inner.clientHeight]).join();
   let before = size();
-  new ResizeObserver(() => {
+  const observer = new ResizeObserver(() => {
     if (size() === before) return;
     before = size();
     buildPlane(), draw();
-  }).observe(figure);
+  });
+  observer.observe(figure);
+  return { head: () => state.head, stop: () => (ends.abort(), observer.disconnect(), clearTimeout(waiting)) };
 }
 
-startAll("posym-explorer-data", start);
+// ---- beside a kernel -----------------------------------------------------------------------------------------------------
+const PATIENCE = 15000; // milliseconds without an answer after which a reader is told so
+
+// Shows the explorer, and another in its place for each prompt that the reader types.
+function render({ model, el }) {
+  let shown = null;
+  const show = (markup) => {
+    const head = shown && shown.head(), typed = el.querySelector("[name=typed]"), text = typed && typed.value;
+    if (shown) shown.stop();
+    el.innerHTML = markup;
+    const figure = el.querySelector("figure"), form = figure.querySelector(".posym-ex-ask");
+    figure.dataset.ready = "true";
+    figure.dataset.lmSuppressShortcuts = "true"; // keys typed here are no commands of JupyterLab
+    shown = start(figure, JSON.parse(figure.querySelector("script.posym-explorer-data").textContent), head);
+    if (!form) return;
+    form.hidden = false;
+    if (text) form.elements.typed.value = text;
+    form.addEventListener("submit", (event) => (event.preventDefault(), ask(form)));
+  };
+  let waiting = 0;
+  const said = (text, look) => {
+    const place = el.querySelector(".posym-ex-answer");
+    place.textContent = text;
+    place.className = `posym-ex-answer mathjax_ignore ${look}`;
+  };
+  const busy = (on) => (el.querySelector(".posym-ex-ask button").disabled = on);
+  const ask = (form) => {
+    said("The model reads it …", "posym-note");
+    busy(true);
+    clearTimeout(waiting);
+    waiting = setTimeout(() => (said("No answer yet. If the kernel has stopped, start it and run the cell again.", "posym-note"), busy(false)), PATIENCE);
+    model.send({ wanted: "prompt", text: form.elements.typed.value });
+  };
+  const hear = ({ markup, error }) => {
+    clearTimeout(waiting);
+    if (markup) return show(markup);
+    busy(false);
+    said(error, "posym-error");
+  };
+  model.on("msg:custom", hear);
+  show(model.get("markup"));
+  return () => (model.off("msg:custom", hear), clearTimeout(waiting), shown.stop());
+}
+
+export default { render, start };
