@@ -84,6 +84,9 @@ def _parser() -> argparse.ArgumentParser:
     profile.add_argument("--labels", action="store_true", help=known)
     add_cube(profile)
     profile.add_argument("--energy", action="store_true", help="also each rotation plane's part of the logits' energy")
+    profile.add_argument("--explorer", action="store_true", help="also explorer.html, to look into every head")
+    profile.add_argument("--explorer-prompts", type=int, metavar="N", help="its prompts, the first N (default: 16)")
+    profile.add_argument("--explorer-layers", metavar="LAYERS", help="its layers, as 0-7,12 (default: all)")
     profile.add_argument("--no-report", action="store_true", help="write no figures and no report.html")
     add_places(profile)
     profile.set_defaults(command=_profile)
@@ -168,8 +171,10 @@ def _require_matplotlib() -> None:
 
 def _profile(options: argparse.Namespace) -> None:
     from posym_core.inspection.visibility import counted
+    from posym_core.report.explored import NAME as EXPLORER
+    from posym_core.report.explored import PROMPTS, explorer_of
     from posym_core.report.page import NAME, pages
-    from posym_core.report.run import run_profile
+    from posym_core.report.run import Extra, run_profile
     from posym_core.report.settings import ProfileSettings
     from posym_core.report.tables import answers_said
     from posym_core.tasks.binding import TEMPLATES
@@ -201,6 +206,13 @@ def _profile(options: argparse.Namespace) -> None:
         **_drawn(options),
         **{name: getattr(options, name) for name in SHARED},
     )
+    extras = {} if options.no_report else {NAME: Extra(make=pages)}
+    if options.explorer:
+        number = PROMPTS if options.explorer_prompts is None else options.explorer_prompts
+        layers = None if options.explorer_layers is None else _numbers("--explorer-layers", options.explorer_layers)
+        extras[EXPLORER] = explorer_of(settings, prompts=number, layers=layers)
+    elif options.explorer_prompts is not None or options.explorer_layers is not None:
+        raise ValueError("--explorer-prompts and --explorer-layers are of an explorer; pass --explorer, too")
     profile = run_profile(
         settings,
         options.out,
@@ -208,7 +220,7 @@ def _profile(options: argparse.Namespace) -> None:
         cluster=options.cluster,
         force=options.force,
         progress=not options.no_progress,
-        extras=None if options.no_report else pages,
+        extras=extras,
         report=lambda line: print(line, file=sys.stderr),
     )
     shape = profile.arrays["positional"].shape
@@ -217,6 +229,17 @@ def _profile(options: argparse.Namespace) -> None:
     parts += [said for said in (answers_said(profile.arrays),) if said]
     shown = profile.folder / NAME if (profile.folder / NAME).exists() else profile.folder
     print(f"{', '.join(parts)}: {shown}")
+
+
+def _numbers(name: str, text: str) -> list[int]:
+    """Numbers and runs of them, as ``0-7,12``."""
+    numbers: list[int] = []
+    for part in text.split(","):
+        first, dash, last = part.strip().partition("-")
+        if not first.isdecimal() or (dash and not last.isdecimal()) or (dash and int(last) < int(first)):
+            raise ValueError(f"{name} must be numbers and runs of them, as 0-7,12; got {text!r}")
+        numbers += range(int(first), int(last or first) + 1)
+    return numbers
 
 
 def _survey(options: argparse.Namespace) -> None:

@@ -256,6 +256,11 @@ def packed_size(*, lengths: int, taus: int, layers: int, heads: int, planes: int
     return sum(4 * math.ceil(count * bits / 8 / 3) for count, bits in counts)
 
 
+def of_layers(arrays: Mapping[str, Any], layers: Sequence[int]) -> dict[str, np.ndarray]:
+    """The arrays of an input with some of its layers alone."""
+    return {name: np.take(arrays[name], layers, axis=PACKING[name][0].index("layer")) for name in ARRAYS}
+
+
 def _check_input(one: HeadInput) -> None:
     if missing := [name for name in ARRAYS if name not in one.arrays]:
         raise ValueError(f"arrays of input {one.name!r} must hold all of ARRAYS; {', '.join(missing)} not given")

@@ -54,9 +54,9 @@ class Figure:
     def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> Any:
         return {"text/html": self.html, "text/plain": self.text}
 
-    def page(self) -> str:
+    def page(self, title: str = "") -> str:
         """The figure as a page that stands alone: for an ``<iframe>``, or for a talk without a network."""
-        title = escape(self.text.strip("<>").partition(":")[0])
+        title = escape(title or self.text.strip("<>").partition(":")[0])
         return ALONE.format(title=title, figure=CAPTION.sub(lambda found: plain_maths(found[0]), self.html))
 
     def save(self, path: str | Path) -> Path:

@@ -77,6 +77,18 @@ def check_loadable(config: Any, name: str) -> None:
     )
 
 
+def check_position_settings(config: Any, name: str) -> None:
+    """Refuse a kind that can be rotary and is not with these settings; a profile finds the same when it is run.
+
+    Raises:
+        UnsupportedModelError: if logits have a linear bias (``alibi``), or positions are not told at all.
+    """
+    if getattr(config, "alibi", False):
+        raise unsupported(name, "adds a bias to its logits (alibi in its configuration) in place of a rotation", PLAIN)
+    if getattr(config, "position_embedding_type", "rope") not in ("rope", "rotary"):
+        raise unsupported(name, "has no rotary encoding (position_embedding_type in its configuration is not rope)")
+
+
 # By the modules that they consist of
 
 

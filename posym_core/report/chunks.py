@@ -91,6 +91,21 @@ class _Loaded:
         return self.planes[length]
 
 
+def held_model(settings: ProfileSettings, identity: Mapping[str, str]) -> Any:
+    """The model of a profile, loaded unless this process holds it from measuring chunks.
+
+    Raises:
+        NotEnoughMemoryError, RuntimeError: as :func:`measure_chunk`.
+    """
+    return _held(settings, identity).model
+
+
+def _held(settings: ProfileSettings, identity: Mapping[str, str]) -> _Loaded:
+    places = {"device": settings.device, "device_map": settings.device_map}
+    key = (settings.model, *places.values(), settings.dtype, *sorted(identity.items()), torch.get_num_threads())
+    return held(key, lambda: _load(settings, identity, places))
+
+
 def pass_size(length: int, batch_size: int | None = None) -> int:
     """Prompts of ``length`` tokens in a pass: ``batch_size``, or by default about 4,096 tokens and at most 16."""
     return batch_size or min(PROMPTS_A_CHUNK, max(1, TOKENS_A_BATCH // length))
@@ -118,9 +133,7 @@ def measure_chunk(prompts: Sequence[BlockedPrompt], *, settings: ProfileSettings
         RuntimeError: if this process has another model under the name.
     """
     began = time.perf_counter()
-    places = {"device": settings.device, "device_map": settings.device_map}
-    key = (settings.model, *places.values(), settings.dtype, *sorted(identity.items()), torch.get_num_threads())
-    loaded = held(key, lambda: _load(settings, identity, places))
+    loaded = _held(settings, identity)
     device, length = _device(loaded.model), len(prompts[0].input_ids)
     size = min(len(prompts), loaded.fits.get(length, len(prompts)))
     what = f"{settings.model} on {device}"

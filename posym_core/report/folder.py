@@ -63,8 +63,11 @@ class ProfileRun:
     prompts: Sequence[BlockedPrompt]
 
 
-def write_profile(profile: ProfileRun, extras: Mapping[str, bytes]) -> None:
-    """Write a finished profile with further files, each whole or not at all and the description last."""
+def write_profile(profile: ProfileRun, extras: Mapping[str, bytes], made_with: Mapping[str, Mapping[str, Any]]) -> None:
+    """Write a finished profile with further files, each whole or not at all and the description last.
+
+    ``made_with`` says of those that matter what they were made with.
+    """
     from safetensors.numpy import save
 
     contents: dict[str, bytes] = {
@@ -80,19 +83,23 @@ def write_profile(profile: ProfileRun, extras: Mapping[str, bytes]) -> None:
         "marks": marks(profile.arrays),
         "arrays": {name: {"shape": list(x.shape), "dtype": str(x.dtype)} for name, x in profile.arrays.items()},
         "provenance": profile.provenance,
+        "extras": made_with,
         "files": {name: record(content) for name, content in contents.items()},
     }
     write_files(profile.folder, {**contents, MANIFEST: seal(described)})
 
 
-def has_more(folder: Path) -> bool:
-    """Whether a finished profile has files beside its own, such as a report."""
-    return not set(manifest(folder)["files"]) <= OWN
+def extras_there(folder: Path) -> dict[str, Any]:
+    """Files of a finished profile beside its own, such as a report, and what they were made with."""
+    described = manifest(folder)
+    # Profiles from before that was kept had a report that is made with nothing.
+    return {name: {} for name in described["files"]} | described.get("extras", {})
 
 
-def add_files(folder: Path, extras: Mapping[str, bytes]) -> None:
+def add_files(folder: Path, extras: Mapping[str, bytes], made_with: Mapping[str, Mapping[str, Any]]) -> None:
     """Add files to a finished profile; what it measured stays as it is, and so does where that comes from."""
     described = manifest(folder)
+    described["extras"] = {**described.get("extras", {}), **made_with}
     described["files"] |= {name: record(content) for name, content in extras.items()}
     write_files(folder, {**extras, MANIFEST: seal(described)})
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -26,7 +26,7 @@ from posym_core.report.folder import (
     add_files,
     alone_in,
     discard,
-    has_more,
+    extras_there,
     load_profile,
     require_same,
     write_profile,
@@ -40,7 +40,20 @@ from posym_core.runs.provenance import made_now
 from posym_core.runs.results import require_keeping
 from posym_core.runs.store import DamagedError, begin, begun, end, identity, read_part, write_part
 
-Extras = Callable[[ProfileRun], Mapping[str, bytes]]
+
+@dataclass(frozen=True, kw_only=True)
+class Extra:
+    """Further files made out of a finished profile.
+
+    Attributes:
+        make: the files by name.
+        check: refuses, before anything is measured, prompts of which they cannot be made.
+        settings: what they are made with, as JSON; files that were made with other settings are made anew.
+    """
+
+    make: Callable[[ProfileRun], Mapping[str, bytes]]
+    check: Callable[[Sequence[BlockedPrompt]], None] = lambda prompts: None
+    settings: Mapping[str, Any] = field(default_factory=dict)
 
 
 def run_profile(
@@ -51,7 +64,7 @@ def run_profile(
     cluster: str | None = None,
     force: bool = False,
     progress: bool = True,
-    extras: Extras | None = None,
+    extras: Mapping[str, Extra] = {},
     report: Callable[[str], None] = lambda line: None,
 ) -> ProfileRun:
     """Measure prompts and keep the profile in ``folder``; a run that was killed goes on where it stopped.
@@ -63,8 +76,8 @@ def run_profile(
         cluster: address of a Dask scheduler, in place of ``jobs``; numbers are the same.
         force: discard what the folder holds of a profile.
         progress: show a progress bar on standard error.
-        extras: makes further files out of the finished profile, by name. A profile that is there already without any
-            gets them.
+        extras: further files out of the finished profile, by the name of the one that matters. A profile that is there
+            already without it gets them.
         report: called with a line about what a user may want to know.
 
     Raises:
@@ -78,10 +91,10 @@ def run_profile(
     check_places(jobs, cluster)
     if cluster is None:
         choose_device(settings.device)
-    there = next(path for path in (folder, *folder.absolute().parents) if path.exists())
-    if not there.is_dir():
-        raise NotADirectoryError(f"{there} is a file, so no folder can be made there; pass another --out")
-    require_keeping(there)
+    above = next(path for path in (folder, *folder.absolute().parents) if path.exists())
+    if not above.is_dir():
+        raise NotADirectoryError(f"{above} is a file, so no folder can be made there; pass another --out")
+    require_keeping(above)
     described = settings.described()
     folder.mkdir(parents=True, exist_ok=True)
     with alone_in(folder):
@@ -89,15 +102,19 @@ def run_profile(
             discard(folder)
         finished = _finished(folder, settings, described)
         if finished is not None:
-            added = {} if extras is None or has_more(folder) else extras(finished)
+            there = extras_there(folder)
+            lacking = {name: extra for name, extra in extras.items() if there.get(name) != extra.settings}
+            added = _made(lacking, finished)
             if added:
-                add_files(folder, added)
+                add_files(folder, added, {name: extra.settings for name, extra in lacking.items()})
             what = f"{len(added)} files are added" if added else "pass --force to measure again"
             report(f"{folder} holds this profile already; {what}")
             return finished
         threads = _begin(folder, settings, described, jobs)
         prompts = settings.prompts_for(load_tokenizer(settings.model))
         settings = replace(settings, queries=asked_queries(settings, prompts))
+        for extra in extras.values():
+            extra.check(prompts)
         chunks = _Chunks(folder / CHUNKS, prompts, settings, report)
         with _explained(chunks):
             measure = partial(measure_chunk, settings=settings, identity=described["identity"])
@@ -246,7 +263,7 @@ def _finish(
     described: Mapping[str, Any],
     prompts: Sequence[BlockedPrompt],
     chunks: _Chunks,
-    extras: Extras | None,
+    extras: Mapping[str, Extra],
     threads: int,
 ) -> ProfileRun:
     """Write the files of a finished run, the description last."""
@@ -260,9 +277,16 @@ def _finish(
         "smallest_batch": min(chunk.batch for chunk in measured),
     }
     profile = ProfileRun(folder=folder, settings=described, provenance=provenance, arrays=arrays, prompts=prompts)
-    write_profile(profile, extras(profile) if extras is not None else {})
+    write_profile(profile, _made(extras, profile), {name: extra.settings for name, extra in extras.items()})
     end(folder / CHUNKS, "chunk-*")
     return profile
+
+
+def _made(extras: Mapping[str, Extra], profile: ProfileRun) -> dict[str, bytes]:
+    """The files of all of them; nothing is made while one refuses the prompts."""
+    for extra in extras.values():
+        extra.check(profile.prompts)
+    return {name: content for extra in extras.values() for name, content in extra.make(profile).items()}
 
 
 @contextlib.contextmanager

@@ -15,7 +15,6 @@ import torch
 
 from posym_companion.language_models import head_explorer as experiment
 from posym_core import profile
-from posym_core.figures import explorer
 from posym_core.figures.explorer import ARRAYS, HeadInput, head_explorer, tau_text
 from posym_core.runs.results import load_result
 from posym_core.tasks import make_prompts
@@ -236,7 +235,9 @@ def test_refusals_name_rule_value_and_way_out(call, message):
 
 
 def test_too_much_is_refused():
-    with pytest.raises(ValueError, match=r"the packed numbers take 0\.0 MB, .* pass fewer inputs, prompts, layers, temp"):
+    with pytest.raises(
+        ValueError, match=r"the packed numbers take 0\.0 MB, .* pass fewer inputs, prompts, layers, temp"
+    ):
         make(limit=5000)
 
 
@@ -258,7 +259,14 @@ def real() -> tuple:
         )
         for place, result in enumerate(results)
     ]
-    return inputs, {"taus": experiment.TAUS, "angles": results[0]["angles"], "caption": "C.", "alt": "A.", "length": 4, "tau": 1e-4}
+    return inputs, {
+        "taus": experiment.TAUS,
+        "angles": results[0]["angles"],
+        "caption": "C.",
+        "alt": "A.",
+        "length": 4,
+        "tau": 1e-4,
+    }
 
 
 def test_the_models_fit_into_the_page():

@@ -222,6 +222,18 @@ class Outcome:
         assert self.still < EXACT, f"{self.kind} is off by {self.still}"
         assert (self.difference < EXACT) != (self.kind in MIXED), f"{self.kind} is off by {self.difference}"
 
+    def row(self) -> dict[str, str]:
+        """The kind in the table of supported models, but for the version that it came with."""
+        verdict = "refused" if self.reason else "swapped keys" if self.kind in MIXED else "exact"
+        why = self.reason.removeprefix(self.model).lstrip(" ,:")
+        return {"kind": self.kind, "model": self.model, "verdict": verdict, "why": why, "planes": self.layouts}
+
+
+def untried(kind: str) -> dict[str, str]:
+    """The row of a kind that is not built."""
+    model = MODEL_FOR_CAUSAL_LM_MAPPING_NAMES[kind]
+    return {"kind": kind, "model": model, "verdict": "not tried", "why": NOT_BUILT[kind], "planes": ""}
+
 
 def tiny_config(cls: type) -> Any:
     """A small configuration of a class, with small ones of its parts."""

@@ -1,7 +1,7 @@
 // Drives the head explorer. Every number comes packed in the figure's JSON; this script unpacks, ranks and draws.
 import {
   canvas, clamp, css, defined, element, fillTable, hover, level, linkable, node, putLine, putText, rangeOf, ruler, scale, shade,
-  showSetting, tenth, write,
+  showSetting, tenth, whenFontsChange, write,
 } from "./core.js";
 
 const SHARES = [["positional", 0], ["symbolic", 1], ["interaction", 2]];
@@ -86,7 +86,7 @@ function start(figure, data, head = null) {
     const [width, height] = [box[name].clientWidth || 340, box[name].clientHeight || 340];
     return { svg: canvas(width, height), width, height };
   };
-  const { measure } = ruler(figure);
+  const { measure, forget } = ruler(figure);
   const plane = {};
   const buildPlane = () => {
     const { svg, width, height } = drawing("plane"), left = 34, right = width - 10, top = 22, bottom = height - 38;
@@ -528,6 +528,7 @@ function start(figure, data, head = null) {
     buildPlane(), draw();
   });
   observer.observe(figure);
+  whenFontsChange(() => signal.aborted || (forget(), draw()));
   return { head: () => state.head, stop: () => (ends.abort(), observer.disconnect(), clearTimeout(waiting)) };
 }
 
