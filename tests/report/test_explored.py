@@ -83,7 +83,7 @@ def test_views_are_those_of_a_profile(given):
     assert views["angles"].shape == views["plane_symbolic"].shape[::2]
 
 
-@pytest.mark.parametrize("name", ["Mistral", "GptOss", "Gemma2"])
+@pytest.mark.parametrize("name", ["Mistral", "gpt-oss", "Gemma2"])
 def test_attention_is_the_models_own(tmp_path, name):
     """With windows, soft-caps and sinks, whose part no token has."""
     from architectures import build
