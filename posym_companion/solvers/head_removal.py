@@ -9,7 +9,8 @@ drawn with replacement, and heads of layers that were not drawn stay in. This pr
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+import contextlib
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
@@ -25,6 +26,7 @@ from posym_companion.solvers.head_rankings import BASELINES, COPYING, DRAWS, EAR
 from posym_companion.solvers.head_roles import head_outputs as decoder_outputs
 from posym_companion.solvers.ranked_models import SOLVERS, ranked_names, weights_digest
 from posym_companion.solvers.task_solvers import ANSWERING, TESTING, asked
+from posym_core.inspection.capturing import input_device
 from posym_core.inspection.head_patching import head_outputs, patched
 from posym_core.models.answers import choice_accuracy
 from posym_core.models.decoders import DecoderEnsemble
@@ -220,12 +222,43 @@ def language_answers(
     said = head_outputs(model, others.input_ids).outputs
     mean = said.double().mean((0, 2)).to(said)
 
+    said_below = layer_outputs(model, prompts.input_ids)
+    # Orders often begin with the same heads.
+    found: dict[bytes, np.ndarray] = {}
+
     def answers(removed: Bool[np.ndarray, "member question head"]) -> Bool[np.ndarray, "member question prompt"]:
         gone = [divmod(int(place), heads[1]) for place in np.flatnonzero(removed)]
-        with patched(model, gone, mean):
-            return choice_accuracy(model, prompts).correct.numpy()[None, None]
+        if (known := found.get(removed.tobytes())) is None:
+            first = min((layer for layer, _ in gone), default=0)
+            with patched(model, gone, mean), unchanged_below(model, first, said_below):
+                right = choice_accuracy(model, prompts, batch_size=len(which)).correct.numpy()
+            known = found[removed.tobytes()] = right[None, None]
+        return known
 
     return answers
+
+
+def layer_outputs(model: Any, input_ids: Int[Tensor, "prompt token"]) -> list[Any]:
+    """What every layer of a language model hands to the next one, with all heads."""
+    said: list[Any] = []
+    hooks = [layer.register_forward_hook(lambda *x: said.append(x[2])) for layer in model.base_model.layers]
+    try:
+        with torch.no_grad():
+            model.base_model(input_ids.to(input_device(model)), use_cache=False)
+    finally:
+        for hook in hooks:
+            hook.remove()
+    return said
+
+
+@contextlib.contextmanager
+def unchanged_below(model: Any, first: int, said: Sequence[Any]) -> Iterator[None]:
+    """Within the block layers below the ``first`` say what they said, and compute nothing: no head there is gone."""
+    with contextlib.ExitStack() as stack:
+        for layer, known in zip(model.base_model.layers[:first], said, strict=False):
+            stack.callback(setattr, layer, "forward", layer.forward)
+            layer.forward = lambda *_, known=known, **__: known
+        yield
 
 
 def decoder_answers(
