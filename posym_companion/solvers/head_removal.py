@@ -34,13 +34,14 @@ from posym_core.runs.results import Result, load_result
 from posym_core.tasks import binding_prompts
 from posym_core.tasks.facts import FactsBatch
 
-Kind = Literal["remove", "layers", "random", "keep"]
+Kind = Literal["remove", "layers", "beside", "random", "keep"]
 # Orders that the rule compares; the others are shown beside them.
 JUDGED = tuple(name for name in TESTED if name.partition(",")[0] not in ("contrast", "cube size"))
 AGAINST = (LATE, EARLY, COPYING)
 ORDERS_OF: Mapping[Kind, tuple[str, ...]] = {
-    "remove": (*TESTED, *BASELINES),
+    "remove": (*JUDGED, *AGAINST),
     "layers": (*JUDGED, *AGAINST),
+    "beside": tuple(name for name in (*TESTED, *BASELINES) if name not in (*JUDGED, *AGAINST)),
     "random": tuple(f"random {draw}" for draw in range(DRAWS)),
     "keep": (*SCORES, LATE, EARLY, COPYING, "asked fact", "random 0", "random 1"),
 }
@@ -62,9 +63,9 @@ class HeadRemoval:
 
     Attributes:
         model: as in :class:`posym_companion.solvers.head_rankings.HeadRankings`.
-        what: ``"remove"`` the first heads of every order that has a name; the same of ``"layers"`` and prompts drawn
-            with replacement, for the orders that the rule compares; of ``"random"`` orders; or ``"keep"`` the first
-            heads and remove all others.
+        what: ``"remove"`` the first heads of every order that the rule compares; the same of ``"layers"`` and prompts
+            drawn with replacement; of the other orders that have a name, ``"beside"``; of ``"random"`` ones; or
+            ``"keep"`` the first heads and remove all others.
         draw: which draw of layers and prompts.
         wording: of a language model's prompts; one that was not taught.
         facts: of a language model's prompts.
@@ -94,11 +95,11 @@ def full_size() -> list[HeadRemoval]:
 def settings_of(name: str) -> list[HeadRemoval]:
     """One model's: random orders on few prompts, since these are many orders; of an ensemble no draws of layers."""
     if name in SOLVERS:
-        kinds: tuple[Kind, ...] = ("remove", "random", "keep")
+        kinds: tuple[Kind, ...] = ("remove", "beside", "random", "keep")
         return [HeadRemoval(model=name, what=what, prompts=256) for what in kinds]
     draws = [HeadRemoval(model=name, what="layers", draw=draw) for draw in range(RESAMPLES)]
     one = HeadRemoval(model=name)
-    return [one, *draws, replace(one, what="random", prompts=4), replace(one, what="keep")]
+    return [one, *draws, replace(one, what="beside"), replace(one, what="random", prompts=4), replace(one, what="keep")]
 
 
 def small(setting: HeadRemoval | None = None) -> HeadRemoval:

@@ -85,6 +85,19 @@ def test_queries_and_keys_give_the_attention_that_is_used():
     torch.testing.assert_close(reads[0][..., -1, :], torch.einsum("svpht,svphtd->svphd", weights, values))
 
 
+def test_attention_of_every_token_is_that_of_the_prompt_up_to_it():
+    model = ensemble()
+    tokens = streams(2, data_generators(model.seeds, purpose=0)).tokens
+    weights = model.attention(tokens)
+    assert len(weights) == model.layers
+    for layer, found in enumerate(weights):
+        assert torch.equal(found, found.tril())
+        for last in (TASK.context, tokens.shape[-1] - 1):
+            query, keys = model.queries_and_keys(tokens[..., : last + 1])[layer]
+            expected = (keys @ query[..., None] * model.scale).squeeze(-1).softmax(-1)
+            torch.testing.assert_close(found[..., last, : last + 1], expected, atol=1e-5, rtol=1e-4)
+
+
 def test_variants_share_weights_and_seeds_do_not():
     model = ensemble()
     for parameter in model.parameters():

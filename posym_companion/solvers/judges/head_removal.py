@@ -7,7 +7,7 @@ by copying. Lower by a twentieth of all accuracy with an interval off zero is be
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
 
@@ -16,7 +16,7 @@ from jaxtyping import Bool, Float
 from scipy.integrate import trapezoid
 
 from posym_companion.finding import Cases, Measured, Number, cases
-from posym_companion.solvers.head_removal import AGAINST, DRAWS, JUDGED, ORDERS_OF, RESAMPLES, HeadRemoval
+from posym_companion.solvers.head_removal import AGAINST, JUDGED, RESAMPLES, HeadRemoval, Kind
 from posym_companion.solvers.judges.task_solvers import SOLVED
 from posym_companion.solvers.ranked_models import BANDS, LANGUAGE_MODELS, SOLVERS
 from posym_core.metrics.stats import Estimate, mean_interval, student_margin
@@ -27,6 +27,8 @@ SHOWN_IN = "book/language_model/what_scores_predict.ipynb"
 # A score's area must lie below another's by more than this, in accuracy.
 MARGIN = 0.05
 BETTER = "orders that {} beats"
+# What no line of the rule asks for.
+BESIDE: tuple[Kind, ...] = ("beside", "random", "keep")
 
 
 def area(result: Result, order: str) -> Float[np.ndarray, "member question prompt"]:
@@ -51,17 +53,17 @@ def least_area(result: Result) -> float:
 
 
 def removal_results(name: str, folder: Path | None) -> dict[str, Result]:
-    """The stored removals of a language model: ``remove``, ``random``, ``keep``, and each draw of layers.
+    """The stored removals of a language model: ``remove``, each draw of layers, and what is shown beside.
 
     Raises:
-        MissingResultError: if one is missing.
+        MissingResultError: if one is missing that the rule asks for.
     """
-    kinds = ("remove", "random", "keep")
-    found = {what: load_result(HeadRemoval(model=name, what=what).name, folder=folder) for what in kinds}
+    found = {"remove": load_result(HeadRemoval(model=name).name, folder=folder)}
     for draw in range(RESAMPLES):
         setting = HeadRemoval(model=name, what="layers", draw=draw)
         found[f"layers {draw}"] = load_result(setting.name, folder=folder)
-    return found
+    names = [HeadRemoval(model=name, what=what).name for what in BESIDE]
+    return found | {result.settings["what"]: result for result in stored_results(names, folder)}
 
 
 def by_draws(value: float, draws: Sequence[float]) -> Estimate:
@@ -113,13 +115,14 @@ def language(name: str, folder: Path | None) -> Measured:
     results = removal_results(name, folder)
     removed = results["remove"]
     advantages = language_advantages(results)
-    areas = {order: float(area(removed, order).mean()) for order in removed["order_names"].tolist()}
-    by_chance = [float(area(results["random"], order).mean()) for order in ORDERS_OF["random"]]
-    kept = {order: float(area(results["keep"], order).mean()) for order in results["keep"]["order_names"].tolist()}
+    areas = {
+        what: {order: float(area(result, order).mean()) for order in result["order_names"].tolist()}
+        for what, result in results.items()
+    }
     whole = removed["ends"][0, 0, 0].astype(float)
     ours: dict[str, Number] = {"accuracy with all heads": mean_interval(whole, over="prompts")}
-    ours |= _compared(advantages, areas, least_area(removed))
-    ours |= _shown(areas, by_chance, kept)
+    ours |= _compared(advantages, areas["remove"], least_area(removed))
+    ours |= _shown(areas)
     note = f"{len(whole)} held-out prompts of an untaught wording; intervals over whole layers and prompts."
     return _measured(ours, name, list(results.values()), note)
 
@@ -127,9 +130,9 @@ def language(name: str, folder: Path | None) -> Measured:
 def solvers(question: Question, folder: Path | None) -> Measured:
     """B-3 and B-4: small decoders that answer a kind of question, each with orders of its own."""
     found: dict[str, list[Result]] = {}
-    for what in ("remove", "random", "keep"):
-        names = [HeadRemoval(model=name, what=what).name for name in list(SOLVERS)[: len(BANDS)]]  # pyright: ignore
-        found[what] = stored_results(names, folder, least=2)
+    for what in ("remove", *BESIDE):
+        names = [HeadRemoval(model=name, what=what).name for name in list(SOLVERS)[: len(BANDS)]]
+        found[what] = stored_results(names, folder, least=2 if what == "remove" else 0)
     removed = found["remove"]
     able = sum(int(solved(result, question).sum()) for result in removed)
     ours: dict[str, Number] = {"models that answer": able}
@@ -140,13 +143,14 @@ def solvers(question: Question, folder: Path | None) -> Measured:
     advantages = {
         (score, other): mean_interval(each[other] - each[score], over="models") for score in JUDGED for other in AGAINST
     }
-    areas = {order: float(x.mean()) for order, x in each.items()}
-    by_chance = [float(solver_areas(found["random"], question, order).mean()) for order in ORDERS_OF["random"]]
-    names = found["keep"][0]["order_names"].tolist()
-    kept = {order: float(solver_areas(found["keep"], question, order).mean()) for order in names}
+    areas = {
+        what: {order: float(solver_areas(many, question, order).mean()) for order in many[0]["order_names"].tolist()}
+        for what, many in found.items()
+        if many
+    }
     least = float(np.mean([least_area(result) for result in removed]))
-    ours |= _compared(advantages, areas, least)
-    ours |= _shown(areas, by_chance, kept)
+    ours |= _compared(advantages, areas["remove"], least)
+    ours |= _shown(areas)
     note = f"{able} models of two layers of four heads; intervals over models, each with its own heads and prompts."
     return _measured(ours, f"small decoders, {question}", [x for many in found.values() for x in many], note)
 
@@ -157,13 +161,14 @@ def _compared(advantages: dict[tuple[str, str], Estimate], areas: dict[str, floa
     return ours | {"least area": least}
 
 
-def _shown(areas: dict[str, float], by_chance: list[float], kept: dict[str, float]) -> dict[str, Number]:
-    spread = f"{np.mean(by_chance):.2f} ({min(by_chance):.2f} to {max(by_chance):.2f})"
-    return {
-        **{f"area, {order}": x for order, x in areas.items()},
-        f"area, {DRAWS} random orders": spread,
-        **{f"area with the first heads alone, {order}": x for order, x in kept.items()},
-    }
+def _shown(areas: Mapping[str, Mapping[str, float]]) -> dict[str, Number]:
+    """Areas of all orders that were run; of random ones their mean, and the least and the largest."""
+    removed = {**areas["remove"], **areas.get("beside", {})}
+    ours: dict[str, Number] = {f"area, {order}": x for order, x in removed.items()}
+    if drawn := list(areas.get("random", {}).values()):
+        spread = f"{np.mean(drawn):.2f} ({min(drawn):.2f} to {max(drawn):.2f})"
+        ours[f"area, {len(drawn)} random orders"] = spread
+    return ours | {f"area with the first heads alone, {order}": x for order, x in areas.get("keep", {}).items()}
 
 
 def _measured(ours: dict[str, Number], model: str, results: Sequence[Result], note: str) -> Measured:

@@ -94,10 +94,15 @@ def test_nothing_lies_below_the_least_area(tmp_path):
 
 def test_one_draw_too_few_is_no_run(tmp_path):
     settings = settings_of(GEMMA)
-    invented(tmp_path, settings[:-3], levels={"other": 0.5})
+    needed = 1 + RESAMPLES
+    assert [setting.what for setting in settings[needed:]] == ["beside", "random", "keep"]
+    invented(tmp_path, settings[: needed - 1], levels={"other": 0.5})
     (row,) = ledger("B-1", folder=tmp_path)
     assert row.verdict == "not run here"
-    assert RESAMPLES == 6
+    invented(tmp_path, settings[needed - 1 : needed], levels={"other": 0.5})
+    (row,) = ledger("B-1", folder=tmp_path)
+    assert row.verdict == "not reproduced"
+    assert not any("random" in name for name in row.ours)
 
 
 def solvers(folder, *, ensembles=2, members=5, whole=1.0, score=0.2, against=0.8, claim="B-3"):
