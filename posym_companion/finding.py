@@ -496,5 +496,15 @@ def verdict_list(rows: Iterable[Row]) -> str:
     """
     address = "../reference/ledger.html#claim-"
     return "\n".join(
-        f'* {row.sentence} (<a href="{address}{row.id.lower()}">{row.id}</a>, *{row.verdict}*)' for row in rows
+        f'* {row.sentence} (<a href="{address}{row.id.lower()}">{row.id}</a>, *{row.verdict}*{_by_family(row)})'
+        for row in rows
     )
+
+
+def _by_family(row: Row) -> str:
+    """The verdicts of both families, or that one was asked; nothing of a row that is not on pretrained models."""
+    told = [one for one in row.families or () if one.verdict != "not run here"]
+    if not told:
+        return "" if row.families is None else "; asked of one family"
+    each = {row.model: row.verdict_of_model, **{one.model: one.verdict for one in told}}
+    return "".join(f"; {model} *{verdict}*" for model, verdict in each.items())

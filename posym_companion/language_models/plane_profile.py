@@ -63,9 +63,9 @@ class PlaneProfile:
 
 
 def full_size(model: str = "gemma-3-270m") -> list[PlaneProfile]:
-    """Running text at eight lengths, and the other tasks; of the second packaged model text at three."""
+    """Running text at eight lengths, and the other tasks; of the second packaged model text of 64 tokens."""
     if model == SECOND:
-        return [PlaneProfile(model=model, facts=length, prompts=8) for length in (64, 128, 256)]
+        return [PlaneProfile(model=model, prompts=8)]
     texts = [PlaneProfile(model=model, facts=length) for length in LENGTHS]
     return texts + [PlaneProfile(model=model, task=task, facts=facts) for task, facts in TASKS.items()]
 

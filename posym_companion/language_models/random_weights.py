@@ -87,14 +87,19 @@ def full_size(model: str = PACKAGED) -> list[RandomWeights]:
         RandomWeights(model=model, wording=wording, facts=facts, half=model == SECOND, **kind, **frame)
         for remedy, frame in FRAMES.items()
         for facts in framed_lengths(remedy, model)
-        for wording in WORDINGS
+        for wording in wordings_of(model)
         for kind in kinds
     ]
 
 
 def framed_lengths(remedy: str, model: str = PACKAGED) -> tuple[int, ...]:
-    """At how many facts random weights are measured with a remedy; on none in prose."""
-    return lengths_of(model, FRAMED.get(remedy, ()))
+    """At how many facts random weights are measured with a remedy; of the second packaged model without one alone."""
+    return lengths_of(model, FRAMED.get(remedy, ())) if model != SECOND or remedy == "none" else ()
+
+
+def wordings_of(model: str) -> tuple[str, ...]:
+    """On which wordings random weights are measured; of the second packaged model on the first."""
+    return WORDINGS[:1] if model == SECOND else WORDINGS
 
 
 def small(setting: RandomWeights | None = None) -> RandomWeights:

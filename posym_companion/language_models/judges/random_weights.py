@@ -27,6 +27,7 @@ from posym_companion.language_models.random_weights import (
     RandomWeights,
     Weights,
     framed_lengths,
+    wordings_of,
 )
 from posym_core.metrics.stats import Estimate, head_correlation
 from posym_core.metrics.trends import behaviour_and_use, layer_trend
@@ -70,7 +71,8 @@ class AtBirth:
 
 def kinds(remedy: Remedy = "none", model: str = PACKAGED) -> tuple[Kind, ...]:
     """On which kinds of prompt random weights are measured with a remedy; on none in prose."""
-    return tuple((wording, facts) for wording, facts in KINDS if facts in framed_lengths(remedy, model))
+    lengths, wordings = framed_lengths(remedy, model), wordings_of(model)
+    return tuple((wording, facts) for wording, facts in KINDS if facts in lengths and wording in wordings)
 
 
 def drawn_results(

@@ -7,6 +7,7 @@ import pytest
 import torch
 
 from posym_companion.language_models import random_weights
+from posym_companion.language_models.judges import random_weights as judges
 from posym_companion.language_models.judges.plane_profile import expressed, keeps_the_law
 from posym_companion.language_models.judges.random_weights import HALF, AtBirth, beside_birth
 from posym_companion.language_models.random_weights import DIMS, RandomWeights, full_size, measure, small
@@ -130,8 +131,10 @@ def test_half_precision_keeps_three_digits(loads):
 
 
 def test_random_weights_of_the_second_family_stand_beside_fewer_kinds_of_prompt():
-    kinds = {(setting.facts, setting.lead, setting.varied) for setting in full_size(SECOND)}
-    assert kinds == {(16, 0, False), (16, 8, False), (16, 0, True)}
+    kinds = {(x.wording, x.facts, x.lead, x.varied) for x in full_size(SECOND)}
+    assert kinds == {("likes", 16, 0, False)}
+    assert judges.kinds(model=SECOND) == (("likes", 16),)
+    assert judges.kinds("lead", SECOND) == ()
     assert {setting.weights for setting in full_size(SECOND)} == {"trained", "taught", "random"}
     assert all(setting.half for setting in full_size(SECOND))
     assert not any(setting.half for setting in full_size())
