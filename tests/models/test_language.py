@@ -392,13 +392,15 @@ def test_the_manifest_is_read_by_people_too(make):
     assert manifest["files"]["weights"]["size"] == 10
 
 
-def test_the_taught_model_is_the_packaged_one_with_its_additions_and_binds():
-    plain, tokenizer = packaged()
-    factors = taught_factors("gemma-3-270m-binds")
-    model, same = load_model("gemma-3-270m-binds", device="cpu")
+@pytest.mark.parametrize("name", TAUGHT)
+def test_a_taught_model_is_the_packaged_one_with_its_additions_and_binds(name):
+    need(TAUGHT[name].base)
+    plain, tokenizer = packaged(TAUGHT[name].base)
+    factors = taught_factors(name)
+    model, same = load_model(name, device="cpu")
     assert same("Alice likes").input_ids == tokenizer("Alice likes").input_ids
     changed = {name.rpartition(".")[0] for name in factors}
-    assert len(changed) == 18 * 4
+    assert len(changed) == plain.config.num_hidden_layers * 4
     assert all("self_attn" in name for name in changed)
     for name, parameter in model.named_parameters():
         module, weight = name.removesuffix(".weight"), plain.get_parameter(name)
@@ -415,15 +417,28 @@ def test_the_taught_model_is_the_packaged_one_with_its_additions_and_binds():
     assert choice_accuracy(plain, fresh).accuracy < 0.9
 
 
-def test_altered_additions_are_refused(monkeypatch):
-    altered = TAUGHT["gemma-3-270m-binds"]._replace(sha256="0" * 64)
-    monkeypatch.setitem(TAUGHT, "gemma-3-270m-binds", altered)
-    with pytest.raises(ValueError, match=r"gemma-3-270m-binds.safetensors were altered .* not 000000000000"):
-        taught_factors("gemma-3-270m-binds")
+@pytest.mark.parametrize("name", TAUGHT)
+def test_altered_additions_are_refused(name, monkeypatch):
+    monkeypatch.setitem(TAUGHT, name, TAUGHT[name]._replace(sha256="0" * 64))
+    with pytest.raises(ValueError, match=rf"{name}.safetensors were altered .* not 000000000000"):
+        taught_factors(name)
 
 
-def test_the_taught_model_is_another_model_to_whoever_keeps_profiles():
-    plain, taught = (models.model_identity(name)["sha256"] for name in ("gemma-3-270m", "gemma-3-270m-binds"))
+def test_one_table_says_where_every_packaged_model_comes_from_and_under_which_licence():
+    lines = {line.split("`")[1]: line for line in weights.packaged_table().splitlines()[2:]}
+    assert list(lines) == list(weights.NAMES)
+    for name, line in lines.items():
+        base = MODELS[weights.base_of(name)]
+        assert base.licence in line
+        said = (base.package, base.file, base.sha256[:12])
+        if name in TAUGHT:
+            said = ("posym-core", f"{name}.safetensors", TAUGHT[name].sha256[:12])
+        assert all(word in line for word in said)
+
+
+@pytest.mark.parametrize("taught", TAUGHT)
+def test_a_taught_model_is_another_model_to_whoever_keeps_profiles(taught):
+    plain, taught = (models.model_identity(name)["sha256"] for name in (TAUGHT[taught].base, taught))
     assert plain != taught
     assert len(taught) == 64
 
@@ -435,5 +450,5 @@ def test_the_additions_travel_with_the_package_and_their_notice(root):
     assert {folder / f"{name}.safetensors" for name in TAUGHT} | {folder / "NOTICE"} <= found
     notice = (folder / "NOTICE").read_text()
     assert "Gemma is provided under and subject to the Gemma Terms of Use found at ai.google.dev/gemma/terms" in notice
-    assert "modifications" in notice
+    assert "modification" in notice
     assert sum(path.stat().st_size for path in folder.iterdir() if path.is_file()) < 2_000_000
