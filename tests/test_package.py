@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import importlib
+import io
 import json
 import pkgutil
 import re
@@ -14,11 +15,14 @@ from importlib.metadata import packages_distributions, requires, version
 from pathlib import Path
 from types import ModuleType
 
+import numpy as np
 import pybtex.database
 import pytest
+import readme_picture
 import yaml
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
+from PIL import Image
 from pybtex.richtext import Text
 
 import posym_core
@@ -309,3 +313,23 @@ def test_what_is_said_of_installing_is_true() -> None:
             assert not re.search(r"install (-[\w-]+ )*['\"]?posym\b(?!-core)", line), line
             named += len(extras)
     assert named > 5
+
+
+def test_the_readme_opens_with_a_picture_and_lines_of_code_and_is_short() -> None:
+    lines = (ROOT / "README.md").read_text(encoding="utf-8").splitlines()
+    assert len(lines) <= 150
+    top = "\n".join(lines[:13])
+    (alt, picture), = re.findall(r"!\[([^]]+)\]\(([^)]+)\)", top)  # fmt: skip
+    assert len(alt) > 80
+    assert (ROOT / picture).is_file()
+    assert "    from posym_core import " in top
+
+
+def test_the_picture_of_the_readme_shows_the_stored_results() -> None:
+    pytest.importorskip("matplotlib")
+    drawn, kept = (
+        np.asarray(Image.open(source).convert("RGB"), dtype=float)
+        for source in (io.BytesIO(readme_picture.picture()), readme_picture.PICTURE)
+    )
+    assert drawn.shape == kept.shape
+    assert np.abs(drawn - kept).mean() < 2  # fonts and edges may differ a little between versions
