@@ -36,7 +36,7 @@ PAGE_INPUTS = (
     "book/references.bib",
 )
 # What the whole site depends on; its key is kept beside the site, so that a test can tell an old site from the present.
-SITE_INPUTS = (*PAGE_INPUTS, *PACKAGES, "results", "book")
+SITE_INPUTS = (*PAGE_INPUTS, *PACKAGES, "results", "book", "CITATION.cff")
 TITLE = re.compile(r'^ *"?# .*$', re.MULTILINE)
 
 

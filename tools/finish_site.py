@@ -11,7 +11,9 @@ import json
 import re
 import shutil
 import warnings
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import yaml
@@ -48,6 +50,8 @@ SHOWS = re.compile(r"\btag_((?:shows|live)-[a-z0-9-]+)")
 PARAGRAPH = re.compile(r"<article.*?<h1.*?</h1>.*?<p>(?P<text>.*?)</p>", re.DOTALL)
 TITLE = re.compile(r"<title>(?P<page>.*?) &#8212; (?P<book>.*?)</title>", re.DOTALL)
 DESCRIPTION_LENGTH = 180
+# What readme_picture.py draws.
+PREVIEW = "heads.png"
 COLOURS = 256
 MISSING = """<!DOCTYPE html>
 <html lang="en">
@@ -109,6 +113,32 @@ def head(page: str) -> str:
     lines = [f'<meta property="{name}" content="{text}"/>' for name, text in facts.items() if text]
     if about:
         lines.insert(0, f'<meta name="description" content="{about}"/>')
+    return page.replace("</title>", "</title>\n    " + "\n    ".join(lines), 1)
+
+
+def public(page: str, name: str, site: str, citation: Mapping[str, Any]) -> str:
+    """The page with its public address, a picture for link previews and, for chapters, what citation managers read.
+
+    Args:
+        page: with a title.
+        name: of its file, from the top of the site.
+        site: the address of the site, with a slash at its end.
+        citation: what ``CITATION.cff`` says.
+    """
+    title = TITLE.search(page)
+    if not title or 'rel="canonical"' in page:
+        return page
+    address = site + name
+    lines = [f'<link rel="canonical" href="{address}"/>', f'<meta property="og:url" content="{address}"/>']
+    lines += [f'<meta property="og:image" content="{site}_static/{PREVIEW}"/>']
+    if name.startswith("book/"):
+        said = [("title", html.unescape(title["page"])), ("inbook_title", html.unescape(title["book"]))]
+        said += [
+            ("author", who.get("name") or f"{who['family-names']}, {who['given-names']}") for who in citation["authors"]
+        ]
+        said += [("publication_date", f"{citation['date-released']:%Y/%m/%d}"), ("language", "en")]
+        said += [("fulltext_html_url", address)]
+        lines += [f'<meta name="citation_{what}" content="{html.escape(text)}"/>' for what, text in said]
     return page.replace("</title>", "</title>\n    " + "\n    ".join(lines), 1)
 
 
@@ -249,10 +279,14 @@ def site_address(repository: str) -> str:
 
 def finish(site: Path, root: Path, kept: Path) -> None:
     """Finish the site that Sphinx wrote to ``site`` for the project at ``root``; ``kept`` is for the next build."""
+    settings = yaml.safe_load((root / "_config.yml").read_text(encoding="utf-8"))
+    address = site_address(settings["repository"]["url"])
+    citation = yaml.safe_load((root / "CITATION.cff").read_text(encoding="utf-8"))
     for page in site.rglob("*.html"):
         text = page.read_text(encoding="utf-8")
         text = text if page.name == "search.html" else SEARCH.sub("", text)
-        page.write_text(anchors(proofs(bibliography(signatures(head(text))))), encoding="utf-8")
+        text = public(head(text), page.relative_to(site).as_posix(), address, citation)
+        page.write_text(anchors(proofs(bibliography(signatures(text)))), encoding="utf-8")
     share_figure_files(site)
     for page in site.rglob("*.html"):
         page.write_text(fold_cells(page.read_text(encoding="utf-8")), encoding="utf-8")
@@ -263,6 +297,4 @@ def finish(site: Path, root: Path, kept: Path) -> None:
     trim_styles(site)
     carry_style(site)
     pack_pictures(site, kept)
-    settings = yaml.safe_load((root / "_config.yml").read_text(encoding="utf-8"))
-    address = site_address(settings["repository"]["url"])
     (site / "404.html").write_text(MISSING.format(title=settings["title"], address=address), encoding="utf-8")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime
 import json
 import subprocess
 from pathlib import Path
@@ -170,6 +171,33 @@ def test_pages_tell_what_they_are_about(tmp_path: Path) -> None:
     assert finish_site.head(text) == text
 
 
+CITATION = {
+    "authors": [{"name": 'The "posym" authors'}, {"family-names": "Doe", "given-names": "Ann"}],
+    "date-released": datetime.date(2026, 1, 31),
+}
+
+
+def test_pages_say_where_they_stand_and_chapters_how_they_are_cited(tmp_path: Path) -> None:
+    page = write_page(tmp_path, "<p>Words.</p>").read_text(encoding="utf-8")
+    text = finish_site.public(page, "book/scores.html", "https://ann.github.io/heads/", CITATION)
+    for line in (
+        '<link rel="canonical" href="https://ann.github.io/heads/book/scores.html"/>',
+        '<meta property="og:url" content="https://ann.github.io/heads/book/scores.html"/>',
+        '<meta property="og:image" content="https://ann.github.io/heads/_static/heads.png"/>',
+        '<meta name="citation_title" content="Scores"/>',
+        '<meta name="citation_inbook_title" content="Where and What"/>',
+        '<meta name="citation_author" content="The &quot;posym&quot; authors"/>',
+        '<meta name="citation_author" content="Doe, Ann"/>',
+        '<meta name="citation_publication_date" content="2026/01/31"/>',
+        '<meta name="citation_fulltext_html_url" content="https://ann.github.io/heads/book/scores.html"/>',
+    ):
+        assert text.count(line) == 1, line
+    assert finish_site.public(text, "book/scores.html", "https://ann.github.io/heads/", CITATION) == text
+    index = finish_site.public(page, "genindex.html", "https://ann.github.io/heads/", CITATION)
+    assert 'href="https://ann.github.io/heads/genindex.html"' in index
+    assert "citation_" not in index
+
+
 def test_arguments_of_a_signature_are_no_definitions() -> None:
     argument = '<em class="sig-param">x</em>,'
     page = (
@@ -226,6 +254,8 @@ def test_a_whole_site_is_finished(tmp_path: Path, root: Path) -> None:
     assert "searchindex" in (tmp_path / "search.html").read_text(encoding="utf-8")
     assert "searchindex" not in (tmp_path / "book" / "words.html").read_text(encoding="utf-8")
     assert "mjx-container" in (tmp_path / "book" / "scores.html").read_text(encoding="utf-8")
+    for name in ("search.html", "book/words.html"):
+        assert f'href="{finish_site.site_address(_repository(root))}{name}"' in (tmp_path / name).read_text()
     missing = (tmp_path / "404.html").read_text(encoding="utf-8")
     assert "No such page" in missing
     assert finish_site.site_address(_repository(root)) in missing

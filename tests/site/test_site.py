@@ -21,8 +21,10 @@ from urllib.parse import unquote, urldefrag, urlsplit
 import axes
 import build_book
 import pytest
+from address import repository_address
 from axe import RULES, violations
 from bs4 import BeautifulSoup, Tag
+from finish_site import site_address
 from fontTools.ttLib import TTFont
 from playwright.sync_api import Browser, ElementHandle, Locator, Page, Request, Response, Route, sync_playwright
 
@@ -132,6 +134,20 @@ def test_no_markup_is_left_to_read(site: Path, name: str) -> None:
     """A role that Sphinx does not understand, such as an empty one, is printed as it stands and is no warning."""
     texts = read_page(site / name).find_all(string=re.compile(r"\{(cite|prf|eq|ref|doc|numref|term)(:\w+)?\}`"))
     assert not [text for text in texts if not text.find_parents(["code", "pre", "script"])]
+
+
+@pytest.mark.parametrize("name", sorted({*PAGES} - {"404.html", "index.html"}) or [None])  # which are no places to be
+def test_pages_say_where_they_stand(site: Path, name: str) -> None:
+    page, top = read_page(site / name), site_address(repository_address(ROOT))
+    assert [tag["href"] for tag in page.select('link[rel="canonical"]')] == [top + name]
+    assert [tag["content"] for tag in page.select('meta[property="og:url"]')] == [top + name]
+    assert bool(page.select('meta[name="citation_title"]')) == (name in CHAPTERS)
+    (picture,) = (str(tag["content"]) for tag in page.select('meta[property="og:image"]'))
+    assert (site / picture.removeprefix(top)).is_file()
+
+
+def test_other_books_find_the_project_by_its_name(site: Path) -> None:
+    assert (site / "objects.inv").read_bytes().splitlines()[1] == b"# Project: posym"
 
 
 @pytest.mark.parametrize("name", PAGES or [None])
