@@ -3,14 +3,13 @@
 Heads say their mean, over all tokens of other prompts, in place of what they say: the first one of an order, the first
 two, four, eight and so on; or all but these. Accuracy against heads removed is a curve whose area is the smaller the
 sooner an order takes what is needed. Orders are those of :mod:`posym_companion.solvers.head_rankings`, made on the
-wording that was taught; here the wording is another. For intervals over heads as well, whole layers and prompts are
-drawn with replacement, and heads of layers that were not drawn stay in. This project's own.
+wording that was taught; here the wording is another. For intervals over heads as well, whole layers and lists of
+facts are drawn with replacement, and heads of layers that were not drawn stay in. This project's own.
 """
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
@@ -20,6 +19,7 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
+from posym_companion.language_models.origins import asked_differently
 from posym_companion.loop import Experiment, plain
 from posym_companion.solvers import ranked_models
 from posym_companion.solvers.head_rankings import BASELINES, COPYING, DRAWS, EARLY, LATE, SCORES, TESTED, HeadRankings
@@ -28,7 +28,7 @@ from posym_companion.solvers.ranked_models import SOLVERS, ranked_names, weights
 from posym_companion.solvers.task_solvers import ANSWERING, TESTING, asked
 from posym_core.inspection.capturing import input_device
 from posym_core.inspection.head_patching import head_outputs, patched
-from posym_core.models.answers import choice_accuracy
+from posym_core.metrics.blocks import Swaps
 from posym_core.models.decoders import DecoderEnsemble
 from posym_core.runs.results import Result, load_result
 from posym_core.tasks import binding_prompts
@@ -45,12 +45,12 @@ ORDERS_OF: Mapping[Kind, tuple[str, ...]] = {
     "random": tuple(f"random {draw}" for draw in range(DRAWS)),
     "keep": (*SCORES, LATE, EARLY, COPYING, "asked fact", "random 0", "random 1"),
 }
-# Draws of layers and prompts, of a language model; decoders are many, and each has heads of its own.
+# Draws of layers and lists, of a language model; decoders are many, and each has heads of its own.
 RESAMPLES = 6
 DIMS = {
     "order_names": "order",
     "counts": "count",
-    "prompts": "prompt",
+    "lists": "list",
     "available": "head",
     "correct": "member question order count prompt",
     "ends": "member question end prompt",
@@ -63,13 +63,14 @@ class HeadRemoval:
 
     Attributes:
         model: as in :class:`posym_companion.solvers.head_rankings.HeadRankings`.
-        what: ``"remove"`` the first heads of every order that the rule compares; the same of ``"layers"`` and prompts
+        what: ``"remove"`` the first heads of every order that the rule compares; the same of ``"layers"`` and lists
             drawn with replacement; of the other orders that have a name, ``"beside"``; of ``"random"`` ones; or
             ``"keep"`` the first heads and remove all others.
-        draw: which draw of layers and prompts.
+        draw: which draw of layers and lists.
         wording: of a language model's prompts; one that was not taught.
-        facts: of a language model's prompts.
-        prompts: how many; of each kind of question.
+        facts: of a list.
+        lists: how many a language model reads; it is asked about every fact of each.
+        prompts: of each kind of question to small decoders.
         seed: of the prompts.
     """
 
@@ -78,7 +79,8 @@ class HeadRemoval:
     draw: int = 0
     wording: str = "bought"
     facts: int = 8
-    prompts: int = 16
+    lists: int = 4
+    prompts: int = 256
     seed: int = 900
 
     @property
@@ -93,20 +95,20 @@ def full_size() -> list[HeadRemoval]:
 
 
 def settings_of(name: str) -> list[HeadRemoval]:
-    """One model's: random orders on few prompts, since these are many orders; of an ensemble no draws of layers."""
+    """One model's: random orders on one list, since these are many orders; of an ensemble no draws of layers."""
     if name in SOLVERS:
         kinds: tuple[Kind, ...] = ("remove", "beside", "random", "keep")
-        return [HeadRemoval(model=name, what=what, prompts=256) for what in kinds]
+        return [HeadRemoval(model=name, what=what) for what in kinds]
     draws = [HeadRemoval(model=name, what="layers", draw=draw) for draw in range(RESAMPLES)]
     one = HeadRemoval(model=name)
-    return [one, *draws, replace(one, what="beside"), replace(one, what="random", prompts=4), replace(one, what="keep")]
+    return [one, *draws, replace(one, what="beside"), replace(one, what="random", lists=1), replace(one, what="keep")]
 
 
 def small(setting: HeadRemoval | None = None) -> HeadRemoval:
     """A size for trying out, of the small rankings."""
     setting = setting or HeadRemoval()
     model = _small_ranking(setting.model).model
-    return replace(setting, model=model, facts=4, prompts=2)
+    return replace(setting, model=model, facts=4, lists=2, prompts=12)
 
 
 def _small_ranking(model: str) -> HeadRankings:
@@ -145,25 +147,26 @@ def measure(
     Returns:
         ``correct [member, question, order, count, prompt]`` by ``order_names`` and ``counts``, how many heads are
         removed or, of ``"keep"``, kept; ``ends [member, question, 2, prompt]``: with all heads, and with all that are
-        ``available [head]`` removed; ``prompts [prompt]``: which ones they are, of those drawn.
+        ``available [head]`` removed; ``lists [list]``: which of a language model's lists they are about.
     """
     from tqdm import tqdm
 
     orders, names = rankings["orders"].astype(int), rankings["order_names"].tolist()
     heads = rankings["predictors"].shape[-2:]
     generator = np.random.default_rng((setting.seed, setting.draw))
-    drawn, available = np.arange(setting.prompts), np.ones(heads, dtype=bool)
+    drawn, available = np.arange(setting.lists), np.ones(heads, dtype=bool)
     if setting.what == "layers":
-        drawn = generator.integers(setting.prompts, size=setting.prompts)
+        drawn = generator.integers(setting.lists, size=setting.lists)
         available[:] = False
         available[generator.integers(heads[0], size=heads[0])] = True
     available = available.ravel()
-    # A prompt that is drawn twice is asked once.
+    # A list that is drawn twice is read once.
     which, again = np.unique(drawn, return_inverse=True)
     if setting.model in SOLVERS:
-        answers = decoder_answers(model, setting, rankings["questions"].tolist(), heads)
+        answers, asked_of = decoder_answers(model, setting, rankings["questions"].tolist(), heads), slice(None)
     else:
         answers = language_answers(model, tokenizer, setting, which, heads)
+        asked_of = (again[:, None] * setting.facts + np.arange(setting.facts)).ravel()
     few = setting.model not in SOLVERS and setting.what in ("layers", "keep")
     counts = counts_of(int(available.sum()), coarse=few)
     kept = ORDERS_OF[setting.what]
@@ -179,10 +182,10 @@ def measure(
     return {
         "order_names": np.array(kept),
         "counts": np.array(counts),
-        "prompts": drawn,
+        "lists": drawn,
         "available": available,
-        "correct": correct[..., again],
-        "ends": ends[..., again],
+        "correct": correct[..., asked_of],
+        "ends": ends[..., asked_of],
     }
 
 
@@ -211,55 +214,40 @@ Answers = Callable[[Bool[np.ndarray, "member question head"]], Bool[np.ndarray, 
 
 
 def language_answers(
-    model: Any, tokenizer: Any, setting: HeadRemoval, which: Int[np.ndarray, " prompt"], heads: Sequence[int]
+    model: Any, tokenizer: Any, setting: HeadRemoval, which: Int[np.ndarray, " list"], heads: Sequence[int]
 ) -> Answers:
-    """What a language model answers when some heads say their mean over other prompts of the same wording."""
-    drawn: dict[str, Any] = {"template": setting.wording, "facts": setting.facts, "count": setting.prompts}
-    every = binding_prompts(tokenizer, **drawn, seed=setting.seed)
-    chosen = torch.as_tensor(which)
-    some = {name: getattr(every, name)[chosen] for name in ("input_ids", "answer_ids", "target")}
-    prompts = replace(every, **some, texts=[every.texts[row] for row in which])
-    others = binding_prompts(tokenizer, **drawn, seed=setting.seed + 1)
+    """What a language model answers when some heads say their mean over other prompts of the same wording.
+
+    Every fact of a list is asked about, and the model reads the list once for all its questions.
+    """
+    drawn: dict[str, Any] = {"template": setting.wording, "facts": setting.facts}
+    lists = binding_prompts(tokenizer, **drawn, count=setting.lists, seed=setting.seed)
+    others = binding_prompts(tokenizer, **drawn, count=2 * setting.lists, seed=setting.seed + 1)
     said = head_outputs(model, others.input_ids).outputs
     mean = said.double().mean((0, 2)).to(said)
-
-    said_below = layer_outputs(model, prompts.input_ids)
+    swaps, device = Swaps(**lists.layout), input_device(model)
+    same, every = torch.arange(setting.facts).expand(setting.facts, -1), torch.arange(setting.facts)
+    asked_of = [asked_differently(lists.input_ids[row], same, swaps, int(lists.target[row]), every) for row in which]
+    told, questions = (torch.cat(asked_of)[:, part].to(device) for part in (slice(swaps.stop), slice(swaps.stop, None)))
+    alternatives = lists.answer_ids[torch.as_tensor(which)].repeat_interleave(setting.facts, 0)
+    right = alternatives.gather(1, every.repeat(len(which))[:, None])[:, 0]
+    vectors = model.get_output_embeddings().weight[alternatives.to(device)]
     # Orders often begin with the same heads.
     found: dict[bytes, np.ndarray] = {}
 
     def answers(removed: Bool[np.ndarray, "member question head"]) -> Bool[np.ndarray, "member question prompt"]:
+        if (known := found.get(removed.tobytes())) is not None:
+            return known
         gone = [divmod(int(place), heads[1]) for place in np.flatnonzero(removed)]
-        if (known := found.get(removed.tobytes())) is None:
-            first = min((layer for layer, _ in gone), default=0)
-            with patched(model, gone, mean), unchanged_below(model, first, said_below):
-                right = choice_accuracy(model, prompts, batch_size=len(which)).correct.numpy()
-            known = found[removed.tobytes()] = right[None, None]
-        return known
+        with torch.no_grad(), patched(model, gone, mean):
+            kept = model.base_model(told[:: setting.facts], use_cache=True).past_key_values
+            kept.batch_repeat_interleave(setting.facts)
+            last = model.base_model(questions, past_key_values=kept, use_cache=True).last_hidden_state[:, -1]
+        best = torch.einsum("pw,paw->pa", last, vectors).argmax(-1).cpu()
+        found[removed.tobytes()] = (alternatives.gather(1, best[:, None])[:, 0] == right).numpy()[None, None]
+        return found[removed.tobytes()]
 
     return answers
-
-
-def layer_outputs(model: Any, input_ids: Int[Tensor, "prompt token"]) -> list[Any]:
-    """What every layer of a language model hands to the next one, with all heads."""
-    said: list[Any] = []
-    hooks = [layer.register_forward_hook(lambda *x: said.append(x[2])) for layer in model.base_model.layers]
-    try:
-        with torch.no_grad():
-            model.base_model(input_ids.to(input_device(model)), use_cache=False)
-    finally:
-        for hook in hooks:
-            hook.remove()
-    return said
-
-
-@contextlib.contextmanager
-def unchanged_below(model: Any, first: int, said: Sequence[Any]) -> Iterator[None]:
-    """Within the block layers below the ``first`` say what they said, and compute nothing: no head there is gone."""
-    with contextlib.ExitStack() as stack:
-        for layer, known in zip(model.base_model.layers[:first], said, strict=False):
-            stack.callback(setattr, layer, "forward", layer.forward)
-            layer.forward = lambda *_, known=known, **__: known
-        yield
 
 
 def decoder_answers(

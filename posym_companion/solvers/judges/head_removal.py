@@ -67,10 +67,10 @@ def removal_results(name: str, folder: Path | None) -> dict[str, Result]:
 
 
 def by_draws(value: float, draws: Sequence[float]) -> Estimate:
-    """A number with the interval that its value on draws of layers and prompts gives: Student's, of their spread."""
+    """A number with the interval that its value on draws of layers and lists gives: Student's, of their spread."""
     x = np.asarray(draws, dtype=float)
     half = float(student_margin(x) * np.sqrt(len(x)))
-    method = f"{len(x)} draws of whole layers and prompts, Student's t"
+    method = f"{len(x)} draws of whole layers and lists, Student's t"
     return Estimate(value=value, low=value - half, high=value + half, method=method)
 
 
@@ -123,7 +123,7 @@ def language(name: str, folder: Path | None) -> Measured:
     ours: dict[str, Number] = {"accuracy with all heads": mean_interval(whole, over="prompts")}
     ours |= _compared(advantages, areas["remove"], least_area(removed))
     ours |= _shown(areas)
-    note = f"{len(whole)} held-out prompts of an untaught wording; intervals over whole layers and prompts."
+    note = f"{len(whole)} questions in an untaught wording; intervals over whole layers and lists of facts."
     return _measured(ours, name, list(results.values()), note)
 
 
