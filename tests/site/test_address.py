@@ -107,7 +107,8 @@ def test_set_up_cell_in_colab(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, s
     monkeypatch.setitem(sys.modules, "google.colab", object())
     run_cell(shell, OWN, "book/part")
     assert shell.asked == [f"git clone --quiet --depth 1 {OWN} posym", "%run posym/tools/colab.py book/part"]
-    assert installed == [[sys.executable, "-m", "pip", "install", "--quiet", f"{tmp_path}/posym[lm,chapters]"]]
+    install, bare = [sys.executable, "-m", "pip", "install", "--quiet"], f"{tmp_path}/posym/requirements-bare.txt"
+    assert installed == [[*install, f"{tmp_path}/posym[lm,chapters]"], [*install, "--no-deps", "--requirement", bare]]
     assert Path.cwd() == tmp_path / "posym" / "book" / "part"
 
 
