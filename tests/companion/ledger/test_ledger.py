@@ -327,7 +327,8 @@ def test_a_list_of_verdicts_has_a_sentence_a_row_and_the_way_to_its_row(stored_r
     first, second = stored_rows[:2]
     assert verdict_list([first, second]) == (
         f'* {first.sentence} (<a href="../reference/ledger.html#claim-u25-1">U25-1</a>, *{first.verdict}*)\n'
-        f'* {second.sentence} (<a href="../reference/ledger.html#claim-u25-2">U25-2</a>, *{second.verdict}*)'
+        f'* {second.sentence} (<a href="../reference/ledger.html#claim-u25-2">U25-2</a>, *{second.verdict}*; '
+        f"{second.model} *{second.verdict_of_model}*; smollm2-135m *{second.families[0].verdict}*)"
     )
 
 
