@@ -411,8 +411,8 @@ class InFamily(Again):
     remedied: Sequence[Remedied] = field(default_factory=list)
 
     def __str__(self) -> str:
-        again = f" ({'; '.join(map(str, self.remedied))})" if any(one.numbers for one in self.remedied) else ""
-        return f"{self.model}: *{self.verdict}*{again}"
+        again = "; ".join(str(one) for one in self.remedied if one.verdict != "not run here")
+        return f"{self.model}: *{self.verdict}*{f' ({again})' if again else ''}"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -467,7 +467,7 @@ class Row:
         told = [one for one in self.families if one.verdict != "not run here"]
         if not told:
             return "Asked of one family of pretrained models."
-        return f"{self.model}: *{self.verdict_of_model}*; {'; '.join(map(str, told))}."
+        return f"By family {self.model}: *{self.verdict_of_model}*; {'; '.join(map(str, told))}."
 
     @property
     def summary(self) -> str:

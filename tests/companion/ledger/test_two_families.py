@@ -70,7 +70,7 @@ def test_one_judge_is_asked_of_both_families_with_the_same_remedies(value, verdi
     assert found.numbers == {"x": 0.9}
     alone = "reproduced in kind" if value > 0.5 else "not reproduced"
     said = "behind eight facts of the same frame: *reproduced in kind*"
-    assert found.summary.endswith(f"first: *reproduced in kind*; second: *{alone}* ({said}).")
+    assert found.summary.endswith(f"By family first: *reproduced in kind*; second: *{alone}* ({said}).")
     (line,) = verdict_list([found]).splitlines()
     assert line.endswith(f", *{verdict}*; first *reproduced in kind*; second *{alone}*)")
     assert json.loads(json.dumps(asdict(found)))["families"][0]["remedied"][0]["verdict"] == "reproduced in kind"
