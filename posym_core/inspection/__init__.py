@@ -4,7 +4,7 @@ from posym_core.inspection.activation_cache import cached_cross_logits, cached_s
 from posym_core.inspection.attention_calls import AttentionCall
 from posym_core.inspection.capturing import capture
 from posym_core.inspection.cubes import Cube, origin_cube
-from posym_core.inspection.head_labels import HeadLabels, head_labels
+from posym_core.inspection.labels import HeadLabels, head_labels
 from posym_core.inspection.head_patching import (
     changed_outputs,
     head_outputs,

@@ -8,7 +8,7 @@ from dataclasses import dataclass, fields
 import numpy as np
 from jaxtyping import Float, Num
 
-from posym_core.inspection.head_labels import HeadLabels
+from posym_core.inspection.labels import HeadLabels
 from posym_core.metrics.cube_parts import AXES, PARTS
 from posym_core.metrics.stats import DRAWS, Resample, mean_over_prompts
 
@@ -101,7 +101,7 @@ def window_array(windows: Sequence[int | None]) -> Float[np.ndarray, " layer"]:
 
 
 def label_names(arrays: Mapping[str, np.ndarray]) -> list[str]:
-    """The labels that a profile's arrays hold, see :class:`posym_core.inspection.head_labels.HeadLabels`."""
+    """The labels that a profile's arrays hold, see :class:`posym_core.inspection.labels.HeadLabels`."""
     return [field.name for field in fields(HeadLabels) if f"label_{field.name}" in arrays]
 
 

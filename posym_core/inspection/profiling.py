@@ -19,7 +19,7 @@ from torch import Tensor, nn
 
 from posym_core.checks import is_fake, require_count
 from posym_core.inspection.capturing import check_input_ids
-from posym_core.inspection.head_labels import HeadLabels, head_labels
+from posym_core.inspection.labels import HeadLabels, head_labels
 from posym_core.inspection.head_tables import head_rows, label_arrays, label_names, window_array
 from posym_core.inspection.heads import LayerHeads
 from posym_core.inspection.layer_measurement import (
@@ -252,7 +252,7 @@ def profile(
             stand behind at least two blocks; ``"all"`` is every token that does, of prompts of one length. A model with
             a causal mask sees no block behind a query: with ``visible_only=True`` a token has the scores of the last
             token of a prompt that ends there. Each costs as much as the last token.
-        labels: also say how much each head is of the kinds that :func:`posym_core.inspection.head_labels.head_labels`
+        labels: also say how much each head is of the kinds that :func:`posym_core.inspection.labels.head_labels`
             tells; two passes more over short prompts of its own.
 
     Returns:

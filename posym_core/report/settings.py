@@ -41,7 +41,7 @@ class ProfileSettings:
         queries: tokens whose queries are scored, or ``"all"``, see :func:`posym_core.profile`; ``energy`` and ``cube``
             are of the last token alone.
         labels: also tell how much heads are of known kinds, see
-            :func:`posym_core.inspection.head_labels.head_labels`.
+            :func:`posym_core.inspection.labels.head_labels`.
         cube: also measure what part of the variance of every head's logits goes with symbol, origin and place, see
             :func:`posym_core.origin_cube`; the model then runs once more for each block of each prompt.
         batch_size: prompts per forward pass and chunk; by default about 4,096 tokens and at most 16.

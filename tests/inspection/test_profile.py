@@ -12,7 +12,7 @@ from transformers import BatchEncoding
 from posym_core import exclusion, rope_angles, swap_scores
 from posym_core.inspection import profiling
 from posym_core.inspection.capturing import capture
-from posym_core.inspection.head_labels import head_labels
+from posym_core.inspection.labels import head_labels
 from posym_core.inspection.layer_measurement import profile_with, stacked
 from posym_core.inspection.planes import find_planes
 from posym_core.inspection.profiling import Profile, profile

@@ -16,7 +16,7 @@ from architectures import tokens
 from saved_models import save_model
 
 from posym_core import load_model, origin_cube, profile
-from posym_core.inspection.head_labels import head_labels
+from posym_core.inspection.labels import head_labels
 from posym_core.inspection.planes import find_planes
 from posym_core.inspection.visibility import HiddenBlocksWarning
 from posym_core.metrics.cube_parts import PARTS
