@@ -4,7 +4,6 @@ from posym_core.inspection.activation_cache import cached_cross_logits, cached_s
 from posym_core.inspection.attention_calls import AttentionCall
 from posym_core.inspection.capturing import capture
 from posym_core.inspection.cubes import Cube, origin_cube
-from posym_core.inspection.labels import HeadLabels, head_labels
 from posym_core.inspection.head_patching import (
     changed_outputs,
     head_outputs,
@@ -14,6 +13,7 @@ from posym_core.inspection.head_patching import (
     without_heads,
 )
 from posym_core.inspection.heads import LayerHeads
+from posym_core.inspection.labels import HeadLabels, head_labels
 from posym_core.inspection.layer_measurement import profile_with
 from posym_core.inspection.plane_interventions import ablated, fastest, slowest, stopped
 from posym_core.inspection.plane_surgery import surgery

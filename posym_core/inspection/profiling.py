@@ -19,9 +19,9 @@ from torch import Tensor, nn
 
 from posym_core.checks import is_fake, require_count
 from posym_core.inspection.capturing import check_input_ids
-from posym_core.inspection.labels import HeadLabels, head_labels
 from posym_core.inspection.head_tables import head_rows, label_arrays, label_names, window_array
 from posym_core.inspection.heads import LayerHeads
+from posym_core.inspection.labels import HeadLabels, head_labels
 from posym_core.inspection.layer_measurement import (
     LAST,
     NUMBERS_HELD,

@@ -18,9 +18,9 @@ import torch
 from torch import Tensor
 
 from posym_core.inspection.cubes import cube_logits, cube_of
-from posym_core.inspection.labels import head_labels
 from posym_core.inspection.head_tables import label_arrays, window_array
 from posym_core.inspection.heads import LayerHeads
+from posym_core.inspection.labels import head_labels
 from posym_core.inspection.layer_measurement import NUMBERS_HELD, TOKENS_A_BATCH, profile_with
 from posym_core.inspection.planes import Planes, find_planes
 from posym_core.inspection.profiling import Score, scores_of, visible_counts, windows_of
