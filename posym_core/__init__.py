@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from posym_core.metrics.logit_matrix import cross_logits
     from posym_core.metrics.rope import rope_angles, rotate
     from posym_core.metrics.swaps import SwapScores, swap_scores
-    from posym_core.models.language import load_model
+    from posym_core.models.language import load_model, load_tokenizer
     from posym_core.tasks.binding import BindingPrompts, binding_prompts
 else:
     # The command line says its help without PyTorch, whose import takes seconds.
@@ -36,6 +36,7 @@ __all__ = [
     "frequency_shares",
     "frequency_use",
     "load_model",
+    "load_tokenizer",
     "origin_cube",
     "profile",
     "rope_angles",

@@ -31,6 +31,12 @@ on the Hugging Face hub. Everybody who may see the dataset sees the prompts, too
 posym_core.report reads it. Needs the extra [share] and a login.
 """
 
+PROMPTS_HELP = """
+Show what a profile of the same prompts would measure, without the model's weights: the tokens of each block, of what
+stands before and behind, and of the answers. --out writes the prompts as JSON Lines, with the spans of the blocks that
+are marked in text, for --input.
+"""
+
 # Said without importing what holds them, as all of the help is.
 PACKAGED = "gemma-3-270m, smollm2-135m, gemma-3-270m-binds (packaged; -binds: taught to bind)"
 # Options of add_prompts: what a task's prompts are drawn by, with defaults, and how anything is measured.
@@ -66,13 +72,12 @@ def _parser() -> argparse.ArgumentParser:
 
     profile = commands.add_parser("profile", help="scores of every head of a language model", description=PROFILE_HELP)
     profile.add_argument("model", help=f"{PACKAGED}, a folder, or a name on the Hugging Face hub")
-    source = profile.add_mutually_exclusive_group(required=True)
-    tasks = ", ".join(registered("posym_core.tasks", "prompt_task", "posym_core.tasks"))
-    source.add_argument("--task", help=f"{tasks}, or module:function for one of your own")
-    source.add_argument("--input", metavar="FILE", help="prompts with their blocks as JSON Lines, see the readme")
+    named = ", ".join(registered("posym_core.tasks", "prompt_task", "posym_core.tasks"))
+    tasks = f"{named}, or module:function for one of your own"
+    add_source(profile, tasks)
     profile.add_argument("--out", required=True, metavar="DIR", help="folder for the profile")
     add_prompts(profile)
-    profile.add_argument("--template", help="wording of binding: likes (default), bought or lives")
+    add_measuring(profile)
     profile.add_argument("--tau", type=float, default=1e-4, help="temperature of pairs of blocks (default: 1e-4)")
     profile.add_argument("--eps", type=float, default=1e-8, help="floor of norms (default: 1e-8)")
     profile.add_argument("--per-frequency", action="store_true", help="also score every rotation plane")
@@ -91,11 +96,21 @@ def _parser() -> argparse.ArgumentParser:
     add_places(profile)
     profile.set_defaults(command=_profile)
 
+    prompts = commands.add_parser("prompts", help="what a profile would measure", description=PROMPTS_HELP)
+    prompts.add_argument("model", help="as of profile; only its tokenizer is loaded")
+    add_source(prompts, tasks)
+    add_prompts(prompts)
+    prompts.add_argument("--show", type=int, default=3, help="prompts to show (default: 3)")
+    prompts.add_argument("--out", metavar="FILE", help="write the prompts as JSON Lines")
+    prompts.add_argument("--force", action="store_true", help="write over a file that is there")
+    prompts.set_defaults(command=_prompts)
+
     survey = commands.add_parser("survey", help="many models in one table", description=SURVEY_HELP)
     survey.add_argument("models", metavar="LIST", help="file with one model a line")
-    survey.add_argument("--task", default="binding", help="tasks as of profile, with commas between (default: binding)")
+    add_source(survey, "tasks as of profile, with commas between (default: binding)", required=False)
     survey.add_argument("--out", required=True, metavar="DIR", help="folder for the table and the profiles")
     add_prompts(survey)
+    add_measuring(survey)
     add_cube(survey)
     survey.add_argument("--draws", type=int, default=2000, help="of the bootstrap behind intervals (default: 2000)")
     add_places(survey)
@@ -112,10 +127,26 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
+def add_source(parser: argparse.ArgumentParser, tasks: str, *, required: bool = True) -> None:
+    """Options on where prompts come from."""
+    source = parser.add_mutually_exclusive_group(required=required)
+    source.add_argument("--task", help=tasks)
+    source.add_argument(
+        "--input", metavar="FILE", help=".txt with [[blocks]], .csv with --template, or JSON Lines; see the guide"
+    )
+    parser.add_argument(
+        "--template", help="wording of the rows of a .csv file, or of binding: likes (default), bought or lives"
+    )
+
+
 def add_prompts(parser: argparse.ArgumentParser) -> None:
-    """Options on what is measured, and with what."""
+    """Options on which prompts of a task are drawn."""
     for name, (default, what) in DRAWN.items():
         parser.add_argument(f"--{name}", type=int, help=f"{what} (default: {default})")
+
+
+def add_measuring(parser: argparse.ArgumentParser) -> None:
+    """Options on how anything is measured."""
     parser.add_argument("--batch-size", type=int, help="prompts at a time (default: 4,096 tokens, at most 16)")
     parser.add_argument("--threads", type=int, help="CPU threads a process (default: shared among --jobs)")
     parser.add_argument("--device", default="auto", help="auto (default), cpu, cuda")
@@ -141,9 +172,26 @@ def add_places(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--no-progress", action="store_true", help="no progress bar")
 
 
-def _drawn(options: argparse.Namespace) -> dict[str, int]:
+def _source(options: argparse.Namespace) -> dict[str, Any]:
+    """Settings of a profile on where its prompts come from; options that do not fit each other are refused."""
+    from posym_core.tasks.binding import TEMPLATES
+
     given = vars(options)
-    return {name: default if given[name] is None else given[name] for name, (default, _) in DRAWN.items()}
+    drawn = {name: default if given[name] is None else given[name] for name, (default, _) in DRAWN.items()}
+    if options.input is not None:
+        if not_drawn := [f"--{name}" for name in DRAWN if given[name] is not None]:
+            raise ValueError(
+                f"a task's prompts are drawn, those of --input are given; leave out {' and '.join(not_drawn)}"
+            )
+        return {"task": None, "input": options.input, "template": options.template, **drawn}
+    if options.template is None:
+        return {"task": options.task, **drawn}
+    if options.task != "binding":
+        what = options.task or "nothing"
+        raise ValueError(f"--template words the task binding or the rows of a .csv --input, not {what}; leave it out")
+    if options.template not in TEMPLATES:
+        raise ValueError(f"--template must be one of {', '.join(TEMPLATES)}; got {options.template!r}")
+    return {"task": f"binding-{options.template}", **drawn}
 
 
 def _queries(given: Sequence[str]) -> list[int] | Literal["all"]:
@@ -177,24 +225,12 @@ def _profile(options: argparse.Namespace) -> None:
     from posym_core.report.run import Extra, run_profile
     from posym_core.report.settings import ProfileSettings
     from posym_core.report.tables import answers_said
-    from posym_core.tasks.binding import TEMPLATES
 
-    task = options.task
-    if options.template is not None:
-        if task != "binding":
-            raise ValueError(f"--template words the task binding, not {task or 'an input file'}; leave it out")
-        if options.template not in TEMPLATES:
-            raise ValueError(f"--template must be one of {', '.join(TEMPLATES)}; got {options.template!r}")
-        task = f"binding-{options.template}"
-    given = [f"--{name}" for name in DRAWN if getattr(options, name) is not None]
-    if options.input is not None and given:
-        raise ValueError(f"a task's prompts are drawn, those of --input are given; leave out {' and '.join(given)}")
+    source = _source(options)
     if not options.no_report:
         _require_matplotlib()
     settings = ProfileSettings(
         model=options.model,
-        task=task,
-        input=options.input,
         tau=options.tau,
         eps=options.eps,
         per_frequency=options.per_frequency,
@@ -203,7 +239,7 @@ def _profile(options: argparse.Namespace) -> None:
         cube=options.cube,
         queries=_queries(options.queries),
         labels=options.labels,
-        **_drawn(options),
+        **source,
         **{name: getattr(options, name) for name in SHARED},
     )
     extras = {} if options.no_report else {NAME: Extra(make=pages)}
@@ -242,16 +278,26 @@ def _numbers(name: str, text: str) -> list[int]:
     return numbers
 
 
+def _prompts(options: argparse.Namespace) -> None:
+    from posym_core.report.prompt_listing import list_prompts
+    from posym_core.report.settings import ProfileSettings
+
+    settings = ProfileSettings(model=options.model, **_source(options))
+    print("\n".join(list_prompts(settings, show=options.show, out=options.out, force=options.force)))
+
+
 def _survey(options: argparse.Namespace) -> None:
     from posym_core.inspection.visibility import counted
     from posym_core.report.survey import PAGE, read_models, run_survey
 
+    source = _source(options)
+    tasks = source.pop("task")
     rows = run_survey(
         read_models(options.models),
-        [task.strip() for task in options.task.split(",")],
+        [] if options.input else [task.strip() for task in ("binding" if tasks is None else tasks).split(",")],
         options.out,
         options={
-            **_drawn(options),
+            **source,
             **{name: getattr(options, name) for name in SHARED},
             **({"cube": True} if options.cube else {}),
         },

@@ -26,6 +26,7 @@ from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
 NAME = re.compile(r"[a-z0-9][a-z0-9._-]*")
+OUTSIDE = re.compile(r"(?!.*\.py:)[^\W\d]\w*(\.[^\W\d]\w*)*:[^\W\d]\w*(\.[^\W\d]\w*)*")
 
 
 class Extension(Protocol):
@@ -170,12 +171,21 @@ class Registry(MutableMapping[str, Kept]):
 
     def _outside(self, name: str) -> Kept:
         """What ``module:name`` is, which no list holds."""
+        if not OUTSIDE.fullmatch(name):
+            raise ExtensionError(
+                f"a {self.kind} of your own is module:name, such as my_file:riddles for riddles in my_file.py of this "
+                f"folder, without its end and with full stops for further folders; got {name!r}"
+            )
+        # A script that is installed does not look here, and python -m does. What is imported may import its neighbours.
+        if not {"", here := str(Path.cwd())} & set(sys.path):
+            sys.path.insert(0, here)
+        importlib.invalidate_caches()
         try:
             kept = self._keep(name, EntryPoint(name=name, value=name, group=self.group).load())
-        except Exception as error:
+        except (Exception, SystemExit) as error:
             raise ExtensionError(
                 f"{self.kind} {name!r} cannot be loaded: {_reason(error)}. It must be module:name, of a module that "
-                "Python finds, as one in this folder"
+                f"Python finds or a file in this folder, {here}"
             ) from error
         return next((there for there in self._own.values() if there.make is kept.make), kept)
 
@@ -188,7 +198,7 @@ def home(thing: Any) -> str:
     return f"{made_by.__module__}:{getattr(made_by, '__qualname__', type(made_by).__qualname__)}"
 
 
-def _reason(error: Exception) -> str:
+def _reason(error: BaseException) -> str:
     return str(error) if isinstance(error, ExtensionError) else f"{type(error).__name__}: {error}"
 
 

@@ -694,6 +694,7 @@ NOTHING_READ = {
     "family_model",
     "hops",
     "load_model",
+    "load_tokenizer",
     "pointed_ranks",
     "taught_factors",
     "trainer",

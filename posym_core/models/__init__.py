@@ -5,7 +5,7 @@ from posym_core.models.answers import Choices, answer_questions, choice_accuracy
 from posym_core.models.classifier import ClassLoss, EncodingModel, ablations
 from posym_core.models.decoders import DecoderEnsemble
 from posym_core.models.gptj import answers_with, decoder, mean_outputs, right_answers, set_angles
-from posym_core.models.language import PACKAGED, load_model
+from posym_core.models.language import PACKAGED, load_model, load_tokenizer
 from posym_core.models.layers import ModelSettings
 from posym_core.models.taught import taught_factors
 from posym_core.models.toys import ToyEnsemble
@@ -30,6 +30,7 @@ __all__ = [
     "decoder",
     "learning",
     "load_model",
+    "load_tokenizer",
     "mean_outputs",
     "right_answers",
     "set_angles",

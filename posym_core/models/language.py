@@ -97,7 +97,14 @@ def require_one_place(device: str, device_map: str | dict[str, Any] | None) -> N
 
 
 def load_tokenizer(name: str = PACKAGED) -> Any:
-    """The tokenizer that :func:`load_model` returns, without the model's weights."""
+    """The tokenizer that :func:`load_model` returns, without the model's weights.
+
+    Args:
+        name: as of :func:`load_model`.
+
+    Raises:
+        ImportError, FileNotFoundError, OSError, UnsupportedModelError, ValueError: as :func:`load_model`.
+    """
     with _without_progress_bars():
         if name in NAMES:
             return packaged_tokenizer(name, packaged_folder(name))

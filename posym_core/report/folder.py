@@ -171,8 +171,7 @@ def _read(folder: Path) -> ProfileRun:
         provenance=described["provenance"],
         arrays=load_file(folder / SCORES),
         prompts=[
-            BlockedPrompt(**{**json.loads(line), "input_ids": tuple(json.loads(line)["input_ids"])})
-            for line in (folder / PROMPTS_FILE).read_text(encoding="utf-8").splitlines()
+            BlockedPrompt.of_line(line) for line in (folder / PROMPTS_FILE).read_text(encoding="utf-8").splitlines()
         ],
     )
 

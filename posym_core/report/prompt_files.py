@@ -1,41 +1,58 @@
-"""Prompts in files: JSON Lines, one prompt with its blocks a line.
+"""Prompts in files: marked text, rows for a template, or JSON Lines, as the end of the file's name says.
 
-A line is a JSON object of one of two kinds. With text, blocks are spans of characters, from the first to before the
-last, and the tokenizer's mark of beginning is put in front:
+``.txt`` is text with marked blocks and ``.csv`` holds rows for a template of such text; both are described in
+:mod:`posym_core.report.marked_text`. Any other file is JSON Lines, an object a line of one of two kinds. With text,
+blocks are spans of characters, from the first to before the last, and the tokenizer's mark of beginning is put in
+front::
 
-    {"text": "Ann likes red. Bob likes blue. Bob likes", "blocks": [[0, 14], [14, 30]]}
+    {"text": "Ann likes red. Bob likes blue. Bob likes", "blocks": [[0, 14], [14, 30]], "answers": [" blue", " red"]}
 
-With token ids, blocks are counted in tokens from ``start``; ``blocks`` may be left out for as many as fit:
+With token ids, blocks are counted in tokens from ``start``; ``blocks`` may be left out for as many as fit::
 
-    {"input_ids": [2, 17, 5, 9, 17, 5, 8, 17], "start": 1, "block_length": 3, "blocks": 2}
+    {"input_ids": [2, 17, 5, 9, 17, 5, 8, 17], "start": 1, "block_length": 3, "blocks": 2, "answer_ids": [9, 8]}
 
-Both may have an ``"id"`` of their own (text or number, for the tables; by default the line's number) and a
-``"comment"``, which is ignored. Blocks stand one after the other, have equally many tokens and leave at least the last
-token, the query, behind them. Prompts may differ in length and in their blocks. Empty lines are skipped.
+``answers`` are what may follow the text, each one token of its own behind it, spaces and all; ``answer_ids`` are such
+tokens. ``target`` says which of them is right, from 0 on; by default the first. Either all prompts of a file have
+answers or none. Both kinds may have an ``"id"`` of their own (text or number, for the tables; by default the line's
+number) and a ``"comment"``, which is ignored. Blocks stand one after the other, have equally many tokens and leave at
+least the last token, the query, behind them. Prompts may differ in length and in their blocks. Empty lines are skipped.
 """
 
 from __future__ import annotations
 
 import codecs
+import contextlib
+import io
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import torch
 
+from posym_core.inspection.visibility import counted
 from posym_core.metrics.blocks import Swaps
+from posym_core.report.marked_text import EXAMPLE, marked_prompt, marked_prompts, row_prompts, short
 from posym_core.tasks.prompts import Prompts
 
 KINDS = {
-    "text": {"text", "blocks", "id", "comment"},
-    "input_ids": {"input_ids", "start", "block_length", "blocks", "id", "comment"},
+    "text": {"text", "blocks", "answers", "target", "id", "comment"},
+    "input_ids": {"input_ids", "start", "block_length", "blocks", "answer_ids", "target", "id", "comment"},
 }
 FORM = (
     'write {"text": ..., "blocks": [[first character, character after the last], ...]} or {"input_ids": [...], '
-    '"start": ..., "block_length": ..., "blocks": ...}'
+    '"start": ..., "block_length": ..., "blocks": ...}, one a line; text with [[blocks]] goes into a file that is '
+    "called .txt"
 )
+FORMS = {
+    ".txt": f"write one a line, with [[ and ]] around its blocks: {EXAMPLE}",
+    ".csv": "write the names of the columns into the first row and a prompt's words into each that follows",
+}
+NOT_UTF_8 = "this line is not UTF-8; save the file in UTF-8"
+# Of the lines that are refused beside the first, so many are named.
+LINES_NAMED = 8
 
 
 class PromptFileError(ValueError):
@@ -71,8 +88,22 @@ class BlockedPrompt:
 
     def as_line(self) -> str:
         """The prompt as a line of a prompt file."""
-        names = ("id", "input_ids", "start", "block_length", "blocks")
+        names = (
+            "id",
+            "input_ids",
+            "start",
+            "block_length",
+            "blocks",
+            *(("answer_ids", "target") * bool(self.answer_ids)),
+        )
         return json.dumps({name: getattr(self, name) for name in names})
+
+    @classmethod
+    def of_line(cls, line: str) -> BlockedPrompt:
+        """The prompt of a line that :meth:`as_line` made."""
+        fields = json.loads(line)
+        lists = {name: tuple(fields.get(name, ())) for name in ("input_ids", "answer_ids")}
+        return cls(**{**fields, **lists})
 
 
 def task_prompts(prompts: Prompts) -> list[BlockedPrompt]:
@@ -91,7 +122,18 @@ def task_prompts(prompts: Prompts) -> list[BlockedPrompt]:
 
 
 def joined(prompts: Sequence[BlockedPrompt]) -> Prompts:
-    """Prompts of one :attr:`BlockedPrompt.shape` as a batch."""
+    """Prompts of one :attr:`BlockedPrompt.shape` as a batch.
+
+    Raises:
+        ValueError: if there is no prompt, or shapes differ.
+    """
+    shapes = sorted({prompt.shape for prompt in prompts})
+    if len(shapes) != 1:
+        raise ValueError(
+            "a batch needs a prompt, and its prompts must be equally long, with equally many blocks and answers at "
+            f"the same places; got {len(prompts)} prompts of {len(shapes)} shapes (tokens, start, block_length, "
+            f"blocks, answers): {short(shapes)}. Join those of one shape, or profile the file from the command line"
+        )
     first = prompts[0]
     return Prompts(
         input_ids=torch.tensor([prompt.input_ids for prompt in prompts]),
@@ -104,42 +146,76 @@ def joined(prompts: Sequence[BlockedPrompt]) -> Prompts:
     )
 
 
-def read_prompts(path: Path | str, tokenizer: Any, *, vocabulary: int | None = None) -> list[BlockedPrompt]:
+def read_prompts(
+    path: Path | str, tokenizer: Any, *, vocabulary: int | None = None, template: str | None = None
+) -> list[BlockedPrompt]:
     """Read a prompt file.
 
     Args:
-        path: JSON Lines in UTF-8, see the module's docstring.
-        tokenizer: of the model in question; needed for lines with text.
+        path: in UTF-8, see the module's docstring.
+        tokenizer: of the model in question; needed for prompts with text.
         vocabulary: number of tokens the model knows; by default the tokenizer's.
+        template: of the rows of a ``.csv`` file.
 
     Raises:
-        PromptFileError: if a line cannot be used, or there is none; with file, line, rule and way out.
+        PromptFileError: if a prompt cannot be used, or there is none; with file, line, rule and way out.
+        OSError: if the file cannot be read.
+    """
+    known = vocabulary or len(tokenizer)
+    prompts: list[BlockedPrompt] = []
+    with _Refused(path) as refused:
+        for number, fields in read_fields(path, template=template):
+            with refused.at(number):
+                prompt = _from_text(fields, tokenizer) if "text" in fields else _from_ids(fields, known)
+                prompts.append(BlockedPrompt(**prompt, id=str(fields["id"]), target=fields.get("target", 0)))
+    return prompts
+
+
+def read_fields(path: Path | str, *, template: str | None = None) -> list[tuple[int, dict[str, Any]]]:
+    """What a prompt file says, as far as it can be checked without a tokenizer.
+
+    Returns:
+        The number of each prompt's line, and the prompt as an object of JSON Lines, with an ``id``.
+
+    Raises:
+        PromptFileError: if a prompt cannot be used, or there is none; with file, line, rule and way out.
         OSError: if the file cannot be read.
     """
     path = Path(path)
-    known = vocabulary or len(tokenizer)
-    prompts: list[BlockedPrompt] = []
+    end = path.suffix.casefold()
+    if end == ".csv" and template is None:
+        raise PromptFileError(
+            f"{path} holds rows, and a template must say what prompts they make; pass --template, such as "
+            "'[[{a} likes {b}.]] [[{c} likes {d}.]] {a} likes' for columns a, b, c and d"
+        )
+    if end != ".csv" and template is not None:
+        raise PromptFileError(f"a template words the rows of a .csv file, and {path} is none; leave it out")
+    found: list[tuple[int, dict[str, Any]]] = []
     lines: dict[str, int] = {}
-    with path.open("rb") as file:
-        for number, raw in enumerate(file, start=1):
-            if number == 1:
-                raw = raw.removeprefix(codecs.BOM_UTF8)
-            if not raw.strip():
-                continue
-            try:
-                fields = _fields(raw)
-                prompt = _from_text(fields, tokenizer) if "text" in fields else _from_ids(fields, known)
-                prompts.append(BlockedPrompt(**prompt, id=_name(fields, number)))
-                if (first := lines.setdefault(prompts[-1].id, number)) != number:
+    with _Refused(path) as refused:
+        for number, read in _read_as(path, end, template):
+            with refused.at(number):
+                fields = {"id": number, **read()}
+                _CHECKS["text" if "text" in fields else "input_ids"](fields)
+                if (first := lines.setdefault(str(fields["id"]), number)) != number:
                     raise ValueError(
-                        f"'id' {prompts[-1].id!r} is that of line {first} already, and ids tell prompts apart in the "
-                        "tables; give it another"
+                        f"'id' {str(fields['id'])!r} is that of line {first} already, and ids tell prompts apart in "
+                        "the tables; give it another"
                     )
-            except (ValueError, TypeError, RecursionError) as error:
-                raise PromptFileError(f"{path}, line {number}: {error}") from error
-    if not prompts:
-        raise PromptFileError(f"{path} holds no prompt; {FORM}, one a line")
-    return prompts
+                if found and _has_answers(fields) != _has_answers(found[0][1]):
+                    raise ValueError(
+                        f"it has {'answers' if _has_answers(fields) else 'no answers'}, unlike the prompt of line "
+                        f"{found[0][0]}, and either all prompts of a file have answers or none; add or remove them"
+                    )
+                found.append((number, fields))
+    if not found:
+        raise PromptFileError(f"{path} holds no prompt; {FORMS.get(end, FORM)}")
+    return found
+
+
+def write_fields(fields: Iterable[Mapping[str, Any]]) -> bytes:
+    """Prompts as :func:`read_fields` has them, as the content of a file of JSON Lines."""
+    return "".join(json.dumps(prompt, ensure_ascii=False) + "\n" for prompt in fields).encode()
 
 
 def write_prompts(prompts: Iterable[BlockedPrompt]) -> bytes:
@@ -147,11 +223,65 @@ def write_prompts(prompts: Iterable[BlockedPrompt]) -> bytes:
     return "".join(prompt.as_line() + "\n" for prompt in prompts).encode()
 
 
-def _fields(raw: bytes) -> dict[str, Any]:
+class _Refused:
+    """What is wrong with the prompts of a file; raised at the end as one error, about the first of them."""
+
+    def __init__(self, path: Path | str) -> None:
+        self.path, self.errors = path, list[tuple[int, Exception]]()
+
+    @contextlib.contextmanager
+    def at(self, number: int) -> Iterator[None]:
+        """Within the block an error is that of a line, and what follows is read all the same."""
+        try:
+            yield
+        except (ValueError, TypeError, RecursionError) as error:
+            self.errors.append((number, error))
+
+    def __enter__(self) -> _Refused:
+        return self
+
+    def __exit__(self, kind: Any, error: BaseException | None, trace: Any) -> None:
+        if error is not None or not self.errors:
+            return
+        (number, first), *others = self.errors
+        named = [str(line) for line, _ in others[:LINES_NAMED]] + ["..."] * (len(others) > LINES_NAMED)
+        are = "are" if len(others) > 1 else "is"
+        more = f". {counted(len(others), 'more line')} {are} refused: {', '.join(named)}"
+        raise PromptFileError(f"{self.path}, line {number}: {first}{more if others else ''}") from first
+
+
+Read = Callable[[], dict[str, Any]]
+
+
+def _read_as(path: Path, end: str, template: str | None) -> Iterator[tuple[int, Read]]:
+    """Each prompt's line, and what reads it or says why it cannot be read."""
+    if end not in FORMS:
+        with path.open("rb") as file:
+            for number, raw in enumerate(file, start=1):
+                raw = raw.removeprefix(codecs.BOM_UTF8) if number == 1 else raw
+                if raw.strip():
+                    yield number, partial(_json_fields, raw)
+        return
+    content = path.read_bytes()
+    try:
+        lines = io.StringIO(content.decode("utf-8-sig"), newline="")
+    except UnicodeDecodeError as error:
+        number = content.count(b"\n", 0, error.start) + 1
+        raise PromptFileError(f"{path}, line {number}: {NOT_UTF_8}") from None
+    if template is None:
+        yield from ((number, partial(marked_prompt, text)) for number, text in marked_prompts(lines))
+        return
+    try:
+        yield from row_prompts(lines, template)
+    except ValueError as error:
+        raise PromptFileError(f"{path}: {error}") from None
+
+
+def _json_fields(raw: bytes) -> dict[str, Any]:
     try:
         fields = json.loads(raw.decode("utf-8"))
     except UnicodeDecodeError as error:
-        raise ValueError(f"byte {error.start + 1} of this line is not UTF-8; save the file in UTF-8") from None
+        raise ValueError(f"byte {error.start + 1} of {NOT_UTF_8}") from None
     except json.JSONDecodeError as error:
         raise ValueError(f"a line must be one JSON object, but {error.msg} at column {error.colno}; {FORM}") from None
     if not isinstance(fields, dict):
@@ -166,46 +296,87 @@ def _fields(raw: bytes) -> dict[str, Any]:
     return fields
 
 
-def _name(fields: dict[str, Any], number: int) -> str:
-    name = fields.get("id", number)
-    if isinstance(name, bool) or not isinstance(name, str | int):
-        raise ValueError(f"'id' must be text or a whole number; got {name!r}")
-    return str(name)
+def _has_answers(fields: Mapping[str, Any]) -> bool:
+    return "answers" in fields or "answer_ids" in fields
 
 
-def _from_ids(fields: dict[str, Any], known: int) -> dict[str, Any]:
+def _check_shared(fields: Mapping[str, Any], name: str, kind: type) -> None:
+    """Refuse a wrong id, or wrong answers, which are of a kind and stand under a name."""
+    if type(fields["id"]) not in (str, int):
+        raise ValueError(f"'id' must be text or a whole number; got {fields['id']!r}")
+    answers, target = fields.get(name), fields.get("target", 0)
+    if answers is None:
+        if "target" in fields:
+            raise ValueError(f"'target' says which of {name!r} is right, and there are none; add them or remove it")
+        return
+    what = "texts" if kind is str else "whole numbers"
+    fits = isinstance(answers, list) and all(type(answer) is kind for answer in answers)
+    if not fits or len(answers) < 2 or len(set(answers)) != len(answers) or "" in answers:
+        raise ValueError(f"{name!r} must be a list of at least two different {what}; got {short(answers)}")
+    if type(target) is not int or not 0 <= target < len(answers):
+        raise ValueError(f"'target' must be a place in {name!r}, from 0 to {len(answers) - 1}; got {short(target)}")
+
+
+def _check_ids(fields: Mapping[str, Any]) -> None:
     ids = fields["input_ids"]
     if not isinstance(ids, list) or len(ids) < 3 or not all(type(token) is int for token in ids):
-        raise ValueError(f"'input_ids' must be a list of at least 3 whole numbers; got {_short(ids)}")
-    wrong = [token for token in ids if not 0 <= token < known]
-    if wrong:
-        raise ValueError(f"'input_ids' must lie between 0 and {known - 1} for this model; got {wrong[0]}")
+        raise ValueError(f"'input_ids' must be a list of at least 3 whole numbers; got {short(ids)}")
     missing = [name for name in ("start", "block_length") if name not in fields]
     if missing:
         raise ValueError(f"{missing[0]!r} is missing; blocks of token ids begin at 'start' and have 'block_length'")
-    blocks: dict[str, Any] = {name: fields.get(name) for name in ("start", "block_length", "blocks")}
-    return {"input_ids": tuple(ids), **blocks, "blocks": Swaps(**blocks).fitted(len(ids)).blocks}
+    _check_shared(fields, "answer_ids", int)
+    _swaps(fields)
 
 
-def _from_text(fields: dict[str, Any], tokenizer: Any) -> dict[str, Any]:
-    text, spans = fields["text"], fields.get("blocks", [])
+def _check_text(fields: Mapping[str, Any]) -> None:
+    text = fields["text"]
     if not isinstance(text, str):
-        raise ValueError(f"'text' must be text; got {_short(text)}")
-    _check_spans(spans, len(text))
+        raise ValueError(f"'text' must be text; got {short(text)}")
+    _check_spans(fields.get("blocks", []), len(text))
+    _check_shared(fields, "answers", str)
+
+
+_CHECKS = {"text": _check_text, "input_ids": _check_ids}
+
+
+def _swaps(fields: Mapping[str, Any]) -> Swaps:
+    blocks: dict[str, Any] = {name: fields.get(name) for name in ("start", "block_length", "blocks")}
+    return Swaps(**blocks).fitted(len(fields["input_ids"]))
+
+
+def _from_ids(fields: Mapping[str, Any], known: int) -> dict[str, Any]:
+    for name in ("input_ids", "answer_ids"):
+        if wrong := [token for token in fields.get(name, ()) if not 0 <= token < known]:
+            raise ValueError(f"{name!r} must lie between 0 and {known - 1} for this model; got {wrong[0]}")
+    return {
+        **{name: fields[name] for name in ("start", "block_length")},
+        "blocks": _swaps(fields).blocks,
+        "input_ids": tuple(fields["input_ids"]),
+        "answer_ids": tuple(fields.get("answer_ids", ())),
+    }
+
+
+def _from_text(fields: Mapping[str, Any], tokenizer: Any) -> dict[str, Any]:
+    text, spans = fields["text"], fields["blocks"]
     if not getattr(tokenizer, "is_fast", False):
         raise ValueError(
             f"{type(tokenizer).__name__} does not say which characters its tokens stand for; pass 'input_ids' with "
             "'start' and 'block_length' instead of 'text'"
         )
     encoded = tokenizer(text, add_special_tokens=False, return_offsets_mapping=True)
-    owners = [_owner(text, tuple(offset), spans) for offset in encoded["offset_mapping"]]
-    mark = getattr(tokenizer, "bos_token_id", None)
-    beginning = [] if mark is None else [mark]
+    ids, offsets = encoded["input_ids"], encoded["offset_mapping"]
+    owners = [_owner(text, tuple(offset), spans) for offset in offsets]
     counts = [owners.count(place) for place in range(len(spans))]
     if len(set(counts)) != 1 or counts[0] == 0:
+        unequal = [counts.index(min(counts)), counts.index(max(counts))]
+        pieces = {
+            place: [text[slice(*offset)] for offset, owner in zip(offsets, owners, strict=True) if owner == place]
+            for place in unequal
+        }
+        told = " and ".join(f"block {place} is {' '.join(map(repr, tokens))}" for place, tokens in pieces.items())
         raise ValueError(
-            f"blocks must have equally many tokens, at least 1; got {_short(counts)} with this tokenizer. Reword the "
-            "text, or move the ends of the blocks"
+            f"blocks must have equally many tokens, at least 1; got {short(counts)} with this tokenizer: {told}. "
+            "Reword the text, or move the ends of the blocks"
         )
     first = owners.index(0)
     inside = owners[first : first + counts[0] * len(spans)]
@@ -216,17 +387,41 @@ def _from_text(fields: dict[str, Any], tokenizer: Any) -> dict[str, Any]:
             f"the text ends with block {len(spans) - 1}, but its last token is the query and stands behind all blocks; "
             "add the words that ask"
         )
-    start = len(beginning) + first
-    ids = (*beginning, *encoded["input_ids"])
-    blocks = {"start": start, "block_length": counts[0], "blocks": len(spans)}
-    Swaps(**blocks).fitted(len(ids))
-    return {"input_ids": ids, **blocks}
+    mark = getattr(tokenizer, "bos_token_id", None)
+    beginning = [] if mark is None else [mark]
+    return {
+        "input_ids": (*beginning, *ids),
+        "start": len(beginning) + first,
+        "block_length": counts[0],
+        "blocks": len(spans),
+        "answer_ids": _answer_ids(text, ids, fields.get("answers", []), tokenizer),
+    }
+
+
+def _answer_ids(text: str, ids: list[int], answers: Sequence[str], tokenizer: Any) -> tuple[int, ...]:
+    """The one token that each answer adds to a text of these tokens."""
+    found: dict[int, str] = {}
+    for answer in answers:
+        whole = tokenizer(text + answer, add_special_tokens=False)["input_ids"]
+        added = whole[len(ids) :]
+        if whole[: len(ids)] != ids or len(added) != 1:
+            is_said = f"adds {len(added)}" if whole[: len(ids)] == ids else "changes those before it"
+            raise ValueError(
+                f"an answer must add one token to the text, but with this tokenizer {answer!r} {is_said}; pass another "
+                "word, or leave the answers of all prompts out"
+            )
+        if (other := found.setdefault(added[0], answer)) != answer:
+            raise ValueError(
+                f"answers must be different tokens, but with this tokenizer {other!r} and {answer!r} are the same; "
+                "leave one out"
+            )
+    return tuple(found)
 
 
 def _check_spans(spans: Any, length: int) -> None:
     pairs = isinstance(spans, list) and all(isinstance(span, list) and len(span) == 2 for span in spans)
     if not pairs or not all(type(end) is int for span in spans for end in span):
-        raise ValueError(f"'blocks' must be a list of [first character, character after the last]; got {_short(spans)}")
+        raise ValueError(f"'blocks' must be a list of [first character, character after the last]; got {short(spans)}")
     if len(spans) < 2:
         raise ValueError(f"at least two blocks are needed to swap; got {len(spans)}")
     before = 0
@@ -254,8 +449,3 @@ def _owner(text: str, offset: tuple[int, int], spans: list[list[int]]) -> int | 
                 f"{offset[0]} to {offset[1]}; let it end where a token does"
             )
     return None
-
-
-def _short(value: Any) -> str:
-    shown = repr(value)
-    return shown if len(shown) <= 60 else shown[:57] + "..."

@@ -96,6 +96,13 @@ def run_profile(
         raise NotADirectoryError(f"{above} is a file, so no folder can be made there; pass another --out")
     require_keeping(above)
     described = settings.described()
+    # Before the folder is touched, so that prompts that are refused leave it as it was.
+    prompts: list[BlockedPrompt] = []
+    if force or not (folder / MANIFEST).exists():
+        prompts = settings.prompts_for(load_tokenizer(settings.model))
+        settings = replace(settings, queries=asked_queries(settings, prompts))
+        for extra in extras.values():
+            extra.check(prompts)
     folder.mkdir(parents=True, exist_ok=True)
     with alone_in(folder):
         if force:
@@ -111,10 +118,6 @@ def run_profile(
             report(f"{folder} holds this profile already; {what}")
             return finished
         threads = _begin(folder, settings, described, jobs)
-        prompts = settings.prompts_for(load_tokenizer(settings.model))
-        settings = replace(settings, queries=asked_queries(settings, prompts))
-        for extra in extras.values():
-            extra.check(prompts)
         chunks = _Chunks(folder / CHUNKS, prompts, settings, report)
         with _explained(chunks):
             measure = partial(measure_chunk, settings=settings, identity=described["identity"])

@@ -14,7 +14,7 @@ from posym_core.checks import require_count, require_counts, require_floor, requ
 from posym_core.extensions import home
 from posym_core.inspection.layer_measurement import LAST, Queries, asked_tokens
 from posym_core.models.language import PACKAGED, model_identity, require_one_place
-from posym_core.report.prompt_files import BlockedPrompt, read_prompts, task_prompts
+from posym_core.report.prompt_files import BlockedPrompt, read_fields, read_prompts, task_prompts
 from posym_core.runs.provenance import PACKAGES
 from posym_core.runs.store import sha256
 from posym_core.tasks.registry import PROMPT_TASKS, make_prompts
@@ -33,6 +33,7 @@ class ProfileSettings:
         prompts: how many prompts of a task.
         seed: of the task's prompts.
         input: a prompt file in place of a task, see :mod:`posym_core.report.prompt_files`.
+        template: of the rows of an input file that is called ``.csv``.
         tau: temperature of the weights over pairs of blocks.
         eps: floor of the norms in the cosine.
         per_frequency: also score every rotation plane as a head of its own.
@@ -56,6 +57,7 @@ class ProfileSettings:
     prompts: int = 64
     seed: int = 0
     input: str | None = None
+    template: str | None = None
     tau: float = 1e-4
     eps: float = 1e-8
     per_frequency: bool = False
@@ -97,16 +99,21 @@ class ProfileSettings:
         for name in ("batch_size", "threads"):
             if getattr(self, name) is not None:
                 require_count(name, getattr(self, name), 1)
-        if self.input is not None and not Path(self.input).is_file():
-            raise FileNotFoundError(
-                f"there is no prompt file at {self.input}; pass a file of JSON Lines, one prompt a line, or a task"
-            )
+        if self.input is None and self.template is not None:
+            raise ValueError(f"a template words the rows of an input file, and there is none; got task={self.task!r}")
+        if self.input is not None:
+            if not Path(self.input).is_file():
+                raise FileNotFoundError(
+                    f"there is no prompt file at {self.input}; pass a .txt file of text with [[blocks]], one prompt a "
+                    "line, a .csv file with a template, a file of JSON Lines, or a task"
+                )
+            read_fields(self.input, template=self.template)
 
     def described(self) -> dict[str, Any]:
         """All that the numbers depend on, as JSON, but for the number of threads."""
         fields = asdict(self)
         fields.pop("threads")
-        for name in ("energy", "visible_only", "cube", "labels"):
+        for name in ("energy", "visible_only", "cube", "labels", "template"):
             if not getattr(self, name):
                 fields.pop(name)  # as in profiles from before it could be asked for
         queries = fields.pop("queries")
@@ -129,6 +136,13 @@ class ProfileSettings:
     def prompts_for(self, tokenizer: Any) -> list[BlockedPrompt]:
         """The prompts that are asked for."""
         if self.input is not None:
-            return read_prompts(self.input, tokenizer)
+            return read_prompts(self.input, tokenizer, template=self.template)
         drawn = {"facts": self.facts, "count": self.prompts, "seed": self.seed}
-        return task_prompts(make_prompts(tokenizer, str(self.task), **drawn))
+        prompts = make_prompts(tokenizer, str(self.task), **drawn)
+        ids = torch.cat([prompts.input_ids.flatten(), prompts.answer_ids.flatten()])
+        if ids.min() < 0 or ids.max() >= len(tokenizer):
+            raise ValueError(
+                f"tokens of the task {self.task!r} must lie between 0 and {len(tokenizer) - 1} for this model; got "
+                f"{int(ids.min())} to {int(ids.max())}; make them with the tokenizer that is given"
+            )
+        return task_prompts(prompts)

@@ -87,7 +87,7 @@ def run_survey(
 
     Args:
         models: names for :func:`posym_core.load_model`.
-        tasks: some of ``PROMPT_TASKS``, or ``module:function``.
+        tasks: some of ``PROMPT_TASKS``, or ``module:function``; none where ``options`` name an ``input`` file.
         folder: made if missing.
         options: of :class:`posym_core.report.settings.ProfileSettings`, the same for all.
         draws: of the bootstrap behind intervals.
@@ -99,9 +99,10 @@ def run_survey(
 
     Returns:
         A row a model and task, in their order: ``model``, ``task``, ``refused`` (why there are no numbers, or ``""``),
-        what :func:`posym_core.models.outlines.outline` says, ``heads``, ``prompts``, ``tokens``, ``chance``, the share
-        of ``right`` answers, the numbers of :class:`posym_core.metrics.trends.HeadTrends` and, with the option
-        ``cube``, medians over heads of the shares in ``heads.csv``.
+        what :func:`posym_core.models.outlines.outline` says, ``heads``, ``prompts``, ``tokens``, ``chance`` and the
+        share of ``right`` answers (None without answers), the numbers of
+        :class:`posym_core.metrics.trends.HeadTrends` and, with the option ``cube``, medians over heads of the shares in
+        ``heads.csv``.
 
     Raises:
         ValueError: if a setting is out of range or a task unknown, before anything is loaded.
@@ -111,8 +112,12 @@ def run_survey(
         ProfileError: if the folder holds profiles of other settings, and not ``force``.
     """
     folder, began = Path(folder), time.perf_counter()
-    if not models or not tasks:
-        raise ValueError(f"a survey needs a model and a task; got {len(models)} models and {len(tasks)} tasks")
+    given_file = (options or {}).get("input")
+    sources: list[str | None] = [None] if given_file and not tasks else [*tasks]
+    if not models or not sources:
+        raise ValueError(
+            f"a survey needs a model and a task or an input file; got {len(models)} models and {len(tasks)} tasks"
+        )
     for thing, given in (("model", models), ("task", tasks)):
         for name, times in Counter(given).items():
             if times > 1:
@@ -120,19 +125,20 @@ def run_survey(
     require_count("draws", draws, 2)
     check_places(jobs, cluster)
     fixed = {**(options or {}), "energy": True}
-    work = [ProfileSettings(model=model, task=task, **fixed) for model in models for task in tasks]
+    work = [ProfileSettings(model=model, task=task, **fixed) for model in models for task in sources]
     if cluster is None:
         choose_device(work[0].device)
     require_keeping(folder)
     places = {"jobs": jobs, "cluster": cluster, "force": force, "progress": progress, "report": report}
     rows = []
     for settings in work:
-        report(f"{settings.model}, {settings.task}")
-        place = folder / PROFILES / _plain(settings.model) / _plain(str(settings.task))
-        row: Row = {"model": settings.model, "task": settings.task, "refused": ""}
+        task = settings.task or Path(str(settings.input)).name
+        report(f"{settings.model}, {task}")
+        place = folder / PROFILES / _plain(settings.model) / _plain(task)
+        row: Row = {"model": settings.model, "task": task, "refused": ""}
         try:
-            said = outline(settings.model)
-            row |= measured_row(run_profile(settings, place, **places), said, draws=draws)
+            outlined = outline(settings.model)
+            row |= measured_row(run_profile(settings, place, **places), outlined, draws=draws)
         except (ProfileError, ConnectionError):
             raise
         except (RuntimeError, ValueError, OSError, ImportError) as error:
@@ -141,7 +147,10 @@ def run_survey(
             row["refused"] = (str(error).strip() or type(error).__name__).splitlines()[0]
             report(f"refused: {row['refused']}")
         rows.append(row)
-    _write(folder, rows, {"tasks": list(tasks), "draws": draws, **(options or {})}, time.perf_counter() - began)
+    said = {"tasks": list(dict.fromkeys(row["task"] for row in rows)), "draws": draws, **(options or {})}
+    if given_file:
+        said |= {"input": Path(given_file).name}
+    _write(folder, rows, said, time.perf_counter() - began)
     return rows
 
 
@@ -160,7 +169,7 @@ def measured_row(profile: ProfileRun, said: Outline, *, draws: int = DRAWS) -> R
         local=np.array([window is not None for window in windows]),
         draws=draws,
     )
-    right = mean_interval(arrays["correct"], over="prompts", draws=draws)
+    answered = "correct" in arrays
     return {
         "architecture": said.architecture,
         "parameters": said.parameters,
@@ -171,8 +180,8 @@ def measured_row(profile: ProfileRun, said: Outline, *, draws: int = DRAWS) -> R
         "hidden_layers": int((hidden_blocks(arrays) > 0).sum()),
         "prompts": prompts,
         "tokens": int(arrays["length"].max()),
-        "chance": float((1 / arrays["alternatives"]).mean()),
-        "right": asdict(right),
+        "chance": float((1 / arrays["alternatives"]).mean()) if answered else None,
+        "right": asdict(mean_interval(arrays["correct"], over="prompts", draws=draws)) if answered else None,
         **{name: None if number is None else asdict(number) for name, number in vars(trends).items()},
         **{name: share_median(arrays, name, draws=draws) for name in SHARES if "cube_symbol" in arrays},
         "identity": profile.settings["identity"],

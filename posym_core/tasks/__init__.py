@@ -17,7 +17,7 @@ from posym_core.tasks.multihop_programs import (
     walk,
 )
 from posym_core.tasks.multihop_shortcuts import counting_accuracy, rerouted
-from posym_core.tasks.prompts import Prompts
+from posym_core.tasks.prompts import Draft, Prompts, PromptTokens, balanced, draft_prompts, shuffled, single_words
 from posym_core.tasks.registry import PROMPT_TASKS, PromptTask, make_prompts, prompt_task
 from posym_core.tasks.sentences import DistanceTask
 from posym_core.tasks.text import reference_text
@@ -30,6 +30,7 @@ __all__ = [
     "BindingPrompts",
     "Ceilings",
     "DistanceTask",
+    "Draft",
     "FactsBatch",
     "FactsTask",
     "IndexTask",
@@ -37,12 +38,15 @@ __all__ = [
     "NumberTask",
     "PartialInductionTask",
     "PromptTask",
+    "PromptTokens",
     "Prompts",
     "RetrievalTask",
     "TaskBatch",
     "Template",
+    "balanced",
     "binding_prompts",
     "counting_accuracy",
+    "draft_prompts",
     "hop_questions",
     "hop_text",
     "index",
@@ -59,6 +63,8 @@ __all__ = [
     "rerouted",
     "retrieval",
     "retrieval_targets",
+    "shuffled",
+    "single_words",
     "text_prompts",
     "walk",
 ]

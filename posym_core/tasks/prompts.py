@@ -66,7 +66,16 @@ class Prompts:
 
 
 class PromptTokens:
-    """What a tokenizer makes of text within a text."""
+    """What a tokenizer makes of text within a text.
+
+    Some tokenizers treat the beginning of a text apart, so texts are tokenized behind a full stop.
+
+    Args:
+        tokenizer: of the model in question, as :func:`posym_core.load_tokenizer` returns it.
+
+    Attributes:
+        beginning: the tokenizer's mark of beginning, which opens every prompt; empty if it has none.
+    """
 
     def __init__(self, tokenizer: Any) -> None:
         self.tokenizer = tokenizer
@@ -79,6 +88,7 @@ class PromptTokens:
         return self.many([text])[0]
 
     def many(self, texts: list[str]) -> list[list[int]]:
+        """Tokens of each text; none of one that this tokenizer joins with what stands before it."""
         found = self.tokenizer([ANCHOR + text for text in texts], add_special_tokens=False)["input_ids"]
         return [ids[len(self.anchor) :] if ids[: len(self.anchor)] == self.anchor else [] for ids in found]
 
@@ -91,7 +101,15 @@ class PromptTokens:
 
 @dataclass(frozen=True, kw_only=True)
 class Draft:
-    """One prompt in pieces: text before the blocks, the blocks, text after them, and the alternatives' tokens."""
+    """One prompt in pieces of text, which are put together as they are, spaces and all.
+
+    Attributes:
+        before: in front of the blocks; as many tokens in all drafts, or ``""``.
+        blocks: what may be swapped; each begins with the space that is in front of it.
+        after: behind the blocks; its last token is the query.
+        answers: tokens to choose from, see :meth:`PromptTokens.single`.
+        target: which of them is right, from 0 on.
+    """
 
     before: str
     blocks: Sequence[str]
@@ -101,7 +119,25 @@ class Draft:
 
 
 def draft_prompts(tokens: PromptTokens, drafts: Sequence[Draft]) -> Prompts:
-    """Tokenize drafts, and refuse blocks that are not the same tokens wherever they stand."""
+    """Tokenize drafts, and refuse blocks that are not the same tokens wherever they stand.
+
+    Args:
+        tokens: of the tokenizer.
+        drafts: of equally many blocks and answers.
+
+    Raises:
+        ValueError: if there is no draft, numbers of blocks or answers differ, or blocks or prompts do not come out
+            equally long; the message says which and what to do.
+    """
+    for what, numbers in (
+        ("blocks", {len(draft.blocks) for draft in drafts}),
+        ("answers", {len(draft.answers) for draft in drafts}),
+    ):
+        if len(numbers) != 1:
+            raise ValueError(
+                f"there must be a draft, and all must have equally many {what}; got {len(drafts)} drafts with "
+                f"{sorted(numbers)} {what}; make prompts of different shapes apart"
+            )
     first = drafts[0]
     opening = tokens.of(first.before) if first.before else []
     length = len(tokens.of(first.blocks[0]))

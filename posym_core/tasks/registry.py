@@ -98,7 +98,10 @@ def _require_shapes(make: Callable[..., Any], prompts: Any, count: int) -> None:
     """Refuse what a task returns in place of prompts, with the rule that it breaks."""
     name = home(make)
     if not isinstance(prompts, Prompts):
-        raise TypeError(f"{name} must return posym_core.tasks.Prompts; got {type(prompts).__name__}")
+        raise ExtensionError(
+            f"{name} must return posym_core.tasks.Prompts; got {type(prompts).__name__}. Make them with "
+            "posym_core.tasks.draft_prompts, for example"
+        )
     ids, answers, target = prompts.input_ids, prompts.answer_ids, prompts.target
     for what, value, dimensions in (("input_ids", ids, 2), ("answer_ids", answers, 2), ("target", target, 1)):
         if not isinstance(value, Tensor) or value.dtype != torch.int64 or value.ndim != dimensions:

@@ -313,7 +313,7 @@ def test_what_cannot_be_done_ends_in_one_line_and_status_1(arguments, status, me
             ["--input", "FILE", "--facts", "4", "--seed", "1"],
             "--input are given; leave out --facts and --seed",
         ),
-        (["--input", "nowhere.jsonl"], "there is no prompt file at nowhere.jsonl; pass a file of JSON Lines"),
+        (["--input", "nowhere.jsonl"], "there is no prompt file at nowhere.jsonl; pass a .txt file of text with"),
         (["--task", "text", "--facts", "1"], "facts must be a whole number of at least 2; got 1"),
         (["--task", "text", "--prompts", "0"], "prompts must be a whole number of at least 1; got 0"),
         (["--task", "text", "--dtype", "int3"], "dtype must be one of"),

@@ -100,7 +100,7 @@ def test_a_file_gives_the_blocks_of_the_packaged_models_task(tmp_path):
         (IDS | {"input_ids": [1, 2]}, "'input_ids' must be a list of at least 3 whole numbers"),
         (IDS | {"input_ids": [1, 2.0, 3]}, "'input_ids' must be a list of at least 3 whole numbers"),
         (IDS | {"input_ids": [True, 1, 2, 3]}, "'input_ids' must be a list of at least 3 whole numbers"),
-        (IDS | {"input_ids": [1, 2, 97]}, "'input_ids' must lie between 0 and 96 for this model; got 97"),
+        (IDS | {"input_ids": [*IDS["input_ids"], 97]}, "'input_ids' must lie between 0 and 96 for this model; got 97"),
         ({"input_ids": [1, 2, 3], "start": 0}, "'block_length' is missing"),
         (IDS | {"start": -1}, "start must be a whole number of at least 0; got -1"),
         (IDS | {"block_length": "3"}, "block_length must be a whole number of at least 1; got '3'"),
@@ -160,6 +160,16 @@ def test_no_bytes_end_in_anything_but_prompts_or_a_refusal(tokenizer, tmp_path_f
     path.write_bytes(content)
     with pytest.raises(PromptFileError, match=r"line \d+: |holds no prompt"):
         read_prompts(path, tokenizer)
+
+
+def test_prompts_of_different_shapes_are_no_batch(read):
+    several = read(IDS, IDS | {"input_ids": [*IDS["input_ids"], 3], "blocks": 2, "id": "longer"})
+    with pytest.raises(
+        ValueError, match=r"got 2 prompts of 2 shapes .*\(8, 1, 3, 2, 0\), .*\. Join those of one shape"
+    ):
+        joined(several)
+    with pytest.raises(ValueError, match=r"a batch needs a prompt, .* got 0 prompts of 0 shapes"):
+        joined([])
 
 
 def test_a_model_reads_what_the_file_says(tmp_path):

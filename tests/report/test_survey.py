@@ -337,7 +337,9 @@ def test_a_file_in_the_way_and_an_empty_list_are_refused(models, tmp_path):
     (tmp_path / "file").write_text("")
     with pytest.raises(OSError, match="file"):
         run_survey(models, TASKS, tmp_path / "file", options=OPTIONS)
-    with pytest.raises(ValueError, match="a survey needs a model and a task; got 0 models and 2 tasks"):
+    with pytest.raises(
+        ValueError, match="a survey needs a model and a task or an input file; got 0 models and 2 tasks"
+    ):
         run_survey([], TASKS, tmp_path / "out")
 
 

@@ -36,6 +36,12 @@ def test_every_public_name_stands_in_the_reference() -> None:
     assert all(thing.__doc__ for _, thing in public_objects())
 
 
+def test_headings_are_what_one_imports_from() -> None:
+    for page in sorted((ROOT / "book" / "package" / "api").glob("*.md")):
+        text = page.read_text(encoding="utf-8")
+        assert re.findall("^## (.+)$", text, re.MULTILINE) == re.findall(r"automodule:: (\S+)", text)
+
+
 def test_reference_pages_are_in_the_contents() -> None:
     contents = (ROOT / "_toc.yml").read_text(encoding="utf-8")
     names = re.findall(r"file: book/package/api/(\w+)", contents)

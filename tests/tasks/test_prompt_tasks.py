@@ -16,7 +16,7 @@ from saved_models import save_model
 import posym_core.tasks
 from posym_core.__main__ import main
 from posym_core.extensions import ExtensionError, ExtensionWarning
-from posym_core.report import survey
+from posym_core.report import chunks, survey
 from posym_core.report.folder import load_profile
 from posym_core.report.settings import ProfileSettings
 from posym_core.tasks import PROMPT_TASKS, Prompts, make_prompts, prompt_task
@@ -142,9 +142,72 @@ def test_a_function_in_no_package_goes_by_module_and_name(patch, tmp_path, model
     assert load_profile(tmp_path / "out").settings["task"] == "mine:riddles"
     assert re.fullmatch("mine-riddles-[0-9a-f]{6}", survey._plain("mine:riddles"))  # a folder's name everywhere
     assert list(PROMPT_TASKS) == OURS
-    message = "task 'mine:puzzles' cannot be loaded: AttributeError: .*'puzzles'. It must be module:name, of a module"
-    with pytest.raises(ExtensionError, match=message):
-        PROMPT_TASKS.find("mine:puzzles")
+
+
+@pytest.mark.parametrize(
+    ("task", "message"),
+    [
+        (
+            "nowhere_at_all:riddles",
+            "cannot be loaded: ModuleNotFoundError: No module named 'nowhere_at_all'. It must be",
+        ),
+        (
+            "own_file:puzzles",
+            "cannot be loaded: AttributeError: .*'puzzles'. It must be module:name, of a module that Py",
+        ),
+        ("own_file:SEED", "cannot be loaded: prompt task 'own_file:SEED' must be a function that makes prompts; got 3"),
+        ("own_file:narrow", r"is called as make\(tokenizer, facts=4, count=2, seed=0\), but it takes \(tokenizer\): "),
+        ("own_script:riddles", "cannot be loaded: SystemExit: 2. It must be module:name"),
+        ("own_broken:riddles", "cannot be loaded: SyntaxError: "),
+        (
+            "own_file.py:riddles",
+            "a task of your own is module:name, such as my_file:riddles for .*; got 'own_file.py:rid",
+        ),
+        ("./own_file:riddles", "without its end and with full stops for further folders; got './own_file:riddles'"),
+        ("own_file:", "a task of your own is module:name, .*; got 'own_file:'"),
+        (":riddles", "a task of your own is module:name, .*; got ':riddles'"),
+        # Called with a tokenizer, and refused before the model is loaded.
+        (
+            "own_file:others",
+            "must return posym_core.tasks.Prompts; got list. Make them with posym_core.tasks.draft_prompts",
+        ),
+        (
+            "own_file:strangers",
+            "tokens of the task 'own_file:strangers' must lie between 0 and 96 .*; got 3 to 1000; make",
+        ),
+    ],
+)
+def test_what_is_wrong_with_a_task_of_ones_own_is_told(task, message, patch, tmp_path, model, capsys):
+    """From a folder that Python does not look into, as for a script that is installed."""
+    code = (
+        PLAIN.format(name="riddles")
+        + """
+from dataclasses import replace
+SEED = 3
+narrow = lambda tokenizer: 3
+others = lambda tokenizer, *, facts, count, seed=0: [1]
+def strangers(tokenizer, **options):
+    prompts = riddles(tokenizer, **options)
+    return replace(prompts, input_ids=prompts.input_ids.clamp(min=1).index_fill(1, prompts.input_ids[0, :1] * 0, 1000))
+"""
+    )
+    (tmp_path / "own_file.py").write_text(code, encoding="utf-8")
+    (tmp_path / "own_script.py").write_text("import sys\nsys.exit(2)\n", encoding="utf-8")
+    (tmp_path / "own_broken.py").write_text("def riddles(:\n", encoding="utf-8")
+    patch.chdir(tmp_path)
+    patch.setattr(sys, "path", [path for path in sys.path if path])
+    patch.setattr(chunks, "load_model", lambda *a, **k: pytest.fail("loaded"))
+    assert profiled(model, task, tmp_path / "out") == 1
+    assert re.search(message, said := capsys.readouterr().err), said
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_function_in_a_file_of_this_folder_is_found(patch, tmp_path, model):
+    (tmp_path / "own_file.py").write_text("from own_neighbour import riddles", encoding="utf-8")
+    (tmp_path / "own_neighbour.py").write_text(PLAIN.format(name="riddles"), encoding="utf-8")
+    patch.chdir(tmp_path)
+    patch.setattr(sys, "path", [path for path in sys.path if path])
+    assert profiled(model, "own_file:riddles", tmp_path / "out") == 0
 
 
 @pytest.mark.parametrize(
@@ -257,5 +320,5 @@ def test_prompts_whose_shapes_do_not_fit_are_refused(change, message, patch):
 
 def test_a_task_must_return_prompts(patch):
     prompt_task("own")(lambda tokenizer, *, facts, count, seed=0: [1, 2])
-    with pytest.raises(TypeError, match=r"must return posym_core.tasks.Prompts; got list"):
+    with pytest.raises(ExtensionError, match=r"must return posym_core.tasks.Prompts; got list. Make them with"):
         make_prompts(None, "own", facts=4, count=2)
