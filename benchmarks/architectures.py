@@ -1,4 +1,7 @@
-"""Every causal decoder of transformers, tiny: how exact it is on contents truly moved, or why it is refused."""
+"""Every causal decoder of transformers, tiny: how exact it is on contents truly moved, or why it is refused.
+
+Fails where that is not what the table of supported models says (``python tools/supported_models.py`` writes it anew).
+"""
 
 from __future__ import annotations
 
@@ -12,6 +15,9 @@ def rows() -> Iterator[str]:
     sys.path.insert(0, str(Path(__file__).parents[1] / "tests" / "helpers"))
     from every_decoder import KINDS, NOT_BUILT, outcome  # pyright: ignore[reportMissingImports]
 
+    from posym_core.inspection.supported import supported_decoders
+
+    known = {row["kind"]: row for row in supported_decoders()["decoders"]}
     failed = []
     for kind in KINDS:
         if kind in NOT_BUILT:
@@ -20,6 +26,8 @@ def rows() -> Iterator[str]:
         try:
             found = outcome(kind)
             found.check()
+            said = {**found.row(), "since": known.get(kind, {}).get("since")}
+            assert said == known.get(kind), f"the table of supported models says {known.get(kind)}, found is {said}"
         except Exception as error:
             failed.append(kind)
             yield f"| {kind} | FAILED: {type(error).__name__}: {error} |"

@@ -37,6 +37,12 @@ stands before and behind, and of the answers. --out writes the prompts as JSON L
 are marked in text, for --input.
 """
 
+SUPPORT_HELP = """
+Whether a model is profiled exactly or refused, and why, from its configuration alone: no weights are fetched. A class
+or kind of transformers (LlamaForCausalLM, llama) asks no network. The exit status is 0 if the model is supported, 3 if
+it is refused, and 1 if there is no answer: there is no such model, the hub is not reached, or the kind was not tried.
+"""
+
 # Said without importing what holds them, as all of the help is.
 PACKAGED = "gemma-3-270m, smollm2-135m, gemma-3-270m-binds (packaged; -binds: taught to bind)"
 # Options of add_prompts: what a task's prompts are drawn by, with defaults, and how anything is measured.
@@ -49,10 +55,10 @@ SHARED = ("batch_size", "threads", "device", "dtype", "device_map")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run one command; returns the exit status: 0, 1 for what went wrong, 130 when interrupted."""
+    """Run one command; returns the exit status: 0 or the command's own, 1 for what went wrong, 130 if interrupted."""
     options = _parser().parse_args(arguments)
     try:
-        options.command(options)
+        return options.command(options) or 0
     except (RuntimeError, ValueError, OSError, ImportError) as error:
         if not str(error):
             raise
@@ -62,7 +68,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt as error:
         print(error if str(error) else "interrupted", file=sys.stderr)
         return 130
-    return 0
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -121,6 +126,10 @@ def _parser() -> argparse.ArgumentParser:
     share.add_argument("--to", required=True, metavar="NAME", help="owner/name of a dataset that is new or empty")
     share.add_argument("--private", action="store_true", help="let its owner alone see it")
     share.set_defaults(command=_share)
+
+    support = commands.add_parser("support", help="whether a model can be profiled", description=SUPPORT_HELP)
+    support.add_argument("model", help=f"{PACKAGED}, a folder, a name on the Hugging Face hub, or a class or kind")
+    support.set_defaults(command=_support)
 
     for added in _companions():
         added(commands)
@@ -284,6 +293,14 @@ def _prompts(options: argparse.Namespace) -> None:
 
     settings = ProfileSettings(model=options.model, **_source(options))
     print("\n".join(list_prompts(settings, show=options.show, out=options.out, force=options.force)))
+
+
+def _support(options: argparse.Namespace) -> int:
+    from posym_core.inspection.supported import support
+
+    found = support(options.model)
+    print(found.said())
+    return {"refused": 3, "not tried": 1}.get(found.verdict, 0)
 
 
 def _survey(options: argparse.Namespace) -> None:

@@ -85,6 +85,7 @@ from posym_core.inspection import (
     surgery,
     without_heads,
 )
+from posym_core.inspection.head_views import Cuts, head_views
 from posym_core.inspection.plane_interventions import numbered, rebased
 from posym_core.metrics import (
     cross_logits,
@@ -668,6 +669,10 @@ OF_MODELS = {
     "surgery": under_surgery,
     "head_labels": lambda to, put: head_labels(gemma(to), put(IDS[:, :9])),
     "head_outputs": lambda to, put: head_outputs(gemma(to), put(IDS)),
+    "head_views": lambda to, put: [
+        torch.from_numpy(x)
+        for x in head_views(gemma(to), put(IDS), Cuts(13, 12, lengths=(1, 3), taus=(0.1, 1.0), shown=(3, 0.1))).values()
+    ],
     "last_token_replaced": one_token_replaced,
     "changed_outputs": with_changes,
     "cached_swap_scores": of_a_cache,
@@ -696,6 +701,7 @@ NOTHING_READ = {
     "load_model",
     "load_tokenizer",
     "pointed_ranks",
+    "support",
     "taught_factors",
     "trainer",
     "unwrapped",

@@ -17,7 +17,7 @@ sys.path[:0] = [str(ROOT), str(ROOT / "tests" / "helpers")]
 
 from every_decoder import KINDS, NOT_BUILT, outcome, untried  # noqa: E402
 
-from posym_core.inspection.support import TABLE  # noqa: E402
+from posym_core.inspection.supported import TABLE  # noqa: E402
 
 
 def rows(since: dict[str, str]) -> list[dict[str, str]]:
@@ -38,8 +38,13 @@ def rows(since: dict[str, str]) -> list[dict[str, str]]:
 def main() -> None:
     """Write the table anew."""
     before = json.loads(TABLE.read_text("utf-8"))["decoders"] if TABLE.exists() else []
-    table = {"transformers": transformers.__version__, "decoders": rows({row["kind"]: row["since"] for row in before})}
-    TABLE.write_text(json.dumps(table, indent=1, ensure_ascii=False) + "\n", "utf-8")
+    write(rows({row["kind"]: row["since"] for row in before}))
+
+
+def write(decoders: list[dict[str, str]]) -> None:
+    """The table, a row a line."""
+    lines = ",\n".join(f"  {json.dumps(row, ensure_ascii=False)}" for row in decoders)
+    TABLE.write_text(f'{{\n "transformers": "{transformers.__version__}",\n "decoders": [\n{lines}\n ]\n}}\n', "utf-8")
 
 
 if __name__ == "__main__":

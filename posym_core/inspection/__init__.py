@@ -20,6 +20,7 @@ from posym_core.inspection.plane_surgery import surgery
 from posym_core.inspection.planes import Planes, find_planes
 from posym_core.inspection.profiling import Profile, profile
 from posym_core.inspection.prompt_scores import head_scores
+from posym_core.inspection.supported import Support, support, supported_decoders
 from posym_core.inspection.visibility import HiddenBlocksWarning, LongPromptWarning
 from posym_core.inspection.wrappers import unwrapped
 from posym_core.models.refusals import UnsupportedModelError
@@ -33,6 +34,7 @@ __all__ = [
     "LongPromptWarning",
     "Planes",
     "Profile",
+    "Support",
     "UnsupportedModelError",
     "ablated",
     "cached_cross_logits",
@@ -52,6 +54,8 @@ __all__ = [
     "replaced_everywhere",
     "slowest",
     "stopped",
+    "support",
+    "supported_decoders",
     "surgery",
     "unwrapped",
     "without_heads",

@@ -88,6 +88,8 @@ def explorer_of(settings: ProfileSettings, *, prompts: int = PROMPTS, layers: Se
         make=make,
         check=lambda given: _require_room(load_config(settings.model), given[:prompts], settings.tau, layers),
         settings={"prompts": prompts, "layers": None if layers is None else list(layers)},
+        says=f"{NAME}: the first {counted(prompts, 'prompt')} at most are read again, at {len(TAUS)} temperatures and "
+        f"{LENGTHS} block lengths",
     )
 
 

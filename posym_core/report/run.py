@@ -49,11 +49,13 @@ class Extra:
         make: the files by name.
         check: refuses, before anything is measured, prompts of which they cannot be made.
         settings: what they are made with, as JSON; files that were made with other settings are made anew.
+        says: what takes a while, for the user.
     """
 
     make: Callable[[ProfileRun], Mapping[str, bytes]]
     check: Callable[[Sequence[BlockedPrompt]], None] = lambda prompts: None
     settings: Mapping[str, Any] = field(default_factory=dict)
+    says: str = ""
 
 
 def run_profile(
@@ -111,10 +113,10 @@ def run_profile(
         if finished is not None:
             there = extras_there(folder)
             lacking = {name: extra for name, extra in extras.items() if there.get(name) != extra.settings}
-            added = _made(lacking, finished)
+            added = _made(lacking, finished, report)
             if added:
                 add_files(folder, added, {name: extra.settings for name, extra in lacking.items()})
-            what = f"{len(added)} files are added" if added else "pass --force to measure again"
+            what = f"{counted(len(added), 'file')} added" if added else "pass --force to measure again"
             report(f"{folder} holds this profile already; {what}")
             return finished
         threads = _begin(folder, settings, described, jobs)
@@ -122,7 +124,7 @@ def run_profile(
         with _explained(chunks):
             measure = partial(measure_chunk, settings=settings, identity=described["identity"])
             chunks.measure(measure, progress, jobs=jobs, cluster=cluster, threads=threads)
-            profile = _finish(folder, described, prompts, chunks, extras, threads)
+            profile = _finish(folder, described, prompts, chunks, extras, threads, report)
         for line in caveats(profile):
             report(line)
         return profile
@@ -268,6 +270,7 @@ def _finish(
     chunks: _Chunks,
     extras: Mapping[str, Extra],
     threads: int,
+    report: Callable[[str], None],
 ) -> ProfileRun:
     """Write the files of a finished run, the description last."""
     arrays, measured = chunks.arrays(), chunks.finished.values()
@@ -280,16 +283,21 @@ def _finish(
         "smallest_batch": min(chunk.batch for chunk in measured),
     }
     profile = ProfileRun(folder=folder, settings=described, provenance=provenance, arrays=arrays, prompts=prompts)
-    write_profile(profile, _made(extras, profile), {name: extra.settings for name, extra in extras.items()})
+    write_profile(profile, _made(extras, profile, report), {name: extra.settings for name, extra in extras.items()})
     end(folder / CHUNKS, "chunk-*")
     return profile
 
 
-def _made(extras: Mapping[str, Extra], profile: ProfileRun) -> dict[str, bytes]:
+def _made(extras: Mapping[str, Extra], profile: ProfileRun, report: Callable[[str], None]) -> dict[str, bytes]:
     """The files of all of them; nothing is made while one refuses the prompts."""
     for extra in extras.values():
         extra.check(profile.prompts)
-    return {name: content for extra in extras.values() for name, content in extra.make(profile).items()}
+    files: dict[str, bytes] = {}
+    for extra in extras.values():
+        if extra.says:
+            report(extra.says)
+        files |= extra.make(profile)
+    return files
 
 
 @contextlib.contextmanager

@@ -636,6 +636,55 @@ def test_undefined_is_never_a_number(open_page):
     assert not page.locator(".posym-ex-plane .posym-ring").is_visible()
 
 
+def test_a_head_that_a_layer_lacks_is_undefined_everywhere(open_page):
+    given = one_input()
+    for array in given.arrays.values():
+        if array.shape[-2:] == (LAYERS, HEADS):
+            array[..., 3, 2] = np.nan
+        else:
+            array[..., 3, 2, :] = np.nan
+    page = open_page(make(given), address="#head=3.2")
+    assert chosen(page) == "Layer 3, head 2"
+    cells = page.locator(".posym-ex-readout [role=cell]").all_text_contents()
+    assert cells == ["undefined"] * 6 + ["all"]
+    assert page.locator(".posym-ex-blocks rect").count() == 0
+    page.locator(".posym-ex-prompt span").last.hover()
+    assert page.locator(".posym-ex-prompt + .posym-tip").text_content().endswith(": undefined")
+
+
+def test_inputs_have_cuts_and_prompts_of_their_own(open_page):
+    arrays = {name: array[::2] for name, array in one_input("text", 1).arrays.items() if array.ndim == 4}
+    arrays |= {name: one_input("text", 1).arrays[name][::2] for name in ("positional_share", "symbolic_share")}
+    arrays["examples"] = np.random.default_rng(3).dirichlet(np.ones(SPAN + 2), (2, LAYERS, HEADS))
+    tokens = [[f" {letter}{place}" for place in range(SPAN + 2)] for letter in "ab"]
+    other = one_input("text", 1, lengths=LENGTHS[::2], tokens=tokens, labels=["first", "second"], **arrays)
+    page = open_page(make(one_input(), other), address="#head=1.1&input=text&prompt=1")
+    assert page.locator(".posym-ex-prompt").text_content().startswith(" b0")
+    # Of the lengths 1 and 4 the first is nearest to 2.
+    assert page.locator("[name=block]").get_attribute("aria-valuetext") == "1"
+    assert page.locator("[name=block]").get_attribute("max") == "1"
+    before = drawn(page)
+    page.locator("[name=prompt]").select_option("first")
+    # Neither means nor scores depend on the prompt that is shown.
+    assert different(before, drawn(page)) == {"blocks", "prompt"}
+    hash_of(page, "#head=1.1&input=text&block=1")
+    set_slider(page, "block", 1)
+    page.locator("[name=input]").select_option("facts")
+    assert page.locator("[name=block]").get_attribute("aria-valuetext") == "4"
+    assert page.locator("[name=block]").get_attribute("max") == "2"
+    assert not page.locator("[name=prompt]").is_visible()
+    hash_of(page, "#head=1.1&block=4")
+
+
+def test_layers_are_called_as_they_are_in_the_model(open_page):
+    page = open_page(make(layers=(3, 5, 7, 9, 11), head=(1, 2)), address="#head=9.1")
+    assert chosen(page) == "Layer 9, head 1"
+    assert page.locator("[name=head] option").nth(14).text_content() == "layer 11, head 2"
+    page.locator("[name=head]").select_option("14")
+    hash_of(page, "#head=11.2")
+    assert page.locator(".posym-ex-table tbody th").first.text_content() == "3.0"
+
+
 def test_the_table_follows(open_page):
     page = open_page()
     page.locator("summary").click()

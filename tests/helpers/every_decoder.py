@@ -6,6 +6,7 @@ truly in another order; what capture and planes say is only compared with them.
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from typing import Any
 
@@ -225,8 +226,11 @@ class Outcome:
     def row(self) -> dict[str, str]:
         """The kind in the table of supported models, but for the version that it came with."""
         verdict = "refused" if self.reason else "swapped keys" if self.kind in MIXED else "exact"
-        why = self.reason.removeprefix(self.model).lstrip(" ,:")
-        return {"kind": self.kind, "model": self.model, "verdict": verdict, "why": why, "planes": self.layouts}
+        # The reason without module, ways out, and numbers of this small model.
+        why = re.sub(r"^(?: \(\w+\)|, attention call \d+:)? ", "", self.reason.removeprefix(self.model))
+        why = re.split(r"; | \(|, so that|: none", why)[0]
+        planes = "; ".join(sorted({re.sub(r", \d+", "", layout) for layout in self.layouts.split("; ")}))
+        return {"kind": self.kind, "model": self.model, "verdict": verdict, "why": why, "planes": planes}
 
 
 def untried(kind: str) -> dict[str, str]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from dataclasses import replace
+from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -181,8 +182,9 @@ def test_a_finished_profile_gets_what_it_lacks_and_nothing_twice(given, tmp_path
     assert [len(one["prompts"]) for one in payload((tmp_path / NAME).read_text("utf-8"))["inputs"]] == [1, 1]
     assert load_profile(tmp_path).arrays["positional"].shape[0] == 5
     assert [line.partition("already; ")[2] for line in said if "already" in line] == [
-        "1 files are added", "pass --force to measure again", "1 files are added",
+        "1 file added", "pass --force to measure again", "1 file added",
     ]  # fmt: skip
+    assert said.count(explorer_of(given).says) == 1
 
 
 def test_some_layers_alone(given, found, tmp_path):
@@ -306,6 +308,19 @@ def test_the_file_opens_offline_and_its_controls_draw(found, visit, width, schem
     # A window of 16 hides blocks of the longer prompts.
     page.locator("[name=input]").select_option("shape0")
     assert page.locator(".posym-ex-blind").is_visible()
+
+
+def test_legends_are_set_in_the_fonts_of_the_page(found, visit):
+    """While the script runs the page is not read to its end, and styles do not hold yet."""
+    page = visit(found.folder / NAME)
+    rows = page.evaluate(
+        """[...document.querySelectorAll('.posym-ex-profile text.posym-ink, .posym-ex-profile text.posym-soft')]
+        .map((text) => text.getBoundingClientRect()).map((box) => [Math.round(box.top), box.left, box.right])"""
+    )
+    legends = [row for row in rows if [one[0] for one in rows].count(row[0]) in (3, 4)]
+    assert len(legends) == 7
+    for (top, _, right), (below, left, _) in pairwise(sorted(legends)):
+        assert top != below or right < left
 
 
 def test_a_token_says_its_share(found, visit):

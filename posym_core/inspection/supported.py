@@ -71,7 +71,7 @@ class Support:
 
 
 @functools.cache
-def table() -> dict[str, Any]:
+def supported_decoders() -> dict[str, Any]:
     """What the sweep found: ``transformers``, the version, and ``decoders``, a row a kind."""
     return json.loads(TABLE.read_text("utf-8"))
 
@@ -86,11 +86,13 @@ def support(name: str) -> Support:
     Raises:
         FileNotFoundError: if there is no such model or class, no access to it, or no network; the message says which.
     """
-    rows = table()["decoders"]
-    for row in rows:
-        if name.casefold() in (row["kind"].casefold(), row["model"].casefold()):
-            return _of_row(name, row)
-    if name not in NAMES and "/" not in name and not os.path.isdir(name):
+    rows = supported_decoders()["decoders"]
+    folder = os.path.isdir(name)
+    called = [row for row in rows if name.casefold() in (row["kind"].casefold(), row["model"].casefold())]
+    if called and not folder:
+        # A class may be that of several kinds, of which the oldest gave it its name.
+        return _of_row(name, min(called, key=lambda row: [int(part) for part in row["since"].split(".")]))
+    if name not in NAMES and "/" not in name and not folder:
         if (found := _with_pictures(name)) is not None:
             return found
         _require_no_slip_of_a_class(name, rows)
@@ -110,8 +112,8 @@ def support(name: str) -> Support:
     row = next((row for row in rows if row["kind"] == config.model_type), None)
     if row is None:
         why = (
-            f"the kind {config.model_type!r} is newer than the sweep (transformers {table()['transformers']}); a "
-            "profile either is exact or refuses the model"
+            f"the kind {config.model_type!r} is newer than the sweep (transformers "
+            f"{supported_decoders()['transformers']}); a profile either is exact or refuses the model"
         )
         return Support(name=name, verdict="not tried", why=why)
     if row["verdict"] == "refused":
