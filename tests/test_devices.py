@@ -700,6 +700,7 @@ NOTHING_READ = {
     "hops",
     "load_model",
     "load_tokenizer",
+    "packaged_table",
     "pointed_ranks",
     "support",
     "taught_factors",

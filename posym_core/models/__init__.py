@@ -7,6 +7,7 @@ from posym_core.models.decoders import DecoderEnsemble
 from posym_core.models.gptj import answers_with, decoder, mean_outputs, right_answers, set_angles
 from posym_core.models.language import PACKAGED, load_model, load_tokenizer
 from posym_core.models.layers import ModelSettings
+from posym_core.models.packaged import packaged_table
 from posym_core.models.taught import taught_factors
 from posym_core.models.toys import ToyEnsemble
 from posym_core.models.training import CosineSettings, TrainingSettings, train
@@ -32,6 +33,7 @@ __all__ = [
     "load_model",
     "load_tokenizer",
     "mean_outputs",
+    "packaged_table",
     "right_answers",
     "set_angles",
     "taught_factors",

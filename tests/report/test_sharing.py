@@ -160,7 +160,7 @@ def folder(tmp_path: Path) -> Path:
     profile = ProfileRun(
         folder=tmp_path / "profile", settings=settings, provenance=made, arrays=arrays, prompts=prompts
     )
-    write_profile(profile, {"report.html": b"<p>figures</p>"})
+    write_profile(profile, {"report.html": b"<p>figures</p>"}, {})
     (profile.folder / "diary.txt").write_text("mine")
     return profile.folder
 
