@@ -80,8 +80,11 @@ SAID: Mapping[Verdict, str] = {
 def of_two_families(first: Verdict, other: Verdict) -> Verdict:
     """What a claim about language models comes to, from its rule's verdicts in two families.
 
-    Where it cannot be judged in one of them, or was not run, the other's stands: it is then asked of one family.
+    Where it cannot be judged in one of them, or was not run in the other, what is left stands: it is then asked of one
+    family. A row whose own family was not run has nothing to show and is not run.
     """
+    if first == "not run here":
+        return first
     told: list[Verdict] = [verdict for verdict in (first, other) if verdict not in ("not testable", "not run here")]
     if len(set(told)) < 2:
         return told[0] if told else first

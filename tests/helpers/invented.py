@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from posym_companion.language_models.random_weights import full_size
+from posym_companion.loop import SECOND
 from posym_core.runs.results import Result, save_result
 
 
@@ -26,7 +27,7 @@ def invent_random_weights(folder: Path, *, as_claimed: bool = True) -> None:
     So do the former use faster planes the more positional they are, and the latter any.
     """
     generator = np.random.default_rng(1)
-    for setting in full_size():
+    for setting in (*full_size(), *full_size(SECOND)):
         learned = (setting.weights == "random") != as_claimed
         positional = generator.uniform(size=(2, 3, 18, 4))
         symbolic = 1 - positional + 0.02 * generator.normal(size=positional.shape) if learned else positional[:, ::-1]

@@ -17,6 +17,7 @@ from posym_companion.language_models.binding_profile import full_size
 from posym_companion.language_models.judges import binding_planes, binding_profile
 from posym_companion.ledger import ledger
 from posym_companion.ledger.rows import row
+from posym_companion.loop import SECOND
 from posym_companion.solvers import taught_profile
 from posym_companion.solvers.judges import taught_gemma
 from posym_core.runs.results import MissingResultError
@@ -129,10 +130,10 @@ def prose(arrays):
 
 def invented(folder, *, as_claimed=True):
     invent_random_weights(folder, as_claimed=as_claimed)
-    settings = [setting for setting in full_size() if setting.keys == "facts"]
+    settings = [setting for setting in (*full_size(), *full_size(SECOND)) if setting.keys == "facts"]
     for seed, setting in enumerate((*settings, *taught_profile.full_size())):
         save_invented(setting.name, profile(seed, as_claimed=as_claimed), folder, **asdict(setting))
-    for seed, setting in enumerate(plane_profile.full_size()):
+    for seed, setting in enumerate((*plane_profile.full_size(), *plane_profile.full_size(SECOND))):
         if setting.task == "text":
             save_invented(setting.name, prose(profile(seed, as_claimed=as_claimed)), folder, **asdict(setting))
     return {found.id: {x.remedy: x for x in found.remedied} for found in ledger(*UNTAUGHT, *TAUGHT, folder=folder)}
@@ -154,6 +155,21 @@ def test_every_second_verdict_comes_out_both_ways(claimed, tmp_path):
         for remedy, one in found.items():
             assert one.verdict in ("partly", "not reproduced"), (name, remedy, one.parts)
             assert one.parts != rows[name][remedy].parts
+
+
+def test_every_verdict_of_the_second_family_comes_out_both_ways(claimed, tmp_path):
+    folder, _ = claimed
+    invented(tmp_path, as_claimed=False)
+    for as_claimed, place in ((True, folder), (False, tmp_path)):
+        for found in ledger(*UNTAUGHT, folder=place):
+            assert found.families is not None
+            (second,) = found.families
+            assert (second.verdict == "reproduced in kind") == as_claimed, (found.id, second.parts)
+            assert {one.remedy for one in second.remedied} == set(REMEDIES)
+            assert all(one.verdict != "not run here" for one in second.remedied), found.id
+            assert all(SECOND in name for name in second.evidence if name.count("/") == 1)
+            # Nothing was invented on the claim's own prompts of the first.
+            assert found.verdict == found.verdict_of_model == "not run here"
 
 
 def test_numbers_are_of_the_remedy_s_own_prompts(claimed):

@@ -28,6 +28,7 @@ from posym_core.runs.results import MissingResultError
         ("not testable", "reproduced in kind", "reproduced in kind"),
         ("not testable", "not testable", "not testable"),
         ("not run here", "not testable", "not run here"),
+        ("not run here", "reproduced in kind", "not run here"),
     ],
 )
 def test_a_claim_holds_in_kind_in_both_families_or_says_that_it_is_one(first, other, together):
