@@ -13,7 +13,7 @@ from posym_core.__main__ import add_places
 
 
 def add_commands(commands: Any) -> None:
-    """Add ``run`` and ``claims`` to the commands of ``python -m posym_core``."""
+    """Add ``run`` and ``claims`` to the commands of ``posym``."""
     from posym_companion.catalogue import EXPERIMENTS
 
     run = commands.add_parser("run", help="run an experiment and keep its results")

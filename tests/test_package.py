@@ -8,6 +8,7 @@ import io
 import json
 import pkgutil
 import re
+import shlex
 import subprocess
 import sys
 import tomllib
@@ -26,7 +27,8 @@ from PIL import Image
 from pybtex.richtext import Text
 
 import posym_core
-from posym_core.__main__ import main
+from posym_companion.catalogue import EXPERIMENTS
+from posym_core.__main__ import _parser, main
 from posym_core.models.packaged import NAMES
 from posym_core.tasks import PROMPT_TASKS
 
@@ -333,3 +335,21 @@ def test_the_picture_of_the_readme_shows_the_stored_results() -> None:
     )
     assert drawn.shape == kept.shape
     assert np.abs(drawn - kept).mean() < 2  # fonts and edges may differ a little between versions
+
+
+def test_commands_are_shown_as_they_are_typed() -> None:
+    """All in one spelling, and each that stands on a line of its own is understood."""
+    said = [*ROOT.glob("*.md"), *(ROOT / "book").rglob("*.md"), *(ROOT / "book").rglob("*.ipynb"), *MODULES]
+    said += [ROOT / "posym_companion" / "claims.toml", *(ROOT / ".github").rglob("*.yml")]
+    texts = {path: path.read_text(encoding="utf-8").replace("\\\n", "") for path in said if path.name != "CHANGELOG.md"}
+    other = {path.name: text.count("python -m posym_core") for path, text in texts.items()}
+    assert {name: count for name, count in other.items() if count} == {"command_line.md": 1}
+    shown = [
+        line for text in texts.values() for line in re.findall(r'^(?: {4}|command = ")posym ([a-z].*?)"?$', text, re.M)
+    ]
+    assert len(shown) > 40
+    for line in (one for several in shown for one in several.split(" && posym ")):
+        words = shlex.split(line)
+        options = _parser().parse_args(words)
+        if words[0] == "run":
+            assert options.experiment in EXPERIMENTS, line

@@ -2,7 +2,7 @@
 
 The packaged models, Gemma plain and taught to bind and SmolLM2, small decoders of
 :mod:`posym_companion.solvers.family_solvers` that solve binding and index, and all of them with random weights.
-``python -m posym_core survey`` makes such a table of any models that can be loaded; one result here is a row of it.
+``posym survey`` makes such a table of any models that can be loaded; one result here is a row of it.
 """
 
 from __future__ import annotations

@@ -21,7 +21,7 @@ SHOWN_IN = "book/language_model/task_solvers.ipynb"
 SOLVED, FAILED = 0.9, 0.5
 # A look at which a model has learned a kind of question, if no later one falls below.
 LEARNED = 0.95
-COMMAND = "python -m posym_core run task_solvers"
+COMMAND = "posym run task_solvers"
 PAIRS = "pairs of model and question"  # what is counted
 
 

@@ -64,7 +64,7 @@ def test_where_number_cannot_fall_the_lead_need_not_grow(tmp_path):
 def test_a_model_that_solves_neither_decides_nothing(tmp_path, level):
     finding = judged(tmp_path, level, level)
     assert finding.verdict == "not testable"
-    assert finding.command == "python -m posym_core run hop_prompts --model NAME"
+    assert finding.command == "posym run hop_prompts --model NAME"
     assert finding.ours
 
 

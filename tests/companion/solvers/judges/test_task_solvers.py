@@ -99,7 +99,7 @@ def test_what_is_missing_is_said(tmp_path):
     for name in range(7):
         (row,) = ledger(f"T-{name}", folder=tmp_path)
         assert row.verdict == "not run here"
-        assert row.command == "python -m posym_core run task_solvers"
+        assert row.command == "posym run task_solvers"
     with pytest.raises(MissingResultError, match="0 settings of task_solvers are stored, and 1 are needed"):
         solver_results(tmp_path)
 
