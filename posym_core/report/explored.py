@@ -24,7 +24,8 @@ from posym_core.inspection.wrappers import unwrapped
 from posym_core.models.language import load_config, load_tokenizer
 from posym_core.report.chunks import held_model, in_batches, pass_size
 from posym_core.report.folder import ProfileRun
-from posym_core.report.prompt_files import BlockedPrompt, joined
+from posym_core.report.marked_text import EXAMPLE
+from posym_core.report.prompt_files import BlockedPrompt, joined, marked_text_prompt
 from posym_core.report.run import Extra
 from posym_core.report.settings import ProfileSettings
 
@@ -102,7 +103,8 @@ def explore(model: Any, tokenizer: Any, text: str, *, tau: float = 1e-4) -> Expl
     Args:
         model: see :func:`posym_core.profile`.
         tokenizer: of the model, a fast one.
-        text: with ``[[`` and ``]]`` around blocks of equally many tokens; without them every token is a block.
+        text: marked as :mod:`posym_core.report.marked_text` says, with ``[[`` and ``]]`` around blocks of equally many
+            tokens; without marks every token is a block.
         tau: temperature of the weights over pairs of blocks that is shown first.
 
     Returns:
@@ -119,13 +121,15 @@ def explore(model: Any, tokenizer: Any, text: str, *, tau: float = 1e-4) -> Expl
 
 
 def typed_prompt(text: str, tokenizer: Any) -> BlockedPrompt:
-    """A prompt out of marked text, or of text each token of which is a block.
+    """A prompt out of marked text, or of text without marks each token of which is a block.
 
     Raises:
         ValueError: if the text has fewer than two blocks, or marks do not fit.
     """
     if not isinstance(text, str):
         raise TypeError(f"text must be a string; got {type(text).__name__}")
+    if "[[" in text or "]]" in text:
+        return marked_text_prompt(text, tokenizer, id="typed")
     mark = getattr(tokenizer, "bos_token_id", None)
     beginning = () if mark is None else (mark,)
     ids = (*beginning, *tokenizer(text, add_special_tokens=False)["input_ids"])
@@ -133,8 +137,7 @@ def typed_prompt(text: str, tokenizer: Any) -> BlockedPrompt:
     if blocks < 2:
         raise ValueError(
             f"at least two blocks and a token that asks behind them are needed; got {text!r}, which has "
-            f"{counted(len(ids) - len(beginning), 'token')}. Type more, or mark blocks: "
-            "[[Ann likes red.]] [[Bob likes blue.]] Bob likes"
+            f"{counted(len(ids) - len(beginning), 'token')}. Type more, or mark blocks: " + EXAMPLE
         )
     return BlockedPrompt(input_ids=ids, start=len(beginning), block_length=1, blocks=blocks, id="typed")
 
@@ -175,10 +178,7 @@ class _Explored:
         found = [self.measured(group) for group in groups]
         angles = found[0]["angles"]
         layers = list(range(len(angles))) if self.layers is None else list(self.layers)
-        if max(layers) >= len(angles):
-            raise ValueError(
-                f"layers of the explorer must be below {len(angles)}, which attend in this model; got {max(layers)}"
-            )
+        _require_layers(layers, len(angles))
         inputs = [
             self.input(group, of_layers(arrays, layers), source, place)
             for place, (group, arrays) in enumerate(zip(groups, found, strict=True))
@@ -271,7 +271,7 @@ def _label(prompt: BlockedPrompt, texts: Sequence[str]) -> str:
 
 def size_of(config: Any, prompts: Sequence[BlockedPrompt], tau: float, layers: Sequence[int] | None = None) -> int:
     """Bytes of an explorer's numbers, from a model's configuration; 0 if that does not tell its sizes."""
-    text = config.get_text_config() if hasattr(config, "get_text_config") else config
+    text = _text_config(config)
     number, heads = (getattr(text, name, None) for name in ("num_hidden_layers", "num_attention_heads"))
     if not isinstance(number, int) or not isinstance(heads, int):
         return 0
@@ -289,8 +289,22 @@ def size_of(config: Any, prompts: Sequence[BlockedPrompt], tau: float, layers: S
     return total
 
 
+def _text_config(config: Any) -> Any:
+    return config.get_text_config() if hasattr(config, "get_text_config") else config
+
+
+def _require_layers(layers: Sequence[int], number: int) -> None:
+    if max(layers) >= number:
+        raise ValueError(
+            f"layers of the explorer must be below {number}, which attend in this model; got {max(layers)}"
+        )
+
+
 def _require_room(config: Any, prompts: Sequence[BlockedPrompt], tau: float, layers: Sequence[int] | None) -> None:
     """Refuse prompts whose numbers, with this model's heads, are more than a file may hold."""
+    number = getattr(_text_config(config), "num_hidden_layers", None)
+    if layers is not None and isinstance(number, int):
+        _require_layers(layers, number)
     size = size_of(config, prompts, tau, layers)
     if size <= FILE_LIMIT:
         return

@@ -171,6 +171,17 @@ def read_prompts(
     return prompts
 
 
+def marked_text_prompt(text: str, tokenizer: Any, *, id: str) -> BlockedPrompt:
+    """One prompt out of marked text, as a line of a ``.txt`` file.
+
+    Raises:
+        ValueError: if marks do not fit, or blocks are none that can be swapped.
+    """
+    fields = {"id": id, **marked_prompt(text)}
+    _check_text(fields)
+    return BlockedPrompt(**_from_text(fields, tokenizer), id=id)
+
+
 def read_fields(path: Path | str, *, template: str | None = None) -> list[tuple[int, dict[str, Any]]]:
     """What a prompt file says, as far as it can be checked without a tokenizer.
 

@@ -19,8 +19,7 @@ from posym_core.__main__ import main
 from posym_core.figures.explorer import packed_size
 from posym_core.figures.pages import module
 from posym_core.inspection.head_views import Cuts, head_views, mean_views
-from posym_core.inspection.heads import LayerHeads
-from posym_core.report import explored
+from posym_core.report import explored, run
 from posym_core.report.explored import NAME, block_lengths, explore, explorer_of, size_of, token_texts
 from posym_core.report.folder import load_profile
 from posym_core.report.prompt_files import BlockedPrompt, write_prompts
@@ -169,15 +168,15 @@ def test_a_finished_profile_gets_what_it_lacks_and_nothing_twice(given, tmp_path
     def counting(extra):
         return replace(extra, make=lambda profile: made.append(extra.settings) or extra.make(profile))
 
-    def run(**extras):
+    def made_again(**extras):
         return run_profile(given, tmp_path, progress=False, extras=extras, report=said.append)
 
     plain, fewer = Extra(make=lambda profile: {"report.html": b"report"}), explorer_of(given, prompts=2)
-    run(**{"report.html": counting(plain)})
+    made_again(**{"report.html": counting(plain)})
     for _ in range(2):
-        run(**{"report.html": counting(plain), NAME: counting(explorer_of(given))})
+        made_again(**{"report.html": counting(plain), NAME: counting(explorer_of(given))})
     assert made == [{}, {"prompts": 16, "layers": None}]
-    run(**{NAME: counting(fewer)})
+    made_again(**{NAME: counting(fewer)})
     assert made[2:] == [{"prompts": 2, "layers": None}]
     assert [len(one["prompts"]) for one in payload((tmp_path / NAME).read_text("utf-8"))["inputs"]] == [1, 1]
     assert load_profile(tmp_path).arrays["positional"].shape[0] == 5
@@ -199,6 +198,8 @@ def test_some_layers_alone(given, found, tmp_path):
     with pytest.raises(ValueError, match=r"layers of the explorer must be below 3, which attend in this model; got 7"):
         run_profile(given, tmp_path, progress=False, extras={NAME: explorer_of(given, layers=[0, 7])})
     assert (tmp_path / NAME).read_text("utf-8") == page
+    with pytest.raises(ValueError, match=r"layers of the explorer must be below 3"):
+        explorer_of(given, layers=[3]).check(found.prompts)
 
 
 def test_too_large_is_refused_before_anything_is_measured(given, tmp_path, monkeypatch):
@@ -206,7 +207,7 @@ def test_too_large_is_refused_before_anything_is_measured(given, tmp_path, monke
     prompts = [prompt_of(length, number) for number, length in enumerate((26, 20, 26, 26, 20))]
     room = size_of(config, prompts[:3], given.tau)
     monkeypatch.setattr(explored, "FILE_LIMIT", room)
-    monkeypatch.setattr(LayerHeads, "swap_scores", None)
+    monkeypatch.setattr(run, "measure_chunk", None)
     message = (
         r"an explorer may hold 0 MB of numbers, but those of 5 prompts of up to 26 tokens would be 0 MB with this "
         r"model's heads; pass fewer prompts \(--explorer-prompts 3\), shorter prompts, or fewer layers "
@@ -354,6 +355,17 @@ def test_every_token_of_plain_text_is_a_block(typed):
     assert (one["start"], one["span"]) == (1, 8)
     assert typed.lives
     assert "A prompt of your own" in typed.markup()
+
+
+def test_marked_blocks_are_blocks(typed):
+    answer = typed.answer({"wanted": "prompt", "text": "[[Ann likes red.]] [[Bob likes blue.]] Bob likes"})
+    (one,) = payload(answer["markup"])["inputs"]
+    assert one["label"] == "1 prompt of 11 tokens, 2 blocks of 4 tokens"
+    assert one["lengths"] == [1, 2, 4]
+    said = typed.answer({"wanted": "prompt", "text": "[[Ann likes red.]] [[Bob likes.]] Bob"})["error"]
+    assert said.startswith("blocks must have equally many tokens, at least 1; got [4, 3] with this tokenizer")
+    said = typed.answer({"wanted": "prompt", "text": "[[Ann likes red."})["error"]
+    assert said.startswith("a block is not ended")
 
 
 def test_a_typed_prompt_is_answered(typed):
