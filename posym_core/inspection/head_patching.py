@@ -14,17 +14,27 @@ import copy
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, get_args
+from weakref import WeakKeyDictionary
 
 import torch
 from jaxtyping import Float, Int64
 from torch import Tensor, nn
 
 from posym_core.checks import require_known_tokens
-from posym_core.inspection.capturing import check_input_ids, check_model, input_device, input_embeddings
-from posym_core.models.refusals import unsupported
+from posym_core.inspection.capturing import (
+    check_input_ids,
+    check_model,
+    input_device,
+    input_embeddings,
+    watched_forward,
+)
+from posym_core.inspection.wrappers import unwrapped
+from posym_core.models.refusals import UnsupportedModelError, unsupported
 
 # What Hugging Face decoders call the projection.
-PROJECTIONS = ("o_proj", "out_proj", "dense", "c_proj")
+PROJECTIONS = ("o_proj", "out_proj", "dense", "c_proj", "Wo")
+# Of models that are in use: to ask anew would be a pass for every head that is replaced.
+_KNOWN: WeakKeyDictionary[nn.Module, list[tuple[nn.Module, int]]] = WeakKeyDictionary()
 # Rows of one pass over the last token; each holds a copy of what the model keeps of the prompt.
 ROWS = 72
 
@@ -35,24 +45,80 @@ HeadOutputs = Float[Tensor, "prompt token head dim"]
 
 
 def output_projections(model: Any) -> list[nn.Module]:
-    """The output projection of every attention layer, first layer first.
+    """The output projection of every attention call, in the order of a pass, as profiles number layers.
+
+    Which modules attend is seen in a pass over three tokens, the first time that a model is asked. Hybrids have layers
+    with other mixers, whose projections bear the same names. Where attention cannot be captured (ALiBi), every layer
+    must have one module of such a name.
 
     Raises:
-        UnsupportedModelError: if there is none, or not one for each layer.
+        UnsupportedModelError: if an attention module has no projection of its own, or attends several times in a pass.
+        ValueError: if the model is in training mode.
     """
+    return [module for module, _ in _projections(unwrapped(model))]
+
+
+def _projections(model: Any) -> list[tuple[nn.Module, int]]:
+    """Output projections with their numbers of heads."""
+    known = _KNOWN.get(model)
+    if known is not None and {module for module, _ in known} <= set(model.modules()):
+        return known
+    calls: list[tuple[nn.Module, int]] = []
+    middle = len(input_embeddings(model).weight) // 2
+    try:
+        ids = torch.tensor([[middle, middle + 1, middle]])
+        watched_forward(model, ids, lambda call: calls.append((call.module, call.query.shape[1])))
+        found = _by_calls(model, calls)
+    except UnsupportedModelError:
+        if calls:
+            raise
+        found = _by_names(model)
+    _KNOWN[model] = found
+    return found
+
+
+def _by_calls(model: Any, calls: Sequence[tuple[nn.Module, int]]) -> list[tuple[nn.Module, int]]:
+    """The projections of the modules that made these calls."""
+    way = "single heads' outputs can be replaced only where every attention call has a projection of its own"
+    modules = {module for module, _ in calls}
+    if len(modules) < len(calls):
+        raise unsupported(model, f"attends {len(calls)} times in a pass with {len(modules)} modules", way)
+    found = []
+    for module, heads in calls:
+        own = [part for name, part in module.named_children() if name in PROJECTIONS]
+        if len(own) != 1 or not _width(own[0]) or _width(own[0]) % heads:
+            names = ", ".join(PROJECTIONS)
+            why = f"has attention ({type(module).__name__}) without one output projection of its heads ({names})"
+            raise unsupported(model, why, way)
+        found.append((own[0], heads))
+    if len({heads for _, heads in found}) > 1:
+        numbers = ", ".join(str(heads) for _, heads in found)
+        raise unsupported(model, f"has layers of different numbers of heads ({numbers})", "use a model of one number")
+    return found
+
+
+def _by_names(model: Any) -> list[tuple[nn.Module, int]]:
+    """One projection a layer, where nothing is seen of a pass."""
+    settings = model.config.get_text_config()
     found = [
         module
         for name, module in model.named_modules()
         if name.rpartition(".")[2] in PROJECTIONS and "att" in name.rpartition(".")[0].rpartition(".")[2].lower()
     ]
-    if len(found) != model.config.get_text_config().num_hidden_layers:
-        layers = model.config.get_text_config().num_hidden_layers
+    layers = settings.num_hidden_layers
+    if len(found) != layers:
         why = (
             f"has {len(found)} output projections of attention (modules called {', '.join(PROJECTIONS)}) for {layers} "
             "layers"
         )
         raise unsupported(model, why, "single heads' outputs can be replaced only where every layer has one")
-    return found
+    return [(module, settings.num_attention_heads) for module in found]
+
+
+def _width(projection: nn.Module) -> int:
+    """Numbers that enter a projection, or 0; where it is no Linear, as in GPT-2, its weights lie on their side."""
+    weight: Any = getattr(projection, "weight", ())
+    return getattr(projection, "in_features", None) or len(weight)
 
 
 @contextlib.contextmanager
@@ -61,10 +127,12 @@ def changed_outputs(model: Any, change: Callable[[int, HeadOutputs], HeadOutputs
 
     It gets ``[prompt, token, head, dim]`` and returns the same, or None to leave all as it is, as one does who only
     looks on. Works with gradients, and within :func:`posym_core.inspection.plane_surgery.surgery`.
-    """
-    heads = model.config.get_text_config().num_attention_heads
 
-    def hook(layer: int) -> Callable:
+    Raises:
+        UnsupportedModelError, ValueError: see :func:`output_projections`.
+    """
+
+    def hook(layer: int, heads: int) -> Callable:
         def before(module: nn.Module, args: tuple) -> tuple | None:
             outputs = args[0].unflatten(-1, (heads, -1))
             shape = outputs.shape  # ``change`` may write into its argument
@@ -79,8 +147,8 @@ def changed_outputs(model: Any, change: Callable[[int, HeadOutputs], HeadOutputs
         return before
 
     with contextlib.ExitStack() as stack:
-        for layer, module in enumerate(output_projections(model)):
-            stack.callback(module.register_forward_pre_hook(hook(layer)).remove)
+        for layer, (module, heads) in enumerate(_projections(unwrapped(model))):
+            stack.callback(module.register_forward_pre_hook(hook(layer, heads)).remove)
         yield
 
 
@@ -89,7 +157,7 @@ class Said:
     """What a model makes of prompts.
 
     Attributes:
-        outputs: what every head hands on at every token.
+        outputs: what every head hands on at every token; 0 where a layer's heads have fewer dimensions than others'.
         logits: of the last token.
     """
 
@@ -112,14 +180,20 @@ def head_outputs(model: Any, input_ids: Int64[Tensor, "prompt token"]) -> Said:
         UnsupportedModelError: see :func:`output_projections`.
         TypeError, ValueError: if the model is none, or in training mode, or token ids are not its own.
     """
+    model = unwrapped(model)
     ids = _checked(model, input_ids)
     seen: list[Tensor] = []
+    *_, width = _outputs_of(model)
 
     def look(layer: int, outputs: Tensor) -> None:
-        seen.append(outputs.detach().clone())
+        seen.append(nn.functional.pad(outputs.detach(), (0, width - outputs.shape[-1])).clone())
 
     with torch.no_grad(), changed_outputs(model, look):
         logits = model(ids, use_cache=False, logits_to_keep=1).logits[:, -1]
+        if any(outputs.shape[1] < ids.shape[1] for outputs in seen):
+            # Some leave out what the last layers' other tokens would say when no logits of these are wanted.
+            seen.clear()
+            logits = model(ids, use_cache=False).logits[:, -1]
     return Said(outputs=torch.stack(seen, 1), logits=logits.float().cpu())
 
 
@@ -145,6 +219,7 @@ def last_token_replaced(
         TypeError, ValueError: if the model is in training mode, ``outputs`` are not one for each of its heads, or token
             ids are not its own.
     """
+    model = unwrapped(model)
     ids = _checked(model, input_ids, least=2)
     require_known_tokens("answers", answers, model.get_output_embeddings())
     layers, heads, _ = _require_outputs(model, outputs, ())
@@ -159,7 +234,7 @@ def last_token_replaced(
                 said = said.clone()
                 for row, (there, head) in enumerate(rows):
                     if there == layer:
-                        said[row, -1, head] = outputs[layer, head].to(said)
+                        said[row, -1, head] = outputs[layer, head, : said.shape[-1]].to(said)
                 return said
 
             cache = copy.deepcopy(kept)
@@ -182,6 +257,7 @@ def replaced_everywhere(
     Raises:
         UnsupportedModelError, TypeError, ValueError: see :func:`patched`; or if token ids are not the model's own.
     """
+    model = unwrapped(model)
     ids = _checked(model, input_ids)
     _require_outputs(model, outputs, (ids.shape[1],))
     with torch.no_grad(), patched(model, [(layer, head)], outputs):
@@ -204,6 +280,7 @@ def patched(model: Any, heads: Heads, outputs: Tensor) -> Iterator[None]:
         TypeError, ValueError: if the model is none, or in training mode, has no such head, or ``outputs`` are not those
             of its heads; and at a pass over other numbers of prompts or tokens.
     """
+    model = unwrapped(model)
     check_model(model)
     form = {3: (), 4: outputs.shape[1:2], 5: (outputs.shape[0], outputs.shape[2])}.get(outputs.ndim)
     layers, number, _ = _require_outputs(model, outputs[0] if outputs.ndim == 5 else outputs, (form or ())[-1:])
@@ -221,7 +298,7 @@ def patched(model: Any, heads: Heads, outputs: Tensor) -> Iterator[None]:
                 "one length"
             )
         said = said.clone()
-        said[:, :, chosen[layer]] = new[..., chosen[layer], :].to(said)
+        said[:, :, chosen[layer]] = new[..., chosen[layer], : said.shape[-1]].to(said)
         return said
 
     with changed_outputs(model, change):
@@ -261,6 +338,7 @@ def without_heads(
     if (input_ids is None) != (by == "zero"):
         rule = "needs input_ids, prompts to take other outputs from" if input_ids is None else "takes no input_ids"
         raise ValueError(f"by={by!r} {rule}; pass {'them' if input_ids is None else 'mean or resample as by'}")
+    model = unwrapped(model)
     check_model(model)
     if input_ids is None:
         layers, number, width = _outputs_of(model)
@@ -285,7 +363,7 @@ def without_heads(
                 f"{said.shape[1]}; pass input_ids of that length and use_cache=False, or by='mean'"
             )
         said = said.clone()
-        said[:, :, chosen[layer]] = other[drawn[0], layer][:, :, chosen[layer]].to(said)
+        said[:, :, chosen[layer]] = other[drawn[0], layer][:, :, chosen[layer], : said.shape[-1]].to(said)
         return said
 
     with changed_outputs(model, change):
@@ -325,11 +403,9 @@ def _require_outputs(model: Any, outputs: Tensor, tokens: tuple[int, ...]) -> tu
 
 
 def _outputs_of(model: Any) -> tuple[int, int, int]:
-    """Layers, heads and dimensions of a model's outputs of heads."""
-    projections, heads = output_projections(model), model.config.get_text_config().num_attention_heads
-    # Where the projection is no Linear, as in GPT-2, it stands on its side.
-    width = getattr(projections[0], "in_features", None) or len(projections[0].weight)  # pyright: ignore
-    return len(projections), heads, width // heads
+    """Layers, heads and the largest number of dimensions of a model's outputs of heads."""
+    projections = _projections(model)
+    return len(projections), projections[0][1], max(_width(module) // heads for module, heads in projections)
 
 
 def _some_logits(model: Any, hidden: Float[Tensor, "row width"], answers: Tensor) -> Float[Tensor, "row answer"]:

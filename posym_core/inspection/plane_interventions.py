@@ -99,8 +99,8 @@ def ablated(
     """Take the chosen planes out of the logits.
 
     This is about rotation planes, and no ablation of heads: with all planes of ``heads`` taken out, their logits
-    vanish. Such a head attends evenly to all keys that it sees and hands on the mean of their values. To see what a
-    model does without a head, change what it hands on: :func:`posym_core.inspection.head_patching.changed_outputs`.
+    vanish. Such a head attends evenly to all keys that it sees and hands on the mean of their values. What a model
+    does without a head is seen by :func:`posym_core.inspection.head_patching.without_heads`.
     """
     return Intervention(change=lambda angles: (angles, ~choice(angles)), layers=layers, heads=heads)
 

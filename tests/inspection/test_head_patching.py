@@ -9,7 +9,9 @@ import re
 import pytest
 import torch
 from architectures import build, shared, tokens
+from every_decoder import tiny_model
 
+from posym_core.inspection.capturing import capture
 from posym_core.inspection.head_patching import (
     changed_outputs,
     head_outputs,
@@ -168,6 +170,72 @@ def test_layers_heads_and_tokens_that_are_not_there_are_refused():
         for ask in asked(model, ids.clone().index_fill_(1, torch.tensor([5]), wrong), outputs, everywhere):
             with pytest.raises(ValueError, match=f"input_ids must be token ids from 0 to 96.*got {wrong}"):
                 ask()
+
+
+HYBRIDS = ("bailing_hybrid", "bamba", "minimax", "mllama", "qwen3_next", "gemma4_text", "lfm2_moe")
+
+
+@pytest.mark.parametrize("kind", HYBRIDS)
+def test_layers_are_those_that_attend_as_profiles_number_them(kind):
+    """Other mixers have projections of the same names; a head of a profile's layer is not one of theirs."""
+    model, ids = tiny_model(kind), tokens(2, 20)
+    calls = capture(model, ids)
+    projections = output_projections(model)
+    assert len(projections) == len(calls)
+    for call, projection in zip(calls, projections, strict=True):
+        assert any(part is projection for part in call.module.children())
+    layer, without = len(calls) - 1, copy.deepcopy(model)
+    width = projections[layer].in_features // calls[layer].query.shape[1]
+    with torch.no_grad():
+        output_projections(without)[layer].weight[:, width : 2 * width] = 0
+    plain = model(ids, use_cache=False).logits[:, -1].detach()
+    with without_heads(model, [(layer, 1)]):
+        found = model(ids, use_cache=False).logits[:, -1].detach()
+    torch.testing.assert_close(found, without(ids, use_cache=False).logits[:, -1].detach(), atol=2e-4, rtol=1e-4)
+    assert (found - plain).abs().max() > 1e-3
+    said = head_outputs(model, ids)
+    assert said.outputs.shape[1:3] == (len(calls), 20)
+    torch.testing.assert_close(said.logits, plain, atol=2e-4, rtol=1e-4)
+    with patched(model, [(layer, 1)], said.outputs):
+        torch.testing.assert_close(model(ids, use_cache=False).logits[:, -1].detach(), plain, atol=2e-4, rtol=1e-4)
+
+
+@pytest.mark.parametrize(
+    ("kind", "why"),
+    [
+        ("hrm_text", "attends 32 times in a pass with 8 modules"),
+        ("jetmoe", r"has attention \(JetMoeAttention\) without one output projection of its heads"),
+        ("moshi", r"has attention \(MoshiAttention\) without one output projection of its heads"),
+    ],
+)
+def test_heads_that_cannot_be_told_apart_are_refused(kind, why):
+    model = tiny_model(kind)
+    with pytest.raises(UnsupportedModelError, match=f"{why}.*; single heads' outputs can be replaced only where"):
+        output_projections(model)
+
+
+@pytest.mark.filterwarnings("ignore::FutureWarning")
+def test_adapters_are_looked_through():
+    peft = pytest.importorskip("peft")
+    model, ids = build("Llama"), tokens(2)
+    wrapped = peft.get_peft_model(model, peft.LoraConfig(target_modules=["o_proj", "q_proj"], r=2)).eval()
+    expected = logits_without(copy.deepcopy(wrapped).merge_and_unload().eval(), ids)
+    torch.testing.assert_close(logits_without(wrapped, ids), expected, atol=1e-5, rtol=1e-4)
+
+
+def test_modules_are_found_once_and_anew_where_they_were_replaced():
+    model, passes = build("Llama"), []
+    model.model.embed_tokens.register_forward_hook(lambda *_: passes.append(1))
+    first = output_projections(model)
+    assert output_projections(model) == first
+    assert len(passes) == 1
+    model.model.layers[1].self_attn.o_proj = copy.deepcopy(first[1])
+    assert output_projections(model)[1] is model.model.layers[1].self_attn.o_proj is not first[1]
+
+
+def test_models_that_cannot_be_captured_have_a_projection_a_layer():
+    model = build("BLOOM")
+    assert [type(module).__name__ for module in output_projections(model)] == ["Linear"] * 3
 
 
 def test_models_without_an_output_projection_a_layer_are_refused():
