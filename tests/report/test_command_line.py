@@ -136,7 +136,7 @@ def test_a_report_is_added_to_a_profile_without_one(tiny, tmp_path, capsys, monk
     monkeypatch.setattr(profile_runs, "run_grid", lambda *a, **k: pytest.fail("measured again"))
     capsys.readouterr()
     assert main([*tiny, "--out", str(later)]) == 0
-    assert re.search("holds this profile already; [0-9]+ files are added", (said := capsys.readouterr()).err)
+    assert re.search("holds this profile already; [0-9]+ files added", (said := capsys.readouterr()).err)
     assert said.out.rstrip().endswith("report.html")
     found = load_profile(later)
     assert found.provenance == before.provenance
