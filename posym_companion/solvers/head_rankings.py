@@ -47,7 +47,7 @@ class HeadRankings:
     """One model, or one ensemble of small decoders.
 
     Attributes:
-        model: name for :func:`posym_companion.solvers.ranked_models.load`.
+        model: name for ``ranked_models.load``.
         wording: of a language model's prompts: the one that it was taught on.
         facts: of a language model's prompts; small decoders have the number that they were trained on.
         prompts: on which heads are scored.

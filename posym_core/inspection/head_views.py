@@ -144,7 +144,7 @@ def _shares(heads: LayerHeads, swaps: Swaps) -> tuple[Tensor, Tensor]:
 
 
 def mean_views(found: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
-    """Means over prompts of :func:`head_views`, in the shapes of :data:`posym_core.figures.ARRAYS`; float32.
+    """Means over prompts of :func:`head_views`, in the shapes of ``posym_core.figures.ARRAYS``; float32.
 
     Returns:
         ``positional``, ``symbolic`` ``[length, tau, layer, head]`` with the half widths of their 95 % intervals over
