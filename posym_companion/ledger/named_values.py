@@ -21,6 +21,7 @@ from posym_companion.language_models.judges.plane_profile import turning_angle
 from posym_companion.language_models.judges.random_weights import KINDS, drawn_results
 from posym_companion.language_models.plane_profile import PlaneProfile
 from posym_companion.one_head.judges.frequency_control import accuracy, thresholds
+from posym_companion.solvers.judges.head_removal import language_advantages, removal_results
 from posym_companion.solvers.judges.solver_heads import solvers
 from posym_core.metrics import local_layers
 from posym_core.metrics.stats import Estimate, head_correlation, mean_interval
@@ -126,6 +127,13 @@ def kinds_of_solver(folder: Path | None, *, two_questions: bool) -> Found:
     return len(kept), f"{asked}; {two} of two layers"
 
 
+def score_advantage(folder: Path | None, *, model: str, other: str) -> Found:
+    """By how much less accuracy is left, over all numbers of removed heads, in the order of the symbolic score."""
+    results = removal_results(model, folder)
+    asked = results["remove"]["correct"].shape[-1]
+    return language_advantages(results)["score", other], f"{asked} questions in an untaught wording"
+
+
 def products(folder: Path | None) -> Found:
     """Random Gram matrices times a kernel, and those of these products that are majorised; no result is needed."""
     tried, held, _ = random_products()
@@ -156,6 +164,10 @@ NAMED_VALUES: Mapping[str, Callable[[Path | None], Found]] = {
     "correlation-random-weights": random_weights,
     "kinds-of-solver": partial(kinds_of_solver, two_questions=False),
     "kinds-of-solver-of-two-questions": partial(kinds_of_solver, two_questions=True),
+    **{
+        f"score-below-{other.replace(' ', '-')}": partial(score_advantage, model="gemma-3-270m-binds", other=other)
+        for other in ("late first", "copying")
+    },
     "random-products": products,
 }
 

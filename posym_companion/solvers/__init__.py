@@ -2,6 +2,7 @@
 
 from posym_companion.solvers.areas import detection, detection_difference
 from posym_companion.solvers.families import family_model
+from posym_companion.solvers.judges.head_removal import curve, language_advantages, removal_results
 from posym_companion.solvers.judges.origin_solvers import origin_results, origin_share
 from posym_companion.solvers.judges.solver_answers import answer_results, right_and_wrong
 from posym_companion.solvers.judges.solver_heads import solvers
@@ -14,12 +15,15 @@ __all__ = [
     "NEEDED",
     "answer_pairs",
     "answer_results",
+    "curve",
     "detection",
     "detection_difference",
     "family_model",
+    "language_advantages",
     "origin_results",
     "origin_share",
     "patched_heads",
+    "removal_results",
     "right_and_wrong",
     "silenced_everywhere",
     "silenced_heads",

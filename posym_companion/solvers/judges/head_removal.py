@@ -36,12 +36,23 @@ def area(result: Result, order: str) -> Float[np.ndarray, "member question promp
 
     It is a mean of right answers in which every doubling of the heads counts alike; straight lines between counts.
     """
+    counts, right = _along(result, order)
+    x = np.log2(1 + np.array(counts))
+    return trapezoid(right, x, axis=2) / (x[-1] - x[0])
+
+
+def curve(result: Result, order: str) -> tuple[list[int], Float[np.ndarray, "question count"]]:
+    """Heads removed, or kept, from none to all, and the accuracy then: a mean over members and prompts."""
+    counts, right = _along(result, order)
+    return counts, right.mean((0, -1))
+
+
+def _along(result: Result, order: str) -> tuple[list[int], Float[np.ndarray, "member question count prompt"]]:
     place = result["order_names"].tolist().index(order)
-    ends = result["ends"].astype(float)
     first, last = (1, 0) if result.settings["what"] == "keep" else (0, 1)
-    rows = np.concatenate([ends[:, :, [first]], result["correct"][:, :, place].astype(float), ends[:, :, [last]]], 2)
-    x = np.log2(1 + np.array([0, *result["counts"], result["available"].sum()], dtype=float))
-    return trapezoid(rows, x, axis=2) / (x[-1] - x[0])
+    ends = result["ends"].astype(float)
+    right = np.concatenate([ends[:, :, [first]], result["correct"][:, :, place].astype(float), ends[:, :, [last]]], 2)
+    return [0, *result["counts"].tolist(), int(result["available"].sum())], right
 
 
 def least_area(result: Result) -> float:
@@ -132,7 +143,7 @@ def solvers(question: Question, folder: Path | None) -> Measured:
     found: dict[str, list[Result]] = {}
     for what in ("remove", *BESIDE):
         names = [HeadRemoval(model=name, what=what).name for name in list(SOLVERS)[: len(BANDS)]]
-        found[what] = stored_results(names, folder, least=2 if what == "remove" else 0)
+        found[what] = stored_results(names, folder, least=1 if what == "remove" else 0)
     removed = found["remove"]
     able = sum(int(solved(result, question).sum()) for result in removed)
     ours: dict[str, Number] = {"models that answer": able}
