@@ -63,7 +63,7 @@ def least_area(result: Result) -> float:
     return float(nothing + (whole - nothing) * (x[1] - x[0]) / 2 / (x[-1] - x[0]))
 
 
-def removal_results(name: str, folder: Path | None) -> dict[str, Result]:
+def removal_results(name: str, folder: Path | None = None) -> dict[str, Result]:
     """The stored removals of a language model: ``remove``, each draw of layers, and what is shown beside.
 
     Raises:
