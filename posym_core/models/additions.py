@@ -68,6 +68,46 @@ def learning(
 
 
 @contextlib.contextmanager
+def learning_whole(model: nn.Module, modules: Iterable[str]) -> Iterator[dict[str, Tensor]]:
+    """Within the block, the matrices themselves can be trained, and no other weights; afterwards all are what they were.
+
+    Yields:
+        The matrices as they were before, in memory of their own, by their modules' names.
+
+    Raises:
+        ValueError: if a module is not there or has no matrix.
+    """
+    chosen = {name: _matrix_module(model, name).weight for name in modules}
+    asked = {parameter: parameter.requires_grad for parameter in model.parameters()}
+    before = {name: weight.detach().clone() for name, weight in chosen.items()}
+    model.requires_grad_(False)
+    for weight in chosen.values():
+        weight.requires_grad_(True)
+    try:
+        yield before
+    finally:
+        with torch.no_grad():
+            for name, weight in chosen.items():
+                weight.copy_(before[name])
+        for parameter, wanted in asked.items():
+            parameter.requires_grad_(wanted)
+
+
+def nearest_factors(
+    change: Float[Tensor, "out in"], rank: int
+) -> tuple[Float[Tensor, "out rank"], Float[Tensor, "rank in"]]:
+    """``up`` and ``down`` whose product is the matrix of this rank that is nearest to a change (Eckart and Young 1936).
+
+    Raises:
+        ValueError: if the rank is no positive number.
+    """
+    require_count("rank", rank, 1)
+    left, sizes, right = torch.linalg.svd(change.double(), full_matrices=False)
+    root = sizes[:rank].sqrt()
+    return (left[:, :rank] * root).to(change), (root[:, None] * right[:rank]).to(change)
+
+
+@contextlib.contextmanager
 def added(model: nn.Module, factors: Factors) -> Iterator[None]:
     """Within the block, ``model`` has the additions; afterwards every bit is what it was."""
     before = {name: _matrix_module(model, name).weight.detach().clone() for name in _names(factors)}
