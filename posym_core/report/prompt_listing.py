@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from posym_core.checks import require_counts
 from posym_core.inspection.visibility import counted
 from posym_core.models.language import load_tokenizer
 from posym_core.report.prompt_files import BlockedPrompt, read_fields, write_fields, write_prompts
@@ -34,6 +35,7 @@ def list_prompts(
         ValueError: if a setting is out of range, or a prompt is refused; nothing is written then.
         FileExistsError: if there is a file already, and not ``force``.
     """
+    require_counts(show=(show, 0))
     path = None if out is None else Path(out)
     if path is not None:
         if path.suffix.casefold() in (".txt", ".csv"):

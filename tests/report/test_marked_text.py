@@ -246,6 +246,8 @@ def test_prompts_are_shown_and_written(model, tmp_path, capsys):
     ):
         assert main([*command, "--out", str(tmp_path / name)]) == 1
         assert message in capsys.readouterr().err
+    assert main([*command, "--show", "-1"]) == 1
+    assert "show must be a whole number of at least 0; got -1" in capsys.readouterr().err
     assert {path.name for path in tmp_path.iterdir()} == {"p.txt", "p.jsonl"}
 
 

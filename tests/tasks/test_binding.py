@@ -10,7 +10,7 @@ from tokenizers.pre_tokenizers import Split, Whitespace
 from transformers import PreTrainedTokenizerFast
 
 from posym_core.models.answers import answer_questions, choice_accuracy
-from posym_core.tasks import TEMPLATES, binding_prompts
+from posym_core.tasks import TEMPLATES, Draft, PromptTokens, binding_prompts, draft_prompts
 from posym_core.tasks.hop_wording import hop_questions
 from posym_core.tasks.prompts import words
 
@@ -209,3 +209,29 @@ def test_leads_and_verbs_that_words_do_not_reach_for_are_refused(by_word):
         binding_prompts(by_word, facts=2, count=1, vary_frame=True)
     with pytest.raises(ValueError, match="lead must be a whole number of at least 0; got -1"):
         binding_prompts(by_word, facts=2, count=1, lead=-1)
+
+
+def test_drafts_of_ones_own_become_prompts_or_are_refused(by_word):
+    tokens = PromptTokens(by_word)
+    colours = tokens.single(words("colours"))
+    (first, red), (second, blue) = list(colours.items())[:2]
+    names = list(tokens.single(words("names")))[:2]
+    told = [f" {names[0]} likes {first}.", f" {names[1]} likes {second}."]
+    draft = Draft(before=" and so", blocks=told, after=f" {names[1]} likes", answers=[red, blue], target=1)
+    prompts = draft_prompts(tokens, [draft, replace(draft, before=" so and", target=0)])
+    assert (prompts.layout, prompts.target.tolist()) == ({"start": 3, "block_length": 4, "blocks": 2}, [1, 0])
+    assert prompts.texts[0] == " and so" + "".join(told) + f" {names[1]} likes"
+    for drafts, message in (
+        ([], r"there must be a draft, and all must have equally many blocks; got 0 drafts with \[\] blocks"),
+        (
+            [draft, replace(draft, blocks=told * 2)],
+            r"equally many blocks; got 2 drafts with \[2, 4\] blocks; make prompts",
+        ),
+        ([draft, replace(draft, answers=[red])], r"equally many answers; got 2 drafts with \[1, 2\] answers"),
+        (
+            [draft, replace(draft, after=" and so so")],
+            r"must be equally long, but this tokenizer makes \[13, 14\] tokens",
+        ),
+    ):
+        with pytest.raises(ValueError, match=message):
+            draft_prompts(tokens, drafts)
