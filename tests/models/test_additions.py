@@ -10,7 +10,15 @@ import torch
 from architectures import build, tokens
 from torch import nn
 
-from posym_core.models.additions import add, added, factors_as_bytes, learning, read_factors
+from posym_core.models.additions import (
+    add,
+    added,
+    factors_as_bytes,
+    learning,
+    learning_whole,
+    nearest_factors,
+    read_factors,
+)
 from posym_core.runs.store import sha256
 
 NAMES = ("model.layers.0.self_attn.q_proj", "model.layers.2.self_attn.v_proj")
@@ -152,3 +160,33 @@ def test_additions_to_something_else_are_refused_before_anything_changes():
     with pytest.raises(ValueError, match="kept on disk"):
         add(away, factors)
     assert all(torch.equal(x, before[name]) for name, x in model.state_dict().items())
+
+
+def test_the_nearest_factors_lose_what_the_smaller_singular_values_hold():
+    change = torch.randn(6, 9, generator=torch.Generator().manual_seed(0))
+    sizes = torch.linalg.svdvals(change)
+    for rank in (1, 4, 6):
+        up, down = nearest_factors(change, rank)
+        assert (up.shape, down.shape, up.dtype) == ((6, rank), (rank, 9), torch.float32)
+        lost = (change - up @ down).square().sum()
+        torch.testing.assert_close(lost, sizes[rank:].square().sum(), rtol=1e-5, atol=1e-9)
+    with pytest.raises(ValueError, match="rank"):
+        nearest_factors(change, 0)
+
+
+def test_whole_matrices_learn_alone_and_are_what_they_were_afterwards():
+    model = build("Llama")
+    model.lm_head.weight.requires_grad_(True)
+    asked = {name: parameter.requires_grad for name, parameter in model.named_parameters()}
+    start = {name: x.detach().clone() for name, x in model.named_parameters()}
+    name = "model.layers.0.self_attn.q_proj"
+    with learning_whole(model, [name]) as before:
+        weight = model.get_submodule(name).weight
+        assert [key for key, x in model.named_parameters() if x.requires_grad] == [f"{name}.weight"]
+        with torch.no_grad():
+            weight += 1
+        assert torch.equal(before[name], start[f"{name}.weight"])
+    assert all(torch.equal(x, start[key]) for key, x in model.named_parameters())
+    assert {key: x.requires_grad for key, x in model.named_parameters()} == asked
+    with pytest.raises(ValueError, match="has no module"), learning_whole(model, ["model.nowhere"]):
+        pass

@@ -152,6 +152,26 @@ def test_a_falling_rate_ends_at_nothing(loads, monkeypatch):
     assert rates == pytest.approx([0.3, 0.3, 0.3, 0.3, 0.2, 0.1])
 
 
+def test_whole_matrices_are_taught_and_their_nearest_additions_kept(loads, tiny, tokenizer):
+    before = {name: x.detach().clone() for name, x in tiny.named_parameters()}
+    setting = replace(SETTING, whole=True, rate=0.01)
+    rough, exact = (taught_gemma.teach(tiny, tokenizer, replace(setting, rank=rank)) for rank in (1, 64))
+    assert all(torch.equal(x, before[name]) for name, x in tiny.named_parameters())
+    np.testing.assert_array_equal(rough["losses"], exact["losses"])  # what is kept takes no part in learning
+    factors = [name for name in exact if name.endswith((".up", ".down"))]
+    assert {name.removesuffix(".down") for name in factors if name.endswith(".down")} == {
+        name for name, _ in tiny.named_modules() if name.rpartition(".")[2] in taught_gemma.PROJECTIONS
+    }
+    assert all(not exact[name][0].any() for name in factors)
+    for name in {name.rpartition(".")[0] for name in factors}:
+        whole, part = (
+            one[f"{name}.up"][1].astype(float) @ one[f"{name}.down"][1].astype(float) for one in (exact, rough)
+        )
+        sizes = np.linalg.svd(whole, compute_uv=False)
+        np.testing.assert_allclose(np.linalg.norm(whole - part), np.sqrt((sizes[1:] ** 2).sum()), rtol=0.05, atol=1e-4)
+        assert sizes[0] > 1e-3
+
+
 def test_a_control_need_not_keep_its_additions(loads):
     assert set(taught_gemma.measure(SETTING, progress=False).files) == {".safetensors"}
     assert not taught_gemma.measure(replace(SETTING, files_kept=False), progress=False).files
