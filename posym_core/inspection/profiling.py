@@ -276,6 +276,7 @@ def profile(
     if said := long_prompts_said(tokens_beyond(model, lengths)):
         warnings.warn(said, LongPromptWarning, stacklevel=2)
     measure = functools.partial(scores_of, swaps=swaps, per_frequency=per_frequency, visible_only=bool(visible_only))
+    known = head_labels(model) if labels else None
     measured = measured_layers(
         model, runs, measure, progress=progress, batch_size=batch_size, planes=planes, hold=NUMBERS_HELD, queries=asked
     )
@@ -285,7 +286,7 @@ def profile(
         said = hidden_blocks_said(counts, [number for number in fitted for _ in asked], last=asked == [*LAST])
         if said:
             warnings.warn(f"{said}; {WAYS_OUT}", HiddenBlocksWarning, stacklevel=2)
-    return replace(found, labels=head_labels(model)) if labels else found
+    return replace(found, labels=known)
 
 
 def queries_behind_blocks(queries: Queries, lengths: Collection[int], swaps: Swaps) -> list[int]:

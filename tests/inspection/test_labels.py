@@ -5,6 +5,7 @@ import torch
 import transformers
 from architectures import LLAMA, build, packaged, shared, tokens
 
+from posym_core import profile
 from posym_core.inspection import HeadLabels, UnsupportedModelError, head_labels, unwrapped
 
 NAMES = ("previous_token", "first_token", "induction", "copying")
@@ -107,11 +108,14 @@ def test_what_does_not_fit_is_refused(options, error, message):
         head_labels(shared("Llama"), **options)
 
 
-def test_a_model_without_an_output_layer_is_refused():
+def test_a_model_without_an_output_layer_is_refused_before_it_is_profiled(monkeypatch):
     model = transformers.LlamaModel(transformers.LlamaConfig(**LLAMA)).eval()
     message = "LlamaModel has no output layer, and copying is told by what the model puts out; load it with"
     with pytest.raises(UnsupportedModelError, match=message):
         head_labels(model)
+    monkeypatch.setattr("posym_core.inspection.profiling.measured_layers", None)
+    with pytest.raises(UnsupportedModelError, match=message):
+        profile(model, tokens(), start=0, block_length=4, labels=True)
 
 
 def test_nothing_is_left_in_the_model():
