@@ -51,6 +51,9 @@ def test_the_table_has_all_kinds_and_their_verdicts():
 
 @pytest.mark.parametrize("kind", [*SAMPLE, *NOT_BUILT])
 def test_a_row_is_what_the_sweep_finds(kind):
+    if kind not in KINDS:
+        assert Version(ROWS[kind]["since"]) > Version(transformers.__version__)
+        pytest.skip(f"transformers {transformers.__version__} does not have {kind}")
     assert found_now(kind) == ROWS[kind]
 
 
