@@ -68,6 +68,7 @@ class RelativeLogits:
         solver: the decoder, trained once more.
         length: of the texts, in tokens.
         texts: how many; or sequences of random vectors, or prompts of the decoder.
+        skip: tokens at the beginning of a text that do not count; of layers without parameters and decoders all do.
         seed: of the texts and vectors.
     """
 
@@ -79,6 +80,7 @@ class RelativeLogits:
     solver: TaskSolvers | None = None
     length: int = 64
     texts: int = 64
+    skip: int = SKIP
     seed: int = 0
 
     @property
@@ -90,6 +92,7 @@ class RelativeLogits:
             kind = "no-parameters"
         else:
             kind = plain(self.model) + ("" if self.draw is None else f"-random{self.draw}")
+        kind += "" if self.skip == SKIP else f"_from{self.skip}"
         return f"relative_logits/{kind}{'' if self.rotated else '_stopped'}{'' if self.masked else '_unmasked'}"
 
 
@@ -102,6 +105,7 @@ def full_size() -> list[RelativeLogits]:
     ]
     models = [RelativeLogits(model=model, texts=192) for model in FAMILIES]
     models += [RelativeLogits(model=model, rotated=False) for model in FAMILIES]
+    models += [RelativeLogits(model=model, skip=skip) for model in FAMILIES for skip in (0, 1)]
     models += [RelativeLogits(model=model, draw=draw) for model in FAMILIES for draw in DRAWS]
     solvers = [
         RelativeLogits(kind="index", rotated=False, solver=TaskSolvers(band="none", layers=layers), texts=4096)
@@ -114,7 +118,7 @@ def small(setting: RelativeLogits | None = None) -> RelativeLogits:
     """A size for trying out."""
     setting = setting or RelativeLogits()
     solver = None if setting.solver is None else small_solver(setting.solver)
-    return replace(setting, solver=solver, length=24, texts=64 if solver else 4)
+    return replace(setting, solver=solver, length=32, texts=64 if solver else 4)
 
 
 def measure(
@@ -134,7 +138,7 @@ def measure(
     if setting.solver is not None:
         return of_solver(setting, setting.solver, device, work, progress)
     halves = of_text(setting, device) if setting.kind == "text" else of_nothing(setting)
-    skip = SKIP if setting.kind == "text" and setting.length > 3 * SKIP else 0
+    skip = setting.skip if setting.kind == "text" else 0
     return shape_of(halves[..., skip:, skip:])
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from pathlib import Path
 
 import numpy as np
@@ -11,7 +12,7 @@ from posym_companion.later.judges.later_claims import SHOWN_IN
 from posym_companion.later.relative_logits import DRAWS, FAMILIES, RelativeLogits, full_size
 from posym_companion.solvers.judges.solver_roles import CARRIES
 from posym_companion.solvers.judges.task_solvers import SOLVED
-from posym_core.runs.results import Result, load_result, stored_results
+from posym_core.runs.results import MissingResultError, Result, load_result, stored_results
 
 MODEL = "layers without parameters; gemma-3-270m and smollm2-135m, trained and with random weights"
 # Shares of the mean logits' variance.
@@ -66,9 +67,9 @@ def not_relative(folder: Path | None) -> Measured:
         }
     results = list(simple.values())
     for model in FAMILIES:
-        own, stopped = (logits_result(folder, model=model, rotated=rotated) for rotated in (True, False))
+        own = logits_result(folder, model=model)
         fresh = [logits_result(folder, model=model, draw=draw) for draw in DRAWS]
-        results += [own, stopped, *fresh]
+        results += [own, *fresh]
         share, size = beyond_distance(own), np.median(nats(own)[1:])
         drawn = [float(np.median(nats(each)[1:])) for each in fresh]
         held["first"].append(bool(share[0] < NEXT_TO_NOTHING))
@@ -83,13 +84,25 @@ def not_relative(folder: Path | None) -> Measured:
             f"not relative, random weights, median of later layers ({model})": float(
                 np.median([np.median(beyond_distance(each)[1:]) for each in fresh])
             ),
-            f"not relative, all angles stopped, median of later layers ({model})": float(
-                np.median(beyond_distance(stopped)[1:])
-            ),
-            f"later layers that favour near keys, all angles stopped ({model})": cases(
-                stopped["near_minus_far"][1:] > 0
-            ),
         }
+        for skip, said in ((1, "the mark of beginning"), (0, "no token")):
+            with contextlib.suppress(MissingResultError):
+                early = logits_result(folder, model=model, skip=skip)
+                results.append(early)
+                ours[f"not relative, median of later layers, without {said} ({model})"] = float(
+                    np.median(beyond_distance(early)[1:])
+                )
+        with contextlib.suppress(MissingResultError):
+            stopped = logits_result(folder, model=model, rotated=False)
+            results.append(stopped)
+            ours |= {
+                f"not relative, all angles stopped, median of later layers ({model})": float(
+                    np.median(beyond_distance(stopped)[1:])
+                ),
+                f"later layers that favour near keys, all angles stopped ({model})": cases(
+                    stopped["near_minus_far"][1:] > 0
+                ),
+            }
     counts: dict[str, Number] = {COUNTED[name]: cases(each) for name, each in held.items()}
     note = (
         "Read: the abstract, the beginning of the text and the code. Means are over prose and heads, without the first "
