@@ -34,8 +34,6 @@ from posym_core.tasks import binding_prompts, text_prompts
 
 PLAIN = (PACKAGED, "smollm2-135m")
 DRAWS = (0, 1, 2)
-# What is done to random weights, beside planes at random.
-BESIDE = ("none", "below stopped")
 # Losses of so many neighbouring tokens are one number.
 STRETCH = 32
 # Tokens whose words are predicted at once: a vocabulary is large.
@@ -65,6 +63,7 @@ class FrequencyBands:
         facts: of binding prompts; none for a model that was not taught to bind.
         prompts: of each number of facts.
         random: sets of planes drawn at random.
+        only: what is done beside stopping these; everything, if nothing is named.
         seed: of everything that is drawn.
     """
 
@@ -76,6 +75,7 @@ class FrequencyBands:
     facts: tuple[int, ...] = ()
     prompts: int = 12
     random: int = 2
+    only: tuple[str, ...] = ()
     seed: int = 0
 
     @property
@@ -88,7 +88,8 @@ def full_size() -> list[FrequencyBands]:
     """Both families: as they come, with random weights, and taught to bind."""
     found = [FrequencyBands(model=model) for model in PLAIN]
     found += [FrequencyBands(model=f"{model}-binds", lengths=(), facts=(8, 64)) for model in PLAIN]
-    return found + [FrequencyBands(model=model, draw=draw, scored=64) for draw in DRAWS for model in PLAIN]
+    beside = ("none", "below stopped")
+    return found + [FrequencyBands(model=model, draw=draw, scored=64, only=beside) for draw in DRAWS for model in PLAIN]
 
 
 def small(setting: FrequencyBands | None = None) -> FrequencyBands:
@@ -213,8 +214,8 @@ def measure(model: Any, tokenizer: Any, setting: FrequencyBands, *, progress: bo
     shown = _windows(tokenizer, replace(setting, windows=4), min(512, longest))
     band = band_of(model, shown, planes)
     planned = operations(band, planes, setting, generator)
-    if setting.draw is not None:
-        planned = {name: planned[name] for name in planned if name in BESIDE or name.startswith("random")}
+    if setting.only:
+        planned = {name: planned[name] for name in planned if name in setting.only or name.startswith("random")}
     sizes, own = band.sizes, band.own
     if setting.draw is not None:
         model = with_random_weights(model, setting.draw)
