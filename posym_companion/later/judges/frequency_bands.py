@@ -17,6 +17,8 @@ from posym_core.runs.results import MissingResultError, Result, load_result
 MODEL = "gemma-3-270m and smollm2-135m; plain, taught to bind, and with random weights"
 # Nats a token, and share of the prompts, that count as little.
 LITTLE, FEW = 0.05, 0.1
+# An eighth of a turn.
+VISIBLY = np.pi / 4
 TURNED = "radians that the fastest plane below the band turns over what a layer sees, least of both families"
 BINDS = "share of prompts that the taught models answer right, least"
 COUNTED = {
@@ -69,6 +71,7 @@ def below_the_band(folder: Path | None) -> Measured:
     """L-7: what stopping, zeroing and speeding up the planes below the band costs each family, beside controls."""
     ours: dict[str, Number] = {}
     held: dict[str, list[bool]] = {name: [] for name in COUNTED}
+    turning: dict[str, list[bool]] = {name: [] for name in ("loss", "random", "above")}
     results, fails, most = [], [], []
     for model in PLAIN:
         own = bands_result(model, folder=folder)
@@ -100,10 +103,13 @@ def below_the_band(folder: Path | None) -> Measured:
             kept |= {"band": height(own) > max(map(height, fresh)), "learned": against_random(own) < min(ratios)}
         for name, holds in kept.items():
             held[name].append(holds)
+            if name in turning and most[-1] > VISIBLY:
+                turning[name].append(holds)
         fails += [f"{model}: not {COUNTED[name]}" for name, holds in kept.items() if not holds]
     right = [value for name, value in ours.items() if name.startswith("right of") and "facts (" in name]
     counts: dict[str, Number] = {BINDS: min((x for x in right if isinstance(x, float)), default=math.nan)}
     counts |= {COUNTED[name]: cases(each) for name, each in held.items()}
+    counts |= {f"{COUNTED[name]}, of those whose planes turn": cases(each) for name, each in turning.items()}
     note = (
         "Read: the abstract; the index of the band comes from notes that others took of the text. A band stands for "
         "all layers that turn alike. Stopped is not zeroed: a plane that stops goes on comparing contents. Binding was "
