@@ -124,7 +124,7 @@ def same_whatever_is_asked(result: Result, seed: int, *, before: bool = False) -
 def index_by_the_mask(folder: Path | None) -> Measured:
     """L-8b: whether decoders without rotation answer index by a mean pattern of the mask's."""
     names = [setting.name for setting in full_size() if setting.kind == "index"]
-    results = stored_results(names, folder, least=len(names))
+    results = stored_results(names, folder, least=1)
     ours: dict[str, Number] = {}
     held, fails = [], []
     for result in results:
@@ -140,7 +140,7 @@ def index_by_the_mask(folder: Path | None) -> Measured:
     return Measured(
         ours={SAME: cases(held), **ours},
         model="decoders of two and four layers without rotation, trained on binding and index",
-        evidence=[*names, SHOWN_IN],
+        evidence=[*(result.name for result in results), SHOWN_IN],
         fails_in=fails,
         note="Variance over the places of the facts of the last token's mean logit, at the heads that carry index.",
     )
