@@ -69,7 +69,7 @@ def learning(
 
 @contextlib.contextmanager
 def learning_whole(model: nn.Module, modules: Iterable[str]) -> Iterator[dict[str, Tensor]]:
-    """Within the block, the matrices themselves can be trained, and no other weights; afterwards all are what they were.
+    """Within the block, the matrices themselves can be trained, and no other weights; afterwards all are as before.
 
     Yields:
         The matrices as they were before, in memory of their own, by their modules' names.

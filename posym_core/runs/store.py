@@ -187,7 +187,8 @@ def write_part(path: Path, arrays: Mapping[str, np.ndarray | Tensor], about: Map
     from safetensors.torch import save
 
     tensors = {
-        name: (x.detach().cpu() if isinstance(x, Tensor) else torch.tensor(x)).contiguous() for name, x in arrays.items()
+        name: (x.detach().cpu() if isinstance(x, Tensor) else torch.tensor(x)).contiguous()
+        for name, x in arrays.items()
     }
     said = json.dumps({"of": _run(path.parent), "about": dict(about or {})})
     metadata = {"said": said, "checksum": _part_checksum(tensors, said)}

@@ -1,0 +1,17 @@
+"""Finished parts of unfinished work."""
+
+from __future__ import annotations
+
+import numpy as np
+import torch
+
+from posym_core.runs import store
+
+
+def test_a_part_whose_arrays_run_along_their_columns_is_read_back(tmp_path):
+    grid = np.arange(6.0).reshape(2, 3)
+    columns = {"array": np.asfortranarray(grid), "stack": np.stack([grid.T, grid.T]), "tensor": torch.tensor(grid).T}
+    store.write_part(tmp_path / "one.part.safetensors", columns)
+    found, _ = store.read_part(tmp_path / "one.part.safetensors")
+    for name, values in columns.items():
+        np.testing.assert_array_equal(found[name].numpy(), np.asarray(values))
