@@ -1,6 +1,7 @@
 """Heads of language models as they are: what is run, and what only it needs. What judges it is in ``judges``."""
 
 from posym_companion.language_models.judges.binding_profile import binding_results, score_correlation
+from posym_companion.language_models.judges.layer_doubts import thirds_by_doubt
 from posym_companion.language_models.judges.origin_patching import followed, followed_by_head, patching_result
 from posym_companion.language_models.judges.origins import by_thirds, origins_result, over_heads, part_share
 from posym_companion.language_models.judges.plane_profile import keeps_the_law, law_at_birth, turning_angle
@@ -20,5 +21,6 @@ __all__ = [
     "part_share",
     "patching_result",
     "score_correlation",
+    "thirds_by_doubt",
     "turning_angle",
 ]

@@ -22,7 +22,7 @@ ALIKE = list(TAUS).index("equal")
 Thirds = list[float]
 
 
-def layer_doubts(model: str = PACKAGED, folder: Path | None = None) -> dict[str, dict[str, Thirds]]:
+def thirds_by_doubt(model: str = PACKAGED, folder: Path | None = None) -> dict[str, dict[str, Thirds]]:
     """Both scores by thirds of the layers, by what is done; and, under ``"attention"``, that to all facts together.
 
     A third in which no head is left is NaN.

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from invented import save_invented
 
-from posym_companion.language_models.judges.layer_doubts import layer_doubts
+from posym_companion.language_models.judges.layer_doubts import thirds_by_doubt
 from posym_companion.language_models.layer_doubts import DIMS, KINDS, LayerDoubts, full_size, measure, small
 from posym_companion.language_models.random_weights import DRAWS, RandomWeights
 from posym_core import binding_prompts, profile
@@ -39,7 +39,7 @@ def folder(tmp_path):
 
 
 def test_every_doubt_has_its_own_medians(folder):
-    found = layer_doubts(folder=folder)
+    found = thirds_by_doubt(folder=folder)
     np.testing.assert_allclose(found["attention"]["attention"], [0.05, 0.01, 0.8])
     np.testing.assert_allclose(found["as they come"]["s_POS"], [0.5, 0.6, 0.7])
     np.testing.assert_allclose(found["without the mark of beginning"]["s_SYM"], [0.4, 0.3, 0.2])
@@ -52,7 +52,7 @@ def test_every_doubt_has_its_own_medians(folder):
 
 def test_a_model_that_was_not_measured_has_none(folder):
     with pytest.raises(MissingResultError, match="smollm2"):
-        layer_doubts("smollm2-135m", folder=folder)
+        thirds_by_doubt("smollm2-135m", folder=folder)
 
 
 @pytest.mark.filterwarnings("ignore::posym_core.inspection.visibility.HiddenBlocksWarning")  # the tiny model's windows
