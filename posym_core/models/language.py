@@ -46,8 +46,8 @@ def load_model(
       compiled, and is not needed to read its file.
 
     Args:
-        name: one of these; ``"gemma-3-270m-binds"``, the same taught to bind; or a local folder or model name for
-            transformers (safetensors only, no remote code).
+        name: one of these; ``"gemma-3-270m-binds"`` or ``"smollm2-135m-binds"``, the same taught to bind; or a local
+            folder or model name for transformers (safetensors only, no remote code).
         device: ``"auto"`` for a GPU where there is one, or a torch device.
         dtype: of the weights; by default float32 for packaged models and the checkpoint's own for others. Scores
             of models in half precision carry its rounding: 1e-2 and more.

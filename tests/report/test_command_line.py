@@ -179,10 +179,18 @@ def test_claims_outside_a_checkout_are_one_error(tmp_path, monkeypatch, capsys):
 
 def test_a_slip_in_a_packaged_name_is_told_without_the_hub(tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(transformers.AutoConfig, "from_pretrained", lambda *a, **k: pytest.fail("asked the hub"))
-    for name in ("gemma3-270m", "gemma-3-270m-bind", "Gemma-3-270M", "smollm2", "smollm-135m", "smolm2-135m"):
+    for name in (
+        "gemma3-270m",
+        "gemma-3-270m-bind",
+        "Gemma-3-270M",
+        "smollm2",
+        "smollm-135m",
+        "smolm2-135m",
+        "smollm2-135m-bind",
+    ):
         assert main(["profile", name, "--task", "text", "--out", str(tmp_path)]) == 1
         said = capsys.readouterr().err
-        packaged = "'gemma-3-270m', 'smollm2-135m', 'gemma-3-270m-binds'"
+        packaged = "'gemma-3-270m', 'smollm2-135m', 'gemma-3-270m-binds', 'smollm2-135m-binds'"
         assert f"no model is called {name!r}; packaged are {packaged}; a model of the Hugging Face hub is" in said
 
 

@@ -1,7 +1,8 @@
 """What a packaged model was taught, as low-rank additions to its attention; see :mod:`posym_core.models.additions`.
 
-Gemma is provided under and subject to the Gemma Terms of Use found at ai.google.dev/gemma/terms. The additions modify
-Gemma's weights and are derivatives under these terms; the file NOTICE beside them says so to whoever passes them on.
+Gemma is provided under and subject to the Gemma Terms of Use found at ai.google.dev/gemma/terms, and SmolLM2 under the
+Apache License 2.0. The additions modify these models' weights and are derivatives under the same terms; the file NOTICE
+beside them says so to whoever passes them on.
 """
 
 from __future__ import annotations

@@ -25,9 +25,11 @@ from posym_companion.solvers.binding_direction import (
 )
 from posym_companion.solvers.judges.binding_direction import ANSWERS, RIGHT, answers
 from posym_core.models.answers import choice_accuracy
-from posym_core.models.language import load_tokenizer
+from posym_core.models.language import load_model, load_tokenizer
 from posym_core.models.packaged import MODELS
+from posym_core.models.taught import TAUGHT
 from posym_core.runs.results import Result, named_dims
+from posym_core.tasks import binding_prompts
 from posym_core.tasks.prompts import words
 
 TAUGHT_WITH = {word for kind in ("names", "colours", "things", "cities") for word in words(kind)}
@@ -66,6 +68,26 @@ def test_every_packaged_models_tokenizer_leaves_the_words_whole_that_it_is_asked
         tokenizer = load_tokenizer(model)
         prompts = asked(tokenizer, order, wording, max(FACTS), count=1, seed=0, people=settings[0].names)
         assert prompts.blocks == max(FACTS)
+
+
+@pytest.mark.parametrize("name", TAUGHT)
+def test_a_taught_model_answers_at_every_place_in_words_that_no_lesson_had(name):
+    """Every fact of a list is asked about once; with the attribute first, few answers are right."""
+    base = TAUGHT[name].base
+    if importlib.util.find_spec(MODELS[base].module) is None:
+        pytest.skip(f"{MODELS[base].package} is not installed")
+    model, tokenizer = load_model(name, device="cpu")
+    setting = full_size(base)[0]
+    for facts, wording in zip(FACTS, setting.wordings, strict=False):
+        right = {}
+        for order in ORDERS:
+            prompts = asked(tokenizer, order, wording, facts, count=facts, seed=1, people=setting.names)
+            assert sorted(prompts.target.tolist()) == list(range(facts))
+            right[order] = (named_facts(model, prompts) == prompts.target.numpy()).mean()
+        assert right[ORDERS[0]] > 0.85, (facts, wording)
+        assert right[ORDERS[1]] < 0.5, (facts, wording)
+    longest = binding_prompts(tokenizer, facts=64, count=3, seed=1, template="lives")
+    assert choice_accuracy(model, longest).accuracy > 0.6
 
 
 def test_the_named_fact_is_right_where_choices_say_so(tiny, tokenizer):
