@@ -44,7 +44,7 @@ it is refused, and 1 if there is no answer: there is no such model, the hub is n
 """
 
 # Said without importing what holds them, as all of the help is.
-PACKAGED = "gemma-3-270m, smollm2-135m, gemma-3-270m-binds (packaged; -binds: taught to bind)"
+PACKAGED = "gemma-3-270m, smollm2-135m, gemma-3-270m-binds, smollm2-135m-binds (packaged; -binds: taught to bind)"
 # Options of add_prompts: what a task's prompts are drawn by, with defaults, and how anything is measured.
 DRAWN = {
     "facts": (16, "blocks per prompt of a task"),

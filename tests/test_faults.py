@@ -44,7 +44,8 @@ def write_chapter(project: Path, code: str) -> None:
 def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A book of one chapter with the settings of this one, and one result."""
     project = tmp_path_factory.mktemp("project")
-    shutil.copy(ROOT / "_config.yml", project)
+    for name in ("_config.yml", "CITATION.cff"):
+        shutil.copy(ROOT / name, project)
     shutil.copytree(ROOT / "tools", project / "tools", ignore=shutil.ignore_patterns("__pycache__"))
     shutil.copytree(ROOT / "book" / "_static", project / "book" / "_static")
     shutil.copy(ROOT / "book" / "references.bib", project / "book")
