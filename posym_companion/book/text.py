@@ -9,7 +9,6 @@ from typing import Any, Protocol
 import numpy as np
 import torch
 
-from posym_companion.finding import Claim
 from posym_core.metrics.stats import Estimate, Estimates
 
 RULES = {"l": ":--", "r": "--:", "c": ":-:"}
@@ -129,9 +128,3 @@ def span(values: Any, form: str = ".2f") -> str:
     """
     low, high = (format(end, form) for end in (np.min(values), np.max(values)))
     return low if low == high else f"{low} to {high}"
-
-
-def verdict_line(claim: Claim, numbers: Mapping[str, Any]) -> str:
-    """What the rule of a claim makes of numbers: the claim in ten words, the verdict, what was found, and the rule."""
-    verdict = f"Verdict: **{claim.rule.verdict(numbers)}**. {claim.rule.found(numbers)}"
-    return f"*{claim.short}*. {verdict} Rule: {claim.rule.says}"

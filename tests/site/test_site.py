@@ -450,7 +450,8 @@ def test_choices_change_their_drawings(visit: Visit) -> None:
     silent = []
     for number, figure in enumerate(visit.page.query_selector_all(".posym-figure")):
         for choice in figure.query_selector_all("select"):
-            if not choice.is_visible():  # one prompt alone: nothing to choose from
+            if not choice.is_visible():  # out of sight is only a choice that is none
+                assert choice.evaluate("choice => choice.options.length") < 2
                 continue
             start = choice.evaluate("choice => choice.value")
             before = figure.evaluate(DRAWN)

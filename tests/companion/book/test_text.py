@@ -8,8 +8,7 @@ import numpy as np
 import pytest
 import torch
 
-from posym_companion.book import Table, described, folded, number, say, span, verdict_line
-from posym_companion.ledger import claim
+from posym_companion.book import Table, described, folded, number, say, span
 from posym_core.metrics import student_interval
 from posym_core.metrics.stats import Estimate
 
@@ -110,11 +109,3 @@ def test_span_of_numbers_that_are_written_alike_is_one_number() -> None:
     assert span(np.array([[0.111, 0.109], [0.3, 0.2]])) == "0.11 to 0.30"
     assert span([0.111, 0.109]) == "0.11"
     assert span([3, 12], "d") == "3 to 12"
-
-
-def test_a_verdict_line_has_verdict_finding_and_rule() -> None:
-    first = claim("U25-1")
-    measured = first.measure(None)  # type: ignore[misc]
-    line = verdict_line(first, measured.ours)
-    assert line.startswith(f"*{first.short}*. Verdict: **{first.rule.verdict(measured.ours)}**. Found: ")
-    assert line.endswith(f" Rule: {first.rule.says}")
