@@ -24,7 +24,7 @@ from safetensors.numpy import load_file
 from scipy.cluster.vq import kmeans2
 from set_formulas import mathjax_folder, set_formulas
 from trim_styles import trim_styles
-from words import minutes, reading_path, words_in_sight
+from words import reading_path, words_in_sight
 
 from posym_companion.several_hops.hop_figure import asked_parcels, write_parcels
 
@@ -214,9 +214,10 @@ def say_minutes(site: Path, root: Path) -> None:
     for name, source in reading_path(root).items():
         path = site / f"{name}.html"
         if source.parent != root / "book" and path.is_file():
-            time = minutes(words_in_sight(source))
+            page = path.read_text(encoding="utf-8")
+            time = words_in_sight(page).minutes
             line = f'<p class="posym-minutes">{time} minute{"s" if time > 1 else ""} to read</p>'
-            before, article, text = path.read_text(encoding="utf-8").partition("<article")
+            before, article, text = page.partition("<article")
             path.write_text(before + article + text.replace("</h1>", f"</h1>\n{line}", 1), encoding="utf-8")
 
 

@@ -307,8 +307,8 @@ def test_chapters_say_how_long_they_take(tmp_path: Path) -> None:
     chapters = ", ".join(f"{{file: {name}}}" for name in counts if name != "book/front")
     (tmp_path / "_toc.yml").write_text(f"format: jb-book\nroot: book/front\nchapters: [{chapters}]\n")
     for name, count in counts.items():
-        write_page(tmp_path, "<h1>Not a title</h1>", f"{name}.html")
-        (tmp_path / f"{name}.md").write_text("word " * count)
+        write_page(tmp_path, f"<h1>Not a title</h1><p>{'word ' * count}</p>", f"{name}.html")
+        (tmp_path / f"{name}.md").write_text("Its source.")
     finish_site.say_minutes(tmp_path, tmp_path)
     said = {name: (tmp_path / f"{name}.html").read_text(encoding="utf-8") for name in counts}
     assert '<h1>Scores</h1>\n<p class="posym-minutes">1 minute to read</p><h1>Not' in said["book/part/a"]
