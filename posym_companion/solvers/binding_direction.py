@@ -94,9 +94,11 @@ class BindingDirection:
 def full_size(model: str = PACKAGED) -> list[BindingDirection]:
     """The model as it comes, and as it was taught in each of three seeds.
 
-    Of the packaged model's words SmolLM2's tokenizer leaves too few whole, so it gets others.
+    Of the packaged model's words SmolLM2's tokenizer leaves too few whole, so it gets others; and a third
+    of the prompts.
     """
-    words: dict[str, Any] = {"wordings": ("drives", "owns", "is"), "names": "surnames"} if model == SECOND else {}
+    others: dict[str, Any] = {"wordings": ("drives", "owns", "is"), "names": "surnames", "prompts": 16}
+    words = others if model == SECOND else {}
     return [BindingDirection(model=model, taught=taught, **words) for taught in (None, 0, 1, 2)]
 
 

@@ -34,6 +34,7 @@ PURE = 0.1
 DRAWS = 2000
 # What is taught in the controls, and the numbers that count in how many seeds idle heads rise less than half as much.
 CONTROLS = {"the third fact": {"rule": "third"}, "wrong answers": {"right": False}}
+GLOBAL = "seeds in which global layers restore most"
 LESS = {
     "the third fact": "seeds in which they rise less than half as much where the third fact is taught",
     "wrong answers": "seeds in which they rise less than half as much where wrong answers are taught",
@@ -90,23 +91,25 @@ def roles(folder: Path | None, model: str = MODEL) -> Measured:
         "in every one: all seeds speak of one set of heads. By depth alone, the later the more, the areas are "
         f"{', '.join(f'{x.value:.2f}' if isinstance(x, Estimate) else str(x) for x in alone)}."
     )
-    return measured(results, {**{k: cases(v) for k, v in held.items()}, **ours}, note)
+    every, settings = taught_models(folder, model=model)
+    return measured(every, {**{k: cases(v) for k, v in held.items()}, **ours}, note, settings)
 
 
 def _detected(x: np.ndarray, chosen: np.ndarray) -> Estimate | None:
     return detection(x, chosen, draws=DRAWS) if 0 < chosen.sum() < chosen.size else None
 
 
-def first_look(folder: Path | None, remedy: Remedy | None = None) -> Measured:
+def first_look(folder: Path | None, remedy: Remedy | None = None, model: str = MODEL) -> Measured:
     """What one seed and no patching had suggested, and what idle heads do in controls of as many steps.
 
     With a remedy the scores are those of its prompts, before teaching and after the last step; which heads carry the
-    task, and whether a control was learned, stays what the runs say.
+    task, and whether a control was learned, stays what the runs say. Of another model than the first no control need
+    be there, and whether layers are local is asked where some are and some are not.
     """
-    results = runs(folder)
-    controls = {name: runs(folder, **kind) for name, kind in CONTROLS.items()}
+    results = runs(folder, model=model)
+    controls = {name: runs(folder, model=model, **kind) for name, kind in CONTROLS.items()}
     ours: dict[str, Number] = {}
-    held: dict[str, list[bool]] = {name: [] for name in (*LESS.values(), FIRST_LESS)}
+    held: dict[str, list[bool]] = {name: [] for name in (GLOBAL, *LESS.values(), FIRST_LESS)}
     carriers = []
     for result in results:
         seed = result.settings["seed"]
@@ -116,9 +119,12 @@ def first_look(folder: Path | None, remedy: Remedy | None = None) -> Measured:
         pure = (symbolic > 1 - PURE) & (positional < PURE)
         carriers += pure[carries].tolist()
         local = np.isin(np.arange(len(share)), local_layers(result["angles"]))
-        positive = share.clip(min=0)
-        part = float(positive[~local].sum() / positive.sum())
-        held.setdefault("seeds in which global layers restore most", []).append(part > 0.5)
+        if not local.all():
+            positive = share.clip(min=0)
+            part = ours[f"share restored by global layers (seed {seed})"] = float(
+                positive[~local].sum() / positive.sum()
+            )
+            held[GLOBAL].append(part > 0.5)
         positional, symbolic = scores[0]
         idle = (symbolic > 1 - PURE) & (positional < 0.5) & ~carries
         taught = risen(scores, idle)
@@ -126,20 +132,21 @@ def first_look(folder: Path | None, remedy: Remedy | None = None) -> Measured:
         if idle.any():
             turned.append(taught[last] > 0)
         ours |= {
-            f"share restored by global layers (seed {seed})": part,
             f"idle heads, symbolic before (seed {seed})": int(idle.sum()),
             **{f"their rise of s_POS - s_SYM, median (seed {seed}, step {step})": x for step, x in taught.items()},
         }
         for name, found in controls.items():
-            (control,) = (one for one in found if one.settings["seed"] == seed)
+            control = next((one for one in found if one.settings["seed"] == seed), None)
+            if control is None:
+                continue
             there = risen(scores_by_step(control, folder, remedy), idle)
             ours[f"right by its own rule, {name} (seed {seed})"] = right = own_accuracy(control)
             ours |= {f"the same heads, {name} (seed {seed}, step {step})": x for step, x in there.items()}
             # A rule that was not learned is no control for what was learned.
             if idle.any() and (right > SOLVED or not control.settings["right"]):
                 held[LESS[name]].append(there[last] < taught[last] / 2)
-        first = next(one for one in controls["wrong answers"] if one.settings["seed"] == SEEDS[0])
-        if remedy is None:
+        if remedy is None and model == MODEL:
+            first = next(one for one in controls["wrong answers"] if one.settings["seed"] == SEEDS[0])
             held[FIRST_LESS].append(risen(scores_by_step(first), idle)[FIRST_STOP] < taught[last] / 2)
     counts: dict[str, Number] = {
         "heads that carry it and are purely symbolic": cases(carriers),
@@ -150,8 +157,9 @@ def first_look(folder: Path | None, remedy: Remedy | None = None) -> Measured:
         "Controls have as many steps on the same prompts: one is taught the attribute of the third fact, another rule "
         "that can be learned, and one wrong answers, from which nothing can"
     )
-    profiles, settings = taught_models(folder, remedy)
-    return measured([*every, *(profiles if remedy else ())], {**counts, **ours}, note, settings=settings)
+    found, settings = taught_models(folder, remedy, model)
+    named = {one.name for one in every}
+    return measured([*every, *(one for one in found if one.name not in named)], {**counts, **ours}, note, settings)
 
 
 def scores_by_step(
@@ -172,9 +180,8 @@ def profiled(result: Result, folder: Path | None, remedy: Remedy) -> tuple[Resul
     """Profiles on a remedy's prompts, of the taught wording: before any teaching, and after that of a run."""
     said = result.settings
     lesson = "wrong" if not said["right"] else "third" if said.get("rule") == "third" else "binding"
-    (setting,) = (
-        x for x in with_remedy(remedy, lesson=lesson) if (x.taught, x.profile.template) == (said["seed"], WORDINGS[0])
-    )
+    settings = with_remedy(remedy, said.get("model", MODEL), lesson)
+    (setting,) = (x for x in settings if (x.taught, x.profile.template) == (said["seed"], WORDINGS[0]))
     return load_result(setting.profile.name, folder=folder), load_result(setting.name, folder=folder)
 
 

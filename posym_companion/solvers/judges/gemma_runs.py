@@ -8,6 +8,7 @@ import numpy as np
 
 from posym_companion.finding import Measured, Number, Remedy, cases
 from posym_companion.language_models.judges.binding_profile import MODEL
+from posym_companion.solvers.taught_answers import TaughtAnswers
 from posym_companion.solvers.taught_gemma import FACTS, WORDINGS, TaughtGemma
 from posym_companion.solvers.taught_profile import with_remedy
 from posym_core.inspection.prompt_scores import BANDS
@@ -23,26 +24,41 @@ PREDICTORS = ("s_SYM", "s_POS (low)", "symbolic share", "positional share (low)"
 def runs(
     folder: Path | None, kind: str = "none", *, right: bool = True, rule: str = "asked", model: str = MODEL
 ) -> list[Result]:
-    """Stored runs of all seeds; of stopped planes those that are there, at least two."""
+    """Stored runs of all seeds; of stopped planes those that are there, at least two, and of another model's controls
+    those that are there.
+    """
     names = [TaughtGemma(model=model, stopped=kind, right=right, rule=rule, seed=seed).name for seed in SEEDS]  # pyright: ignore
-    return stored_results(names, folder, least=len(names) if kind == "none" else 2)
+    control = not right or rule != "asked"
+    return stored_results(names, folder, least=2 if kind != "none" else 0 if control and model != MODEL else len(names))
 
 
-def after(results: list[Result]) -> dict[str, dict[str, np.ndarray]]:
-    """What was measured after the last step, by seed and wording as the ledger calls them."""
+def after(results: list[Result], folder: Path | None) -> dict[str, dict[str, np.ndarray]]:
+    """What was measured after the last step, by seed and wording as the ledger calls them.
+
+    Answers are those of the run and of :mod:`posym_companion.solvers.taught_answers`, where that was run.
+    """
     names = ("positional", "symbolic", "null_positional", "null_symbolic")
     bands = ("band_positional_share", "band_symbolic_share", "band_energy_share")
-    return {
-        f"seed {result.settings['seed']}, {wording}": {
-            **{name: result[name][-1, place].astype(float) for name in (*names, *bands)},
-            "correct": result["correct"][-1, place, FACTS.index(result.settings["facts"])].astype(float),
-            "plane_angle": result["angles"],
-            # Single planes are scored on the taught wording.
-            **({"plane_gap": plane_gap(result, -1)} if place == 0 else {}),
-        }
-        for result in results
-        for place, wording in enumerate(WORDINGS)
-    }
+    found = {}
+    for result in results:
+        length = FACTS.index(result.settings["facts"])
+        more = [one["correct"] for one in asked_afterwards(result, folder)]
+        correct = np.concatenate([x[:, length].astype(float) for x in (result["correct"][-1], *more)], axis=-1)
+        for place, wording in enumerate(WORDINGS):
+            found[f"seed {result.settings['seed']}, {wording}"] = {
+                **{name: result[name][-1, place].astype(float) for name in (*names, *bands)},
+                "correct": correct[place],
+                "plane_angle": result["angles"],
+                # Single planes are scored on the taught wording.
+                **({"plane_gap": plane_gap(result, -1)} if place == 0 else {}),
+            }
+    return found
+
+
+def asked_afterwards(result: Result, folder: Path | None) -> list[Result]:
+    """The further answers of a run's model, if it was asked for them."""
+    more = TaughtAnswers(model=result.settings.get("model", MODEL), taught=result.settings["seed"])
+    return stored_results([more.name], folder)
 
 
 def plane_gap(result: Result, moment: int) -> np.ndarray:
@@ -56,7 +72,8 @@ def taught_models(
     """What the models that were taught to bind were measured with, and on, by seed and wording; see :func:`after`."""
     if remedy is None:
         results = runs(folder, model=model)
-        return results, after(results)
+        more = [one for result in results for one in asked_afterwards(result, folder)]
+        return [*results, *more], after(results, folder)
     settings = with_remedy(remedy, model)
     results = [load_result(setting.name, folder=folder) for setting in settings]
     return results, {
@@ -100,11 +117,9 @@ def measured(
     results: list[Result],
     ours: dict[str, Number],
     note: str,
-    fails: list[str] | None = None,
-    settings: dict[str, dict[str, np.ndarray]] | None = None,
+    settings: dict[str, dict[str, np.ndarray]],
 ) -> Measured:
     """Numbers of some runs, those with all planes first, and in how many settings these solve the task."""
-    settings = after(results[: len(SEEDS)]) if settings is None else settings
     solved = {where: float(np.nanmean(x["correct"])) for where, x in settings.items()}
     numbers = {"settings solved": cases([x > SOLVED for x in solved.values()])}
     names = [result.name for result in results]
@@ -112,6 +127,5 @@ def measured(
         ours={**numbers, **ours},
         model=f"{results[0].settings.get('model', MODEL)}, taught to bind",
         evidence=[*names, SHOWN_IN],
-        fails_in=fails or [],
         note=note,
     )

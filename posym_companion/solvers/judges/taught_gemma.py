@@ -35,7 +35,7 @@ def trend(folder: Path | None, remedy: Remedy | None = None, model: str = MODEL)
     results, settings = taught_models(folder, remedy, model)
     tally = early_and_late(settings)
     thirds = by_thirds(settings) if remedy else {}
-    return measured(results, tally.counts() | tally.numbers | thirds, CASES, settings=settings)
+    return measured(results, tally.counts() | tally.numbers | thirds, CASES, settings)
 
 
 def correlation(folder: Path | None, remedy: Remedy | None = None, model: str = MODEL) -> Measured:
@@ -47,7 +47,7 @@ def correlation(folder: Path | None, remedy: Remedy | None = None, model: str = 
         f"{CASES} The null model keeps each head's attention, see U25-3. Random weights are beside the packaged taught "
         f"model, on two wordings at two lengths. With all pairs of blocks weighed alike its r is {alike}"
     )
-    return measured(results, ours, note, settings=settings)
+    return measured(results, ours, note, settings)
 
 
 def planes(folder: Path | None, remedy: Remedy | None = None, model: str = MODEL) -> Measured:
@@ -69,7 +69,7 @@ def planes(folder: Path | None, remedy: Remedy | None = None, model: str = MODEL
             gap = np.array_split(x["plane_gap"], 4, axis=-1)
             judge("seeds", GAPS, np.stack([np.nanmean(quarter, -1) for quarter in gap], -1), GAP, where)
     note = f"{CASES} Shares beyond {SHARE}, scores beyond {GAP}, with intervals over layers."
-    return measured(results, tally.counts("{}") | tally.numbers, note, settings=settings)
+    return measured(results, tally.counts("{}") | tally.numbers, note, settings)
 
 
 def all_heads(folder: Path | None, remedy: Remedy | None = None, model: str = MODEL) -> Measured:
@@ -81,7 +81,7 @@ def all_heads(folder: Path | None, remedy: Remedy | None = None, model: str = MO
         heads[where] = behaviour_and_use(x["positional"], x["symbolic"], x["band_energy_share"], bands)
     tally = frequency_use(heads)
     note = f"{CASES} Eight bands of planes, each at its mean log angle; see U25-9."
-    return measured(results, tally.counts("settings {}") | tally.numbers, note, settings=settings)
+    return measured(results, tally.counts("settings {}") | tally.numbers, note, settings)
 
 
 def missing_bands(folder: Path | None) -> Measured:
@@ -123,4 +123,5 @@ def missing_bands(folder: Path | None) -> Measured:
         f"{min(confounded):.2f} to {max(confounded):.2f} times as high before any teaching. Accuracies are over "
         f"{int(np.isfinite(right).sum())} prompts a seed."
     )
-    return measured([*whole, *slow, *fast], {**{k: cases(v) for k, v in held.items()}, **ours}, note)
+    _, settings = taught_models(folder)
+    return measured([*whole, *slow, *fast], {**{k: cases(v) for k, v in held.items()}, **ours}, note, settings)

@@ -11,10 +11,12 @@ from invented import invent_random_weights, save_invented
 from posym_companion.claims import claim
 from posym_companion.language_models.judges import binding_profile
 from posym_companion.ledger.rows import row
+from posym_companion.loop import SECOND
 from posym_companion.solvers import taught_profile
 from posym_companion.solvers.judges import gemma_roles, taught_gemma
 from posym_companion.solvers.judges.gemma_roles import scores_by_step
-from posym_companion.solvers.judges.gemma_runs import restored, runs
+from posym_companion.solvers.judges.gemma_runs import MODEL, restored, runs
+from posym_companion.solvers.taught_answers import TaughtAnswers
 from posym_companion.solvers.taught_gemma import FACTS, WORDINGS, full_size
 from posym_core.metrics import local_layers
 
@@ -29,18 +31,31 @@ def _few_draws(monkeypatch):
         monkeypatch.setattr(module, "DRAWS", 60)
 
 
-def invented(folder, *, as_claimed=True, solved=True, carriers=CARRIERS, tokens=601, own=1.0, rise=0.0):
+def invented(
+    folder,
+    *,
+    as_claimed=True,
+    solved=True,
+    carriers=CARRIERS,
+    tokens=601,
+    own=1.0,
+    rise=0.0,
+    model=MODEL,
+    controls=None,
+):
     """Runs in which everything is as the claims have it, or nothing is.
 
     ``own`` is how often the third fact is named where it is taught, and ``rise`` the part of the idle heads' rise that
     the controls have, too. With ``tokens`` tokens a prompt, over which the slowest quarter of planes turns visibly if
-    there are many.
+    there are many. Another model has no local layers, and only those controls that are named.
     """
     generator = np.random.default_rng(0)
     sign = 1 if as_claimed else -1
     save_invented("survey/gemma-3-270m_binding", {"tokens": np.array(tokens)}, folder)
     invent_random_weights(folder, as_claimed=as_claimed)
-    for setting in full_size():
+    for setting in full_size(model):
+        if controls is not None and not (setting.plain or setting.name.endswith(controls)):
+            continue
         prompts, snapshots = setting.prompts, len(setting.snapshots)
         carries = np.zeros((18, 4), dtype=bool)
         carries[tuple(zip(*carriers, strict=True))] = True
@@ -63,7 +78,9 @@ def invented(folder, *, as_claimed=True, solved=True, carriers=CARRIERS, tokens=
         # Fast planes stand first.
         energy = np.eye(8)[at]
         slow = sign * np.linspace(-4, 4, 8).clip(-1, 1)
-        angles = np.where(np.isin(np.arange(18), (5, 11, 17)), 0.01, 1.0)[:, None] * 10.0 ** -np.linspace(0, 3, 128)
+        angles = np.where(np.isin(np.arange(18), (5, 11, 17)) & (model == MODEL), 0.01, 1.0)[
+            :, None
+        ] * 10.0 ** -np.linspace(0, 3, 128)
         restore = np.where(carries, 0.4, 0.0) if as_claimed else np.roll(np.where(carries, 0.4, 0.0), 1, axis=0)
         for quarter, planes in {"fastest": slice(32), "slowest": slice(96, 128)}.items():
             angles[:, planes] *= setting.stopped != quarter
@@ -275,6 +292,36 @@ def test_a_model_that_does_not_solve_the_task_cannot_tell(tmp_path):
     invented(tmp_path, solved=False)
     assert row(claim("T-1G"), tmp_path).verdict == "not testable"
     assert row(claim("T-1G"), tmp_path / "nowhere").verdict == "not run here"
+
+
+@pytest.mark.parametrize(("right", "solved"), [(22, "9 of 9"), (21, "8 of 9")])
+def test_answers_that_were_asked_afterwards_count_as_those_of_the_run(tmp_path, right, solved):
+    """Right are 7 of 8 in the run; with 22 of 24 more they are more than nine tenths."""
+    invented(tmp_path)
+    results = runs(tmp_path)
+    arrays = {name: results[1][name].copy() for name in results[1].arrays}
+    arrays["correct"][-1, 2, :, 0] = 0
+    save_invented(results[1].name, arrays, tmp_path, **results[1].settings)
+    assert row(claim("T-1G"), tmp_path).ours["settings solved"] == "8 of 9"
+    afterwards = np.ones((len(WORDINGS), len(FACTS), 24))
+    afterwards[2, FACTS.index(16), right:] = 0
+    save_invented(TaughtAnswers(taught=1).name, {"correct": afterwards}, tmp_path)
+    found = row(claim("T-1G"), tmp_path)
+    assert found.ours["settings solved"] == solved
+    assert "taught_answers/1" in found.evidence
+
+
+def test_where_all_layers_are_global_or_a_control_was_not_run_nothing_is_asked_of_them(tmp_path):
+    """The second family: one frequency in all layers, and controls as far as they were run."""
+    invented(tmp_path, model=SECOND, controls=("third_1",))
+    (found,) = (one for one in row(claim("T-0G"), tmp_path / "other").families or ())
+    assert found.verdict == "not run here"
+    measured = gemma_roles.first_look(tmp_path, model=SECOND)
+    parts = claim("T-0G").rule.parts(measured.ours)
+    assert parts["most of it is in global layers"] == parts[TAUGHT] == "not testable"
+    assert parts[BOUND] == "1 of 1 seeds of one model"
+    assert parts["idle symbolic heads turn positional"] == "3 of 3 seeds of one model"
+    assert "taught_gemma/smollm2-135m-third_1" in measured.evidence
 
 
 def test_right_answers_before_teaching_are_compared_within_a_wording(tmp_path):

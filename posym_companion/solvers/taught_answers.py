@@ -1,0 +1,80 @@
+"""How often do the models that were taught to bind answer right, by wording, number of facts and place?
+
+The runs of :mod:`posym_companion.solvers.taught_gemma` ask eight or twelve questions of a kind, of which one more or
+less is a tenth. Here the same models are asked more, of the wording that was taught and of two that were not; and
+:mod:`posym_companion.solvers.binding_direction` asks in words of no lesson, and in both orders. This project's own.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from posym_companion.loop import Experiment, of_model
+from posym_companion.solvers.binding_direction import kept_factors, load
+from posym_companion.solvers.taught_gemma import APART, FACTS, WORDINGS, TaughtGemma
+from posym_core.models.additions import added
+from posym_core.models.answers import choice_accuracy
+from posym_core.models.language import PACKAGED
+from posym_core.tasks import binding_prompts
+
+DIMS = {"correct place": "wording length prompt", "facts": "length"}
+
+
+@dataclass(frozen=True, kw_only=True)
+class TaughtAnswers:
+    """One taught model.
+
+    Attributes:
+        model: name for :func:`posym_core.load_model`.
+        taught: seed of the run of :mod:`posym_companion.solvers.taught_gemma` that it was taught in.
+        prompts: questions of each wording, for each of the numbers of facts of that run; long lists are costly.
+        seed: of the prompts, which no lesson and no snapshot has.
+    """
+
+    model: str = PACKAGED
+    taught: int = 0
+    prompts: tuple[int, ...] = (24, 24, 4)
+    seed: int = 60 * APART
+
+    @property
+    def name(self) -> str:
+        """What the result is called."""
+        return f"taught_answers/{of_model(self.model)}{self.taught}"
+
+
+def full_size(model: str = PACKAGED) -> list[TaughtAnswers]:
+    """The model as it was taught in each of three seeds."""
+    return [TaughtAnswers(model=model, taught=taught) for taught in (0, 1, 2)]
+
+
+def small(setting: TaughtAnswers | None = None) -> TaughtAnswers:
+    """A size for trying out."""
+    return replace(setting or TaughtAnswers(), prompts=(2, 2, 1))
+
+
+def measure(
+    model: Any, tokenizer: Any, folder: Path, setting: TaughtAnswers, *, progress: bool = True
+) -> dict[str, np.ndarray]:
+    """Which questions are answered right.
+
+    Returns:
+        ``correct`` and ``place`` ``[wording, length, prompt]``: whether the right attribute has the highest logit of
+        those named, and the place of the fact asked about, from 0; NaN where fewer were asked. ``facts [length]``.
+    """
+    factors = kept_factors(TaughtGemma(model=setting.model, seed=setting.taught), folder)
+    correct = np.full((len(WORDINGS), len(FACTS), max(setting.prompts)), np.nan, np.float16)
+    place = np.full_like(correct, np.nan)
+    with added(model, factors):
+        for wording, template in enumerate(WORDINGS):
+            for length, (facts, count) in enumerate(zip(FACTS, setting.prompts, strict=True)):
+                prompts = binding_prompts(tokenizer, facts=facts, count=count, seed=setting.seed, template=template)
+                correct[wording, length, :count] = choice_accuracy(model, prompts).correct.numpy()
+                place[wording, length, :count] = prompts.target.numpy()
+    return {"correct": correct, "place": place, "facts": np.array(FACTS)}
+
+
+EXPERIMENT = Experiment(settings=full_size, small=small, measure=measure, dims=DIMS, load=load)
