@@ -446,7 +446,7 @@ def test_layers_that_do_not_see_all_blocks_are_marked(open_page):
     assert chosen(page) == "Layer 1, head 2"
     legend = page.locator(".posym-ex-blind")
     assert legend.is_visible()
-    assert legend.text_content().startswith("◌ Dashed: the layer does not see all blocks.")
+    assert legend.text_content().startswith("◌ Dashed heads are in layers that do not see all blocks.")
     for where in (".posym-ex-plane .posym-ex-point", ".posym-ex-map button"):
         count = page.locator(f"{where}.posym-ex-hidden").count()
         assert count == HEADS
