@@ -41,13 +41,10 @@ def after(results: list[Result], folder: Path | None) -> dict[str, dict[str, np.
     bands = ("band_positional_share", "band_symbolic_share", "band_energy_share")
     found = {}
     for result in results:
-        length = FACTS.index(result.settings["facts"])
-        more = [one["correct"] for one in asked_afterwards(result, folder)]
-        correct = np.concatenate([x[:, length].astype(float) for x in (result["correct"][-1], *more)], axis=-1)
         for place, wording in enumerate(WORDINGS):
             found[f"seed {result.settings['seed']}, {wording}"] = {
                 **{name: result[name][-1, place].astype(float) for name in (*names, *bands)},
-                "correct": correct[place],
+                "correct": right_answers([result], wording, result.settings["facts"], folder),
                 "plane_angle": result["angles"],
                 # Single planes are scored on the taught wording.
                 **({"plane_gap": plane_gap(result, -1)} if place == 0 else {}),
@@ -59,6 +56,13 @@ def asked_afterwards(result: Result, folder: Path | None) -> list[Result]:
     """The further answers of a run's model, if it was asked for them."""
     more = TaughtAnswers(model=result.settings.get("model", MODEL), taught=result.settings["seed"])
     return stored_results([more.name], folder)
+
+
+def right_answers(results: list[Result], wording: str, facts: int, folder: Path | None = None) -> np.ndarray:
+    """Which answers of some taught models are right, ``[prompt]``: those of the runs, and those asked afterwards."""
+    every = [x for one in results for x in (one["correct"][-1], *(y["correct"] for y in asked_afterwards(one, folder)))]
+    asked = np.concatenate([x[WORDINGS.index(wording), FACTS.index(facts)].astype(float) for x in every])
+    return asked[np.isfinite(asked)]
 
 
 def plane_gap(result: Result, moment: int) -> np.ndarray:
