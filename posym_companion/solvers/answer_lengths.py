@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 import torch
 from jaxtyping import Bool, Float
-from torch import Tensor
+from torch import Tensor, nn
 
 from posym_companion.language_models.head_predictors import CROSSING
 from posym_companion.language_models.origins import asked_differently
@@ -173,7 +173,7 @@ def of_decoders(
 ) -> tuple[Mapping[str, Tensor], Bool[Tensor, "member length prompt"], int]:
     """The arrays of an ensemble, which was trained on lists of the first length."""
     solver = replace(SOLVERS[setting.model], facts=setting.facts[0])
-    batch = asked(_for(model, setting.facts[0]), "binding", setting.scored, SCORING)
+    batch = asked(asked_behind(model, setting.facts[0]), "binding", setting.scored, SCORING)
     rows: dict[str, list[Tensor]] = {"attention": [], "reach": []}
     for number, heads in enumerate(captured(model, batch)):
         found = looked_at(heads, swaps(solver), batch.fact[number // model.layers, :, 0])
@@ -183,16 +183,18 @@ def of_decoders(
     looked = {name: torch.stack(x).reshape(ensemble) for name, x in rows.items()}
     correct = []
     for facts in setting.facts:
-        longer = _for(model, facts)
+        longer = asked_behind(model, facts)
         batch = asked(longer, "binding", setting.lists * setting.questions, TESTING)
         correct.append((longer(batch.tokens).argmax(-1) == batch.answer[:, None])[:, 0, :, 0])
     return looked, torch.stack(correct, 1), model.task.words
 
 
-def _for(model: DecoderEnsemble, facts: int) -> DecoderEnsemble:
-    """The same weights, asked behind so many facts."""
-    other = copy.copy(model)
+def asked_behind(model: DecoderEnsemble, facts: int) -> DecoderEnsemble:
+    """The same weights, asked behind so many facts; the ordinals that come with them are no part of binding."""
+    other = copy.deepcopy(model)
     other.task = replace(model.task, facts=facts)
+    rows = other.task.vocabulary - model.task.vocabulary
+    other.embedding = nn.Parameter(nn.functional.pad(model.embedding.detach(), (0, 0, 0, rows)))
     return other
 
 

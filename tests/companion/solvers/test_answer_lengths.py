@@ -8,10 +8,20 @@ import numpy as np
 import pytest
 import torch
 
-from posym_companion.solvers.answer_lengths import DIMS, AnswerLengths, full_size, measure, reach_of, small
+from posym_companion.solvers.answer_lengths import (
+    DIMS,
+    AnswerLengths,
+    asked_behind,
+    full_size,
+    measure,
+    reach_of,
+    small,
+)
 from posym_companion.solvers.ranked_models import SOLVERS, kept_solver
+from posym_companion.solvers.task_solvers import TESTING, asked
 from posym_core import binding_prompts
 from posym_core.models.answers import choice_accuracy
+from posym_core.models.decoders import DecoderEnsemble
 from posym_core.runs.results import named_dims
 
 pytestmark = pytest.mark.filterwarnings("ignore::posym_core.inspection.visibility.HiddenBlocksWarning")
@@ -56,6 +66,12 @@ def test_decoders_are_asked_behind_more_facts_than_they_were_trained_on(tmp_path
     assert found["correct"].shape == (len(solver.seeds), 2, 4)
     assert found["attention"].shape == (len(solver.seeds), solver.layers, solver.heads)
     assert (found["attention"] <= 1).all()
+    # A member alone says the same as among others.
+    batch = asked(longer := asked_behind(model, 8), "binding", 4, TESTING)
+    alone = DecoderEnsemble(longer.task, model.angles, seeds=solver.seeds[1:], heads=solver.heads)
+    alone.load_state_dict({name: x[1:] if x.shape[:1] == (2,) else x for name, x in longer.state_dict().items()})
+    with torch.no_grad():
+        torch.testing.assert_close(alone(batch.tokens[1:]), longer(batch.tokens)[1:])
 
 
 def test_small_decoders_are_asked_of_no_more_facts_than_they_have_names():
