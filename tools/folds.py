@@ -16,7 +16,8 @@ CELL = re.compile(r'<div class="cell [^"]*docutils container">')
 DIV = re.compile(r"<(/?)div\b")
 BAR = re.compile(
     r'<details class="admonition hide above-input">\s*<summary[^>]*>\s*<p class="collapsed admonition-title">'
-    r"(?P<title>.*?)</p>.*?</summary>(?P<inside>.*?)\n</details>",
+    # A cell may show folds of its own, which end before the bar's does.
+    r"(?P<title>.*?)</p>.*?</summary>(?P<inside>(?:<details\b.*?</details>|(?!</?details\b).)*?)\n</details>",
     re.DOTALL,
 )
 # What a bar says unless the metadata of its cell chose other words (``mystnb.code_prompt_show``).

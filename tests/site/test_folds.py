@@ -96,6 +96,14 @@ def test_cells_between_two_texts_share_a_fold(page: str, expected: str) -> None:
     assert seen(page) == expected
 
 
+def test_a_fold_that_a_hidden_cell_shows_stays_whole() -> None:
+    inner = "<details><summary>More</summary>\n<p>B</p>\n</details>"
+    page = folds.fold_cells(aside("a", f"{inner}\n<p>C</p>", "Runs") + "<p>End.</p>")
+    assert len(re.findall("<div", page)) == len(re.findall("</div>", page))
+    assert page.index("<summary>Runs") < page.index(inner) < page.index("C</p>") < page.rindex("</details>")
+    assert page.rindex("</details>") < page.index("End.")
+
+
 def test_anchors_and_tags_of_cells_stay() -> None:
     tagged = barred("a = 1").replace('<div class="cell ', '<div class="cell tag_shows-u25-7 ', 1)
     tagged = tagged.replace('container">', 'container"><span id="shows-u25-7"></span>', 1)
