@@ -29,7 +29,7 @@ def shown(tool: str) -> str:
 
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize(
-    ("tool", "package", "lines"), [("TransformerLens", "transformer_lens", 11), ("nnsight", "nnsight", 13)]
+    ("tool", "package", "lines"), [("TransformerLens", "transformer_lens", 17), ("nnsight", "nnsight", 15)]
 )
 def test_other_tools_say_the_same_in_the_lines_that_the_page_shows(tool, package, lines, tmp_path):
     pytest.importorskip(package)
