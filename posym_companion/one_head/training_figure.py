@@ -159,7 +159,7 @@ def trainer(
         data,
         limit=PAYLOAD_LIMIT,
         too_much="the stored runs take {size:.1f} MB, but a trainer may carry {limit:.1f} MB; pass fewer of them",
-        scripts=("core.js", STATIC / "charts.js", STATIC / "trainer.js"),
+        scripts=("core.js", "keep.js", STATIC / "charts.js", STATIC / "trainer.js"),
         styles=("figure.css", STATIC / "live.css"),
         worker=Markup(script(STATIC / "toy.js", STATIC / "toy_worker.js")),
         names=TASKS,

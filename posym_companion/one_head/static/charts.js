@@ -6,7 +6,8 @@ const pathOf = (points, x, y) =>
 
 // Lines over a common axis. series: [{ points: [[x, y], ...], colour, dashed, thin, dots, label }], bands: [{ low, high, colour }]
 // with points as well, marks: [{ at, label }], upright dotted lines. Labels stand above the drawing, each in its colour.
-// The first of xLimits is the left end, the greater number or the lesser.
+// The first of xLimits is the left end, the greater number or the lesser. The box knows what it shows, for numbers as CSV;
+// a series without a label has a name there.
 export const chart = (box, measure, { series, bands = [], marks = [], xLog = false, xLimits, yLimits, xLabel, note = "" }) => {
   const width = box.clientWidth || 320, height = box.clientHeight || 200;
   const svg = canvas(width, height), bottom = height - 38;
@@ -34,16 +35,27 @@ export const chart = (box, measure, { series, bands = [], marks = [], xLog = fal
   for (const { at } of marks) putLine(svg, x(at), top, x(at), bottom, "posym-marker");
   for (const { text, colour, x: at, y: height } of labels) putText(svg, at, height, text, { look: colour === undefined ? "" : `posym-ink posym-c${colour}` });
   for (const { points, colour, dashed, thin, dots } of series) {
-    const shown = points.filter(([, value]) => Number.isFinite(value));
-    if (dots) for (const [px, py] of shown) node(svg, "circle", { cx: tenth(x(px)), cy: tenth(y(py)), r: dots, class: `posym-fill posym-dot posym-c${colour}` });
-    else if (shown.length)
+    const drawn = points.filter(([, value]) => Number.isFinite(value));
+    if (dots) for (const [px, py] of drawn) node(svg, "circle", { cx: tenth(x(px)), cy: tenth(y(py)), r: dots, class: `posym-fill posym-dot posym-c${colour}` });
+    else if (drawn.length)
       node(svg, "path", {
-        d: pathOf(shown, x, y), class: `posym-line posym-c${colour}`,
+        d: pathOf(drawn, x, y), class: `posym-line posym-c${colour}`,
         style: `${dashed ? "stroke-dasharray:4 4;" : ""}${thin ? "stroke-width:1.2;" : ""}` || null,
       });
   }
   if (note) putText(svg, left + 6, top + 16, note);
   box.replaceChildren(svg);
+  shown.set(box, { series, bands });
+};
+
+const shown = new WeakMap();
+// What a chart shows, a row for each number: series, x, y, and for a band its lower and upper end.
+export const rowsOf = (box) => {
+  const { series = [], bands = [] } = shown.get(box) || {};
+  return [
+    ...series.flatMap(({ points, label, name }) => points.map(([x, y]) => [label || name || "", x, y])),
+    ...bands.flatMap(({ low, high }) => low.map(([x, lower], place) => ["lowest to highest seed", x, "", lower, high[place][1]])),
+  ];
 };
 
 // Keys as dots and queries as rings in the unit circle of one plane, shaded in order.

@@ -1,6 +1,7 @@
 // Drives the trainer: reads the controls, lets a Worker train, draws what it reports.
 import { clamp, element, rangeOf, ruler, startAll, whenFontsChange } from "../../../posym_core/figures/static/core.js";
-import { arrowPlane, chart } from "./charts.js";
+import { addDrawings, csvOf, keepFold, svgOf } from "../../../posym_core/figures/static/keep.js";
+import { arrowPlane, chart, rowsOf } from "./charts.js";
 
 const SLOWEST = 1e-4, TURN = 200; // the slider runs over angles from pi to here, evenly on a logarithmic scale
 const TARGETS = [["first", 3], ["midway", 0], ["last", 5]];
@@ -75,9 +76,9 @@ function start(figure, data) {
   const guide = (task, limits) => ({ points: limits.map((x) => [x, 1 / data.classes[task]]), colour: BEFORE, thin: true, label: "chance" });
   const drawGrid = () => {
     const settings = here(), grid = gridOf(settings), colour = COLOURS[settings.task], along = (values) => grid.runs.angles.map((angle, place) => [angle, values[place]]);
-    const runs = [...ended, now].filter((run) => run && Number.isFinite(run.accuracy) && grid && (gridOf(run.settings) || {}).runs === grid.runs);
+    const runs = [...ended.filter((run) => run !== now), now].filter((run) => run && Number.isFinite(run.accuracy) && grid && (gridOf(run.settings) || {}).runs === grid.runs);
     const angle = grid ? grid.angle : Math.max(...settings.angles);
-    const dots = (those, size, paint, label) => ({ points: those.map((run) => [clamp(gridOf(run.settings).angle, SLOWEST, Math.PI), run.accuracy]), dots: size, colour: paint, label });
+    const dots = (those, size, paint, label) => ({ name: "earlier runs", points: those.map((run) => [clamp(gridOf(run.settings).angle, SLOWEST, Math.PI), run.accuracy]), dots: size, colour: paint, label });
     const lengths = [...new Set(data.stored.filter((one) => one.task === settings.task).map((one) => one.length))].sort((a, b) => a - b);
     chart(box.grid, measure, {
       xLog: true, xLimits: [Math.PI, SLOWEST], yLimits: [0, 1], xLabel: "angle θ, radians per position, fast to slow",
@@ -115,18 +116,21 @@ function start(figure, data) {
   const drawAttention = () => {
     const length = lengthOf(now);
     const series = both((run, old) => (run.attention || []).map((weights, which) => ({
-      points: [...weights].slice(0, run.settings.length).map((weight, place) => [place, weight]), colour: TARGETS[which][1], dashed: old, thin: old, label: old ? "" : TARGETS[which][0],
+      points: [...weights].slice(0, run.settings.length).map((weight, place) => [place, weight]), colour: TARGETS[which][1], dashed: old, thin: old, label: old ? "" : TARGETS[which][0], name: `run before, ${TARGETS[which][0]}`,
     })));
     if (before && before.attention) series.push({ points: [], colour: BEFORE, label: "dashed: run before" });
     chart(box.attention, measure, { xLimits: [0, length - 1], yLimits: [0, 1], xLabel: "position in the context", series, note: now ? "" : UNTRAINED });
   };
-  const drawPlanesOf = (box, run, name) => {
-    box.replaceChildren();
-    if (!run || !run.keys) return;
+  // Of each plane of a run the tips of keys and queries.
+  const planesOf = (run, name) => {
+    if (!run || !run.keys) return [];
     const planes = run.settings.angles.length, dim = 2 * planes;
     const points = (flat, plane) => rangeOf(flat.length / dim).map((row) => [flat[row * dim + plane], flat[row * dim + planes + plane]]);
-    run.settings.angles.forEach((angle, plane) =>
-      arrowPlane(box, scheme(), { keys: points(run.keys, plane), queries: points(run.queries, plane), title: `${name}, ${radians(angle)} rad` }));
+    return run.settings.angles.map((angle, plane) => ({ keys: points(run.keys, plane), queries: points(run.queries, plane), title: `${name}, ${radians(angle)} rad` }));
+  };
+  const drawPlanesOf = (box, run, name) => {
+    box.replaceChildren();
+    planesOf(run, name).forEach((plane) => arrowPlane(box, scheme(), plane));
   };
   const planes = [element(box.planes, "div"), element(box.planes, "div")];
   const drawPlanes = () => drawPlanesOf(planes[0], now, "this run");
@@ -238,6 +242,18 @@ function start(figure, data) {
 
   placeSlider();
   all.forEach((part) => part());
+
+  // ---- what a reader keeps ---------------------------------------------------------------------------------------------
+  const titleOf = (part) => part.closest(".posym-panel").querySelector(".posym-title").textContent;
+  const numbers = () => {
+    const { task, angles, length, seed } = now ? now.settings : here();
+    const charts = Object.values(box).flatMap((part) => rowsOf(part).map((row) => [titleOf(part), ...row]));
+    const arrows = [...planesOf(now, "this run"), ...planesOf(before, "run before")].flatMap(({ keys, queries, title }) =>
+      [["keys", keys], ["queries", queries]].flatMap(([kind, points]) => points.map((point) => [titleOf(box.planes), `${kind}, ${title}`, ...point])));
+    return csvOf({ task: data.names[task], angles: angles.map(radians).join(" and "), positions: length, seed }, [...charts, ...arrows]);
+  };
+  addDrawings(keepFold(figure, "trained-head"), () => svgOf(figure), numbers);
+
   // The first run begins by itself when the figure is reached, unless the reader wants things still.
   if (!matchMedia("(prefers-reduced-motion: reduce)").matches)
     new IntersectionObserver((seen, watch) => {

@@ -1,5 +1,5 @@
-// What a reader can keep of a slider figure: its state in the page's address, its drawings as SVG, the numbers shown as
-// CSV, and the whole figure as a page that stands alone.
+// What a reader can keep of a figure: its drawings as SVG and the numbers shown as CSV; of a slider figure also its state
+// in the page's address, and the whole figure as a page that stands alone.
 import { defined, element, everyLabel, linkable, node, rangeOf, tenth } from "./core.js";
 
 // ---- the address: #name:slider=value&slider=value;other-name:... ----------------------------------------------------
@@ -78,10 +78,10 @@ const quoted = (value) => {
   const text = String(value ?? "");
   return /[",\n]/.test(text) ? `"${text.replace(/"/g, '""')}"` : text;
 };
-const csvOf = (state, panels) => {
-  const [names, values] = [Object.keys(state), Object.values(state)];
-  const body = panels.flatMap(([panel, at]) => ROWS[panel.kind](panel, at).map((row) => [...values, panel.title, ...row]));
-  const head = [...names, "panel", "series", "x", "y", "lower", "upper"];
+// The state, a title -> value mapping, stands in every row; rows are [panel, series, x, y, lower, upper], cut short at will.
+export const csvOf = (state, rows) => {
+  const body = rows.map((row) => [...Object.values(state), ...row]);
+  const head = [...Object.keys(state), "panel", "series", "x", "y", "lower", "upper"];
   return [head, ...body].map((row) => rangeOf(head.length).map((place) => quoted(row[place])).join(",")).join("\r\n") + "\r\n";
 };
 
@@ -94,26 +94,30 @@ const looks = (one, names) => {
   const style = getComputedStyle(one);
   return names.map((name) => `${name}:${style.getPropertyValue(name)}`).join(";");
 };
-const svgOf = (figure) => {
+const WRITTEN = [
+  ".posym-label", ".posym-value", ".posym-number", ".posym-slider select", ".posym-title", ".posym-readout span",
+  ".posym-live-form select", ".posym-live-form input[type=text]",
+].join(", ");
+export const svgOf = (figure) => {
   const edge = figure.getBoundingClientRect(), place = (one) => {
     const { left, top, width, height } = one.getBoundingClientRect();
     return { x: tenth(left - edge.left), y: tenth(top - edge.top), width: tenth(width), height: tenth(height) };
   };
-  const below = place(figure.querySelector(".posym-panels")), size = [tenth(edge.width), below.y + below.height + 12];
+  const below = place(figure.querySelector(".posym-panels, .posym-live-panels")), size = [tenth(edge.width), below.y + below.height + 12];
   const svg = node(null, "svg", { xmlns: "http://www.w3.org/2000/svg", viewBox: `0 0 ${size.join(" ")}`, width: size[0], height: size[1] });
   node(svg, "desc", {}, figure.querySelector("figcaption").textContent.trim());
   const page = getComputedStyle(figure).getPropertyValue("--posym-page").trim();
   node(svg, "rect", { width: size[0], height: size[1], fill: page });
-  const said = ".posym-label, .posym-value, .posym-number, .posym-slider select, .posym-title, .posym-readout span";
-  for (const one of figure.querySelectorAll(said)) {
+  for (const one of figure.querySelectorAll(WRITTEN)) {
     const { x, y, height } = place(one), text = one.selectedOptions ? one.selectedOptions[0].text : one.value ?? one.textContent;
     const style = `${looks(one, ["font-size", "font-weight", "font-family"])};fill:${getComputedStyle(one).color}`;
     node(svg, "text", { x, y: tenth(y + height / 2 + 5), style }, text);
   }
-  for (const drawn of figure.querySelectorAll(".posym-box > svg")) {
+  for (const drawn of figure.querySelectorAll(".posym-box > svg, .posym-live-plane")) {
     const copy = drawn.cloneNode(true), [from, to] = [drawn, copy].map((root) => [...root.querySelectorAll("*")]);
     from.forEach((one, index) => (to[index].removeAttribute("class"), to[index].setAttribute("style", looks(one, LOOKS))));
     for (const [key, value] of Object.entries(place(drawn))) copy.setAttribute(key, value);
+    copy.removeAttribute("class");
     copy.setAttribute("overflow", "visible");
     svg.append(copy);
   }
@@ -145,8 +149,8 @@ const download = (name, type, text) => {
   setTimeout(() => URL.revokeObjectURL(link.href), 10_000);
 };
 
-// A fold under the caption with what can be kept.
-export const addTools = (figure, model, { name, sliders, settled, panels }) => {
+// A fold under the caption: what adds a button to it, what downloads a file, and where it says what it did.
+export const keepFold = (figure, name) => {
   const fold = element(figure, "details", { class: "posym-keep mathjax_ignore" });
   element(fold, "summary", {}, "Keep this figure");
   const row = element(fold, "p"), said = element(fold, "p", { class: "posym-said", role: "status" });
@@ -155,6 +159,16 @@ export const addTools = (figure, model, { name, sliders, settled, panels }) => {
       said.textContent = await act();
     });
   const keep = (kind, type, text) => (download(`${name}.${kind}`, type, text), `${name}.${kind} is with your downloads.`);
+  return { add, keep, said };
+};
+export const addDrawings = ({ add, keep }, svg, csv) => {
+  add("SVG", "Save the drawings as they stand", () => keep("svg", "image/svg+xml", svg()));
+  add("CSV", "Save the numbers that are shown", () => keep("csv", "text/csv", csv()));
+};
+
+// The fold of a slider figure, with all that can be kept of it.
+export const addTools = (figure, model, { name, sliders, settled, panels }) => {
+  const tools = keepFold(figure, name), { add, keep, said } = tools;
   if (!model.send && sliders.length && linkable(figure))
     add("Link", "Copy the address of this figure as it stands", async () => {
       const address = `${location.href.split("#")[0]}#${written(figure.dataset.name, settled())}`;
@@ -166,8 +180,8 @@ export const addTools = (figure, model, { name, sliders, settled, panels }) => {
         return "The link stands in the address bar.";
       }
     });
-  add("SVG", "Save the drawings as they stand", () => (settled(), keep("svg", "image/svg+xml", svgOf(figure))));
-  add("CSV", "Save the numbers that are shown", () => keep("csv", "text/csv", csvOf(settled(), panels())));
+  const rows = () => panels().flatMap(([panel, at]) => ROWS[panel.kind](panel, at).map((row) => [panel.title, ...row]));
+  addDrawings(tools, () => (settled(), svgOf(figure)), () => csvOf(settled(), rows()));
   let late = 0;
   const arrived = (page) => (clearTimeout(late), (said.textContent = keep("html", "text/html", page)));
   if (model.send) model.on("msg:custom", ({ page }) => page && arrived(page));

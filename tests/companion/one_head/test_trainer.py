@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import csv
 import json
 import re
+import xml.etree.ElementTree as ElementTree
 
 import numpy as np
 import pytest
@@ -232,7 +234,7 @@ def test_two_runs_side_by_side(browser, tmp_path):
         page.wait_for_function("document.querySelectorAll('.posym-live-table tbody tr').length === 2")
         page.wait_for_function("document.querySelectorAll('[data-part=planes] svg').length === 2")
         assert "run before" in drawing(page, "loss")
-        assert "ended at step 250" in page.locator("[role=status]").text_content()
+        assert "ended at step 250" in page.locator(".posym-live-said").text_content()
         # The pair has two planes, and its stored runs are others.
         train(page, task="induction", angle="0", angle2="0.1")
         ended(page)
@@ -346,6 +348,43 @@ def test_every_line_is_named(browser, tmp_path):
         page.wait_for_function("document.querySelector('[data-part=attention]').innerHTML.includes('dasharray')")
         assert "dashed: run before" in drawing(page, "attention")
         assert "run before" in drawing(page, "places")
+
+
+def kept(page, name, folder):
+    with page.expect_download() as got:
+        page.get_by_role("button", name=name, exact=True).click()
+    path = folder / got.value.suggested_filename
+    got.value.save_as(path)
+    return path.read_text(encoding="utf-8")
+
+
+def test_drawings_and_numbers_of_runs_can_be_kept(browser, tmp_path):
+    with opened(browser, make(), tmp_path) as page:
+        page.get_by_text("Keep this figure").click()
+        assert {row["series"] for row in csv.DictReader(kept(page, "CSV", tmp_path).splitlines())} > {"chance"}
+        accuracy = []
+        for seed in ("1", "2"):
+            train(page, seed=seed)
+            accuracy.append(ended(page))
+        page.wait_for_function("document.querySelector('[data-part=attention]').innerHTML.includes('dasharray')")
+        page.wait_for_function("document.querySelectorAll('[data-part=planes] svg').length === 2")
+        rows = list(csv.DictReader(kept(page, "CSV", tmp_path).splitlines()))
+        assert {(row["task"], row["angles"], row["seed"]) for row in rows} == {("Index (absolute)", "0.1", "2")}
+        panels = page.locator(".posym-title").all_text_contents()
+        assert list(dict.fromkeys(row["panel"] for row in rows)) == panels
+        assert all(row["series"] for row in rows)
+        found = {row["series"]: float(row["y"]) for row in rows if row["panel"] == panels[0] and row["y"]}
+        assert [found["earlier runs"], found["yours"]] == pytest.approx(accuracy, abs=1e-3)
+        band = [row for row in rows if row["series"] == "lowest to highest seed"]
+        assert band
+        assert all(float(row["lower"]) <= float(row["upper"]) for row in band)
+        arrows = [row["series"] for row in rows if row["panel"] == panels[4]]
+        assert {"keys, this run, 0.1 rad", "queries, run before, 0.1 rad"} < set(arrows)
+        root = ElementTree.fromstring(drawn := kept(page, "SVG", tmp_path))
+        assert len(root.findall("{*}svg")) == 6
+        assert all(title in drawn for title in panels)
+        assert ">Index (absolute)<" in drawn
+        assert "class=" not in drawn
 
 
 def test_index_is_named_by_what_it_counts_from():
