@@ -49,7 +49,8 @@ class AnswerLengths:
         facts: of the lists, the shortest first; heads are looked at on lists as long as that.
         scored: prompts on which they are.
         lists: of each length.
-        questions: about each list; small decoders are asked ``lists * questions`` prompts.
+        questions: about facts all over each list, some twice where it has fewer; small decoders are asked ``lists *
+            questions`` prompts.
         seed: of everything that is drawn.
     """
 
@@ -143,16 +144,14 @@ def of_language(
             tokenizer, template=setting.wording, facts=facts, count=setting.lists, seed=setting.seed + 1
         )
         correct.append(torch.cat([*answered(model, lists, setting)]))
-    longest = max(map(len, correct))
-    padded = [x.repeat(longest // len(x)) for x in correct]  # short lists have fewer facts to ask about
-    return looked, torch.stack(padded)[None], short.block_length
+    return looked, torch.stack(correct)[None], short.block_length
 
 
 @torch.no_grad()
 def answered(model: Any, lists: Prompts, setting: AnswerLengths) -> Iterator[Bool[Tensor, " question"]]:
     """Whether questions about facts all over a list are answered right; the model reads a list once."""
     places, device = Swaps(**lists.layout), input_device(model)
-    number = min(setting.questions, places.number)
+    number = setting.questions
     chosen = torch.linspace(0, places.number - 1, number).round().long()
     same = torch.arange(places.number).expand(number, -1)
     for row, ids in enumerate(lists.input_ids):
