@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 from scipy.stats import spearmanr
@@ -21,13 +22,10 @@ NEAR = "models whose longest list is within a factor of two of what angles predi
 def predicted(result: Result, member: int) -> float:
     """Facts over which half of the energy of the heads that look at the asked fact turns little: their median.
 
-    Cut to the lengths that were asked; NaN where no head looks at it.
+    NaN where no head looks at it.
     """
     looks = result["attention"][member] > LOOKS
-    if not looks.any():
-        return float("nan")
-    lengths = result["lengths"]
-    return float(np.clip(np.median(result["reach"][member][looks]) / result["words"], lengths[0], lengths[-1]))
+    return float(np.median(result["reach"][member][looks]) / result["words"]) if looks.any() else float("nan")
 
 
 def answered(result: Result, member: int) -> int:
@@ -37,36 +35,69 @@ def answered(result: Result, member: int) -> int:
     return int(result["lengths"][count - 1]) if count else 0
 
 
-def points(folder: Path | None = None) -> Iterator[tuple[str, float, int]]:
-    """Every model that answers the shortest lists: its name, the length predicted and the length answered."""
+class Point(NamedTuple):
+    """A model that answers the shortest lists: facts that are predicted and answered, and the longest list asked."""
+
+    model: str
+    predicted: float
+    cut: float
+    answered: int
+    longest: int
+
+    @property
+    def near(self) -> bool:
+        """Whether what is answered is within a factor of two of what is predicted, cut to the lengths asked."""
+        return bool(abs(np.log2(self.cut / self.answered)) <= 1)
+
+
+def points(folder: Path | None = None) -> Iterator[Point]:
+    """Every model that answers the shortest lists."""
     names = [setting.name for setting in full_size()]
     for result in stored_results(names, folder, least=1):
         title = result.name.partition("/")[2]
         several = len(result["correct"]) > 1
+        first, *_, last = result["lengths"].tolist()
         for member in range(len(result["correct"])):
             if found := answered(result, member):
-                yield f"{title}, member {member}" if several else title, predicted(result, member), found
+                told = predicted(result, member)
+                name = f"{title}, member {member}" if several else title
+                yield Point(name, told, float(np.clip(told, first, last)), found, last)
 
 
 def lengths(folder: Path | None) -> Measured:
     """B-5: the longest list that is answered, against the one predicted, a point a model."""
     every = list(points(folder))
-    near = [bool(abs(np.log2(told / found)) <= 1) for _, told, found in every]
+    asked = [point for point in every if point.predicted == point.cut]
     shown: dict[str, Number] = {}
-    for model, told, found in every:
-        shown |= {f"facts predicted ({model})": told, f"facts answered ({model})": found}
-    both = np.array([[told, found] for _, told, found in every])
-    varies = len(both) > 2 and np.isfinite(both).all() and (np.ptp(both, axis=0) > 0).all()
-    rank = float(spearmanr(*both.T)[0]) if varies else "one of the two is the same in all models"  # pyright: ignore[reportArgumentType]
+    for point in every:
+        shown |= {
+            f"facts predicted ({point.model})": point.predicted,
+            f"facts answered ({point.model})": point.answered,
+        }
     results = stored_results([setting.name for setting in full_size()], folder, least=1)
     return Measured(
-        ours={"models": len(every), NEAR: cases(near), "rank correlation over models": rank, **shown},
+        ours={
+            "models": len(every),
+            NEAR: cases(point.near for point in every),
+            "rank correlation over models": rank_of(every),
+            "models whose predicted length was asked": len(asked),
+            "of these, models whose longest list is within a factor of two": cases(point.near for point in asked),
+            "rank correlation over these": rank_of(asked),
+            "facts predicted, least": min((point.predicted for point in every), default=float("nan")),
+            "models that fail on a list that was asked": cases(point.answered < point.longest for point in every),
+            **shown,
+        },
         model="taught language models and small decoders",
         evidence=[*(result.name for result in results), SHOWN_IN],
-        fails_in=[
-            f"{model}: {told:.0f} predicted, {found} answered"
-            for model, told, found in every
-            if not abs(np.log2(told / found)) <= 1
-        ],
-        note="Both lengths are cut to those that were asked: 8 to 256 facts, of small decoders 8 to 32.",
+        fails_in=[f"{p.model}: {p.cut:.0f} predicted, {p.answered} answered" for p in every if not p.near],
+        note=f"Of {len(asked)} of {len(every)} models the predicted length is among those asked, 8 to 256 facts and of "
+        "small decoders 8 to 32. The first rule cut predictions to these.",
     )
+
+
+def rank_of(some: Sequence[Point]) -> Number:
+    """Spearman's rank correlation, or why there is none."""
+    pairs = np.array([[point.cut, point.answered] for point in some])
+    if len(pairs) < 3 or not np.isfinite(pairs).all() or not (np.ptp(pairs, axis=0) > 0).all():
+        return "fewer than three models, or one of the two is the same in all"
+    return float(spearmanr(*pairs.T)[0])  # pyright: ignore[reportArgumentType]
