@@ -26,7 +26,7 @@ from posym_core.inspection.planes import Planes, find_planes
 from posym_core.metrics.blocks import Swaps
 from posym_core.tasks import Prompts
 
-# theta n at which a plane's contents are half symbol, see posym_core.crossing_angle.
+# theta n at which a plane's contents are half symbol, see posym_core.metrics.frequencies.dirichlet_kernel.
 CROSSING = 2.78
 # Parts of a cube that depend on the symbol alone, and those that depend on origin and place alone.
 KINDS = {"symbol": ("symbol",), "where": ("origin", "place", "origin_place")}
