@@ -1,9 +1,9 @@
 """How long a list may be: what the angles of the heads that look at the asked fact predict, and what is answered.
 
 A plane keeps most of what distinguishes contents while it turns by less than 2.78 over a list
-(:func:`posym_core.metrics.frequencies.dirichlet_kernel`). So a head reaches as far as the planes that hold half of its energy. Of every head
-that is a length in tokens, taken on short lists; the longest list that the model answers is measured beside it, on
-lists in a wording that was not taught. This project's own.
+(:func:`posym_core.metrics.frequencies.dirichlet_kernel`). So a head reaches as far as the planes that hold half of its
+energy. Of every head that is a length in tokens, taken on short lists; the longest list that the model answers is
+measured beside it, on lists in a wording that was not taught. This project's own.
 """
 
 from __future__ import annotations
