@@ -50,24 +50,26 @@ _ADDED = (
     (True, "every head is a sum in the layer that reads the embeddings"),
 )
 _SUM = (True, "every head is a sum")
-_EQUAL_KEYS = (True, "if all keys are equal, only the turning tells them apart")
-_APART = "rows of an additive head differ by constants, and a difference of turning rows is constant only if it is 0"
+_EQUAL_KEYS = (True, "if all keys are equal, only the rotation distinguishes them")
+_APART = (
+    "the rows of an additive head differ by constants, and a difference of rotating rows is constant only if it is 0"
+)
 _TURNS = (
     _EQUAL_KEYS,
-    (False, "on more keys than dimensions a turning row is constant only if it is 0"),
+    (False, "on more keys than dimensions a rotating row is constant only if it is 0"),
     (False, _APART),
 )
 _TURNS_IN_PART = (
     _EQUAL_KEYS,
-    (True, "contents in dimensions that do not turn"),
-    (True, "contents in dimensions that do not turn, one equal part of all keys in a plane that does"),
+    (True, "contents in dimensions that do not rotate"),
+    (True, "contents in dimensions that do not rotate, and one equal part of all keys in a plane that does"),
 )
 
 KNOWN_HEADS: dict[str, KnownHeads] = {
     "nope": KnownHeads(
         answers=(
-            (False, "a logit does not know the position"),
-            (True, "every head is"),
+            (False, "a logit does not depend on the position"),
+            (True, "every head is symbolic"),
             (False, "there is no positional part"),
         ),
         witness=lambda encoding, _: witnesses.two_directions([1.0, 0.0, 0.0, 0.0], [0.0] * 4)(encoding, "symbolic"),
@@ -93,8 +95,8 @@ KNOWN_HEADS: dict[str, KnownHeads] = {
     ),
     "alibi": KnownHeads(
         answers=(
-            (True, "a query of 0 leaves the slope: later keys get more"),
-            (False, "the slope is fixed; large logits drown it without end, but never switch it off"),
+            (True, "a query of 0 leaves the slope, so that later keys get more attention"),
+            (False, "the slope is fixed, and large logits make it small in comparison but never zero"),
             _SUM,
         ),
         witness=witnesses.biased,
@@ -141,17 +143,17 @@ KNOWN_HEADS: dict[str, KnownHeads] = {
         answers=(
             (
                 True,
-                "if all keys are equal, only the shift tells them apart; positions repeat after as many as dimensions",
+                "if all keys are equal, only the shift distinguishes them (positions repeat after one per dimension)",
             ),
             (True, "contents in the mean over dimensions, which no shift changes"),
-            (True, "contents in the mean over dimensions, one equal part of all keys in the rest"),
+            (True, "contents in the mean over dimensions, and one equal part of all keys in the rest"),
         ),
         witness=witnesses.two_directions([1.0, 1.0, 1.0, 1.0], [1.5, -0.5, -0.5, -0.5]),
     ),
     "pope": KnownHeads(
         answers=(
-            (True, "if all keys are equal, only the phases tell them apart"),
-            (False, "on more keys than twice the dimensions a turning row is constant only if it is 0"),
+            (True, "if all keys are equal, only the phases distinguish them"),
+            (False, "on more keys than twice the dimensions a rotating row is constant only if it is 0"),
             (False, _APART),
         ),
         witness=witnesses.magnitudes,
@@ -161,7 +163,10 @@ KNOWN_HEADS: dict[str, KnownHeads] = {
         answers=(
             _EQUAL_KEYS,
             (True, "contents in a plane whose trained angle is a whole turn"),
-            (True, "contents in a plane whose trained angle is a whole turn, one equal part of all keys in another"),
+            (
+                True,
+                "contents in a plane whose trained angle is a whole turn, and one equal part of all keys in another",
+            ),
         ),
         witness=witnesses.whole_turn,
         knob=knobs.part_of_a_turn,
@@ -177,7 +182,7 @@ KNOWN_HEADS: dict[str, KnownHeads] = {
     ),
     "tapa": KnownHeads(
         answers=(
-            (True, "if all keys are equal, only the distance tells them apart"),
+            (True, "if all keys are equal, only the distance distinguishes them"),
             (True, "phases at right angles to the query's"),
             (False, "a difference of waves in a power of the distance is constant at all distances only if it is 0"),
         ),
@@ -185,31 +190,38 @@ KNOWN_HEADS: dict[str, KnownHeads] = {
         knob=knobs.option("distance to the power {:g}", "power", (0.01, 0.05, 0.1, 0.2, 0.3, 0.5, 1.0)),
     ),
     "carope": KnownHeads(
-        answers="phases add up token by token, so a logit depends on the tokens between; equal frequencies make it "
-        "RoPE",
+        answers="phases add up token by token, so a logit depends on the tokens in between, and equal frequencies make "
+        "the encoding RoPE",
         knob=knobs.pull,
     ),
     "carope-own": KnownHeads(
         answers=(
-            (True, "if all keys are equal and so are their frequencies, only positions tell them apart"),
-            (False, "frequencies are above 0: on more keys than dimensions a turning row is constant only if it is 0"),
-            (False, "rows, each with its own frequencies, differ by a constant only if they share them or are 0"),
+            (True, "if all keys and their frequencies are equal, only positions distinguish them"),
+            (
+                False,
+                "as frequencies are above 0, on more keys than dimensions a rotating row is constant only if it is 0",
+            ),
+            (
+                False,
+                "rows, each with its own frequencies, differ by a constant only if they share these or are 0",
+            ),
         ),
         witness=witnesses.turned,
         knob=knobs.pull,
     ),
     "selective-rope": KnownHeads(
-        answers="turns add up token by token, so a logit depends on the tokens between; equal turns make it RoPE",
+        answers="rotations add up token by token, so a logit depends on the tokens in between, and equal rotations "
+        "make the encoding RoPE",
         knob=knobs.selection,
     ),
     "path": KnownHeads(
-        answers="maps multiply token by token, so a logit depends on the tokens between; maps of strength 0 make it "
-        "NoPE",
+        answers="maps multiply token by token, so a logit depends on the tokens in between, and maps of strength 0 "
+        "make the encoding NoPE",
         knob=knobs.reflection,
     ),
     "urpe": KnownHeads(
-        answers="factors multiply the attention weights, so logits do not say where a head attends; positive factors "
-        "are one more bias",
+        answers="factors multiply the attention weights, so logits do not determine where a head attends, and positive "
+        "factors are one more bias",
         knob=knobs.swing,
     ),
 }
