@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import contextlib
 import copy
+import operator
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, get_args
@@ -277,8 +278,9 @@ def patched(model: Any, heads: Heads, outputs: Tensor) -> Iterator[None]:
 
     Raises:
         UnsupportedModelError: see :func:`output_projections`.
-        TypeError, ValueError: if the model is none, or in training mode, has no such head, or ``outputs`` are not those
-            of its heads; and at a pass over other numbers of prompts or tokens.
+        TypeError, ValueError: if the model is none, or in training mode, has no such head, ``heads`` are no pairs of
+            whole numbers, or ``outputs`` are not those of its heads; and at a pass over other numbers of prompts or
+            tokens.
     """
     model = unwrapped(model)
     check_model(model)
@@ -327,8 +329,8 @@ def without_heads(
         seed: of the draws.
 
     Raises:
-        UnsupportedModelError, TypeError, ValueError: see :func:`patched`; or if ``by`` is none of the three, or
-            ``input_ids`` are missing, or given though nothing is taken from them.
+        UnsupportedModelError, TypeError, ValueError: see :func:`patched`; or if there are no ``heads``, ``by`` is none
+            of the three, or ``input_ids`` are missing, or given though nothing is taken from them.
 
     >>> with without_heads(model, [(5, 1)]):  # doctest: +SKIP
     ...     accuracy = choice_accuracy(model, prompts).accuracy
@@ -340,16 +342,16 @@ def without_heads(
         raise ValueError(f"by={by!r} {rule}; pass {'them' if input_ids is None else 'mean or resample as by'}")
     model = unwrapped(model)
     check_model(model)
-    if input_ids is None:
-        layers, number, width = _outputs_of(model)
-        other = torch.zeros(layers, number, width)
-    else:
-        other = head_outputs(model, input_ids).outputs
+    layers, number, width = _outputs_of(model)
+    chosen = _by_layer(heads, layers, number)
+    if not chosen:
+        raise _no_heads("a list of at least one (layer, head)", heads)
+    other = torch.zeros(layers, number, width) if input_ids is None else head_outputs(model, input_ids).outputs
     if by != "resample":
         with patched(model, heads, other if by == "zero" else other.double().mean((0, 2)).to(other)):
             yield
         return
-    chosen, generator = _by_layer(heads, other.shape[1], other.shape[3]), torch.Generator().manual_seed(seed)
+    generator = torch.Generator().manual_seed(seed)
     drawn: list[Tensor] = []
 
     def change(layer: int, said: Tensor) -> Tensor | None:
@@ -371,15 +373,27 @@ def without_heads(
 
 
 def _by_layer(heads: Heads, layers: int, number: int) -> dict[int, list[int]]:
-    """Heads of each layer, or an error that says which does not exist."""
+    """Heads of each layer, or an error that says what is no head or which does not exist."""
+    try:
+        places = [(operator.index(layer), operator.index(head)) for layer, head in heads]
+    except (TypeError, ValueError):
+        raise _no_heads("a list of (layer, head), whole numbers", heads) from None
     chosen: dict[int, list[int]] = {}
-    for layer, head in heads:
+    for layer, head in places:
         if layer not in range(layers) or head not in range(number):
             raise ValueError(
                 f"layer and head must be from 0 to {layers - 1} and from 0 to {number - 1}; got {layer} and {head}"
             )
-        chosen.setdefault(int(layer), []).append(int(head))
+        chosen.setdefault(layer, []).append(head)
     return chosen
+
+
+def _no_heads(what: str, heads: object) -> ValueError:
+    """What is said of something that names no heads."""
+    return ValueError(
+        f"heads must be {what}; got {heads!r}. Pass pairs, as [(5, 1)], or what top(k, 'positional') of a profile "
+        "returns"
+    )
 
 
 def _checked(model: Any, input_ids: Tensor, least: int = 1) -> Int64[Tensor, "prompt token"]:

@@ -11,6 +11,7 @@ import torch
 from architectures import build, shared, tokens
 from every_decoder import tiny_model
 
+from posym_core.inspection import head_patching
 from posym_core.inspection.capturing import capture
 from posym_core.inspection.head_patching import (
     changed_outputs,
@@ -355,6 +356,21 @@ def test_removals_that_do_not_fit_are_refused_before_a_pass(options, message):
         without_heads(shared("Llama"), **{"heads": [(0, 0)], **options}),
     ):
         raise AssertionError
+
+
+@pytest.mark.parametrize("heads", [(0, 1), [(1, 2, 3)], ["11.2"], ["11"], [(1.5, 2)], [(1.0, 2)], [], None])
+def test_what_names_no_heads_is_refused_before_a_pass(heads, monkeypatch):
+    model, ids = shared("Llama"), tokens(3)
+    said = head_outputs(model, ids).outputs
+    monkeypatch.setattr(head_patching, "head_outputs", lambda *given: pytest.fail("a pass was made"))
+    what = "a list of (layer, head), whole numbers" if heads != [] else "a list of at least one (layer, head)"
+    message = f"heads must be {what}; got {heads!r}. Pass pairs, as [(5, 1)], or what top(k, 'positional') of a profile"
+    blocks = [without_heads(model, heads)]
+    blocks += [without_heads(model, heads, by=by, input_ids=ids) for by in ("mean", "resample")]
+    blocks += [patched(model, heads, said)] if heads != [] else []  # to replace none is a baseline
+    for block in blocks:
+        with pytest.raises(ValueError, match=re.escape(message)), block:
+            raise AssertionError
 
 
 def test_passes_that_do_not_fit_outputs_are_refused():
