@@ -121,7 +121,7 @@ from posym_core.metrics.contrasts import group_difference, layer_contrast, layer
 from posym_core.metrics.cube_parts import as_cube, block_logits, prompt_variance
 from posym_core.metrics.heads import Heads
 from posym_core.metrics.permutations import block_table, permute_blocks
-from posym_core.metrics.stats import variance_shares
+from posym_core.metrics.stats import share_interval, variance_shares
 from posym_core.models import (
     CosineSettings,
     DecoderEnsemble,
@@ -250,6 +250,7 @@ METRICS = {
     "head_correlation": lambda to: head_correlation(to(SCORES), to(OTHERS), draws=20),
     "mean_interval": lambda to: mean_interval(to(SCORES[:, 0, 0]), draws=20),
     "mean_difference": lambda to: mean_difference(to(SCORES[:, 0, 0]), to(OTHERS[:, 0, 0]), draws=20),
+    "share_interval": lambda to: share_interval(to(HALF)),
     "student_interval": lambda to: student_interval(to(SCORES)),
     "statistic_interval": lambda to: statistic_interval(lambda x: float(x.mean()), to(SCORES), draws=20),
     "variance_shares": lambda to: variance_shares(to(torch.stack([SCORES, OTHERS])), draws=20),

@@ -20,7 +20,7 @@ import numpy as np
 
 from posym_core.checks import require_count
 from posym_core.inspection.head_tables import SHARES, hidden_blocks
-from posym_core.metrics.stats import DRAWS, mean_interval
+from posym_core.metrics.stats import DRAWS, share_interval
 from posym_core.metrics.trends import TRENDS, head_trends
 from posym_core.models.outlines import Outline, outline
 from posym_core.report.chunks import is_disk_full
@@ -181,7 +181,7 @@ def measured_row(profile: ProfileRun, said: Outline, *, draws: int = DRAWS) -> R
         "prompts": prompts,
         "tokens": int(arrays["length"].max()),
         "chance": float((1 / arrays["alternatives"]).mean()) if answered else None,
-        "right": asdict(mean_interval(arrays["correct"], over="prompts", draws=draws)) if answered else None,
+        "right": asdict(share_interval(arrays["correct"], over="prompts")) if answered else None,
         **{name: None if number is None else asdict(number) for name, number in vars(trends).items()},
         **{name: share_median(arrays, name, draws=draws) for name in SHARES if "cube_symbol" in arrays},
         "identity": profile.settings["identity"],

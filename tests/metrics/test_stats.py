@@ -41,6 +41,21 @@ def test_intervals_of_means_cover_the_truth_about_as_often_as_they_say():
     assert 0.90 <= hits / 400 <= 0.98
 
 
+@pytest.mark.parametrize(
+    ("right", "of", "low", "high"), [(0, 2, 0, 0.8419), (2, 2, 0.1581, 1), (0, 1, 0, 0.975), (5, 10, 0.1871, 0.8129)]
+)
+def test_shares_have_an_interval_however_few_or_all_alike_the_values_are(right, of, low, high):
+    found = stats.share_interval(np.arange(of) < right, over="prompts")
+    assert [found.value, found.low, found.high] == pytest.approx([right / of, low, high], abs=1e-4)
+    assert found.method == "exact binomial over prompts"
+
+
+@pytest.mark.parametrize("hits", [[], [0.5, 1], [2, 0], [math.nan, 1], [[True]]])
+def test_shares_are_of_yes_and_no(hits):
+    with pytest.raises(ValueError, match=r"hits must be one or more values in one dimension, each True or False; got"):
+        stats.share_interval(hits)
+
+
 def test_same_seed_same_interval():
     x, y = planted()
     assert stats.head_correlation(x, y, draws=50) == stats.head_correlation(x, y, draws=50)

@@ -22,7 +22,7 @@ from scipy import stats
 from posym_core import load_model
 from posym_core.__main__ import main
 from posym_core.metrics.contrasts import layer_contrast
-from posym_core.metrics.stats import head_correlation, mean_interval
+from posym_core.metrics.stats import head_correlation
 from posym_core.models.language import load_tokenizer
 from posym_core.models.outlines import outline
 from posym_core.models.refusals import UnsupportedModelError
@@ -71,7 +71,10 @@ def test_numbers_are_those_of_the_profiles(surveyed, models):
         arrays = load_profile(place).arrays
         positional, symbolic = arrays["positional"].astype(float), arrays["symbolic"].astype(float)
         assert row["correlation"]["value"] == head_correlation(positional, symbolic, draws=50).pearson.value
-        assert row["right"] == vars(mean_interval(arrays["correct"], over="prompts", draws=50))
+        exact = stats.binomtest(int(arrays["correct"].sum()), len(arrays["correct"])).proportion_ci()
+        assert [row["right"][end] for end in ("low", "high")] == pytest.approx([exact.low, exact.high])
+        assert row["right"]["value"] == arrays["correct"].mean()
+        assert row["right"]["method"] == "exact binomial over prompts"
         gap = (positional - symbolic).mean(0).ravel()
         energy, angles = arrays["plane_energy"].astype(float).mean(0), arrays["plane_angle"][0].astype(float)
         np.testing.assert_allclose(arrays["plane_energy"].sum(-1), 1, rtol=1e-5)
