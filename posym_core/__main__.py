@@ -221,8 +221,8 @@ def _require_matplotlib() -> None:
         import matplotlib  # noqa: F401
     except ImportError as error:
         raise ImportError(
-            "the report's figures need matplotlib; install it with: pip install 'posym-core[chapters]', or pass "
-            "--no-report for scores and tables alone"
+            "the report's figures need matplotlib; install it with: pip install matplotlib, or pass --no-report for "
+            "scores and tables alone"
         ) from error
 
 

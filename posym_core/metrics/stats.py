@@ -116,7 +116,7 @@ def mean_interval(
 
 
 def share_interval(hits: torch.Tensor | np.ndarray, *, over: str = "values") -> Estimate:
-    """Share of independent yes-or-no values ``[draw]`` that are yes, with its exact interval (Clopper and Pearson 1934).
+    """Share of yes among independent values ``[draw]``, with its exact interval (Clopper and Pearson 1934).
 
     A bootstrap of values that are all the same has no width; this interval has one, however few they are.
 

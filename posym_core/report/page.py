@@ -185,12 +185,12 @@ def _see(layers: Sequence[int]) -> str:
 
 
 def _in_words(profile: ProfileRun) -> str:
-    """The most positional and the most symbolic head."""
+    """The heads of the highest positional and of the highest symbolic score, which ``Profile.top`` puts first."""
     sentences = []
     first, second = (head_means(profile.arrays[name]).value for name in ("positional", "symbolic"))
-    for name, gap in (("positional", first - second), ("symbolic", second - first)):
-        if np.isfinite(gap).any():
-            layer, head = np.unravel_index(np.nanargmax(gap), gap.shape)
+    for name, score in (("positional", first), ("symbolic", second)):
+        if np.isfinite(score).any():
+            layer, head = np.unravel_index(np.nanargmax(score), score.shape)
             mark = f" ({MARK})" if hidden_blocks(profile.arrays)[layer] > 0 else ""
             sentences.append(
                 f"The most {name} head is head {head} of layer {layer}{mark} (positional {first[layer, head]:.2f}, "

@@ -203,7 +203,7 @@ def read_fields(path: Path | str, *, template: str | None = None) -> list[tuple[
         raise PromptFileError(f"a template words the rows of a .csv file, and {path} is none; leave it out")
     found: list[tuple[int, dict[str, Any]]] = []
     lines: dict[str, int] = {}
-    with _Refused(path) as refused:
+    with _Refused(path, before="they are read as tokens") as refused:
         for number, read in _read_as(path, end, template):
             with refused.at(number):
                 fields = {"id": number, **read()}
@@ -235,14 +235,18 @@ def write_prompts(prompts: Iterable[BlockedPrompt]) -> bytes:
 
 
 class _Refused:
-    """What is wrong with the prompts of a file; raised at the end as one error, about the first of them."""
+    """What is wrong with the prompts of a file; raised at the end as one error, about the first of them.
 
-    def __init__(self, path: Path | str) -> None:
-        self.path, self.errors = path, list[tuple[int, Exception]]()
+    ``before`` says what is still to be done with the lines that are not refused.
+    """
+
+    def __init__(self, path: Path | str, *, before: str = "") -> None:
+        self.path, self.before, self.errors, self.lines = path, before, list[tuple[int, Exception]](), 0
 
     @contextlib.contextmanager
     def at(self, number: int) -> Iterator[None]:
         """Within the block an error is that of a line, and what follows is read all the same."""
+        self.lines += 1
         try:
             yield
         except (ValueError, TypeError, RecursionError) as error:
@@ -258,7 +262,9 @@ class _Refused:
         named = [str(line) for line, _ in others[:LINES_NAMED]] + ["..."] * (len(others) > LINES_NAMED)
         are = "are" if len(others) > 1 else "is"
         more = f". {counted(len(others), 'more line')} {are} refused: {', '.join(named)}"
-        raise PromptFileError(f"{self.path}, line {number}: {first}{more if others else ''}") from first
+        left = self.lines - len(self.errors) if self.before else 0
+        later = f". {counted(left, 'other line')} may be refused when {self.before}" if left else ""
+        raise PromptFileError(f"{self.path}, line {number}: {first}{more if others else ''}{later}") from first
 
 
 Read = Callable[[], dict[str, Any]]

@@ -155,7 +155,9 @@ def test_bad_rows_and_templates_are_refused(rows, template, message, tmp_path):
 def test_all_lines_that_are_refused_are_named(tmp_path, tokenizer):
     (tmp_path / "p.txt").write_text("\n".join([ANSWERED, "a", "b", ANSWERED, *"cdefghij"]), encoding="utf-8")
     with pytest.raises(
-        PromptFileError, match=r"line 2: .* 9 more lines are refused: 3, 5, 6, 7, 8, 9, 10, 11, \.\.\.$"
+        PromptFileError,
+        match=r"line 2: .* 9 more lines are refused: 3, 5, 6, 7, 8, 9, 10, 11, \.\.\.\. "
+        r"2 other lines may be refused when they are read as tokens$",
     ):
         read_prompts(tmp_path / "p.txt", tokenizer)
 

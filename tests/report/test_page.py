@@ -102,6 +102,15 @@ def test_the_page_says_what_was_measured(content: dict[str, bytes]) -> None:
     assert ">None<" not in page
 
 
+def test_the_heads_named_first_are_those_of_the_highest_scores():
+    profile = made_up()
+    # By the difference of its scores this head would be behind head 2 of layer 1.
+    profile.arrays["positional"][:, 0, 1], profile.arrays["symbolic"][:, 0, 1] = 0.995, 0.994
+    page = report(profile, {})
+    assert "The most positional head is head 1 of layer 0 (positional 0.99, symbolic 0.99)" in page
+    assert "The most symbolic head is head 1 of layer 0 (positional 0.99, symbolic 0.99)" in page
+
+
 @pytest.mark.parametrize(
     ("settings", "says"),
     [
