@@ -410,8 +410,17 @@ def test_both_colour_schemes_are_there(visit: Visit) -> None:
     assert len(colours) == 2
 
 
+def unfold(page: Page) -> None:
+    """Open all folds of a page, as a reader does who wants to see everything."""
+    page.evaluate("document.querySelectorAll('article details').forEach(fold => { fold.open = true; })")
+    page.wait_for_function(
+        "() => new Promise(done => requestAnimationFrame(() => requestAnimationFrame(() => done(true))))"
+    )
+
+
 @every_chapter
 def test_sliders_move_their_drawings(visit: Visit) -> None:
+    unfold(visit.page)
     dead, moved = dead_sliders(visit.page)
     assert not dead
     # A figure may be drawn without sliders, but where the page's figures have none at all something is lost.
@@ -447,6 +456,7 @@ def test_every_series_of_a_figure_has_its_colour(visit: Visit) -> None:
 
 @every_chapter
 def test_choices_change_their_drawings(visit: Visit) -> None:
+    unfold(visit.page)
     silent = []
     for number, figure in enumerate(visit.page.query_selector_all(".posym-figure")):
         for choice in figure.query_selector_all("select"):
