@@ -251,7 +251,7 @@ def test_without_matplotlib_the_page_says_how_to_get_figures(monkeypatch: pytest
     monkeypatch.setitem(sys.modules, "matplotlib", None)
     found = pages(made_up())
     assert list(found) == [NAME]
-    assert b"pip install 'posym-core[book]'" in found[NAME]
+    assert b"pip install matplotlib" in found[NAME]
 
 
 @pytest.fixture(scope="module")
