@@ -107,8 +107,8 @@ def measure(model: Any, tokenizer: Any, setting: AnswerLengths, *, progress: boo
 def reach_of(energy: Float[Tensor, "*batch plane"], angles: Float[Tensor, " plane"]) -> Float[Tensor, "*batch"]:
     """Tokens over which the planes that hold half of the energy or more turn by less than 2.78; see the module.
 
-    >>> reach_of(torch.tensor([0.4, 0.3, 0.3]), torch.tensor([1.0, 0.1, 0.01])).item()
-    27.8...
+    >>> round(reach_of(torch.tensor([0.4, 0.3, 0.3]), torch.tensor([1.0, 0.1, 0.01])).item(), 1)
+    27.8
     """
     slowest = angles.argsort()
     sums = (energy / energy.sum(-1, keepdim=True))[..., slowest].cumsum(-1)
