@@ -90,6 +90,11 @@ def _function(name: str, judge: str) -> Callable[..., Measured]:
         raise ValueError(f"{FILE.name}, {name}: judge is {judge!r}, but {error}") from error
 
 
+def of_one_model(rule: Rule) -> Rule:
+    """The rule as it is put to another model: without the line on whether it holds elsewhere."""
+    return replace(rule, lines=tuple(line for line in rule.lines if line.of != ELSEWHERE))
+
+
 def _asked_of_all(
     models: Sequence[str],
     rule: Rule,
@@ -100,8 +105,7 @@ def _asked_of_all(
     """What the first model says, and the rule's verdict and numbers on every other that was run; or what one says."""
     if model is not None:
         return judge(folder, model)
-    # Whether the rule holds elsewhere is no question to another model.
-    rule = replace(rule, lines=tuple(line for line in rule.lines if line.of != ELSEWHERE))
+    rule = of_one_model(rule)
     found = judge(folder, models[0])
     ours, evidence, said = dict(found.ours), list(found.evidence), []
     fails, whole = list(found.fails_in), []

@@ -25,7 +25,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 from tqdm import tqdm
 
-from posym_companion.loop import Experiment, language_model, plain
+from posym_companion.loop import SECOND, Experiment, language_model, plain
 from posym_core.inspection.attention_calls import AttentionCall
 from posym_core.inspection.capturing import tap
 from posym_core.inspection.planes import Planes, find_planes
@@ -35,7 +35,6 @@ from posym_core.metrics.rope import rotate
 from posym_core.models.language import PACKAGED
 from posym_core.tasks import Prompts, binding_prompts
 
-TAUGHT = f"{PACKAGED}-binds"
 WORDINGS = ("likes", "bought")
 LEADS = (0, 8)
 # What is exchanged, in which layers; the first run exchanges nothing.
@@ -67,6 +66,7 @@ class OriginPatching:
         prompts: how many; each has a Latin square of its own, of as many passes as there are facts.
         pairs: other facts that the asked one is paired with, one after another.
         seed: of the prompts, the squares and the pairs.
+        half: keep logarithms in half precision.
     """
 
     model: str = PACKAGED
@@ -76,6 +76,7 @@ class OriginPatching:
     prompts: int = 24
     pairs: int = 2
     seed: int = 0
+    half: bool = False
 
     def __post_init__(self) -> None:
         if self.facts < 4 or not 1 <= self.pairs < self.facts:
@@ -90,12 +91,16 @@ class OriginPatching:
         return f"origin_patching/{plain(self.model)}_{self.wording}_{self.lead}"
 
 
-def full_size() -> list[OriginPatching]:
-    """The packaged model as it comes and taught to bind, in two wordings; then behind eight facts of the same frame."""
+def full_size(model: str = PACKAGED) -> list[OriginPatching]:
+    """A packaged model as it comes and taught to bind, in two wordings; then behind eight facts of the same frame.
+
+    The second packaged model is measured on half as many prompts, and without facts in front.
+    """
+    fewer: dict[str, Any] = {"prompts": 12, "half": True} if model == SECOND else {}
     return [
-        OriginPatching(model=model, wording=wording, lead=lead)
-        for lead in LEADS
-        for model in (PACKAGED, TAUGHT)
+        OriginPatching(model=name, wording=wording, lead=lead, **fewer)
+        for lead in (LEADS[:1] if model == SECOND else LEADS)
+        for name in ((model, f"{model}-binds") if model in (PACKAGED, SECOND) else (model,))
         for wording in WORDINGS
     ]
 
@@ -134,7 +139,8 @@ def measure(
         for number in tqdm(range(setting.prompts), desc=setting.name, disable=not progress)
     ]
     arrays = {name: torch.stack([row[name] for row in rows]).cpu().numpy() for name in rows[0]}
-    arrays["attention"] = arrays["attention"].astype(np.float16)
+    for name in ("attention", *(["log_ratio", "log_probability"] if setting.half else [])):
+        arrays[name] = arrays[name].astype(np.float16)
     arrays["sizes"] = np.sqrt((arrays["sizes"] ** 2).mean((0, 1)))
     return {"asked": prompts.target.numpy(), **arrays}
 

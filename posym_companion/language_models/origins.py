@@ -122,7 +122,7 @@ class Origins:
 def full_size(model: str = PACKAGED) -> list[Origins]:
     """The model on all kinds of prompt, three draws of weights on some; of the packaged model the taught one, too.
 
-    Of the second packaged model what C-1 and C-2 are judged by.
+    Of the second packaged model what C-1, C-2 and C-4 are judged by.
     """
     if model == SECOND:
         return _second(model)
@@ -143,7 +143,8 @@ def full_size(model: str = PACKAGED) -> list[Origins]:
 
 def _second(model: str) -> list[Origins]:
     one = functools.partial(Origins, model=model, reads="few")
-    found = [one(wording=wording) for wording in (*WORDINGS, PROSE)]
+    found = [one(model=name, wording=wording, asked=True) for name in (model, f"{model}-binds") for wording in WORDINGS]
+    found += [one(wording=PROSE)]
     for wording in WORDINGS:
         found += [one(wording=wording, lead=lead) for lead in LEADS[1:]]
         found += [one(wording=wording, front="other", lead=LEAD)]

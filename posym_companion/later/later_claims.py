@@ -6,10 +6,10 @@ answer (Bayram, 2026), the influence of a token by its place before any training
 2026), and what a binding head is told: a place, a name or an answer (Gur-Arieh et al., 2025). The rules that judge
 them stand in :mod:`posym_companion.later.judges.later_claims` and were written first.
 
-All parts are asked of the packaged Gemma, plain and taught to bind, what needs no teaching of SmolLM2, whose context
-is shorter than the farthest distances, and all of small decoders that solve binding and index
-(:mod:`posym_companion.solvers.family_solvers`). These know no text: what the others are asked on text they are
-asked on the facts of their own prompts.
+All parts are asked of the packaged Gemma, plain and taught to bind; of SmolLM2, whose context is shorter than the
+farthest distances, what needs no teaching, and of SmolLM2 taught to bind what needs it; and all of small decoders that
+solve binding and index (:mod:`posym_companion.solvers.family_solvers`). These know no text: what the others are asked
+on text they are asked on the facts of their own prompts.
 """
 
 from __future__ import annotations
@@ -59,9 +59,9 @@ from posym_core.tasks.facts import FactsTask
 from posym_core.tasks.prompts import Prompts
 
 Part = Literal["order", "sums", "retrieval", "influence", "binding"]
-TAUGHT = f"{PACKAGED}-binds"
+TAUGHT, SECOND_TAUGHT = f"{PACKAGED}-binds", f"{SECOND}-binds"
 # Models of text and three small ones, of a seed that solves its tasks in every family.
-MODELS = (PACKAGED, TAUGHT, SECOND, *FAMILIES)
+MODELS = (PACKAGED, TAUGHT, SECOND, SECOND_TAUGHT, *FAMILIES)
 SOLVER_SEED = 2
 # What each claim is first asked of: its own name is that of the part.
 FIRST = {"retrieval": TAUGHT, "binding": TAUGHT}
@@ -145,7 +145,7 @@ def full_size() -> list[LaterClaims]:
     ]
     again = [replace(one, model=TAUGHT, fresh=0) for one in texts if one.trained]
     facts = [replace(one, model=family, length=8, prompts=48, draws=4, fresh=8) for family in FAMILIES for one in texts]
-    second = [replace(one, model=SECOND) for one in texts if one.part not in FIRST]
+    second = [replace(one, model=SECOND_TAUGHT if one.part in FIRST else SECOND) for one in texts]
     return [*texts, *again, *facts, *second]
 
 

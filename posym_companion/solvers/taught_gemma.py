@@ -136,7 +136,7 @@ def full_size(model: str = PACKAGED) -> list[TaughtGemma]:
     """Three seeds with all planes and two or three of everything else; the first seed is watched most closely.
 
     SmolLM2 takes a longer lesson, which begins with short lists and moves whole matrices, since additions that were
-    taught themselves answered less well in wordings that no lesson had; and it is taught with all planes only.
+    taught themselves answered less well in wordings that no lesson had.
     """
     if model == SECOND:
         lesson: dict[str, Any] = {"whole": True, "rate": 2e-4, "falling": True, "steps": 90, "eased": 30}
@@ -147,10 +147,16 @@ def full_size(model: str = PACKAGED) -> list[TaughtGemma]:
             for seed, (snapshots, prompts) in enumerate(moments)
         ]
         ends: dict[str, Any] = {**lesson, "snapshots": (0, 90), "prompts": 8, "files_kept": False}
-        return seeds + [
+        seeds += [
             TaughtGemma(model=model, seed=seed, **kind, **ends)
             for kind in ({"rule": "third"}, {"right": False})
             for seed in (0, 1, 2)
+        ]
+        ends |= {"pairs": 0}
+        return seeds + [
+            TaughtGemma(model=model, seed=seed, stopped=band, **ends)
+            for seed in (0, 1)
+            for band in ("fastest", "slowest")
         ]
     fewer: dict[str, Any] = {"snapshots": (0, 4, 8, 16), "prompts": 8, "long": 4, "pairs": 6, "everywhere": 0}
     whole = [TaughtGemma(model=model), *(TaughtGemma(model=model, seed=seed, **fewer) for seed in (1, 2))]

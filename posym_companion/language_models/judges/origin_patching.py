@@ -14,12 +14,13 @@ from jaxtyping import Float
 
 from posym_companion.finding import Measured, Number, beyond, cases, shown
 from posym_companion.language_models.judges.origins import SHOWN_IN
-from posym_companion.language_models.origin_patching import EXCHANGES, LAYERS, RUNS, TAUGHT, WORDINGS, OriginPatching
+from posym_companion.language_models.origin_patching import EXCHANGES, LAYERS, RUNS, WORDINGS, OriginPatching
 from posym_core.metrics.stats import Estimate, mean_interval, statistic_interval
 from posym_core.models.language import PACKAGED
 from posym_core.runs.results import MissingResultError, Result, load_result
 
-MODELS = {"plain": PACKAGED, "taught": TAUGHT}
+# What is added to a model's name.
+KINDS = {"plain": "", "taught": "-binds"}
 # What is followed: more than half of what whole keys do.
 FOLLOWED = 0.5
 DRAWS = 2000
@@ -80,9 +81,12 @@ def followed_by_head(result: Result, exchange: str) -> Float[np.ndarray, "layer 
     return (whole * part).sum(0) / np.where(moved > 0, moved, np.nan)
 
 
-def patching_result(model: str, wording: str, lead: int = 0, folder: Path | None = None) -> Result:
+def patching_result(
+    kind: str, wording: str, lead: int = 0, folder: Path | None = None, *, model: str = PACKAGED
+) -> Result:
     """The stored result of a model, ``"plain"`` or ``"taught"``, on a wording."""
-    return load_result(OriginPatching(model=MODELS[model], wording=wording, lead=lead).name, folder=folder)
+    setting = OriginPatching(model=f"{model}{KINDS[kind]}", wording=wording, lead=lead)
+    return load_result(setting.name, folder=folder)
 
 
 def numbers_of(result: Result, where: str) -> dict[str, Number]:
@@ -124,44 +128,44 @@ def numbers_of(result: Result, where: str) -> dict[str, Number]:
     return ours
 
 
-def patched_origins(folder: Path | None) -> Measured:
-    """C-3: what attention and answer of the plain and of the taught model follow, in two wordings."""
+def patched_origins(folder: Path | None, model: str = PACKAGED) -> Measured:
+    """C-3: what attention and answer of a model follow, plain and taught to bind, in two wordings."""
     ours: dict[str, Number] = {}
     held: dict[str, list[bool]] = {}
     fails, evidence = [], []
-    moves = {model: [] for model in MODELS}
-    for model in MODELS:
+    moves = {kind: [] for kind in KINDS}
+    for kind in KINDS:
         for wording in WORDINGS:
-            result = patching_result(model, wording, folder=folder)
+            result = patching_result(kind, wording, folder=folder, model=model)
             evidence.append(result.name)
-            where = f"{model}, {wording}"
+            where = f"{kind}, {wording}"
             ours |= numbers_of(result, where)
-            moves[model].append(float(np.abs(changes(result, "answer", "whole")).mean()))
+            moves[kind].append(float(np.abs(changes(result, "answer", "whole")).mean()))
             for what in ("attention", "answer"):
                 found = followed(result, what, "origin")
-                if model == "taught":
+                if kind == "taught":
                     held.setdefault(AGAINST.format(what), []).append(found.high < FOLLOWED)
                 else:
                     more = followed(result, what, "origin", than=CONTROL)
                     ours[f"{what} that follows origin rather than {CONTROL} ({where})"] = more
                     held.setdefault(FOLLOWS.format(what), []).append(found.low > FOLLOWED)
                     held.setdefault(ABOVE, []).append(more.low > 0)
-                if not beyond(found, 1 if model == "plain" else -1, FOLLOWED if model == "plain" else -FOLLOWED):
+                if not beyond(found, 1 if kind == "plain" else -1, FOLLOWED if kind == "plain" else -FOLLOWED):
                     fails.append(f"{what}, {where}: {found}")
-    for model, sizes in moves.items():
-        ours[MOVES.format(model)] = min(sizes)
+    for kind, sizes in moves.items():
+        ours[MOVES.format(kind)] = min(sizes)
     remedy = []
-    for model in MODELS:
+    for kind in KINDS:
         for wording in WORDINGS:
             try:
-                result = patching_result(model, wording, lead=8, folder=folder)
+                result = patching_result(kind, wording, lead=8, folder=folder, model=model)
             except MissingResultError:
                 continue
             evidence.append(result.name)
-            where = f"{model}, {wording}, behind eight facts"
+            where = f"{kind}, {wording}, behind eight facts"
             ours |= numbers_of(result, where)
             behind = {part: ours[f"attention that follows {part} ({where})"] for part in ("origin", "symbol")}
-            remedy.append(f"{model}, {wording}: {', '.join(f'{part} {shown(x)}' for part, x in behind.items())}")
+            remedy.append(f"{kind}, {wording}: {', '.join(f'{part} {shown(x)}' for part, x in behind.items())}")
     note = "Seen afterwards and not asked by the rule: sums over heads are largely one head's"
     for wording in WORDINGS:
         where = f"plain, {wording}"
@@ -176,7 +180,7 @@ def patched_origins(folder: Path | None) -> Measured:
         note += f". Attention behind eight facts of the same frame follows ({'; '.join(remedy)})"
     return Measured(
         ours={**{name: cases(each) for name, each in held.items()}, **ours},
-        model="gemma-3-270m, plain and taught to bind",
+        model=f"{model}, plain and taught to bind",
         evidence=[*evidence, SHOWN_IN],
         fails_in=fails,
         note=note,

@@ -8,6 +8,7 @@ other model, and the row says what it gives.
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Callable
 from pathlib import Path
 
@@ -21,19 +22,22 @@ from posym_companion.later.later_claims import (
     LENGTHS,
     MODELS,
     OUTCOMES,
+    SECOND_TAUGHT,
     SHARES,
     TAUGHT,
     LaterClaims,
     Part,
     full_size,
 )
+from posym_companion.loop import SECOND
 from posym_companion.solvers.families import FAMILIES
 from posym_core.metrics.stats import Estimate, mean_difference, mean_interval
 from posym_core.runs.results import Result, load_result
 
 SHOWN_IN = "book/later/what_came_after.ipynb"
 # How the models are called where a row speaks of several.
-TITLES = {each: each for each in MODELS} | {TAUGHT: f"{MODEL}, taught to bind"}
+TITLES = {each: each for each in MODELS}
+TITLES |= {TAUGHT: f"{MODEL}, taught to bind", SECOND_TAUGHT: f"{SECOND}, taught to bind"}
 TITLES |= {family: f"small {family.capitalize()}" for family in FAMILIES}
 # Correlation of logits with their best sum from which they count as nearly a sum.
 NEARLY = 0.9
@@ -42,17 +46,20 @@ DECIDES = 0.1
 # Two profiles are the same if they differ by less than this part of the height of the U.
 SAME = 0.1
 QUARTER = SHARES[1]
-# A p below this is not chance. Equal sums of the same heads differ by less than the rounding.
-SURELY, ROUNDING = 0.05, 1e-12
+# If heads can be chosen in more ways, so many are drawn. Equal sums of heads differ by less than the rounding.
+CHOICES, ROUNDING = 9_999, 1e-12
 
 
 def part(name: Part, folder: Path | None = None, *, model: str | None = None, trained: bool = True) -> Result:
     """The stored result of one part, by default of the model that it was first asked of.
 
+    What needs a model that binds is asked of SmolLM2 as it was taught to.
+
     Raises:
         ValueError: if there is no such part.
     """
-    setting = LaterClaims(part=name, model=model or FIRST.get(name, MODEL), trained=trained)
+    model = SECOND_TAUGHT if model == SECOND and name in FIRST else model or FIRST.get(name, MODEL)
+    setting = LaterClaims(part=name, model=model, trained=trained)
     known = {each.name for each in full_size()}
     if setting.name not in known:
         raise ValueError(f"part must be one of {', '.join(sorted(known))}; got {setting.name!r}")
@@ -138,11 +145,13 @@ def symbols_travel(folder: Path | None, model: str) -> Measured:
     return _measured(ours, result, note="Heads of the global layers at 32,768, by their scores on the text itself.")
 
 
-CHANCE = "exact p that as many heads drawn at random have so few inversions"
+CHANCE = "p that as many heads drawn at random have so few inversions"
 
 
 def chance_of_fewer(values: np.ndarray, chosen: np.ndarray) -> float:
     """Part of all choices of as many heads whose mean is as low as that of the chosen ones, or lower.
+
+    Where there are more than :data:`CHOICES` of them, that many are drawn, and the chosen ones count as one more.
 
     Raises:
         ValueError: if a value is undefined, or none or all of the heads are chosen.
@@ -155,8 +164,12 @@ def chance_of_fewer(values: np.ndarray, chosen: np.ndarray) -> float:
     count = int(chosen.sum())
     if not 0 < count < len(values):
         raise ValueError(f"some heads must be chosen and some not; got {count} of {len(values)}")
+    least = values[chosen].sum() + ROUNDING
+    if math.comb(len(values), count) > CHOICES:
+        drawn = np.random.default_rng(0).permuted(np.tile(values, (CHOICES, 1)), axis=1)[:, :count].sum(1)
+        return float((1 + (drawn <= least).sum()) / (1 + CHOICES))
     sums = np.array([values[list(each)].sum() for each in itertools.combinations(range(len(values)), count)])
-    return float((sums <= values[chosen].sum() + ROUNDING).mean())
+    return float((sums <= least).mean())
 
 
 def nearly_sums(folder: Path | None, model: str) -> Measured:
@@ -404,6 +417,3 @@ def _measured(ours: dict[str, Number], *results: Result, fails: list[str] | None
 
 
 Judge = Callable[[Path | None, str], Measured]
-
-
-ELSEWHERE = "other models in which the rule holds whole"

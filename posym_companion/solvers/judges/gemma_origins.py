@@ -1,4 +1,4 @@
-"""What the heads that carry binding in the taught Gemma read: the symbol asked for, its origin or its place."""
+"""What the heads that carry binding in a taught model read: the symbol asked for, its origin or its place."""
 
 from __future__ import annotations
 
@@ -16,14 +16,13 @@ from posym_core.metrics.cube_parts import AXES
 from posym_core.metrics.stats import mean_interval
 from posym_core.runs.results import Result
 
-TAUGHT = f"{MODEL}-binds"
 BLOCK = "block"
 MOST = 6
 
 
-def carriers(folder: Path | None) -> list[tuple[int, int]]:
+def carriers(folder: Path | None, model: str = MODEL) -> list[tuple[int, int]]:
     """Layer and head of those that carry the answer in the taught runs of every seed."""
-    carry = np.stack([restored(result) > CARRIES for result in runs(folder)]).all(0)
+    carry = np.stack([restored(result) > CARRIES for result in runs(folder, model=model)]).all(0)
     return [(int(layer), int(head)) for layer, head in np.argwhere(carry)]
 
 
@@ -33,13 +32,13 @@ def contrast(result: Result, factor: str, read: str = BLOCK) -> np.ndarray:
     return found.astype(float)
 
 
-def carriers_read_symbols(folder: Path | None) -> Measured:
+def carriers_read_symbols(folder: Path | None, model: str = MODEL) -> Measured:
     """C-4: contrasts of the logits of what is asked for, head by head, beside the untaught model's."""
-    heads, evidence = carriers(folder), [result.name for result in runs(folder)]
+    heads, evidence = carriers(folder, model), [result.name for result in runs(folder, model=model)]
     tally, correct = Tally(), []
     differences: dict[str, Number] = {}
     for wording in WORDINGS:
-        taught, plain = (origins_result(folder, model=model, wording=wording) for model in (TAUGHT, MODEL))
+        taught, plain = (origins_result(folder, model=name, wording=wording) for name in (f"{model}-binds", model))
         evidence += [result.name for result in (taught, plain)]
         correct.append(taught["correct"])
         symbol, origin, place = (contrast(taught, factor) for factor in AXES)
@@ -83,7 +82,7 @@ def carriers_read_symbols(folder: Path | None) -> Measured:
             **differences,
             **tally.numbers,
         },
-        model=f"{MODEL}, taught to bind",
+        model=f"{model}, taught to bind",
         evidence=[*evidence, SHOWN_IN],
         fails_in=tally.missed,
         note=f"Heads that carry the answer: {', '.join(f'{layer}:{head}' for layer, head in heads) or 'none'}. "

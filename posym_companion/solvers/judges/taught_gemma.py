@@ -84,10 +84,11 @@ def all_heads(folder: Path | None, remedy: Remedy | None = None, model: str = MO
     return measured(results, tally.counts("settings {}") | tally.numbers, note, settings)
 
 
-def missing_bands(folder: Path | None) -> Measured:
+def missing_bands(folder: Path | None, model: str = MODEL) -> Measured:
     """Whether binding is learned with a quarter of every layer's planes stopped throughout, and how fast."""
-    whole, slow, fast = runs(folder), runs(folder, "slowest"), runs(folder, "fastest")
-    prompts = load_result(Surveyed().name, folder=folder)  # of the wording and the number of facts that is taught
+    whole, slow, fast = (runs(folder, band, model=model) for band in ("none", "slowest", "fastest"))
+    # Of the wording and the number of facts that is taught.
+    prompts = load_result(Surveyed(model=model).name, folder=folder)
     same_seed = {result.settings["seed"]: result for result in whole}
     ours: dict[str, Number] = {}
     held: dict[str, list[bool]] = {}
@@ -112,7 +113,9 @@ def missing_bands(folder: Path | None) -> Measured:
             turned.append(np.abs(same["angles"] - result["angles"]).max(1) * (int(prompts["tokens"]) - 1))
         most = np.max(turned, 0)
         ours[TURNED.format(name)] = float(most.max())
-        ours[f"the same in global layers, {name}"] = float(np.delete(most, local_layers(whole[0]["angles"])).max())
+        # Where all layers turn alike, all of them see all of the prompt.
+        wide = np.delete(most, local_layers(whole[0]["angles"]))
+        ours[f"the same in global layers, {name}"] = float((wide if len(wide) else most).max())
     turn, globally = (
         shown(ours[number]) for number in (TURNED.format("slowest"), "the same in global layers, slowest")
     )
@@ -123,5 +126,5 @@ def missing_bands(folder: Path | None) -> Measured:
         f"{min(confounded):.2f} to {max(confounded):.2f} times as high before any teaching. Accuracies are over "
         f"{int(np.isfinite(right).sum())} prompts a seed."
     )
-    _, settings = taught_models(folder)
+    _, settings = taught_models(folder, model=model)
     return measured([*whole, *slow, *fast], {**{k: cases(v) for k, v in held.items()}, **ours}, note, settings)

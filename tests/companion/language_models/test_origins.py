@@ -177,9 +177,11 @@ def test_few_reads_are_the_same_numbers(tiny, tokenizer):
     named_dims(DIMS, few)
 
 
-def test_the_second_family_has_what_two_claims_are_judged_by():
+def test_the_second_family_has_what_three_claims_are_judged_by():
     names = {setting.name for setting in full_size(SECOND)}
-    assert len(names) == len(full_size(SECOND)) == 19
+    assert len(names) == len(full_size(SECOND)) == 21
     first = {setting.name.replace(SECOND, "gemma-3-270m") for setting in full_size(SECOND)}
     assert first < {setting.name for setting in full_size()}
     assert all(setting.reads == "all" for setting in full_size())
+    asked = {(setting.model, setting.wording) for setting in full_size(SECOND) if setting.asked}
+    assert asked == {(name, wording) for name in (SECOND, f"{SECOND}-binds") for wording in ("likes", "bought")}

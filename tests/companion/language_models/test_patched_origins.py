@@ -17,6 +17,7 @@ from posym_companion.language_models.judges.origin_patching import (
 )
 from posym_companion.language_models.origin_patching import PACKAGED, RUNS, full_size
 from posym_companion.ledger import ledger
+from posym_companion.loop import SECOND
 from posym_core.runs.results import MissingResultError
 
 NEAR = 0.01
@@ -28,14 +29,16 @@ def _few_draws(monkeypatch):
     monkeypatch.setattr(origin_patching, "DRAWS", 40)
 
 
-def invented(folder, *, attention=None, answer=None, control=0.0, size=1.0, prompts=24, leads=(0,), **wordings):
+def invented(
+    folder, *, attention=None, answer=None, control=0.0, size=1.0, prompts=24, leads=(0,), model=PACKAGED, **wordings
+):
     """Runs in which exchanges of origins do so much of what whole keys do, of (plain, taught) models."""
     attention, answer = attention or (0.8, 0.2), answer or (0.8, 0.2)
     generator = np.random.default_rng(0)
-    for setting in full_size():
+    for setting in full_size(model):
         if setting.lead not in leads:
             continue
-        which = 0 if setting.model == PACKAGED else 1
+        which = 0 if setting.model == model else 1
         parts = {"none": 0.0, "whole": 1.0, "symbol": 0.1, "other origins": control, "random": 0.0}
         arrays = {"asked": np.arange(prompts) % 16, "other": (np.arange(2 * prompts).reshape(prompts, 2) + 1) % 16}
         for name, shape, of in (("attention", (3, 4), attention), ("log_probability", (), answer)):
@@ -107,6 +110,20 @@ def test_an_answer_that_whole_keys_do_not_move_is_not_asked(tmp_path):
     assert row.parts["attention follows the origin in the plain model"] == "0 of 2 wordings"
     assert row.parts["attention does not follow the origin in the taught model"] == "0 of 2 wordings"
     assert np.isnan(row.ours["attention that follows origin (plain, likes)"]["value"])
+
+
+def test_another_family_is_asked_by_its_own_runs(tmp_path):
+    invented(tmp_path)
+    row = invented(tmp_path, attention=(0.4, 0.2), model=SECOND)
+    (other,) = row.families
+    assert (row.verdict, row.verdict_of_model, other.verdict) == (
+        "in kind, one family of two",
+        "reproduced in kind",
+        "partly",
+    )
+    assert other.parts["attention follows the origin in the plain model"] == "0 of 2 wordings"
+    assert {setting.lead for setting in full_size(SECOND)} == {0}
+    assert [setting.model for setting in full_size("another")] == ["another"] * 4
 
 
 def test_one_prompt_and_undefined_numbers(tmp_path):

@@ -69,7 +69,7 @@ def test_every_part_is_measured_on_another_device(family, tiny, tokenizer, monke
 
 def test_every_part_of_every_model_has_a_result_of_its_own():
     names = [setting.name for setting in full_size()]
-    assert len(names) == len(set(names)) == 33
+    assert len(names) == len(set(names)) == 35
     assert {setting.model for setting in full_size()} == set(later_claims.MODELS)
     # The names of what was asked first have no model in them.
     assert {"later_claims/order", "later_claims/sums_untrained", "later_claims/binding"} <= set(names)

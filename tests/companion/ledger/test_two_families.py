@@ -8,7 +8,7 @@ from dataclasses import asdict
 import pytest
 
 from posym_companion import claims
-from posym_companion.claims import claim, entries
+from posym_companion.claims import ELSEWHERE, claim, entries, of_one_model
 from posym_companion.finding import SAID, VERDICTS, Claim, Line, Measured, Rule, of_two_families, verdict_list
 from posym_companion.ledger.rows import row
 from posym_companion.loop import SECOND
@@ -95,9 +95,9 @@ def test_rows_on_language_models_say_of_which_families():
     families = {name: found for name in entries() if (found := claim(name).families) is not None}
     both = {name for name, each in families.items() if each}
     assert both == {
-        *("U25-2", "U25-3", "U25-4a", "U25-4b", "U25-4c", "U25-9", "U26-6", "C-1", "C-2"),
-        *("T-0G", "T-1G", "T-2G", "T-3G", "T-4G", "T-5G", "T-8G"),
-        *("L-1a", "L-1b", "L-2", "L-4", "L-4b", "L-5"),
+        *("U25-2", "U25-3", "U25-4a", "U25-4b", "U25-4c", "U25-9", "U26-6", "C-1", "C-2", "C-3", "C-4"),
+        *("T-0G", "T-1G", "T-2G", "T-3G", "T-4G", "T-5G", "T-6G", "T-8G"),
+        *("L-1a", "L-1b", "L-1c", "L-2", "L-3", "L-4", "L-4b", "L-5", "L-6"),
     }
     assert all(set(each) <= {SECOND} for each in families.values() if each)
     assert {SECOND} < set(MODELS)
@@ -117,6 +117,12 @@ def test_every_judge_of_two_families_takes_the_model(tmp_path):
             assert judged.measure is not None
             with pytest.raises(MissingResultError, match=r"smollm2-135m|taught"):
                 judged.measure(tmp_path, model=model)
+
+
+def test_whether_a_rule_holds_elsewhere_is_not_asked_of_a_family():
+    judged = claim("L-1c")
+    assert [line.of for line in judged.rule.lines if line not in of_one_model(judged.rule).lines] == [ELSEWHERE]
+    assert of_one_model(claim("C-1").rule) == claim("C-1").rule
 
 
 def test_an_entry_s_families_are_read(monkeypatch):

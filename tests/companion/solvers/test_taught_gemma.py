@@ -175,7 +175,7 @@ def test_whole_matrices_are_taught_and_their_nearest_additions_kept(loads, tiny,
 def test_a_control_need_not_keep_its_additions(loads):
     assert set(taught_gemma.measure(SETTING, progress=False).files) == {".safetensors"}
     assert not taught_gemma.measure(replace(SETTING, files_kept=False), progress=False).files
-    assert [setting.files_kept for setting in full_size("smollm2-135m")] == [True] * 3 + [False] * 6
+    assert [setting.files_kept for setting in full_size("smollm2-135m")] == [True] * 3 + [False] * 10
 
 
 def test_pairs_differ_in_the_answer_alone(prompts):
@@ -233,7 +233,9 @@ def test_the_runs_are_those_that_the_claims_ask_for():
 def test_runs_of_another_model_are_kept_under_its_name():
     second = [setting.name for setting in full_size("smollm2-135m")]
     kinds = ("all", "third", "wrong")
-    assert second == [f"taught_gemma/smollm2-135m-{kind}_{seed}" for kind in kinds for seed in range(3)]
+    runs = [f"{kind}_{seed}" for kind in kinds for seed in range(3)]
+    runs += [f"{band}_{seed}" for seed in range(2) for band in ("fastest", "slowest")]
+    assert second == [f"taught_gemma/smollm2-135m-{run}" for run in runs]
     other = {setting.name for setting in full_size("Qwen/Qwen2.5-1.5B")}
     assert len(other) == len(full_size())
     assert not other & {setting.name for setting in full_size()}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -12,6 +13,8 @@ from posym_companion.later.judges import later_claims
 from posym_companion.later.judges.later_claims import chance_of_fewer
 from posym_companion.later.later_claims import BASES, LENGTHS, OUTCOMES
 from posym_companion.ledger import ledger
+from posym_companion.loop import SECOND
+from posym_core.runs.results import MissingResultError
 
 LAYERS, HEADS, PROMPTS, PAIRS = 4, 4, 6, 48
 
@@ -101,6 +104,24 @@ def test_the_exact_chance_counts_ties_and_refuses_what_is_undefined():
     for none in (np.zeros(5, dtype=bool), np.ones(5, dtype=bool)):
         with pytest.raises(ValueError, match=f"some heads must be chosen and some not; got {none.sum()} of 5"):
             chance_of_fewer(values, none)
+
+
+def test_where_heads_can_be_chosen_in_too_many_ways_some_are_drawn(monkeypatch):
+    """Of ten heads two can be chosen in 45 ways; the two lowest have p = 1/45, by draws about that."""
+    values, chosen = np.arange(10.0), np.arange(10) < 2
+    assert chance_of_fewer(values, chosen) == pytest.approx(1 / 45)
+    monkeypatch.setattr(later_claims, "CHOICES", 40)
+    assert chance_of_fewer(values, chosen) == chance_of_fewer(values, chosen)
+    assert 1 / 41 <= chance_of_fewer(values, chosen) < 0.15
+    # Those chosen count among the draws, so that p is never zero.
+    assert chance_of_fewer(np.arange(300.0), np.arange(300) < 100) == pytest.approx(1 / 41)
+
+
+def test_what_needs_a_model_that_binds_is_asked_of_the_taught_one():
+    with pytest.raises(MissingResultError, match="binding_smollm2-135m-binds"):
+        later_claims.part("binding", Path("nowhere"), model=SECOND)
+    with pytest.raises(MissingResultError, match=r"order_smollm2-135m[^-]"):
+        later_claims.part("order", Path("nowhere"), model=SECOND)
 
 
 def binding(folder, *, even=1, odd=1, by="place", ends=1.0, odd_ends=None):

@@ -10,6 +10,7 @@ from invented import save_invented
 
 from posym_companion.language_models.origins import CROSSED, full_size
 from posym_companion.ledger import ledger
+from posym_companion.loop import PACKAGED, SECOND
 from posym_companion.solvers.judges.gemma_runs import SEEDS
 from posym_companion.solvers.taught_gemma import TaughtGemma
 
@@ -17,15 +18,15 @@ LAYERS, HEADS, PROMPTS = 4, 2, 5
 CARRIERS = [(1, 0), (3, 1)]
 
 
-def invented(folder, changed=None, *, right=True, carriers=CARRIERS):
+def invented(folder, changed=None, *, right=True, carriers=CARRIERS, model=PACKAGED):
     for seed in SEEDS:
         patched = np.zeros((1, 2, LAYERS, HEADS))
         for layer, head in [*carriers, *([(2, 0)] if seed else [])]:  # one head carries in some seeds alone
             patched[..., layer, head] = 0.5
         arrays = {"answer_patched": patched, "other_whole": np.zeros((1, 2)), "clean_whole": np.ones((1, 2))}
-        save_invented(TaughtGemma(seed=seed).name, arrays, folder, seed=seed)
+        save_invented(TaughtGemma(model=model, seed=seed).name, arrays, folder, seed=seed)
     generator = np.random.default_rng(0)
-    for setting in full_size():
+    for setting in full_size(model):
         if not setting.asked:
             continue
         found = 0.01 * generator.normal(size=(len(CROSSED), 3, PROMPTS, LAYERS, HEADS))
@@ -38,6 +39,19 @@ def invented(folder, changed=None, *, right=True, carriers=CARRIERS):
         arrays = {"curves": np.array(list(CROSSED)), "contrasts": found, "correct": np.full(PROMPTS, right)}
         save_invented(setting.name, arrays, folder, **asdict(setting))
     return ledger("C-4", folder=folder)[0]
+
+
+def test_another_family_is_asked_by_its_own_runs(tmp_path):
+    invented(tmp_path)
+    row = invented(tmp_path, change(f"{SECOND}-binds", "likes", 0, -0.5), model=SECOND)
+    (other,) = row.families
+    assert (row.verdict, row.verdict_of_model, other.verdict) == (
+        "in kind, one family of two",
+        "reproduced in kind",
+        "partly",
+    )
+    assert other.parts["carriers read the symbol asked for"] == "3 of 4 heads on a wording"
+    assert f"origins/{SECOND}-binds_likes_16" in other.evidence
 
 
 def test_carriers_of_every_seed_are_asked_on_both_wordings(tmp_path):

@@ -9,6 +9,7 @@ import pytest
 from invented import invent_random_weights, save_invented
 
 from posym_companion.claims import claim
+from posym_companion.finding import Cases
 from posym_companion.language_models.judges import binding_profile
 from posym_companion.ledger.rows import row
 from posym_companion.loop import SECOND
@@ -16,6 +17,7 @@ from posym_companion.solvers import taught_profile
 from posym_companion.solvers.judges import gemma_roles, taught_gemma
 from posym_companion.solvers.judges.gemma_roles import scores_by_step
 from posym_companion.solvers.judges.gemma_runs import MODEL, restored, runs
+from posym_companion.solvers.survey import Surveyed
 from posym_companion.solvers.taught_answers import TaughtAnswers
 from posym_companion.solvers.taught_gemma import FACTS, WORDINGS, full_size
 from posym_core.metrics import local_layers
@@ -51,7 +53,7 @@ def invented(
     """
     generator = np.random.default_rng(0)
     sign = 1 if as_claimed else -1
-    save_invented("survey/gemma-3-270m_binding", {"tokens": np.array(tokens)}, folder)
+    save_invented(Surveyed(model=model).name, {"tokens": np.array(tokens)}, folder)
     invent_random_weights(folder, as_claimed=as_claimed)
     for setting in full_size(model):
         if controls is not None and not (setting.plain or setting.name.endswith(controls)):
@@ -286,6 +288,16 @@ def test_planes_that_hardly_turn_cannot_be_missed(tmp_path):
     assert f"over a prompt of {tokens} tokens" in found.note
     assert "the loss is 3.00 to 3.00 times as high before any teaching" in found.note
     assert "Accuracies are over 8 prompts a seed" in found.note
+
+
+def test_where_all_layers_turn_alike_all_are_global(tmp_path):
+    invented(tmp_path, model=SECOND)
+    found = taught_gemma.missing_bands(tmp_path, model=SECOND)
+    assert found.ours["seeds that bind with the slowest stopped"] == Cases(2, 2)
+    for band in ("slowest", "fastest"):
+        turned = f"radians that a stopped plane would turn over a prompt, {band}, at most"
+        assert found.ours[f"the same in global layers, {band}"] == found.ours[turned] > 0
+    assert found.model == f"{SECOND}, taught to bind"
 
 
 def test_a_model_that_does_not_solve_the_task_cannot_tell(tmp_path):
