@@ -90,11 +90,6 @@ def _function(name: str, judge: str) -> Callable[..., Measured]:
         raise ValueError(f"{FILE.name}, {name}: judge is {judge!r}, but {error}") from error
 
 
-def of_one_model(rule: Rule) -> Rule:
-    """The rule as it is put to another model: without the line on whether it holds elsewhere."""
-    return replace(rule, lines=tuple(line for line in rule.lines if line.of != ELSEWHERE))
-
-
 def _asked_of_all(
     models: Sequence[str],
     rule: Rule,
@@ -102,10 +97,15 @@ def _asked_of_all(
     folder: Path | None,
     model: str | None = None,
 ) -> Measured:
-    """What the first model says, and the rule's verdict and numbers on every other that was run; or what one says."""
-    if model is not None:
+    """What the first model says, and the rule's verdict and numbers on every other that was run; or what one says.
+
+    Where the rule asks whether it holds elsewhere, all others are asked beside that one, too.
+    """
+    alone = replace(rule, lines=tuple(line for line in rule.lines if line.of != ELSEWHERE))
+    if model is not None and alone == rule:
         return judge(folder, model)
-    rule = of_one_model(rule)
+    models = [model, *(each for each in models if each != model)] if model is not None else models
+    rule = alone
     found = judge(folder, models[0])
     ours, evidence, said = dict(found.ours), list(found.evidence), []
     fails, whole = list(found.fails_in), []

@@ -9,7 +9,7 @@ from functools import cache, partial, reduce
 from pathlib import Path
 from typing import Any
 
-from posym_companion.claims import claim, entries, of_one_model
+from posym_companion.claims import claim, entries
 from posym_companion.finding import (
     Cases,
     Claim,
@@ -51,12 +51,11 @@ def _row(judged: Claim, measured: Callable[..., Measured | str]) -> Row:
     found = replace(decided(judged, measured(judged.measure)), remedied=_remedied(judged, measured))
     if judged.families is None:
         return replace(found, sentence=sentence(judged, found))
-    alone = replace(judged, rule=of_one_model(judged.rule))
     families = [
         InFamily(
             model=model,
             remedied=_remedied(judged, partial(measured, model=model)),
-            **again(alone, fixed, measured(judged.measure, model=model)),
+            **again(judged, fixed, measured(judged.measure, model=model)),
         )
         for model, fixed in judged.families.items()
     ]

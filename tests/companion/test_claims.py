@@ -108,6 +108,24 @@ def test_other_models_are_asked_beside_the_first(written, monkeypatch):
     assert found.note == "Said. The same rule elsewhere: Model b: *reproduced*; Model c: *not reproduced*."
 
 
+def test_whether_a_rule_holds_elsewhere_is_asked_beside_every_family(written, monkeypatch):
+    elsewhere = f'[[X-1.rule.lines]]\npart = "elsewhere"\nof = "{claims.ELSEWHERE}"\nunit = "models"\n'
+    asked = ENTRY.replace("changes =", 'asked_of = ["a", "b", "c"]\nchanges =')
+
+    def judge(folder, model):
+        return Measured(ours={"heads that are": {"a": 0.9, "b": 0.6, "c": 0.4}[model]}, model=model, evidence=["e"])
+
+    monkeypatch.setattr("posym_companion.one_head.judges.canonical_theory.peaks_bend", judge)
+    for entry, said in ((asked + elsewhere, {claims.ELSEWHERE: Cases(1, 2)}), (asked, {})):
+        written(entry)
+        judged = claims.claim("X-1")
+        other = judged.measure(None, model="b")
+        assert other.model == "b"
+        assert other.ours["heads that are"] == 0.6
+        assert {name: x for name, x in other.ours.items() if name == claims.ELSEWHERE} == said
+        assert judged.rule.verdict(other.ours) == ("partly" if said else "reproduced")
+
+
 def test_a_claim_is_counted_by_setting_and_says_where_it_is_missed():
     def between(low, high):
         return Estimate(value=(low + high) / 2, low=low, high=high)

@@ -8,7 +8,7 @@ from dataclasses import asdict
 import pytest
 
 from posym_companion import claims
-from posym_companion.claims import ELSEWHERE, claim, entries, of_one_model
+from posym_companion.claims import claim, entries
 from posym_companion.finding import SAID, VERDICTS, Claim, Line, Measured, Rule, of_two_families, verdict_list
 from posym_companion.ledger.rows import row
 from posym_companion.loop import SECOND
@@ -117,12 +117,6 @@ def test_every_judge_of_two_families_takes_the_model(tmp_path):
             assert judged.measure is not None
             with pytest.raises(MissingResultError, match=r"smollm2-135m|taught"):
                 judged.measure(tmp_path, model=model)
-
-
-def test_whether_a_rule_holds_elsewhere_is_not_asked_of_a_family():
-    judged = claim("L-1c")
-    assert [line.of for line in judged.rule.lines if line not in of_one_model(judged.rule).lines] == [ELSEWHERE]
-    assert of_one_model(claim("C-1").rule) == claim("C-1").rule
 
 
 def test_an_entry_s_families_are_read(monkeypatch):
