@@ -19,16 +19,14 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from posym_companion.language_models.origins import asked_differently
 from posym_companion.loop import Experiment, plain
 from posym_companion.solvers import ranked_models
 from posym_companion.solvers.head_rankings import BASELINES, COPYING, DRAWS, EARLY, LATE, SCORES, TESTED, HeadRankings
 from posym_companion.solvers.head_roles import head_outputs as decoder_outputs
+from posym_companion.solvers.list_questions import questions_about
 from posym_companion.solvers.ranked_models import SOLVERS, ranked_names, weights_digest
 from posym_companion.solvers.task_solvers import ANSWERING, TESTING, asked
-from posym_core.inspection.capturing import input_device
 from posym_core.inspection.head_patching import head_outputs, patched
-from posym_core.metrics.blocks import Swaps
 from posym_core.models.decoders import DecoderEnsemble
 from posym_core.runs.results import Result, load_result
 from posym_core.tasks import binding_prompts
@@ -225,13 +223,7 @@ def language_answers(
     others = binding_prompts(tokenizer, **drawn, count=2 * setting.lists, seed=setting.seed + 1)
     said = head_outputs(model, others.input_ids).outputs
     mean = said.double().mean((0, 2)).to(said)
-    swaps, device = Swaps(**lists.layout), input_device(model)
-    same, every = torch.arange(setting.facts).expand(setting.facts, -1), torch.arange(setting.facts)
-    asked_of = [asked_differently(lists.input_ids[row], same, swaps, int(lists.target[row]), every) for row in which]
-    told, questions = (torch.cat(asked_of)[:, part].to(device) for part in (slice(swaps.stop), slice(swaps.stop, None)))
-    alternatives = lists.answer_ids[torch.as_tensor(which)].repeat_interleave(setting.facts, 0)
-    right = alternatives.gather(1, every.repeat(len(which))[:, None])[:, 0]
-    vectors = model.get_output_embeddings().weight[alternatives.to(device)]
+    questions = questions_about(lists, which.tolist(), range(setting.facts))
     # Orders often begin with the same heads.
     found: dict[bytes, np.ndarray] = {}
 
@@ -239,12 +231,9 @@ def language_answers(
         if (known := found.get(removed.tobytes())) is not None:
             return known
         gone = [divmod(int(place), heads[1]) for place in np.flatnonzero(removed)]
-        with torch.no_grad(), patched(model, gone, mean):
-            kept = model.base_model(told[:: setting.facts], use_cache=True).past_key_values
-            kept.batch_repeat_interleave(setting.facts)
-            last = model.base_model(questions, past_key_values=kept, use_cache=True).last_hidden_state[:, -1]
-        best = torch.einsum("pw,paw->pa", last, vectors).argmax(-1).cpu()
-        found[removed.tobytes()] = (alternatives.gather(1, best[:, None])[:, 0] == right).numpy()[None, None]
+        with patched(model, gone, mean):
+            best = questions.logits(model).argmax(-1).cpu()
+        found[removed.tobytes()] = (best == questions.asked).numpy()[None, None]
         return found[removed.tobytes()]
 
     return answers

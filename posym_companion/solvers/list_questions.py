@@ -1,0 +1,58 @@
+"""Questions about the facts of some lists, each of which a language model reads once for all its questions."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+
+from posym_companion.language_models.origins import asked_differently
+from posym_core.inspection.capturing import input_device
+from posym_core.metrics.blocks import Swaps
+from posym_core.tasks import Prompts
+
+
+@dataclass(frozen=True, kw_only=True)
+class ListQuestions:
+    """As many questions about every list, list by list.
+
+    Attributes:
+        told: tokens before the questions, ``[list, token]``.
+        questions: tokens of the questions, ``[question, token]``.
+        asked: which fact each is about, ``[question]``.
+        alternatives: the attributes that a list names, ``[question, fact]``.
+    """
+
+    told: Int[Tensor, "list token"]
+    questions: Int[Tensor, "question token"]
+    asked: Int[Tensor, " question"]
+    alternatives: Int[Tensor, "question fact"]
+
+    @torch.no_grad()
+    def logits(self, model: Any) -> Float[Tensor, "question fact"]:
+        """A model's logits of the attributes, on its device."""
+        device = input_device(model)
+        kept = model.base_model(self.told.to(device), use_cache=True).past_key_values
+        kept.batch_repeat_interleave(len(self.questions) // len(self.told))
+        last = model.base_model(self.questions.to(device), past_key_values=kept, use_cache=True).last_hidden_state
+        vectors = model.get_output_embeddings().weight[self.alternatives.to(device)]
+        return torch.einsum("pw,paw->pa", last[:, -1], vectors)
+
+
+def questions_about(lists: Prompts, which: Sequence[int], facts: Sequence[int]) -> ListQuestions:
+    """A question about each of some facts, of each of some lists."""
+    swaps, asked = Swaps(**lists.layout), torch.as_tensor(facts)
+    same = torch.arange(swaps.fitted(lists.input_ids.shape[1]).number).expand(len(asked), -1)
+    tokens = torch.cat(
+        [asked_differently(lists.input_ids[row], same, swaps, int(lists.target[row]), asked) for row in which]
+    )
+    return ListQuestions(
+        told=tokens[:: len(asked), : swaps.stop],
+        questions=tokens[:, swaps.stop :],
+        asked=asked.repeat(len(which)),
+        alternatives=lists.answer_ids[torch.as_tensor(which)].repeat_interleave(len(asked), 0),
+    )
