@@ -30,6 +30,8 @@ SOUGHT: Mapping[str, Question] = dict(zip(EDITS, ("binding", "index"), strict=Tr
 SCORES = WITHIN
 RIVALS = ("asked fact", "copying", "previous token")
 CHANCE = "a head drawn at random"
+# Chosen after the edits, and so only shown.
+MOST_MOVED = "most questions moved"
 # In probability, of all that the two neighbours could have.
 MARGIN = 0.05
 MOVES, WON = "first heads that move the answer", "comparisons won by first heads"
@@ -73,7 +75,7 @@ class Edited:
 
     Attributes:
         first: the head of every order.
-        moves: what its edit moves, on every list.
+        moves: what its edit moves; also of ``most``, and the mean of all heads.
         compared: by how much the head of a score moves more than that of a rival, by both names; pairs that name one
             head are not there.
         most: the head that moves most questions to a neighbour.
@@ -91,22 +93,23 @@ def edited(result: Result, rankings: Result, edit: str) -> Edited:
     """What one edit does, of the heads that orders put first and of all."""
     number = EDITS.index(edit)
     by_head, first = moved(result)[number], first_heads(rankings, edit)
-    by_order = {order: by_head[head] for order, head in first.items()} | {CHANCE: by_head.mean((0, 1))}
+    next_to = [ROLES.index("before"), ROLES.index("after")]
+    new = ~np.isin(result["unedited_answer"], next_to)
+    shares = (np.isin(result["answer"][number], next_to) & new).mean((-1, -2))
+    most = divmod(int(shares.argmax()), shares.shape[1])
+    by_order = {order: by_head[head] for order, head in (first | {MOST_MOVED: most}).items()}
+    by_order[CHANCE] = by_head.mean((0, 1))
     compared = {
         (score, rival): over_lists(by_order[score] - by_order[rival])
         for score in SCORES
         for rival in (*RIVALS, CHANCE)
         if first[score] != first.get(rival)
     }
-    next_to = [ROLES.index("before"), ROLES.index("after")]
-    new = ~np.isin(result["unedited_answer"], next_to)
-    shares = (np.isin(result["answer"][number], next_to) & new).mean((-1, -2))
-    most = np.unravel_index(shares.argmax(), shares.shape)
     return Edited(
         first=first,
         moves={order: over_lists(x) for order, x in by_order.items()},
         compared=compared,
-        most=(int(most[0]), int(most[1])),
+        most=most,
         share=float(shares.max()),
     )
 

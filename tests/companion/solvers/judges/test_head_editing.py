@@ -80,6 +80,8 @@ def test_scores_that_tell(tmp_path):
     assert row.ours["moved by the head of score (sped up, Gemma)"]["value"] == pytest.approx(0.56 + 0.0008, abs=1e-3)
     assert row.ours["head of score (stopped, SmolLM2)"] == "0:1"
     assert row.ours["head that moves most questions (sped up, Gemma)"] == "2:0"
+    most, score = (row.ours[f"moved by the head of {x} (sped up, Gemma)"] for x in ("most questions moved", "score"))
+    assert most == score
     assert str(row.ours["comparisons won by first heads (stopped, Gemma)"]) == "12 of 12"
     assert not row.fails_in
 
