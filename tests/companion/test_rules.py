@@ -244,7 +244,8 @@ def test_ids_are_those_of_the_papers():
     expected += [
         f"G26-{n}{letter}" for n in range(1, 5) for letter in {1: "abc", 2: ["", "b"], 3: ["", "b"]}.get(n, [""])
     ]
-    expected += [f"T-{n}{kind}" for n in range(8) for kind in (("", "G") if n < 7 else ("",))]
+    kinds = {6: ["", "G", "Gb"], 7: [""]}
+    expected += [f"T-{n}{kind}" for n in range(8) for kind in kinds.get(n, ["", "G"])]
     expected += ["T-8G"]
     later = {1: "abc", 4: ["", "b"], 8: ["", "b"]}
     expected += [f"L-{n}{letter}" for n in range(1, 9) for letter in later.get(n, [""])]
