@@ -1,0 +1,126 @@
+"""What heads read that carry the answer of a taught model: the symbol that is asked for, or its origin.
+
+On the prompts of :mod:`posym_companion.language_models.origins` four heads of SmolLM2, taught to bind, carry the answer
+and look at the facts. All are purely symbolic by the papers' scores, but two of them, in a later layer, go with the
+origin of the fact that is asked about more than with its symbol. Here these heads, and the one of Gemma, are looked at
+on other prompts and in every run of :mod:`posym_companion.solvers.taught_gemma`: by crossed queries, and by an exchange
+of parts of keys as in :mod:`posym_companion.language_models.origin_patching`. This project's own; that models first
+look for a fact and then for its ordering is found, by other means, by Prakash et al. (2025).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from tqdm import tqdm
+
+from posym_companion.language_models import origins
+from posym_companion.language_models.origin_patching import RUNS, one_prompt
+from posym_companion.language_models.origins import Origins
+from posym_companion.loop import SECOND, Experiment, of_model
+from posym_companion.solvers.binding_direction import kept_factors, load
+from posym_companion.solvers.taught_gemma import TaughtGemma
+from posym_core.inspection.planes import find_planes
+from posym_core.models.additions import added
+from posym_core.models.language import PACKAGED
+
+WORDINGS = ("likes", "bought")
+TAUGHT = (0, 1, 2)
+# What is exchanged in the third of the layers in which a head stands; nothing first.
+EXCHANGES = ("whole", "origin", "symbol", "other origins")
+KEPT = (("none", "all"), *((exchange, layers) for layers in ("middle", "late") for exchange in EXCHANGES))
+DIMS = {
+    "contrasts": "factor prompt layer head",
+    "log_ratio": "prompt pair exchange layer head",
+    "positional symbolic": "prompt layer head",
+    "correct": "prompt",
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class ReaderHeads:
+    """One taught model on one wording.
+
+    Attributes:
+        model: name for :func:`posym_core.load_model`.
+        taught: seed of the run of :mod:`posym_companion.solvers.taught_gemma` that it was taught in.
+        wording: of the binding prompts.
+        facts: of a prompt.
+        prompts: how many; each has Latin squares of its own.
+        pairs: other facts that the asked one exchanges parts of its keys with, one after another.
+        seed: of the prompts, which no other experiment has.
+    """
+
+    model: str = PACKAGED
+    taught: int = 0
+    wording: str = "likes"
+    facts: int = origins.FACTS
+    prompts: int = 8
+    pairs: int = 2
+    seed: int = 4000
+
+    @property
+    def name(self) -> str:
+        """What the result is called."""
+        return f"reader_heads/{of_model(self.model)}{self.taught}_{self.wording}"
+
+
+def full_size() -> list[ReaderHeads]:
+    """Every run of both families in two wordings; there is no ``model`` to choose."""
+    return [
+        ReaderHeads(model=model, taught=taught, wording=wording)
+        for model in (SECOND, PACKAGED)
+        for taught in TAUGHT
+        for wording in WORDINGS
+    ]
+
+
+def small(setting: ReaderHeads | None = None) -> ReaderHeads:
+    """A size for trying out."""
+    return replace(setting or ReaderHeads(), facts=6, prompts=2, pairs=1)
+
+
+def measure(
+    model: Any, tokenizer: Any, folder: Path, setting: ReaderHeads, *, progress: bool = True
+) -> dict[str, np.ndarray]:
+    """All arrays of one setting.
+
+    Returns:
+        ``contrasts [factor, prompt, layer, head]``, of the symbol asked for, of its origin and of the place, as in
+        :func:`posym_companion.language_models.origins.measure`, over whole blocks; ``log_ratio [prompt, pair, exchange,
+        layer, head]``, the logarithm of the last token's attention to the asked fact over that to the other, by
+        :data:`KEPT`; the scores ``positional`` and ``symbolic [prompt, layer, head]``; ``correct [prompt]``.
+    """
+    asked = Origins(
+        model=setting.model,
+        wording=setting.wording,
+        facts=setting.facts,
+        asked=True,
+        prompts=setting.prompts,
+        seed=setting.seed,
+        reads="few",
+    )
+    prompts = origins.prompts_of(tokenizer, asked)
+    generator = torch.Generator().manual_seed(setting.seed)
+    with added(model, kept_factors(TaughtGemma(model=setting.model, seed=setting.taught), folder)):
+        read = origins.measure(model, tokenizer, asked, progress=False)
+        planes = find_planes(model, prompts.input_ids.shape[1])
+        rows = [
+            one_prompt(model, prompts, number, planes, setting.pairs, generator)["log_ratio"]
+            for number in tqdm(range(setting.prompts), desc=setting.name, disable=not progress)
+        ]
+    kept = [RUNS.index(run) for run in KEPT]
+    return {
+        "contrasts": read["contrasts"][read["curves"].tolist().index("block")].astype(np.float16),
+        "log_ratio": torch.stack(rows)[:, :, kept].cpu().numpy().astype(np.float16),
+        "positional": read["positional"].astype(np.float16),
+        "symbolic": read["symbolic"].astype(np.float16),
+        "correct": read["correct"],
+    }
+
+
+EXPERIMENT = Experiment(settings=full_size, small=small, measure=measure, dims=DIMS, load=load)

@@ -1,0 +1,140 @@
+"""The rule of C-6 on made-up runs: both sides of every line, NaN and one prompt."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+
+import numpy as np
+import pytest
+from invented import save_invented
+
+from posym_companion.ledger import ledger
+from posym_companion.loop import SECOND
+from posym_companion.solvers.judges import reader_heads
+from posym_companion.solvers.judges.reader_heads import FOLLOWS, READERS, followed
+from posym_companion.solvers.reader_heads import KEPT, full_size
+from posym_core.runs.results import load_result
+
+LAYERS = {SECOND: (30, 9), "gemma-3-270m": (18, 4)}
+
+
+@pytest.fixture(autouse=True)
+def _few_draws(monkeypatch):
+    monkeypatch.setattr(reader_heads, "DRAWS", 40)
+
+
+def invented(folder, *, prompts=6, right=True, scores=(0.0, 1.0), own=2.0, follows=0.7, control=0.0, only=None):
+    """Runs in which heads read what they are said to; or, of the one named ``only``, do as the arguments have it."""
+    generator = np.random.default_rng(0)
+    for setting in full_size():
+        shape = LAYERS[setting.model]
+        contrasts = 0.01 * generator.normal(size=(3, prompts, *shape))
+        positional, symbolic = np.zeros((prompts, *shape)), np.ones((prompts, *shape))
+        whole = generator.normal(size=(prompts, 2, *shape))
+        rows = {run: np.zeros_like(whole) for run in KEPT}
+        for layers in ("middle", "late"):
+            rows["whole", layers] = whole
+        for factor, heads in READERS[setting.model].items():
+            for head in heads:
+                is_it = only is None or only == (setting.model, setting.taught, setting.wording, *head)
+                at = (slice(None), *head)
+                first, second = (0, 1) if factor == "symbol" else (1, 0)
+                contrasts[first][at] += own if is_it else 2.0
+                contrasts[second][at] += 1.0
+                positional[at], symbolic[at] = scores if is_it else (0.0, 1.0)
+                share = follows if is_it else 0.7
+                rest = {"symbol": "origin", "origin": "symbol"}[factor]
+                for layers in ("middle", "late"):
+                    rows[factor, layers][:, :, *head] = share * whole[:, :, *head]
+                    rows[rest, layers][:, :, *head] = 0.3 * whole[:, :, *head]
+                    rows["other origins", layers][:, :, *head] = (control if is_it else 0.0) * whole[:, :, *head]
+        arrays = {
+            "contrasts": contrasts,
+            "log_ratio": np.stack([rows[run] for run in KEPT], 2),
+            "positional": positional,
+            "symbolic": symbolic,
+            "correct": np.full(prompts, right),
+        }
+        save_invented(setting.name, arrays, folder, **asdict(setting))
+    (row,) = ledger("C-6", folder=folder)
+    return row
+
+
+def test_heads_that_read_what_they_are_said_to(tmp_path):
+    row = invented(tmp_path)
+    assert row.verdict == "reproduced in kind"
+    cases = [part.partition(" c")[0] for part in row.parts.values()]
+    assert cases == ["yes", "30 of 30", "18 of 18", "12 of 12", "18 of 18", "12 of 12", "12 of 12"]
+    assert row.ours["logits that follow the origin (smollm2-135m, 23:2, run 0, likes)"]["value"] == pytest.approx(0.7)
+    assert len(row.evidence) == 13
+
+
+ONE = (SECOND, 1, "bought", 23, 7)
+
+
+@pytest.mark.parametrize(
+    ("changed", "part"),
+    [
+        ({"scores": (0.0, 0.9)}, "the scores call all of them symbolic"),
+        ({"scores": (0.1001, 1.0)}, "the scores call all of them symbolic"),
+        ({"scores": (np.nan, 1.0)}, "the scores call all of them symbolic"),
+        ({"own": 1.0}, "origins stand out for readers of origins"),
+        ({"own": np.nan}, "origins stand out for readers of origins"),
+        ({"follows": 0.3}, "readers of origins follow exchanged origins"),
+        ({"follows": np.nan}, "readers of origins follow exchanged origins"),
+        ({"control": 0.7}, "more than other facts' origins"),
+    ],
+)
+def test_one_head_that_does_not_is_one_case_less(tmp_path, changed, part):
+    row = invented(tmp_path, only=ONE, **changed)
+    before = invented(tmp_path / "all").parts[part]
+    count = int(before.split()[0])
+    assert row.parts[part].startswith(f"{count - 1} of {count} ")
+    assert row.verdict == "partly"
+    if not np.isnan(next(iter(changed.values())) if "scores" not in changed else 0):
+        assert all(x == y for name, x in row.parts.items() if name != part for y in [invented_parts[name]])
+
+
+invented_parts: dict[str, str] = {}
+
+
+@pytest.fixture(autouse=True)
+def _parts(tmp_path_factory):
+    if not invented_parts:
+        invented_parts.update(invented(tmp_path_factory.mktemp("as_said")).parts)
+
+
+def test_a_symbol_reader_has_lines_of_its_own(tmp_path):
+    row = invented(tmp_path, only=("gemma-3-270m", 2, "likes", 11, 2), own=0.5, follows=0.1)
+    assert row.parts["symbols stand out for readers of symbols"].startswith("17 of 18")
+    assert row.parts["readers of symbols follow exchanged symbols"].startswith("17 of 18")
+    assert row.parts["readers of origins follow exchanged origins"].startswith("12 of 12")
+
+
+def test_models_that_do_not_answer_tell_nothing(tmp_path):
+    assert invented(tmp_path, right=False).verdict == "not testable"
+    assert ledger("C-6", folder=tmp_path / "nowhere")[0].verdict == "not run here"
+
+
+def test_one_prompt_has_an_interval_of_no_width(tmp_path):
+    row = invented(tmp_path, prompts=1)
+    found = row.ours["following origins less symbols (smollm2-135m, 23:2, run 0, likes)"]
+    assert found["interval"] == [found["value"]] * 2 == [pytest.approx(0.4)] * 2
+
+
+def test_a_slope_is_that_of_the_head_s_own_layers_through_zero(tmp_path):
+    """A literal loop over prompts and pairs, of a head in the late third."""
+    invented(tmp_path)
+    setting = next(one for one in full_size() if one.model == SECOND)
+    result = load_result(setting.name, folder=tmp_path)
+    names, head = list(KEPT), (23, 2)
+    above = below = 0.0
+    for prompt in range(6):
+        for pair in range(2):
+            logit = {run: float(result["log_ratio"][prompt, pair, names.index(run), *head]) for run in names}
+            whole = logit["whole", "late"] - logit["none", "all"]
+            above += (logit["origin", "late"] - logit["none", "all"]) * whole
+            below += whole**2
+    assert followed(result, "origin", head).value == pytest.approx(above / below, rel=1e-6)
+    assert followed(result, "whole", head).value == pytest.approx(1)
+    assert FOLLOWS.format("origin") == "readers of origins that follow an exchange of origins more"

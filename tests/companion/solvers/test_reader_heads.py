@@ -1,0 +1,52 @@
+"""What is kept of heads that read symbols or origins."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from architectures import build
+
+from posym_companion.language_models import origins
+from posym_companion.language_models.origin_patching import RUNS
+from posym_companion.loop import SECOND
+from posym_companion.solvers import reader_heads
+from posym_companion.solvers.reader_heads import DIMS, KEPT, full_size, measure, small
+from posym_core.runs.results import named_dims
+
+
+@pytest.fixture(scope="module")
+def tiny(tokenizer):
+    # Of a shorter window the cache would keep less than the facts.
+    return build("Gemma3", vocab_size=len(tokenizer), sliding_window=128).requires_grad_(False)
+
+
+def test_every_run_has_a_name_of_its_own():
+    names = {setting.name for setting in full_size()}
+    assert len(names) == len(full_size()) == 12
+    assert f"reader_heads/{SECOND}-2_bought" in names
+    assert "reader_heads/0_likes" in names
+    assert set(KEPT) < set(RUNS)
+
+
+def test_a_result_is_what_its_description_says(tiny, tokenizer, tmp_path, monkeypatch):
+    asked = []
+    monkeypatch.setattr(reader_heads, "kept_factors", lambda run, folder: asked.append(run.name) or {})
+    setting = small(full_size()[2])
+    found = measure(tiny, tokenizer, tmp_path, setting, progress=False)
+    assert asked == [f"taught_gemma/{SECOND}-all_1"]
+    named_dims(DIMS, found)
+    layers, heads = tiny.config.num_hidden_layers, tiny.config.num_attention_heads
+    assert found["log_ratio"].shape == (2, 1, len(KEPT), layers, heads)
+    # The same as the experiment on origins has on these prompts.
+    same = origins.Origins(
+        model=setting.model, facts=setting.facts, asked=True, prompts=2, seed=setting.seed, reads="few"
+    )
+    expected = origins.measure(tiny, tokenizer, same, progress=False)
+    np.testing.assert_allclose(found["contrasts"], expected["contrasts"][0], rtol=2e-3, atol=2e-3)
+    np.testing.assert_allclose(found["symbolic"], expected["symbolic"], atol=1e-3)
+    # An exchange changes the heads of its layers and of those behind them, and none before.
+    changed = found["log_ratio"].astype(float) - found["log_ratio"][:, :, :1]
+    late = changed[:, :, KEPT.index(("whole", "late"))]
+    first = round(2 * layers / 3)
+    assert np.abs(late[:, :, :first]).max() == 0
+    assert np.abs(late[:, :, first:]).max() > 0
