@@ -249,6 +249,6 @@ def test_ids_are_those_of_the_papers():
     expected += ["T-8G"]
     later = {1: "abc", 4: ["", "b"], 8: ["", "b"]}
     expected += [f"L-{n}{letter}" for n in range(1, 9) for letter in later.get(n, [""])]
-    expected += [f"C-{n}" for n in range(1, 6)]
+    expected += [f"C-{n}" for n in range(1, 7)]
     expected += [f"B-{n}" for n in range(1, 7)]
     assert list(itertools.chain(entries())) == expected
