@@ -29,7 +29,7 @@ FAMILIES = dict(zip(("Gemma", "SmolLM2"), LANGUAGE_MODELS, strict=True))
 SOUGHT: Mapping[str, Question] = dict(zip(EDITS, ("binding", "index"), strict=True))
 SCORES = WITHIN
 RIVALS = ("asked fact", "copying", "previous token")
-CHANCE = "a head drawn at random"
+CHANCE = "chance"
 # Chosen after the edits, and so only shown.
 MOST_MOVED = "most questions moved"
 # In probability, of all that the two neighbours could have.
@@ -78,6 +78,7 @@ class Edited:
         moves: what its edit moves; also of ``most``, and the mean of all heads.
         compared: by how much the head of a score moves more than that of a rival, by both names; pairs that name one
             head are not there.
+        above: how many heads move the answer more than the head of a score, by its name; only shown.
         most: the head that moves most questions to a neighbour.
         share: how many of the questions, of all; those that are answered so anyway are not moved.
     """
@@ -85,6 +86,7 @@ class Edited:
     first: Mapping[str, tuple[int, int]]
     moves: Mapping[str, Estimate]
     compared: Mapping[tuple[str, str], Estimate]
+    above: Mapping[str, int]
     most: tuple[int, int]
     share: float
 
@@ -109,6 +111,7 @@ def edited(result: Result, rankings: Result, edit: str) -> Edited:
         first=first,
         moves={order: over_lists(x) for order, x in by_order.items()},
         compared=compared,
+        above={score: int((by_head.mean(-1) > by_head[first[score]].mean()).sum()) for score in SCORES},
         most=most,
         share=float(shares.max()),
     )
@@ -133,6 +136,7 @@ def neighbours(folder: Path | None) -> Measured:
                 f"head that moves most questions ({where})": "{}:{}".format(*found.most),
             }
             ours |= {f"moved by the head of {order} ({where})": x for order, x in found.moves.items()}
+            ours |= {f"heads that move it more than that of {score} ({where})": x for score, x in found.above.items()}
             ours |= {f"head of {order} ({where})": "{}:{}".format(*head) for order, head in found.first.items()}
             missed += [f"{score}, {where}: {x}" for score, x in scores.items() if not beyond_margin(x)]
             missed += [

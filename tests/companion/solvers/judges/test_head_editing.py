@@ -90,6 +90,7 @@ def test_damage_that_spreads_moves_nothing(tmp_path):
     """Another head moves answers, so that it can be asked, and the heads of the scores only spoil them."""
     row = invent(tmp_path, dict.fromkeys(RIGHT, SPOILT) | {(edit, (0, 3)): MOVED for edit in EDITS})
     assert row.verdict == "not reproduced"
+    assert row.ours["heads that move it more than that of score (sped up, Gemma)"] == 1
     assert row.ours["moved by the head of score (sped up, Gemma)"]["value"] == pytest.approx(0, abs=2e-3)
 
 
@@ -163,6 +164,8 @@ def test_chance_is_the_mean_of_all_heads(tmp_path):
     )
     found = edited(result, rankings, "sped up")
     assert isinstance(found, Edited)
+    assert found.above == {"score": 0, "cube share": 0, "planes": 0}, "another moves as much, not more"
+    assert set(edited(result, rankings, "stopped").above.values()) == {0}
     by_head = moved(result)[0].mean(-1)
     assert found.moves[CHANCE].value == pytest.approx(sum(by_head.ravel()) / 12)
     assert found.compared["score", CHANCE].value == pytest.approx(by_head[2, 0] - by_head.mean())
