@@ -399,6 +399,20 @@ def test_page_fits_a_phone(visit: Visit) -> None:
     assert width <= NARROW["width"]
 
 
+CLOSED = """() => [...document.querySelectorAll(".admonition.dropdown")].filter((fold) => {
+  const open = !fold.classList.contains("toggle-hidden"), title = fold.querySelector(":scope > .admonition-title");
+  fold.classList.add("toggle-hidden");
+  const [whole, own] = [fold, title].map((x) => x.getBoundingClientRect().height);
+  if (open) fold.classList.remove("toggle-hidden");
+  return own > 0 && whole > own + 4;
+}).map((fold) => fold.querySelector(".admonition-title").textContent)"""
+
+
+@every_chapter
+def test_a_closed_fold_is_its_title_alone(visit: Visit) -> None:
+    assert visit.page.evaluate(CLOSED) == []
+
+
 @every_chapter
 def test_both_colour_schemes_are_there(visit: Visit) -> None:
     colours = set()
