@@ -3,7 +3,7 @@
 Each is a number a head, measured on binding prompts; no head is touched. The older ones, which nothing about swaps
 enters: the entropy of a head's attention and its attention to the fact that is asked about; *copying*, the attention
 to the answer's token times what the head adds to the answer's logit; *retrieval*, how often no token gets more of its
-attention than the answer's (Wu et al. 2024, arXiv 2404.15574, in prompts that end where the answer begins);
+attention than the answer's (Wu et al. 2025, arXiv 2404.15574, in prompts that end where the answer begins);
 *previous token* and *induction*, the attention of each token to the one before it and, in a text said twice, to the
 one behind its first mention (Olsson et al. 2022).
 """

@@ -3,7 +3,7 @@
 One part a paper or two: order in ``C`` against length and base (Du et al., 2026), logits as position plus content (Han
 and Ji, 2025) beside massive queries and keys (Jin et al., 2025; Jonasson, 2025), slow planes of the heads that carry an
 answer (Bayram, 2026), the influence of a token by its place before any training (Chowdhury, 2026; Herasimchyk et al.,
-2026), and what a binding head is told: a place, a name or an answer (Gur-Arieh et al., 2025). The rules that judge
+2026), and what a binding head is told: a place, a name or an answer (Gur-Arieh et al., 2026). The rules that judge
 them stand in :mod:`posym_companion.later.judges.later_claims` and were written first.
 
 All parts are asked of the packaged Gemma, plain and taught to bind; of SmolLM2, whose context is shorter than the

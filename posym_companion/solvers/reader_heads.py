@@ -5,7 +5,7 @@ and look at the facts. All are purely symbolic by the papers' scores, but two of
 origin of the fact that is asked about more than with its symbol. Here these heads, and the one of Gemma, are looked at
 on other prompts and in every run of :mod:`posym_companion.solvers.taught_gemma`: by crossed queries, and by an exchange
 of parts of keys as in :mod:`posym_companion.language_models.origin_patching`. This project's own; that models first
-look for a fact and then for its ordering is found, by other means, by Prakash et al. (2025).
+look for a fact and then for its ordering is found, by other means, by Prakash et al. (2026).
 """
 
 from __future__ import annotations
