@@ -2,7 +2,8 @@
 
 The list of references has the same labels, in alphabetical order. A tag is the field ``shorthand`` of an entry of
 ``book/references.bib``. It stands in place of the year: two of the papers have the same first author and the same year.
-Elsewhere the field ``extrayear`` tells such papers apart.
+Elsewhere the field ``extrayear`` tells such papers apart. The list links the code of an entry's authors, the field
+``code``.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from pybtex.plugin import register_plugin
 from pybtex.style.formatting.unsrt import Style as Unsorted
 from pybtex.style.labels import BaseLabelStyle
 from pybtex.style.sorting import BaseSortingStyle
-from pybtex.style.template import field, join, node
+from pybtex.style.template import field, href, join, node, optional, sentence, words
 from sphinxcontrib.bibtex.plugin import register_plugin as register_references
 from sphinxcontrib.bibtex.style.referencing.author_year import AuthorYearReferenceStyle
 
@@ -60,10 +61,14 @@ class ByLabel(BaseSortingStyle):
 
 
 class TaggedList(Unsorted):
-    """Entries under their labels."""
+    """Entries under their labels, with their authors' code."""
 
     default_label_style = NAME
     default_sorting_style = NAME
+
+    def format_web_refs(self, e: Entry) -> Any:
+        code = field("code", raw=True)
+        return join(sep=" ")[super().format_web_refs(e), optional[sentence[words["Code:", href(code)[code]]]]]
 
 
 def register_styles() -> None:

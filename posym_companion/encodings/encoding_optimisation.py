@@ -1,9 +1,9 @@
 """What an encoding does to optimisation: the largest stable learning rate, and the sharpness of the loss.
 
-Gu et al. (*Deconstructing Positional Information*, 2026) expect rotary models to train more stably, because a product
-with a kernel contracts spectra. Models of :mod:`posym_companion.encodings.encoding_study` on Distance, equal in all
-but the encoding, are trained with ever larger rates until one makes the loss blow up, and once more as the study
-trains them, with looks at the largest eigenvalue of the Hessian, at the accuracy and at the heads.
+Gu et al., *Deconstructing Positional Information* (2026), expect in their first version that rotary models train more
+stably, because a product with a kernel contracts spectra. Models of :mod:`posym_companion.encodings.encoding_study` on
+Distance, equal in all but the encoding, are trained with ever larger rates until one makes the loss blow up, and once
+more as the study trains them, with looks at the largest eigenvalue of the Hessian, at the accuracy and at the heads.
 """
 
 from __future__ import annotations

@@ -1,10 +1,11 @@
 """Eigenvalues of Gram matrices under positions: products with kernels, and sums with biases.
 
-Gu et al. (*Unpacking Positional Encoding*, 2025) write logits as a Gram matrix of contents and look at what positions
-do to it: an additive encoding adds a Toeplitz matrix, a rotation multiplies by one, entry by entry. What holds for the
-product is a theorem of Bapat and Sunder (1985): with a *correlation matrix* ``T`` (positive semidefinite, ones on the
-diagonal) the eigenvalues of ``G * T`` are majorised by those of ``G``. Here are the kernels, the eigenvalues, a check
-of majorisation with a stated tolerance, and the doubly stochastic matrix on which the proof rests.
+Gu et al., *Deconstructing Positional Information* (2026), write logits as a Gram matrix of contents and look, in their
+first version, at what positions do to it: an additive encoding adds a Toeplitz matrix, a rotation multiplies by one,
+entry by entry. What holds for the product is a theorem of Bapat and Sunder (1985): with a *correlation matrix* ``T``
+(positive semidefinite, ones on the diagonal) the eigenvalues of ``G * T`` are majorised by those of ``G``. Here are the
+kernels, the eigenvalues, a check of majorisation with a stated tolerance, and the doubly stochastic matrix on which the
+proof rests.
 
 All functions take ``[..., n, n]``, real or complex Hermitian, and compute in double precision.
 """

@@ -1,9 +1,9 @@
 """Control of success by frequency: toy heads that own one angle, two, or all, on the three canonical tasks.
 
-Urrutia et al., *Decoupling Positional and Symbolic Attention in Transformers*: a head that may use one frequency only
-does Index with high ones, Retrieval with low ones, and Partial induction with none, but with the pair of angle 0 and
-a moderate one. Every *cell* here is one ensemble (one task, one length, a list of angles, all seeds); within a cell
-nothing but angle and seed varies, and variants of one seed share weights at the start and all data.
+Urrutia et al., *Decoupling Positional and Symbolic Attention Behavior in Transformers*: a head that may use one
+frequency only does Index with high ones, Retrieval with low ones, and Partial induction with none, but with the pair of
+angle 0 and a moderate one. Every *cell* here is one ensemble (one task, one length, a list of angles, all seeds);
+within a cell nothing but angle and seed varies, and variants of one seed share weights at the start and all data.
 
 Beyond the paper: three lengths against predicted thresholds, heads that own all planes of a model with dimension 64,
 and these heads with bands of planes switched off when tested.

@@ -1,9 +1,9 @@
 """Queries and keys of a language model in its rotation planes: do heads trace the curves of the constructed head?
 
-Urrutia et al., *Decoupling Positional and Symbolic Attention in Transformers*, show that toys trained on Index have
-keys with one direction and a query that points at the target, and that heads of Gemma look alike on their positional
-frequencies. Here this is measured on every plane of every head, at the keys of the prompt's blocks, and the curve
-``amplitude cos(angle (distance - crest))`` is fitted on one half of the prompts and tested on the other.
+Urrutia et al., *Decoupling Positional and Symbolic Attention Behavior in Transformers*, show that toys trained on Index
+have keys with one direction and a query that points at the target, and that heads of Gemma look alike on their
+positional frequencies. Here this is measured on every plane of every head, at the keys of the prompt's blocks, and the
+curve ``amplitude cos(angle (distance - crest))`` is fitted on one half of the prompts and tested on the other.
 """
 
 from __future__ import annotations

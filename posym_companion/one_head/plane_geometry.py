@@ -4,8 +4,8 @@ A plane's part of a query or key is a complex number. Turned back to position 0,
 where the token stands is in the rotation alone. If all keys of a plane are one arrow ``k``, the logit of a key at
 distance ``D`` from the query ``q`` is ``Re(q conj(k) exp(i angle D)) = |q| |k| cos(angle (D - D*))``: a wave over the
 distance, whose crest ``D*`` is the phase by which the query trails the keys, over the angle. This is the head of
-Theorem 3 in Urrutia et al., *Decoupling Positional and Symbolic Attention in Transformers*, who report to find it in
-trained heads. The measures are this project's own.
+Theorem 3 in Urrutia et al., *Decoupling Positional and Symbolic Attention Behavior in Transformers*, who report to find
+it in trained heads. The measures are this project's own.
 """
 
 from __future__ import annotations

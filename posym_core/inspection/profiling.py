@@ -224,9 +224,9 @@ def profile(
 ) -> Profile:
     """Positional and symbolic scores of every head at the last token of every prompt, or at others.
 
-    Urrutia et al., *Decoupling Positional and Symbolic Attention in Transformers*, section 4: the keys of the blocks
-    are swapped at each head's own input, with everything else fixed. Where keys mix neighbouring tokens before they are
-    rotated (Zaya convolves them), swapped keys are not the keys of swapped tokens.
+    Urrutia et al., *Decoupling Positional and Symbolic Attention Behavior in Transformers*, section 4: the keys of the
+    blocks are swapped at each head's own input, with everything else fixed. Where keys mix neighbouring tokens before
+    they are rotated (Zaya convolves them), swapped keys are not the keys of swapped tokens.
 
     Args:
         model: any Hugging Face decoder with rotary encoding, in evaluation mode; see :func:`posym_core.load_model`. It

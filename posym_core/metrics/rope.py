@@ -1,7 +1,7 @@
 """Rotary position encoding (RoPE): angles, rotation planes and rotations.
 
-Su et al., *RoFormer* (2021); angles as in Urrutia et al., *Decoupling Positional and Symbolic Attention in
-Transformers*, section 2: ``theta_k = base ** (-2 (k - 1) / dim)``, ``k = 1 .. dim / 2``. The paper's *frequency
+Su et al., *RoFormer* (2021); angles as in Urrutia et al., *Decoupling Positional and Symbolic Attention Behavior
+in Transformers*, section 2: ``theta_k = base ** (-2 (k - 1) / dim)``, ``k = 1 .. dim / 2``. The paper's *frequency
 ID* is ``k``: a low ID is a fast plane.
 """
 

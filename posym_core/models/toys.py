@@ -1,7 +1,7 @@
 """Attention-only models with one layer and one head, trained as one batched ensemble.
 
-The set-up follows Urrutia et al., *Decoupling Positional and Symbolic Attention in Transformers*: one layer, one
-head, rotary angles chosen by the experimenter, nothing but attention between embedding and read-out. The paper's
+The set-up follows Urrutia et al., *Decoupling Positional and Symbolic Attention Behavior in Transformers*: one layer,
+one head, rotary angles chosen by the experimenter, nothing but attention between embedding and read-out. The paper's
 appendix with the exact training set-up is not public to us, so these details are ours:
 
 * A head with ``F`` angles has exactly ``F`` rotation planes: one angle means queries and keys in one plane. Every

@@ -1,8 +1,8 @@
 """Binding prompts: facts that give each name an attribute, and a question about one of them.
 
-The kind of input on which Urrutia et al., *Decoupling Positional and Symbolic Attention in Transformers*, profile a
-language model: ``Alice likes red. Bob likes blue. ... Bob likes``. Every fact is a block of the same number of tokens,
-so that any two can be swapped, and every name and attribute is one token. The words and templates are ours.
+The kind of input on which Urrutia et al., *Decoupling Positional and Symbolic Attention Behavior in Transformers*,
+profile a language model: ``Alice likes red. Bob likes blue. ... Bob likes``. Every fact is a block of the same number
+of tokens, so that any two can be swapped, and every name and attribute is one token. The words and templates are ours.
 """
 
 from __future__ import annotations

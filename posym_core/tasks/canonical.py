@@ -1,6 +1,6 @@
 """Canonical tasks: Index, Retrieval and Partial induction.
 
-Urrutia et al., *Decoupling Positional and Symbolic Attention in Transformers*, section on canonical tasks. The
+Urrutia et al., *Decoupling Positional and Symbolic Attention Behavior in Transformers*, section on canonical tasks. The
 answer to Index depends on where tokens stand and not on what they are; the answer to Retrieval on what they are and
 not on where they stand; Partial induction needs both. The distributions over inputs, which the docstrings state, are
 ours.

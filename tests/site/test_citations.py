@@ -1,18 +1,65 @@
-"""How papers are cited: by their tags where they have one, and never two of them alike."""
+"""How papers are cited: by tags where they have them, never two alike, and under the titles of the list."""
 
 from __future__ import annotations
 
+import json
+import re
+import tomllib
+from collections.abc import Iterator
 from pathlib import Path
 
 import citations
 import pytest
-from pybtex.database import Entry, Person, parse_file
+import yaml
+from pybtex.database import BibliographyData, Entry, Person, parse_file
 from pybtex.plugin import find_plugin
 from pybtex.style.template import field, join
 from sphinxcontrib.bibtex.plugin import find_plugin as find_references
 
+ROOT = Path(__file__).resolve().parents[2]
 TAGGED = Entry("misc", {"year": "2026", "shorthand": "U25"}, {"author": [Person("Urrutia, Felipe")]})
 DATED = Entry("misc", {"year": "2024", "extrayear": "b"}, {"author": [Person("Su, Jianlin")]})
+
+OTHER_TITLE = re.compile(r"``(.{20,}?)''")
+ARXIV = re.compile(r"arxiv(?:\.org/(?:abs|pdf)/|:| )(\d{4}\.\d{4,5})", re.IGNORECASE)
+
+
+@pytest.fixture(scope="module")
+def papers() -> BibliographyData:
+    return parse_file(ROOT / "book" / "references.bib")
+
+
+def texts() -> Iterator[tuple[str, str]]:
+    """Pages, code and what stands beside them, by name, with lines joined; of a notebook the sources of its cells."""
+    found = [path for folder in ("book", "posym_core", "posym_companion") for path in (ROOT / folder).rglob("*")]
+    for path in (*found, ROOT / "README.md", ROOT / "CHANGELOG.md", ROOT / "CITATION.cff"):
+        if path.suffix in {".py", ".md", ".toml", ".ipynb", ".cff"}:
+            text = path.read_text(encoding="utf-8")
+            if path.suffix == ".ipynb":
+                text = "\n".join("".join(cell["source"]) for cell in json.loads(text)["cells"])
+            yield str(path.relative_to(ROOT)), " ".join(text.split())
+
+
+def titles(papers: BibliographyData) -> set[str]:
+    return {re.sub("[{}]", "", entry.fields["title"]) for entry in papers.entries.values()}
+
+
+def other_titles(papers: BibliographyData) -> set[str]:
+    """What earlier versions are called; only notes of the list say so."""
+    return {title for entry in papers.entries.values() for title in OTHER_TITLE.findall(entry.fields.get("note", ""))}
+
+
+def opening(title: str) -> str:
+    """The three words by which a title is known."""
+    return " ".join(title.split()[:3]).rstrip(":,?!")
+
+
+def misnamed(text: str, known: set[str]) -> list[str]:
+    """Titles in italics or of links that begin as one of the list does, but are not it or its part before a colon."""
+    allowed = {name.casefold() for title in known for name in (title, title.partition(":")[0])}
+    opened = "|".join(re.escape(opening(title)) for title in known)
+    named = re.findall(rf"[*\[]((?:{opened})\b[^*\]]*)[*\]]", text)
+    return [title for title in named if title.rstrip(".").casefold() not in allowed]
 
 
 @pytest.mark.parametrize(("entry", "year"), [(TAGGED, "U25"), (DATED, "2024b"), (Entry("misc", {}), "n.d.")])
@@ -50,3 +97,61 @@ def test_no_two_papers_are_cited_alike(root: Path) -> None:
     assert len(cited) > 20
     assert not [one for one in cited if cited.count(one) > 1]
     assert {"U25", "U26", "G26"} == {entry.fields["shorthand"] for entry in entries if "shorthand" in entry.fields}
+
+
+def test_pages_cite_papers_and_do_not_link_them() -> None:
+    linked = {name: re.findall(r"arxiv\.org/\S+", text) for name, text in texts() if name.startswith("book/")}
+    assert not {name: links for name, links in linked.items() if links}, "cite an entry of book/references.bib instead"
+
+
+def test_every_arxiv_number_is_one_of_the_list(papers: BibliographyData) -> None:
+    listed = {number for entry in papers.entries.values() for number in ARXIV.findall(" ".join(entry.fields.values()))}
+    named = {(number, name) for name, text in texts() for number in ARXIV.findall(text)}
+    assert len(named) > 5
+    assert not {(number, name) for number, name in named if number not in listed}
+
+
+def test_papers_are_named_by_their_titles(papers: BibliographyData) -> None:
+    wrong = {name: misnamed(text, titles(papers)) for name, text in texts()}
+    assert not {name: found for name, found in wrong.items() if found}
+
+
+def test_earlier_titles_stand_in_the_list_alone(papers: BibliographyData) -> None:
+    earlier = {opening(title) for title in other_titles(papers)}
+    assert earlier
+    assert not [(name, title) for name, text in texts() for title in earlier if title in text]
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        ("in *On Heads: A Study* and [On Heads of Models](x)", ["On Heads of Models"]),
+        ("in *On Heads Alone, Once*", []),
+        ("a * On Heads * b, *On heads*", []),
+    ],
+)
+def test_wrong_titles_are_found(text: str, found: list[str]) -> None:
+    assert misnamed(text, {"On Heads of Many Models", "On Heads Alone, Once"}) == found
+
+
+def test_the_citation_file_names_papers_as_the_list_does(papers: BibliographyData) -> None:
+    listed = {entry.fields["url"]: entry.fields["title"] for entry in papers.entries.values() if "url" in entry.fields}
+    references = yaml.safe_load((ROOT / "CITATION.cff").read_text(encoding="utf-8"))["references"]
+    assert {one["title"] for one in references} == {re.sub("[{}]", "", listed[one["url"]]) for one in references}
+
+
+def test_the_code_of_the_three_papers_is_linked(papers: BibliographyData) -> None:
+    citations.register_styles()
+    code = {key: entry.fields["code"] for key, entry in papers.entries.items() if "shorthand" in entry.fields}
+    for entry in citations.TaggedList().format_bibliography(papers, list(code)):
+        assert f'Code: <a href="{code[entry.key]}">' in entry.text.render_as("html")
+    pages = dict(texts())
+    for name in ("README.md", "book/introduction.ipynb"):
+        assert not [link for link in code.values() if f"]({link})" not in pages[name]]
+
+
+def test_rows_on_the_paper_with_two_versions_say_which_they_mean() -> None:
+    rows = tomllib.loads((ROOT / "posym_companion" / "claims.toml").read_text(encoding="utf-8"))
+    papers = {name: row["paper"] for name, row in rows.items() if name.startswith("G26")}
+    assert papers
+    assert not {name: paper for name, paper in papers.items() if "version" not in paper}

@@ -1,8 +1,8 @@
 """Heads built by hand that solve the canonical tasks, with the parameters that the proofs name.
 
-Urrutia et al., *Decoupling Positional and Symbolic Attention in Transformers*, Theorems 3, 5, 6 and 7. Statements
-follow the paper; the exact admissible ranges, in :mod:`posym_core.models.constructed.canonical_limits`, and their
-proofs are ours.
+Urrutia et al., *Decoupling Positional and Symbolic Attention Behavior in Transformers*, Theorems 3, 5, 6 and 7.
+Statements follow the paper; the exact admissible ranges, in :mod:`posym_core.models.constructed.canonical_limits`, and
+their proofs are ours.
 
 All heads share one form. The last token queries every token, itself included; queries and keys live in rotation
 planes; values are one-hot tokens and the read-out ``F`` projects them onto the classes, so a class's score is the

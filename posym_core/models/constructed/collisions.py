@@ -1,9 +1,9 @@
 """What heads cannot do, shown on any head: two inputs that it cannot tell apart and whose answers differ.
 
-Urrutia et al., *Decoupling Positional and Symbolic Attention in Transformers*, Theorems 2 and 4 and Corollary 1. A
-head is anything that maps tokens ``[input, token]`` to class scores ``[input, class]``. Each function builds its pair
-of inputs and reports how far the head's scores differ on them. If the head is what the theorem speaks of, they
-coincide and one of the two answers must be wrong; if they differ, the head is something else.
+Urrutia et al., *Decoupling Positional and Symbolic Attention Behavior in Transformers*, Theorems 2 and 4 and
+Corollary 1. A head is anything that maps tokens ``[input, token]`` to class scores ``[input, class]``. Each function
+builds its pair of inputs and reports how far the head's scores differ on them. If the head is what the theorem speaks
+of, they coincide and one of the two answers must be wrong; if they differ, the head is something else.
 
 Theorem 4 needs a read-out that looks at attributes only (values the identity, ``F`` a projection). A general ``F`` that
 also reads the symbols, such as a multilayer perceptron, admits contrived exceptions; the paper says so.
