@@ -12,6 +12,7 @@ import asyncio
 import json
 import multiprocessing
 import os
+import re
 import signal
 import sys
 import tempfile
@@ -29,6 +30,7 @@ from nbclient.exceptions import CellExecutionError, CellTimeoutError, DeadKernel
 
 JOBS = 2
 TIMEOUT = 900  # seconds a cell may take
+BAR = re.compile(r".*\d%\|.*\| *\d+/\d+ \[.*")  # as tqdm writes one
 ENVIRONMENT = {
     "OMP_NUM_THREADS": "1",
     "PYTHONHASHSEED": "0",
@@ -138,9 +140,8 @@ async def execute(root: Path, chapter: Path, project: Project) -> str | None:
         except (CellExecutionError, CellTimeoutError, DeadKernelError) as error:
             return str(error)
         files = [Path(line) for line in opened.read_text(encoding="utf-8").splitlines()]
-    said = [out["text"] for cell in notebook.cells for out in cell.get("outputs", []) if out.get("name") == "stderr"]
-    if said:
-        return f"it writes to stderr: {said[0]}"
+    if wrong := unwanted(notebook):
+        return wrong
     if missed := unforeseen(root, files, project.behind(read(chapter))):
         return f"it reads {', '.join(missed[:5])}, which tools/closure.py did not foresee; name the result in a cell"
     seconds = round(time.perf_counter() - start, 1)
@@ -150,6 +151,16 @@ async def execute(root: Path, chapter: Path, project: Project) -> str | None:
     nbformat.write(notebook, target.with_suffix(".new"))
     target.with_suffix(".new").replace(target)
     print(f"executed {chapter.relative_to(root)} in {seconds} s", flush=True)
+    return None
+
+
+def unwanted(notebook: Any) -> str | None:
+    """What a chapter shows that no page may show: a text on stderr, or a progress bar."""
+    for out in (out for cell in notebook.cells for out in cell.get("outputs", [])):
+        if out.get("name") == "stderr":
+            return f"it writes to stderr: {out['text']}"
+        if found := BAR.search("".join([out.get("text", ""), out.get("data", {}).get("text/plain", "")])):
+            return f"it shows a progress bar: {found[0].strip()}"
     return None
 
 

@@ -10,6 +10,7 @@ import contextlib
 import copy
 import functools
 import importlib.util
+import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from importlib.metadata import version
@@ -32,6 +33,8 @@ from posym_core.runs.store import cache_root, kept_folder, sha256
 PACKAGED = "gemma-3-270m"
 # Raised whenever the code below would write other files from the same weights.
 CONVERSION = "2"
+# Held while a conversion has replaced parts of other libraries, so that two threads do not put back each other's.
+_REPLACING = threading.Lock()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -202,7 +205,7 @@ def _convert(packaged: Packaged, folder: Path) -> None:
             f"the installed {packaged.package} holds weights with SHA-256 {found}, not {packaged.sha256}; install its "
             f"version {packaged.release} with: {packaged.exact}"
         )
-    with _one_pass_over_gguf():
+    with _REPLACING, _one_pass_over_gguf(), _without_bars():
         model = AutoModelForCausalLM.from_pretrained(source.parent, gguf_file=source.name, dtype=torch.float32)
         words: Any = gguf.GGUFReader(str(source)).fields
         vocabulary = [words[f"tokenizer.ggml.{name}"].contents() for name in packaged.fields]
@@ -217,7 +220,8 @@ def _convert(packaged: Packaged, folder: Path) -> None:
         plain = type(model)(config)
     plain.load_state_dict(model.state_dict(), assign=True)
     plain.tie_weights()
-    plain.save_pretrained(folder)
+    with _REPLACING, _without_bars():
+        plain.save_pretrained(folder)
 
 
 @contextlib.contextmanager
@@ -245,3 +249,24 @@ def _one_pass_over_gguf() -> Iterator[None]:
         yield
     finally:
         gguf.GGUFReader = original
+
+
+@contextlib.contextmanager
+def _without_bars() -> Iterator[None]:
+    """Within the block no bar of tqdm is shown, whichever of its classes it is of.
+
+    The switch of transformers does not reach the bar over a GGUF file's tensors, and ``TQDM_DISABLE`` none in a
+    notebook, where each bar would stay among the outputs of the cell that happens to be the first to load a model.
+    """
+    from tqdm import std
+
+    original = std.tqdm.__init__
+
+    def disabled(self: Any, *arguments: Any, **options: Any) -> None:
+        original(self, *arguments, **{**options, "disable": True})
+
+    std.tqdm.__init__ = disabled
+    try:
+        yield
+    finally:
+        std.tqdm.__init__ = original

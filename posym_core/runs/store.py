@@ -27,7 +27,7 @@ from torch import Tensor
 
 from posym_core.runs.provenance import library_versions, own_code
 
-BEGUN, MANIFEST = "begun.json", "posym-manifest.json"
+BEGUN, MANIFEST, UNFINISHED = "begun.json", "posym-manifest.json", ".unfinished"
 
 
 class DamagedError(ValueError):
@@ -271,14 +271,14 @@ def kept_folder(name: str, key: Mapping[str, str], build: Callable[[Path], None]
             if damage is None:
                 return folder
             warnings.warn(f"{folder} is damaged ({damage}); it is converted anew", UserWarning, stacklevel=3)
+        work = root / f".{folder.name}{UNFINISHED}"
+        _remove_killed(root, name, held=work)
         free = shutil.disk_usage(root).free
         if free < room:
             raise OSError(
                 f"converting {name} needs {room / 1e9:.1f} GB in {root}, but only {free / 1e9:.1f} GB are free; make "
                 "room or set POSYM_CACHE to a folder on a larger disk"
             )
-        work = root / f".{folder.name}.unfinished"
-        shutil.rmtree(work, ignore_errors=True)  # what a killed process left
         try:
             work.mkdir()
             build(work)
@@ -292,6 +292,16 @@ def kept_folder(name: str, key: Mapping[str, str], build: Callable[[Path], None]
         finally:
             shutil.rmtree(work, ignore_errors=True)
     return folder
+
+
+def _remove_killed(root: Path, name: str, *, held: Path) -> None:
+    """Remove what killed processes left of a name: of this key, whose lock is held, and of others nobody works at."""
+    from filelock import FileLock, Timeout
+
+    shutil.rmtree(held, ignore_errors=True)
+    for other in root.glob(f".{name}-*{UNFINISHED}"):
+        with contextlib.suppress(Timeout), FileLock(other.with_suffix(".lock"), timeout=0):
+            shutil.rmtree(other, ignore_errors=True)
 
 
 def find_damage(folder: Path, key: Mapping[str, str]) -> str | None:

@@ -13,6 +13,7 @@ from typing import Any
 import build_book
 import colab
 import environment
+import execute
 import lock
 import nbformat
 import pytest
@@ -275,3 +276,23 @@ def test_notes_of_a_release_are_what_the_changelog_says_of_it(root: Path, capsys
     assert "The core: rotations" in said
     assert release_notes.main(["99"], root) == 1
     assert "CHANGELOG.md says nothing of '99'" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("output", "wrong"),
+    [
+        (nbformat.v4.new_output("stream", name="stderr", text="a warning"), "it writes to stderr: a warning"),
+        (
+            nbformat.v4.new_output("display_data", {"text/plain": "Loading:   0%|          | 0/272 [00:00<?, ?it/s]"}),
+            "it shows a progress bar: Loading:   0%|          | 0/272 [00:00<?, ?it/s]",
+        ),
+        (
+            nbformat.v4.new_output("stream", name="stdout", text="\rsteps: 50%|████    | 5/10 [00:01<00:01, 4.2it/s]"),
+            "it shows a progress bar: steps: 50%|████    | 5/10 [00:01<00:01, 4.2it/s]",
+        ),
+        (nbformat.v4.new_output("display_data", {"text/plain": "| 50%|3/4 | 1/2 |"}), None),
+    ],
+)
+def test_a_chapter_shows_no_warning_and_no_progress_bar(output: Any, wrong: str | None) -> None:
+    notebook = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(outputs=[output])])
+    assert execute.unwanted(notebook) == wrong
