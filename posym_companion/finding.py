@@ -272,8 +272,7 @@ class Rule:
 
         Where the model cannot tell, only what it lacks is said.
         """
-        unable = [line for line in self.able if line.kept(numbers) != 1]
-        judged = unable or [*self.able, *self.lines]
+        judged = self._judged(numbers)
         said: dict[str, list[str]] = {"Found": [], "In some cases": [], "Not found": []}
         untested: dict[str, list[str]] = {}
         for line in judged:
@@ -286,7 +285,7 @@ class Rule:
             else:
                 untested.setdefault("", []).append(part)
         said["Not testable"] = ["; ".join(parts) + why for why, parts in untested.items()]
-        missed = [line for line in judged if line.can_tell(numbers) and line.kept(numbers) < 1]
+        missed = self.misses(numbers)
         tested = [line for line in self.lines if line.can_tell(numbers)]
         guards = [line.testable for line in judged if line.testable]
         deciding = (missed or tested or guards or judged)[0]
@@ -295,6 +294,21 @@ class Rule:
         if not isinstance(value, Cases | int):  # a count, or one statement, is said by its part
             sentences.append(f"The deciding number is {shown(value)} ({deciding.of}); {deciding.asked} was asked.")
         return " ".join(sentences)
+
+    def misses(self, numbers: Mapping[str, Any]) -> list[Line]:
+        """Lines whose numbers can tell and are not all as asked; of a model that cannot tell, those that it lacks."""
+        return [line for line in self._judged(numbers) if line.can_tell(numbers) and line.kept(numbers) < 1]
+
+    def _judged(self, numbers: Mapping[str, Any]) -> list[Line]:
+        return [line for line in self.able if line.kept(numbers) != 1] or [*self.able, *self.lines]
+
+    def missed_by(self, numbers: Mapping[str, Any]) -> list[str]:
+        """What every missed line found and asked, in words; a count, or one statement, is said by its part."""
+        return [
+            f"{line.of}: {shown(numbers[line.of])}, {line.asked} was asked"
+            for line in self.misses(numbers)
+            if not isinstance(numbers[line.of], Cases | int)
+        ]
 
     @property
     def names(self) -> list[str]:
@@ -323,7 +337,8 @@ class Measured:
         ours: name -> number; those that the rule looks at among them.
         model: what it was measured on.
         evidence: names of results, and the chapters that show them.
-        fails_in: cases in which the rule's own criterion fails, in words with their numbers.
+        fails_in: cases in which the rule's own criterion fails, in words with their numbers; without any, the row
+            names the lines that are missed.
         note: what a reader of the verdict should also know; a sentence or two.
     """
 

@@ -119,7 +119,7 @@ def decided(judged: Claim, found: Measured | str) -> Row:
         numbers={name: plain(found.ours[name]) for name in rule.names},
         parts=rule.parts(found.ours),
         found=rule.found(found.ours),
-        fails_in=list(found.fails_in),
+        fails_in=[*found.fails_in] or rule.missed_by(found.ours),
         ours={name: plain(value) for name, value in found.ours.items()},
         model=found.model,
         evidence=list(found.evidence),

@@ -119,6 +119,36 @@ def test_what_was_found_is_said_with_the_number_that_decides():
     assert rule.found({**numbers, "z": 0.75}) == unable
 
 
+def unnamed(rule: Rule):
+    """Lines that are missed, alone, and are not what the rule says that it misses."""
+    every = (*rule.able, *rule.lines)
+    if rule.misses(made_up(rule, every)):
+        yield "named without a miss"
+    for line in every:
+        numbers = made_up(rule, [x for x in every if x != line])
+        shares = [x for x in every if x.of == line.of]  # lines may look at one number
+        if line not in rule.misses(numbers) or any(x not in shares for x in rule.misses(numbers)):
+            yield line.part
+        said = [case for case in rule.missed_by(numbers) if case.startswith(f"{line.of}: ")]
+        if bool(said) == line.counts:
+            yield f"{line.part}, in words"
+
+
+def test_a_missed_line_is_named_and_no_other():
+    wrong = [f"{name}: {part}" for name, rule in RULES.items() for part in unnamed(rule)]
+    assert not wrong, "\n".join(wrong)
+
+
+def test_a_missed_line_is_said_with_its_number_and_what_was_asked():
+    rule = Rule(says="", lines=(Line(part="a", of="x", above=1), Line(part="c", of="n", above=0.5), SEEDS))
+    numbers = {"x": Estimate(value=1.25, low=0.75, high=2), "n": 0, "y": Cases(1, 3)}
+    assert rule.missed_by(numbers) == ["x: 1.25 [0.75, 2], more than 1 was asked"]
+    assert rule.missed_by({**numbers, "x": 1.5}) == []
+    assert rule.missed_by({**numbers, "x": "never in 1 of 2 seeds"}) == [
+        "x: never in 1 of 2 seeds, more than 1 was asked"
+    ]
+
+
 SEEDS = Line(part="b", of="y", unit="seeds")
 GUARD = Line(part="there is something to lose", of="z", above=0.5)
 GUARDED = Line(part="a", of="x", above=1, testable=GUARD)

@@ -100,6 +100,7 @@ def stability(folder: Path | None) -> Measured:
         ours[f"{name}: accuracy at the end"] = mean_interval(result["accuracy"][:, -1])
         ours[f"{name}: mean loss over the training"] = mean_interval(result["losses"].mean(1))
     never = [name for name, result in results.items() if not (result["peak"] > BLOWN_UP).any(1).all()]
+    ran = EncodingOptimisation(encoding="rope")
     ends = ", ".join(f"{name} {_range(last_sharpness(results[name]))}" for name in ("rope", *ADDING))
     few = [f"{name} ({_range(results[name]['accuracy'][:, -1], '.2f')})" for name in ADDING if name not in learned]
     return Measured(
@@ -107,9 +108,9 @@ def stability(folder: Path | None) -> Measured:
         model=f"{MODEL}, Distance",
         evidence=[*(result.name for result in results.values()), SHOWN_IN],
         fails_in=[f"no rate that was tried blew up for {name} in some seed" for name in never],
-        note="AdamW; rates in steps of the root of 2, 150 steps each; the Hessian of 128 sentences at seven steps of "
-        "600 at the study's rate. Intervals over three seeds reach from the least to the largest. Largest eigenvalue "
-        f"at the end: {ends}. "
+        note=f"AdamW; rates in steps of the root of 2, {ran.rate_steps} steps each; the Hessian of "
+        f"{ran.sentences} sentences at {len(ran.bends)} steps of {ran.steps} at the study's rate. Intervals over "
+        f"{len(ran.seeds)} seeds reach from the least to the largest. Largest eigenvalue at the end: {ends}. "
         + (f"Not learned, and so not compared: {', '.join(few)} right at the end" if few else "All have learned"),
     )
 

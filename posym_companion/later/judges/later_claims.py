@@ -295,7 +295,7 @@ def two_sources(folder: Path | None, model: str) -> Measured:
     }
     note = (
         "Heights are in logarithms, over the central quarter. Without angles every target has the same weight, and at "
-        "an end it is never more than twice that of another place, log 2 = 0.69."
+        "an end it is never more than twice that of another place, log 2."
     )
     return _measured(ours, result, fresh, note=note)
 

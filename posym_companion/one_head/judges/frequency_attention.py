@@ -88,7 +88,6 @@ def because_of_attention(folder: Path | None) -> Measured:
         ours=ours,
         model=MODEL,
         evidence=[NAME, SHOWN_IN],
-        fails_in=["Index near the fastest of these angles: attention is U-shaped and accuracy is not; see U25-7"],
         note="No run changes the shape of the attention and leaves the rest, so that *because* is tested by agreement "
         f"only. {LENGTH} positions; intervals over seeds.",
     )

@@ -92,5 +92,5 @@ def symbols_travel_further(folder: Path | None, seeds: Sequence[int] = SEEDS) ->
         ],
         note=f"Reach is the longest of the lengths tested up to which accuracy stays at {HOLDS} or above; letters are "
         "added in front of the window, as in the paper. Most Letter sequences can be answered by counting letters, "
-        "a flaw of the task; these models do not.",
+        "a flaw of the task; see U26-1.",
     )

@@ -58,12 +58,12 @@ def necessity(folder: Path | None) -> Measured:
     for name, result in results.items():
         ours[f"{name}: longest sequence still solved, by seed"] = ", ".join(map(str, reaches(result)))
         ours[f"{name}: heads by layer, by seed"] = "; ".join(written(kind) for kind in mean_kinds(result))
+    steps = HopVariant(task="number", change="plain").settings(seed=0).steps
     seeds = sorted({len(result["test_accuracy"]) for result in results.values()})
     return Measured(
         ours=ours,
         model="GPT-J of 4 layers with one head each, paths of one and two hops",
         evidence=[*(result.name for result in results.values()), SHOWN_IN],
-        fails_in=["a causal mask tells later layers of places even without rotation"],
-        note=f"Small models, trained for 1,500 steps; intervals over {' to '.join(map(str, seeds))} seeds. A task that "
-        "is not solved in so many steps may be in more. Heads: P positional, S symbolic, a dot for neither.",
+        note=f"Small models, trained for {steps:,} steps; intervals over {' to '.join(map(str, seeds))} seeds. A task "
+        "that is not solved in so many steps may be in more. Heads: P positional, S symbolic, a dot for neither.",
     )

@@ -10,7 +10,7 @@ import numpy as np
 from scipy.stats import spearmanr
 
 from posym_companion.finding import Measured, Number, cases
-from posym_companion.solvers.answer_lengths import full_size
+from posym_companion.solvers.answer_lengths import FACTS, KNOWN, full_size
 from posym_companion.solvers.judges.head_removal import SHOWN_IN
 from posym_core.runs.results import Result, stored_results
 
@@ -90,8 +90,8 @@ def lengths(folder: Path | None) -> Measured:
         model="taught language models and small decoders",
         evidence=[*(result.name for result in results), SHOWN_IN],
         fails_in=[f"{p.model}: {p.cut:.0f} predicted, {p.answered} answered" for p in every if not p.near],
-        note=f"Of {len(asked)} of {len(every)} models the predicted length is among those asked, 8 to 256 facts and of "
-        "small decoders 8 to 32. The first rule cut predictions to these.",
+        note=f"Of {len(asked)} of {len(every)} models the predicted length is among those asked, {FACTS[0]} to "
+        f"{FACTS[-1]} facts and of small decoders {KNOWN[0]} to {KNOWN[-1]}. The first rule cut predictions to these.",
     )
 
 

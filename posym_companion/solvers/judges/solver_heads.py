@@ -67,7 +67,7 @@ def two_layers(results: dict[str, Result]) -> str:
 
 
 def heads_measured(
-    results: dict[str, Result], ours: Mapping[str, Number], fails: Sequence[str], note: str = ""
+    results: dict[str, Result], ours: Mapping[str, Number], fails: Sequence[str] = (), note: str = ""
 ) -> Measured:
     """What was measured on these settings."""
     return Measured(

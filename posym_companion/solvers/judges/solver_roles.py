@@ -10,7 +10,6 @@ from pathlib import Path
 
 import numpy as np
 
-from posym_companion.claims import rule
 from posym_companion.finding import Measured, Number, cases
 from posym_companion.solvers.areas import detection
 from posym_companion.solvers.judges.solver_heads import heads_measured, solvers
@@ -98,8 +97,7 @@ def scores_tell_roles(folder: Path | None) -> Measured:
         by = f"{name} ranks heads by which binding is carried"
         areas = (f"{_area(ours[f'{by}, {where}'])} {where}" for where in (LAST, EARLIER))
         note += f"By {score} carriers of binding rank with {' and '.join(areas)}. "
-    missed = [f"{line.of}: {ours[line.of]}" for line in rule("T-5").lines if line.kept(ours) == 0]
-    return heads_measured(results, ours, missed, note.strip())
+    return heads_measured(results, ours, note=note.strip())
 
 
 def _area(found: Number) -> str:

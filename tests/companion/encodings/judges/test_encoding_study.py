@@ -97,7 +97,7 @@ def test_equal_setups_alone_decide_nothing(tmp_path):
 def test_a_deposit_is_reproduced_in_kind_and_its_head_ranked(tmp_path):
     all_setups(tmp_path)
     (finding,) = ledger("G26-3", folder=tmp_path)
-    assert finding.verdict == "reproduced in kind"
+    assert (finding.verdict, finding.fails_in) == ("reproduced in kind", [])
     assert finding.ours["rotary: cost of the costliest head"]["value"] == pytest.approx(0.6)
     # Head 1 of 8 in ascending order of an invented pointer has rank 7.
     assert finding.ours["rotary: rank of the costliest head of 8 by positional"]["value"] == 7
@@ -106,22 +106,24 @@ def test_a_deposit_is_reproduced_in_kind_and_its_head_ranked(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("which", "options", "statement"),
+    ("which", "options", "statement", "number"),
     [
-        (("distance", "rope"), {"accuracy": 0.93, "most": 0.2}, "costs 30 points"),
-        (("distance", "rope"), {"accuracy": 0.93, "most": 0.6, "following": 0.4}, "costs 30 points"),
-        (("distance", "rope"), {"accuracy": 0.93, "most": 0.6, "layer": 1}, "costs 30 points"),
-        (("distance", "nope"), {"accuracy": 0.5, "most": 0.4}, "neither NoPE nor Count"),
-        (("count", "rope"), {"accuracy": 0.7, "most": 0.4}, "neither NoPE nor Count"),
-        (("distance", "rope-one-head"), {"accuracy": 0.7}, "one rotary head"),
-        (("distance", "mla"), {"accuracy": 0.9, "most": 0.4}, "latent attention"),
+        (("distance", "rope"), {"accuracy": 0.93, "most": 0.2}, "costs 30 points", "costliest head 0.20"),
+        (("distance", "rope"), {"accuracy": 0.93, "most": 0.6, "following": 0.4}, "costs 30 points", "the next 0.40"),
+        (("distance", "rope"), {"accuracy": 0.93, "most": 0.6, "layer": 1}, "costs 30 points", "first layer 0 of 3"),
+        (("distance", "nope"), {"accuracy": 0.5, "most": 0.4}, "neither NoPE nor Count", "costliest head 0.40"),
+        (("count", "rope"), {"accuracy": 0.7, "most": 0.4}, "neither NoPE nor Count", "costliest head 0.40"),
+        (("distance", "rope-one-head"), {"accuracy": 0.7}, "one rotary head", "one rotary head a layer: accuracy 0.70"),
+        (("distance", "mla"), {"accuracy": 0.9, "most": 0.4}, "latent attention", "costliest head 0.40"),
     ],
 )
-def test_a_deposit_with_a_statement_that_fails(tmp_path, which, options, statement):
+def test_a_deposit_with_a_statement_that_fails(tmp_path, which, options, statement, number):
     all_setups(tmp_path, heads={which: options})
     (finding,) = ledger("G26-3", folder=tmp_path)
     assert finding.verdict == "partly"
     assert any(statement in part for part, held in finding.parts.items() if held == "no")
+    (said,) = finding.fails_in
+    assert number in said
 
 
 def trained_to_the_end(folder, changed=(), **options):

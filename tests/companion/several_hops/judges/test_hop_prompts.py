@@ -58,13 +58,16 @@ def test_where_number_cannot_fall_the_lead_need_not_grow(tmp_path):
     finding = judged(tmp_path, 0.0, 0.8)
     assert finding.verdict == "reproduced in kind"
     assert finding.numbers["tasks solved above chance up to 32 items"] == 1
+    (said,) = finding.fails_in
+    assert said.startswith("choice minus chance, number, up to 32 items: ")
 
 
-@pytest.mark.parametrize("level", [0.0, 0.05, -0.1])
+@pytest.mark.parametrize("level", [0.01, 0.05, -0.1])
 def test_a_model_that_solves_neither_decides_nothing(tmp_path, level):
     finding = judged(tmp_path, level, level)
     assert finding.verdict == "not testable"
     assert finding.command == "posym run hop_prompts --model NAME"
+    assert ["below a blind choice" in said for said in finding.fails_in] == [level < 0] * 2
     assert finding.ours
 
 

@@ -1,0 +1,81 @@
+"""What holds of all judges: where a rule fails is said from numbers, and never whatever they are."""
+
+from __future__ import annotations
+
+import ast
+from pathlib import Path
+
+import pytest
+
+import posym_companion
+from posym_companion.one_head.judges import canonical_theory
+from posym_companion.several_hops.judges import hop_mechanism
+from posym_companion.several_hops.judges.hop_prompts import SOLVED_UP_TO, letter_beats_number
+
+FILES = sorted(Path(posym_companion.__file__).parent.glob("*/judges/*.py"))
+FAILURES = {"fails_in", "fails", "missed"}
+
+
+def fixed(node: ast.AST) -> bool:
+    """Whether a list of failures is given, to a call or a name, in which one stands under no condition."""
+    if isinstance(node, ast.keyword):
+        named = node.arg in FAILURES
+    elif isinstance(node, ast.Assign):
+        named = any(isinstance(target, ast.Name) and target.id in FAILURES for target in node.targets)
+    else:
+        return False
+    return named and isinstance(node.value, ast.List) and any(not isinstance(x, ast.Starred) for x in node.value.elts)
+
+
+@pytest.mark.parametrize(
+    ("code", "expected"),
+    [
+        ("Measured(fails_in=['always'])", True),
+        ("Measured(fails_in=[*missed, f'{always}'])", True),
+        ("fails = [always]", True),
+        ("Measured(fails_in=[f'{x}' for x in found if x < 0])", False),
+        ("Measured(fails_in=['sometimes'] if lost else [])", False),
+        ("fails = []", False),
+    ],
+)
+def test_what_a_fixed_sentence_is(code, expected):
+    assert any(map(fixed, ast.walk(ast.parse(code)))) == expected
+
+
+def test_no_judge_says_where_a_rule_fails_whatever_its_numbers_are():
+    assert len(FILES) > 40
+    lines = [
+        f"{path.parent.parent.name}/judges/{path.name}:{node.lineno}"
+        for path in FILES
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        if fixed(node)
+    ]
+    assert not lines, f"say a failure only where numbers show it: {', '.join(lines)}"
+
+
+@pytest.mark.parametrize("model", ["gemma-3-270m", "smollm2-135m"])
+def test_a_task_is_below_a_blind_choice_only_where_its_interval_is(model):
+    found = letter_beats_number(None, model)
+    for task in ("number", "letter"):
+        name = f"choice minus chance, {task}, up to {SOLVED_UP_TO} items"
+        (said,) = [case for case in found.fails_in if case.startswith(name)]  # neither solves either
+        assert str(found.ours[name]) in said
+        assert ("below a blind choice" in said) == (found.ours[name].high < 0)
+
+
+def test_theorems_fail_nowhere_once_nothing_beyond_their_limits_fails(monkeypatch):
+    for judge, name in ((canonical_theory.peaks_bend, "bends"), (canonical_theory.positional_does_index, "all_right")):
+        (said,) = judge(None).fails_in
+        assert any(character.isdigit() for character in said)
+        monkeypatch.setattr(canonical_theory, name, lambda *_: True)
+        assert not judge(None).fails_in
+
+
+def test_what_layers_do_is_said_where_they_do_it(monkeypatch):
+    ahead, silenced = hop_mechanism.roles(None).fails_in
+    assert ahead.startswith("Letter's second layer looks two hops ahead")
+    monkeypatch.setattr(hop_mechanism, "DECIDES", -0.1)  # the last layer decides of every hop
+    assert hop_mechanism.roles(None).fails_in == [ahead]
+    monkeypatch.setattr(hop_mechanism, "FOUR_HOPS", hop_mechanism.REFLEXIVE)  # and the fourth layer looks elsewhere
+    assert hop_mechanism.roles(None).fails_in == []
+    assert "silencing the last layer costs at most" in silenced
