@@ -5,9 +5,12 @@ import pytest
 import torch
 
 from posym_companion import loop
+from posym_companion.finding import Tally
 from posym_companion.language_models import binding_profile, score_correlation
+from posym_companion.language_models.judges.binding_profile import add_correlation
 from posym_core.inspection.profiling import profile_with
 from posym_core.metrics.exclusion_bound import exclusion
+from posym_core.metrics.stats import Estimate
 from posym_core.tasks import binding_prompts
 
 SETTING = binding_profile.BindingProfile(facts=3, prompts=2)
@@ -77,6 +80,13 @@ def test_the_quoted_correlation_is_that_of_the_heads_means():
     expected = [np.corrcoef(*(scores[name].mean(0).ravel() for name in pair))[0, 1] for pair in pairs]
     np.testing.assert_allclose([found.pearson.value, null], expected)
     assert found.pearson.high < 0
+
+
+@pytest.mark.parametrize(("high", "held"), [(-0.2, False), (-0.4, True)])
+def test_a_correlation_whose_interval_reaches_the_null_models_is_not_below_it(high, held):
+    tally = Tally()
+    add_correlation(tally, "likes", Estimate(value=-0.5, low=-0.7, high=high), null=-0.3)
+    assert tally.held == {"r below zero": [("likes", True)], "r below the null model's": [("likes", held)]}
 
 
 def test_full_size_has_the_remedies_beside_as_many_prompts_without():

@@ -172,6 +172,14 @@ def test_u_index_needs_every_position():
     assert np.isnan(curves.accuracy_by_position(result, "cell")[0, 0, 0])
 
 
+def test_the_best_angle_is_one_for_all_seeds():
+    """Each seed does best at another angle; no angle does well in all of them."""
+    accuracies = np.array([[1.0, 0.0, 0.0], [0.0, 1.0, 0.0], [0.0, 0.0, 1.0], [0.2, 0.3, 0.0]])
+    found = curves.best(accuracies)
+    assert found.value == pytest.approx(1.3 / 4)
+    assert found.low < 0.3
+
+
 def test_threshold_of_a_known_step():
     angles = np.exp(np.linspace(-6, 0, 25))
     falling = 1 / (1 + np.exp(20 * (np.log(angles) + 2.1)))

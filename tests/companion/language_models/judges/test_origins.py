@@ -151,6 +151,17 @@ def test_each_line_of_c2_has_two_sides(tmp_path, part, kind, origin, held):
     assert row.parts[part].startswith(held)
 
 
+def test_a_third_of_the_leads_effect_that_layers_do_not_agree_on_is_not_less_than_a_third(tmp_path):
+    """Two layers of six fall as with facts and the others stay: the interval of the median reaches over a third."""
+    origin = spread(0.79)
+    origin[:, :2] = spread(0.56)[:, :2]
+    prose = {"front": "prose", "lead": 8}
+    row = invented(tmp_path, lambda setting: {"origin": origin, "symbol": 0.1} if at(setting, **prose) else None)["C-2"]
+    part = row.ours["part of the lead's effect that as many tokens of prose have (likes)"]
+    assert part["value"] < judge.A_THIRD < part["interval"][1]
+    assert row.parts["as much prose does not"] == "0 of 2 wordings"
+
+
 def test_where_a_lead_lowers_nothing_nothing_is_a_part_of_that(tmp_path):
     nothing = {"origin": 0.8, "symbol": 0.1}
     row = invented(tmp_path, lambda setting: nothing if at(setting, front="facts", lead=8) else None)["C-2"]
