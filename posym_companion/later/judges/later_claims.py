@@ -142,7 +142,9 @@ def symbols_travel(folder: Path | None, model: str) -> Measured:
             CHANCE: chance_of_fewer(by_head.mean(0), lean > 0),
             "heads on the smaller side": int(min((lean > 0).sum(), (lean <= 0).sum())),
         }
-    return _measured(ours, result, note="Heads of the global layers at 32,768, by their scores on the text itself.")
+    return _measured(
+        ours, result, note=f"Heads of the global layers at {LENGTHS[-1]:,}, by their scores on the text itself."
+    )
 
 
 CHANCE = "p that as many heads drawn at random have so few inversions"
