@@ -76,6 +76,13 @@ def test_every_line_has_two_sides(tmp_path, values, held, verdict):
     assert (row.fails_in == []) == (verdict == "reproduced in kind")
 
 
+def test_squares_on_which_origin_held_as_much_before_training_are_not_averaged_away(tmp_path):
+    row = invented(tmp_path, index=0.75, before=np.array([0.2, 0.9, 0.3, 0.9, 0.5, 0.9]))
+    before = row.ours["origin's share before training (index, none_2x2_8, seed 3)"]
+    assert before["value"] < 0.75 < before["interval"][1]
+    assert row.parts[BEFORE] == "0 of 10 models"
+
+
 def test_only_models_that_solve_a_kind_are_asked(tmp_path):
     row = invented(tmp_path, lost=2)
     assert row.parts[INDEX] == "6 of 6 models"
