@@ -63,6 +63,7 @@ def test_structure_promised_to_the_built_site():
     assert [attrs["aria-label"] for attrs in inputs] == ["Angle θ", "Keys"]
     assert [attrs["aria-valuetext"] for attrs in inputs] == ["0.5", "4 keys"]
     assert [(attrs["min"], attrs["max"], attrs["value"]) for attrs in inputs] == [("0", "2", "1"), ("0", "1", "0")]
+    assert re.findall('class="posym-value"[^>]*>([^<]*)<', shown.html) == ["0.5", "4 keys"]
     drawing, readout = page.of_class("posym-drawing")
     assert drawing["role"] == "img"
     assert drawing["aria-label"] == "C. A matrix."

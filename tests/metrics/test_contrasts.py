@@ -106,6 +106,17 @@ def test_one_false_find_in_a_family_is_as_rare_as_it_says():
     assert 0.04 <= np.mean(np.array(least) <= 0.1) <= 0.17
 
 
+def test_a_family_counts_each_measurement_in_units_of_its_own_spread():
+    """Logits beside scores: what has large numbers must not hide, or make, a find among small ones."""
+    generator = np.random.default_rng(4)
+    values, group = generator.normal(size=(60, 6)), np.arange(60) < 25
+    values[group, 0] += 1.5
+    found = contrasts.group_difference(values, group, draws=200)
+    mixed = contrasts.group_difference(values * [0.01, 1, 1, 1, 1, 1000], group, draws=200)
+    np.testing.assert_array_equal(mixed.p_adjusted, found.p_adjusted)
+    assert found.p_adjusted[0] < 0.05
+
+
 def median_difference(heads):
     return float(np.median(heads[:5]) - np.median(heads[5:]))
 

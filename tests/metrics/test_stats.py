@@ -22,6 +22,16 @@ def test_correlation_is_scipys_over_prompt_means_and_its_interval_holds_it():
     assert not found.spearman.excludes(found.spearman.value)
 
 
+def test_the_interval_of_ranks_is_that_of_scipys_rank_correlations_of_draws():
+    """A layer that is drawn twice brings equal heads, which share a rank."""
+    x, y = planted(layers=4, heads=2)
+    found = stats.head_correlation(x, y, draws=60).spearman
+    sample = stats.ResampledHeads(x.shape, draws=60, seed=0)
+    drawn = zip(sample.of(x), sample.of(y), strict=True)
+    literal = [reference.spearmanr(first.ravel(), second.ravel()).statistic for first, second in drawn]
+    assert [found.low, found.high] == pytest.approx(np.quantile(literal, [0.025, 0.975]))
+
+
 def test_correlation_without_an_effect_does_not_exclude_zero():
     x, y = planted(slope=0.0, noise=1.0)
     assert not stats.head_correlation(x, y).pearson.excludes(0)

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from posym_companion.several_hops.multihop import full_size
-from posym_core.runs import results
+from posym_core.runs import results, store
 from posym_core.runs.store import seal
 
 DIMS = {"scores": "layer head", "names x": "head"}
@@ -130,6 +130,24 @@ def test_an_interrupted_write_leaves_what_was_there(saved, monkeypatch):
     with pytest.raises(OSError, match="No space left"):
         save("trial/demo", {"x": np.ones(2)}, saved)
     assert {file.name: file.read_bytes() for file in (saved / "trial").iterdir()} == before
+
+
+@pytest.mark.parametrize("written", [1, 2])
+def test_a_run_that_is_killed_while_it_writes_leaves_no_result(tmp_path, monkeypatch, written):
+    """Arrays or attached files may be there then; what says that there is a result is not."""
+    write, left = store.write_atomically, iter(range(written))
+
+    def killed(path, content):
+        if next(left, None) is None:
+            raise KeyboardInterrupt
+        write(path, content)
+
+    monkeypatch.setattr(store, "write_atomically", killed)
+    beside = {"attached": {".txt": b"more"}, "settings": {}, "device": "CPU", "seconds": 1.0, "folder": tmp_path}
+    with pytest.raises(KeyboardInterrupt):
+        results.save_result("trial/demo", {"scores": np.ones((2, 3))}, dims=DIMS, **beside)
+    assert results.result_names(folder=tmp_path) == []
+    assert len(list((tmp_path / "trial").iterdir())) == written
 
 
 def test_refuses_what_cannot_be_stored_safely(tmp_path):
