@@ -108,7 +108,7 @@ class Recorder:
                 return seen
             position, place = rows + (keys - queries), torch.arange(keys, device=rows.device)
             seen = place <= position[:, None] if causal else torch.ones_like(place <= position[:, None])
-            if window is not None and mask is None:
+            if window is not None:
                 seen = seen & (place > position[:, None] - window)
             if mask is None:
                 return seen.expand(prompts, 1, -1, -1)

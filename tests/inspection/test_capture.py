@@ -7,7 +7,7 @@ import transformers
 from architectures import REFUSED, ROTARY, build, shared, tokens
 from torch import nn
 from torch.utils._python_dispatch import TorchDispatchMode
-from transformers import AttentionInterface
+from transformers import AttentionInterface, AttentionMaskInterface
 from transformers.models.doge import modeling_doge
 from transformers.models.llama import modeling_llama
 
@@ -66,6 +66,32 @@ def test_windows_sinks_and_caps_are_the_models_own():
     call = capture(model, tokens())[1]
     assert torch.equal(call.sinks, model.model.layers[1].self_attn.sinks)
     assert (call.weights().sum(-1) < 1).all()
+
+
+@pytest.mark.parametrize("mask", [None, torch.ones(2, 44)])
+def test_a_window_that_is_told_without_a_mask_is_as_wide_as_that_of_the_mask(mask):
+    """As attention kernels that take a window, and a mask of padding alone, have it."""
+
+    def windowed(module, query, key, value, attention_mask, scaling, sliding_window, **options):
+        key, value = (x.repeat_interleave(query.shape[1] // x.shape[1], 1) for x in (key, value))
+        place = torch.arange(44)
+        behind = place[:, None] - place
+        logits = (query @ key.transpose(-1, -2) * scaling).masked_fill((behind < 0) | (behind >= sliding_window), -1e9)
+        return (logits.softmax(-1) @ value).transpose(1, 2), None
+
+    AttentionInterface.register("windowed", windowed)
+    AttentionMaskInterface.register("windowed", lambda *_, attention_mask=None, **__: mask)
+    seen = []
+    try:
+        model = build("Mistral", attention="windowed")
+        watched_forward(model, tokens(), seen.append, rows=(-1, 5), keep=True, verify=True)
+    finally:
+        for interface in (AttentionInterface, AttentionMaskInterface):
+            del interface._global_mapping["windowed"]
+    expected = capture(shared("Mistral"), tokens(), rows=(-1, 5))
+    for call, masked in zip(seen, expected, strict=True):
+        assert call.visible[:, 0].sum(-1).tolist() == [[16, 6]] * 2
+        assert torch.equal(call.visible, masked.visible)
 
 
 def test_batches_give_what_prompts_give_alone():
