@@ -210,7 +210,7 @@ def choice_accuracy(model: Any, prompts: Prompts, *, batch_size: int | None = No
 
     Raises:
         ValueError: if the model is in training mode, ``batch_size`` is below 1, a target is none of its prompt's
-            alternatives, or prompts hold tokens that the model does not know.
+            alternatives, prompts hold tokens that the model does not know, or its logits are not finite.
     """
     require_evaluation(model)
     if batch_size is not None:
@@ -229,6 +229,11 @@ def choice_accuracy(model: Any, prompts: Prompts, *, batch_size: int | None = No
         for batch in prompts.input_ids.split(batch_size or max(1, 4096 // prompts.input_ids.shape[1])):
             logits.append(_forward(model, batch, use_cache=False)[0][:, -1].cpu())
     named = torch.cat(logits).gather(1, answer_ids)
+    if not bool(named.isfinite().all()):
+        raise ValueError(
+            f"{type(model).__name__} answers with logits that are not finite, of which none is the largest; load the "
+            "model anew, or in bfloat16 or float32"
+        )
     # An attribute named twice is one alternative.
     earlier = torch.ones(alternatives, alternatives).tril(-1).bool()
     repeated = ((answer_ids[:, :, None] == answer_ids[:, None, :]) & earlier).any(-1)

@@ -6,12 +6,13 @@ import contextlib
 import difflib
 import errno
 import hashlib
+import json
 import os
 import re
 import warnings
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import torch
 
@@ -60,7 +61,8 @@ def load_model(
     Raises:
         ImportError: if the packaged model's packages, or accelerate for ``device_map``, are missing; the message says
             how to install them.
-        FileNotFoundError: if there is no such model, or no access to it, or no network to fetch it with.
+        FileNotFoundError: if there is no such model, no access to it, no network to fetch it with, or its files cannot
+            be read or lack weights.
         OSError: if the cache cannot be written or the disk is too full.
         UnsupportedModelError: if the model is an encoder, an encoder-decoder or no model of text.
         ValueError: if the device does not exist, ``device`` and ``device_map`` are both given, or the packaged weights
@@ -82,7 +84,7 @@ def load_model(
             tokenizer = packaged_tokenizer(name, folder)
         else:
             load_config(name)
-            with _explained(name):
+            with explained(name):
                 tokenizer = _transformers_tokenizer(name)
                 model = _from_pretrained(name, dtype or "auto", device_map)
     if device_map is None:
@@ -109,15 +111,16 @@ def load_tokenizer(name: str = PACKAGED) -> Any:
         if name in NAMES:
             return packaged_tokenizer(name, packaged_folder(name))
         load_config(name)
-        with _explained(name):
+        with explained(name):
             return _transformers_tokenizer(name)
 
 
 def model_identity(name: str) -> dict[str, str]:
-    """What tells a model's weights apart from others of its name, without loading them.
+    """What tells a model apart from others of its name, without loading it.
 
     Returns:
-        ``sha256`` of the packaged model's or a folder's weights, or the ``revision`` of a model on the hub.
+        ``sha256`` of the packaged model's weights, or of a folder's weights, configuration and tokenizer; or the
+        ``revision`` of a model on the hub.
     """
     if name in MODELS:
         return {"sha256": MODELS[name].sha256}
@@ -126,7 +129,9 @@ def model_identity(name: str) -> dict[str, str]:
         return {"sha256": hashlib.sha256(said.encode()).hexdigest()}
     if os.path.isdir(name):
         digest = hashlib.sha256()
-        for path in sorted((*Path(name).glob("*.safetensors"), *Path(name).glob("*.json"))):
+        # Vocabularies of some tokenizers are no JSON.
+        kinds = ("*.safetensors", "*.json", "*.model", "merges.txt", "vocab.txt")
+        for path in sorted(path for kind in kinds for path in Path(name).glob(kind)):
             digest.update(f"{path.name} {sha256(path)}\n".encode())
         return {"sha256": digest.hexdigest()}
     return {"revision": str(getattr(load_config(name), "_commit_hash", None))}
@@ -142,7 +147,7 @@ def load_config(name: str) -> Any:
     from transformers import AutoConfig
 
     source = packaged_folder(name) if name in NAMES else name
-    with _explained(name):
+    with explained(name):
         config = AutoConfig.from_pretrained(source, trust_remote_code=False)
     check_loadable(config, name)
     return config
@@ -166,12 +171,15 @@ def _transformers_tokenizer(name: str) -> Any:
 
 
 @contextlib.contextmanager
-def _explained(name: str) -> Iterator[None]:
+def explained(name: str) -> Iterator[None]:
     """Within the block, what keeps transformers from loading ``name`` is said with what to do about it."""
     _require_no_slip(name)
     try:
         yield
-    except (OSError, ValueError) as error:
+    except (ImportError, MemoryError, RuntimeError):
+        raise
+    # Damaged files and configurations that contradict themselves raise what the libraries that read them happen to.
+    except Exception as error:
         if getattr(error, "errno", None) == errno.ENOSPC:
             raise
         raise FileNotFoundError(f"no model {name!r} could be loaded: {_reason(name, error)}") from error
@@ -213,14 +221,34 @@ def _reason(name: str, error: BaseException) -> str:
             f"and the network, or pass {PACKAGED!r} (packaged) or a folder with config.json, tokenizer and "
             "safetensors; a gated model also needs its terms accepted and `hf auth login`"
         )
-    first = str(error).strip().splitlines()[0]
+    if os.path.isdir(name) and (damage := _damaged_file(Path(name))):
+        return f"{damage}; restore that file of the folder, or download it anew"
+    first = (str(error).strip() or type(error).__name__).splitlines()[0]
+    if not isinstance(error, OSError | ValueError):
+        first = f"{type(error).__name__}: {' '.join(str(error).split())}"
     if not os.path.isdir(name) and (name.startswith((".", "/", "~")) or "\\" in name or name.count("/") > 1):
         first = "there is no such folder."
     return (
-        f"{first} Pass {PACKAGED!r} (packaged), a folder with config.json, tokenizer and safetensors, or the name of a "
-        "model on the Hugging Face hub; a gated one needs its terms accepted and `hf auth login`, and any needs a "
-        "network the first time"
+        f"{first.rstrip('.:')}. Pass {PACKAGED!r} (packaged), a folder with config.json, tokenizer and safetensors, or "
+        "the name of a model on the Hugging Face hub; a gated one needs its terms accepted and `hf auth login`, and "
+        "any needs a network the first time"
     )
+
+
+def _damaged_file(folder: Path) -> str | None:
+    """The first file of a model's folder that is not what its ending says, and why; None if all are."""
+    from safetensors import SafetensorError, safe_open
+
+    for path in sorted((*folder.glob("*.json"), *folder.glob("*.safetensors"))):
+        try:
+            if path.suffix == ".json":
+                json.loads(path.read_bytes())
+            else:
+                with safe_open(path, framework="pt"):
+                    pass
+        except (OSError, ValueError, SafetensorError) as error:
+            return f"{path.name} cannot be read ({error})"
+    return None
 
 
 def _from_pretrained(source: str, dtype: torch.dtype | str, device_map: Any = None) -> Any:
@@ -234,9 +262,19 @@ def _from_pretrained(source: str, dtype: torch.dtype | str, device_map: Any = No
                 "device_map needs the package accelerate; install it with: pip install 'posym-core[lm]'"
             ) from error
     options = {} if device_map is None else {"device_map": device_map}
-    return AutoModelForCausalLM.from_pretrained(
+    # Otherwise weights that are missing are drawn at random, and of those that do not fit not one is named.
+    options |= {"output_loading_info": True, "ignore_mismatched_sizes": True}
+    model, read = cast(Any, AutoModelForCausalLM).from_pretrained(
         source, dtype=dtype, use_safetensors=True, trust_remote_code=False, **options
     )
+    misfits = [name for name, *_ in read["mismatched_keys"]]
+    if lacking := sorted({*read["missing_keys"], *misfits}):
+        raise ValueError(
+            f"its weights are not all of those that its configuration asks for: {lacking[0]} "
+            f"{'has another shape' if lacking[0] in misfits else 'is missing'}"
+            + (f", and {len(lacking) - 1} more do not fit." if len(lacking) > 1 else ".")
+        )
+    return model
 
 
 @contextlib.contextmanager

@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 
-from posym_core.models.language import load_config
+from posym_core.models.language import explained, load_config
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -39,7 +39,7 @@ def outline(name: str) -> Outline:
     from transformers import AutoModelForCausalLM
 
     config = load_config(name)
-    with torch.device("meta"):
+    with explained(name), torch.device("meta"):
         model = AutoModelForCausalLM.from_config(config, trust_remote_code=False)
     return outline_of(model)
 

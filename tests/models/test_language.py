@@ -2,6 +2,7 @@ import dataclasses
 import importlib.util
 import json
 import math
+import os
 import re
 import time
 import tomllib
@@ -12,6 +13,8 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 import torch
 from architectures import build, packaged
+from safetensors.torch import load_file, save_file
+from saved_models import save_model
 from tokenizers import Tokenizer
 from tokenizers.models import WordLevel
 from transformers import PreTrainedTokenizerFast
@@ -446,6 +449,78 @@ def test_a_taught_model_is_another_model_to_whoever_keeps_profiles(taught):
     plain, taught = (models.model_identity(name)["sha256"] for name in (TAUGHT[taught].base, taught))
     assert plain != taught
     assert len(taught) == 64
+
+
+@pytest.mark.parametrize("changed", ["config.json", "tokenizer.json", "model.safetensors", "tokenizer.model"])
+def test_a_folder_with_another_file_of_its_model_is_another_model(changed, tmp_path):
+    """The same weights with another rope_theta give other scores, which must not pass for those that are there."""
+    folder = save_model(tmp_path / "model")
+    (folder / "tokenizer.model").write_bytes(b"words")
+    before = models.model_identity(str(folder))
+    assert models.model_identity(str(folder.rename(tmp_path / "moved"))) == before
+    path = tmp_path / "moved" / changed
+    content = path.read_bytes()
+    path.write_bytes(content.replace(b'"rope_theta": 10000', b'"rope_theta": 20000') if changed == "config.json"
+                     else content[:-1] + bytes([content[-1] ^ 1]))  # fmt: skip
+    assert path.read_bytes() != content
+    assert models.model_identity(str(tmp_path / "moved")) != before
+
+
+def _rewritten(folder, change):
+    """The folder with a part of its weights changed."""
+    weights = load_file(folder / "model.safetensors")
+    name = "model.layers.1.self_attn.q_proj.weight"
+    changed = change(weights.pop(name))
+    save_file(weights | ({} if changed is None else {name: changed}), folder / "model.safetensors", {"format": "pt"})
+
+
+def _written(name, content):
+    return lambda folder: (folder / name).write_bytes(content)
+
+
+def _configured(**settings):
+    def change(folder):
+        config = json.loads((folder / "config.json").read_text())
+        (folder / "config.json").write_text(json.dumps(config | settings))
+
+    return change
+
+
+INDEX = b'{"metadata": {}, "weight_map": {"a": "model-2.safetensors"}}'
+UNREADABLE = {
+    "truncated": (
+        lambda folder: os.truncate(folder / "model.safetensors", 10_000),
+        r"model.safetensors cannot be read \(.*\); restore that file of the folder, or download it anew",
+    ),
+    "empty": (_written("model.safetensors", b""), "model.safetensors cannot be read .* download it anew"),
+    "no shard": (
+        lambda folder: (
+            (folder / "model.safetensors").rename(folder / "model-1.safetensors")
+            and _written("model.safetensors.index.json", INDEX)(folder)
+        ),
+        r"model-2.safetensors. Pass 'gemma-3-270m' \(packaged\), a folder",
+    ),
+    "cut configuration": (_written("config.json", b'{"model_type"'), "config.json cannot be read .* download it anew"),
+    "cut tokenizer": (_written("tokenizer.json", b"{"), "tokenizer.json cannot be read .* download it anew"),
+    "hollow tokenizer": (_written("tokenizer.json", b"{}"), "could be loaded: KeyError: 'added_tokens'. Pass"),
+    "no heads": (_configured(num_attention_heads=0), "could be loaded: ZeroDivisionError: .*. Pass"),
+    "no number": (_configured(num_hidden_layers="3"), "'num_hidden_layers' expected int, got str .*. Pass"),
+    "lacking": (lambda folder: _rewritten(folder, lambda x: None), r"asks for: model\.layers\.1\S* is missing\. Pass"),
+    "other shape": (
+        lambda folder: _rewritten(folder, lambda x: x[1:].contiguous()),
+        r"its weights are not all of those that its configuration asks for: model\.layers\.1\S* has another shape\.",
+    ),
+}
+
+
+@pytest.mark.parametrize("damage", UNREADABLE)
+def test_a_folder_that_cannot_be_read_is_refused_in_a_line(damage, tmp_path):
+    change, said = UNREADABLE[damage]
+    folder = save_model(tmp_path / "model")
+    change(folder)
+    with pytest.raises(FileNotFoundError, match=said) as refused:
+        load_model(str(folder), device="cpu")
+    assert len(str(refused.value).splitlines()) == 1
 
 
 def test_the_additions_travel_with_the_package_and_their_notice(root):

@@ -295,6 +295,22 @@ def test_the_command_line_surveys_a_list(models, tmp_path, capsys):
     assert "refused: " in said.err
 
 
+def test_a_model_that_cannot_be_read_has_a_row_and_those_behind_it_are_measured(models, tmp_path, capsys):
+    broken = shutil.copytree(models[1], tmp_path / "broken")
+    os.truncate(broken / "model.safetensors", 1000)
+    impossible = shutil.copytree(models[1], tmp_path / "impossible")
+    config = json.loads((impossible / "config.json").read_text()) | {"num_attention_heads": 0}
+    (impossible / "config.json").write_text(json.dumps(config))
+    (tmp_path / "list").write_text(f"{broken}\n{impossible}\n{models[1]}\n")
+    command = ["survey", str(tmp_path / "list"), "--out", str(tmp_path / "out"), "--facts", "3", "--prompts", "2"]
+    assert main([*command, "--threads", "1", "--draws", "20", "--no-progress"]) == 0
+    assert "1 profile, 2 refused" in capsys.readouterr().out
+    rows = unseal(tmp_path / "out" / surveys.DESCRIPTION, format=surveys.FORMAT)["rows"]
+    assert "model.safetensors cannot be read" in rows[0]["refused"]
+    assert "could be loaded: ZeroDivisionError" in rows[1]["refused"]
+    assert rows[2]["refused"] == ""
+
+
 @pytest.mark.parametrize(
     ("content", "message"),
     [

@@ -4,7 +4,7 @@ import re
 
 import pytest
 import torch
-from architectures import shared, tokens
+from architectures import build, shared, tokens
 
 from posym_core.models.answers import choice_accuracy
 from posym_core.tasks import (
@@ -158,3 +158,23 @@ def test_answers_that_are_none_of_the_alternatives_are_refused(place, prompt):
     message = f"target must be a place among a prompt's 4 alternatives, from 0 to 3; got {place} for prompt {prompt}"
     with pytest.raises(ValueError, match=message):
         choice_accuracy(shared("Llama"), prompts)
+
+
+def test_a_model_that_answers_nan_is_refused():
+    """Of NaN no answer's logit is above all others', so that every answer looked wrong."""
+    model, ids = build("Llama"), tokens()
+    with torch.no_grad():
+        model.lm_head.weight[:50] = torch.nan
+    layout = {
+        "start": 1,
+        "block_length": 4,
+        "blocks": 9,
+        "texts": ["", ""],
+        "target": torch.zeros(2, dtype=torch.int64),
+    }
+    answers = torch.tensor([[60, 61], [60, 61]])
+    assert choice_accuracy(model, Prompts(input_ids=ids, answer_ids=answers, **layout)).log_probability.isfinite().all()
+    with pytest.raises(
+        ValueError, match=r"LlamaForCausalLM answers with logits that are not finite.*; load the model anew"
+    ):
+        choice_accuracy(model, Prompts(input_ids=ids, answer_ids=answers - 30, **layout))
