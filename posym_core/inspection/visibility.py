@@ -83,11 +83,14 @@ def listed(numbers: Sequence[int], thing: str = "") -> str:
 
 
 def tokens_beyond(model: nn.Module, lengths: Sequence[int]) -> list[int]:
-    """How many tokens prompts have more than ``max_position_embeddings``; 0 where angles grow with the prompt."""
-    config: Any = getattr(model, "config", None)
+    """How many tokens prompts have more than :func:`positions_of` the model."""
+    limit = positions_of(getattr(model, "config", None))
+    return [0 if limit is None else max(0, length - limit) for length in lengths]
+
+
+def positions_of(config: Any) -> int | None:
+    """``max_position_embeddings`` of a configuration; None where there are none, or angles grow with the prompt."""
     config = config.get_text_config() if hasattr(config, "get_text_config") else config
     limit, rope = getattr(config, "max_position_embeddings", None), getattr(config, "rope_parameters", None) or {}
     kinds = {part.get("rope_type") for part in (rope, *rope.values()) if isinstance(part, dict)}
-    if not isinstance(limit, int) or "dynamic" in kinds:
-        return [0] * len(lengths)
-    return [max(0, length - limit) for length in lengths]
+    return limit if isinstance(limit, int) and "dynamic" not in kinds else None

@@ -51,6 +51,8 @@ FORMS = {
     ".csv": "write the names of the columns into the first row and a prompt's words into each that follows",
 }
 NOT_UTF_8 = "this line is not UTF-8; save the file in UTF-8"
+# Characters that are read as tokens at a time while a text may be too long: a tokenizer takes some 170 bytes for each.
+PIECE = 20_000
 # Of the lines that are refused beside the first, so many are named.
 LINES_NAMED = 8
 
@@ -147,7 +149,12 @@ def joined(prompts: Sequence[BlockedPrompt]) -> Prompts:
 
 
 def read_prompts(
-    path: Path | str, tokenizer: Any, *, vocabulary: int | None = None, template: str | None = None
+    path: Path | str,
+    tokenizer: Any,
+    *,
+    vocabulary: int | None = None,
+    template: str | None = None,
+    positions: int | None = None,
 ) -> list[BlockedPrompt]:
     """Read a prompt file.
 
@@ -156,6 +163,7 @@ def read_prompts(
         tokenizer: of the model in question; needed for prompts with text.
         vocabulary: number of tokens the model knows; by default the tokenizer's.
         template: of the rows of a ``.csv`` file.
+        positions: tokens that the model was made for; a longer prompt is refused. By default none is.
 
     Raises:
         PromptFileError: if a prompt cannot be used, or there is none; with file, line, rule and way out.
@@ -166,7 +174,10 @@ def read_prompts(
     with _Refused(path) as refused:
         for number, fields in read_fields(path, template=template):
             with refused.at(number):
-                prompt = _from_text(fields, tokenizer) if "text" in fields else _from_ids(fields, known)
+                if "text" in fields:
+                    prompt = _from_text(fields, tokenizer, positions)
+                else:
+                    prompt = _from_ids(fields, known, positions)
                 prompts.append(BlockedPrompt(**prompt, id=str(fields["id"]), target=fields.get("target", 0)))
     return prompts
 
@@ -361,7 +372,8 @@ def _swaps(fields: Mapping[str, Any]) -> Swaps:
     return Swaps(**blocks).fitted(len(fields["input_ids"]))
 
 
-def _from_ids(fields: Mapping[str, Any], known: int) -> dict[str, Any]:
+def _from_ids(fields: Mapping[str, Any], known: int, positions: int | None) -> dict[str, Any]:
+    _require_positions(len(fields["input_ids"]), positions)
     for name in ("input_ids", "answer_ids"):
         if wrong := [token for token in fields.get(name, ()) if not 0 <= token < known]:
             raise ValueError(f"{name!r} must lie between 0 and {known - 1} for this model; got {wrong[0]}")
@@ -373,15 +385,41 @@ def _from_ids(fields: Mapping[str, Any], known: int) -> dict[str, Any]:
     }
 
 
-def _from_text(fields: Mapping[str, Any], tokenizer: Any) -> dict[str, Any]:
+def _require_positions(tokens: int, positions: int | None, *, characters: int = 0) -> None:
+    """Refuse a prompt of more tokens than a model has positions; of ``characters`` more than were read."""
+    if positions is not None and tokens > positions:
+        many = f"more than {tokens:,} (it has {characters:,} characters)" if characters else f"{tokens:,}"
+        raise ValueError(
+            f"a prompt may have as many tokens as the model has positions (max_position_embeddings), {positions:,}; it "
+            f"has {many}. Shorten it or make it several prompts; posym_core.profile measures token ids of any length"
+        )
+
+
+def _require_short(text: str, tokenizer: Any, positions: int | None) -> None:
+    """Refuse a text of more than twice as many tokens as a model has positions, before it is read as a whole."""
+    if positions is None or len(text) <= PIECE:
+        return
+    tokens = 0
+    for first in range(0, len(text), PIECE):
+        # A word that is cut in two may be a token more.
+        tokens += len(tokenizer(text[first : first + PIECE], add_special_tokens=False)["input_ids"]) - 1
+        if tokens > 2 * positions:
+            _require_positions(tokens, positions, characters=len(text))
+
+
+def _from_text(fields: Mapping[str, Any], tokenizer: Any, positions: int | None = None) -> dict[str, Any]:
     text, spans = fields["text"], fields["blocks"]
     if not getattr(tokenizer, "is_fast", False):
         raise ValueError(
             f"{type(tokenizer).__name__} does not say which characters its tokens stand for; pass 'input_ids' with "
             "'start' and 'block_length' instead of 'text'"
         )
+    _require_short(text, tokenizer, positions)
     encoded = tokenizer(text, add_special_tokens=False, return_offsets_mapping=True)
     ids, offsets = encoded["input_ids"], encoded["offset_mapping"]
+    mark = getattr(tokenizer, "bos_token_id", None)
+    beginning = [] if mark is None else [mark]
+    _require_positions(len(beginning) + len(ids), positions)
     owners = [_owner(text, tuple(offset), spans) for offset in offsets]
     counts = [owners.count(place) for place in range(len(spans))]
     if len(set(counts)) != 1 or counts[0] == 0:
@@ -404,8 +442,6 @@ def _from_text(fields: Mapping[str, Any], tokenizer: Any) -> dict[str, Any]:
             f"the text ends with block {len(spans) - 1}, but its last token is the query and stands behind all blocks; "
             "add the words that ask"
         )
-    mark = getattr(tokenizer, "bos_token_id", None)
-    beginning = [] if mark is None else [mark]
     return {
         "input_ids": (*beginning, *ids),
         "start": len(beginning) + first,

@@ -13,7 +13,8 @@ import torch
 from posym_core.checks import require_count, require_counts, require_floor, require_positive
 from posym_core.extensions import home
 from posym_core.inspection.layer_measurement import LAST, Queries, asked_tokens
-from posym_core.models.language import PACKAGED, model_identity, require_one_place
+from posym_core.inspection.visibility import positions_of
+from posym_core.models.language import PACKAGED, load_config, model_identity, require_one_place
 from posym_core.report.prompt_files import BlockedPrompt, read_fields, read_prompts, task_prompts
 from posym_core.runs.provenance import PACKAGES
 from posym_core.runs.store import sha256
@@ -136,7 +137,8 @@ class ProfileSettings:
     def prompts_for(self, tokenizer: Any) -> list[BlockedPrompt]:
         """The prompts that are asked for."""
         if self.input is not None:
-            return read_prompts(self.input, tokenizer, template=self.template)
+            positions = positions_of(load_config(self.model))
+            return read_prompts(self.input, tokenizer, template=self.template, positions=positions)
         drawn = {"facts": self.facts, "count": self.prompts, "seed": self.seed}
         prompts = make_prompts(tokenizer, str(self.task), **drawn)
         ids = torch.cat([prompts.input_ids.flatten(), prompts.answer_ids.flatten()])

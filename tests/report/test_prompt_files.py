@@ -1,4 +1,5 @@
 import json
+import re
 
 import pytest
 from hypothesis import given
@@ -6,6 +7,7 @@ from hypothesis import strategies as st
 from saved_models import WORDS, save_model
 
 from posym_core import load_model
+from posym_core.report.marked_text import marked_prompt
 from posym_core.report.prompt_files import (
     BlockedPrompt,
     PromptFileError,
@@ -177,3 +179,59 @@ def test_a_model_reads_what_the_file_says(tmp_path):
     (tmp_path / "p.jsonl").write_text(json.dumps(IDS))
     batch = joined(read_prompts(tmp_path / "p.jsonl", tokenizer))
     assert model(batch.input_ids).logits.shape == (1, 8, 97)
+
+
+class Watched:
+    """A tokenizer that notes how long the texts are that it is given."""
+
+    is_fast, bos_token_id = True, 1
+
+    def __init__(self, tokenizer):
+        self.tokenizer, self.lengths = tokenizer, []
+
+    def __len__(self):
+        return len(self.tokenizer)
+
+    def __call__(self, text, **options):
+        self.lengths.append(len(text))
+        return self.tokenizer(text, **options)
+
+
+@pytest.mark.parametrize("name", ["p.txt", "p.jsonl"])
+def test_a_text_beyond_the_positions_of_a_model_is_refused_before_it_is_read_as_a_whole(name, tmp_path, tokenizer):
+    """A tokenizer takes many times the memory of a text: one line of 75 MB took 13 GB before anything was said."""
+    long = "[[Ann likes red.]] [[Bob likes blue.]] " + "and so " * 100_000 + "Bob likes"
+    short = "[[Ann likes red.]] [[Bob likes blue.]] Bob likes"
+    fields = [marked_prompt(text) for text in (short, long)]
+    written = [short, long] if name == "p.txt" else [json.dumps(prompt) for prompt in fields]
+    (tmp_path / name).write_text("\n".join(written))
+    watched = Watched(tokenizer)
+    with pytest.raises(PromptFileError) as refused:
+        read_prompts(tmp_path / name, watched, positions=2048)
+    assert re.fullmatch(
+        rf".*{name}, line 2: a prompt may have as many tokens as the model has positions \(max_position_embeddings\), "
+        r"2,048; it has more than [45],\d\d\d \(it has 700,040 characters\)\. Shorten it or make it several prompts; "
+        r"posym_core\.profile measures token ids of any length",
+        str(refused.value),
+    )
+    assert max(watched.lengths) == 20_000
+    assert len(refused.value.args[0]) < 400
+
+
+@pytest.mark.parametrize(("positions", "refused"), [(None, False), (11, False), (10, True)])
+def test_prompts_have_as_many_tokens_as_the_model_has_positions(positions, refused, tmp_path, tokenizer):
+    """The mark of beginning is one of them, and token ids are counted as text is."""
+    marked = "[[Ann likes red.]] [[Bob likes blue.]] Bob likes"
+    (prompt,) = _written_and_read(tmp_path / "p.txt", marked, tokenizer)
+    assert len(prompt.input_ids) == 11
+    for file, line in (("p.txt", marked), ("p.jsonl", prompt.as_line())):
+        if refused:
+            with pytest.raises(PromptFileError, match=r"line 1: .*\), 10; it has 11\. Shorten it or make it several"):
+                _written_and_read(tmp_path / file, line, tokenizer, positions=positions)
+        else:
+            assert _written_and_read(tmp_path / file, line, tokenizer, positions=positions)[0].shape == prompt.shape
+
+
+def _written_and_read(path, line, tokenizer, **options):
+    path.write_text(line)
+    return read_prompts(path, tokenizer, **options)

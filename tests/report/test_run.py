@@ -24,7 +24,7 @@ from posym_core.models.refusals import UnsupportedModelError
 from posym_core.report import chunks as profile_chunks
 from posym_core.report.chunks import NotEnoughMemoryError, in_batches, is_out_of_memory
 from posym_core.report.folder import ProfileError, discard, load_profile
-from posym_core.report.prompt_files import BlockedPrompt, write_prompts
+from posym_core.report.prompt_files import BlockedPrompt, PromptFileError, write_prompts
 from posym_core.report.run import run_profile
 from posym_core.report.settings import ProfileSettings
 from posym_core.runs import parallel, store
@@ -213,13 +213,26 @@ def test_prompts_beyond_the_positions_of_the_model_are_told_and_marked(tiny, tmp
     model = save_model(tmp_path / "model", "Llama")
     config = json.loads((model / "config.json").read_text()) | {"max_position_embeddings": 24}
     (model / "config.json").write_text(json.dumps(config))
-    said = []
-    found = run_profile(replace(tiny, model=str(model)), tmp_path / "out", progress=False, report=said.append)
-    assert found.arrays["tokens_beyond"].tolist() == [max(0, length - 24) for length in LENGTHS]
-    assert said[0].startswith("4 of 7 prompts are longer than the model's max_position_embeddings, by up to 2 tokens")
-    assert json.loads((tmp_path / "out" / "profile.json").read_text())["marks"]["tokens_beyond"] == 2
+    said, settings = [], {"task": "binding", "input": None, "facts": 6, "prompts": 2}
+    found = run_profile(replace(tiny, model=str(model), **settings), tmp_path / "out", progress=False,
+                        report=said.append)  # fmt: skip
+    beyond = len(found.prompts[0].input_ids) - 24
+    assert beyond > 0
+    assert found.arrays["tokens_beyond"].tolist() == [beyond] * 2
+    told = f"2 of 2 prompts are longer than the model's max_position_embeddings, by up to {beyond} tokens"
+    assert said[0].startswith(told)
+    assert json.loads((tmp_path / "out" / "profile.json").read_text())["marks"]["tokens_beyond"] == beyond
     table = list(csv.DictReader((tmp_path / "out" / "prompts.csv").read_text().splitlines()))
     assert [int(row["tokens_beyond"]) for row in table] == found.arrays["tokens_beyond"].tolist()
+
+
+def test_a_file_with_a_prompt_beyond_the_positions_of_the_model_is_refused_unmeasured(tiny, tmp_path):
+    model = save_model(tmp_path / "model", "Llama")
+    config = json.loads((model / "config.json").read_text()) | {"max_position_embeddings": 25}
+    (model / "config.json").write_text(json.dumps(config))
+    with pytest.raises(PromptFileError, match=r"line 1: .*has positions \(max_position_embeddings\), 25; it has 26\. "):
+        run_profile(replace(tiny, model=str(model)), tmp_path / "out", progress=False)
+    assert not (tmp_path / "out").exists()
 
 
 def by_hand(model, prompt):
