@@ -67,6 +67,7 @@ def run_profile(
     force: bool = False,
     progress: bool = True,
     extras: Mapping[str, Extra] = {},
+    lists: bool = True,
     report: Callable[[str], None] = lambda line: None,
 ) -> ProfileRun:
     """Measure prompts and keep the profile in ``folder``; a run that was killed goes on where it stopped.
@@ -80,6 +81,7 @@ def run_profile(
         progress: show a progress bar on standard error.
         extras: further files out of the finished profile, by the name of the one that matters. A profile that is there
             already without it gets them.
+        lists: report prompts that are lists of one frame, too; a survey does so once for all.
         report: called with a line about what a user may want to know.
 
     Raises:
@@ -125,7 +127,7 @@ def run_profile(
             measure = partial(measure_chunk, settings=settings, identity=described["identity"])
             chunks.measure(measure, progress, jobs=jobs, cluster=cluster, threads=threads)
             profile = _finish(folder, described, prompts, chunks, extras, threads, report)
-        for line in caveats(profile):
+        for line in caveats(profile, lists=lists):
             report(line)
         return profile
 
@@ -146,7 +148,7 @@ def asked_queries(settings: ProfileSettings, prompts: Sequence[BlockedPrompt]) -
     return asked
 
 
-def caveats(profile: ProfileRun) -> list[str]:
+def caveats(profile: ProfileRun, *, lists: bool = True) -> list[str]:
     """What must be said of a finished profile.
 
     Blocks that layers do not see, prompts that are too long, and prompts that are lists of one frame.
@@ -158,7 +160,7 @@ def caveats(profile: ProfileRun) -> list[str]:
         hidden = hidden_blocks_said(visible.tolist(), blocks.tolist(), last="queries" not in profile.settings)
         said.append(hidden and f"{hidden}; pass --visible-only to score visible blocks alone, or shorter prompts")
     said.append(long_prompts_said(arrays["tokens_beyond"].tolist()))
-    said.append(lists_said(profile.prompts, cube=bool(profile.settings.get("cube"))))
+    said.append(lists and lists_said(profile.prompts, cube=bool(profile.settings.get("cube"))))
     return [line for line in said if line]
 
 

@@ -13,6 +13,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -25,10 +26,11 @@ from posym_core.metrics.trends import TRENDS, head_trends
 from posym_core.models.outlines import Outline, outline
 from posym_core.report.chunks import is_disk_full
 from posym_core.report.folder import ProfileError, ProfileRun
+from posym_core.report.prompt_files import BlockedPrompt
 from posym_core.report.run import run_profile
 from posym_core.report.settings import ProfileSettings
 from posym_core.report.survey_page import survey_page
-from posym_core.report.tables import as_csv, share_median
+from posym_core.report.tables import as_csv, lists_said, share_median
 from posym_core.runs.devices import choose_device
 from posym_core.runs.parallel import check_places
 from posym_core.runs.provenance import made_now
@@ -129,8 +131,9 @@ def run_survey(
     if cluster is None:
         choose_device(work[0].device)
     require_keeping(folder)
-    places = {"jobs": jobs, "cluster": cluster, "force": force, "progress": progress, "report": report}
+    places = {"jobs": jobs, "cluster": cluster, "force": force, "progress": progress, "report": report, "lists": False}
     rows = []
+    lists: dict[str, list[BlockedPrompt]] = {}
     for settings in work:
         task = settings.task or Path(str(settings.input)).name
         report(f"{settings.model}, {task}")
@@ -138,7 +141,10 @@ def run_survey(
         row: Row = {"model": settings.model, "task": task, "refused": ""}
         try:
             outlined = outline(settings.model)
-            row |= measured_row(run_profile(settings, place, **places), outlined, draws=draws)
+            profile = run_profile(settings, place, **places)
+            row |= measured_row(profile, outlined, draws=draws)
+            if lists_said(profile.prompts):
+                lists.setdefault(task, []).extend(profile.prompts)
         except (ProfileError, ConnectionError):
             raise
         except (RuntimeError, ValueError, OSError, ImportError) as error:
@@ -150,7 +156,11 @@ def run_survey(
     said = {"tasks": list(dict.fromkeys(row["task"] for row in rows)), "draws": draws, **(options or {})}
     if given_file:
         said |= {"input": Path(given_file).name}
-    _write(folder, rows, said, time.perf_counter() - began)
+    listed = ""
+    if lists:
+        listed = f"{', '.join(lists)}: {lists_said(list(chain(*lists.values())), cube=work[0].cube)}"
+        report(listed)
+    _write(folder, rows, said, time.perf_counter() - began, listed)
     return rows
 
 
@@ -221,11 +231,11 @@ def survey_table(rows: Sequence[Row]) -> bytes:
     return as_csv(names, map(cells, rows))
 
 
-def _write(folder: Path, rows: Sequence[Row], settings: Mapping[str, Any], seconds: float) -> None:
+def _write(folder: Path, rows: Sequence[Row], settings: Mapping[str, Any], seconds: float, lists: str) -> None:
     """Write table, page and, last, description, each whole or not at all."""
     provenance = made_now(seconds)
     described = {"format": FORMAT, "settings": dict(settings), "rows": list(rows), "provenance": provenance}
-    page = survey_page(rows, settings, provenance).encode()
+    page = survey_page(rows, settings, provenance, lists=lists).encode()
     write_files(folder, {TABLE: survey_table(rows), PAGE: page, DESCRIPTION: seal(described)})
 
 

@@ -57,8 +57,10 @@ SHARES = ("symbol_share", "origin_share", "place_share")
 PARTS_OF_ONE = ("answers.svg", "shares.svg")
 
 
-def survey_page(rows: Sequence[Row], settings: Mapping[str, Any], provenance: Mapping[str, Any]) -> str:
-    """The page of a survey's rows; without figures where Matplotlib is missing."""
+def survey_page(
+    rows: Sequence[Row], settings: Mapping[str, Any], provenance: Mapping[str, Any], *, lists: str = ""
+) -> str:
+    """The page of a survey's rows, with what is said of tasks of ``lists``; no figures where Matplotlib is missing."""
     measured = [row for row in rows if not row["refused"]]
     try:
         drawn = figures(measured) if measured else {}
@@ -70,6 +72,7 @@ def survey_page(rows: Sequence[Row], settings: Mapping[str, Any], provenance: Ma
         title="Heads of many models",
         measured=f"{counted(models, 'model')} on {', '.join(settings['tasks'])}: {counted(len(measured), 'profile')}, "
         f"{len(rows) - len(measured)} refused.",
+        lists=lists,
         columns=[{"name": name, "label": label, "says": says} for name, (label, says) in columns.items()],
         figures=encoded(drawn),
         drawable=bool(measured),

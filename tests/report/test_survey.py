@@ -9,6 +9,7 @@ import os
 import re
 import shutil
 import signal
+from html import unescape
 from html.parser import HTMLParser
 from pathlib import Path
 from types import SimpleNamespace
@@ -309,6 +310,18 @@ def test_a_model_that_cannot_be_read_has_a_row_and_those_behind_it_are_measured(
     assert "model.safetensors cannot be read" in rows[0]["refused"]
     assert "could be loaded: ZeroDivisionError" in rows[1]["refused"]
     assert rows[2]["refused"] == ""
+
+
+def test_that_prompts_are_lists_is_told_once_at_the_end_and_on_the_page(models, tmp_path):
+    said = []
+    run = {"options": OPTIONS, "draws": 20, "progress": False, "report": said.append}
+    for _ in range(2):  # anew, and from the profiles that are there
+        said.clear()
+        run_survey(models[:2], ["binding", "binding-with-lead", "index"], tmp_path, **run)
+        (told,) = (line for line in said if "lists of one frame" in line)
+        assert told == said[-1]
+        assert told.startswith("binding, index: all prompts are lists of one frame (blocks share")
+        assert told in unescape((tmp_path / PAGE).read_text(encoding="utf-8"))
 
 
 @pytest.mark.parametrize(
