@@ -1,5 +1,6 @@
 import threading
 from contextlib import nullcontext
+from dataclasses import replace
 
 import pytest
 import torch
@@ -271,6 +272,19 @@ def test_outputs_may_be_off_by_a_thousand_roundings_of_their_largest(off, refuse
     output[0, 0, 0, 0] = torch.nan
     with pytest.raises(ValueError, match="numbers that are not finite"):
         recorder.check_output(call, value, output)
+
+
+@pytest.mark.parametrize(("units", "refused"), [(2.0, False), (6.0, True)])
+def test_outputs_in_half_precision_may_be_off_by_as_much_as_their_logits_are_rounded(units, refused):
+    """A logit of 30 in bfloat16 is off by a tenth, and so is a weight."""
+    model, eps = shared("Llama"), torch.finfo(torch.bfloat16).eps
+    call = capture(model, tokens())[0]
+    call = replace(call, query=call.query * 30 / call.logits().abs().max())
+    value = torch.randn(2, 4, 44, 8, generator=torch.Generator().manual_seed(0)).bfloat16()
+    output = call.weights() @ value.float()
+    output[1, 2, 0, 3] += (30 + units) * eps * output.abs().max()
+    with pytest.raises(UnsupportedModelError, match="attends otherwise") if refused else nullcontext():
+        Recorder(model, None, (-1,), False, True, None).check_output(call, value, output.bfloat16())
 
 
 @pytest.mark.parametrize("part", ["", "model.layers.1.mlp"])

@@ -9,6 +9,7 @@ from transformers.models.llama import modeling_llama
 from posym_core import rope_angles
 from posym_core.inspection.capturing import capture
 from posym_core.inspection.heads import layer_heads
+from posym_core.inspection.layer_measurement import planes_of_lengths
 from posym_core.inspection.planes import Planes, _Fit, _NoRotationError, find_planes
 from posym_core.inspection.profiling import profile
 from posym_core.metrics.rope import turn
@@ -224,3 +225,16 @@ def test_a_model_whose_positions_are_vectors_is_refused_with_what_is_true_of_it(
         r"positions that are added to embeddings are contents to attention\); use a decoder with rotary attention",
     ):
         find_planes(build("GPT-2"), 44)
+
+
+def test_planes_of_several_lengths_are_each_lengths_own_where_some_layers_scale_with_it():
+    """Local layers keep their angles at every length; those that see everything do not."""
+    rope = {"full_attention": {"rope_type": "dynamic", "rope_theta": 1e6, "factor": 4.0},
+            "sliding_attention": {"rope_type": "default", "rope_theta": 1e4}}  # fmt: skip
+    model = build("Gemma3", max_position_embeddings=24, rope_parameters=rope)
+    found = planes_of_lengths(model, {20, 40, 44})
+    for length, planes in found.items():
+        for one, own in zip(planes, find_planes(model, length), strict=True):
+            torch.testing.assert_close(one.angles, own.angles)
+    assert torch.equal(found[20][0].angles, found[44][0].angles)
+    assert not torch.equal(found[20][2].angles, found[44][2].angles)

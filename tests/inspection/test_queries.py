@@ -13,6 +13,7 @@ from benchmarks.operations import scoring
 from posym_core import HiddenBlocksWarning, profile
 from posym_core.inspection import capture, find_planes, layer_measurement, profile_with
 from posym_core.inspection.heads import layer_heads
+from posym_core.inspection.layer_measurement import asked_tokens
 
 SCORES = ("positional", "symbolic", "entropy")
 # Blocks at 3 to 6, 7 to 10 and so on; ten of 44 tokens.
@@ -231,3 +232,10 @@ def test_one_query_of_several_is_asked_for_by_its_name():
         2, "symbolic"
     )
     assert found.at(30).at(30).queries == (30,)
+
+
+def test_queries_are_different_tokens_of_every_prompt():
+    """Of five tokens the last but one is number 3, and of six number 4."""
+    assert asked_tokens([-2, 4], [5]) == [-2, 4]
+    with pytest.raises(ValueError, match=r"different tokens; of 6 tokens \[-2, 4\] name one twice"):
+        asked_tokens([-2, 4], [5, 6])

@@ -117,6 +117,14 @@ def test_a_family_counts_each_measurement_in_units_of_its_own_spread():
     assert found.p_adjusted[0] < 0.05
 
 
+def test_a_difference_that_chance_gives_again_is_no_rarer_for_being_the_largest():
+    """Two of four prompts are right, and the measurement says which: a third of all ways to choose two are as far."""
+    group = np.array([True, True, False, False])
+    found = contrasts.group_difference(group.astype(float), group, draws=2000)
+    assert found.p == pytest.approx(1 / 3, abs=0.05)
+    assert found.p_adjusted == found.p
+
+
 def median_difference(heads):
     return float(np.median(heads[:5]) - np.median(heads[5:]))
 
