@@ -12,7 +12,6 @@ from __future__ import annotations
 import contextlib
 import inspect
 import itertools
-import sys
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -26,7 +25,7 @@ from posym_core.checks import require_count, require_evaluation
 from posym_core.inspection.attention_calls import AttentionCall
 from posym_core.inspection.padding import unpadded
 from posym_core.inspection.recording import Recorder, recording
-from posym_core.inspection.routes import ROUTES, Route
+from posym_core.inspection.routes import ROUTES, Route, uncompiled
 from posym_core.inspection.wrappers import unwrapped
 from posym_core.models.refusals import (
     check_attention_kind,
@@ -139,23 +138,20 @@ def tap(
     """
     check_attention_kind(model)
     recorder = Recorder(model, receive, rows, keep, verify, tokens)
-    with ONE_AT_A_TIME, recording(recorder, route):
+    with ONE_AT_A_TIME, uncompiled(), recording(recorder, route):
         yield recorder.seen
 
 
 def forward(model: nn.Module, input_ids: Int[Tensor, "prompt token"], **inputs: Any) -> Any:
-    """Run the model without vocabulary logits, cache, gradients or compiled layers."""
-    backbone: Any = getattr(model, "base_model", model)
+    """Run the model without vocabulary logits, cache or gradients."""
+    backbone: Any = unwrapped(getattr(model, "base_model", model))
     parameters = inspect.signature(backbone.forward).parameters
     # Some backbones without vocabulary logits take this, too, and then leave out queries of their last layers.
     if "logits_to_keep" in parameters and getattr(backbone, "get_output_embeddings", lambda: backbone)() is not None:
         inputs["logits_to_keep"] = 1
     if "use_cache" in parameters or any(p.kind is p.VAR_KEYWORD for p in parameters.values()):
         inputs["use_cache"] = False
-    # Layers that were compiled on their own would be compiled anew with what looks on.
-    loaded = "torch._dynamo" in sys.modules
-    eager = torch.compiler.set_stance("force_eager") if loaded else contextlib.nullcontext()
-    with torch.no_grad(), eager, refused_without_pictures(model):
+    with torch.no_grad(), refused_without_pictures(model):
         return backbone(input_ids.to(input_device(model)), **inputs)
 
 

@@ -29,8 +29,9 @@ from posym_core.inspection.capturing import (
     input_embeddings,
     watched_forward,
 )
+from posym_core.inspection.routes import in_this_thread, uncompiled
 from posym_core.inspection.wrappers import unwrapped
-from posym_core.models.refusals import UnsupportedModelError, unsupported
+from posym_core.models.refusals import UnsupportedModelError, refused_without_pictures, unsupported
 
 # What Hugging Face decoders call the projection.
 PROJECTIONS = ("o_proj", "out_proj", "dense", "c_proj", "Wo")
@@ -124,10 +125,11 @@ def _width(projection: nn.Module) -> int:
 
 @contextlib.contextmanager
 def changed_outputs(model: Any, change: Callable[[int, HeadOutputs], HeadOutputs | None]) -> Iterator[None]:
-    """Within the block, ``change(layer, outputs)`` says what the heads of every layer hand on.
+    """Within the block, ``change(layer, outputs)`` says what the heads of every layer hand on, in this thread.
 
     It gets ``[prompt, token, head, dim]`` and returns the same, or None to leave all as it is, as one does who only
-    looks on. Works with gradients, and within :func:`posym_core.inspection.plane_surgery.surgery`.
+    looks on. Works with gradients, and within :func:`posym_core.inspection.plane_surgery.surgery`. What
+    ``torch.compile`` made of the model runs uncompiled in the block.
 
     Raises:
         UnsupportedModelError, ValueError: see :func:`output_projections`.
@@ -148,8 +150,9 @@ def changed_outputs(model: Any, change: Callable[[int, HeadOutputs], HeadOutputs
         return before
 
     with contextlib.ExitStack() as stack:
+        stack.enter_context(uncompiled())
         for layer, (module, heads) in enumerate(_projections(unwrapped(model))):
-            stack.callback(module.register_forward_pre_hook(hook(layer, heads)).remove)
+            stack.callback(module.register_forward_pre_hook(in_this_thread(hook(layer, heads))).remove)
         yield
 
 
@@ -189,7 +192,7 @@ def head_outputs(model: Any, input_ids: Int64[Tensor, "prompt token"]) -> Said:
     def look(layer: int, outputs: Tensor) -> None:
         seen.append(nn.functional.pad(outputs.detach(), (0, width - outputs.shape[-1])).clone())
 
-    with torch.no_grad(), changed_outputs(model, look):
+    with torch.no_grad(), changed_outputs(model, look), refused_without_pictures(model):
         logits = model(ids, use_cache=False, logits_to_keep=1).logits[:, -1]
         if any(outputs.shape[1] < ids.shape[1] for outputs in seen):
             # Some leave out what the last layers' other tokens would say when no logits of these are wanted.
@@ -210,13 +213,14 @@ def last_token_replaced(
         model: a Hugging Face decoder that keeps keys and values, in evaluation mode.
         input_ids: one prompt of at least two tokens.
         outputs: what each head says instead.
-        answers: tokens whose logits are wanted; a whole vocabulary for every head would cost more than the model.
+        answers: tokens whose logits are wanted.
 
     Returns:
-        For each head, the logits with that head alone replaced, float32 on the CPU.
+        For each head, the model's own logits with that head alone replaced, float32 on the CPU.
 
     Raises:
-        UnsupportedModelError: see :func:`output_projections`.
+        UnsupportedModelError: see :func:`output_projections`; or if the model keeps no keys and values
+            of a prompt, or gives other logits by them.
         TypeError, ValueError: if the model is in training mode, ``outputs`` are not one for each of its heads, or token
             ids are not its own.
     """
@@ -226,8 +230,8 @@ def last_token_replaced(
     layers, heads, _ = _require_outputs(model, outputs, ())
     places = [(layer, head) for layer in range(layers) for head in range(heads)]
     logits = []
-    with torch.no_grad():
-        kept = model.base_model(ids[:, :-1], use_cache=True).past_key_values
+    with torch.no_grad(), refused_without_pictures(model):
+        kept = _kept(model, ids)
         for first in range(0, len(places), ROWS):
             rows = places[first : first + ROWS]
 
@@ -238,12 +242,33 @@ def last_token_replaced(
                         said[row, -1, head] = outputs[layer, head, : said.shape[-1]].to(said)
                 return said
 
-            cache = copy.deepcopy(kept)
-            cache.batch_repeat_interleave(len(rows))
             with changed_outputs(model, change):
-                again = model.base_model(ids[:, -1:].expand(len(rows), 1), past_key_values=cache, use_cache=True)
-            logits.append(_some_logits(model, again.last_hidden_state[:, -1], answers))
+                found = _last_logits(model, ids, kept, len(rows))
+            logits.append(found[:, answers.to(found.device)].float().cpu())
     return torch.cat(logits).unflatten(0, (layers, heads))
+
+
+def _kept(model: Any, ids: Int64[Tensor, "1 token"]) -> Any:
+    """What a model keeps of the tokens before the last; refuses one whose logits by it are not those of a pass."""
+    way = "replace outputs of the last token in passes over whole prompts, by changed_outputs"
+    kept = getattr(model(ids[:, :-1], use_cache=True, logits_to_keep=1), "past_key_values", None)
+    if kept is None:
+        raise unsupported(model, "keeps no keys and values of the tokens before the last (past_key_values)", way)
+    whole = model(ids, use_cache=False, logits_to_keep=1).logits[:, -1]
+    off = float((_last_logits(model, ids, kept, 1) - whole).abs().max() / whole.abs().max())
+    if not off <= max(1e-3, 16 * torch.finfo(whole.dtype).eps):
+        why = f"gives other logits by what it keeps of a prompt (relative difference {off:.1g})"
+        raise unsupported(model, why, way)
+    return kept
+
+
+def _last_logits(model: Any, ids: Int64[Tensor, "1 token"], kept: Any, rows: int) -> Float[Tensor, "row vocabulary"]:
+    """Logits of so many passes over the last token at once, behind what is kept of the others."""
+    cache = copy.deepcopy(kept)
+    # Not batch_repeat_interleave, which layers without keys lack.
+    cache.reorder_cache(torch.zeros(rows, dtype=torch.long, device=ids.device))
+    last = ids[:, -1:].expand(rows, 1)
+    return model(last, past_key_values=cache, use_cache=True, logits_to_keep=1).logits[:, -1]
 
 
 def replaced_everywhere(
@@ -267,7 +292,7 @@ def replaced_everywhere(
 
 @contextlib.contextmanager
 def patched(model: Any, heads: Heads, outputs: Tensor) -> Iterator[None]:
-    """Within the block, some heads hand on given outputs in place of their own.
+    """Within the block, some heads hand on given outputs in place of their own; see :func:`changed_outputs`.
 
     Args:
         model: a Hugging Face decoder in evaluation mode.
@@ -316,7 +341,7 @@ def without_heads(
     input_ids: Int64[Tensor, "prompt token"] | None = None,
     seed: int = 0,
 ) -> Iterator[None]:
-    """Within the block, some heads say nothing about the prompt at hand.
+    """Within the block, some heads say nothing about the prompt at hand; see :func:`changed_outputs`.
 
     Args:
         model: a Hugging Face decoder in evaluation mode.
@@ -397,8 +422,10 @@ def _no_heads(what: str, heads: object) -> ValueError:
 
 
 def _checked(model: Any, input_ids: Tensor, least: int = 1) -> Int64[Tensor, "prompt token"]:
-    """Token ids on the model's device, if both are what can be run."""
+    """Token ids on the model's device, if both are what can be run and there is an answer."""
     check_model(model)
+    if getattr(model, "get_output_embeddings", lambda: None)() is None:
+        raise unsupported(model, "gives no logits of a vocabulary", "pass the causal language model that it is part of")
     ids = check_input_ids(input_ids, least=least)
     require_known_tokens("input_ids", ids, input_embeddings(model))
     return ids.to(input_device(model))
@@ -420,14 +447,3 @@ def _outputs_of(model: Any) -> tuple[int, int, int]:
     """Layers, heads and the largest number of dimensions of a model's outputs of heads."""
     projections = _projections(model)
     return len(projections), projections[0][1], max(_width(module) // heads for module, heads in projections)
-
-
-def _some_logits(model: Any, hidden: Float[Tensor, "row width"], answers: Tensor) -> Float[Tensor, "row answer"]:
-    """Of the vocabulary's logits those of some tokens."""
-    head, settings = model.get_output_embeddings(), model.config.get_text_config()
-    answers = answers.to(head.weight.device)
-    bias = None if getattr(head, "bias", None) is None else head.bias[answers]
-    logits = nn.functional.linear(hidden.to(head.weight.device), head.weight[answers], bias).float().cpu()
-    logits = logits * (getattr(settings, "logit_scale", None) or 1.0)
-    cap = getattr(settings, "final_logit_softcapping", None)
-    return logits if cap is None else cap * torch.tanh(logits / cap)

@@ -30,7 +30,14 @@ from posym_core.inspection.layer_measurement import profile_with
 from posym_core.inspection.plane_interventions import Intervention
 from posym_core.inspection.planes import Planes, find_planes
 from posym_core.inspection.profiling import Profile, profile_of, scores_of
-from posym_core.inspection.routes import AttentionFunctions, Route, in_this_thread, interface_wrapped, while_running
+from posym_core.inspection.routes import (
+    AttentionFunctions,
+    Route,
+    in_this_thread,
+    interface_wrapped,
+    uncompiled,
+    while_running,
+)
 from posym_core.metrics.blocks import Swaps
 from posym_core.models.refusals import check_apart, check_grouped
 
@@ -106,6 +113,8 @@ def surgery(
 ) -> Iterator[Operated]:
     """Within the block, the model attends with other planes, in this thread.
 
+    What ``torch.compile`` made of the model runs uncompiled in the block.
+
     Prompts are taken without gaps between positions, as tokens of one text have them: position ids that are given
     count, and those of keys in a cache go back one by one from the query's. Blocks are not to be nested for one model:
     pass several interventions, which follow one another.
@@ -150,6 +159,7 @@ def surgery(
     with contextlib.ExitStack() as stack:
         # The library's table of attention functions belongs to all models: one at a time, as with taps.
         stack.enter_context(ONE_AT_A_TIME)
+        stack.enter_context(uncompiled())
         for layer, call in enumerate(calls):
             changed = _ChangedLayer(operated, layer, call, place, route)
             if changed.touched.any():

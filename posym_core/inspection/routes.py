@@ -14,6 +14,7 @@ import contextlib
 import functools
 import sys
 import threading
+from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator
 from typing import Any, Literal
 
@@ -29,6 +30,12 @@ ROUTES: tuple[Route, ...] = ("interface", "functions")
 SUMMED_PRODUCTS = (torch.baddbmm, Tensor.baddbmm)
 PRODUCTS = (torch.matmul, Tensor.matmul, Tensor.__matmul__, torch.bmm, Tensor.bmm, *SUMMED_PRODUCTS)
 SOFTMAXES = (nn.functional.softmax, torch.softmax, Tensor.softmax)
+
+# Open blocks of `uncompiled` by thread. The compiler has one stance for all threads: the first block sets it, and the
+# last one puts back what was there.
+_OPEN: Counter[int] = Counter()
+_STANCE = contextlib.ExitStack()
+_CHANGING = threading.Lock()
 
 
 @contextlib.contextmanager
@@ -139,6 +146,41 @@ def in_this_thread(hook: Callable[..., Any]) -> Callable[..., Any]:
         return hook(*args, **options) if threading.get_ident() == owner else None
 
     return guarded
+
+
+class _StanceOfThread:
+    """The compiler compares its stance with names of stances, in the thread that calls what was compiled.
+
+    In a thread with an open block nothing compiled runs. In other threads it runs as ever, and nothing is compiled
+    anew, since hooks of the open blocks would be compiled along.
+    """
+
+    def __eq__(self, name: object) -> bool:
+        return name == ("force_eager" if _OPEN[threading.get_ident()] else "eager_on_recompile")
+
+
+@contextlib.contextmanager
+def uncompiled() -> Iterator[None]:
+    """Within the block, what was compiled by ``torch.compile`` runs uncompiled in this thread, so that hooks act.
+
+    Code that was compiled before a hook was set, or an attention function replaced, does not know of either.
+    """
+    if "torch._dynamo" not in sys.modules:  # nothing was compiled, and its import takes seconds
+        yield
+        return
+    thread = threading.get_ident()
+    with _CHANGING:
+        if not _OPEN.total():
+            _STANCE.enter_context(torch.compiler.set_stance(_StanceOfThread()))  # pyright: ignore[reportArgumentType]
+        _OPEN[thread] += 1
+    try:
+        yield
+    finally:
+        with _CHANGING:
+            _OPEN[thread] -= 1
+            if not _OPEN.total():
+                _OPEN.clear()
+                _STANCE.close()
 
 
 @contextlib.contextmanager

@@ -26,6 +26,7 @@ from posym_core.inspection.attention_calls import AttentionCall
 from posym_core.inspection.capturing import ONE_AT_A_TIME, check_model, input_device, watched_forward
 from posym_core.inspection.full_precision import HALF, in_float32
 from posym_core.inspection.routes import Route, in_this_thread
+from posym_core.inspection.wrappers import unwrapped
 from posym_core.models.refusals import UnsupportedModelError, check_rotation, unsupported
 
 TOKENS = 32
@@ -76,7 +77,7 @@ class ShiftedKeys:
 
     def record(self) -> None:
         """An ordinary pass that keeps the hidden states, and checks that attention is what it is taken for."""
-        backbone: Any = getattr(self.model, "base_model", self.model)
+        backbone: Any = unwrapped(getattr(self.model, "base_model", self.model))
         self.parameters = inspect.signature(backbone.forward).parameters
         self.last = self.end
         inputs = {}

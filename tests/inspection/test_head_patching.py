@@ -9,7 +9,9 @@ import re
 import pytest
 import torch
 from architectures import build, shared, tokens
-from every_decoder import tiny_model
+from every_decoder import KINDS as DECODERS
+from every_decoder import LENGTH, NOT_BUILT, tiny_model
+from every_decoder import REFUSED as NO_PROFILE
 
 from posym_core.inspection import head_patching
 from posym_core.inspection.capturing import capture
@@ -80,6 +82,63 @@ def test_a_heads_own_output_replaces_nothing_and_more_heads_than_rows_are_no_mat
     monkeypatch.setattr(importlib.import_module("posym_core.inspection.head_patching"), "ROWS", 5)
     found = last_token_replaced(model, ids[0], said.outputs[0, :, -1], ANSWERS)
     torch.testing.assert_close(found, said.logits[0, ANSWERS].expand(3, 4, 3), atol=2e-4, rtol=1e-4)
+
+
+# Of the kinds that can be profiled those whose heads are refused, with words that the reason must hold.
+REFUSED = {
+    "bamba": "gives other logits by what it keeps of a prompt",
+    "gemma4_unified_assistant": "does not run on text alone",
+    "hrm_text": "attends 32 times in a pass with 8 modules",
+    "jetmoe": "without one output projection of its heads",
+    "moshi": "without one output projection of its heads",
+    "recurrent_gemma": "keeps no keys and values of the tokens before the last",
+}
+
+
+@pytest.mark.parametrize("kind", [kind for kind in DECODERS if kind not in {*NO_PROFILE, *NOT_BUILT}])
+def test_logits_of_every_kind_are_its_own_or_its_heads_are_refused_in_one_line(kind):
+    """A head replaced by its own output changes nothing, and by another it changes what a whole pass does."""
+    model = tiny_model(kind)
+    ids = torch.randint(10, 90, (1, LENGTH), generator=torch.Generator().manual_seed(0))
+    answers = torch.arange(97)
+    if kind in REFUSED:
+        with pytest.raises(UnsupportedModelError, match=f"^{type(model).__name__} .*{REFUSED[kind]}.*; ") as caught:
+            last_token_replaced(model, ids[0], head_outputs(model, ids).outputs[0, :, -1], answers)
+        assert len(str(caught.value).splitlines()) == 1
+        return
+    said = head_outputs(model, ids)
+    whole, outputs = said.logits[0, :97], said.outputs[0, :, -1]
+    error = 1e-3 * float(whole.abs().max())
+    found = last_token_replaced(model, ids[0], outputs, answers)
+    torch.testing.assert_close(found, whole.expand_as(found), atol=error, rtol=0)
+    layer, head = len(outputs) - 1, 1
+
+    def change(here, x):
+        x = x.clone()
+        x[:, -1, head] = 0 if here == layer else x[:, -1, head]
+        return x
+
+    with changed_outputs(model, change), torch.no_grad():
+        silent = model(ids, use_cache=False).logits[0, -1, :97]
+    found = last_token_replaced(model, ids[0], torch.zeros_like(outputs), answers)
+    torch.testing.assert_close(found[layer, head], silent, atol=error, rtol=0)
+    assert (silent - whole).abs().max() > 2 * error
+
+
+def test_logits_that_a_model_divides_are_divided():
+    model, ids = tiny_model("granite"), tokens(1)
+    model.config.logits_scaling = 8.0
+    said = head_outputs(model, ids)
+    found = last_token_replaced(model, ids[0], said.outputs[0, :, -1], ANSWERS)
+    torch.testing.assert_close(found, said.logits[0, ANSWERS].expand_as(found), atol=2e-4, rtol=1e-4)
+
+
+def test_a_backbone_that_gives_no_logits_is_refused_whatever_is_asked():
+    model, ids = shared("Llama").model, tokens(1)
+    message = "^LlamaModel gives no logits of a vocabulary; pass the causal language model that it is part of$"
+    for ask in asked(model, ids, torch.zeros(3, 4, 16), torch.zeros(3, ids.shape[1], 4, 16)):
+        with pytest.raises(UnsupportedModelError, match=message):
+            ask()
 
 
 @pytest.mark.parametrize("kind", KINDS)
