@@ -205,7 +205,8 @@ def require_evaluation(model: nn.Module) -> None:
     if training is not None:
         part = f" ({training})" if training else ""
         raise ValueError(
-            f"{type(model).__name__}{part} is in training mode, where dropout alters attention; call model.eval()"
+            f"{type(model).__name__}{part} is in training mode, where dropout alters attention and answers; call "
+            "model.eval()"
         )
 
 

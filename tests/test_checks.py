@@ -8,12 +8,17 @@ import numpy as np
 import pytest
 import torch
 
+from posym_companion.encodings.pointers import head_pointers
+from posym_companion.solvers.families import answers_right
 from posym_core import cross_logits, exclusion, frequency_shares, rope_angles, rotate, swap_scores
 from posym_core.checks import require_count, require_counts, require_finite
 from posym_core.encodings import ENCODINGS, LayerShape, make_encoding
-from posym_core.metrics import contrasts, stats
+from posym_core.metrics import contrasts, cross_scores, exchange_scores, stats
 from posym_core.metrics.permutations import block_table
 from posym_core.metrics.score_geometry import random_swaps
+from posym_core.models.answers import answer_questions, choice_accuracy
+from posym_core.models.classifier import EncodingModel, ModelSettings, ablations, predicted_classes
+from posym_core.models.gptj import answers_with, decoder, right_answers
 
 ONE = torch.tensor([1.0])
 LARGE = torch.tensor([3e38, 3e38])
@@ -139,6 +144,87 @@ def test_statistics_of_what_has_no_score():
     ):
         stats.head_correlation(nothing, nothing)
     with pytest.raises(ValueError, match="a mean needs at least one value; got none"):
-        stats.mean_interval(nothing)
+        stats.mean_interval(nothing[:, 0, 0])
     with pytest.raises(ValueError, match="values must be finite, or NaN where undefined; 1 of 2 are infinite"):
         stats.mean_interval([1.0, math.inf])
+
+
+def encoder():
+    settings = ModelSettings(vocabulary=9, classes=4, layers=2, width=16, heads=2, hidden=12, rank=3, length=14)
+    return EncodingModel(settings), "layers.1.dropout"
+
+
+def gptj():
+    return decoder(vocabulary=9, layers=2, heads=2, width=16), "transformer.drop"
+
+
+@pytest.mark.parametrize(
+    ("make", "ask"),
+    [
+        (encoder, lambda model: predicted_classes(model, None)),
+        (encoder, lambda model: ablations(model, None)),
+        (encoder, lambda model: head_pointers(model, None)),
+        (gptj, lambda model: right_answers(model, None, None)),
+        (gptj, lambda model: answers_with(model, None)),
+        (gptj, lambda model: answers_right(model, None, None)),
+        (gptj, lambda model: choice_accuracy(model, None)),
+        (gptj, lambda model: answer_questions(model, None, [], [])),
+    ],
+)
+def test_one_part_in_training_mode_is_refused_whoever_asks(make, ask):
+    model, part = make()
+    model.eval().get_submodule(part).train()
+    assert not model.training
+    message = rf"^\w+ \({part}\) is in training mode, where dropout alters attention and answers; call model.eval\(\)$"
+    with pytest.raises(ValueError, match=message):
+        ask(model)
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        (
+            torch.zeros(1),
+            r"leading dimensions of C, here \[2, 3, other\]; got \(1,\). Repeat by outside.expand what all",
+        ),
+        (torch.zeros(3, 1), r"here \[2, 3, other\]; got \(3, 1\)"),
+        (torch.zeros(2, 1, 4), r"here \[2, 3, other\]; got \(2, 1, 4\)"),
+        (torch.zeros(2, 3), r"here \[2, 3, other\]; got \(2, 3\)"),
+    ],
+)
+def test_logits_outside_are_those_of_the_heads(given, message):
+    with pytest.raises(ValueError, match=rf"^outside must have shape \[..., other\] with .*{message}"):
+        cross_scores(torch.zeros(2, 3, 5, 5), outside=given)
+    with pytest.raises(TypeError, match=r"outside must be float32 or float64; got torch.int64"):
+        cross_scores(torch.zeros(2, 3, 5, 5), outside=torch.zeros(2, 3, 1, dtype=torch.long))
+    assert cross_scores(torch.zeros(2, 3, 5, 5), outside=torch.zeros(1).expand(2, 3, -1)).symbolic.shape == (2, 3)
+
+
+@pytest.mark.parametrize("wrong", [4, 7, -1])
+def test_keys_that_are_exchanged_stand_at_places(wrong):
+    C, place = torch.zeros(2, 4, 4), torch.tensor([1, 3])
+    message = rf"must be places from 0 to 3, of the keys of C; got {wrong}. Count places from 0$"
+    with pytest.raises(ValueError, match=f"^first {message}"):
+        exchange_scores(C, torch.tensor([1, wrong]), place)
+    with pytest.raises(ValueError, match=f"^second {message}"):
+        exchange_scores(C, place, torch.tensor([wrong, 1]))
+    for given, said in ((place[:1], r"torch.int64 of shape \(1,\)"), (place.double(), "torch.float64 of shape")):
+        with pytest.raises(
+            ValueError, match=rf"^second must be int64, one place for each \(2,\) of C's heads; got {said}"
+        ):
+            exchange_scores(C, place, given)
+
+
+def test_values_of_an_interval_are_independent_and_scores_have_layers():
+    values = np.zeros((8, 50))
+    message = (
+        r"must be independent values in one dimension.*; got shape \(8, 50\). Take the mean over what belongs to one"
+    )
+    with pytest.raises(ValueError, match=f"^values {message}"):
+        stats.mean_interval(values)
+    with pytest.raises(ValueError, match=f"^second {message}"):
+        stats.mean_difference(values[:, 0], values)
+    for given in (np.arange(5.0), np.zeros((3, 0))):
+        rule = rf"scores must have shape \[prompt, layer, ...\] with at least one of each; got \({given.shape[0]},"
+        with pytest.raises(ValueError, match=f"^{rule}.*. For values without layers use mean_interval$"):
+            stats.statistic_interval(np.mean, given)

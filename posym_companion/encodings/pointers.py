@@ -16,6 +16,7 @@ import torch
 from jaxtyping import Float, Int64
 from torch import Tensor
 
+from posym_core.checks import require_evaluation
 from posym_core.encodings import UndefinedCrossLogits
 from posym_core.encodings.base import Encoding
 from posym_core.encodings.rotary import RoPE
@@ -85,8 +86,7 @@ def head_pointers(model: EncodingModel, batch: SentenceBatch) -> dict[str, Float
     Raises:
         ValueError: if a sentence does not hold each trigger once, or the model is in training mode.
     """
-    if model.training:
-        raise ValueError("the model is in training mode, where dropout alters its heads; call model.eval()")
+    require_evaluation(model)
     counts = torch.stack([(batch.tokens == trigger).sum(1) for trigger in TRIGGERS])
     if (counts != 1).any():
         bad = int((counts != 1).any(0).nonzero()[0])

@@ -15,8 +15,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 from torch.nn import functional
 
-from posym_core.checks import require_counts
-from posym_core.models.training import require_evaluation
+from posym_core.checks import require_counts, require_evaluation
 from posym_core.tasks.facts import FactsBatch, FactsTask
 
 Family = Literal["llama", "qwen2", "gemma2"]

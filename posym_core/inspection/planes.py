@@ -22,7 +22,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
-from posym_core.checks import waits
+from posym_core.checks import require_count, waits
 from posym_core.inspection.shifted_keys import EPSILON, TOKENS, ShiftedKeys, on_host
 from posym_core.inspection.wrappers import unwrapped
 from posym_core.metrics.rope import turn
@@ -95,8 +95,10 @@ def find_planes(model: nn.Module, length: int) -> list[Planes]:
     Raises:
         UnsupportedModelError: if the model takes no positions, no key depends on them, or keys depend on them
             otherwise than by rotations of planes.
+        ValueError: if ``length`` is no whole number of at least 1, or the model is in training mode.
     """
     model = unwrapped(model)
+    require_count("length", length, 1, "tokens of the prompts in question")
     keys = ShiftedKeys(model, length)
     try:
         return _planes_of(model, keys)

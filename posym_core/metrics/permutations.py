@@ -253,7 +253,7 @@ def cross_scores(
 
     Args:
         C: cross-logits of the keys that may be swapped, at least two.
-        outside: logits of keys that take attention but are never swapped, such as the query's own.
+        outside: logits of keys that take attention but are never swapped, such as the query's own; of every head.
         tau: temperature of the weights over pairs.
         eps: floor of the norms in the cosine.
 
@@ -261,7 +261,8 @@ def cross_scores(
         :class:`posym_core.metrics.permutations.PermutationScores`, float64.
 
     Raises:
-        ValueError: if ``C`` is not square or holds NaN or infinity, or a number is out of range.
+        TypeError, ValueError: if ``C`` is not square, ``outside`` is not of the same heads, either holds NaN or
+            infinity, or a number is out of range.
 
     >>> scores = cross_scores(torch.tensor([[5.0, 5.0], [0.0, 0.0]]))
     >>> round(float(scores.symbolic), 4), round(float(scores.positional), 4)
@@ -286,6 +287,14 @@ def cross_table(
     require_finite("C", C)
     wide = C.double()
     own = wide.diagonal(dim1=-2, dim2=-1)
+    if outside is not None:
+        require_floating("outside", outside)
+        if outside.shape[:-1] != C.shape[:-2] or outside.ndim != C.ndim - 1:
+            heads = ", ".join(map(str, (*C.shape[:-2], "other")))
+            raise ValueError(
+                f"outside must have shape [..., other] with the leading dimensions of C, here [{heads}]; got "
+                f"{tuple(outside.shape)}. Repeat by outside.expand what all heads share"
+            )
     others = own[..., :0] if outside is None else outside.double()
     require_finite("outside", others)
     log_z = torch.cat([own, others], dim=-1).logsumexp(-1)

@@ -33,6 +33,7 @@ def pair_scores(
     return (after - before).cos(), (after + before - math.pi / 2).cos()
 
 
+@checked_together
 def exchange_scores(
     C: Float[Tensor, "*batch content position"], first: Int64[Tensor, "*batch"], second: Int64[Tensor, "*batch"]
 ) -> tuple[Float[Tensor, "*batch"], Float[Tensor, "*batch"]]:
@@ -42,7 +43,12 @@ def exchange_scores(
         C: see :func:`posym_core.cross_logits`.
         first: place of one key.
         second: place of the other; where both are one place nothing is exchanged, and both scores are 1.
+
+    Raises:
+        ValueError: if there is not one place a head, or no key stands at a place.
     """
+    for name, x in (("first", first), ("second", second)):
+        _require_places(name, x, C)
 
     def ratio(this: Tensor, other: Tensor, at: Tensor, at_other: Tensor) -> Tensor:
         index = [x[..., None, None].expand(*x.shape, 1, C.shape[-1]) for x in (this, other)]
@@ -52,6 +58,25 @@ def exchange_scores(
     before, after = ratio(first, second, first, second), ratio(second, first, first, second)
     one = torch.ones((), dtype=torch.float64, device=C.device)
     return pair_scores(torch.atan2(before.double().exp(), one), torch.atan2(after.double().exp(), one))
+
+
+def _require_places(name: str, x: Tensor, C: Tensor) -> None:
+    """Refuse what is not one place of a key for each of the heads."""
+    if x.dtype != torch.int64 or x.shape != C.shape[:-2]:
+        raise ValueError(
+            f"{name} must be int64, one place for each {tuple(C.shape[:-2])} of C's heads; got {x.dtype} of shape "
+            f"{tuple(x.shape)}. Repeat by {name}.expand a place that all share"
+        )
+    if not x.numel():
+        return
+    low, high = torch.aminmax(x)
+    require(
+        (low >= 0) & (high < C.shape[-1]),
+        lambda: ValueError(
+            f"{name} must be places from 0 to {C.shape[-1] - 1}, of the keys of C; got "
+            f"{int(low) if low < 0 else int(high)}. Count places from 0"
+        ),
+    )
 
 
 @checked_together

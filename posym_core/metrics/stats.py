@@ -108,7 +108,7 @@ def mean_interval(
         over: what they are, for the method's name.
 
     Raises:
-        ValueError: if there is no value, an infinite one, or ``draws`` is below 1.
+        ValueError: if there is more than one dimension, no value, an infinite one, or ``draws`` is below 1.
     """
     x = _values("values", values)
     sample = Resample([x.size], over=over, draws=draws, seed=seed)
@@ -207,10 +207,15 @@ def statistic_interval(
     once, ``[draw, prompt, layer, ...]``, and returns a number for each. A draw on which it is NaN does not count.
 
     Raises:
-        ValueError: if the statistic of ``scores`` as they are, or of every draw, is not finite, or ``draws`` is
-            below 1.
+        ValueError: if ``scores`` have no prompts and layers, the statistic of them as they are, or of every draw, is
+            not finite, or ``draws`` is below 1.
     """
     x = as_array(scores)
+    if x.ndim < 2 or 0 in x.shape:
+        raise ValueError(
+            f"scores must have shape [prompt, layer, ...] with at least one of each; got {x.shape}. For values without "
+            "layers use mean_interval"
+        )
     sample = ResampledHeads(x.shape, draws=draws, seed=seed)
     if vectorized:
         drawn = x[sample.prompts[:, :, None], sample.layers[:, None]]
@@ -370,7 +375,12 @@ def row_correlation(x: np.ndarray, y: np.ndarray) -> np.ndarray:
 
 
 def _values(name: str, values: torch.Tensor | np.ndarray) -> np.ndarray:
-    x = as_array(values).ravel()
+    x = as_array(values)
+    if x.ndim != 1:
+        raise ValueError(
+            f"{name} must be independent values in one dimension, one per prompt, seed, ...; got shape {x.shape}. Take "
+            "the mean over what belongs to one prompt or seed first"
+        )
     _require_no_infinity(name, x)
     if np.isnan(x).all():
         raise ValueError("a mean needs at least one value; got none")

@@ -105,9 +105,13 @@ def head_trends(
 
 
 def local_layers(angles: Float[np.ndarray, "layer plane"]) -> Int64[np.ndarray, " local"]:
-    """Layers whose slowest plane is as fast as that of any; global layers of a model with two bases are slower."""
-    slowest = as_array(angles)[:, -1]
-    return np.flatnonzero(slowest >= 0.5 * slowest.max())
+    """Layers whose slowest plane is as fast as that of any; global layers of a model with two bases are slower.
+
+    Planes that do not rotate, angle 0, do not count; a layer without any that does is global.
+    """
+    x = as_array(angles)
+    slowest = np.where(x > 0, x, np.inf).min(1)
+    return np.flatnonzero(np.isfinite(slowest) & (slowest >= 0.5 * slowest.max(where=np.isfinite(slowest), initial=0)))
 
 
 def layer_trend(

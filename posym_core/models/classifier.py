@@ -17,11 +17,12 @@ import torch
 from jaxtyping import Bool, Float, Int64
 from torch import Tensor, nn
 
+from posym_core.checks import require_evaluation
 from posym_core.encodings import Encoding, make_encoding
 from posym_core.encodings.additive import Absolute
 from posym_core.models.head_edits import Edit, replaced_heads
 from posym_core.models.layers import Attention, Layer, LayerAttention, ModelSettings, draw_weights
-from posym_core.models.training import SeededLoss, require_evaluation
+from posym_core.models.training import SeededLoss
 from posym_core.tasks.sentences import SentenceBatch
 
 Ablation = Literal["zero", "mean"]

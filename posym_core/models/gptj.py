@@ -18,11 +18,10 @@ import torch
 from jaxtyping import Float, Int64
 from torch import Tensor, nn
 
-from posym_core.checks import require_counts
+from posym_core.checks import require_counts, require_evaluation
 from posym_core.metrics.rope import rope_angles
 from posym_core.models.decoders import turned
 from posym_core.models.head_edits import LayerHead, replaced_heads
-from posym_core.models.training import require_evaluation
 from posym_core.tasks.multihop import LetterTask, NumberTask
 
 # Tokens of one forward pass of a test: attention matrices of long sequences are formed in full.

@@ -270,9 +270,3 @@ class SeededLoss(nn.Module):
         data, seed = batch
         torch.manual_seed(seed)
         return data
-
-
-def require_evaluation(model: nn.Module) -> None:
-    """Refuse a model whose dropout is on."""
-    if model.training:
-        raise ValueError("the model is in training mode, where dropout alters its answers; call model.eval()")

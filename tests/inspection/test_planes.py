@@ -195,6 +195,13 @@ def test_keys_that_depend_on_positions_otherwise_are_refused(monkeypatch):
         find_planes(build("Llama"), 44)
 
 
+@pytest.mark.parametrize("length", [-5, 0, 3.5, None])
+def test_a_prompt_has_tokens(length):
+    message = rf"length must be a whole number of at least 1 \(tokens of the prompts in question\); got {length}$"
+    with pytest.raises(ValueError, match=message):
+        find_planes(shared("Llama"), length)
+
+
 def test_a_table_too_short_to_measure_is_refused():
     with pytest.raises(UnsupportedModelError, match=r"table of 36 entries, too few to measure rotations; .* than 40"):
         find_planes(build("GPT-J", n_positions=36), 20)

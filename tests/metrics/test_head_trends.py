@@ -106,6 +106,12 @@ def test_local_layers_are_the_fast_ones():
     slower = np.where(np.arange(LAYERS)[:, None] % 4 == 3, rope_angles(2 * PLANES, 1e6).numpy(), ANGLES)
     assert local_layers(slower).tolist() == [0, 1, 2, 4, 5, 6]
     assert local_layers(ANGLES).tolist() == list(range(LAYERS))
+    # Planes that do not rotate tell nothing, and a layer of none that does is global.
+    partial = np.concatenate([slower, np.zeros((LAYERS, 3))], 1)
+    assert local_layers(partial).tolist() == [0, 1, 2, 4, 5, 6]
+    partial[1] = 0
+    assert local_layers(partial).tolist() == [0, 2, 4, 5, 6]
+    assert local_layers(np.zeros((2, 3))).tolist() == []
 
 
 def test_what_was_asked_wrongly_is_not_taken_for_undefined():

@@ -271,7 +271,7 @@ def test_refusals_name_rule_value_and_remedy():
         model()(torch.ones(1, 15, dtype=torch.long))
     with pytest.raises(ValueError, match="must hold a token that is not padding; one holds none"):
         model()(torch.zeros(1, 5, dtype=torch.long))
-    with pytest.raises(ValueError, match="training mode, where dropout alters its answers; call"):
+    with pytest.raises(ValueError, match="training mode, where dropout alters attention and answers; call"):
         right_classes(EncodingModel(settings()), SentenceBatch(tokens=tokens(), answer=torch.zeros(3).long()))
     with pytest.raises(ValueError, match="PaTH runs from a key forwards"):
         model("path", causal=False)

@@ -298,7 +298,7 @@ def test_extra_tokens_of_training_are_drawn_for_every_batch():
         (lambda: MultihopSettings(checkpoint_every=70), "every 50 steps there is a look and every 70 a checkpoint"),
         (lambda: MultihopSettings(heads=3).make_model(), "3 heads must have an even number of dimensions each"),
         (lambda: set_angles(TINY.make_model(), rope_angles(4), positions=9), r"angles must have shape \[4\]"),
-        (lambda: right_answers(TINY.make_model(), None, None), "in training mode, where dropout alters its answers"),
+        (lambda: right_answers(TINY.make_model(), None, None), "in training mode, where dropout alters attention and"),
         (lambda: MultihopSettings.stored({"task": "number"}), "no settings of a multi-hop model; they differ in"),
     ],
 )

@@ -89,5 +89,7 @@ def test_what_does_not_fit_is_refused(tokens):
     model = tiny()
     with pytest.raises(ValueError, match=r"the model has 3 layers of 2 heads, counted from 0; got \(3, 0\)"):
         answers_with(model, tokens, output={(3, 0): torch.zeros(8)})
-    with pytest.raises(ValueError, match=r"in training mode, where dropout alters its answers; call model.eval\(\)"):
+    with pytest.raises(
+        ValueError, match=r"in training mode, where dropout alters attention and answers; call model.eval\(\)"
+    ):
         answers_with(model.train(), tokens)
