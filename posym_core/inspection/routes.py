@@ -14,7 +14,6 @@ import contextlib
 import functools
 import sys
 import threading
-from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator
 from typing import Any, Literal
 
@@ -31,9 +30,9 @@ SUMMED_PRODUCTS = (torch.baddbmm, Tensor.baddbmm)
 PRODUCTS = (torch.matmul, Tensor.matmul, Tensor.__matmul__, torch.bmm, Tensor.bmm, *SUMMED_PRODUCTS)
 SOFTMAXES = (nn.functional.softmax, torch.softmax, Tensor.softmax)
 
-# Open blocks of `uncompiled` by thread. The compiler has one stance for all threads: the first block sets it, and the
-# last one puts back what was there.
-_OPEN: Counter[int] = Counter()
+# The compiler has one stance for all threads: the first open block of `uncompiled` sets it, and the last one puts back
+# what was there.
+_OPEN = 0
 _STANCE = contextlib.ExitStack()
 _CHANGING = threading.Lock()
 
@@ -148,38 +147,27 @@ def in_this_thread(hook: Callable[..., Any]) -> Callable[..., Any]:
     return guarded
 
 
-class _StanceOfThread:
-    """The compiler compares its stance with names of stances, in the thread that calls what was compiled.
-
-    In a thread with an open block nothing compiled runs. In other threads it runs as ever, and nothing is compiled
-    anew, since hooks of the open blocks would be compiled along.
-    """
-
-    def __eq__(self, name: object) -> bool:
-        return name == ("force_eager" if _OPEN[threading.get_ident()] else "eager_on_recompile")
-
-
 @contextlib.contextmanager
 def uncompiled() -> Iterator[None]:
-    """Within the block, what was compiled by ``torch.compile`` runs uncompiled in this thread, so that hooks act.
+    """Within the block, what was compiled by ``torch.compile`` runs uncompiled, so that hooks act.
 
-    Code that was compiled before a hook was set, or an attention function replaced, does not know of either.
+    Code that was compiled before a hook was set, or an attention function replaced, does not know of either. Other
+    threads run uncompiled meanwhile, too: hooks that are theirs alone would otherwise be compiled along.
     """
+    global _OPEN
     if "torch._dynamo" not in sys.modules:  # nothing was compiled, and its import takes seconds
         yield
         return
-    thread = threading.get_ident()
     with _CHANGING:
-        if not _OPEN.total():
-            _STANCE.enter_context(torch.compiler.set_stance(_StanceOfThread()))  # pyright: ignore[reportArgumentType]
-        _OPEN[thread] += 1
+        if not _OPEN:
+            _STANCE.enter_context(torch.compiler.set_stance("force_eager"))
+        _OPEN += 1
     try:
         yield
     finally:
         with _CHANGING:
-            _OPEN[thread] -= 1
-            if not _OPEN.total():
-                _OPEN.clear()
+            _OPEN -= 1
+            if not _OPEN:
                 _STANCE.close()
 
 

@@ -193,7 +193,7 @@ def test_a_block_that_ends_in_an_error_leaves_the_compiler_as_it_was():
 
 
 @pytest.mark.parametrize("name", EDITS)
-def test_another_thread_meets_no_edit_and_keeps_its_graphs(name):
+def test_another_thread_meets_no_edit_and_compiles_none(name):
     model, edit, graphs = build("Llama"), EDITS[name], Graphs()
     compiled = torch.compile(model, backend=graphs, fullgraph=True)
     plain, shorter = logits(compiled), logits(model, IDS[:1, 1:])
@@ -202,12 +202,10 @@ def test_another_thread_meets_no_edit_and_keeps_its_graphs(name):
     with edit(compiled):
         assert not torch.equal(logits(model), plain)
         assert torch.equal(in_another_thread(lambda: logits(model)), plain)
-        assert graphs.runs == before[1]
         assert torch.equal(in_another_thread(lambda: logits(compiled)), plain)
-        assert graphs.runs == 2 * before[1]
         # Prompts of another shape would be compiled anew, and the hooks along with the model.
         assert torch.equal(in_another_thread(lambda: logits(compiled, IDS[:1, 1:])), shorter)
-        assert (graphs.compiled, graphs.runs) == (before[0], 2 * before[1])
+        assert (graphs.compiled, graphs.runs) == before
     assert torch.equal(logits(compiled), plain)
     assert torch.equal(in_another_thread(lambda: logits(compiled, IDS[:1, 1:])), shorter)
     assert graphs.compiled > before[0]
@@ -240,4 +238,4 @@ def test_blocks_of_two_threads_may_overlap_in_any_order():
     thread.join(60)
     assert torch.equal(found[0], expected[1])
     assert torch.equal(logits(compiled), plain)
-    assert graphs.runs == 3 * before
+    assert graphs.runs == 2 * before
