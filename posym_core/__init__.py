@@ -1,8 +1,8 @@
 """Positional and symbolic attention heads in transformers with rotary position encodings."""
 
-from typing import TYPE_CHECKING
-
-from posym_core.extensions import on_demand
+import importlib
+import importlib.util
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from posym_core.inspection.cubes import Cube, origin_cube
@@ -15,9 +15,6 @@ if TYPE_CHECKING:
     from posym_core.metrics.swaps import SwapScores, swap_scores
     from posym_core.models.language import load_model, load_tokenizer
     from posym_core.tasks.binding import BindingPrompts, binding_prompts
-else:
-    # The command line says its help without PyTorch, whose import takes seconds.
-    __getattr__, __dir__ = on_demand(__name__)
 
 __version__ = "0.1.0"
 
@@ -43,3 +40,33 @@ __all__ = [
     "rotate",
     "swap_scores",
 ]
+
+# Where names are imported from when they are first asked for: the command line says its help without PyTorch, whose
+# import takes seconds.
+_HOMES = {
+    "inspection.cubes": ("Cube", "origin_cube"),
+    "inspection.profiling": ("Profile", "profile"),
+    "inspection.visibility": ("HiddenBlocksWarning", "LongPromptWarning"),
+    "metrics.exclusion_bound": ("Exclusion", "exclusion"),
+    "metrics.frequencies": ("FrequencyShares", "frequency_shares", "frequency_use"),
+    "metrics.logit_matrix": ("cross_logits",),
+    "metrics.rope": ("rope_angles", "rotate"),
+    "metrics.swaps": ("SwapScores", "swap_scores"),
+    "models.language": ("load_model", "load_tokenizer"),
+    "tasks.binding": ("BindingPrompts", "binding_prompts"),
+}
+
+
+def __getattr__(name: str) -> Any:
+    """A name of the package's face, or one of its modules and rooms."""
+    for home, names in _HOMES.items():
+        if name in names:
+            value = globals()[name] = getattr(importlib.import_module(f"{__name__}.{home}"), name)
+            return value
+    if name.startswith("__") or importlib.util.find_spec(f"{__name__}.{name}") is None:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return importlib.import_module(f"{__name__}.{name}")
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

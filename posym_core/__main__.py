@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 import posym_core
-from posym_core.extensions import registered
+from posym_core.extensions import listed
 
 SURVEY_HELP = """
 Profile every model of a list on every task, each in a folder of its own that later runs go on from, and put them into
@@ -45,6 +45,10 @@ it is refused, and 1 if there is no answer: there is no such model, the hub is n
 
 # Said without importing what holds them, as all of the help is.
 PACKAGED = "gemma-3-270m, smollm2-135m, gemma-3-270m-binds, smollm2-135m-binds (packaged; -binds: taught to bind)"
+TASKS = (
+    *("binding", "binding-likes", "binding-bought", "binding-lives", "binding-with-lead", "binding-varied"),
+    *("index", "keyvalue", "induction", "text"),
+)
 # Options of add_prompts: what a task's prompts are drawn by, with defaults, and how anything is measured.
 DRAWN = {
     "facts": (16, "blocks per prompt of a task"),
@@ -77,7 +81,7 @@ def _parser() -> argparse.ArgumentParser:
 
     profile = commands.add_parser("profile", help="scores of every head of a language model", description=PROFILE_HELP)
     profile.add_argument("model", help=f"{PACKAGED}, a folder, or a name on the Hugging Face hub")
-    named = ", ".join(registered("posym_core.tasks", "prompt_task", "posym_core.tasks"))
+    named = ", ".join(listed(TASKS, "posym_core.tasks"))
     tasks = f"{named}, or module:function for one of your own"
     add_source(profile, tasks)
     profile.add_argument("--out", required=True, metavar="DIR", help="folder for the profile")
@@ -181,8 +185,10 @@ def add_places(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--no-progress", action="store_true", help="no progress bar")
 
 
-def _source(options: argparse.Namespace) -> dict[str, Any]:
-    """Settings of a profile on where its prompts come from; options that do not fit each other are refused."""
+def _source(options: argparse.Namespace, task: str | None = None) -> dict[str, Any]:
+    """Settings of a profile on where its prompts come from, by default a task; options that do not fit each other are
+    refused.
+    """
     from posym_core.tasks.binding import TEMPLATES
 
     given = vars(options)
@@ -193,11 +199,14 @@ def _source(options: argparse.Namespace) -> dict[str, Any]:
                 f"a task's prompts are drawn, those of --input are given; leave out {' and '.join(not_drawn)}"
             )
         return {"task": None, "input": options.input, "template": options.template, **drawn}
+    task = task if options.task is None else options.task
     if options.template is None:
-        return {"task": options.task, **drawn}
-    if options.task != "binding":
-        what = options.task or "nothing"
-        raise ValueError(f"--template words the task binding or the rows of a .csv --input, not {what}; leave it out")
+        return {"task": task, **drawn}
+    if task != "binding":
+        raise ValueError(
+            f"--template words the task binding or the rows of a .csv --input, not {task}; leave it out, or pass "
+            "--task binding-bought or the like"
+        )
     if options.template not in TEMPLATES:
         raise ValueError(f"--template must be one of {', '.join(TEMPLATES)}; got {options.template!r}")
     return {"task": f"binding-{options.template}", **drawn}
@@ -307,11 +316,11 @@ def _survey(options: argparse.Namespace) -> None:
     from posym_core.inspection.visibility import counted
     from posym_core.report.survey import PAGE, read_models, run_survey
 
-    source = _source(options)
+    source = _source(options, "binding")
     tasks = source.pop("task")
     rows = run_survey(
         read_models(options.models),
-        [] if options.input else [task.strip() for task in ("binding" if tasks is None else tasks).split(",")],
+        [] if options.input else [task.strip() for task in tasks.split(",")],
         options.out,
         options={
             **source,

@@ -3,24 +3,17 @@
 A thing is added by one file. Ours lie in a room of this package and register themselves; the room's modules are
 imported when a name is first asked for. Another package names its things by entry points, which are loaded when they
 are asked for or listed. One that lies in no package goes by ``module:name``.
-
-A help page lists names and the package's face carries them, both without importing what is behind: that would take
-seconds.
 """
 
 from __future__ import annotations
 
-import ast
 import functools
 import importlib
-import importlib.util
-import inspect
-import math
 import pkgutil
 import re
 import sys
 import warnings
-from collections.abc import Callable, Iterator, MutableMapping
+from collections.abc import Callable, Iterator, MutableMapping, Sequence
 from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
@@ -75,8 +68,7 @@ class Registry(MutableMapping[str, Kept]):
     def names(self) -> list[str]:
         """All names; other packages are not loaded."""
         self._import_room()
-        own = sorted(self._own, key=lambda name: self._own[name].place)
-        return list(dict.fromkeys([*own, *sorted(_named_by_packages(self.group, tuple(sys.path)))]))
+        return listed(sorted(self._own, key=lambda name: self._own[name].place), self.group)
 
     def find(self, name: str) -> Kept:
         """The thing of that name, or of ``module:name``.
@@ -211,48 +203,6 @@ def _named_by_packages(group: str, path: tuple[str, ...]) -> dict[str, list[Entr
     return found
 
 
-def registered(room: str, decorator: str, group: str) -> list[str]:
-    """Names of things in the order of lists, found without importing any.
-
-    Args:
-        room: of ours; in its files a name is written out as ``decorator("name", ..., place=10)``.
-        decorator: what registers a thing.
-        group: entry points of other packages.
-    """
-    spec = importlib.util.find_spec(room)
-    found: list[tuple[float, str, int, str]] = []
-    for folder in (spec and spec.submodule_search_locations) or ():
-        for file in Path(folder).glob("*.py"):
-            calls = [x for x in ast.walk(ast.parse(file.read_text(encoding="utf-8"))) if isinstance(x, ast.Call)]
-            for call in (call for call in calls if ast.unparse(call.func) == decorator):
-                place = next((ast.literal_eval(x.value) for x in call.keywords if x.arg == "place"), math.inf)
-                found.append((place, file.name, call.lineno, ast.literal_eval(call.args[0])))
-    own = [name for *_, name in sorted(found)]
+def listed(own: Sequence[str], group: str) -> list[str]:
+    """Names of ours, and of other packages by their entry points of a group, found without importing any."""
     return list(dict.fromkeys([*own, *sorted(_named_by_packages(group, tuple(sys.path)))]))
-
-
-def on_demand(package: str) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
-    """``__getattr__`` and ``__dir__`` of a package whose names are imported when they are first asked for.
-
-    What comes from where is read in the imports of the package itself, which stand under ``if TYPE_CHECKING:``. So it
-    is said once, and tools that read code see it. Modules and rooms of the package are names, too.
-    """
-
-    @functools.cache
-    def homes() -> dict[str, str]:
-        tree = ast.parse(inspect.getsource(sys.modules[package]))
-        found = [node for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)]
-        return {alias.name: node.module or "" for node in found for alias in node.names}
-
-    def get(name: str) -> Any:
-        if name.startswith("__"):
-            raise AttributeError(f"module {package!r} has no attribute {name!r}")
-        if name in sys.modules[package].__all__:
-            value = getattr(importlib.import_module(homes()[name]), name)
-            setattr(sys.modules[package], name, value)
-            return value
-        if importlib.util.find_spec(f"{package}.{name}") is None:
-            raise AttributeError(f"module {package!r} has no attribute {name!r}")
-        return importlib.import_module(f"{package}.{name}")
-
-    return get, lambda: sorted({*vars(sys.modules[package]), *sys.modules[package].__all__})

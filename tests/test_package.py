@@ -6,9 +6,11 @@ import ast
 import importlib
 import io
 import json
+import os
 import pkgutil
 import re
 import shlex
+import shutil
 import subprocess
 import sys
 import tomllib
@@ -123,6 +125,50 @@ def test_a_task_that_others_name_is_in_the_help_and_not_loaded(
     with pytest.raises(SystemExit):
         main(["profile", "--help"])
     assert "text, riddle, or module:function" in " ".join(capsys.readouterr().out.split())
+
+
+BYTE_CODE = """
+import contextlib, io, sys
+import posym_core
+assert posym_core.__file__.startswith(sys.argv[1]) and posym_core.__file__.endswith(".pyc"), posym_core.__file__
+from posym_core.__main__ import main
+with contextlib.suppress(SystemExit), contextlib.redirect_stdout(io.StringIO()) as said:
+    main(["profile", "--help"])
+assert "torch" not in sys.modules
+from posym_core import rope_angles
+from posym_core import *
+from posym_core.encodings import ENCODINGS
+from posym_core.tasks import PROMPT_TASKS
+assert posym_core.metrics.rope_angles is rope_angles
+said = " ".join(said.getvalue().split())
+print(rope_angles(4).tolist(), said.count(", ".join(PROMPT_TASKS.names())), len(ENCODINGS) > 20)
+"""
+
+
+def test_byte_code_alone_is_enough(tmp_path: Path) -> None:
+    """As where sources are left out: names of the face, the help, tasks and encodings."""
+    package = tmp_path / "posym_core"
+    shutil.copytree(ROOT / "posym_core", package, ignore=shutil.ignore_patterns("__pycache__", "*.safetensors"))
+    compiled = [sys.executable, "-m", "compileall", "-b", "-q", str(package)]
+    subprocess.run(compiled, check=True, timeout=300)
+    for source in package.rglob("*.py"):
+        source.unlink()
+    environment = {**os.environ, "PYTHONPATH": str(tmp_path)}
+    command = [sys.executable, "-c", BYTE_CODE, str(tmp_path)]
+    run = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=300)
+    assert run.returncode == 0, run.stderr
+    assert run.stdout == "[1.0, 0.01] 1 True\n"
+
+
+def test_the_face_says_once_where_each_name_is_from() -> None:
+    """To those who read code, by imports that never run, and to the interpreter by a table."""
+    tree = ast.parse((ROOT / "posym_core" / "__init__.py").read_text(encoding="utf-8"))
+    read = {
+        node.module: sorted(x.name for x in node.names) for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)
+    }
+    homes = {f"posym_core.{home}": sorted(names) for home, names in posym_core._HOMES.items()}
+    assert {home: names for home, names in read.items() if home != "typing"} == homes
+    assert sorted(name for names in homes.values() for name in names) == posym_core.__all__
 
 
 def test_posym_is_the_command_line() -> None:

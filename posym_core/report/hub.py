@@ -35,7 +35,8 @@ class Repository:
         """One of its files, in the hub's cache on this machine.
 
         Raises:
-            FileNotFoundError: if there is no such repository, commit or file, or no access to it.
+            FileNotFoundError: if there is no such commit or file.
+            PermissionError: if there is no such repository, or no access to it, which the hub does not tell apart.
             ConnectionError: if the hub is not reached, and the cache does not hold the file.
         """
         api = _api()

@@ -168,7 +168,6 @@ def binding_prompts(
     return draft_prompts(tokens, drafts)
 
 
-# Names are written out, because the help lists them without running this file.
 prompt_task("binding-likes", SAYS, place=11, template="likes")(binding_prompts)
 prompt_task("binding-bought", SAYS, place=11, template="bought")(binding_prompts)
 prompt_task("binding-lives", SAYS, place=11, template="lives")(binding_prompts)

@@ -31,6 +31,7 @@ from posym_core.models.answers import choice_accuracy
 from posym_core.report import chunks as profile_chunks
 from posym_core.report import run as profile_runs
 from posym_core.report import settings as profile_settings
+from posym_core.report import survey
 from posym_core.report.folder import load_profile
 from posym_core.runs import parallel
 from posym_core.runs.results import load_result
@@ -278,6 +279,23 @@ def test_the_packaged_model_is_measured_as_by_hand(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize(
+    ("given", "tasks"),
+    [
+        ([], ["binding"]),
+        (["--template", "bought"], ["binding-bought"]),
+        (["--task", "binding", "--template", "bought"], ["binding-bought"]),
+        (["--task", "binding-bought, text"], ["binding-bought", "text"]),
+    ],
+)
+def test_a_template_words_the_task_that_a_survey_takes_by_default(given, tasks, tmp_path, monkeypatch):
+    (tmp_path / "list.txt").write_text("gemma-3-270m\n")
+    asked = []
+    monkeypatch.setattr(survey, "run_survey", lambda models, tasks, *rest, **options: asked.append(tasks) or [])
+    assert main(["survey", str(tmp_path / "list.txt"), *given, "--out", str(tmp_path / "table")]) == 0
+    assert asked == [tasks]
+
+
+@pytest.mark.parametrize(
     ("arguments", "status", "message"),
     [
         (["profile", "nobody/has-this", "--task", "text"], 1, "error: no model 'nobody/has-this' could be loaded: "),
@@ -301,6 +319,11 @@ def test_the_packaged_model_is_measured_as_by_hand(tmp_path, monkeypatch):
             "error: there is no folder of results at /nowhere; pass",
         ),
         (["survey", "/nowhere.txt", "--out", "x"], 1, "error: there is no list of models at /nowhere.txt"),
+        (
+            ["survey", "/", "--task", "binding,text", "--template", "bought", "--out", "x"],
+            1,
+            "csv --input, not binding,text; leave it out, or pass --task binding-bought or the like$",
+        ),
         (["survey", "/", "--out", "x"], 1, "error: there is no list of models at /"),
     ],
 )
