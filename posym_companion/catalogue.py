@@ -33,12 +33,17 @@ EXPERIMENTS = {name: said for name, _, said in _FOUND}
 """What each experiment is about: the first line of its module."""
 
 
-def experiment_module(name: str) -> Any:
-    """The module of an experiment.
+def require_experiment(name: str) -> None:
+    """Refuse a name that no experiment has.
 
     Raises:
         ValueError: if there is none of this name.
     """
     if name not in MODULES:
         raise ValueError(f"experiment must be one of {', '.join(map(repr, EXPERIMENTS))}; got {name!r}")
+
+
+def experiment_module(name: str) -> Any:
+    """The module of an experiment; raises as :func:`require_experiment`."""
+    require_experiment(name)
     return importlib.import_module(MODULES[name])

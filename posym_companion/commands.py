@@ -5,11 +5,15 @@ from __future__ import annotations
 import argparse
 import json
 import textwrap
+from collections.abc import Iterable
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 from posym_core.__main__ import add_places
+from posym_core.arguments import check_places
+
+WIDTH = 100
 
 
 def add_commands(commands: Any) -> None:
@@ -28,12 +32,18 @@ def add_commands(commands: Any) -> None:
     run.set_defaults(command=_run)
 
     claims = commands.add_parser("claims", help="the ledger: what was reproduced and what was not")
+    whole = "show all that is known of these claims (default: a line for each claim)"
+    claims.add_argument("claims", nargs="*", metavar="ID", help=whole)
     claims.add_argument("--json", action="store_true", help="as JSON, one object a claim")
     claims.add_argument("--results", help="folder of results (default: this checkout's)")
     claims.set_defaults(command=_claims)
 
 
 def _run(options: argparse.Namespace) -> None:
+    from posym_companion.catalogue import require_experiment
+
+    require_experiment(options.experiment)
+    check_places(options.jobs, options.cluster)
     from posym_companion.loop import run_experiment
 
     for result in run_experiment(
@@ -57,15 +67,42 @@ def _claims(options: argparse.Namespace) -> None:
     folder = results_folder() if options.results is None else Path(options.results)
     if not folder.is_dir():
         raise NotADirectoryError(f"there is no folder of results at {folder}; pass --results with another")
-    rows = ledger(folder=folder)
+    rows = ledger(*options.claims, folder=folder)
     if options.json:
         print(json.dumps([asdict(row) for row in rows], indent=1))
-        return
-    for row in rows:
-        ours = "; ".join(f"{name} {_number(value)}" for name, value in row.ours.items())
-        text = f"{row.claim}. Paper: {row.paper}. Here: {ours or row.note}."
-        print(f"{row.id:6} {row.verdict}")
-        print(textwrap.indent(textwrap.fill(text, 100), " " * 7))
+    elif options.claims:
+        print("\n\n".join(_whole(row) for row in rows))
+    else:
+        print("\n".join(_in_columns((row.id, row.verdict, row.short) for row in rows)))
+        print("\nposym claims ID shows the whole of a claim.")
+
+
+def _in_columns(table: Iterable[tuple[str, ...]]) -> list[str]:
+    """Rows with their cells below each other."""
+    rows = list(table)
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    return ["  ".join(map(str.ljust, row, widths)).rstrip() for row in rows]
+
+
+def _whole(row: Any) -> str:
+    """All that the ledger says of a claim, a paragraph a field; what is empty is left out."""
+    said = {
+        "Claim": row.claim,
+        "Paper": row.paper,
+        "Here": row.summary,
+        "Rule": row.rule,
+        "Fails in": "; ".join(row.fails_in),
+        "Changes": row.changes,
+        "Numbers": "; ".join(f"{name} {_number(value)}" for name, value in row.ours.items()),
+        "Evidence": ", ".join(row.evidence),
+        "Command": row.command,
+    }
+    paragraphs = [
+        textwrap.fill(" ".join(text.split()), WIDTH, initial_indent=f"{name}: ", subsequent_indent="    ")
+        for name, text in said.items()
+        if text
+    ]
+    return "\n".join([f"{row.id}  {row.verdict}: {row.short}", *paragraphs])
 
 
 def _number(value: object) -> str:

@@ -18,9 +18,10 @@ import numpy as np
 import torch
 
 from posym_companion.catalogue import EXPERIMENTS, experiment_module
+from posym_core.arguments import check_places
 from posym_core.models.language import PACKAGED, load_model
 from posym_core.runs.devices import choose_device, device_name
-from posym_core.runs.parallel import HELD, check_places, held, run_grid
+from posym_core.runs.parallel import HELD, held, run_grid
 from posym_core.runs.provenance import library_versions
 from posym_core.runs.results import (
     Result,

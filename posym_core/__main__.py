@@ -11,7 +11,8 @@ from pathlib import Path
 from typing import Any, Literal
 
 import posym_core
-from posym_core.extensions import listed
+from posym_core.arguments import CHECKED, check_places, check_profile, folder_above, require_count
+from posym_core.extensions import listed, unknown
 
 SURVEY_HELP = """
 Profile every model of a list on every task, each in a folder of its own that later runs go on from, and put them into
@@ -55,6 +56,8 @@ DRAWN = {
     "prompts": (64, "prompts of a task"),
     "seed": (0, "of them"),
 }
+# Other numbers that a command may take, and the least that each may be.
+LEAST = {"show": 0, "draws": 2, "explorer_prompts": 1}
 SHARED = ("batch_size", "threads", "device", "dtype", "device_map")
 
 
@@ -81,8 +84,7 @@ def _parser() -> argparse.ArgumentParser:
 
     profile = commands.add_parser("profile", help="scores of every head of a language model", description=PROFILE_HELP)
     profile.add_argument("model", help=f"{PACKAGED}, a folder, or a name on the Hugging Face hub")
-    named = ", ".join(listed(TASKS, "posym_core.tasks"))
-    tasks = f"{named}, or module:function for one of your own"
+    tasks = f"{', '.join(_tasks())}, or module:function for one of your own"
     add_source(profile, tasks)
     profile.add_argument("--out", required=True, metavar="DIR", help="folder for the profile")
     add_prompts(profile)
@@ -185,6 +187,35 @@ def add_places(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--no-progress", action="store_true", help="no progress bar")
 
 
+def _tasks() -> list[str]:
+    return listed(TASKS, "posym_core.tasks")
+
+
+def _check(options: argparse.Namespace) -> None:
+    """Refuse options that no model could have, before what takes seconds is imported.
+
+    What the command then calls refuses the same, as it is called from Python, too.
+    """
+    defaults = {"template": None, **{name: default for name, (default, _) in DRAWN.items()}}
+    given = defaults | {name: value for name, value in vars(options).items() if value is not None}
+    settings: dict[str, Any] = {name: given[name] for name in CHECKED if name in given}
+    if options.input is not None:
+        check_profile(**settings | {"task": None})
+    else:
+        for task in map(str.strip, settings.get("task", "binding").split(",")):
+            if ":" not in task and task not in (known := _tasks()):
+                raise unknown("task", task, known)
+            check_profile(**settings | {"task": task, "input": None, "template": None})
+    for name, least in LEAST.items():
+        if name in given:
+            require_count(name, given[name], least)
+    if "jobs" in options:
+        check_places(options.jobs, options.cluster)
+        folder_above(options.out)
+    if "queries" in options:
+        _queries(options.queries)
+
+
 def _source(options: argparse.Namespace, task: str | None = None) -> dict[str, Any]:
     """Settings of a profile on where its prompts come from, by default a task; options that do not fit each other are
     refused.
@@ -236,6 +267,12 @@ def _require_matplotlib() -> None:
 
 
 def _profile(options: argparse.Namespace) -> None:
+    _check(options)
+    layers = None if options.explorer_layers is None else _numbers("--explorer-layers", options.explorer_layers)
+    if not options.explorer and (options.explorer_prompts is not None or layers is not None):
+        raise ValueError("--explorer-prompts and --explorer-layers are of an explorer; pass --explorer, too")
+    if not options.no_report:
+        _require_matplotlib()
     from posym_core.inspection.visibility import counted
     from posym_core.report.explored import NAME as EXPLORER
     from posym_core.report.explored import PROMPTS, explorer_of
@@ -245,8 +282,6 @@ def _profile(options: argparse.Namespace) -> None:
     from posym_core.report.tables import answers_said
 
     source = _source(options)
-    if not options.no_report:
-        _require_matplotlib()
     settings = ProfileSettings(
         model=options.model,
         tau=options.tau,
@@ -263,10 +298,7 @@ def _profile(options: argparse.Namespace) -> None:
     extras = {} if options.no_report else {NAME: Extra(make=pages)}
     if options.explorer:
         number = PROMPTS if options.explorer_prompts is None else options.explorer_prompts
-        layers = None if options.explorer_layers is None else _numbers("--explorer-layers", options.explorer_layers)
         extras[EXPLORER] = explorer_of(settings, prompts=number, layers=layers)
-    elif options.explorer_prompts is not None or options.explorer_layers is not None:
-        raise ValueError("--explorer-prompts and --explorer-layers are of an explorer; pass --explorer, too")
     profile = run_profile(
         settings,
         options.out,
@@ -297,6 +329,7 @@ def _numbers(name: str, text: str) -> list[int]:
 
 
 def _prompts(options: argparse.Namespace) -> None:
+    _check(options)
     from posym_core.report.prompt_listing import list_prompts
     from posym_core.report.settings import ProfileSettings
 
@@ -313,6 +346,7 @@ def _support(options: argparse.Namespace) -> int:
 
 
 def _survey(options: argparse.Namespace) -> None:
+    _check(options)
     from posym_core.inspection.visibility import counted
     from posym_core.report.survey import PAGE, read_models, run_survey
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 import contextlib
 import functools
 import math
-import operator
 import os
 from collections.abc import Callable, Iterator
 from contextvars import ContextVar
@@ -17,6 +16,11 @@ from typing import ParamSpec, TypeVar
 
 import torch
 from torch import Tensor, nn
+
+from posym_core.arguments import require_count as require_count
+from posym_core.arguments import require_counts as require_counts
+from posym_core.arguments import require_floor as require_floor
+from posym_core.arguments import require_positive as require_positive
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -127,18 +131,6 @@ def _not_finite(name: str, bad: Tensor, size: int) -> ValueError:
     return ValueError(f"{name} must be finite; {int(bad)} of its {size} entries are NaN or infinite")
 
 
-def require_positive(name: str, value: float) -> None:
-    """Refuse what is not a number above 0."""
-    if not value > 0:
-        raise ValueError(f"{name} must be above 0; got {value}")
-
-
-def require_floor(name: str, value: float) -> None:
-    """Refuse what is not 0 or a positive finite number."""
-    if not 0 <= value < float("inf"):
-        raise ValueError(f"{name} must be 0 or a positive finite number; got {value}")
-
-
 def magnitude(x: Tensor) -> float | Tensor:
     """Absolute value of the entry that is furthest from 0; 0 where there is none. A number, or a tensor of one where
     checks are :func:`flags_together`.
@@ -179,24 +171,6 @@ def require_room(what: str, most: float | Tensor, dtype: torch.dtype) -> None:
             f"numbers{', or float64' if dtype != torch.float64 else ''}"
         ),
     )
-
-
-def require_count(name: str, value: int, least: int, reason: str = "") -> int:
-    """``value`` as an int, if it is an integer (of Python, NumPy or a tensor of one) of at least ``least``."""
-    try:
-        number = None if isinstance(value, bool) else operator.index(value)
-    except TypeError:
-        number = None
-    if number is None or number < least:
-        because = f" ({reason})" if reason else ""
-        raise ValueError(f"{name} must be a whole number of at least {least}{because}; got {value!r}")
-    return number
-
-
-def require_counts(**counts: tuple[int, int]) -> None:
-    """Several at once: ``require_counts(facts=(facts, 2), count=(count, 1))``."""
-    for name, (value, least) in counts.items():
-        require_count(name, value, least)
 
 
 def require_evaluation(model: nn.Module) -> None:

@@ -13,7 +13,7 @@ import pkgutil
 import re
 import sys
 import warnings
-from collections.abc import Callable, Iterator, MutableMapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
@@ -43,13 +43,16 @@ class ExtensionWarning(UserWarning):
     """A list leaves out what an installed package names; the message says why."""
 
 
-class Registry(MutableMapping[str, Kept]):
+class Registry(Mapping[str, Kept]):
     """Things of one kind by name: ours in the order of their places, then those of other packages by name.
+
+    It is read as a mapping; a thing comes into it by the decorator of its kind alone, which checks it.
 
     A list of all leaves out what cannot be loaded, with an :class:`ExtensionWarning`.
 
     Args:
         kind: what one thing is called in messages.
+        decorator: which registers one, as it is written.
         room: of ours, with a full stop at the end: the beginning of its modules' names.
         group: entry points of other packages.
         keep: what is kept of a thing that is given; refuses what is no such thing.
@@ -58,8 +61,8 @@ class Registry(MutableMapping[str, Kept]):
         ExtensionError: if a name is taken or no name, a thing is none of this kind, or it cannot be loaded.
     """
 
-    def __init__(self, kind: str, *, room: str, group: str, keep: Callable[[str, Any], Kept]) -> None:
-        self.kind, self.group = kind, group
+    def __init__(self, kind: str, *, decorator: str, room: str, group: str, keep: Callable[[str, Any], Kept]) -> None:
+        self.kind, self.decorator, self.group = kind, decorator, group
         self._room, self._keep = room, keep
         self._own: dict[str, Kept] = {}
         self._loaded: set[EntryPoint] = set()
@@ -79,10 +82,7 @@ class Registry(MutableMapping[str, Kept]):
         try:
             return self[name]
         except KeyError:
-            raise ExtensionError(
-                f"{self.kind} must be one of {', '.join(map(repr, self.names()))}, or module:name for one of your own; "
-                f"got {name!r}"
-            ) from None
+            raise unknown(self.kind, name, self.names()) from None
 
     def __getitem__(self, name: str) -> Kept:
         if ":" in name:
@@ -96,7 +96,12 @@ class Registry(MutableMapping[str, Kept]):
             self._load(entry)
         return self._own[name]
 
-    def __setitem__(self, name: str, given: Any) -> None:
+    def register(self, name: str, given: Any) -> None:
+        """Keep a thing under a name, checked; for the decorator of its kind.
+
+        Raises:
+            ExtensionError: if the name is taken or no name, or the thing is none of this kind.
+        """
         if not NAME.fullmatch(name):
             raise ExtensionError(
                 f"the name of a {self.kind} must be small letters, digits, '-', '_' and '.', as folders are called so; "
@@ -110,9 +115,10 @@ class Registry(MutableMapping[str, Kept]):
             )
         self._own[name] = kept
 
-    def __delitem__(self, name: str) -> None:
-        del self._own[name]
-        self._loaded = {entry for entry in self._loaded if entry.name != name}
+    def __setitem__(self, name: str, given: Any) -> None:
+        raise TypeError(
+            f"{self.kind} {name!r} cannot be assigned, as it would not be checked; register it with {self.decorator}"
+        )
 
     def __contains__(self, name: object) -> bool:
         return name in self.names()
@@ -150,7 +156,7 @@ class Registry(MutableMapping[str, Kept]):
             # Its file may have registered it, with more to say, when it was imported.
             there = self._own.get(entry.name)
             if there is None or home(there) != home(kept):
-                self[entry.name] = kept
+                self.register(entry.name, kept)
         except Exception as error:
             package = entry.dist
             said = "" if package is None else f" of {package.name} {package.version}"
@@ -180,6 +186,12 @@ class Registry(MutableMapping[str, Kept]):
                 f"Python finds or a file in this folder, {here}"
             ) from error
         return next((there for there in self._own.values() if there.make is kept.make), kept)
+
+
+def unknown(kind: str, name: str, names: Iterable[str]) -> ExtensionError:
+    """What to raise of a name that none of these is."""
+    known = ", ".join(map(repr, names))
+    return ExtensionError(f"{kind} must be one of {known}, or module:name for one of your own; got {name!r}")
 
 
 def home(thing: Any) -> str:

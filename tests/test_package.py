@@ -106,6 +106,53 @@ def test_help_of_every_command_is_said_without_importing_what_takes_seconds() ->
     assert heavy == []
 
 
+WRONG = """
+import contextlib, io, json, sys
+from posym_core.__main__ import main
+said = []
+for arguments in json.loads(sys.argv[1]):
+    with contextlib.redirect_stderr(io.StringIO()) as error:
+        assert main(arguments) == 1, arguments
+    said.append(error.getvalue())
+print(json.dumps([said, "torch" in sys.modules]))
+"""
+
+
+def test_wrong_arguments_are_refused_without_importing_what_takes_seconds(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    profile, binding = ["profile", "gemma-3-270m", "--out", str(tmp_path / "out")], ["--task", "binding"]
+    expected = {
+        "prompts must be a whole number of at least 1; got 0": [*profile, *binding, "--prompts", "0"],
+        "facts must be a whole number of at least 2; got 1": [*profile, *binding, "--facts", "1"],
+        "task must be one of 'binding', ": [*profile, "--task", "nosuch"],
+        "tau must be above 0; got 0.0": [*profile, *binding, "--tau", "0"],
+        "batch_size must be a whole number of at least 1": [*profile, *binding, "--batch-size", "0"],
+        "dtype must be one of 'float32'": [*profile, *binding, "--dtype", "int3"],
+        "jobs must be a whole number of at least 1": [*profile, *binding, "--jobs", "0"],
+        "there is no prompt file at nowhere": [*profile, "--input", "nowhere"],
+        "--queries must be whole numbers": [*profile, *binding, "--queries", "last"],
+        "--explorer-layers must be numbers": [*profile, *binding, "--explorer", "--explorer-layers", "a"],
+        "explorer_prompts must be a whole number": [*profile, *binding, "--explorer", "--explorer-prompts", "0"],
+        "is a file, so no folder can be made": [*profile, *binding, "--out", str(tmp_path / "file")],
+        "show must be a whole number of at least 0": ["prompts", "gemma-3-270m", *binding, "--show", "-1"],
+        "draws must be a whole number of at least 2": ["survey", "list", "--out", "x", "--draws", "1"],
+        "got 'other'": ["survey", "list", "--out", "x", "--task", "index, other"],
+        "experiment must be one of": ["run", "nosuch"],
+    }
+    command = [sys.executable, "-c", WRONG, json.dumps(list(expected.values()))]
+    run = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=300)
+    assert run.returncode == 0, run.stderr
+    said, heavy = json.loads(run.stdout)
+    for message, line in zip(expected, said, strict=True):
+        assert line.startswith("error: ")
+        assert message in line
+    assert not heavy
+
+
+def test_the_extra_of_the_language_model_draws_the_figures_of_its_profiles() -> None:
+    assert "matplotlib" in {Requirement(line).name for line in PROJECT["optional-dependencies"]["lm"]}
+
+
 def test_help_names_every_task_and_every_packaged_model(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit):
         main(["profile", "--help"])

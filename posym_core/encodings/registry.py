@@ -65,7 +65,7 @@ def encoding(
 
     def register(made: Class) -> Class:
         make = functools.partial(made, **options) if options else made
-        ENCODINGS[name] = Entry(make=make, label=label, bounded=bounded, place=place)
+        ENCODINGS.register(name, Entry(make=make, label=label, bounded=bounded, place=place))
         return made
 
     return register
@@ -158,7 +158,11 @@ def _require_shape(entry: Entry, what: str, found: torch.Tensor, expected: tuple
 
 
 ENCODINGS: Registry[Entry] = Registry(
-    "encoding", room="posym_core.encodings.", group="posym_core.encodings", keep=_kept
+    "encoding",
+    decorator="@encoding(name, label)",
+    room="posym_core.encodings.",
+    group="posym_core.encodings",
+    keep=_kept,
 )
 """Every encoding by name."""
 

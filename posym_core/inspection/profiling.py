@@ -49,8 +49,11 @@ from posym_core.models.outlines import windows
 __all__ = [
     "Profile",
     "Score",
+    "framed",
+    "mean_columns",
     "profile",
     "profile_of",
+    "profile_of_arrays",
     "profile_with",
     "queries_behind_blocks",
     "scores_of",
@@ -128,12 +131,7 @@ class Profile:
         Raises:
             ValueError: if intervals are asked for and planes are scored instead of heads.
         """
-        columns = self._means() if intervals else self._rows()
-        try:
-            from pandas import DataFrame
-        except ModuleNotFoundError:
-            return columns
-        return DataFrame(columns)
+        return framed(self._means() if intervals else self._rows())
 
     def _rows(self) -> dict[str, Any]:
         """A row for each prompt, query, head and plane."""
@@ -164,8 +162,7 @@ class Profile:
             arrays |= {"visible_blocks": self.visible_blocks.numpy(), "blocks": self.blocks.numpy()}
         if len(self.queries) > 1:
             arrays["queries"] = np.array(self.queries)
-        rows = head_rows(arrays)
-        return {name: np.array([row[name] for row in rows]) for name in rows[0]}
+        return mean_columns(arrays)
 
     def _of_layers(self) -> dict[str, np.ndarray]:
         """What is known of layers and heads whatever the prompt, as arrays of a profile."""
@@ -364,6 +361,35 @@ def profile_of(
         blocks=torch.tensor(blocks),
         windows=windows_of(model, counts.shape[-1]),
     )
+
+
+def profile_of_arrays(arrays: Mapping[str, np.ndarray], queries: Sequence[int] = LAST) -> Profile:
+    """The profile whose arrays a folder holds, see :class:`posym_core.report.ProfileRun`, and its queries."""
+    tensors: dict[str, Any] = {name: torch.from_numpy(np.array(x)) for name, x in arrays.items()}
+    labels = {name: tensors[f"label_{name}"] for name in label_names(arrays)}
+    window = arrays.get("window")
+    return Profile(
+        **{name: tensors[name] for name in get_args(Score)},
+        **{name: tensors.get(name) for name in ("visible_blocks", "tokens_beyond", "blocks")},
+        queries=tuple(queries),
+        windows=None if window is None else tuple(None if np.isnan(size) else int(size) for size in window),
+        labels=HeadLabels(**labels) if labels else None,
+    )
+
+
+def mean_columns(arrays: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+    """The rows of :func:`posym_core.inspection.head_tables.head_rows` as columns."""
+    rows = head_rows(arrays)
+    return {name: np.array([row[name] for row in rows]) for name in rows[0]}
+
+
+def framed(columns: dict[str, Any]) -> Any:
+    """Columns as a pandas ``DataFrame`` where pandas is installed, else as they are."""
+    try:
+        from pandas import DataFrame
+    except ModuleNotFoundError:
+        return columns
+    return DataFrame(columns)
 
 
 def windows_of(model: nn.Module, layers: int) -> tuple[int | None, ...] | None:

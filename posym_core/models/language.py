@@ -10,18 +10,30 @@ import json
 import os
 import re
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, cast
 
 import torch
 
+from posym_core.arguments import require_one_place
 from posym_core.models.additions import add
-from posym_core.models.packaged import MODELS, NAMES, PACKAGED, base_of, packaged_folder, packaged_tokenizer
+from posym_core.models.packaged import (
+    MODELS,
+    NAMES,
+    PACKAGED,
+    base_of,
+    packaged_config,
+    packaged_folder,
+    packaged_tokenizer,
+)
 from posym_core.models.refusals import check_loadable
 from posym_core.models.taught import TAUGHT, taught_factors
 from posym_core.runs.devices import choose_device
 from posym_core.runs.store import sha256
+
+# Errors, by name, of a request that was not answered. The last is transformers' of a file that its cache lacks.
+NOT_REACHED = {"ConnectionError", "TransportError", "TimeoutError", "LocalEntryNotFoundError"}
 
 
 def load_model(
@@ -83,19 +95,16 @@ def load_model(
                 add(model, taught_factors(name))
             tokenizer = packaged_tokenizer(name, folder)
         else:
-            load_config(name)
+            access = _hub_or_cache(name)
+            _load_config(name, access)
             with explained(name):
-                tokenizer = _transformers_tokenizer(name)
-                model = _from_pretrained(name, dtype or "auto", device_map)
+                tokenizer = _transformers_tokenizer(name, access)
+                # The look for an adapter of PEFT takes options of its own.
+                options = {**access, "adapter_kwargs": {**access}}
+                model = _from_pretrained(name, dtype or "auto", device_map, **options)
     if device_map is None:
         model = model.to(place)
     return model.eval().requires_grad_(False), tokenizer
-
-
-def require_one_place(device: str, device_map: str | dict[str, Any] | None) -> None:
-    """Refuse a device beside a map of devices."""
-    if device_map is not None and device != "auto":
-        raise ValueError(f"device_map decides about devices, and device={device!r} says otherwise; pass one of them")
 
 
 def load_tokenizer(name: str = PACKAGED) -> Any:
@@ -110,9 +119,10 @@ def load_tokenizer(name: str = PACKAGED) -> Any:
     with _without_progress_bars():
         if name in NAMES:
             return packaged_tokenizer(name, packaged_folder(name))
-        load_config(name)
+        access = _hub_or_cache(name)
+        _load_config(name, access)
         with explained(name):
-            return _transformers_tokenizer(name)
+            return _transformers_tokenizer(name, access)
 
 
 def model_identity(name: str) -> dict[str, str]:
@@ -140,20 +150,44 @@ def model_identity(name: str) -> dict[str, str]:
 def load_config(name: str) -> Any:
     """The configuration of the model that :func:`load_model` returns, without its weights; refuses what is no decoder.
 
+    That of a packaged model is known without its package.
+
     Raises:
         FileNotFoundError: if there is no such model, or no access to it.
         UnsupportedModelError: if transformers has no causal decoder of its kind.
     """
+    return packaged_config(name) if name in NAMES else _load_config(name, _hub_or_cache(name))
+
+
+def _load_config(name: str, access: Mapping[str, Any]) -> Any:
     from transformers import AutoConfig
 
-    source = packaged_folder(name) if name in NAMES else name
     with explained(name):
-        config = AutoConfig.from_pretrained(source, trust_remote_code=False)
+        config = AutoConfig.from_pretrained(name, trust_remote_code=False, **access)
     check_loadable(config, name)
     return config
 
 
-def _transformers_tokenizer(name: str) -> Any:
+def _hub_or_cache(name: str) -> dict[str, Any]:
+    """Options that send transformers to its cache alone if the hub does not answer one short request for the model.
+
+    Without them it asks six times for each file that the cache does not hold, and waits 23 s between.
+    """
+    _require_no_slip(name)
+    if os.path.isdir(name):
+        return {}
+    from huggingface_hub import get_hf_file_metadata, hf_hub_url
+
+    try:
+        get_hf_file_metadata(hf_hub_url(name, "config.json"))
+    except Exception as error:
+        # All else is an answer of the hub, or no name for it: transformers meets the same and says so.
+        if _kinds([error]) & NOT_REACHED:
+            return {"local_files_only": True}
+    return {}
+
+
+def _transformers_tokenizer(name: str, access: Mapping[str, Any]) -> Any:
     from transformers import AutoTokenizer
 
     missing = FileNotFoundError(
@@ -163,7 +197,7 @@ def _transformers_tokenizer(name: str) -> Any:
     files = [path.name for path in Path(name).iterdir()] if os.path.isdir(name) else []
     if files and not any(part in file for file in files for part in ("token", "vocab", "spiece", "merges")):
         raise missing
-    tokenizer = AutoTokenizer.from_pretrained(name, trust_remote_code=False)
+    tokenizer = AutoTokenizer.from_pretrained(name, trust_remote_code=False, **access)
     # What transformers makes where it finds no vocabulary.
     if len(tokenizer) <= len(tokenizer.all_special_tokens):
         raise missing
@@ -173,7 +207,6 @@ def _transformers_tokenizer(name: str) -> Any:
 @contextlib.contextmanager
 def explained(name: str) -> Iterator[None]:
     """Within the block, what keeps transformers from loading ``name`` is said with what to do about it."""
-    _require_no_slip(name)
     try:
         yield
     except (ImportError, MemoryError, RuntimeError):
@@ -202,7 +235,7 @@ def _reason(name: str, error: BaseException) -> str:
     causes: list[BaseException] = [error]
     while following := causes[-1].__cause__ or causes[-1].__context__:
         causes.append(following)
-    kinds = {kind.__name__ for cause in causes for kind in type(cause).__mro__}
+    kinds = _kinds(causes)
     statuses = {getattr(getattr(cause, "response", None), "status_code", None) for cause in causes}
     if "GatedRepoError" in kinds or statuses & {403}:
         return (
@@ -214,12 +247,12 @@ def _reason(name: str, error: BaseException) -> str:
             f"the Hugging Face hub has no such model, or a private one that this account may not see. Check the name "
             f"(owner/model); for a private model run `hf auth login`; {PACKAGED!r} is packaged"
         )
-    if kinds & {"OfflineModeIsEnabled", "LocalEntryNotFoundError", "ConnectionError", "ConnectError", "TimeoutError"}:
+    if kinds & NOT_REACHED:
         offline = " (HF_HUB_OFFLINE is set)" if os.environ.get("HF_HUB_OFFLINE", "0").upper() in ("1", "TRUE") else ""
         return (
             f"the Hugging Face hub was not reached{offline}, and this machine's cache does not hold it. Check the name "
-            f"and the network, or pass {PACKAGED!r} (packaged) or a folder with config.json, tokenizer and "
-            "safetensors; a gated model also needs its terms accepted and `hf auth login`"
+            f"and the network, or pass {', '.join(map(repr, NAMES))} (packaged) or a folder with config.json, "
+            "tokenizer and safetensors; a gated model also needs its terms accepted and `hf auth login`"
         )
     if os.path.isdir(name) and (damage := _damaged_file(Path(name))):
         return f"{damage}; restore that file of the folder, or download it anew"
@@ -251,7 +284,12 @@ def _damaged_file(folder: Path) -> str | None:
     return None
 
 
-def _from_pretrained(source: str, dtype: torch.dtype | str, device_map: Any = None) -> Any:
+def _kinds(errors: Iterable[BaseException]) -> set[str]:
+    """Names of the classes of errors; those of requests change with the library that the hub's stands on."""
+    return {kind.__name__ for error in errors for kind in type(error).__mro__}
+
+
+def _from_pretrained(source: str, dtype: torch.dtype | str, device_map: Any = None, **options: Any) -> Any:
     from transformers import AutoModelForCausalLM
 
     if device_map is not None:
@@ -261,7 +299,8 @@ def _from_pretrained(source: str, dtype: torch.dtype | str, device_map: Any = No
             raise ImportError(
                 "device_map needs the package accelerate; install it with: pip install 'posym-core[lm]'"
             ) from error
-    options = {} if device_map is None else {"device_map": device_map}
+    if device_map is not None:
+        options["device_map"] = device_map
     # Otherwise weights that are missing are drawn at random, and of those that do not fit not one is named.
     options |= {"output_loading_info": True, "ignore_mismatched_sizes": True}
     model, read = cast(Any, AutoModelForCausalLM).from_pretrained(

@@ -51,6 +51,7 @@ class Packaged:
         sha256: of that file. A later release with other weights is another model.
         source: finds or puts together the file, in the folder that it is given or elsewhere.
         room: bytes that the conversion needs.
+        config: what its configuration has beside transformers' defaults for the kind.
         tokenizer: from ``tokenizer.ggml.*`` of the file.
         fields: which of these it takes.
         marks: the tokens of beginning, end and the like.
@@ -66,6 +67,7 @@ class Packaged:
     sha256: str
     source: Callable[[Path], Path]
     room: int
+    config: Mapping[str, Any]
     tokenizer: Callable[..., Tokenizer]
     fields: Sequence[str]
     marks: Mapping[str, str]
@@ -107,6 +109,19 @@ MODELS = {
         sha256="a5fd3b62230aa5ec60212297dc9d20eaa70578ac519e00d93a17e44c087a6818",
         source=_assembled_gemma,
         room=1_700_000_000,
+        config={
+            "model_type": "gemma3_text",
+            "architectures": ["Gemma3ForCausalLM"],
+            "vocab_size": 262144,
+            "hidden_size": 640,
+            "intermediate_size": 2048,
+            "num_hidden_layers": 18,
+            "num_attention_heads": 4,
+            "num_key_value_heads": 1,
+            "head_dim": 256,
+            "max_position_embeddings": 32768,
+            "sliding_window": 512,
+        },
         tokenizer=gemma_tokenizer,
         fields=("tokens", "token_type"),
         marks=GEMMA_MARKS,
@@ -125,6 +140,21 @@ MODELS = {
         sha256="b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53",
         source=_installed_smollm,
         room=700_000_000,
+        config={
+            "model_type": "llama",
+            "architectures": ["LlamaForCausalLM"],
+            "vocab_size": 49152,
+            "hidden_size": 576,
+            "intermediate_size": 1536,
+            "num_hidden_layers": 30,
+            "num_attention_heads": 9,
+            "num_key_value_heads": 3,
+            "max_position_embeddings": 8192,
+            "rope_parameters": {"rope_type": "default", "rope_theta": 100000.0},
+            "rms_norm_eps": 1e-5,
+            "tie_word_embeddings": True,
+            "pad_token_id": 2,
+        },
         tokenizer=smollm_tokenizer,
         fields=("tokens", "token_type", "merges"),
         marks=SMOLLM_MARKS,
@@ -182,6 +212,13 @@ def packaged_folder(name: str = PACKAGED, root: Path | None = None) -> Path:
         "conversion": CONVERSION,
     }
     return kept_folder(base, key, lambda folder: _convert(model, folder), root=root or cache_root(), room=model.room)
+
+
+def packaged_config(name: str = PACKAGED) -> Any:
+    """The configuration of a packaged model, in all that makes its architecture; nothing is read or converted."""
+    from transformers import AutoConfig
+
+    return AutoConfig.for_model(**MODELS[base_of(name)].config)
 
 
 def packaged_tokenizer(name: str, folder: Path) -> Any:

@@ -62,6 +62,9 @@ def check_loadable(config: Any, name: str) -> None:
     check_decoder(config, name)
     kind = config.model_type
     if kind in modeling_auto.MODEL_FOR_CAUSAL_LM_MAPPING_NAMES:
+        # Encoders are loaded as decoders, too, and attend as such only if they were made for it.
+        if kind in modeling_auto.MODEL_FOR_MASKED_LM_MAPPING_NAMES and not getattr(config, "is_decoder", False):
+            raise unsupported(name, f"is an encoder ({kind}): its first token sees those behind it")
         return
     if kind in modeling_auto.MODEL_FOR_IMAGE_TEXT_TO_TEXT_MAPPING_NAMES:
         raise unsupported(

@@ -19,6 +19,8 @@ from typing import Any
 import numpy as np
 
 from posym_core.inspection.head_tables import hidden_blocks
+from posym_core.inspection.layer_measurement import LAST
+from posym_core.inspection.profiling import Profile, Score, framed, mean_columns, profile_of_arrays
 from posym_core.report.hub import PREFIX, repository
 from posym_core.report.prompt_files import BlockedPrompt, write_prompts
 from posym_core.report.tables import heads_table, prompts_table, share_medians
@@ -61,6 +63,26 @@ class ProfileRun:
     provenance: Mapping[str, Any]
     arrays: Mapping[str, np.ndarray]
     prompts: Sequence[BlockedPrompt]
+
+    @property
+    def scores(self) -> Profile:
+        """Scores, visible blocks, windows and labels as :func:`posym_core.profile` returns them."""
+        asked = self.settings.get("queries", LAST)
+        # All that there are may be one.
+        known = self.arrays.get("queries", LAST if asked == "all" else asked)
+        return profile_of_arrays(self.arrays, [int(query) for query in known])
+
+    def top(self, k: int, score: Score) -> list[tuple[int, int]]:
+        """The ``k`` heads of the highest score, see :meth:`posym_core.Profile.top`."""
+        return self.scores.top(k, score)
+
+    def at(self, query: int) -> Profile:
+        """The scores of one query, see :meth:`posym_core.Profile.at`."""
+        return self.scores.at(query)
+
+    def frame(self, *, intervals: bool = False) -> Any:
+        """A row for each head on each prompt, or the columns of ``heads.csv``; see :meth:`posym_core.Profile.frame`."""
+        return framed(mean_columns(self.arrays)) if intervals else self.scores.frame()
 
 
 def write_profile(profile: ProfileRun, extras: Mapping[str, bytes], made_with: Mapping[str, Mapping[str, Any]]) -> None:

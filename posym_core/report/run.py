@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import torch
 
+from posym_core.arguments import check_places, folder_above
 from posym_core.inspection.layer_measurement import asked_tokens
 from posym_core.inspection.profiling import queries_behind_blocks
 from posym_core.inspection.visibility import counted, hidden_blocks_said, long_prompts_said
@@ -35,7 +36,7 @@ from posym_core.report.prompt_files import BlockedPrompt
 from posym_core.report.settings import ProfileSettings
 from posym_core.report.tables import lists_said
 from posym_core.runs.devices import choose_device
-from posym_core.runs.parallel import check_places, run_grid
+from posym_core.runs.parallel import run_grid
 from posym_core.runs.provenance import made_now
 from posym_core.runs.results import require_keeping
 from posym_core.runs.store import DamagedError, begin, begun, end, identity, read_part, write_part
@@ -95,10 +96,7 @@ def run_profile(
     check_places(jobs, cluster)
     if cluster is None:
         choose_device(settings.device)
-    above = next(path for path in (folder, *folder.absolute().parents) if path.exists())
-    if not above.is_dir():
-        raise NotADirectoryError(f"{above} is a file, so no folder can be made there; pass another --out")
-    require_keeping(above)
+    require_keeping(folder_above(folder))
     described = settings.described()
     # Before the folder is touched, so that prompts that are refused leave it as it was.
     prompts: list[BlockedPrompt] = []

@@ -10,17 +10,15 @@ from typing import Any
 import numpy as np
 import torch
 
-from posym_core.checks import require_count, require_counts, require_floor, require_positive
+from posym_core.arguments import CHECKED, check_profile
 from posym_core.extensions import home
 from posym_core.inspection.layer_measurement import LAST, Queries, asked_tokens
 from posym_core.inspection.visibility import positions_of
-from posym_core.models.language import PACKAGED, load_config, model_identity, require_one_place
+from posym_core.models.language import PACKAGED, load_config, model_identity
 from posym_core.report.prompt_files import BlockedPrompt, read_fields, read_prompts, task_prompts
 from posym_core.runs.provenance import PACKAGES
 from posym_core.runs.store import sha256
 from posym_core.tasks.registry import PROMPT_TASKS, make_prompts
-
-DTYPES = ("float32", "float64", "bfloat16", "float16")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -87,28 +85,11 @@ class ProfileSettings:
                 f"{' and '.join(of_last)} {'is' if len(of_last) == 1 else 'are'} measured at the last token alone; got "
                 f"queries={self.queries!r}. Leave out one or the other"
             )
-        if (self.task is None) == (self.input is None):
-            raise ValueError(f"pass either a task or an input file; got task={self.task!r} and input={self.input!r}")
-        if self.dtype is not None and self.dtype not in DTYPES:
-            raise ValueError(f"dtype must be one of {', '.join(map(repr, DTYPES))}; got {self.dtype!r}")
+        check_profile(**{name: getattr(self, name) for name in CHECKED})
         if self.task is not None:
             PROMPT_TASKS.find(self.task)
-            require_counts(facts=(self.facts, 2), prompts=(self.prompts, 1))
-        require_one_place(self.device, self.device_map)
-        require_positive("tau", self.tau)
-        require_floor("eps", self.eps)
-        for name in ("batch_size", "threads"):
-            if getattr(self, name) is not None:
-                require_count(name, getattr(self, name), 1)
-        if self.input is None and self.template is not None:
-            raise ValueError(f"a template words the rows of an input file, and there is none; got task={self.task!r}")
-        if self.input is not None:
-            if not Path(self.input).is_file():
-                raise FileNotFoundError(
-                    f"there is no prompt file at {self.input}; pass a .txt file of text with [[blocks]], one prompt a "
-                    "line, a .csv file with a template, a file of JSON Lines, or a task"
-                )
-            read_fields(self.input, template=self.template)
+        else:
+            read_fields(str(self.input), template=self.template)
 
     def described(self) -> dict[str, Any]:
         """All that the numbers depend on, as JSON, but for the number of threads."""

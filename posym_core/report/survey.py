@@ -19,6 +19,7 @@ from typing import Any
 
 import numpy as np
 
+from posym_core.arguments import check_places
 from posym_core.checks import require_count
 from posym_core.inspection.head_tables import SHARES, hidden_blocks
 from posym_core.metrics.stats import DRAWS, share_interval
@@ -32,7 +33,6 @@ from posym_core.report.settings import ProfileSettings
 from posym_core.report.survey_page import survey_page
 from posym_core.report.tables import as_csv, lists_said, share_median
 from posym_core.runs.devices import choose_device
-from posym_core.runs.parallel import check_places
 from posym_core.runs.provenance import made_now
 from posym_core.runs.results import require_keeping
 from posym_core.runs.store import seal, write_files

@@ -14,6 +14,7 @@ from typing import Any, TypeAlias, TypeVar
 
 import torch
 
+from posym_core.arguments import check_places
 from posym_core.runs.provenance import own_code
 
 Item = TypeVar("Item")
@@ -75,14 +76,6 @@ def run_grid(
     if jobs == 1 or len(items) < 2:
         return (numbered(pair) for pair in enumerate(items))
     return _in_processes(numbered, items, jobs)
-
-
-def check_places(jobs: int, cluster: str | None) -> None:
-    """Refuse numbers of processes that do not fit, and two places at once."""
-    if isinstance(jobs, bool) or not isinstance(jobs, int) or jobs < 1:
-        raise ValueError(f"jobs must be a whole number of at least 1; got {jobs!r}")
-    if cluster is not None and jobs != 1:
-        raise ValueError(f"jobs={jobs} and cluster={cluster!r} are two places to work at; pass one of them")
 
 
 def _numbered(

@@ -63,7 +63,7 @@ def prompt_task(name: str, says: str = "", *, place: float = math.inf, **options
 
     def register(make: Make) -> Make:
         fixed = functools.partial(make, **options) if options else make
-        PROMPT_TASKS[name] = PromptTask(make=fixed, says=says, place=place)
+        PROMPT_TASKS.register(name, PromptTask(make=fixed, says=says, place=place))
         return make
 
     return register
@@ -124,5 +124,7 @@ def _require_shapes(make: Callable[..., Any], prompts: Any, count: int) -> None:
         )
 
 
-PROMPT_TASKS: Registry[PromptTask] = Registry("task", room="posym_core.tasks.", group="posym_core.tasks", keep=_kept)
+PROMPT_TASKS: Registry[PromptTask] = Registry(
+    "task", decorator="@prompt_task(name)", room="posym_core.tasks.", group="posym_core.tasks", keep=_kept
+)
 """Every task that language models can be asked, by name: what makes its prompts."""

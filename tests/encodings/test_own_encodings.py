@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from collections.abc import Iterator
 
@@ -28,6 +29,7 @@ from posym_core.encodings import (
     make_encoding,
 )
 from posym_core.extensions import ExtensionError, ExtensionWarning
+from posym_core.tasks import PROMPT_TASKS
 
 OURS = {
     "nope": "NoPE",
@@ -179,8 +181,20 @@ class Needy(NoPE):
 def test_what_is_no_encoding_is_refused_when_it_registers(given, message, patch):
     """Not when it is used, hours into an experiment."""
     with pytest.raises(ExtensionError, match=message):
-        ENCODINGS["own"] = given
+        ENCODINGS.register("own", given)
     assert "own" not in ENCODINGS
+
+
+@pytest.mark.parametrize(
+    ("registry", "decorator"), [(ENCODINGS, "@encoding(name, label)"), (PROMPT_TASKS, "@prompt_task(name)")]
+)
+def test_a_registry_is_written_by_its_decorator_alone(registry, decorator):
+    names = registry.names()
+    with pytest.raises(TypeError, match=rf"'own' cannot be assigned, .*; register it with {re.escape(decorator)}$"):
+        registry["own"] = NoPE
+    with pytest.raises((TypeError, AttributeError)):
+        del registry[names[0]]
+    assert registry.names() == names
 
 
 class OneHead(NoPE):
@@ -231,7 +245,7 @@ class NotANumber(NoPE):
     ],
 )
 def test_logits_and_cross_logits_are_compared_on_one_small_input(made, message, patch):
-    ENCODINGS["own"] = made
+    ENCODINGS.register("own", made)
     with pytest.raises(ExtensionError, match=message):
         make_encoding("own", SHAPE)
 
@@ -243,7 +257,7 @@ def test_what_does_not_fit_the_small_input_is_left_to_its_layer(patch):
                 raise ValueError("dim must be at least 64")
             super().__init__(shape)
 
-    ENCODINGS["own"] = Wide
+    ENCODINGS.register("own", Wide)
     assert make_encoding("own", LayerShape(heads=1, dim=64)).shape.dim == 64
     with pytest.raises(ValueError, match="dim must be at least 64"):
         make_encoding("own", SHAPE)
@@ -257,7 +271,7 @@ def test_trying_an_encoding_out_draws_nothing(patch):
             super().__init__(shape)
             self.weight = torch.nn.Parameter(torch.randn(3))
 
-    ENCODINGS["own"] = Entry(make=Drawn, label="Drawn")
+    ENCODINGS.register("own", Entry(make=Drawn, label="Drawn"))
     torch.manual_seed(3)
     expected = torch.randn(3)
     torch.manual_seed(3)

@@ -17,6 +17,9 @@ from posym_core import profile
 from posym_core.__main__ import main
 from posym_core.inspection import supported as module
 from posym_core.inspection.supported import support, supported_decoders
+from posym_core.models import language
+from posym_core.models import packaged as packaged_models
+from posym_core.models.packaged import NAMES
 from posym_core.models.refusals import UnsupportedModelError
 
 ROWS = {row["kind"]: row for row in supported_decoders()["decoders"]}
@@ -193,6 +196,16 @@ def test_a_packaged_model_is_answered(packaged, capsys):
     assert out.startswith(
         "gemma-3-270m-binds: supported, exact (Gemma3ForCausalLM, from transformers 5.0.0 on)\n268,098,176"
     )
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_packaged_model_is_answered_without_its_package(name, no_weights, monkeypatch):
+    monkeypatch.setattr(packaged_models, "packaged_folder", lambda *a: pytest.fail("converted"))
+    monkeypatch.setattr(language, "packaged_folder", lambda *a: pytest.fail("converted"))
+    found = support(name)
+    assert found.verdict == "exact"
+    assert found.outline is not None
+    assert found.outline.parameters > 100_000_000
 
 
 def test_a_whole_folder_agrees_with_a_profile(tmp_path):

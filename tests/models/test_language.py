@@ -4,6 +4,9 @@ import json
 import math
 import os
 import re
+import socket
+import subprocess
+import sys
 import time
 import tomllib
 import types
@@ -17,7 +20,7 @@ from safetensors.torch import load_file, save_file
 from saved_models import save_model
 from tokenizers import Tokenizer
 from tokenizers.models import WordLevel
-from transformers import PreTrainedTokenizerFast
+from transformers import AutoConfig, PreTrainedTokenizerFast
 
 from posym_core import origin_cube, profile
 from posym_core.inspection.capturing import capture
@@ -26,7 +29,7 @@ from posym_core.models import language as models
 from posym_core.models import packaged as weights
 from posym_core.models.answers import choice_accuracy
 from posym_core.models.gguf_tokenizers import GEMMA_MARKS, SMOLLM_MARKS, gemma_tokenizer, merges, smollm_tokenizer
-from posym_core.models.language import load_model
+from posym_core.models.language import load_config, load_model
 from posym_core.models.packaged import MODELS
 from posym_core.models.taught import TAUGHT, taught_factors
 from posym_core.runs.store import MANIFEST, cache_root, find_damage, kept_folder
@@ -385,6 +388,76 @@ def test_a_folder_goes_to_transformers(tmp_path):
 def test_a_missing_model_says_so_and_what_to_do(name):
     with pytest.raises(FileNotFoundError, match=f"no model '{name}' could be loaded: .*'gemma-3-270m'.*hf auth login"):
         load_model(name)
+
+
+HUB = """
+import http.server, sys, threading, time
+from huggingface_hub import constants
+from posym_core.models.language import load_model
+
+def wait(seconds):
+    raise AssertionError(f"waited {seconds} s for another try")
+
+time.sleep = wait
+
+def said(name):
+    try:
+        return type(load_model(name, device="cpu")[0]).__name__
+    except FileNotFoundError as error:
+        return str(error)
+
+class Unknown(http.server.BaseHTTPRequestHandler):
+    def do_HEAD(self):
+        self.send_response(404)
+        self.send_header("X-Error-Code", "RepoNotFound")
+        self.end_headers()
+    do_GET = do_HEAD
+    def log_message(self, *a): ...
+
+print(said("nobody/kept"))
+print(said("nobody/has-this"))
+server = http.server.HTTPServer(("127.0.0.1", int(sys.argv[1])), Unknown)
+threading.Thread(target=server.serve_forever, daemon=True).start()
+print(said("nobody/has-this"))
+"""
+
+
+def test_a_hub_that_does_not_answer_is_asked_once_and_what_is_kept_is_used(tmp_path):
+    snapshot = tmp_path / "hub" / "models--nobody--kept" / "snapshots" / (40 * "a")
+    save_model(snapshot)
+    (tmp_path / "hub" / "models--nobody--kept" / "refs").mkdir()
+    (tmp_path / "hub" / "models--nobody--kept" / "refs" / "main").write_text(40 * "a")
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    places = {"HF_HOME": str(tmp_path), "HF_ENDPOINT": f"http://127.0.0.1:{port}", "HF_HUB_OFFLINE": "0"}
+    run = subprocess.run(
+        [sys.executable, "-c", HUB, str(port)],
+        env={**os.environ, **places},
+        capture_output=True,
+        text=True,
+        timeout=300,
+    )
+    assert run.returncode == 0, run.stderr
+    kept, out_of_reach, unknown = run.stdout.splitlines()
+    assert kept == "LlamaForCausalLM"
+    assert "the Hugging Face hub was not reached, and this machine's cache does not hold it" in out_of_reach
+    assert ", ".join(map(repr, weights.NAMES)) in out_of_reach
+    assert "the Hugging Face hub has no such model" in unknown
+    assert "Retrying" not in run.stderr
+
+
+@pytest.mark.parametrize("name", weights.NAMES)
+def test_the_configuration_of_a_packaged_model_is_known_without_its_weights(name):
+    need(weights.base_of(name))
+    expected = AutoConfig.from_pretrained(weights.packaged_folder(name)).to_dict()
+    known = load_config(name).to_dict()
+    # Where the conversion lies, and the rounding of a number that the file holds in single precision.
+    of_files = {"_name_or_path", "_model_name_or_path", "dtype", "unk_token_id", "transformers_version"}
+    assert known.pop("rms_norm_eps") == pytest.approx(expected.pop("rms_norm_eps"))
+    assert {key: x for key, x in known.items() if key not in of_files} == {
+        key: x for key, x in expected.items() if key not in of_files
+    }
 
 
 def test_names_and_devices_that_do_not_fit():

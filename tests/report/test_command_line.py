@@ -10,7 +10,7 @@ import re
 import shutil
 import signal
 import sys
-from dataclasses import replace
+from dataclasses import asdict, replace
 from importlib.metadata import version
 from pathlib import Path
 from types import SimpleNamespace
@@ -24,6 +24,7 @@ from saved_models import save_model
 
 from posym_companion import catalogue, loop
 from posym_companion.language_models import binding_profile
+from posym_companion.ledger.rows import ledger
 from posym_core import binding_prompts, load_model, profile
 from posym_core.__main__ import main
 from posym_core.models import language as models
@@ -176,6 +177,55 @@ def test_claims_outside_a_checkout_are_one_error(tmp_path, monkeypatch, capsys):
     said = capsys.readouterr()
     assert said.out == ""
     assert re.fullmatch("error: no folder 'results' beside a pyproject.toml .* set POSYM_RESULTS .*\n", said.err)
+
+
+def test_claims_are_a_line_each_and_one_is_told_whole(root, capsys):
+    folder = ["--results", str(root / "results")]
+    assert main(["claims", *folder]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    rows = ledger(folder=root / "results")
+    assert len(lines) == len(rows) + 2
+    for line, row in zip(lines, rows, strict=False):
+        assert re.fullmatch(rf"{row.id} +{re.escape(row.verdict)} +{re.escape(row.short)}", line)
+        assert len(line) <= 120
+    assert lines[-1] == "posym claims ID shows the whole of a claim."
+    assert main(["claims", "U25-2", "C-6", *folder]) == 0
+    told = " ".join(capsys.readouterr().out.split())
+    for row in ledger("U25-2", "C-6", folder=root / "results"):
+        assert row.ours
+        for text in (row.claim, row.paper, row.rule, row.summary, *row.ours, *row.evidence, *row.fails_in):
+            assert " ".join(text.split()) in told
+    assert main(["claims", "nosuch", *folder]) == 1
+    assert "no claim is called nosuch; claims are U25-1, " in capsys.readouterr().err
+    assert main(["claims", "U25-1", "--json", *folder]) == 0
+    (found,) = json.loads(capsys.readouterr().out)
+    assert found == json.loads(json.dumps(asdict(rows[0])))
+
+
+def test_what_is_loaded_has_the_verbs_of_what_was_measured(tiny, tmp_path):
+    assert main([*tiny, "--out", str(tmp_path), "--no-report", "--labels", "--cube"]) == 0
+    found = load_profile(tmp_path)
+    model, _ = load_model(tiny[1], device="cpu")
+    blocks = {"start": LINE["start"], "block_length": LINE["block_length"]}
+    ids = torch.tensor([LINE["input_ids"]] * 2)
+    measured = profile(model, ids, **blocks, labels=True, progress=False)
+    assert found.top(5, "symbolic") == measured.top(5, "symbolic")
+    assert found.at(-1).top(3, "entropy") == measured.top(3, "entropy")
+    assert found.scores.windows == measured.windows
+    loaded, expected = dict(found.frame()), dict(measured.frame())
+    assert list(loaded) == list(expected)
+    for name, column in expected.items():
+        np.testing.assert_allclose(np.asarray(loaded[name]), np.asarray(column), atol=1e-5)
+    header = (tmp_path / "heads.csv").read_text().splitlines()[0]
+    assert list(dict(found.frame(intervals=True))) == header.split(",")
+
+
+@pytest.mark.parametrize("queries", [["12"], ["12", "-1"]])
+def test_queries_are_known_when_a_profile_is_loaded(queries, tiny, tmp_path):
+    assert main([*tiny, "--out", str(tmp_path), "--no-report", "--queries", *queries]) == 0
+    found = load_profile(tmp_path)
+    assert found.scores.queries == tuple(map(int, queries))
+    assert len(found.at(12).top(2, "positional")) == 2
 
 
 def test_a_slip_in_a_packaged_name_is_told_without_the_hub(tmp_path, monkeypatch, capsys):

@@ -378,6 +378,7 @@ def test_a_file_in_the_way_and_an_empty_list_are_refused(models, tmp_path):
 ENCODERS = {
     "ModernBertConfig": "is no decoder of text (modernbert, an encoder or a model for other inputs): transformers has "
     "no causal language model of this kind; use a decoder with rotary attention",
+    "BertConfig": "is an encoder (bert): its first token sees those behind it; use a decoder with rotary attention",
     "T5Config": "is an encoder-decoder (t5), whose decoder also attends to another sequence; use a decoder with rotary",
     "BartConfig": "is an encoder-decoder (bart)",
     "Qwen2VLConfig": "is a vision-language model (qwen2_vl), which transformers does not load as a decoder of text; "

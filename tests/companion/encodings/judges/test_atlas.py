@@ -14,7 +14,7 @@ from posym_companion.encodings.head_playground import KEYS, LEVELS, SPREADS, kno
 from posym_companion.encodings.judges import atlas
 from posym_companion.encodings.judges.atlas import COLUMNS, Column, TableCell, atlas_rows, atlas_table
 from posym_companion.encodings.known_heads import KNOWN_HEADS, KnownHeads
-from posym_core.encodings import ENCODINGS, LABELS, Encoding, Entry
+from posym_core.encodings import ENCODINGS, LABELS, Encoding, encoding
 from posym_core.metrics.rope import rope_angles
 from posym_core.runs.results import ResultError
 
@@ -46,7 +46,9 @@ class Parity(Encoding):
 
 def test_a_new_encoding_is_one_entry(monkeypatch, tmp_path):
     """Atlas, abilities and playground see it; what its heads can be is another, and not needed for the rest."""
-    monkeypatch.setitem(ENCODINGS, "parity", Entry(make=Parity, label="every second", bounded=True))
+    assert "parity" not in ENCODINGS
+    monkeypatch.setattr(ENCODINGS, "_own", dict(ENCODINGS._own))
+    encoding("parity", "every second", bounded=True)(Parity)
     unknown = ability_table(["parity"])
     assert {(each.possible, each.reason) for each in unknown} == {(None, "nobody has proved yet what its heads can be")}
     assert [cell.text for cell in atlas_rows(columns=COLUMNS[:3], folder=tmp_path)[-1].cells] == ["–"] * 3
