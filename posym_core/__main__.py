@@ -196,16 +196,16 @@ def _check(options: argparse.Namespace) -> None:
 
     What the command then calls refuses the same, as it is called from Python, too.
     """
-    defaults = {"template": None, **{name: default for name, (default, _) in DRAWN.items()}}
-    given = defaults | {name: value for name, value in vars(options).items() if value is not None}
-    settings: dict[str, Any] = {name: given[name] for name in CHECKED if name in given}
+    given: dict[str, Any] = {"template": None, **{name: default for name, (default, _) in DRAWN.items()}}
+    given |= {name: value for name, value in vars(options).items() if value is not None}
+    settings = {name: given[name] for name in CHECKED if name in given}
     if options.input is not None:
-        check_profile(**settings | {"task": None})
+        check_profile(**{**settings, "task": None})
     else:
         for task in map(str.strip, settings.get("task", "binding").split(",")):
             if ":" not in task and task not in (known := _tasks()):
                 raise unknown("task", task, known)
-            check_profile(**settings | {"task": task, "input": None, "template": None})
+            check_profile(**{**settings, "task": task, "input": None, "template": None})
     for name, least in LEAST.items():
         if name in given:
             require_count(name, given[name], least)

@@ -365,12 +365,13 @@ def profile_of(
 
 def profile_of_arrays(arrays: Mapping[str, np.ndarray], queries: Sequence[int] = LAST) -> Profile:
     """The profile whose arrays a folder holds, see :class:`posym_core.report.ProfileRun`, and its queries."""
-    tensors: dict[str, Any] = {name: torch.from_numpy(np.array(x)) for name, x in arrays.items()}
+    tensors = {name: torch.from_numpy(np.array(x)) for name, x in arrays.items()}
     labels = {name: tensors[f"label_{name}"] for name in label_names(arrays)}
+    found: dict[str, Any] = {name: tensors[name] for name in get_args(Score)}
+    found |= {name: tensors.get(name) for name in ("visible_blocks", "tokens_beyond", "blocks")}
     window = arrays.get("window")
     return Profile(
-        **{name: tensors[name] for name in get_args(Score)},
-        **{name: tensors.get(name) for name in ("visible_blocks", "tokens_beyond", "blocks")},
+        **found,
         queries=tuple(queries),
         windows=None if window is None else tuple(None if np.isnan(size) else int(size) for size in window),
         labels=HeadLabels(**labels) if labels else None,
