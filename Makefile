@@ -14,7 +14,7 @@ TEST_THREADS ?= 1
 FUZZ_EXAMPLES ?= 10000
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: help env browser test fuzz lint book pdf serve lock bench clean
+.PHONY: help env browser test accept fuzz lint book pdf serve lock bench clean
 
 help: ## Show this list
 	@grep -E '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## (.*)/\1|\2/' | column -t -s '|'
@@ -44,12 +44,15 @@ lint: env ## Check style, types, workflows, issue forms and the citation
 	$(RUN) -m check_jsonschema --builtin-schema vendor.citation-file-format CITATION.cff
 	$(VENV)/bin/zizmor --offline --quiet .github
 
-test: env browser lint ## Run lint, tests and doctests; when the book is built, its site, and its numbers once more
-	$(RUN) tools/compare.py
-	OMP_NUM_THREADS=$(TEST_THREADS) $(RUN) -m pytest tests posym_core posym_companion _build/compare \
+test: env browser lint ## Run lint, tests and doctests, and compare all numbers; when the book is built, also its site
+	$(RUN) tools/rerun.py
+	OMP_NUM_THREADS=$(TEST_THREADS) $(RUN) -m pytest tests posym_core posym_companion _build/rerun \
 		--nbval-lax --nbval-cell-timeout=900 \
 		--torch-threads=$(TEST_THREADS) --numprocesses=$(TEST_JOBS) --dist=loadfile --no-loadscope-reorder \
 		--durations=20 --durations-min=5
+
+accept: env ## Write down the numbers of the ledger and of the chapters as they are now, and show what has changed
+	$(RUN) tools/accept.py
 
 fuzz: env ## Try numerical functions and readers of files on many random inputs (FUZZ_EXAMPLES each)
 	POSYM_FUZZ_EXAMPLES=$(FUZZ_EXAMPLES) OMP_NUM_THREADS=1 $(RUN) -m pytest tests/fuzz \

@@ -26,7 +26,7 @@ os.environ.setdefault("POSYM_STATIC", "1")
 ROOT = Path(__file__).resolve().parent.parent
 LOCAL_HOSTS = {"127.0.0.1", "::1", "localhost"}
 # Files that take minutes, and then chapters: begun first, so that no process is left with one at the end.
-LONG = ("tests/site/test_site.py", "_build/compare/")
+LONG = ("tests/site/test_site.py", "_build/rerun/")
 
 
 def pytest_addoption(parser: pytest.Parser, pluginmanager: pytest.PytestPluginManager) -> None:
@@ -46,13 +46,14 @@ def pytest_configure(config: pytest.Config) -> None:
         settings.register_profile("fixed", derandomize=True, deadline=None)
         settings.load_profile("fixed")
 
-    # Chapters run a second time in kernels like those of the build, but with other orders of sets.
+    # Chapters run in kernels like those of the build, but with other orders of sets.
     if config.getoption("nbval_lax", False) and not config.getoption("numprocesses", None):
         from execute import fork_kernels
-        from jupyter_kernels import stop_in_time
+        from jupyter_kernels import compare_with_accepted, stop_in_time
 
         fork_kernels(PYTHONHASHSEED="1")
         stop_in_time()
+        compare_with_accepted()
 
 
 @pytest.hookimpl(trylast=True)

@@ -33,7 +33,8 @@ DEVICES, CARDS = "benchmarks/devices", f"{COMPANION}.cards"
 EVERYWHERE = ("requirements.txt", "requirements-bare.txt", "tools/execute.py")
 CLAIM = re.compile(r"\b(?:[a-z]+-)?([A-Z](?:\d\d)?-T?\d+[a-cg]?)\b", re.IGNORECASE)
 CLAIM_TAG = re.compile(r'"((?:shows|live)-[a-z]\d+-t?\d+[a-c]?)"')
-IGNORED = {"__pycache__", ".ipynb_checkpoints"}
+# What no page is made from: leftovers, and what chapters printed when it was accepted.
+IGNORED = {"__pycache__", ".ipynb_checkpoints", "expected"}
 
 
 def code_cells(notebook: dict[str, Any]) -> list[dict[str, Any]]:

@@ -16,7 +16,6 @@ import torch
 from address import TEMPLATE, is_setup_cell
 from axe import violations
 from colab import EXTRAS
-from compare import needed
 
 from benchmarks.laboratory import chromium, laboratory
 from posym_companion.several_hops import multihop
@@ -41,15 +40,11 @@ SCHEME = """scheme => {
 
 
 def cells_of(root: Path, chapter: Path, figure: str) -> list[str]:
-    """The cells of a chapter up to one of its figures that this needs, as they stand."""
+    """The cells of a chapter up to one of its figures, as they stand, without those of other figures."""
     cells = [cell for cell in nbformat.read(root / chapter, as_version=4).cells if cell.cell_type == "code"]
-    cells = [cell for cell in cells if not is_setup_cell(cell.source)]
-    last = next(place for place, cell in enumerate(cells) if figure in cell.source)
-    cells = cells[: last + 1]
-    cells[last].metadata["tags"] = ["nbval-check-output"]
-    for cell in cells[:last]:
-        cell.metadata["tags"] = []
-    return [cell.source for cell, keep in zip(cells, needed(list(cells)), strict=True) if keep]
+    sources = [cell.source for cell in cells if not is_setup_cell(cell.source)]
+    last = next(place for place, source in enumerate(sources) if figure in source)
+    return [*(source for source in sources[:last] if "slider_figure(\n" not in source), sources[last]]
 
 
 @pytest.fixture(scope="module")

@@ -1,10 +1,8 @@
 import functools
 import importlib
 import json
-import re
 from dataclasses import replace
 
-import nbformat
 import numpy as np
 import pytest
 from invented import invent_random_weights, save_invented
@@ -12,7 +10,7 @@ from invented import invent_random_weights, save_invented
 from posym_companion.claims import claim, entries
 from posym_companion.language_models.binding_profile import BindingProfile, full_size
 from posym_companion.language_models.judges import binding_planes, binding_profile
-from posym_companion.ledger import VERDICTS, ledger, verdict_list
+from posym_companion.ledger import VERDICTS, ledger
 from posym_companion.ledger import rows as ledger_rows
 from posym_companion.one_head import head_geometry
 from posym_companion.one_head.judges import frequency_control
@@ -48,12 +46,6 @@ def _few_draws():
         patch.setattr(trained_geometry, "DRAWS", 40)
         patch.setattr(binding_planes, "DRAWS", 40)
         yield
-
-
-@pytest.fixture(scope="module")
-def stored_rows(_theory_once, _few_draws):
-    """All claims by the results of this checkout, judged once a test run: whoever needs them stands in this file."""
-    return ledger()
 
 
 def invented(folder, *, trend=1.0, coupling=-1.0, violation=0.0, globals_only=False):
@@ -333,35 +325,8 @@ def test_errors_end_in_one_line(tmp_path, capsys):
     assert capsys.readouterr().err.startswith("error: gemma-3-270m_")
 
 
-def test_every_verdict_can_be_read_by_itself(stored_rows):
-    for row in stored_rows:
-        for sentences in (row.summary, row.sentence):
-            assert re.match(r"[A-Z]", sentences), row.id
-            assert sentences.endswith("."), row.id
-            assert not re.search(r"\. [a-z]", sentences), row.id
-        assert not re.search(r"\d+ of \d+\b(?! [a-zA-Z])", row.summary), row.id
-        assert not re.search(r"[{}|:;]", row.sentence) or row.sentence == row.summary, row.id
-        assert row.verdict == "not run here" or row.found in row.summary
-        assert ("Under the first rule" in row.summary) == bool(row.first_rule), row.id
-
-
-def test_a_list_of_verdicts_has_a_sentence_a_row_and_the_way_to_its_row(stored_rows):
-    first, second = stored_rows[:2]
-    assert verdict_list([first, second]) == (
-        f'* {first.sentence} (<a href="../reference/ledger.html#claim-u25-1">U25-1</a>, *{first.verdict}*)\n'
-        f'* {second.sentence} (<a href="../reference/ledger.html#claim-u25-2">U25-2</a>, *{second.verdict}*; '
-        f"{second.model} *{second.verdict_of_model}*; smollm2-135m *{second.families[0].verdict}*)"
-    )
-
-
 def test_sentences_are_written_of_verdicts_that_there_are():
     assert {verdict for name in entries() for verdict in claim(name).sentences} <= set(VERDICTS)
-
-
-def test_every_row_has_a_sentence_that_was_written_of_its_verdict(stored_rows):
-    """A verdict that has changed falls back on what the rule says, until somebody has written about it."""
-    run = [row for row in stored_rows if row.verdict != "not run here"]
-    assert [row.id for row in run if row.sentence == row.summary] == []
 
 
 def test_a_sentence_shows_the_numbers_of_its_row():
@@ -375,27 +340,3 @@ def test_a_sentence_shows_the_numbers_of_its_row():
     assert ledger_rows.sentence(replace(judged, sentences={"partly": "It is not."}), found) == found.summary
     with pytest.raises(ValueError, match=r"U25-T3: its sentence has \{depth\}; numbers of ours are angles and"):
         ledger_rows.sentence(replace(judged, sentences={found.verdict: "{depth}"}), found)
-
-
-def test_evidence_is_there(stored_rows):
-    run = [row for row in stored_rows if row.verdict != "not run here"]
-    assert {row.id for row in run} >= {"U25-1", "U25-6", "U25-8a", "U26-1", "U26-4b", "G26-1b"}
-    for row in run:
-        assert row.numbers
-        assert row.evidence
-        for evidence in row.evidence:
-            place = results.results_folder() / f"{evidence}.json"
-            assert place.is_file() or (results.results_folder().parent / evidence).is_file()
-
-
-def test_chapters_tag_a_cell_for_every_claim_that_the_ledger_leads_to(stored_rows):
-    """A chapter's tags are ``shows-`` and ``live-`` with a claim's id."""
-    chapters = [results.results_folder().parent / name for row in stored_rows for name in row.evidence]
-    chapters = {path for path in chapters if path.is_file()}
-    assert len(chapters) > 5
-    for path in chapters:
-        ids = {row.id.lower() for row in stored_rows if any(path.match(name) for name in row.evidence)}
-        tags = {tag for cell in nbformat.read(path, as_version=4).cells for tag in cell.metadata.get("tags", [])}
-        assert {tag.removeprefix("shows-") for tag in tags if tag.startswith("shows-")} == ids, path
-        # What can be played with is shown too.
-        assert {tag.removeprefix("live-") for tag in tags if tag.startswith("live-")} <= ids, path

@@ -1,0 +1,98 @@
+"""The ledger on this checkout's results, judged once: every number as it was accepted, every row fit to be read."""
+
+import re
+
+import accept
+import nbformat
+import pytest
+
+from posym_companion.claims import entries
+from posym_companion.ledger import ledger, verdict_list
+from posym_companion.ledger import rows as ledger_rows
+from posym_core.runs import results
+
+
+@pytest.fixture(scope="module")
+def measured():
+    """What is measured of claims on stored results, each once."""
+    return accept.stored()
+
+
+@pytest.fixture(scope="module")
+def stored_rows(measured):
+    """All claims by the results of this checkout."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(ledger_rows, "_measured", lambda folder, *asked, **model: measured(*asked, **model))
+        return ledger()
+
+
+def test_the_ledger_says_what_was_accepted(measured, root):
+    wrong = accept.differences(accept.read_lock(root), accept.locked(measured), accept.value_differs)
+    said = "\n".join(f"{name}: {difference}" for name, difference in wrong.items())
+    assert not wrong, f"if this is meant, run `make accept` and say why in the commit:\n{said}"
+
+
+def test_the_lock_holds_every_verdict_and_every_number_that_a_rule_looks_at(stored_rows, root):
+    lock = accept.read_lock(root)
+    assert {name.partition(" | ")[0] for name in lock} == set(entries())
+    for row in stored_rows:
+        cases = [(row.id, row), *((f"{row.id} | {one.remedy}", one) for one in row.remedied)]
+        for family in row.families or ():
+            assert lock[f"{row.id} | {row.model} | verdict"] == row.verdict_of_model
+            place = f"{row.id} | {family.model}"
+            cases += [(place, family), *((f"{place} | {one.remedy}", one) for one in family.remedied)]
+        for place, found in cases:
+            assert lock[f"{place} | verdict"] == found.verdict
+            names = {*(f"part: {part}" for part in found.parts), *found.ours, *found.numbers}
+            assert {f"{place} | {name}" for name in names} <= set(lock)
+
+
+def test_every_verdict_can_be_read_by_itself(stored_rows):
+    for row in stored_rows:
+        for sentences in (row.summary, row.sentence):
+            assert re.match(r"[A-Z]", sentences), row.id
+            assert sentences.endswith("."), row.id
+            assert not re.search(r"\. [a-z]", sentences), row.id
+        assert not re.search(r"\d+ of \d+\b(?! [a-zA-Z])", row.summary), row.id
+        assert not re.search(r"[{}|:;]", row.sentence) or row.sentence == row.summary, row.id
+        assert row.verdict == "not run here" or row.found in row.summary
+        assert ("Under the first rule" in row.summary) == bool(row.first_rule), row.id
+
+
+def test_a_list_of_verdicts_has_a_sentence_a_row_and_the_way_to_its_row(stored_rows):
+    first, second = stored_rows[:2]
+    assert verdict_list([first, second]) == (
+        f'* {first.sentence} (<a href="../reference/ledger.html#claim-u25-1">U25-1</a>, *{first.verdict}*)\n'
+        f'* {second.sentence} (<a href="../reference/ledger.html#claim-u25-2">U25-2</a>, *{second.verdict}*; '
+        f"{second.model} *{second.verdict_of_model}*; smollm2-135m *{second.families[0].verdict}*)"
+    )
+
+
+def test_every_row_has_a_sentence_that_was_written_of_its_verdict(stored_rows):
+    """A verdict that has changed falls back on what the rule says, until somebody has written about it."""
+    run = [row for row in stored_rows if row.verdict != "not run here"]
+    assert [row.id for row in run if row.sentence == row.summary] == []
+
+
+def test_evidence_is_there(stored_rows):
+    run = [row for row in stored_rows if row.verdict != "not run here"]
+    assert {row.id for row in run} >= {"U25-1", "U25-6", "U25-8a", "U26-1", "U26-4b", "G26-1b"}
+    for row in run:
+        assert row.numbers
+        assert row.evidence
+        for evidence in row.evidence:
+            place = results.results_folder() / f"{evidence}.json"
+            assert place.is_file() or (results.results_folder().parent / evidence).is_file()
+
+
+def test_chapters_tag_a_cell_for_every_claim_that_the_ledger_leads_to(stored_rows):
+    """A chapter's tags are ``shows-`` and ``live-`` with a claim's id."""
+    chapters = [results.results_folder().parent / name for row in stored_rows for name in row.evidence]
+    chapters = {path for path in chapters if path.is_file()}
+    assert len(chapters) > 5
+    for path in chapters:
+        ids = {row.id.lower() for row in stored_rows if any(path.match(name) for name in row.evidence)}
+        tags = {tag for cell in nbformat.read(path, as_version=4).cells for tag in cell.metadata.get("tags", [])}
+        assert {tag.removeprefix("shows-") for tag in tags if tag.startswith("shows-")} == ids, path
+        # What can be played with is shown too.
+        assert {tag.removeprefix("live-") for tag in tags if tag.startswith("live-")} <= ids, path

@@ -1,0 +1,276 @@
+"""What was accepted is held: words to the letter, numbers but for rounding, cells and chapters all of them."""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+import signal
+import subprocess
+import sys
+import threading
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import accept
+import nbformat
+import pytest
+import rerun
+from build_book import chapters
+from closure import ROOT, Project
+from execute import executed, read
+from jupyter_kernels import stop_in_time
+
+from posym_companion.finding import cases, seed_range
+from posym_core.metrics.stats import Estimate
+
+PROJECT = Project()
+
+
+@pytest.mark.parametrize("chapter", chapters(ROOT), ids=lambda chapter: chapter.stem)
+def test_a_chapter_prints_what_was_accepted(chapter: Path, continuous_integration: bool) -> None:
+    if not rerun.is_current(ROOT, chapter, PROJECT):
+        assert not continuous_integration, "`make book` has not executed it"
+        pytest.skip("`make book` has not executed it; nbval does, and compares")
+    accepted = accept.read_expected(accept.expected_file(ROOT, chapter))
+    wrong = accept.differences(accepted, accept.tagged(read(executed(ROOT, chapter))), accept.text_differs)
+    assert not wrong, f"if this is meant, run `make accept` and say why in the commit: {wrong}"
+
+
+def test_every_chapter_has_cells_that_are_held_and_all_are_accepted(root: Path) -> None:
+    for chapter in chapters(root):
+        held = accept.tagged(read(chapter))
+        assert held, f"no cell of {chapter.stem} is tagged {accept.TAG}"
+        assert list(held) == list(accept.read_expected(accept.expected_file(root, chapter))), chapter.stem
+    assert [*accept.orphans(root)] == []
+
+
+@pytest.mark.parametrize(
+    ("accepted", "found", "same"),
+    [
+        ("the mean is 0.44", "the mean is 0.44", True),
+        ("the mean is 0.44", "the mean is 0.45", True),  # another processor rounds 0.445 the other way
+        ("the mean is 0.44", "the mean is 0.46", False),
+        ("the mean is 0.440", "the mean is 0.442", False),
+        ("the mean is 0.44", "the median is 0.44", False),
+        ("the mean is 0.44", "the mean is 0.44.", False),
+        ("the mean is 0.44", "the mean is nan", False),
+        ("the mean is nan", "the mean is nan", True),
+        ("the mean is -0.44", "the mean is 0.44", False),
+        ("the mean is −0.44", "the mean is 0.44", False),
+        ("the mean is -0.00", "the mean is 0.00", True),
+        ("0.85–0.90", "0.85–0.92", False),
+        ("576 of 576", "575 of 576", False),
+        ("1,000 of 1,000", "1,001 of 1,000", False),
+        ("88 % of heads", "89% of heads", False),  # the space is gone
+        ("88 % of heads", "89 % of heads", True),
+        ("88 % of heads", "90 % of heads", False),
+        ("88 % of heads", "88 of heads", False),
+        ("off by 9e-08", "off by 2e-08", True),
+        ("off by 9e-08", "off by 2e-09", False),
+        ("off by 3e-17", "off by 0", True),
+        ("off by 9e-08", "off by 2e-03", False),
+        ("up to 7.8e-03", "up to 7.9e-03", True),
+        ("up to 7.8e-03", "up to 8.2e-03", False),
+        ("posym 0.1.0 (code 932d5104)", "posym 0.2.0 (code 932d5104)", False),
+        ("code 932d5104", "code 932d5105", False),
+        ("gemma-3-270m", "gemma-2-270m", False),
+        ("a\nb 0.1", "a\nb 0.1\nc", False),
+        ("0.1, 0.2", "0.1", False),
+    ],
+)
+def test_texts_are_the_same_but_for_rounding(accepted: str, found: str, same: bool) -> None:
+    assert (accept.text_differs(accepted, found) == "") == same
+    assert (accept.text_differs(found, accepted) == "") == same
+
+
+def test_what_differs_is_said_with_its_place() -> None:
+    text = "a table\n| share of heads | 0.44 | 0.50 |"
+    said = accept.text_differs(text, text.replace("0.50", "0.58"))
+    assert said == "0.50 was accepted, 0.58 is found, in 'a table\\n| share of heads | 0.44 | 0.50 |'"
+    assert accept.text_differs(text, text.replace("share", "part")) == (
+        "'| share of heads | 0.44 | 0.50 |' was accepted, '| part of heads | 0.44 | 0.50 |' is found"
+    )
+    assert accept.text_differs(text, "a table") == "'2 lines' was accepted, '1 lines' is found"
+
+
+@pytest.mark.parametrize(
+    ("accepted", "found", "same"),
+    [
+        (0.123456, 0.123457, True),
+        (0.123456, 0.123556, False),
+        (0.123456, -0.123456, False),
+        (3e-32, 5e-33, True),
+        (1.5e-5, 1.4e-5, False),
+        (0.0, "nan", False),
+        ("nan", "nan", True),
+        ([0.5, 0.4, 0.6], [0.5, 0.4, 0.6], True),
+        ([0.5, 0.4, 0.6], [0.5, 0.4, 0.61], False),
+        ([0.5, 0.4, 0.6], 0.5, False),
+        (3, 3, True),
+        (3, 4, False),
+        (1, True, False),
+        ("partly", "reproduced", False),
+        (["Gemma at 0.11"], ["Gemma at 0.18"], False),
+        (["one"], ["one", "two"], False),
+    ],
+)
+def test_values_of_the_lock_are_the_same_but_for_rounding(accepted: Any, found: Any, same: bool) -> None:
+    assert (accept.value_differs(accepted, found) == "") == same
+    assert (accept.value_differs(found, accepted) == "") == same
+
+
+def test_numbers_stand_in_the_lock_to_six_digits_and_as_json_knows_them() -> None:
+    estimate = Estimate(value=1 / 3, low=-1 / 7, high=math.inf)
+    assert accept._plain(estimate) == [0.333333, -0.142857, "inf"]
+    assert accept._plain(seed_range([1.0, 2.0])) == [1.5, 1.0, 2.0]
+    assert [accept._plain(x) for x in (123456789.0, -0.0, math.nan, 7, "why", cases([1, 0]))] == [
+        123457000.0, 0.0, "nan", 7, "why", "1 of 2",
+    ]  # fmt: skip
+
+
+def test_names_that_only_one_side_has_differ() -> None:
+    wrong = accept.differences({"a": "1", "b": "2"}, {"b": "2", "c": "3"}, accept.text_differs)
+    assert wrong == {"a": "was accepted and is gone", "c": "is new and was not accepted"}
+
+
+def test_the_lock_is_written_as_it_is_read_a_line_for_each_value(tmp_path: Path) -> None:
+    (tmp_path / "tests").mkdir()
+    lock = {"T-1 | γ": [0.1, 0.05, "nan"], "T-1 | verdict": "partly", "T-1 | fails in": []}
+    accept.write_lock(tmp_path, lock)
+    assert accept.read_lock(tmp_path) == lock
+    assert len((tmp_path / accept.LOCK).read_text(encoding="utf-8").splitlines()) == len(lock) + 2
+
+
+@pytest.fixture
+def book(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
+    """A book of one chapter, and what executes it and accepts it: what its cell prints, and another row's number."""
+    (tmp_path / "tests").mkdir()
+    (tmp_path / "_toc.yml").write_text("format: jb-book\nroot: book/chapter\n")
+    cells = [nbformat.v4.new_markdown_cell("# Chapter"), nbformat.v4.new_code_cell("print(share)", id="share")]
+    cells[1].metadata["tags"] = [accept.TAG]
+    notebook = nbformat.v4.new_notebook(cells=cells)
+    chapter = tmp_path / "book" / "chapter.ipynb"
+    for path in (chapter, executed(tmp_path, chapter)):
+        path.parent.mkdir(parents=True)
+        nbformat.write(notebook, path)
+
+    def accepted(text: str, number: float) -> dict[str, str]:
+        cells[1].outputs = [nbformat.v4.new_output("stream", name="stdout", text=text)]
+        nbformat.write(notebook, executed(tmp_path, chapter))
+        monkeypatch.setattr(accept, "locked", lambda measured: {"T-1 | share": number})
+        return accept.accept(tmp_path, lambda: None)
+
+    return tmp_path, accepted
+
+
+def test_what_is_accepted_is_said_and_rounding_is_left_as_it_was(book: Any) -> None:
+    root, accepted = book
+    new = "is new and was not accepted"
+    assert accepted("share 0.44\n", 0.441234) == {"chapter, cell share": new, "T-1 | share": new}
+    page, lock = root / accept.EXPECTED / "chapter.md", root / accept.LOCK
+    before = page.read_bytes(), lock.read_bytes()
+    assert before[0] == b"<!-- cell share -->\nshare 0.44\n"
+    assert accepted("share 0.45\n", 0.441235) == {}
+    assert (page.read_bytes(), lock.read_bytes()) == before
+    changed = accepted("share 0.48\n", 0.48)
+    assert changed == {
+        "chapter, cell share": "0.44 was accepted, 0.48 is found, in 'share 0.44'",
+        "T-1 | share": "0.441234 was accepted, 0.48 is found",
+    }
+    assert page.read_text() == "<!-- cell share -->\nshare 0.48\n"
+    assert accept.read_lock(root) == {"T-1 | share": 0.48}
+
+
+def test_what_was_accepted_of_a_chapter_that_is_gone_goes(book: Any) -> None:
+    root, accepted = book
+    accepted("share 0.44\n", 0.5)
+    gone = root / accept.EXPECTED / "gone.md"
+    gone.write_text("<!-- cell other -->\n1\n")
+    assert [*accept.orphans(root)] == [gone]
+    assert accepted("share 0.44\n", 0.5) == {"book/expected/gone.md": "goes with its chapter"}
+    assert not gone.exists()
+
+
+def test_pictures_and_figures_are_no_text() -> None:
+    shown = [
+        nbformat.v4.new_output("display_data", {"text/markdown": "**0.44**\n", "text/plain": "<Markdown>"}),
+        nbformat.v4.new_output("execute_result", {"image/png": "", "text/plain": "<Figure>"}),
+        nbformat.v4.new_output("execute_result", {"text/html": "<figure>", "text/plain": "Figure at 0x7f"}),
+        nbformat.v4.new_output("stream", name="stdout", text="said\n"),
+        nbformat.v4.new_output("execute_result", {"text/plain": "3"}),
+    ]
+    assert accept.printed(nbformat.v4.new_code_cell(outputs=shown)) == "**0.44**\n\nsaid\n\n3"
+
+
+def test_nbval_compares_with_what_was_accepted(tmp_path: Path) -> None:
+    for prints in ("0.45", "0.47", "nan"):
+        cells = [nbformat.v4.new_code_cell(f"x = '{prints}'"), nbformat.v4.new_code_cell("print('mean', x)", id="mean")]
+        cells[1].metadata["tags"] = [accept.TAG]
+        notebook = nbformat.v4.new_notebook(
+            cells=cells, metadata={"kernelspec": {"name": "python3", "display_name": "Python 3"}}
+        )
+        staged = rerun.with_expected(notebook, {"mean": "mean 0.44"})
+        (tmp_path / f"{prints}.ipynb").write_text(json.dumps(staged))
+    (tmp_path / "conftest.py").write_text(
+        f"import sys\nsys.path[:0] = {[str(ROOT / 'tools'), str(ROOT / 'tests' / 'helpers')]}\n"
+        "from jupyter_kernels import compare_with_accepted\ncompare_with_accepted()\n"
+    )
+    command = [sys.executable, "-m", "pytest", "--nbval-lax", "-qrA", "-p", "no:cacheprovider", "."]
+    run = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True)
+    assert set(re.findall(r"^FAILED (\S+)\.ipynb::Cell 1", run.stdout, re.M)) == {"0.47", "nan"}, run.stdout
+    assert "0.44 was accepted, 0.47 is found, in 'mean 0.44'" in run.stdout
+    assert "4 passed" in run.stdout
+
+
+def test_nbval_runs_what_the_build_has_not_executed_and_what_is_quick(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seconds = {"stale": None, "quick": 2.0, "slow": 60.0}
+    notebook = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell("1")])
+    (tmp_path / "book").mkdir()
+    for name in seconds:
+        nbformat.write(notebook, tmp_path / "book" / f"{name}.ipynb")
+    toc = ["format: jb-book", "root: book/stale", "chapters:", "- file: book/quick", "- file: book/slow"]
+    (tmp_path / "_toc.yml").write_text("\n".join(toc))
+    monkeypatch.setattr(rerun, "is_current", lambda root, chapter, project: seconds[chapter.stem] is not None)
+    monkeypatch.setattr(rerun, "last_run", lambda root, chapter: {"seconds": seconds[chapter.stem]})
+    assert [path.stem for path in rerun.write_chapters(tmp_path)] == ["stale", "quick"]
+    assert {path.stem for path in (tmp_path / "_build" / "rerun").rglob("*.ipynb")} == {"stale", "quick"}
+
+
+class Blocking:
+    """A kernel whose sockets never close."""
+
+    def __init__(self) -> None:
+        self.process = subprocess.Popen(["sleep", "600"])
+        self.km = SimpleNamespace(provisioner=SimpleNamespace(pid=self.process.pid))
+        self.never = threading.Event()
+
+    def stop(self) -> None:
+        self.never.wait()
+
+
+def test_a_kernel_that_does_not_stop_is_killed_and_holds_nothing_up():
+    class Kernel(Blocking):
+        pass
+
+    stop_in_time(0.1, Kernel)
+    kernel = Kernel()
+    kernel.stop()
+    assert kernel.process.wait(10) == -signal.SIGKILL
+    kernel.never.set()
+
+
+def test_a_kernel_that_stops_is_left_alone():
+    class Kernel(Blocking):
+        pass
+
+    stop_in_time(10, Kernel)
+    kernel = Kernel()
+    kernel.never.set()
+    kernel.stop()
+    assert kernel.process.poll() is None
+    kernel.process.kill()
+    kernel.process.wait()

@@ -1,0 +1,241 @@
+"""Write down what the ledger says and what chapters print, and compare what was written down with the present.
+
+``tests/ledger.lock.json`` holds each row's verdicts, parts and numbers, by family of models and kind of prompt.
+``book/expected/<chapter>.md`` holds the text of the cells tagged ``nbval-check-output``. ``make accept`` writes both,
+``make test`` compares, and what was accepted shows as a difference in a commit.
+
+Both comparisons leave room for the rounding of another processor and for nothing else. Of two texts the words are the
+same, and so are whole numbers; a number with decimals, or a percentage, may differ by one unit of the last digit shown.
+One below :data:`ROUNDING` is an error of rounding, of which only the size counts: up to ten times as much or as little.
+Two numbers of the lock differ by at most :data:`RELATIVE` of the larger, or by :data:`NOUGHT`. What lies within these
+bounds is left as it was accepted when the rest is accepted anew.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from functools import cache, partial
+from pathlib import Path
+from typing import Any
+
+from build_book import chapters
+from closure import ROOT
+from execute import execute_changed, executed, read
+
+TAG = "nbval-check-output"
+LOCK, EXPECTED = "tests/ledger.lock.json", "book/expected"
+DIGITS, RELATIVE, NOUGHT = 6, 1e-4, 1e-9
+ROUNDING, EXACT = 1e-6, 1e-12
+# A number, and whether it is a percentage; parts of words, of versions and of checksums are none.
+NUMBER = re.compile(r"(?<![\w.])[-−+]?\d+(?:,\d{3})*(?:\.\d+)?(?:e[-+]?\d+)?(?!\w|\.\d)(?=(\s?%)?)")
+# Of what a cell shows the first of these is its text; with any of those it shows a picture.
+KINDS, PICTURES = ("text/markdown", "text/latex", "text/plain"), {"image/png", "text/html"}
+# What stands above the text of a cell.
+CELL = re.compile(r"^<!-- cell (\S+) -->\n", re.MULTILINE)
+
+
+def printed(cell: Mapping[str, Any]) -> str:
+    """The text that a code cell shows; pictures and figures are none."""
+    texts = []
+    for output in cell.get("outputs", []):
+        data = output.get("data", {})
+        shown = [output["text"]] if "text" in output else [data[kind] for kind in KINDS if kind in data][:1]
+        texts += ["".join(text).strip() for text in shown if not PICTURES & set(data)]
+    return "\n\n".join(filter(None, texts))
+
+
+def tagged(notebook: Mapping[str, Any]) -> dict[str, str]:
+    """By the id of each cell that is held what it shows."""
+    held = [cell for cell in notebook["cells"] if TAG in cell["metadata"].get("tags", [])]
+    return {cell["id"]: printed(cell) for cell in held}
+
+
+def expected_file(root: Path, chapter: Path) -> Path:
+    """Where it stands what a chapter printed when that was accepted."""
+    return root / EXPECTED / f"{chapter.stem}.md"
+
+
+def write_expected(path: Path, texts: Mapping[str, str]) -> None:
+    """Write what cells printed, one after the other."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text("\n".join(f"<!-- cell {name} -->\n{text}\n" for name, text in texts.items()), encoding="utf-8")
+
+
+def read_expected(path: Path) -> dict[str, str]:
+    """What was written by :func:`write_expected`; nothing where nothing was."""
+    parts = CELL.split(path.read_text(encoding="utf-8")) if path.is_file() else [""]
+    return {name: text.strip() for name, text in zip(parts[1::2], parts[2::2], strict=True)}
+
+
+def alike(accepted: re.Match[str], found: re.Match[str]) -> bool:
+    """Whether two numbers of texts are the same but for rounding."""
+    (one, step), (other, its_step) = map(_number, (accepted, found))
+    least, largest = sorted((abs(one), abs(other)))
+    if one == other or (largest < ROUNDING and (largest <= 10 * least or largest < EXACT)):
+        return True
+    return abs(one - other) <= max(step, its_step) * (1 + 1e-9)
+
+
+def _number(found: re.Match[str]) -> tuple[float, float]:
+    """A number as it is written, and one unit of its last digit, which is 0 of a whole number that is no percentage."""
+    digits, _, power = re.sub(r"[,+]", "", found[0]).replace("−", "-").partition("e")
+    decimals = len(digits.partition(".")[2])
+    rounded = decimals or power or found[1]
+    return float(f"{digits}e{power or 0}"), float(f"1e{int(power or 0) - decimals}") if rounded else 0.0
+
+
+def text_differs(accepted: str, found: str) -> str:
+    """The first place where two texts are not alike; empty where there is none."""
+    if NUMBER.sub("0", accepted) != NUMBER.sub("0", found):
+        lines = zip(accepted.splitlines(), found.splitlines(), strict=False)
+        changed = ((one, other) for one, other in lines if NUMBER.sub("0", one) != NUMBER.sub("0", other))
+        one, other = next(changed, (f"{len(accepted.splitlines())} lines", f"{len(found.splitlines())} lines"))
+        return f"{one!r} was accepted, {other!r} is found"
+    for one, other in zip(NUMBER.finditer(accepted), NUMBER.finditer(found), strict=True):
+        if one[0] != other[0] and not alike(one, other):
+            around = accepted[max(0, one.start() - 60) : one.end() + 20]
+            return f"{one[0]} was accepted, {other[0]} is found, in {around!r}"
+    return ""
+
+
+def value_differs(accepted: Any, found: Any) -> str:
+    """In what two values of the lock differ beyond rounding; empty if they do not."""
+    if isinstance(accepted, list) and isinstance(found, list) and len(accepted) == len(found):
+        same = not any(map(value_differs, accepted, found))
+    elif isinstance(accepted, str) and isinstance(found, str):
+        same = not text_differs(accepted, found)
+    elif isinstance(accepted, float) and isinstance(found, float):
+        same = math.isclose(accepted, found, rel_tol=RELATIVE, abs_tol=NOUGHT)
+    else:
+        same = type(accepted) is type(found) and accepted == found
+    return "" if same else f"{json.dumps(accepted)} was accepted, {json.dumps(found)} is found"
+
+
+def differences(accepted: Mapping[str, Any], found: Mapping[str, Any], differs: Callable[..., str]) -> dict[str, str]:
+    """Of all names, those whose values differ, or that only one of two sides has: name -> in what."""
+    wrong = {}
+    for name in dict.fromkeys([*accepted, *found]):
+        if name not in found:
+            wrong[name] = "was accepted and is gone"
+        elif name not in accepted:
+            wrong[name] = "is new and was not accepted"
+        elif said := differs(accepted[name], found[name]):
+            wrong[name] = said
+    return wrong
+
+
+def kept(accepted: Mapping[str, Any], found: Mapping[str, Any], differs: Callable[..., str]) -> dict[str, Any]:
+    """What is found, but where it is as it was accepted but for rounding, as it was accepted."""
+    wrong = differences(accepted, found, differs)
+    return {name: value if name in wrong else accepted[name] for name, value in found.items()}
+
+
+def locked(measured: Callable[..., Any], *names: str) -> dict[str, Any]:
+    """What the lock holds of claims, all by default: ``claim | family | prompts | what`` -> value.
+
+    Args:
+        measured: what was measured of a claim, see ``posym_companion.ledger.rows``.
+        names: of claims.
+    """
+    from posym_companion.claims import claim, entries
+    from posym_companion.ledger import rows
+
+    lock: dict[str, Any] = {}
+    for judged in map(claim, names or entries()):
+        row = rows._row(judged, measured)
+        lock |= _of_case(row.id, row, measured(judged.measure))
+        lock |= {f"{row.id} | first rule": row.first_rule_verdict, f"{row.id} | note": row.note}
+        lock |= {f"{row.id} | fails in": list(row.fails_in)}
+        for one in row.remedied:
+            lock |= _of_case(f"{row.id} | {one.remedy}", one, measured(judged.measure, one.remedy))
+        for family in row.families or ():
+            place, model = f"{row.id} | {family.model}", {"model": family.model}
+            lock |= {f"{row.id} | {row.model} | verdict": row.verdict_of_model}
+            lock |= _of_case(place, family, measured(judged.measure, **model))
+            for one in family.remedied:
+                lock |= _of_case(f"{place} | {one.remedy}", one, measured(judged.measure, one.remedy, **model))
+    return dict(sorted(lock.items()))
+
+
+def _of_case(place: str, found: Any, measured: Any) -> dict[str, Any]:
+    """The verdict, the parts and the numbers of a claim on one kind of prompt in one family."""
+    numbers = {} if isinstance(measured, str) else measured.ours
+    held = {f"{place} | verdict": found.verdict}
+    held |= {f"{place} | part: {part}": answer for part, answer in found.parts.items()}
+    return held | {f"{place} | {name}": _plain(value) for name, value in numbers.items()}
+
+
+def _plain(value: Any) -> Any:
+    """A number to so many digits; an estimate as itself and the ends of its interval; a count as a text."""
+    from posym_core.metrics.stats import Estimate
+
+    if isinstance(value, Estimate):
+        return [_plain(value.value), _plain(value.low), _plain(value.high)]
+    if isinstance(value, float):
+        return float(f"{value:.{DIGITS}g}") + 0.0 if math.isfinite(value) else str(float(value))
+    return value if isinstance(value, int) else str(value)
+
+
+def read_lock(root: Path) -> dict[str, Any]:
+    """The accepted lock; nothing where there is none."""
+    return read(root / LOCK)
+
+
+def write_lock(root: Path, lock: Mapping[str, Any]) -> None:
+    """Write the lock, a line for each value."""
+    lines = (f" {json.dumps(name, ensure_ascii=False)}: {_line(value)}" for name, value in lock.items())
+    (root / LOCK).write_text("{\n" + ",\n".join(lines) + "\n}\n", encoding="utf-8")
+
+
+def _line(value: Any) -> str:
+    return json.dumps(value, ensure_ascii=False, allow_nan=False)
+
+
+def orphans(root: Path) -> Iterator[Path]:
+    """What was accepted of chapters that are no more, or that hold nothing any more."""
+    wanted = {expected_file(root, chapter) for chapter in chapters(root) if tagged(read(chapter))}
+    yield from sorted(set((root / EXPECTED).glob("*")) - wanted)
+
+
+def accept(root: Path, measured: Callable[..., Any]) -> dict[str, str]:
+    """Write both down; return what is other than what was accepted before, by where it stands."""
+    changed = {}
+    for path in orphans(root):
+        changed[path.relative_to(root).as_posix()] = "goes with its chapter"
+        path.unlink()
+    for chapter in chapters(root):
+        path, found = expected_file(root, chapter), tagged(read(executed(root, chapter)))
+        before = read_expected(path)
+        if found:
+            write_expected(path, kept(before, found, text_differs))
+        wrong = differences(before, found, text_differs)
+        changed |= {f"{chapter.stem}, cell {name}": said for name, said in wrong.items()}
+    before, found = read_lock(root), locked(measured)
+    write_lock(root, kept(before, found, value_differs))
+    return changed | differences(before, found, value_differs)
+
+
+def stored(folder: Path | None = None) -> Callable[..., Any]:
+    """What is measured of claims on stored results, each once."""
+    from posym_companion.ledger import rows
+
+    return cache(partial(rows._measured, folder))
+
+
+def main() -> int:
+    """Command line: ``python tools/accept.py``; executes chapters that have changed first."""
+    for chapter, wrong in (failed := execute_changed(ROOT, chapters(ROOT))).items():
+        print(f"{chapter.relative_to(ROOT)} failed: {wrong}", file=sys.stderr)
+    if failed:
+        return 1
+    changed = accept(ROOT, stored())
+    print("\n".join(f"{name}: {said}" for name, said in changed.items()) or "nothing has changed")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
