@@ -74,6 +74,18 @@ def test_structure_promised_to_the_built_site():
     assert "https://" not in shown.html
 
 
+def test_a_panel_that_follows_some_sliders_shows_the_others_at_their_start():
+    panels = [Lines("By angle", [0, 1], over=("theta",)), Lines("By keys", [0, 1], over=("keys",))]
+    shown = slider_figure(
+        panels,
+        [THETA, Slider("keys", "Keys", [4, 8], start=8)],
+        caption="Caption.",
+        alt="Alt text.",
+        compute=lambda theta, keys: [[theta * keys] * 2] * 2,
+    )
+    assert [panel["frames"]["v"] for panel in data_of(shown)] == [[0.8, 0.8, 4, 4, 8, 8], [2, 2, 4, 4]]
+
+
 def test_display_without_html():
     shown = figure(Heatmap("Cross-logits", np.zeros((3, 2, 2, 2))))
     assert repr(shown) == "<slider figure 'Cross-logits': Alt text.>"
