@@ -6,7 +6,7 @@ import pytest
 
 from posym_core.inspection.head_tables import SHARES, head_means, head_rows
 from posym_core.metrics.stats import mean_interval
-from posym_core.report.tables import answers_said, heads_table, share_medians
+from posym_core.report.tables import answers_said, heads_table, prompts_table, share_medians
 
 
 def scores():
@@ -32,6 +32,14 @@ def test_one_prompt_has_no_interval():
     found = head_means(scores()[:1])
     assert np.isnan(found.low).all()
     assert found.value[0, 0] == scores()[0, 0, 0]
+
+
+def test_a_prompts_mean_is_over_the_heads_that_have_a_score():
+    values = np.array([[[0.25, np.nan], [0.75, np.nan]], [[np.nan, np.nan], [np.nan, np.nan]]])
+    shape = {name: np.array([9, 9]) for name in ("length", "start", "block_length", "blocks")}
+    arrays = {"positional": values, "symbolic": values, "entropy": values, **shape}
+    rows = list(csv.DictReader(io.StringIO(prompts_table(arrays, ["a", "b"]).decode())))
+    assert [row["mean_positional"] for row in rows] == ["0.5", ""]
 
 
 def test_two_prompts_have_the_interval_of_their_scores():
