@@ -31,7 +31,7 @@ from posym_core.report.prompt_files import BlockedPrompt
 from posym_core.report.run import run_profile
 from posym_core.report.settings import ProfileSettings
 from posym_core.report.survey_page import survey_page
-from posym_core.report.tables import as_csv, lists_said, share_median
+from posym_core.report.tables import as_csv, blind_choice, lists_said, share_median
 from posym_core.runs.devices import choose_device
 from posym_core.runs.provenance import made_now
 from posym_core.runs.results import require_keeping
@@ -190,7 +190,7 @@ def measured_row(profile: ProfileRun, said: Outline, *, draws: int = DRAWS) -> R
         "hidden_layers": int((hidden_blocks(arrays) > 0).sum()),
         "prompts": prompts,
         "tokens": int(arrays["length"].max()),
-        "chance": float((1 / arrays["alternatives"]).mean()) if answered else None,
+        "chance": blind_choice(arrays) if answered else None,
         "right": asdict(share_interval(arrays["correct"], over="prompts")) if answered else None,
         **{name: None if number is None else asdict(number) for name, number in vars(trends).items()},
         **{name: share_median(arrays, name, draws=draws) for name in SHARES if "cube_symbol" in arrays},

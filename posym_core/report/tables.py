@@ -71,12 +71,17 @@ def lists_said(prompts: Sequence[BlockedPrompt], *, cube: bool = False) -> str:
     )
 
 
+def blind_choice(arrays: Mapping[str, np.ndarray]) -> float:
+    """Share of prompts that a blind choice among each one's alternatives gets right."""
+    return float((1 / arrays["alternatives"]).mean())
+
+
 def answers_said(arrays: Mapping[str, np.ndarray]) -> str:
     """How often a task's model is right, and what a blind choice would reach; nothing for prompts without answers."""
     if "correct" not in arrays:
         return ""
     right, prompts = int(arrays["correct"].sum()), len(arrays["correct"])
-    chance = float((1 / arrays["alternatives"]).mean())
+    chance = blind_choice(arrays)
     said = f"right on {right} of {counted(prompts, 'prompt')}, {right / prompts:.0%}; chance {chance:.0%}"
     # As many would be right by chance in one set of prompts of twenty.
     return said if binom.sf(right - 1, prompts, chance) < 0.05 else f"{said}, from which it cannot be told apart"

@@ -42,6 +42,11 @@ def test_a_prompts_mean_is_over_the_heads_that_have_a_score():
     assert [row["mean_positional"] for row in rows] == ["0.5", ""]
 
 
+def test_chance_is_the_mean_over_prompts_of_differently_many_alternatives():
+    arrays = {"correct": np.array([True, False]), "alternatives": np.array([2, 8])}
+    assert answers_said(arrays).startswith("right on 1 of 2 prompts, 50%; chance 31%")
+
+
 def test_two_prompts_have_the_interval_of_their_scores():
     found = head_means(np.array([[[0.25, np.nan]], [[0.75, 0.5]]]))
     assert (found.value[0, 0], found.low[0, 0], found.high[0, 0]) == (0.5, 0.25, 0.75)
