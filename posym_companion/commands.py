@@ -7,9 +7,12 @@ import json
 import textwrap
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from posym_core.__main__ import add_places
+
+if TYPE_CHECKING:
+    from posym_companion.finding import Row
 
 
 def add_commands(commands: Any) -> None:
@@ -59,13 +62,20 @@ def _claims(options: argparse.Namespace) -> None:
         raise NotADirectoryError(f"there is no folder of results at {folder}; pass --results with another")
     rows = ledger(folder=folder)
     if options.json:
-        print(json.dumps([asdict(row) for row in rows], indent=1))
+        print(json.dumps([_plain(row) for row in rows], indent=1))
         return
     for row in rows:
         ours = "; ".join(f"{name} {_number(value)}" for name, value in row.ours.items())
         text = f"{row.claim}. Paper: {row.paper}. Here: {ours or row.note}."
-        print(f"{row.id:6} {row.verdict}")
-        print(textwrap.indent(textwrap.fill(text, 100), " " * 7))
+        print(f"{row.id:6} {row.grade}")
+        print(textwrap.indent(textwrap.fill(f"{text} {row.by_column}", 100), " " * 7))
+
+
+def _plain(row: Row) -> dict[str, Any]:
+    """A row as JSON, its columns and families with their grades, too."""
+    again = {"families": [asdict(one) | {"grade": one.grade} for one in row.families or ()] or row.families}
+    columns = [_plain(one) for one in row.columns]
+    return asdict(row) | again | {"columns": columns, "grade": row.grade, "decides": row.decides}
 
 
 def _number(value: object) -> str:

@@ -270,7 +270,8 @@ def test_the_verdicts_on_trained_geometry_follow_the_numbers(tmp_path):
     }.items():
         toys, model = invented_geometry(tmp_path / change, **{change: False})
         judged = toys if change in ("shared", "aimed") else model
-        assert judged.verdict == "partly"
+        # Keys in every direction leave a control alone, which says nothing for the claim.
+        assert judged.verdict == ("not reproduced" if change == "shared" else "partly")
         assert judged.parts[part][:6] in ("no", "0 of 4", "0 of 3")
         assert (model if judged is toys else toys).verdict == "reproduced in kind"
     # The first rule asked for the wave alone.
@@ -292,7 +293,9 @@ def test_json_is_what_the_ledger_says(tmp_path, capsys):
     assert [row["id"] for row in rows] == list(entries())
     for row in rows:
         assert set(row) >= {"id", "claim", "paper", "ours", "model", "evidence", "verdict", "rule", "rule_fixed"}
-        assert set(row) >= {"first_rule_verdict", "numbers", "changes", "fails_in"}
+        assert set(row) >= {"first_rule_verdict", "numbers", "changes", "fails_in", "answers", "columns"}
+        assert row["grade"].startswith(row["verdict"])
+        assert bool(row["decides"]) == (row["verdict"] in ("partly", "not reproduced", "refuted as stated")), row["id"]
         assert (row["rule_fixed"] == "after a first look") == (row["first_rule_verdict"] != "") or not row["numbers"]
     interval = rows[1]["ours"]["median s_POS early (likes, 16 facts, all layers)"]
     assert interval["interval"][0] <= interval["value"] <= interval["interval"][1]
@@ -317,7 +320,7 @@ def test_every_verdict_can_be_read_by_itself(stored_rows):
             assert re.match(r"[A-Z]", sentences), row.id
             assert sentences.endswith("."), row.id
             assert not re.search(r"\. [a-z]", sentences), row.id
-        assert not re.search(r"\d+ of \d+\b(?! [a-zA-Z])", row.summary), row.id
+        assert not re.search(r"\d+ of \d+\b(?! [a-zA-Z]|\*|, \d controls? missed)", row.summary), row.id
         assert not re.search(r"[{}|:;]", row.sentence) or row.sentence == row.summary, row.id
         assert row.verdict == "not run here" or row.found in row.summary
         assert ("Under the first rule" in row.summary) == bool(row.first_rule), row.id
@@ -326,9 +329,9 @@ def test_every_verdict_can_be_read_by_itself(stored_rows):
 def test_a_list_of_verdicts_has_a_sentence_a_row_and_the_way_to_its_row(stored_rows):
     first, second = stored_rows[:2]
     assert verdict_list([first, second]) == (
-        f'* {first.sentence} (<a href="../reference/ledger.html#claim-u25-1">U25-1</a>, *{first.verdict}*)\n'
-        f'* {second.sentence} (<a href="../reference/ledger.html#claim-u25-2">U25-2</a>, *{second.verdict}*; '
-        f"{second.model} *{second.verdict_of_model}*; smollm2-135m *{second.families[0].verdict}*)"
+        f'* {first.sentence} (<a href="../reference/ledger.html#claim-u25-1">U25-1</a>, *{first.grade}*)\n'
+        f'* {second.sentence} (<a href="../reference/ledger.html#claim-u25-2">U25-2</a>, *{second.grade}*; '
+        f"{second.model} *{second.grade_of_model}*; smollm2-135m *{second.families[0].grade}*)"
     )
 
 
