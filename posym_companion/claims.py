@@ -34,7 +34,7 @@ def heads() -> list[str]:
 def claim(name: str) -> Claim:
     """A claim, or one column of it, by its id; imports the file that judges it.
 
-    A column's entry says of which claim it is, and nothing of what is the claim's: what it states, and where.
+    A column's entry says of which claim it is, and nothing of what is that claim's; without a rule it has that one's.
 
     Raises:
         ValueError: if there is none, or if its entry does not fit: a key that no :class:`Claim`, :class:`Rule` or
@@ -43,7 +43,9 @@ def claim(name: str) -> Claim:
     entry = dict(_entry(name))
     if "column_of" in entry:
         head = _entry(entry.pop("column_of"))
-        entry |= {key: head[key] for key in ("short", "claim", "paper")}
+        shared = {key: x for key, x in head.items() if key in ("short", "claim", "paper", "changes", "command")}
+        rules = {} if "rule" in entry else {key: x for key, x in head.items() if "rule" in key or "changed" in key}
+        entry = {**rules, **entry, **{key: x for key, x in shared.items() if key not in entry}}
     else:
         entry["columns"] = tuple(claim(each) for each, x in entries().items() if x.get("column_of") == name)
     judge, asked_of = entry.pop("judge", None), entry.pop("asked_of", None)
@@ -62,7 +64,8 @@ def rule(name: str) -> Rule:
     Raises:
         ValueError: see :func:`claim`.
     """
-    return _rule(name, _entry(name)["rule"])
+    entry = _entry(name)
+    return _rule(name, entry["rule"] if "rule" in entry else _entry(entry["column_of"])["rule"])
 
 
 def _entry(name: str) -> Mapping[str, Any]:

@@ -550,6 +550,11 @@ class Row:
         return graded(self.verdict, [one for answers in self._judged.values() for one in answers])
 
     @property
+    def grade_of_column(self) -> str:
+        """The same without the columns of other sets of models: what the row's sentence is about."""
+        return replace(self, verdict=self.verdict_of_column or self.verdict, columns=[]).grade
+
+    @property
     def grade_of_model(self) -> str:
         """The same on ``model`` alone."""
         return graded(self.verdict_of_model or self.verdict_of_column or self.verdict, self.answers)
@@ -590,9 +595,13 @@ class Row:
     @property
     def by_column(self) -> str:
         """The verdicts in the sets of models that were asked; empty if there is one."""
-        first = f"{self.models}: *{graded(self.verdict_of_column or self.verdict, self.answers)}*"
-        others = (f"{one.models}: *{one.grade}*" for one in self.columns)
-        return f"By set of models {'; '.join((first, *others))}." if self.columns else ""
+        told = "; ".join(f"{models}: *{grade}*" for models, grade in self.grades.items())
+        return f"By set of models {told}." if self.columns else ""
+
+    @property
+    def grades(self) -> dict[str, str]:
+        """The grade in every set of models that was asked."""
+        return {self.models: self.grade_of_column, **{one.models: one.grade for one in self.columns}}
 
     @property
     def summary(self) -> str:
@@ -622,7 +631,7 @@ def verdict_list(rows: Iterable[Row]) -> str:
     """
     address = "../reference/ledger.html#claim-"
     return "\n".join(
-        f'* {row.sentence} (<a href="{address}{row.id.lower()}">{row.id}</a>, *{row.grade}*{_by_family(row)})'
+        f'* {row.sentence} (<a href="{address}{row.id.lower()}">{row.id}</a>, *{row.grade_of_column}*{_by_family(row)})'
         for row in rows
     )
 
