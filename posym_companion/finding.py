@@ -615,7 +615,8 @@ class Row:
             "not auditable": f"The rule {together}, so that it cannot be checked which was first.",
         }[self.rule_fixed]
         if self.first_rule:
-            first = "written before the run" if self.first_rule_fixed == "before the run" else f"that {together}"
+            when = {"not auditable": f"that {together}"}
+            first = when.get(self.first_rule_fixed, f"written {self.first_rule_fixed}")
             fixed = f"Under the first rule, {first}, the verdict is *{self.first_rule_verdict}*; the rule was "
             fixed += f"changed afterwards because {self.changed_because}."
         note = self.note and f"{self.note[:1].upper()}{self.note[1:].removesuffix('.')}."
