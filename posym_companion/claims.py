@@ -25,15 +25,29 @@ def entries() -> Mapping[str, Mapping[str, Any]]:
     return MappingProxyType(tomllib.loads(FILE.read_text(encoding="utf-8")))
 
 
+def heads() -> list[str]:
+    """The ids of claims, in the file's order, without those of columns: a claim asked of another set of models."""
+    return [name for name, entry in entries().items() if "column_of" not in entry]
+
+
 @cache
 def claim(name: str) -> Claim:
-    """A claim by its id; imports the file that judges it.
+    """A claim, or one column of it, by its id; imports the file that judges it.
+
+    A column's entry says of which claim it is, and nothing of what is that claim's; without a rule it has that one's.
 
     Raises:
         ValueError: if there is none, or if its entry does not fit: a key that no :class:`Claim`, :class:`Rule` or
             :class:`Line` has, or one that is missing.
     """
     entry = dict(_entry(name))
+    if "column_of" in entry:
+        head = _entry(entry.pop("column_of"))
+        shared = {key: x for key, x in head.items() if key in ("short", "claim", "paper", "changes", "command")}
+        rules = {} if "rule" in entry else {key: x for key, x in head.items() if "rule" in key or "changed" in key}
+        entry = {**rules, **entry, **{key: x for key, x in shared.items() if key not in entry}}
+    else:
+        entry["columns"] = tuple(claim(each) for each, x in entries().items() if x.get("column_of") == name)
     judge, asked_of = entry.pop("judge", None), entry.pop("asked_of", None)
     for key in {"rule", "first_rule"} & set(entry):
         entry[key] = _rule(name, entry[key])
@@ -50,7 +64,8 @@ def rule(name: str) -> Rule:
     Raises:
         ValueError: see :func:`claim`.
     """
-    return _rule(name, _entry(name)["rule"])
+    entry = _entry(name)
+    return _rule(name, entry["rule"] if "rule" in entry else _entry(entry["column_of"])["rule"])
 
 
 def _entry(name: str) -> Mapping[str, Any]:

@@ -8,12 +8,15 @@ import textwrap
 from collections.abc import Iterable
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from posym_core.__main__ import add_places
 from posym_core.arguments import check_places
 
 WIDTH = 100
+
+if TYPE_CHECKING:
+    from posym_companion.finding import Row
 
 
 def add_commands(commands: Any) -> None:
@@ -69,11 +72,11 @@ def _claims(options: argparse.Namespace) -> None:
         raise NotADirectoryError(f"there is no folder of results at {folder}; pass --results with another")
     rows = ledger(*options.claims, folder=folder)
     if options.json:
-        print(json.dumps([asdict(row) for row in rows], indent=1))
+        print(json.dumps([_plain(row) for row in rows], indent=1))
     elif options.claims:
         print("\n\n".join(_whole(row) for row in rows))
     else:
-        print("\n".join(_in_columns((row.id, row.verdict, row.short) for row in rows)))
+        print("\n".join(_in_columns((row.id, row.grade, row.short) for row in rows)))
         print("\nposym claims ID shows the whole of a claim.")
 
 
@@ -84,12 +87,13 @@ def _in_columns(table: Iterable[tuple[str, ...]]) -> list[str]:
     return ["  ".join(map(str.ljust, row, widths)).rstrip() for row in rows]
 
 
-def _whole(row: Any) -> str:
+def _whole(row: Row) -> str:
     """All that the ledger says of a claim, a paragraph a field; what is empty is left out."""
     said = {
         "Claim": row.claim,
         "Paper": row.paper,
         "Here": row.summary,
+        "Models": row.by_column,
         "Rule": row.rule,
         "Fails in": "; ".join(row.fails_in),
         "Changes": row.changes,
@@ -102,7 +106,14 @@ def _whole(row: Any) -> str:
         for name, text in said.items()
         if text
     ]
-    return "\n".join([f"{row.id}  {row.verdict}: {row.short}", *paragraphs])
+    return "\n".join([f"{row.id}  {row.grade}: {row.short}", *paragraphs])
+
+
+def _plain(row: Row) -> dict[str, Any]:
+    """A row as JSON, its columns and families with their grades, too."""
+    again = {"families": [asdict(one) | {"grade": one.grade} for one in row.families or ()] or row.families}
+    columns = [_plain(one) for one in row.columns]
+    return asdict(row) | again | {"columns": columns, "grade": row.grade, "decides": row.decides}
 
 
 def _number(value: object) -> str:

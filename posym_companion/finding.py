@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 from posym_core.metrics.stats import Estimate
@@ -91,6 +91,17 @@ def of_two_families(first: Verdict, other: Verdict) -> Verdict:
     return "in kind, one family of two" if "reproduced in kind" in told else "partly"
 
 
+def of_columns(verdicts: Iterable[Verdict]) -> Verdict:
+    """What a claim comes to that is asked of several sets of models.
+
+    Sets in which it cannot be judged, or was not run, are left out. Where all others agree, that is the verdict; where
+    they do not, it is *partly*.
+    """
+    first, *others = verdicts
+    told: list[Verdict] = [one for one in (first, *others) if one not in ("not testable", "not run here")] or [first]
+    return told[0] if len(set(told)) == 1 else "partly"
+
+
 def cases(held: Iterable[Any]) -> Cases:
     """How many hold, of those that are there."""
     each = [bool(x) for x in held]
@@ -171,6 +182,8 @@ class Line:
         refutes: whether a miss is a counter-example to the claim as it is worded.
         testable: what must hold for this line to be able to fail and to hold; always, if None. A line that counts
             cases needs one at least.
+        control: whether it is asked to rule something else out, and says nothing for the claim by itself.
+        together: whether its cases stand or fall together, as in a claim to be beyond one thing *and* another.
     """
 
     part: str
@@ -180,6 +193,8 @@ class Line:
     below: float | None = None
     refutes: bool = False
     testable: Line | None = None
+    control: bool = False
+    together: bool = False
 
     @property
     def counts(self) -> bool:
@@ -207,10 +222,15 @@ class Line:
     def kept(self, numbers: Mapping[str, Any]) -> float:
         """1 if the number is as asked, 0 if not, the share of its cases if they are counted; NaN if it cannot be told.
 
-        A number that is undefined (a text that says why, NaN) is not as asked.
+        A number that is undefined (a text that says why, NaN) is not as asked. Of cases that stand or fall together
+        some are none.
         """
         if not self.can_tell(numbers):
             return float("nan")
+        share = self._share(numbers)
+        return float(share == 1) if self.together else share
+
+    def _share(self, numbers: Mapping[str, Any]) -> float:
         value = numbers[self.of]
         if isinstance(value, Cases):
             return value.held / value.of
@@ -226,6 +246,46 @@ class Line:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Answer:
+    """What one line of a rule gives: ``held`` is None where it cannot be told, ``counted`` says how many cases hold."""
+
+    part: str
+    held: bool | None
+    counted: str = ""
+    control: bool = False
+
+    @property
+    def said(self) -> str:
+        """``yes``, ``no``, how many of which cases hold, or ``not testable``."""
+        return "not testable" if self.held is None else self.counted or ("yes" if self.held else "no")
+
+    def __str__(self) -> str:
+        told = f" ({self.counted})" if self.counted else ""
+        return f"{self.part}{', a control' if self.control else ''}{told}"
+
+
+def graded(verdict: Verdict, answers: Iterable[Answer]) -> str:
+    """The verdict; after *partly* in how many lines of how many the claim holds, and how many controls are missed.
+
+    >>> graded("partly", [Answer(part="a", held=True), Answer(part="b", held=False)])
+    'partly, 1 of 2'
+    """
+    if verdict != "partly":
+        return verdict
+    each = list(answers)
+    missed = sum(one.held is False for one in each if one.control)
+    controls = f", {missed} control{'s' * (missed > 1)} missed" if missed else ""
+    return f"{verdict}, {cases(one.held for one in each if not one.control)}{controls}"
+
+
+def deciding(answers: Sequence[Answer]) -> Answer | None:
+    """Of lines that keep a claim from holding whole the first: one that is missed, a control that is, one untested."""
+    rank = {False: 0, None: 2}
+    short = [one for one in answers if not one.held]
+    return min(short, key=lambda one: rank[one.held] + one.control, default=None)
+
+
+@dataclass(frozen=True, kw_only=True)
 class Rule:
     """From numbers to a verdict.
 
@@ -233,7 +293,8 @@ class Rule:
         says: the rule, in a sentence that a reader can check.
         lines: what is asked. All kept is ``whole``, all missed is ``missed``, anything between is *partly*; a missed
             line that refutes is *refuted as stated*. A line that cannot be tested is neither kept nor missed: with one
-            such line nothing is ``whole``, and without any other the claim is *not testable*.
+            such line nothing is ``whole``, and without any other the claim is *not testable*. A control that is
+            missed keeps a claim from being ``whole``, and one that is kept does not make it *partly*.
         whole: *reproduced* on the paper's own kind of model, *reproduced in kind* on another.
         missed: *not reproduced*, unless the claim is about a cost.
         able: what must hold for the model to be able to tell; else *not testable*.
@@ -253,19 +314,25 @@ class Rule:
             return "not testable"
         tested = [line for line in self.lines if line.can_tell(numbers)]
         kept = [line.kept(numbers) for line in tested]
+        claimed = [share for line, share in zip(tested, kept, strict=True) if not line.control]
         if any(line.refutes and share < 1 for line, share in zip(tested, kept, strict=True)):
             return "refuted as stated"
-        if (kept and max(kept) == 0) or (self.strict and min(kept, default=1) < 1):
+        if (claimed and max(claimed) == 0) or (self.strict and min(kept, default=1) < 1):
             return self.missed
-        if len(tested) < len(self.lines) and (self.strict or not kept):
+        if len(tested) < len(self.lines) and (self.strict or not claimed):
             return "not testable"
         return self.whole if min(kept) == 1 and len(tested) == len(self.lines) else "partly"
 
     def parts(self, numbers: Mapping[str, Any]) -> dict[str, str]:
         """Each part of the claim: ``yes``, ``no``, how many of which cases hold, or ``not testable``."""
-        unable = any(line.kept(numbers) != 1 for line in self.able)
-        able = {line.part: _held(line, numbers) for line in self.able}
-        return able | {line.part: "not testable" if unable else _held(line, numbers) for line in self.lines}
+        able = [_answer(line, numbers) for line in self.able]
+        return {one.part: one.said for one in (*able, *self.answers(numbers))}
+
+    def answers(self, numbers: Mapping[str, Any]) -> list[Answer]:
+        """What each line gives; where the model is not able none can be told."""
+        if any(line.kept(numbers) != 1 for line in self.able):
+            return [Answer(part=line.part, held=None, control=line.control) for line in self.lines]
+        return [_answer(line, numbers) for line in self.lines]
 
     def found(self, numbers: Mapping[str, Any]) -> str:
         """Which parts hold, in sentences, and the number that decides: of the first line missed, else of the first.
@@ -276,23 +343,21 @@ class Rule:
         said: dict[str, list[str]] = {"Found": [], "In some cases": [], "Not found": []}
         untested: dict[str, list[str]] = {}
         for line in judged:
-            kept, counted = line.kept(numbers), line.counted(numbers)
-            part = f"{line.part} ({counted})" if counted else line.part
+            kept, answer = line.kept(numbers), _answer(line, numbers)
             if line.can_tell(numbers):
-                said["Found" if kept == 1 else "In some cases" if kept else "Not found"].append(part)
-            elif line.testable:
-                untested.setdefault(f" (asked only where {line.testable.part})", []).append(line.part)
+                said["Found" if kept == 1 else "In some cases" if kept else "Not found"].append(str(answer))
             else:
-                untested.setdefault("", []).append(part)
+                why = f" (asked only where {line.testable.part})" if line.testable else ""
+                untested.setdefault(why, []).append(str(answer if not why else replace(answer, counted="")))
         said["Not testable"] = ["; ".join(parts) + why for why, parts in untested.items()]
-        missed = self.misses(numbers)
-        tested = [line for line in self.lines if line.can_tell(numbers)]
+        tested = [line for line in judged if line.can_tell(numbers)]
+        missed = sorted(self.misses(numbers), key=lambda line: line.control)
         guards = [line.testable for line in judged if line.testable]
-        deciding = (missed or tested or guards or judged)[0]
-        value = numbers[deciding.of]
+        decides = (missed or [line for line in tested if line not in self.able] or guards or judged)[0]
+        value = numbers[decides.of]
         sentences = [f"{held}: {'; '.join(parts)}." for held, parts in said.items() if parts]
         if not isinstance(value, Cases | int):  # a count, or one statement, is said by its part
-            sentences.append(f"The deciding number is {shown(value)} ({deciding.of}); {deciding.asked} was asked.")
+            sentences.append(f"The deciding number is {shown(value)} ({decides.of}); {decides.asked} was asked.")
         return " ".join(sentences)
 
     def misses(self, numbers: Mapping[str, Any]) -> list[Line]:
@@ -323,10 +388,9 @@ class Rule:
         return any(line.refutes for line in self.lines)
 
 
-def _held(line: Line, numbers: Mapping[str, Any]) -> str:
-    if not line.can_tell(numbers):
-        return "not testable"
-    return line.counted(numbers) or ("yes" if line.kept(numbers) == 1 else "no")
+def _answer(line: Line, numbers: Mapping[str, Any]) -> Answer:
+    held = line.kept(numbers) == 1 if line.can_tell(numbers) else None
+    return Answer(part=line.part, held=held, counted=line.counted(numbers), control=line.control)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -369,6 +433,8 @@ class Claim:
             as its second argument.
         families: of which other language models the rule is asked, with the same remedies, and when that was fixed;
             ``measure`` takes them as ``model``. None if the claim is not asked of pretrained models.
+        models: which set of models is asked, where several are.
+        columns: the same claim, asked of other sets of models by rules of their own.
         sentences: what a person would say of the verdict, for each verdict that was written about. A number of ours
             stands in braces, ``{name}``, or ``{name|.2f}`` with a format and without its interval.
         changes: what would change the verdict.
@@ -387,6 +453,8 @@ class Claim:
     changed_because: str = ""
     remedies: Mapping[Remedy, Fixed] = field(default_factory=dict)
     families: Mapping[str, Fixed] | None = None
+    models: str = ""
+    columns: Sequence[Claim] = ()
     sentences: Mapping[str, str] = field(default_factory=dict)
     changes: str
     command: str = ""
@@ -406,9 +474,15 @@ class Again:
     found: str = ""
     numbers: Mapping[str, Any] = field(default_factory=dict)
     parts: Mapping[str, str] = field(default_factory=dict)
+    answers: Sequence[Answer] = field(default_factory=list)
     ours: Mapping[str, Any] = field(default_factory=dict)
     evidence: Sequence[str] = field(default_factory=list)
     note: str = ""
+
+    @property
+    def grade(self) -> str:
+        """The verdict, and how many lines of a claim hold that holds in part."""
+        return graded(self.verdict, self.answers)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -418,7 +492,7 @@ class Remedied(Again):
     remedy: Remedy
 
     def __str__(self) -> str:
-        return f"{REMEDIES[self.remedy]}: *{self.verdict}*"
+        return f"{REMEDIES[self.remedy]}: *{self.grade}*"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -430,7 +504,7 @@ class InFamily(Again):
 
     def __str__(self) -> str:
         again = "; ".join(str(one) for one in self.remedied if one.verdict != "not run here")
-        return f"{self.model}: *{self.verdict}*{f' ({again})' if again else ''}"
+        return f"{self.model}: *{self.grade}*{f' ({again})' if again else ''}"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -441,6 +515,7 @@ class Row:
         kind: a theorem or construction, which one counter-example refutes, or a measurement.
         numbers: the few that the rule looks at.
         parts: each part of the claim with ``yes``, ``no``, a count of cases, or ``not testable``.
+        answers: the same for a machine, with the lines that are controls.
         found: the same in sentences, with the number that decides.
         sentence: what a person would say of the verdict.
         first_rule_verdict: what the first rule gives; empty if there is no other.
@@ -448,6 +523,9 @@ class Row:
         remedied: what the same rule gives on other prompts.
         verdict_of_model: what it gives on ``model`` alone, if other families are asked, too.
         families: what it gives in other families; None if no pretrained model is asked.
+        models: the set of models that all this is about, where several are asked.
+        columns: the same claim in other sets of models; the verdict is that of all, see :func:`of_columns`.
+        verdict_of_column: what is given without them.
     """
 
     id: str
@@ -466,6 +544,7 @@ class Row:
     sentence: str = ""
     numbers: Mapping[str, Any] = field(default_factory=dict)
     parts: Mapping[str, str] = field(default_factory=dict)
+    answers: Sequence[Answer] = field(default_factory=list)
     changes: str = ""
     fails_in: Sequence[str] = field(default_factory=list)
     ours: Mapping[str, Any] = field(default_factory=dict)
@@ -476,6 +555,47 @@ class Row:
     remedied: Sequence[Remedied] = field(default_factory=list)
     verdict_of_model: Verdict | None = None
     families: Sequence[InFamily] | None = None
+    models: str = ""
+    columns: Sequence[Row] = field(default_factory=list)
+    verdict_of_column: Verdict | None = None
+
+    @property
+    def grade(self) -> str:
+        """The verdict, and how many lines hold of a claim that holds in part: over all models that it is judged on."""
+        return graded(self.verdict, [one for answers in self._judged.values() for one in answers])
+
+    @property
+    def grade_of_column(self) -> str:
+        """The same without the columns of other sets of models: what the row's sentence is about."""
+        return replace(self, verdict=self.verdict_of_column or self.verdict, columns=[]).grade
+
+    @property
+    def grade_of_model(self) -> str:
+        """The same on ``model`` alone."""
+        return graded(self.verdict_of_model or self.verdict_of_column or self.verdict, self.answers)
+
+    @property
+    def decides(self) -> str:
+        """Which line keeps the claim from holding whole; empty if none does, or if it cannot be judged."""
+        if self.verdict in ("not testable", "not run here"):
+            return ""
+        for where, answers in self._judged.items():
+            if short := deciding(answers):
+                told = f"{short.part} (not testable)" if short.held is None else str(short)
+                return f"{where}: {told}" if len(self._judged) > 1 else told
+        return ""
+
+    @property
+    def _judged(self) -> dict[str, Sequence[Answer]]:
+        """Answers of the row's own model, of its other families and of its columns, where it can be judged."""
+        untold = ("not testable", "not run here")
+        own = self.verdict_of_model or self.verdict_of_column or self.verdict
+        judged = {} if own in untold else {self.models or self.model: self.answers}
+        judged |= {one.model: one.answers for one in self.families or () if one.verdict not in untold}
+        for column in self.columns:
+            for where, answers in column._judged.items():
+                judged[where if where == column.models else f"{column.models}, {where}"] = answers
+        return judged
 
     @property
     def asked_of(self) -> str:
@@ -485,12 +605,23 @@ class Row:
         told = [one for one in self.families if one.verdict != "not run here"]
         if not told:
             return "Asked of one family of pretrained models."
-        return f"By family {self.model}: *{self.verdict_of_model}*; {'; '.join(map(str, told))}."
+        return f"By family {self.model}: *{self.grade_of_model}*; {'; '.join(map(str, told))}."
+
+    @property
+    def by_column(self) -> str:
+        """The verdicts in the sets of models that were asked; empty if there is one."""
+        told = "; ".join(f"{models}: *{grade}*" for models, grade in self.grades.items())
+        return f"By set of models {told}." if self.columns else ""
+
+    @property
+    def grades(self) -> dict[str, str]:
+        """The grade in every set of models that was asked."""
+        return {self.models: self.grade_of_column, **{one.models: one.grade for one in self.columns}}
 
     @property
     def summary(self) -> str:
         """The verdict, which parts hold, when the rule was written or why it was changed, the note, and the verdicts on
-        other prompts and in other families: sentences.
+        other prompts, in other families and of other sets of models: sentences.
         """
         together = "entered the history together with its results"
         fixed = {
@@ -499,12 +630,14 @@ class Row:
             "not auditable": f"The rule {together}, so that it cannot be checked which was first.",
         }[self.rule_fixed]
         if self.first_rule:
-            first = "written before the run" if self.first_rule_fixed == "before the run" else f"that {together}"
+            when = {"not auditable": f"that {together}"}
+            first = when.get(self.first_rule_fixed, f"written {self.first_rule_fixed}")
             fixed = f"Under the first rule, {first}, the verdict is *{self.first_rule_verdict}*; the rule was "
             fixed += f"changed afterwards because {self.changed_because}."
         note = self.note and f"{self.note[:1].upper()}{self.note[1:].removesuffix('.')}."
         again = f"The same rule {'; '.join(map(str, self.remedied))}." if self.remedied else ""
-        return " ".join(text for text in (SAID[self.verdict], self.found, fixed, note, again, self.asked_of) if text)
+        texts = (SAID[self.verdict], self.found, fixed, note, again, self.asked_of, self.by_column)
+        return " ".join(text for text in texts if text)
 
 
 def verdict_list(rows: Iterable[Row]) -> str:
@@ -514,7 +647,7 @@ def verdict_list(rows: Iterable[Row]) -> str:
     """
     address = "../reference/ledger.html#claim-"
     return "\n".join(
-        f'* {row.sentence} (<a href="{address}{row.id.lower()}">{row.id}</a>, *{row.verdict}*{_by_family(row)})'
+        f'* {row.sentence} (<a href="{address}{row.id.lower()}">{row.id}</a>, *{row.grade_of_column}*{_by_family(row)})'
         for row in rows
     )
 
@@ -524,5 +657,5 @@ def _by_family(row: Row) -> str:
     told = [one for one in row.families or () if one.verdict != "not run here"]
     if not told:
         return "" if row.families is None else "; asked of one family"
-    each = {row.model: row.verdict_of_model, **{one.model: one.verdict for one in told}}
-    return "".join(f"; {model} *{verdict}*" for model, verdict in each.items())
+    each = {row.model: row.grade_of_model, **{one.model: one.grade for one in told}}
+    return "".join(f"; {model} *{grade}*" for model, grade in each.items())

@@ -150,6 +150,8 @@ def locked(measured: Callable[..., Any], *names: str) -> dict[str, Any]:
         lock |= _of_case(row.id, row, measured(judged.measure))
         lock |= {f"{row.id} | first rule": row.first_rule_verdict, f"{row.id} | note": row.note}
         lock |= {f"{row.id} | fails in": list(row.fails_in)}
+        if row.columns:
+            lock |= {f"{row.id} | verdict on these models": row.verdict_of_column}
         for one in row.remedied:
             lock |= _of_case(f"{row.id} | {one.remedy}", one, measured(judged.measure, one.remedy))
         for family in row.families or ():

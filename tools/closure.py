@@ -138,7 +138,8 @@ class Project:
         judges: dict[str, set[Path]] = {}
         for claim, entry in table.items():
             file = self.module(f"{COMPANION}.{entry.get('judge', '').partition(':')[0]}")
-            judges[claim.lower()] = {file} if file else set()
+            for each in (claim, entry.get("column_of", claim)):  # who asks a claim asks its columns
+                judges.setdefault(each.lower(), set()).update({file} if file else ())
         calls = [x for tree in trees for x in ast.walk(tree) if isinstance(x, ast.Call)]
         whole = any(ast.unparse(x.func).endswith("ledger") and not x.args for x in calls)
         texts = [text for tree in trees for text in strings(tree)]

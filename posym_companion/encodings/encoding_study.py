@@ -10,7 +10,8 @@ single head of each layer rotates, and longer training where the usual one is sh
 
 The reduced size, for a CPU, has half the paper's lengths, two layers of eight heads and fresh sentences at every
 step; ``"deep"`` is the same with the paper's six layers of sixteen heads; ``"long"`` has two layers of eight heads, the
-paper's lengths and dropout, and ten times the steps; ``"paper"`` is theirs throughout, but for fresh sentences.
+paper's lengths and dropout, and ten times the steps, and ``"undropped"`` is that without dropout; ``"paper"`` is theirs
+throughout, but for fresh sentences.
 """
 
 from __future__ import annotations
@@ -40,11 +41,12 @@ from posym_core.runs.devices import choose_device
 from posym_core.tasks.sentences import CountTask, DistanceTask, SentenceBatch
 
 StudyTask = Literal["distance", "count"]
-Size = Literal["reduced", "deep", "long", "paper"]
+Size = Literal["reduced", "deep", "long", "undropped", "paper"]
 SIZES: Mapping[Size, Mapping[str, Any]] = {
     "reduced": {"layers": 2, "width": 64, "heads": 8, "hidden": 128, "rank": 16, "dropout": 0.0},
     "deep": {"layers": 6, "width": 128, "heads": 16, "hidden": 256, "rank": 32, "dropout": 0.0},
     "long": {"layers": 2, "width": 64, "heads": 8, "hidden": 128, "rank": 16, "dropout": 0.1},
+    "undropped": {"layers": 2, "width": 64, "heads": 8, "hidden": 128, "rank": 16, "dropout": 0.0},
     "paper": {"layers": 6, "width": 256, "heads": 16, "hidden": 512, "rank": 64, "dropout": 0.1},
 }
 TASKS: tuple[StudyTask, ...] = get_args(StudyTask)
@@ -112,7 +114,7 @@ class EncodingStudy:
         task: ``"distance"`` or ``"count"``.
         setup: one of :func:`setups`.
         seeds: of weights and sentences.
-        size: ``"reduced"``, ``"deep"``, ``"long"`` or ``"paper"``.
+        size: ``"reduced"``, ``"deep"``, ``"long"``, ``"undropped"`` or ``"paper"``.
         steps: of the training; the paper's 100 epochs of 100,000 sentences are 19,532 steps with a batch of 512.
         batch: sentences a step.
         test: fresh sentences that the accuracy is measured on.
@@ -149,7 +151,7 @@ class EncodingStudy:
 
     def make_task(self) -> DistanceTask | CountTask:
         """The task, at the paper's size or at half its lengths."""
-        if self.size in ("long", "paper"):
+        if self.size in ("long", "undropped", "paper"):
             return DistanceTask() if self.task == "distance" else CountTask()
         if self.task == "distance":
             return DistanceTask(distances=35, side=12, longest=60, vocabulary=256)
@@ -169,7 +171,7 @@ class EncodingStudy:
         return CosineSettings(
             steps=int(self.steps * setup.get("length", 1)),
             batch=int(self.batch * setup.get("batch", 1)),
-            learning_rate={"reduced": 3e-3, "deep": 1e-3, "long": 3e-3, "paper": 3e-4}[self.size],
+            learning_rate={"deep": 1e-3, "paper": 3e-4}.get(self.size, 3e-3),
             warmup=self.steps // (20 if self.size == "paper" else 6),
             betas=(0.9, 0.98),
             record_every=min(25, self.steps),
@@ -200,7 +202,8 @@ def full_size() -> list[EncodingStudy]:
                 continue
             seeds = tuple(range(8 if (task, setup) in MORE_SEEDS else 3))
             found.append(EncodingStudy(task=task, setup=setup, seeds=seeds))
-    return [*found, *(deep_size(setup) for setup in DEEP), *(long_size(task, setup) for task, setup in LONG)]
+    found += [*(deep_size(setup) for setup in DEEP), *(long_size(task, setup) for task, setup in LONG)]
+    return [*found, long_size("count", "rope", size="undropped")]
 
 
 def deep_size(setup: str) -> EncodingStudy:
@@ -208,9 +211,9 @@ def deep_size(setup: str) -> EncodingStudy:
     return EncodingStudy(task="distance", setup=setup, size="deep", steps=400, test=1000, ablated=200, pointed=10)
 
 
-def long_size(task: StudyTask, setup: str) -> EncodingStudy:
-    """The paper's lengths and dropout, and ten times the steps of the reduced size."""
-    return EncodingStudy(task=task, setup=setup, size="long", steps=6000)
+def long_size(task: StudyTask, setup: str, size: Size = "long") -> EncodingStudy:
+    """The paper's lengths and dropout, or lengths alone, and ten times the steps of the reduced size."""
+    return EncodingStudy(task=task, setup=setup, size=size, steps=6000)
 
 
 def small(setting: EncodingStudy) -> EncodingStudy:

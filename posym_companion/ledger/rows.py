@@ -9,7 +9,7 @@ from functools import cache, partial, reduce
 from pathlib import Path
 from typing import Any
 
-from posym_companion.claims import claim, entries
+from posym_companion.claims import claim, heads
 from posym_companion.finding import (
     Cases,
     Claim,
@@ -20,6 +20,8 @@ from posym_companion.finding import (
     Remedied,
     Remedy,
     Row,
+    Rule,
+    of_columns,
     of_two_families,
 )
 from posym_core.metrics.stats import Estimate
@@ -30,7 +32,8 @@ def ledger(*ids: str, folder: Path | str | None = None) -> list[Row]:
     """Claims with what the results in ``folder`` (default: this checkout's) say about them.
 
     Args:
-        ids: of the claims, for example ``"U25-6"``; all without any. Only their judges are imported and asked.
+        ids: of the claims, for example ``"U25-6"``, or of a claim's columns; all claims without any. Only their judges
+            are imported and asked.
         folder: of results.
 
     Raises:
@@ -38,7 +41,7 @@ def ledger(*ids: str, folder: Path | str | None = None) -> list[Row]:
         ResultError: if a result is there but altered or truncated. A missing one makes its claims "not run here".
     """
     measured = cache(partial(_measured, None if folder is None else Path(folder)))  # some claims share a measurement
-    return [_row(one, measured) for one in map(claim, ids or entries())]
+    return [_row(one, measured) for one in map(claim, ids or heads())]
 
 
 def row(judged: Claim, folder: Path | None = None) -> Row:
@@ -47,6 +50,16 @@ def row(judged: Claim, folder: Path | None = None) -> Row:
 
 
 def _row(judged: Claim, measured: Callable[..., Measured | str]) -> Row:
+    """A claim decided in every set of models that it is asked of."""
+    found = _column(judged, measured)
+    if not judged.columns:
+        return found
+    columns = [_column(one, measured) for one in judged.columns]
+    verdict = of_columns(one.verdict for one in (found, *columns))
+    return replace(found, verdict=verdict, verdict_of_column=found.verdict, columns=columns)
+
+
+def _column(judged: Claim, measured: Callable[..., Measured | str]) -> Row:
     """A claim decided, on its own prompts and on those of every remedy, and in every family of language models."""
     found = replace(decided(judged, measured(judged.measure)), remedied=_remedied(judged, measured))
     if judged.families is None:
@@ -103,7 +116,10 @@ def decided(judged: Claim, found: Measured | str) -> Row:
     """A claim decided by what was measured, or with the reason why nothing was."""
     rule, first = judged.rule, judged.first_rule
     common: dict[str, Any] = {
-        **{name: getattr(judged, name) for name in ("id", "short", "claim", "paper", "kind", "rule_fixed", "changes")},
+        **{
+            name: getattr(judged, name)
+            for name in ("id", "short", "claim", "paper", "kind", "rule_fixed", "changes", "models")
+        },
         "rule": rule.says,
         "first_rule": first.says if first else "",
         "first_rule_fixed": judged.first_rule_fixed,
@@ -111,19 +127,14 @@ def decided(judged: Claim, found: Measured | str) -> Row:
     }
     if isinstance(found, str):
         return Row(**common, verdict="not run here", command=judged.command, note=found)
-    verdict = rule.verdict(found.ours)
+    told = _told(rule, found)
     return Row(
         **common,
-        verdict=verdict,
+        **told,
         first_rule_verdict=first.verdict(found.ours) if first else _unwritten(judged),
-        numbers={name: plain(found.ours[name]) for name in rule.names},
-        parts=rule.parts(found.ours),
-        found=rule.found(found.ours),
         fails_in=[*found.fails_in] or rule.missed_by(found.ours),
-        ours={name: plain(value) for name, value in found.ours.items()},
         model=found.model,
-        evidence=list(found.evidence),
-        command=judged.command if verdict == "not testable" else "",
+        command=judged.command if told["verdict"] == "not testable" else "",
         note=found.note,
     )
 
@@ -132,13 +143,17 @@ def again(judged: Claim, fixed: Fixed, found: Measured | str) -> dict[str, Any]:
     """What a claim's rule makes of what was measured once more, or the reason why nothing was; fields of ``Again``."""
     if isinstance(found, str):
         return {"rule_fixed": fixed, "verdict": "not run here", "note": found}
-    rule = judged.rule
+    return {"rule_fixed": fixed, **_told(judged.rule, found)}
+
+
+def _told(rule: Rule, found: Measured) -> dict[str, Any]:
+    """What a rule makes of what was measured; fields of a row and of what is asked once more."""
     return {
-        "rule_fixed": fixed,
         "verdict": rule.verdict(found.ours),
         "found": rule.found(found.ours),
         "numbers": {name: plain(found.ours[name]) for name in rule.names},
         "parts": rule.parts(found.ours),
+        "answers": rule.answers(found.ours),
         "ours": {name: plain(value) for name, value in found.ours.items()},
         "evidence": list(found.evidence),
     }

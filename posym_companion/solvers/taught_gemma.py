@@ -3,9 +3,9 @@
 Urrutia et al. (2026a, section 4) score heads on binding prompts. The packaged Gemma 3 is near chance on them. Here
 low-rank additions to its attention are trained on prompts of one wording until it binds; its heads are scored before,
 on the way and after, and their outputs are patched and silenced, so that one knows which heads do the task. Again with
-a quarter of every layer's planes stopped throughout, or the slowest quarter turning as fast as the fastest, and with
-two controls of as many steps on the same prompts: wrong answers, from which nothing can be learned, and the attribute
-of the third fact, another rule that can. Another model is taught alike under a name of its own.
+a quarter of every layer's planes stopped throughout, and with two controls of as many steps on the same prompts: wrong
+answers, from which nothing can be learned, and the attribute of the third fact, another rule that can. Another model is
+taught alike under a name of its own.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from torch import Tensor
 
 from posym_companion.loop import SECOND, Experiment, Measured, finished_part, language_model, of_model
 from posym_companion.solvers.prompt_roles import answer_pairs, patched_heads, silenced_everywhere, silenced_heads
-from posym_core.inspection.plane_interventions import Intervention, PlaneChoice, every, fastest, slowest, stopped
+from posym_core.inspection.plane_interventions import Intervention, fastest, slowest, stopped
 from posym_core.inspection.plane_surgery import Operated, surgery
 from posym_core.inspection.planes import find_planes
 from posym_core.inspection.prompt_scores import head_scores, plane_scores
@@ -36,8 +36,7 @@ from posym_core.tasks import Prompts, binding_prompts
 WORDINGS = ("likes", "bought", "lives")
 FACTS = (8, 16, 64)
 OUTER = 0.25
-CONTROLS = ("second-quarter", "third-quarter", "random-quarter", "slowest-sped")
-BANDS = ("none", "fastest", "slowest", *CONTROLS)
+BANDS = {"none": (), "fastest": (stopped(fastest(OUTER)),), "slowest": (stopped(slowest(OUTER)),)}
 # Projections of the attention that additions are made to.
 PROJECTIONS = ("q_proj", "k_proj", "v_proj", "o_proj")
 # The place, counted from 0, of the fact whose attribute is the answer under the rule "third".
@@ -68,7 +67,7 @@ class TaughtGemma:
     Attributes:
         model: name for :func:`posym_core.load_model`.
         stopped: which quarter of every layer's planes is stopped before, while and after the model is taught, one of
-            :data:`BANDS`; ``"slowest-sped"`` turns the slowest quarter's as fast as the fastest's instead.
+            :data:`BANDS`.
         right: whether it is taught the right attribute, or another that the prompt names, drawn at random.
         rule: which attribute is right: that of the fact asked about, or always that of the third fact.
         seed: of everything that is drawn.
@@ -128,45 +127,14 @@ class TaughtGemma:
 
     @property
     def interventions(self) -> tuple[Intervention, ...]:
-        """What is done to the planes."""
-        return changed(self.stopped, self.seed)
+        """What is done to the planes.
 
-
-def changed(band: str, seed: int) -> tuple[Intervention, ...]:
-    """What becomes of the planes of every layer, by one of :data:`BANDS`; a random quarter is the same in all layers.
-
-    Raises:
-        ValueError: if there is no such band.
-    """
-    if band not in BANDS:
-        raise ValueError(f"stopped must be one of {', '.join(map(repr, BANDS))}; got {band!r}")
-    chosen: dict[str, PlaneChoice] = {"random-quarter": partial(_drawn, seed=seed)}
-    for number, quarter in enumerate(("fastest", "second-quarter", "third-quarter", "slowest")):
-        chosen[quarter] = partial(_between, number * OUTER)
-    if band == "slowest-sped":
-        return (Intervention(change=sped_up),)
-    return (stopped(chosen[band]),) if band in chosen else ()
-
-
-def _between(start: float, angles: Tensor) -> Tensor:
-    """The quarter of the rotating planes that begins at this share of them, fastest first."""
-    return fastest(start + OUTER)(angles) & ~fastest(start)(angles)
-
-
-def _drawn(angles: Tensor, seed: int) -> Tensor:
-    """A quarter of the rotating planes at random."""
-    rotating = torch.argwhere(angles > 0)[:, 0]
-    order = torch.randperm(len(rotating), generator=torch.Generator().manual_seed(seed))
-    mask = torch.zeros_like(angles, dtype=torch.bool)
-    mask[rotating[order[: round(OUTER * len(rotating))].to(rotating.device)]] = True
-    return mask
-
-
-def sped_up(angles: Tensor) -> tuple[Tensor, Tensor]:
-    """The slowest quarter of the planes with the angles of the fastest, in their order; and that all are kept."""
-    new = angles.clone()
-    new[slowest(OUTER)(angles)] = angles[fastest(OUTER)(angles)]
-    return new, every(angles)
+        Raises:
+            ValueError: if there is no such band.
+        """
+        if self.stopped not in BANDS:
+            raise ValueError(f"stopped must be one of {', '.join(map(repr, BANDS))}; got {self.stopped!r}")
+        return BANDS[self.stopped]
 
 
 def full_size(model: str = PACKAGED) -> list[TaughtGemma]:
@@ -211,8 +179,6 @@ def full_size(model: str = PACKAGED) -> list[TaughtGemma]:
         for kind in ({"rule": "third"}, {"right": False})
         for seed in (0, 1, 2)
     ]
-    short |= {"pairs": 0, "files_kept": False}
-    controls += [TaughtGemma(model=model, stopped=band, seed=seed, **short) for band in CONTROLS for seed in (0, 1)]
     return [*whole, *others, *controls]
 
 

@@ -23,7 +23,7 @@ from posym_companion.encodings.encoding_study import (
 from posym_companion.encodings.pointers import SCORED, pointed_ranks
 from posym_companion.finding import Measured, Number, cases
 from posym_core.metrics.stats import mean_interval
-from posym_core.runs.results import Result, load_result
+from posym_core.runs.results import Result, load_result, stored_results
 
 FAILS = 0.25  # an accuracy below this is a failure
 COSTS, NEXT, HALF, SUFFICES = 0.30, 1 / 3, 0.5, 0.9
@@ -119,17 +119,20 @@ STATEMENTS = (
 
 
 def rotary_models_count(folder: Path | None) -> Measured:
-    """G26-2b: accuracy on Count of rotary models trained to the end."""
+    """G26-2b: accuracy on Count of rotary models trained to the end, with dropout and, as a control, without."""
     result = load_result(long_size("count", "rope").name, folder=folder)
+    control = stored_results([long_size("count", "rope", size="undropped").name], folder)
+    without = [mean_interval(one["accuracy"]) for one in control] or ["not run"]
     return Measured(
         ours={
             "accuracy": mean_interval(result["accuracy"]),
+            "accuracy, trained without dropout": without[0],
             "by how much answers are off, mean": mean_interval(result["error"]),
             "loss of the last 500 steps, with dropout": mean_interval(result["losses"][:, -20:].mean(1)),
             "chance": chance("count", "rope"),
         },
         model=TO_THE_END,
-        evidence=[result.name, SHOWN_IN],
+        evidence=[result.name, *(one.name for one in control), SHOWN_IN],
         note=f"Answers are off by {result['error'].mean():.1f} on average: tested without dropout the models count "
         "nearly, and not exactly",
     )

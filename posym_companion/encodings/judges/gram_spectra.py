@@ -87,9 +87,8 @@ def rotation_contracts(folder: Path | None) -> Measured:
     top = result["logits"][rotated][..., 0] / result["logits"][0][..., 0]
     ours["largest singular value of logits, rotated / without"] = mean_interval(top.mean((1, 2)))
     ours["share of logits whose largest singular value rises"] = mean_interval((top > 1).mean((1, 2)))
-    for kind in ("query", "key"):
-        holds = result[f"{kind}_holds"][rotated - 1]
-        ours[f"{kind} Gram matrices that the rotation leaves majorised"] = cases(holds.ravel())
+    grams = [result[f"{kind}_holds"][rotated - 1].ravel() for kind in ("query", "key")]
+    ours["Gram matrices that the rotation leaves majorised"] = cases(np.concatenate(grams))
     rises = ours["share of logits whose largest singular value rises"]
     return Measured(
         ours=ours,

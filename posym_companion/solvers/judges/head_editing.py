@@ -2,8 +2,9 @@
 
 An edit moves an answer by what the probability of the two neighbouring facts rises above that of two of the others:
 damage that spreads over all facts moves nothing. Of every order, made before any head was edited, only the first head
-counts. *Sped up* asks orders for heads that bind: the most symbolic, the one that reads most of the symbol, the one
-with most energy in slow planes. *Stopped* asks for heads that know where: their opposites.
+counts, or the mean over those that tie with it. *Sped up* asks orders for heads that bind: the most symbolic, the one
+that reads most of the symbol, the one with most energy in slow planes. *Stopped* asks for heads that know where: their
+opposites.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from jaxtyping import Float
 
 from posym_companion.finding import Measured, Number, cases
 from posym_companion.solvers.head_editing import EDITS, ROLES, HeadEditing
-from posym_companion.solvers.head_rankings import WITHIN, HeadRankings, orders_of
+from posym_companion.solvers.head_rankings import WITHIN, HeadRankings, needed, orders_of
 from posym_companion.solvers.judges.head_removal import SHOWN_IN
 from posym_companion.solvers.ranked_models import LANGUAGE_MODELS
 from posym_core.metrics.stats import Estimate, student_margin
@@ -34,6 +35,9 @@ CHANCE = "chance"
 MOST_MOVED = "most questions moved"
 # In probability, of all that the two neighbours could have.
 MARGIN = 0.05
+# Heads tie whose scores are this near: of SmolLM2's many have the greatest s_SYM but for rounding.
+TIE = 1e-4
+FIRST = ", first rule"
 MOVES, WON = "first heads that move the answer", "comparisons won by first heads"
 MOST = "questions that one head moves to a neighbour"
 
@@ -61,12 +65,21 @@ def beyond_margin(found: Estimate) -> bool:
     return found.value > MARGIN and found.low > 0
 
 
-def first_heads(rankings: Result, edit: str) -> dict[str, tuple[int, int]]:
-    """The head that each order puts first, of those for what an edit seeks."""
+Heads = list[tuple[int, int]]
+
+
+def first_heads(rankings: Result, edit: str, *, tied: bool = True) -> dict[str, Heads]:
+    """The head that each order puts first, of those for what an edit seeks, and heads that tie with it if ``tied``."""
     by_name = dict(zip(rankings["predictor_names"].tolist(), rankings["predictors"][0, 0], strict=True))
-    orders = orders_of(by_name, SOUGHT[edit], seed=int(rankings.settings["seed"]))
     width = rankings["predictors"].shape[-1]
-    return {order: divmod(int(orders[order][0]), width) for order in (*SCORES, *RIVALS)}
+    orders = orders_of(by_name, SOUGHT[edit], seed=int(rankings.settings["seed"]))
+    if not tied:
+        return {order: [divmod(int(orders[order][0]), width)] for order in (*SCORES, *RIVALS)}
+    by = {order: x.ravel() for order, x in needed(by_name, SOUGHT[edit]).items()}
+    return {
+        order: [divmod(int(head), width) for head in np.flatnonzero(by[order] >= np.nanmax(by[order]) - TIE)]
+        for order in (*SCORES, *RIVALS)
+    }
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -74,7 +87,7 @@ class Edited:
     """What one edit does in one model.
 
     Attributes:
-        first: the head of every order.
+        first: the head of every order, with those that tie with it.
         moves: what its edit moves; also of ``most``, and the mean of all heads.
         compared: by how much the head of a score moves more than that of a rival, by both names; pairs that name one
             head are not there.
@@ -83,7 +96,7 @@ class Edited:
         share: how many of the questions, of all; those that are answered so anyway are not moved.
     """
 
-    first: Mapping[str, tuple[int, int]]
+    first: Mapping[str, Heads]
     moves: Mapping[str, Estimate]
     compared: Mapping[tuple[str, str], Estimate]
     above: Mapping[str, int]
@@ -91,15 +104,18 @@ class Edited:
     share: float
 
 
-def edited(result: Result, rankings: Result, edit: str) -> Edited:
-    """What one edit does, of the heads that orders put first and of all."""
+def edited(result: Result, rankings: Result, edit: str, *, tied: bool = True) -> Edited:
+    """What one edit does, of the heads that orders put first and of all; of heads that tie the mean."""
     number = EDITS.index(edit)
-    by_head, first = moved(result)[number], first_heads(rankings, edit)
+    by_head, first = moved(result)[number], first_heads(rankings, edit, tied=tied)
     next_to = [ROLES.index("before"), ROLES.index("after")]
     new = ~np.isin(result["unedited_answer"], next_to)
     shares = (np.isin(result["answer"][number], next_to) & new).mean((-1, -2))
     most = divmod(int(shares.argmax()), shares.shape[1])
-    by_order = {order: by_head[head] for order, head in (first | {MOST_MOVED: most}).items()}
+    by_order = {
+        order: np.mean([by_head[head] for head in heads], axis=0)
+        for order, heads in (first | {MOST_MOVED: [most]}).items()
+    }
     by_order[CHANCE] = by_head.mean((0, 1))
     compared = {
         (score, rival): over_lists(by_order[score] - by_order[rival])
@@ -111,10 +127,14 @@ def edited(result: Result, rankings: Result, edit: str) -> Edited:
         first=first,
         moves={order: over_lists(x) for order, x in by_order.items()},
         compared=compared,
-        above={score: int((by_head.mean(-1) > by_head[first[score]].mean()).sum()) for score in SCORES},
+        above={score: int((by_head.mean(-1) > by_order[score].mean()).sum()) for score in SCORES},
         most=most,
         share=float(shares.max()),
     )
+
+
+def _named(heads: Heads) -> str:
+    return "{}:{}".format(*heads[0]) if len(heads) == 1 else f"{len(heads)} heads that tie"
 
 
 def neighbours(folder: Path | None) -> Measured:
@@ -137,7 +157,10 @@ def neighbours(folder: Path | None) -> Measured:
             }
             ours |= {f"moved by the head of {order} ({where})": x for order, x in found.moves.items()}
             ours |= {f"heads that move it more than that of {score} ({where})": x for score, x in found.above.items()}
-            ours |= {f"head of {order} ({where})": "{}:{}".format(*head) for order, head in found.first.items()}
+            ours |= {f"head of {order} ({where})": _named(heads) for order, heads in found.first.items()}
+            alone = edited(result, rankings, edit, tied=False)
+            first = {MOVES: [alone.moves[score] for score in SCORES], WON: list(alone.compared.values())}
+            ours |= {f"{name} ({where}){FIRST}": cases(map(beyond_margin, each)) for name, each in first.items()}
             missed += [f"{score}, {where}: {x}" for score, x in scores.items() if not beyond_margin(x)]
             missed += [
                 f"{score} against {rival}, {where}: {x}"

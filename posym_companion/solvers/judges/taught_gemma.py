@@ -17,7 +17,7 @@ from posym_companion.language_models.judges.binding_profile import (
 from posym_companion.language_models.judges.plane_profile import frequency_use
 from posym_companion.solvers.judges.gemma_runs import MODEL, SOLVED, measured, runs, taught_models
 from posym_companion.solvers.survey import Surveyed
-from posym_companion.solvers.taught_gemma import CONTROLS, FACTS, WORDINGS
+from posym_companion.solvers.taught_gemma import FACTS, WORDINGS
 from posym_core.metrics.stats import statistic_interval
 from posym_core.metrics.trends import behaviour_and_use, local_layers
 from posym_core.runs.results import load_result
@@ -27,11 +27,6 @@ AS_FAST = 1.2
 # How far planes that are stopped would turn; below an eighth of a turn a plane is slow, and stopping it does nothing.
 TURNED = "radians that a stopped plane would turn over a prompt, {}, at most"
 DRAWS = 2000
-# Losses from equal loss on are a mean of so many steps at least; of two seeds.
-LEAST, COMPARED = 4, (0, 1)
-SLOWER = "seeds slower from equal loss on, fastest stopped"
-MORE = "controls that are slowed less than with the fastest stopped"
-SPED = "seeds slower from equal loss on, slowest turned fast"
 CASES = "One model, three seeds: wordings are asked of the same weights, so that nine pairs are no nine models."
 
 
@@ -87,59 +82,6 @@ def all_heads(folder: Path | None, remedy: Remedy | None = None, model: str = MO
     tally = frequency_use(heads)
     note = f"{CASES} Eight bands of planes, each at its mean log angle; see U25-9."
     return measured(results, tally.counts("settings {}") | tally.numbers, note, settings)
-
-
-def from_equal_loss(losses: np.ndarray, whole: np.ndarray) -> float:
-    """How many times as high losses of teaching are as those of the model with all planes, from an equal loss on.
-
-    Losses ``[step]`` are taken from the first step at which they are no higher than the first one with all planes;
-    their mean is divided by that of as many first steps with all planes. Infinite if fewer than :data:`LEAST` steps are
-    left, or if that loss is never reached; NaN if something is undefined.
-
-    >>> from_equal_loss(np.array([8.0, 4, 4, 2, 2]), np.array([4.0, 2, 1, 1, 0]))
-    1.5
-    """
-    if not (np.isfinite(losses).all() and np.isfinite(whole).all()):
-        return float("nan")
-    left = losses[np.argmax(losses <= whole[0]) :] if (losses <= whole[0]).any() else losses[:0]
-    return float(left.mean() / whole[: len(left)].mean()) if len(left) >= LEAST else float("inf")
-
-
-def compared_bands(folder: Path | None) -> Measured:
-    """T-6Gb: whether other quarters of the planes would do as well, each from the same loss on."""
-    whole = {result.settings["seed"]: result for result in runs(folder)}
-    ours: dict[str, Number] = {}
-    held: dict[str, list[bool]] = {name: [] for name in (SLOWER, MORE, SPED)}
-    found: dict[tuple[str, int], float] = {}
-    results = []
-    for band in ("fastest", *CONTROLS):
-        for result in runs(folder, band):
-            seed = result.settings["seed"]
-            if seed not in COMPARED:
-                continue
-            results.append(result)
-            where = f"{band.replace('-', ' ')}, seed {seed}"
-            all_planes = whole[seed]["losses"]
-            ratio = found[band, seed] = from_equal_loss(result["losses"], all_planes)
-            ours |= {
-                f"loss from equal loss on, against all planes ({where})": ratio,
-                f"loss before teaching, against all planes ({where})": float(result["losses"][0] / all_planes[0]),
-                f"mean loss, against all planes ({where})": float(
-                    result["losses"].mean() / all_planes[: len(result["losses"])].mean()
-                ),
-                f"accuracy ({where})": float(
-                    np.nanmean(result["correct"][-1, 0, FACTS.index(result.settings["facts"])].astype(float))
-                ),
-            }
-    for seed in COMPARED:
-        held[SLOWER].append(found["fastest", seed] > AS_FAST)
-        held[SPED].append(found["slowest-sped", seed] > AS_FAST)
-        held[MORE] += [found["fastest", seed] > found[band, seed] for band in CONTROLS[:3]]
-    _, settings = taught_models(folder)
-    note = (
-        "The same seed has the same lessons. Where a loss is never reached with enough steps left, it counts as slower."
-    )
-    return measured([*whole.values(), *results], {**{k: cases(v) for k, v in held.items()}, **ours}, note, settings)
 
 
 def missing_bands(folder: Path | None, model: str = MODEL) -> Measured:

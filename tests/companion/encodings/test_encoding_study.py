@@ -63,6 +63,10 @@ def test_the_study_holds_every_setup_once():
     assert [setting.size for setting in settings].count("deep") == len(encoding_study.DEEP)
     long = [setting for setting in settings if setting.size == "long"]
     assert [(setting.task, setting.setup) for setting in long] == list(encoding_study.LONG)
+    (control,) = (setting for setting in settings if setting.size == "undropped")
+    (same,) = (replace(setting, size="undropped") for setting in long if setting.task == "count")
+    assert (control, control.model_settings().dropout) == (same, 0.0)
+    assert control.schedule() == long[-1].schedule()
     for setting in long:
         assert setting.make_task().longest == 120
         assert setting.model_settings().dropout == 0.1

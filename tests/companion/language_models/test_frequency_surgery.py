@@ -6,9 +6,11 @@ import numpy as np
 import pytest
 import torch
 
+from posym_companion.claims import claim
 from posym_companion.language_models import frequency_surgery as experiment
 from posym_companion.language_models.frequency_surgery import EXPERIMENT, FrequencySurgery, small
-from posym_companion.language_models.judges.frequency_surgery import Verdict, losses, verdict
+from posym_companion.language_models.judges import frequency_surgery as judges
+from posym_companion.language_models.judges.frequency_surgery import bands_in_a_model, interactions, losses
 from posym_core.runs.results import Result
 
 RULE = experiment.solved
@@ -77,7 +79,7 @@ def test_a_result_holds_every_condition(whole):
     assert losses(result, "still all").shape == (3, 4)
     assert (result["symbolic"][names.index("still all")] > 1 - 1e-3).all()
     np.testing.assert_allclose(result["energy_share_symbolic"].sum(-1), 1, atol=1e-4)
-    assert isinstance(verdict(result), Verdict)
+    assert set(interactions(result)) == {"nats", "share"}
 
 
 def test_an_interrupted_run_goes_on_repeats_nothing_and_agrees_with_a_whole_one(whole, loads, tmp_path, monkeypatch):
@@ -136,14 +138,24 @@ def stored(fast, slow):
 
 
 @pytest.mark.parametrize(
-    ("fast", "slow", "answer"),
-    [((1, 0.2), (0.1, 0.8), "holds"), ((0.2, 1), (0.8, 0.1), "reversed"), ((0.5, 0.5), (0.3, 0.3), "undecided")],
+    ("fast", "slow", "held"),
+    [
+        ((1, 0.2), (0.1, 0.8), "reproduced in kind"),
+        ((0.2, 1), (0.8, 0.1), "not reproduced"),
+        ((0.5, 0.5), (0.3, 0.3), "not reproduced"),
+    ],
 )
-def test_the_verdict_follows_its_rule(fast, slow, answer):
-    found = verdict(stored(fast, slow))
-    assert found.answer == answer
-    assert found.interaction.value == pytest.approx(fast[0] - fast[1] - slow[0] + slow[1], abs=0.1)
-    assert found.interaction.low < found.interaction.value < found.interaction.high
+def test_the_verdict_follows_its_rule(monkeypatch, fast, slow, held):
+    result = stored(fast, slow)
+    result.settings["model"] = "made"
+    monkeypatch.setattr(judges, "load_result", lambda name, folder: result)
+    monkeypatch.setattr(judges, "interactions", lambda result, action: interactions(result))
+    found = bands_in_a_model(None)
+    assert claim("U25-6S").rule.verdict(found.ours) == held
+    assert (found.fails_in == []) == (held == "reproduced in kind")
+    nats = interactions(result)["nats"]
+    assert nats.value == pytest.approx(fast[0] - fast[1] - slow[0] + slow[1], abs=0.1)
+    assert nats.low < nats.value < nats.high
 
 
 def test_a_condition_that_is_not_there():

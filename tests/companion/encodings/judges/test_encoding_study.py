@@ -179,13 +179,22 @@ def test_what_has_nothing_to_lose_is_not_tested(tmp_path, which, words, classes)
     assert trained_to_the_end(tmp_path, which, accuracy=edge + 0.003, most=0.5).parts[part] == "no"
 
 
-@pytest.mark.parametrize(("accuracy", "verdict"), [(0.60, "reproduced in kind"), (0.592, "not reproduced")])
-def test_rotary_models_on_count(tmp_path, accuracy, verdict):
-    name = EncodingStudy(task="count", setup="rope", size="long").name
-    arrays = {"accuracy": accuracy + 0.001 * np.arange(3), "error": np.full(3, 1.5), "losses": np.ones((3, 60))}
-    save_invented(name, arrays, tmp_path)
+@pytest.mark.parametrize(
+    ("accuracy", "without", "verdict", "first"),
+    [
+        (0.60, 0.60, "reproduced in kind", "reproduced in kind"),
+        (0.592, 0.60, "partly", "not reproduced"),
+        (0.60, 0.592, "not testable", "reproduced in kind"),
+        (0.592, None, "not testable", "not reproduced"),
+    ],
+)
+def test_rotary_models_on_count(tmp_path, accuracy, without, verdict, first):
+    for size, right in (("long", accuracy), ("undropped", without)):
+        if right is not None:
+            arrays = {"accuracy": right + 0.001 * np.arange(3), "error": np.full(3, 1.5), "losses": np.ones((3, 60))}
+            save_invented(EncodingStudy(task="count", setup="rope", size=size).name, arrays, tmp_path)
     (row,) = ledger("G26-2b", folder=tmp_path)
-    assert row.verdict == verdict
+    assert (row.verdict, row.first_rule_verdict) == (verdict, first)
     assert row.ours["chance"] == pytest.approx(1 / 101, rel=1e-3)
     assert "off by 1.5 on average" in row.note
 

@@ -46,11 +46,13 @@ def logs_of(chances):
     return np.log(np.broadcast_to(np.array(chances), (LISTS, 4, 4)).copy())
 
 
-def invent(folder, edits, first=FIRST, unedited=NOTHING, lists=LISTS):
+def invent(folder, edits, first=FIRST, unedited=NOTHING, lists=LISTS, tied=None):
     """``edits`` says by (edit, head) what is found there; everywhere else nothing changes."""
     predictors = np.full((1, 1, len(PREDICTORS), 3, 4), 0.5)
     for name, head in first.items():
         predictors[0, 0, PREDICTORS.index(name)][head] = 1.0
+    if tied is not None:
+        predictors[0, 0, PREDICTORS.index(tied[0])][tied[1]] = 1.0 - 5e-5
     predictors[0, 0, PREDICTORS.index("slow planes")][FAST] = 0.1
     for model in FAMILIES.values():
         ranking, setting = HeadRankings(model=model), HeadEditing(model=model)
@@ -108,6 +110,24 @@ def test_orders_that_begin_with_the_same_head_are_not_compared(tmp_path):
     assert str(row.ours["comparisons won by first heads (sped up, Gemma)"]) == "3 of 3"
     assert str(row.ours["comparisons won by first heads (stopped, Gemma)"]) == "12 of 12"
     assert "asks nothing" in row.note
+
+
+def test_of_heads_that_tie_the_mean_counts_and_by_the_first_rule_one(tmp_path):
+    """Two heads have the highest score, of which one moves the answer by 0.56 and the other not."""
+    predictors = FIRST | {"asked fact": (2, 0)}
+    row = invent(tmp_path, RIGHT, predictors, tied=("symbolic", (2, 3)))
+    assert row.ours["head of score (sped up, Gemma)"] == "2 heads that tie"
+    assert row.ours["moved by the head of score (sped up, Gemma)"]["value"] == pytest.approx(0.28, abs=1e-2)
+    # It is one of two in the score's order and the only one in that of attention, which is then the better.
+    assert str(row.ours["comparisons won by first heads (sped up, Gemma)"]) == "9 of 10"
+    assert (row.verdict, row.parts["SmolLM2, fast planes stopped: the first heads of scores move the answer"]) == (
+        "partly",
+        "3 of 3 heads",
+    )
+    assert {row.ours[f"{name} (sped up, Gemma), first rule"] for name in ("first heads that move the answer",)} <= {
+        "2 of 3",
+        "3 of 3",
+    }
 
 
 @pytest.mark.parametrize(("moving", "verdict"), [(2, "not testable"), (3, "reproduced in kind")])

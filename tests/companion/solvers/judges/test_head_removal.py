@@ -16,24 +16,30 @@ from posym_core.runs.results import load_result
 
 GEMMA = LANGUAGE_MODELS[0]
 COUNTS = [1, 2, 4]
-PROMPTS = 400
+LISTS, PROMPTS = 4, 1600
 
 
 def invented(folder, settings, *, levels, whole=1.0, spread=0.0, members=1, questions=1):
-    """Removals in which accuracy is at the same level at every count: of a tested order, of those against it."""
+    """Removals in which accuracy is at the same level at every count: of a tested order, of those against it.
+
+    Levels differ by ``spread`` from list to list, and from draw to draw of layers.
+    """
     generator = np.random.default_rng(0)
     for setting in settings:
         names = ORDERS_OF[setting.what]
         level = np.array([levels.get(name, levels["other"]) for name in names])
-        moved = level + (spread * generator.normal(size=len(level)) if setting.what == "layers" else 0)
-        rank = (np.arange(PROMPTS) + 0.5) / PROMPTS
+        by_draw = spread * generator.normal(size=len(level)) if setting.what == "layers" else 0
+        by_list = spread * np.repeat(generator.normal(size=(len(level), LISTS)), PROMPTS // LISTS, axis=1)
+        moved = (level + by_draw)[:, None] + (by_list if setting.what == "remove" else 0)
+        rank = np.tile((np.arange(PROMPTS // LISTS) + 0.5) / (PROMPTS // LISTS), LISTS)
         shape = (members, questions, len(names), len(COUNTS), PROMPTS)
         ends = np.stack([rank < whole, rank < 0.0])
         arrays = {
             "order_names": np.array(names),
             "counts": np.array(COUNTS),
             "available": np.ones(8, bool),
-            "correct": np.broadcast_to(rank < moved[:, None, None], shape),
+            "lists": np.arange(LISTS),
+            "correct": np.broadcast_to(rank < np.broadcast_to(moved, (len(names), PROMPTS))[:, None], shape),
             "ends": np.broadcast_to(ends, (members, questions, 2, PROMPTS)),
         }
         save_invented(setting.name, arrays, folder, **asdict(setting))
@@ -62,7 +68,7 @@ def test_lower_by_a_twentieth_is_better(tmp_path, beyond, verdict):
     assert row.parts["the papers' score"] == ("3 of 3 orders" if beyond > 1 else "0 of 3 orders")
 
 
-@pytest.mark.parametrize(("spread", "held"), [(0.005, "3 of 3 orders"), (0.2, "0 of 3 orders")])
+@pytest.mark.parametrize(("spread", "held"), [(0.005, "3 of 3 orders"), (0.4, "0 of 3 orders")])
 def test_an_interval_that_holds_zero_is_not_better(tmp_path, spread, held):
     assert gemma(tmp_path, 0.4, 0.6, spread=spread).parts["the papers' score"] == held
 
@@ -72,13 +78,28 @@ def test_every_order_counts_for_itself(tmp_path):
     invented(tmp_path, settings_of(GEMMA), levels=levels, spread=1e-3)
     (row,) = ledger("B-1", folder=tmp_path)
     assert row.verdict == "partly"
-    assert row.parts["the papers' score"] == "3 of 3 orders"
-    assert row.parts["the energy of slow planes"] == "2 of 3 orders"
+    assert (row.grade, row.parts["the papers' score"]) == ("partly, 1 of 6", "3 of 3 orders")
+    assert row.parts["the energy of planes"] == "2 of 3 orders"
     assert row.parts["the share of the cube"] == "0 of 3 orders"
     assert "planes against copying" in " ".join(row.fails_in)
+    # Beyond depth alone is not beyond depth and copying; by the first rule each order counted for itself.
+    folder = tmp_path / "depth alone"
+    invented(folder, settings_of(GEMMA), levels={"other": 0.8, "copying": 0.4, **dict.fromkeys(JUDGED, 0.4)})
+    (row,) = ledger("B-1", folder=folder)
+    assert (row.verdict, row.first_rule_verdict) == ("not reproduced", "partly")
+    assert set(row.parts.values()) == {"1 of 1 sets of models", "2 of 3 orders"}
 
 
-@pytest.mark.parametrize(("whole", "verdict"), [(0.6, "reproduced in kind"), (0.53, "not testable")])
+def test_intervals_are_over_lists_and_by_the_first_rule_over_layers(tmp_path):
+    """One order's advantage that differs between draws of layers alone."""
+    levels = {"other": 0.6, **dict.fromkeys(JUDGED, 0.4)}
+    invented(tmp_path, settings_of(GEMMA), levels=levels, spread=0.2)
+    invented(tmp_path, settings_of(GEMMA)[:1], levels=levels, spread=0.005)
+    (row,) = ledger("B-1", folder=tmp_path)
+    assert (row.verdict, row.first_rule_verdict) == ("reproduced in kind", "not reproduced")
+
+
+@pytest.mark.parametrize(("whole", "verdict"), [(0.6, "reproduced in kind"), (0.52, "not testable")])
 def test_a_model_that_cannot_answer_tells_nothing(tmp_path, whole, verdict):
     assert gemma(tmp_path, 0.1, 0.4, whole=whole, spread=1e-3).verdict == verdict
 

@@ -290,48 +290,6 @@ def test_planes_that_hardly_turn_cannot_be_missed(tmp_path):
     assert "Accuracies are over 8 prompts a seed" in found.note
 
 
-@pytest.mark.parametrize(
-    ("losses", "whole", "ratio"),
-    [
-        ([4.0, 2, 1, 1], [4.0, 2, 1, 1], 1.0),
-        ([9.0, 4, 4, 2, 2], [4.0, 2, 1, 1, 0], 1.5),
-        ([9.0, 9, 4, 2, 1], [4.0, 2, 1, 1, 0], np.inf),  # three steps are left
-        ([9.0, 8, 7, 6, 5], [4.0, 2, 1, 1, 0], np.inf),  # never as low
-        ([4.0, np.nan, 1, 1], [4.0, 2, 1, 1], np.nan),
-    ],
-)
-def test_losses_are_compared_from_an_equal_one_on(losses, whole, ratio):
-    np.testing.assert_equal(taught_gemma.from_equal_loss(np.array(losses), np.array(whole)), ratio)
-
-
-def with_losses(folder, **of):
-    invented(folder)
-    for setting in full_size():
-        band = setting.stopped.replace("-", "_")
-        if band in of:
-            (result,) = (x for x in runs(folder, setting.stopped) if x.settings["seed"] == setting.seed)
-            arrays = {name: result[name] for name in result.arrays}
-            arrays["losses"] = np.r_[1.0, np.full(11, of[band])]
-            save_invented(setting.name, arrays, folder, **asdict(setting))
-    return row(claim("T-6Gb"), folder)
-
-
-@pytest.mark.parametrize(
-    ("of", "slower", "more", "sped"),
-    [
-        ({"fastest": 3.0, "slowest_sped": 3.0}, 2, 6, 2),
-        ({"fastest": 1.0, "slowest_sped": 1.0}, 0, 0, 0),
-        ({"fastest": 1.5, "random_quarter": 1.5, "slowest_sped": 1.5}, 2, 4, 2),  # a tie is not more
-        ({"fastest": np.nan, "slowest_sped": np.nan}, 0, 0, 0),
-    ],
-)
-def test_the_fastest_quarter_is_compared_with_others(tmp_path, of, slower, more, sped):
-    found = with_losses(tmp_path, **of)
-    counted = (taught_gemma.SLOWER, taught_gemma.MORE, taught_gemma.SPED)
-    assert [found.ours[name] for name in counted] == [f"{slower} of 2", f"{more} of 6", f"{sped} of 2"]
-    assert (found.verdict == "reproduced in kind") == (more == 6)
-
-
 def test_where_all_layers_turn_alike_all_are_global(tmp_path):
     invented(tmp_path, model=SECOND)
     found = taught_gemma.missing_bands(tmp_path, model=SECOND)
