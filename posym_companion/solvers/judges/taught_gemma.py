@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 
 from posym_companion.finding import Measured, Number, Remedy, Tally, beyond, cases, shown
-from posym_companion.language_models.judges.binding_planes import GAP, GAPS, SHARE, SHARES
+from posym_companion.language_models.judges.binding_planes import GAP, GAPS, SHARE, SHARES, planes_at_birth
 from posym_companion.language_models.judges.binding_profile import (
     by_thirds,
     correlations,
@@ -74,7 +74,7 @@ def planes(folder: Path | None, remedy: Remedy | None = None, model: str = MODEL
             gap = np.array_split(x["plane_gap"], 4, axis=-1)
             judge("seeds", GAPS, np.stack([np.nanmean(quarter, -1) for quarter in gap], -1), GAP, where)
     note = f"{CASES} Shares beyond {SHARE}, scores beyond {GAP}, with intervals over layers."
-    return measured(results, tally.counts("{}") | tally.numbers, note, settings)
+    return measured(results, tally.counts("{}") | planes_at_birth(folder, model) | tally.numbers, note, settings)
 
 
 def all_heads(folder: Path | None, remedy: Remedy | None = None, model: str = MODEL) -> Measured:

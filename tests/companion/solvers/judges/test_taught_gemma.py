@@ -10,6 +10,7 @@ from invented import invent_random_weights, save_invented
 
 from posym_companion.claims import claim
 from posym_companion.finding import Cases
+from posym_companion.language_models.binding_profile import at_birth
 from posym_companion.language_models.judges import binding_profile
 from posym_companion.ledger.rows import row
 from posym_companion.loop import SECOND
@@ -115,6 +116,9 @@ def invented(
         if not as_claimed:
             arrays["band_symbolic_share"] = arrays["band_positional_share"] = np.full((snapshots, 3, 18, 4, 8), 0.5)
         save_invented(setting.name, arrays, folder, **asdict(setting))
+    for setting in at_birth(model):
+        planes = {f"plane_{name}": np.full((1, 18, 4, 128), 0.5) for name in PLANES}
+        save_invented(setting.name, planes, folder, **asdict(setting))
 
 
 BOUND = "they do so because binding was learned, and not another rule"
