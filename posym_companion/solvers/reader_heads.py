@@ -32,6 +32,8 @@ from posym_core.models.language import PACKAGED
 
 WORDINGS = ("likes", "bought")
 TAUGHT = (0, 1, 2)
+# Of an exchange in a head alone: eight prompts leave its slopes to the one or two that whole keys move most.
+ALONE_PROMPTS, ALONE_SEED = 32, 5000
 # What is exchanged in the third of the layers in which a head stands; nothing first.
 EXCHANGES = ("whole", "origin", "symbol", "other origins")
 # What is exchanged in a head's own layer, behind nothing.
@@ -77,9 +79,10 @@ class ReaderHeads:
 
 def full_size() -> list[ReaderHeads]:
     """Every run of both families in two wordings, in two ways; there is no ``model`` to choose."""
+    alone: dict[str, Any] = {"alone": True, "prompts": ALONE_PROMPTS, "seed": ALONE_SEED}
     return [
-        ReaderHeads(model=model, taught=taught, wording=wording, alone=alone)
-        for alone in (False, True)
+        ReaderHeads(model=model, taught=taught, wording=wording, **way)
+        for way in ({}, alone)
         for model in (SECOND, PACKAGED)
         for taught in TAUGHT
         for wording in WORDINGS
