@@ -15,6 +15,7 @@ import torch
 from torch import Tensor
 
 from posym_companion.loop import SECOND, Experiment, language_model, plain
+from posym_companion.one_head.head_geometry import with_random_weights
 from posym_core.inspection.heads import LayerHeads
 from posym_core.inspection.layer_measurement import profile_with
 from posym_core.metrics.blocks import Swaps
@@ -32,6 +33,8 @@ FACTS = (16, 64, 128)
 FRAMES: Mapping[str, Mapping[str, Any]] = {"none": {}, "lead": {"lead": 8}, "varied": {"varied": True}}
 FRAMED = {"none": FACTS[:2], "lead": FACTS[:2], "varied": FACTS[:1]}
 FEWER = 12
+# Seeds of random weights, whose planes stand beside the model's.
+DRAWS = (0, 1, 2)
 DIMS = {
     "correct log_probability alternatives": "prompt",
     "plane_angle": "layer plane",
@@ -57,6 +60,7 @@ class BindingProfile:
         keys: which keys the exclusion and the shares are about: ``"all"`` before the query's own, or the ``"facts"``
             that are swapped.
         kept: everything, or what is ``"judged"`` of another family: scores and, at the fewest facts, means by plane.
+        draw: seed of random weights; None for the model's own.
     """
 
     model: str = "gemma-3-270m"
@@ -70,12 +74,14 @@ class BindingProfile:
     varied: bool = False
     keys: Literal["all", "facts"] = "all"
     kept: Literal["all", "judged"] = "all"
+    draw: int | None = None
 
     @property
     def name(self) -> str:
         """What the result is called."""
         kept = "" if self.keys == "all" else "_facts"
-        return f"binding_profile/{plain(self.model)}_{self.template}_{self.facts}{framed(self)}{kept}"
+        drawn = "" if self.draw is None else f"-random{self.draw}"
+        return f"binding_profile/{plain(self.model)}{drawn}_{self.template}_{self.facts}{framed(self)}{kept}"
 
 
 def framed(setting: Any) -> str:
@@ -84,12 +90,12 @@ def framed(setting: Any) -> str:
 
 
 def full_size(model: str = "gemma-3-270m") -> list[BindingProfile]:
-    """Every template at 16, 64 and 128 facts, 64 prompts each; and, at fewer, with remedies and without.
+    """Every template at 16, 64 and 128 facts, 64 prompts each; and, at fewer, with remedies, without, and at birth.
 
     Of the second packaged model the fewest facts alone, with few prompts.
     """
     again = [setting for remedy in ("lead", "none", "varied") for setting in remedied(remedy, model)]
-    return list(dict.fromkeys([*plain_lists(model), *again]))
+    return list(dict.fromkeys([*plain_lists(model), *again, *at_birth(model)]))
 
 
 def lengths_of(model: str, lengths: tuple[int, ...] = FACTS) -> tuple[int, ...]:
@@ -115,6 +121,12 @@ def remedied(remedy: str, model: str = "gemma-3-270m", lengths: tuple[int, ...] 
     ]
 
 
+def at_birth(model: str = "gemma-3-270m") -> list[BindingProfile]:
+    """Every template at the fewest facts with each draw of random weights: what their planes are."""
+    lists = remedied("none", model, FACTS[:1])
+    return [replace(one, kept="judged", draw=draw) for draw in DRAWS for one in lists]
+
+
 def measure(
     model: torch.nn.Module, tokenizer: Any, setting: BindingProfile, *, progress: bool = True
 ) -> dict[str, np.ndarray]:
@@ -130,6 +142,8 @@ def measure(
         ``alternatives``, ``[prompt]``. If only what is judged is kept, the scores, the null model's and, at the fewest
         facts, means by plane, ``[1, layer, head, plane]``.
     """
+    if setting.draw is not None:
+        model = with_random_weights(model, setting.draw)
     prompts = binding_prompts(
         tokenizer,
         facts=setting.facts,

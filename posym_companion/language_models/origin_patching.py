@@ -14,7 +14,7 @@ difference of the two origins themselves in every layer, key head and token.
 from __future__ import annotations
 
 import copy
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -150,6 +150,41 @@ def one_prompt(
     model: Any, prompts: Prompts, number: int, planes: Sequence[Planes], pairs: int, generator: torch.Generator
 ) -> dict[str, Tensor]:
     """One prompt's arrays, see :func:`measure`; ``sizes`` of every pair."""
+    others, rows = [], []
+    for pair in pairs_of(model, prompts, number, planes, pairs, generator):
+        found = asked_with(model, pair.question, pair.cache, pair.shifts, prompts, planes, pair.asked, pair.other)
+        answers = found.pop("logits")[:, prompts.answer_ids[number]].log_softmax(-1)
+        found["log_probability"] = answers[:, [pair.asked, pair.other]]
+        found["correct"] = answers.argmax(-1) == pair.asked
+        found["sizes"] = torch.stack([shift[:3].square().mean((1, 2, 3)).sqrt() for shift in pair.shifts])
+        others.append(pair.other)
+        rows.append(found)
+    return {"other": torch.tensor(others), **{name: torch.stack([row[name] for row in rows]) for name in rows[0]}}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Pair:
+    """Two facts of a prompt and what each of :data:`EXCHANGES` makes of their keys.
+
+    Attributes:
+        question: what comes behind the facts.
+        cache: what the model keeps of all before it.
+        asked: place of the fact that is asked about.
+        other: place of the other.
+        shifts: of every layer, see :func:`differences`.
+    """
+
+    question: Int[Tensor, " token"]
+    cache: Any
+    asked: int
+    other: int
+    shifts: list[Float[Tensor, "exchange key_head offset dim"]]
+
+
+def pairs_of(
+    model: Any, prompts: Prompts, number: int, planes: Sequence[Planes], pairs: int, generator: torch.Generator
+) -> Iterator[Pair]:
+    """The pairs of one prompt: the asked fact with others, one after another."""
     asked, end = int(prompts.target[number]), prompts.start + prompts.blocks * prompts.block_length
     ids = prompts.input_ids[number]
     orders = latin_orders(prompts.blocks, generator)
@@ -160,20 +195,13 @@ def one_prompt(
     # The asked fact's place, those of the pairs' other facts, and all places that are left.
     others = torch.randperm(prompts.blocks - 1, generator=generator)
     others += others >= asked
-    rows = []
     for place in range(pairs):
         other, third, fourth = others.roll(-place)[:3].tolist()
         shifts = [
             differences(keys, *both, asked, other, third, fourth, generator)
             for keys, both in zip(own, effects, strict=True)
         ]
-        found = asked_with(model, ids[end:], cache, shifts, prompts, planes, asked, other)
-        answers = found.pop("logits")[:, prompts.answer_ids[number]].log_softmax(-1)
-        found["log_probability"] = answers[:, [asked, other]]
-        found["correct"] = answers.argmax(-1) == asked
-        found["sizes"] = torch.stack([shift[:3].square().mean((1, 2, 3)).sqrt() for shift in shifts])
-        rows.append(found)
-    return {"other": others[:pairs], **{name: torch.stack([row[name] for row in rows]) for name in rows[0]}}
+        yield Pair(question=ids[end:], cache=cache, asked=asked, other=other, shifts=shifts)
 
 
 def remembered(model: Any, input_ids: Int[Tensor, "prompt token"]) -> Any:
@@ -264,8 +292,7 @@ def asked_with(
     Returns:
         ``log_ratio [run, layer, head]``, ``attention [run, layer, head, fact]`` and ``logits [run, vocabulary]``.
     """
-    length = prompts.block_length
-    tokens = [torch.arange(length) + prompts.start + fact * length for fact in (asked, other)]
+    tokens = tokens_of(prompts, asked, other)
     again = copy.deepcopy(cache)
     again.batch_repeat_interleave(len(RUNS))
     for number, (layer, here, shift) in enumerate(zip(again.layers, planes, shifts, strict=True)):
@@ -288,6 +315,42 @@ def asked_with(
         ids = question.to(model.device).expand(len(RUNS), -1)
         logits = model(ids, past_key_values=again, use_cache=True, logits_to_keep=1).logits[:, -1]
     return {**{name: torch.stack(values, 1).cpu() for name, values in rows.items()}, "logits": logits.float().cpu()}
+
+
+@torch.no_grad()
+def read_alone(
+    model: Any, pair: Pair, prompts: Prompts, planes: Sequence[Planes]
+) -> Float[Tensor, "exchange layer head"]:
+    """What every head would make of an exchange in its own layer alone, all that comes before being as it is.
+
+    Returns:
+        Of every head at the last token the logarithm of its attention to the asked fact over that to the other, as the
+        prompt has it and with each of :data:`EXCHANGES`.
+    """
+    tokens = tokens_of(prompts, pair.asked, pair.other)
+    rows: list[Tensor] = []
+
+    def look(call: AttentionCall) -> None:
+        here, shift = planes[call.index], pair.shifts[call.index]
+        shift = torch.cat([torch.zeros_like(shift[:1]), shift])
+        keys = call.keys.repeat(len(shift), 1, 1, 1)
+        for at, sign in zip(tokens, (1, -1), strict=True):
+            keys[:, :, at] += (sign * as_kept(rotate(shift, at.to(shift.device), here.angles), here)).to(keys)
+        alone = replace(call, query=call.query.expand(len(shift), -1, -1, -1), keys=keys)
+        logits = alone.logits().masked_fill(~call.visible, -torch.inf)[:, :, 0]
+        both = [logits[..., at.to(logits.device)].logsumexp(-1) for at in tokens]
+        rows.append((both[0] - both[1]).cpu())
+
+    with tap(model, look):
+        ids = pair.question.to(model.device)[None]
+        model(ids, past_key_values=copy.deepcopy(pair.cache), use_cache=True, logits_to_keep=1)
+    return torch.stack(rows, 1)
+
+
+def tokens_of(prompts: Prompts, asked: int, other: int) -> list[Int[Tensor, " offset"]]:
+    """Places of the tokens of two facts."""
+    length = prompts.block_length
+    return [torch.arange(length) + prompts.start + fact * length for fact in (asked, other)]
 
 
 def layers_called(name: str, layers: int) -> range:

@@ -1,9 +1,10 @@
 """What heads of a language model follow when keys change places: the symbol, its origin or the place; kind by kind.
 
 A key swap moves a symbol together with its origin, the place where its key was computed. Here both are taken apart
-(:func:`posym_core.origin_cube`) on lists of facts and on prose, with facts of the same frame in front, with as many
-facts of another frame, with as much prose, with a verb for each fact, and without the mark of beginning; of the
-packaged model, the same taught to bind, and three draws of random weights. This project's own.
+(:func:`posym_core.origin_cube`) on lists of facts and on prose, with facts of the same frame in front, with their
+tokens in random order, with as many facts of another frame, with as much prose, with a verb for each fact, and without
+the mark of beginning; of the packaged model, the same taught to bind, and three draws of random weights. This project's
+own.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ from posym_core.tasks import binding_prompts, text_prompts
 from posym_core.tasks.prompts import Prompts
 from posym_core.tasks.text import reference_text
 
-Front = Literal["facts", "other", "prose"]
+Front = Literal["facts", "shuffled", "other", "prose"]
 WORDINGS = ("likes", "bought")
 PROSE = "prose"
 FACTS = 16
@@ -82,7 +83,8 @@ class Origins:
         draw: seed of random weights; None for the model's own.
         wording: of the binding prompts, or ``"prose"`` for windows of text, cut into blocks of four tokens.
         facts: blocks of a prompt.
-        front: what stands in front, if anything: facts of the same frame, facts of another, or prose.
+        front: what stands in front, if anything: facts of the same frame, the tokens of such facts in random order,
+            facts of another frame, or prose.
         lead: how much stands in front, in facts.
         vary_frame: draw a verb for each fact.
         beginning: keep the mark of beginning.
@@ -130,7 +132,8 @@ def full_size(model: str = PACKAGED) -> list[Origins]:
     for wording in WORDINGS:
         one = functools.partial(Origins, model=model, wording=wording)
         found += [one(lead=lead, asked=not lead) for lead in LEADS]
-        found += [one(front="other", lead=LEAD), one(front="prose", lead=LEAD), one(front="prose", lead=LONG)]
+        found += [one(front=front, lead=LEAD) for front in ("shuffled", "other", "prose")]
+        found += [one(front="prose", lead=LONG)]
         found += [one(vary_frame=True), one(beginning=False), one(square=1)]
         found += [one(facts=FACTS // 2), one(facts=2 * FACTS, prompts=2)]
     if model == PACKAGED:
@@ -147,8 +150,8 @@ def _second(model: str) -> list[Origins]:
     found += [one(wording=PROSE)]
     for wording in WORDINGS:
         found += [one(wording=wording, lead=lead) for lead in LEADS[1:]]
-        found += [one(wording=wording, front="other", lead=LEAD)]
-        found += [one(wording=wording, front="prose", lead=lead) for lead in (LEAD, LONG)]
+        found += [one(wording=wording, front=front, lead=LEAD) for front in ("shuffled", "other", "prose")]
+        found += [one(wording=wording, front="prose", lead=LONG)]
     return [*found, one(beginning=False), *(one(draw=draw, prompts=2) for draw in DRAWS)]
 
 
@@ -179,6 +182,8 @@ def prompts_of(tokenizer: Any, setting: Origins) -> Prompts:
             (other,) = set(WORDINGS) - {setting.wording}
             frame = binding_prompts(tokenizer, **{**drawn, "facts": setting.lead}, template=other)
             found = _reworded(found, frame, setting.lead)
+        elif setting.lead and setting.front == "shuffled":
+            found = _shuffled(found, setting.lead, setting.seed)
     if found.block_length != BLOCK_LENGTH:
         raise ValueError(
             f"facts must be {BLOCK_LENGTH} tokens to be compared with prose, and this tokenizer makes "
@@ -208,6 +213,16 @@ def _reworded(prompts: Prompts, frame: Prompts, lead: int) -> Prompts:
     other = frame.input_ids[:, frame.start :][:, : lead * frame.block_length].unflatten(1, (lead, -1)).clone()
     other[..., NAME] = told[..., NAME]
     ids[:, first : prompts.start] = other.flatten(1)
+    return replace(prompts, input_ids=ids)
+
+
+def _shuffled(prompts: Prompts, lead: int, seed: int) -> Prompts:
+    """The tokens of the facts in front in random order, another in each prompt: the same words, and no sentence."""
+    generator = torch.Generator().manual_seed(seed)
+    ids = prompts.input_ids.clone()
+    front = slice(prompts.start - lead * prompts.block_length, prompts.start)
+    told = ids[:, front]
+    ids[:, front] = told.gather(1, torch.rand(told.shape, generator=generator).argsort(1))
     return replace(prompts, input_ids=ids)
 
 

@@ -16,7 +16,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from posym_companion.language_models.binding_profile import FRAMED, FRAMES, framed, lengths_of
+from posym_companion.language_models.binding_profile import FRAMED, FRAMES, framed
 from posym_companion.loop import SECOND, Experiment, language_model, plain
 from posym_companion.one_head.head_geometry import with_random_weights
 from posym_core.inspection.heads import LayerHeads
@@ -79,7 +79,7 @@ class RandomWeights:
 def full_size(model: str = PACKAGED) -> list[RandomWeights]:
     """Three draws of weights, the trained model and, of a packaged one, the taught, on four kinds of prompt.
 
-    And once more on those of them that :func:`framed_lengths` names.
+    And once more, of all but the second packaged model, on those of them that :func:`framed_lengths` names.
     """
     kinds: list[dict[str, Any]] = [{"draw": draw} for draw in DRAWS]
     kinds += [{"weights": "trained"}, *([{"weights": "taught"}] if model in (PACKAGED, SECOND) else [])]
@@ -87,19 +87,14 @@ def full_size(model: str = PACKAGED) -> list[RandomWeights]:
         RandomWeights(model=model, wording=wording, facts=facts, half=model == SECOND, **kind, **frame)
         for remedy, frame in FRAMES.items()
         for facts in framed_lengths(remedy, model)
-        for wording in wordings_of(model)
+        for wording in WORDINGS
         for kind in kinds
     ]
 
 
 def framed_lengths(remedy: str, model: str = PACKAGED) -> tuple[int, ...]:
     """At how many facts random weights are measured with a remedy; of the second packaged model without one alone."""
-    return lengths_of(model, FRAMED.get(remedy, ())) if model != SECOND or remedy == "none" else ()
-
-
-def wordings_of(model: str) -> tuple[str, ...]:
-    """On which wordings random weights are measured; of the second packaged model on the first."""
-    return WORDINGS[:1] if model == SECOND else WORDINGS
+    return FRAMED.get(remedy, ()) if model != SECOND or remedy == "none" else ()
 
 
 def small(setting: RandomWeights | None = None) -> RandomWeights:

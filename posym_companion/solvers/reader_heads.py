@@ -4,7 +4,8 @@ On the prompts of :mod:`posym_companion.language_models.origins` four heads of S
 and look at the facts. All are purely symbolic by the papers' scores, but two of them, in a later layer, go with the
 origin of the fact that is asked about more than with its symbol. Here these heads, and the one of Gemma, are looked at
 on other prompts and in every run of :mod:`posym_companion.solvers.taught_gemma`: by crossed queries, and by an exchange
-of parts of keys as in :mod:`posym_companion.language_models.origin_patching`. This project's own; that models first
+of parts of keys as in :mod:`posym_companion.language_models.origin_patching`, in a third of all layers, and for every
+head in its own layer alone, so that nothing before it has changed. This project's own; that models first
 look for a fact and then for its ordering is found, by other means, by Prakash et al. (2026).
 """
 
@@ -19,7 +20,8 @@ import torch
 from tqdm import tqdm
 
 from posym_companion.language_models import origins
-from posym_companion.language_models.origin_patching import RUNS, one_prompt
+from posym_companion.language_models.origin_patching import EXCHANGES as ALONE
+from posym_companion.language_models.origin_patching import RUNS, one_prompt, pairs_of, read_alone
 from posym_companion.language_models.origins import Origins
 from posym_companion.loop import SECOND, Experiment, of_model
 from posym_companion.solvers.binding_direction import kept_factors, load
@@ -30,8 +32,12 @@ from posym_core.models.language import PACKAGED
 
 WORDINGS = ("likes", "bought")
 TAUGHT = (0, 1, 2)
+# Of an exchange in a head alone: eight prompts leave its slopes to the one or two that whole keys move most.
+ALONE_PROMPTS, ALONE_SEED = 32, 5000
 # What is exchanged in the third of the layers in which a head stands; nothing first.
 EXCHANGES = ("whole", "origin", "symbol", "other origins")
+# What is exchanged in a head's own layer, behind nothing.
+KEPT_ALONE = ("none", *ALONE)
 KEPT = (("none", "all"), *((exchange, layers) for layers in ("middle", "late") for exchange in EXCHANGES))
 DIMS = {
     "contrasts": "factor prompt layer head",
@@ -53,6 +59,7 @@ class ReaderHeads:
         prompts: how many; each has Latin squares of its own.
         pairs: other facts that the asked one exchanges parts of its keys with, one after another.
         seed: of the prompts, which no other experiment has.
+        alone: exchange parts of keys in each head's own layer alone, and measure nothing else.
     """
 
     model: str = PACKAGED
@@ -62,17 +69,20 @@ class ReaderHeads:
     prompts: int = 8
     pairs: int = 2
     seed: int = 4000
+    alone: bool = False
 
     @property
     def name(self) -> str:
         """What the result is called."""
-        return f"reader_heads/{of_model(self.model)}{self.taught}_{self.wording}"
+        return f"reader_heads/{of_model(self.model)}{self.taught}_{self.wording}{'_alone' if self.alone else ''}"
 
 
 def full_size() -> list[ReaderHeads]:
-    """Every run of both families in two wordings; there is no ``model`` to choose."""
+    """Every run of both families in two wordings, in two ways; there is no ``model`` to choose."""
+    alone: dict[str, Any] = {"alone": True, "prompts": ALONE_PROMPTS, "seed": ALONE_SEED}
     return [
-        ReaderHeads(model=model, taught=taught, wording=wording)
+        ReaderHeads(model=model, taught=taught, wording=wording, **way)
+        for way in ({}, alone)
         for model in (SECOND, PACKAGED)
         for taught in TAUGHT
         for wording in WORDINGS
@@ -93,7 +103,8 @@ def measure(
         ``contrasts [factor, prompt, layer, head]``, of the symbol asked for, of its origin and of the place, as in
         :func:`posym_companion.language_models.origins.measure`, over whole blocks; ``log_ratio [prompt, pair, exchange,
         layer, head]``, the logarithm of the last token's attention to the asked fact over that to the other, by
-        :data:`KEPT`; the scores ``positional`` and ``symbolic [prompt, layer, head]``; ``correct [prompt]``.
+        :data:`KEPT`; the scores ``positional`` and ``symbolic [prompt, layer, head]``; ``correct [prompt]``. With
+        ``alone`` nothing but ``log_ratio``, by :data:`KEPT_ALONE`.
     """
     asked = Origins(
         model=setting.model,
@@ -107,10 +118,17 @@ def measure(
     prompts = origins.prompts_of(tokenizer, asked)
     generator = torch.Generator().manual_seed(setting.seed)
     with added(model, kept_factors(TaughtGemma(model=setting.model, seed=setting.taught), folder)):
-        read = origins.measure(model, tokenizer, asked, progress=False)
         planes = find_planes(model, prompts.input_ids.shape[1])
+        drawn = planes, setting.pairs, generator
+        if setting.alone:
+            alone = [
+                [read_alone(model, pair, prompts, planes) for pair in pairs_of(model, prompts, number, *drawn)]
+                for number in range(setting.prompts)
+            ]
+            return {"log_ratio": np.array(alone, dtype=np.float16)}
+        read = origins.measure(model, tokenizer, asked, progress=False)
         rows = [
-            one_prompt(model, prompts, number, planes, setting.pairs, generator)["log_ratio"]
+            one_prompt(model, prompts, number, *drawn)["log_ratio"]
             for number in tqdm(range(setting.prompts), desc=setting.name, disable=not progress)
         ]
     kept = [RUNS.index(run) for run in KEPT]

@@ -1,4 +1,8 @@
-"""Judges of U25-4: which planes are symbolic, positional, or both, from the profiles on the binding task."""
+"""Judges of U25-4: which planes are symbolic, positional, or both, from the profiles on the binding task.
+
+A plane that hardly turns over a prompt is symbolic whatever it holds. So what random weights have, too, is no finding,
+and a line that they meet is not asked.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +10,8 @@ from pathlib import Path
 
 import numpy as np
 
-from posym_companion.finding import Measured, Remedy, Tally, beyond, cases
+from posym_companion.finding import Measured, Number, Remedy, Tally, beyond, cases
+from posym_companion.language_models import binding_profile
 from posym_companion.language_models.judges.binding_profile import (
     FACTS,
     MODEL,
@@ -15,13 +20,16 @@ from posym_companion.language_models.judges.binding_profile import (
     by_words,
 )
 from posym_core.metrics.stats import Estimate, statistic_interval
-from posym_core.runs.results import Result
+from posym_core.runs.results import Result, load_result
 
 QUARTERS = ("fastest", "second", "third", "slowest")
 # A softmax score of a single plane lies within a few hundredths of 1: a smaller gap is no division of work. Shares of
 # the variance, without a softmax, use the whole range from 0 to 1.
 GAP, SHARE = 0.1, 0.5
 DRAWS = 2000
+# Medium to high frequencies: the faster half of the planes, as so many of twice as many bands.
+BANDS = 4
+AT_BIRTH = "{}, {}, most of random weights"
 GAPS, SHARES, LOWER = "s_SYM - s_POS", "symbolic - positional share", "lower of the two scores"
 # What is asked of which number of which quarter: its sign, and how far beyond 0 it lies.
 ASKED = {
@@ -39,26 +47,54 @@ ASKED = {
 }
 
 
-def band_means(result: Result, name: str) -> np.ndarray:
-    """A measurement per plane, mean over prompts, averaged over the heads' quarters of planes: ``[1, layer, quarter]``.
+def band_means(result: Result, name: str, bands: int = 4) -> np.ndarray:
+    """A measurement per plane, mean over prompts, averaged over the heads' bands of planes: ``[1, layer, band]``.
 
-    The first quarter are the fastest planes. Planes that are dead in a head do not count.
+    The first band are the fastest planes. Planes that are dead in a head do not count.
     """
     mean = result[name][0].astype(float)
-    quarters = np.array_split(np.arange(mean.shape[-1]), 4)
+    quarters = np.array_split(np.arange(mean.shape[-1]), bands)
     return np.stack([np.nanmean(mean[..., quarter], axis=(1, 2)) for quarter in quarters], axis=-1)[None]
+
+
+def leanings(result: Result, bands: int) -> dict[str, np.ndarray]:
+    """Gaps of softmax scores and of variance shares, above 0 where planes lean to symbols, ``[1, layer, band]``."""
+    gaps = band_means(result, "plane_symbolic", bands) - band_means(result, "plane_positional", bands)
+    shares = band_means(result, "plane_symbolic_share", bands) - band_means(result, "plane_positional_share", bands)
+    return {GAPS: gaps, SHARES: shares}
+
+
+def planes_at_birth(folder: Path | None, model: str = MODEL) -> dict[str, Number]:
+    """How far random weights go with the claims, the farthest of all draws and wordings.
+
+    The slowest quarter towards symbols, and towards positions the second quarter and any band of the faster half.
+    """
+    drawn = [load_result(setting.name, folder=folder) for setting in binding_profile.at_birth(model)]
+    ours: dict[str, Number] = {}
+    for measure in (GAPS, SHARES):
+        quarters, eighths = ([leanings(result, bands)[measure].mean((0, 1)) for result in drawn] for bands in (4, 8))
+        ours[AT_BIRTH.format(measure, "slowest quarter")] = float(max(x[3] for x in quarters))
+        ours[AT_BIRTH.format(measure, "second quarter")] = float(min(x[1] for x in quarters))
+        ours[AT_BIRTH.format(measure, "faster half")] = float(min(x[:BANDS].min() for x in eighths))
+    return ours
 
 
 def division_of_planes(folder: Path | None, remedy: Remedy | None = None, model: str = MODEL) -> Measured:
     """U25-4: gaps of softmax scores and of variance shares, and the lower score, in each quarter of the planes."""
     found = binding_results(folder, facts=FACTS[:1], remedy=remedy, model=model)
     results = by_words(found) if remedy == "prose" else {template: result for (template, _), result in found.items()}
-    tally, uniform = Tally(), []
+    tally, bands, uniform = Tally(), Tally(), []
     for where, result in results.items():
         positional, symbolic = band_means(result, "plane_positional"), band_means(result, "plane_symbolic")
-        shares = band_means(result, "plane_symbolic_share") - band_means(result, "plane_positional_share")
+        leaning = leanings(result, 4)
+        for number, line in ((GAPS, GAP), (SHARES, SHARE)):
+            eighths = leanings(result, 2 * BANDS)[number]
+            for band in range(BANDS):
+                found = _mean(eighths, band)
+                part = {f"{number} below -{line}": beyond(found, -1, line)}
+                bands.add(f"{number}, band {band + 1} of {2 * BANDS}", where, found, part)
         lower = np.minimum(positional, symbolic)
-        for number, values in ((GAPS, symbolic - positional), (SHARES, shares), (LOWER, lower)):
+        for number, values in (*leaning.items(), (LOWER, lower)):
             for place, quarter in enumerate(QUARTERS):
                 found = _mean(values, place)
                 called, asked = f"{number}, {quarter} quarter", ASKED.get((number, quarter), {})
@@ -69,16 +105,20 @@ def division_of_planes(folder: Path | None, remedy: Remedy | None = None, model:
     lowest = [tally.value(f"{LOWER}, {quarter} quarter", where) for quarter in QUARTERS for where in results]
     ours = {
         **tally.counts("wordings with {}"),
+        **bands.counts("bands and wordings with {}"),
+        **planes_at_birth(folder, model),
         "wordings whose fastest quarter has the highest lower score": cases(uniform),
         **tally.numbers,
+        **bands.numbers,
     }
     return Measured(
         ours=ours,
         model=model,
         evidence=[*(result.name for result in results.values()), "book/where_and_what/frequencies.ipynb", SHOWN_IN],
         fails_in=tally.missed,
-        note=f"Quarters of the {planes} planes by frequency ID, all heads, intervals over layers. The lower score of a "
-        f"single plane's two is {min(lowest):.2f} to {max(lowest):.2f} in every quarter.",
+        note=f"Quarters and eighths of the {planes} planes by frequency ID, all heads, intervals over layers. Random "
+        "weights are three draws in three wordings of 16 facts, whatever else is done to the lists. The lower score of "
+        f"a single plane's two is {min(lowest):.2f} to {max(lowest):.2f} in every quarter.",
     )
 
 

@@ -39,7 +39,7 @@ CAUSES: tuple[Part, ...] = ("origin", "symbol")
 MODEL = PACKAGED
 SHOWN_IN = "book/language_model/what_moves.ipynb"
 RESAMPLES = 2000
-HALF, LITTLE = 0.5, 0.1
+HALF = 0.5
 # What else stands in front has no effect to speak of if it has less than this part of the lead's.
 A_THIRD = 1 / 3
 # A symbolic part that is less than this part of a head's whole variance is rounding.
@@ -55,6 +55,17 @@ OTHERS: Mapping[str, dict[str, Any]] = {
     f"{BLOCK_LENGTH * LONG} tokens of prose": {"front": "prose", "lead": LONG},
     "as many facts of another frame": {"front": "other", "lead": LEAD},
 }
+# What a claim about whole lists of one frame leaves out, as origin's share there is called.
+HARDER = {
+    "without the first four facts": f"blocks, without the first {BEHIND[-1]} blocks",
+    "a verb for each fact": "a verb for each fact",
+    "no mark of beginning": "no mark of beginning",
+}
+# The lead's own tokens without its sentences.
+SHUFFLED = "the same tokens in random order"
+# What the curve along the list may go with.
+LOGARITHM, MARK = "logarithm of the number of facts before", "mark of the first fact"
+GROWS = f"what the {LOGARITHM} explains more than the {MARK}"
 
 
 def origins_result(folder: Path | None, **kind: Any) -> Result:
@@ -122,6 +133,12 @@ def symbolic_part_is_origin(folder: Path | None, model: str = MODEL) -> Measured
             half = {f"more than half at {token}": beyond(there, 1, HALF)}
             tally.add(f"origin's share at {token}", wording, there, half, f"{wording}, origin at {token}: {there}")
         tally.numbers.update(_without_objections(folder, wording, result))
+        for what, name in HARDER.items():
+            there = tally.numbers.get(f"origin's share, {name} ({wording})")
+            held = tally.held.setdefault(f"more than half, {what}", [])
+            if isinstance(there, Estimate):
+                held.append((wording, beyond(there, 1, HALF)))
+                tally.missed.extend([] if held[-1][1] else [f"{wording}, {what}: {there}"])
     drawn = {draw: origins_result(folder, model=model, draw=draw) for draw in DRAWS}
     at_birth = {draw: _at_birth(result) for draw, result in drawn.items()}
     found = over_heads(part_share(lists[WORDINGS[0]], "origin"))
@@ -229,68 +246,97 @@ def _thirds(result: Result, where: str) -> dict[str, Number]:
     }
 
 
-def origin_counts_sentences(folder: Path | None, model: str = MODEL) -> Measured:
-    """C-2: origin's share behind facts of the same frame, beside as much of something else."""
+def origin_remembers(folder: Path | None, model: str = MODEL) -> Measured:
+    """C-2: origin's share behind facts of the same frame, beside their tokens alone and as much of something else."""
     tally, evidence, thirds = Tally(), [], {}
     for wording in WORDINGS:
         leads = [origins_result(folder, model=model, wording=wording, lead=lead) for lead in LEADS]
         others = {what: origins_result(folder, model=model, wording=wording, **kind) for what, kind in OTHERS.items()}
+        others[SHUFFLED] = origins_result(folder, model=model, wording=wording, front="shuffled", lead=LEAD)
         evidence += [result.name for result in (*leads, *others.values())]
         plain, behind = leads[0], leads[LEADS.index(LEAD)]
         shares = [part_share(result, "origin") for result in leads]
         for lead, x in zip(LEADS, shares, strict=True):
             tally.numbers[f"origin's share behind {lead} facts ({wording})"] = over_heads(x)
-        lowered = drop(plain, behind)
-        part = {f"a lead of {LEAD} lowers origin's share": beyond(lowered, 1)}
-        tally.add(f"origin's share lowered by {LEAD} facts", wording, lowered, part)
         for one, other, before, after in zip(LEADS, LEADS[1:], leads, leads[1:], strict=False):
             step = drop(before, after)
             where = f"{wording}, {one} to {other} facts"
             tally.add("origin's share lowered", where, step, {"each longer lead lowers it further": beyond(step, 1)})
         for what, result in others.items():
-            less = f"{what} have less than a third of that"
-            number = f"part of the lead's effect that {what} have"
-            if beyond(lowered, 1):
-                part = effect_part(plain, behind, result)
-                tally.add(number, wording, part, {less: part.high < A_THIRD})
-            else:
-                tally.numbers[f"{number} ({wording})"] = "the lead has none"
-                tally.held.setdefault(less, [])
             tally.numbers[f"origin's share behind {what} ({wording})"] = over_heads(part_share(result, "origin"))
-        tally.numbers.update(_at_tokens(wording, plain, behind, others))
+        for read in (BLOCK, *TOKENS):
+            _beside_the_lead(tally, wording, read, plain, behind, others)
+        tally.numbers.update(_left(wording, plain, behind))
+        for name, found in shape(plain).items():
+            tally.add(name, wording, found, {"origin is a count": beyond(found, 1)} if name == GROWS else {})
         thirds |= _thirds(behind, f"{wording}, behind {LEAD} facts")
-    frames = "another frame have, at "
-    there = [x.value for name, x in tally.numbers.items() if frames in name and isinstance(x, Estimate)]
-    note = (
-        f"{FACTS} facts behind what stands in front, the same facts whatever a lead is; of whole blocks and all heads."
-    )
-    if there:
-        least, most = min(there), max(there)
-        note += f" At the name or the attribute facts of another frame have {least:.2f} to {most:.2f} of its effect."
+    shuffled = [tally.numbers[f"part of the lead's effect that {SHUFFLED} have ({wording})"] for wording in WORDINGS]
+    mean = float(np.mean([x.value if isinstance(x, Estimate) else np.nan for x in shuffled]))
+    tally.numbers[f"part of the lead's effect that {SHUFFLED} have, mean over wordings"] = mean
     return Measured(
         ours={**tally.counts("cases in which {}"), **tally.numbers, **thirds},
         model=model,
         evidence=[*evidence, SHOWN_IN],
         fails_in=tally.missed,
-        note=note,
+        note=f"{FACTS} facts behind what stands in front, the same facts whatever a lead is; all heads. The curve "
+        "along the list is that without anything in front; what explains it has a squared correlation with it.",
     )
 
 
-def _at_tokens(wording: str, plain: Result, behind: Result, others: Mapping[str, Result]) -> dict[str, Number]:
-    """What a lead does to both variances, and what else in front does at the tokens in which facts differ."""
-    ours: dict[str, Number] = {}
-    for read, at in {BLOCK: "", **{read: f", at {token}" for read, token in TOKENS.items()}}.items():
-        for part in CAUSES:
-            name = f"{part}'s variance behind {LEAD} facts, part of that without{at} ({wording})"
-            ours[name] = _rest(plain, behind, part, read)
-    for read, token in TOKENS.items():
-        lowered = drop(plain, behind, read)
-        ours[f"origin's share lowered by {LEAD} facts, at {token} ({wording})"] = lowered
+def _beside_the_lead(
+    tally: Tally, wording: str, read: str, plain: Result, behind: Result, others: Mapping[str, Result]
+) -> None:
+    """What a lead does to origin's share, and which part of that anything else in front does, of what is read."""
+    token, where = TOKENS.get(read, ""), " at the tokens that differ" if read in TOKENS else ""
+    at = f", at {token}" if token else ""
+    lowered = drop(plain, behind, read)
+    held = {f"a lead of {LEAD} lowers origin's share{where}": beyond(lowered, 1)}
+    tally.add(f"origin's share lowered by {LEAD} facts{at}", wording, lowered, held)
+    for what, result in others.items():
+        more = what == SHUFFLED
+        asked = f"{what} have {'more than half' if more else 'less than a third'} of that{where}"
+        number = f"part of the lead's effect that {what} have{at}"
         if beyond(lowered, 1):
-            for what, result in others.items():
-                name = f"part of the lead's effect that {what} have, at {token} ({wording})"
-                ours[name] = effect_part(plain, behind, result, read)
-    return ours
+            part = effect_part(plain, behind, result, read)
+            tally.add(number, wording, part, {asked: part.low > HALF if more else part.high < A_THIRD})
+        else:
+            tally.numbers[f"{number} ({wording})"] = "the lead has none"
+            tally.held.setdefault(asked, [])
+
+
+def shape(result: Result) -> dict[str, Estimate]:
+    """What the mean logit along the origins goes with, medians over heads: parts of its variance that are explained.
+
+    Of the logarithm of how many facts came before, of that number itself, and of whether one is the first; and what the
+    logarithm explains beyond the first fact's mark. Heads whose curve is rounding do not count.
+    """
+    curve = result["by_origin"][result["curves"].tolist().index(BLOCK)].astype(float)
+    sizes = result["parts"][result["reads"].tolist().index(BLOCK)].astype(float).mean(1)
+    whole = sizes[[name != "prompts" for name in result["variances"].tolist()]].sum(0)
+    there = curve.var(-1) > ROUNDING * whole
+    count = np.arange(curve.shape[-1])
+    curve = curve - curve.mean(-1, keepdims=True)
+    explained = {}
+    for what, x in {LOGARITHM: np.log1p(count), "number itself": count, MARK: (count == 0).astype(float)}.items():
+        x = x - x.mean()
+        with np.errstate(divide="ignore", invalid="ignore"):
+            r2 = (curve @ x) ** 2 / ((curve**2).sum(-1) * (x**2).sum())
+        explained[what] = np.where(there, r2, np.nan)[None]
+    found = {
+        f"part of the curve along the list that the {what} explains": over_heads(x) for what, x in explained.items()
+    }
+    return {**found, GROWS: over_heads(explained[LOGARITHM] - explained[MARK])}
+
+
+def _left(wording: str, plain: Result, behind: Result) -> dict[str, Number]:
+    """What a lead leaves of both variances, of whole facts and at the tokens in which they differ."""
+    return {
+        f"{part}'s variance behind {LEAD} facts, part of that without{f', at {token}' if token else ''} ({wording})": (
+            _rest(plain, behind, part, read)
+        )
+        for read, token in {BLOCK: "", **TOKENS}.items()
+        for part in CAUSES
+    }
 
 
 def drop(before: Result, after: Result, read: str = BLOCK) -> Estimate:

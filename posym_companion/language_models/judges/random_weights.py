@@ -27,7 +27,6 @@ from posym_companion.language_models.random_weights import (
     RandomWeights,
     Weights,
     framed_lengths,
-    wordings_of,
 )
 from posym_core.metrics.stats import Estimate, head_correlation
 from posym_core.metrics.trends import behaviour_and_use, layer_trend
@@ -71,8 +70,8 @@ class AtBirth:
 
 def kinds(remedy: Remedy = "none", model: str = PACKAGED) -> tuple[Kind, ...]:
     """On which kinds of prompt random weights are measured with a remedy; on none in prose."""
-    lengths, wordings = framed_lengths(remedy, model), wordings_of(model)
-    return tuple((wording, facts) for wording, facts in KINDS if facts in lengths and wording in wordings)
+    lengths = framed_lengths(remedy, model)
+    return tuple((wording, facts) for wording, facts in KINDS if facts in lengths)
 
 
 def drawn_results(

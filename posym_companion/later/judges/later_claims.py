@@ -18,6 +18,7 @@ from posym_companion.finding import Measured, Number, cases
 from posym_companion.language_models.judges.binding_profile import MODEL
 from posym_companion.later.later_claims import (
     BASES,
+    CARRIES,
     FIRST,
     LENGTHS,
     MODELS,
@@ -129,10 +130,10 @@ def symbols_travel(folder: Path | None, model: str) -> Measured:
     lean = (result["symbolic"].astype(float) - result["positional"].astype(float)).mean(0)[whole].ravel()
     farthest = result["contents"][own, -1][:, whole].astype(float)
     by_head = farthest.reshape(len(farthest), -1)
-    ours: dict[str, Number] = {"heads that lean to symbols": cases(lean > 0)}
+    ours: dict[str, Number] = {"heads that lean to symbols": cases(lean > 0), LEAST: least_chance(lean > 0)}
     if (lean > 0).all() or (lean <= 0).all():
         ours |= dict.fromkeys(("inversions, symbolic heads", "fewer than in the others"), "all heads lean one way")
-        ours |= {CHANCE: "all heads lean one way", "heads on the smaller side": 0}
+        ours |= {CHANCE: "all heads lean one way"}
     else:
         symbolic, others = by_head[:, lean > 0].mean(1), by_head[:, lean <= 0].mean(1)
         ours |= {
@@ -140,7 +141,6 @@ def symbols_travel(folder: Path | None, model: str) -> Measured:
             "inversions, other heads": mean_interval(others, over="prompts"),
             "fewer than in the others": mean_interval(others - symbolic, over="prompts"),
             CHANCE: chance_of_fewer(by_head.mean(0), lean > 0),
-            "heads on the smaller side": int(min((lean > 0).sum(), (lean <= 0).sum())),
         }
     return _measured(
         ours, result, note=f"Heads of the global layers at {LENGTHS[-1]:,}, by their scores on the text itself."
@@ -148,6 +148,17 @@ def symbols_travel(folder: Path | None, model: str) -> Measured:
 
 
 CHANCE = "p that as many heads drawn at random have so few inversions"
+LEAST = "least p that as many heads drawn at random can have"
+
+
+def least_chance(chosen: np.ndarray) -> float:
+    """What :func:`chance_of_fewer` gives if the chosen heads are the lowest of all, and differ; 1 for none or all.
+
+    >>> least_chance(np.array([True, True, False, False]))
+    0.16666666666666666
+    """
+    choices = math.comb(len(chosen), int(chosen.sum()))
+    return 1 / (choices if choices <= CHOICES else 1 + CHOICES)
 
 
 def chance_of_fewer(values: np.ndarray, chosen: np.ndarray) -> float:
@@ -217,8 +228,12 @@ def slow_planes_of_carriers(folder: Path | None, model: str) -> Measured:
         "more than in other heads": (
             mean_interval(others.mean(0) - slow, over="prompts") if len(others) else "all heads carry the answer"
         ),
-        "heads that carry the answer": cases((result["restored"] > 0.1).ravel()),
+        "heads that carry the answer": cases((result["restored"] > CARRIES).ravel()),
     }
+    ours |= _of_equal_energy(right)
+    energy = result["energy"].astype(float)[result["restored"] > CARRIES]
+    slowest = energy[:, -round(QUARTER * energy.shape[-1]) :].sum(-1)
+    ours["energy in the slowest quarter of a carrier, median"] = float(np.median(slowest))
     log_probability = dict(zip(names, result["log_probability"].astype(float), strict=True))
     ours |= {f"recall, {name}": float(row.mean()) for name, row in right.items()}
     ours |= {
@@ -228,6 +243,20 @@ def slow_planes_of_carriers(folder: Path | None, model: str) -> Measured:
     }
     facts = int(result.settings["length"])
     return _measured(ours, result, note=f"{facts} facts; chance is 1 in {facts}.")
+
+
+def _of_equal_energy(right: dict[str, np.ndarray]) -> dict[str, Number]:
+    """Recall lost without slow planes and without faster ones that together make the logits vary as much."""
+    by = {
+        speed: np.mean([x for name, x in right.items() if name.startswith(f"{speed} planes of equal")], axis=0)
+        for speed in ("slow", "faster")
+    }
+    lost = {speed: float((right["none"] - x).mean()) for speed, x in by.items()}
+    return {
+        **{f"recall lost without {speed} planes of equal energy": x for speed, x in lost.items()},
+        "recall lost without planes of equal energy, the larger": max(lost.values()),
+        "more than without faster planes of equal energy": mean_interval(by["faster"] - by["slow"], over="prompts"),
+    }
 
 
 def u_at_birth(folder: Path | None, model: str) -> Measured:

@@ -18,6 +18,10 @@ from posym_core.runs.results import Result
 
 BLOCK = "block"
 MOST = 6
+# A carrier reads more than heads that carry nothing do if it reads more than this share of them.
+RARE = 0.95
+ASKED = ("above zero", "above the origin's", "above most heads that carry nothing", "above that before teaching")
+RIGHT = "share of prompts answered right, least of both wordings"
 
 
 def carriers(folder: Path | None, model: str = MODEL) -> list[tuple[int, int]]:
@@ -36,12 +40,17 @@ def carriers_read_symbols(folder: Path | None, model: str = MODEL) -> Measured:
     """C-4: contrasts of the logits of what is asked for, head by head, beside the untaught model's."""
     heads, evidence = carriers(folder, model), [result.name for result in runs(folder, model=model)]
     tally, correct = Tally(), []
-    differences: dict[str, Number] = {}
+    gains: dict[str, Number] = {}
     for wording in WORDINGS:
         taught, plain = (origins_result(folder, model=name, wording=wording) for name in (f"{model}-binds", model))
         evidence += [result.name for result in (taught, plain)]
-        correct.append(taught["correct"])
+        correct.append(float(taught["correct"].astype(float).mean()))
         symbol, origin, place = (contrast(taught, factor) for factor in AXES)
+        gain = symbol - contrast(plain, "symbol")
+        chosen = tuple(np.array(heads, dtype=int).reshape(-1, 2).T)
+        others = np.ones(symbol.shape[1:], dtype=bool)
+        others[chosen] = False
+        mean = {factor: x.mean(0) for factor, x in zip(AXES, (symbol, origin, place), strict=True)}
         for layer, head in heads:
             where = f"{layer}:{head}, {wording}"
             read, rather = (mean_interval(x[:, layer, head], over="prompts") for x in (symbol, symbol - origin))
@@ -49,14 +58,17 @@ def carriers_read_symbols(folder: Path | None, model: str = MODEL) -> Measured:
             tally.add("contrast of the symbol asked for", where, read, above, f"{where}: {read}")
             above = {"above the origin's": beyond(rather, 1)}
             tally.add("the same less that of its origin", where, rather, above, f"{where}, less its origin's: {rather}")
+            less = float((mean["symbol"][others] < mean["symbol"][layer, head]).mean())
+            tally.numbers[f"share of the heads that carry nothing with less of it ({where})"] = less
+            tally.held.setdefault("above most heads that carry nothing", []).append((where, less > RARE))
+            taught_it = mean_interval(gain[:, layer, head], over="prompts")
+            more = {"above that before teaching": beyond(taught_it, 1)}
+            tally.add("the same less that before teaching", where, taught_it, more, f"{where}, taught: {taught_it}")
             for name, x in (("origin", origin), ("place", place)):
                 tally.numbers[f"contrast of the {name} asked for ({where})"] = float(x[:, layer, head].mean())
-        chosen = tuple(np.array(heads, dtype=int).reshape(-1, 2).T)
-        gain = (symbol - contrast(plain, "symbol"))[:, *chosen]
-        differences[f"symbol's contrast, taught minus untaught ({wording})"] = (
-            mean_interval(gain.mean(1), over="prompts") if heads else float("nan")
+        gains[f"symbol's contrast, taught minus untaught ({wording})"] = (
+            mean_interval(gain[:, *chosen].mean(1), over="prompts") if heads else float("nan")
         )
-        mean = {factor: x.mean(0) for factor, x in zip(AXES, (symbol, origin, place), strict=True)}
         most = [divmod(at, mean["symbol"].shape[1]) for at in mean["symbol"].ravel().argsort()[::-1][:MOST].tolist()]
         tally.numbers[f"heads of the largest contrasts of the symbol asked for, beside its origin's ({wording})"] = (
             "; ".join(
@@ -64,27 +76,26 @@ def carriers_read_symbols(folder: Path | None, model: str = MODEL) -> Measured:
                 for layer, head in most
             )
         )
-        others = np.ones(symbol.shape[1:], dtype=bool)
-        others[chosen] = False
         for factor, x in mean.items():
             tally.numbers[f"contrast of the {factor} asked for, median of all other heads ({wording})"] = float(
                 np.median(x[others])
             )
     none: dict[str, Number] = {
-        f"carriers and wordings with the symbol's contrast {part}": Cases(0, 0)
-        for part in ("above zero", "above the origin's")
+        f"carriers and wordings with the symbol's contrast {part}": Cases(0, 0) for part in ASKED
     }
     return Measured(
         ours={
+            RIGHT: min(correct),
             "share of prompts answered right": float(np.mean(correct)),
             **none,
             **tally.counts("carriers and wordings with the symbol's contrast {}"),
-            **differences,
+            **gains,
             **tally.numbers,
         },
         model=f"{model}, taught to bind",
         evidence=[*evidence, SHOWN_IN],
         fails_in=tally.missed,
         note=f"Heads that carry the answer: {', '.join(f'{layer}:{head}' for layer, head in heads) or 'none'}. "
-        "Contrasts are of the log-sum-exp over a fact's keys, in units of the logit.",
+        f"Contrasts are of the log-sum-exp over a fact's keys, in units of the logit, over {len(symbol)} prompts, so "
+        "that an interval is little more than their least and largest.",
     )

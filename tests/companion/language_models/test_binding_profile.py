@@ -91,10 +91,10 @@ def test_a_correlation_whose_interval_reaches_the_null_models_is_not_below_it(hi
 
 def test_full_size_has_the_remedies_beside_as_many_prompts_without():
     settings = binding_profile.full_size()
-    assert len({setting.name for setting in settings}) == len(settings) == 9 + 6 + 6 + 3
+    assert len({setting.name for setting in settings}) == len(settings) == 9 + 6 + 6 + 3 + 9
     assert settings[0].name == "binding_profile/gemma-3-270m_likes_16"
     names = [setting.name.partition("likes_16")[2] for setting in settings if "likes_16" in setting.name]
-    assert names == ["", "_lead8_facts", "_facts", "_varied_facts"]
+    assert names == ["", "_lead8_facts", "_facts", "_varied_facts", *["_facts"] * 3]
     assert {setting.prompts for setting in settings if setting.keys == "facts"} == {binding_profile.FEWER}
 
 
@@ -143,3 +143,15 @@ def test_the_second_family_has_every_kind_of_short_prompt_with_few():
     assert {(x.prompts, x.keys, x.kept) for x in settings} == {(binding_profile.FEWER, "facts", "judged")}
     # What has nothing in front is the claim's own prompts and those beside a remedy at once.
     assert set(binding_profile.remedied("none", loop.SECOND)) == set(binding_profile.plain_lists(loop.SECOND))
+
+
+def test_a_draw_of_weights_is_another_model_of_which_planes_are_kept(tiny, tokenizer):
+    assert len(binding_profile.at_birth(loop.SECOND)) == 9
+    settings = [replace(one, facts=3, prompts=2) for one in binding_profile.at_birth()[::3]]
+    assert settings[1].name == "binding_profile/gemma-3-270m-random1_likes_3_facts"
+    drawn = [binding_profile.measure(tiny, tokenizer, one, progress=False) for one in (*settings, settings[0])]
+    own = binding_profile.measure(tiny, tokenizer, replace(settings[0], draw=None), progress=False)
+    assert not np.array_equal(drawn[0]["plane_symbolic"], drawn[1]["plane_symbolic"])
+    assert not np.array_equal(drawn[0]["plane_symbolic"], own["plane_symbolic"])
+    np.testing.assert_array_equal(drawn[0]["plane_symbolic"], drawn[3]["plane_symbolic"])
+    assert {(one.kept, one.keys) for one in settings} == {("judged", "facts")}

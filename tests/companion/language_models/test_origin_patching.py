@@ -12,6 +12,7 @@ from posym_companion.language_models.origin_patching import (
     EXCHANGES,
     RUNS,
     OriginPatching,
+    Pair,
     asked_with,
     block_keys,
     differences,
@@ -19,6 +20,7 @@ from posym_companion.language_models.origin_patching import (
     layers_called,
     main_effects,
     measure,
+    read_alone,
     remembered,
     small,
 )
@@ -192,3 +194,20 @@ def test_settings_that_leave_no_pair_are_refused():
     names = [setting.name for setting in full_size()]
     assert names[0] == "origin_patching/gemma-3-270m_likes_0"
     assert len(set(names)) == len(names) == 8
+
+
+def test_a_head_alone_reads_what_it_reads_where_no_other_layer_s_keys_change(tiny, prompts, planes):
+    facts, question = facts_of(prompts)
+    asked, other = 3, 1
+    cache, shifts = shifts_of(tiny, prompts, planes, asked, other)
+    pair = Pair(question=question, cache=cache, asked=asked, other=other, shifts=shifts)
+    alone = read_alone(tiny, pair, prompts, planes)
+    assert alone.shape == (1 + len(EXCHANGES), 3, 4)
+    for layer in range(3):
+        only = [shift if number == layer else 0 * shift for number, shift in enumerate(shifts)]
+        found = asked_with(tiny, question, cache, only, prompts, planes, asked, other)["log_ratio"]
+        runs = [RUNS.index((name, "all")) for name in ("none", *EXCHANGES)]
+        torch.testing.assert_close(alone[:, layer], found[runs, layer], rtol=1e-4, atol=1e-4)
+    every = asked_with(tiny, question, cache, shifts, prompts, planes, asked, other)["log_ratio"]
+    assert not torch.allclose(alone[1, 2], every[RUNS.index(("whole", "all")), 2], atol=1e-3)
+    assert (cache.layers[1].keys == remembered(tiny, facts[None]).layers[1].keys).all()

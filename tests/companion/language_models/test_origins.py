@@ -86,6 +86,7 @@ def test_what_stands_in_front_leaves_the_facts_as_they_are(tokenizer):
     lengths = {}
     for kind in (
         {"lead": 8},
+        {"lead": 8, "front": "shuffled"},
         {"lead": 8, "front": "other"},
         {"lead": 8, "front": "prose"},
         {"lead": 50, "front": "prose"},
@@ -101,6 +102,9 @@ def test_what_stands_in_front_leaves_the_facts_as_they_are(tokenizer):
     text = tokenizer.decode(other.input_ids[0, 1:33])
     assert text.count(" bought ") == 8
     assert " likes " not in text
+    mixed = prompts_of(tokenizer, Origins(lead=8, front="shuffled")).input_ids
+    assert torch.equal(mixed[:, 1:33].sort().values, same.input_ids[:, 1:33].sort().values)
+    assert ((mixed == same.input_ids)[:, 1:33].sum(1) < 16).all()  # the frame's tokens are half of a list
     prose = [prompts_of(tokenizer, Origins(lead=8, front="prose")).input_ids[row, 1:33] for row in (0, 1)]
     assert not torch.equal(*prose)
 
@@ -155,7 +159,7 @@ def test_contrasts_are_measured_where_they_are_asked(tiny, tokenizer):
 def test_the_grid_names_every_setting_apart():
     settings = full_size()
     names = [setting.name for setting in settings]
-    assert len(set(names)) == len(names) == 36
+    assert len(set(names)) == len(names) == 38
     assert sum("random" in name for name in names) == 6
     assert not any("binds" in setting.model for setting in full_size("some/other"))
     assert {replace(small(one), prompts=0).facts for one in settings} == {6}
@@ -179,7 +183,7 @@ def test_few_reads_are_the_same_numbers(tiny, tokenizer):
 
 def test_the_second_family_has_what_three_claims_are_judged_by():
     names = {setting.name for setting in full_size(SECOND)}
-    assert len(names) == len(full_size(SECOND)) == 21
+    assert len(names) == len(full_size(SECOND)) == 23
     first = {setting.name.replace(SECOND, "gemma-3-270m") for setting in full_size(SECOND)}
     assert first < {setting.name for setting in full_size()}
     assert all(setting.reads == "all" for setting in full_size())

@@ -13,7 +13,7 @@ from invented import invent_random_weights, save_invented
 from posym_companion.claims import claim, entries
 from posym_companion.finding import REMEDIES, Claim, Line, Measured, Rule
 from posym_companion.language_models import plane_profile
-from posym_companion.language_models.binding_profile import full_size
+from posym_companion.language_models.binding_profile import BindingProfile, full_size
 from posym_companion.language_models.judges import binding_planes, binding_profile
 from posym_companion.ledger import ledger
 from posym_companion.ledger.rows import row
@@ -118,6 +118,9 @@ def profile(seed, *, as_claimed=True, prompts=6):
     }
 
 
+LEANING = {f"plane_{name}" for name in ("positional", "symbolic", "positional_share", "symbolic_share")}
+
+
 def prose(arrays):
     """The same as the profiles of planes have it."""
     return {
@@ -132,7 +135,11 @@ def invented(folder, *, as_claimed=True):
     invent_random_weights(folder, as_claimed=as_claimed)
     settings = [setting for setting in (*full_size(), *full_size(SECOND)) if setting.keys == "facts"]
     for seed, setting in enumerate((*settings, *taught_profile.full_size())):
-        save_invented(setting.name, profile(seed, as_claimed=as_claimed), folder, **asdict(setting))
+        arrays = profile(seed, as_claimed=as_claimed)
+        if isinstance(setting, BindingProfile) and setting.draw is not None:
+            # Planes of random weights lean to nothing.
+            arrays |= {name: 0 * x + 0.5 for name, x in arrays.items() if name in LEANING}
+        save_invented(setting.name, arrays, folder, **asdict(setting))
     for seed, setting in enumerate((*plane_profile.full_size(), *plane_profile.full_size(SECOND))):
         if setting.task == "text":
             save_invented(setting.name, prose(profile(seed, as_claimed=as_claimed)), folder, **asdict(setting))

@@ -157,9 +157,12 @@ def test_rows_on_language_models_say_of_which_families():
     named = {name for name in entries() if name.startswith("L-") or (name.startswith("T-") and name.endswith("G"))}
     # The rules of these speak of both families themselves, or of small models.
     assert named - both - alone == {"L-8", "L-8b"}
-    # Seen in trials: the trend, the correlation, the shares on lists, and carriers of the taught model.
+    # Seen in trials: the trend, the correlation, single planes, the shares on lists, and carriers of the taught model.
     seen = {name for name in both if families[name][SECOND] == "after a first look"}
-    assert seen == {"U25-2", "U25-3", "C-1", "C-2", "T-0G", "T-1G", "T-2G", "T-3G", "T-4G", "T-5G"}
+    assert seen == {
+        *("U25-2", "U25-3", "U25-4a", "U25-4b", "C-1", "C-2", "C-4"),
+        *("T-0G", "T-1G", "T-2G", "T-3G", "T-4G", "T-5G"),
+    }
 
 
 def test_every_judge_of_two_families_takes_the_model(tmp_path):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from architectures import build
@@ -10,7 +12,7 @@ from posym_companion.language_models import origins
 from posym_companion.language_models.origin_patching import RUNS
 from posym_companion.loop import SECOND
 from posym_companion.solvers import reader_heads
-from posym_companion.solvers.reader_heads import DIMS, KEPT, full_size, measure, small
+from posym_companion.solvers.reader_heads import DIMS, KEPT, KEPT_ALONE, full_size, measure, small
 from posym_core.runs.results import named_dims
 
 
@@ -22,7 +24,9 @@ def tiny(tokenizer):
 
 def test_every_run_has_a_name_of_its_own():
     names = {setting.name for setting in full_size()}
-    assert len(names) == len(full_size()) == 12
+    assert len(names) == len(full_size()) == 24
+    assert sum(setting.alone for setting in full_size()) == 12
+    assert f"reader_heads/{SECOND}-2_bought_alone" in names
     assert f"reader_heads/{SECOND}-2_bought" in names
     assert "reader_heads/0_likes" in names
     assert set(KEPT) < set(RUNS)
@@ -50,3 +54,15 @@ def test_a_result_is_what_its_description_says(tiny, tokenizer, tmp_path, monkey
     first = round(2 * layers / 3)
     assert np.abs(late[:, :, :first]).max() == 0
     assert np.abs(late[:, :, first:]).max() > 0
+    # Alone, a head of the first layer reads what it does where all layers change.
+    alone = measure(tiny, tokenizer, tmp_path, replace(setting, alone=True), progress=False)
+    named_dims(DIMS, alone)
+    assert set(alone) == {"log_ratio"}
+    assert alone["log_ratio"].shape == (2, 1, len(KEPT_ALONE), layers, heads)
+    np.testing.assert_array_equal(alone["log_ratio"][:, :, 0], found["log_ratio"][:, :, 0])
+    for exchange in ("whole", "origin", "symbol", "other origins"):
+        late, own = (
+            x["log_ratio"][:, :, at, first]
+            for x, at in ((found, KEPT.index((exchange, "late"))), (alone, KEPT_ALONE.index(exchange)))
+        )
+        np.testing.assert_allclose(own.astype(float), late.astype(float), atol=5e-3)

@@ -36,7 +36,11 @@ def invented(folder, changed=None, *, right=True, carriers=CARRIERS, model=PACKA
                 found[:, 1, :, layer, head] += 1
         if changed:
             changed(setting, found)
-        arrays = {"curves": np.array(list(CROSSED)), "contrasts": found, "correct": np.full(PROMPTS, right)}
+        arrays = {
+            "curves": np.array(list(CROSSED)),
+            "contrasts": found,
+            "correct": right[setting.wording] if isinstance(right, dict) else np.full(PROMPTS, right),
+        }
         save_invented(setting.name, arrays, folder, **asdict(setting))
     return ledger("C-4", folder=folder)[0]
 
@@ -57,16 +61,17 @@ def test_another_family_is_asked_by_its_own_runs(tmp_path):
 def test_carriers_of_every_seed_are_asked_on_both_wordings(tmp_path):
     row = invented(tmp_path)
     assert row.verdict == "reproduced in kind"
+    assert row.first_rule_verdict == "reproduced in kind"
     assert row.parts["carriers read the symbol asked for"] == "4 of 4 heads on a wording"
     assert "1:0, 3:1." in row.note
     assert row.ours["contrast of the symbol asked for (1:0, likes)"]["value"] == pytest.approx(5, abs=0.1)
     assert row.ours["contrast of the origin asked for, median of all other heads (likes)"] == pytest.approx(0, abs=0.02)
 
 
-def change(model, wording, factor, height):
+def change(model, wording, factor, height, at=CARRIERS[0]):
     def changed(setting, found):
         if setting.model.endswith(model) and setting.wording == wording:
-            found[:, factor, :, 1, 0] = height + 0.01 * np.arange(PROMPTS)
+            found[:, factor, :, *at] = height + 0.01 * np.arange(PROMPTS)
 
     return changed
 
@@ -77,9 +82,10 @@ def change(model, wording, factor, height):
         (change("binds", "likes", 0, -0.5), "carriers read the symbol asked for", "3 of 4"),
         (change("binds", "bought", 1, 4.8), "more than its origin", "4 of 4"),
         (change("binds", "bought", 1, 5.2), "more than its origin", "3 of 4"),
-        (change("270m", "bought", 0, 9.8), "more than before teaching (bought)", "yes"),
-        (change("270m", "bought", 0, 10.2), "more than before teaching (bought)", "no"),
-        (change("270m", "bought", 0, 10.2), "more than before teaching (likes)", "yes"),
+        (change("270m", "bought", 0, 4.8), "more than before teaching", "4 of 4"),
+        (change("270m", "bought", 0, 5.2), "more than before teaching", "3 of 4"),
+        (change("binds", "bought", 0, 4.8, at=(0, 0)), "more than heads that carry nothing", "4 of 4"),
+        (change("binds", "bought", 0, 5.2, at=(0, 0)), "more than heads that carry nothing", "2 of 4"),
     ],
 )
 def test_each_line_has_two_sides(tmp_path, changed, part, held):
@@ -88,9 +94,17 @@ def test_each_line_has_two_sides(tmp_path, changed, part, held):
     assert (row.verdict == "reproduced in kind") == all(x.startswith(("yes", "4 of 4")) for x in row.parts.values())
 
 
+def test_half_of_the_prompts_right_in_one_wording_is_too_few(tmp_path):
+    """A share over both wordings would be three quarters."""
+    row = invented(tmp_path, right={"likes": np.arange(PROMPTS) > 1, "bought": np.arange(PROMPTS) >= 0})
+    assert row.verdict == "reproduced in kind"
+    row = invented(tmp_path, right={"likes": np.arange(PROMPTS) > 2, "bought": np.arange(PROMPTS) >= 0})
+    assert row.verdict == "not testable"
+
+
 def test_a_model_that_does_not_bind_or_has_no_carrier_tells_nothing(tmp_path):
     assert invented(tmp_path / "wrong", right=False).verdict == "not testable"
     row = invented(tmp_path / "none", carriers=[])
     assert row.parts["carriers read the symbol asked for"] == "not testable"
-    assert row.parts["more than before teaching (likes)"] == "no"
+    assert row.parts["more than before teaching"] == "not testable"
     assert "carry the answer: none." in row.note

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
+from dataclasses import asdict, replace
 
 import numpy as np
 import pytest
@@ -12,7 +12,7 @@ from posym_companion.ledger import ledger
 from posym_companion.loop import SECOND
 from posym_companion.solvers.judges import reader_heads
 from posym_companion.solvers.judges.reader_heads import FOLLOWS, READERS, followed
-from posym_companion.solvers.reader_heads import KEPT, full_size
+from posym_companion.solvers.reader_heads import KEPT, KEPT_ALONE, full_size
 from posym_core.runs.results import load_result
 
 LAYERS = {SECOND: (30, 9), "gemma-3-270m": (18, 4)}
@@ -23,16 +23,23 @@ def _few_draws(monkeypatch):
     monkeypatch.setattr(reader_heads, "DRAWS", 40)
 
 
-def invented(folder, *, prompts=6, right=True, scores=(0.0, 1.0), own=2.0, follows=0.7, control=0.0, only=None):
-    """Runs in which heads read what they are said to; or, of the one named ``only``, do as the arguments have it."""
+def invented(
+    folder, *, prompts=6, right=True, scores=(0.0, 1.0), own=2.0, follows=0.7, control=0.0, only=None, third=None
+):
+    """Runs in which heads read what they are said to; or, of the one named ``only``, do as the arguments have it.
+
+    In a third of all layers an exchange does as much as alone, or so much as ``third`` says.
+    """
     generator = np.random.default_rng(0)
     for setting in full_size():
+        if setting.alone:
+            continue
         shape = LAYERS[setting.model]
         contrasts = 0.01 * generator.normal(size=(3, prompts, *shape))
         positional, symbolic = np.zeros((prompts, *shape)), np.ones((prompts, *shape))
         whole = generator.normal(size=(prompts, 2, *shape))
-        rows = {run: np.zeros_like(whole) for run in KEPT}
-        for layers in ("middle", "late"):
+        rows = {run: np.zeros_like(whole) for run in (*KEPT, *((name, "alone") for name in KEPT_ALONE))}
+        for layers in ("middle", "late", "alone"):
             rows["whole", layers] = whole
         for factor, heads in READERS[setting.model].items():
             for head in heads:
@@ -44,8 +51,9 @@ def invented(folder, *, prompts=6, right=True, scores=(0.0, 1.0), own=2.0, follo
                 positional[at], symbolic[at] = scores if is_it else (0.0, 1.0)
                 share = follows if is_it else 0.7
                 rest = {"symbol": "origin", "origin": "symbol"}[factor]
-                for layers in ("middle", "late"):
-                    rows[factor, layers][:, :, *head] = share * whole[:, :, *head]
+                for layers in ("middle", "late", "alone"):
+                    part = share if layers == "alone" or third is None or not is_it else third
+                    rows[factor, layers][:, :, *head] = part * whole[:, :, *head]
                     rows[rest, layers][:, :, *head] = 0.3 * whole[:, :, *head]
                     rows["other origins", layers][:, :, *head] = (control if is_it else 0.0) * whole[:, :, *head]
         arrays = {
@@ -53,9 +61,12 @@ def invented(folder, *, prompts=6, right=True, scores=(0.0, 1.0), own=2.0, follo
             "log_ratio": np.stack([rows[run] for run in KEPT], 2),
             "positional": positional,
             "symbolic": symbolic,
-            "correct": np.full(prompts, right),
+            "correct": right[setting.wording] if isinstance(right, dict) else np.full(prompts, right),
         }
         save_invented(setting.name, arrays, folder, **asdict(setting))
+        alone = replace(setting, alone=True)
+        arrays = {"log_ratio": np.stack([rows[name, "alone"] for name in KEPT_ALONE], 2)}
+        save_invented(alone.name, arrays, folder, **asdict(alone))
     (row,) = ledger("C-6", folder=folder)
     return row
 
@@ -66,7 +77,8 @@ def test_heads_that_read_what_they_are_said_to(tmp_path):
     cases = [part.partition(" c")[0] for part in row.parts.values()]
     assert cases == ["yes", "30 of 30", "18 of 18", "12 of 12", "18 of 18", "12 of 12", "12 of 12"]
     assert row.ours["logits that follow the origin (smollm2-135m, 23:2, run 0, likes)"]["value"] == pytest.approx(0.7)
-    assert len(row.evidence) == 13
+    assert len(row.evidence) == 25
+    assert row.first_rule_verdict == "reproduced in kind"
 
 
 ONE = (SECOND, 1, "bought", 23, 7)
@@ -104,6 +116,16 @@ def _parts(tmp_path_factory):
         invented_parts.update(invented(tmp_path_factory.mktemp("as_said")).parts)
 
 
+def test_the_rule_looks_at_a_head_s_own_layer_and_the_first_at_a_third(tmp_path):
+    row = invented(tmp_path, only=ONE, third=0.2)
+    assert row.verdict == "reproduced in kind"
+    assert row.first_rule_verdict == "partly"
+    assert row.fails_in == []
+    row = invented(tmp_path, only=ONE, follows=0.2, third=0.7)
+    assert (row.verdict, row.first_rule_verdict) == ("partly", "reproduced in kind")
+    assert len(row.fails_in) == 1
+
+
 def test_a_symbol_reader_has_lines_of_its_own(tmp_path):
     row = invented(tmp_path, only=("gemma-3-270m", 2, "likes", 11, 2), own=0.5, follows=0.1)
     assert row.parts["symbols stand out for readers of symbols"].startswith("17 of 18")
@@ -113,6 +135,9 @@ def test_a_symbol_reader_has_lines_of_its_own(tmp_path):
 
 def test_models_that_do_not_answer_tell_nothing(tmp_path):
     assert invented(tmp_path, right=False).verdict == "not testable"
+    half = {"likes": np.arange(6) < 3, "bought": np.full(6, True)}
+    assert invented(tmp_path, right=half).verdict == "not testable"
+    assert invented(tmp_path, right=half | {"likes": np.arange(6) < 4}).verdict == "reproduced in kind"
     assert ledger("C-6", folder=tmp_path / "nowhere")[0].verdict == "not run here"
 
 

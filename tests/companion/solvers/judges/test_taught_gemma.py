@@ -10,6 +10,7 @@ from invented import invent_random_weights, save_invented
 
 from posym_companion.claims import claim
 from posym_companion.finding import Cases
+from posym_companion.language_models.binding_profile import at_birth
 from posym_companion.language_models.judges import binding_profile
 from posym_companion.ledger.rows import row
 from posym_companion.loop import SECOND
@@ -115,6 +116,9 @@ def invented(
         if not as_claimed:
             arrays["band_symbolic_share"] = arrays["band_positional_share"] = np.full((snapshots, 3, 18, 4, 8), 0.5)
         save_invented(setting.name, arrays, folder, **asdict(setting))
+    for setting in at_birth(model):
+        planes = {f"plane_{name}": np.full((1, 18, 4, 128), 0.5) for name in PLANES}
+        save_invented(setting.name, planes, folder, **asdict(setting))
 
 
 BOUND = "they do so because binding was learned, and not another rule"
@@ -166,6 +170,24 @@ def test_every_verdict_comes_out_both_ways(name, claimed, otherwise):
     assert found.verdict == "reproduced in kind", (found.parts, found.numbers)
     assert row(judged, otherwise).verdict != "reproduced in kind"
     assert "taught_gemma/all_0" in found.evidence
+
+
+def test_a_head_is_one_head_in_however_many_runs_it_carries(claimed):
+    found = row(claim("T-0G"), claimed)
+    assert found.parts["carriers are purely symbolic"] == f"{len(CARRIERS)} of {len(CARRIERS)} heads of one model"
+    assert found.ours["heads that carry it and are purely symbolic"] == f"{3 * len(CARRIERS)} of {3 * len(CARRIERS)}"
+    # Of four heads that restore as much, those in global layers are three; without the most there is none left.
+    assert found.ours["share restored by global layers (seed 1)"] == pytest.approx(1.0)
+
+
+def test_behaviour_and_use_are_held_against_random_weights(tmp_path):
+    invented(tmp_path)
+    part = "the correlation is above that of random weights"
+    assert row(claim("T-4G"), tmp_path).parts[part] == "4 of 4 kinds of prompt"
+    invent_random_weights(tmp_path, as_claimed=False)
+    found = row(claim("T-4G"), tmp_path)
+    assert found.parts[part] == "0 of 4 kinds of prompt"
+    assert (found.verdict_of_model, found.first_rule_verdict) == ("partly", "reproduced in kind")
 
 
 def behind_a_lead(folder, *, idle, rise):
