@@ -9,6 +9,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from posym_core.figures.frames import (
+    UNDEFINED,
     as_array,
     as_colours,
     as_frames,
@@ -134,6 +135,7 @@ class Bars(SeriesPanel):
         stacked: pile the series of a bar up; without intervals.
         decimals: write every bar's value with so many decimals.
         highlight: ``[*slider]``, number of the bar to frame, counted from 0.
+        missing: what a hatched bar and its hint say.
     """
 
     title: str
@@ -143,9 +145,10 @@ class Bars(SeriesPanel):
     stacked: bool = False
     decimals: int | None = None
     highlight: Any = None
+    missing: str = UNDEFINED
 
     kind: ClassVar[str] = "bars"
-    sent: ClassVar[tuple[str, ...]] = ("stacked", "decimals")
+    sent: ClassVar[tuple[str, ...]] = ("stacked", "decimals", "missing")
     moving: ClassVar[tuple[str, ...]] = ("frames", "lower", "upper", "labels", "highlight")
 
     def payload(self, dims: dict[str, int], digits: int) -> dict[str, Any]:

@@ -127,7 +127,7 @@ def test_the_table_is_there_before_scripts_run():
     given = one_input()
     shown = make(given)
     rows = re.findall(
-        r'<tr><th scope="row">(\d)\.(\d)</th><td>([\d.]+)</td><td>([\d.]+)</td><td>([\d.]+)</td></tr>', shown.html
+        r'<tr><th scope="row">(\d):(\d)</th><td>([\d.]+)</td><td>([\d.]+)</td><td>([\d.]+)</td></tr>', shown.html
     )
     assert len(rows) == LAYERS * HEADS
     layer, head, positional, symbolic, entropy = rows[7]
@@ -436,7 +436,7 @@ def test_layers_that_do_not_see_all_blocks_are_found_in_their_attention():
         [0] * 5,
     ]
     rows = re.findall(r'<th scope="row">([^<]*)</th>', make(windowed()).html)
-    assert [row for row in rows if "◌" in row] == ["1.0 ◌", "1.1 ◌", "1.2 ◌"]
+    assert [row for row in rows if "◌" in row] == ["1:0 ◌", "1:1 ◌", "1:2 ◌"]
     # A window that ends before the blocks begin hides none of them.
     assert "◌</th>" not in make(windowed(start=4, span=6, lengths=(1, 2, 3)), length=1).html
 
@@ -462,7 +462,7 @@ def test_layers_that_do_not_see_all_blocks_are_marked(open_page):
     assert page.locator(".posym-ex-blocks .posym-void").count() == 0
     page.locator(".posym-ex-table summary").click()
     rows = page.locator(".posym-ex-table tbody th").all_text_contents()
-    assert [row for row in rows if "◌" in row] == ["1.0 ◌", "1.1 ◌", "1.2 ◌"]
+    assert [row for row in rows if "◌" in row] == ["1:0 ◌", "1:1 ◌", "1:2 ◌"]
     # The other input sees everything.
     page.locator("[name=input]").select_option("text")
     assert not legend.is_visible()
@@ -682,7 +682,7 @@ def test_layers_are_called_as_they_are_in_the_model(open_page):
     assert page.locator("[name=head] option").nth(14).text_content() == "layer 11, head 2"
     page.locator("[name=head]").select_option("14")
     hash_of(page, "#head=11.2")
-    assert page.locator(".posym-ex-table tbody th").first.text_content() == "3.0"
+    assert page.locator(".posym-ex-table tbody th").first.text_content() == "3:0"
 
 
 def test_the_table_follows(open_page):

@@ -430,6 +430,28 @@ def test_undefined_is_shown_as_such(open_page):
     assert kinds.nth(1).locator("image").evaluate(alpha) == [0, 255]
 
 
+def test_missing_bars_say_what_is_missing_in_the_figures_own_words(open_page):
+    bars = Bars("Bars", list("abc"), [[1.0, np.nan, 0.5]], over=(), missing="not asked", wide=True)
+    page = open_page([slider_figure([bars], [THETA], caption="C.", alt="A.")])
+    drawing = page.locator(".posym-drawing")
+    assert (drawing.text_content() or "").count("not asked") == 1
+    box = drawing.bounding_box()
+    drawing.hover(position={"x": box["width"] / 2, "y": box["height"] / 2})
+    assert page.locator(".posym-tip").text_content() == "b: not asked"
+    assert "undefined" not in page.locator("figure").inner_text()
+
+
+def test_values_of_bars_stay_above_their_labels(open_page):
+    bars = Bars("Bars", list("abc"), [[-0.001, 1.0, -0.6]], over=(), decimals=2, y_limits=(-1, 1), wide=True)
+    low = Bars("Low", list("ab"), [[-0.001, 1.0]], over=(), decimals=2, y_limits=(-0.001, 1), wide=True)
+    page = open_page([slider_figure([bars, low], [THETA], caption="C.", alt="A.")])
+    heights = """drawing => Object.fromEntries([...drawing.querySelectorAll("text")].map(
+        text => [text.textContent, Number(text.getAttribute("y"))]))"""
+    first, second = (page.locator(".posym-drawing").nth(place).evaluate(heights) for place in range(2))
+    assert first["1.00"] < first["0.00"] < first["−0.60"] < first["a"] - 12  # below its bar where there is room
+    assert second["0.00"] < second["a"] - 12
+
+
 def test_hover_says_the_value(open_page):
     page = open_page(samples())
     page.locator(".posym-drawing").first.hover(position={"x": 150, "y": 120})

@@ -8,6 +8,7 @@ const TARGETS = [["first", 3], ["midway", 0], ["last", 5]];
 const COLOURS = { index: 0, retrieval: 1, induction: 2 };
 const BEFORE = 6;
 const radians = (angle) => String(Number(angle.toPrecision(3)));
+const whole = (count) => count.toLocaleString("en");
 const share = (value) => value.toFixed(value > 0.9995 || value < 0.0005 ? 0 : 3);
 
 // What the controls say, or a sentence on what is wrong with them.
@@ -137,7 +138,7 @@ function start(figure, data) {
   const drawPlanesBefore = () => drawPlanesOf(planes[1], before, "run before");
   const rowOf = (run) => {
     const stored = nearest(run.settings), done = Number.isFinite(run.accuracy), { task, angles, length, seed } = run.settings;
-    return [run.number, data.names[task], angles.map(radians).join(" and "), length, seed, done ? run.step : "…",
+    return [run.number, data.names[task], angles.map(radians).join(" and "), length, seed, done ? whole(run.step) : "…",
       done ? share(run.accuracy) : "…", stored ? `${share(stored.accuracy)} at ${radians(stored.angle)}` : "none", run.seconds ? run.seconds.toFixed(1) : "…"];
   };
   const drawTable = () => {
@@ -174,7 +175,7 @@ function start(figure, data) {
     if (news.kind === "time") return void ((run.seconds = news.seconds), drawSoon(drawTable));
     run.losses.push(...news.losses);
     Object.assign(run, { step: news.step, attention: news.attention, hits: news.hits, asked: news.asked, keys: news.keys, queries: news.queries, seconds: news.seconds });
-    controls.step.value = find("progress").value = news.step;
+    (controls.step.value = whole(news.step)), (find("progress").value = news.step);
     const loss = run.losses.length ? run.losses[run.losses.length - 1][1].toFixed(2) : "unknown";
     const quarter = Math.floor((4 * news.step) / data.training.steps);
     if (news.kind === "end") {
@@ -182,8 +183,8 @@ function start(figure, data) {
       controls.accuracy.value = news.accuracy.toFixed(4);
       show(false);
       const stored = nearest(run.settings);
-      say(`Run ${run.number} ended at step ${news.step} with accuracy ${share(news.accuracy)}${stored ? `; the stored runs at ${radians(stored.angle)} radians reach ${share(stored.accuracy)}` : ""}.`);
-    } else if (quarter && !said.has(quarter)) said.add(quarter), say(`Step ${news.step}, loss ${loss}.`);
+      say(`Run ${run.number} ended at step ${whole(news.step)} with accuracy ${share(news.accuracy)}${stored ? `; the stored runs at ${radians(stored.angle)} radians reach ${share(stored.accuracy)}` : ""}.`);
+    } else if (quarter && !said.has(quarter)) said.add(quarter), say(`Step ${whole(news.step)}, loss ${loss}.`);
     drawSoon(...(news.kind === "end" ? all : moving));
   };
   const train = () => {
@@ -213,7 +214,7 @@ function start(figure, data) {
     const paused = controls.pause.textContent === "Pause";
     worker.postMessage({ kind: paused ? "pause" : "go" });
     controls.pause.textContent = paused ? "Go on" : "Pause";
-    say(paused ? `Paused at step ${now.step}.` : "Training goes on.");
+    say(paused ? `Paused at step ${whole(now.step)}.` : "Training goes on.");
   });
 
   // ---- controls --------------------------------------------------------------------------------------------------------

@@ -261,7 +261,7 @@ function bars(panel, at, pen) {
         hatch(svg, x, area.top, width, area.bottom - area.top);
         const [turnX, turnY] = [tenth(x + width / 2 + 4), tenth((area.top + area.bottom) / 2)];
         if (width >= 13)
-          putText(svg, turnX, turnY, "undefined", { look: "posym-soft posym-halo", anchor: "middle", transform: `rotate(-90 ${turnX} ${turnY})` });
+          putText(svg, turnX, turnY, panel.missing, { look: "posym-soft posym-halo", anchor: "middle", transform: `rotate(-90 ${turnX} ${turnY})` });
         return;
       }
       let from = zero, to = y(clamp(value, ...panel.y_limits));
@@ -281,7 +281,7 @@ function bars(panel, at, pen) {
       }
       const text = panel.decimals === null || panel.stacked ? "" : write(value, panel.decimals);
       if (text && measure(text) < width + 10)
-        putText(svg, x + width / 2, value < 0 ? low + 14 : high - 5, text, { look: "", anchor: "middle" });
+        putText(svg, x + width / 2, value < 0 && low + 14 < area.bottom ? low + 14 : Math.min(high, zero) - 5, text, { look: "", anchor: "middle" });
     });
   });
   const room = count <= 12 ? Math.max(4, Math.floor(slot / 6.5)) : 99;
@@ -294,7 +294,8 @@ function bars(panel, at, pen) {
   return (px, py) => {
     const bar = Math.floor((px - area.left) / slot);
     if (bar < 0 || bar >= count || py < area.top - 10 || py > area.bottom + 20) return null;
-    const texts = rangeOf(number).map((index) => `${panel.series[index]} ${write(values[index * count + bar])}`.trim());
+    const said = (value) => (defined(value) ? write(value) : panel.missing);
+    const texts = rangeOf(number).map((index) => `${panel.series[index]} ${said(values[index * count + bar])}`.trim());
     return `${everyLabel(labels, count)[bar]}: ${texts.join(", ")}`;
   };
 }

@@ -41,7 +41,7 @@ function start(figure, data, head = null) {
   if (head !== null && head < count) state.head = head;
   const controls = Object.fromEntries(["input", "prompt", "head", "tau", "block"].map((name) => [name, find(`[name=${name}]`)]));
   const called = (place) => data.layers[place];
-  const nameOf = (head) => `${called(layerOf(head))}.${head % heads}`;
+  const nameOf = (head) => `${called(layerOf(head))}:${head % heads}`;
   const titleOf = (head) => `layer ${called(layerOf(head))}, head ${head % heads}`;
   const here = () => data.inputs[state.input];
   const blockLength = () => here().lengths[state.block];
@@ -445,7 +445,7 @@ function start(figure, data, head = null) {
 
   // ---- the address -------------------------------------------------------------------------------------------------------
   const address = () => {
-    const parts = [`head=${nameOf(state.head)}`];
+    const parts = [`head=${nameOf(state.head).replace(":", ".")}`];
     if (state.input !== first.input) parts.push(`input=${here().name}`);
     if (state.prompt !== first.prompt) parts.push(`prompt=${state.prompt}`);
     if (blockLength() !== data.inputs[0].lengths[first.block]) parts.push(`block=${blockLength()}`);

@@ -227,7 +227,7 @@ def test_two_runs_side_by_side(browser, tmp_path):
         assert value(page, "step") == "250"
         assert "no stored runs" in drawing(page, "grid")
         train(page, angle="1.5")
-        page.wait_for_function("Number(document.querySelector('output[name=step]').value) > 0")
+        page.wait_for_function("document.querySelector('progress').value > 0")
         bad = ended(page)
         assert 1 >= good > bad + 0.1
         assert bad >= 0
@@ -241,19 +241,26 @@ def test_two_runs_side_by_side(browser, tmp_path):
         page.wait_for_function("document.querySelectorAll('[data-part=planes] svg').length === 3")
 
 
+def test_steps_are_written_as_their_number_is(browser, tmp_path):
+    with opened(browser, make(training={**SCHEDULE, "steps": 1000, "batch": 4}), tmp_path) as page:
+        train(page, angle="0.1", length="8")
+        ended(page)
+        assert page.locator(".posym-live-state span").first.text_content() == "step 1,000 of 1,000"
+        page.wait_for_function("document.querySelector('.posym-live-table tbody').textContent.includes('1,000')")
+        assert "ended at step 1,000 with" in page.locator(".posym-live-said").text_content()
+
+
 def test_a_run_can_pause_go_on_and_stop(browser, tmp_path):
     with opened(browser, make(training={**SCHEDULE, "steps": 100_000}), tmp_path) as page:
         train(page, angle="0.1")
-        page.wait_for_function("Number(document.querySelector('output[name=step]').value) > 5")
+        page.wait_for_function("document.querySelector('progress').value > 5")
         page.click("button[name=pause]")
         page.wait_for_timeout(400)
-        step = value(page, "step")
+        step = page.locator("progress").evaluate("bar => bar.value")
         page.wait_for_timeout(300)
-        assert value(page, "step") == step
+        assert page.locator("progress").evaluate("bar => bar.value") == step
         page.click("button[name=pause]")
-        page.wait_for_function(
-            "step => Number(document.querySelector('output[name=step]').value) > step", arg=int(step)
-        )
+        page.wait_for_function("step => document.querySelector('progress').value > step", arg=step)
         assert value(page, "accuracy") == ""
         page.click("button[name=stop]")
         assert 0 <= ended(page) <= 1
