@@ -83,7 +83,7 @@ DIMS = {
     "positional symbolic": "prompt layer head",
     "contents positions far by_position": "base length prompt layer head",
     "*_share": "prompt layer head",
-    "energy_part *_norm": "layer head plane",
+    "energy energy_part *_norm": "layer head plane",
     "angles": "layer plane",
     "restored": "layer head",
     "conditions": "condition",
@@ -141,10 +141,14 @@ def full_size() -> list[LaterClaims]:
         LaterClaims(part="sums", length=256, prompts=12, trained=False),
         LaterClaims(part="influence", length=127, prompts=8, draws=2),
         LaterClaims(part="binding", length=8, prompts=48),
-        LaterClaims(part="retrieval", length=16, prompts=12, draws=2),
+        LaterClaims(part="retrieval", length=16, prompts=12, draws=8),
     ]
     again = [replace(one, model=TAUGHT, fresh=0) for one in texts if one.trained]
-    facts = [replace(one, model=family, length=8, prompts=48, draws=4, fresh=8) for family in FAMILIES for one in texts]
+    facts = [
+        replace(one, model=family, length=8, prompts=48, draws=8 if one.part == "retrieval" else 4, fresh=8)
+        for family in FAMILIES
+        for one in texts
+    ]
     second = [replace(one, model=SECOND_TAUGHT if one.part in FIRST else SECOND) for one in texts]
     return [*texts, *again, *facts, *second]
 
@@ -342,6 +346,7 @@ def retrieval(model: Any, source: Any, setting: LaterClaims) -> dict[str, np.nda
 
     Returns:
         ``restored [layer, head]``, the part of the difference between two prompts' answers that a head brings back;
+        ``energy [layer, head, plane]``, each plane's part of what all planes make the logits vary by, each on its own;
         ``conditions``, and under each ``correct`` and ``log_probability`` of the right attribute among those named,
         ``[condition, prompt]``.
     """
@@ -351,10 +356,16 @@ def retrieval(model: Any, source: Any, setting: LaterClaims) -> dict[str, np.nda
     whole = patched["clean_whole"].sum() - patched["other_whole"].sum()
     restored = (patched["answer_patched"] - patched["other_whole"][:, None, None]).sum(0) / whole
     planes = find_planes(model, prompts.input_ids.shape[1])
+
+    def one_layer(heads: LayerHeads) -> dict[str, Tensor]:
+        energy = heads.frequency_shares(told(prompts)).energy
+        return {"energy": energy / energy.sum(-1, keepdim=True)}
+
+    energy = profile_with(model, prompts.input_ids, one_layer, progress=False)["energy"].nanmean(0)
     # Other prompts than those that tell which heads carry the answer.
     prompts = question_prompts(source, setting, setting.seed + 1)
     arrays: dict[str, list[np.ndarray]] = {"correct": [], "log_probability": []}
-    planned = operations(restored, len(planes[0].angles), setting.draws, generator)
+    planned = operations(restored, energy, setting.draws, generator)
     for interventions in planned.values():
         with surgery(model, *interventions, planes=planes):
             choices = choice_accuracy(model, prompts)
@@ -362,15 +373,17 @@ def retrieval(model: Any, source: Any, setting: LaterClaims) -> dict[str, np.nda
             rows.append(getattr(choices, name).float().numpy())
     return {
         "restored": restored.astype(np.float32),
+        "energy": energy.float().numpy(),
         "conditions": np.array(list(planned)),
         **{name: np.stack(rows) for name, rows in arrays.items()},
     }
 
 
 def operations(
-    restored: np.ndarray, planes: int, draws: int, generator: torch.Generator
+    restored: np.ndarray, energy: Float[Tensor, "layer head plane"], draws: int, generator: torch.Generator
 ) -> dict[str, tuple[Intervention, ...]]:
     """What is done to the heads that carry the answer, and to as many others."""
+    planes = energy.shape[-1]
     carriers = [(int(layer), int(head)) for layer, head in np.argwhere(restored > CARRIES)]
     rest = [(int(layer), int(head)) for layer, head in np.argwhere(restored <= CARRIES)]
     if not carriers:
@@ -386,7 +399,35 @@ def operations(
         others = [rest[i] for i in torch.randperm(len(rest), generator=generator)[: len(carriers)].tolist()]
         if others:
             planned[f"other heads, slowest {quarter:g}, {draw}"] = (ablated(slowest(quarter), heads=others),)
+    for draw in range(draws):
+        pairs = {head: equal_energy(energy[head], quarter, generator) for head in carriers}
+        for place, speed in enumerate(("slow", "faster")):
+            planned[f"{speed} planes of equal energy, {draw}"] = tuple(
+                ablated(numbered(pair[place]), heads=[head]) for head, pair in pairs.items()
+            )
     return planned
+
+
+def equal_energy(
+    energy: Float[Tensor, " plane"], share: float, generator: torch.Generator
+) -> tuple[list[int], list[int]]:
+    """Planes of the slowest ``share`` and planes of the rest, by frequency ID, that have as much of a head's energy.
+
+    All planes of the side that has less, and of the other so many, in random order, as together have no more.
+    """
+    count = len(energy)
+    sides = [list(range(count - round(share * count), count)), list(range(count - round(share * count)))]
+    sums = [float(energy[side].sum()) for side in sides]
+    larger = int(sums[1] > sums[0])
+    chosen, left = [], min(sums)
+    for at in torch.randperm(len(sides[larger]), generator=generator).tolist():
+        plane = sides[larger][at]
+        if float(energy[plane]) <= left:
+            chosen.append(plane)
+            left -= float(energy[plane])
+    sides[larger] = chosen
+    slow, faster = ([1 + plane for plane in sorted(side)] for side in sides)
+    return slow, faster
 
 
 def influences(model: Any, source: Any, setting: LaterClaims) -> dict[str, np.ndarray]:

@@ -18,6 +18,7 @@ from posym_companion.finding import Measured, Number, cases
 from posym_companion.language_models.judges.binding_profile import MODEL
 from posym_companion.later.later_claims import (
     BASES,
+    CARRIES,
     FIRST,
     LENGTHS,
     MODELS,
@@ -215,8 +216,12 @@ def slow_planes_of_carriers(folder: Path | None, model: str) -> Measured:
         "more than in other heads": (
             mean_interval(others.mean(0) - slow, over="prompts") if len(others) else "all heads carry the answer"
         ),
-        "heads that carry the answer": cases((result["restored"] > 0.1).ravel()),
+        "heads that carry the answer": cases((result["restored"] > CARRIES).ravel()),
     }
+    ours |= _of_equal_energy(right)
+    energy = result["energy"].astype(float)[result["restored"] > CARRIES]
+    slowest = energy[:, -round(QUARTER * energy.shape[-1]) :].sum(-1)
+    ours["energy in the slowest quarter of a carrier, median"] = float(np.median(slowest))
     log_probability = dict(zip(names, result["log_probability"].astype(float), strict=True))
     ours |= {f"recall, {name}": float(row.mean()) for name, row in right.items()}
     ours |= {
@@ -226,6 +231,20 @@ def slow_planes_of_carriers(folder: Path | None, model: str) -> Measured:
     }
     facts = int(result.settings["length"])
     return _measured(ours, result, note=f"{facts} facts; chance is 1 in {facts}.")
+
+
+def _of_equal_energy(right: dict[str, np.ndarray]) -> dict[str, Number]:
+    """Recall lost without slow planes and without faster ones that together make the logits vary as much."""
+    by = {
+        speed: np.mean([x for name, x in right.items() if name.startswith(f"{speed} planes of equal")], axis=0)
+        for speed in ("slow", "faster")
+    }
+    lost = {speed: float((right["none"] - x).mean()) for speed, x in by.items()}
+    return {
+        **{f"recall lost without {speed} planes of equal energy": x for speed, x in lost.items()},
+        "recall lost without planes of equal energy, the larger": max(lost.values()),
+        "more than without faster planes of equal energy": mean_interval(by["faster"] - by["slow"], over="prompts"),
+    }
 
 
 def u_at_birth(folder: Path | None, model: str) -> Measured:

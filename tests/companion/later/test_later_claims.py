@@ -275,16 +275,55 @@ def test_outcomes_count_the_highest_answer():
 def test_operations_are_on_heads_that_carry_the_answer_and_as_many_others():
     restored = np.zeros((3, 4))
     restored[1, 2] = restored[2, 0] = 0.5
-    planned = later_claims.operations(restored, 16, 2, torch.Generator().manual_seed(0))
+    energy = torch.rand(3, 4, 16, generator=torch.Generator().manual_seed(0))
+    planned = later_claims.operations(restored, energy, 2, torch.Generator().manual_seed(0))
     assert planned["none"] == ()
     for name, interventions in planned.items():
         for one in interventions:
             carriers = set(one.heads) == {(1, 2), (2, 0)}
+            if "of equal energy" in name:  # of each head planes of its own
+                assert len(one.heads) == 1
+                continue
             assert carriers != name.startswith("other heads")
             assert len(one.heads) == 2
+    for speed in ("slow", "faster"):
+        heads = [head for one in planned[f"{speed} planes of equal energy, 1"] for head in one.heads]
+        assert heads == [(1, 2), (2, 0)]
     assert int((~planned["slowest 0.25"][0].change(torch.linspace(1, 0.1, 16))[1]).sum()) == 4
     with pytest.raises(ValueError, match=r"no head restores more than 0\.1"):
-        later_claims.operations(restored * 0, 16, 1, torch.Generator())
+        later_claims.operations(restored * 0, energy, 1, torch.Generator())
+
+
+@pytest.mark.parametrize("slowest", [0.9, 0.1])
+def test_planes_of_equal_energy_are_all_of_the_poorer_side_and_as_much_of_the_richer(slowest):
+    """Slow planes are 13 to 16; whichever side has more energy gives a part of it, another in each draw."""
+    generator = torch.Generator().manual_seed(0)
+    energy = torch.rand(16, generator=generator)
+    energy[12:] *= slowest / energy[12:].sum()
+    energy[:12] *= (1 - slowest) / energy[:12].sum()
+    drawn = set()
+    for _ in range(20):
+        slow, faster = later_claims.equal_energy(energy, 0.25, generator)
+        assert set(slow) <= {13, 14, 15, 16}
+        assert set(faster) <= set(range(1, 13))
+        whole, part = (faster, slow) if slowest > 0.5 else (slow, faster)
+        assert whole == (list(range(1, 13)) if slowest > 0.5 else [13, 14, 15, 16])
+        sums = [float(energy[[plane - 1 for plane in side]].sum()) for side in (whole, part)]
+        assert sums[1] <= sums[0] + 1e-6
+        drawn.add(tuple(part))
+    if slowest < 0.5:  # of many small planes the sums are near
+        assert sums[1] > 0.5 * sums[0]
+        assert len(drawn) > 5
+
+
+def test_energies_of_planes_are_kept_beside_what_is_done_to_them(tiny, tokenizer):
+    setting = later_claims.small(later_claims.LaterClaims(part="retrieval", draws=2))
+    found = later_claims.measure(tiny, tokenizer, setting)
+    named_dims(later_claims.DIMS, found)
+    layers, heads = found["restored"].shape
+    assert found["energy"].shape[:2] == (layers, heads)
+    np.testing.assert_allclose(found["energy"].sum(-1), 1, rtol=1e-3)
+    assert "faster planes of equal energy, 0" in found["conditions"].tolist()
 
 
 def test_correlation_with_the_best_sum_is_that_of_least_squares():

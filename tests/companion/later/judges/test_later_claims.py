@@ -161,3 +161,43 @@ def test_the_middle_is_asked_where_the_place_decides(tmp_path):
     row = binding(tmp_path, even=1, odd=1, ends=0.0, odd_ends=1.0)
     assert row.ours["place decides at the ends, minus in the middle"]["interval"][0] > 0
     assert (row.parts["place decides"], row.parts[middle], row.first_rule_verdict) == ("yes", "no", "partly")
+
+
+def retrieval(folder, *, slow=0.2, faster=0.8, others=1.0, quarter=0.1, model="gemma-3-270m-binds"):
+    """Recall of ten prompts without some planes: of the slow ones of equal energy and so on."""
+    parts = {
+        "none": 1.0,
+        "all planes": 0.1,
+        "slowest 0.25": quarter,
+        **{f"random 0.25, {draw}": 0.9 for draw in range(2)},
+        **{f"other heads, slowest 0.25, {draw}": others for draw in range(2)},
+        **{f"slow planes of equal energy, {draw}": slow for draw in range(2)},
+        **{f"faster planes of equal energy, {draw}": faster for draw in range(2)},
+    }
+    right = np.array([np.arange(10) < round(10 * part) for part in parts.values()])
+    restored = np.zeros((LAYERS, HEADS))
+    restored[2, 1] = 0.5
+    energy = np.full((LAYERS, HEADS, 8), 0.1 / 6)
+    energy[..., 6:] = 0.45
+    arrays = {
+        "restored": restored,
+        "energy": energy,
+        "conditions": np.array(list(parts)),
+        "correct": right,
+        "log_probability": np.where(right, -0.1, -2.0),
+    }
+    save("retrieval", arrays, folder, model)
+    return ledger("L-3", folder=folder)[0]
+
+
+@pytest.mark.parametrize(
+    ("slow", "faster", "held"),
+    [(0.2, 0.8, "yes"), (0.8, 0.8, "no"), (0.8, 0.2, "no"), (0.9, 1.0, "not testable"), (1.0, 0.8, "no")],
+)
+def test_slow_planes_are_held_against_faster_ones_of_equal_energy(tmp_path, slow, faster, held):
+    row = retrieval(tmp_path, slow=slow, faster=faster)
+    assert row.parts["they are needed more than faster planes of equal energy"] == held
+    assert row.verdict_of_model == ("reproduced in kind" if held == "yes" else "partly")
+    assert row.first_rule_verdict == "reproduced in kind"
+    assert row.ours["energy in the slowest quarter of a carrier, median"] == pytest.approx(0.9)
+    assert row.ours["recall lost without slow planes of equal energy"] == pytest.approx(1 - slow)
