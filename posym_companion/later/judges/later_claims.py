@@ -130,10 +130,10 @@ def symbols_travel(folder: Path | None, model: str) -> Measured:
     lean = (result["symbolic"].astype(float) - result["positional"].astype(float)).mean(0)[whole].ravel()
     farthest = result["contents"][own, -1][:, whole].astype(float)
     by_head = farthest.reshape(len(farthest), -1)
-    ours: dict[str, Number] = {"heads that lean to symbols": cases(lean > 0)}
+    ours: dict[str, Number] = {"heads that lean to symbols": cases(lean > 0), LEAST: least_chance(lean > 0)}
     if (lean > 0).all() or (lean <= 0).all():
         ours |= dict.fromkeys(("inversions, symbolic heads", "fewer than in the others"), "all heads lean one way")
-        ours |= {CHANCE: "all heads lean one way", "heads on the smaller side": 0}
+        ours |= {CHANCE: "all heads lean one way"}
     else:
         symbolic, others = by_head[:, lean > 0].mean(1), by_head[:, lean <= 0].mean(1)
         ours |= {
@@ -141,12 +141,22 @@ def symbols_travel(folder: Path | None, model: str) -> Measured:
             "inversions, other heads": mean_interval(others, over="prompts"),
             "fewer than in the others": mean_interval(others - symbolic, over="prompts"),
             CHANCE: chance_of_fewer(by_head.mean(0), lean > 0),
-            "heads on the smaller side": int(min((lean > 0).sum(), (lean <= 0).sum())),
         }
     return _measured(ours, result, note="Heads of the global layers at 32,768, by their scores on the text itself.")
 
 
 CHANCE = "p that as many heads drawn at random have so few inversions"
+LEAST = "least p that as many heads drawn at random can have"
+
+
+def least_chance(chosen: np.ndarray) -> float:
+    """What :func:`chance_of_fewer` gives if the chosen heads are the lowest of all, and differ; 1 for none or all.
+
+    >>> least_chance(np.array([True, True, False, False]))
+    0.16666666666666666
+    """
+    choices = math.comb(len(chosen), int(chosen.sum()))
+    return 1 / (choices if choices <= CHOICES else 1 + CHOICES)
 
 
 def chance_of_fewer(values: np.ndarray, chosen: np.ndarray) -> float:

@@ -22,7 +22,8 @@ COUNTED = {
     "unmasked": "layers without parameters that depend on more than the distance only with a mask",
     "first": "families whose first layer depends on the distance alone",
     "later": "families in which most later layers depend on more than the distance",
-    "amplified": "families in which training makes what is not relative larger",
+    "amplified": "families in which training makes what is not relative a larger share",
+    "louder": "families in which training makes what is not relative larger",
 }
 SAME = "models that read index mostly by a pattern that is the same whatever is asked"
 
@@ -74,16 +75,17 @@ def not_relative(folder: Path | None) -> Measured:
         drawn = [float(np.median(nats(each)[1:])) for each in fresh]
         held["first"].append(bool(share[0] < NEXT_TO_NOTHING))
         held["later"].append(bool(np.mean(share[1:] > CLEARLY) > HALF))
-        held["amplified"].append(bool(size > max(drawn)))
+        at_birth = [float(np.median(beyond_distance(each)[1:])) for each in fresh]
+        held["amplified"].append(bool(np.median(share[1:]) > max(at_birth)))
+        held["louder"].append(bool(size > max(drawn)))
         ours |= {
             f"not relative, first layer ({model})": float(share[0]),
             f"not relative, median of later layers ({model})": float(np.median(share[1:])),
             f"later layers above {CLEARLY} ({model})": cases(share[1:] > CLEARLY),
             f"nats, median of later layers ({model})": float(size),
             f"nats, most of random weights ({model})": max(drawn),
-            f"not relative, random weights, median of later layers ({model})": float(
-                np.median([np.median(beyond_distance(each)[1:]) for each in fresh])
-            ),
+            f"not relative, random weights, median of later layers ({model})": float(np.median(at_birth)),
+            f"not relative, random weights, most of the medians ({model})": max(at_birth),
         }
         for skip, said in ((1, "the mark of beginning"), (0, "no token")):
             with contextlib.suppress(MissingResultError):
@@ -104,10 +106,14 @@ def not_relative(folder: Path | None) -> Measured:
                 ),
             }
     counts: dict[str, Number] = {COUNTED[name]: cases(each) for name, each in held.items()}
+    every = "not relative, median of later layers, without no token"
+    without = [f"{value:.2f} ({name[len(every) + 2 : -1]})" for name, value in ours.items() if name.startswith(every)]
     note = (
         "Read: the abstract, the beginning of the text and the code. Means are over prose and heads, without the first "
         "eight tokens, which take attention whatever they say; covariances of two halves of the texts."
     )
+    if without:
+        note += f" With no token left out the median of the later layers is {' and '.join(without)}."
     evidence = [*(result.name for result in results), SHOWN_IN]
     return Measured(ours={**counts, **ours}, model=MODEL, evidence=evidence, note=note)
 
