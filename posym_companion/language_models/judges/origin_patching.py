@@ -24,9 +24,14 @@ KINDS = {"plain": "", "taught": "-binds"}
 # What is followed: more than half of what whole keys do.
 FOLLOWED = 0.5
 DRAWS = 2000
-CONTROL = "other origins"
-FOLLOWS, AGAINST = "wordings in which {} follows it, plain", "wordings in which {} does not follow it, taught"
-ABOVE = f"cases in which it is followed more than {CONTROL}, plain"
+HOLDS = {"plain": "follows", "taught": "does not follow"}
+CONTROLS = ("other origins", "random")
+ASKED = {
+    "plain": "wordings in which {} follows it{}, plain",
+    "taught": "wordings in which {} does not follow it{}, taught",
+}
+MEDIAN_HEAD = ", median head"
+ABOVE = "cases in which it is followed more than {}, plain"
 HEAD = "the head that moves most ({})"
 MEDIAN = "attention that follows origin, median over heads ({})"
 MOST = "part of the attention that whole keys move, of the head that moves most ({})"
@@ -79,6 +84,27 @@ def followed_by_head(result: Result, exchange: str) -> Float[np.ndarray, "layer 
     whole, part = (changes(result, "attention", each).reshape(-1, *shape) for each in ("whole", exchange))
     moved = (whole**2).sum(0)
     return (whole * part).sum(0) / np.where(moved > 0, moved, np.nan)
+
+
+def median_followed(result: Result, exchange: str) -> Estimate:
+    """The same of the median of all heads whose attention whole keys move, with an interval over prompts."""
+    shape = result["log_ratio"].shape[-2:]
+    whole, part = (
+        changes(result, "attention", each).reshape(len(result["asked"]), -1, *shape) for each in ("whole", exchange)
+    )
+    sums = np.stack([(whole * part).sum(1), (whole**2).sum(1)], -1)
+    if not (np.isfinite(sums).all() and (sums[..., 1] > 0).any()):
+        return Estimate(value=np.nan, low=np.nan, high=np.nan)
+
+    def median(x: np.ndarray) -> np.ndarray:
+        over = x.sum(1)
+        with np.errstate(divide="ignore", invalid="ignore"):
+            slopes = np.where(over[..., 1] > 0, over[..., 0] / over[..., 1], np.nan)
+        return np.nanmedian(slopes.reshape(len(slopes), -1), axis=-1)
+
+    # Heads are one place of the layout, so that prompts alone are drawn.
+    heads = sums.reshape(len(sums), 1, -1, 2)
+    return statistic_interval(median, heads, draws=DRAWS, vectorized=True)
 
 
 def patching_result(
@@ -142,16 +168,21 @@ def patched_origins(folder: Path | None, model: str = PACKAGED) -> Measured:
             ours |= numbers_of(result, where)
             moves[kind].append(float(np.abs(changes(result, "answer", "whole")).mean()))
             for what in ("attention", "answer"):
-                found = followed(result, what, "origin")
-                if kind == "taught":
-                    held.setdefault(AGAINST.format(what), []).append(found.high < FOLLOWED)
-                else:
-                    more = followed(result, what, "origin", than=CONTROL)
-                    ours[f"{what} that follows origin rather than {CONTROL} ({where})"] = more
-                    held.setdefault(FOLLOWS.format(what), []).append(found.low > FOLLOWED)
-                    held.setdefault(ABOVE, []).append(more.low > 0)
+                # A sum over heads is largely one head's.
+                ways = {"": followed(result, what, "origin")}
+                if what == "attention":
+                    ways[MEDIAN_HEAD] = median_followed(result, "origin")
+                    ours[f"attention that follows origin{MEDIAN_HEAD} ({where})"] = ways[MEDIAN_HEAD]
+                for way, found in ways.items():
+                    kept = found.low > FOLLOWED if kind == "plain" else found.high < FOLLOWED
+                    held.setdefault(ASKED[kind].format(what, way), []).append(kept)
+                found = [*ways.values()][-1]
                 if not beyond(found, 1 if kind == "plain" else -1, FOLLOWED if kind == "plain" else -FOLLOWED):
                     fails.append(f"{what}, {where}: {found}")
+                for control in CONTROLS if kind == "plain" else ():
+                    more = followed(result, what, "origin", than=control)
+                    ours[f"{what} that follows origin rather than {control} ({where})"] = more
+                    held.setdefault(ABOVE.format(control), []).append(more.low > 0)
     for kind, sizes in moves.items():
         ours[MOVES.format(kind)] = min(sizes)
     remedy = []
@@ -166,7 +197,7 @@ def patched_origins(folder: Path | None, model: str = PACKAGED) -> Measured:
             ours |= numbers_of(result, where)
             behind = {part: ours[f"attention that follows {part} ({where})"] for part in ("origin", "symbol")}
             remedy.append(f"{kind}, {wording}: {', '.join(f'{part} {shown(x)}' for part, x in behind.items())}")
-    note = "Seen afterwards and not asked by the rule: sums over heads are largely one head's"
+    note = "Sums over heads are largely one head's"
     for wording in WORDINGS:
         where = f"plain, {wording}"
         if MEDIAN.format(where) in ours:

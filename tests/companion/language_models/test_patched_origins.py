@@ -30,7 +30,18 @@ def _few_draws(monkeypatch):
 
 
 def invented(
-    folder, *, attention=None, answer=None, control=0.0, size=1.0, prompts=24, leads=(0,), model=PACKAGED, **wordings
+    folder,
+    *,
+    attention=None,
+    answer=None,
+    control=0.0,
+    random=0.0,
+    size=1.0,
+    prompts=24,
+    leads=(0,),
+    model=PACKAGED,
+    one=None,
+    **wordings,
 ):
     """Runs in which exchanges of origins do so much of what whole keys do, of (plain, taught) models."""
     attention, answer = attention or (0.8, 0.2), answer or (0.8, 0.2)
@@ -39,12 +50,18 @@ def invented(
         if setting.lead not in leads:
             continue
         which = 0 if setting.model == model else 1
-        parts = {"none": 0.0, "whole": 1.0, "symbol": 0.1, "other origins": control, "random": 0.0}
+        parts = {"none": 0.0, "whole": 1.0, "symbol": 0.1, "other origins": control, "random": random}
         arrays = {"asked": np.arange(prompts) % 16, "other": (np.arange(2 * prompts).reshape(prompts, 2) + 1) % 16}
         for name, shape, of in (("attention", (3, 4), attention), ("log_probability", (), answer)):
             origin = wordings.get(setting.wording, of)[which]
             whole = size * generator.normal(size=(prompts, 2, *shape))
-            rows = [whole * (origin if exchange == "origin" else parts[exchange]) for exchange, _ in RUNS]
+            if shape and one is not None:
+                # One head moves thirty times as much as all others, and follows so much by itself.
+                whole[..., 0, 0] *= 30
+            followed = np.full(shape, origin)
+            if shape and one is not None:
+                followed[0, 0] = one
+            rows = [whole * (followed if exchange == "origin" else parts[exchange]) for exchange, _ in RUNS]
             first = np.stack(rows, 2) - 2
             arrays[name] = np.stack([first, np.full_like(first, -2.0)], -1)
         arrays["log_ratio"] = arrays["attention"][..., 0] - arrays["attention"][..., 1]
@@ -73,7 +90,7 @@ def test_more_than_half_in_the_plain_model_and_less_in_the_taught(tmp_path, plai
         assert found["value"] == pytest.approx(plain, abs=2e-4)
         assert row.ours[f"{what} that follows symbol (taught, bought)"]["value"] == pytest.approx(0.1, abs=2e-4)
     assert row.model == "gemma-3-270m, plain and taught to bind"
-    assert row.rule_fixed == "before the run"
+    assert (row.rule_fixed, row.first_rule_verdict) == ("after a first look", verdict)
     assert (row.fails_in == []) == (verdict == "reproduced in kind")
 
 
@@ -97,6 +114,23 @@ def test_other_facts_origins_must_do_less(tmp_path, control, held):
     row = invented(tmp_path, control=control)
     part = "in the plain model more than other facts' origins are"
     assert row.parts[part] == f"{held} of 4 cases of a wording and attention or answer"
+
+
+@pytest.mark.parametrize(("random", "held"), [(0.8 - NEAR, 4), (0.8, 0), (0.8 + NEAR, 0)])
+def test_random_directions_must_do_less(tmp_path, random, held):
+    row = invented(tmp_path, random=random)
+    part = "more than random directions are"
+    assert row.parts[part] == f"{held} of 4 cases of a wording and attention or answer"
+    assert row.first_rule_verdict == "reproduced in kind"
+
+
+@pytest.mark.parametrize(("one", "others", "now", "first"), [(0.1, 0.8, 2, 0), (0.8, 0.1, 0, 2)])
+def test_attention_is_the_median_head_s_and_not_what_one_head_makes(tmp_path, one, others, now, first):
+    row = invented(tmp_path, attention=(others, 0.2), one=one)
+    assert row.parts["attention follows the origin in the plain model"] == f"{now} of 2 wordings"
+    assert row.ours["wordings in which attention follows it, plain"] == f"{first} of 2"
+    assert row.ours["attention that follows origin, median head (plain, likes)"]["value"] == pytest.approx(others)
+    assert row.ours["attention that follows origin (plain, likes)"]["value"] == pytest.approx(one, abs=0.02)
 
 
 def test_an_answer_that_whole_keys_do_not_move_is_not_asked(tmp_path):
