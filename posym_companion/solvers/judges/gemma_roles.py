@@ -110,14 +110,15 @@ def first_look(folder: Path | None, remedy: Remedy | None = None, model: str = M
     controls = {name: runs(folder, model=model, **kind) for name, kind in CONTROLS.items()}
     ours: dict[str, Number] = {}
     held: dict[str, list[bool]] = {name: [] for name in (GLOBAL, *LESS.values(), FIRST_LESS)}
-    carriers = []
+    carriers: dict[tuple[int, int], list[bool]] = {}
     for result in results:
         seed = result.settings["seed"]
         share, carries = restored(result), restored(result) > CARRIES
         scores = scores_by_step(result, folder, remedy)
         positional, symbolic = scores[max(scores)]
         pure = (symbolic > 1 - PURE) & (positional < PURE)
-        carriers += pure[carries].tolist()
+        for layer, head in np.argwhere(carries).tolist():
+            carriers.setdefault((layer, head), []).append(bool(pure[layer, head]))
         local = np.isin(np.arange(len(share)), local_layers(result["angles"]))
         if not local.all():
             positive = share.clip(min=0)
@@ -125,6 +126,10 @@ def first_look(folder: Path | None, remedy: Remedy | None = None, model: str = M
                 positive[~local].sum() / positive.sum()
             )
             held[GLOBAL].append(part > 0.5)
+            rest = positive.copy()
+            rest.flat[positive.argmax()] = 0
+            others = float(rest[~local].sum() / rest.sum()) if rest.any() else float("nan")
+            ours[f"the same without the head that restores most (seed {seed})"] = others
         positional, symbolic = scores[0]
         idle = (symbolic > 1 - PURE) & (positional < 0.5) & ~carries
         taught = risen(scores, idle)
@@ -149,7 +154,9 @@ def first_look(folder: Path | None, remedy: Remedy | None = None, model: str = M
             first = next(one for one in controls["wrong answers"] if one.settings["seed"] == SEEDS[0])
             held[FIRST_LESS].append(risen(scores_by_step(first), idle)[FIRST_STOP] < taught[last] / 2)
     counts: dict[str, Number] = {
-        "heads that carry it and are purely symbolic": cases(carriers),
+        # The same heads in other runs of teaching are no other heads.
+        "heads that carry it in some run and are purely symbolic": cases(map(all, carriers.values())),
+        "heads that carry it and are purely symbolic": cases(x for each in carriers.values() for x in each),
         **{name: cases(x) for name, x in held.items()},
     }
     every = [*results, *(one for found in controls.values() for one in found)]

@@ -15,6 +15,7 @@ from posym_companion.language_models.judges.binding_profile import (
     score_correlation,
 )
 from posym_companion.language_models.judges.plane_profile import frequency_use
+from posym_companion.language_models.judges.random_weights import beside_birth, frequency_law_at_birth
 from posym_companion.solvers.judges.gemma_runs import MODEL, SOLVED, measured, runs, taught_models
 from posym_companion.solvers.survey import Surveyed
 from posym_companion.solvers.taught_gemma import CONTROLS, FACTS, WORDINGS
@@ -84,9 +85,15 @@ def all_heads(folder: Path | None, remedy: Remedy | None = None, model: str = MO
     for where, x in settings.items():
         bands = np.exp(np.stack([np.log(part).mean(-1) for part in np.array_split(x["plane_angle"], 8, axis=-1)], -1))
         heads[where] = behaviour_and_use(x["positional"], x["symbolic"], x["band_energy_share"], bands)
-    tally = frequency_use(heads)
-    note = f"{CASES} Eight bands of planes, each at its mean log angle; see U25-9."
-    return measured(results, tally.counts("settings {}") | tally.numbers, note, settings)
+    tally, birth = frequency_use(heads), frequency_law_at_birth("taught", folder, remedy or "none", model)
+    ours = {
+        **tally.counts("settings {}"),
+        "kinds of prompt above every draw of random weights": cases(each.above for each in birth.values()),
+        **tally.numbers,
+        **beside_birth(birth, "rank correlation"),
+    }
+    note = f"{CASES} Eight bands of planes, each at its mean log angle; see U25-9, also for random weights."
+    return measured(results, ours, note, settings)
 
 
 def from_equal_loss(losses: np.ndarray, whole: np.ndarray) -> float:

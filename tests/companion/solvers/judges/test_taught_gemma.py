@@ -172,6 +172,24 @@ def test_every_verdict_comes_out_both_ways(name, claimed, otherwise):
     assert "taught_gemma/all_0" in found.evidence
 
 
+def test_a_head_is_one_head_in_however_many_runs_it_carries(claimed):
+    found = row(claim("T-0G"), claimed)
+    assert found.parts["carriers are purely symbolic"] == f"{len(CARRIERS)} of {len(CARRIERS)} heads of one model"
+    assert found.ours["heads that carry it and are purely symbolic"] == f"{3 * len(CARRIERS)} of {3 * len(CARRIERS)}"
+    # Of four heads that restore as much, those in global layers are three; without the most there is none left.
+    assert found.ours["share restored by global layers (seed 1)"] == pytest.approx(1.0)
+
+
+def test_behaviour_and_use_are_held_against_random_weights(tmp_path):
+    invented(tmp_path)
+    part = "the correlation is above that of random weights"
+    assert row(claim("T-4G"), tmp_path).parts[part] == "4 of 4 kinds of prompt"
+    invent_random_weights(tmp_path, as_claimed=False)
+    found = row(claim("T-4G"), tmp_path)
+    assert found.parts[part] == "0 of 4 kinds of prompt"
+    assert (found.verdict_of_model, found.first_rule_verdict) == ("partly", "reproduced in kind")
+
+
 def behind_a_lead(folder, *, idle, rise):
     """The runs of ``folder`` once more on other prompts, where so many idle heads were symbolic and rise by so much."""
     before = {"positional": np.full((2, 18, 4), 0.8), "symbolic": np.full((2, 18, 4), 0.3), "correct": np.ones(2)}
