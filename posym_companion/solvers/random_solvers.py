@@ -2,7 +2,8 @@
 
 Every ensemble of two or more layers of :mod:`posym_companion.solvers.task_solvers` is drawn anew three times, as
 its training would begin, and its heads are scored on prompts of as many facts as it learns and of twice as many.
-This project's own. One result holds all of them.
+This project's own. One result holds all of their scores. Another holds what their planes lean to and use, and
+the scores of the small models of :mod:`posym_companion.solvers.family_solvers` before any training.
 
 The rule, written before the run: on models that solve, on binding and on index each by itself, r over the heads of all
 seeds counts as learned where its interval lies below the r of every draw of as many untrained models, on prompts of
@@ -11,18 +12,22 @@ the length that the models learn. The longer prompts and the other weighting sho
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Literal
 
 import numpy as np
 import torch
+from jaxtyping import Float
 from tqdm import tqdm
 
 from posym_companion.language_models.random_weights import TAUS
 from posym_companion.loop import Experiment
-from posym_companion.solvers import task_solvers
+from posym_companion.solvers import family_solvers, task_solvers
+from posym_companion.solvers.family_solvers import QUESTIONS, profiled
 from posym_companion.solvers.solver_settings import TaskSolvers
-from posym_companion.solvers.task_solvers import SCORING, asked, captured, swaps
+from posym_companion.solvers.task_solvers import SCORING, asked, captured, measure_heads, swaps
 from posym_core.models.decoders import DecoderEnsemble
 from posym_core.runs.devices import choose_device
 
@@ -32,6 +37,13 @@ LENGTHS = (1, 2)
 # Seeds of one draw stand so far from the next, and from those that are trained.
 APART = 1000
 DIMS = {"*": "weighting length draw seed question layer head score"}
+PLANE_DIMS = {
+    "families": "draw model question layer head score",
+    "*_lean": "draw seed question measure speed",
+    "*_use": "draw seed question layer head field",
+}
+# Of planes: what they lean to by shares of variance and by softmax scores, slow planes and middle ones.
+MEASURES, SPEEDS = ("shares", "scores"), ("slow", "middle")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -41,20 +53,22 @@ class RandomSolvers:
     Attributes:
         prompts: of each kind of question.
         most: at most so many settings; None for all.
+        kept: scores of heads, or what their planes are.
     """
 
     prompts: int = 16
     most: int | None = None
+    kept: Literal["scores", "planes"] = "scores"
 
     @property
     def name(self) -> str:
         """What the result is called."""
-        return "random_solvers/all"
+        return f"random_solvers/{'all' if self.kept == 'scores' else self.kept}"
 
 
 def full_size() -> list[RandomSolvers]:
-    """All settings."""
-    return [RandomSolvers()]
+    """All settings, by their heads and by their planes."""
+    return [RandomSolvers(), RandomSolvers(kept="planes")]
 
 
 def small(setting: RandomSolvers | None = None) -> RandomSolvers:
@@ -69,10 +83,18 @@ def measure(
 
     Returns:
         ``[weighting, length, draw, seed, question, layer, head, score]``: means over prompts of s_POS and s_SYM, with
-        the weightings ``TAUS`` of :mod:`posym_companion.language_models.random_weights`.
+        the weightings ``TAUS`` of :mod:`posym_companion.language_models.random_weights`. Of planes, with ``_lean``
+        and ``_use`` behind a setting's name, :func:`leanings` and :func:`behaviour_and_use` of every draw; and
+        ``families [draw, model, question, layer, head, score]``, in the order of ``family_solvers.full_size()``.
     """
     place = choose_device(device)
     deep = [each for each in task_solvers.full_size() if each.layers > 1][: setting.most]
+    if setting.kept == "planes":
+        arrays = {"families": np.stack([families(draw, setting) for draw in range(DRAWS)])}
+        for each in tqdm(deep, desc=setting.name, disable=not progress):
+            draws = [of_planes(each, draw, setting.prompts, place) for draw in range(DRAWS)]
+            arrays |= {f"{key_of(each)}_{name}": np.stack([x[name] for x in draws]) for name in draws[0]}
+        return arrays
     return {
         key_of(each): np.stack(
             [
@@ -88,6 +110,73 @@ def measure(
 def key_of(solver: TaskSolvers) -> str:
     """The name of a setting's array."""
     return solver.name.partition("/")[2]
+
+
+def of_planes(solver: TaskSolvers, draw: int, prompts: int, device: torch.device) -> dict[str, np.ndarray]:
+    """What the planes of one draw of a setting are, see :func:`measure`."""
+    seeds = tuple(APART * (draw + 1) + seed for seed in solver.seeds)
+    one = replace(solver, seeds=seeds, score_prompts=prompts)
+    model = DecoderEnsemble(one.task, one.angles[None], seeds=seeds, heads=one.heads).to(device)
+    with torch.no_grad():
+        found = measure_heads(model, one)
+    angles = one.angles.numpy()
+    kinds = range(len(one.questions))
+    return {
+        "lean": np.stack([leanings(found, angles[0], one.facts, kind) for kind in kinds], 1).astype(np.float32),
+        "use": np.stack([behaviour_and_use(found, angles[:, None], kind) for kind in kinds], 1).astype(np.float32),
+    }
+
+
+def leanings(
+    heads: Mapping[str, np.ndarray], angles: np.ndarray, facts: int, kind: int
+) -> Float[np.ndarray, "seed measure speed"]:
+    """What slow and middle planes lean to, symbols above 0, over all heads; NaN where a setting has no such planes.
+
+    Slow planes turn by less than an eighth over the context, middle ones by an eighth to a whole turn.
+
+    Args:
+        heads: ``plane_shares`` and ``plane_scores [seed, question, layer, head, plane, (positional, symbolic, ...)]``.
+        angles: ``[plane]``.
+        facts: of a prompt.
+        kind: number of the kind of question.
+    """
+    turns = angles * (2 * facts + 1) / (2 * np.pi)
+    planes = {"slow": (turns > 0) & (turns < 1 / 8), "middle": (turns >= 1 / 8) & (turns < 1)}
+    seeds = len(heads["plane_scores"])
+    found = np.full((seeds, len(MEASURES), len(SPEEDS)), np.nan)
+    for number, measure in enumerate(MEASURES):
+        parts = heads[f"plane_{measure}"][:, kind].astype(float)
+        for place, speed in enumerate(SPEEDS):
+            some = parts[..., planes[speed], :]
+            if planes[speed].any():
+                found[:, number, place] = np.nanmean(some[..., 1] - some[..., 0], axis=(1, 2, 3))
+    return found
+
+
+def behaviour_and_use(
+    heads: Mapping[str, np.ndarray], angles: np.ndarray, kind: int
+) -> Float[np.ndarray, "seed layer head field"]:
+    """``s_POS - s_SYM`` of every head, and its mean log angle weighed by what each plane makes the logits vary by.
+
+    Args:
+        heads: ``scores`` and ``energy [seed, question, layer, head, ...]``.
+        angles: as far as it goes with the energy, ``[plane]`` or ``[layer, 1, plane]``; above 0.
+        kind: number of the kind of question.
+    """
+    energy, scores = heads["energy"][:, kind].astype(float), heads["scores"][:, kind].astype(float)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        use = np.nansum(energy * np.log(angles), -1) / np.nansum(energy, -1)
+    return np.stack([scores[..., 0] - scores[..., 1], use], -1)
+
+
+def families(draw: int, setting: RandomSolvers) -> Float[np.ndarray, "model question layer head score"]:
+    """Scores of one draw of every small model of three families."""
+    rows = []
+    for each in family_solvers.full_size():
+        one = replace(each, seed=APART * (draw + 1) + each.seed, score_prompts=setting.prompts, test_prompts=1)
+        model = family_solvers.untrained(one).eval()
+        rows.append(np.stack([profiled(one, model, question)["scores"] for question in QUESTIONS]))
+    return np.stack(rows).astype(np.float32)
 
 
 def drawn(solver: TaskSolvers, draw: int, times: int, prompts: int, device: torch.device) -> np.ndarray:
@@ -111,4 +200,9 @@ def drawn(solver: TaskSolvers, draw: int, times: int, prompts: int, device: torc
     return torch.stack(rows, 2).float().numpy()
 
 
-EXPERIMENT = Experiment(settings=full_size, small=small, measure=measure, dims=DIMS)
+def dims_of(setting: RandomSolvers) -> Mapping[str, str]:
+    """Names of the dimensions of a setting's arrays."""
+    return DIMS if setting.kept == "scores" else PLANE_DIMS
+
+
+EXPERIMENT = Experiment(settings=full_size, small=small, measure=measure, dims=dims_of)

@@ -5,6 +5,7 @@ Looked at are the settings of two and more layers in which every kind of questio
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 
@@ -17,7 +18,7 @@ from posym_companion.language_models.judges.plane_profile import STRONG
 from posym_companion.language_models.judges.random_weights import AtBirth
 from posym_companion.language_models.random_weights import TAUS
 from posym_companion.solvers.judges.task_solvers import MODEL, SHOWN_IN, solver_results, solves
-from posym_companion.solvers.random_solvers import LENGTHS, RandomSolvers
+from posym_companion.solvers.random_solvers import LENGTHS, RandomSolvers, behaviour_and_use, leanings
 from posym_core.metrics.stats import Estimate, mean_interval, row_correlation, statistic_interval
 from posym_core.runs.results import MissingResultError, Result, load_result
 
@@ -137,25 +138,30 @@ def at_birth(untrained: Result, result: Result, kind: int, *, tau: str = "1e-4",
 def plane_law(folder: Path | None) -> Measured:
     """T-3: slow planes against middle ones, by variance shares and by softmax scores, where a model has both."""
     results, tally = solvers(folder), Tally()
+    untrained = load_result(RandomSolvers(kept="planes").name, folder=folder)
+    asked = {"shares": SHARE, "scores": GAP}
+    signs = {"slow": 1, "middle": -1}
+    born: dict[str, list[float]] = {}
     for where, result, kind in by_question(results):
-        length = 2 * result.settings["facts"] + 1
-        turns = result["angles"][0] * length / (2 * np.pi)
-        planes = {"slow": (turns > 0) & (turns < 1 / 8), "middle": (turns >= 1 / 8) & (turns < 1)}
-        if "+" in result.settings["band"] or not all(some.any() for some in planes.values()):
+        lean = leanings(result.arrays, result["angles"][0], result.settings["facts"], kind)
+        if "+" in result.settings["band"] or np.isnan(lean).any():
             continue
-        for (speed, some), sign in zip(planes.items(), (1, -1), strict=True):
-            for measure, name, line in (("shares", "plane_shares", SHARE), ("scores", "plane_scores", GAP)):
-                parts = result[name][:, kind][..., some, :].astype(float)
-                found = mean_interval(np.nanmean(parts[..., 1] - parts[..., 0], axis=(1, 2, 3)))
-                number, holds = (
-                    f"symbolic - positional {measure}",
-                    {f"{speed} planes, {measure}": beyond(found, sign, line)},
-                )
-                missed = f"{where}: {number} of {speed} planes {found}"
-                tally.add(f"{number}, {speed} planes", where, found, holds, missed)
+        drawn = untrained[f"{result.name.partition('/')[2]}_lean"][:, :, kind].astype(float).mean(1)
+        for (number, (measure, line)), (place, (speed, sign)) in itertools.product(
+            enumerate(asked.items()), enumerate(signs.items())
+        ):
+            found = mean_interval(lean[:, number, place])
+            name = f"symbolic - positional {measure}"
+            missed = f"{where}: {name} of {speed} planes {found}"
+            holds = {f"{speed} planes, {measure}": beyond(found, sign, line)}
+            tally.add(f"{name}, {speed} planes", where, found, holds, missed)
+            born.setdefault(f"{speed} planes, {measure}, most of random weights", []).extend(
+                (sign * drawn[:, number, place]).tolist()
+            )
     if not tally.held:
         raise MissingResultError("no solved setting has slow and middle planes")
-    return heads_measured(results, tally.counts("{}") | tally.numbers, tally.missed)
+    most: dict[str, Number] = {name: float(max(x)) for name, x in born.items()}
+    return heads_measured(results, tally.counts("{}") | most | tally.numbers, tally.missed)
 
 
 # T-4
@@ -171,16 +177,23 @@ def spearman(rows: np.ndarray) -> np.ndarray:
 def all_heads(folder: Path | None) -> Measured:
     """T-4: behaviour against energy-weighted mean log angle over the heads of all seeds."""
     results, tally = solvers(folder), Tally()
+    untrained = load_result(RandomSolvers(kept="planes").name, folder=folder)
     for where, result, kind in by_question(results):
         angles = result["angles"]
         if (angles <= 0).any() or "+" in result.settings["band"]:
             continue
-        energy = result["energy"][:, kind].astype(float)
-        use = np.nansum(energy * np.log(angles)[:, None], -1) / np.nansum(energy, -1)
-        scores = result["scores"][:, kind].astype(float)
-        found = over_seeds(spearman, np.stack([scores[..., 0] - scores[..., 1], use], -1))
-        holds = {"a positive correlation": found.low > 0, "a strong correlation": found.low > STRONG}
-        tally.add("rank correlation", where, found, holds)
+        found = over_seeds(spearman, behaviour_and_use(result.arrays, angles[:, None], kind))
+        drawn = untrained[f"{result.name.partition('/')[2]}_use"][:, :, kind].astype(float)
+        birth = AtBirth(found=found, drawn=tuple(spearman(drawn).tolist()))
+        holds = {
+            "a positive correlation": found.low > 0,
+            "a strong correlation": found.low > STRONG,
+            "a correlation above that of random weights": birth.above,
+        }
+        tally.add("rank correlation", where, found, holds, f"{where}: {birth}")
+        tally.numbers.update(
+            {f"rank correlation of random weights {n} ({where})": r for n, r in enumerate(birth.drawn)}
+        )
     if not tally.held:
         raise MissingResultError("no solved setting rotates all of its planes")
     return heads_measured(results, tally.counts(f"{POOLED} with {{}}") | tally.numbers, tally.missed)

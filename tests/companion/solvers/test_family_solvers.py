@@ -38,8 +38,39 @@ def invented(folder, setting, *, right=1.0, trend=1.0):
     save_invented(setting.name, arrays, folder, family=setting.family, layers=2)
 
 
+def untrained(folder, **drawn):
+    """Scores of untrained models whose two layers are alike; in one draw, of the first model's on binding, others."""
+    scores = np.broadcast_to([[0.5, 0.5], [0.6, 0.7]], (3, len(full_size()), 2, 2, 2, 2)).copy()
+    if drawn:
+        scores[1, 0, 0] = drawn["scores"]
+    save_invented("random_solvers/planes", {"families": scores}, folder)
+
+
+@pytest.mark.parametrize(
+    ("scores", "missed"),
+    [
+        # As the trained ones: no sign goes beyond.
+        ([[[0.9, 0.3], [0.9, 0.3]], [[0.2, 0.95], [0.2, 0.95]]], ["r", "early", "late"]),
+        # The trend of s_POS alone, and positive r.
+        ([[[1.0, 0.5], [0.9, 0.5]], [[0.1, 0.5], [0.1, 0.4]]], ["early"]),
+    ],
+)
+def test_an_untrained_model_with_such_a_sign_is_one_case_less(tmp_path, scores, missed):
+    for setting in full_size()[:3]:
+        invented(tmp_path, setting)
+    untrained(tmp_path, scores=np.array(scores))
+    (row,) = ledger("T-7", folder=tmp_path)
+    less = {name: said for name, said in row.parts.items() if "random weights" in name}
+    parts = {"r": "r is below", "early": "early layers", "late": "late layers"}
+    for name, begins in parts.items():
+        (said,) = (said for part, said in less.items() if part.startswith(begins))
+        assert said == f"{5 if name in missed else 6} of 6 {PAIRS}", name
+    assert (row.verdict, row.first_rule_verdict) == ("partly", "reproduced in kind")
+
+
 def test_every_verdict(tmp_path):
     assert ledger("T-7", folder=tmp_path)[0].verdict == "not run here"
+    untrained(tmp_path)
     for setting in full_size()[:3]:
         invented(tmp_path, setting)
     assert ledger("T-7", folder=tmp_path)[0].verdict == "reproduced in kind"
@@ -55,9 +86,10 @@ def test_every_verdict(tmp_path):
 
 def test_a_tie_is_no_trend(tmp_path):
     """Both layers alike: one head positional, one symbolic, so that r is negative and no layer is above another."""
+    untrained(tmp_path)
     for setting in full_size()[:3]:
         invented(tmp_path, setting)
         arrays = {"scores": np.broadcast_to([[0.9, 0.3], [0.2, 0.95]], (2, 2, 2, 2)), "right": np.ones((2, 100))}
         save_invented(setting.name, arrays, tmp_path, family=setting.family, layers=2)
     (row,) = ledger("T-7", folder=tmp_path)
-    assert list(row.parts.values()) == [f"6 of 6 {PAIRS}", f"0 of 6 {PAIRS}", f"0 of 6 {PAIRS}"]
+    assert list(row.parts.values())[:3] == [f"6 of 6 {PAIRS}", f"0 of 6 {PAIRS}", f"0 of 6 {PAIRS}"]

@@ -7,9 +7,10 @@ from dataclasses import replace
 import numpy as np
 import torch
 
-from posym_companion.solvers.random_solvers import APART, DIMS, drawn, full_size, key_of, measure, small
+from posym_companion.solvers import random_solvers, task_solvers
+from posym_companion.solvers.random_solvers import APART, DIMS, PLANE_DIMS, drawn, full_size, key_of, measure, small
 from posym_companion.solvers.solver_settings import TaskSolvers
-from posym_companion.solvers.task_solvers import SCORING, asked, captured, swaps
+from posym_companion.solvers.task_solvers import SCORING, asked, captured, measure_heads, swaps
 from posym_core.models.decoders import DecoderEnsemble
 from posym_core.runs.results import named_dims
 
@@ -22,7 +23,7 @@ def test_one_array_a_setting_whose_dimensions_have_names():
     assert list(found) == ["1e4_2x2_8", "fast_2x2_8"]
     assert found["1e4_2x2_8"].shape == (2, 2, 3, 5, 2, 2, 2, 2)
     assert all(np.isfinite(x).all() for x in found.values())
-    assert [setting.name for setting in full_size()] == ["random_solvers/all"]
+    assert [setting.name for setting in full_size()] == ["random_solvers/all", "random_solvers/planes"]
     assert key_of(SOLVER) == "1e4_3x2_4"
 
 
@@ -43,3 +44,23 @@ def test_draws_and_weightings_differ():
     first, second = (drawn(SOLVER, draw, 1, 3, torch.device("cpu")) for draw in (0, 1))
     assert not np.allclose(first, second)
     assert not np.allclose(first[0], first[1])
+
+
+def test_planes_are_those_of_the_ensemble_and_the_families_that_were_never_trained(monkeypatch):
+    monkeypatch.setattr(random_solvers, "DRAWS", 2)
+    found = measure(small(full_size()[1]), device="cpu", progress=False)
+    named_dims(PLANE_DIMS, found)
+    assert list(found) == ["families", "1e4_2x2_8_lean", "1e4_2x2_8_use", "fast_2x2_8_lean", "fast_2x2_8_use"]
+    assert found["families"].shape[:3] == (2, 9, 2)
+    assert not np.allclose(found["families"][0], found["families"][1])
+    solver = next(each for each in task_solvers.full_size() if each.name.endswith("/1e4_2x2_8"))
+    one = replace(solver, seeds=tuple(APART + seed for seed in solver.seeds), score_prompts=3)
+    model = DecoderEnsemble(one.task, one.angles[None], seeds=one.seeds, heads=one.heads)
+    with torch.no_grad():
+        heads = measure_heads(model, one)
+    turns = one.angles[0].numpy() * 17 / (2 * np.pi)
+    slow = heads["plane_shares"][:, 1][..., (turns > 0) & (turns < 1 / 8), :].astype(float)
+    expected = [np.nanmean(x[..., 1] - x[..., 0]) for x in slow]
+    np.testing.assert_allclose(found["1e4_2x2_8_lean"][0, :, 1, 0, 0], expected, rtol=1e-3)
+    scores = heads["scores"][:, 0].astype(float)
+    np.testing.assert_allclose(found["1e4_2x2_8_use"][0, :, 0, ..., 0], scores[..., 0] - scores[..., 1], atol=1e-6)

@@ -29,6 +29,19 @@ def untrained(folder, r=0.0):
     drawn[0, 0] = rows
     drawn[0, 1], drawn[1] = rows[..., ::-1] * [1, -1], 1
     save_invented("random_solvers/all", {f"{band}_2x2_8": drawn for band in BANDS}, folder)
+    of_planes(folder)
+
+
+def of_planes(folder, lean=0.0, speed=0, measure=0, use=0.0):
+    """Planes before training that lean to nothing, but for one draw's of a speed; use and behaviour go so together."""
+    leaning = np.zeros((3, SEEDS, 2, 2, 2))
+    leaning[1, ..., measure, speed] = lean
+    behaviour = np.random.default_rng(6).permutation(np.linspace(-1, 1, SEEDS * 2 * HEADS))
+    free = np.random.default_rng(7).permutation(np.linspace(-1, 1, SEEDS * 2 * HEADS))
+    used = np.stack([behaviour, use * behaviour + (1 - use) * free], -1).reshape(SEEDS, 1, 2, HEADS, 2)
+    used = np.broadcast_to(used, (3, SEEDS, 2, 2, HEADS, 2))
+    arrays = {f"{band}_2x2_8_lean": leaning for band in BANDS} | {f"{band}_2x2_8_use": used for band in BANDS}
+    save_invented("random_solvers/planes", arrays, folder)
 
 
 def invented(folder, band="1e4", layers=2, *, binding=1.0, index=1.0, **arrays):
@@ -126,6 +139,43 @@ def test_heads_as_the_papers_have_them(tmp_path):
         invented(tmp_path, band)
     for row in ledger(*(f"T-{n}" for n in range(1, 6)), folder=tmp_path):
         assert (row.verdict, row.fails_in) == ("reproduced in kind", [])
+
+
+@pytest.mark.parametrize(
+    ("measure", "speed", "lean", "asked"),
+    [
+        (0, 0, 0.499, True),
+        (0, 0, 0.501, False),
+        (1, 0, 0.099, True),
+        (1, 0, 0.101, False),
+        (0, 1, -0.499, True),
+        (0, 1, -0.501, False),
+        (1, 1, -0.099, True),
+        (1, 1, -0.101, False),
+        (0, 0, -0.9, True),
+    ],
+)
+def test_planes_that_untrained_models_have_are_not_asked_for(tmp_path, measure, speed, lean, asked):
+    invented(tmp_path)
+    of_planes(tmp_path, lean, speed, measure)
+    (row,) = ledger("T-3", folder=tmp_path)
+    said = f"{('slow planes are symbolic', 'middle planes are positional')[speed]}, by {('shares', 'scores')[measure]}"
+    assert row.parts[said] == (f"2 of 2 {PAIRS}" if asked else "not testable")
+    assert row.verdict == ("reproduced in kind" if asked else "partly")
+    assert row.first_rule_verdict == "reproduced in kind"
+
+
+def test_use_of_frequencies_is_held_against_untrained_models(tmp_path):
+    good = invented(tmp_path)
+    above = "the correlation is above that of random weights"
+    (row,) = ledger("T-4", folder=tmp_path)
+    assert row.parts[above] == f"2 of 2 {PAIRS}"
+    of_planes(tmp_path, use=1.0)
+    (row,) = ledger("T-4", folder=tmp_path)
+    assert row.parts[above] == f"0 of 2 {PAIRS}"
+    assert (row.verdict, row.first_rule_verdict) == ("partly", "reproduced in kind")
+    assert row.ours["rank correlation of random weights 2 (index, 1e4_2x2_8)"] == pytest.approx(1)
+    assert good.name in row.evidence
 
 
 def test_heads_against_the_papers(tmp_path):
