@@ -1,4 +1,4 @@
-"""Is index without rotation read from origins? What the symbolic part of the heads is that carry an answer."""
+"""Is index read from origins, with rotation and without? What the symbolic part of the heads is that carry an answer."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ from posym_core.runs.results import Result, stored_results
 
 MODEL = "decoders of two and four layers, trained on binding and index"
 INDEX = "models without rotation that read index from origins"
+ROTARY = "models with rotation that read index from origins"
 BINDING = "models that do not read binding from origins"
 BEFORE = "models without rotation with less origin before training"
 HALF = 0.5
@@ -80,7 +81,7 @@ def index_from_origins(folder: Path | None) -> Measured:
     """C-5: origin's share of the symbolic part, at the heads that carry an answer, of every model that solves it."""
     results = origin_results(folder)
     ours: dict[str, Number] = {}
-    held: dict[str, list[bool]] = {name: [] for name in (INDEX, BINDING, BEFORE)}
+    held: dict[str, list[bool]] = {name: [] for name in (INDEX, ROTARY, BINDING, BEFORE)}
     fails = []
     for result in results:
         solver = result.settings["solver"]
@@ -110,9 +111,10 @@ def index_from_origins(folder: Path | None) -> Measured:
                 elif solver["band"] == "none":
                     held[INDEX].append(found is not None and found.low > HALF)
                     held[BEFORE].append(found is not None and before is not None and before.high < found.low)
-                    kept = held[INDEX][-1] and held[BEFORE][-1]
+                    kept = held[BEFORE][-1]
                 else:
-                    kept = True
+                    held[ROTARY].append(found is not None and found.low > HALF)
+                    kept = held[ROTARY][-1]
                 if not kept:
                     fails.append(f"{where}: {found}, {before} before training")
     late = [
@@ -120,7 +122,10 @@ def index_from_origins(folder: Path | None) -> Measured:
         for name, value in ours.items()
         if name.startswith("origin's share in the last layer (binding") and isinstance(value, Estimate)
     ]
-    note = "Names are band, layers x heads, facts. Without rotation nothing but the key can know a place."
+    note = (
+        "Names are band, layers x heads, facts. Without rotation nothing but the key can know a place, so that what "
+        "those models read was no question."
+    )
     if late:
         note += (
             " Patching is at all tokens and logits are the last one's, so that a head that ties attributes to names "
