@@ -1,4 +1,4 @@
-"""Is index read from origins, with rotation and without? What the symbolic part of the heads is that carry an answer."""
+"""Is index read from origins, with rotation and without? What the symbolic part of heads is that carry an answer."""
 
 from __future__ import annotations
 
