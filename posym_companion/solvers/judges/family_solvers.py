@@ -23,7 +23,7 @@ SIGNS = {"Pearson r": ("r below zero", -1)} | {
 def signs_of(scores: np.ndarray, half: int) -> dict[str, float]:
     """Correlation of both scores ``[layer, head, 2]`` and their contrasts of the first layers with the others."""
     contrasts = np.median(scores[:half], axis=(0, 1)) - np.median(scores[half:], axis=(0, 1))
-    values = (np.corrcoef(*scores.reshape(-1, 2).T)[0, 1], *contrasts)
+    values = (np.corrcoef(scores.reshape(-1, 2).T)[0, 1], *contrasts)
     return {number: float(value) for number, value in zip(SIGNS, values, strict=True)}
 
 

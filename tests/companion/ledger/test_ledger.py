@@ -8,7 +8,7 @@ import pytest
 from invented import invent_random_weights, save_invented
 
 from posym_companion.claims import claim, entries, heads
-from posym_companion.language_models.binding_profile import BindingProfile, full_size
+from posym_companion.language_models.binding_profile import BindingProfile, at_birth, full_size
 from posym_companion.language_models.judges import binding_planes, binding_profile
 from posym_companion.ledger import VERDICTS, ledger
 from posym_companion.ledger import rows as ledger_rows
@@ -85,6 +85,9 @@ def invented(folder, *, trend=1.0, coupling=-1.0, violation=0.0, globals_only=Fa
             },
         }
         save_invented(setting.name, arrays, folder)
+    for setting in at_birth():
+        # Planes of random weights lean to nothing.
+        save_invented(setting.name, {name: 0 * x + 0.5 for name, x in arrays.items() if "plane" in name}, folder)
     return {row.id: row for row in ledger(*BINDING, folder=folder)}
 
 
