@@ -21,7 +21,7 @@ from posym_core import __main__ as command_line
 from posym_core.runs import results
 
 BINDING = ("U25-1", "U25-2", "U25-3", "U25-4a", "U25-4b", "U25-4c")
-THEORY = {f"U25-T{n}" for n in range(2, 8)} | {"U26-4a", "U26-4b"}
+THEORY = {"U25-11"} | {f"U25-T{n}" for n in range(2, 8)} | {"U26-4a", "U26-4b"}
 
 
 @pytest.fixture(scope="module", autouse=True)
