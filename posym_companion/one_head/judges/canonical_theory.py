@@ -48,7 +48,7 @@ Head = Callable[[Tensor], Tensor]
 def constructions_are_pure(folder: Path | None) -> Measured:
     """U25-11: random heads without rotation, and rotary ones whose keys are equal before rotation."""
     draw = torch.Generator().manual_seed(0)
-    angles = rope_angles(8)
+    angles = rope_angles(16)
     held: dict[str, list[bool]] = {"symbolic": [], "positional": []}
     for _ in range(HEADS):
         for n in LENGTHS:
