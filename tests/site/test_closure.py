@@ -55,7 +55,9 @@ FILES = {
     "posym_companion/claims.toml": """
         [U25-1]
         judge = "one_head.judges.heads:exclusion"
+        [T-1]
         [T-1G]
+        column_of = "T-1"
         judge = "one_head.judges.hops:order"
         """,
     "posym_companion/one_head/judges/heads.py": "",
@@ -82,6 +84,7 @@ CHAPTERS = {
     "named": "load(f'hops/{setting}')",
     "row": "from posym_companion.ledger import ledger\nledger('U25-1')",
     "taught": "from posym_companion.ledger import claim\nclaim('T-1G')",
+    "columns": "from posym_companion.ledger import ledger\nledger('T-1')",
     "rows": "from posym_companion.ledger import ledger\nledger()",
     "neighbours": "open('other.ipynb')",
     "command": "run(['-m', 'posym_core'])",
@@ -124,10 +127,10 @@ def keys(project: Path) -> dict[str, str]:
         ("posym_core/py.typed", ""),
         ("posym_companion/one_head/heads.py", "experiment catalogue"),
         ("results/heads/all.json", "experiment catalogue row rows"),
-        ("results/hops/all.json", "named taught rows"),
+        ("results/hops/all.json", "named taught columns rows"),
         ("posym_companion/one_head/judges/heads.py", "row rows"),
-        ("posym_companion/one_head/judges/hops.py", "taught rows"),
-        ("posym_companion/claims.toml", "row taught rows"),
+        ("posym_companion/one_head/judges/hops.py", "taught columns rows"),
+        ("posym_companion/claims.toml", "row taught columns rows"),
         ("benchmarks/devices/card.json", "cards"),
         ("benchmarks/devices/card.md", ""),
         ("requirements.txt", " ".join(CHAPTERS)),

@@ -30,6 +30,9 @@ DRAWS = 2000
 # Medium to high frequencies: the faster half of the planes, as so many of twice as many bands.
 BANDS = 4
 AT_BIRTH = "{}, {}, most of random weights"
+# Both scores of uniform planes are above this.
+UNIFORM = 0.9
+NAMES = ("positional", "symbolic", "positional_share", "symbolic_share")
 GAPS, SHARES, LOWER = "s_SYM - s_POS", "symbolic - positional share", "lower of the two scores"
 # What is asked of which number of which quarter: its sign, and how far beyond 0 it lies.
 ASKED = {
@@ -124,3 +127,33 @@ def division_of_planes(folder: Path | None, remedy: Remedy | None = None, model:
 
 def _mean(x: np.ndarray, place: int) -> Estimate:
     return statistic_interval(lambda y: y[..., place].mean((1, 2)), x, draws=DRAWS, vectorized=True)
+
+
+def single_heads(folder: Path | None, model: str = MODEL) -> Measured:
+    """U25-4d: heads whose planes are symbolic where slow, positional where of medium to high frequency, else both."""
+    found = binding_results(folder, facts=FACTS[:1], model=model)
+    ours: dict[str, Number] = {}
+    every: dict[str, list[np.ndarray]] = {"scores": [], "shares": []}
+    for (template, _), result in found.items():
+        by_head = {name: _by_quarter(result[f"plane_{name}"][0].astype(float)) for name in NAMES}
+        gap = by_head["symbolic"] - by_head["positional"]
+        lower = np.minimum(by_head["symbolic"], by_head["positional"])
+        share = by_head["symbolic_share"] - by_head["positional_share"]
+        shown = {
+            # The fastest planes, both and uniform; then medium to high ones; then slow ones.
+            "scores": (lower[..., 0] > UNIFORM) & (gap[..., :2].min(-1) < -GAP) & (gap[..., 3] > GAP),
+            "shares": (share[..., :2].min(-1) < -SHARE) & (share[..., 3] > SHARE),
+        }
+        for measure, heads in shown.items():
+            every[measure].append(heads)
+            ours[f"heads with the profile by {measure} ({template})"] = cases(heads.ravel())
+    for measure, heads in every.items():
+        ours[f"wordings on which some head has the profile by {measure}"] = cases(each.any() for each in heads)
+        ours[f"heads with the profile by {measure} on every wording"] = cases(np.all(heads, axis=0).ravel())
+    note = "A head's quarters of planes by frequency ID, means over prompts."
+    return Measured(ours=ours, model=model, evidence=[one.name for one in found.values()], note=note)
+
+
+def _by_quarter(x: np.ndarray) -> np.ndarray:
+    """Mean over each quarter of a head's planes, ``[layer, head, quarter]``; dead planes do not count."""
+    return np.stack([np.nanmean(part, axis=-1) for part in np.array_split(x, 4, axis=-1)], axis=-1)

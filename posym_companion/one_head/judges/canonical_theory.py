@@ -14,6 +14,8 @@ from torch import Tensor
 from torch.nn.functional import one_hot
 
 from posym_companion.finding import Measured, Number, cases
+from posym_core.metrics.rope import rope_angles, rotate
+from posym_core.metrics.swaps import swap_scores
 from posym_core.models.constructed.canonical import (
     PartialInductionHead,
     PositionalIndexHead,
@@ -41,6 +43,28 @@ WITHIN, BEYOND = 1.001, 0.999
 # Scores of two inputs that a head cannot tell apart differ by rounding only.
 ROUNDING = 1e-9
 Head = Callable[[Tensor], Tensor]
+
+
+def constructions_are_pure(folder: Path | None) -> Measured:
+    """U25-11: random heads without rotation, and rotary ones whose keys are equal before rotation."""
+    draw = torch.Generator().manual_seed(0)
+    angles = rope_angles(16)
+    held: dict[str, list[bool]] = {"symbolic": [], "positional": []}
+    for _ in range(HEADS):
+        for n in LENGTHS:
+            query, *keys = torch.randn(n + 1, 16, generator=draw, dtype=torch.float64)
+            contents, places = torch.stack(keys), torch.arange(n)
+            still = swap_scores(query, contents, 0 * angles, eps=0.0)
+            same = rotate(contents[:1].expand(n, -1), places, angles)
+            turned = swap_scores(rotate(query, places[-1], angles), same, angles, eps=0.0)
+            held["symbolic"].append(bool(1 - still.symbolic < ROUNDING))
+            held["positional"].append(bool(1 - turned.positional < ROUNDING))
+    ours: dict[str, Number] = {
+        "heads without rotation that are symbolic": cases(held["symbolic"]),
+        "rotary heads of equal keys that are positional": cases(held["positional"]),
+    }
+    note = "Contents and queries are random; a swap exchanges two keys before rotation."
+    return Measured(ours=ours, model="random heads of 8 planes", evidence=[TASKS], note=note)
 
 
 def random_symbolic(task: IndexTask | PartialInductionTask, seed: int) -> Head:

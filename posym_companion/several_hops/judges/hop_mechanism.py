@@ -1,4 +1,7 @@
-"""Judge of U26-8: the roles of trained heads, from the stored programs and ablations of the multihop models."""
+"""Judges of U26-8 and U26-10: the roles of trained heads, and whether pure ones are critical, in the multihop models.
+
+Both read the stored programs and ablations.
+"""
 
 from __future__ import annotations
 
@@ -12,18 +15,47 @@ from posym_companion.several_hops.hop_mechanism import HopMechanism
 from posym_companion.several_hops.judges.multihop import MODEL, SHOWN_IN, kinds
 from posym_companion.several_hops.multihop import SEEDS, paper_size
 from posym_companion.several_hops.programs import AGREES
+from posym_core.metrics.stats import mean_interval
 from posym_core.runs.results import Result, load_result, stored_results
 
 # Candidates of posym_companion.several_hops.programs: oneself, and so many hops ahead.
 REFLEXIVE, ONE_HOP, TWO_HOPS, FOUR_HOPS = 0, 3, 4, 6
 # A layer decides for a hop if silencing it costs more than this of that hop's accuracy.
 DECIDES = 0.5
+# A head is critical if its removal costs more than this of the accuracy.
+CRITICAL = 0.1
 
 
 def runs_program(result: Result, program: int) -> np.ndarray:
     """Whether a layer's head agrees with a program most of all, and on more than half of the tokens, ``[layer]``."""
     hits = np.nan_to_num(result["hits"][:, 0])
     return (hits.argmax(-1) == program) & (hits[:, program] > AGREES)
+
+
+def pure_heads_are_critical(folder: Path | None) -> Measured:
+    """U26-10: what the removal of a pure head costs, and that of another head of the same model."""
+    names = [HopMechanism(model=setting.name).name for setting in paper_size()]
+    results = stored_results(names, folder, least=min(4, len(names)))
+    ours: dict[str, Number] = {}
+    for task in ("number", "letter"):
+        costs, pure = [], []
+        for result in (one for one in results if task in one.name):
+            costs.append((result["accuracy"] - result["silenced"][:, 0]).mean(-1))
+            pure.append(kinds(load_result(str(result.settings["model"]), folder=folder))[-1][:, 0] != 0)
+        both = [
+            (cost[mark].mean(), cost[~mark].mean()) for cost, mark in zip(costs, pure, strict=True) if not mark.all()
+        ]
+        ours |= {
+            f"{task}: pure heads that are critical": cases(np.concatenate(costs)[np.concatenate(pure)] > CRITICAL),
+            f"{task}: other heads that are critical": cases(np.concatenate(costs)[~np.concatenate(pure)] > CRITICAL),
+            f"{task}: models in which pure heads cost more than others": cases(own > other for own, other in both),
+        }
+        for name, values in (("a pure head", [x for x, _ in both]), ("another head", [x for _, x in both])):
+            if values:
+                ours[f"{task}: accuracy that {name} costs, models that have both"] = mean_interval(np.array(values))
+    evidence = [*(result.name for result in results), SHOWN_IN]
+    note = "A removed head says its mean over sequences. Accuracy is the mean over one to four hops."
+    return Measured(ours=ours, model=MODEL, evidence=evidence, note=note)
 
 
 def roles(folder: Path | None, seeds: Sequence[int] = SEEDS) -> Measured:

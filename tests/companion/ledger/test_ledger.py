@@ -18,8 +18,9 @@ from posym_companion.one_head.judges import head_geometry as trained_geometry
 from posym_core import __main__ as command_line
 from posym_core.runs import results
 
+SINGLE = "heads with the profile by {} (likes)"
 BINDING = ("U25-1", "U25-2", "U25-3", "U25-4a", "U25-4b", "U25-4c")
-THEORY = {f"U25-T{n}" for n in range(2, 8)} | {"U26-4a", "U26-4b"}
+THEORY = {"U25-11"} | {f"U25-T{n}" for n in range(2, 8)} | {"U26-4a", "U26-4b"}
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -147,6 +148,27 @@ def test_verdicts_follow_the_numbers(tmp_path):
     # Scores that rise together are late symbolic where they are late positional.
     assert [rows[name].verdict for name in BINDING[1:]] == ["partly", *["not reproduced"] * 4]
     assert rows["U25-2"].ours[shuffled] == "0 of 9"
+
+
+@pytest.mark.parametrize(("slow", "scores", "shares"), [(0.2, 72, 72), (0.04, 0, 72), (0.02, 0, 0), (-0.2, 0, 0)])
+def test_single_heads_are_counted_that_divide_their_planes(tmp_path, slow, scores, shares):
+    """Softmax scores that lean by twice ``slow`` and shares by ten times that: the second quarter, and the slowest."""
+    invented(tmp_path)
+    for setting in (setting for setting in full_size() if setting.keys == "all" and setting.facts == 16):
+        result = results.load_result(setting.name, folder=tmp_path)
+        lean = np.repeat([0.0, -1.0, 0.0, 1.0], 32) * slow
+        planes = {
+            "plane_positional": 1.0 - np.maximum(lean, 0) * 2,
+            "plane_symbolic": 1.0 + np.minimum(lean, 0) * 2,
+            "plane_positional_share": 0.5 - np.clip(10 * lean, -0.5, 0.5),
+            "plane_symbolic_share": 0.5 + np.clip(10 * lean, -0.5, 0.5),
+        }
+        arrays = {name: result[name] for name in result.arrays}
+        arrays |= {name: np.broadcast_to(each, (2, 18, 4, 128)) for name, each in planes.items()}
+        save_invented(setting.name, arrays, tmp_path)
+    (row,) = ledger("U25-4d", folder=tmp_path)
+    assert row.ours[SINGLE.format("scores")] == f"{scores} of 72"
+    assert row.ours[SINGLE.format("shares")] == f"{shares} of 72"
 
 
 def test_a_trend_of_layer_types_is_none_of_local_layers(tmp_path):
