@@ -66,7 +66,8 @@ def test_a_conversion_in_a_notebook_shows_nothing(tiny: Any, monkeypatch: pytest
     pytest.importorskip("ipywidgets")
     name, cache, program = tiny
     notebook = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(program)])
-    client.NotebookClient(notebook, timeout=120, kernel_name="python3").execute(env=dict(os.environ))
+    place = {"metadata": {"path": str(cache.parent)}}
+    client.NotebookClient(notebook, timeout=120, kernel_name="python3", resources=place).execute(env=dict(os.environ))
     assert notebook.cells[0].outputs == []
     (folder,) = cache.glob(f"{name}-*")
     assert packaged.packaged_folder(name, root=cache) == folder

@@ -55,7 +55,7 @@ def test_our_tasks_stand_in_their_order():
 
 
 def test_the_example_is_found_by_adding_one_file(patch, tmp_path, model, capsys):
-    """Command line, survey and report know it, and the help once it is named there."""
+    """Once it is named there, the command line knows it, and so do survey and report."""
     pytest.importorskip("matplotlib")
     (tmp_path / "room").mkdir()
     (tmp_path / "room" / "echo.py").write_text(example("A prompt task"), encoding="utf-8")
@@ -64,13 +64,15 @@ def test_the_example_is_found_by_adding_one_file(patch, tmp_path, model, capsys)
     patch.setattr(posym_core.tasks.__spec__, "submodule_search_locations", path)
     PROMPT_TASKS._imported = False
     assert list(PROMPT_TASKS) == [*OURS, "echo"]
+    assert profiled(model, "echo", tmp_path / "out") == 1
+    assert "task must be one of 'binding', " in capsys.readouterr().err
+    patch.setattr(command_line, "TASKS", (*command_line.TASKS, "echo"))
     assert profiled(model, "echo", tmp_path / "out") == 0
     found = load_profile(tmp_path / "out")
     assert found.arrays["blocks"].tolist() == [4, 4, 4]
     assert "task echo (names that are said twice, and one of them once more)" in (
         tmp_path / "out" / "report.html"
     ).read_text(encoding="utf-8")
-    patch.setattr(command_line, "TASKS", (*command_line.TASKS, "echo"))
     with pytest.raises(SystemExit):
         main(["profile", "--help"])
     assert re.search(r"text,\s+echo, or\s+module:function", capsys.readouterr().out)
