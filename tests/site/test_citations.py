@@ -152,6 +152,6 @@ def test_the_code_of_the_three_papers_is_linked(papers: BibliographyData) -> Non
 
 def test_rows_on_the_paper_with_two_versions_say_which_they_mean() -> None:
     rows = tomllib.loads((ROOT / "posym_companion" / "claims.toml").read_text(encoding="utf-8"))
-    papers = {name: row["paper"] for name, row in rows.items() if name.startswith("G26")}
+    papers = {name: row["paper"] for name, row in rows.items() if name.startswith("G26") and "paper" in row}
     assert papers
     assert not {name: paper for name, paper in papers.items() if "version" not in paper}
