@@ -48,7 +48,7 @@ def test_the_experiment_keeps_its_spectra(tmp_path):
     assert result["query_holds"][0].all()
 
 
-def invented(folder, holds=True, rises=False):
+def invented(folder, holds=True, rises=False, logits=(True, False), rotated=True):
     generator = np.random.default_rng(0)
     arrays = {}
     for kind in ("query", "key", "logits"):
@@ -58,14 +58,20 @@ def invented(folder, holds=True, rises=False):
         arrays[f"{kind}_excess"] = np.zeros((2, 4, 3, 2))
     arrays["key_holds"][0, 0, 0, 0] = holds
     arrays["logits"][2] = arrays["logits"][0] * (0.5 if not rises else 2.0)
-    arrays["logits_holds"][1] = False
+    for way, held in enumerate(logits):
+        arrays["logits_holds"][way, 0, 0, 0] = held
+    if not logits[1]:
+        arrays["logits_holds"][1] = False
+    arrays["query_holds"][1, 0, 0, 0] = rotated
     save_invented(GramSpectra().name, arrays, folder)
     return ledger("G26-1a", "G26-1b", folder=folder)
 
 
 def test_the_claims_follow_the_matrices(tmp_path):
     theorem, logits = invented(tmp_path / "with")
-    assert (theorem.verdict, logits.verdict) == ("reproduced", "refuted as stated")
+    assert (theorem.verdict, logits.grade, logits.first_rule_verdict) == (
+        "reproduced", "partly, 2 of 3", "refuted as stated",
+    )  # fmt: skip
     assert theorem.ours["Gram matrices of queries and keys times the averaged kernel, majorised"] == "48 of 48"
     assert logits.ours["logits weakly majorised in singular values, own rotation"] == "0 of 24"
     assert theorem.ours["largest eigenvalue under the averaged kernel / without, query Gram"]["interval"][1] < 1
@@ -77,6 +83,20 @@ def test_the_claims_follow_the_matrices(tmp_path):
     _, logits = invented(tmp_path / "rising", rises=True)
     assert logits.fails_in == ["the largest singular value of logits rises in a share of 1.00 [1.00, 1.00]"]
     assert {row.verdict for row in ledger("G26-1a", "G26-1b", folder=tmp_path)} == {"not run here"}
+
+
+@pytest.mark.parametrize(
+    ("settings", "grade"),
+    [
+        ({"logits": (True, True)}, "reproduced in kind"),
+        ({"logits": (False, True)}, "partly, 2 of 3"),
+        ({"logits": (True, True), "rotated": False}, "partly, 2 of 3"),
+        ({"logits": (False, False), "rotated": False}, "partly, 0 of 3"),
+    ],
+)
+def test_each_of_three_ways_to_derive_a_matrix_has_two_sides(tmp_path, settings, grade):
+    _, logits = invented(tmp_path, **settings)
+    assert logits.grade == grade
 
 
 def test_random_products_contract_and_sums_do_not():
