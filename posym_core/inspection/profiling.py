@@ -364,7 +364,7 @@ def profile_of(
 
 
 def profile_of_arrays(arrays: Mapping[str, np.ndarray], queries: Sequence[int] = LAST) -> Profile:
-    """The profile whose arrays a folder holds, see :class:`posym_core.report.ProfileRun`, and its queries."""
+    """The profile whose arrays a folder holds, see :class:`posym_core.report.folder.ProfileRun`, and its queries."""
     tensors = {name: torch.from_numpy(np.array(x)) for name, x in arrays.items()}
     labels = {name: tensors[f"label_{name}"] for name in label_names(arrays)}
     found: dict[str, Any] = {name: tensors[name] for name in get_args(Score)}

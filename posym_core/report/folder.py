@@ -73,15 +73,18 @@ class ProfileRun:
         return profile_of_arrays(self.arrays, [int(query) for query in known])
 
     def top(self, k: int, score: Score) -> list[tuple[int, int]]:
-        """The ``k`` heads of the highest score, see :meth:`posym_core.Profile.top`."""
+        """The ``k`` heads of the highest score, see :meth:`posym_core.inspection.profiling.Profile.top`."""
         return self.scores.top(k, score)
 
     def at(self, query: int) -> Profile:
-        """The scores of one query, see :meth:`posym_core.Profile.at`."""
+        """The scores of one query, see :meth:`posym_core.inspection.profiling.Profile.at`."""
         return self.scores.at(query)
 
     def frame(self, *, intervals: bool = False) -> Any:
-        """A row for each head on each prompt, or the columns of ``heads.csv``; see :meth:`posym_core.Profile.frame`."""
+        """A row for each head on each prompt, or the columns of ``heads.csv``.
+
+        See :meth:`posym_core.inspection.profiling.Profile.frame`.
+        """
         return framed(mean_columns(self.arrays)) if intervals else self.scores.frame()
 
 
