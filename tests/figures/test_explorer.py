@@ -118,7 +118,7 @@ def test_undefined_is_written_as_such():
     scores = one_input().arrays["positional"]
     scores[1, 0, 3, 2] = np.nan
     shown = make(one_input(positional=scores))
-    row = re.search(r'<tr><th scope="row">3\.2</th>(.*?)</tr>', shown.html)[1]
+    row = re.search(r'<tr><th scope="row">3:2</th>(.*?)</tr>', shown.html)[1]
     assert row.startswith("<td>undefined</td>")
     assert shown.html.count("undefined</td>") == 1
 
