@@ -55,7 +55,7 @@ def peak_memory(run: Callable[[], object], device: torch.device) -> int:
     finally:
         done.set()
         thread.join()
-    return max(0, largest[0] - before)
+    return max(0, largest[0] - before, resident() - before)
 
 
 def _wait() -> None:

@@ -40,12 +40,15 @@ CELL = re.compile(r"^<!-- cell (\S+) -->\n", re.MULTILINE)
 
 def printed(cell: Mapping[str, Any]) -> str:
     """The text that a code cell shows; pictures and figures are none."""
-    texts = []
+    texts, stream = [], False
     for output in cell.get("outputs", []):
         data = output.get("data", {})
-        shown = [output["text"]] if "text" in output else [data[kind] for kind in KINDS if kind in data][:1]
-        texts += ["".join(text).strip() for text in shown if not PICTURES & set(data)]
-    return "\n\n".join(filter(None, texts))
+        if "text" in output:  # a stream comes in one piece or in several, as it happens
+            texts = [*texts[:-1], texts[-1] + "".join(output["text"])] if stream else [*texts, "".join(output["text"])]
+        else:
+            texts += ["".join(data[kind]) for kind in KINDS if kind in data and not PICTURES & set(data)][:1]
+        stream = "text" in output
+    return "\n\n".join(filter(None, map(str.strip, texts)))
 
 
 def tagged(notebook: Mapping[str, Any]) -> dict[str, str]:

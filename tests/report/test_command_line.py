@@ -186,7 +186,7 @@ def test_claims_are_a_line_each_and_one_is_told_whole(root, capsys):
     rows = ledger(folder=root / "results")
     assert len(lines) == len(rows) + 2
     for line, row in zip(lines, rows, strict=False):
-        assert re.fullmatch(rf"{row.id} +{re.escape(row.verdict)} +{re.escape(row.short)}", line)
+        assert re.fullmatch(rf"{row.id} +{re.escape(row.grade)} +{re.escape(row.short)}", line)
         assert len(line) <= 120
     assert lines[-1] == "posym claims ID shows the whole of a claim."
     assert main(["claims", "U25-2", "C-6", *folder]) == 0
@@ -199,7 +199,7 @@ def test_claims_are_a_line_each_and_one_is_told_whole(root, capsys):
     assert "no claim is called nosuch; claims are U25-1, " in capsys.readouterr().err
     assert main(["claims", "U25-1", "--json", *folder]) == 0
     (found,) = json.loads(capsys.readouterr().out)
-    assert found == json.loads(json.dumps(asdict(rows[0])))
+    assert found == json.loads(json.dumps(asdict(rows[0]))) | {"grade": "reproduced", "decides": ""}
 
 
 def test_what_is_loaded_has_the_verbs_of_what_was_measured(tiny, tmp_path):

@@ -198,7 +198,8 @@ def test_pictures_and_figures_are_no_text() -> None:
         nbformat.v4.new_output("display_data", {"text/markdown": "**0.44**\n", "text/plain": "<Markdown>"}),
         nbformat.v4.new_output("execute_result", {"image/png": "", "text/plain": "<Figure>"}),
         nbformat.v4.new_output("execute_result", {"text/html": "<figure>", "text/plain": "Figure at 0x7f"}),
-        nbformat.v4.new_output("stream", name="stdout", text="said\n"),
+        nbformat.v4.new_output("stream", name="stdout", text="sa"),
+        nbformat.v4.new_output("stream", name="stdout", text="id\n"),
         nbformat.v4.new_output("execute_result", {"text/plain": "3"}),
     ]
     assert accept.printed(nbformat.v4.new_code_cell(outputs=shown)) == "**0.44**\n\nsaid\n\n3"

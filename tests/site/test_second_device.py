@@ -10,7 +10,6 @@ import ast
 from pathlib import Path
 from typing import Any
 
-import compare
 import matplotlib.pyplot as plt
 import nbformat
 import pytest
@@ -29,6 +28,25 @@ CELLS = {
     "later/what_came_after": "slider_figure(",
     "one_head/trained_geometry": "live = head_geometry.measure(",
 }
+
+
+def needed_for(sources: list[str]) -> list[str]:
+    """The last cell and those before it that set, or call a method of, a name that it or a needed cell uses."""
+    needed, wanted = [], set[str]()
+    for source in reversed(sources):
+        nodes = list(ast.walk(ast.parse(source)))
+        named = {node.id for node in nodes if isinstance(node, ast.Name)}
+        made = {node.id for node in nodes if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)}
+        made |= {node.name for node in nodes if isinstance(node, ast.FunctionDef | ast.ClassDef)}
+        made |= {alias.asname or alias.name for node in nodes if isinstance(node, ast.Import | ast.ImportFrom)
+                 for alias in node.names}  # fmt: skip
+        made |= {ast.unparse(node.value.func).partition(".")[0] for node in nodes
+                 if isinstance(node, ast.Expr) and isinstance(node.value, ast.Call)
+                 and isinstance(node.value.func, ast.Attribute)}  # fmt: skip
+        if not needed or made & wanted:
+            needed.insert(0, source)
+            wanted |= named
+    return needed
 
 
 class _Claims(ast.NodeTransformer):
@@ -57,15 +75,12 @@ def test_cells_that_read_a_models_tensors(
     cells = [cell for cell in nbformat.read(path, as_version=4).cells if cell.cell_type == "code"][1:]
     asked = [any(line.startswith(CELLS[chapter]) for line in cell.source.splitlines()) for cell in cells]
     place = asked.index(True)
-    for cell, wanted in zip(cells, asked, strict=True):
-        cell.metadata["tags"] = [compare.TAG] * wanted
     monkeypatch.chdir(path.parent)
     for room in (posym_core, posym_core.models):
         monkeypatch.setattr(room, "load_model", lambda *_, **__: (small.to(other_device), tokenizer))
     known: dict[str, Any] = {"__name__": "__main__"}
-    for cell, needed in zip(cells[: place + 1], compare.needed(cells), strict=False):
-        if needed:
-            exec(compile(_Claims().visit(ast.parse(cell.source)), chapter, "exec"), known)
+    for source in needed_for([cell.source for cell in cells[: place + 1]]):
+        exec(compile(_Claims().visit(ast.parse(source)), chapter, "exec"), known)
     plt.close("all")
 
 
