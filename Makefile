@@ -35,7 +35,7 @@ pdf: env browser ## Print the built site as one PDF and link it from the front p
 lint: env ## Check style, types, workflows, issue forms and the citation
 	$(RUN) -m ruff check .
 	$(RUN) -m ruff format --check .
-	$(RUN) -m pyright posym_core posym_companion
+	$(RUN) -m pyright posym_core posym_profile posym_figures posym_companion
 	$(VENV)/bin/lint-imports
 	$(RUN) -m check_jsonschema --builtin-schema vendor.github-workflows .github/workflows/*.yml
 	$(RUN) -m check_jsonschema --builtin-schema vendor.dependabot .github/dependabot.yml
@@ -46,7 +46,7 @@ lint: env ## Check style, types, workflows, issue forms and the citation
 
 test: env browser lint ## Run lint, tests and doctests, and compare all numbers; when the book is built, also its site
 	$(RUN) tools/rerun.py
-	OMP_NUM_THREADS=$(TEST_THREADS) $(RUN) -m pytest tests posym_core posym_companion _build/rerun \
+	OMP_NUM_THREADS=$(TEST_THREADS) $(RUN) -m pytest tests posym_core posym_profile posym_figures posym_companion _build/rerun \
 		--nbval-lax --nbval-cell-timeout=900 \
 		--torch-threads=$(TEST_THREADS) --numprocesses=$(TEST_JOBS) --dist=loadfile --no-loadscope-reorder \
 		--durations=20 --durations-min=5

@@ -18,8 +18,8 @@ from pathlib import Path
 import torch
 
 from posym_companion import cards
-from posym_core.runs.devices import choose_device, device_name
-from posym_core.runs.store import write_atomically
+from posym_core.store.devices import choose_device, describe_device
+from posym_core.store.keeping import write_atomically
 
 TIMED = ("scores", "operations", "tools", "ensemble", "multihop", "explorer", "live", "browser")
 PARTS = (*TIMED, "architectures")
@@ -29,7 +29,7 @@ STORED = Path(__file__).with_name("RESULTS.md")
 def lines(parts: Sequence[str], rows: dict[str, list[cards.Row]]) -> Iterator[str]:
     """The table, as it is measured; its rows are put into ``rows`` by part."""
     today = datetime.now(UTC).date().isoformat()
-    yield f"{device_name(choose_device())}, torch {torch.__version__}, {today}"
+    yield f"{describe_device(choose_device())}, torch {torch.__version__}, {today}"
     yield ""
     yield "| measured | ratio |"
     yield "| --- | --- |"
@@ -59,7 +59,7 @@ def main(arguments: Sequence[str] | None = None, stored: Path = STORED) -> None:
         tests = tests_said() if device.type == "cuda" else ""
         folder = stored.with_name("devices")
         folder.mkdir(exist_ok=True)
-        cards.keep(rows, device, folder=folder, commit=commit(), tests=tests)
+        cards.store_parts(rows, device, folder=folder, commit=commit(), tests=tests)
         if not given.parts:
             write_atomically(stored, "".join(table).encode())
 

@@ -75,7 +75,7 @@ def pass_rows() -> Iterator[str]:
     weights = {name: x.numpy() for name, x in model.named_parameters()}
     described = {"layers": settings.layers, "width": settings.width, "angles": settings.angles.tolist()}
     with script_page(hop_figure.STATIC / "gptj.js") as page:
-        page.evaluate(LOAD, [described, hop_figure.parcels(weights), hop_figure.layout(weights)])
+        page.evaluate(LOAD, [described, hop_figure.encode_parcels(weights), hop_figure.parcel_layout(weights)])
         for tokens in (17, 64):
             took = page.evaluate(PASS, [place % 100 for place in range(tokens)])
             yield f"| models of several hops: a pass over {tokens} tokens | {took:.0f} ms |"

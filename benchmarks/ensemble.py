@@ -16,12 +16,12 @@ from collections.abc import Iterator
 import torch
 
 from posym_core import rope_angles
-from posym_core.models.ensembles import data_generators, sample_streams
+from posym_core.models.ensembles import make_generators, sample_streams
 from posym_core.models.toys import ToyEnsemble
 from posym_core.models.training import TrainingSettings, train
-from posym_core.runs.devices import choose_device, device_name
+from posym_core.store.devices import choose_device, describe_device
 from posym_core.tasks import IndexTask, PartialInductionTask, RetrievalTask
-from posym_core.tasks.canonical import Task
+from posym_core.tasks.index_retrieval import Task
 
 TASKS = {"index": IndexTask, "retrieval": RetrievalTask, "induction": PartialInductionTask}
 
@@ -39,7 +39,7 @@ def seconds(model: ToyEnsemble, steps: int, batch: int) -> float:
     train(
         model,
         lambda count, generators: sample_streams(model.task, count, generators),
-        generators=data_generators(model.seeds, device, purpose=0),
+        generators=make_generators(model.seeds, device, purpose=0),
         settings=TrainingSettings(steps=steps, batch=batch),
         progress=False,
     )
@@ -100,7 +100,7 @@ def main() -> None:
         device=device,
     )
     per_step = 1e3 / (given.steps * members)
-    print(f"{device_name(device)}; {given.task}, length {given.length}, {members} models, batch {given.batch}")
+    print(f"{describe_device(device)}; {given.task}, length {given.length}, {members} models, batch {given.batch}")
     for name, times in (("batched", batched), ("one at a time", alone)):
         spread = f"{min(times) * per_step:.3f} to {max(times) * per_step:.3f}"
         print(f"{name:>14}: {statistics.median(times) * per_step:.3f} ms per model and step ({spread})")

@@ -15,7 +15,7 @@ from benchmarks.laboratory import chromium, opened
 
 CELL = """
 import numpy as np
-from posym_core.figures import Lines, Slider, slider_figure
+from posym_figures import Lines, Slider, slider_figure
 distance = np.arange(64)
 slider_figure(
     [Lines("Logit", distance, y_limits=(-1, 1))], [Slider("theta", "Angle", np.linspace(0, 1, 21))],

@@ -10,10 +10,10 @@ import torch
 from torch import Tensor, nn
 
 from benchmarks.timing import best
+from posym_companion.several_hops.gptj import AnswerLoss, AnswerLosses
 from posym_companion.several_hops.multihop import TRAINING, MultihopSettings, Watch
-from posym_core.models.gptj import AnswerLoss, AnswerLosses
 from posym_core.models.training import train
-from posym_core.runs.devices import choose_device
+from posym_core.store.devices import choose_device
 
 SEEDS = 3
 

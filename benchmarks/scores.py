@@ -8,8 +8,9 @@ from functools import partial
 import torch
 
 from benchmarks.timing import best, best_of_each, peak_memory
-from posym_core import binding_prompts, load_model, origin_cube, profile, rope_angles, rotate, swap_scores
-from posym_core.inspection.planes import find_planes
+from posym_core import rope_angles, rotate, swap_scores
+from posym_profile import binding_prompts, load_model, origin_cube, profile
+from posym_profile.planes.rotary_planes import find_planes
 
 LENGTH = 4
 

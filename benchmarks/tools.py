@@ -20,8 +20,8 @@ from transformer_lens.model_bridge import TransformerBridge
 from transformers import AutoTokenizer
 from transformers.models.gemma3.modeling_gemma3 import apply_rotary_pos_emb
 
-from posym_core import binding_prompts, load_model, profile
-from posym_core.inspection import find_planes
+from posym_profile import binding_prompts, load_model, profile
+from posym_profile.planes import find_planes
 
 PROMPTS, FACTS, SWAPS = 16, 16, 4
 # Soft enough that rounding does not decide which pair counts.

@@ -19,8 +19,8 @@ from pathlib import Path
 
 import torch
 
-from posym_core.runs.devices import device_name
-from posym_core.runs.store import write_atomically
+from posym_core.store.devices import describe_device
+from posym_core.store.keeping import write_atomically
 
 Row = tuple[str, str]
 COUNTED = "operations"
@@ -32,7 +32,7 @@ NOT_MET = (
 
 
 @dataclass(frozen=True, kw_only=True)
-class Part:
+class BenchmarkPart:
     """Rows of one part of the benchmark, and what they were measured with.
 
     Attributes:
@@ -57,7 +57,7 @@ class Part:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Card:
+class DeviceCard:
     """A processor or an accelerator, and what was measured on it.
 
     Attributes:
@@ -69,7 +69,7 @@ class Card:
     """
 
     device: str
-    parts: Mapping[str, Part]
+    parts: Mapping[str, BenchmarkPart]
     driver: str = ""
     source: str = ""
     tests: str = ""
@@ -79,7 +79,7 @@ class Card:
         """Name of its files, without their endings."""
         return re.sub(r"[^a-z0-9]+", "-", self.device.lower()).strip("-")
 
-    def page(self, counted: Part | None = None) -> str:
+    def page(self, counted: BenchmarkPart | None = None) -> str:
         """Its page as Markdown; ``counted`` is added where nothing was measured with the present code."""
         lines = [f"# {self.device}", ""]
         if self.source:
@@ -107,54 +107,55 @@ def devices_folder() -> Path:
     )
 
 
-def stored_cards(folder: Path | None = None) -> list[Card]:
+def stored_cards(folder: Path | None = None) -> list[DeviceCard]:
     """Every device that has a table, in the order of their files."""
     cards = []
     for file in sorted((folder or devices_folder()).glob("*.json")):
         held = json.loads(file.read_text(encoding="utf-8"))
         parts = {
-            name: Part(**part | {"rows": [tuple(row) for row in part["rows"]]}) for name, part in held["parts"].items()
+            name: BenchmarkPart(**part | {"rows": [tuple(row) for row in part["rows"]]})
+            for name, part in held["parts"].items()
         }
-        cards.append(Card(**held | {"parts": parts}))
+        cards.append(DeviceCard(**held | {"parts": parts}))
     return cards
 
 
-def keep(
+def store_parts(
     rows: Mapping[str, Sequence[Row]], device: torch.device, *, folder: Path, commit: str = "", tests: str = ""
-) -> Card:
+) -> DeviceCard:
     """Put the rows of some parts, measured today, beside those that a device has, and render all pages anew."""
     versions = {name: version(name) for name in ("torch", "transformers")}
     today, threads = datetime.now(UTC).date().isoformat(), torch.get_num_threads()
     new = {
-        name: Part(date=today, rows=part, commit=commit, versions=versions, threads=threads)
+        name: BenchmarkPart(date=today, rows=part, commit=commit, versions=versions, threads=threads)
         for name, part in rows.items()
     }
     cards = {card.file: card for card in stored_cards(folder)}
-    card = Card(device=processor_or_card(device), parts=new, driver=_driver(device), tests=tests)
+    card = DeviceCard(device=processor_or_card(device), parts=new, driver=_driver(device), tests=tests)
     before = cards.get(card.file)
     if before is not None:
-        card = Card(**vars(card) | {"parts": {**before.parts, **new}, "tests": tests or before.tests})
+        card = DeviceCard(**vars(card) | {"parts": {**before.parts, **new}, "tests": tests or before.tests})
     cards[card.file] = card
-    write(cards.values(), folder)
+    write_cards(cards.values(), folder)
     return card
 
 
-def write(cards: Iterable[Card], folder: Path) -> None:
+def write_cards(cards: Iterable[DeviceCard], folder: Path) -> None:
     """Write cards as data, and as pages rendered from them."""
     cards = list(cards)
     for card in cards:
         data = json.dumps(asdict(card), indent=1, ensure_ascii=False) + "\n"
         write_atomically(folder / f"{card.file}.json", data.encode())
-        write_atomically(folder / f"{card.file}.md", card.page(counted(cards)).encode())
+        write_atomically(folder / f"{card.file}.md", card.page(find_operation_counts(cards)).encode())
 
 
-def counted(cards: Iterable[Card]) -> Part | None:
+def find_operation_counts(cards: Iterable[DeviceCard]) -> BenchmarkPart | None:
     """The latest counts of operations among the cards'."""
     parts = [card.parts[COUNTED] for card in cards if COUNTED in card.parts]
     return max(parts, key=lambda part: part.date, default=None)
 
 
-def tables(cards: Iterable[Card], parts: Collection[str] = ON_DEVICES) -> str:
+def render_tables(cards: Iterable[DeviceCard], parts: Collection[str] = ON_DEVICES) -> str:
     """What the parts cost on each device, as Markdown: a table a device, below its name and the latest date."""
     lines = []
     for card in cards:
@@ -189,7 +190,7 @@ def stored_row(measured: str, folder: Path | None = None) -> str:
 def processor_or_card(device: torch.device) -> str:
     """The accelerator's name, or the processor's as the system tells it."""
     if device.type != "cpu":
-        return device_name(device)
+        return describe_device(device)
     told = Path("/proc/cpuinfo")
     named = re.search(r"^model name\s*:\s*(.+)$", told.read_text(), re.MULTILINE) if told.is_file() else None
     return f"{named[1].strip() if named else platform.processor() or 'CPU'} ({platform.machine()})"

@@ -3,54 +3,56 @@
 from __future__ import annotations
 
 import importlib
+import re
 import tomllib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import fields, replace
 from functools import cache, partial
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any
+from typing import Any, NoReturn
 
-from posym_companion.finding import Claim, Line, Measured, Rule, cases
-from posym_core.runs.results import MissingResultError
+from posym_companion.finding import REMEDIES, Claim, Line, Measured, Rule, count_cases
+from posym_core.store.results import MissingResultError
 
 FILE = Path(__file__).with_name("claims.toml")
+# A number's name, a threshold, or both, as lines have them: "accuracy > 0.9".
+NUMBER = re.compile(r"([^<>]*?)(?:(?:^| )([<>]) (-?\d+(?:\.\d+)?(?:e-?\d+)?))?")
 # The number that says on how many other models a claim's rule holds whole.
 ELSEWHERE = "other models in which the rule holds whole"
 
 
 @cache
-def entries() -> Mapping[str, Mapping[str, Any]]:
+def read_entries() -> Mapping[str, Mapping[str, Any]]:
     """What the file says, by the claims' ids, in its order."""
     return MappingProxyType(tomllib.loads(FILE.read_text(encoding="utf-8")))
 
 
-def heads() -> list[str]:
-    """The ids of claims, in the file's order, without those of columns: a claim asked of another set of models."""
-    return [name for name, entry in entries().items() if "column_of" not in entry]
+def list_claim_ids() -> list[str]:
+    """The ids of claims, in the file's order, without those of columns: a claim asked of other models, or parts."""
+    return [name for name, entry in read_entries().items() if "column_of" not in entry]
 
 
 @cache
-def claim(name: str) -> Claim:
+def load_claim(name: str) -> Claim:
     """A claim, or one column of it, by its id; imports the file that judges it.
 
     A column's entry says of which claim it is, and nothing of what is that claim's; without a rule it has that one's.
 
     Raises:
         ValueError: if there is none, or if its entry does not fit: a key that no :class:`Claim`, :class:`Rule` or
-            :class:`Line` has, or one that is missing.
+            :class:`Line` has, one that is missing, or a form that is not the file's.
     """
-    entry = dict(_entry(name))
-    if "column_of" in entry:
-        head = _entry(entry.pop("column_of"))
-        shared = {key: x for key, x in head.items() if key in ("short", "claim", "paper", "changes", "command")}
-        rules = {} if "rule" in entry else {key: x for key, x in head.items() if "rule" in key or "changed" in key}
-        entry = {**rules, **entry, **{key: x for key, x in shared.items() if key not in entry}}
-    else:
-        entry["columns"] = tuple(claim(each) for each, x in entries().items() if x.get("column_of") == name)
-    judge, asked_of = entry.pop("judge", None), entry.pop("asked_of", None)
+    entry = _entry(name)
+    if "column_of" not in read_entries()[name]:
+        entry["columns"] = tuple(load_claim(each) for each, x in read_entries().items() if x.get("column_of") == name)
+    judge, asked_of, unit = entry.pop("judge", None), entry.pop("asked_of", None), entry.pop("unit", "cases")
     for key in {"rule", "first_rule"} & set(entry):
-        entry[key] = _rule(name, entry[key])
+        entry[key] = _rule(name, entry[key], unit)
+    fixed = {remedy: when for when, each in entry.get("remedies", {}).items() for remedy in each}
+    if unknown := set(fixed) - set(REMEDIES):
+        _refuse(name, f"remedies stand in lists by when they were fixed, and are {', '.join(REMEDIES)}; not {unknown}")
+    entry["remedies"] = {remedy: fixed[remedy] for remedy in REMEDIES if remedy in fixed}
     judged = _made(Claim, name, {"id": name, "measure": None, **entry})
     if judge is None:
         return judged
@@ -58,38 +60,62 @@ def claim(name: str) -> Claim:
     return replace(judged, measure=partial(_asked_of_all, asked_of, judged.rule, measure) if asked_of else measure)
 
 
-def rule(name: str) -> Rule:
+def load_rule(name: str) -> Rule:
     """The rule that judges a claim, without the file that measures it; for what measures a claim to look at.
 
     Raises:
-        ValueError: see :func:`claim`.
+        ValueError: see :func:`load_claim`.
     """
     entry = _entry(name)
-    return _rule(name, entry["rule"] if "rule" in entry else _entry(entry["column_of"])["rule"])
+    return _rule(name, entry["rule"], entry.get("unit", "cases"))
 
 
-def _entry(name: str) -> Mapping[str, Any]:
-    if name not in entries():
-        raise ValueError(f"no claim is called {name}; claims are {', '.join(entries())}")
-    return entries()[name]
+def _entry(name: str) -> dict[str, Any]:
+    """An entry with what it leaves out; a column's with what is its claim's."""
+    if name not in read_entries():
+        raise ValueError(f"no claim is called {name}; claims are {', '.join(read_entries())}")
+    entry = dict(read_entries()[name])
+    if "column_of" in entry:
+        rules = ("rule", "rule_fixed", "first_rule", "first_rule_fixed", "changed_because", "unit")
+        shared = ("short", "claim", "paper", "changes", "command", *(() if "rule" in entry else rules))
+        entry = {key: x for key, x in _entry(entry.pop("column_of")).items() if key in shared} | entry
+    elif "short" in entry:
+        entry = {"claim": entry["short"]} | entry
+    return {"rule_fixed": "after a first look" if "first_rule" in entry else "before the run"} | entry
 
 
-def _rule(name: str, entry: Mapping[str, Any]) -> Rule:
-    lines = {key: tuple(_line(name, line) for line in entry[key]) for key in ("lines", "able") if key in entry}
-    return _made(Rule, name, {**entry, **lines})
+def _rule(name: str, entry: Mapping[str, Any], unit: str) -> Rule:
+    lines = {kind: entry[kind] for kind in ("lines", "able") if kind in entry}
+    if not all(isinstance(each, dict) for each in lines.values()):
+        _refuse(name, 'a rule\'s lines stand by the part that each decides, lines."it is" = "accuracy > 0.9"')
+    made = {kind: tuple(_line(name, part, x, unit) for part, x in each.items()) for kind, each in lines.items()}
+    return _made(Rule, name, {"whole": "reproduced in kind", **entry, **made})
 
 
-def _line(name: str, entry: Mapping[str, Any]) -> Line:
-    guard = {"testable": _line(name, entry["testable"])} if "testable" in entry else {}
-    return _made(Line, name, {**entry, **guard})
+def _line(name: str, part: str, entry: Any, unit: str) -> Line:
+    """A line from its part and its number, with a threshold or without, or from a table that says more."""
+    values = {"of": entry} if isinstance(entry, str) else entry
+    fits = isinstance(values, dict) and not {"part", "above", "below"} & set(values)
+    if not fits or not (found := NUMBER.fullmatch(values.get("of", ""))):
+        _refuse(name, f'{part!r} asks a number, or one and a threshold as in "accuracy > 0.9", not {entry!r}')
+    of, mark, edge = found.groups()
+    asked: dict[str, Any] = {{">": "above", "<": "below"}[mark]: float(edge)} if mark else {}
+    match values:
+        case {"testable": [guard, number]}:
+            asked["testable"] = _line(name, guard, number, "cases")
+        case {"testable": other}:
+            _refuse(name, f"testable is a part and its number in a list, not {other!r}")
+    return _made(Line, name, {"part": part, "unit": unit, **values, "of": of or part, **asked})
+
+
+def _refuse(name: str, why: str) -> NoReturn:
+    raise ValueError(f"{FILE.name}, {name}: {why}")
 
 
 def _made(kind: Any, name: str, values: Mapping[str, Any]) -> Any:
     if unknown := set(values) - {field.name for field in fields(kind)}:
         known = ", ".join(field.name for field in fields(kind))
-        raise ValueError(
-            f"{FILE.name}, {name}: no {kind.__name__} has {', '.join(sorted(unknown))}; its keys are {known}"
-        )
+        _refuse(name, f"no {kind.__name__} has {', '.join(sorted(unknown))}; its keys are {known}")
     try:
         return kind(**values)
     except TypeError as error:
@@ -141,4 +167,4 @@ def _asked_of_all(
         ours |= {f"{other.model}: {number}": other.ours[number] for number in rule.names}
         evidence = [*dict.fromkeys([*other.evidence[:-1], *evidence])]
     note = f"{found.note} The same rule elsewhere: {'; '.join(said)}." if said else found.note
-    return replace(found, ours=ours | {ELSEWHERE: cases(whole)}, evidence=evidence, fails_in=fails, note=note)
+    return replace(found, ours=ours | {ELSEWHERE: count_cases(whole)}, evidence=evidence, fails_in=fails, note=note)

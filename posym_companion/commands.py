@@ -10,8 +10,8 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from posym_core.__main__ import add_places
 from posym_core.arguments import check_places
+from posym_profile.__main__ import add_places
 
 WIDTH = 100
 
@@ -65,9 +65,9 @@ def _run(options: argparse.Namespace) -> None:
 
 def _claims(options: argparse.Namespace) -> None:
     from posym_companion.ledger.rows import ledger
-    from posym_core.runs.results import results_folder
+    from posym_core.store.results import find_results_folder
 
-    folder = results_folder() if options.results is None else Path(options.results)
+    folder = find_results_folder() if options.results is None else Path(options.results)
     if not folder.is_dir():
         raise NotADirectoryError(f"there is no folder of results at {folder}; pass --results with another")
     rows = ledger(*options.claims, folder=folder)

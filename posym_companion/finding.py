@@ -77,7 +77,7 @@ SAID: Mapping[Verdict, str] = {
 }
 
 
-def of_two_families(first: Verdict, other: Verdict) -> Verdict:
+def combine_families(first: Verdict, other: Verdict) -> Verdict:
     """What a claim about language models comes to, from its rule's verdicts in two families.
 
     Where it cannot be judged in one of them, or was not run in the other, what is left stands: it is then asked of one
@@ -91,7 +91,7 @@ def of_two_families(first: Verdict, other: Verdict) -> Verdict:
     return "in kind, one family of two" if "reproduced in kind" in told else "partly"
 
 
-def of_columns(verdicts: Iterable[Verdict]) -> Verdict:
+def combine_columns(verdicts: Iterable[Verdict]) -> Verdict:
     """What a claim comes to that is asked of several sets of models.
 
     Sets in which it cannot be judged, or was not run, are left out. Where all others agree, that is the verdict; where
@@ -102,7 +102,7 @@ def of_columns(verdicts: Iterable[Verdict]) -> Verdict:
     return told[0] if len(set(told)) == 1 else "partly"
 
 
-def cases(held: Iterable[Any]) -> Cases:
+def count_cases(held: Iterable[Any]) -> Cases:
     """How many hold, of those that are there."""
     each = [bool(x) for x in held]
     return Cases(sum(each), len(each))
@@ -127,7 +127,7 @@ def seed_range(values: Iterable[float]) -> SeedRange:
 Number = float | int | str | Estimate | Cases
 
 
-def beyond(found: Estimate, sign: int, line: float = 0.0) -> bool:
+def lies_beyond(found: Estimate, sign: int, line: float = 0.0) -> bool:
     """Whether a whole interval is above ``line`` or, with the sign -1, below ``-line``."""
     return (found.low if sign > 0 else -found.high) > line
 
@@ -157,12 +157,12 @@ class Tally:
     def counts(self, label: str = "settings with {}", of: str = "") -> dict[str, Number]:
         """In how many settings, of those whose names begin so, each part holds; named by ``label``."""
         return {
-            label.format(part): cases(holds for where, holds in found if where.startswith(of))
+            label.format(part): count_cases(holds for where, holds in found if where.startswith(of))
             for part, found in self.held.items()
         }
 
 
-def shown(value: Number) -> str:
+def format_number(value: Number) -> str:
     """A number to three significant digits, an estimate with its interval."""
     if isinstance(value, Estimate):
         return f"{value.value:.3g} [{value.low:.3g}, {value.high:.3g}]"
@@ -205,7 +205,7 @@ class Line:
         """How many of what are as asked; empty where nothing is counted."""
         value = numbers[self.of]
         if isinstance(value, SeedRange):
-            value = cases(map(self._beyond, value.seeds))
+            value = count_cases(map(self._beyond, value.seeds))
         return f"{value} {self.unit}" if isinstance(value, Cases) else ""
 
     @property
@@ -246,7 +246,7 @@ class Line:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Answer:
+class LineAnswer:
     """What one line of a rule gives: ``held`` is None where it cannot be told, ``counted`` says how many cases hold."""
 
     part: str
@@ -264,10 +264,10 @@ class Answer:
         return f"{self.part}{', a control' if self.control else ''}{told}"
 
 
-def graded(verdict: Verdict, answers: Iterable[Answer]) -> str:
+def grade(verdict: Verdict, answers: Iterable[LineAnswer]) -> str:
     """The verdict; after *partly* in how many lines of how many the claim holds, and how many controls are missed.
 
-    >>> graded("partly", [Answer(part="a", held=True), Answer(part="b", held=False)])
+    >>> grade("partly", [LineAnswer(part="a", held=True), LineAnswer(part="b", held=False)])
     'partly, 1 of 2'
     """
     if verdict != "partly":
@@ -275,10 +275,10 @@ def graded(verdict: Verdict, answers: Iterable[Answer]) -> str:
     each = list(answers)
     missed = sum(one.held is False for one in each if one.control)
     controls = f", {missed} control{'s' * (missed > 1)} missed" if missed else ""
-    return f"{verdict}, {cases(one.held for one in each if not one.control)}{controls}"
+    return f"{verdict}, {count_cases(one.held for one in each if not one.control)}{controls}"
 
 
-def deciding(answers: Sequence[Answer]) -> Answer | None:
+def find_deciding_line(answers: Sequence[LineAnswer]) -> LineAnswer | None:
     """Of lines that keep a claim from holding whole the first: one that is missed, a control that is, one untested."""
     rank = {False: 0, None: 2}
     short = [one for one in answers if not one.held]
@@ -328,16 +328,16 @@ class Rule:
         able = [_answer(line, numbers) for line in self.able]
         return {one.part: one.said for one in (*able, *self.answers(numbers))}
 
-    def answers(self, numbers: Mapping[str, Any]) -> list[Answer]:
+    def answers(self, numbers: Mapping[str, Any]) -> list[LineAnswer]:
         """What each line gives; where the model is not able none can be told."""
         if any(line.kept(numbers) != 1 for line in self.able):
-            return [Answer(part=line.part, held=None, control=line.control) for line in self.lines]
+            return [LineAnswer(part=line.part, held=None, control=line.control) for line in self.lines]
         return [_answer(line, numbers) for line in self.lines]
 
     def found(self, numbers: Mapping[str, Any]) -> str:
         """Which parts hold, in sentences, and the number that decides: of the first line missed, else of the first.
 
-        Where the model cannot tell, only what it lacks is said.
+        If a precondition fails, report only that.
         """
         judged = self._judged(numbers)
         said: dict[str, list[str]] = {"Found": [], "In some cases": [], "Not found": []}
@@ -357,7 +357,9 @@ class Rule:
         value = numbers[decides.of]
         sentences = [f"{held}: {'; '.join(parts)}." for held, parts in said.items() if parts]
         if not isinstance(value, Cases | int):  # a count, or one statement, is said by its part
-            sentences.append(f"The deciding number is {shown(value)} ({decides.of}); {decides.asked} was asked.")
+            sentences.append(
+                f"The deciding number is {format_number(value)} ({decides.of}); {decides.asked} was asked."
+            )
         return " ".join(sentences)
 
     def misses(self, numbers: Mapping[str, Any]) -> list[Line]:
@@ -370,7 +372,7 @@ class Rule:
     def missed_by(self, numbers: Mapping[str, Any]) -> list[str]:
         """What every missed line found and asked, in words; a count, or one statement, is said by its part."""
         return [
-            f"{line.of}: {shown(numbers[line.of])}, {line.asked} was asked"
+            f"{line.of}: {format_number(numbers[line.of])}, {line.asked} was asked"
             for line in self.misses(numbers)
             if not isinstance(numbers[line.of], Cases | int)
         ]
@@ -388,9 +390,9 @@ class Rule:
         return any(line.refutes for line in self.lines)
 
 
-def _answer(line: Line, numbers: Mapping[str, Any]) -> Answer:
+def _answer(line: Line, numbers: Mapping[str, Any]) -> LineAnswer:
     held = line.kept(numbers) == 1 if line.can_tell(numbers) else None
-    return Answer(part=line.part, held=held, counted=line.counted(numbers), control=line.control)
+    return LineAnswer(part=line.part, held=held, counted=line.counted(numbers), control=line.control)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -433,8 +435,8 @@ class Claim:
             as its second argument.
         families: of which other language models the rule is asked, with the same remedies, and when that was fixed;
             ``measure`` takes them as ``model``. None if the claim is not asked of pretrained models.
-        models: which set of models is asked, where several are.
-        columns: the same claim, asked of other sets of models by rules of their own.
+        models: which models, or which part of them, are asked, where several are.
+        columns: the same claim, asked of others by rules of their own.
         sentences: what a person would say of the verdict, for each verdict that was written about. A number of ours
             stands in braces, ``{name}``, or ``{name|.2f}`` with a format and without its interval.
         changes: what would change the verdict.
@@ -466,7 +468,7 @@ class Claim:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Again:
+class Rejudged:
     """What a claim's rule says when it is asked once more; the fields are those of :class:`Row`."""
 
     verdict: Verdict
@@ -474,7 +476,7 @@ class Again:
     found: str = ""
     numbers: Mapping[str, Any] = field(default_factory=dict)
     parts: Mapping[str, str] = field(default_factory=dict)
-    answers: Sequence[Answer] = field(default_factory=list)
+    answers: Sequence[LineAnswer] = field(default_factory=list)
     ours: Mapping[str, Any] = field(default_factory=dict)
     evidence: Sequence[str] = field(default_factory=list)
     note: str = ""
@@ -482,11 +484,11 @@ class Again:
     @property
     def grade(self) -> str:
         """The verdict, and how many lines of a claim hold that holds in part."""
-        return graded(self.verdict, self.answers)
+        return grade(self.verdict, self.answers)
 
 
 @dataclass(frozen=True, kw_only=True)
-class Remedied(Again):
+class OnOtherPrompts(Rejudged):
     """On other prompts; see :data:`REMEDIES`."""
 
     remedy: Remedy
@@ -496,11 +498,11 @@ class Remedied(Again):
 
 
 @dataclass(frozen=True, kw_only=True)
-class InFamily(Again):
+class OnOtherModel(Rejudged):
     """In a language model of another family, and there on other prompts."""
 
     model: str
-    remedied: Sequence[Remedied] = field(default_factory=list)
+    remedied: Sequence[OnOtherPrompts] = field(default_factory=list)
 
     def __str__(self) -> str:
         again = "; ".join(str(one) for one in self.remedied if one.verdict != "not run here")
@@ -524,7 +526,7 @@ class Row:
         verdict_of_model: what it gives on ``model`` alone, if other families are asked, too.
         families: what it gives in other families; None if no pretrained model is asked.
         models: the set of models that all this is about, where several are asked.
-        columns: the same claim in other sets of models; the verdict is that of all, see :func:`of_columns`.
+        columns: the same claim in other sets of models; the verdict is that of all, see :func:`combine_columns`.
         verdict_of_column: what is given without them.
     """
 
@@ -544,7 +546,7 @@ class Row:
     sentence: str = ""
     numbers: Mapping[str, Any] = field(default_factory=dict)
     parts: Mapping[str, str] = field(default_factory=dict)
-    answers: Sequence[Answer] = field(default_factory=list)
+    answers: Sequence[LineAnswer] = field(default_factory=list)
     changes: str = ""
     fails_in: Sequence[str] = field(default_factory=list)
     ours: Mapping[str, Any] = field(default_factory=dict)
@@ -552,9 +554,9 @@ class Row:
     evidence: Sequence[str] = field(default_factory=list)
     command: str = ""
     note: str = ""
-    remedied: Sequence[Remedied] = field(default_factory=list)
+    remedied: Sequence[OnOtherPrompts] = field(default_factory=list)
     verdict_of_model: Verdict | None = None
-    families: Sequence[InFamily] | None = None
+    families: Sequence[OnOtherModel] | None = None
     models: str = ""
     columns: Sequence[Row] = field(default_factory=list)
     verdict_of_column: Verdict | None = None
@@ -562,7 +564,7 @@ class Row:
     @property
     def grade(self) -> str:
         """The verdict, and how many lines hold of a claim that holds in part: over all models that it is judged on."""
-        return graded(self.verdict, [one for answers in self._judged.values() for one in answers])
+        return grade(self.verdict, [one for answers in self._judged.values() for one in answers])
 
     @property
     def grade_of_column(self) -> str:
@@ -572,7 +574,7 @@ class Row:
     @property
     def grade_of_model(self) -> str:
         """The same on ``model`` alone."""
-        return graded(self.verdict_of_model or self.verdict_of_column or self.verdict, self.answers)
+        return grade(self.verdict_of_model or self.verdict_of_column or self.verdict, self.answers)
 
     @property
     def decides(self) -> str:
@@ -580,13 +582,13 @@ class Row:
         if self.verdict in ("not testable", "not run here"):
             return ""
         for where, answers in self._judged.items():
-            if short := deciding(answers):
+            if short := find_deciding_line(answers):
                 told = f"{short.part} (not testable)" if short.held is None else str(short)
                 return f"{where}: {told}" if len(self._judged) > 1 else told
         return ""
 
     @property
-    def _judged(self) -> dict[str, Sequence[Answer]]:
+    def _judged(self) -> dict[str, Sequence[LineAnswer]]:
         """Answers of the row's own model, of its other families and of its columns, where it can be judged."""
         untold = ("not testable", "not run here")
         own = self.verdict_of_model or self.verdict_of_column or self.verdict
@@ -609,9 +611,9 @@ class Row:
 
     @property
     def by_column(self) -> str:
-        """The verdicts in the sets of models that were asked; empty if there is one."""
+        """The verdicts of the sets of models, or parts of models, that were asked; empty if there is one."""
         told = "; ".join(f"{models}: *{grade}*" for models, grade in self.grades.items())
-        return f"By set of models {told}." if self.columns else ""
+        return f"Asked of {told}." if self.columns else ""
 
     @property
     def grades(self) -> dict[str, str]:

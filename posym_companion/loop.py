@@ -10,6 +10,7 @@ import uuid
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import MISSING, asdict, dataclass, field, fields
+from fnmatch import fnmatchcase
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -19,29 +20,72 @@ import torch
 
 from posym_companion.catalogue import EXPERIMENTS, experiment_module
 from posym_core.arguments import check_places
-from posym_core.models.language import PACKAGED, load_model
-from posym_core.runs.devices import choose_device, device_name
-from posym_core.runs.parallel import HELD, held, run_grid
-from posym_core.runs.provenance import library_versions
-from posym_core.runs.results import (
+from posym_core.store.devices import choose_device, describe_device
+from posym_core.store.keeping import (
+    DamagedError,
+    begin,
+    describe_difference,
+    describe_work,
+    end,
+    read_begun,
+    read_part,
+    write_part,
+)
+from posym_core.store.parallel import HELD, hold, run_grid
+from posym_core.store.provenance import list_library_versions
+from posym_core.store.results import (
     Result,
     ResultError,
-    attached_file,
+    find_attached_file,
+    find_results_folder,
     load_result,
     require_keeping,
     result_path,
-    results_folder,
     save_result,
     work_folder,
 )
-from posym_core.runs.store import DamagedError, begin, begun, difference, end, identity, read_part, write_part
+from posym_profile.language_models.loading import PACKAGED, load_model
 
 # The packaged model of another family: what is claimed of language models is asked of it, too, with smaller samples.
 SECOND = "smollm2-135m"
+# What is measured on the way and read by no judge, chapter or other experiment, and so is not stored: of results whose
+# names fit the pattern, arrays whose names fit one of these.
+UNREAD = {
+    "binding_profile/*": "entropy interaction_share log_probability positional_share symbolic_share",
+    "binding_profile/*_facts": "variance bound slack plane_interaction_share",
+    "binding_profile/*_64*": "plane_[eips]*",
+    "binding_profile/*-random*": "positional symbolic null_* plane_energy_share",
+    "frequency_control/*": "induction_[aps]*/key induction_[aps]*/query *_all_32/key *_all_32/query "
+    "*x_single_[16][64]/key *x_single_[16][64]/query *l_single_[16][64]/key *l_single_[16][64]/query",
+    "head_geometry/*": "pointing r2_arrow r2_ceiling symbolic_share",
+    "head_geometry/*_[bi]*": "drawn_keys curve",
+    "hop_mechanism/*": "use",
+    "hop_variants/*": "added onward profile use",
+    "later_claims/*": "positional_share positions symbolic_share",
+    "multihop/*": "onward own pure",
+    "multihop/*_extra*": "attention use",
+    "origins/*": "by_place",
+    "origins/*-*-*-*": "by_origin mass",
+    "origins/*_*_*_*": "by_origin mass",
+    "origins/*_prose_*": "by_origin mass",
+    "plane_profile/*": "entropy",
+    "random_weights/smollm2*": "kept",
+    "random_weights/*_*_*_*": "kept",
+    "survey/*": "plane_angle plane_energy positional symbolic",
+    "task_solvers/*": "attention_to_fact look_scores loss",
+    "taught_gemma/*": "band_interaction_share plane_*_share",
+    "taught_gemma/*[snr][tdg]_[0-9]": "interaction_share positional_share symbolic_share asked_attention "
+    "facts_attention band_* spread entropy null_* plane_*",
+    "taught_profile/*": "bound entropy interaction_share plane_interaction_share positional_share slack symbolic_share "
+    "variance",
+    "taught_profile/*[dg]_[0-9]_*": "plane_[eps]*",
+}
+# Stored in half precision, since no number that is written down depends on the rest; of others it does.
+HALF = {"binding_profile/*": "plane_energy_share", "taught_profile/*": "plane_energy_share", "multihop/*": "use"}
 
 
 @dataclass(frozen=True, kw_only=True)
-class Measured:
+class RunOutput:
     """What a measurement leaves, where that is more than arrays.
 
     Attributes:
@@ -66,8 +110,8 @@ class Experiment:
             ``model``, and else of models of the experiment's own.
         small: from a setting to one of a size for trying out.
         measure: from a setting, with ``device``, a folder ``work`` for checkpoints and ``progress``, to arrays by name
-            or :class:`Measured`. With ``load``, from what it loaded and the setting, with ``progress``.
-        dims: names of the arrays' dimensions, see :func:`posym_core.runs.results.named_dims`; or what makes them of a
+            or :class:`RunOutput`. With ``load``, from what it loaded and the setting, with ``progress``.
+        dims: names of the arrays' dimensions, see :func:`posym_core.store.results.name_dims`; or what makes them of a
             setting.
         load: from ``setting.model``, with ``device`` and the results' ``folder``, to what is measured. Every process
             keeps it until a setting needs another.
@@ -75,7 +119,7 @@ class Experiment:
 
     settings: Callable[..., Iterable[Any]]
     small: Callable[[Any], Any]
-    measure: Callable[..., Mapping[str, np.ndarray] | Measured]
+    measure: Callable[..., Mapping[str, np.ndarray] | RunOutput]
     dims: Mapping[str, str] | Callable[[Any], Mapping[str, str]]
     load: Callable[..., tuple[Any, ...]] | None = None
 
@@ -98,13 +142,13 @@ class Experiment:
         """Run settings and keep each result as it comes.
 
         A result that is there with the same settings is read, not run, and comes first. Until a result is kept, what
-        its measurement goes on from lies in :func:`posym_core.runs.results.work_folder`; only on a cluster, whose
+        its measurement goes on from lies in :func:`posym_core.store.results.work_folder`; only on a cluster, whose
         machines need not share a disk, a measurement that is cut short begins anew.
 
         Args:
             settings: what to run.
-            device: see :func:`posym_core.load_model`.
-            folder: of results; by default :func:`posym_core.runs.results.results_folder`.
+            device: see :func:`posym_profile.load_model`.
+            folder: of results; by default :func:`posym_core.store.results.find_results_folder`.
             force: run again what is there, from the beginning.
             progress: show progress bars.
             jobs: processes of this machine, which share its threads; results come as they are ready.
@@ -113,10 +157,10 @@ class Experiment:
         Raises:
             ValueError: if an unfinished run of the same name has other settings, code or versions of libraries.
             ImportError, OSError: if the results could not be kept, see
-                :func:`posym_core.runs.results.require_keeping`; before anything is measured.
+                :func:`posym_core.store.results.require_keeping`; before anything is measured.
         """
         check_places(jobs, cluster)
-        folder = Path(folder) if folder is not None else results_folder()
+        folder = Path(folder) if folder is not None else find_results_folder()
         todo = []
         for setting in settings:
             if not force and (stored := stored_result(setting, folder=folder)) is not None:
@@ -141,6 +185,7 @@ class Experiment:
             for place, found in run_grid(partial(run_setting, **asked), todo, **places):
                 setting = todo[place]
                 dims = self.dims(setting) if callable(self.dims) else self.dims
+                found["arrays"] = stored_arrays(setting.name, found["arrays"])
                 result = save_result(setting.name, dims=dims, settings=asdict(setting), folder=folder, **found)
                 end(work_folder(setting.name, folder=folder))
                 yield result
@@ -159,12 +204,12 @@ def run_setting(
     progress: bool,
     run: str,
 ) -> dict[str, Any]:
-    """Measure one setting, for the process that asks to keep by :func:`posym_core.runs.results.save_result`.
+    """Measure one setting, for the process that asks to keep by :func:`posym_core.store.results.save_result`.
 
     Args:
         setting: what to measure.
         experiment: of which it is a setting.
-        device: see :func:`posym_core.load_model`.
+        device: see :func:`posym_profile.load_model`.
         results: folder of results that the experiment may read.
         parts_kept: whether what is finished of a measurement is kept there until all is.
         force: begin anew what is unfinished.
@@ -179,44 +224,60 @@ def run_setting(
         measured = experiment.measure(setting, device=device, work=parts, progress=progress)
     else:
         load = partial(experiment.load, setting.model, device=device, folder=results)
-        loaded = held((run, setting.model), load)
+        loaded = hold((run, setting.model), load)
         began = time.perf_counter()
         measured = experiment.measure(*loaded, setting, progress=progress)
-    if not isinstance(measured, Measured):
-        measured = Measured(arrays=measured)
+    if not isinstance(measured, RunOutput):
+        measured = RunOutput(arrays=measured)
     return {
         "arrays": measured.arrays,
         "attached": measured.files,
-        "device": device_name(choose_device(device)),
+        "device": describe_device(choose_device(device)),
         "seconds": time.perf_counter() - began if measured.seconds is None else measured.seconds,
-        "versions": library_versions(),
+        "versions": list_library_versions(),
     }
 
 
-def language_model(name: str = PACKAGED, *, device: str = "auto", folder: Any = None) -> tuple[Any, Any]:
+def stored_arrays(name: str, arrays: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+    """Those of a result's arrays that are stored, and as they are, see :data:`UNREAD` and :data:`HALF`.
+
+    >>> found = stored_arrays("multihop/letter_0", {"use": np.ones(2), "own": np.ones(2)})
+    >>> {name: x.dtype for name, x in found.items()}
+    {'use': dtype('float16')}
+    """
+
+    def named(table: Mapping[str, str]) -> set[str]:
+        patterns = [one for names, said in table.items() if fnmatchcase(name, names) for one in said.split()]
+        return {key for key in arrays if any(fnmatchcase(key, one) for one in patterns)}
+
+    unread, half = named(UNREAD), named(HALF)
+    return {key: np.asarray(x, np.float16) if key in half else x for key, x in arrays.items() if key not in unread}
+
+
+def load_experiment_model(name: str = PACKAGED, *, device: str = "auto", folder: Any = None) -> tuple[Any, Any]:
     """A language model and its tokenizer, as an experiment loads them."""
     return load_model(name, device=device)
 
 
-def plain(model: str) -> str:
+def slug(model: str) -> str:
     """A model's name as the name of a result can hold it.
 
-    >>> plain("Qwen/Qwen2.5-1.5B")
+    >>> slug("Qwen/Qwen2.5-1.5B")
     'Qwen-Qwen2-5-1-5B'
     """
     return re.sub("[^A-Za-z0-9]", "-", model)
 
 
-def of_model(model: str) -> str:
+def name_prefix(model: str) -> str:
     """What stands before a result's own name: nothing for the packaged model, whose results came first.
 
-    >>> of_model("gemma-3-270m"), of_model("Qwen/Qwen2.5-1.5B")
+    >>> name_prefix("gemma-3-270m"), name_prefix("Qwen/Qwen2.5-1.5B")
     ('', 'Qwen-Qwen2-5-1-5B-')
     """
-    return "" if model == PACKAGED else f"{plain(model)}-"
+    return "" if model == PACKAGED else f"{slug(model)}-"
 
 
-def made_with(result: Result, setting: Any) -> bool:
+def has_settings(result: Result, setting: Any) -> bool:
     """Whether a stored result has these settings, a dataclass.
 
     A setting that the result does not name is younger than it and had what is its default now.
@@ -235,13 +296,13 @@ def stored_result(setting: Any, *, folder: Path | str | None = None) -> Result |
         for file in stored.provenance.get("attached", {}):
             there = result_path(stored.name, folder=folder).with_name(file).exists()
             if there or getattr(setting, "files_kept", True):
-                attached_file(stored, file, folder=folder)
+                find_attached_file(stored, file, folder=folder)
     except ResultError:
         return None
-    return stored if made_with(stored, setting) else None
+    return stored if has_settings(stored, setting) else None
 
 
-def finished_part(work: Path | None, name: str, measure: Callable[[], dict[str, np.ndarray]]) -> dict[str, np.ndarray]:
+def finish_part(work: Path | None, name: str, measure: Callable[[], dict[str, np.ndarray]]) -> dict[str, np.ndarray]:
     """A part of a measurement, read if it was finished before, and otherwise measured and kept in ``work``.
 
     Returns:
@@ -266,14 +327,14 @@ def _begin(work: Path, setting: Any, *, force: bool) -> None:
     """Make a work folder for a setting, or refuse one that was begun with other settings, code or libraries."""
     if force:
         end(work)
-    asked = identity(asdict(setting))
+    asked = describe_work(asdict(setting))
     try:
-        there = begun(work)
+        there = read_begun(work)
     except DamagedError as error:
         raise ValueError(f"in {work} {error}; pass --force to discard what is finished") from error
     if there is None:
         begin(work, asked)
-    elif differing := difference(there, asked):
+    elif differing := describe_difference(there, asked):
         raise ValueError(
             f"an unfinished run of {setting.name} has other {differing}, and no result mixes two; run it again with "
             "those, or pass --force to discard what is finished"
@@ -284,7 +345,7 @@ def _as_json(settings: Mapping[str, Any]) -> Any:
     return json.loads(json.dumps(settings))
 
 
-def experiment(name: str) -> Experiment:
+def load_experiment(name: str) -> Experiment:
     """An experiment.
 
     Raises:
@@ -302,17 +363,17 @@ def run_experiment(
         name: one of ``posym_companion.catalogue.EXPERIMENTS``.
         model: a language model, for experiments that take one; by default the packaged one.
         small: a size that runs in minutes; it needs a ``folder`` of its own, because its results have the same names.
-        folder: of results; by default :func:`posym_core.runs.results.results_folder`.
+        folder: of results; by default :func:`posym_core.store.results.find_results_folder`.
         options: see :meth:`posym_companion.loop.Experiment.run`.
 
     Raises:
         ValueError: if the name is unknown, or something cannot be done with it.
     """
-    found = experiment(name)
+    found = load_experiment(name)
     if model is not None and not found.takes_model:
         raise ValueError(
             f"{name} has models of its own, so --model {model} has no place in it; leave it out. The experiments that "
-            f"take a model are {', '.join(each for each in EXPERIMENTS if experiment(each).takes_model)}"
+            f"take a model are {', '.join(each for each in EXPERIMENTS if load_experiment(each).takes_model)}"
         )
     if small and folder is None:
         raise ValueError("the small size has the full size's names for its results; pass another --results folder")

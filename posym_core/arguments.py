@@ -79,7 +79,7 @@ def check_profile(
 
     Args:
         task, facts, prompts, input, template, tau, eps, batch_size, threads, device, dtype, device_map: see
-            :class:`posym_core.report.settings.ProfileSettings`.
+            :class:`posym_profile.report.profile_settings.ProfileSettings`.
 
     Raises:
         ValueError: if a number is out of range, or two settings exclude each other.
@@ -106,7 +106,7 @@ def check_profile(
         )
 
 
-def folder_above(folder: Path | str) -> Path:
+def find_folder_above(folder: Path | str) -> Path:
     """The folder, or the nearest above it that is there.
 
     Raises:

@@ -1,6 +1,6 @@
 """Checks of inputs: each failure names the rule, the value and the way out.
 
-Who looks at a number on a GPU waits for all that was asked of it before. So there, within :func:`flags_together`,
+Who looks at a number on a GPU waits for all that was asked of it before. So there, within :func:`defer_checks`,
 checks of numbers yield flags, which are looked at once, at the end.
 """
 
@@ -29,7 +29,7 @@ Flag = tuple[Tensor, Callable[[], Exception]]
 _GATHERED: ContextVar[list[Flag] | None] = ContextVar("gathered flags", default=None)
 
 
-def waits(device: torch.device) -> bool:
+def is_asynchronous(device: torch.device) -> bool:
     """Whether to spare operations and looks at numbers on a device: all but the CPU wait for each.
 
     The environment variable ``POSYM_SCORING`` may say so for all, ``device``, or for none, ``cpu``.
@@ -41,12 +41,13 @@ def waits(device: torch.device) -> bool:
 
 
 @contextlib.contextmanager
-def flags_together(device: torch.device) -> Iterator[None]:
-    """Within the block, checks of numbers on a device that :func:`waits` are gathered and looked at once, at its end.
+def defer_checks(device: torch.device) -> Iterator[None]:
+    """Within the block, checks of numbers on a device that :func:`is_asynchronous` are gathered and looked at once, at
+    its end.
 
     A block within another leaves its flags to that one.
     """
-    if _GATHERED.get() is not None or not waits(device):
+    if _GATHERED.get() is not None or not is_asynchronous(device):
         yield
         return
     flags: list[Flag] = []
@@ -58,25 +59,25 @@ def flags_together(device: torch.device) -> Iterator[None]:
     _raise_first(flags)
 
 
-def checked_together(function: Callable[P, T]) -> Callable[P, T]:
-    """A function whose checks of numbers are :func:`flags_together`, by the device of its first tensor."""
+def deferring_checks(function: Callable[P, T]) -> Callable[P, T]:
+    """A function whose checks of numbers are :func:`defer_checks`, by the device of its first tensor."""
 
     @functools.wraps(function)
     def whole(*args: P.args, **options: P.kwargs) -> T:
         device = next((x.device for x in (*args, *options.values()) if isinstance(x, Tensor)), torch.device("cpu"))
-        with flags_together(device):
+        with defer_checks(device):
             return function(*args, **options)
 
     return whole
 
 
 def require(sound: Tensor | bool, refusal: Callable[[], Exception]) -> None:
-    """Raise what ``refusal()`` is unless ``sound``, a bool or a tensor of one: at once or :func:`flags_together`."""
+    """Raise what ``refusal()`` is unless ``sound``, a bool or a tensor of one: at once or :func:`defer_checks`."""
     flags = _GATHERED.get()
     if flags is None:
         if not sound:
             raise refusal()
-    elif isinstance(sound, Tensor) and waits(sound.device):
+    elif isinstance(sound, Tensor) and is_asynchronous(sound.device):
         flags.append((sound, refusal))
     elif not sound:
         _raise_first(flags)
@@ -100,7 +101,7 @@ def _raise_first(flags: list[Flag]) -> None:
 
 
 def _gathering(device: torch.device) -> bool:
-    return _GATHERED.get() is not None and waits(device)
+    return _GATHERED.get() is not None and is_asynchronous(device)
 
 
 def require_floating(name: str, x: Tensor) -> None:
@@ -133,7 +134,7 @@ def _not_finite(name: str, bad: Tensor, size: int) -> ValueError:
 
 def magnitude(x: Tensor) -> float | Tensor:
     """Absolute value of the entry that is furthest from 0; 0 where there is none. A number, or a tensor of one where
-    checks are :func:`flags_together`.
+    checks are :func:`defer_checks`.
     """
     if not x.numel():
         return 0.0
@@ -141,7 +142,7 @@ def magnitude(x: Tensor) -> float | Tensor:
     return largest.double() if _gathering(x.device) else float(largest)
 
 
-def finite_magnitude(name: str, x: Tensor) -> float | Tensor:
+def require_finite_magnitude(name: str, x: Tensor) -> float | Tensor:
     """The :func:`magnitude` of what is finite; refuses NaN and infinity."""
     largest = magnitude(x)
     # On a CPU the one number tells of all.

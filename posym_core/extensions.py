@@ -71,7 +71,7 @@ class Registry(Mapping[str, Kept]):
     def names(self) -> list[str]:
         """All names; other packages are not loaded."""
         self._import_room()
-        return listed(sorted(self._own, key=lambda name: self._own[name].place), self.group)
+        return list_names(sorted(self._own, key=lambda name: self._own[name].place), self.group)
 
     def find(self, name: str) -> Kept:
         """The thing of that name, or of ``module:name``.
@@ -82,7 +82,7 @@ class Registry(Mapping[str, Kept]):
         try:
             return self[name]
         except KeyError:
-            raise unknown(self.kind, name, self.names()) from None
+            raise make_unknown_error(self.kind, name, self.names()) from None
 
     def __getitem__(self, name: str) -> Kept:
         if ":" in name:
@@ -109,9 +109,10 @@ class Registry(Mapping[str, Kept]):
             )
         kept = self._keep(name, given)
         there = self._own.get(name)
-        if there is not None and home(there) != home(kept):
+        if there is not None and locate(there) != locate(kept):
             raise ExtensionError(
-                f"{self.kind} {name!r} is {home(there)} already, and {home(kept)} asks for the same name; rename one"
+                f"{self.kind} {name!r} is {locate(there)} already, and {locate(kept)} asks for the same name; rename "
+                "one"
             )
         self._own[name] = kept
 
@@ -155,7 +156,7 @@ class Registry(Mapping[str, Kept]):
             kept = self._keep(entry.name, entry.load())
             # Its file may have registered it, with more to say, when it was imported.
             there = self._own.get(entry.name)
-            if there is None or home(there) != home(kept):
+            if there is None or locate(there) != locate(kept):
                 self.register(entry.name, kept)
         except Exception as error:
             package = entry.dist
@@ -188,13 +189,13 @@ class Registry(Mapping[str, Kept]):
         return next((there for there in self._own.values() if there.make is kept.make), kept)
 
 
-def unknown(kind: str, name: str, names: Iterable[str]) -> ExtensionError:
+def make_unknown_error(kind: str, name: str, names: Iterable[str]) -> ExtensionError:
     """What to raise of a name that none of these is."""
     known = ", ".join(map(repr, names))
     return ExtensionError(f"{kind} must be one of {known}, or module:name for one of your own; got {name!r}")
 
 
-def home(thing: Any) -> str:
+def locate(thing: Any) -> str:
     """Where the function or class behind a thing is defined, ``module:name``."""
     made_by = getattr(thing, "make", thing)
     while isinstance(made_by, functools.partial):
@@ -215,6 +216,6 @@ def _named_by_packages(group: str, path: tuple[str, ...]) -> dict[str, list[Entr
     return found
 
 
-def listed(own: Sequence[str], group: str) -> list[str]:
+def list_names(own: Sequence[str], group: str) -> list[str]:
     """Names of ours, and of other packages by their entry points of a group, found without importing any."""
     return list(dict.fromkeys([*own, *sorted(_named_by_packages(group, tuple(sys.path)))]))

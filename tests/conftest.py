@@ -65,9 +65,9 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 def pytest_runtest_setup(item: pytest.Item) -> None:
     """Skip what is marked ``gpu`` where there is none; it is collected everywhere."""
-    from posym_core.runs.devices import preferred_device
+    from posym_core.store.devices import find_preferred_device
 
-    if item.get_closest_marker("gpu") and preferred_device().type != "cuda":
+    if item.get_closest_marker("gpu") and find_preferred_device().type != "cuda":
         pytest.skip("needs a GPU")
 
 
@@ -123,7 +123,7 @@ def packaged() -> Iterator[tuple[Any, Any]]:
     import architectures
 
     model, tokenizer = architectures.packaged()
-    measurement = importlib.import_module("posym_core.inspection.layer_measurement")
+    measurement = importlib.import_module("posym_profile.scores.layer_measurement")
     find = measurement.find_planes
     once = functools.cache(functools.partial(find, model))
     with pytest.MonkeyPatch.context() as patch:

@@ -9,16 +9,17 @@ import pytest
 import torch
 
 from posym_companion.encodings.pointers import head_pointers
+from posym_companion.several_hops.gptj import make_gptj, mark_right_answers, run_with_edits
+from posym_companion.several_hops.hop_answers import answer_questions
 from posym_companion.solvers.families import answers_right
 from posym_core import cross_logits, exclusion, frequency_shares, rope_angles, rotate, swap_scores
 from posym_core.checks import require_count, require_counts, require_finite
 from posym_core.encodings import ENCODINGS, LayerShape, make_encoding
 from posym_core.metrics import contrasts, cross_scores, exchange_scores, stats
-from posym_core.metrics.permutations import block_table
-from posym_core.metrics.score_geometry import random_swaps
-from posym_core.models.answers import answer_questions, choice_accuracy
-from posym_core.models.classifier import EncodingModel, ModelSettings, ablations, predicted_classes
-from posym_core.models.gptj import answers_with, decoder, right_answers
+from posym_core.metrics.permutations import make_block_table
+from posym_core.metrics.score_geometry import simulate_random_swaps
+from posym_core.models.classifier import EncodingModel, ModelSettings, ablate_each_head, predict_classes
+from posym_profile.language_models.answers import choose_answers
 
 ONE = torch.tensor([1.0])
 LARGE = torch.tensor([3e38, 3e38])
@@ -101,7 +102,7 @@ def test_variances_need_room_for_squares():
 
 @pytest.mark.parametrize("softcap", [math.inf, math.nan])
 def test_caps_that_are_no_numbers(softcap):
-    for scores in (swap_scores, block_table):
+    for scores in (swap_scores, make_block_table):
         with pytest.raises(ValueError, match="softcap must be"):
             scores(QUERY, KEYS, ONE, block_length=1, start=0, blocks=2, softcap=softcap)
 
@@ -128,7 +129,8 @@ def test_encodings_refuse_what_is_no_number_or_too_large(name):
 
 def test_signed_zeros_are_zeros():
     plus, minus = (
-        random_swaps(torch.tensor([zero, zero]), generator=torch.Generator().manual_seed(0)) for zero in (0.0, -0.0)
+        simulate_random_swaps(torch.tensor([zero, zero]), generator=torch.Generator().manual_seed(0))
+        for zero in (0.0, -0.0)
     )
     assert plus == minus
 
@@ -136,9 +138,9 @@ def test_signed_zeros_are_zeros():
 def test_statistics_of_what_has_no_score():
     nothing = torch.full((2, 4, 1), math.nan)
     with pytest.raises(ValueError, match="scores must be finite, or NaN where undefined; 8 of 8 are infinite"):
-        contrasts.layer_contrast(nothing.nan_to_num(math.inf))
+        contrasts.contrast_layers(nothing.nan_to_num(math.inf))
     with pytest.raises(ValueError, match="a contrast needs heads with a score on both sides"):
-        contrasts.layer_contrast(nothing)
+        contrasts.contrast_layers(nothing)
     with pytest.raises(
         ValueError, match="a correlation needs scores of every head, not all the same; 0 of 4 heads have one"
     ):
@@ -155,19 +157,19 @@ def encoder():
 
 
 def gptj():
-    return decoder(vocabulary=9, layers=2, heads=2, width=16), "transformer.drop"
+    return make_gptj(vocabulary=9, layers=2, heads=2, width=16), "transformer.drop"
 
 
 @pytest.mark.parametrize(
     ("make", "ask"),
     [
-        (encoder, lambda model: predicted_classes(model, None)),
-        (encoder, lambda model: ablations(model, None)),
+        (encoder, lambda model: predict_classes(model, None)),
+        (encoder, lambda model: ablate_each_head(model, None)),
         (encoder, lambda model: head_pointers(model, None)),
-        (gptj, lambda model: right_answers(model, None, None)),
-        (gptj, lambda model: answers_with(model, None)),
+        (gptj, lambda model: mark_right_answers(model, None, None)),
+        (gptj, lambda model: run_with_edits(model, None)),
         (gptj, lambda model: answers_right(model, None, None)),
-        (gptj, lambda model: choice_accuracy(model, None)),
+        (gptj, lambda model: choose_answers(model, None)),
         (gptj, lambda model: answer_questions(model, None, [], [])),
     ],
 )

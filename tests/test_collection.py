@@ -1,4 +1,4 @@
-"""The tests of the core's rooms are the same with and without a GPU, and need pytest and the package alone."""
+"""The tests of core and profile are the same with and without a GPU, and need pytest and the package alone."""
 
 from __future__ import annotations
 
@@ -14,7 +14,10 @@ from types import SimpleNamespace
 import pytest
 import torch
 
-ROOMS = ("metrics", "tasks", "encodings", "inspection", "models", "runs")
+ROOMS = (
+    "core/metrics", "core/tasks", "core/encodings", "core/models", "core/store", "profile/capture",
+    "profile/interventions", "profile/language_models", "profile/planes", "profile/prompts", "profile/scores",
+)  # fmt: skip
 # Plugins of pytest, outside references, and what extras of the package bring; a machine for GPUs has none of them.
 MISSING = (
     "nbval", "xdist", "pytest_timeout", "playwright", "axe_playwright_python", "bs4", "hypothesis", "beartype",

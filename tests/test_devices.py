@@ -18,9 +18,9 @@ from architectures import build, tokens
 from saved_models import save_model
 
 import posym_core.encodings
-import posym_core.inspection
 import posym_core.metrics
 import posym_core.models
+import posym_profile
 from benchmarks.operations import scoring
 from posym_companion.encodings import (
     averaged_kernel,
@@ -30,7 +30,7 @@ from posym_companion.encodings import (
     eigenvalues,
     kernel_product,
     majorisation,
-    mixing,
+    mixing_matrix,
     plane_grams,
     rope_kernels,
     rotated_gram,
@@ -42,18 +42,25 @@ from posym_companion.encodings.one_layer import EncodedReader
 from posym_companion.later import far_preferred, inversions
 from posym_companion.one_head import alignment, coherence, concentration, crest
 from posym_companion.one_head.plane_geometry import explained, fit_wave, unrotated_planes
+from posym_companion.score_statistics import compare_groups, permute_layers, student_interval, variance_shares
 from posym_companion.several_hops import candidates, capture_layers, station_scores
+from posym_companion.several_hops.gptj import average_outputs, make_gptj, mark_right_answers, run_with_edits, set_angles
+from posym_companion.several_hops.hop_answers import answer_questions
+from posym_companion.several_hops.hop_questions import draw_hop_questions, write_hop_text
 from posym_companion.several_hops.programs import agreement
 from posym_companion.solvers import (
     answer_pairs,
     detection,
     detection_difference,
     family_model,
+    measure_head_scores,
     patched_heads,
     silenced_everywhere,
     silenced_heads,
 )
 from posym_companion.solvers.families import FactsLoss, answers_right
+from posym_companion.solvers.low_rank_training import train_lora
+from posym_companion.solvers.single_heads import patch_each_head, patch_head
 from posym_core.encodings import (
     ENCODINGS,
     EncodedHeads,
@@ -63,65 +70,42 @@ from posym_core.encodings import (
     UndefinedCrossLogits,
     make_encoding,
 )
-from posym_core.inspection import (
-    ablated,
-    cached_cross_logits,
-    cached_swap_scores,
-    capture,
-    changed_outputs,
-    fastest,
-    find_planes,
-    head_labels,
-    head_outputs,
-    head_scores,
-    last_token_replaced,
-    origin_cube,
-    patched,
-    profile,
-    profile_with,
-    replaced_everywhere,
-    slowest,
-    stopped,
-    surgery,
-    without_heads,
-)
-from posym_core.inspection.head_views import Cuts, head_views
-from posym_core.inspection.plane_interventions import numbered, rebased
 from posym_core.metrics import (
+    classify_purity,
     cross_logits,
     cross_scores,
     dirichlet_kernel,
+    draw_latin_square,
     exchange_scores,
     exclusion,
+    find_local_layers,
     frequency_shares,
     frequency_use,
     head_correlation,
-    head_trends,
-    hubs,
-    latin_orders,
-    local_layers,
+    list_swap_orders,
     mean_difference,
     mean_frequency,
     mean_interval,
+    measure_head_trends,
+    normalize_parts,
     pair_scores,
     permutation_scores,
-    purity,
-    random_swaps,
     rope_angles,
     rotate,
-    shares_of,
+    simulate_random_swaps,
+    split_variance,
     statistic_interval,
-    student_interval,
-    swap_orders,
     swap_scores,
-    variance_parts,
 )
-from posym_core.metrics.blocks import Swaps
-from posym_core.metrics.contrasts import group_difference, layer_contrast, layer_permutation
-from posym_core.metrics.cube_parts import as_cube, block_logits, prompt_variance
+from posym_core.metrics import (
+    few_blocks as hubs,
+)
+from posym_core.metrics.blocks import BlockLayout
+from posym_core.metrics.contrasts import contrast_layers
+from posym_core.metrics.cube_parts import arrange_cube, compute_block_logits, measure_prompt_variance
 from posym_core.metrics.heads import Heads
-from posym_core.metrics.permutations import block_table, permute_blocks
-from posym_core.metrics.stats import share_interval, variance_shares
+from posym_core.metrics.permutations import make_block_table, permute_blocks
+from posym_core.metrics.stats import share_interval
 from posym_core.models import (
     CosineSettings,
     DecoderEnsemble,
@@ -129,28 +113,41 @@ from posym_core.models import (
     ModelSettings,
     ToyEnsemble,
     TrainingSettings,
-    ablations,
-    add,
-    added,
-    answer_questions,
-    answers_with,
-    choice_accuracy,
-    decoder,
-    learning,
-    mean_outputs,
-    right_answers,
-    set_angles,
+    ablate_each_head,
     train,
 )
-from posym_core.models.ensembles import data_generators, sample_streams
-from posym_core.tasks.canonical import IndexTask, PartialInductionTask, RetrievalTask
+from posym_core.models.ensembles import make_generators, sample_streams
 from posym_core.tasks.facts import FactsTask
-from posym_core.tasks.hop_wording import hop_questions, hop_text
-from posym_core.tasks.multihop import LetterTask, NumberTask
-from posym_core.tasks.multihop_programs import is_valid, walk
-from posym_core.tasks.multihop_shortcuts import counting_accuracy, rerouted
-from posym_core.tasks.prompts import Prompts
+from posym_core.tasks.index_retrieval import IndexTask, PartialInductionTask, RetrievalTask
+from posym_core.tasks.number_letter import LetterTask, NumberTask
+from posym_core.tasks.number_letter_programs import is_valid, walk
+from posym_core.tasks.number_letter_shortcuts import measure_counting_accuracy, reroute
 from posym_core.tasks.sentences import CountTask, DistanceTask
+from posym_profile.capture import capture
+from posym_profile.interventions import (
+    ablate_heads,
+    edit_head_outputs,
+    edit_rope,
+    freeze_rotation,
+    patch_heads,
+    record_head_outputs,
+    remove_planes,
+    select_fastest,
+    select_slowest,
+)
+from posym_profile.interventions.plane_interventions import change_base, select_by_id
+from posym_profile.language_models import add_lora, choose_answers, merge_lora
+from posym_profile.planes import find_planes
+from posym_profile.prompts.drafts import Prompts
+from posym_profile.scores import (
+    cached_cross_logits,
+    cached_swap_scores,
+    map_layers,
+    measure_head_labels,
+    origin_cube,
+    profile,
+)
+from posym_profile.scores.head_views import Cuts, make_head_views
 
 
 def drawn(*shape, seed=0):
@@ -171,23 +168,31 @@ HALF = torch.arange(6) < 3
 
 def by_blocks(to):
     options = {"visible": to(VISIBLE), "sinks": to(drawn(2)), "softcap": 3.0, "block_length": 2}
-    table = block_table(to(QUERY), to(KEYS), to(ANGLES), **options)
-    orders = to(swap_orders(4))
+    table = make_block_table(to(QUERY), to(KEYS), to(ANGLES), **options)
+    orders = to(list_swap_orders(4))
     before, after = table.attention(), table.attention(orders)
     return permutation_scores(before, after, orders), permute_blocks(to(KEYS[..., 0]), orders, start=0, block_length=2)
 
 
 def of_a_square(to):
     """Symbol, origin and place, of heads on the four prompts of a square."""
-    orders, seen = to(latin_orders(4, torch.Generator().manual_seed(0))), to(torch.tensor([True, True, False, True]))
+    orders, seen = (
+        to(draw_latin_square(4, torch.Generator().manual_seed(0))),
+        to(torch.tensor([True, True, False, True])),
+    )
     heads = Heads.of(
         to(drawn(4, 8)), to(drawn(4, 9, 8, seed=1)), to(ANGLES), scale=0.5, visible=None, softcap=3.0, sinks=None,
         pairing="halves",
     )  # fmt: skip
-    swaps = Swaps(block_length=2, blocks=4)
-    cube = as_cube(block_logits(heads, swaps), orders)
-    one_key = as_cube(block_logits(heads, swaps, read=1), orders)
-    return cube, shares_of(variance_parts(cube, seen)), variance_parts(one_key), prompt_variance(cube, orders, seen)
+    swaps = BlockLayout(block_length=2, blocks=4)
+    cube = arrange_cube(compute_block_logits(heads, swaps), orders)
+    one_key = arrange_cube(compute_block_logits(heads, swaps, read=1), orders)
+    return (
+        cube,
+        normalize_parts(split_variance(cube, seen)),
+        split_variance(one_key),
+        measure_prompt_variance(cube, orders, seen),
+    )
 
 
 def piece_by_piece(to):
@@ -210,7 +215,7 @@ METRICS = {
         to(QUERY), to(KEYS), to(ANGLES), visible=to(VISIBLE), sinks=to(drawn(2)), softcap=3.0
     ),
     "swap_scores piece by piece": piece_by_piece,
-    "block_table": by_blocks,
+    "make_block_table": by_blocks,
     "cube_parts": of_a_square,
     "cross_scores": lambda to: cross_scores(to(SQUARE), outside=to(drawn(2, 1))),
     "inversions": lambda to: (inversions(to(SQUARE)), far_preferred(to(SQUARE), to(torch.arange(1.0, 6.0)))),
@@ -220,8 +225,10 @@ METRICS = {
     "dirichlet_kernel": lambda to: dirichlet_kernel(to(ANGLES), 7),
     "pair_scores": lambda to: pair_scores(to(torch.tensor(0.3)), to(torch.tensor(0.4))),
     "exchange_scores": lambda to: exchange_scores(to(SQUARE), to(torch.tensor([0, 1])), to(torch.tensor([2, 4]))),
-    "random_swaps": lambda to: random_swaps(to(ATTENTION), generator=torch.Generator().manual_seed(0)),
-    "purity": lambda to: purity(to(SCORES), to(OTHERS)),
+    "simulate_random_swaps": lambda to: simulate_random_swaps(
+        to(ATTENTION), generator=torch.Generator().manual_seed(0)
+    ),
+    "classify_purity": lambda to: classify_purity(to(SCORES), to(OTHERS)),
     "eigenvalues": lambda to: (eigenvalues(to(GRAM)), singular_values(to(SQUARE)), condition_number(to(GRAM))),
     "majorisation": lambda to: majorisation(to(SQUARE[0]), to(SQUARE[1])),
     "rope_kernels": lambda to: (rope_kernels(to(ANGLES), 5), rope_kernels(to(ANGLES), to(torch.arange(5.0)))),
@@ -230,10 +237,15 @@ METRICS = {
         averaged_kernel(to(ANGLES), to(torch.arange(5.0)), to(torch.ones(4))),
     ),
     "kernel_product": lambda to: kernel_product(to(GRAM), averaged_kernel(to(ANGLES), 5)),
-    "mixing": lambda to: mixing(to(GRAM), to(averaged_kernel(ANGLES, 5))),
+    "mixing_matrix": lambda to: mixing_matrix(to(GRAM), to(averaged_kernel(ANGLES, 5))),
     "interventions": lambda to: [
         change.change(to(ANGLES))
-        for change in (rebased(times=2.0), rebased(1e5), stopped(numbered([1, 3])), ablated(slowest(0.5)))
+        for change in (
+            change_base(times=2.0),
+            change_base(1e5),
+            freeze_rotation(select_by_id([1, 3])),
+            remove_planes(select_slowest(0.5)),
+        )
     ],
     "toeplitz": lambda to: toeplitz(to(drawn(4))),
     "plane_grams": lambda to: (plane_grams(to(KEYS)), rotated_gram(to(KEYS), to(ANGLES))),
@@ -246,7 +258,7 @@ METRICS = {
     "alignment": lambda to: alignment(to(ARROWS), to(drawn(6)), free=True),
     "crest": lambda to: (crest(to(ARROWS), 0.1), crest(to(ARROWS), to(torch.full((6,), 0.2)))),
     "fit_wave": lambda to: fit_wave(to(drawn(2, 6)), to(torch.arange(1.0, 7.0)), 0.5).at(to(torch.arange(3.0))),
-    "explained": lambda to: explained(to(drawn(2, 6)), to(drawn(2, 6, seed=1))),
+    "explain_errors": lambda to: explained(to(drawn(2, 6)), to(drawn(2, 6, seed=1))),
     "head_correlation": lambda to: head_correlation(to(SCORES), to(OTHERS), draws=20),
     "mean_interval": lambda to: mean_interval(to(SCORES[:, 0, 0]), draws=20),
     "mean_difference": lambda to: mean_difference(to(SCORES[:, 0, 0]), to(OTHERS[:, 0, 0]), draws=20),
@@ -254,13 +266,13 @@ METRICS = {
     "student_interval": lambda to: student_interval(to(SCORES)),
     "statistic_interval": lambda to: statistic_interval(lambda x: float(x.mean()), to(SCORES), draws=20),
     "variance_shares": lambda to: variance_shares(to(torch.stack([SCORES, OTHERS])), draws=20),
-    "layer_contrast": lambda to: layer_contrast(to(SCORES), draws=20),
-    "layer_permutation": lambda to: layer_permutation(lambda x: x[0].mean() - x[1].mean(), to(SCORES), draws=20),
-    "group_difference": lambda to: group_difference(to(SCORES), to(HALF), strata=to(torch.arange(6) % 2), draws=20),
-    "head_trends": lambda to: head_trends(
+    "contrast_layers": lambda to: contrast_layers(to(SCORES), draws=20),
+    "permute_layers": lambda to: permute_layers(lambda x: x[0].mean() - x[1].mean(), to(SCORES), draws=20),
+    "compare_groups": lambda to: compare_groups(to(SCORES), to(HALF), strata=to(torch.arange(6) % 2), draws=20),
+    "measure_head_trends": lambda to: measure_head_trends(
         to(SCORES), to(OTHERS), to(drawn(6, 4, 3, 4).square()), to(ANGLES.expand(4, 4)), tokens=9, local=LOCAL, draws=20
     ),
-    "local_layers": lambda to: local_layers(to(ANGLES.expand(4, 4))),
+    "find_local_layers": lambda to: find_local_layers(to(ANGLES.expand(4, 4))),
     "detection": lambda to: detection(to(SCORES[0]), to(CHOSEN), groups=to(torch.arange(12).reshape(4, 3)), draws=20),
     "detection_difference": lambda to: detection_difference(to(SCORES[0]), to(SCORES[1]), to(CHOSEN), draws=20),
 }
@@ -320,11 +332,32 @@ OF_ENCODINGS = {
 
 # These take no tensor, and what they give lies on the CPU; a knob and a witness are made there.
 WITHOUT_INPUT = {
-    *("ability", "ability_table", "alibi_slopes", "drawn_encoding", "drawn_spread", "witness"),
-    *("amounts", "absolute", "biased", "magnitudes", "sloped", "turned", "two_directions", "waved", "whole_turn"),
-    *("knob", "network", "nothing", "option", "part_of_a_turn", "pull", "reflection", "selection", "swing", "turning"),
+    *("ability", "ability_table", "alibi_slopes", "draw_encoding", "draw_spread", "witness"),
+    *(
+        "amounts",
+        "absolute_witness",
+        "bias_witness",
+        "magnitude_witness",
+        "slope_witness",
+        "turned_witness",
+        "two_directions_witness",
+        "wave_witness",
+        "whole_turn_witness",
+    ),
+    *(
+        "knob",
+        "network",
+        "nothing",
+        "option",
+        "part_of_a_turn",
+        "pull",
+        "reflection",
+        "selection",
+        "swing",
+        "turning",
+    ),
     *("playground", "train_head"),
-    *("encoding", "known_heads", "latin_orders", "make_encoding", "rope_angles", "random_orders"),
+    *("register_encoding", "known_heads", "draw_latin_square", "make_encoding", "rope_angles", "draw_orders"),
 }
 
 
@@ -457,7 +490,7 @@ TRAINED = {
     "toys": (toys, lambda count, generators: sample_streams(TASK, count, generators)),
     "one layer": (one_layer, lambda count, generators: TASK.sample(count, generators[0])),
     "decoders": (decoders, streams),
-    "language models": (language_models, lambda count, generators: FACTS.sample(count, generators[0])),
+    "language_removal models": (language_models, lambda count, generators: FACTS.sample(count, generators[0])),
 }
 
 
@@ -468,7 +501,7 @@ def test_training_steps(name, settings, other_device, tmp_path):
     options = {"settings": settings(steps=2, batch=4, warmup=1, record_every=1), "progress": False}
     found = []
     for device in (torch.device("cpu"), other_device):
-        model, generators = make().to(device), data_generators((0, 1), device, purpose=0)
+        model, generators = make().to(device), make_generators((0, 1), device, purpose=0)
         kept = tmp_path / f"{device.type}.safetensors"
         history = train(model, draw, generators=generators, checkpoint=kept, checkpoint_every=1, **options)
         found.append([history.losses, *(parameter.detach().cpu() for parameter in model.parameters())])
@@ -496,11 +529,11 @@ DRAWN = {
 
 def followed(task, generator):
     batch = task.sample(12, generator=generator, extra=2)
-    letters = [*rerouted(batch, task)] if isinstance(task, LetterTask) else []
+    letters = [*reroute(batch, task)] if isinstance(task, LetterTask) else []
     walked = walk(batch.tokens, task, hops=2, layers=3)
     attention = candidates(batch.tokens, task).attention("hop 1")[:, None, None]
     looks = agreement(attention, batch.tokens, task)
-    return [batch, is_valid(batch.tokens, task), walked, counting_accuracy(batch, task), *letters, looks]
+    return [batch, is_valid(batch.tokens, task), walked, measure_counting_accuracy(batch, task), *letters, looks]
 
 
 @pytest.mark.parametrize("name", DRAWN)
@@ -536,7 +569,7 @@ def gemma(to):
 
 
 def hop_model(to):
-    return to(decoder(vocabulary=HOPS.vocabulary, layers=2, heads=2, width=16, positions=64)).eval()
+    return to(make_gptj(vocabulary=HOPS.vocabulary, layers=2, heads=2, width=16, positions=64)).eval()
 
 
 def classifier(to):
@@ -566,9 +599,12 @@ def through_heads(to, put):
     model = gemma(to)
 
     def measure(heads):
-        return {"use": heads.frequency_use(), "table": heads.block_table(Swaps(start=1, block_length=4)).attention()}
+        return {
+            "use": heads.frequency_use(),
+            "table": heads.block_table(BlockLayout(start=1, block_length=4)).attention(),
+        }
 
-    return profile_with(model, put(IDS), measure, progress=False)
+    return map_layers(model, put(IDS), measure, progress=False)
 
 
 def of_pairs(to, put):
@@ -583,29 +619,31 @@ def with_changes(to, put):
         outputs.append(said.clone())
         return said / 2
 
-    with torch.no_grad(), changed_outputs(model, half):
+    with torch.no_grad(), edit_head_outputs(model, half):
         logits = model(input_ids=to(IDS)).logits
     return outputs, logits
 
 
 def under_surgery(to, put):
     model = gemma(to)
-    with surgery(model, stopped(slowest(0.5)), ablated(fastest(0.25), heads=[(1, 2)]), length=26) as operated:
+    with edit_rope(
+        model, freeze_rotation(select_slowest(0.5)), remove_planes(select_fastest(0.25), heads=[(1, 2)]), length=26
+    ) as operated:
         scores = operated.profile(put(IDS), start=1, block_length=4, tau=0.05, progress=False)
         with torch.no_grad():
-            return scores, model(to(IDS)).logits, head_scores(operated, placed(BINDING, put))
+            return scores, model(to(IDS)).logits, measure_head_scores(operated, placed(BINDING, put))
 
 
 def one_token_replaced(to, put):
     model, prompt = gemma(to), put(IDS[0])
-    said = head_outputs(model, put(IDS))
+    said = record_head_outputs(model, put(IDS))
     mean = said.outputs.mean(0)
-    alone = last_token_replaced(model, prompt, mean[:, -1], put(torch.tensor([3, 4])))
-    found = [alone, replaced_everywhere(model, put(IDS), mean, 1, 2)]
+    alone = patch_each_head(model, prompt, mean[:, -1], put(torch.tensor([3, 4])))
+    found = [alone, patch_head(model, put(IDS), mean, 1, 2)]
     for options in ({}, *({"by": by, "input_ids": put(IDS)} for by in ("mean", "resample"))):
-        with without_heads(model, [(1, 2)], **options), torch.no_grad():
+        with ablate_heads(model, [(1, 2)], **options), torch.no_grad():
             found.append(model(to(IDS)).logits[:, -1])
-    with patched(model, [(1, 2)], put(mean)), torch.no_grad():
+    with patch_heads(model, [(1, 2)], put(mean)), torch.no_grad():
         return *found, model(to(IDS)).logits[:, -1]
 
 
@@ -618,18 +656,18 @@ def hop_answers(to, put):
     model, asked = hop_model(to), put(HOP_BATCH.tokens)
     set_angles(model, put(rope_angles(8)), positions=40)
     program = candidates(asked, HOPS).attention("hop 1")
-    says = mean_outputs(model, to(HOP_BATCH.tokens))
-    logits = answers_with(model, to(HOP_BATCH.tokens), attention={(0, 1): program}, output={(1, 0): says[1, 0]})
-    return logits, says, right_answers(model, asked, put(HOP_BATCH.answer))
+    says = average_outputs(model, to(HOP_BATCH.tokens))
+    logits = run_with_edits(model, to(HOP_BATCH.tokens), attention={(0, 1): program}, output={(1, 0): says[1, 0]})
+    return logits, says, mark_right_answers(model, asked, put(HOP_BATCH.answer))
 
 
 def additions(to, put):
     model = gemma(to)
-    with learning(model, ["lm_head"], rank=2, generator=torch.Generator().manual_seed(0)) as factors:
+    with train_lora(model, ["lm_head"], rank=2, generator=torch.Generator().manual_seed(0)) as factors:
         learned = list(factors.values())
-    with added(model, {name: put(x) for name, x in ADDED.items()}):
+    with merge_lora(model, {name: put(x) for name, x in ADDED.items()}):
         inside = model.lm_head.weight.detach().clone()
-    add(model, {name: put(x) for name, x in ADDED.items()})
+    add_lora(model, {name: put(x) for name, x in ADDED.items()})
     return learned, inside, model.lm_head.weight.detach()
 
 
@@ -652,8 +690,10 @@ class Characters:
 
 def asked_questions(to, put):
     tokenizer = Characters()
-    questions = hop_questions("number", count=2, lengths=(8,))[8]
-    return answer_questions(gemma(to), tokenizer, questions, [hop_text("number", question) for question in questions])
+    questions = draw_hop_questions("number", count=2, lengths=(8,))[8]
+    return answer_questions(
+        gemma(to), tokenizer, questions, [write_hop_text("number", question) for question in questions]
+    )
 
 
 # Name, first the function's -> what to compute with it: ``to`` puts a model somewhere, ``put`` its input.
@@ -661,34 +701,36 @@ OF_MODELS = {
     "capture": lambda to, put: [(call.query, call.keys, call.weights()) for call in capture(gemma(to), put(IDS))],
     "profile": many("Gemma3"),
     "profile of pairs of neighbours": many("GPT-J"),
-    "profile_with": through_heads,
+    "map_layers": through_heads,
     "find_planes": lambda to, put: find_planes(gemma(to), 26),
     "origin_cube": lambda to, put: [
         origin_cube(gemma(to), put(IDS[0]), start=13, block_length=3, blocks=4, crossed=crossed)
         for crossed in (False, True)
     ],
-    "surgery": under_surgery,
-    "head_labels": lambda to, put: head_labels(gemma(to), put(IDS[:, :9])),
-    "head_outputs": lambda to, put: head_outputs(gemma(to), put(IDS)),
-    "head_views": lambda to, put: [
+    "edit_rope": under_surgery,
+    "measure_head_labels": lambda to, put: measure_head_labels(gemma(to), put(IDS[:, :9])),
+    "record_head_outputs": lambda to, put: record_head_outputs(gemma(to), put(IDS)),
+    "make_head_views": lambda to, put: [
         torch.from_numpy(x)
-        for x in head_views(gemma(to), put(IDS), Cuts(13, 12, lengths=(1, 3), taus=(0.1, 1.0), shown=(3, 0.1))).values()
+        for x in make_head_views(
+            gemma(to), put(IDS), Cuts(13, 12, lengths=(1, 3), taus=(0.1, 1.0), shown=(3, 0.1))
+        ).values()
     ],
-    "last_token_replaced": one_token_replaced,
-    "changed_outputs": with_changes,
+    "patch_each_head": one_token_replaced,
+    "edit_head_outputs": with_changes,
     "cached_swap_scores": of_a_cache,
     "capture_layers": of_stations,
     "patched_heads": of_pairs,
     "silenced_heads": lambda to, put: silenced_heads(gemma(to), placed(BINDING, put), 2),
     "silenced_everywhere": lambda to, put: silenced_everywhere(gemma(to), placed(BINDING, put), 1),
-    "choice_accuracy": lambda to, put: choice_accuracy(gemma(to), placed(BINDING, put)),
+    "choose_answers": lambda to, put: choose_answers(gemma(to), placed(BINDING, put)),
     "answer_questions": asked_questions,
-    "answers_with": hop_answers,
-    "ablations": lambda to, put: [
-        ablations(classifier(to), placed(SENTENCE_BATCH, put), by=by) for by in ("zero", "mean")
+    "run_with_edits": hop_answers,
+    "ablate_each_head": lambda to, put: [
+        ablate_each_head(classifier(to), placed(SENTENCE_BATCH, put), by=by) for by in ("zero", "mean")
     ],
     "sharpness": bend,
-    "add": additions,
+    "add_lora": additions,
     "right answers of facts": lambda to, put: answers_right(
         to(family_model("llama", FACTS, layers=1, width=16)).eval(), FACTS, placed(FACT_PROMPTS, to)
     ),
@@ -696,17 +738,17 @@ OF_MODELS = {
 # These read no number of a model and take no tensor.
 NOTHING_READ = {
     "binding_prompts",
-    "decoder",
+    "make_gptj",
     "family_model",
-    "hops",
+    "hops_figure",
     "load_model",
     "load_tokenizer",
-    "packaged_table",
+    "write_packaged_table",
     "pointed_ranks",
-    "support",
-    "taught_factors",
+    "find_support",
+    "load_finetuned_factors",
     "trainer",
-    "unwrapped",
+    "unwrap",
 }
 
 
@@ -735,7 +777,13 @@ def test_every_function_of_the_faces_that_read_models_runs_there():
         for node in ast.walk(ast.parse(Path(__file__).read_text("utf-8")))
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Name)
     }
-    faces = (posym_core, posym_core.inspection, posym_core.models)
+    rooms = ("capture", "interventions", "language_models", "planes", "scores")
+    faces = [
+        posym_core,
+        posym_core.models,
+        posym_profile,
+        *(importlib.import_module(f"posym_profile.{room}") for room in rooms),
+    ]
     offered = {name for face in faces for name in face.__all__ if inspect.isfunction(getattr(face, name))}
     subjects = ("one_head", "several_hops", "language_models", "solvers", "encodings", "later")
     for face in (importlib.import_module(f"posym_companion.{subject}") for subject in subjects):

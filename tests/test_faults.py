@@ -14,7 +14,7 @@ import pytest
 from playwright.sync_api import sync_playwright
 from test_site import BROWSER_OPTIONS, chromium, dead_sliders
 
-from posym_core.figures.sliders import Lines, Slider, slider_figure
+from posym_figures.sliders import Lines, Slider, slider_figure
 
 ROOT = Path(__file__).resolve().parent.parent
 CHAPTER = """\
@@ -153,7 +153,7 @@ def sources(root: Path) -> dict[str, str]:
     """Python files of package, tools and benchmarks, and the code of the chapters."""
     found = {
         str(path.relative_to(root)): path.read_text(encoding="utf-8")
-        for folder in ("posym_core", "posym_companion", "tools", "benchmarks")
+        for folder in ("posym_core", "posym_profile", "posym_figures", "posym_companion", "tools", "benchmarks")
         for path in (root / folder).rglob("*.py")
     }
     for path in (root / "book").rglob("*.ipynb"):

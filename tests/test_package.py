@@ -29,14 +29,17 @@ from PIL import Image
 from pybtex.richtext import Text
 
 import posym_core
+import posym_figures
+import posym_profile
 from posym_companion.catalogue import EXPERIMENTS
-from posym_core.__main__ import _parser, main
-from posym_core.models.packaged import NAMES
-from posym_core.tasks import PROMPT_TASKS
+from posym_profile.__main__ import _parser, main
+from posym_profile.language_models.packaged import NAMES
+from posym_profile.prompts import PROMPT_TASKS
 
 ROOT = Path(__file__).resolve().parent.parent
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
-MODULES = sorted(path for name in ("posym_core", "posym_companion") for path in (ROOT / name).rglob("*.py"))
+PACKAGES = ("posym_core", "posym_profile", "posym_figures", "posym_companion")
+MODULES = sorted(path for name in PACKAGES for path in (ROOT / name).rglob("*.py"))
 BOOK_TOOLS = {"jupyter-book", "sphinx", "matplotlib", "sympy", "pytest", "gguf", "ipython"}
 HEAVY = {"distributed", "joblib", "transformers", "scipy", "matplotlib", "sympy", "IPython", "gguf", "pandas"}
 # Import names of distributions that are called otherwise, and the extra that an import inside a function may need.
@@ -45,7 +48,7 @@ OPTIONAL = {
     "ipywidgets", "matplotlib", "pandas", "playwright", "sympy", "traitlets",
 }  # fmt: skip
 # What draws may need an extra as a whole: nothing else imports it (see the contracts in pyproject.toml).
-DRAWING = {"figures", "report"}
+DRAWING = {"posym_figures", "report", "book"}
 
 
 def lock(name: str = "requirements.txt") -> dict[str, str]:
@@ -67,7 +70,7 @@ def state():
 before = state()
 environment = dict(os.environ)
 own = time.perf_counter()
-from posym_core import *
+from posym_profile import *
 own = time.perf_counter() - own
 assert callable(profile)
 assert state() == before
@@ -85,9 +88,40 @@ print(json.dumps([heavy, own, middle - start]))
     assert not any(tmp_path.iterdir())
 
 
+BLOCKED = """
+import importlib, pkgutil, sys
+class Blocked:
+    def find_spec(self, name, path=None, target=None):
+        if name.partition(".")[0] in sys.argv[2:]:
+            raise ModuleNotFoundError(name)
+sys.meta_path.insert(0, Blocked())
+package = importlib.import_module(sys.argv[1])
+for name in package.__all__:
+    getattr(package, name)
+rooms = [found.name for found in pkgutil.walk_packages(package.__path__, package.__name__ + ".")]
+for name in rooms:
+    importlib.import_module(name)
+print(len(rooms) > 8)
+"""
+
+
+@pytest.mark.parametrize(
+    ("package", "blocked"),
+    [
+        ("posym_core", ["posym_profile", "posym_figures", "posym_companion", "transformers", "tokenizers"]),
+        ("posym_figures", ["posym_core", "posym_profile", "posym_companion", "torch", "transformers"]),
+    ],
+)
+def test_models_and_metrics_need_no_transformers_and_figures_need_no_torch(package: str, blocked: list[str]) -> None:
+    """Every module is imported where neither these libraries nor the other packages are to be had."""
+    command = [sys.executable, "-c", BLOCKED, package, *blocked]
+    run = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=300)
+    assert (run.stdout, run.stderr) == ("True\n", "")
+
+
 HELP = """
 import contextlib, io, json, sys
-from posym_core.__main__ import _parser, main
+from posym_profile.__main__ import _parser, main
 [commands] = [action.choices for action in _parser()._actions if action.dest == "==SUPPRESS==" and action.choices]
 for arguments in (["--version"], ["--help"], *([command, "--help"] for command in commands)):
     with contextlib.suppress(SystemExit), contextlib.redirect_stdout(io.StringIO()) as said:
@@ -108,7 +142,7 @@ def test_help_of_every_command_is_said_without_importing_what_takes_seconds() ->
 
 WRONG = """
 import contextlib, io, json, sys
-from posym_core.__main__ import main
+from posym_profile.__main__ import main
 said = []
 for arguments in json.loads(sys.argv[1]):
     with contextlib.redirect_stderr(io.StringIO()) as error:
@@ -167,7 +201,7 @@ def test_a_task_that_others_name_is_in_the_help_and_not_loaded(
     folder = tmp_path / "riddles-1.dist-info"
     folder.mkdir()
     (folder / "METADATA").write_text("Metadata-Version: 2.1\nName: riddles\nVersion: 1\n")
-    (folder / "entry_points.txt").write_text("[posym_core.tasks]\nriddle = nowhere:riddle\n")
+    (folder / "entry_points.txt").write_text("[posym_profile.tasks]\nriddle = nowhere:riddle\n")
     monkeypatch.syspath_prepend(tmp_path)
     with pytest.raises(SystemExit):
         main(["profile", "--help"])
@@ -178,14 +212,14 @@ BYTE_CODE = """
 import contextlib, io, sys
 import posym_core
 assert posym_core.__file__.startswith(sys.argv[1]) and posym_core.__file__.endswith(".pyc"), posym_core.__file__
-from posym_core.__main__ import main
+from posym_profile.__main__ import main
 with contextlib.suppress(SystemExit), contextlib.redirect_stdout(io.StringIO()) as said:
     main(["profile", "--help"])
 assert "torch" not in sys.modules
 from posym_core import rope_angles
 from posym_core import *
 from posym_core.encodings import ENCODINGS
-from posym_core.tasks import PROMPT_TASKS
+from posym_profile.prompts import PROMPT_TASKS
 assert posym_core.metrics.rope_angles is rope_angles
 said = " ".join(said.getvalue().split())
 print(rope_angles(4).tolist(), said.count(", ".join(PROMPT_TASKS.names())), len(ENCODINGS) > 20)
@@ -194,11 +228,11 @@ print(rope_angles(4).tolist(), said.count(", ".join(PROMPT_TASKS.names())), len(
 
 def test_byte_code_alone_is_enough(tmp_path: Path) -> None:
     """As where sources are left out: names of the face, the help, tasks and encodings."""
-    package = tmp_path / "posym_core"
-    shutil.copytree(ROOT / "posym_core", package, ignore=shutil.ignore_patterns("__pycache__", "*.safetensors"))
-    compiled = [sys.executable, "-m", "compileall", "-b", "-q", str(package)]
-    subprocess.run(compiled, check=True, timeout=300)
-    for source in package.rglob("*.py"):
+    left_out = shutil.ignore_patterns("__pycache__", "*.safetensors")
+    for package in ("posym_core", "posym_profile", "posym_figures"):
+        shutil.copytree(ROOT / package, tmp_path / package, ignore=left_out)
+    subprocess.run([sys.executable, "-m", "compileall", "-b", "-q", str(tmp_path)], check=True, timeout=300)
+    for source in tmp_path.rglob("*.py"):
         source.unlink()
     environment = {**os.environ, "PYTHONPATH": str(tmp_path)}
     command = [sys.executable, "-c", BYTE_CODE, str(tmp_path)]
@@ -207,19 +241,32 @@ def test_byte_code_alone_is_enough(tmp_path: Path) -> None:
     assert run.stdout == "[1.0, 0.01] 1 True\n"
 
 
-def test_the_face_says_once_where_each_name_is_from() -> None:
+@pytest.mark.parametrize("package", [posym_core, posym_profile, posym_figures])
+def test_the_face_says_once_where_each_name_is_from(package: ModuleType) -> None:
     """To those who read code, by imports that never run, and to the interpreter by a table."""
-    tree = ast.parse((ROOT / "posym_core" / "__init__.py").read_text(encoding="utf-8"))
+    tree = ast.parse((ROOT / package.__name__ / "__init__.py").read_text(encoding="utf-8"))
     read = {
         node.module: sorted(x.name for x in node.names) for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)
     }
-    homes = {f"posym_core.{home}": sorted(names) for home, names in posym_core._HOMES.items()}
+    homes = {f"{package.__name__}.{home}": sorted(names) for home, names in package._HOMES.items()}
     assert {home: names for home, names in read.items() if home != "typing"} == homes
-    assert sorted(name for names in homes.values() for name in names) == posym_core.__all__
+    assert sorted(name for names in homes.values() for name in names) == sorted(package.__all__)
+
+
+def test_front_doors() -> None:
+    doors = {
+        "posym_profile": "ablate_heads binding_prompts load_model origin_cube patch_heads profile",
+        "posym_core": "cross_logits exclusion frequency_shares rope_angles rotate swap_scores",
+        "posym_figures": "Lines Slider slider_figure",
+    }
+    for package, names in doors.items():
+        face = importlib.import_module(package)
+        assert set(names.split()) <= set(face.__all__)
+        assert all(callable(getattr(face, name)) for name in names.split())
 
 
 def test_posym_is_the_command_line() -> None:
-    assert PROJECT["scripts"] == {"posym": "posym_core.__main__:main"}
+    assert PROJECT["scripts"] == {"posym": "posym_profile.__main__:main"}
 
 
 def test_the_face_has_its_names_and_its_rooms_when_they_are_asked_for() -> None:
@@ -242,13 +289,13 @@ def test_a_wheel_has_all_files_of_the_packages() -> None:
     """What is no Python file comes along only where package-data names it: weights, their notice, scripts, words."""
     with (ROOT / "pyproject.toml").open("rb") as file:
         globs = tomllib.load(file)["tool"]["setuptools"]["package-data"]
-    for package in ("posym_core", "posym_companion"):
+    for package in PACKAGES:
         folder = ROOT / package
         there = {path for path in folder.rglob("*") if path.is_file() and path.suffix not in (".py", ".pyc")}
         assert there, package
         assert there <= {path for pattern in globs[package] for path in folder.glob(pattern)}
     # Weights that modify another's go with the notice that their terms ask for.
-    for weights in ROOT.glob("posym_core/**/*.safetensors"):
+    for weights in ROOT.glob("posym_*/**/*.safetensors"):
         assert str(weights.with_name("NOTICE").relative_to(ROOT)) in PROJECT["license-files"]
 
 
@@ -295,7 +342,7 @@ def undeclared(path: Path, declared: set[str]) -> list[str]:
 
 def test_modules_import_what_is_declared() -> None:
     declared = {re.sub(r"\W", "_", Requirement(text).name).lower() for text in PROJECT["dependencies"]}
-    declared |= {"posym_core", "posym_companion"}
+    declared |= set(PACKAGES)
     found = {str(path.relative_to(ROOT)): undeclared(path, declared) for path in MODULES}
     assert len(found) > 100
     wrong = [f"{path} imports {', '.join(names)}" for path, names in found.items() if names]
@@ -304,8 +351,8 @@ def test_modules_import_what_is_declared() -> None:
 
 def test_what_is_undeclared_is_found(tmp_path: Path) -> None:
     source = "import os, gguf\nfrom torch import nn\nfrom . import near\ndef f():\n    import gguf, requests.sessions\n"
-    (tmp_path / "figures").mkdir()
-    for path, expected in ((tmp_path / "a.py", ["gguf", "requests"]), (tmp_path / "figures" / "b.py", ["requests"])):
+    (tmp_path / "report").mkdir()
+    for path, expected in ((tmp_path / "a.py", ["gguf", "requests"]), (tmp_path / "report" / "b.py", ["requests"])):
         path.write_text(source, encoding="utf-8")
         assert undeclared(path, {"torch"}) == expected
 
@@ -339,7 +386,7 @@ def test_lock_satisfies_the_ranges() -> None:
 
 
 def test_packaged_weights_are_locked_once_each_and_what_is_installed_bare_is_nowhere_resolved() -> None:
-    from posym_core.models.packaged import MODELS
+    from posym_profile.language_models.packaged import MODELS
 
     declared = {name: model.release for model in MODELS.values() if model.declared for name in (model.package,)}
     bare = {model.package: model.release for model in MODELS.values() if not model.declared}
@@ -363,9 +410,9 @@ def test_version_and_address_are_the_same_everywhere() -> None:
 
 
 def test_no_function_hides_a_module_of_its_name() -> None:
-    """``import posym_core.inspection.capturing as c`` gives the module, not what a face exports under its name."""
+    """``import posym_profile.capture.capturing as c`` gives the module, not what a face exports under its name."""
     hidden = []
-    for package in ("posym_core", "posym_companion"):
+    for package in PACKAGES:
         for found in pkgutil.walk_packages(importlib.import_module(package).__path__, f"{package}."):
             module = importlib.import_module(found.name)
             room, _, leaf = found.name.rpartition(".")
@@ -417,7 +464,7 @@ def test_the_readme_opens_with_a_picture_and_lines_of_code_and_is_short() -> Non
     (alt, picture), = re.findall(r"!\[([^]]+)\]\(([^)]+)\)", top)  # fmt: skip
     assert len(alt) > 80
     assert (ROOT / picture).is_file()
-    assert "    from posym_core import " in top
+    assert "    from posym_profile import " in top
 
 
 def test_the_picture_of_the_readme_shows_the_stored_results() -> None:
@@ -435,7 +482,7 @@ def test_commands_are_shown_as_they_are_typed() -> None:
     said = [*ROOT.glob("*.md"), *(ROOT / "book").rglob("*.md"), *(ROOT / "book").rglob("*.ipynb"), *MODULES]
     said += [ROOT / "posym_companion" / "claims.toml", *(ROOT / ".github").rglob("*.yml")]
     texts = {path: path.read_text(encoding="utf-8").replace("\\\n", "") for path in said if path.name != "CHANGELOG.md"}
-    other = {path.name: text.count("python -m posym_core") for path, text in texts.items()}
+    other = {path.name: text.count("python -m posym_profile") for path, text in texts.items()}
     assert {name: count for name, count in other.items() if count} == {"command_line.md": 1}
     shown = [
         line for text in texts.values() for line in re.findall(r'^(?: {4}|command = ")posym ([a-z].*?)"?$', text, re.M)

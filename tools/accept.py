@@ -144,11 +144,11 @@ def locked(measured: Callable[..., Any], *names: str) -> dict[str, Any]:
         measured: what was measured of a claim, see ``posym_companion.ledger.rows``.
         names: of claims.
     """
-    from posym_companion.claims import claim, entries
+    from posym_companion.claims import load_claim, read_entries
     from posym_companion.ledger import rows
 
     lock: dict[str, Any] = {}
-    for judged in map(claim, names or entries()):
+    for judged in map(load_claim, names or read_entries()):
         row = rows._row(judged, measured)
         lock |= _of_case(row.id, row, measured(judged.measure))
         lock |= {f"{row.id} | first rule": row.first_rule_verdict, f"{row.id} | note": row.note}

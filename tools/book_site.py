@@ -18,7 +18,7 @@ from typing import Any
 
 import yaml
 from citations import register_styles
-from closure import ROOT
+from closure import PACKAGES, ROOT
 from set_formulas import mathjax_folder
 
 MATHJAX_PARTS = (
@@ -93,9 +93,9 @@ def link_sources(app: Any, config: Any) -> None:
 
 
 def find_public_name(app: Any, environment: Any, node: Any, content: Any) -> Any:
-    """Lead a public name, such as ``posym_core.profile``, to the entry of the module that defines it."""
+    """Lead a public name, such as ``posym_profile.profile``, to the entry of the module that defines it."""
     package, _, name = node.get("reftarget", "").rpartition(".")
-    thing = getattr(importlib.import_module("posym_core"), name, None) if package == "posym_core" else None
+    thing = getattr(importlib.import_module(package), name, None) if package in PACKAGES else None
     if node.get("refdomain") != "py" or not hasattr(thing, "__qualname__"):
         return None
     target = f"{thing.__module__}.{thing.__qualname__}"

@@ -24,7 +24,7 @@ from typing import Any
 
 from address import ROOT, is_setup_cell
 
-PACKAGES = ("posym_core", "posym_companion")
+PACKAGES = ("posym_core", "posym_profile", "posym_figures", "posym_companion")
 COMPANION = "posym_companion"
 CLAIMS = f"{COMPANION}.claims"
 # The tables of devices, and the module by which they are read.
@@ -59,10 +59,10 @@ def strings(tree: ast.AST) -> list[str]:
 
 def digest(path: Path) -> str:
     """The hash of a file, or of the code in it."""
-    from posym_core.runs.provenance import code_of
+    from posym_core.store.provenance import strip_code
 
     content = path.read_bytes()
-    return hashlib.sha256(code_of(content.decode()).encode() if path.suffix == ".py" else content).hexdigest()
+    return hashlib.sha256(strip_code(content.decode()).encode() if path.suffix == ".py" else content).hexdigest()
 
 
 class Project:

@@ -13,7 +13,7 @@ import re
 from collections.abc import Callable
 from pathlib import Path
 
-from posym_core.figures.pages import plain_maths
+from posym_figures.pages import write_plain_maths
 
 ENTRY = re.compile(
     r'<dt id="(?P<anchor>term-[^"]+)">(?P<term>.*?)<a class="headerlink".*?</dt>\s*<dd>(?P<text>.*?)</dd>', re.DOTALL
@@ -33,7 +33,7 @@ def entries(glossary: str, plain: Callable[[str], str]) -> dict[str, tuple[str, 
     found = {}
     for entry in ENTRY.finditer(glossary):
         text = re.sub(r"\\(?:mathrm|text\w*|operatorname)\b", "", entry["text"])
-        said = (entry["anchor"], plain(plain_maths(text)))
+        said = (entry["anchor"], plain(write_plain_maths(text)))
         names = plain(re.sub(r'<span class="math.*?</span>', "", entry["term"], flags=re.DOTALL)).split(",")
         found |= {name.strip(): said for name in names if name.strip()}
     return dict(sorted(found.items(), key=lambda item: -len(item[0])))

@@ -46,7 +46,8 @@ IMPORTED = [
     "sympy",
     "transformers.models.gemma3.modeling_gemma3",
     "posym_core",
-    "posym_core.figures",
+    "posym_figures",
+    "posym_profile",
 ]
 FORKS = multiprocessing.get_context("forkserver")
 

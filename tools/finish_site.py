@@ -26,7 +26,7 @@ from set_formulas import mathjax_folder, set_formulas
 from trim_styles import trim_styles
 from words import reading_path, words_in_sight
 
-from posym_companion.several_hops.hop_figure import asked_parcels, write_parcels
+from posym_companion.several_hops.hop_figure import list_parcels, write_parcels
 
 # The same style and script stand in every slider figure; on the site they are files, loaded once.
 FIGURE_STYLE = re.compile(r'(<figure class="posym-figure">\s*)<style>(?P<text>.*?)</style>\n?', re.DOTALL)
@@ -224,7 +224,7 @@ def say_minutes(site: Path, root: Path) -> None:
 def pack_models(site: Path, results: Path) -> None:
     """Write the weights that pages load on a click to where these pages look for them."""
     for page in sorted(site.rglob("*.html")):
-        for name, source, address in asked_parcels(page.read_text(encoding="utf-8")):
+        for name, source, address in list_parcels(page.read_text(encoding="utf-8")):
             folder = (page.parent / address).resolve()
             if not (folder / name).is_dir():
                 write_parcels(name, load_file(results / f"{source}.safetensors"), folder)

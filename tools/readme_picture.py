@@ -24,8 +24,8 @@ def picture(root: Path = ROOT) -> bytes:
     import matplotlib.pyplot as plt
     import numpy as np
 
-    from posym_core.figures.plots import score_plane, share_triangle
-    from posym_core.runs import load_result
+    from posym_core.store import load_result
+    from posym_figures.plots import score_plane, share_triangle
 
     found = load_result(RESULT, folder=root / "results")
     scores = [found[name].mean(0) for name in ("positional", "symbolic")]  # [layer, head]

@@ -1,5 +1,14 @@
 """What chapters share: text and tables that a cell shows."""
 
-from posym_companion.book.text import Table, described, folded, number, say, span
+from posym_companion.book.text import Table, describe_sources, fold, number, say, span
+from posym_companion.score_statistics import student_interval
 
-__all__ = ["Table", "described", "folded", "number", "say", "span"]
+__all__ = [
+    "Table",
+    "describe_sources",
+    "fold",
+    "number",
+    "say",
+    "span",
+    "student_interval",
+]

@@ -21,7 +21,7 @@ class Table:
 
     Args:
         columns: what stands above the columns, Markdown.
-        rows: rows to begin with, see :meth:`add`.
+        rows: rows to begin with, see :meth:`add_lora`.
         align: a letter a column, ``l``, ``r`` or ``c``; the last holds for all columns that follow. By default the
             first column is names and the others are numbers.
         form: how numbers that are no whole numbers are written, a format specification.
@@ -89,18 +89,18 @@ def say(*parts: object) -> None:
     display(Markdown("\n\n".join(map(str, parts))))
 
 
-def folded(summary: str, *parts: object) -> str:
+def fold(summary: str, *parts: object) -> str:
     """Paragraphs and tables behind one line, which a reader opens."""
     return "\n\n".join([f"<details><summary>{summary}</summary>", *map(str, parts), "</details>"])
 
 
-class Described(Protocol):
+class HasSource(Protocol):
     """What can say where it comes from, as a stored result can."""
 
     def describe(self) -> str: ...
 
 
-def described(results: Iterable[Described]) -> str:
+def describe_sources(results: Iterable[HasSource]) -> str:
     """Where results come from: a list, one item a result."""
     return "\n".join(f"- {result.describe()}" for result in results)
 

@@ -44,7 +44,7 @@ from posym_core.encodings.base import Encoding
 from posym_core.encodings.layer import EncodedHeads
 from posym_core.encodings.registry import ENCODINGS, make_encoding
 from posym_core.metrics.exclusion_bound import exclusion
-from posym_core.metrics.permutations import cross_scores, random_orders
+from posym_core.metrics.permutations import cross_scores, draw_orders
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -125,7 +125,7 @@ def ability(name: str, question: Question) -> Ability:
         interaction_share=float(shares[2]),
         positional_score=float(scores[0]),
         symbolic_score=float(scores[1]),
-        spread=drawn_spread(name),
+        spread=draw_spread(name),
     )
 
 
@@ -134,10 +134,10 @@ def witness(name: str, question: Question) -> Float[Tensor, "content position"]:
     build = known_heads(name).witness
     if build is None:
         raise ValueError(f"{name} has no C, so no head is a witness; look at EncodedHeads.permuted_logits")
-    return build(drawn_encoding(name), question)[0]
+    return build(draw_encoding(name), question)[0]
 
 
-def drawn_encoding(name: str) -> Encoding:
+def draw_encoding(name: str) -> Encoding:
     """The encoding in float64 for a small layer with drawn parameters, always the same ones."""
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(0)
@@ -147,11 +147,11 @@ def drawn_encoding(name: str) -> Encoding:
 
 
 @functools.cache
-def drawn_spread(name: str) -> float:
+def draw_spread(name: str) -> float:
     """:meth:`EncodedHeads.spread` of heads with drawn parameters, maps and inputs, the largest of them."""
     generator = torch.Generator().manual_seed(1)
     size = (2, SHAPE.heads, SHAPE.width, SHAPE.dim)
     query_map, key_map = torch.randn(size, generator=generator, dtype=torch.float64)
     inputs = torch.randn(7, SHAPE.width, generator=generator, dtype=torch.float64)
-    layer = EncodedHeads(encoding=drawn_encoding(name), query_map=query_map, key_map=key_map)
-    return float(layer.spread(inputs, random_orders(6, 40, generator)).max())
+    layer = EncodedHeads(encoding=draw_encoding(name), query_map=query_map, key_map=key_map)
+    return float(layer.spread(inputs, draw_orders(6, 40, generator)).max())

@@ -23,7 +23,7 @@ from posym_companion.encodings.curvature import sharpness
 from posym_companion.encodings.encoding_study import TESTING, EncodingStudy, train_model
 from posym_companion.encodings.pointers import head_pointers
 from posym_companion.loop import Experiment
-from posym_core.models.classifier import ClassLoss, right_classes
+from posym_core.models.classifier import ClassLoss, mark_right_classes
 from posym_core.models.training import CosineSettings
 from posym_core.tasks.sentences import SentenceBatch
 
@@ -44,7 +44,7 @@ DIMS = {
 
 
 @dataclass(frozen=True, kw_only=True)
-class Steady(CosineSettings):
+class SteadyRate(CosineSettings):
     """AdamW with a linear rise and then one rate."""
 
     def rate(self, step: int) -> float:
@@ -85,7 +85,6 @@ class EncodingOptimisation:
 
     @property
     def name(self) -> str:
-        """What the result is called."""
         return f"encoding_optimisation/{self.encoding}"
 
     @property
@@ -128,7 +127,7 @@ def blow_up(
         infinite if a loss is not finite.
     """
     every = min(10, setting.rate_steps)
-    schedule = Steady(
+    schedule = SteadyRate(
         steps=setting.rate_steps,
         batch=setting.study.batch,
         learning_rate=rate,
@@ -159,7 +158,7 @@ def _loss(trained: ClassLoss, batch: SentenceBatch) -> Tensor:
     return trained.losses(SentenceBatch(tokens=batch.tokens.to(place), answer=batch.answer.to(place)))
 
 
-def look_at(setting: EncodingOptimisation, seed: int):
+def observe_model(setting: EncodingOptimisation, seed: int):
     """What to see of a model after so many steps, for :func:`posym_core.models.training.train`."""
     batches = [setting.draw(count, seed, purpose) for purpose, count in enumerate((setting.sentences, setting.test))]
     few = SentenceBatch(**{name: getattr(batches[0], name)[: setting.sentences // 10] for name in ("tokens", "answer")})
@@ -172,7 +171,7 @@ def look_at(setting: EncodingOptimisation, seed: int):
             bent = sharpness(loss, [p for p in trained.parameters() if p.requires_grad])
             found.update(eigenvalue=bent.value, residual=bent.residual, loss=loss.detach())
         if step in setting.looks:
-            found["accuracy"] = right_classes(trained.model, batches[1]).double().mean()
+            found["accuracy"] = mark_right_classes(trained.model, batches[1]).double().mean()
             found.update({name: x for name, x in head_pointers(trained.model, few).items() if name in SEEN})
         trained.train()
         return {name: torch.as_tensor(value, dtype=torch.float64) for name, value in found.items()} or None
@@ -199,7 +198,7 @@ def measure(
         _, history = train_model(
             setting.study,
             seed,
-            observe=look_at(setting, seed),
+            observe=observe_model(setting, seed),
             device=device,
             checkpoint=checkpoint,
             progress=progress,

@@ -32,12 +32,12 @@ from posym_core.models.classifier import (
     ClassLoss,
     EncodingModel,
     ModelSettings,
-    ablations,
-    one_head,
-    predicted_classes,
+    ablate_each_head,
+    place_in_first_head,
+    predict_classes,
 )
 from posym_core.models.training import CosineSettings, Observer, TrainingSettings, train
-from posym_core.runs.devices import choose_device
+from posym_core.store.devices import choose_device
 from posym_core.tasks.sentences import CountTask, DistanceTask, SentenceBatch
 
 StudyTask = Literal["distance", "count"]
@@ -101,7 +101,7 @@ DIMS = {
 }
 
 
-def setups() -> Mapping[str, Mapping[str, Any]]:
+def list_setups() -> Mapping[str, Mapping[str, Any]]:
     """Every set-up: each encoding with nothing else changed (``"path"`` looks back only), then further changes."""
     return {**{name: {"encoding": name} for name in ENCODINGS}, **CHANGES}
 
@@ -112,7 +112,7 @@ class EncodingStudy:
 
     Attributes:
         task: ``"distance"`` or ``"count"``.
-        setup: one of :func:`setups`.
+        setup: one of :func:`list_setups`.
         seeds: of weights and sentences.
         size: ``"reduced"``, ``"deep"``, ``"long"``, ``"undropped"`` or ``"paper"``.
         steps: of the training; the paper's 100 epochs of 100,000 sentences are 19,532 steps with a batch of 512.
@@ -137,8 +137,8 @@ class EncodingStudy:
             raise ValueError(
                 f"task must be one of {TASKS} and size one of {get_args(Size)}; got {self.task!r} and {self.size!r}"
             )
-        if self.setup not in setups():
-            raise ValueError(f"setup must be one of {', '.join(map(repr, setups()))}; got {self.setup!r}")
+        if self.setup not in list_setups():
+            raise ValueError(f"setup must be one of {', '.join(map(repr, list_setups()))}; got {self.setup!r}")
         if has_no_meaning(self.task, self.setup):
             raise ValueError(
                 f"Count has no padding, so {self.setup!r} is {same_without_padding(self.setup)!r} once more; pass that"
@@ -146,7 +146,6 @@ class EncodingStudy:
 
     @property
     def name(self) -> str:
-        """What the result is called."""
         return f"encoding_study/{self.task}_{self.setup}" + ("" if self.size == "reduced" else f"_{self.size}")
 
     def make_task(self) -> DistanceTask | CountTask:
@@ -159,15 +158,15 @@ class EncodingStudy:
 
     def model_settings(self) -> ModelSettings:
         """The model."""
-        changes = {name: value for name, value in setups()[self.setup].items() if name not in ("length", "batch")}
+        changes = {name: value for name, value in list_setups()[self.setup].items() if name not in ("length", "batch")}
         sizes, task = SIZES[self.size], self.make_task()
         if changes["encoding"] == "one rope":
-            changes["encoding"] = one_head("rope", sizes["heads"])
+            changes["encoding"] = place_in_first_head("rope", sizes["heads"])
         return ModelSettings(vocabulary=task.vocabulary, classes=task.classes, length=task.longest, **sizes, **changes)
 
     def schedule(self) -> CosineSettings:
         """How it is trained."""
-        setup = setups()[self.setup]
+        setup = list_setups()[self.setup]
         return CosineSettings(
             steps=int(self.steps * setup.get("length", 1)),
             batch=int(self.batch * setup.get("batch", 1)),
@@ -189,14 +188,14 @@ def same_without_padding(setup: str) -> str:
     >>> same_without_padding("rope-released"), same_without_padding("alibi-released")
     ('rope-added', 'alibi')
     """
-    plain = {name: value for name, value in setups()[setup].items() if name != "mask_padding"}
-    return next((name for name, other in setups().items() if dict(other) == plain), setup)
+    plain = {name: value for name, value in list_setups()[setup].items() if name != "mask_padding"}
+    return next((name for name, other in list_setups().items() if dict(other) == plain), setup)
 
 
 def full_size() -> list[EncodingStudy]:
     """All set-ups on both tasks at the reduced size, some deeper; there is no ``model`` to choose."""
     found = []
-    for setup in setups():
+    for setup in list_setups():
         for task in TASKS:
             if has_no_meaning(task, setup) or (task == "count" and setup in SLOW):
                 continue
@@ -238,7 +237,7 @@ def train_model(
         seed: of weights and sentences.
         schedule: how to train; the setting's by default.
         observe: see :func:`posym_core.models.training.train`; it is given a :class:`ClassLoss`.
-        device: see :func:`posym_core.load_model`.
+        device: see :func:`posym_profile.load_model`.
         checkpoint: file that a killed training resumes from.
         progress: show a bar.
     """
@@ -282,11 +281,11 @@ def measure(
     for seed in setting.seeds:
         checkpoint = work / f"{seed}.safetensors" if work is not None else None
         model, history = train_model(setting, seed, device=device, checkpoint=checkpoint, progress=progress)
-        found.append({"losses": history.losses.double().numpy(), **look(setting, model, seed)})
+        found.append({"losses": history.losses.double().numpy(), **measure_model(setting, model, seed)})
     return {name: np.stack([each[name] for each in found]) for name in found[0]}
 
 
-def look(setting: EncodingStudy, model: EncodingModel, seed: int) -> dict[str, np.ndarray]:
+def measure_model(setting: EncodingStudy, model: EncodingModel, seed: int) -> dict[str, np.ndarray]:
     """Accuracy, ablations and pointers of one trained model."""
     task = setting.make_task()
 
@@ -294,18 +293,18 @@ def look(setting: EncodingStudy, model: EncodingModel, seed: int) -> dict[str, n
         return task.sample(count, generator=torch.Generator().manual_seed(TESTING * (1 + offset) + seed))
 
     test = sentences(setting.test, 0)
-    answers = predicted_classes(model, test)
+    answers = predict_classes(model, test)
     right = (answers == test.answer).double()
     by_answer = torch.stack([right[test.answer == answer].mean() for answer in range(task.classes)])
     removed = sentences(setting.ablated, 1)
-    whole, ablated = ablations(model, removed)
+    whole, ablated = ablate_each_head(model, removed)
     found: dict[str, Any] = {
         "accuracy": right.mean(),
         "error": (answers - test.answer).abs().double().mean(),
         "by_answer": by_answer,
         "whole": whole,
         "ablated": ablated,
-        "averaged": ablations(model, removed, by="mean")[1],
+        "averaged": ablate_each_head(model, removed, by="mean")[1],
     }
     if setting.task == "distance":
         found.update(head_pointers(model, sentences(setting.pointed, 2)))

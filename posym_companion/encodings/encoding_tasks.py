@@ -23,8 +23,8 @@ from posym_companion.encodings.one_layer import EncodedReader
 from posym_companion.loop import Experiment
 from posym_core.encodings import ENCODINGS
 from posym_core.models.training import TrainingSettings, train
-from posym_core.runs.devices import choose_device
-from posym_core.tasks.canonical import IndexTask, PartialInductionTask, RetrievalTask, Task, TaskBatch
+from posym_core.store.devices import choose_device
+from posym_core.tasks.index_retrieval import IndexTask, PartialInductionTask, RetrievalTask, Task, TaskBatch
 
 CanonicalTask = Literal["index", "retrieval", "induction"]
 TASKS: tuple[CanonicalTask, ...] = get_args(CanonicalTask)
@@ -85,7 +85,6 @@ class EncodingTasks:
 
     @property
     def name(self) -> str:
-        """What the result is called."""
         return f"encoding_tasks/{self.encoding}"
 
     def task(self, name: CanonicalTask, length: int | None = None) -> Task:
@@ -154,7 +153,7 @@ def measure(
             model = setting.reader(task, seed=seed).to(chosen)
             history = train(
                 model,
-                lambda count, generators, task=task: on(chosen, task.sample(count, generators[0])),
+                lambda count, generators, task=task: move_batch(chosen, task.sample(count, generators[0])),
                 generators=[torch.Generator().manual_seed(seed)],
                 settings=setting.training,
                 checkpoint=work / f"{name}_{seed}.safetensors" if work is not None else None,
@@ -198,7 +197,7 @@ def task_of(test: str) -> CanonicalTask:
     return TASKS[[test.startswith(name) for name in TASKS].index(True)]
 
 
-def on(device: torch.device, batch: TaskBatch) -> TaskBatch:
+def move_batch(device: torch.device, batch: TaskBatch) -> TaskBatch:
     """The batch on a device."""
     return TaskBatch(*(part.to(device) for part in batch))
 

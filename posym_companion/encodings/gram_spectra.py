@@ -16,11 +16,11 @@ from torch import Tensor
 from tqdm import tqdm
 
 from posym_companion.encodings.spectra import averaged_kernel, eigenvalues, majorisation, singular_values
-from posym_companion.loop import Experiment, language_model, plain
-from posym_core.inspection.capturing import capture
-from posym_core.inspection.planes import find_planes
+from posym_companion.loop import Experiment, load_experiment_model, slug
 from posym_core.metrics.rope import rotate
-from posym_core.tasks import text_prompts
+from posym_profile.capture.capturing import capture
+from posym_profile.planes.rotary_planes import find_planes
+from posym_profile.prompts import text_prompts
 
 WAYS = ("content", "averaged", "rotated")
 DIMS = {
@@ -36,7 +36,7 @@ class GramSpectra:
     """One setting.
 
     Attributes:
-        model: name for :func:`posym_core.load_model`.
+        model: name for :func:`posym_profile.load_model`.
         tokens: tokens per prompt whose queries and keys are taken.
         prompts: how many windows of running text.
         seed: of the windows.
@@ -49,8 +49,7 @@ class GramSpectra:
 
     @property
     def name(self) -> str:
-        """What the result is called."""
-        return f"gram_spectra/{plain(self.model)}"
+        return f"gram_spectra/{slug(self.model)}"
 
 
 def full_size(model: str = "gemma-3-270m") -> list[GramSpectra]:
@@ -119,4 +118,4 @@ def measure(model: Any, tokenizer: Any, setting: GramSpectra, *, progress: bool 
     return {name: x if x.dtype == bool else x.astype(np.float32) for name, x in arrays.items()}
 
 
-EXPERIMENT = Experiment(settings=full_size, small=small, measure=measure, dims=DIMS, load=language_model)
+EXPERIMENT = Experiment(settings=full_size, small=small, measure=measure, dims=DIMS, load=load_experiment_model)

@@ -13,7 +13,7 @@ import torch
 from posym_companion.encodings.knobs import COMMON, KEYS, LEVELS, PLAY
 from posym_companion.encodings.known_heads import known_heads
 from posym_core.encodings.base import Encoding, UndefinedCrossLogits
-from posym_core.encodings.layer import EncodedHeads, movement
+from posym_core.encodings.layer import EncodedHeads, measure_movement
 from posym_core.encodings.registry import ENCODINGS
 from posym_core.metrics.exclusion_bound import exclusion
 from posym_core.metrics.permutations import cross_scores
@@ -72,7 +72,7 @@ def playground(name: str, spread: float) -> Playground:
         logits = layer.logits(inputs)
         logits[:, -1, -1] = -math.inf
         attention[level] = encoding.attention(logits)[0, -1, :-1]
-        moved[level] = movement(layer.permuted_logits(inputs, ORDERS), ORDERS)[0]
+        moved[level] = measure_movement(layer.permuted_logits(inputs, ORDERS), ORDERS)[0]
         try:
             found = layer.cross_logits(inputs)[0]
         except UndefinedCrossLogits:

@@ -72,7 +72,9 @@ KNOWN_HEADS: dict[str, KnownHeads] = {
             (True, "every head is symbolic"),
             (False, "there is no positional part"),
         ),
-        witness=lambda encoding, _: witnesses.two_directions([1.0, 0.0, 0.0, 0.0], [0.0] * 4)(encoding, "symbolic"),
+        witness=lambda encoding, _: witnesses.two_directions_witness([1.0, 0.0, 0.0, 0.0], [0.0] * 4)(
+            encoding, "symbolic"
+        ),
     ),
     "sinusoidal": KnownHeads(
         answers=(
@@ -80,17 +82,17 @@ KNOWN_HEADS: dict[str, KnownHeads] = {
             (False, "on more positions than the width no direction of the embeddings is free of the sinusoids"),
             _ADDED[1],
         ),
-        witness=witnesses.absolute,
+        witness=witnesses.absolute_witness,
         knob=knobs.option("base {:g}", "base", knobs.BASES),
     ),
     "learned": KnownHeads(
         answers=(_ADDED[0], (True, "a table that leaves the contents' dimensions alone"), _ADDED[1]),
-        witness=witnesses.absolute,
+        witness=witnesses.absolute_witness,
         knob=knobs.option("spread of the table {:g}", "spread", knobs.AMOUNTS),
     ),
     "t5": KnownHeads(
         answers=((True, "a query of 0 leaves the bias"), (True, "a bias of 0"), _SUM),
-        witness=witnesses.biased,
+        witness=witnesses.bias_witness,
         knob=knobs.option("spread of the biases {:g}", "spread", [2 * amount for amount in knobs.AMOUNTS]),
     ),
     "alibi": KnownHeads(
@@ -99,7 +101,7 @@ KNOWN_HEADS: dict[str, KnownHeads] = {
             (False, "the slope is fixed, and large logits make it small in comparison but never zero"),
             _SUM,
         ),
-        witness=witnesses.biased,
+        witness=witnesses.bias_witness,
         knob=knobs.option("slope {:g}", "slopes", knobs.FACTORS, lambda slope: [slope]),
     ),
     "dape": KnownHeads(
@@ -108,35 +110,35 @@ KNOWN_HEADS: dict[str, KnownHeads] = {
             (True, "two units a head make the network minus the bias"),
             (True, "a network of 0"),
         ),
-        witness=witnesses.biased,
+        witness=witnesses.bias_witness,
         knob=knobs.network,
     ),
     "rope": KnownHeads(
         answers=_TURNS,
-        witness=witnesses.turned,
+        witness=witnesses.turned_witness,
         knob=knobs.option(
             "angles times {:g}", "angles", knobs.FACTORS, lambda factor: factor * rope_angles(knobs.PLAY.dim)
         ),
     ),
     "rope-500k": KnownHeads(
         answers=_TURNS,
-        witness=witnesses.turned,
+        witness=witnesses.turned_witness,
         knob=knobs.option("base {:g}", "base", (10.0, 100.0, 1e3, 1e4, 5e5, 1e7, 1e9)),
     ),
     "p-rope": KnownHeads(
         answers=_TURNS_IN_PART,
-        witness=witnesses.two_directions([0.0, 1.0, 0.0, 0.0], [1.0, 0.0, 0.0, 0.0]),
+        witness=witnesses.two_directions_witness([0.0, 1.0, 0.0, 0.0], [1.0, 0.0, 0.0, 0.0]),
         knob=knobs.turning,
     ),
     "partial-rope": KnownHeads(
         answers=_TURNS_IN_PART,
-        witness=witnesses.two_directions([0.0, 0.0, 1.0, 0.0], [1.0, 0.0, 0.0, 0.0]),
+        witness=witnesses.two_directions_witness([0.0, 0.0, 1.0, 0.0], [1.0, 0.0, 0.0, 0.0]),
         options={"share": 0.5},
         knob=knobs.turning,
     ),
     "mla": KnownHeads(
         answers=_TURNS_IN_PART,
-        witness=witnesses.two_directions([1.0, 0.0, 0.0, 0.0], [0.0, 0.0, 1.0, 0.0]),
+        witness=witnesses.two_directions_witness([1.0, 0.0, 0.0, 0.0], [0.0, 0.0, 1.0, 0.0]),
         knob=knobs.turning,
     ),
     "rollpe": KnownHeads(
@@ -148,7 +150,7 @@ KNOWN_HEADS: dict[str, KnownHeads] = {
             (True, "contents in the mean over dimensions, which no shift changes"),
             (True, "contents in the mean over dimensions, and one equal part of all keys in the rest"),
         ),
-        witness=witnesses.two_directions([1.0, 1.0, 1.0, 1.0], [1.5, -0.5, -0.5, -0.5]),
+        witness=witnesses.two_directions_witness([1.0, 1.0, 1.0, 1.0], [1.5, -0.5, -0.5, -0.5]),
     ),
     "pope": KnownHeads(
         answers=(
@@ -156,7 +158,7 @@ KNOWN_HEADS: dict[str, KnownHeads] = {
             (False, "on more keys than twice the dimensions a rotating row is constant only if it is 0"),
             (False, _APART),
         ),
-        witness=witnesses.magnitudes,
+        witness=witnesses.magnitude_witness,
         knob=knobs.option("base {:g}", "base", knobs.BASES),
     ),
     "grape-m": KnownHeads(
@@ -168,7 +170,7 @@ KNOWN_HEADS: dict[str, KnownHeads] = {
                 "contents in a plane whose trained angle is a whole turn, and one equal part of all keys in another",
             ),
         ),
-        witness=witnesses.whole_turn,
+        witness=witnesses.whole_turn_witness,
         knob=knobs.part_of_a_turn,
     ),
     "grape-a": KnownHeads(
@@ -177,7 +179,7 @@ KNOWN_HEADS: dict[str, KnownHeads] = {
             (True, "a slope of 0"),
             (True, "contents at right angles to the keys' gate leave their row and the query's slope"),
         ),
-        witness=witnesses.sloped,
+        witness=witnesses.slope_witness,
         knob=knobs.option("slope {:g}", "slopes", knobs.FACTORS, lambda slope: [slope]),
     ),
     "tapa": KnownHeads(
@@ -186,7 +188,7 @@ KNOWN_HEADS: dict[str, KnownHeads] = {
             (True, "phases at right angles to the query's"),
             (False, "a difference of waves in a power of the distance is constant at all distances only if it is 0"),
         ),
-        witness=witnesses.waved,
+        witness=witnesses.wave_witness,
         knob=knobs.option("distance to the power {:g}", "power", (0.01, 0.05, 0.1, 0.2, 0.3, 0.5, 1.0)),
     ),
     "carope": KnownHeads(
@@ -206,7 +208,7 @@ KNOWN_HEADS: dict[str, KnownHeads] = {
                 "rows, each with its own frequencies, differ by a constant only if they share these or are 0",
             ),
         ),
-        witness=witnesses.turned,
+        witness=witnesses.turned_witness,
         knob=knobs.pull,
     ),
     "selective-rope": KnownHeads(

@@ -10,7 +10,7 @@ from posym_core.encodings import Encoding, make_encoding
 from posym_core.encodings.additive import Absolute
 from posym_core.encodings.registry import ENCODINGS
 from posym_core.models.layers import Attention, ModelSettings, draw_weights
-from posym_core.tasks.canonical import Task, TaskBatch
+from posym_core.tasks.index_retrieval import Task, TaskBatch
 
 
 class EncodedReader(nn.Module):

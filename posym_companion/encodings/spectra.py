@@ -188,7 +188,9 @@ def require_correlation(kernel: Inexact[Tensor, "*batch n n"]) -> Inexact[Tensor
     return kernel
 
 
-def mixing(gram: Inexact[Tensor, "*batch n n"], kernel: Inexact[Tensor, "*batch n n"]) -> Float[Tensor, "*batch n n"]:
+def mixing_matrix(
+    gram: Inexact[Tensor, "*batch n n"], kernel: Inexact[Tensor, "*batch n n"]
+) -> Float[Tensor, "*batch n n"]:
     """The doubly stochastic matrix ``S`` that mixes the eigenvalues of ``gram`` into those of ``gram * kernel``.
 
     With ``T = sum_r v_r v_r*``, ``D_r = diag(v_r)`` and eigenvectors ``U`` of ``gram`` and ``V`` of the product,

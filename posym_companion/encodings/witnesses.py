@@ -72,7 +72,7 @@ def _cross_logits(encoding: Encoding, query: Tensor, keys: Tensor, **inputs: Any
     return encoding.cross_logits(query.expand(heads, -1), keys.expand(heads, *keys.shape), **inputs)
 
 
-def two_directions(still: Sequence[float], moving: Sequence[float]) -> Callable[[Encoding, str], Tensor]:
+def two_directions_witness(still: Sequence[float], moving: Sequence[float]) -> Callable[[Encoding, str], Tensor]:
     """Contents along what position leaves alone, and one equal part of all keys along what it moves."""
 
     def build(encoding: Encoding, question: str) -> Tensor:
@@ -87,14 +87,14 @@ def two_directions(still: Sequence[float], moving: Sequence[float]) -> Callable[
     return build
 
 
-def whole_turn(encoding: Encoding, question: str) -> Tensor:
+def whole_turn_witness(encoding: Encoding, question: str) -> Tensor:
     """GRAPE: contents in a plane whose angle is a whole turn, one equal part of all keys in one that turns by 1."""
     begin = encoding.get_buffer("begin")
     encoding.get_parameter("growth").copy_(torch.tensor([1.0, 2 * math.pi], dtype=torch.float64).log() - begin)
-    return two_directions([0.0, 1.0, 0.0, 0.0], [1.0, 0.0, 0.0, 0.0])(encoding, question)
+    return two_directions_witness([0.0, 1.0, 0.0, 0.0], [1.0, 0.0, 0.0, 0.0])(encoding, question)
 
 
-def sloped(encoding: Encoding, question: str) -> Tensor:
+def slope_witness(encoding: Encoding, question: str) -> Tensor:
     """GRAPE: contents that only the query reads, and a slope that the query alone sets."""
     still, moving = torch.eye(SHAPE.dim, dtype=torch.float64)[:2]
     encoding.get_parameter("slopes").fill_(0.0 if question == "symbolic" else 1.0)
@@ -104,7 +104,7 @@ def sloped(encoding: Encoding, question: str) -> Tensor:
     return _cross_logits(encoding, query, amounts()[:, None] * still)
 
 
-def waved(encoding: Encoding, question: str) -> Tensor:
+def wave_witness(encoding: Encoding, question: str) -> Tensor:
     """TAPA: no phases; or one wave for all keys, whose amplitudes differ not at all, or little beside their size."""
     common, phase = {"positional": (STRENGTH, 1.0), "symbolic": (0.0, 0.0), "additive": (100 * STRENGTH, 0.05)}[
         question
@@ -115,7 +115,7 @@ def waved(encoding: Encoding, question: str) -> Tensor:
     return _cross_logits(encoding, torch.tensor([1.0, 1.0, 1.0, 0.0], dtype=torch.float64), keys)
 
 
-def turned(encoding: Encoding, question: str) -> Tensor:
+def turned_witness(encoding: Encoding, question: str) -> Tensor:
     """Contents along the rows nearest to constant ones; one equal part of all keys in the fastest plane."""
     angles = rope_angles(SHAPE.dim) if encoding.needs_content else encoding.get_buffer("angles")
     _, cosines, sines = closest_symbolic(angles, PLACES)
@@ -135,7 +135,7 @@ def turned(encoding: Encoding, question: str) -> Tensor:
     return _cross_logits(encoding, query, keys, content=content)
 
 
-def magnitudes(encoding: Encoding, question: str) -> Tensor:
+def magnitude_witness(encoding: Encoding, question: str) -> Tensor:
     """PoPE: contents in the slowest frequency, one equal part of all keys in the fastest."""
     encoding.get_parameter("phases").zero_()
     keys = torch.full((PLACES, SHAPE.dim), -50.0, dtype=torch.float64)
@@ -147,7 +147,7 @@ def magnitudes(encoding: Encoding, question: str) -> Tensor:
     return _cross_logits(encoding, query, keys)
 
 
-def biased(encoding: Encoding, question: str) -> Tensor:
+def bias_witness(encoding: Encoding, question: str) -> Tensor:
     """A query of 0 leaves the bias alone; where the bias hurts, it is trained to 0 or cancelled by DAPE's network."""
     biases = dict(encoding.named_parameters())
     if question == "symbolic" and "biases" in biases:
@@ -171,7 +171,7 @@ def _set_map(parameters: Mapping[str, Tensor], *, cancel: bool) -> None:
                 parameters["map.2.weight"][head, unit] = -sign / 1.01
 
 
-def absolute(encoding: Encoding, question: str) -> Tensor:
+def absolute_witness(encoding: Encoding, question: str) -> Tensor:
     """Embeddings differ in one dimension; the key map reads that, another in which positions differ, or both.
 
     A learned table leaves the contents' dimension alone. Sinusoids leave none alone: contents take the one in which

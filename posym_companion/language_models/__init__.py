@@ -2,25 +2,32 @@
 
 from posym_companion.language_models.judges.binding_profile import binding_results, score_correlation
 from posym_companion.language_models.judges.layer_doubts import thirds_by_doubt
-from posym_companion.language_models.judges.origin_patching import followed, followed_by_head, patching_result
+from posym_companion.language_models.judges.origin_patching import (
+    patching_result,
+    share_followed,
+    share_followed_by_head,
+)
 from posym_companion.language_models.judges.origins import by_thirds, origins_result, over_heads, part_share
-from posym_companion.language_models.judges.plane_profile import keeps_the_law, law_at_birth, turning_angle
-from posym_companion.language_models.judges.random_weights import correlation_at_birth, layer_trend_at_birth
+from posym_companion.language_models.judges.plane_profile import keeps_the_law, law_with_random_weights, turning_angle
+from posym_companion.language_models.judges.random_weights import (
+    correlation_with_random_weights,
+    layer_trend_with_random_weights,
+)
 
 __all__ = [
     "binding_results",
     "by_thirds",
-    "correlation_at_birth",
-    "followed",
-    "followed_by_head",
+    "correlation_with_random_weights",
     "keeps_the_law",
-    "law_at_birth",
-    "layer_trend_at_birth",
+    "law_with_random_weights",
+    "layer_trend_with_random_weights",
     "origins_result",
     "over_heads",
     "part_share",
     "patching_result",
     "score_correlation",
+    "share_followed",
+    "share_followed_by_head",
     "thirds_by_doubt",
     "turning_angle",
 ]

@@ -14,15 +14,15 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from posym_companion.loop import SECOND, Experiment, language_model, plain
+from posym_companion.loop import SECOND, Experiment, load_experiment_model, slug
 from posym_companion.one_head.head_geometry import with_random_weights
-from posym_core.inspection.heads import LayerHeads
-from posym_core.inspection.layer_measurement import profile_with
-from posym_core.metrics.blocks import Swaps
+from posym_core.metrics.blocks import BlockLayout
 from posym_core.metrics.exclusion_bound import exclusion
-from posym_core.metrics.score_geometry import random_swaps
-from posym_core.models.answers import choice_accuracy
-from posym_core.tasks import binding_prompts
+from posym_core.metrics.score_geometry import simulate_random_swaps
+from posym_profile.language_models.answers import choose_answers
+from posym_profile.prompts import binding_prompts
+from posym_profile.scores.layer_heads import LayerHeads
+from posym_profile.scores.layer_measurement import map_layers
 
 # The cross-logit matrix of all keys is kept per head up to this many: beyond, it would dwarf the model.
 LONGEST_MATRIX = 300
@@ -48,8 +48,8 @@ class BindingProfile:
     """One setting.
 
     Attributes:
-        model: name for :func:`posym_core.load_model`.
-        template: sentence form, see :func:`posym_core.binding_prompts`.
+        model: name for :func:`posym_profile.load_model`.
+        template: sentence form, see :func:`posym_profile.binding_prompts`.
         facts: facts per prompt; each is one block.
         prompts: how many prompts.
         seed: of the prompts.
@@ -78,52 +78,54 @@ class BindingProfile:
 
     @property
     def name(self) -> str:
-        """What the result is called."""
         kept = "" if self.keys == "all" else "_facts"
         drawn = "" if self.draw is None else f"-random{self.draw}"
-        return f"binding_profile/{plain(self.model)}{drawn}_{self.template}_{self.facts}{framed(self)}{kept}"
+        return f"binding_profile/{slug(self.model)}{drawn}_{self.template}_{self.facts}{name_variant(self)}{kept}"
 
 
-def framed(setting: Any) -> str:
+def name_variant(setting: Any) -> str:
     """How the name of a result says what is done to its prompts: nothing by default."""
     return f"{f'_lead{setting.lead}' if setting.lead else ''}{'_varied' if setting.varied else ''}"
 
 
 def full_size(model: str = "gemma-3-270m") -> list[BindingProfile]:
-    """Every template at 16, 64 and 128 facts, 64 prompts each; and, at fewer, with remedies, without, and at birth.
+    """Every template at 16, 64 and 128 facts, 64 prompts each; and, at fewer, with remedies, without, and with random
+    weights.
 
     Of the second packaged model the fewest facts alone, with few prompts.
     """
-    again = [setting for remedy in ("lead", "none", "varied") for setting in remedied(remedy, model)]
-    return list(dict.fromkeys([*plain_lists(model), *again, *at_birth(model)]))
+    again = [setting for remedy in ("lead", "none", "varied") for setting in variant_settings(remedy, model)]
+    return list(dict.fromkeys([*plain_settings(model), *again, *random_weight_settings(model)]))
 
 
-def lengths_of(model: str, lengths: tuple[int, ...] = FACTS) -> tuple[int, ...]:
+def choose_lengths(model: str, lengths: tuple[int, ...] = FACTS) -> tuple[int, ...]:
     """At which of some numbers of facts a model is measured; the second packaged one at the fewest."""
     return tuple(facts for facts in lengths if facts == FACTS[0]) if model == SECOND else lengths
 
 
-def plain_lists(model: str = "gemma-3-270m", lengths: tuple[int, ...] = FACTS) -> list[BindingProfile]:
+def plain_settings(model: str = "gemma-3-270m", lengths: tuple[int, ...] = FACTS) -> list[BindingProfile]:
     """Every template at every length, with nothing in front."""
-    lengths = lengths_of(model, lengths)
+    lengths = choose_lengths(model, lengths)
     few: dict[str, Any] = {"prompts": FEWER, "keys": "facts", "kept": "judged"} if model == SECOND else {}
     return [BindingProfile(model=model, template=each, facts=facts, **few) for facts in lengths for each in TEMPLATES]
 
 
-def remedied(remedy: str, model: str = "gemma-3-270m", lengths: tuple[int, ...] = FACTS) -> list[BindingProfile]:
+def variant_settings(
+    remedy: str, model: str = "gemma-3-270m", lengths: tuple[int, ...] = FACTS
+) -> list[BindingProfile]:
     """Every template at those of the lengths that a remedy, or none, is measured at."""
     few: dict[str, Any] = {"prompts": FEWER, "keys": "facts", "kept": "judged" if model == SECOND else "all"}
     return [
         BindingProfile(model=model, template=template, facts=facts, **few, **FRAMES[remedy])
-        for facts in lengths_of(model, FRAMED[remedy])
+        for facts in choose_lengths(model, FRAMED[remedy])
         if facts in lengths
         for template in TEMPLATES
     ]
 
 
-def at_birth(model: str = "gemma-3-270m") -> list[BindingProfile]:
+def random_weight_settings(model: str = "gemma-3-270m") -> list[BindingProfile]:
     """Every template at the fewest facts with each draw of random weights: what their planes are."""
-    lists = remedied("none", model, FACTS[:1])
+    lists = variant_settings("none", model, FACTS[:1])
     return [replace(one, kept="judged", draw=draw) for draw in DRAWS for one in lists]
 
 
@@ -134,10 +136,10 @@ def measure(
 
     Returns:
         ``positional``, ``symbolic``, ``entropy`` ``[prompt, layer, head]``, and ``null_positional``, ``null_symbolic``
-        of the null model of :func:`posym_core.metrics.score_geometry.random_swaps`; for prompts of up to 300 tokens
-        ``variance``, ``bound``, ``slack`` and the three shares of the matrix over the setting's keys,
-        ``[prompt, layer, head]``, and, per plane, mean and standard deviation over prompts
-        ``[2, layer, head, plane]`` of the softmax scores, the shares and the part of the head's energy;
+        of the null model of :func:`posym_core.metrics.score_geometry.simulate_random_swaps`; for prompts of up to 300
+        tokens ``variance``, ``bound``, ``slack`` and the three shares of the matrix over the setting's keys,
+        ``[prompt, layer, head]``, and, per plane, mean over prompts ``[1, layer, head, plane]``
+        of the softmax scores, the shares and the part of the head's energy;
         ``plane_angle`` ``[layer, plane]``; ``correct`` and ``log_probability`` of the right answer among the named
         ``alternatives``, ``[prompt]``. If only what is judged is kept, the scores, the null model's and, at the fewest
         facts, means by plane, ``[1, layer, head, plane]``.
@@ -153,7 +155,7 @@ def measure(
         lead=setting.lead,
         vary_frame=setting.varied,
     )
-    swaps = Swaps(**prompts.layout, tau=setting.tau, eps=setting.eps)
+    swaps = BlockLayout(**prompts.layout, tau=setting.tau, eps=setting.eps)
     everything = setting.kept == "all"
     short = prompts.input_ids.shape[1] <= LONGEST_MATRIX if everything else setting.facts <= FACTS[0]
     facts = slice(prompts.start, prompts.start + prompts.blocks * prompts.block_length)
@@ -165,7 +167,7 @@ def measure(
         angles[heads.layer] = heads.angles.cpu()
         scores = heads.swap_scores(swaps)
         measured = {name: getattr(scores, name) for name in ("positional", "symbolic", "entropy")}
-        measured["null_positional"], measured["null_symbolic"] = random_swaps(
+        measured["null_positional"], measured["null_symbolic"] = simulate_random_swaps(
             scores.attention, tau=setting.tau, generator=generator
         )
         if not short:
@@ -179,17 +181,16 @@ def measure(
         measured["plane_energy_share"] = shares.energy / shares.energy.sum(-1, keepdim=True)
         return measured
 
-    found = profile_with(model, prompts.input_ids, one_layer, progress=progress)
+    found = map_layers(model, prompts.input_ids, one_layer, progress=progress)
     arrays = {}
     for name, x in found.items():
         x = x.numpy()
         if name.startswith("plane_"):
             with np.errstate(invalid="ignore"):
-                moments = [_nan_mean(x), np.sqrt(_nan_mean((x - _nan_mean(x)) ** 2))]
-            x = np.stack(moments[: 2 if everything else 1])
+                x = _nan_mean(x)[None]
         arrays[name] = x.astype(np.float32 if everything or not name.startswith("plane_") else np.float16)
     arrays["plane_angle"] = _padded([angles[layer].numpy() for layer in sorted(angles)])
-    choices = choice_accuracy(model, prompts)
+    choices = choose_answers(model, prompts)
     arrays["correct"] = choices.correct.numpy()
     arrays["log_probability"] = choices.log_probability.numpy().astype(np.float32)
     arrays["alternatives"] = choices.alternatives.numpy()
@@ -214,4 +215,4 @@ def _padded(rows: list[np.ndarray]) -> np.ndarray:
     return np.stack([np.pad(row, (0, width - len(row)), constant_values=np.nan) for row in rows])
 
 
-EXPERIMENT = Experiment(settings=full_size, small=small, measure=measure, dims=DIMS, load=language_model)
+EXPERIMENT = Experiment(settings=full_size, small=small, measure=measure, dims=DIMS, load=load_experiment_model)

@@ -19,25 +19,25 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from posym_companion.loop import Experiment, Measured, finished_part, language_model, plain
-from posym_core.inspection.heads import LayerHeads
-from posym_core.inspection.layer_measurement import profile_with
-from posym_core.inspection.plane_interventions import (
-    Intervention,
-    ablated,
-    fastest,
-    numbered,
-    rebased,
-    slowest,
-    stopped,
-    turning,
-)
-from posym_core.inspection.plane_surgery import surgery
-from posym_core.inspection.planes import Planes, find_planes
-from posym_core.inspection.profiling import profile
+from posym_companion.loop import Experiment, RunOutput, finish_part, load_experiment_model, slug
 from posym_core.metrics.stats import mean_interval
-from posym_core.models.answers import choice_accuracy
-from posym_core.tasks import Prompts, make_prompts, reference_text
+from posym_profile.interventions.plane_interventions import (
+    Intervention,
+    change_base,
+    freeze_rotation,
+    remove_planes,
+    select_by_angle,
+    select_by_id,
+    select_fastest,
+    select_slowest,
+)
+from posym_profile.interventions.plane_surgery import edit_rope
+from posym_profile.language_models.answers import choose_answers
+from posym_profile.planes.rotary_planes import Planes, find_planes
+from posym_profile.prompts import Prompts, make_prompts, read_reference_text
+from posym_profile.scores.layer_heads import LayerHeads
+from posym_profile.scores.layer_measurement import map_layers
+from posym_profile.scores.profiling import profile
 
 # For each role the tasks that may fill it, in order of preference.
 CANDIDATES = {
@@ -68,7 +68,7 @@ class FrequencySurgery:
     """One model under the knife.
 
     Attributes:
-        model: name for :func:`posym_core.load_model`.
+        model: name for :func:`posym_profile.load_model`.
         facts: blocks per prompt of every task; with as many alternatives all tasks share one scale.
         prompts: per task, for the conditions that the verdict needs; the same before and after every intervention.
         other_prompts: per task, for all other conditions: the first of them.
@@ -103,8 +103,7 @@ class FrequencySurgery:
 
     @property
     def name(self) -> str:
-        """What the result is called."""
-        return f"frequency_surgery/{plain(self.model)}"
+        return f"frequency_surgery/{slug(self.model)}"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -123,7 +122,7 @@ class Condition:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Subject:
+class PreparedModel:
     """A model with everything that does not change between conditions."""
 
     model: Any
@@ -157,19 +156,21 @@ def small(setting: FrequencySurgery | None = None) -> FrequencySurgery:
     )
 
 
-def conditions(setting: FrequencySurgery, subject: Subject) -> list[Condition]:
+def conditions(setting: FrequencySurgery, subject: PreparedModel) -> list[Condition]:
     """All operations of a setting, those that the verdict needs first."""
     planned = [Condition(name="none", full=True)]
     # Conditions are called in stored results what they are called here.
-    for action, of in (("removed", ablated), ("still", stopped)):
-        for which, share_of in (("fastest", fastest), ("slowest", slowest)):
+    for action, of in (("removed", remove_planes), ("still", freeze_rotation)):
+        for which, share_of in (("fastest", select_fastest), ("slowest", select_slowest)):
             interventions = (of(share_of(OUTER)),)
             planned.append(Condition(name=f"{action} {which} {OUTER:g}", interventions=interventions, full=True))
     for share in setting.shares:
-        for which, share_of in (("fastest", fastest), ("slowest", slowest)):
+        for which, share_of in (("fastest", select_fastest), ("slowest", select_slowest)):
             if share != OUTER:
-                planned.append(Condition(name=f"still {which} {share:g}", interventions=(stopped(share_of(share)),)))
-    planned.append(Condition(name="still all", interventions=(stopped(),)))
+                planned.append(
+                    Condition(name=f"still {which} {share:g}", interventions=(freeze_rotation(share_of(share)),))
+                )
+    planned.append(Condition(name="still all", interventions=(freeze_rotation(),)))
     generator = torch.Generator().manual_seed(setting.seed)
     layers = range(len(subject.planes))
     for control in range(setting.controls):
@@ -177,24 +178,24 @@ def conditions(setting: FrequencySurgery, subject: Subject) -> list[Condition]:
         for layer in layers:
             count = int((subject.planes[layer].angles > 0).sum())
             chosen = 1 + torch.randperm(count, generator=generator)[: round(OUTER * count)]
-            drawn.append(ablated(numbered(chosen.tolist()), layers=[layer]))
+            drawn.append(remove_planes(select_by_id(chosen.tolist()), layers=[layer]))
         planned.append(Condition(name=f"removed random {control}", interventions=tuple(drawn)))
     for name, heads in chosen_heads(setting, subject, generator).items():
-        planned.append(Condition(name=f"still heads {name}", interventions=(stopped(heads=heads),)))
+        planned.append(Condition(name=f"still heads {name}", interventions=(freeze_rotation(heads=heads),)))
     for name, heads in chosen_heads(setting, subject, torch.Generator().manual_seed(setting.seed + 1)).items():
-        planned.append(Condition(name=f"removed heads {name}", interventions=(ablated(heads=heads),)))
+        planned.append(Condition(name=f"removed heads {name}", interventions=(remove_planes(heads=heads),)))
     edges = [np.inf, *setting.bands[1:], 0.0]
     for band in range(len(setting.bands)):
-        planes = ablated(turning(edges[band + 1], edges[band]))
+        planes = remove_planes(select_by_angle(edges[band + 1], edges[band]))
         planned.append(Condition(name=f"removed band {band}", interventions=(planes,)))
     planned += [
-        Condition(name=f"base times {factor:g}", interventions=(rebased(times=factor),)) for factor in setting.bases
+        Condition(name=f"base times {factor:g}", interventions=(change_base(times=factor),)) for factor in setting.bases
     ]
     return planned
 
 
 def chosen_heads(
-    setting: FrequencySurgery, subject: Subject, generator: torch.Generator
+    setting: FrequencySurgery, subject: PreparedModel, generator: torch.Generator
 ) -> dict[str, list[tuple[int, int]]]:
     """The heads that score most positional and most symbolic on the uncut model, and as many at random."""
     lean = np.where(np.isfinite(subject.positional), subject.positional - subject.symbolic, 0.0)
@@ -207,32 +208,34 @@ def chosen_heads(
     return chosen
 
 
-def candidates(model: Any, tokenizer: Any, setting: FrequencySurgery) -> dict[str, tuple[Prompts, np.ndarray, float]]:
+def find_candidate_tasks(
+    model: Any, tokenizer: Any, setting: FrequencySurgery
+) -> dict[str, tuple[Prompts, np.ndarray, float]]:
     """Prompts of every candidate task, whether each is answered right, and the accuracy of a blind choice."""
     found = {}
     for name in dict.fromkeys(name for names in CANDIDATES.values() for name in names):
         prompts = make_prompts(tokenizer, name, facts=setting.facts, count=setting.prompts, seed=setting.seed)
-        choices = choice_accuracy(model, prompts)
+        choices = choose_answers(model, prompts)
         found[name] = prompts, choices.correct.numpy(), choices.chance
     return found
 
 
-def solved(correct: np.ndarray, chance: float) -> bool:
+def is_solved(correct: np.ndarray, chance: float) -> bool:
     """The stated rule: at least :data:`SOLVED` times chance, and an interval above chance."""
     accuracy = mean_interval(correct.astype(float))
     return accuracy.value >= SOLVED * chance and accuracy.low > chance
 
 
-def prepare(model: Any, tokenizer: Any, setting: FrequencySurgery) -> tuple[Subject, dict[str, np.ndarray]]:
+def prepare(model: Any, tokenizer: Any, setting: FrequencySurgery) -> tuple[PreparedModel, dict[str, np.ndarray]]:
     """Choose a task for every role, profile the model as it is, and cut the text into windows.
 
     Raises:
         ValueError: if the model solves no task of a role.
     """
-    found = candidates(model, tokenizer, setting)
+    found = find_candidate_tasks(model, tokenizer, setting)
     tasks = {}
     for role, names in CANDIDATES.items():
-        passed = [name for name in names if solved(*found[name][1:])]
+        passed = [name for name in names if is_solved(*found[name][1:])]
         if not passed and role != "mixed":
             rates = ", ".join(f"{name} {found[name][1].mean():.2f} (chance {found[name][2]:.2f})" for name in names)
             raise ValueError(
@@ -245,11 +248,11 @@ def prepare(model: Any, tokenizer: Any, setting: FrequencySurgery) -> tuple[Subj
         tokenizer, list(tasks)[1], facts=setting.rank_facts, count=setting.rank_prompts, seed=setting.seed
     )
     scores = profile(model, ranking.input_ids, **ranking.layout, progress=False)
-    subject = Subject(
+    subject = PreparedModel(
         model=model,
         planes=planes,
         tasks=tasks,
-        text=windows_of_text(tokenizer, setting),
+        text=draw_text_windows(tokenizer, setting),
         positional=scores.positional.double().mean(0).numpy(),
         symbolic=scores.symbolic.double().mean(0).numpy(),
     )
@@ -261,7 +264,7 @@ def prepare(model: Any, tokenizer: Any, setting: FrequencySurgery) -> tuple[Subj
     used = {}
     for role, name in zip(("positional", "symbolic"), tasks, strict=False):
         ids = tasks[name].input_ids[: setting.score_prompts]
-        shares = profile_with(model, ids, energy, planes=planes, progress=False)["energy"]
+        shares = map_layers(model, ids, energy, planes=planes, progress=False)["energy"]
         used[f"energy_share_{role}"] = np.nanmean(shares.double().numpy(), 0).astype(np.float32)
     width = max(len(p.angles) for p in planes)
     arrays = {
@@ -277,9 +280,9 @@ def prepare(model: Any, tokenizer: Any, setting: FrequencySurgery) -> tuple[Subj
     return subject, arrays
 
 
-def windows_of_text(tokenizer: Any, setting: FrequencySurgery) -> Tensor:
+def draw_text_windows(tokenizer: Any, setting: FrequencySurgery) -> Tensor:
     """Windows ``[window, token]`` of the text that Python brings along, each behind the mark of beginning."""
-    stream = torch.tensor(tokenizer(reference_text(), add_special_tokens=False)["input_ids"])
+    stream = torch.tensor(tokenizer(read_reference_text(), add_special_tokens=False)["input_ids"])
     rows = stream[: len(stream) // setting.window * setting.window].view(-1, setting.window)
     generator = torch.Generator().manual_seed(setting.seed)
     rows = rows[torch.randperm(len(rows), generator=generator)[: setting.windows]]
@@ -287,11 +290,11 @@ def windows_of_text(tokenizer: Any, setting: FrequencySurgery) -> Tensor:
     return rows if mark is None else torch.cat([torch.full((len(rows), 1), mark), rows], 1)
 
 
-def measure_condition(setting: FrequencySurgery, subject: Subject, condition: Condition) -> dict[str, np.ndarray]:
+def measure_condition(setting: FrequencySurgery, subject: PreparedModel, condition: Condition) -> dict[str, np.ndarray]:
     """What the operated model does: answers, loss on text, scores."""
-    with surgery(subject.model, *condition.interventions, planes=subject.planes) as operated:
+    with edit_rope(subject.model, *condition.interventions, planes=subject.planes) as operated:
         count = setting.prompts if condition.full else setting.other_prompts
-        choices = [choice_accuracy(subject.model, _first(prompts, count)) for prompts in subject.tasks.values()]
+        choices = [choose_answers(subject.model, _first(prompts, count)) for prompts in subject.tasks.values()]
         ids = subject.text.to(subject.model.get_input_embeddings().weight.device)
         losses = []
         for batch in ids.split(4):
@@ -325,7 +328,7 @@ def _asked(values: list[Tensor], prompts: int) -> np.ndarray:
 
 def measure(
     setting: FrequencySurgery, *, device: str = "auto", work: Path | None = None, progress: bool = True
-) -> Measured:
+) -> RunOutput:
     """All conditions one after the other; those in ``work`` are not measured again.
 
     Returns:
@@ -334,16 +337,16 @@ def measure(
     from tqdm import tqdm
 
     began = time.perf_counter()
-    model, tokenizer = language_model(setting.model, device=device)
+    model, tokenizer = load_experiment_model(setting.model, device=device)
     subject, arrays = prepare(model, tokenizer, setting)
     planned, seconds = conditions(setting, subject), time.perf_counter() - began
     parts = [
-        finished_part(work, f"{number:03}", partial(measure_condition, setting, subject, condition))
+        finish_part(work, f"{number:03}", partial(measure_condition, setting, subject, condition))
         for number, condition in enumerate(tqdm(planned, disable=not progress))
     ]
     arrays |= {name: np.stack([part[name] for part in parts]) for name in parts[0]}
     arrays["conditions"] = np.array([condition.name for condition in planned])
-    return Measured(arrays=arrays, seconds=seconds + float(arrays["seconds"].sum()))
+    return RunOutput(arrays=arrays, seconds=seconds + float(arrays["seconds"].sum()))
 
 
 EXPERIMENT = Experiment(settings=full_size, small=small, measure=measure, dims=DIMS)

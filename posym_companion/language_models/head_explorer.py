@@ -12,11 +12,11 @@ from typing import Any
 import numpy as np
 import torch
 
-from posym_companion.loop import Experiment, language_model, plain
-from posym_core.inspection.head_views import PLANE_PROMPTS, Cuts, head_views, mean_views
-from posym_core.models.answers import choice_accuracy
-from posym_core.models.language import PACKAGED
-from posym_core.tasks import make_prompts
+from posym_companion.loop import Experiment, load_experiment_model, slug
+from posym_profile.language_models.answers import choose_answers
+from posym_profile.language_models.loading import PACKAGED
+from posym_profile.prompts import make_prompts
+from posym_profile.scores.head_views import PLANE_PROMPTS, Cuts, average_views, make_head_views
 
 # Facts, names or words that make 64 tokens.
 INPUTS = {"binding-likes": 16, "index": 32, "induction": 64, "text": 64}
@@ -43,7 +43,7 @@ class HeadExplorer:
     """One input.
 
     Attributes:
-        model: name for :func:`posym_core.load_model`.
+        model: name for :func:`posym_profile.load_model`.
         task: one of ``PROMPT_TASKS``.
         facts: blocks of a prompt as the task counts them; they must hold 64 tokens.
         prompts: how many prompts, at least 2.
@@ -58,8 +58,7 @@ class HeadExplorer:
 
     @property
     def name(self) -> str:
-        """What the result is called."""
-        return f"head_explorer/{plain(self.model)}_{self.task}"
+        return f"head_explorer/{slug(self.model)}_{self.task}"
 
 
 def full_size(model: str = PACKAGED) -> list[HeadExplorer]:
@@ -101,10 +100,10 @@ def measure(
     if setting.prompts < 2:
         raise ValueError(f"an interval over prompts needs at least 2 of them; got {setting.prompts}")
     cuts = Cuts(prompts.start, SPAN, lengths=LENGTHS, taus=TAUS, shown=(DEFAULT_LENGTH, DEFAULT_TAU))
-    found = head_views(model, prompts.input_ids, cuts, plane_prompts=PLANE_PROMPTS, progress=progress)
-    arrays = mean_views(found)
+    found = make_head_views(model, prompts.input_ids, cuts, plane_prompts=PLANE_PROMPTS, progress=progress)
+    arrays = average_views(found)
     example = arrays.pop("examples")[0]
-    choices = choice_accuracy(model, prompts)
+    choices = choose_answers(model, prompts)
     return arrays | {
         "example": example,
         "tokens": np.array([tokenizer.decode([int(token)]) for token in prompts.input_ids[0]]),
@@ -114,4 +113,4 @@ def measure(
     }
 
 
-EXPERIMENT = Experiment(settings=full_size, small=small, measure=measure, dims=DIMS, load=language_model)
+EXPERIMENT = Experiment(settings=full_size, small=small, measure=measure, dims=DIMS, load=load_experiment_model)

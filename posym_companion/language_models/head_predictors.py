@@ -17,14 +17,14 @@ import torch
 from jaxtyping import Float, Int64
 from torch import Tensor
 
-from posym_core.inspection.capturing import capture, input_device
-from posym_core.inspection.cubes import Cube, origin_cube
-from posym_core.inspection.head_patching import head_outputs, output_projections
-from posym_core.inspection.heads import LayerHeads
-from posym_core.inspection.layer_measurement import profile_with
-from posym_core.inspection.planes import Planes, find_planes
-from posym_core.metrics.blocks import Swaps
-from posym_core.tasks import Prompts
+from posym_core.metrics.blocks import BlockLayout
+from posym_profile.capture.capturing import capture, find_input_device
+from posym_profile.interventions.head_patching import find_output_projections, record_head_outputs
+from posym_profile.planes.rotary_planes import Planes, find_planes
+from posym_profile.prompts import Prompts
+from posym_profile.scores.cubes import Cube, origin_cube
+from posym_profile.scores.layer_heads import LayerHeads
+from posym_profile.scores.layer_measurement import map_layers
 
 # theta n at which a plane's contents are half symbol, see posym_core.metrics.frequencies.dirichlet_kernel.
 CROSSING = 2.78
@@ -64,30 +64,32 @@ def language_predictors(
         seed: of the squares and of the texts that are said twice.
     """
     planes = find_planes(model, prompts.input_ids.shape[1])
-    found = from_swaps(model, prompts, planes)
+    found = predict_from_swaps(model, prompts, planes)
     cubes = [
         origin_cube(model, prompts.input_ids[number], **prompts.layout, seed=seed + number, planes=planes)
         for number in range(squares)
     ]
-    found |= from_cubes(cubes)
+    found |= predict_from_cubes(cubes)
     found |= copying_scores(model, prompts)
     found |= token_scores(model, prompts.input_ids, repeated_texts(model, prompts, seed=seed))
     return {name: found[name].double().cpu() for name in PREDICTORS}
 
 
-def from_swaps(model: Any, prompts: Prompts, planes: Sequence[Planes]) -> dict[str, Float[Tensor, "layer head"]]:
+def predict_from_swaps(
+    model: Any, prompts: Prompts, planes: Sequence[Planes]
+) -> dict[str, Float[Tensor, "layer head"]]:
     """Both scores, slow planes' part of the energy, entropy, and attention to the fact that is asked about."""
-    swaps = Swaps(**prompts.layout)
+    swaps = BlockLayout(**prompts.layout)
 
     def one_layer(heads: LayerHeads) -> dict[str, Tensor]:
         return swap_predictors(heads, swaps, prompts.target[heads.prompts])
 
-    found = profile_with(model, prompts.input_ids, one_layer, progress=False, planes=planes)
+    found = map_layers(model, prompts.input_ids, one_layer, progress=False, planes=planes)
     return {name: x.nanmean(0) for name, x in found.items()}
 
 
 def swap_predictors(
-    heads: LayerHeads, swaps: Swaps, asked: Int64[Tensor, " prompt"]
+    heads: LayerHeads, swaps: BlockLayout, asked: Int64[Tensor, " prompt"]
 ) -> dict[str, Float[Tensor, "prompt key_head group"]]:
     """The same of one layer on every prompt; ``asked`` is the block asked about."""
     scores = heads.swap_scores(swaps)
@@ -104,17 +106,17 @@ def swap_predictors(
     }
 
 
-def from_cubes(cubes: Iterable[Cube]) -> dict[str, Float[Tensor, "layer head"]]:
+def predict_from_cubes(cubes: Iterable[Cube]) -> dict[str, Float[Tensor, "layer head"]]:
     """What depends on the symbol alone, or on origin and place alone: part of the variance, and root of its size."""
     every = list(cubes)
     found = {}
     for kind, parts in KINDS.items():
-        found[f"{kind} share"] = torch.stack([sum_of(cube.shares, parts) for cube in every]).nanmean(0)
-        found[f"{kind} size"] = torch.stack([sum_of(cube.parts, parts) for cube in every]).nanmean(0).sqrt()
+        found[f"{kind} share"] = torch.stack([sum_parts(cube.shares, parts) for cube in every]).nanmean(0)
+        found[f"{kind} size"] = torch.stack([sum_parts(cube.parts, parts) for cube in every]).nanmean(0).sqrt()
     return found
 
 
-def sum_of(parts: Any, names: Sequence[str]) -> Tensor:
+def sum_parts(parts: Any, names: Sequence[str]) -> Tensor:
     """Some parts together."""
     return torch.stack([parts[name] for name in names]).sum(0)
 
@@ -127,11 +129,11 @@ def copying_scores(model: Any, prompts: Prompts) -> dict[str, Float[Tensor, "lay
     """
     ids = prompts.input_ids
     place = answer_places(prompts)
-    said = head_outputs(model, ids).outputs[:, :, -1]
+    said = record_head_outputs(model, ids).outputs[:, :, -1]
     calls = capture(model, ids)
     vocabulary = _before_vocabulary(model)
     raises, attention, most = [], [], []
-    for layer, (call, projection) in enumerate(zip(calls, output_projections(model), strict=True)):
+    for layer, (call, projection) in enumerate(zip(calls, find_output_projections(model), strict=True)):
         weights = call.weights()[:, :, 0]
         at = place.to(weights.device)[:, None, None].expand(*weights.shape[:2], 1)
         attention.append(weights.gather(-1, at)[..., 0])
@@ -207,4 +209,4 @@ def repeated_texts(model: Any, prompts: Prompts, *, seed: int) -> Int64[Tensor, 
     generator = torch.Generator().manual_seed(seed)
     once = torch.randint(min(ORDINARY, words // 2), words, (TEXTS, REPEATED), generator=generator)
     opening = prompts.input_ids[:1, : prompts.start].expand(TEXTS, -1)
-    return torch.cat([opening, once, once], 1).to(input_device(model))
+    return torch.cat([opening, once, once], 1).to(find_input_device(model))

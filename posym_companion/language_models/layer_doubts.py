@@ -14,13 +14,13 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from posym_companion.language_models.origins import LEAD, WORDINGS, Origins, prompts_of
+from posym_companion.language_models.origins import LEAD, WORDINGS, Origins, draw_prompts
 from posym_companion.language_models.random_weights import TAUS
-from posym_companion.loop import SECOND, Experiment, language_model, plain
-from posym_core.inspection.heads import LayerHeads
-from posym_core.inspection.layer_measurement import profile_with
-from posym_core.metrics.blocks import Swaps, attention_to_blocks
-from posym_core.models.language import PACKAGED
+from posym_companion.loop import SECOND, Experiment, load_experiment_model, slug
+from posym_core.metrics.blocks import BlockLayout, measure_block_attention
+from posym_profile.language_models.loading import PACKAGED
+from posym_profile.scores.layer_heads import LayerHeads
+from posym_profile.scores.layer_measurement import map_layers
 
 # What is done to the prompts.
 KINDS: dict[str, dict[str, Any]] = {"as they come": {}, "unmarked": {"beginning": False}, "lead": {"lead": LEAD}}
@@ -32,7 +32,7 @@ class LayerDoubts:
     """One model.
 
     Attributes:
-        model: name for :func:`posym_core.load_model`.
+        model: name for :func:`posym_profile.load_model`.
         facts: of a prompt.
         prompts: of each kind.
         seed: of the prompts.
@@ -45,8 +45,7 @@ class LayerDoubts:
 
     @property
     def name(self) -> str:
-        """What the result is called."""
-        return f"layer_doubts/{plain(self.model)}"
+        return f"layer_doubts/{slug(self.model)}"
 
 
 def full_size() -> list[LayerDoubts]:
@@ -70,22 +69,22 @@ def measure(model: Any, tokenizer: Any, setting: LayerDoubts, *, progress: bool 
     size: dict[str, Any] = {"facts": setting.facts, "prompts": setting.prompts, "seed": setting.seed}
     rows = []
     for kind in KINDS.values():
-        prompts = prompts_of(tokenizer, Origins(wording=WORDINGS[0], **size, **kind))
+        prompts = draw_prompts(tokenizer, Origins(wording=WORDINGS[0], **size, **kind))
 
         def one_layer(heads: LayerHeads, layout: Any = prompts.layout) -> dict[str, Tensor]:
-            scores = [heads.swap_scores(Swaps(**layout, tau=tau)) for tau in TAUS.values()]
-            groups, back = heads.in_groups(torch.float64)
-            _, _, attention, _ = attention_to_blocks(groups, Swaps(**layout))
+            scores = [heads.swap_scores(BlockLayout(**layout, tau=tau)) for tau in TAUS.values()]
+            groups, back = heads.group_queries(torch.float64)
+            _, _, attention, _ = measure_block_attention(groups, BlockLayout(**layout))
             return {
                 "positional": torch.stack([x.positional for x in scores], -1),
                 "symbolic": torch.stack([x.symbolic for x in scores], -1),
                 "mass": back(attention.sum(-1)),
             }
 
-        found = profile_with(model, prompts.input_ids, one_layer, progress=progress)
+        found = map_layers(model, prompts.input_ids, one_layer, progress=progress)
         rows.append({name: x.movedim(-1, 0) if name != "mass" else x for name, x in found.items()})
     arrays = {name: torch.stack([row[name] for row in rows]).half().numpy() for name in rows[0]}
     return {"kinds": np.array(list(KINDS)), **arrays}
 
 
-EXPERIMENT = Experiment(settings=full_size, small=small, measure=measure, dims=DIMS, load=language_model)
+EXPERIMENT = Experiment(settings=full_size, small=small, measure=measure, dims=DIMS, load=load_experiment_model)

@@ -25,15 +25,15 @@ from jaxtyping import Float, Int
 from torch import Tensor
 from tqdm import tqdm
 
-from posym_companion.loop import SECOND, Experiment, language_model, plain
-from posym_core.inspection.attention_calls import AttentionCall
-from posym_core.inspection.capturing import tap
-from posym_core.inspection.planes import Planes, find_planes
-from posym_core.metrics.cube_parts import latin_orders
+from posym_companion.loop import SECOND, Experiment, load_experiment_model, slug
+from posym_core.metrics.cube_parts import draw_latin_square
 from posym_core.metrics.permutations import permute_blocks
 from posym_core.metrics.rope import rotate
-from posym_core.models.language import PACKAGED
-from posym_core.tasks import Prompts, binding_prompts
+from posym_profile.capture.attention_calls import AttentionInputs
+from posym_profile.capture.capturing import attention_hook
+from posym_profile.language_models.loading import PACKAGED
+from posym_profile.planes.rotary_planes import Planes, find_planes
+from posym_profile.prompts import Prompts, binding_prompts
 
 WORDINGS = ("likes", "bought")
 LEADS = (0, 8)
@@ -59,7 +59,7 @@ class OriginPatching:
     """One model on one kind of prompt.
 
     Attributes:
-        model: name for :func:`posym_core.load_model`.
+        model: name for :func:`posym_profile.load_model`.
         wording: of the binding prompts.
         lead: facts of the same frame in front, which are never exchanged.
         facts: of a prompt.
@@ -87,8 +87,7 @@ class OriginPatching:
 
     @property
     def name(self) -> str:
-        """What the result is called."""
-        return f"origin_patching/{plain(self.model)}_{self.wording}_{self.lead}"
+        return f"origin_patching/{slug(self.model)}_{self.wording}_{self.lead}"
 
 
 def full_size(model: str = PACKAGED) -> list[OriginPatching]:
@@ -123,7 +122,7 @@ def measure(
         nats, and whether the asked one's is the highest, ``correct``; ``sizes [layer, part]``, root mean squares over
         the pairs of what an exchange adds to a key: whole, origin, symbol.
     """
-    model, tokenizer = language_model(setting.model, device=device)
+    model, tokenizer = load_experiment_model(setting.model, device=device)
     prompts = binding_prompts(
         tokenizer,
         template=setting.wording,
@@ -135,7 +134,7 @@ def measure(
     planes = find_planes(model, prompts.input_ids.shape[1])
     generator = torch.Generator().manual_seed(setting.seed)
     rows = [
-        one_prompt(model, prompts, number, planes, setting.pairs, generator)
+        measure_prompt(model, prompts, number, planes, setting.pairs, generator)
         for number in tqdm(range(setting.prompts), desc=setting.name, disable=not progress)
     ]
     arrays = {name: torch.stack([row[name] for row in rows]).cpu().numpy() for name in rows[0]}
@@ -146,13 +145,13 @@ def measure(
 
 
 @torch.no_grad()
-def one_prompt(
+def measure_prompt(
     model: Any, prompts: Prompts, number: int, planes: Sequence[Planes], pairs: int, generator: torch.Generator
 ) -> dict[str, Tensor]:
     """One prompt's arrays, see :func:`measure`; ``sizes`` of every pair."""
     others, rows = [], []
-    for pair in pairs_of(model, prompts, number, planes, pairs, generator):
-        found = asked_with(model, pair.question, pair.cache, pair.shifts, prompts, planes, pair.asked, pair.other)
+    for pair in make_pairs(model, prompts, number, planes, pairs, generator):
+        found = run_exchanges(model, pair.question, pair.cache, pair.shifts, prompts, planes, pair.asked, pair.other)
         answers = found.pop("logits")[:, prompts.answer_ids[number]].log_softmax(-1)
         found["log_probability"] = answers[:, [pair.asked, pair.other]]
         found["correct"] = answers.argmax(-1) == pair.asked
@@ -163,7 +162,7 @@ def one_prompt(
 
 
 @dataclass(frozen=True, kw_only=True)
-class Pair:
+class FactPair:
     """Two facts of a prompt and what each of :data:`EXCHANGES` makes of their keys.
 
     Attributes:
@@ -171,7 +170,7 @@ class Pair:
         cache: what the model keeps of all before it.
         asked: place of the fact that is asked about.
         other: place of the other.
-        shifts: of every layer, see :func:`differences`.
+        shifts: of every layer, see :func:`exchange_differences`.
     """
 
     question: Int[Tensor, " token"]
@@ -181,16 +180,16 @@ class Pair:
     shifts: list[Float[Tensor, "exchange key_head offset dim"]]
 
 
-def pairs_of(
+def make_pairs(
     model: Any, prompts: Prompts, number: int, planes: Sequence[Planes], pairs: int, generator: torch.Generator
-) -> Iterator[Pair]:
+) -> Iterator[FactPair]:
     """The pairs of one prompt: the asked fact with others, one after another."""
     asked, end = int(prompts.target[number]), prompts.start + prompts.blocks * prompts.block_length
     ids = prompts.input_ids[number]
-    orders = latin_orders(prompts.blocks, generator)
+    orders = draw_latin_square(prompts.blocks, generator)
     square = permute_blocks(ids, orders, start=prompts.start, block_length=prompts.block_length)[:, :end]
-    effects = [main_effects(keys, orders) for keys in block_keys(remembered(model, square), prompts, planes)]
-    cache = remembered(model, ids[None, :end])
+    effects = [main_effects(keys, orders) for keys in block_keys(fill_cache(model, square), prompts, planes)]
+    cache = fill_cache(model, ids[None, :end])
     own = [keys[0] for keys in block_keys(cache, prompts, planes)]
     # The asked fact's place, those of the pairs' other facts, and all places that are left.
     others = torch.randperm(prompts.blocks - 1, generator=generator)
@@ -198,13 +197,13 @@ def pairs_of(
     for place in range(pairs):
         other, third, fourth = others.roll(-place)[:3].tolist()
         shifts = [
-            differences(keys, *both, asked, other, third, fourth, generator)
+            exchange_differences(keys, *both, asked, other, third, fourth, generator)
             for keys, both in zip(own, effects, strict=True)
         ]
-        yield Pair(question=ids[end:], cache=cache, asked=asked, other=other, shifts=shifts)
+        yield FactPair(question=ids[end:], cache=cache, asked=asked, other=other, shifts=shifts)
 
 
-def remembered(model: Any, input_ids: Int[Tensor, "prompt token"]) -> Any:
+def fill_cache(model: Any, input_ids: Int[Tensor, "prompt token"]) -> Any:
     """Keys and values that the model keeps of prompts.
 
     Raises:
@@ -238,7 +237,7 @@ def main_effects(keys: BlockKeys, orders: Int[Tensor, "prompt place"]) -> tuple[
     return every.mean(0), every.mean(1)
 
 
-def differences(
+def exchange_differences(
     keys: BlockKeys,
     origins: BlockKeys,
     symbols: BlockKeys,
@@ -267,7 +266,7 @@ def differences(
     return torch.stack([keys[other] - keys[asked], origin, symbols[other] - symbols[asked], *controls])
 
 
-def asked_with(
+def run_exchanges(
     model: Any,
     question: Int[Tensor, " token"],
     cache: Any,
@@ -283,7 +282,7 @@ def asked_with(
         model: the model.
         question: what comes behind the facts.
         cache: what it keeps of them; left as it is.
-        shifts: of every layer, see :func:`differences`.
+        shifts: of every layer, see :func:`exchange_differences`.
         prompts: of which it is one.
         planes: of every layer.
         asked: place of the one fact.
@@ -292,34 +291,36 @@ def asked_with(
     Returns:
         ``log_ratio [run, layer, head]``, ``attention [run, layer, head, fact]`` and ``logits [run, vocabulary]``.
     """
-    tokens = tokens_of(prompts, asked, other)
+    tokens = find_fact_tokens(prompts, asked, other)
     again = copy.deepcopy(cache)
     again.batch_repeat_interleave(len(RUNS))
     for number, (layer, here, shift) in enumerate(zip(again.layers, planes, shifts, strict=True)):
         chosen = torch.zeros(len(RUNS), *shift.shape[1:], dtype=shift.dtype, device=shift.device)
         for run, (exchange, layers) in enumerate(RUNS):
-            if exchange in EXCHANGES and number in layers_called(layers, len(shifts)):
+            if exchange in EXCHANGES and number in select_named_layers(layers, len(shifts)):
                 chosen[run] = shift[EXCHANGES.index(exchange)]
         for at, sign in zip(tokens, (1, -1), strict=True):
-            layer.keys[:, :, at] += sign * as_kept(rotate(chosen, at.to(chosen.device), here.angles), here)
+            layer.keys[:, :, at] += sign * convert_to_cache_layout(
+                rotate(chosen, at.to(chosen.device), here.angles), here
+            )
     rows: dict[str, list[Tensor]] = {"log_ratio": [], "attention": []}
 
-    def look(call: AttentionCall) -> None:
+    def look(call: AttentionInputs) -> None:
         logits = call.logits().masked_fill(~call.visible, -torch.inf)[:, :, 0]
         both = [logits[..., at.to(logits.device)].logsumexp(-1) for at in tokens]
         rows["log_ratio"].append(both[0] - both[1])
         weights = call.weights()[:, :, 0]
         rows["attention"].append(torch.stack([weights[..., at.to(weights.device)].sum(-1) for at in tokens], -1))
 
-    with tap(model, look):
+    with attention_hook(model, look):
         ids = question.to(model.device).expand(len(RUNS), -1)
         logits = model(ids, past_key_values=again, use_cache=True, logits_to_keep=1).logits[:, -1]
     return {**{name: torch.stack(values, 1).cpu() for name, values in rows.items()}, "logits": logits.float().cpu()}
 
 
 @torch.no_grad()
-def read_alone(
-    model: Any, pair: Pair, prompts: Prompts, planes: Sequence[Planes]
+def exchange_layer_alone(
+    model: Any, pair: FactPair, prompts: Prompts, planes: Sequence[Planes]
 ) -> Float[Tensor, "exchange layer head"]:
     """What every head would make of an exchange in its own layer alone, all that comes before being as it is.
 
@@ -327,33 +328,35 @@ def read_alone(
         Of every head at the last token the logarithm of its attention to the asked fact over that to the other, as the
         prompt has it and with each of :data:`EXCHANGES`.
     """
-    tokens = tokens_of(prompts, pair.asked, pair.other)
+    tokens = find_fact_tokens(prompts, pair.asked, pair.other)
     rows: list[Tensor] = []
 
-    def look(call: AttentionCall) -> None:
+    def look(call: AttentionInputs) -> None:
         here, shift = planes[call.index], pair.shifts[call.index]
         shift = torch.cat([torch.zeros_like(shift[:1]), shift])
         keys = call.keys.repeat(len(shift), 1, 1, 1)
         for at, sign in zip(tokens, (1, -1), strict=True):
-            keys[:, :, at] += (sign * as_kept(rotate(shift, at.to(shift.device), here.angles), here)).to(keys)
+            keys[:, :, at] += (
+                sign * convert_to_cache_layout(rotate(shift, at.to(shift.device), here.angles), here)
+            ).to(keys)
         alone = replace(call, query=call.query.expand(len(shift), -1, -1, -1), keys=keys)
         logits = alone.logits().masked_fill(~call.visible, -torch.inf)[:, :, 0]
         both = [logits[..., at.to(logits.device)].logsumexp(-1) for at in tokens]
         rows.append((both[0] - both[1]).cpu())
 
-    with tap(model, look):
+    with attention_hook(model, look):
         ids = pair.question.to(model.device)[None]
         model(ids, past_key_values=copy.deepcopy(pair.cache), use_cache=True, logits_to_keep=1)
     return torch.stack(rows, 1)
 
 
-def tokens_of(prompts: Prompts, asked: int, other: int) -> list[Int[Tensor, " offset"]]:
+def find_fact_tokens(prompts: Prompts, asked: int, other: int) -> list[Int[Tensor, " offset"]]:
     """Places of the tokens of two facts."""
     length = prompts.block_length
     return [torch.arange(length) + prompts.start + fact * length for fact in (asked, other)]
 
 
-def layers_called(name: str, layers: int) -> range:
+def select_named_layers(name: str, layers: int) -> range:
     """Numbers of the layers that are called so: all, or a third of them."""
     if name == "all":
         return range(layers)
@@ -361,7 +364,7 @@ def layers_called(name: str, layers: int) -> range:
     return range(round(third * layers / 3), round((third + 1) * layers / 3))
 
 
-def as_kept(keys: Float[Tensor, "*batch dim"], planes: Planes) -> Float[Tensor, "*batch dim"]:
+def convert_to_cache_layout(keys: Float[Tensor, "*batch dim"], planes: Planes) -> Float[Tensor, "*batch dim"]:
     """Keys in the layout that the model keeps them in: the inverse of ``planes.arrange_keys``."""
     kept = torch.empty_like(keys)
     kept[..., planes.order.to(keys.device)] = keys / planes.gain.to(keys)

@@ -1,7 +1,7 @@
 """What heads of a language model follow when keys change places: the symbol, its origin or the place; kind by kind.
 
 A key swap moves a symbol together with its origin, the place where its key was computed. Here both are taken apart
-(:func:`posym_core.origin_cube`) on lists of facts and on prose, with facts of the same frame in front, with their
+(:func:`posym_profile.origin_cube`) on lists of facts and on prose, with facts of the same frame in front, with their
 tokens in random order, with as many facts of another frame, with as much prose, with a verb for each fact, and without
 the mark of beginning; of the packaged model, the same taught to bind, and three draws of random weights. This project's
 own.
@@ -19,20 +19,20 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from posym_companion.loop import SECOND, Experiment, language_model, plain
+from posym_companion.loop import SECOND, Experiment, load_experiment_model, slug
 from posym_companion.one_head.head_geometry import with_random_weights
-from posym_core.inspection.cubes import Cube, crossed_logits, cube_logits, cube_of
-from posym_core.inspection.heads import LayerHeads
-from posym_core.inspection.layer_measurement import profile_with
-from posym_core.inspection.profiling import profile
-from posym_core.metrics.blocks import Swaps, attention_to_blocks
-from posym_core.metrics.cube_parts import AXES, PARTS, latin_orders, prompt_variance, variance_parts
+from posym_core.metrics.blocks import BlockLayout, measure_block_attention
+from posym_core.metrics.cube_parts import AXES, PARTS, draw_latin_square, measure_prompt_variance, split_variance
 from posym_core.metrics.permutations import permute_blocks
-from posym_core.models.answers import choice_accuracy
-from posym_core.models.language import PACKAGED
-from posym_core.tasks import binding_prompts, text_prompts
-from posym_core.tasks.prompts import Prompts
-from posym_core.tasks.text import reference_text
+from posym_profile.language_models.answers import choose_answers
+from posym_profile.language_models.loading import PACKAGED
+from posym_profile.prompts import binding_prompts, text_prompts
+from posym_profile.prompts.drafts import Prompts
+from posym_profile.prompts.text import read_reference_text
+from posym_profile.scores.cubes import Cube, make_cube, measure_crossed_logits, measure_cube_logits
+from posym_profile.scores.layer_heads import LayerHeads
+from posym_profile.scores.layer_measurement import map_layers
+from posym_profile.scores.profiling import profile
 
 Front = Literal["facts", "shuffled", "other", "prose"]
 WORDINGS = ("likes", "bought")
@@ -79,7 +79,7 @@ class Origins:
     """One model on one kind of prompt.
 
     Attributes:
-        model: name for :func:`posym_core.load_model`.
+        model: name for :func:`posym_profile.load_model`.
         draw: seed of random weights; None for the model's own.
         wording: of the binding prompts, or ``"prose"`` for windows of text, cut into blocks of four tokens.
         facts: blocks of a prompt.
@@ -111,8 +111,7 @@ class Origins:
 
     @property
     def name(self) -> str:
-        """What the result is called."""
-        model = plain(self.model) if self.draw is None else f"{plain(self.model)}-random{self.draw}"
+        model = slug(self.model) if self.draw is None else f"{slug(self.model)}-random{self.draw}"
         kind = [f"{self.wording}_{self.facts}"]
         kind += [f"{self.front}{self.lead}"] if self.lead else []
         kind += ["varied"] if self.vary_frame else []
@@ -130,17 +129,18 @@ def full_size(model: str = PACKAGED) -> list[Origins]:
         return _second(model)
     found = [Origins(model=model, wording=PROSE)]
     for wording in WORDINGS:
-        one = functools.partial(Origins, model=model, wording=wording)
-        found += [one(lead=lead, asked=not lead) for lead in LEADS]
+        found += [Origins(model=model, wording=wording, asked=True)]
+        one = functools.partial(Origins, model=model, wording=wording, reads="few")
+        found += [one(lead=lead) for lead in LEADS[1:]]
         found += [one(front=front, lead=LEAD) for front in ("shuffled", "other", "prose")]
         found += [one(front="prose", lead=LONG)]
         found += [one(vary_frame=True), one(beginning=False), one(square=1)]
         found += [one(facts=FACTS // 2), one(facts=2 * FACTS, prompts=2)]
     if model == PACKAGED:
-        taught = functools.partial(Origins, model=f"{model}-binds")
+        taught = functools.partial(Origins, model=f"{model}-binds", reads="few")
         found += [taught(wording=wording, lead=lead, asked=not lead) for lead in (0, LEAD) for wording in WORDINGS]
         found += [taught(wording=PROSE)]
-    random = functools.partial(Origins, model=model, prompts=2)
+    random = functools.partial(Origins, model=model, prompts=2, reads="few")
     return found + [random(draw=draw, wording=wording) for draw in DRAWS for wording in (WORDINGS[0], PROSE)]
 
 
@@ -161,7 +161,7 @@ def small(setting: Origins | None = None) -> Origins:
     return replace(setting, facts=BEHIND[-1] + 2, lead=min(setting.lead, 2), prompts=2)
 
 
-def prompts_of(tokenizer: Any, setting: Origins) -> Prompts:
+def draw_prompts(tokenizer: Any, setting: Origins) -> Prompts:
     """The prompts of a setting; what stands in front changes nothing behind it.
 
     Raises:
@@ -195,7 +195,7 @@ def prompts_of(tokenizer: Any, setting: Origins) -> Prompts:
 
 
 def _prose(tokenizer: Any, count: int, tokens: int) -> Int[Tensor, "prompt token"]:
-    stream = torch.tensor(tokenizer(reference_text(), add_special_tokens=False)["input_ids"])
+    stream = torch.tensor(tokenizer(read_reference_text(), add_special_tokens=False)["input_ids"])
     return stream[: count * tokens].unflatten(0, (count, tokens))
 
 
@@ -236,21 +236,21 @@ def measure(model: Any, tokenizer: Any, setting: Origins, *, progress: bool = Tr
         and places. ``by_origin`` and ``by_place [curve, layer, head, ...]``: mean logit at each, less that of all, over
         symbols and prompts. ``mass``: attention to all blocks. ``contrasts [curve, factor, prompt, layer, head]``, if
         asked: how much the logit of the symbol asked for, of its origin in the query's own prompt and of its place
-        there lies above the others', see :func:`asked_contrast`. ``positional`` and ``symbolic``: the scores of the
-        prompt as it is. ``correct`` and ``alternatives [prompt]``: its answer.
+        there lies above the others', see :func:`measure_asked_contrast`. ``positional`` and ``symbolic``: the scores of
+        the prompt as it is. ``correct`` and ``alternatives [prompt]``: its answer.
     """
     from tqdm import tqdm
 
     if setting.draw is not None:
         model = with_random_weights(model, setting.draw)
-    prompts = prompts_of(tokenizer, setting)
-    swaps = Swaps(**prompts.layout)
+    prompts = draw_prompts(tokenizer, setting)
+    swaps = BlockLayout(**prompts.layout)
     reads = READS if setting.reads == "all" else FEW
     rows = []
     for number, prompt in enumerate(tqdm(prompts.input_ids, unit="square", disable=not progress)):
         # Each prompt has a square of its own.
         generator = torch.Generator().manual_seed(setting.prompts * setting.square + number)
-        orders = latin_orders(swaps.number, generator)
+        orders = draw_latin_square(swaps.number, generator)
         told = permute_blocks(prompt, orders, **_place(swaps))
         row = square_arrays(model, told, orders, swaps, reads=reads)
         if setting.asked:
@@ -265,7 +265,7 @@ def measure(model: Any, tokenizer: Any, setting: Origins, *, progress: bool = Tr
         visible_only=False,
         progress=False,
     )
-    choices = choice_accuracy(model, prompts)
+    choices = choose_answers(model, prompts)
     stacked = {name: np.stack([row[name] for row in rows]) for name in rows[0]}
     return {
         "reads": np.array(reads),
@@ -286,7 +286,7 @@ def square_arrays(
     model: Any,
     input_ids: Int[Tensor, "prompt token"],
     orders: Int[Tensor, "prompt place"],
-    swaps: Swaps,
+    swaps: BlockLayout,
     *,
     reads: Sequence[str] = READS,
 ) -> dict[str, np.ndarray]:
@@ -295,21 +295,21 @@ def square_arrays(
     crossed = {name: read for name, read in CROSSED.items() if f"{name}, crossed" in reads}
 
     def one_layer(heads: LayerHeads) -> dict[str, Tensor]:
-        groups, back = heads.in_groups(torch.float64)
-        _, log_z, attention, _ = attention_to_blocks(groups, swaps)
-        found = {name: cube_logits(heads, swaps, read=read) for name, read in keys.items()}
+        groups, back = heads.group_queries(torch.float64)
+        _, log_z, attention, _ = measure_block_attention(groups, swaps)
+        found = {name: measure_cube_logits(heads, swaps, read=read) for name, read in keys.items()}
         logits = {name: x["logits"] for name, x in found.items()}
         logits["attention"] = (logits["block"] - back(log_z)[..., None, None]).exp()
         for name, read in crossed.items():
-            logits[f"{name}, crossed"] = crossed_logits(heads, swaps, read=read).mean(2)
+            logits[f"{name}, crossed"] = measure_crossed_logits(heads, swaps, read=read).mean(2)
         return {**logits, "seen": found["block"]["seen"], "mass": back(attention.sum(-1))}
 
     # Queries are crossed within a layer and a square, so all of its prompts run together.
-    found = profile_with(model, input_ids, one_layer, progress=False, batch_size=len(input_ids))
+    found = map_layers(model, input_ids, one_layer, progress=False, batch_size=len(input_ids))
     seen = found.pop("seen")[0, :, 0].bool()
     mass = found.pop("mass").mean(0)
     cubes = {
-        name: cube_of(x.transpose(0, 1), orders, seen, rounding=torch.finfo(torch.float32).eps)
+        name: make_cube(x.transpose(0, 1), orders, seen, rounding=torch.finfo(torch.float32).eps)
         for name, x in found.items()
     }
     parts = {name: {**cube.parts, "prompts": cube.prompts} for name, cube in cubes.items()}
@@ -327,8 +327,8 @@ def square_arrays(
 def without_first(cube: Cube, first: int) -> dict[str, Float[Tensor, "layer head"]]:
     """The parts, and the variance of the prompts' means, over all origins and places but the first ones."""
     logits, seen = cube.logits[..., first:, first:], cube.seen[:, None, first:]
-    parts = variance_parts(logits, seen, rounding=torch.finfo(torch.float32).eps)
-    return {**parts, "prompts": prompt_variance(logits, cube.orders[:, first:], seen)}
+    parts = split_variance(logits, seen, rounding=torch.finfo(torch.float32).eps)
+    return {**parts, "prompts": measure_prompt_variance(logits, cube.orders[:, first:], seen)}
 
 
 def _curve(cube: Cube, axis: int) -> Float[Tensor, "layer head level"]:
@@ -342,12 +342,12 @@ def _array(rows: list[Tensor]) -> np.ndarray:
     return torch.stack(rows).float().numpy()
 
 
-def _place(swaps: Swaps) -> dict[str, int]:
+def _place(swaps: BlockLayout) -> dict[str, int]:
     return {"start": swaps.start, "block_length": swaps.block_length}
 
 
-def asked_differently(
-    prompt: Int[Tensor, " token"], orders: Int[Tensor, "prompt place"], swaps: Swaps, target: int, asked: Tensor
+def ask_other_facts(
+    prompt: Int[Tensor, " token"], orders: Int[Tensor, "prompt place"], swaps: BlockLayout, target: int, asked: Tensor
 ) -> Int[Tensor, "prompt token"]:
     """The prompts of a square, each with its question about another fact.
 
@@ -365,7 +365,9 @@ def asked_differently(
     return told
 
 
-def asked_contrast(logits: Float[Tensor, "query *head level"], asked: Int[Tensor, " query"]) -> Float[Tensor, "*head"]:
+def measure_asked_contrast(
+    logits: Float[Tensor, "query *head level"], asked: Int[Tensor, " query"]
+) -> Float[Tensor, "*head"]:
     """How much the level asked for has more than the others, whatever every query or level has anyway.
 
     The coefficient of the level asked for in least squares, beside a constant for each query and each level: what a
@@ -377,7 +379,7 @@ def asked_contrast(logits: Float[Tensor, "query *head level"], asked: Int[Tensor
 
 
 def _contrasts(
-    model: Any, prompt: Tensor, orders: Tensor, swaps: Swaps, target: int, generator: torch.Generator
+    model: Any, prompt: Tensor, orders: Tensor, swaps: BlockLayout, target: int, generator: torch.Generator
 ) -> np.ndarray:
     """Contrasts ``[curve, factor, layer, head]`` with queries that each ask for another place of their own prompt."""
     places = torch.randperm(swaps.number, generator=generator)
@@ -388,7 +390,7 @@ def _contrasts(
         seen = heads.seen_blocks(swaps)[0]
         found = {}
         for name, read in CROSSED.items():
-            logits = crossed_logits(heads, swaps, read=read).masked_fill(~seen, torch.nan)
+            logits = measure_crossed_logits(heads, swaps, read=read).masked_fill(~seen, torch.nan)
             by_content = logits.nanmean(-1)
             at = orders.argsort(1).to(logits.device)[:, None, None, None].expand_as(by_content)
             levels = {
@@ -399,10 +401,10 @@ def _contrasts(
             found |= {f"{name} {factor}": x.transpose(0, 1) for factor, x in levels.items()}
         return found
 
-    told = asked_differently(prompt, orders, swaps, target, symbols)
-    found = profile_with(model, told, one_layer, progress=False, batch_size=len(told))
-    rows = [[asked_contrast(found[f"{name} {factor}"], asked[factor]) for factor in AXES] for name in CROSSED]
+    told = ask_other_facts(prompt, orders, swaps, target, symbols)
+    found = map_layers(model, told, one_layer, progress=False, batch_size=len(told))
+    rows = [[measure_asked_contrast(found[f"{name} {factor}"], asked[factor]) for factor in AXES] for name in CROSSED]
     return _array([torch.stack(row) for row in rows])
 
 
-EXPERIMENT = Experiment(settings=full_size, small=small, measure=measure, dims=DIMS, load=language_model)
+EXPERIMENT = Experiment(settings=full_size, small=small, measure=measure, dims=DIMS, load=load_experiment_model)

@@ -13,11 +13,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from posym_companion.loop import SECOND, Experiment, language_model, plain
-from posym_core.inspection.heads import LayerHeads
-from posym_core.inspection.layer_measurement import profile_with
-from posym_core.metrics.blocks import Swaps
-from posym_core.tasks import make_prompts
+from posym_companion.loop import SECOND, Experiment, load_experiment_model, slug
+from posym_core.metrics.blocks import BlockLayout
+from posym_profile.prompts import make_prompts
+from posym_profile.scores.layer_heads import LayerHeads
+from posym_profile.scores.layer_measurement import map_layers
 
 # 500 is the longest at which a window of 512 still shows the first token, 512 the first at which it does not.
 LENGTHS = (16, 32, 64, 128, 256, 500, 512, 1024)
@@ -43,7 +43,7 @@ class PlaneProfile:
     """One task at one size.
 
     Attributes:
-        model: name for :func:`posym_core.load_model`.
+        model: name for :func:`posym_profile.load_model`.
         task: one of ``PROMPT_TASKS``.
         facts: blocks of a prompt; with ``"text"`` the number of tokens.
         prompts: how many prompts.
@@ -58,8 +58,7 @@ class PlaneProfile:
 
     @property
     def name(self) -> str:
-        """What the result is called."""
-        return f"plane_profile/{plain(self.model)}_{self.task}_{self.facts}"
+        return f"plane_profile/{slug(self.model)}_{self.task}_{self.facts}"
 
 
 def full_size(model: str = "gemma-3-270m") -> list[PlaneProfile]:
@@ -122,7 +121,7 @@ def measure(
         else:
             start = first
             blocks = min(prompts.blocks, (last - start) // length)
-        swaps = Swaps(start=start, block_length=length, blocks=blocks)
+        swaps = BlockLayout(start=start, block_length=length, blocks=blocks)
         whole = heads.swap_scores(swaps)
         found |= {name: getattr(whole, name) for name in ("positional", "symbolic", "entropy")}
         far = heads.swap_scores(replace(swaps, blocks=blocks - 1))
@@ -130,7 +129,7 @@ def measure(
         planes = heads.swap_scores(swaps, per_frequency=True, products=torch.float32)
         return found | {"plane_positional": planes.positional, "plane_symbolic": planes.symbolic}
 
-    measured = profile_with(model, prompts.input_ids, one_layer, progress=progress)
+    measured = map_layers(model, prompts.input_ids, one_layer, progress=progress)
     arrays = {name: measured.pop(name).numpy() for name in WHOLE}
     bands = np.array_split(np.nan_to_num(measured["energy_share"].numpy()), BANDS, axis=-1)
     arrays["energy"] = np.stack([band.sum(-1) for band in bands], axis=-1)
@@ -147,4 +146,4 @@ def measure(
     return {name: values if name in small_enough else values.astype(np.float16) for name, values in arrays.items()}
 
 
-EXPERIMENT = Experiment(settings=full_size, small=small, measure=measure, dims=DIMS, load=language_model)
+EXPERIMENT = Experiment(settings=full_size, small=small, measure=measure, dims=DIMS, load=load_experiment_model)

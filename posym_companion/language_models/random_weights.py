@@ -1,9 +1,9 @@
 """What random weights give: scores, frequency use and the planes' law of a language model that has learned nothing.
 
-A number that a trained model shares with its own architecture at birth is not a trace of learning. Here the packaged
-Gemma is measured as it is, taught to bind, and three times with weights drawn anew as training would begin with
-them, on the same prompts: two wordings at two lengths. This project's own. Scores are given at the papers' temperature
-of the weights over pairs of blocks and with all pairs weighed alike, since correlations depend on it.
+A number that a trained model shares with its own architecture and random weights is not a trace of learning. Here the
+packaged Gemma is measured as it is, taught to bind, and three times with weights drawn anew as training would begin
+with them, on the same prompts: two wordings at two lengths. This project's own. Scores are given at the papers'
+temperature of the weights over pairs of blocks and with all pairs weighed alike, since correlations depend on it.
 """
 
 from __future__ import annotations
@@ -16,15 +16,15 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from posym_companion.language_models.binding_profile import FRAMED, FRAMES, framed
-from posym_companion.loop import SECOND, Experiment, language_model, plain
+from posym_companion.language_models.binding_profile import FRAMED, FRAMES, name_variant
+from posym_companion.loop import SECOND, Experiment, load_experiment_model, slug
 from posym_companion.one_head.head_geometry import with_random_weights
-from posym_core.inspection.heads import LayerHeads
-from posym_core.inspection.layer_measurement import profile_with
-from posym_core.metrics.blocks import Swaps
-from posym_core.models.answers import choice_accuracy
-from posym_core.models.language import PACKAGED
-from posym_core.tasks import binding_prompts
+from posym_core.metrics.blocks import BlockLayout
+from posym_profile.language_models.answers import choose_answers
+from posym_profile.language_models.loading import PACKAGED
+from posym_profile.prompts import binding_prompts
+from posym_profile.scores.layer_heads import LayerHeads
+from posym_profile.scores.layer_measurement import map_layers
 
 Weights = Literal["trained", "taught", "random"]
 WORDINGS = ("likes", "bought")
@@ -46,7 +46,7 @@ class RandomWeights:
     """One model on one kind of prompt.
 
     Attributes:
-        model: name for :func:`posym_core.load_model`.
+        model: name for :func:`posym_profile.load_model`.
         weights: ``"trained"`` as they come, ``"taught"`` the packaged model taught to bind, or ``"random"``.
         draw: seed of random weights.
         wording: of the binding prompts.
@@ -71,9 +71,8 @@ class RandomWeights:
 
     @property
     def name(self) -> str:
-        """What the result is called."""
         kind = f"random{self.draw}" if self.weights == "random" else self.weights
-        return f"random_weights/{plain(self.model)}-{kind}_{self.wording}_{self.facts}{framed(self)}"
+        return f"random_weights/{slug(self.model)}-{kind}_{self.wording}_{self.facts}{name_variant(self)}"
 
 
 def full_size(model: str = PACKAGED) -> list[RandomWeights]:
@@ -115,7 +114,7 @@ def measure(
         ``alternatives`` ``[prompt]``.
     """
     name = f"{setting.model}-binds" if setting.weights == "taught" else setting.model
-    model, tokenizer = language_model(name, device=device)
+    model, tokenizer = load_experiment_model(name, device=device)
     if setting.weights == "random":
         model = with_random_weights(model, setting.draw)
     drawn: dict[str, Any] = {"facts": setting.facts, "count": setting.prompts, "seed": setting.seed}
@@ -127,7 +126,7 @@ def measure(
 
     def one_layer(heads: LayerHeads) -> dict[str, Tensor]:
         angles[heads.layer] = heads.angles.cpu()
-        scores = [heads.swap_scores(Swaps(**home, tau=tau)) for tau in TAUS.values()]
+        scores = [heads.swap_scores(BlockLayout(**home, tau=tau)) for tau in TAUS.values()]
         shares = heads.frequency_shares(keys)
         contents = shares.symbolic_share + shares.interaction_share
         return {
@@ -137,8 +136,8 @@ def measure(
             "energy": shares.energy / shares.energy.sum(-1, keepdim=True),
         }
 
-    measured = profile_with(model, prompts.input_ids, one_layer, progress=progress)
-    choices = choice_accuracy(model, prompts)
+    measured = map_layers(model, prompts.input_ids, one_layer, progress=progress)
+    choices = choose_answers(model, prompts)
     kind = torch.float16 if setting.half else torch.float32
     return {
         **{name: measured[name].movedim(-1, 0).to(kind).numpy() for name in ("positional", "symbolic")},

@@ -15,21 +15,21 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from posym_companion.loop import Experiment, language_model, plain
-from posym_core.inspection.heads import LayerHeads
-from posym_core.inspection.layer_measurement import profile_with
-from posym_core.inspection.profiling import profile
-from posym_core.metrics.blocks import Swaps
+from posym_companion.loop import SECOND, Experiment, load_experiment_model, slug
+from posym_core.metrics.blocks import BlockLayout
 from posym_core.metrics.exclusion_bound import exclusion
 from posym_core.metrics.permutations import (
+    draw_orders,
+    list_swap_orders,
     permutation_scores,
     permute_blocks,
-    random_orders,
-    swap_orders,
 )
 from posym_core.metrics.stats import Estimate, head_correlation
-from posym_core.models.answers import choice_accuracy
-from posym_core.tasks import Prompts, make_prompts
+from posym_profile.language_models.answers import choose_answers
+from posym_profile.prompts import Prompts, make_prompts
+from posym_profile.scores.layer_heads import LayerHeads
+from posym_profile.scores.layer_measurement import map_layers
+from posym_profile.scores.profiling import profile
 
 Part = Literal["choices", "tasks", "intervention", "answers"]
 PARTS: tuple[Part, ...] = ("choices", "tasks", "intervention", "answers")
@@ -81,7 +81,7 @@ class ScoreRobustness:
 
     Attributes:
         part: ``"choices"``, ``"tasks"``, ``"intervention"`` or ``"answers"``.
-        model: name for :func:`posym_core.load_model`.
+        model: name for :func:`posym_profile.load_model`.
         prompts: prompts of each wording or task.
         facts: blocks per prompt.
         seed: of the prompts and permutations.
@@ -97,12 +97,16 @@ class ScoreRobustness:
 
     @property
     def name(self) -> str:
-        """What the result is called."""
-        return f"score_robustness/{plain(self.model)}_{self.part}"
+        return f"score_robustness/{slug(self.model)}_{self.part}"
 
 
 def full_size(model: str = "gemma-3-270m") -> list[ScoreRobustness]:
-    """All parts. Swapped prompts are run for every swap, so there are fewer of them, with fewer facts."""
+    """All parts. Swapped prompts are run for every swap, so there are fewer of them, with fewer facts.
+
+    Of the second packaged model the choices alone, with few prompts and permutations.
+    """
+    if model == SECOND:
+        return [ScoreRobustness(model=model, prompts=8, permutations=20)]
     return [
         ScoreRobustness(part="choices", model=model),
         ScoreRobustness(part="tasks", model=model),
@@ -144,7 +148,7 @@ def choices(
     for wording in WORDINGS:
         prompts = make_prompts(tokenizer, wording, facts=setting.facts, count=setting.prompts, seed=setting.seed)
         generator = torch.Generator().manual_seed(setting.seed)
-        orders = random_orders(prompts.blocks, setting.permutations, generator)
+        orders = draw_orders(prompts.blocks, setting.permutations, generator)
         found = measure_choices(model, prompts, orders, progress=progress)
         for name, array in _summaries(found).items():
             arrays.setdefault(name, []).append(array)
@@ -160,18 +164,18 @@ def measure_choices(
         ``grid [..., tau, eps, score]``, ``cut [..., cut, score]``, ``orders [..., source, kind]`` and ``shares [...,
         table, score]``; dimensions as in :func:`choices`.
     """
-    swaps = swap_orders(prompts.blocks)
+    swaps = list_swap_orders(prompts.blocks)
     inside = slice(prompts.start, prompts.start + prompts.blocks * prompts.block_length)
-    cuts = cuts_of(prompts)
+    cuts = list_cuts(prompts)
 
     def one_layer(heads: LayerHeads) -> dict[str, Tensor]:
         home = prompts.layout
 
         def both(cut: dict[str, int], tau: float = DEFAULT_TAU, eps: float = DEFAULT_EPS) -> Tensor:
-            scores = heads.swap_scores(Swaps(**cut, tau=tau, eps=eps))
+            scores = heads.swap_scores(BlockLayout(**cut, tau=tau, eps=eps))
             return torch.stack([scores.positional, scores.symbolic], -1)
 
-        table = heads.block_table(Swaps(**home))
+        table = heads.block_table(BlockLayout(**home))
         before = table.attention()
         kinds = []
         for source in (swaps, orders):
@@ -185,7 +189,7 @@ def measure_choices(
             "shares": torch.stack([torch.stack([x.positional_share, x.symbolic_share], -1) for x in parts], -2),
         }
 
-    return profile_with(model, prompts.input_ids, one_layer, progress=progress)
+    return map_layers(model, prompts.input_ids, one_layer, progress=progress)
 
 
 def tasks(
@@ -228,16 +232,16 @@ def intervention(
 
 def measure_intervention(model: torch.nn.Module, prompts: Prompts, *, progress: bool = True) -> dict[str, np.ndarray]:
     """Both ways of swapping blocks on some prompts; see :func:`intervention`, without the task."""
-    orders = swap_orders(prompts.blocks)
+    orders = list_swap_orders(prompts.blocks)
     layout = {"start": prompts.start, "block_length": prompts.block_length}
 
     def one_layer(heads: LayerHeads) -> dict[str, Tensor]:
-        table = heads.block_table(Swaps(**layout, blocks=prompts.blocks))
+        table = heads.block_table(BlockLayout(**layout, blocks=prompts.blocks))
         return {"before": table.attention(), "inside": table.attention(orders)}
 
-    found = profile_with(model, prompts.input_ids, one_layer, progress=progress)
+    found = map_layers(model, prompts.input_ids, one_layer, progress=progress)
     permuted = permute_blocks(prompts.input_ids, orders, **layout).flatten(0, 1)
-    again = profile_with(model, permuted, lambda heads: {"before": one_layer(heads)["before"]}, progress=progress)[
+    again = map_layers(model, permuted, lambda heads: {"before": one_layer(heads)["before"]}, progress=progress)[
         "before"
     ]
     after = {
@@ -270,7 +274,7 @@ def answers(
     return arrays | _answered(model, prompts) | {"target": prompts.target.numpy()}
 
 
-def cuts_of(prompts: Prompts) -> dict[str, dict[str, int]]:
+def list_cuts(prompts: Prompts) -> dict[str, dict[str, int]]:
     """The blocks of every cut of :data:`CUTS`, as many as fit within the facts.
 
     Only the cut that begins a token early takes in what stands before the facts, and it has as many blocks as facts.
@@ -295,7 +299,7 @@ def _default_scores(model: torch.nn.Module, prompts: Prompts, progress: bool) ->
 
 
 def _answered(model: Any, prompts: Prompts) -> dict[str, np.ndarray]:
-    found = choice_accuracy(model, prompts)
+    found = choose_answers(model, prompts)
     return {"correct": found.correct.numpy(), "alternatives": found.alternatives.numpy()}
 
 
@@ -338,5 +342,9 @@ def _three(estimate: Estimate) -> list[float]:
 
 
 EXPERIMENT = Experiment(
-    settings=full_size, small=small, measure=measure, dims=lambda setting: DIMS[setting.part], load=language_model
+    settings=full_size,
+    small=small,
+    measure=measure,
+    dims=lambda setting: DIMS[setting.part],
+    load=load_experiment_model,
 )

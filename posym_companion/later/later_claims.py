@@ -27,36 +27,36 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from posym_companion.later.lost_orders import far_preferred, inversions
-from posym_companion.loop import SECOND, Experiment, language_model, plain
+from posym_companion.loop import SECOND, Experiment, load_experiment_model, slug
 from posym_companion.one_head.head_geometry import with_random_weights
 from posym_companion.solvers import family_solvers
 from posym_companion.solvers.families import FAMILIES
 from posym_companion.solvers.family_solvers import FamilySolver
 from posym_companion.solvers.prompt_roles import answer_pairs, patched_heads
-from posym_core.inspection.capturing import input_device
-from posym_core.inspection.heads import LayerHeads
-from posym_core.inspection.layer_measurement import profile_with
-from posym_core.inspection.plane_interventions import (
-    Intervention,
-    ablated,
-    fastest,
-    numbered,
-    rebased,
-    slowest,
-    stopped,
-)
-from posym_core.inspection.plane_surgery import surgery
-from posym_core.inspection.planes import find_planes
-from posym_core.metrics.blocks import Swaps
+from posym_core.metrics.blocks import BlockLayout
 from posym_core.metrics.exclusion_bound import exclusion
 from posym_core.metrics.rope import rotate
-from posym_core.models.answers import choice_accuracy
-from posym_core.models.language import PACKAGED
-from posym_core.models.outlines import outline_of
-from posym_core.runs.devices import choose_device
-from posym_core.tasks import binding_prompts, text_prompts
+from posym_core.store.devices import choose_device
 from posym_core.tasks.facts import FactsTask
-from posym_core.tasks.prompts import Prompts
+from posym_profile.capture.capturing import find_input_device
+from posym_profile.interventions.plane_interventions import (
+    Intervention,
+    change_base,
+    freeze_rotation,
+    remove_planes,
+    select_by_id,
+    select_fastest,
+    select_slowest,
+)
+from posym_profile.interventions.plane_surgery import edit_rope
+from posym_profile.language_models.answers import choose_answers
+from posym_profile.language_models.loading import PACKAGED
+from posym_profile.language_models.model_summary import summarize_loaded
+from posym_profile.planes.rotary_planes import find_planes
+from posym_profile.prompts import binding_prompts, text_prompts
+from posym_profile.prompts.drafts import Prompts
+from posym_profile.scores.layer_heads import LayerHeads
+from posym_profile.scores.layer_measurement import map_layers
 
 Part = Literal["order", "sums", "retrieval", "influence", "binding"]
 TAUGHT, SECOND_TAUGHT = f"{PACKAGED}-binds", f"{SECOND}-binds"
@@ -105,7 +105,7 @@ class LaterClaims:
 
     Attributes:
         part: ``"order"``, ``"sums"``, ``"retrieval"``, ``"influence"`` or ``"binding"``.
-        model: name for :func:`posym_core.load_model`, or a family of :mod:`posym_companion.solvers.families`.
+        model: name for :func:`posym_profile.load_model`, or a family of :mod:`posym_companion.solvers.families`.
         trained: whether its weights are those of the model, or random ones.
         length: tokens of text, or facts; the small decoders know 8 facts.
         prompts: how many.
@@ -125,8 +125,7 @@ class LaterClaims:
 
     @property
     def name(self) -> str:
-        """What the result is called."""
-        model = "" if self.model == FIRST.get(self.part, PACKAGED) else f"_{plain(self.model)}"
+        model = "" if self.model == FIRST.get(self.part, PACKAGED) else f"_{slug(self.model)}"
         return f"later_claims/{self.part}{model}" + ("" if self.trained else "_untrained")
 
 
@@ -160,34 +159,40 @@ def small(setting: LaterClaims | None = None) -> LaterClaims:
     return replace(setting, length=length, prompts=4, draws=1, fresh=min(1, setting.fresh))
 
 
-def load(name: str = PACKAGED, *, device: str = "auto", folder: Any = None) -> tuple[Any, Any]:
+def load_subject(name: str = PACKAGED, *, device: str = "auto", folder: Any = None) -> tuple[Any, Any]:
     """A language model and its tokenizer; or a small decoder, trained here, and what it was trained as."""
     if name not in FAMILIES:
-        return language_model(name, device=device)
+        return load_experiment_model(name, device=device)
     solver = FamilySolver(family=name, seed=SOLVER_SEED)
-    return family_solvers.solved(solver, choose_device(device)), solver
+    return family_solvers.load_solver(solver, choose_device(device)), solver
 
 
 def measure(model: Any, source: Any, setting: LaterClaims, *, progress: bool = True) -> dict[str, np.ndarray]:
     """The part that a setting names; see the function of each.
 
     Args:
-        model: as :func:`load` loads it.
+        model: as :func:`load_subject` loads it.
         source: of prompts, its tokenizer or the small decoder's setting.
         setting: what to measure.
         progress: there is no bar.
     """
     if not setting.trained:
-        model = untrained(model, source, setting.seed)
-    parts = {"order": order, "sums": sums, "retrieval": retrieval, "influence": influences, "binding": binding}
+        model = make_untrained(model, source, setting.seed)
+    parts = {
+        "order": measure_order,
+        "sums": measure_sums,
+        "retrieval": answer_without_planes,
+        "influence": influences,
+        "binding": trace_binding,
+    }
     with torch.set_grad_enabled(setting.part == "influence"):
         return parts[setting.part](model, source, setting)
 
 
-def untrained(model: Any, source: Any, seed: int) -> Any:
+def make_untrained(model: Any, source: Any, seed: int) -> Any:
     """The same architecture with random weights, drawn as before the model's own training; in evaluation mode."""
     if isinstance(source, FamilySolver):
-        return family_solvers.untrained(replace(source, seed=seed)).eval().to(model.device)
+        return family_solvers.make_untrained(replace(source, seed=seed)).eval().to(model.device)
     return with_random_weights(model, seed)
 
 
@@ -225,58 +230,59 @@ def facts_prompts(task: FactsTask, count: int, seed: int) -> Prompts:
     )
 
 
-def context_swaps(prompts: Prompts) -> Swaps:
+def context_swaps(prompts: Prompts) -> BlockLayout:
     """Text in blocks of some tokens, facts as they are."""
     tokens = prompts.blocks * prompts.block_length
     block = max(prompts.block_length, tokens // BLOCKS)
-    return Swaps(start=prompts.start, block_length=block, blocks=tokens // block)
+    return BlockLayout(start=prompts.start, block_length=block, blocks=tokens // block)
 
 
-def told(prompts: Prompts) -> slice:
+def block_tokens(prompts: Prompts) -> slice:
     """The tokens of all blocks."""
     return slice(prompts.start, prompts.start + prompts.blocks * prompts.block_length)
 
 
-def sight(model: Any) -> np.ndarray:
+def visible_tokens(model: Any) -> np.ndarray:
     """Tokens that each layer can see, ``[layer]``: its window, or the context that the model was made for."""
     context = model.config.max_position_embeddings
-    return np.array([window or context for window in outline_of(model).windows])
+    return np.array([window or context for window in summarize_loaded(model).windows])
 
 
-def order(model: Any, source: Any, setting: LaterClaims) -> dict[str, np.ndarray]:
+def measure_order(model: Any, source: Any, setting: LaterClaims) -> dict[str, np.ndarray]:
     """Order in ``C`` of a prompt's tokens, put at distances that the prompt does not reach, under three bases.
 
     Returns:
         ``contents`` and ``positions`` (:func:`posym_companion.later.lost_orders.inversions`), ``far``
         (:func:`posym_companion.later.lost_orders.far_preferred`) and ``by_position``, the part of the variance of ``C``
         that content alone does not explain, ``[base, length, prompt, layer, head]``; ``positional`` and ``symbolic``,
-        the scores on the prompt as it is, ``[prompt, layer, head]``; ``sees [layer]``, see :func:`sight`.
+        the scores on the prompt as it is, ``[prompt, layer, head]``; ``sees [layer]``, see :func:`visible_tokens`.
     """
     prompts = context_prompts(source, setting)
-    swaps = context_swaps(prompts).fitted(prompts.input_ids.shape[1])
+    swaps = context_swaps(prompts).fit(prompts.input_ids.shape[1])
 
     def one_layer(heads: LayerHeads) -> dict[str, Tensor]:
         scores = heads.swap_scores(swaps)
         rows = []
         for factor in BASES:
-            angles, _ = rebased(times=factor).change(heads.angles)
+            angles, _ = change_base(times=factor).change(heads.angles)
             for length in LENGTHS:
                 distance = distances(length, setting.seed)
-                C = logits_at(heads, told(prompts), distance, angles)
+                C = logits_at(heads, block_tokens(prompts), distance, angles)
                 turned = inversions(C)
                 rows.append(
                     torch.stack(
-                        [turned.contents, turned.positions, far_preferred(C, distance), 1 - by_content(C)], dim=-1
+                        [turned.contents, turned.positions, far_preferred(C, distance), 1 - measure_content_share(C)],
+                        dim=-1,
                     )
                 )
         table = torch.stack(rows, -2).unflatten(-2, (len(BASES), len(LENGTHS)))
         return {"positional": scores.positional, "symbolic": scores.symbolic, "table": table}
 
-    found = profile_with(model, prompts.input_ids, one_layer, progress=False)
+    found = map_layers(model, prompts.input_ids, one_layer, progress=False)
     table = found.pop("table").movedim((3, 4, 5), (1, 2, 0))
     names = ("contents", "positions", "far", "by_position")
     arrays = {name: x.float().numpy() for name, x in zip(names, table, strict=True)}
-    return arrays | {name: x.float().numpy() for name, x in found.items()} | {"sees": sight(model)}
+    return arrays | {name: x.float().numpy() for name, x in found.items()} | {"sees": visible_tokens(model)}
 
 
 def distances(length: int, seed: int) -> Float[Tensor, " position"]:
@@ -297,13 +303,13 @@ def logits_at(
     return home @ rotate(seen, distance.to(query.device), angles).transpose(-1, -2)
 
 
-def by_content(C: Float[Tensor, "*batch content position"]) -> Float[Tensor, "*batch"]:
+def measure_content_share(C: Float[Tensor, "*batch content position"]) -> Float[Tensor, "*batch"]:
     """Part of the variance of ``C`` that the content alone explains; also of matrices that are not square."""
     wide = C.double()
     return wide.mean(-1).var(-1, unbiased=False) / wide.flatten(-2).var(-1, unbiased=False)
 
 
-def sums(model: Any, source: Any, setting: LaterClaims) -> dict[str, np.ndarray]:
+def measure_sums(model: Any, source: Any, setting: LaterClaims) -> dict[str, np.ndarray]:
     """Variance shares of every head over a prompt, and the size of its queries and keys in every plane.
 
     Returns:
@@ -311,10 +317,10 @@ def sums(model: Any, source: Any, setting: LaterClaims) -> dict[str, np.ndarray]
         :func:`posym_core.exclusion`; ``query_norm`` (root mean square over prompts, of the last token) and ``key_norm``
         (over all tokens but the mark of beginning) and ``energy_part`` (the plane's part of the variance that all
         planes make on their own) ``[layer, head, plane]``; ``angles [layer, plane]``; ``sees [layer]``, see
-        :func:`sight`.
+        :func:`visible_tokens`.
     """
     prompts = context_prompts(source, setting)
-    inside = told(prompts)
+    inside = block_tokens(prompts)
     angles: dict[int, Tensor] = {}
 
     def one_layer(heads: LayerHeads) -> dict[str, Tensor]:
@@ -327,12 +333,12 @@ def sums(model: Any, source: Any, setting: LaterClaims) -> dict[str, np.ndarray]
         found |= {"query_norm": plane_squares(heads.query), "key_norm": keys.expand_as(energy)}
         return found | {"energy_part": energy / energy.sum(-1, keepdim=True)}
 
-    found = profile_with(model, prompts.input_ids, one_layer, progress=False)
+    found = map_layers(model, prompts.input_ids, one_layer, progress=False)
     arrays = {name: x.float().numpy() for name, x in found.items() if name.endswith("_share")}
     arrays |= {name: found[name].mean(0).sqrt().float().numpy() for name in ("query_norm", "key_norm")}
     arrays["energy_part"] = found["energy_part"].double().nanmean(0).float().numpy()
     turning = torch.stack([angles[layer] for layer in sorted(angles)]).numpy()
-    return arrays | {"angles": turning, "sees": sight(model)}
+    return arrays | {"angles": turning, "sees": visible_tokens(model)}
 
 
 def plane_squares(x: Float[Tensor, "*batch dim"]) -> Float[Tensor, "*batch plane"]:
@@ -341,7 +347,7 @@ def plane_squares(x: Float[Tensor, "*batch dim"]) -> Float[Tensor, "*batch plane
     return first + second
 
 
-def retrieval(model: Any, source: Any, setting: LaterClaims) -> dict[str, np.ndarray]:
+def answer_without_planes(model: Any, source: Any, setting: LaterClaims) -> dict[str, np.ndarray]:
     """Answers to binding prompts without some planes of the heads that carry the answer, and of others.
 
     Returns:
@@ -358,17 +364,17 @@ def retrieval(model: Any, source: Any, setting: LaterClaims) -> dict[str, np.nda
     planes = find_planes(model, prompts.input_ids.shape[1])
 
     def one_layer(heads: LayerHeads) -> dict[str, Tensor]:
-        energy = heads.frequency_shares(told(prompts)).energy
+        energy = heads.frequency_shares(block_tokens(prompts)).energy
         return {"energy": energy / energy.sum(-1, keepdim=True)}
 
-    energy = profile_with(model, prompts.input_ids, one_layer, progress=False)["energy"].nanmean(0)
+    energy = map_layers(model, prompts.input_ids, one_layer, progress=False)["energy"].nanmean(0)
     # Other prompts than those that tell which heads carry the answer.
     prompts = question_prompts(source, setting, setting.seed + 1)
     arrays: dict[str, list[np.ndarray]] = {"correct": [], "log_probability": []}
-    planned = operations(restored, energy, setting.draws, generator)
+    planned = list_operations(restored, energy, setting.draws, generator)
     for interventions in planned.values():
-        with surgery(model, *interventions, planes=planes):
-            choices = choice_accuracy(model, prompts)
+        with edit_rope(model, *interventions, planes=planes):
+            choices = choose_answers(model, prompts)
         for name, rows in arrays.items():
             rows.append(getattr(choices, name).float().numpy())
     return {
@@ -379,7 +385,7 @@ def retrieval(model: Any, source: Any, setting: LaterClaims) -> dict[str, np.nda
     }
 
 
-def operations(
+def list_operations(
     restored: np.ndarray, energy: Float[Tensor, "layer head plane"], draws: int, generator: torch.Generator
 ) -> dict[str, tuple[Intervention, ...]]:
     """What is done to the heads that carry the answer, and to as many others."""
@@ -389,21 +395,23 @@ def operations(
     if not carriers:
         raise ValueError(f"no head restores more than {CARRIES} of the answer's difference; teach the model to bind")
     quarter = SHARES[1]
-    planned = {"none": (), "all planes": (ablated(heads=carriers),)}
-    planned |= {f"slowest {share:g}": (ablated(slowest(share), heads=carriers),) for share in SHARES}
-    planned[f"fastest {quarter:g}"] = (ablated(fastest(quarter), heads=carriers),)
-    planned[f"slowest {quarter:g} stopped"] = (stopped(slowest(quarter), heads=carriers),)
+    planned = {"none": (), "all planes": (remove_planes(heads=carriers),)}
+    planned |= {f"slowest {share:g}": (remove_planes(select_slowest(share), heads=carriers),) for share in SHARES}
+    planned[f"fastest {quarter:g}"] = (remove_planes(select_fastest(quarter), heads=carriers),)
+    planned[f"slowest {quarter:g} stopped"] = (freeze_rotation(select_slowest(quarter), heads=carriers),)
     for draw in range(draws):
         chosen = 1 + torch.randperm(planes, generator=generator)[: round(quarter * planes)]
-        planned[f"random {quarter:g}, {draw}"] = (ablated(numbered(chosen.tolist()), heads=carriers),)
+        planned[f"random {quarter:g}, {draw}"] = (remove_planes(select_by_id(chosen.tolist()), heads=carriers),)
         others = [rest[i] for i in torch.randperm(len(rest), generator=generator)[: len(carriers)].tolist()]
         if others:
-            planned[f"other heads, slowest {quarter:g}, {draw}"] = (ablated(slowest(quarter), heads=others),)
+            planned[f"other heads, slowest {quarter:g}, {draw}"] = (
+                remove_planes(select_slowest(quarter), heads=others),
+            )
     for draw in range(draws):
         pairs = {head: equal_energy(energy[head], quarter, generator) for head in carriers}
         for place, speed in enumerate(("slow", "faster")):
             planned[f"{speed} planes of equal energy, {draw}"] = tuple(
-                ablated(numbered(pair[place]), heads=[head]) for head, pair in pairs.items()
+                remove_planes(select_by_id(pair[place]), heads=[head]) for head, pair in pairs.items()
             )
     return planned
 
@@ -449,10 +457,10 @@ def influences(model: Any, source: Any, setting: LaterClaims) -> dict[str, np.nd
     peaks = []
     for kind, (name, seeds) in enumerate(kinds.items()):
         for seed in range(seeds):
-            fresh = small_qwen(vocabulary, seed) if name == "qwen2" else untrained(model, source, seed)
+            fresh = small_qwen(vocabulary, seed) if name == "qwen2" else make_untrained(model, source, seed)
             ids = prompts.input_ids[seed % len(prompts.input_ids)][None]
-            for way, interventions in (("rotated", ()), ("unrotated", (stopped(),))):
-                with surgery(fresh.requires_grad_(False), *interventions, length=ids.shape[1]):
+            for way, interventions in (("rotated", ()), ("unrotated", (freeze_rotation(),))):
+                with edit_rope(fresh.requires_grad_(False), *interventions, length=ids.shape[1]):
                     arrays[way][kind, seed] = influence(fresh, ids, directions(fresh, setting.draws, seed))[0]
             if name == "own":
                 peaks.append(peaks_of(fresh, prompts).mean(0))
@@ -468,8 +476,8 @@ def influences(model: Any, source: Any, setting: LaterClaims) -> dict[str, np.nd
 
 def peaks_of(model: Any, prompts: Prompts) -> Float[np.ndarray, "prompt layer head target"]:
     """:func:`target_peaks` of every head on every prompt."""
-    found = profile_with(
-        model, prompts.input_ids, lambda heads: {"peak": target_peaks(heads, told(prompts))}, progress=False
+    found = map_layers(
+        model, prompts.input_ids, lambda heads: {"peak": target_peaks(heads, block_tokens(prompts))}, progress=False
     )
     return found["peak"].float().numpy()
 
@@ -527,7 +535,7 @@ def influence(
     For all directions of an orthonormal basis this is the Frobenius norm of the Jacobian; for standard normal ones its
     square is that norm's, on average, times their number.
     """
-    embedded = model.get_input_embeddings()(input_ids.to(input_device(model))).detach().requires_grad_()
+    embedded = model.get_input_embeddings()(input_ids.to(find_input_device(model))).detach().requires_grad_()
     state = model.base_model(inputs_embeds=embedded, use_cache=False).last_hidden_state[:, -1]
     squares = torch.zeros(input_ids.shape)
     for direction in directions:
@@ -536,7 +544,7 @@ def influence(
     return squares.sqrt()
 
 
-def binding(model: Any, source: Any, setting: LaterClaims) -> dict[str, np.ndarray]:
+def trace_binding(model: Any, source: Any, setting: LaterClaims) -> dict[str, np.ndarray]:
     """What a model says when its last token's state, behind one layer, comes from a prompt with its facts rearranged.
 
     Returns:
@@ -545,15 +553,15 @@ def binding(model: Any, source: Any, setting: LaterClaims) -> dict[str, np.ndarr
         not (1); ``place [pair]``, of the fact that the state's prompt asked about.
     """
     said, places = [], []
-    for clean, others, answers, place in rearranged(source, setting):
+    for clean, others, answers, place in rearrange_prompts(source, setting):
         states = [last_states(model, other) for other in others]
         logits = torch.stack([with_last_state(model, clean, state)[:, answers] for state in states])
-        said.append(outcomes(logits))
+        said.append(count_outcomes(logits))
         places.append(place)
     return {"said": np.stack(said, 2).astype(np.float32), "place": np.array(places)}
 
 
-def rearranged(source: Any, setting: LaterClaims) -> Iterator[tuple[Tensor, tuple[Tensor, Tensor], Tensor, int]]:
+def rearrange_prompts(source: Any, setting: LaterClaims) -> Iterator[tuple[Tensor, tuple[Tensor, Tensor], Tensor, int]]:
     """Prompts, each with two others of the same words, the answers in question and the place asked about there.
 
     In the first other prompt another name is asked about, in another place and with another's attribute: these three
@@ -610,7 +618,7 @@ def last_states(model: Any, input_ids: Int[Tensor, " token"]) -> Float[Tensor, "
     with contextlib.ExitStack() as stack, torch.no_grad():
         for layer in model.base_model.layers:
             stack.callback(layer.register_forward_hook(look).remove)
-        model.base_model(input_ids[None].to(input_device(model)), use_cache=False)
+        model.base_model(input_ids[None].to(find_input_device(model)), use_cache=False)
     return torch.stack(seen)
 
 
@@ -618,7 +626,7 @@ def with_last_state(
     model: Any, input_ids: Int[Tensor, " token"], states: Float[Tensor, "layer width"]
 ) -> Float[Tensor, "layer vocabulary"]:
     """Logits behind a prompt when the last token's state behind one layer, each in turn, is another."""
-    layers, input_ids = list(model.base_model.layers), input_ids.to(input_device(model))
+    layers, input_ids = list(model.base_model.layers), input_ids.to(find_input_device(model))
 
     def change(number: int, module: Any, args: Any, output: Any) -> Any:
         hidden = (output[0] if isinstance(output, tuple) else output).clone()
@@ -635,10 +643,10 @@ def with_last_state(
         return model(ids, past_key_values=cache, use_cache=True).logits[:, -1].float()
 
 
-def outcomes(logits: Float[Tensor, "control layer answer"]) -> np.ndarray:
+def count_outcomes(logits: Float[Tensor, "control layer answer"]) -> np.ndarray:
     """Which answer has the highest logit, ``[control, layer, outcome]``, see :data:`OUTCOMES`."""
     said = torch.nn.functional.one_hot(logits.argmax(-1).cpu(), logits.shape[-1]).float()
     return torch.cat([said[..., :4], said[..., 4:-1].mean(-1, keepdim=True), said[..., -1:]], -1).numpy()
 
 
-EXPERIMENT = Experiment(settings=full_size, small=small, measure=measure, dims=DIMS, load=load)
+EXPERIMENT = Experiment(settings=full_size, small=small, measure=measure, dims=DIMS, load=load_subject)

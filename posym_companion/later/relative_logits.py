@@ -21,21 +21,28 @@ from jaxtyping import Float
 from torch import Tensor
 from torch.nn import functional
 
-from posym_companion.loop import Experiment, language_model, plain
+from posym_companion.loop import Experiment, load_experiment_model, slug
 from posym_companion.one_head.head_geometry import with_random_weights
-from posym_companion.solvers.head_roles import patching, right_answers, with_other_answers
+from posym_companion.solvers.head_roles import mark_members_right, patching, with_other_answers
 from posym_companion.solvers.solver_settings import TaskSolvers
 from posym_companion.solvers.solver_settings import small as small_solver
-from posym_companion.solvers.task_solvers import SCORING, TESTING, asked, captured, swaps, trained
-from posym_core.inspection.attention_calls import AttentionCall
-from posym_core.inspection.capturing import watched_forward
-from posym_core.inspection.plane_interventions import stopped
-from posym_core.inspection.plane_surgery import surgery
-from posym_core.inspection.planes import find_planes
-from posym_core.metrics.cube_parts import block_logits
+from posym_companion.solvers.task_solvers import (
+    SCORING,
+    TESTING,
+    capture_heads,
+    draw_questions,
+    fact_layout,
+    train_ensemble,
+)
+from posym_core.metrics.cube_parts import compute_block_logits
 from posym_core.models.decoders import DecoderEnsemble
-from posym_core.models.language import PACKAGED
-from posym_core.tasks import text_prompts
+from posym_profile.capture.attention_calls import AttentionInputs
+from posym_profile.capture.capturing import forward_with_hook
+from posym_profile.interventions.plane_interventions import freeze_rotation
+from posym_profile.interventions.plane_surgery import edit_rope
+from posym_profile.language_models.loading import PACKAGED
+from posym_profile.planes.rotary_planes import find_planes
+from posym_profile.prompts import text_prompts
 
 Kind = Literal["text", "no parameters", "index"]
 FAMILIES = (PACKAGED, "smollm2-135m")
@@ -61,7 +68,7 @@ class RelativeLogits:
 
     Attributes:
         kind: a language model on text, layers without parameters on random vectors, or a decoder that answers index.
-        model: of text, name for :func:`posym_core.load_model`.
+        model: of text, name for :func:`posym_profile.load_model`.
         draw: seed of random weights; None for the model's own.
         rotated: whether the angles are the model's own; otherwise all are stopped.
         masked: whether layers without parameters have a causal mask.
@@ -85,13 +92,12 @@ class RelativeLogits:
 
     @property
     def name(self) -> str:
-        """What the result is called."""
         if self.solver is not None:
             return f"relative_logits/index_{self.solver.name.partition('/')[2]}"
         if self.kind == "no parameters":
             kind = "no-parameters"
         else:
-            kind = plain(self.model) + ("" if self.draw is None else f"-random{self.draw}")
+            kind = slug(self.model) + ("" if self.draw is None else f"-random{self.draw}")
         kind += "" if self.skip == SKIP else f"_from{self.skip}"
         return f"relative_logits/{kind}{'' if self.rotated else '_stopped'}{'' if self.masked else '_unmasked'}"
 
@@ -136,13 +142,13 @@ def measure(
         mean logit at each fact by which one is asked for.
     """
     if setting.solver is not None:
-        return of_solver(setting, setting.solver, device, work, progress)
-    halves = of_text(setting, device) if setting.kind == "text" else of_nothing(setting)
+        return measure_solver_logits(setting, setting.solver, device, work, progress)
+    halves = measure_text_logits(setting, device) if setting.kind == "text" else measure_parameterless_logits(setting)
     skip = setting.skip if setting.kind == "text" else 0
-    return shape_of(halves[..., skip:, skip:])
+    return summarize_halves(halves[..., skip:, skip:])
 
 
-def shape_of(halves: Float[Tensor, "half layer query key"]) -> dict[str, np.ndarray]:
+def summarize_halves(halves: Float[Tensor, "half layer query key"]) -> dict[str, np.ndarray]:
     """The arrays of two halves of texts, see :func:`measure`; over pairs of which the key stands before the query."""
     tokens = halves.shape[-1]
     place = torch.arange(tokens)
@@ -167,33 +173,33 @@ def _covariance(halves: Float[Tensor, "half layer pair"]) -> Float[Tensor, " lay
     return (centred[0] * centred[1]).mean(-1)
 
 
-def of_text(setting: RelativeLogits, device: str) -> Float[Tensor, "half layer query key"]:
+def measure_text_logits(setting: RelativeLogits, device: str) -> Float[Tensor, "half layer query key"]:
     """Mean logit over texts and heads, of two halves of the texts."""
-    model, tokenizer = language_model(setting.model, device=device)
+    model, tokenizer = load_experiment_model(setting.model, device=device)
     if setting.draw is not None:
         model = with_random_weights(model, setting.draw)
     texts = text_prompts(tokenizer, facts=setting.length - 1, count=setting.texts, seed=setting.seed)
     input_ids = texts.input_ids[:, : setting.length]
     planes = find_planes(model, setting.length)
-    interventions = () if setting.rotated else (stopped(),)
+    interventions = () if setting.rotated else (freeze_rotation(),)
     halves = torch.zeros(2, len(planes), setting.length, setting.length, dtype=torch.float64)
     route = None
-    with surgery(model, *interventions, planes=planes):
+    with edit_rope(model, *interventions, planes=planes):
         for half, ids in enumerate(input_ids.chunk(2)):
             for few in ids.split(TOGETHER):
-                route = watched_forward(model, few, _adding(halves[half]), rows=None, route=route)
+                route = forward_with_hook(model, few, _adding(halves[half]), rows=None, route=route)
             halves[half] /= len(ids)
     return halves
 
 
-def _adding(sums: Float[Tensor, "layer query key"]) -> Callable[[AttentionCall], None]:
-    def receive(call: AttentionCall) -> None:
+def _adding(sums: Float[Tensor, "layer query key"]) -> Callable[[AttentionInputs], None]:
+    def receive(call: AttentionInputs) -> None:
         sums[call.index] += call.logits().double().mean(1).sum(0).cpu()
 
     return receive
 
 
-def of_nothing(setting: RelativeLogits) -> Float[Tensor, "half layer query key"]:
+def measure_parameterless_logits(setting: RelativeLogits) -> Float[Tensor, "half layer query key"]:
     """Mean logit in layers without parameters: every vector attends by its own direction, and what it reads is added.
 
     As in the authors' simulation: independent random vectors of length one, logits are products of the normalised
@@ -222,32 +228,32 @@ def of_nothing(setting: RelativeLogits) -> Float[Tensor, "half layer query key"]
     return halves
 
 
-def of_solver(
+def measure_solver_logits(
     setting: RelativeLogits, solver: TaskSolvers, device: str, work: Path | None, progress: bool
 ) -> dict[str, np.ndarray]:
     """Train a decoder once more, and take its logits at the facts by the place that is asked for."""
-    model, _ = trained(solver, device=device, work=work, progress=progress)
-    batch = asked(model, "index", solver.test_prompts, TESTING)
+    model, _ = train_ensemble(solver, device=device, work=work, progress=progress)
+    batch = draw_questions(model, "index", solver.test_prompts, TESTING)
     untrained = DecoderEnsemble(solver.task, solver.angles[None], seeds=solver.seeds, heads=solver.heads)
     return {
-        "accuracy": right_answers(model, batch).mean((1, 2, 3)).float().cpu().numpy(),
+        "accuracy": mark_members_right(model, batch).mean((1, 2, 3)).float().cpu().numpy(),
         "patched": patching(model, batch, with_other_answers(model, batch))[:, 0].float().cpu().numpy(),
-        "logits": by_asked(model, setting, solver),
-        "logits_before": by_asked(untrained.to(model.embedding.device), setting, solver),
+        "logits": average_by_asked_place(model, setting, solver),
+        "logits_before": average_by_asked_place(untrained.to(model.embedding.device), setting, solver),
     }
 
 
-def by_asked(
+def average_by_asked_place(
     model: DecoderEnsemble, setting: RelativeLogits, solver: TaskSolvers
 ) -> Float[np.ndarray, "half seed layer head asked place"]:
     """Mean logit of the last token at each fact's place, by the place asked for, of two halves of the prompts."""
-    batch = asked(model, "index", setting.texts, SCORING)
-    places = swaps(solver).fitted(batch.tokens.shape[-1])
+    batch = draw_questions(model, "index", setting.texts, SCORING)
+    places = fact_layout(solver).fit(batch.tokens.shape[-1])
     rows = []
-    for number, heads in enumerate(captured(model, batch)):
+    for number, heads in enumerate(capture_heads(model, batch)):
         seed = number // solver.layers
         # Without rotation a logit is the same wherever the key is put, so the diagonal has what occurs.
-        logits = block_logits(heads, places)[:, :, 0].diagonal(dim1=-2, dim2=-1).double().cpu()
+        logits = compute_block_logits(heads, places)[:, :, 0].diagonal(dim1=-2, dim2=-1).double().cpu()
         where = batch.fact[seed, :, 0].cpu()
         halves = torch.zeros(2, logits.shape[1], solver.facts, solver.facts, dtype=torch.float64)
         for half in range(2):

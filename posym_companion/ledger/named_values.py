@@ -18,14 +18,14 @@ from posym_companion.encodings.judges.gram_spectra import random_products
 from posym_companion.finding import Cases
 from posym_companion.language_models.judges.binding_profile import binding_results, layer_contrasts
 from posym_companion.language_models.judges.plane_profile import turning_angle
-from posym_companion.language_models.judges.random_weights import KINDS, drawn_results
+from posym_companion.language_models.judges.random_weights import KINDS, random_weight_results
 from posym_companion.language_models.plane_profile import PlaneProfile
 from posym_companion.one_head.judges.frequency_control import accuracy, thresholds
 from posym_companion.solvers.judges.head_removal import language_advantages, removal_results
-from posym_companion.solvers.judges.solver_heads import solvers
-from posym_core.metrics import local_layers
+from posym_companion.solvers.judges.solver_heads import load_settings
+from posym_core.metrics import find_local_layers
 from posym_core.metrics.stats import Estimate, head_correlation, mean_interval
-from posym_core.runs.results import Result, load_result
+from posym_core.store.results import Result, load_result
 
 # Text on which Gemma's planes cross from symbol to position; a layer that sees 512 tokens back sees all of it.
 LENGTHS = (32, 64, 128, 256, 512)
@@ -72,7 +72,7 @@ def _bindings(folder: Path | None) -> dict[tuple[str, int], Result]:
 def threshold_on_text(folder: Path | None, *, local: bool) -> Found:
     """``theta n`` at which a plane's contents are half symbol: mean over lengths, interval over layers."""
     runs = [load_result(PlaneProfile(facts=length).name, folder=folder) for length in LENGTHS]
-    layers = np.flatnonzero(np.isin(np.arange(len(runs[0]["angles"])), local_layers(runs[0]["angles"])) == local)
+    layers = np.flatnonzero(np.isin(np.arange(len(runs[0]["angles"])), find_local_layers(runs[0]["angles"])) == local)
     crossed = [[turning_angle(r["kept"][i].astype(float), r["angles"][i]) * r["seen"][i] for i in layers] for r in runs]
     kind = "local" if local else "global"
     sample = f"{len(layers)} {kind} layers, running text of {LENGTHS[0]} to {LENGTHS[-1]} tokens"
@@ -111,7 +111,7 @@ def random_weights(folder: Path | None) -> Found:
     each = [
         head_correlation(result["positional"][0], result["symbolic"][0], draws=2).pearson.value
         for wording, facts in KINDS
-        for result in drawn_results(wording, facts, folder)
+        for result in random_weight_results(wording, facts, folder)
     ]
     draws = len(each) // len(KINDS)
     return (min(each), max(each)), f"{draws} draws, each on {len(KINDS)} kinds of prompt; temperature 1e-4"
@@ -119,7 +119,7 @@ def random_weights(folder: Path | None) -> Found:
 
 def kinds_of_solver(folder: Path | None, *, two_questions: bool) -> Found:
     """How many settings of small decoders solve all their questions; of all, or of those asked two kinds alone."""
-    found = solvers(folder)
+    found = load_settings(folder)
     both = {name: x for name, x in found.items() if len(x.settings["questions"]) == 2}
     kept = both if two_questions else found
     two = sum(x.settings["layers"] == 2 for x in kept.values())

@@ -9,23 +9,23 @@ from functools import cache, partial, reduce
 from pathlib import Path
 from typing import Any
 
-from posym_companion.claims import claim, heads
+from posym_companion.claims import list_claim_ids, load_claim
 from posym_companion.finding import (
     Cases,
     Claim,
     Fixed,
-    InFamily,
     Measured,
     Number,
-    Remedied,
+    OnOtherModel,
+    OnOtherPrompts,
     Remedy,
     Row,
     Rule,
-    of_columns,
-    of_two_families,
+    combine_columns,
+    combine_families,
 )
 from posym_core.metrics.stats import Estimate
-from posym_core.runs.results import MissingResultError
+from posym_core.store.results import MissingResultError
 
 
 def ledger(*ids: str, folder: Path | str | None = None) -> list[Row]:
@@ -41,10 +41,10 @@ def ledger(*ids: str, folder: Path | str | None = None) -> list[Row]:
         ResultError: if a result is there but altered or truncated. A missing one makes its claims "not run here".
     """
     measured = cache(partial(_measured, None if folder is None else Path(folder)))  # some claims share a measurement
-    return [_row(one, measured) for one in map(claim, ids or heads())]
+    return [_row(one, measured) for one in map(load_claim, ids or list_claim_ids())]
 
 
-def row(judged: Claim, folder: Path | None = None) -> Row:
+def make_row(judged: Claim, folder: Path | None = None) -> Row:
     """A claim measured and decided."""
     return _row(judged, partial(_measured, folder))
 
@@ -55,29 +55,30 @@ def _row(judged: Claim, measured: Callable[..., Measured | str]) -> Row:
     if not judged.columns:
         return found
     columns = [_column(one, measured) for one in judged.columns]
-    verdict = of_columns(one.verdict for one in (found, *columns))
+    verdict = combine_columns(one.verdict for one in (found, *columns))
     return replace(found, verdict=verdict, verdict_of_column=found.verdict, columns=columns)
 
 
 def _column(judged: Claim, measured: Callable[..., Measured | str]) -> Row:
     """A claim decided, on its own prompts and on those of every remedy, and in every family of language models."""
-    found = replace(decided(judged, measured(judged.measure)), remedied=_remedied(judged, measured))
+    found = replace(decide(judged, measured(judged.measure)), remedied=_remedied(judged, measured))
     if judged.families is None:
-        return replace(found, sentence=sentence(judged, found))
+        return replace(found, sentence=write_sentence(judged, found))
     families = [
-        InFamily(
+        OnOtherModel(
             model=model,
             remedied=_remedied(judged, partial(measured, model=model)),
-            **again(judged, fixed, measured(judged.measure, model=model)),
+            **judge_again(judged, fixed, measured(judged.measure, model=model)),
         )
         for model, fixed in judged.families.items()
     ]
-    verdict = reduce(of_two_families, (one.verdict for one in families), found.verdict)
-    found = replace(found, verdict=verdict, verdict_of_model=found.verdict, families=families)
-    return replace(found, sentence=sentence(judged, found))
+    verdict = reduce(combine_families, (one.verdict for one in families), found.verdict)
+    evidence = [*dict.fromkeys(name for one in (found, *families) for name in one.evidence)]
+    found = replace(found, verdict=verdict, verdict_of_model=found.verdict, families=families, evidence=evidence)
+    return replace(found, sentence=write_sentence(judged, found))
 
 
-def sentence(judged: Claim, found: Row) -> str:
+def write_sentence(judged: Claim, found: Row) -> str:
     """What a person would say of a row; where its verdict is none that was written about, what the rule says."""
     written = judged.sentences.get(found.verdict)
     return re.sub(r"\{([^{}|]+)(?:\|([^{}]+))?\}", partial(_said, found), written) if written else found.summary
@@ -93,9 +94,9 @@ def _said(found: Row, number: re.Match[str]) -> str:
     return format(value["value"] if isinstance(value, Mapping) else value, form)
 
 
-def _remedied(judged: Claim, measured: Callable[..., Measured | str]) -> list[Remedied]:
+def _remedied(judged: Claim, measured: Callable[..., Measured | str]) -> list[OnOtherPrompts]:
     return [
-        Remedied(remedy=remedy, **again(judged, fixed, measured(judged.measure, remedy)))
+        OnOtherPrompts(remedy=remedy, **judge_again(judged, fixed, measured(judged.measure, remedy)))
         for remedy, fixed in judged.remedies.items()
     ]
 
@@ -112,7 +113,7 @@ def _measured(
         return str(error)
 
 
-def decided(judged: Claim, found: Measured | str) -> Row:
+def decide(judged: Claim, found: Measured | str) -> Row:
     """A claim decided by what was measured, or with the reason why nothing was."""
     rule, first = judged.rule, judged.first_rule
     common: dict[str, Any] = {
@@ -139,7 +140,7 @@ def decided(judged: Claim, found: Measured | str) -> Row:
     )
 
 
-def again(judged: Claim, fixed: Fixed, found: Measured | str) -> dict[str, Any]:
+def judge_again(judged: Claim, fixed: Fixed, found: Measured | str) -> dict[str, Any]:
     """What a claim's rule makes of what was measured once more, or the reason why nothing was; fields of ``Again``."""
     if isinstance(found, str):
         return {"rule_fixed": fixed, "verdict": "not run here", "note": found}
@@ -151,10 +152,10 @@ def _told(rule: Rule, found: Measured) -> dict[str, Any]:
     return {
         "verdict": rule.verdict(found.ours),
         "found": rule.found(found.ours),
-        "numbers": {name: plain(found.ours[name]) for name in rule.names},
+        "numbers": {name: convert_to_json(found.ours[name]) for name in rule.names},
         "parts": rule.parts(found.ours),
         "answers": rule.answers(found.ours),
-        "ours": {name: plain(value) for name, value in found.ours.items()},
+        "ours": {name: convert_to_json(value) for name, value in found.ours.items()},
         "evidence": list(found.evidence),
     }
 
@@ -163,7 +164,7 @@ def _unwritten(judged: Claim) -> str:
     return "none was written" if judged.rule_fixed == "after a first look" else ""
 
 
-def plain(value: Number) -> Any:
+def convert_to_json(value: Number) -> Any:
     """What JSON can hold: intervals become lists, counts texts."""
     if isinstance(value, Estimate):
         return {"value": _rounded(value.value), "interval": [_rounded(value.low), _rounded(value.high)]}

@@ -23,16 +23,16 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from posym_companion.loop import Experiment, Measured, finished_part
+from posym_companion.loop import Experiment, RunOutput, finish_part
 from posym_core.metrics.exclusion_bound import exclusion
 from posym_core.metrics.logit_matrix import cross_logits
 from posym_core.metrics.rope import rope_angles
 from posym_core.metrics.swaps import swap_scores
-from posym_core.models.ensembles import data_generators, sample_streams
+from posym_core.models.ensembles import make_generators, sample_streams
 from posym_core.models.toys import ToyEnsemble
 from posym_core.models.training import TrainingSettings, train
-from posym_core.runs.devices import choose_device
-from posym_core.tasks.canonical import IndexTask, PartialInductionTask, RetrievalTask, Task
+from posym_core.store.devices import choose_device
+from posym_core.tasks.index_retrieval import IndexTask, PartialInductionTask, RetrievalTask, Task
 
 NAME = "frequency_control/full"
 TRAINING, TESTING, SCORING = 0, 1, 2  # purposes of data streams
@@ -109,7 +109,6 @@ class FrequencyControlSettings:
 
     @property
     def name(self) -> str:
-        """What the result is called."""
         return NAME
 
     @classmethod
@@ -181,7 +180,7 @@ def canonical_tasks(
 
 def measure(
     settings: FrequencyControlSettings, *, device: str = "auto", work: Path | None = None, progress: bool = True
-) -> Measured:
+) -> RunOutput:
     """Train and measure every cell; those in ``work`` are not trained again.
 
     Returns:
@@ -194,12 +193,12 @@ def measure(
     }
     for cell in cells(settings):
         train_cell = partial(run_cell, cell, settings, device=chosen, work=work, progress=progress)
-        measured = finished_part(work, cell.name, train_cell)
+        measured = finish_part(work, cell.name, train_cell)
         if work is not None:
             (work / f"{cell.name}.safetensors").unlink(missing_ok=True)  # a finished cell's checkpoint
         seconds += float(measured["seconds"])
         arrays |= {f"{cell.name}/{key}": value for key, value in measured.items()}
-    return Measured(arrays=arrays, seconds=seconds)
+    return RunOutput(arrays=arrays, seconds=seconds)
 
 
 def run_cell(
@@ -215,7 +214,7 @@ def run_cell(
     history = train(
         model,
         lambda count, generators: sample_streams(cell.task, count, generators),
-        generators=data_generators(settings.seeds, device, purpose=TRAINING),
+        generators=make_generators(settings.seeds, device, purpose=TRAINING),
         settings=settings.training,
         observe=snapshots(cell, settings),
         checkpoint=work / f"{cell.name}.safetensors" if work is not None else None,
@@ -246,7 +245,7 @@ def measure_heads(model: ToyEnsemble, settings: FrequencyControlSettings) -> dic
     hits, asked = count_hits(model, settings)
     measured = {"hits": hits, "asked": asked}
     device = model.embedding.device
-    batch = sample_streams(model.task, settings.score_inputs, data_generators(model.seeds, device, purpose=SCORING))
+    batch = sample_streams(model.task, settings.score_inputs, make_generators(model.seeds, device, purpose=SCORING))
     scores, shares = [], []
     for variant in range(model.ensemble[1]):
         query, keys = model.query_and_keys(batch.tokens, variant)
@@ -275,7 +274,7 @@ def count_hits(
 ) -> tuple[np.ndarray, np.ndarray]:
     """Right answers ``[seed, variant, position]`` and inputs ``[seed, position]`` of a fresh test set."""
     device = model.embedding.device
-    generators = data_generators(model.seeds, device, purpose=TESTING)
+    generators = make_generators(model.seeds, device, purpose=TESTING)
     seeds, variants = model.ensemble
     hits = torch.zeros(seeds, variants, model.task.length, device=device)
     asked = torch.zeros(seeds, model.task.length, device=device)

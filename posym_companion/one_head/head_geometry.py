@@ -15,7 +15,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from posym_companion.loop import Experiment, language_model, plain
+from posym_companion.loop import Experiment, load_experiment_model, slug
 from posym_companion.one_head.plane_geometry import (
     coherence,
     concentration,
@@ -24,13 +24,13 @@ from posym_companion.one_head.plane_geometry import (
     fit_wave,
     unrotated_planes,
 )
-from posym_core.inspection.heads import LayerHeads
-from posym_core.inspection.layer_measurement import profile_with
 from posym_core.metrics.exclusion_bound import exclusion
 from posym_core.metrics.frequencies import dirichlet_kernel
-from posym_core.models.answers import choice_accuracy
-from posym_core.tasks import index_prompts, make_prompts
-from posym_core.tasks.language import PLACES
+from posym_profile.language_models.answers import choose_answers
+from posym_profile.prompts import index_prompts, make_prompts
+from posym_profile.prompts.lists_and_text import PLACES
+from posym_profile.scores.layer_heads import LayerHeads
+from posym_profile.scores.layer_measurement import map_layers
 
 TASKS = {"binding-lives": 16, "binding-likes": 16, "index": 16, "text": 64}
 # Arrows of this many prompts are kept to be drawn.
@@ -58,7 +58,7 @@ class HeadGeometry:
     """One setting.
 
     Attributes:
-        model: name for :func:`posym_core.load_model`.
+        model: name for :func:`posym_profile.load_model`.
         task: one of ``PROMPT_TASKS``.
         facts: blocks per prompt.
         prompts: how many prompts; an even number, since halves are compared.
@@ -82,8 +82,7 @@ class HeadGeometry:
 
     @property
     def name(self) -> str:
-        """What the result is called."""
-        return f"head_geometry/{plain(self.model)}_{self.task}_{self.facts}" + ("" if self.trained else "_untrained")
+        return f"head_geometry/{slug(self.model)}_{self.task}_{self.facts}" + ("" if self.trained else "_untrained")
 
 
 def full_size(model: str = "gemma-3-270m") -> list[HeadGeometry]:
@@ -140,7 +139,7 @@ def measure_heads(
         return {name: x.expand(-1, *groups, *x.shape[3:]).float() for name, x in measured.items()}
 
     # Few prompts at a time: logits of all planes are large.
-    found = profile_with(model, prompts.input_ids, one_layer, progress=progress, batch_size=8)
+    found = map_layers(model, prompts.input_ids, one_layer, progress=progress, batch_size=8)
     return found, torch.stack([angles[layer] for layer in sorted(angles)]), (last - places).double()
 
 
@@ -246,9 +245,9 @@ def measure_places(
             keys = unrotated_planes(heads.keys[..., places, :], places, heads.angles)
             return {"arrow": torch.view_as_real(query * keys.mean(-2).conj())}
 
-        arrow = profile_with(model, prompts.input_ids, one_layer, progress=progress)["arrow"]
+        arrow = map_layers(model, prompts.input_ids, one_layer, progress=progress)["arrow"]
         asked.append(torch.view_as_complex(arrow).mean(0))
-        correct.append(choice_accuracy(model, prompts).correct.cpu())
+        correct.append(choose_answers(model, prompts).correct.cpu())
     angle = torch.stack([angles[layer] for layer in sorted(angles)])[:, None]
     length = setting.facts * prompts.block_length
     weight = torch.tensor(np.nan_to_num(arrays["energy_share"] * arrays["positional_share"])).double()
@@ -275,4 +274,4 @@ def with_random_weights(model: Any, seed: int) -> Any:
     return fresh.to(device).eval()
 
 
-EXPERIMENT = Experiment(settings=full_size, small=small, measure=measure, dims=DIMS, load=language_model)
+EXPERIMENT = Experiment(settings=full_size, small=small, measure=measure, dims=DIMS, load=load_experiment_model)

@@ -1,8 +1,8 @@
 """The trainer: a toy with one layer and one head learns in the reader's browser, before the stored runs of a grid.
 
 ``toy.js`` is the model, its gradients and its optimiser in plain arrays, with the distributions, the initial spread and
-the schedule of :mod:`posym_core.models.toys` and :mod:`posym_core.tasks.canonical`; ``toy_worker.js`` trains it beside
-the page, and ``trainer.js`` draws. Chance is the browser's own, so a seed here is not the same seed in Python.
+the schedule of :mod:`posym_core.models.toys` and :mod:`posym_core.tasks.index_retrieval`; ``toy_worker.js`` trains it
+beside the page, and ``trainer.js`` draws. Chance is the browser's own, so a seed here is not the same seed in Python.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ from typing import Any
 import numpy as np
 from markupsafe import Markup
 
-from posym_core.figures.frames import shaped
-from posym_core.figures.pages import Figure, page, require_said, script
+from posym_figures.frames import require_shape
+from posym_figures.pages import Figure, join_scripts, render_page, require_texts
 
 __all__ = ["LENGTHS", "TASKS", "StoredRuns", "trainer"]
 
@@ -64,9 +64,9 @@ class StoredRuns:
         """
         if self.task not in TASKS:
             raise ValueError(f"task of stored runs must be one of {', '.join(TASKS)}; got {self.task!r}")
-        angles = shaped("angles", self.angles, "angle")
-        accuracy = shaped("accuracy", self.accuracy, "seed", ("angle", len(angles)))
-        places = shaped(
+        angles = require_shape("angles", self.angles, "angle")
+        accuracy = require_shape("accuracy", self.accuracy, "seed", ("angle", len(angles)))
+        places = require_shape(
             "by_position", self.by_position, ("seed", len(accuracy)), ("angle", len(angles)), ("position", self.length)
         )
         order = np.argsort(angles)
@@ -129,7 +129,7 @@ def trainer(
     Raises:
         ValueError: if something is out of range, a part of the schedule is missing, or texts are.
     """
-    require_said(caption=caption, alt=alt)
+    require_texts(caption=caption, alt=alt)
     if missing := [name for name in SCHEDULE if name not in training]:
         raise ValueError(f"training must say {', '.join(SCHEDULE)}; {', '.join(missing)} not given")
     counts = {"symbols": symbols, "attributes": attributes, "repetition": repetition, "width": width}
@@ -154,14 +154,14 @@ def trainer(
         "names": TASKS,
         "classes": {"index": symbols, "retrieval": attributes, "induction": attributes},
     }
-    html = page(
+    html = render_page(
         STATIC / "trainer.html.j2",
         data,
         limit=PAYLOAD_LIMIT,
         too_much="the stored runs take {size:.1f} MB, but a trainer may carry {limit:.1f} MB; pass fewer of them",
         scripts=("core.js", "keep.js", STATIC / "charts.js", STATIC / "trainer.js"),
         styles=("figure.css", STATIC / "live.css"),
-        worker=Markup(script(STATIC / "toy.js", STATIC / "toy_worker.js")),
+        worker=Markup(join_scripts(STATIC / "toy.js", STATIC / "toy_worker.js")),
         names=TASKS,
         lengths=LENGTHS,
         steps=training["steps"],

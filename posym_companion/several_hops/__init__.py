@@ -1,27 +1,44 @@
 """Models that answer in several hops: what is run, and what only it needs. What judges it is in ``judges``."""
 
-from posym_companion.several_hops.hop_figure import hops
+from posym_companion.several_hops.gptj import mark_right_answers, run_with_edits, set_angles
+from posym_companion.several_hops.hop_answers import answer_questions
+from posym_companion.several_hops.hop_figure import hops_figure
 from posym_companion.several_hops.hop_models import hop_model
+from posym_companion.several_hops.hop_questions import HOP_TASKS, LENGTHS, draw_hop_questions, write_hop_text
 from posym_companion.several_hops.judges.hop_length import reach
 from posym_companion.several_hops.judges.hop_prompts import TABLE_3
 from posym_companion.several_hops.judges.hop_seeds import seed_by_seed
-from posym_companion.several_hops.judges.multihop import best_checkpoint, kinds, learned_at, mean_scores, written
+from posym_companion.several_hops.judges.multihop import (
+    best_checkpoint,
+    classify_heads,
+    learned_at,
+    mean_scores,
+    write_kinds,
+)
 from posym_companion.several_hops.programs import NONE, candidates
 from posym_companion.several_hops.stations import capture_layers, station_scores
 
 __all__ = [
+    "HOP_TASKS",
+    "LENGTHS",
     "NONE",
     "TABLE_3",
+    "answer_questions",
     "best_checkpoint",
     "candidates",
     "capture_layers",
+    "classify_heads",
+    "draw_hop_questions",
     "hop_model",
-    "hops",
-    "kinds",
+    "hops_figure",
     "learned_at",
+    "mark_right_answers",
     "mean_scores",
     "reach",
+    "run_with_edits",
     "seed_by_seed",
+    "set_angles",
     "station_scores",
-    "written",
+    "write_hop_text",
+    "write_kinds",
 ]

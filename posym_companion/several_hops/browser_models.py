@@ -18,13 +18,13 @@ import numpy as np
 import torch
 from tqdm import tqdm
 
-from posym_companion.loop import Experiment, Measured
+from posym_companion.loop import Experiment, RunOutput
 from posym_companion.one_head import frequency_control, training_figure
 from posym_companion.several_hops import multihop
-from posym_companion.several_hops.hop_figure import STATIC, layout, parcels
-from posym_core.figures.pages import functions_of
+from posym_companion.several_hops.gptj import run_with_edits
+from posym_companion.several_hops.hop_figure import STATIC, encode_parcels, parcel_layout
 from posym_core.metrics.rope import rope_angles
-from posym_core.models.gptj import answers_with
+from posym_figures.pages import expose_functions
 
 TOYS, HOPS = ("index", "retrieval"), ("number", "letter")
 BATCH = 20  # sequences a call, and steps between two looks at the bar
@@ -78,7 +78,6 @@ class BrowserModels:
 
     @property
     def name(self) -> str:
-        """What the result is called."""
         return f"browser_models/{self.task}"
 
 
@@ -99,14 +98,14 @@ def script_page(*scripts: Path) -> Iterator[Any]:
     with sync_playwright() as driver:
         browser = driver.chromium.launch(executable_path=path, args=["--no-sandbox"])
         page = browser.new_page()
-        page.add_script_tag(content=functions_of(*scripts))
+        page.add_script_tag(content=expose_functions(*scripts))
         yield page
         browser.close()
 
 
 def measure(
     setting: BrowserModels, *, device: str = "cpu", work: Path | None = None, progress: bool = False
-) -> Measured:
+) -> RunOutput:
     """Train or ask the models of one task.
 
     Returns:
@@ -114,12 +113,16 @@ def measure(
         sequence, the largest ``difference`` of a logit from PyTorch's, whether both give the ``same`` answer, whether
         the right one, and the ``milliseconds`` of a pass.
     """
-    arrays = trained(setting, progress=progress) if setting.task in TOYS else asked(setting, progress=progress)
+    arrays = (
+        train_in_browser(setting, progress=progress)
+        if setting.task in TOYS
+        else ask_in_browser(setting, progress=progress)
+    )
     key = "seconds" if setting.task in TOYS else "milliseconds"
-    return Measured(arrays=arrays, seconds=float(arrays[key].sum()) * (1 if key == "seconds" else 1e-3))
+    return RunOutput(arrays=arrays, seconds=float(arrays[key].sum()) * (1 if key == "seconds" else 1e-3))
 
 
-def trained(setting: BrowserModels, *, progress: bool = False) -> dict[str, np.ndarray]:
+def train_in_browser(setting: BrowserModels, *, progress: bool = False) -> dict[str, np.ndarray]:
     """Toys trained in the browser with the settings of the grid."""
     grid = frequency_control.FrequencyControlSettings()
     angles = rope_angles(grid.dim, grid.base)[torch.tensor(setting.frequencies) - 1]
@@ -136,16 +139,16 @@ def trained(setting: BrowserModels, *, progress: bool = False) -> dict[str, np.n
 
 
 @torch.no_grad()
-def asked(setting: BrowserModels, *, progress: bool = False) -> dict[str, np.ndarray]:
+def ask_in_browser(setting: BrowserModels, *, progress: bool = False) -> dict[str, np.ndarray]:
     """A trained model of several hops asked in the browser and in PyTorch."""
     model, made = multihop.load_weights(f"multihop/{setting.task}_0", device="cpu")
     weights = {name: x.numpy() for name, x in model.named_parameters()}
     batch = made.make_task().sample(setting.sequences, generator=made.generator(multihop.TEST))
-    expected = torch.cat([answers_with(model, part) for part in batch.tokens.split(BATCH)]).numpy()
+    expected = torch.cat([run_with_edits(model, part) for part in batch.tokens.split(BATCH)]).numpy()
     described = {"layers": made.layers, "width": made.width, "angles": made.angles.tolist()}
     logits, milliseconds = [], []
     with script_page(STATIC / "gptj.js") as page:
-        page.evaluate(LOAD, [described, parcels(weights), layout(weights)])
+        page.evaluate(LOAD, [described, encode_parcels(weights), parcel_layout(weights)])
         for part in tqdm(batch.tokens.split(BATCH), desc=setting.name, disable=not progress):
             for row, took in page.evaluate(ASK, part.tolist()):
                 logits.append(row)

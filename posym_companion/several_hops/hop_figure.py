@@ -1,9 +1,9 @@
 """Models of several hops in the reader's browser: edit a sequence, switch heads off, and see which tokens they look at.
 
-``gptj.js`` is the forward pass of :mod:`posym_core.models.gptj` in plain arrays. Weights travel in half precision, as
-they are stored, in *parcels*: one for embedding and read-out and one for each layer, loaded when the reader asks. On a
-page a parcel is a script, since browsers do not let a page that was opened from a file fetch its neighbours; in a
-notebook the kernel sends it.
+``gptj.js`` is the forward pass of :mod:`posym_companion.several_hops.gptj` in plain arrays. Weights travel in half
+precision, as they are stored, in *parcels*: one for embedding and read-out and one for each layer, loaded when the
+reader asks. On a page a parcel is a script, since browsers do not let a page that was opened from a file fetch its
+neighbours; in a notebook the kernel sends it.
 """
 
 from __future__ import annotations
@@ -21,13 +21,20 @@ import numpy as np
 from markupsafe import Markup
 
 from posym_companion.one_head import training_figure
-from posym_core.figures.frames import shaped
-from posym_core.figures.pages import LiveFigure, module, needs_anywidget, page, require_said, script
+from posym_figures.frames import require_shape
+from posym_figures.pages import (
+    LiveFigure,
+    join_module,
+    join_scripts,
+    make_missing_widget_error,
+    render_page,
+    require_texts,
+)
 
 if TYPE_CHECKING:
-    from posym_core.figures.live import AskingWidget
+    from posym_figures.live import AskingWidget
 
-__all__ = ["HopModel", "HopsFigure", "hops", "write_parcels"]
+__all__ = ["HopModel", "HopsFigure", "hops_figure", "write_parcels"]
 
 STATIC = Path(__file__).with_name("static")
 PAYLOAD_LIMIT = 200_000
@@ -43,8 +50,10 @@ class HopModel:
     """A trained model and the task that it was trained on.
 
     Args:
-        task: a :class:`posym_core.tasks.multihop.NumberTask` or :class:`~posym_core.tasks.multihop.LetterTask`.
-        weights: arrays by name, as a :func:`posym_core.models.gptj.decoder` of one head a layer names them.
+        task: a :class:`posym_core.tasks.number_letter.NumberTask` or
+            :class:`~posym_core.tasks.number_letter.LetterTask`.
+        weights: arrays by name, as a :func:`posym_companion.several_hops.gptj.make_gptj` of one head a layer names
+            them.
         angles: ``[plane]``, radians per position.
         example: tokens of the sequence that is shown first.
         label: what the reader chooses it by.
@@ -76,7 +85,7 @@ class HopModel:
         """
         if self.name not in SIZES:
             raise ValueError(f"task must be one of {', '.join(SIZES)}; got {self.name!r}")
-        layouts = layout(self.weights)
+        layouts = parcel_layout(self.weights)
         vocabulary, width = np.shape(self.weights["transformer.wte.weight"])
         if vocabulary != self.task.vocabulary:
             raise ValueError(
@@ -112,8 +121,8 @@ class HopModel:
         if self.attention is None:
             return None
         places = len(self.example)
-        attention = shaped("attention", self.attention, ("layer", layers), ("query", places), ("key", places))
-        logits = shaped("logits", self.logits, ("token", self.task.vocabulary))
+        attention = require_shape("attention", self.attention, ("layer", layers), ("query", places), ("key", places))
+        logits = require_shape("logits", self.logits, ("token", self.task.vocabulary))
         odds = np.exp(logits - logits.max())
         best = np.argsort(-odds, kind="stable")[:3]
         return {
@@ -124,7 +133,7 @@ class HopModel:
 
 @dataclass(frozen=True, eq=False, repr=False)
 class HopsFigure(LiveFigure):
-    """A finished figure of :func:`hops`: displays itself in notebooks and on built pages.
+    """A finished figure of :func:`hops_figure`: displays itself in notebooks and on built pages.
 
     A page of the book loads the weights from beside it; where a kernel runs, the kernel sends them.
     """
@@ -140,7 +149,7 @@ class HopsFigure(LiveFigure):
     @functools.cached_property
     def parcels(self) -> dict[str, list[str]]:
         """The parcels of every model, by its name."""
-        return {model.name: parcels(model.weights) for model in self.models}
+        return {model.name: encode_parcels(model.weights) for model in self.models}
 
     def answer(self, asked: Any) -> dict[str, Any] | None:
         """The message with the parcel that a widget asks for; ``None`` for any other message."""
@@ -156,17 +165,17 @@ class HopsFigure(LiveFigure):
             ImportError: if anywidget is not installed.
         """
         try:
-            from posym_core.figures.live import AskingWidget
+            from posym_figures.live import AskingWidget
         except ModuleNotFoundError as error:
-            raise needs_anywidget(error) from error
-        script = module("core.js", STATIC / "hop_tasks.js", STATIC / "hops.js")
+            raise make_missing_widget_error(error) from error
+        script = join_module("core.js", STATIC / "hop_tasks.js", STATIC / "hops.js")
         return AskingWidget(self.markup(), script, self.answer)
 
 
-def layout(weights: Mapping[str, Any]) -> list[list[list[Any]]]:
+def parcel_layout(weights: Mapping[str, Any]) -> list[list[list[Any]]]:
     """Names and shapes of the tensors of every parcel: what belongs to no layer, then layer by layer.
 
-    >>> layout({"transformer.h.0.b": np.ones(2), "lm_head.bias": np.ones((3,))})
+    >>> parcel_layout({"transformer.h.0.b": np.ones(2), "lm_head.bias": np.ones((3,))})
     [[['lm_head.bias', [3]]], [['transformer.h.0.b', [2]]]]
     """
     places = {name: int(found[1]) + 1 if (found := LAYER.match(name)) else 0 for name in sorted(weights)}
@@ -176,14 +185,15 @@ def layout(weights: Mapping[str, Any]) -> list[list[list[Any]]]:
     ]
 
 
-def parcels(weights: Mapping[str, Any]) -> list[str]:
-    """The parcels of a model: base64 of its arrays in half precision, little-endian, in the order of :func:`layout`.
+def encode_parcels(weights: Mapping[str, Any]) -> list[str]:
+    """The parcels of a model: base64 of its arrays in half precision, little-endian, in the order of
+    :func:`parcel_layout`.
 
     Raises:
         ValueError: if half precision cannot hold a weight.
     """
     packed = []
-    for tensors in layout(weights):
+    for tensors in parcel_layout(weights):
         flat = np.concatenate([np.asarray(weights[name], dtype=np.float32).ravel() for name, _ in tensors])
         if not (np.abs(flat) <= 65504).all():
             raise ValueError("weights must be finite in half precision, whose largest number is 65504; rescale them")
@@ -192,13 +202,14 @@ def parcels(weights: Mapping[str, Any]) -> list[str]:
 
 
 def write_parcels(name: str, weights: Mapping[str, Any], folder: Path) -> None:
-    """Write a model's parcels where a page with :func:`hops` looks for them: ``folder / name / 0.js`` and so on."""
+    """Write a model's parcels where a page with :func:`hops_figure` looks for them: ``folder / name / 0.js`` and so
+    on."""
     (folder / name).mkdir(parents=True, exist_ok=True)
-    for place, text in enumerate(parcels(weights)):
+    for place, text in enumerate(encode_parcels(weights)):
         (folder / name / f"{place}.js").write_text(f'posymParcel("{name}",{place},"{text}");\n', encoding="ascii")
 
 
-def hops(models: Sequence[HopModel], *, caption: str, alt: str, address: str | None = None) -> HopsFigure:
+def hops_figure(models: Sequence[HopModel], *, caption: str, alt: str, address: str | None = None) -> HopsFigure:
     """Models that the reader asks: a sequence in, the answer and every layer's attention out.
 
     Args:
@@ -214,22 +225,24 @@ def hops(models: Sequence[HopModel], *, caption: str, alt: str, address: str | N
     Raises:
         ValueError: if there are no models, two have the same task, one does not fit its task, or texts are missing.
     """
-    require_said(caption=caption, alt=alt)
+    require_texts(caption=caption, alt=alt)
     names = [model.name for model in models]
     if not names or len(set(names)) < len(names):
         raise ValueError(f"models must be one or more, each of another task; got {', '.join(names) or 'none'}")
     described = {model.name: model.description() for model in models}
-    html = page(
+    html = render_page(
         STATIC / "hops.html.j2",
         {"models": described, "address": address, "longest": LONGEST},
         limit=PAYLOAD_LIMIT,
         too_much="the descriptions take {size:.1f} MB, but the figure may carry {limit:.1f} MB; pass fewer models",
         scripts=("core.js", STATIC / "hop_tasks.js", STATIC / "hops.js", STATIC / "hops_page.js"),
         styles=("figure.css", training_figure.STATIC / "live.css", STATIC / "hops.css"),
-        worker=Markup(script(STATIC / "gptj.js", STATIC / "gptj_worker.js")),
+        worker=Markup(join_scripts(STATIC / "gptj.js", STATIC / "gptj_worker.js")),
         labels={model.name: model.label for model in models},
         layers=max(each["layers"] for each in described.values()),
-        parcels=[(model.name, list(enumerate(parcels(model.weights)))) for model in models] if address is None else [],
+        parcels=[(model.name, list(enumerate(encode_parcels(model.weights)))) for model in models]
+        if address is None
+        else [],
         caption=caption,
         alt=alt,
     )
@@ -237,7 +250,7 @@ def hops(models: Sequence[HopModel], *, caption: str, alt: str, address: str | N
     return HopsFigure(html=html, text=text, models=tuple(models), address=address)
 
 
-def asked_parcels(html: str) -> list[tuple[str, str, str]]:
+def list_parcels(html: str) -> list[tuple[str, str, str]]:
     """Name, source and address of every model whose parcels a page asks for."""
     found = re.findall(r'class="posym-hops-data">(.*?)</script>', html, re.DOTALL)
     return [

@@ -17,10 +17,10 @@ from torch import Tensor
 
 from posym_companion.loop import Experiment
 from posym_companion.several_hops import multihop
+from posym_companion.several_hops.gptj import measure_accuracy_by_length, set_angles
 from posym_companion.several_hops.multihop import TEST, MultihopSettings, load_weights
 from posym_companion.several_hops.stations import CapturedLayers, capture_layers
-from posym_core.metrics.rope import turn
-from posym_core.models.gptj import accuracy_by_length, set_angles
+from posym_core.metrics.rope import rotate_unchecked
 
 LENGTHS = (17, 20, 24, 28, 32, 36, 40, 44, 48, 52, 56, 60, 64, 80, 96, 128, 192, 256, 512, 850, 1020)
 # Distances behind a target at which the logit of an average key is foretold.
@@ -51,7 +51,6 @@ class HopLength:
 
     @property
     def name(self) -> str:
-        """What the result is called."""
         return self.model.replace("multihop", "hop_length", 1)
 
 
@@ -73,13 +72,13 @@ def measure(
     Returns:
         ``lengths``; ``accuracy [length, hop]``; ``onward [length, layer, head]``, mean attention from stations to
         where they point; ``added [length, layer, head]``, mean attention from stations to all tokens in front of the
-        window together; ``foretold`` of the same shape, what :func:`foretold_onward` expects of ``onward``; and
-        ``profile [layer, head, distance]`` of :func:`logit_profile`.
+        window together; ``foretold`` of the same shape, what :func:`predict_onward_attention` expects of ``onward``;
+        and ``profile [layer, head, distance]`` of :func:`logit_profile`.
     """
     task = trained.make_task()
     least = task.window + task.steps + 1
     set_angles(model, trained.angles, positions=max(*setting.lengths, model.config.n_positions))
-    accuracy = accuracy_by_length(
+    accuracy = measure_accuracy_by_length(
         model, task, setting.lengths, count=setting.sequences, seed=trained.seed, progress=progress
     )
     generator = trained.generator(TEST)
@@ -94,7 +93,9 @@ def measure(
         onward = rows.gather(-1, path.clamp_min(0)[None, :, :, None, None].expand(*rows.shape[:4], 1))[..., 0]
         found["onward"].append(onward[:, asks].mean(1))
         found["added"].append(rows[..., :extra].sum(-1)[:, asks].mean(1))
-        found["foretold"].append(foretold_onward(captured, base.path, trained.angles, window=task.window, extra=extra))
+        found["foretold"].append(
+            predict_onward_attention(captured, base.path, trained.angles, window=task.window, extra=extra)
+        )
     return {
         "lengths": np.array(setting.lengths),
         "accuracy": accuracy.numpy(),
@@ -103,7 +104,7 @@ def measure(
     }
 
 
-def foretold_onward(
+def predict_onward_attention(
     captured: CapturedLayers,
     path: Int64[Tensor, "sequence reached"],
     angles: Float[Tensor, " plane"],
@@ -134,7 +135,9 @@ def foretold_onward(
     total = logits.logsumexp(-1)
     if extra:
         key = _mean_key(captured, angles, window)
-        front = turn(key[:, :, None].expand(-1, -1, extra, -1), torch.arange(-extra, 0), angles, "neighbours")
+        front = rotate_unchecked(
+            key[:, :, None].expand(-1, -1, extra, -1), torch.arange(-extra, 0), angles, "neighbours"
+        )
         added = query.double() @ front[:, None].transpose(-1, -2).to(query.device) * captured.scale
         total = torch.logaddexp(total, added.logsumexp(-1))
     share = (wanted - total).exp().permute(0, 1, 3, 2)  # [layer, sequence, station, head]
@@ -156,15 +159,17 @@ def logit_profile(
     as much as the target does.
 
     Args:
-        captured, path, angles, window: as for :func:`foretold_onward`.
+        captured, path, angles, window: as for :func:`predict_onward_attention`.
         distances: how many, from 0.
     """
     is_station, onward = path[:, 1:] >= 0, path[:, 1:].clamp_min(0).to(captured.query.device)
     query = _station_queries(captured, path).double()
     # Queries as the target sees them: turned by how far it is, so that one key serves all stations.
-    seen = turn(query, -onward[None, :, None], angles.to(query.device), "neighbours")
+    seen = rotate_unchecked(query, -onward[None, :, None], angles.to(query.device), "neighbours")
     key = _mean_key(captured, angles, window)
-    back = turn(key[:, :, None].expand(-1, -1, distances, -1), -torch.arange(distances), angles, "neighbours")
+    back = rotate_unchecked(
+        key[:, :, None].expand(-1, -1, distances, -1), -torch.arange(distances), angles, "neighbours"
+    )
     back = back[:, None].transpose(-1, -2).to(seen.device)
     logits = seen @ back * captured.scale  # [layer, sequence, head, station, distance]
     relative = (logits - logits[..., :1]).transpose(2, 3)
@@ -174,7 +179,7 @@ def logit_profile(
 def _mean_key(captured: CapturedLayers, angles: Tensor, window: int) -> Float[Tensor, "layer head dim"]:
     """Mean key of the target window's tokens before rotation, on the CPU."""
     seen = torch.arange(window)
-    return turn(captured.keys[..., :window, :].double().cpu(), -seen, angles, "neighbours").mean((1, 3))
+    return rotate_unchecked(captured.keys[..., :window, :].double().cpu(), -seen, angles, "neighbours").mean((1, 3))
 
 
 def _station_queries(captured: CapturedLayers, path: Tensor) -> Float[Tensor, "layer sequence head station dim"]:

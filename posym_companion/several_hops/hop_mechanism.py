@@ -17,14 +17,14 @@ from torch import Tensor
 
 from posym_companion.loop import Experiment
 from posym_companion.several_hops import multihop
+from posym_companion.several_hops.gptj import average_by_hops, average_outputs, run_with_edits
 from posym_companion.several_hops.multihop import TEST, MultihopSettings, load_weights
 from posym_companion.several_hops.programs import NONE, agreement, candidates
 from posym_companion.several_hops.stations import CapturedLayers, capture_layers
 from posym_core.metrics.frequencies import frequency_use
-from posym_core.metrics.rope import turn
-from posym_core.models.gptj import answers_with, mean_by_hops, mean_outputs
+from posym_core.metrics.rope import rotate_unchecked
 from posym_core.models.head_edits import LayerHead
-from posym_core.tasks.multihop import MultihopBatch
+from posym_core.tasks.number_letter import MultihopBatch
 
 PROGRAMS = ("reflexive", "hop 1", "hop 2", "hop 3", "hop 4")
 DIMS = {
@@ -60,7 +60,6 @@ class HopMechanism:
 
     @property
     def name(self) -> str:
-        """What the result is called."""
         return self.model.replace("multihop", "hop_mechanism", 1)
 
 
@@ -102,13 +101,13 @@ def measure(
     heads = [(layer, head) for layer in range(trained.layers) for head in range(trained.heads)]
 
     def accuracy(**altered: Any) -> np.ndarray:
-        right = answers_with(model, tokens, **altered).argmax(-1).cpu() == batch.answer
-        return mean_by_hops(right, batch.hops, trained.hops).numpy()
+        right = run_with_edits(model, tokens, **altered).argmax(-1).cpu() == batch.answer
+        return average_by_hops(right, batch.hops, trained.hops).numpy()
 
     def by_head(values: list[np.ndarray]) -> np.ndarray:
         return np.stack(values).reshape(trained.layers, trained.heads, -1)
 
-    mean = mean_outputs(model, tokens)
+    mean = average_outputs(model, tokens)
     shown = PROGRAMS[: 1 + trained.hops]
     silenced, programmed = [], {name: [] for name in shown}
     for head in tqdm(heads, desc=setting.name, disable=not progress, leave=False):
@@ -178,7 +177,9 @@ def _planes(
     positions = torch.arange(batch.tokens.shape[1])
     here = {}
     for name, x in (("query", layers.query), ("keys", layers.keys)):
-        plain = turn(x[:, :kept].cpu(), -positions, angles, "neighbours")  # [layer, sequence, head, token, dim]
+        plain = rotate_unchecked(
+            x[:, :kept].cpu(), -positions, angles, "neighbours"
+        )  # [layer, sequence, head, token, dim]
         pairs = plain.unflatten(-1, (-1, 2)).transpose(1, 2)  # [layer, head, sequence, token, plane, 2]
         chosen = plane.cpu()[:, :, None, None, None, None].expand(*pairs.shape[:4], 1, 2)
         here[name] = pairs.gather(-2, chosen)[..., 0, :].half().numpy()

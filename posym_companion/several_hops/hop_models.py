@@ -6,10 +6,10 @@ from typing import Any
 
 import torch
 
+from posym_companion.several_hops.gptj import run_with_edits
 from posym_companion.several_hops.hop_figure import HopModel
 from posym_companion.several_hops.multihop import MultihopSettings
-from posym_core.models.gptj import answers_with
-from posym_core.runs.results import load_result
+from posym_core.store.results import load_result
 
 
 def hop_model(model: Any, settings: MultihopSettings) -> HopModel:
@@ -23,7 +23,9 @@ def hop_model(model: Any, settings: MultihopSettings) -> HopModel:
     """
     example = load_result(settings.name)["example_tokens"][settings.hops - 1]
     seen: list[torch.Tensor] = []
-    logits = answers_with(model, torch.tensor(example)[None], seen=lambda layer, weights, _: seen.append(weights[0, 0]))
+    logits = run_with_edits(
+        model, torch.tensor(example)[None], seen=lambda layer, weights, _: seen.append(weights[0, 0])
+    )
     return HopModel(
         settings.make_task(),
         {name: x.detach().numpy() for name, x in model.named_parameters()},

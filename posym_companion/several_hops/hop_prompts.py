@@ -1,7 +1,7 @@
 """Number and Letter with one hop, put to a language model as text, at growing length.
 
 Urrutia et al. (2026b, appendix H and Table 3) do this with hosted models. Here any local model can be asked; wording,
-examples and screening are those of :mod:`posym_core.tasks.hop_wording`.
+examples and screening are those of :mod:`posym_companion.several_hops.hop_questions`.
 """
 
 from __future__ import annotations
@@ -12,9 +12,16 @@ from typing import Any
 import numpy as np
 from tqdm import tqdm
 
-from posym_companion.loop import Experiment, language_model, plain
-from posym_core.models.answers import answer_questions
-from posym_core.tasks.hop_wording import HOP_TASKS, LENGTHS, HopTask, hop_questions, hop_text, screened
+from posym_companion.loop import Experiment, load_experiment_model, slug
+from posym_companion.several_hops.hop_answers import answer_questions
+from posym_companion.several_hops.hop_questions import (
+    HOP_TASKS,
+    LENGTHS,
+    HopTask,
+    draw_hop_questions,
+    screen_accuracy,
+    write_hop_text,
+)
 
 # A question costs in proportion to its length: fewer of the long ones.
 QUESTIONS = (6, 5, 4, 3, 2, 2, 1, 1, 1, 1)
@@ -30,7 +37,7 @@ class HopPrompts:
     """One setting.
 
     Attributes:
-        model: name for :func:`posym_core.load_model`.
+        model: name for :func:`posym_profile.load_model`.
         lengths: items per sequence, the shortest first.
         questions: how many of each length, per task and run; never more than of a shorter one.
         runs: repetitions, each with questions and examples of its own.
@@ -63,8 +70,7 @@ class HopPrompts:
 
     @property
     def name(self) -> str:
-        """What the result is called."""
-        return f"hop_prompts/{plain(self.model)}" + ("_chat" if self.chat else "")
+        return f"hop_prompts/{slug(self.model)}" + ("_chat" if self.chat else "")
 
 
 def full_size(model: str = "gemma-3-270m") -> list[HopPrompts]:
@@ -93,12 +99,12 @@ def measure(model: Any, tokenizer: Any, setting: HopPrompts, *, progress: bool =
     work: list[tuple[HopTask, int]] = [(task, run) for run in range(setting.runs) for task in HOP_TASKS]
     for task, run in tqdm(work, desc="tasks and runs", disable=not progress):
         seed = 2 * (setting.seed * setting.runs + run)
-        questions = hop_questions(task, count=setting.questions[0], lengths=setting.lengths, seed=seed)
-        examples = hop_questions(task, count=max(1, setting.shown), lengths=(setting.shown_length,), seed=seed + 1)
+        questions = draw_hop_questions(task, count=setting.questions[0], lengths=setting.lengths, seed=seed)
+        examples = draw_hop_questions(task, count=max(1, setting.shown), lengths=(setting.shown_length,), seed=seed + 1)
         shown = examples[setting.shown_length][: setting.shown]
         for place, (length, count) in enumerate(zip(setting.lengths, setting.questions, strict=True)):
             asked = questions[length][:count]
-            texts = [hop_text(task, question, shown) for question in asked]
+            texts = [write_hop_text(task, question, shown) for question in asked]
             answers = answer_questions(model, tokenizer, asked, texts, chat=setting.chat)
             given = (answers.exact, answers.correct, answers.log_probability, answers.alternatives)
             for name, values in zip(names, given, strict=True):
@@ -110,9 +116,9 @@ def measure(model: Any, tokenizer: Any, setting: HopPrompts, *, progress: bool =
         "accuracy": np.nanmean(found["exact"], axis=-1),
         "choice_accuracy": np.nanmean(found["choice"], axis=-1),
         "chance": np.nanmean(1 / found["alternatives"], axis=-1),
-        "screened_accuracy": np.moveaxis(screened(by_run["exact"]), 1, 2),
-        "screened_choice_accuracy": np.moveaxis(screened(by_run["choice"]), 1, 2),
+        "screened_accuracy": np.moveaxis(screen_accuracy(by_run["exact"]), 1, 2),
+        "screened_choice_accuracy": np.moveaxis(screen_accuracy(by_run["choice"]), 1, 2),
     }
 
 
-EXPERIMENT = Experiment(settings=full_size, small=small, measure=measure, dims=DIMS, load=language_model)
+EXPERIMENT = Experiment(settings=full_size, small=small, measure=measure, dims=DIMS, load=load_experiment_model)

@@ -16,10 +16,10 @@ import numpy as np
 
 from posym_companion.loop import Experiment
 from posym_companion.several_hops import hop_length
-from posym_companion.several_hops.multihop import TEST, MultihopSettings, Trained, train_together
+from posym_companion.several_hops.multihop import TEST, MultihopSettings, TrainedModel, train_together
 from posym_companion.several_hops.programs import agreement
 from posym_companion.several_hops.stations import capture_layers
-from posym_core.runs.devices import choose_device
+from posym_core.store.devices import choose_device
 
 # Every change, by the task and the name of its result.
 VARIANTS: dict[tuple[str, str], dict[str, Any]] = {
@@ -84,7 +84,6 @@ class HopVariant:
 
     @property
     def name(self) -> str:
-        """What the result is called."""
         return f"hop_variants/{self.task}_{self.change}"
 
     def settings(self, seed: int) -> MultihopSettings:
@@ -128,7 +127,7 @@ def measure(
     found: list[dict[str, np.ndarray]] = []
     each = [setting.settings(seed) for seed in setting.seeds]
     together = choose_device(device).type == "cuda" and not each[0].extra
-    learned: list[Trained] = []
+    learned: list[TrainedModel] = []
     for group in [each] if together else [[one] for one in each]:
         checkpoint = work / f"{group[0].seed}.safetensors" if work is not None else None
         learned += train_together(group, device=device, checkpoint=checkpoint, progress=progress)

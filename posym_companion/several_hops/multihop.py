@@ -20,16 +20,16 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from posym_companion.loop import Experiment, Measured
+from posym_companion.loop import Experiment, RunOutput
+from posym_companion.several_hops.gptj import AnswerLoss, AnswerLosses, average_by_hops, make_gptj, mark_right_answers
 from posym_companion.several_hops.stations import capture_layers, station_scores, summary
 from posym_core.checks import require_counts
 from posym_core.metrics.rope import rope_angles
-from posym_core.models.ensembles import data_generators
-from posym_core.models.gptj import AnswerLoss, AnswerLosses, decoder, mean_by_hops, right_answers
+from posym_core.models.ensembles import make_generators
 from posym_core.models.training import LinearSettings, train
-from posym_core.runs.devices import choose_device
-from posym_core.runs.results import attached_file, load_result
-from posym_core.tasks.multihop import LetterTask, MultihopBatch, NumberTask
+from posym_core.store.devices import choose_device
+from posym_core.store.results import find_attached_file, load_result
+from posym_core.tasks.number_letter import LetterTask, MultihopBatch, NumberTask
 
 TRAINING, NOISE, VALIDATION, TEST, MONITOR = range(5)  # purposes of generators
 TASKS = {"number": NumberTask, "letter": LetterTask}
@@ -171,7 +171,6 @@ class MultihopSettings:
 
     @property
     def name(self) -> str:
-        """What the result is called."""
         return "multihop/" + "_".join([self.task, str(self.seed), *([self.variant] if self.variant else [])])
 
     @property
@@ -179,7 +178,7 @@ class MultihopSettings:
         """Whether the result is whole only with its weights; see
         :func:`posym_companion.loop.stored_result`.
         """
-        return self.seed in WEIGHTS_KEPT and not self.extra
+        return self.seed in WEIGHTS_KEPT[: 1 if self.task == "number" else None] and not self.extra
 
     @property
     def steps(self) -> int:
@@ -212,7 +211,7 @@ class MultihopSettings:
 
     def make_model(self) -> Any:
         """The untrained model, on the CPU, with positions for 1,024 tokens."""
-        return decoder(
+        return make_gptj(
             vocabulary=self.make_task().vocabulary,
             layers=self.layers,
             heads=self.heads,
@@ -224,7 +223,7 @@ class MultihopSettings:
 
     def generator(self, purpose: int) -> torch.Generator:
         """The source of chance for one purpose, on the CPU, so that every device sees the same data."""
-        return data_generators([self.seed], purpose=purpose)[0]
+        return make_generators([self.seed], purpose=purpose)[0]
 
     def sample(self, count: int, purpose: int) -> MultihopBatch:
         """Sequences for one purpose."""
@@ -232,8 +231,8 @@ class MultihopSettings:
 
 
 SEEDS = (0, 1, 2, 3, 4)
-# Seeds whose weights stay beside the results; those of the others are read by hop_length and hop_mechanism and then
-# left out, since they weigh 5 MB a model.
+# Seeds whose weights stay beside the results, of Number the first alone; those of the others are read by hop_length and
+# hop_mechanism and then left out, since they weigh 5 MB a model.
 WEIGHTS_KEPT = (0, 1)
 # Beside the paper: what Number learns when sequences of 17 to 64 tokens are trained on.
 IN_FRONT = MultihopSettings.full(task="number", variant="extra47", extra=47)
@@ -269,8 +268,8 @@ class Watch:
         began, steps = time.perf_counter() - self.before[0], step - self.before[1]
         model = trained.model.eval()
         seen = slice(min(settings.look, settings.validation))
-        right = right_answers(model, self.validation.tokens[seen], self.validation.answer[seen])
-        accuracy = mean_by_hops(right, self.validation.hops[seen], settings.hops)
+        right = mark_right_answers(model, self.validation.tokens[seen], self.validation.answer[seen])
+        accuracy = average_by_hops(right, self.validation.hops[seen], settings.hops)
         found = {"look_step": torch.tensor(step), "look_accuracy": accuracy, "training_seconds": torch.tensor(began)}
         turned = self.last is None or bool(((accuracy - self.last).abs() > settings.turn).any())
         if turned or step % settings.checkpoint_every == 0 or step == settings.steps:
@@ -285,11 +284,11 @@ class Watch:
 
     def checkpoint(self, model: Any) -> dict[str, Tensor]:
         """Accuracy on all validation sequences, and :meth:`scores` with the seconds that they took."""
-        right = right_answers(model, self.validation.tokens, self.validation.answer)
+        right = mark_right_answers(model, self.validation.tokens, self.validation.answer)
         began = time.perf_counter()
         found = self.scores(model)
         found["monitor_seconds"] = torch.tensor(time.perf_counter() - began)
-        found["accuracy"] = mean_by_hops(right, self.validation.hops, self.settings.hops)
+        found["accuracy"] = average_by_hops(right, self.validation.hops, self.settings.hops)
         return found
 
     def scores(self, model: Any) -> dict[str, Tensor]:
@@ -309,7 +308,7 @@ class Watch:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Trained:
+class TrainedModel:
     """A model that was trained and what was seen on the way.
 
     Attributes:
@@ -351,7 +350,7 @@ class Watches:
         return {name.removeprefix(start): x for name, x in observations.items() if name.startswith(start)}
 
 
-def train_model(settings: MultihopSettings, **options: Any) -> Trained:
+def train_model(settings: MultihopSettings, **options: Any) -> TrainedModel:
     """Train one model and watch its heads; takes what :func:`train_together` takes."""
     return train_together([settings], **options)[0]
 
@@ -363,7 +362,7 @@ def train_together(
     checkpoint: Path | str | None = None,
     progress: bool = True,
     report: Callable[[str], None] | None = None,
-) -> list[Trained]:
+) -> list[TrainedModel]:
     """Train models that differ by their seed alone side by side, and watch their heads.
 
     Every model starts from the weights, sees the sequences and drops what it would alone, so it is the model that it
@@ -422,7 +421,7 @@ def train_together(
     ]
 
 
-def _finished(watch: Watch, model: Any, observations: Mapping[str, Tensor], losses: Tensor) -> Trained:
+def _finished(watch: Watch, model: Any, observations: Mapping[str, Tensor], losses: Tensor) -> TrainedModel:
     """A trained model in half precision, tested, with what was seen of it."""
     settings = watch.settings
     model.half().float().eval()
@@ -432,9 +431,9 @@ def _finished(watch: Watch, model: Any, observations: Mapping[str, Tensor], loss
     arrays["loss_step"] = np.minimum(np.arange(1, 1 + len(losses)) * settings.look_every, settings.steps)
     arrays["example_tokens"] = watch.monitored.tokens[watch.examples].numpy()
     arrays["example_path"] = watch.monitored.path[watch.examples].numpy()
-    right = right_answers(model, test.tokens, test.answer)
-    arrays["test_accuracy"] = mean_by_hops(right, test.hops, settings.hops).numpy()
-    return Trained(model=model, arrays=arrays)
+    right = mark_right_answers(model, test.tokens, test.answer)
+    arrays["test_accuracy"] = average_by_hops(right, test.hops, settings.hops).numpy()
+    return TrainedModel(model=model, arrays=arrays)
 
 
 def paper_size() -> list[MultihopSettings]:
@@ -459,8 +458,8 @@ def small_model(name: str) -> str:
 
 def measure(
     setting: MultihopSettings, *, device: str = "auto", work: Path | None = None, progress: bool = False
-) -> Measured:
-    """Train a model: the arrays of :class:`Trained`, and its weights in half precision as ``.safetensors``."""
+) -> RunOutput:
+    """Train a model: the arrays of :class:`TrainedModel`, and its weights in half precision as ``.safetensors``."""
     from safetensors.torch import save
     from tqdm import tqdm
 
@@ -468,7 +467,7 @@ def measure(
     report = tqdm.write if progress else None
     trained = train_model(setting, device=device, checkpoint=checkpoint, progress=progress, report=report)
     weights = {name: x.detach().half().cpu().contiguous() for name, x in trained.model.named_parameters()}
-    return Measured(
+    return RunOutput(
         arrays=trained.arrays,
         files={".safetensors": save(weights, metadata={"format": "pt"})},
         seconds=float(trained.arrays["training_seconds"].sum() + trained.arrays["monitor_seconds"].sum()),
@@ -489,7 +488,7 @@ def load_weights(name: str, *, folder: Path | str | None = None, device: str = "
 
     result = load_result(name, folder=folder)
     settings = MultihopSettings.stored(result.settings)
-    weights = load_file(attached_file(result, f"{name.rpartition('/')[2]}.safetensors", folder=folder))
+    weights = load_file(find_attached_file(result, f"{name.rpartition('/')[2]}.safetensors", folder=folder))
     model = settings.make_model()
     model.load_state_dict({key: x.float() for key, x in weights.items()}, strict=True)
     return model.to(choose_device(device)).eval(), settings

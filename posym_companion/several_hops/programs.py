@@ -15,8 +15,8 @@ from jaxtyping import Bool, Float, Int64
 from torch import Tensor
 
 from posym_core.checks import require_count
-from posym_core.tasks.multihop import LetterTask, NumberTask
-from posym_core.tasks.multihop_programs import index_targets, is_valid, retrieval_targets
+from posym_core.tasks.number_letter import LetterTask, NumberTask
+from posym_core.tasks.number_letter_programs import find_index_targets, find_retrieval_targets, is_valid
 
 # A head has a function if it agrees with a program on more than half of the tokens on which programs differ.
 AGREES = 0.5
@@ -51,7 +51,7 @@ class Candidates:
 def candidates(tokens: Int64[Tensor, "sequence token"], task: NumberTask | LetterTask, *, hops: int = 4) -> Candidates:
     """Targets of all candidates, with programs of up to ``hops`` hops in one layer."""
     require_count("hops", hops, 1)
-    points = index_targets(tokens, task) if isinstance(task, NumberTask) else retrieval_targets(tokens, task)
+    points = find_index_targets(tokens, task) if isinstance(task, NumberTask) else find_retrieval_targets(tokens, task)
     points = torch.where(is_valid(tokens, task), points, -1)
     own = torch.arange(tokens.shape[1], device=tokens.device).expand(tokens.shape)
     names, targets = ["reflexive", "previous", "first"], [own, own - 1, own * 0]

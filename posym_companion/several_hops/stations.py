@@ -14,13 +14,13 @@ import torch
 from jaxtyping import Bool, Float, Int64
 from torch import Tensor
 
-from posym_core.inspection.attention_calls import AttentionCall
-from posym_core.inspection.capturing import watched_forward
-from posym_core.inspection.routes import Route
 from posym_core.metrics.frequencies import frequency_use, mean_frequency
 from posym_core.metrics.rope import Pairing
-from posym_core.metrics.score_geometry import GAMMAS, purity
+from posym_core.metrics.score_geometry import GAMMAS, classify_purity
 from posym_core.metrics.swaps import swap_scores
+from posym_profile.capture.attention_calls import AttentionInputs
+from posym_profile.capture.capturing import forward_with_hook
+from posym_profile.capture.routes import Route
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -71,13 +71,13 @@ def capture_layers(
     Raises:
         ValueError: if layers differ in shape or scale, or share keys among heads.
     """
-    calls: list[AttentionCall] = []
-    watched_forward(model, tokens, calls.append, rows=None, route=route, keep=True)
+    calls: list[AttentionInputs] = []
+    forward_with_hook(model, tokens, calls.append, rows=None, route=route, keep=True)
     first = calls[0]
     if any(call.keys.shape != first.query.shape or abs(call.scale / first.scale - 1) > 1e-5 for call in calls):
         raise ValueError(
             "layers must have one shape and one scale, with a key head for every head; measure layers one by one "
-            "with posym_core.inspection.layer_measurement.profile_with"
+            "with posym_profile.scores.layer_measurement.map_layers"
         )
     # The scale is read off products in float32; it is one over the root of the dimension up to their rounding.
     exact = first.query.shape[-1] ** -0.5
@@ -101,7 +101,7 @@ def station_scores(
     Args:
         layers: see :func:`capture_layers`.
         path: positions from the query over the stations to the answer, -1 behind its end, as
-            :class:`posym_core.tasks.multihop.MultihopBatch` holds it.
+            :class:`posym_core.tasks.number_letter.MultihopBatch` holds it.
         angles: radians per position and plane.
         pairing: ``"neighbours"`` for GPT-J.
         tau: temperature of the weights over pairs of blocks.
@@ -171,7 +171,7 @@ def summary(scores: StationScores, hops: Int64[Tensor, " sequence"], *, longest:
     missing = scores.positional.isnan()
     kinds = []
     for gamma in GAMMAS:
-        pure = purity(scores.positional, scores.symbolic, gamma)
+        pure = classify_purity(scores.positional, scores.symbolic, gamma)
         for kind in (1, -1):
             share = (pure == kind).float().masked_fill(missing, torch.nan)
             kinds.append(_by_hops(share, hops, longest))

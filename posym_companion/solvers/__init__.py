@@ -5,10 +5,11 @@ from posym_companion.solvers.families import family_model
 from posym_companion.solvers.judges.head_removal import curve, language_advantages, removal_results
 from posym_companion.solvers.judges.origin_solvers import origin_results, origin_share
 from posym_companion.solvers.judges.solver_answers import answer_results, right_and_wrong
-from posym_companion.solvers.judges.solver_heads import solvers
+from posym_companion.solvers.judges.solver_heads import load_settings
 from posym_companion.solvers.judges.solver_roles import CARRIES, NEEDED
 from posym_companion.solvers.judges.task_solvers import solver_accuracy, solver_results, steps_to_learn
 from posym_companion.solvers.prompt_roles import answer_pairs, patched_heads, silenced_everywhere, silenced_heads
+from posym_companion.solvers.prompt_scores import measure_head_scores
 
 __all__ = [
     "CARRIES",
@@ -20,6 +21,8 @@ __all__ = [
     "detection_difference",
     "family_model",
     "language_advantages",
+    "load_settings",
+    "measure_head_scores",
     "origin_results",
     "origin_share",
     "patched_heads",
@@ -29,6 +32,5 @@ __all__ = [
     "silenced_heads",
     "solver_accuracy",
     "solver_results",
-    "solvers",
     "steps_to_learn",
 ]

@@ -6,7 +6,7 @@ import numpy as np
 import torch
 from jaxtyping import Float
 
-from posym_core.metrics.stats import DRAWS, Estimate, Resample, as_array, as_labels, as_membership
+from posym_core.metrics.stats import DRAWS, Estimate, Resample, convert_array, convert_membership, number_labels
 
 
 def detection(
@@ -41,8 +41,8 @@ def detection(
         sample = _redrawn(first, second, draws, seed)
         times = [sample.times(side) for side in (0, 1)]
     else:
-        inside = as_membership("chosen", chosen)
-        labels = as_labels("groups", groups)
+        inside = convert_membership("chosen", chosen)
+        labels = number_labels("groups", groups)
         if labels.shape != inside.shape:
             raise ValueError(f"groups must have one label per head, {inside.shape}; got {labels.shape}")
         sample = Resample([int(labels.max()) + 1], over="groups of heads", draws=draws, seed=seed)
@@ -67,7 +67,7 @@ def detection_difference(
 
 
 def _sides(scores: np.ndarray | torch.Tensor, chosen: np.ndarray | torch.Tensor) -> tuple[np.ndarray, np.ndarray]:
-    x, inside = as_array(scores), as_membership("chosen", chosen)
+    x, inside = convert_array(scores), convert_membership("chosen", chosen)
     if x.shape != inside.shape:
         raise ValueError(f"scores and chosen must have one entry per head; got {x.shape} and {inside.shape}")
     if not np.isfinite(x).all():

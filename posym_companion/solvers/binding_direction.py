@@ -15,13 +15,13 @@ from typing import Any
 import numpy as np
 import torch
 
-from posym_companion.loop import SECOND, Experiment, language_model, of_model
+from posym_companion.loop import SECOND, Experiment, load_experiment_model, name_prefix
 from posym_companion.solvers.taught_gemma import TaughtGemma
-from posym_core.models.additions import added, read_factors
-from posym_core.models.language import PACKAGED
-from posym_core.runs.results import attached_file, load_result
-from posym_core.tasks import Prompts
-from posym_core.tasks.prompts import Draft, PromptTokens, balanced, draft_prompts, shuffled, single_words
+from posym_core.store.results import find_attached_file, load_result
+from posym_profile.language_models.loading import PACKAGED
+from posym_profile.language_models.low_rank import merge_lora, read_factors
+from posym_profile.prompts import Prompts
+from posym_profile.prompts.drafts import Draft, PromptTokens, draft_prompts, draw_balanced, find_single_words, shuffle
 
 ORDERS = ("name first", "attribute first")
 FACTS = (8, 16)
@@ -68,7 +68,7 @@ class BindingDirection:
     """One model.
 
     Attributes:
-        model: name for :func:`posym_core.load_model`.
+        model: name for :func:`posym_profile.load_model`.
         taught: seed of the run of :mod:`posym_companion.solvers.taught_gemma` that it was taught in; None for the
             model as it comes.
         wordings: of :data:`SAYINGS`.
@@ -86,9 +86,8 @@ class BindingDirection:
 
     @property
     def name(self) -> str:
-        """What the result is called."""
         taught = "untaught" if self.taught is None else f"taught_{self.taught}"
-        return f"binding_direction/{of_model(self.model)}{taught}"
+        return f"binding_direction/{name_prefix(self.model)}{taught}"
 
 
 def full_size(model: str = PACKAGED) -> list[BindingDirection]:
@@ -107,9 +106,9 @@ def small(setting: BindingDirection | None = None) -> BindingDirection:
     return replace(setting or BindingDirection(), prompts=3)
 
 
-def load(name: str, *, device: str, folder: Path) -> tuple[Any, Any, Path]:
+def load_taught(name: str, *, device: str, folder: Path) -> tuple[Any, Any, Path]:
     """A language model, its tokenizer, and where the additions that it was taught are kept."""
-    return *language_model(name, device=device), folder
+    return *load_experiment_model(name, device=device), folder
 
 
 def measure(
@@ -126,11 +125,11 @@ def measure(
         factors = kept_factors(TaughtGemma(model=setting.model, seed=setting.taught), folder)
     chosen = np.zeros((len(ORDERS), len(setting.wordings), len(FACTS), setting.prompts), np.int16)
     target = np.zeros_like(chosen)
-    with added(model, factors):
+    with merge_lora(model, factors):
         for place in np.ndindex(chosen.shape[:-1]):
             order, wording, facts = ORDERS[place[0]], setting.wordings[place[1]], FACTS[place[2]]
             count, seed = setting.prompts, setting.seed
-            prompts = asked(tokenizer, order, wording, facts, count=count, seed=seed, people=setting.names)
+            prompts = draw_both_orders(tokenizer, order, wording, facts, count=count, seed=seed, people=setting.names)
             chosen[place], target[place] = named_facts(model, prompts), prompts.target.numpy()
     return {"chosen": chosen, "target": target, "facts": np.array(FACTS)}
 
@@ -138,20 +137,20 @@ def measure(
 def kept_factors(run: TaughtGemma, folder: Path) -> dict[str, torch.Tensor]:
     """The additions that a run left behind."""
     taught = load_result(run.name, folder=folder)
-    return read_factors(attached_file(taught, f"{taught.name.partition('/')[2]}.safetensors", folder=folder))
+    return read_factors(find_attached_file(taught, f"{taught.name.partition('/')[2]}.safetensors", folder=folder))
 
 
-def asked(
+def draw_both_orders(
     tokenizer: Any, order: str, wording: str, facts: int, *, count: int, seed: int, people: str = "other_names"
 ) -> Prompts:
-    """Prompts in words that no lesson had; both orders have the same names, attributes and questions."""
+    """Prompts in words that never occurred in training; both orders have the same names, attributes and questions."""
     tokens, both = PromptTokens(tokenizer), SAYINGS[wording]
     fact = both.facts[ORDERS.index(order)]
-    names, answers = (single_words(tokens, kind, facts) for kind in (people, both.attributes))
+    names, answers = (find_single_words(tokens, kind, facts) for kind in (people, both.attributes))
     generator = torch.Generator().manual_seed(seed)
     drafts = []
-    for target in balanced(facts, count, generator).tolist():
-        told, given = shuffled(list(names), facts, generator), shuffled(list(answers), facts, generator)
+    for target in draw_balanced(facts, count, generator).tolist():
+        told, given = shuffle(list(names), facts, generator), shuffle(list(answers), facts, generator)
         blocks = [fact.format(name=n, attribute=a) for n, a in zip(told, given, strict=True)]
         question = both.query.format(name=told[target])
         drafts.append(
@@ -171,4 +170,4 @@ def named_facts(model: Any, prompts: Prompts) -> np.ndarray:
     return torch.cat(rows).gather(1, prompts.answer_ids).argmax(1).numpy()
 
 
-EXPERIMENT = Experiment(settings=full_size, small=small, measure=measure, dims=DIMS, load=load)
+EXPERIMENT = Experiment(settings=full_size, small=small, measure=measure, dims=DIMS, load=load_taught)

@@ -1,6 +1,6 @@
 """Small language models of the architectures that the papers profile, to be trained on facts.
 
-They are Hugging Face models like the large ones, with weights of their own, so that :func:`posym_core.profile` reads
+They are Hugging Face models like the large ones, with weights of their own, so that :func:`posym_profile.profile` reads
 them like any other: Llama (plain), Qwen-2 (biases of queries and keys), Gemma-2 (soft-capped logits, layers with a
 sliding window in turn with layers that see everything, norms around each part).
 """

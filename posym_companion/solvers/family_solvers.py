@@ -17,16 +17,17 @@ from torch import Tensor
 
 from posym_companion.loop import Experiment
 from posym_companion.solvers.families import FAMILIES, FactsLoss, Family, answers_right, family_model
-from posym_core.inspection.head_patching import head_outputs, replaced_everywhere
-from posym_core.inspection.heads import LayerHeads
-from posym_core.inspection.layer_measurement import profile_with
-from posym_core.metrics.blocks import Swaps
-from posym_core.metrics.score_geometry import random_swaps
+from posym_companion.solvers.single_heads import patch_head
+from posym_core.metrics.blocks import BlockLayout
+from posym_core.metrics.score_geometry import simulate_random_swaps
 from posym_core.models.checkpoints import History
-from posym_core.models.ensembles import data_generators
+from posym_core.models.ensembles import make_generators
 from posym_core.models.training import CosineSettings, train
-from posym_core.runs.devices import choose_device
+from posym_core.store.devices import choose_device
 from posym_core.tasks.facts import FactsBatch, FactsTask, Question
+from posym_profile.interventions.head_patching import record_head_outputs
+from posym_profile.scores.layer_heads import LayerHeads
+from posym_profile.scores.layer_measurement import map_layers
 
 TRAINING, LOOKING, TESTING, SCORING = range(4)  # purposes of data streams
 QUESTIONS: tuple[Question, ...] = ("binding", "index")
@@ -76,7 +77,6 @@ class FamilySolver:
 
     @property
     def name(self) -> str:
-        """What the result is called."""
         return f"family_solvers/{self.family}_{self.seed}"
 
     @property
@@ -106,11 +106,11 @@ def measure(
         ``loss``, accuracy at looks, which test prompts are answered ``right``, and of every head on each kind of
         question ``scores`` and those of the null model, entropy, and accuracy with the head ``ablated``.
     """
-    model = untrained(setting).to(choose_device(device))
-    history = taught(setting, model, work=work, progress=progress)
+    model = make_untrained(setting).to(choose_device(device))
+    history = train_solver(setting, model, work=work, progress=progress)
     found: dict[str, list[np.ndarray]] = {}
     for question in QUESTIONS:
-        for name, values in profiled(setting, model, question).items():
+        for name, values in profile_question(setting, model, question).items():
             found.setdefault(name, []).append(values)
     return {
         "loss": history.losses.numpy(),
@@ -120,21 +120,21 @@ def measure(
     }
 
 
-def untrained(setting: FamilySolver) -> Any:
+def make_untrained(setting: FamilySolver) -> Any:
     """The model before its first step, on the CPU."""
     sizes = {name: getattr(setting, name) for name in ("layers", "heads", "width", "window", "seed")}
     return family_model(setting.family, setting.task, **sizes)
 
 
-def taught(setting: FamilySolver, model: Any, *, work: Path | None = None, progress: bool = True) -> History:
+def train_solver(setting: FamilySolver, model: Any, *, work: Path | None = None, progress: bool = True) -> History:
     """Train the model and leave it in evaluation mode."""
     task = setting.task
     history = train(
         FactsLoss(model, task),
         lambda count, generators: task.sample(count, generators[0]),
-        generators=data_generators((setting.seed,), model.device, purpose=TRAINING),
+        generators=make_generators((setting.seed,), model.device, purpose=TRAINING),
         settings=setting.training,
-        observe=looks(setting, model),
+        observe=make_observer(setting, model),
         checkpoint=work / "training.safetensors" if work is not None else None,
         checkpoint_every=200,
         progress=progress,
@@ -144,27 +144,27 @@ def taught(setting: FamilySolver, model: Any, *, work: Path | None = None, progr
     return history
 
 
-def solved(setting: FamilySolver, device: torch.device, *, progress: bool = False) -> Any:
+def load_solver(setting: FamilySolver, device: torch.device, *, progress: bool = False) -> Any:
     """The model after its training, in evaluation mode and without gradients."""
-    model = untrained(setting).to(device)
-    taught(setting, model, progress=progress)
+    model = make_untrained(setting).to(device)
+    train_solver(setting, model, progress=progress)
     return model.requires_grad_(False)
 
 
-def asked(setting: FamilySolver, question: Question, count: int, purpose: int, device: Any) -> FactsBatch:
+def draw_questions(setting: FamilySolver, question: Question, count: int, purpose: int, device: Any) -> FactsBatch:
     """Fresh prompts with one question."""
-    (generator,) = data_generators((setting.seed,), device, purpose=purpose)
+    (generator,) = make_generators((setting.seed,), device, purpose=purpose)
     return setting.task.ask(question, count, generator)
 
 
-def looks(setting: FamilySolver, model: Any):
+def make_observer(setting: FamilySolver, model: Any):
     """An observer of the accuracy by question every so many steps."""
 
     def observe(step: int, _: Any) -> Mapping[str, Tensor] | None:
         if step % setting.look_every:
             return None
         model.eval()
-        batches = [asked(setting, question, 128, LOOKING, model.device) for question in QUESTIONS]
+        batches = [draw_questions(setting, question, 128, LOOKING, model.device) for question in QUESTIONS]
         right = [answers_right(model, setting.task, batch).mean() for batch in batches]
         model.train()
         return {"look_accuracy": torch.stack(right)}
@@ -173,30 +173,30 @@ def looks(setting: FamilySolver, model: Any):
 
 
 @torch.no_grad()
-def profiled(setting: FamilySolver, model: Any, question: Question) -> dict[str, np.ndarray]:
+def profile_question(setting: FamilySolver, model: Any, question: Question) -> dict[str, np.ndarray]:
     """Everything of one kind of question."""
     task = setting.task
-    swaps = Swaps(start=1, block_length=task.words, blocks=task.facts)
+    swaps = BlockLayout(start=1, block_length=task.words, blocks=task.facts)
     generator = torch.Generator().manual_seed(0)
 
     def one_layer(heads: LayerHeads) -> dict[str, Tensor]:
         scores = heads.swap_scores(swaps)
-        null = random_swaps(scores.attention.cpu(), generator=generator)
+        null = simulate_random_swaps(scores.attention.cpu(), generator=generator)
         return {
             "scores": torch.stack([scores.positional, scores.symbolic], -1),
             "null_scores": torch.stack(null, -1),
             "entropy": scores.entropy,
         }
 
-    prompts = asked(setting, question, setting.score_prompts, SCORING, model.device)
-    found = profile_with(model, prompts.tokens, one_layer, progress=False)
-    batch = asked(setting, question, setting.test_prompts, TESTING, model.device)
-    means = head_outputs(model, batch.tokens).outputs.mean(0)
+    prompts = draw_questions(setting, question, setting.score_prompts, SCORING, model.device)
+    found = map_layers(model, prompts.tokens, one_layer, progress=False)
+    batch = draw_questions(setting, question, setting.test_prompts, TESTING, model.device)
+    means = record_head_outputs(model, batch.tokens).outputs.mean(0)
     right = torch.empty(setting.layers, setting.heads)
     answer = (task.first_attribute + batch.answer[:, 0]).cpu()
     for layer in range(setting.layers):
         for head in range(setting.heads):
-            said = replaced_everywhere(model, batch.tokens, means, layer, head).argmax(-1)
+            said = patch_head(model, batch.tokens, means, layer, head).argmax(-1)
             right[layer, head] = (said == answer).float().mean()
     return {
         **{name: values.nanmean(0).float().numpy() for name, values in found.items()},

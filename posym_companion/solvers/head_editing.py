@@ -27,15 +27,15 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from posym_companion.language_models.head_predictors import CROSSING
-from posym_companion.loop import Experiment, plain
-from posym_companion.solvers.head_removal import load
+from posym_companion.loop import Experiment, slug
+from posym_companion.solvers.head_removal import load_ranked_model
 from posym_companion.solvers.list_questions import questions_about
 from posym_companion.solvers.ranked_models import SOLVERS, ranked_names
-from posym_core.inspection.plane_interventions import Intervention, every, stopped, turning
-from posym_core.inspection.plane_surgery import surgery
-from posym_core.inspection.planes import find_planes
-from posym_core.metrics.blocks import Swaps
-from posym_core.tasks import binding_prompts
+from posym_core.metrics.blocks import BlockLayout
+from posym_profile.interventions.plane_interventions import Intervention, freeze_rotation, select_all, select_by_angle
+from posym_profile.interventions.plane_surgery import edit_rope
+from posym_profile.planes.rotary_planes import find_planes
+from posym_profile.prompts import binding_prompts
 
 EDITS = ("sped up", "stopped")
 ROLES = ("asked", "before", "after", "other")
@@ -52,7 +52,7 @@ class HeadEditing:
     """One language model, all of whose heads are edited in turn.
 
     Attributes:
-        model: name for :func:`posym_core.load_model`; its heads must have been ranked.
+        model: name for :func:`posym_profile.load_model`; its heads must have been ranked.
         wording: of the lists; one that was not taught.
         facts: of a list.
         asked: which facts of each list are asked about, from 0; each has two neighbours.
@@ -76,8 +76,7 @@ class HeadEditing:
 
     @property
     def name(self) -> str:
-        """What the result is called."""
-        return f"head_editing/{plain(self.model)}"
+        return f"head_editing/{slug(self.model)}"
 
 
 def full_size() -> list[HeadEditing]:
@@ -90,19 +89,19 @@ def small(setting: HeadEditing | None = None) -> HeadEditing:
     return replace(setting or HeadEditing(), facts=4, asked=(1, 2), lists=2)
 
 
-def edits_of(swaps: Swaps) -> Mapping[str, Callable[..., Intervention]]:
+def edits_of(swaps: BlockLayout) -> Mapping[str, Callable[..., Intervention]]:
     """From heads to each of :data:`EDITS`, for lists of such facts."""
     cut = CROSSING / (swaps.stop - swaps.start)
 
     def speed_up(angles: Float[Tensor, " plane"]) -> tuple[Tensor, Tensor]:
         slow = (angles > 0) & (angles < cut)
-        return torch.where(slow, CROSSING / swaps.block_length, angles), every(angles)
+        return torch.where(slow, CROSSING / swaps.block_length, angles), select_all(angles)
 
     def sped_up(heads: list[tuple[int, int]]) -> Intervention:
         return Intervention(change=speed_up, heads=heads)
 
     def at_rest(heads: list[tuple[int, int]]) -> Intervention:
-        return stopped(turning(cut, math.inf), heads=heads)
+        return freeze_rotation(select_by_angle(cut, math.inf), heads=heads)
 
     return {"sped up": sped_up, "stopped": at_rest}
 
@@ -123,7 +122,7 @@ def measure(
     lists = binding_prompts(tokenizer, **drawn, count=setting.lists, seed=setting.seed)
     questions = questions_about(lists, range(setting.lists), setting.asked)
     planes = find_planes(model, lists.input_ids.shape[1])
-    edits, heads = edits_of(Swaps(**lists.layout)), rankings["predictors"].shape[-2:]
+    edits, heads = edits_of(BlockLayout(**lists.layout)), rankings["predictors"].shape[-2:]
 
     def answers() -> tuple[np.ndarray, np.ndarray]:
         found = by_role(questions.logits(model).cpu(), questions.asked)
@@ -133,7 +132,7 @@ def measure(
     rows = []
     steps = list(product(EDITS, range(heads[0]), range(heads[1])))
     for edit, *head in tqdm(steps, desc=setting.name, disable=not progress):
-        with surgery(model, edits[edit]([tuple(head)]), planes=planes):
+        with edit_rope(model, edits[edit]([tuple(head)]), planes=planes):
             rows.append(answers())
     logs, best = (np.stack(x).reshape(len(EDITS), *heads, *x[0].shape) for x in zip(*rows, strict=True))
     return {
@@ -161,4 +160,4 @@ def by_role(
     return means.log().float(), best.long().argmax(-1).to(torch.uint8)
 
 
-EXPERIMENT = Experiment(settings=full_size, small=small, measure=measure, dims=DIMS, load=load)
+EXPERIMENT = Experiment(settings=full_size, small=small, measure=measure, dims=DIMS, load=load_ranked_model)

@@ -1,7 +1,7 @@
 """Rankings of heads by what might tell what they are needed for, fixed before any of them is removed.
 
 Reviewers of all papers ask what positional and symbolic scores are good for. Here every head of a model that solves a
-task is ranked: by the papers' score, by shares of the cube (:func:`posym_core.origin_cube`), by the energy of slow
+task is ranked: by the papers' score, by shares of the cube (:func:`posym_profile.origin_cube`), by the energy of slow
 planes, and by what was there before: depth, entropy, attention to the fact that is asked about, copying, retrieval,
 previous token, induction, and chance. :mod:`posym_companion.solvers.head_removal` then takes heads out in these orders,
 on other prompts. This project's own.
@@ -17,11 +17,11 @@ import numpy as np
 from jaxtyping import Float, Int
 
 from posym_companion.language_models.head_predictors import PREDICTORS, language_predictors
-from posym_companion.loop import Experiment, plain
-from posym_companion.solvers.ranked_models import SOLVERS, load, ranked_names, weights_digest
+from posym_companion.loop import Experiment, slug
+from posym_companion.solvers.ranked_models import SOLVERS, load_ranked, ranked_names, weights_digest
 from posym_companion.solvers.solver_predictors import solver_predictors
-from posym_core.tasks import binding_prompts
 from posym_core.tasks.facts import Question
+from posym_profile.prompts import binding_prompts
 
 # What is put to the test, and what it has to beat or is shown beside; the most needed head of an order comes first.
 SCORES = ("score", "contrast", "cube share", "cube size", "planes")
@@ -64,8 +64,7 @@ class HeadRankings:
 
     @property
     def name(self) -> str:
-        """What the result is called."""
-        return f"head_rankings/{plain(self.model)}"
+        return f"head_rankings/{slug(self.model)}"
 
     @property
     def questions(self) -> tuple[Question, ...]:
@@ -111,7 +110,7 @@ def measure(model: Any, tokenizer: Any, setting: HeadRankings, *, progress: bool
     orders = np.empty((*predictors.shape[:2], len(ORDERS), predictors[0, 0, 0].size), dtype=np.int16)
     for member, asked in np.ndindex(predictors.shape[:2]):
         by_name: dict[str, Any] = dict(zip(PREDICTORS, predictors[member, asked], strict=True))
-        found = orders_of(by_name, setting.questions[asked], seed=setting.seed + member)
+        found = list_orders(by_name, setting.questions[asked], seed=setting.seed + member)
         orders[member, asked] = [found[name] for name in ORDERS]
     return {
         "questions": np.array(setting.questions),
@@ -123,7 +122,7 @@ def measure(model: Any, tokenizer: Any, setting: HeadRankings, *, progress: bool
     }
 
 
-def needed(
+def score_need(
     predictors: Mapping[str, Float[np.ndarray, "layer head"]], question: Question
 ) -> dict[str, Float[np.ndarray, "layer head"]]:
     """What each order but those of chance goes by, the higher the more needed.
@@ -147,7 +146,7 @@ def needed(
     }
 
 
-def orders_of(
+def list_orders(
     predictors: Mapping[str, Float[np.ndarray, "layer head"]], question: Question, *, seed: int
 ) -> dict[str, Int[np.ndarray, " rank"]]:
     """All orders of one model's heads for one question, by :data:`ORDERS`.
@@ -159,24 +158,24 @@ def orders_of(
     generator = np.random.default_rng(seed)
     heads = predictors["entropy"].size
     ties = generator.permutation(heads)
-    by = {name: x.ravel() for name, x in needed(predictors, question).items()}
-    orders = {name: ranked(x, ties) for name, x in by.items()}
+    by = {name: x.ravel() for name, x in score_need(predictors, question).items()}
+    orders = {name: rank_heads(x, ties) for name, x in by.items()}
     third = np.empty(predictors["entropy"].shape, dtype=int)
     for number, layers in enumerate(np.array_split(np.arange(len(third)), min(THIRDS, len(third)))):
         third[layers] = number
     for name in WITHIN:
-        orders[f"{name}, within thirds"] = in_turn(orders[name], third.ravel())
+        orders[f"{name}, within thirds"] = interleave(orders[name], third.ravel())
     return orders | {f"random {draw}": generator.permutation(heads) for draw in range(DRAWS)}
 
 
-def ranked(x: Float[np.ndarray, " head"], ties: Int[np.ndarray, " head"]) -> Int[np.ndarray, " rank"]:
+def rank_heads(x: Float[np.ndarray, " head"], ties: Int[np.ndarray, " head"]) -> Int[np.ndarray, " rank"]:
     """Heads with the highest first; equal ones as in ``ties``, undefined ones last."""
     place = np.empty(len(x), dtype=int)
     place[ties] = np.arange(len(x))
     return np.lexsort((place, -np.nan_to_num(x, nan=-np.inf)))
 
 
-def in_turn(order: Int[np.ndarray, " rank"], group: Int[np.ndarray, " head"]) -> Int[np.ndarray, " rank"]:
+def interleave(order: Int[np.ndarray, " rank"], group: Int[np.ndarray, " head"]) -> Int[np.ndarray, " rank"]:
     """The first of each group, the last group's before; then the second of each, until all are taken."""
     turn = np.empty(len(order), dtype=int)
     for number in np.unique(group):
@@ -185,4 +184,4 @@ def in_turn(order: Int[np.ndarray, " rank"], group: Int[np.ndarray, " head"]) ->
     return np.lexsort((-group, turn))
 
 
-EXPERIMENT = Experiment(settings=full_size, small=small, measure=measure, dims=DIMS, load=load)
+EXPERIMENT = Experiment(settings=full_size, small=small, measure=measure, dims=DIMS, load=load_ranked)

@@ -19,18 +19,18 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from posym_companion.loop import Experiment, plain
+from posym_companion.loop import Experiment, slug
 from posym_companion.solvers import ranked_models
 from posym_companion.solvers.head_rankings import BASELINES, COPYING, DRAWS, EARLY, LATE, SCORES, TESTED, HeadRankings
-from posym_companion.solvers.head_roles import head_outputs as decoder_outputs
+from posym_companion.solvers.head_roles import record_members_outputs as decoder_outputs
 from posym_companion.solvers.list_questions import questions_about
 from posym_companion.solvers.ranked_models import SOLVERS, ranked_names, weights_digest
-from posym_companion.solvers.task_solvers import ANSWERING, TESTING, asked
-from posym_core.inspection.head_patching import head_outputs, patched
+from posym_companion.solvers.task_solvers import ANSWERING, TESTING, draw_questions
 from posym_core.models.decoders import DecoderEnsemble
-from posym_core.runs.results import Result, load_result
-from posym_core.tasks import binding_prompts
+from posym_core.store.results import Result, load_result
 from posym_core.tasks.facts import FactsBatch
+from posym_profile.interventions.head_patching import patch_heads, record_head_outputs
+from posym_profile.prompts import binding_prompts
 
 Kind = Literal["remove", "layers", "beside", "random", "keep"]
 # Orders that the rule compares; the others are shown beside them.
@@ -83,16 +83,15 @@ class HeadRemoval:
 
     @property
     def name(self) -> str:
-        """What the result is called."""
-        return f"head_removal/{plain(self.model)}_{self.what}{self.draw if self.what == 'layers' else ''}"
+        return f"head_removal/{slug(self.model)}_{self.what}{self.draw if self.what == 'layers' else ''}"
 
 
 def full_size() -> list[HeadRemoval]:
     """All models that may be ranked; there is no ``model`` to choose."""
-    return [setting for name in ranked_names() for setting in settings_of(name)]
+    return [setting for name in ranked_names() for setting in list_settings(name)]
 
 
-def settings_of(name: str) -> list[HeadRemoval]:
+def list_settings(name: str) -> list[HeadRemoval]:
     """One model's: random orders on one list, since these are many orders; of an ensemble no draws of layers."""
     if name in SOLVERS:
         kinds: tuple[Kind, ...] = ("remove", "beside", "random", "keep")
@@ -115,7 +114,7 @@ def _small_ranking(model: str) -> HeadRankings:
     return small_ranking(HeadRankings(model=model))
 
 
-def load(name: str, *, device: str = "auto", folder: Path | str | None = None) -> tuple[Any, Any, Result]:
+def load_ranked_model(name: str, *, device: str = "auto", folder: Path | str | None = None) -> tuple[Any, Any, Result]:
     """The model, its tokenizer, and its stored rankings.
 
     Raises:
@@ -123,7 +122,7 @@ def load(name: str, *, device: str = "auto", folder: Path | str | None = None) -
         ValueError: if the heads that were ranked are those of other weights.
     """
     rankings = load_result(HeadRankings(model=name).name, folder=folder)
-    model, tokenizer = ranked_models.load(name, device=device, folder=folder)
+    model, tokenizer = ranked_models.load_ranked(name, device=device, folder=folder)
     require_ranked(model, rankings)
     return model, tokenizer, rankings
 
@@ -166,13 +165,13 @@ def measure(
         answers = language_answers(model, tokenizer, setting, which, heads)
         asked_of = (again[:, None] * setting.facts + np.arange(setting.facts)).ravel()
     few = setting.model not in SOLVERS and setting.what in ("layers", "keep")
-    counts = counts_of(int(available.sum()), coarse=few)
+    counts = list_counts(int(available.sum()), coarse=few)
     kept = ORDERS_OF[setting.what]
     steps = [(order, count) for order in kept for count in counts]
     rows = []
     for order, count in tqdm(steps, desc=setting.name, disable=not progress):
         sequence = orders[:, :, names.index(order)]
-        taken = first_of(sequence, available, count)
+        taken = select_first(sequence, available, count)
         rows.append(answers(~taken & available if setting.what == "keep" else taken))
     correct = np.stack(rows, 2).reshape(*orders.shape[:2], len(kept), len(counts), -1)
     whole = np.broadcast_to(available, (*orders.shape[:2], len(available)))
@@ -187,17 +186,17 @@ def measure(
     }
 
 
-def counts_of(heads: int, *, coarse: bool = False) -> list[int]:
+def list_counts(heads: int, *, coarse: bool = False) -> list[int]:
     """Powers of two, or twice those of four, up to half of the heads.
 
-    >>> counts_of(72), counts_of(72, coarse=True)
+    >>> list_counts(72), list_counts(72, coarse=True)
     ([1, 2, 4, 8, 16, 32], [2, 8, 32])
     """
     powers = [2**power for power in range(16)]
     return [count for count in (powers[1::2] if coarse else powers) if 2 * count <= heads]
 
 
-def first_of(
+def select_first(
     orders: Int[np.ndarray, "member question rank"], available: Bool[np.ndarray, " head"], count: int
 ) -> Bool[np.ndarray, "member question head"]:
     """Which heads are the first so many of an order among those that are available."""
@@ -214,14 +213,15 @@ Answers = Callable[[Bool[np.ndarray, "member question head"]], Bool[np.ndarray, 
 def language_answers(
     model: Any, tokenizer: Any, setting: HeadRemoval, which: Int[np.ndarray, " list"], heads: Sequence[int]
 ) -> Answers:
-    """What a language model answers when some heads say their mean over other prompts of the same wording.
+    """What a language model answers when some heads are replaced by their mean output on other prompts of the same
+    wording.
 
     Every fact of a list is asked about, and the model reads the list once for all its questions.
     """
     drawn: dict[str, Any] = {"template": setting.wording, "facts": setting.facts}
     lists = binding_prompts(tokenizer, **drawn, count=setting.lists, seed=setting.seed)
     others = binding_prompts(tokenizer, **drawn, count=2 * setting.lists, seed=setting.seed + 1)
-    said = head_outputs(model, others.input_ids).outputs
+    said = record_head_outputs(model, others.input_ids).outputs
     mean = said.double().mean((0, 2)).to(said)
     questions = questions_about(lists, which.tolist(), range(setting.facts))
     # Orders often begin with the same heads.
@@ -231,7 +231,7 @@ def language_answers(
         if (known := found.get(removed.tobytes())) is not None:
             return known
         gone = [divmod(int(place), heads[1]) for place in np.flatnonzero(removed)]
-        with patched(model, gone, mean):
+        with patch_heads(model, gone, mean):
             best = questions.logits(model).argmax(-1).cpu()
         found[removed.tobytes()] = (best == questions.asked).numpy()[None, None]
         return found[removed.tobytes()]
@@ -243,14 +243,14 @@ def decoder_answers(
     model: DecoderEnsemble, setting: HeadRemoval, questions: Sequence[Any], heads: Sequence[int]
 ) -> Answers:
     """The same of an ensemble, whose members lose each their own heads."""
-    batches = [asked(model, question, setting.prompts, TESTING) for question in questions]
-    others = [asked(model, question, setting.prompts, ANSWERING) for question in questions]
+    batches = [draw_questions(model, question, setting.prompts, TESTING) for question in questions]
+    others = [draw_questions(model, question, setting.prompts, ANSWERING) for question in questions]
     means = [[read.mean((2, 4), keepdim=True) for read in decoder_outputs(model, batch)] for batch in others]
 
     def answers(removed: Bool[np.ndarray, "member question head"]) -> Bool[np.ndarray, "member question prompt"]:
         gone = torch.tensor(removed).unflatten(-1, tuple(heads))
         found = [
-            without(model, batch, mean, gone[:, place])
+            answers_without_heads(model, batch, mean, gone[:, place])
             for place, (batch, mean) in enumerate(zip(batches, means, strict=True))
         ]
         return torch.stack(found, 1).cpu().numpy()
@@ -258,7 +258,7 @@ def decoder_answers(
     return answers
 
 
-def without(
+def answers_without_heads(
     model: DecoderEnsemble, batch: FactsBatch, means: Sequence[Tensor], gone: Bool[Tensor, "seed layer head"]
 ) -> Bool[Tensor, "seed prompt"]:
     """Whether members without some heads are right; they say ``means``, ``[seed, 1, 1, head, 1, dim]`` a layer."""
@@ -272,4 +272,4 @@ def without(
     return (said == batch.answer[:, None])[:, 0, :, 0]
 
 
-EXPERIMENT = Experiment(settings=full_size, small=small, measure=measure, dims=DIMS, load=load)
+EXPERIMENT = Experiment(settings=full_size, small=small, measure=measure, dims=DIMS, load=load_ranked_model)

@@ -13,18 +13,18 @@ from jaxtyping import Float
 from torch import Tensor
 
 from posym_core.models.decoders import DecoderEnsemble
-from posym_core.models.head_edits import replaced_heads
+from posym_core.models.head_edits import replace_heads
 from posym_core.tasks.facts import FactsBatch
 
 
 @torch.no_grad()
-def right_answers(model: DecoderEnsemble, batch: FactsBatch) -> Float[Tensor, "seed variant prompt question"]:
+def mark_members_right(model: DecoderEnsemble, batch: FactsBatch) -> Float[Tensor, "seed variant prompt question"]:
     """1 where a member's answer is right, 0 elsewhere."""
     return (model(batch.tokens).argmax(-1) == batch.answer[:, None]).float()
 
 
 @torch.no_grad()
-def head_outputs(
+def record_members_outputs(
     model: DecoderEnsemble, batch: FactsBatch
 ) -> list[Float[Tensor, "seed variant prompt head token dim"]]:
     """What every layer's heads read, before the output map."""
@@ -41,10 +41,10 @@ def head_outputs(
 @torch.no_grad()
 def mean_ablation(model: DecoderEnsemble, batch: FactsBatch) -> Float[Tensor, "seed variant layer head"]:
     """Accuracy with one head at a time replaced, at every token, by its mean over the prompts."""
-    means = [read.mean(2, keepdim=True) for read in head_outputs(model, batch)]
+    means = [read.mean(2, keepdim=True) for read in record_members_outputs(model, batch)]
     rows = []
     for layer, head in _heads(model):
-        replaced = model(batch.tokens, edit=replaced_heads({(layer, head): means[layer][..., head, :, :]}))
+        replaced = model(batch.tokens, edit=replace_heads({(layer, head): means[layer][..., head, :, :]}))
         rows.append((replaced.argmax(-1) == batch.answer[:, None]).double().flatten(2).mean(-1))
     return torch.stack(rows, dim=-1).unflatten(-1, (model.layers, model.heads))
 
@@ -73,9 +73,9 @@ def patching(model: DecoderEnsemble, batch: FactsBatch, other: FactsBatch) -> Fl
 
         return (of(other.answer) - of(batch.answer)).flatten(2).sum(-1)
 
-    reads = head_outputs(model, other)
+    reads = record_members_outputs(model, other)
     before, after = preference(model(batch.tokens)), preference(model(other.tokens))
-    edits = [replaced_heads({(layer, head): reads[layer][..., head, :, :]}) for layer, head in _heads(model)]
+    edits = [replace_heads({(layer, head): reads[layer][..., head, :, :]}) for layer, head in _heads(model)]
     rows = [preference(model(batch.tokens, edit=edit)) - before for edit in edits]
     carried = torch.stack(rows, dim=-1) / (after - before)[..., None]
     return carried.unflatten(-1, (model.layers, model.heads))

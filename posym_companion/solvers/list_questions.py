@@ -10,10 +10,10 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from posym_companion.language_models.origins import asked_differently
-from posym_core.inspection.capturing import input_device
-from posym_core.metrics.blocks import Swaps
-from posym_core.tasks import Prompts
+from posym_companion.language_models.origins import ask_other_facts
+from posym_core.metrics.blocks import BlockLayout
+from posym_profile.capture.capturing import find_input_device
+from posym_profile.prompts import Prompts
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -35,7 +35,7 @@ class ListQuestions:
     @torch.no_grad()
     def logits(self, model: Any) -> Float[Tensor, "question fact"]:
         """A model's logits of the attributes, on its device."""
-        device = input_device(model)
+        device = find_input_device(model)
         kept = model.base_model(self.told.to(device), use_cache=True).past_key_values
         kept.batch_repeat_interleave(len(self.questions) // len(self.told))
         last = model.base_model(self.questions.to(device), past_key_values=kept, use_cache=True).last_hidden_state
@@ -45,10 +45,10 @@ class ListQuestions:
 
 def questions_about(lists: Prompts, which: Sequence[int], facts: Sequence[int]) -> ListQuestions:
     """A question about each of some facts, of each of some lists."""
-    swaps, asked = Swaps(**lists.layout), torch.as_tensor(facts)
-    same = torch.arange(swaps.fitted(lists.input_ids.shape[1]).number).expand(len(asked), -1)
+    swaps, asked = BlockLayout(**lists.layout), torch.as_tensor(facts)
+    same = torch.arange(swaps.fit(lists.input_ids.shape[1]).number).expand(len(asked), -1)
     tokens = torch.cat(
-        [asked_differently(lists.input_ids[row], same, swaps, int(lists.target[row]), asked) for row in which]
+        [ask_other_facts(lists.input_ids[row], same, swaps, int(lists.target[row]), asked) for row in which]
     )
     return ListQuestions(
         told=tokens[:: len(asked), : swaps.stop],

@@ -17,17 +17,24 @@ from jaxtyping import Float
 from torch import Tensor
 
 from posym_companion.loop import Experiment
-from posym_companion.solvers.head_roles import patching, right_answers, with_other_answers
+from posym_companion.solvers.head_roles import mark_members_right, patching, with_other_answers
 from posym_companion.solvers.solver_settings import TaskSolvers
 from posym_companion.solvers.solver_settings import small as small_solver
-from posym_companion.solvers.task_solvers import SCORING, TESTING, asked, captured, swaps, trained
-from posym_core.inspection.cubes import cube_of
-from posym_core.inspection.heads import LayerHeads
-from posym_core.metrics.blocks import Swaps
-from posym_core.metrics.cube_parts import PARTS, block_logits, latin_orders
+from posym_companion.solvers.task_solvers import (
+    SCORING,
+    TESTING,
+    capture_heads,
+    draw_questions,
+    fact_layout,
+    train_ensemble,
+)
+from posym_core.metrics.blocks import BlockLayout
+from posym_core.metrics.cube_parts import PARTS, compute_block_logits, draw_latin_square
 from posym_core.metrics.permutations import permute_blocks
 from posym_core.models.decoders import DecoderEnsemble
 from posym_core.tasks.facts import FactsBatch, Question
+from posym_profile.scores.cubes import make_cube
+from posym_profile.scores.layer_heads import LayerHeads
 
 # Parts of the variance of a head's logits: the seven of a cube, and that between the prompts' means.
 KEPT = (*PARTS.values(), "prompts")
@@ -53,7 +60,6 @@ class OriginSolvers:
 
     @property
     def name(self) -> str:
-        """What the result is called."""
         return f"origin_solvers/{self.solver.name.partition('/')[2]}"
 
 
@@ -81,48 +87,50 @@ def measure(
         the mean over the queries of all prompts of a square.
     """
     solver = setting.solver
-    model, _ = trained(solver, device=device, work=work, progress=progress)
+    model, _ = train_ensemble(solver, device=device, work=work, progress=progress)
     rows: dict[str, list[Tensor]] = {"accuracy": [], "patched": []}
     for question in solver.questions:
-        batch = asked(model, question, solver.test_prompts, TESTING)
-        rows["accuracy"].append(right_answers(model, batch).mean((1, 2, 3)))
+        batch = draw_questions(model, question, solver.test_prompts, TESTING)
+        rows["accuracy"].append(mark_members_right(model, batch).mean((1, 2, 3)))
         rows["patched"].append(patching(model, batch, with_other_answers(model, batch))[:, 0])
     untrained = DecoderEnsemble(solver.task, solver.angles[None], seeds=solver.seeds, heads=solver.heads)
     for name, one in (("parts", model), ("parts_before", untrained.to(model.embedding.device))):
-        rows[name] = [parts_of(one, question, setting) for question in solver.questions]
+        rows[name] = [measure_parts(one, question, setting) for question in solver.questions]
     return {name: torch.stack(values, 1).float().cpu().numpy() for name, values in rows.items()}
 
 
-def parts_of(
+def measure_parts(
     model: DecoderEnsemble, question: Question, setting: OriginSolvers
 ) -> Float[Tensor, "seed queries square layer head part"]:
     """Variances of the heads' logits on Latin squares of prompts with one kind of question."""
-    blocks, prompts = swaps(setting.solver), asked(model, question, setting.squares, SCORING)
+    blocks, prompts = fact_layout(setting.solver), draw_questions(model, question, setting.squares, SCORING)
     home = {"start": blocks.start, "block_length": blocks.block_length}
     generator = torch.Generator().manual_seed(0)
     squares = []
     for square in range(setting.squares):
-        orders = latin_orders(setting.solver.facts, generator).to(prompts.tokens.device)
+        orders = draw_latin_square(setting.solver.facts, generator).to(prompts.tokens.device)
         batch = FactsBatch(permute_blocks(prompts.tokens[:, square], orders, **home), *prompts[1:])
-        heads = captured(model, batch)
+        heads = capture_heads(model, batch)
         seen = torch.ones(len(heads), setting.solver.facts, dtype=torch.bool)
         kinds = []
         for queries in QUERIES:
-            logits = torch.stack([logits_of(layer, blocks, crossed=queries == "crossed") for layer in heads]).cpu()
-            cube = cube_of(logits, orders.cpu(), seen, rounding=torch.finfo(torch.float32).eps)
+            logits = torch.stack([measure_logits(layer, blocks, crossed=queries == "crossed") for layer in heads]).cpu()
+            cube = make_cube(logits, orders.cpu(), seen, rounding=torch.finfo(torch.float32).eps)
             parts = torch.stack([*(cube.parts[name] for name in PARTS.values()), cube.prompts], -1)
             kinds.append(parts.nan_to_num(0).unflatten(0, (len(model.seeds), setting.solver.layers)))
         squares.append(torch.stack(kinds, 1))
     return torch.stack(squares, 2)
 
 
-def logits_of(heads: LayerHeads, blocks: Swaps, *, crossed: bool) -> Float[Tensor, "prompt head content place"]:
+def measure_logits(
+    heads: LayerHeads, blocks: BlockLayout, *, crossed: bool
+) -> Float[Tensor, "prompt head content place"]:
     """Cross-logits of the facts of each prompt, with its own query or the mean over those of all prompts."""
-    fitted = blocks.fitted(heads.keys.shape[-2])
+    fitted = blocks.fit(heads.keys.shape[-2])
     if crossed:
         query = heads.query[:, :, 0].transpose(0, 1).expand(len(heads.query), -1, -1, -1)
         heads = replace(heads, query=query)
-    return block_logits(heads, fitted).mean(2)
+    return compute_block_logits(heads, fitted).mean(2)
 
 
 EXPERIMENT = Experiment(settings=full_size, small=small, measure=measure, dims=DIMS)

@@ -10,8 +10,9 @@ import torch
 from jaxtyping import Int64
 from torch import Tensor
 
-from posym_core.inspection.head_patching import head_outputs, last_token_replaced, replaced_everywhere
-from posym_core.tasks import Prompts
+from posym_companion.solvers.single_heads import patch_each_head, patch_head
+from posym_profile.interventions.head_patching import record_head_outputs
+from posym_profile.prompts import Prompts
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -66,46 +67,47 @@ def patched_heads(model: Any, pairs: Pairs, count: int) -> dict[str, np.ndarray]
     for clean, other, answers in zip(
         pairs.clean[:count], pairs.other[:count], pairs.answers[:count].cpu(), strict=True
     ):
-        said = head_outputs(model, torch.stack([clean, other]))
+        said = record_head_outputs(model, torch.stack([clean, other]))
         whole = _difference(said.logits[:, answers])
-        with_clean = _difference(last_token_replaced(model, other, said.outputs[0, :, -1], answers))
+        with_clean = _difference(patch_each_head(model, other, said.outputs[0, :, -1], answers))
         for name, x in zip(found, (whole[0], whole[1], with_clean), strict=True):
             found[name].append(x.numpy())
     return {name: np.stack(values).astype(np.float32) for name, values in found.items()}
 
 
 def silenced_heads(model: Any, prompts: Prompts, count: int) -> dict[str, np.ndarray]:
-    """Loss when one head says its mean over the prompts at the last token.
+    """Loss when one head's output is replaced by its mean over the prompts at the last token.
 
     Returns:
         ``kept [prompt]``, log-probability of the right answer among the named attributes, and ``lost``
         ``[prompt, layer, head]``, what is lost of it.
     """
-    said = head_outputs(model, prompts.input_ids)
+    said = record_head_outputs(model, prompts.input_ids)
     mean = said.outputs[:, :, -1].mean(0)
     kept, lost = [], []
     for row in range(min(count, len(prompts.target))):
         named, right = _named(prompts, row)
         kept.append(_log_probability(said.logits[row, named], right).numpy())
-        logits = last_token_replaced(model, prompts.input_ids[row], mean, named)
+        logits = patch_each_head(model, prompts.input_ids[row], mean, named)
         lost.append(kept[-1] - _log_probability(logits, right).numpy())
     return {"kept": np.stack(kept).astype(np.float32), "lost": np.stack(lost).astype(np.float32)}
 
 
 def silenced_everywhere(model: Any, prompts: Prompts, count: int) -> dict[str, np.ndarray]:
-    """``lost_everywhere [prompt, layer, head]``: the same when the head says its mean at every token of the prompt.
+    """``lost_everywhere [prompt, layer, head]``: the same when its output is replaced by its mean at every token of the
+    prompt.
 
     The mean is over the prompts, at each place; there is nothing if ``count`` is 0.
     """
     if count == 0:
         return {}
-    said = head_outputs(model, prompts.input_ids)
+    said = record_head_outputs(model, prompts.input_ids)
     mean, ids = said.outputs.mean(0), prompts.input_ids[:count]
     layers, heads = mean.shape[0], mean.shape[2]
     lost = np.zeros((count, layers, heads), dtype=np.float32)
     for layer in range(layers):
         for head in range(heads):
-            logits = replaced_everywhere(model, ids, mean, layer, head)
+            logits = patch_head(model, ids, mean, layer, head)
             for row in range(count):
                 named, right = _named(prompts, row)
                 before, after = (_log_probability(x[row, named], right) for x in (said.logits, logits))

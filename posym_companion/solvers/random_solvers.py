@@ -25,11 +25,11 @@ from tqdm import tqdm
 from posym_companion.language_models.random_weights import TAUS
 from posym_companion.loop import Experiment
 from posym_companion.solvers import family_solvers, task_solvers
-from posym_companion.solvers.family_solvers import QUESTIONS, profiled
+from posym_companion.solvers.family_solvers import QUESTIONS, profile_question
 from posym_companion.solvers.solver_settings import TaskSolvers
-from posym_companion.solvers.task_solvers import SCORING, asked, captured, measure_heads, swaps
+from posym_companion.solvers.task_solvers import SCORING, capture_heads, draw_questions, fact_layout, measure_heads
 from posym_core.models.decoders import DecoderEnsemble
-from posym_core.runs.devices import choose_device
+from posym_core.store.devices import choose_device
 
 DRAWS = 3
 # Prompts have so many times the facts of the setting.
@@ -62,7 +62,6 @@ class RandomSolvers:
 
     @property
     def name(self) -> str:
-        """What the result is called."""
         return f"random_solvers/{'all' if self.kept == 'scores' else self.kept}"
 
 
@@ -90,15 +89,15 @@ def measure(
     place = choose_device(device)
     deep = [each for each in task_solvers.full_size() if each.layers > 1][: setting.most]
     if setting.kept == "planes":
-        arrays = {"families": np.stack([families(draw, setting) for draw in range(DRAWS)])}
+        arrays = {"families": np.stack([measure_families(draw, setting) for draw in range(DRAWS)])}
         for each in tqdm(deep, desc=setting.name, disable=not progress):
-            draws = [of_planes(each, draw, setting.prompts, place) for draw in range(DRAWS)]
-            arrays |= {f"{key_of(each)}_{name}": np.stack([x[name] for x in draws]) for name in draws[0]}
+            draws = [measure_planes(each, draw, setting.prompts, place) for draw in range(DRAWS)]
+            arrays |= {f"{name_array(each)}_{name}": np.stack([x[name] for x in draws]) for name in draws[0]}
         return arrays
     return {
-        key_of(each): np.stack(
+        name_array(each): np.stack(
             [
-                np.stack([drawn(each, draw, times, setting.prompts, place) for draw in range(DRAWS)], 1)
+                np.stack([measure_draw(each, draw, times, setting.prompts, place) for draw in range(DRAWS)], 1)
                 for times in LENGTHS
             ],
             1,
@@ -107,12 +106,12 @@ def measure(
     }
 
 
-def key_of(solver: TaskSolvers) -> str:
+def name_array(solver: TaskSolvers) -> str:
     """The name of a setting's array."""
     return solver.name.partition("/")[2]
 
 
-def of_planes(solver: TaskSolvers, draw: int, prompts: int, device: torch.device) -> dict[str, np.ndarray]:
+def measure_planes(solver: TaskSolvers, draw: int, prompts: int, device: torch.device) -> dict[str, np.ndarray]:
     """What the planes of one draw of a setting are, see :func:`measure`."""
     seeds = tuple(APART * (draw + 1) + seed for seed in solver.seeds)
     one = replace(solver, seeds=seeds, score_prompts=prompts)
@@ -169,29 +168,29 @@ def behaviour_and_use(
     return np.stack([scores[..., 0] - scores[..., 1], use], -1)
 
 
-def families(draw: int, setting: RandomSolvers) -> Float[np.ndarray, "model question layer head score"]:
+def measure_families(draw: int, setting: RandomSolvers) -> Float[np.ndarray, "model question layer head score"]:
     """Scores of one draw of every small model of three families."""
     rows = []
     for each in family_solvers.full_size():
         one = replace(each, seed=APART * (draw + 1) + each.seed, score_prompts=setting.prompts, test_prompts=1)
-        model = family_solvers.untrained(one).eval()
-        rows.append(np.stack([profiled(one, model, question)["scores"] for question in QUESTIONS]))
+        model = family_solvers.make_untrained(one).eval()
+        rows.append(np.stack([profile_question(one, model, question)["scores"] for question in QUESTIONS]))
     return np.stack(rows).astype(np.float32)
 
 
-def drawn(solver: TaskSolvers, draw: int, times: int, prompts: int, device: torch.device) -> np.ndarray:
+def measure_draw(solver: TaskSolvers, draw: int, times: int, prompts: int, device: torch.device) -> np.ndarray:
     """One draw of a setting at one length, ``[weighting, seed, question, layer, head, score]``."""
     longer = replace(solver, facts=times * solver.facts, seeds=tuple(APART * (draw + 1) + s for s in solver.seeds))
     # The angles are those that the setting learns with, whatever the length.
     model = DecoderEnsemble(longer.task, solver.angles[None], seeds=longer.seeds, heads=solver.heads).to(device)
     rows = []
     for question in longer.questions:
-        layers = captured(model, asked(model, question, prompts, SCORING))
+        layers = capture_heads(model, draw_questions(model, question, prompts, SCORING))
         found = [
             torch.stack(
                 [
                     torch.stack([scores.positional.mean(0)[:, 0], scores.symbolic.mean(0)[:, 0]], -1)
-                    for scores in (heads.swap_scores(replace(swaps(longer), tau=tau)) for tau in TAUS.values())
+                    for scores in (heads.swap_scores(replace(fact_layout(longer), tau=tau)) for tau in TAUS.values())
                 ]
             )
             for heads in layers
@@ -200,9 +199,9 @@ def drawn(solver: TaskSolvers, draw: int, times: int, prompts: int, device: torc
     return torch.stack(rows, 2).float().numpy()
 
 
-def dims_of(setting: RandomSolvers) -> Mapping[str, str]:
+def name_dims(setting: RandomSolvers) -> Mapping[str, str]:
     """Names of the dimensions of a setting's arrays."""
     return DIMS if setting.kept == "scores" else PLANE_DIMS
 
 
-EXPERIMENT = Experiment(settings=full_size, small=small, measure=measure, dims=dims_of)
+EXPERIMENT = Experiment(settings=full_size, small=small, measure=measure, dims=name_dims)

@@ -18,15 +18,15 @@ import torch
 from safetensors.torch import load_file, save_file
 from torch import nn
 
-from posym_companion.loop import language_model
+from posym_companion.loop import load_experiment_model
 from posym_companion.solvers.solver_settings import TaskSolvers, expectation
 from posym_companion.solvers.solver_settings import small as small_solver
-from posym_companion.solvers.task_solvers import trained
+from posym_companion.solvers.task_solvers import train_ensemble
 from posym_core.models.decoders import DecoderEnsemble
-from posym_core.models.packaged import NAMES
-from posym_core.runs.devices import choose_device
-from posym_core.runs.provenance import library_versions
-from posym_core.runs.store import cache_root, kept_folder
+from posym_core.store.devices import choose_device
+from posym_core.store.keeping import cache_folder, find_cache_root
+from posym_core.store.provenance import list_library_versions
+from posym_profile.language_models.packaged import NAMES
 
 # Models that bind; one that is not installed here is left out.
 LANGUAGE_MODELS = ("gemma-3-270m-binds", "smollm2-135m-binds")
@@ -55,30 +55,30 @@ def ranked_names() -> list[str]:
     return [*there, *list(SOLVERS)[: len(BANDS)]]
 
 
-def load(name: str, *, device: str = "auto", folder: Path | str | None = None) -> tuple[Any, Any]:
+def load_ranked(name: str, *, device: str = "auto", folder: Path | str | None = None) -> tuple[Any, Any]:
     """A language model and its tokenizer, or an ensemble of small decoders and nothing.
 
     Args:
-        name: for :func:`posym_core.load_model`, or one of :data:`SOLVERS`.
-        device: see :func:`posym_core.load_model`.
+        name: for :func:`posym_profile.load_model`, or one of :data:`SOLVERS`.
+        device: see :func:`posym_profile.load_model`.
         folder: of results; these models need none.
     """
     if name not in SOLVERS:
-        return language_model(name, device=device)
-    return kept_solver(SOLVERS[name], device=device), None
+        return load_experiment_model(name, device=device)
+    return load_kept_solver(SOLVERS[name], device=device), None
 
 
-def kept_solver(solver: TaskSolvers, *, device: str = "auto", root: Path | None = None) -> DecoderEnsemble:
+def load_kept_solver(solver: TaskSolvers, *, device: str = "auto", root: Path | None = None) -> DecoderEnsemble:
     """An ensemble after its training, trained if the cache has none of these settings and libraries."""
     chosen = choose_device(device)
-    key = {"settings": json.dumps(asdict(solver), sort_keys=True), "device": chosen.type, **library_versions()}
+    key = {"settings": json.dumps(asdict(solver), sort_keys=True), "device": chosen.type, **list_library_versions()}
 
     def build(place: Path) -> None:
-        model, _ = trained(solver, device=device, work=None, progress=False)
+        model, _ = train_ensemble(solver, device=device, work=None, progress=False)
         save_file({name: x.detach().cpu().contiguous() for name, x in model.named_parameters()}, place / WEIGHTS)
 
     name = f"solver-{solver.name.partition('/')[2]}"
-    kept = kept_folder(name, key, build, root=root or cache_root(), room=ROOM)
+    kept = cache_folder(name, key, build, root=root or find_cache_root(), room=ROOM)
     model = DecoderEnsemble(solver.task, solver.angles[None], seeds=solver.seeds, heads=solver.heads)
     model.load_state_dict(load_file(kept / WEIGHTS))
     return model.to(chosen).requires_grad_(False)

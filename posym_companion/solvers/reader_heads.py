@@ -21,14 +21,14 @@ from tqdm import tqdm
 
 from posym_companion.language_models import origins
 from posym_companion.language_models.origin_patching import EXCHANGES as ALONE
-from posym_companion.language_models.origin_patching import RUNS, one_prompt, pairs_of, read_alone
+from posym_companion.language_models.origin_patching import RUNS, exchange_layer_alone, make_pairs, measure_prompt
 from posym_companion.language_models.origins import Origins
-from posym_companion.loop import SECOND, Experiment, of_model
-from posym_companion.solvers.binding_direction import kept_factors, load
+from posym_companion.loop import SECOND, Experiment, name_prefix
+from posym_companion.solvers.binding_direction import kept_factors, load_taught
 from posym_companion.solvers.taught_gemma import TaughtGemma
-from posym_core.inspection.planes import find_planes
-from posym_core.models.additions import added
-from posym_core.models.language import PACKAGED
+from posym_profile.language_models.loading import PACKAGED
+from posym_profile.language_models.low_rank import merge_lora
+from posym_profile.planes.rotary_planes import find_planes
 
 WORDINGS = ("likes", "bought")
 TAUGHT = (0, 1, 2)
@@ -52,7 +52,7 @@ class ReaderHeads:
     """One taught model on one wording.
 
     Attributes:
-        model: name for :func:`posym_core.load_model`.
+        model: name for :func:`posym_profile.load_model`.
         taught: seed of the run of :mod:`posym_companion.solvers.taught_gemma` that it was taught in.
         wording: of the binding prompts.
         facts: of a prompt.
@@ -73,8 +73,7 @@ class ReaderHeads:
 
     @property
     def name(self) -> str:
-        """What the result is called."""
-        return f"reader_heads/{of_model(self.model)}{self.taught}_{self.wording}{'_alone' if self.alone else ''}"
+        return f"reader_heads/{name_prefix(self.model)}{self.taught}_{self.wording}{'_alone' if self.alone else ''}"
 
 
 def full_size() -> list[ReaderHeads]:
@@ -115,20 +114,23 @@ def measure(
         seed=setting.seed,
         reads="few",
     )
-    prompts = origins.prompts_of(tokenizer, asked)
+    prompts = origins.draw_prompts(tokenizer, asked)
     generator = torch.Generator().manual_seed(setting.seed)
-    with added(model, kept_factors(TaughtGemma(model=setting.model, seed=setting.taught), folder)):
+    with merge_lora(model, kept_factors(TaughtGemma(model=setting.model, seed=setting.taught), folder)):
         planes = find_planes(model, prompts.input_ids.shape[1])
         drawn = planes, setting.pairs, generator
         if setting.alone:
             alone = [
-                [read_alone(model, pair, prompts, planes) for pair in pairs_of(model, prompts, number, *drawn)]
+                [
+                    exchange_layer_alone(model, pair, prompts, planes)
+                    for pair in make_pairs(model, prompts, number, *drawn)
+                ]
                 for number in range(setting.prompts)
             ]
             return {"log_ratio": np.array(alone, dtype=np.float16)}
         read = origins.measure(model, tokenizer, asked, progress=False)
         rows = [
-            one_prompt(model, prompts, number, *drawn)["log_ratio"]
+            measure_prompt(model, prompts, number, *drawn)["log_ratio"]
             for number in tqdm(range(setting.prompts), desc=setting.name, disable=not progress)
         ]
     kept = [RUNS.index(run) for run in KEPT]
@@ -141,4 +143,4 @@ def measure(
     }
 
 
-EXPERIMENT = Experiment(settings=full_size, small=small, measure=measure, dims=DIMS, load=load)
+EXPERIMENT = Experiment(settings=full_size, small=small, measure=measure, dims=DIMS, load=load_taught)

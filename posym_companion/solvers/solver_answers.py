@@ -17,12 +17,19 @@ import torch
 from torch import Tensor
 
 from posym_companion.loop import Experiment
-from posym_companion.solvers.head_roles import patching, right_answers, with_other_answers
+from posym_companion.solvers.head_roles import mark_members_right, patching, with_other_answers
 from posym_companion.solvers.solver_settings import TaskSolvers
 from posym_companion.solvers.solver_settings import small as small_solver
-from posym_companion.solvers.task_solvers import ANSWERING, TESTING, asked, captured, swaps, trained
+from posym_companion.solvers.task_solvers import (
+    ANSWERING,
+    TESTING,
+    capture_heads,
+    draw_questions,
+    fact_layout,
+    train_ensemble,
+)
 from posym_core.models.decoders import DecoderEnsemble
-from posym_core.models.ensembles import data_generators, stack_streams
+from posym_core.models.ensembles import make_generators, stack_streams
 from posym_core.tasks.facts import FactsBatch, Question
 
 MEASURED = ("positional", "symbolic", "asked_attention")
@@ -51,7 +58,6 @@ class SolverAnswers:
 
     @property
     def name(self) -> str:
-        """What the result is called."""
         return f"solver_answers/{self.solver.name.partition('/')[2]}"
 
 
@@ -77,10 +83,10 @@ def measure(
         the fact that is asked about, ``[seed, question, answer, prompt, layer, head]``, NaN where there are fewer.
     """
     solver = setting.solver
-    model, _ = trained(solver, device=device, work=work, progress=progress)
+    model, _ = train_ensemble(solver, device=device, work=work, progress=progress)
     rows: dict[str, list[Tensor]] = {}
     for question in solver.questions:
-        batch = asked(model, question, solver.test_prompts, TESTING)
+        batch = draw_questions(model, question, solver.test_prompts, TESTING)
         found = {"patched": patching(model, batch, with_other_answers(model, batch))[:, 0].float()}
         found |= by_answer(model, question, setting)
         for name, values in found.items():
@@ -90,28 +96,30 @@ def measure(
 
 def by_answer(model: DecoderEnsemble, question: Question, setting: SolverAnswers) -> dict[str, Tensor]:
     """Accuracy on one kind of question, and every head's measurements on right and on wrong answers."""
-    generators = data_generators(model.seeds, model.embedding.device, purpose=ANSWERING)
+    generators = make_generators(model.seeds, model.embedding.device, purpose=ANSWERING)
     batches = [
         stack_streams([model.task.ask(question, 1000, each) for each in generators]) for _ in range(setting.rounds)
     ]
     whole = FactsBatch(*(torch.cat(parts, 1) for parts in zip(*batches, strict=True)))
-    right = torch.cat([right_answers(model, batch)[:, 0, :, 0] for batch in batches], 1).bool()
-    kinds = [scored(model, whole, chosen, setting) for chosen in (right, ~right)]
+    right = torch.cat([mark_members_right(model, batch)[:, 0, :, 0] for batch in batches], 1).bool()
+    kinds = [score_prompts(model, whole, chosen, setting) for chosen in (right, ~right)]
     return {
         "accuracy": right.float().mean(1),
         **{name: torch.stack([kind[name] for kind in kinds], 1) for name in MEASURED},
     }
 
 
-def scored(model: DecoderEnsemble, whole: FactsBatch, chosen: Tensor, setting: SolverAnswers) -> dict[str, Tensor]:
+def score_prompts(
+    model: DecoderEnsemble, whole: FactsBatch, chosen: Tensor, setting: SolverAnswers
+) -> dict[str, Tensor]:
     """Measurements ``[seed, prompt, layer, head]`` on each seed's first chosen prompts, NaN where there are fewer."""
     first = chosen.int().argsort(dim=1, descending=True, stable=True)[:, : setting.kept]
     there = chosen.gather(1, first)
     batch = FactsBatch(*(x[torch.arange(len(x), device=x.device)[:, None], first] for x in whole))
     layers = setting.solver.layers
     rows: dict[str, list[Tensor]] = {name: [] for name in MEASURED}
-    for number, layer in enumerate(captured(model, batch)):
-        scores = layer.swap_scores(swaps(setting.solver))
+    for number, layer in enumerate(capture_heads(model, batch)):
+        scores = layer.swap_scores(fact_layout(setting.solver))
         fact = batch.fact[number // layers, :, 0]
         on_facts = scores.attention * setting.solver.task.words
         place = fact[:, None, None, None].expand(*on_facts.shape[:-1], 1)

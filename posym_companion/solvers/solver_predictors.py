@@ -15,15 +15,15 @@ from posym_companion.language_models.head_predictors import (
     PREDICTORS,
     induction,
     previous_token,
-    sum_of,
+    sum_parts,
     swap_predictors,
 )
-from posym_companion.solvers.head_roles import head_outputs
-from posym_companion.solvers.origin_solvers import KEPT, OriginSolvers, parts_of
+from posym_companion.solvers.head_roles import record_members_outputs
+from posym_companion.solvers.origin_solvers import KEPT, OriginSolvers, measure_parts
 from posym_companion.solvers.solver_settings import TaskSolvers
-from posym_companion.solvers.task_solvers import SCORING, asked, captured, swaps
+from posym_companion.solvers.task_solvers import SCORING, capture_heads, draw_questions, fact_layout
 from posym_core.models.decoders import DecoderEnsemble
-from posym_core.models.ensembles import data_generators
+from posym_core.models.ensembles import make_generators
 from posym_core.tasks.facts import MARKS, START, FactsBatch, Question
 
 # A purpose of data streams beside those of task_solvers: texts that are said twice.
@@ -35,7 +35,7 @@ def solver_predictors(
     model: DecoderEnsemble, solver: TaskSolvers, question: Question, *, prompts: int, squares: int
 ) -> dict[str, Float[Tensor, "seed layer head"]]:
     """Every predictor of every head on one kind of question, means over prompts; NaN where one is not defined."""
-    batch = asked(model, question, prompts, SCORING)
+    batch = draw_questions(model, question, prompts, SCORING)
     found = _from_swaps(model, solver, batch) | _from_parts(model, solver, question, squares)
     found |= _copying(model, solver, batch)
     ensemble = (len(model.seeds), model.layers, model.heads)
@@ -48,8 +48,8 @@ def solver_predictors(
 
 def _from_swaps(model: DecoderEnsemble, solver: TaskSolvers, batch: FactsBatch) -> dict[str, Tensor]:
     rows: dict[str, list[Tensor]] = {}
-    for number, layer in enumerate(captured(model, batch)):
-        found = swap_predictors(layer, swaps(solver), batch.fact[number // model.layers, :, 0])
+    for number, layer in enumerate(capture_heads(model, batch)):
+        found = swap_predictors(layer, fact_layout(solver), batch.fact[number // model.layers, :, 0])
         for name, x in found.items():
             rows.setdefault(name, []).append(x[:, :, 0].nanmean(0))
     return {name: torch.stack(values) for name, values in rows.items()}
@@ -57,12 +57,12 @@ def _from_swaps(model: DecoderEnsemble, solver: TaskSolvers, batch: FactsBatch) 
 
 def _from_parts(model: DecoderEnsemble, solver: TaskSolvers, question: Question, squares: int) -> dict[str, Tensor]:
     """Parts of squares with each prompt's own query, ``[seed, square, layer, head]``; 0 where nothing varies."""
-    every = parts_of(model, question, OriginSolvers(solver=solver, squares=squares))[:, 0].double()
+    every = measure_parts(model, question, OriginSolvers(solver=solver, squares=squares))[:, 0].double()
     parts = dict(zip(KEPT[:-1], every[..., :-1].unbind(-1), strict=True))
     whole = every[..., :-1].sum(-1)
     found = {}
     for kind, names in KINDS.items():
-        some = sum_of(parts, names)
+        some = sum_parts(parts, names)
         found[f"{kind} share"] = (some / whole).nanmean(1)
         found[f"{kind} size"] = some.mean(1).sqrt()
     return found
@@ -73,7 +73,7 @@ def _copying(model: DecoderEnsemble, solver: TaskSolvers, batch: FactsBatch) -> 
     fact, answer = batch.fact[..., 0], batch.answer[..., 0]
     attribute = 1 if solver.task.words == 2 else 2
     place = 1 + fact * solver.task.words + attribute
-    reads = head_outputs(model, batch)
+    reads = record_members_outputs(model, batch)
     rows: dict[str, list[Tensor]] = {"copying": [], "retrieval": []}
     for layer, attention in enumerate(model.attention(batch.tokens)):
         last = attention[:, 0, :, :, -1]
@@ -94,7 +94,7 @@ def _repeated(model: DecoderEnsemble, half: int, texts: int) -> Int64[Tensor, "s
     """Names drawn at random, as many as fit into half of a prompt, said twice behind the mark of beginning."""
     device = model.embedding.device
     rows = []
-    for generator in data_generators(model.seeds, device, purpose=REPEATING):
+    for generator in make_generators(model.seeds, device, purpose=REPEATING):
         names = torch.rand(texts, model.task.names, generator=generator, device=device).argsort(1)[:, :half] + MARKS
         start = torch.full((texts, 1), START, device=device)
         rows.append(torch.cat([start, names, names], 1))

@@ -77,7 +77,6 @@ class TaskSolvers:
 
     @property
     def name(self) -> str:
-        """What the result is called."""
         band, more = self.band.replace("+", "-"), "_last" if "last" in self.questions else ""
         if self.training.steps > STEPS:
             more += "_longer"

@@ -16,23 +16,23 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from posym_companion.loop import Experiment, plain
+from posym_companion.loop import Experiment, slug
 from posym_companion.one_head.head_geometry import with_random_weights
 from posym_companion.solvers import family_solvers
 from posym_companion.solvers.families import FAMILIES
-from posym_companion.solvers.family_solvers import SCORING, FamilySolver, asked
-from posym_core.inspection.heads import LayerHeads
-from posym_core.inspection.layer_measurement import profile_with
-from posym_core.metrics.blocks import Swaps
+from posym_companion.solvers.family_solvers import SCORING, FamilySolver, draw_questions
+from posym_core.metrics.blocks import BlockLayout
 from posym_core.metrics.stats import DRAWS, mean_interval
-from posym_core.metrics.trends import TRENDS, head_trends
-from posym_core.models.answers import choice_accuracy
-from posym_core.models.language import load_model
-from posym_core.models.outlines import outline_of
-from posym_core.models.packaged import MODELS, NAMES, PACKAGED
-from posym_core.runs.devices import choose_device
-from posym_core.tasks import make_prompts
-from posym_core.tasks.prompts import Prompts
+from posym_core.metrics.trends import TRENDS, measure_head_trends
+from posym_core.store.devices import choose_device
+from posym_profile.language_models.answers import choose_answers
+from posym_profile.language_models.loading import load_model
+from posym_profile.language_models.model_summary import summarize_loaded
+from posym_profile.language_models.packaged import MODELS, NAMES, PACKAGED
+from posym_profile.prompts import make_prompts
+from posym_profile.prompts.drafts import Prompts
+from posym_profile.scores.layer_heads import LayerHeads
+from posym_profile.scores.layer_measurement import map_layers
 
 TASKS = ("binding", "index")
 DIMS = {
@@ -48,11 +48,11 @@ DIMS = {
 
 
 @dataclass(frozen=True, kw_only=True)
-class Surveyed:
+class SurveyedModel:
     """One model on one task.
 
     Attributes:
-        model: a name for :func:`posym_core.load_model`, or a family of :mod:`posym_companion.solvers.families`.
+        model: a name for :func:`posym_profile.load_model`, or a family of :mod:`posym_companion.solvers.families`.
         trained: as it was trained; otherwise with random weights.
         task: binding or index.
         facts: of a prompt; the small decoders know 8.
@@ -73,24 +73,25 @@ class Surveyed:
 
     @property
     def name(self) -> str:
-        """What the result is called."""
-        return f"survey/{plain(self.model)}{'' if self.trained else '-random'}_{self.task}"
+        return f"survey/{slug(self.model)}{'' if self.trained else '-random'}_{self.task}"
 
 
-def full_size() -> list[Surveyed]:
+def full_size() -> list[SurveyedModel]:
     """Every model on both tasks; there is no ``model`` to choose."""
-    large = [Surveyed(model=name) for name in NAMES] + [Surveyed(model=name, trained=False) for name in MODELS]
-    small_ones = [Surveyed(model=family, trained=yes, facts=8) for yes in (True, False) for family in FAMILIES]
+    large = [SurveyedModel(model=name) for name in NAMES] + [
+        SurveyedModel(model=name, trained=False) for name in MODELS
+    ]
+    small_ones = [SurveyedModel(model=family, trained=yes, facts=8) for yes in (True, False) for family in FAMILIES]
     return [replace(setting, task=task) for setting in large + small_ones for task in TASKS]
 
 
-def small(setting: Surveyed | None = None) -> Surveyed:
+def small(setting: SurveyedModel | None = None) -> SurveyedModel:
     """A size for trying out."""
-    return replace(setting or Surveyed(model="llama"), facts=4, prompts=6, steps=20)
+    return replace(setting or SurveyedModel(model="llama"), facts=4, prompts=6, steps=20)
 
 
 def measure(
-    setting: Surveyed, *, device: str = "auto", work: Path | None = None, progress: bool = True
+    setting: SurveyedModel, *, device: str = "auto", work: Path | None = None, progress: bool = True
 ) -> dict[str, np.ndarray]:
     """The row of a model, and what it was counted from.
 
@@ -100,9 +101,9 @@ def measure(
         angles, answers; number of ``parameters`` and of ``tokens``, ``rope_bases``, and ``windows``, 0 for layers that
         see everything.
     """
-    choose = decoder if setting.model in FAMILIES else language_model
+    choose = profile_decoder if setting.model in FAMILIES else profile_language_model
     model, prompts = choose(setting, choose_device(device), progress)
-    swaps = Swaps(**prompts.layout)
+    swaps = BlockLayout(**prompts.layout)
     angles: dict[int, Tensor] = {}
 
     def one_layer(heads: LayerHeads) -> dict[str, Tensor]:
@@ -111,12 +112,12 @@ def measure(
         share = energy / energy.sum(-1, keepdim=True)
         return {"positional": scores.positional, "symbolic": scores.symbolic, "plane_energy": share}
 
-    measured = profile_with(model, prompts.input_ids, one_layer, progress=progress)
+    measured = map_layers(model, prompts.input_ids, one_layer, progress=progress)
     found = {name: x.float().numpy() for name, x in measured.items()}
-    said, choices = outline_of(model), choice_accuracy(model, prompts)
+    said, choices = summarize_loaded(model), choose_answers(model, prompts)
     turning = np.stack([angles[layer].numpy() for layer in sorted(angles)])
     windows = np.array([window or 0 for window in said.windows])
-    trends = head_trends(
+    trends = measure_head_trends(
         found["positional"],
         found["symbolic"],
         found["plane_energy"],
@@ -142,7 +143,7 @@ def measure(
     }
 
 
-def language_model(setting: Surveyed, device: torch.device, progress: bool) -> tuple[Any, Prompts]:
+def profile_language_model(setting: SurveyedModel, device: torch.device, progress: bool) -> tuple[Any, Prompts]:
     """A model with a tokenizer, and prompts in its words."""
     model, tokenizer = load_model(setting.model, device=str(device))
     if not setting.trained:
@@ -151,13 +152,13 @@ def language_model(setting: Surveyed, device: torch.device, progress: bool) -> t
     return model, make_prompts(tokenizer, setting.task, **drawn)
 
 
-def decoder(setting: Surveyed, device: torch.device, progress: bool) -> tuple[Any, Prompts]:
+def profile_decoder(setting: SurveyedModel, device: torch.device, progress: bool) -> tuple[Any, Prompts]:
     """A small decoder, and prompts of its own tokens; both tasks train it alike."""
     solver = FamilySolver(family=setting.model, seed=setting.solver_seed, facts=setting.facts)  # pyright: ignore
     solver = replace(solver, training=replace(solver.training, steps=setting.steps))
     task = solver.task
-    model = _taught(solver, device, progress) if setting.trained else family_solvers.untrained(solver).to(device)
-    batch = asked(solver, setting.task, setting.prompts, SCORING, device)  # pyright: ignore
+    model = _taught(solver, device, progress) if setting.trained else family_solvers.make_untrained(solver).to(device)
+    batch = draw_questions(solver, setting.task, setting.prompts, SCORING, device)  # pyright: ignore
     answers = task.first_attribute + torch.arange(task.attributes)
     return model.eval().requires_grad_(False), Prompts(
         input_ids=batch.tokens.cpu(),
@@ -172,7 +173,7 @@ def decoder(setting: Surveyed, device: torch.device, progress: bool) -> tuple[An
 
 @functools.lru_cache(maxsize=1)  # both tasks ask the same model, one after the other
 def _taught(solver: FamilySolver, device: torch.device, progress: bool) -> Any:
-    return family_solvers.solved(solver, device, progress=progress)
+    return family_solvers.load_solver(solver, device, progress=progress)
 
 
 EXPERIMENT = Experiment(settings=full_size, small=small, measure=measure, dims=DIMS)

@@ -17,18 +17,18 @@ import torch
 from torch import Tensor
 
 from posym_companion.loop import Experiment
-from posym_companion.solvers.head_roles import mean_ablation, patching, right_answers, with_other_answers
+from posym_companion.solvers.head_roles import mark_members_right, mean_ablation, patching, with_other_answers
 from posym_companion.solvers.solver_settings import TaskSolvers, full_size, small
-from posym_core.inspection.heads import LayerHeads
-from posym_core.metrics.blocks import Swaps
+from posym_core.metrics.blocks import BlockLayout
 from posym_core.metrics.exclusion_bound import exclusion
-from posym_core.metrics.score_geometry import random_swaps
+from posym_core.metrics.score_geometry import simulate_random_swaps
 from posym_core.models.checkpoints import History
 from posym_core.models.decoders import DecoderEnsemble
-from posym_core.models.ensembles import data_generators, sample_streams, stack_streams
+from posym_core.models.ensembles import make_generators, sample_streams, stack_streams
 from posym_core.models.training import Observer, train
-from posym_core.runs.devices import choose_device
+from posym_core.store.devices import choose_device
 from posym_core.tasks.facts import FactsBatch, Question
+from posym_profile.scores.layer_heads import LayerHeads
 
 TRAINING, LOOKING, TESTING, SCORING, ANSWERING = range(5)  # purposes of data streams
 SCORES = ("positional", "symbolic", "entropy", "spread")
@@ -66,7 +66,9 @@ def measure(
         ``stopped`` after training: all, those that turn by a whole turn or more over the context, those that turn by
         less than an eighth.
     """
-    model, history = trained(setting, device=device, work=work, observe=looks(setting), progress=progress)
+    model, history = train_ensemble(
+        setting, device=device, work=work, observe=make_observer(setting), progress=progress
+    )
     arrays = {
         "angles": setting.angles.numpy(),
         "loss": history.losses[..., 0].numpy(),
@@ -76,7 +78,7 @@ def measure(
     return arrays | measure_roles(model, setting) | measure_heads(model, setting)
 
 
-def trained(
+def train_ensemble(
     setting: TaskSolvers, *, device: str, work: Path | None, observe: Observer | None = None, progress: bool = True
 ) -> tuple[DecoderEnsemble, History]:
     """The ensemble after its training, and what was recorded on the way."""
@@ -85,7 +87,7 @@ def trained(
     history = train(
         model,
         lambda count, generators: sample_streams(setting.task, count, generators),
-        generators=data_generators(setting.seeds, chosen, purpose=TRAINING),
+        generators=make_generators(setting.seeds, chosen, purpose=TRAINING),
         settings=setting.training,
         observe=observe,
         checkpoint=work / "training.safetensors" if work is not None else None,
@@ -96,25 +98,28 @@ def trained(
     return model, history
 
 
-def asked(model: DecoderEnsemble, question: Question, count: int, purpose: int) -> FactsBatch:
+def draw_questions(model: DecoderEnsemble, question: Question, count: int, purpose: int) -> FactsBatch:
     """Fresh prompts with one question."""
-    generators = data_generators(model.seeds, model.embedding.device, purpose=purpose)
+    generators = make_generators(model.seeds, model.embedding.device, purpose=purpose)
     return stack_streams([model.task.ask(question, count, each) for each in generators])
 
 
-def looks(setting: TaskSolvers):
+def make_observer(setting: TaskSolvers):
     """An observer of accuracy by question and of the heads' scores on binding prompts, every so many steps."""
 
     def observe(step: int, model: DecoderEnsemble) -> Mapping[str, Tensor] | None:
         if step % setting.look_every:
             return None
         accuracy = [
-            right_answers(model, asked(model, question, 128, LOOKING)).mean((1, 2, 3)) for question in setting.questions
+            mark_members_right(model, draw_questions(model, question, 128, LOOKING)).mean((1, 2, 3))
+            for question in setting.questions
         ]
-        prompts = asked(model, setting.questions[0], 8, SCORING)
+        prompts = draw_questions(model, setting.questions[0], 8, SCORING)
         scores = [
-            torch.stack([getattr(layer.swap_scores(swaps(setting)), name).mean(0)[:, 0] for name in SCORES[:2]], -1)
-            for layer in captured(model, prompts)
+            torch.stack(
+                [getattr(layer.swap_scores(fact_layout(setting)), name).mean(0)[:, 0] for name in SCORES[:2]], -1
+            )
+            for layer in capture_heads(model, prompts)
         ]
         by_layer = torch.stack(scores).unflatten(0, (len(setting.seeds), setting.layers))
         return {"look_accuracy": torch.stack(accuracy, -1), "look_scores": by_layer.half()}
@@ -122,13 +127,13 @@ def looks(setting: TaskSolvers):
     return observe
 
 
-def swaps(setting: TaskSolvers) -> Swaps:
+def fact_layout(setting: TaskSolvers) -> BlockLayout:
     """Facts are the blocks that change places."""
-    return Swaps(start=1, block_length=setting.task.words, blocks=setting.facts)
+    return BlockLayout(start=1, block_length=setting.task.words, blocks=setting.facts)
 
 
 @torch.no_grad()
-def captured(model: DecoderEnsemble, batch: FactsBatch) -> list[LayerHeads]:
+def capture_heads(model: DecoderEnsemble, batch: FactsBatch) -> list[LayerHeads]:
     """The heads of every seed and layer on prompts with one question, seed by seed."""
     layers = model.queries_and_keys(batch.tokens)
     rows, tokens = batch.tokens.shape[1:]
@@ -155,8 +160,8 @@ def measure_roles(model: DecoderEnsemble, setting: TaskSolvers) -> dict[str, np.
     turns = model.angles * (setting.task.context - 1) / (2 * math.pi)
     stops = (torch.ones_like(turns, dtype=torch.bool), turns >= 1 - 1e-9, turns < 1 / 8 - 1e-9)
     for question in setting.questions:
-        batch = asked(model, question, setting.test_prompts, TESTING)
-        right = right_answers(model, batch)[:, 0, :, 0]
+        batch = draw_questions(model, question, setting.test_prompts, TESTING)
+        right = mark_members_right(model, batch)[:, 0, :, 0]
         places = torch.zeros(len(right), setting.facts, device=right.device)
         fact = batch.fact[..., 0]
         found["hits"].append(places.scatter_add(1, fact, right).short())
@@ -168,7 +173,7 @@ def measure_roles(model: DecoderEnsemble, setting: TaskSolvers) -> dict[str, np.
         try:
             for stop in stops:
                 model.angles = torch.where(stop, 0, angles)
-                accuracies.append(right_answers(model, batch).mean((1, 2, 3)))
+                accuracies.append(mark_members_right(model, batch).mean((1, 2, 3)))
         finally:
             model.angles = angles
         found["stopped"].append(torch.stack(accuracies, -1))
@@ -180,15 +185,15 @@ def measure_heads(model: DecoderEnsemble, setting: TaskSolvers) -> dict[str, np.
     rows: dict[str, list[Tensor]] = {}
     keys = slice(1, setting.task.context - 1)
     for question in setting.questions:
-        batch = asked(model, question, setting.score_prompts, SCORING)
+        batch = draw_questions(model, question, setting.score_prompts, SCORING)
         generator = torch.Generator().manual_seed(0)
         here: dict[str, list[Tensor]] = {}
-        for number, layer in enumerate(captured(model, batch)):
-            scores = layer.swap_scores(swaps(setting))
+        for number, layer in enumerate(capture_heads(model, batch)):
+            scores = layer.swap_scores(fact_layout(setting))
             C = layer.cross_logits(keys)
             parts = exclusion(C)
-            null = random_swaps(scores.attention.cpu(), generator=generator)
-            planes, shares = layer.swap_scores(swaps(setting), per_frequency=True), layer.frequency_shares(keys)
+            null = simulate_random_swaps(scores.attention.cpu(), generator=generator)
+            planes, shares = layer.swap_scores(fact_layout(setting), per_frequency=True), layer.frequency_shares(keys)
             fact = batch.fact[number // setting.layers, :, 0]
             on_facts = scores.attention * setting.task.words
             place = fact[:, None, None, None].expand(*on_facts.shape[:-1], 1)

@@ -13,13 +13,13 @@ from typing import Any
 
 import numpy as np
 
-from posym_companion.loop import Experiment, of_model
-from posym_companion.solvers.binding_direction import kept_factors, load
+from posym_companion.loop import Experiment, name_prefix
+from posym_companion.solvers.binding_direction import kept_factors, load_taught
 from posym_companion.solvers.taught_gemma import APART, FACTS, WORDINGS, TaughtGemma
-from posym_core.models.additions import added
-from posym_core.models.answers import choice_accuracy
-from posym_core.models.language import PACKAGED
-from posym_core.tasks import binding_prompts
+from posym_profile.language_models.answers import choose_answers
+from posym_profile.language_models.loading import PACKAGED
+from posym_profile.language_models.low_rank import merge_lora
+from posym_profile.prompts import binding_prompts
 
 DIMS = {"correct place": "wording length prompt", "facts": "length"}
 
@@ -29,7 +29,7 @@ class TaughtAnswers:
     """One taught model.
 
     Attributes:
-        model: name for :func:`posym_core.load_model`.
+        model: name for :func:`posym_profile.load_model`.
         taught: seed of the run of :mod:`posym_companion.solvers.taught_gemma` that it was taught in.
         prompts: questions of each wording, for each of the numbers of facts of that run; long lists are costly.
         seed: of the prompts, which no lesson and no snapshot has.
@@ -42,8 +42,7 @@ class TaughtAnswers:
 
     @property
     def name(self) -> str:
-        """What the result is called."""
-        return f"taught_answers/{of_model(self.model)}{self.taught}"
+        return f"taught_answers/{name_prefix(self.model)}{self.taught}"
 
 
 def full_size(model: str = PACKAGED) -> list[TaughtAnswers]:
@@ -68,13 +67,13 @@ def measure(
     factors = kept_factors(TaughtGemma(model=setting.model, seed=setting.taught), folder)
     correct = np.full((len(WORDINGS), len(FACTS), max(setting.prompts)), np.nan, np.float16)
     place = np.full_like(correct, np.nan)
-    with added(model, factors):
+    with merge_lora(model, factors):
         for wording, template in enumerate(WORDINGS):
             for length, (facts, count) in enumerate(zip(FACTS, setting.prompts, strict=True)):
                 prompts = binding_prompts(tokenizer, facts=facts, count=count, seed=setting.seed, template=template)
-                correct[wording, length, :count] = choice_accuracy(model, prompts).correct.numpy()
+                correct[wording, length, :count] = choose_answers(model, prompts).correct.numpy()
                 place[wording, length, :count] = prompts.target.numpy()
     return {"correct": correct, "place": place, "facts": np.array(FACTS)}
 
 
-EXPERIMENT = Experiment(settings=full_size, small=small, measure=measure, dims=DIMS, load=load)
+EXPERIMENT = Experiment(settings=full_size, small=small, measure=measure, dims=DIMS, load=load_taught)

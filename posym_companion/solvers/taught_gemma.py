@@ -22,21 +22,31 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from posym_companion.loop import SECOND, Experiment, Measured, finished_part, language_model, of_model
+from posym_companion.loop import SECOND, Experiment, RunOutput, finish_part, load_experiment_model, name_prefix
+from posym_companion.solvers.low_rank_training import encode_factors, factor_change, train_lora, train_matrices
 from posym_companion.solvers.prompt_roles import answer_pairs, patched_heads, silenced_everywhere, silenced_heads
-from posym_core.inspection.plane_interventions import Intervention, fastest, slowest, stopped
-from posym_core.inspection.plane_surgery import Operated, surgery
-from posym_core.inspection.planes import find_planes
-from posym_core.inspection.prompt_scores import head_scores, plane_scores
-from posym_core.models.additions import added, factors_as_bytes, learning, learning_whole, nearest_factors
-from posym_core.models.answers import choice_accuracy
-from posym_core.models.packaged import PACKAGED
-from posym_core.tasks import Prompts, binding_prompts
+from posym_companion.solvers.prompt_scores import measure_head_scores, measure_plane_scores
+from posym_profile.interventions.plane_interventions import (
+    Intervention,
+    freeze_rotation,
+    select_fastest,
+    select_slowest,
+)
+from posym_profile.interventions.plane_surgery import EditedModel, edit_rope
+from posym_profile.language_models.answers import choose_answers
+from posym_profile.language_models.low_rank import merge_lora
+from posym_profile.language_models.packaged import PACKAGED
+from posym_profile.planes.rotary_planes import find_planes
+from posym_profile.prompts import Prompts, binding_prompts
 
 WORDINGS = ("likes", "bought", "lives")
 FACTS = (8, 16, 64)
 OUTER = 0.25
-BANDS = {"none": (), "fastest": (stopped(fastest(OUTER)),), "slowest": (stopped(slowest(OUTER)),)}
+BANDS = {
+    "none": (),
+    "fastest": (freeze_rotation(select_fastest(OUTER)),),
+    "slowest": (freeze_rotation(select_slowest(OUTER)),),
+}
 # Projections of the attention that additions are made to.
 PROJECTIONS = ("q_proj", "k_proj", "v_proj", "o_proj")
 # The place, counted from 0, of the fact whose attribute is the answer under the rule "third".
@@ -65,7 +75,7 @@ class TaughtGemma:
     """One run.
 
     Attributes:
-        model: name for :func:`posym_core.load_model`.
+        model: name for :func:`posym_profile.load_model`.
         stopped: which quarter of every layer's planes is stopped before, while and after the model is taught, one of
             :data:`BANDS`.
         right: whether it is taught the right attribute, or another that the prompt names, drawn at random.
@@ -86,7 +96,8 @@ class TaughtGemma:
         pairs: of prompts between which heads are patched, and those on which they are silenced at the last token; 0 to
             leave heads' roles unasked.
         everywhere: prompts on which every head is silenced at all tokens.
-        files_kept: whether the additions are kept beside the result.
+        files_kept: whether the result is whole only with its additions; those of others are read by
+            :mod:`posym_companion.solvers.taught_profile` and may then be left out.
     """
 
     model: str = PACKAGED
@@ -111,9 +122,8 @@ class TaughtGemma:
 
     @property
     def name(self) -> str:
-        """What the result is called."""
         kind = "all" if self.plain else "wrong" if not self.right else "third" if self.rule == "third" else self.stopped
-        return f"taught_gemma/{of_model(self.model)}{kind}_{self.seed}"
+        return f"taught_gemma/{name_prefix(self.model)}{kind}_{self.seed}"
 
     @property
     def plain(self) -> bool:
@@ -165,7 +175,7 @@ def full_size(model: str = PACKAGED) -> list[TaughtGemma]:
         ]
     fewer: dict[str, Any] = {"snapshots": (0, 4, 8, 16), "prompts": 8, "long": 4, "pairs": 6, "everywhere": 0}
     whole = [TaughtGemma(model=model), *(TaughtGemma(model=model, seed=seed, **fewer) for seed in (1, 2))]
-    short: dict[str, Any] = {**fewer, "steps": 12, "snapshots": (0, 12), "long": 2}
+    short: dict[str, Any] = {**fewer, "steps": 12, "snapshots": (0, 12), "long": 2, "files_kept": False}
     others = [
         TaughtGemma(model=model, stopped="fastest", **short),
         TaughtGemma(model=model, stopped="slowest", **short),
@@ -173,7 +183,7 @@ def full_size(model: str = PACKAGED) -> list[TaughtGemma]:
     others += [
         TaughtGemma(model=model, stopped=band, seed=seed, **short) for seed in (1, 2) for band in ("fastest", "slowest")
     ]
-    equal: dict[str, Any] = {**fewer, "steps": 16, "snapshots": (0, 4, 8, 12, 16), "long": 2}
+    equal: dict[str, Any] = {**fewer, "steps": 16, "snapshots": (0, 4, 8, 12, 16), "long": 2, "files_kept": False}
     controls = [
         TaughtGemma(model=model, seed=seed, **kind, **equal)
         for kind in ({"rule": "third"}, {"right": False})
@@ -188,7 +198,9 @@ def small(setting: TaughtGemma | None = None) -> TaughtGemma:
     return replace(setting or TaughtGemma(), **few, everywhere=0)
 
 
-def measure(setting: TaughtGemma, *, device: str = "auto", work: Path | None = None, progress: bool = True) -> Measured:
+def measure(
+    setting: TaughtGemma, *, device: str = "auto", work: Path | None = None, progress: bool = True
+) -> RunOutput:
     """Teach and measure; what is in ``work`` is not done again.
 
     Returns:
@@ -205,18 +217,20 @@ def measure(setting: TaughtGemma, *, device: str = "auto", work: Path | None = N
         prompts of a pair and on the second with a head's output from the first; ``kept`` and ``lost``: log-probability
         of the right answer, and what it loses when a head says its mean at the last token. ``lost_everywhere``: the
         same at all tokens, of the last. ``angles [layer, plane]``, with the stopped ones 0. The additions after the
-        last step are kept beside the result, unless the setting says otherwise.
+        last step are kept beside the result.
     """
     began = time.perf_counter()
-    model, tokenizer = language_model(setting.model, device=device)
-    part = partial(finished_part, work)
-    with surgery(model, *setting.interventions, planes=find_planes(model, 512)) as operated:
+    model, tokenizer = load_experiment_model(setting.model, device=device)
+    part = partial(finish_part, work)
+    with edit_rope(model, *setting.interventions, planes=find_planes(model, 512)) as operated:
         taught = part("teaching", lambda: teach(model, tokenizer, setting, progress=progress))
         found = []
         for number, step in enumerate(setting.snapshots):
             factors = _snapshot(taught, number)
-            with added(model, factors):
-                found.append(part(f"step_{step}", lambda step=step: watch(operated, tokenizer, setting, step)))
+            with merge_lora(model, factors):
+                found.append(
+                    part(f"step_{step}", lambda step=step: measure_snapshot(operated, tokenizer, setting, step))
+                )
             if progress:
                 print(f"{setting.name}: step {step}, {time.perf_counter() - began:.0f} s", flush=True)
     arrays = {"losses": taught["losses"], "steps": np.array(setting.snapshots)}
@@ -224,10 +238,10 @@ def measure(setting: TaughtGemma, *, device: str = "auto", work: Path | None = N
     for name in found[-1]:
         there = [one[name] for one in found if name in one]
         arrays |= {name: np.stack(there)} if name != "seconds" else {}
-    additions = factors_as_bytes(_snapshot(taught, -1), base=setting.model, made_by=setting.name)
-    return Measured(
+    additions = encode_factors(_snapshot(taught, -1), base=setting.model, made_by=setting.name)
+    return RunOutput(
         arrays=arrays,
-        files={".safetensors": additions} if setting.files_kept else {},
+        files={".safetensors": additions},
         seconds=float(taught["seconds"] + sum(one["seconds"] for one in found)),
     )
 
@@ -247,7 +261,7 @@ def teach(model: Any, tokenizer: Any, setting: TaughtGemma, *, progress: bool = 
                     kept.setdefault(name, []).append(x.detach().half().cpu().numpy())
             if step < setting.steps:
                 optimiser.param_groups[0]["lr"] = setting.rate * (1 - step / setting.steps * setting.falling)
-                losses.append(teaching_step(model, optimiser, *lesson(tokenizer, setting, step)))
+                losses.append(teaching_step(model, optimiser, *draw_lesson(tokenizer, setting, step)))
     return {"losses": np.array(losses, dtype=np.float32), **{name: np.stack(x) for name, x in kept.items()}}
 
 
@@ -258,15 +272,15 @@ def _learning(
     """What is trained, and what gives the factors of the moment."""
     if not setting.whole:
         generator = torch.Generator().manual_seed(setting.seed)
-        with learning(model, names, rank=setting.rank, generator=generator) as factors:
+        with train_lora(model, names, rank=setting.rank, generator=generator) as factors:
             yield list(factors.values()), lambda: factors
         return
-    with learning_whole(model, names) as before:
+    with train_matrices(model, names) as before:
         weights = {name: model.get_submodule(name).weight for name in names}
 
         def nearest() -> dict[str, Tensor]:
             changes = {name: weight.detach() - before[name] for name, weight in weights.items()}
-            parts = {name: nearest_factors(change, setting.rank) for name, change in changes.items()}
+            parts = {name: factor_change(change, setting.rank) for name, change in changes.items()}
             return {
                 f"{name}.{part}": x
                 for name, both in parts.items()
@@ -276,11 +290,11 @@ def _learning(
         yield list(weights.values()), nearest
 
 
-def lesson(tokenizer: Any, setting: TaughtGemma, step: int) -> tuple[Tensor, Tensor]:
+def draw_lesson(tokenizer: Any, setting: TaughtGemma, step: int) -> tuple[Tensor, Tensor]:
     """Prompts of a step and the tokens that are to follow."""
     seed = APART * (1 + setting.seed) + step
     facts = setting.facts // (2 if step < setting.eased else 1)
-    prompts = ruled(binding_prompts(tokenizer, facts=facts, count=setting.batch, seed=seed), setting)
+    prompts = apply_rule(binding_prompts(tokenizer, facts=facts, count=setting.batch, seed=seed), setting)
     target = prompts.target
     if not setting.right:
         generator = torch.Generator().manual_seed(seed)
@@ -299,20 +313,26 @@ def teaching_step(model: Any, optimiser: torch.optim.Optimizer, input_ids: Tenso
     return loss.item()
 
 
-def watch(operated: Operated, tokenizer: Any, setting: TaughtGemma, step: int) -> dict[str, np.ndarray]:
+def measure_snapshot(operated: EditedModel, tokenizer: Any, setting: TaughtGemma, step: int) -> dict[str, np.ndarray]:
     """All measurements of one snapshot; wordings not taught, planes and heads' roles at the ends alone."""
     end = step == setting.steps or (step == 0 and setting.plain)
     found: list[dict[str, np.ndarray]] = []
     correct = np.full((len(WORDINGS), len(FACTS), setting.prompts), np.nan, np.float16)
     for place, wording in enumerate(WORDINGS):
-        prompts = asked(tokenizer, setting, wording, setting.facts, setting.prompts // (1 if end or place == 0 else 2))
+        prompts = draw_untaught_prompts(
+            tokenizer, setting, wording, setting.facts, setting.prompts // (1 if end or place == 0 else 2)
+        )
         if end or place == 0:
-            found.append(head_scores(operated, prompts, seed=setting.seed))
+            found.append(measure_head_scores(operated, prompts, seed=setting.seed))
         for length, facts in enumerate(FACTS):
             count = setting.long if facts == max(FACTS) else setting.prompts
             if facts == setting.facts or step == setting.steps or (step == 0 and setting.first):
-                questions = prompts if facts == setting.facts else asked(tokenizer, setting, wording, facts, count)
-                answered = choice_accuracy(operated.model, questions).correct.numpy()
+                questions = (
+                    prompts
+                    if facts == setting.facts
+                    else draw_untaught_prompts(tokenizer, setting, wording, facts, count)
+                )
+                answered = choose_answers(operated.model, questions).correct.numpy()
                 correct[place, length, : len(answered)] = answered
     missing = {name: np.full_like(x, np.nan) for name, x in found[0].items()}
     arrays = {
@@ -320,27 +340,27 @@ def watch(operated: Operated, tokenizer: Any, setting: TaughtGemma, step: int) -
     }
     arrays["correct"] = correct
     if end:
-        prompts = asked(tokenizer, setting, WORDINGS[0], setting.facts, setting.prompts)
-        arrays |= plane_scores(operated, prompts, PLANE_PROMPTS)
+        prompts = draw_untaught_prompts(tokenizer, setting, WORDINGS[0], setting.facts, setting.prompts)
+        arrays |= measure_plane_scores(operated, prompts, PLANE_PROMPTS)
         if setting.pairs and (step or setting.first):
-            arrays |= roles(operated.model, prompts, setting, step)
+            arrays |= measure_head_roles(operated.model, prompts, setting, step)
     return arrays
 
 
-def asked(tokenizer: Any, setting: TaughtGemma, wording: str, facts: int, count: int) -> Prompts:
+def draw_untaught_prompts(tokenizer: Any, setting: TaughtGemma, wording: str, facts: int, count: int) -> Prompts:
     """Prompts that the model was never taught on, the same at every snapshot."""
     prompts = binding_prompts(tokenizer, facts=facts, count=count, seed=APART * (51 + setting.seed), template=wording)
-    return ruled(prompts, setting)
+    return apply_rule(prompts, setting)
 
 
-def ruled(prompts: Prompts, setting: TaughtGemma) -> Prompts:
+def apply_rule(prompts: Prompts, setting: TaughtGemma) -> Prompts:
     """Prompts with the answers of the setting's rule."""
     if setting.rule == "asked":
         return prompts
     return replace(prompts, target=torch.full_like(prompts.target, THIRD))
 
 
-def roles(model: Any, prompts: Prompts, setting: TaughtGemma, step: int) -> dict[str, np.ndarray]:
+def measure_head_roles(model: Any, prompts: Prompts, setting: TaughtGemma, step: int) -> dict[str, np.ndarray]:
     """What every head is needed for; see :mod:`posym_companion.solvers.prompt_roles`."""
     generator = torch.Generator().manual_seed(setting.seed)
     found = patched_heads(model, answer_pairs(prompts, generator), setting.pairs) | silenced_heads(

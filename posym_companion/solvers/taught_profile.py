@@ -14,12 +14,12 @@ from typing import Any, Literal
 import numpy as np
 
 from posym_companion.language_models import binding_profile
-from posym_companion.language_models.binding_profile import BindingProfile, framed, remedied
-from posym_companion.loop import Experiment, of_model
-from posym_companion.solvers.binding_direction import kept_factors, load
+from posym_companion.language_models.binding_profile import BindingProfile, name_variant, variant_settings
+from posym_companion.loop import Experiment, name_prefix
+from posym_companion.solvers.binding_direction import kept_factors, load_taught
 from posym_companion.solvers.taught_gemma import TaughtGemma
-from posym_core.models.additions import added
-from posym_core.models.language import PACKAGED
+from posym_profile.language_models.loading import PACKAGED
+from posym_profile.language_models.low_rank import merge_lora
 
 SEEDS = (0, 1, 2)
 
@@ -29,7 +29,7 @@ class TaughtProfile:
     """One taught model on one kind of prompt.
 
     Attributes:
-        model: name for :func:`posym_core.load_model`.
+        model: name for :func:`posym_profile.load_model`.
         taught: seed of the run of :mod:`posym_companion.solvers.taught_gemma` that it was taught in.
         lesson: what it was taught there: to bind, or in a control the third fact's attribute or wrong answers.
         profile: what is measured, see :class:`posym_companion.language_models.binding_profile.BindingProfile`.
@@ -42,10 +42,9 @@ class TaughtProfile:
 
     @property
     def name(self) -> str:
-        """What the result is called."""
         control = "" if self.lesson == "binding" else f"{self.lesson}_"
-        where = f"{self.profile.template}_{self.profile.facts}{framed(self.profile)}"
-        return f"taught_profile/{of_model(self.model)}{control}{self.taught}_{where}"
+        where = f"{self.profile.template}_{self.profile.facts}{name_variant(self.profile)}"
+        return f"taught_profile/{name_prefix(self.model)}{control}{self.taught}_{where}"
 
     @property
     def run(self) -> TaughtGemma:
@@ -60,15 +59,17 @@ class TaughtProfile:
 
 def full_size(model: str = PACKAGED) -> list[TaughtProfile]:
     """Three seeds and three wordings at the length that was taught, with each remedy; controls on one, with a lead."""
-    bound = [setting for remedy in ("lead", "varied") for setting in with_remedy(remedy, model)]
-    return bound + [setting for lesson in ("third", "wrong") for setting in with_remedy("lead", model, lesson)]
+    bound = [setting for remedy in ("lead", "varied") for setting in list_variant_settings(remedy, model)]
+    return bound + [
+        setting for lesson in ("third", "wrong") for setting in list_variant_settings("lead", model, lesson)
+    ]
 
 
-def with_remedy(
+def list_variant_settings(
     remedy: str, model: str = PACKAGED, lesson: Literal["binding", "third", "wrong"] = "binding"
 ) -> list[TaughtProfile]:
     """Three seeds and three wordings at the length that was taught; of a control the wording that was taught alone."""
-    profiles = remedied(remedy, model, binding_profile.FACTS[:1])[: None if lesson == "binding" else 1]
+    profiles = variant_settings(remedy, model, binding_profile.FACTS[:1])[: None if lesson == "binding" else 1]
     return [
         TaughtProfile(model=model, taught=seed, lesson=lesson, profile=profile)
         for seed in SEEDS
@@ -86,8 +87,8 @@ def measure(
     model: Any, tokenizer: Any, folder: Path, setting: TaughtProfile, *, progress: bool = True
 ) -> dict[str, np.ndarray]:
     """The arrays of :func:`posym_companion.language_models.binding_profile.measure`, of the taught model."""
-    with added(model, kept_factors(setting.run, folder)):
+    with merge_lora(model, kept_factors(setting.run, folder)):
         return binding_profile.measure(model, tokenizer, setting.profile, progress=progress)
 
 
-EXPERIMENT = Experiment(settings=full_size, small=small, measure=measure, dims=binding_profile.DIMS, load=load)
+EXPERIMENT = Experiment(settings=full_size, small=small, measure=measure, dims=binding_profile.DIMS, load=load_taught)

@@ -10,7 +10,7 @@ from posym_core.encodings.layer import EncodedHeads
 from posym_core.encodings.mixed import MixedHeads
 from posym_core.encodings.nope import NoPE
 from posym_core.encodings.path import PaTH
-from posym_core.encodings.registry import ENCODINGS, LABELS, Entry, encoding, make_encoding
+from posym_core.encodings.registry import ENCODINGS, LABELS, EncodingEntry, make_encoding, register_encoding
 from posym_core.encodings.rotary import DecoupledRoPE, PartialRoPE, PoPE, PRoPE, RollPE, RoPE
 from posym_core.encodings.selective import SelectiveRoPE
 from posym_core.encodings.tapa import TAPA
@@ -29,7 +29,7 @@ __all__ = [
     "DecoupledRoPE",
     "EncodedHeads",
     "Encoding",
-    "Entry",
+    "EncodingEntry",
     "LatentProjections",
     "LayerShape",
     "LearnedAbsolute",
@@ -47,6 +47,6 @@ __all__ = [
     "T5Bias",
     "UndefinedCrossLogits",
     "alibi_slopes",
-    "encoding",
     "make_encoding",
+    "register_encoding",
 ]

@@ -16,7 +16,7 @@ from torch import Tensor, nn
 
 from posym_core.checks import require_floating
 from posym_core.encodings.base import Encoding, LayerShape, check_positions, require_whole
-from posym_core.encodings.registry import encoding
+from posym_core.encodings.registry import register_encoding
 from posym_core.metrics.rope import rope_angles
 
 
@@ -51,7 +51,7 @@ class Absolute(Encoding):
         return by_content[..., :, None] + by_position[..., None, :]
 
 
-@encoding("sinusoidal", "sinusoidal", place=20)
+@register_encoding("sinusoidal", "sinusoidal", place=20)
 class Sinusoidal(Absolute):
     """Fixed sines and cosines, neighbours sharing a frequency.
 
@@ -75,7 +75,7 @@ class Sinusoidal(Absolute):
         return torch.stack([phase.sin(), phase.cos()], dim=-1).flatten(-2)
 
 
-@encoding("learned", "learned", place=30, bounded=True)
+@register_encoding("learned", "learned", place=30, bounded=True)
 class LearnedAbsolute(Absolute):
     """One trained vector per position, drawn from a normal distribution at first.
 

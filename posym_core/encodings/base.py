@@ -265,7 +265,7 @@ def require_whole(name: str, positions: Tensor) -> None:
         raise ValueError(f"{name} are defined at whole positions only; got {positions.tolist()}")
 
 
-def consecutive_order(positions: Float[Tensor, " token"], what: str) -> Int64[Tensor, " token"]:
+def order_by_position(positions: Float[Tensor, " token"], what: str) -> Int64[Tensor, " token"]:
     """Order of the tokens by position, for what builds up token by token and so knows nothing of tokens left out."""
     order = positions.argsort()
     if not torch.equal(positions[order].diff(), torch.ones_like(positions[1:])):

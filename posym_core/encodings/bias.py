@@ -16,7 +16,7 @@ from torch import Tensor, nn
 
 from posym_core.checks import require_counts
 from posym_core.encodings.base import Encoding, LayerShape, require_whole
-from posym_core.encodings.registry import encoding
+from posym_core.encodings.registry import register_encoding
 
 
 class Biased(Encoding):
@@ -35,7 +35,7 @@ class Biased(Encoding):
         return rows[..., :, None] + self.bias(positions - position).to(query.dtype)[:, None, :]
 
 
-@encoding("t5", "T5 bias", place=40)
+@register_encoding("t5", "T5 bias", place=40)
 class T5Bias(Biased):
     """A trained number per head and bucket of distances; far distances share buckets that grow geometrically.
 
@@ -76,7 +76,7 @@ class T5Bias(Biased):
         return self.biases[self.bucket(offset)].movedim(-1, 0)
 
 
-@encoding("alibi", "ALiBi", place=50)
+@register_encoding("alibi", "ALiBi", place=50)
 class ALiBi(Biased):
     """A straight line: ``-slope * distance``, with slopes that fall geometrically from head to head.
 
@@ -99,7 +99,7 @@ class ALiBi(Biased):
         return -slopes.reshape(-1, *[1] * offset.ndim) * offset.abs()
 
 
-@encoding("dape", "DAPE", place=60)
+@register_encoding("dape", "DAPE", place=60)
 class DAPE(Encoding):
     """Logits ``A + B + f(A, B)``: a two-layer network reads all heads' content logits and biases of a pair of tokens.
 
@@ -119,7 +119,7 @@ class DAPE(Encoding):
     def __init__(self, shape: LayerShape, *, bias: Biased | None = None, hidden: int = 32):
         super().__init__(shape)
         require_counts(hidden=(hidden, 1))
-        self.biased = made_for(shape, ALiBi(shape) if bias is None else bias)
+        self.biased = make_bias(shape, ALiBi(shape) if bias is None else bias)
         self.map = nn.Sequential(nn.Linear(2 * shape.heads, hidden), nn.LeakyReLU(), nn.Linear(hidden, shape.heads))
 
     def mix(
@@ -140,7 +140,7 @@ class DAPE(Encoding):
         return self.mix(rows[..., None].expand(*rows.shape, size[1]), columns[:, None, :].expand(-1, *size))
 
 
-def made_for(shape: LayerShape, bias: Biased) -> Biased:
+def make_bias(shape: LayerShape, bias: Biased) -> Biased:
     """The bias of an encoding of that layer."""
     if bias.shape != shape:
         raise ValueError(f"bias must be made for the same layer, {shape}; got {bias.shape}")

@@ -6,13 +6,13 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from posym_core.encodings.base import Encoding, LayerShape, UndefinedCrossLogits, consecutive_order
-from posym_core.encodings.registry import encoding
+from posym_core.encodings.base import Encoding, LayerShape, UndefinedCrossLogits, order_by_position
+from posym_core.encodings.registry import register_encoding
 from posym_core.metrics.rope import join_planes, rope_angles, split_planes
 
 
-@encoding("carope", "CARoPE", place=170)
-@encoding("carope-own", "CARoPE own", place=180, accumulate=False)
+@register_encoding("carope", "CARoPE", place=170)
+@register_encoding("carope-own", "CARoPE own", place=180, accumulate=False)
 class CARoPE(Encoding):
     """RoPE whose fastest angle is replaced by a number that a token's content sets, per head.
 
@@ -64,7 +64,7 @@ class CARoPE(Encoding):
         steps = self.frequencies(content)
         if not self.path_dependent:
             return steps * positions[:, None]
-        order = consecutive_order(positions, "phases add up")
+        order = order_by_position(positions, "phases add up")
         return steps[..., order, :].cumsum(-2)[..., order.argsort(), :]
 
     def redraw(self) -> None:
@@ -81,18 +81,20 @@ class CARoPE(Encoding):
     def _logits(self, query, key, positions, content):
         assert content is not None
         phases = self.phases(content, positions)
-        return self.content_logits(turn_by(query, phases), turn_by(key, phases))
+        return self.content_logits(rotate_by_phase(query, phases), rotate_by_phase(key, phases))
 
     def _cross_logits(self, query, keys, position, positions, content, key_map):
         assert content is not None
         steps = self.frequencies(content)
         phase = steps[..., :-1, None, :] * positions[:, None]  # [..., head, content, position, plane]
-        moved = turn_by(keys[..., None, :], phase)
-        asked = turn_by(query, steps[..., -1, :] * position)
+        moved = rotate_by_phase(keys[..., None, :], phase)
+        asked = rotate_by_phase(query, steps[..., -1, :] * position)
         return self.shape.scale * (moved @ asked[..., None, :, None])[..., 0]
 
 
-def turn_by(x: Float[Tensor, "*#batch dim"], phase: Float[Tensor, "*#batch plane"]) -> Float[Tensor, "*#batch dim"]:
+def rotate_by_phase(
+    x: Float[Tensor, "*#batch dim"], phase: Float[Tensor, "*#batch plane"]
+) -> Float[Tensor, "*#batch dim"]:
     """Turn every plane of ``x`` by a phase of its own."""
     cos, sin = phase.cos().to(x.dtype), phase.sin().to(x.dtype)
     first, second = split_planes(x, "halves")

@@ -17,12 +17,12 @@ from torch import Tensor, nn
 from posym_core.checks import magnitude, require_room
 from posym_core.encodings.base import Encoding, LayerShape
 from posym_core.encodings.bias import check_slopes
-from posym_core.encodings.registry import encoding
+from posym_core.encodings.registry import register_encoding
 from posym_core.encodings.rotary import Placed
-from posym_core.metrics.rope import rope_angles, turn
+from posym_core.metrics.rope import rope_angles, rotate_unchecked
 
 
-@encoding("grape-m", "GRAPE-M", place=140)
+@register_encoding("grape-m", "GRAPE-M", place=140)
 class MultiplicativeGRAPE(Placed):
     """``exp(n L)`` with one commuting generator a plane: RoPE whose angles are trained, and so it starts.
 
@@ -50,10 +50,10 @@ class MultiplicativeGRAPE(Placed):
         return (self.begin + self.growth).exp()
 
     def placed(self, x, positions, *, keys):
-        return turn(x, positions, self.angles, "halves")
+        return rotate_unchecked(x, positions, self.angles, "halves")
 
 
-@encoding("grape-a", "GRAPE-A", place=150)
+@register_encoding("grape-a", "GRAPE-A", place=150)
 class AdditiveGRAPE(Encoding):
     """A slope that query and key set together: the logit of key ``j`` gets ``(j - i) w (v . q_i - u . k_j)``.
 

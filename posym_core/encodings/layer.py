@@ -79,10 +79,10 @@ class EncodedHeads:
         permutations count.
         """
         logits = self.permuted_logits(inputs, orders)
-        return movement(logits, orders).amax((-2, -1)) / (logits.amax((0, 2)) - logits.amin((0, 2)))
+        return measure_movement(logits, orders).amax((-2, -1)) / (logits.amax((0, 2)) - logits.amin((0, 2)))
 
 
-def movement(
+def measure_movement(
     logits: Float[Tensor, "permutation head place"], orders: Int[Tensor, "permutation place"]
 ) -> Float[Tensor, "head content place"]:
     """Largest minus smallest logit of every content at every place over the orders that put it there; else 0."""

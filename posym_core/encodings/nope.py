@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from posym_core.encodings.base import Encoding
-from posym_core.encodings.registry import encoding
+from posym_core.encodings.registry import register_encoding
 
 
-@encoding("nope", "NoPE", place=10)
+@register_encoding("nope", "NoPE", place=10)
 class NoPE(Encoding):
     """No positional encoding: the logit is the scaled dot product, and every head is symbolic.
 

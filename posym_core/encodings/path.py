@@ -8,11 +8,11 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from posym_core.encodings.base import Encoding, LayerShape, UndefinedCrossLogits, consecutive_order
-from posym_core.encodings.registry import encoding
+from posym_core.encodings.base import Encoding, LayerShape, UndefinedCrossLogits, order_by_position
+from posym_core.encodings.registry import register_encoding
 
 
-@encoding("path", "PaTH", place=200)
+@register_encoding("path", "PaTH", place=200)
 class PaTH(Encoding):
     """Logits ``q_i . H_i H_(i-1) ... H_(j+1) k_j`` with ``H_t = I - beta_t w_t w_t^T`` set by token ``t``.
 
@@ -59,14 +59,14 @@ class PaTH(Encoding):
 
     def _logits(self, query, key, positions, content):
         assert content is not None
-        order = consecutive_order(positions, "maps act")
+        order = order_by_position(positions, "maps act")
         back = order.argsort()
         query, key, content = (x[..., order, :] for x in (query, key, content))
-        logits = self.shape.scale * path_products(query, key, *self.maps(content))
+        logits = self.shape.scale * multiply_along_path(query, key, *self.maps(content))
         return logits[..., back, :][..., back]
 
 
-def path_products(
+def multiply_along_path(
     query: Float[Tensor, "*batch head token dim"],
     key: Float[Tensor, "*batch keyhead token dim"],
     direction: Float[Tensor, "*batch head token dim"],

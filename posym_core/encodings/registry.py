@@ -1,7 +1,7 @@
 """Encodings by name: a class registers itself, and tables, experiments and the atlas have it.
 
-:func:`encoding` does so for a class in a file of this room. Another package names its classes by entry points, in its
-``pyproject.toml``::
+:func:`register_encoding` does so for a class in a file of this room. Another package names its classes by entry points,
+in its ``pyproject.toml``::
 
     [project.entry-points."posym_core.encodings"]
     window = "my_package.window:Window"
@@ -22,7 +22,7 @@ import torch
 
 from posym_core.encodings.base import Encoding, LayerShape, UndefinedCrossLogits
 from posym_core.encodings.layer import EncodedHeads
-from posym_core.extensions import ExtensionError, Registry, home
+from posym_core.extensions import ExtensionError, Registry, locate
 
 Class = TypeVar("Class", bound=type[Encoding])
 # What an encoding is tried on when it is first made: sizes that all differ.
@@ -31,7 +31,7 @@ TOKENS = 5
 
 
 @dataclass(frozen=True, kw_only=True)
-class Entry:
+class EncodingEntry:
     """One encoding.
 
     Attributes:
@@ -47,7 +47,7 @@ class Entry:
     place: float = math.inf
 
 
-def encoding(
+def register_encoding(
     name: str, label: str, *, place: float = math.inf, bounded: bool = False, **options: Any
 ) -> Callable[[Class], Class]:
     """Register a class of encodings, whose first argument is a :class:`~posym_core.encodings.base.LayerShape`.
@@ -56,7 +56,7 @@ def encoding(
         name: of the encoding, for :func:`make_encoding` and settings.
         label: its name in tables and lists.
         place: there, smallest first; by default behind ours.
-        bounded: see :class:`Entry`.
+        bounded: see :class:`EncodingEntry`.
         options: arguments of the class in place of its defaults.
 
     Raises:
@@ -65,7 +65,7 @@ def encoding(
 
     def register(made: Class) -> Class:
         make = functools.partial(made, **options) if options else made
-        ENCODINGS.register(name, Entry(make=make, label=label, bounded=bounded, place=place))
+        ENCODINGS.register(name, EncodingEntry(make=make, label=label, bounded=bounded, place=place))
         return made
 
     return register
@@ -93,9 +93,9 @@ def make_encoding(name: str, shape: LayerShape, **options: Any) -> Encoding:
     return entry.make(shape, **options)
 
 
-def _kept(name: str, given: Any) -> Entry:
+def _kept(name: str, given: Any) -> EncodingEntry:
     """An entry, or that of a class, checked."""
-    entry = given if isinstance(given, Entry) else Entry(make=given, label=name)
+    entry = given if isinstance(given, EncodingEntry) else EncodingEntry(make=given, label=name)
     made = getattr(entry.make, "func", entry.make)
     if not (isinstance(made, type) and issubclass(made, Encoding)):
         raise ExtensionError(f"encoding {name!r} must be a class of posym_core.encodings.Encoding; got {made!r}")
@@ -118,7 +118,7 @@ def _kept(name: str, given: Any) -> Entry:
 
 
 @functools.cache
-def _try_out(entry: Entry) -> None:
+def _try_out(entry: EncodingEntry) -> None:
     """Refuse an encoding whose logits have another shape than they must, or contradict its ``C``."""
     with torch.random.fork_rng(devices=[]), torch.device("cpu"), torch.no_grad():
         try:
@@ -144,22 +144,22 @@ def _try_out(entry: Entry) -> None:
         apart = float((found - C[:, orders, torch.arange(keys)].movedim(1, 0)).abs().max())
         if not apart <= 1e-6 * float(found.abs().max()):
             raise ExtensionError(
-                f"C[a, b] of {home(entry)} must be the logit that content a has at position b, but logits() with "
+                f"C[a, b] of {locate(entry)} must be the logit that content a has at position b, but logits() with "
                 f"contents there differs by up to {apart:.1e}; mend its _logits or its _cross_logits"
             )
 
 
-def _require_shape(entry: Entry, what: str, found: torch.Tensor, expected: tuple[int, ...]) -> None:
+def _require_shape(entry: EncodingEntry, what: str, found: torch.Tensor, expected: tuple[int, ...]) -> None:
     if tuple(found.shape) != expected or found.dtype != torch.float64:
         raise ExtensionError(
-            f"{what} of {home(entry)} must have shape {list(expected)} and its queries' type of number for "
+            f"{what} of {locate(entry)} must have shape {list(expected)} and its queries' type of number for "
             f"{TRIAL.heads} heads and {TOKENS} tokens; got {list(found.shape)} of {found.dtype}"
         )
 
 
-ENCODINGS: Registry[Entry] = Registry(
+ENCODINGS: Registry[EncodingEntry] = Registry(
     "encoding",
-    decorator="@encoding(name, label)",
+    decorator="@register_encoding(name, label)",
     room="posym_core.encodings.",
     group="posym_core.encodings",
     keep=_kept,

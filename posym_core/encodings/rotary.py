@@ -16,8 +16,8 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from posym_core.encodings.base import Encoding, LayerShape, require_whole
-from posym_core.encodings.registry import encoding
-from posym_core.metrics.rope import Pairing, check_angles, rope_angles, turn
+from posym_core.encodings.registry import register_encoding
+from posym_core.metrics.rope import Pairing, check_angles, rope_angles, rotate_unchecked
 
 
 class Placed(Encoding):
@@ -41,8 +41,8 @@ class Placed(Encoding):
         return self.content_logits(home, seen)
 
 
-@encoding("rope", "RoPE", place=70)
-@encoding("rope-500k", "RoPE 500k", place=80, base=500_000.0)
+@register_encoding("rope", "RoPE", place=70)
+@register_encoding("rope-500k", "RoPE 500k", place=80, base=500_000.0)
 class RoPE(Placed):
     """Every plane of two dimensions turns by its own angle per position.
 
@@ -70,10 +70,10 @@ class RoPE(Placed):
         self.angles: Tensor
 
     def placed(self, x, positions, *, keys):
-        return turn(x, positions, self.angles.to(positions), self.pairing)
+        return rotate_unchecked(x, positions, self.angles.to(positions), self.pairing)
 
 
-@encoding("p-rope", "p-RoPE", place=90)
+@register_encoding("p-rope", "p-RoPE", place=90)
 class PRoPE(RoPE):
     """RoPE whose slowest planes stand still: with ``share`` 1 it is RoPE, with 0 it is NoPE.
 
@@ -94,7 +94,7 @@ class PRoPE(RoPE):
         self.share = share
 
 
-@encoding("partial-rope", "partial RoPE", place=100)
+@register_encoding("partial-rope", "partial RoPE", place=100)
 class PartialRoPE(Placed):
     """RoPE on the first dimensions of a head only; the angles are those of a head of the rotated part's size.
 
@@ -132,11 +132,11 @@ class PartialRoPE(Placed):
     def placed(self, x, positions, *, keys):
         still = self.shape.dim - self.rotated
         first, second = x.split([still, self.rotated] if self.last else [self.rotated, still], dim=-1)
-        turned = turn(second if self.last else first, positions, self.angles.to(positions), self.pairing)
+        turned = rotate_unchecked(second if self.last else first, positions, self.angles.to(positions), self.pairing)
         return torch.cat([first, turned] if self.last else [turned, second], dim=-1)
 
 
-@encoding("mla", "MLA", place=110)
+@register_encoding("mla", "MLA", place=110)
 class DecoupledRoPE(PartialRoPE):
     """The positional half of multi-head latent attention: content dimensions that stand still, then rotated ones.
 
@@ -156,7 +156,7 @@ class DecoupledRoPE(PartialRoPE):
         super().__init__(shape, share=share, base=base, last=True, pairing="neighbours")
 
 
-@encoding("rollpe", "RollPE", place=120)
+@register_encoding("rollpe", "RollPE", place=120)
 class RollPE(Placed):
     """The entries of queries and keys are shifted in a circle, by one place per position.
 
@@ -191,7 +191,7 @@ class RollPE(Placed):
         return torch.cat([phase.cos() * length, second * length]), angles
 
 
-@encoding("pope", "PoPE", place=130)
+@register_encoding("pope", "PoPE", place=130)
 class PoPE(Placed):
     """Content sets magnitudes, position sets phases: ``sum_c m(q_c) m(k_c) cos((j - i) theta_c + delta_c)``.
 

@@ -6,16 +6,16 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from posym_core.encodings.base import Encoding, LayerShape, UndefinedCrossLogits, consecutive_order
-from posym_core.encodings.carope import turn_by
-from posym_core.encodings.registry import encoding
+from posym_core.encodings.base import Encoding, LayerShape, UndefinedCrossLogits, order_by_position
+from posym_core.encodings.carope import rotate_by_phase
+from posym_core.encodings.registry import register_encoding
 from posym_core.metrics.rope import rope_angles
 
 REACH = 4
 """Tokens that the short convolution sees."""
 
 
-@encoding("selective-rope", "Selective RoPE", place=190)
+@register_encoding("selective-rope", "Selective RoPE", place=190)
 class SelectiveRoPE(Encoding):
     """RoPE whose planes turn at every token by their angle times a number that the token sets.
 
@@ -65,7 +65,7 @@ class SelectiveRoPE(Encoding):
         self, content: Float[Tensor, "*batch token width"], positions: Float[Tensor, " token"]
     ) -> Float[Tensor, "*batch head token plane"]:
         """Phase of every token, float64: turns of the tokens up to and including it, times the planes' angles."""
-        order = consecutive_order(positions, "turns add up")
+        order = order_by_position(positions, "turns add up")
         return self.angles * self.turns(content[..., order, :]).cumsum(-2)[..., order.argsort(), :]
 
     def require_cross_logits(self):
@@ -77,4 +77,4 @@ class SelectiveRoPE(Encoding):
     def _logits(self, query, key, positions, content):
         assert content is not None
         phases = self.phases(content, positions)
-        return self.content_logits(turn_by(query, phases), turn_by(key, phases))
+        return self.content_logits(rotate_by_phase(query, phases), rotate_by_phase(key, phases))

@@ -9,10 +9,10 @@ from torch import Tensor
 
 from posym_core.checks import magnitude, require_room
 from posym_core.encodings.base import Encoding, LayerShape
-from posym_core.encodings.registry import encoding
+from posym_core.encodings.registry import register_encoding
 
 
-@encoding("tapa", "TAPA", place=160)
+@register_encoding("tapa", "TAPA", place=160)
 class TAPA(Encoding):
     """Logits ``q_A . k_A / sqrt(dim_A) cos(2 pi |i - j|^power q_P . k_P / sqrt(dim_P))``, phase by token.
 

@@ -7,11 +7,11 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from posym_core.encodings.base import Encoding, LayerShape, UndefinedCrossLogits, check_positions, require_whole
-from posym_core.encodings.bias import Biased, T5Bias, made_for
-from posym_core.encodings.registry import encoding
+from posym_core.encodings.bias import Biased, T5Bias, make_bias
+from posym_core.encodings.registry import register_encoding
 
 
-@encoding("urpe", "URPE", place=210, bounded=True)
+@register_encoding("urpe", "URPE", place=210, bounded=True)
 class URPE(Encoding):
     """Attention ``softmax(A + B) o T`` with a bias ``B`` in the softmax and a trained Toeplitz ``T`` outside it.
 
@@ -28,7 +28,7 @@ class URPE(Encoding):
 
     def __init__(self, shape: LayerShape, *, bias: Biased | None = None):
         super().__init__(shape)
-        self.biased = made_for(shape, T5Bias(shape) if bias is None else bias)
+        self.biased = make_bias(shape, T5Bias(shape) if bias is None else bias)
         self.factors = nn.Parameter(torch.ones(shape.heads, 2 * shape.length - 1))
 
     def toeplitz(self, offset: Float[Tensor, "*pair"]) -> Float[Tensor, "head *pair"]:

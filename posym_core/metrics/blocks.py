@@ -1,6 +1,6 @@
 """Blocks of keys that may change places: the attention to them, and what their contents would draw elsewhere.
 
-Everything here takes heads that stand in groups, see :meth:`posym_core.metrics.heads.Heads.in_groups`.
+Everything here takes heads that stand in groups, see :meth:`posym_core.metrics.heads.Heads.group_queries`.
 """
 
 from __future__ import annotations
@@ -13,9 +13,9 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
-from posym_core.checks import require_count, require_counts, require_floor, require_positive, waits
+from posym_core.checks import is_asynchronous, require_count, require_counts, require_floor, require_positive
 from posym_core.metrics.heads import Heads
-from posym_core.metrics.rope import turn_by
+from posym_core.metrics.rope import rotate_by
 
 # Largest number of elements of one intermediate array: 16 MB in float64, small enough to stay near the caches.
 CHUNK = 2**21
@@ -24,7 +24,7 @@ LARGEST_LOG_RATIO = 690.0
 
 
 @dataclass(frozen=True, kw_only=True)
-class Swaps:
+class BlockLayout:
     """Which blocks of keys change places, and how the changes are weighed; as in :func:`posym_core.swap_scores`."""
 
     start: int = 0
@@ -42,7 +42,7 @@ class Swaps:
 
     @property
     def number(self) -> int:
-        """Number of blocks, once they are :meth:`fitted`."""
+        """Number of blocks, once they are :meth:`fit`."""
         assert self.blocks is not None
         return self.blocks
 
@@ -51,7 +51,7 @@ class Swaps:
         """The key behind the last block."""
         return self.start + self.number * self.block_length
 
-    def fitted(self, keys: int) -> Swaps:
+    def fit(self, keys: int) -> BlockLayout:
         """With a number of blocks, or an error that says why they do not fit before the last of ``keys`` keys."""
         room = max(0, keys - 1 - self.start)
         fits = room // self.block_length
@@ -80,8 +80,8 @@ class Swaps:
         return int((~seen).long().cumprod(0).sum())
 
 
-def attention_to_blocks(
-    heads: Heads, swaps: Swaps
+def measure_block_attention(
+    heads: Heads, swaps: BlockLayout
 ) -> tuple[
     Float[Tensor, "head group"],
     Float[Tensor, "head group"],
@@ -91,7 +91,7 @@ def attention_to_blocks(
     """Entropy of the attention in units of that of uniform attention, the log-sum-exp of all that takes attention, the
     attention to each block, and that to all else.
     """
-    total = heads.capped((heads.query @ heads.keys.squeeze(-3).mT).double())
+    total = heads.cap((heads.query @ heads.keys.squeeze(-3).mT).double())
     if heads.visible is not None:
         total = total.masked_fill(~heads.visible, -torch.inf)
     if heads.sinks is not None:
@@ -116,19 +116,20 @@ def attention_to_blocks(
     return entropy, log_z, swaps.by_block(attention).sum(-1), outside
 
 
-def drawn_anywhere(
-    heads: Heads, swaps: Swaps, log_z: Float[Tensor, "head group"]
+def fill_block_table(
+    heads: Heads, swaps: BlockLayout, log_z: Float[Tensor, "head group"]
 ) -> Float[Tensor, "head group content slot"]:
-    """:func:`drawn` by all contents, but not at the leading blocks that no query sees (beyond a sliding window)."""
+    """:func:`slice_block_table` by all contents, but not at the leading blocks that no query sees (beyond a sliding
+    window)."""
     # How many these are would have to be read.
-    unseen = 0 if waits(heads.keys.device) else swaps.unseen(heads.visible)
+    unseen = 0 if is_asynchronous(heads.keys.device) else swaps.unseen(heads.visible)
     slots = range(unseen, swaps.number)
     step = max(1, CHUNK // (heads.query[..., 0].numel() * swaps.block_length * max(1, len(slots))))
-    return drawn(heads, swaps, log_z, range(swaps.number), slots, step)
+    return slice_block_table(heads, swaps, log_z, range(swaps.number), slots, step)
 
 
-def drawn(
-    heads: Heads, swaps: Swaps, log_z: Float[Tensor, "head group"], contents: range, slots: range, step: int = 0
+def slice_block_table(
+    heads: Heads, swaps: BlockLayout, log_z: Float[Tensor, "head group"], contents: range, slots: range, step: int = 0
 ) -> Float[Tensor, "head group content slot"]:
     """Attention that blocks' contents would draw at blocks' places, against all attention before the swap.
 
@@ -139,47 +140,49 @@ def drawn(
     """
     here = slice(slots.start, slots.stop)
     hidden = None if heads.visible is None else ~swaps.by_block(heads.visible)[..., None, here, :].mT
-    logits_at, parts, step = moved(heads, swaps, slots), [], step or len(contents)
+    logits_at, parts, step = move_block_logits(heads, swaps, slots), [], step or len(contents)
     for top in range(contents.start, contents.stop, step):
         logits = logits_at(slice(top, min(top + step, contents.stop)))
-        found = ratios(heads, logits, log_z, hidden)
+        found = compute_ratios(heads, logits, log_z, hidden)
         parts.append(found.squeeze(-2) if swaps.block_length == 1 else found.sum(-2))
     return parts[0] if len(parts) == 1 else torch.cat(parts, dim=-2)
 
 
-def moved(
-    heads: Heads, swaps: Swaps, slots: range
+def move_block_logits(
+    heads: Heads, swaps: BlockLayout, slots: range
 ) -> Callable[[slice], Float[Tensor, "head group content offset slot"]]:
     """Logits of some blocks' keys, each at its offset in other blocks' places; before any soft-cap."""
-    cos, sin = turns(heads, swaps)
+    cos, sin = find_place_turns(heads, swaps)
     here, every_key, length = slice(slots.start, slots.stop), heads.keys.squeeze(-3), swaps.block_length
-    seen = turn_by(heads.query[..., None, :], cos[..., None, here, :], sin[..., None, here, :], heads.pairing)
+    seen = rotate_by(heads.query[..., None, :], cos[..., None, here, :], sin[..., None, here, :], heads.pairing)
 
     def logits_of(contents: slice) -> Tensor:
         keys = every_key[..., swaps.start + contents.start * length : swaps.start + contents.stop * length, :]
         keys = keys.unflatten(-2, (-1, length))
-        home = turn_by(keys, cos[..., contents, None, :], sin[..., contents, None, :], heads.pairing)
+        home = rotate_by(keys, cos[..., contents, None, :], sin[..., contents, None, :], heads.pairing)
         logits = home.flatten(-3, -2) @ seen.flatten(-3, -2).transpose(-1, -2)
         return logits.unflatten(-1, seen.shape[-3:-1]).unflatten(-3, home.shape[-3:-1]).movedim(-2, -4)
 
     return logits_of
 
 
-def turns(heads: Heads, swaps: Swaps) -> tuple[Float[Tensor, "#head block plane"], Float[Tensor, "#head block plane"]]:
+def find_place_turns(
+    heads: Heads, swaps: BlockLayout
+) -> tuple[Float[Tensor, "#head block plane"], Float[Tensor, "#head block plane"]]:
     """Cosine and sine by which each block's place is turned back to the first's."""
     places = torch.arange(swaps.number, device=heads.keys.device) * -swaps.block_length
     phase = places.double()[:, None] * heads.angles[..., None, :]
     return phase.cos().to(heads.keys.dtype), phase.sin().to(heads.keys.dtype)
 
 
-def ratios(
+def compute_ratios(
     heads: Heads,
     logits: Float[Tensor, "head group a b c"],
     log_z: Float[Tensor, "head group"],
     hidden: Bool[Tensor, "head group #a #b #c"] | None,
 ) -> Tensor:
     """What logits draw, against all attention before the swap; nothing where their place is hidden."""
-    log = heads.capped(logits).double().sub_(log_z[..., None, None, None]).clamp_(max=LARGEST_LOG_RATIO)
+    log = heads.cap(logits).double().sub_(log_z[..., None, None, None]).clamp_(max=LARGEST_LOG_RATIO)
     # Hidden before the exponential, whose result must stay as it is to be differentiated.
     return (log if hidden is None else log.masked_fill_(hidden, -torch.inf)).exp_()
 

@@ -19,7 +19,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from posym_core.checks import require_count, require_floating
-from posym_core.metrics.blocks import CHUNK, Swaps, moved
+from posym_core.metrics.blocks import CHUNK, BlockLayout, move_block_logits
 from posym_core.metrics.heads import Heads
 
 AXES = ("symbol", "origin", "place")
@@ -37,12 +37,12 @@ PARTS: Mapping[tuple[int, ...], str] = {
 ROUNDING = 16
 
 
-def latin_orders(blocks: int, generator: torch.Generator) -> Int[Tensor, "prompt place"]:
+def draw_latin_square(blocks: int, generator: torch.Generator) -> Int[Tensor, "prompt place"]:
     """A random Latin square: which symbol stands at each place of each prompt, every symbol once at every place.
 
     Rows, columns and symbols of the cyclic square in random order, so that what precedes a symbol varies.
 
-    >>> latin_orders(3, torch.Generator().manual_seed(0)).sum(0)
+    >>> draw_latin_square(3, torch.Generator().manual_seed(0)).sum(0)
     tensor([3, 3, 3])
     """
     require_count("blocks", blocks, 2, "there is nothing to swap otherwise")
@@ -50,8 +50,8 @@ def latin_orders(blocks: int, generator: torch.Generator) -> Int[Tensor, "prompt
     return symbols[(rows[:, None] + columns) % blocks]
 
 
-def block_logits(
-    heads: Heads, swaps: Swaps, *, read: int | None = None, products: torch.dtype = torch.float64
+def compute_block_logits(
+    heads: Heads, swaps: BlockLayout, *, read: int | None = None, products: torch.dtype = torch.float64
 ) -> Float[Tensor, "*batch content place"]:
     """The cross-logit matrix of blocks: logit of each block's content at each block's place.
 
@@ -69,14 +69,14 @@ def block_logits(
     """
     check_read(read, swaps.block_length)
     heads.check_values(products)
-    groups, back = heads.in_groups(products)
+    groups, back = heads.group_queries(products)
     slots = range(swaps.number)
     hidden = None if groups.visible is None else ~swaps.by_block(groups.visible)[..., None, :, :].mT
-    logits_at = moved(groups, swaps, slots)
+    logits_at = move_block_logits(groups, swaps, slots)
     step = max(1, CHUNK // (groups.query[..., 0].numel() * swaps.block_length * swaps.number))
     parts = []
     for top in range(0, swaps.number, step):
-        logits = groups.capped(logits_at(slice(top, min(top + step, swaps.number))))
+        logits = groups.cap(logits_at(slice(top, min(top + step, swaps.number))))
         if hidden is not None:
             logits = logits.masked_fill(hidden, -torch.inf)
         parts.append(logits.logsumexp(-2) if read is None else logits[..., read, :])
@@ -94,7 +94,7 @@ def check_read(read: int | None, block_length: int) -> None:
         )
 
 
-def as_cube(
+def arrange_cube(
     logits: Float[Tensor, "prompt *head content place"], orders: Int[Tensor, "prompt place"]
 ) -> Float[Tensor, "*head symbol origin place"]:
     """Cross-logits of the prompts of a Latin square by symbol and origin, in place of prompt and content."""
@@ -104,7 +104,7 @@ def as_cube(
     return logits[..., by_symbol, origins, :]
 
 
-def variance_parts(
+def split_variance(
     logits: Float[Tensor, "*head symbol origin place"],
     seen: Bool[Tensor, "*#head place"] | None = None,
     *,
@@ -123,7 +123,7 @@ def variance_parts(
     Raises:
         TypeError, ValueError: if ``logits`` has no floating numbers or not three axes.
 
-    >>> parts = variance_parts(torch.tensor([0.0, 2.0])[:, None, None].expand(2, 2, 2))
+    >>> parts = split_variance(torch.tensor([0.0, 2.0])[:, None, None].expand(2, 2, 2))
     >>> float(parts["symbol"]), float(parts["origin"])
     (1.0, 0.0)
     """
@@ -150,7 +150,7 @@ def variance_parts(
     return {name: torch.where(varies, size, torch.nan) for name, size in sizes.items()}
 
 
-def prompt_variance(
+def measure_prompt_variance(
     logits: Float[Tensor, "*head symbol origin place"],
     orders: Int[Tensor, "prompt place"],
     seen: Bool[Tensor, "*#head place"],
@@ -167,7 +167,7 @@ def prompt_variance(
     return rows[..., orders.to(logits.device), origins].mean(-1).var(-1, correction=0)
 
 
-def shares_of(parts: Mapping[str, Tensor], among: tuple[str, ...] = tuple(PARTS.values())) -> dict[str, Tensor]:
+def normalize_parts(parts: Mapping[str, Tensor], among: tuple[str, ...] = tuple(PARTS.values())) -> dict[str, Tensor]:
     """Some parts of the variance, by default all, as shares of their sum."""
     total = sum((parts[name] for name in among), torch.zeros(()))
     return {name: parts[name] / total for name in among}

@@ -14,7 +14,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from posym_core.checks import checked_together, magnitude, require_finite, require_floating, require_room
+from posym_core.checks import deferring_checks, magnitude, require_finite, require_floating, require_room
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -39,7 +39,7 @@ class Exclusion:
     interaction_share: Tensor
 
 
-@checked_together
+@deferring_checks
 def exclusion(C: Float[Tensor, "*batch content position"]) -> Exclusion:
     """Variance, bound, slack and variance shares of cross-logit matrices, ``O(m^2)`` each.
 

@@ -19,7 +19,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from posym_core.checks import checked_together, require_count
+from posym_core.checks import deferring_checks, require_count
 from posym_core.metrics.logit_matrix import check_head, plane_contributions
 from posym_core.metrics.rope import Pairing
 
@@ -42,7 +42,7 @@ class FrequencyShares:
     energy: Tensor
 
 
-@checked_together
+@deferring_checks
 def frequency_shares(
     query: Float[Tensor, "*#batch dim"],
     keys: Float[Tensor, "*#batch key dim"],
@@ -107,7 +107,7 @@ def frequency_shares(
     )
 
 
-@checked_together
+@deferring_checks
 def frequency_use(
     query: Float[Tensor, "*#batch dim"],
     keys: Float[Tensor, "*#batch key dim"],

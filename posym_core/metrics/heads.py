@@ -94,7 +94,7 @@ class Heads:
         if self.sinks is not None:
             require_finite("sinks", self.sinks)
 
-    def in_groups(self, products: torch.dtype, *, per_frequency: bool = False) -> tuple[Heads, Callable]:
+    def group_queries(self, products: torch.dtype, *, per_frequency: bool = False) -> tuple[Heads, Callable]:
         """The same as ``[head, group]`` with queries scaled, in a type of numbers; with what undoes it to a result.
 
         With ``per_frequency`` each rotation plane is a head of two dimensions of its own.
@@ -156,7 +156,7 @@ class Heads:
             sinks=None if self.sinks is None else self.sinks[chosen],
         )
 
-    def capped(self, logits: Tensor) -> Tensor:
+    def cap(self, logits: Tensor) -> Tensor:
         """Logits as the softmax gets them."""
         return logits if self.softcap is None else self.softcap * torch.tanh(logits / self.softcap)
 

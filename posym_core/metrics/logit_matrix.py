@@ -19,20 +19,20 @@ from jaxtyping import Float
 from torch import Tensor
 
 from posym_core.checks import (
-    checked_together,
-    finite_magnitude,
+    deferring_checks,
     require,
+    require_finite_magnitude,
     require_floating,
     require_phases,
     require_room,
 )
-from posym_core.metrics.rope import Pairing, fit_angles, split_planes, turn
+from posym_core.metrics.rope import Pairing, fit_angles, rotate_unchecked, split_planes
 
 # Asked for the same shapes layer by layer; torch takes as long for it as for several operations.
 broadcast_shapes = functools.lru_cache(torch.broadcast_shapes)
 
 
-@checked_together
+@deferring_checks
 def cross_logits(
     query: Float[Tensor, "*#batch dim"],
     keys: Float[Tensor, "*#batch key dim"],
@@ -68,8 +68,8 @@ def cross_logits(
     """
     angles = check_head(query, keys, angles, scale, pairing)
     positions = torch.arange(keys.shape[-2], dtype=torch.float64, device=keys.device)
-    home = turn(keys, -positions, angles, pairing)
-    seen = turn(query[..., None, :] * scale, -positions, angles, pairing)
+    home = rotate_unchecked(keys, -positions, angles, pairing)
+    seen = rotate_unchecked(query[..., None, :] * scale, -positions, angles, pairing)
     if not per_frequency:
         return home @ seen.transpose(-1, -2)
     home_first, home_second = (part.transpose(-1, -2) for part in split_planes(home, pairing))
@@ -138,9 +138,9 @@ def check_numbers(
     query: Tensor, keys: Tensor, angles: Tensor, scale: float, dtype: torch.dtype, power: int = 1
 ) -> None:
     """Refuse NaN and infinity, and heads whose phases, or logits to a power in ``dtype``, could be infinite."""
-    size, other = finite_magnitude("query", query), finite_magnitude("keys", keys)
+    size, other = require_finite_magnitude("query", query), require_finite_magnitude("keys", keys)
     require(math.isfinite(scale), lambda: ValueError("scale must be finite; 1 of its 1 entries are NaN or infinite"))
-    require_phases(float(keys.shape[-2]), finite_magnitude("angles", angles))
+    require_phases(float(keys.shape[-2]), require_finite_magnitude("angles", angles))
     require_room("the scaled query", size * max(1.0, abs(scale)), dtype)
     require_room("scale", abs(scale), dtype)  # 0 times what a dtype takes for infinity is NaN
     require_room("keys", other, dtype)

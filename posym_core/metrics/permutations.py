@@ -22,8 +22,9 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from posym_core.checks import (
-    checked_together,
-    flags_together,
+    defer_checks,
+    deferring_checks,
+    is_asynchronous,
     require,
     require_count,
     require_counts,
@@ -31,9 +32,8 @@ from posym_core.checks import (
     require_floating,
     require_floor,
     require_positive,
-    waits,
 )
-from posym_core.metrics.blocks import LARGEST_LOG_RATIO, Swaps, attention_to_blocks, drawn_anywhere
+from posym_core.metrics.blocks import LARGEST_LOG_RATIO, BlockLayout, fill_block_table, measure_block_attention
 from posym_core.metrics.heads import Heads
 from posym_core.metrics.rope import Pairing
 
@@ -52,7 +52,7 @@ class BlockTable:
     outside: Float[Tensor, "*batch"]
     block_length: int
 
-    @checked_together
+    @deferring_checks
     def attention(
         self, orders: Int[Tensor, "permutation place"] | None = None
     ) -> Float[Tensor, "*batch permutation place"] | Float[Tensor, "*batch place"]:
@@ -83,7 +83,7 @@ class PermutationScores:
     plain_symbolic: Tensor
 
 
-def block_table(
+def make_block_table(
     query: Float[Tensor, "*#batch dim"],
     keys: Float[Tensor, "*#batch key dim"],
     angles: Float[Tensor, " plane"],
@@ -99,28 +99,28 @@ def block_table(
 ) -> BlockTable:
     """Table of block sums of a head; arguments as in :func:`posym_core.swap_scores`.
 
-    >>> table = block_table(torch.tensor([0.0, 0.0]), torch.zeros(4, 2), torch.ones(1))
+    >>> table = make_block_table(torch.tensor([0.0, 0.0]), torch.zeros(4, 2), torch.ones(1))
     >>> table.attention(torch.tensor([[2, 0, 1]]))
     tensor([[0.2500, 0.2500, 0.2500]], dtype=torch.float64)
     """
     heads = Heads.of(query, keys, angles, scale=scale, visible=visible, softcap=softcap, sinks=sinks, pairing=pairing)
-    swaps = Swaps(start=start, block_length=block_length, blocks=blocks)
-    return table_of(heads, swaps.fitted(keys.shape[-2]))
+    swaps = BlockLayout(start=start, block_length=block_length, blocks=blocks)
+    return tabulate_blocks(heads, swaps.fit(keys.shape[-2]))
 
 
-def table_of(heads: Heads, swaps: Swaps) -> BlockTable:
-    """:func:`block_table` of heads, for swaps that were fitted to their keys."""
-    with flags_together(heads.keys.device):
+def tabulate_blocks(heads: Heads, swaps: BlockLayout) -> BlockTable:
+    """:func:`make_block_table` of heads, for swaps that were fitted to their keys."""
+    with defer_checks(heads.keys.device):
         heads.check_values(torch.float64)
-        groups, back = heads.in_groups(torch.float64)
-        _, log_z, _, outside = attention_to_blocks(groups, swaps)
-        sums = drawn_anywhere(groups, swaps, log_z)
+        groups, back = heads.group_queries(torch.float64)
+        _, log_z, _, outside = measure_block_attention(groups, swaps)
+        sums = fill_block_table(groups, swaps, log_z)
     # Nothing is drawn at the places of leading blocks that no query sees.
     sums = torch.nn.functional.pad(sums, (swaps.number - sums.shape[-1], 0))
     return BlockTable(sums=back(sums), outside=back(outside), block_length=swaps.block_length)
 
 
-@checked_together
+@deferring_checks
 def permutation_scores(
     before: Float[Tensor, "*batch place"],
     after: Float[Tensor, "*batch permutation place"],
@@ -177,7 +177,7 @@ def permutation_scores(
     )
 
 
-def swap_orders(blocks: int) -> Int[Tensor, "pair place"]:
+def list_swap_orders(blocks: int) -> Int[Tensor, "pair place"]:
     """Every swap of two of ``blocks`` blocks, in the order of ``torch.triu_indices``."""
     require_count("blocks", blocks, 2)
     first, second = torch.triu_indices(blocks, blocks, 1)
@@ -187,7 +187,7 @@ def swap_orders(blocks: int) -> Int[Tensor, "pair place"]:
     return orders
 
 
-def random_orders(blocks: int, count: int, generator: torch.Generator) -> Int[Tensor, "permutation place"]:
+def draw_orders(blocks: int, count: int, generator: torch.Generator) -> Int[Tensor, "permutation place"]:
     """``count`` permutations of ``blocks`` blocks, each drawn evenly from all that move something."""
     require_counts(blocks=(blocks, 2), count=(count, 1))
     drawn, unmoved = [], torch.arange(blocks)
@@ -198,7 +198,7 @@ def random_orders(blocks: int, count: int, generator: torch.Generator) -> Int[Te
     return torch.stack(drawn)
 
 
-@checked_together
+@deferring_checks
 def permute_blocks(
     input_ids: Int[Tensor, "*batch token"], orders: Int[Tensor, "permutation place"], *, start: int, block_length: int
 ) -> Int[Tensor, "*batch permutation token"]:
@@ -238,10 +238,10 @@ def _check_orders(orders: Tensor, blocks: int) -> Tensor:
         lambda: ValueError(f"every order must hold each of the numbers 0 to {blocks - 1} once"),
     )
     # A number out of range would end a GPU's work before the flags are looked at.
-    return orders.clamp(0, blocks - 1) if waits(orders.device) else orders
+    return orders.clamp(0, blocks - 1) if is_asynchronous(orders.device) else orders
 
 
-@checked_together
+@deferring_checks
 def cross_scores(
     C: Float[Tensor, "*batch content position"],
     *,
@@ -268,13 +268,13 @@ def cross_scores(
     >>> round(float(scores.symbolic), 4), round(float(scores.positional), 4)
     (1.0, 0.0135)
     """
-    table = cross_table(C, outside=outside)
-    orders = swap_orders(C.shape[-1])
+    table = make_cross_table(C, outside=outside)
+    orders = list_swap_orders(C.shape[-1])
     return permutation_scores(table.attention(), table.attention(orders), orders, tau=tau, eps=eps)
 
 
-@checked_together
-def cross_table(
+@deferring_checks
+def make_cross_table(
     C: Float[Tensor, "*batch content position"], *, outside: Float[Tensor, "*batch other"] | None = None
 ) -> BlockTable:
     """What permutations of single keys can do to the attention of heads with these cross-logits."""

@@ -14,7 +14,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from posym_core.checks import (
-    checked_together,
+    deferring_checks,
     magnitude,
     require_finite,
     require_floating,
@@ -53,7 +53,7 @@ def rope_angles(dim: int, base: float = 10000.0) -> Float[Tensor, " plane"]:
     return angles
 
 
-@checked_together
+@deferring_checks
 def rotate(
     x: Float[Tensor, "*batch dim"],
     positions: Tensor | float,
@@ -97,16 +97,16 @@ def rotate(
             f"positions of shape {tuple(positions.shape)} do not broadcast to x without its last dimension, "
             f"{tuple(x.shape[:-1])}; pass one position per vector"
         ) from None
-    return turn(x, positions, angles.to(x.device), pairing)
+    return rotate_unchecked(x, positions, angles.to(x.device), pairing)
 
 
-def turn(x: Tensor, positions: Tensor, angles: Tensor, pairing: Pairing) -> Tensor:
+def rotate_unchecked(x: Tensor, positions: Tensor, angles: Tensor, pairing: Pairing) -> Tensor:
     """:func:`rotate` without checks, for callers that have made them."""
     phase = positions[..., None] * angles
-    return turn_by(x, phase.cos().to(x.dtype), phase.sin().to(x.dtype), pairing)
+    return rotate_by(x, phase.cos().to(x.dtype), phase.sin().to(x.dtype), pairing)
 
 
-def turn_by(
+def rotate_by(
     x: Float[Tensor, "*#batch dim"], cos: Float[Tensor, "*#batch plane"], sin: Tensor, pairing: Pairing
 ) -> Float[Tensor, "*batch dim"]:
     """Every plane of ``x``, turned by the phase of this cosine and sine."""

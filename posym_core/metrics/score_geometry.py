@@ -7,7 +7,8 @@ For one pair of blocks write the attention before the swap as ``(cos p, sin p)``
     s_POS + s_SYM = 2 cos(x) cos(y) >= 1:
 
 no head can score low on both, and averaging over pairs keeps that. (Only the floor ``eps`` can lead below.) A negative
-correlation over heads is therefore partly geometry; :func:`random_swaps` says how much of it. This project's own.
+correlation over heads is therefore partly geometry; :func:`simulate_random_swaps` says how much of it. This project's
+own.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ import torch
 from jaxtyping import Float, Int64
 from torch import Tensor
 
-from posym_core.checks import checked_together, require, require_finite, require_floating, require_positive
+from posym_core.checks import deferring_checks, require, require_finite, require_floating, require_positive
 
 
 def pair_scores(
@@ -33,7 +34,7 @@ def pair_scores(
     return (after - before).cos(), (after + before - math.pi / 2).cos()
 
 
-@checked_together
+@deferring_checks
 def exchange_scores(
     C: Float[Tensor, "*batch content position"], first: Int64[Tensor, "*batch"], second: Int64[Tensor, "*batch"]
 ) -> tuple[Float[Tensor, "*batch"], Float[Tensor, "*batch"]]:
@@ -79,8 +80,8 @@ def _require_places(name: str, x: Tensor, C: Tensor) -> None:
     )
 
 
-@checked_together
-def random_swaps(
+@deferring_checks
+def simulate_random_swaps(
     attention: Float[Tensor, "*batch block"], *, tau: float = 1e-4, generator: torch.Generator
 ) -> tuple[Float[Tensor, "*batch"], Float[Tensor, "*batch"]]:
     """Scores that heads with this attention would have if every swap sent it in a random direction.
@@ -123,14 +124,14 @@ def random_swaps(
 GAMMAS = (0.1, 0.05)
 
 
-def purity(
+def classify_purity(
     positional: Float[Tensor, "*batch"], symbolic: Float[Tensor, "*batch"], gamma: float = 0.1
 ) -> Int64[Tensor, "*batch"]:
     """1 for pure positional heads, -1 for pure symbolic ones, 0 for all else, NaN included.
 
     Pure means one score above ``1 - gamma`` and the other below ``gamma`` (Urrutia et al. 2026b).
 
-    >>> purity(torch.tensor([0.99, 0.02, 0.99]), torch.tensor([0.01, 0.95, 0.99])).tolist()
+    >>> classify_purity(torch.tensor([0.99, 0.02, 0.99]), torch.tensor([0.01, 0.95, 0.99])).tolist()
     [1, -1, 0]
     """
     if not 0 < gamma <= 0.5:

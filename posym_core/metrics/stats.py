@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 import torch
@@ -75,7 +75,7 @@ def head_correlation(
         raise ValueError(f"both scores must have the same shape [prompt, layer, head]; got {x.shape} and {y.shape}")
     if x.shape[1] * x.shape[2] < 3:
         raise ValueError(f"a correlation needs at least three heads; got {x.shape[1] * x.shape[2]}")
-    heads_x, heads_y = mean_over_prompts(x)[0].ravel(), mean_over_prompts(y)[0].ravel()
+    heads_x, heads_y = average_prompts(x)[0].ravel(), average_prompts(y)[0].ravel()
     for heads in (heads_x, heads_y):
         if not np.isfinite(heads).all() or np.ptp(heads) <= 8 * np.finfo(float).eps * np.abs(heads).max():
             raise ValueError(
@@ -87,10 +87,10 @@ def head_correlation(
     sample = ResampledHeads(x.shape, draws=draws, seed=seed)
     many_x, many_y = (sample.of(scores).reshape(draws, -1) for scores in (x, y))
     return Correlation(
-        pearson=sample.estimate(pearson, row_correlation(many_x, many_y)),
+        pearson=sample.estimate(pearson, correlate_rows(many_x, many_y)),
         pearson_p=pearson_p,
         spearman=sample.estimate(
-            spearman, row_correlation(stats.rankdata(many_x, axis=1), stats.rankdata(many_y, axis=1))
+            spearman, correlate_rows(stats.rankdata(many_x, axis=1), stats.rankdata(many_y, axis=1))
         ),
         spearman_p=spearman_p,
     )
@@ -129,7 +129,7 @@ def share_interval(hits: torch.Tensor | np.ndarray, *, over: str = "values") -> 
     """
     from scipy import stats
 
-    x = as_array(hits).astype(np.float64)
+    x = convert_array(hits).astype(np.float64)
     if x.ndim != 1 or not x.size or not np.isin(x, (0, 1)).all():
         raise ValueError(
             f"hits must be one or more values in one dimension, each True or False; got shape {x.shape} with "
@@ -170,27 +170,11 @@ def student_margin(values: torch.Tensor | np.ndarray) -> np.ndarray:
     """
     from scipy import stats
 
-    x = as_array(values)
+    x = convert_array(values)
     _require_no_infinity("values", x)
     if x.ndim < 1 or len(x) < 2:
         raise ValueError(f"a Student interval needs two or more values to a mean; got values of shape {x.shape}")
     return stats.t.ppf((1 + LEVEL) / 2, len(x) - 1) * (x.std(0, ddof=1) / np.sqrt(len(x)))
-
-
-def student_interval(
-    values: torch.Tensor | np.ndarray, *, over: str = "values", least: float = -np.inf, most: float = np.inf
-) -> Estimates:
-    """Means over the first dimension with Student's intervals, cut to the range ``least .. most`` of the quantity.
-
-    Takes what :func:`student_margin` takes.
-
-    >>> student_interval(np.array([[0.4, 1.0], [0.6, 1.0]]), most=1.0).value
-    array([0.5, 1. ])
-    """
-    x = as_array(values)
-    half, mean = student_margin(x), x.mean(0)
-    low, high = np.clip(mean - half, least, most), np.clip(mean + half, least, most)
-    return Estimates(value=mean, low=low, high=high, method=f"Student's t over {over}")
 
 
 def statistic_interval(
@@ -210,7 +194,7 @@ def statistic_interval(
         ValueError: if ``scores`` have no prompts and layers, the statistic of them as they are, or of every draw, is
             not finite, or ``draws`` is below 1.
     """
-    x = as_array(scores)
+    x = convert_array(scores)
     if x.ndim < 2 or 0 in x.shape:
         raise ValueError(
             f"scores must have shape [prompt, layer, ...] with at least one of each; got {x.shape}. For values without "
@@ -224,70 +208,30 @@ def statistic_interval(
     return sample.estimate(statistic(x), np.array([statistic(x[prompts][:, layers]) for prompts, layers in pairs]))
 
 
-def variance_shares(
-    scores: torch.Tensor | np.ndarray, *, draws: int = 200, seed: int = 0
-) -> dict[Literal["head", "task", "head x task", "prompt", "rest"], Estimate]:
-    """What a score ``[task, prompt, layer, head]`` depends on, as shares of its sum of squares that add up to 1.
-
-    ``head`` is the part that a head keeps over tasks, ``task`` and ``prompt`` (within a task) what all heads share,
-    ``head x task`` what is a head's own on a task, and ``rest`` what is a head's own on a single prompt. Intervals
-    resample layers, and prompts within tasks.
-
-    Raises:
-        ValueError: if the shape does not fit, a value is not finite, all are equal, or ``draws`` is below 1.
-    """
-    x = as_array(scores)
-    if x.ndim != 4 or 0 in x.shape:
-        raise ValueError(f"scores must have shape [task, prompt, layer, head] with one of each; got {x.shape}")
-    if not np.isfinite(x).all() or np.ptp(x) == 0:
-        raise ValueError("scores must be finite and not all equal; shares of no variance are undefined")
-
-    def parts(y: np.ndarray) -> np.ndarray:
-        y = y.reshape(*y.shape[:2], -1)
-        # Of one value repeated the mean may be off by rounding, which is no variance.
-        y = y - y.mean() if np.ptp(y) > 0 else np.zeros_like(y)
-        head, task, both = y.mean((0, 1)), y.mean((1, 2)), y.mean(1)
-        prompt = y.mean(2) - task[:, None]
-        own = both - head - task[:, None]
-        rest = y - both[:, None] - prompt[..., None]
-        squares = [(part**2).mean() for part in (head, task, own, prompt, rest)]
-        # A draw that repeats one value has no variance to share out and counts for none.
-        return np.array(squares) / sum(squares) if sum(squares) > 0 else np.full(len(squares), np.nan)
-
-    over = "layers, and prompts within tasks"
-    sample = Resample([x.shape[2], *[x.shape[1]] * len(x)], over=over, draws=draws, seed=seed, one_by_one=True)
-    layers, *prompts = sample.places
-    drawn = [x[:, :, at][np.arange(len(x))[:, None], of] for at, of in zip(layers, np.stack(prompts, 1), strict=True)]
-    here, many = parts(x), np.array([parts(y) for y in drawn])
-    names: tuple[Literal["head", "task", "head x task", "prompt", "rest"], ...]
-    names = ("head", "task", "head x task", "prompt", "rest")
-    return {name: sample.estimate(float(here[place]), many[:, place]) for place, name in enumerate(names)}
-
-
-def as_array(x: torch.Tensor | np.ndarray, dtype: Any = np.float64) -> np.ndarray:
+def convert_array(x: torch.Tensor | np.ndarray, dtype: Any = np.float64) -> np.ndarray:
     """What is on any device, with or without gradients, as an array."""
     return np.asarray(x.detach().cpu() if isinstance(x, torch.Tensor) else x, dtype=dtype)
 
 
-def as_membership(name: str, x: torch.Tensor | np.ndarray) -> np.ndarray:
+def convert_membership(name: str, x: torch.Tensor | np.ndarray) -> np.ndarray:
     """What is true or false, as booleans; NaN is neither."""
-    x = as_array(x, None)
+    x = convert_array(x, None)
     wrong = (x != 0) & (x != 1)
     if wrong.any():
         raise ValueError(f"{name} must be booleans, or 0 and 1; {int(wrong.sum())} of {x.size} entries are neither")
     return x.astype(bool)
 
 
-def as_labels(name: str, x: torch.Tensor | np.ndarray) -> np.ndarray:
+def number_labels(name: str, x: torch.Tensor | np.ndarray) -> np.ndarray:
     """Labels of any type as numbers from 0, of the same shape."""
-    x = as_array(x, None)
+    x = convert_array(x, None)
     if (x != x).any():
         raise ValueError(f"{name} must be labels; {int((x != x).sum())} of {x.size} are NaN. Leave out what has none")
     return np.unique(x, return_inverse=True)[1].reshape(x.shape)
 
 
 def require_scores(name: str, x: torch.Tensor | np.ndarray) -> np.ndarray:
-    x = as_array(x)
+    x = convert_array(x)
     if x.ndim != 3 or 0 in x.shape:
         raise ValueError(f"{name} must have shape [prompt, layer, head] with at least one of each; got {x.shape}")
     _require_no_infinity(name, x)
@@ -350,10 +294,10 @@ class ResampledHeads(Resample):
 
     def of(self, scores: np.ndarray) -> np.ndarray:
         """Mean over the drawn prompts of the drawn layers, ``[draw, layer, head]``."""
-        return np.take_along_axis(mean_over_prompts(scores, self.times()), self.layers[:, :, None], axis=1)
+        return np.take_along_axis(average_prompts(scores, self.times()), self.layers[:, :, None], axis=1)
 
 
-def mean_over_prompts(scores: np.ndarray, times: np.ndarray | None = None) -> np.ndarray:
+def average_prompts(scores: np.ndarray, times: np.ndarray | None = None) -> np.ndarray:
     """``[draw, layer, head]``: mean of what is defined, each prompt counted so many times; NaN where nothing is."""
     times = np.ones((1, len(scores))) if times is None else times
     defined = np.isfinite(scores)
@@ -364,7 +308,7 @@ def mean_over_prompts(scores: np.ndarray, times: np.ndarray | None = None) -> np
     return np.where(count > 0, total / np.maximum(count, 1), np.nan)
 
 
-def row_correlation(x: np.ndarray, y: np.ndarray) -> np.ndarray:
+def correlate_rows(x: np.ndarray, y: np.ndarray) -> np.ndarray:
     """Pearson correlation of each row of ``x`` with that of ``y``; NaN where a row is constant."""
     # The mean of equal numbers may be off by rounding, which would then be correlated.
     varies = (np.ptp(x, 1) > 0) & (np.ptp(y, 1) > 0)
@@ -375,7 +319,7 @@ def row_correlation(x: np.ndarray, y: np.ndarray) -> np.ndarray:
 
 
 def _values(name: str, values: torch.Tensor | np.ndarray) -> np.ndarray:
-    x = as_array(values)
+    x = convert_array(values)
     if x.ndim != 1:
         raise ValueError(
             f"{name} must be independent values in one dimension, one per prompt, seed, ...; got shape {x.shape}. Take "

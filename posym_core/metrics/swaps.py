@@ -19,11 +19,18 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from posym_core.checks import flags_together, waits
-from posym_core.metrics.blocks import CHUNK, SwappedPairs, Swaps, attention_to_blocks, drawn, drawn_anywhere
+from posym_core.checks import defer_checks, is_asynchronous
+from posym_core.metrics.blocks import (
+    CHUNK,
+    BlockLayout,
+    SwappedPairs,
+    fill_block_table,
+    measure_block_attention,
+    slice_block_table,
+)
+from posym_core.metrics.few_blocks import group_hubs, list_hub_pairs
 from posym_core.metrics.heads import Heads
-from posym_core.metrics.hubs import pairs_of_hubs, runs_of_hubs
-from posym_core.metrics.memory import fitting
+from posym_core.metrics.memory import fit_batches
 from posym_core.metrics.rope import Pairing
 
 # Numbers in one array of pairs on a CPU, more of which live at once.
@@ -113,30 +120,30 @@ def swap_scores(
     (tensor(1.), tensor(True))
     """
     heads = Heads.of(query, keys, angles, scale=scale, visible=visible, softcap=softcap, sinks=sinks, pairing=pairing)
-    swaps = Swaps(start=start, block_length=block_length, blocks=blocks, tau=tau, eps=eps).fitted(keys.shape[-2])
+    swaps = BlockLayout(start=start, block_length=block_length, blocks=blocks, tau=tau, eps=eps).fit(keys.shape[-2])
     return score_swaps(heads, swaps, per_frequency=per_frequency, products=products)
 
 
 def score_swaps(
-    heads: Heads, swaps: Swaps, *, per_frequency: bool = False, products: torch.dtype = torch.float64
+    heads: Heads, swaps: BlockLayout, *, per_frequency: bool = False, products: torch.dtype = torch.float64
 ) -> SwapScores:
     """:func:`swap_scores` of heads, on swaps that were fitted to their keys."""
     if products not in (torch.float32, torch.float64):
         raise ValueError(f"products must be torch.float32 or torch.float64; got {products}")
     device, dtype = heads.keys.device, heads.keys.dtype
-    with flags_together(device):
+    with defer_checks(device):
         heads.check_values(products)
-        if heads.visible is not None and not waits(device) and heads.visible.all():
+        if heads.visible is not None and not is_asynchronous(device) and heads.visible.all():
             # What hides nothing need not be asked again and again.
             heads = replace(heads, visible=None)
-        groups, back = heads.in_groups(products, per_frequency=per_frequency)
+        groups, back = heads.group_queries(products, per_frequency=per_frequency)
         found = _scores(groups, swaps)
     positional, symbolic, entropy, attention = (back(x).to(dtype) for x in found)
     return SwapScores(positional=positional, symbolic=symbolic, entropy=entropy, attention=attention)
 
 
-def mean_cosines(
-    pairs: Iterable[SwappedPairs], swaps: Swaps, mass: Float[Tensor, "head group block"], empty: int = 0
+def average_cosines(
+    pairs: Iterable[SwappedPairs], swaps: BlockLayout, mass: Float[Tensor, "head group block"], empty: int = 0
 ) -> Float[Tensor, "head group 2"]:
     """Positional and symbolic score: means over pairs, weighing ``exp(|d_i - d_j| / tau)`` with ``d`` the block means.
 
@@ -150,7 +157,7 @@ def mean_cosines(
         weight = some.gap.sub_(widest).div_(temperature).exp_()
         if some.counted is not None:
             weight = weight * some.counted
-        along, across = cosines(some, swaps.eps * swaps.block_length)
+        along, across = compare_attention(some, swaps.eps * swaps.block_length)
         sums.append(torch.stack([(weight * along).sum(-1), (weight * across).sum(-1), weight.sum(-1)], dim=-1))
     total = sums[0] if len(sums) == 1 else torch.stack(sums).sum(0)
     scores, weights = total[..., :2], total[..., 2:]
@@ -160,7 +167,7 @@ def mean_cosines(
     return scores / weights
 
 
-def cosines(
+def compare_attention(
     pairs: SwappedPairs, floor: float
 ) -> tuple[Float[Tensor, "head group pair"], Float[Tensor, "head group pair"]]:
     """Cosine of the attention after a swap with that before, ``(d_i, d_j)`` as it was and exchanged; norms floored."""
@@ -175,19 +182,19 @@ def cosines(
     return along, across
 
 
-def _scores(heads: Heads, swaps: Swaps) -> tuple[Tensor, ...]:
+def _scores(heads: Heads, swaps: BlockLayout) -> tuple[Tensor, ...]:
     """Positional and symbolic score, entropy ``[head, group]`` and block means ``[head, group, block]``, of some heads
     at a time.
     """
-    in_few_operations, rows = waits(heads.keys.device), 0
+    in_few_operations, rows = is_asynchronous(heads.keys.device), 0
     if in_few_operations:
-        step, rows = fitting(heads, swaps)
+        step, rows = fit_batches(heads, swaps)
     else:
         step = max(1, CHUNK // (heads.query.shape[-2] * swaps.number**2 * swaps.block_length))
     parts = []
     for first in range(0, len(heads.keys), step):
         some = heads.take(slice(first, first + step))
-        entropy, log_z, mass, outside = attention_to_blocks(some, swaps)
+        entropy, log_z, mass, outside = measure_block_attention(some, swaps)
         if in_few_operations:
             found = _in_few_operations(some, swaps, log_z, mass, outside, rows)
         else:
@@ -197,51 +204,53 @@ def _scores(heads: Heads, swaps: Swaps) -> tuple[Tensor, ...]:
 
 
 def _in_few_operations(
-    heads: Heads, swaps: Swaps, log_z: Tensor, mass: Tensor, outside: Tensor, rows: int
+    heads: Heads, swaps: BlockLayout, log_z: Tensor, mass: Tensor, outside: Tensor, rows: int
 ) -> Float[Tensor, "head group 2"]:
     """As a GPU wants it: each operation costs a launch there, and each number that is looked at a wait.
 
     So no pair is left out because it weighs nothing: which do would have to be looked at.
     """
 
-    def draw(contents: range, slots: range) -> Drawn:
-        return Drawn(drawn(heads, swaps, log_z, contents, slots).contiguous(), contents.start, slots.start)
+    def draw(contents: range, slots: range) -> TableSlice:
+        return TableSlice(
+            slice_block_table(heads, swaps, log_z, contents, slots).contiguous(), contents.start, slots.start
+        )
 
     every = range(swaps.number)
     # Pairs in one band share one table of contents and places; bands make what they need.
     whole = draw(every, every) if rows >= swaps.number else None
-    pairs = every_pair(draw if whole is None else lambda *_: whole, mass, outside, step=rows)
-    return mean_cosines(pairs, swaps, mass)
+    pairs = score_every_pair(draw if whole is None else lambda *_: whole, mass, outside, step=rows)
+    return average_cosines(pairs, swaps, mass)
 
 
 def _piece_by_piece(
-    heads: Heads, swaps: Swaps, log_z: Tensor, mass: Tensor, outside: Tensor
+    heads: Heads, swaps: BlockLayout, log_z: Tensor, mass: Tensor, outside: Tensor
 ) -> Float[Tensor, "head group 2"]:
     """As a CPU wants it: what weighs nothing is left out, and arrays stay near the caches."""
     found: list[Tensor] = []
-    for run, hubs in runs_of_hubs(heads, swaps, mass):
+    for run, hubs in group_hubs(heads, swaps, mass):
         some, given = heads.take(run), (log_z[run], mass[run], outside[run])
         if hubs is None:
             found.append(_by_all_pairs(some, swaps, *given))
         else:
-            found.append(mean_cosines([pairs_of_hubs(some, swaps, *given, hubs)], swaps, mass[run]))
+            found.append(average_cosines([list_hub_pairs(some, swaps, *given, hubs)], swaps, mass[run]))
     return found[0] if len(found) == 1 else torch.cat(found)
 
 
 def _by_all_pairs(
-    heads: Heads, swaps: Swaps, log_z: Tensor, mass: Tensor, outside: Tensor
+    heads: Heads, swaps: BlockLayout, log_z: Tensor, mass: Tensor, outside: Tensor
 ) -> Float[Tensor, "head group 2"]:
     """By every pair that attention can reach."""
-    table = drawn_anywhere(heads, swaps, log_z)
+    table = fill_block_table(heads, swaps, log_z)
     unseen = swaps.number - table.shape[-1]
     # One place that draws nothing stands for all that no query sees.
-    whole = Drawn(torch.nn.functional.pad(table, (1, 0)), slot=unseen - 1) if unseen else Drawn(table)
-    pairs = every_pair(lambda *_: whole, mass, outside, step=max(1, PAIRS // mass.numel()), unseen=unseen)
-    return mean_cosines(pairs, swaps, mass, unseen * (unseen - 1) // 2)
+    whole = TableSlice(torch.nn.functional.pad(table, (1, 0)), slot=unseen - 1) if unseen else TableSlice(table)
+    pairs = score_every_pair(lambda *_: whole, mass, outside, step=max(1, PAIRS // mass.numel()), unseen=unseen)
+    return average_cosines(pairs, swaps, mass, unseen * (unseen - 1) // 2)
 
 
-def every_pair(
-    drawn: Callable[[range, range], Drawn],
+def score_every_pair(
+    drawn: Callable[[range, range], TableSlice],
     mass: Float[Tensor, "head group block"],
     outside: Float[Tensor, "head group"],
     *,
@@ -250,8 +259,8 @@ def every_pair(
 ) -> Iterator[SwappedPairs]:
     """All pairs of which at least one block is not among the first ``unseen``, of ``step`` blocks ``i < j`` at a time.
 
-    ``drawn(contents, slots)`` is asked for what every block's content among the former draws at the latter. The
-    normaliser after a swap is the attention outside the pair plus what the pair gets; the former is summed from the
+    ``slice_block_table(contents, slots)`` is asked for what every block's content among the former draws at the latter.
+    The normaliser after a swap is the attention outside the pair plus what the pair gets; the former is summed from the
     blocks but ``i`` before ``j`` and those behind it, because subtracting the pair from the whole cancels when the pair
     holds nearly everything.
     """
@@ -267,12 +276,12 @@ def every_pair(
         itself = torch.eye(len(rows), len(columns) - apart, dtype=torch.bool, device=device)[:, -apart:]
         before = before.masked_fill(itself, 0).cumsum(-1).flatten(-2)
         others = behind if columns.start == 1 else behind + mass[..., : columns.start - 1].sum(-1, keepdim=True)
-        total = taken(before, torch.add(column, row, alpha=len(columns))).add_(taken(others, j))
+        total = take_entries(before, torch.add(column, row, alpha=len(columns))).add_(take_entries(others, j))
         swapped_first = drawn(columns, rows).at(j, i.clamp_min(unseen - 1) if unseen else i)
         swapped_second = drawn(rows, columns).at(i, j)
         yield SwappedPairs(
-            first=taken(mass, i),
-            second=taken(mass, j),
+            first=take_entries(mass, i),
+            second=take_entries(mass, j),
             swapped_first=swapped_first,
             swapped_second=swapped_second,
             swapped_total=total.add_(swapped_first).add_(swapped_second),
@@ -280,7 +289,7 @@ def every_pair(
 
 
 @dataclass(frozen=True)
-class Drawn:
+class TableSlice:
     """What contents of blocks would draw at blocks' places, from some content and some slot on; nothing before it."""
 
     values: Float[Tensor, "*head group content slot"]
@@ -290,9 +299,9 @@ class Drawn:
     def at(self, contents: Int[Tensor, " pair"], slots: Int[Tensor, " pair"]) -> Float[Tensor, "*head group pair"]:
         row = self.values.shape[-1]
         index, first = torch.add(slots, contents, alpha=row), self.content * row + self.slot
-        return taken(self.values.flatten(-2), index - first if first else index)
+        return take_entries(self.values.flatten(-2), index - first if first else index)
 
 
-def taken(x: Float[Tensor, "*head place"], index: Int[Tensor, " pair"]) -> Float[Tensor, "*head pair"]:
+def take_entries(x: Float[Tensor, "*head place"], index: Int[Tensor, " pair"]) -> Float[Tensor, "*head pair"]:
     """Entries of the last dimension, several times faster on a CPU than by an index."""
     return x.gather(-1, index.expand(*x.shape[:-1], -1))

@@ -12,14 +12,14 @@ import numpy as np
 from jaxtyping import Bool, Float, Int64
 
 from posym_core.checks import require_counts
-from posym_core.metrics.contrasts import LayerContrast, layer_contrast
+from posym_core.metrics.contrasts import LayerContrast, contrast_layers
 from posym_core.metrics.stats import (
     DRAWS,
     Estimate,
-    as_array,
-    as_membership,
+    average_prompts,
+    convert_array,
+    convert_membership,
     head_correlation,
-    mean_over_prompts,
     statistic_interval,
 )
 
@@ -38,7 +38,7 @@ class HeadTrends:
         positional_global: as ``positional_local``, of layers that see everything.
         symbolic_global: the same of ``s_SYM``.
         frequency_law: rank correlation over heads of ``s_POS - s_SYM`` with the mean log angle, see
-            :func:`behaviour_and_use`; above 0 if positional heads use faster planes.
+            :func:`measure_behaviour_and_use`; above 0 if positional heads use faster planes.
         slow_energy: mean over heads of the part of the logits' energy that is in slow planes.
     """
 
@@ -54,7 +54,7 @@ class HeadTrends:
 TRENDS = tuple(field.name for field in fields(HeadTrends))
 
 
-def head_trends(
+def measure_head_trends(
     positional: Float[np.ndarray, "prompt layer head"],
     symbolic: Float[np.ndarray, "prompt layer head"],
     energy: Float[np.ndarray, "prompt layer head plane"],
@@ -79,8 +79,8 @@ def head_trends(
         ValueError: if ``tokens`` or ``draws`` is below 1, or ``local`` is not one boolean for each layer.
     """
     require_counts(tokens=(tokens, 1), draws=(draws, 1))
-    local = as_membership("local", local)
-    positional, symbolic, energy, angles = map(as_array, (positional, symbolic, energy, angles))
+    local = convert_membership("local", local)
+    positional, symbolic, energy, angles = map(convert_array, (positional, symbolic, energy, angles))
     if not len(local) == len(angles) == positional.shape[1]:
         raise ValueError(
             f"local and angles must have an entry for each of the {positional.shape[1]} layers; got {local.shape} and "
@@ -89,7 +89,7 @@ def head_trends(
     mean = _mean_of_prompts(energy)
     scores = {"positional": positional, "symbolic": symbolic}
     trends = {
-        f"{name}_{kind}": _defined(lambda x=x, chosen=chosen: layer_trend(x, chosen, draws=draws).difference)
+        f"{name}_{kind}": _defined(lambda x=x, chosen=chosen: measure_layer_trend(x, chosen, draws=draws).difference)
         for kind, chosen in (("local", np.flatnonzero(local)), ("global", np.flatnonzero(~local)))
         for name, x in scores.items()
     }
@@ -97,36 +97,38 @@ def head_trends(
     return HeadTrends(
         correlation=_defined(lambda: head_correlation(positional, symbolic, draws=draws).pearson),
         frequency_law=_defined(
-            lambda: head_correlation(*behaviour_and_use(positional, symbolic, mean, angles), draws=draws).spearman
+            lambda: (
+                head_correlation(*measure_behaviour_and_use(positional, symbolic, mean, angles), draws=draws).spearman
+            )
         ),
         slow_energy=_defined(lambda: _mean_of_heads(slow, draws)),
         **trends,
     )
 
 
-def local_layers(angles: Float[np.ndarray, "layer plane"]) -> Int64[np.ndarray, " local"]:
+def find_local_layers(angles: Float[np.ndarray, "layer plane"]) -> Int64[np.ndarray, " local"]:
     """Layers whose slowest plane is as fast as that of any; global layers of a model with two bases are slower.
 
     Planes that do not rotate, angle 0, do not count; a layer without any that does is global.
     """
-    x = as_array(angles)
+    x = convert_array(angles)
     slowest = np.where(x > 0, x, np.inf).min(1)
     return np.flatnonzero(np.isfinite(slowest) & (slowest >= 0.5 * slowest.max(where=np.isfinite(slowest), initial=0)))
 
 
-def layer_trend(
+def measure_layer_trend(
     scores: Float[np.ndarray, "prompt layer head"], layers: Int64[np.ndarray, " chosen"], *, draws: int = DRAWS
 ) -> LayerContrast:
     """Early against late half of a model, of some of its layers; the halves stay where they are in the whole.
 
     Raises:
-        ValueError: as :func:`posym_core.metrics.contrasts.layer_contrast`, as where one half has none of these layers.
+        ValueError: as :func:`posym_core.metrics.contrasts.contrast_layers`, as where one half has none of these layers.
     """
     split = int((layers < scores.shape[1] // 2).sum())
-    return layer_contrast(scores[:, layers], split=split, draws=draws)
+    return contrast_layers(scores[:, layers], split=split, draws=draws)
 
 
-def behaviour_and_use(
+def measure_behaviour_and_use(
     positional: Float[np.ndarray, "prompt layer head"],
     symbolic: Float[np.ndarray, "prompt layer head"],
     energy: Float[np.ndarray, "layer head plane"],
@@ -145,7 +147,7 @@ def behaviour_and_use(
     weight = np.where(turning[:, None], np.nan_to_num(energy), 0)
     total = weight.sum(-1)
     use = np.where(total > 0, (weight * log).sum(-1) / np.where(total > 0, total, 1), np.nan)
-    return mean_over_prompts(np.asarray(positional) - symbolic), use[None]
+    return average_prompts(np.asarray(positional) - symbolic), use[None]
 
 
 def slow_energy(

@@ -10,7 +10,7 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
-from posym_core.runs.store import DamagedError, difference, identity, read_part, write_part
+from posym_core.store.keeping import DamagedError, describe_difference, describe_work, read_part, write_part
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -97,7 +97,7 @@ class State:
 
 
 def save(path: Path, described: dict, parameters, optimizer, generators, state: State) -> None:
-    """One file, whole or absent, of all that the run goes on from; ``described`` is what it was asked for."""
+    """One file, whole or absent, of all that the run goes on from; ``describe_settings`` is what it was asked for."""
     assert state.frozen is not None
     assert state.frozen_at is not None
     assert state.running is not None
@@ -113,7 +113,7 @@ def save(path: Path, described: dict, parameters, optimizer, generators, state: 
     for name, values in state.observations.items():
         tensors[f"observation/{name}"] = torch.stack(values)
     progress = {"step": state.step, "observed_at": state.observed_at, "generators": len(generators)}
-    write_part(path, tensors, {**progress, "identity": identity(**described)})
+    write_part(path, tensors, {**progress, "identity": describe_work(**described)})
 
 
 def restore(path: Path, described: dict, parameters, optimizer, generators, state: State) -> None:
@@ -121,7 +121,7 @@ def restore(path: Path, described: dict, parameters, optimizer, generators, stat
         tensors, header = read_part(path)
     except DamagedError as error:
         raise DamagedError(f"checkpoint {error}; remove it to start anew") from error
-    if differing := difference(header["identity"], identity(**described)):
+    if differing := describe_difference(header["identity"], describe_work(**described)):
         raise ValueError(
             f"checkpoint {path.name} was made with other {differing}, and no training run mixes two; remove it to "
             "start anew, or go on with what it was made with"

@@ -20,7 +20,7 @@ from torch import Tensor, nn
 from posym_core.checks import require_evaluation
 from posym_core.encodings import Encoding, make_encoding
 from posym_core.encodings.additive import Absolute
-from posym_core.models.head_edits import Edit, replaced_heads
+from posym_core.models.head_edits import Edit, replace_heads
 from posym_core.models.layers import Attention, Layer, LayerAttention, ModelSettings, draw_weights
 from posym_core.models.training import SeededLoss
 from posym_core.tasks.sentences import SentenceBatch
@@ -29,10 +29,10 @@ Ablation = Literal["zero", "mean"]
 """What takes a head's place."""
 
 
-def one_head(name: str, heads: int, rest: str = "nope") -> tuple[str, ...]:
+def place_in_first_head(name: str, heads: int, rest: str = "nope") -> tuple[str, ...]:
     """Names for a layer whose first head alone has this encoding.
 
-    >>> one_head("rope", 3)
+    >>> place_in_first_head("rope", 3)
     ('rope', 'nope', 'nope')
     """
     return (name, *[rest] * (heads - 1))
@@ -155,7 +155,7 @@ class ClassLoss(SeededLoss):
 
 
 @torch.no_grad()
-def predicted_classes(
+def predict_classes(
     model: EncodingModel,
     batch: SentenceBatch,
     *,
@@ -168,12 +168,12 @@ def predicted_classes(
     return torch.cat([model(part.to(device), edit).argmax(-1).cpu() for part in batch.tokens.split(batch_size)])
 
 
-def right_classes(model: EncodingModel, batch: SentenceBatch, **options: Any) -> Bool[Tensor, " sentence"]:
-    """Which sentences get the right class; takes what :func:`predicted_classes` takes."""
-    return predicted_classes(model, batch, **options) == batch.answer.cpu()
+def mark_right_classes(model: EncodingModel, batch: SentenceBatch, **options: Any) -> Bool[Tensor, " sentence"]:
+    """Which sentences get the right class; takes what :func:`predict_classes` takes."""
+    return predict_classes(model, batch, **options) == batch.answer.cpu()
 
 
-def ablations(
+def ablate_each_head(
     model: EncodingModel, batch: SentenceBatch, *, by: Ablation = "zero", batch_size: int = 500
 ) -> tuple[float, Float[Tensor, "layer head"]]:
     """Accuracy of the whole model, and with every head ablated in turn.
@@ -196,9 +196,9 @@ def ablations(
     instead = model.mean_reads(batch.tokens.to(device)) if by == "mean" else torch.zeros(layers, heads, width // heads)
 
     def accuracy(edit: Edit | None) -> float:
-        return float(right_classes(model, batch, edit=edit, batch_size=batch_size).double().mean())
+        return float(mark_right_classes(model, batch, edit=edit, batch_size=batch_size).double().mean())
 
     found = torch.zeros(instead.shape[:2], dtype=torch.float64)
     for place in np.ndindex(*found.shape):
-        found[place] = accuracy(replaced_heads({place: instead[place]}))
+        found[place] = accuracy(replace_heads({place: instead[place]}))
     return accuracy(None), found

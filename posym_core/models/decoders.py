@@ -36,7 +36,7 @@ class DecoderEnsemble(Ensemble):
     """
 
     shape = ("variant", "layer", "plane")
-    alone = "One model with the same angles in two layers is angles.expand(1, 2, -1)"
+    example = "One model with the same angles in two layers is angles.expand(1, 2, -1)"
 
     def __init__(
         self, task: FactsTask, angles: Float[Tensor, "variant layer plane"], *, seeds: Sequence[int], heads: int = 4
@@ -44,7 +44,7 @@ class DecoderEnsemble(Ensemble):
         super().__init__(task, angles, seeds=seeds, heads=heads)
         require_counts(heads=(heads, 1))
         self.heads = heads
-        layers, width, initial = self.layers, heads * self.dim, self.source()
+        layers, width, initial = self.layers, heads * self.dim, self.initializer()
         narrow, wide = (3 * width) ** -0.5, (6 * width) ** -0.5
         self.embedding = initial(task.vocabulary, width, spread=0.5)
         # Columns: queries, keys and values, each of all heads.
@@ -110,7 +110,7 @@ class DecoderEnsemble(Ensemble):
             query, keys, values = (
                 part.unflatten(-1, (self.heads, self.dim)).transpose(-2, -3) for part in projected.chunk(3, dim=-1)
             )
-            query, keys = (turned(x, turns[..., layer, :, :]) for x in (query, keys))
+            query, keys = (rotate_neighbours(x, turns[..., layer, :, :]) for x in (query, keys))
             read = functional.scaled_dot_product_attention(
                 query.flatten(0, 2), keys.flatten(0, 2), values.flatten(0, 2), is_causal=True
             ).view_as(query)
@@ -130,6 +130,6 @@ class DecoderEnsemble(Ensemble):
         return functional.rms_norm(x, x.shape[-1:], eps=1e-6) * self.norms[:, :, place, None, None]
 
 
-def turned(x: Float[Tensor, "*rows dim"], turns: Tensor) -> Float[Tensor, "*rows dim"]:
+def rotate_neighbours(x: Float[Tensor, "*rows dim"], turns: Tensor) -> Float[Tensor, "*rows dim"]:
     """Every plane, two neighbouring dimensions, times its complex number in ``turns``: one pass over memory."""
     return torch.view_as_real(torch.view_as_complex(x.unflatten(-1, (-1, 2))) * turns).flatten(-2)

@@ -25,7 +25,7 @@ class Ensemble(nn.Module):
 
     Args:
         task: decides vocabulary and answers.
-        angles: radians per position, as :attr:`shape` says; 0 is a plane without rotation.
+        angles: radians per position, as :attr:`correlate_shape` says; 0 is a plane without rotation.
         seeds: one per group of members; decides initial weights.
         sizes: what else :meth:`member` makes a member from.
 
@@ -35,7 +35,7 @@ class Ensemble(nn.Module):
 
     shape: ClassVar[tuple[str, ...]]
     """Names of the angles' dimensions."""
-    alone: ClassVar[str]
+    example: ClassVar[str]
     """How to give the angles of one model, for who passes another shape."""
     angles: Tensor
 
@@ -44,7 +44,7 @@ class Ensemble(nn.Module):
         angles = torch.as_tensor(angles).to(torch.float64)
         if angles.ndim != len(self.shape) or not angles.numel():
             raise ValueError(
-                f"angles must have shape [{', '.join(self.shape)}]; got {tuple(angles.shape)}. {self.alone}"
+                f"angles must have shape [{', '.join(self.shape)}]; got {tuple(angles.shape)}. {self.example}"
             )
         require_finite("angles", angles)
         if not len(seeds):
@@ -54,7 +54,7 @@ class Ensemble(nn.Module):
         self.scale = 1 / math.sqrt(self.dim)
         self.register_buffer("angles", angles, persistent=False)
 
-    def source(self) -> Callable[..., nn.Parameter]:
+    def initializer(self) -> Callable[..., nn.Parameter]:
         """Gives initial weights of a shape and ``spread``, each time the seeds' next; alike for all variants."""
         generators = [torch.Generator().manual_seed(seed) for seed in self.seeds]
 
@@ -93,7 +93,7 @@ class Ensemble(nn.Module):
         return alone
 
 
-def data_generators(seeds: Sequence[int], device: torch.device | str = "cpu", *, purpose: int) -> list[torch.Generator]:
+def make_generators(seeds: Sequence[int], device: torch.device | str = "cpu", *, purpose: int) -> list[torch.Generator]:
     """A generator per seed for data; ``purpose`` (0 for training, 1 for tests, ...) keeps their streams apart."""
     spread = 1_000_003  # a prime far above any number of purposes, so that no two pairs share a stream
     return [torch.Generator(device).manual_seed(spread * (purpose + 1) + seed) for seed in seeds]

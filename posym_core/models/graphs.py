@@ -19,7 +19,7 @@ WARM_UP = 3
 Step = Callable[[tuple[Tensor, ...]], None]
 
 
-def like(batch: tuple, fields: Iterable[Any]) -> tuple:
+def rebuild_batch(batch: tuple, fields: Iterable[Any]) -> tuple:
     """A batch of the same kind, a named tuple or a plain one."""
     make = getattr(batch, "_make", tuple)
     return make(fields)
@@ -69,7 +69,7 @@ class GraphedStep:
             self.recorder.make(lambda: self.step(batch))
             return
         if shapes not in self.recorded:
-            own = like(batch, (x.clone() for x in batch))
+            own = rebuild_batch(batch, (x.clone() for x in batch))
             self.recorded[shapes] = own, self.recorder.record(lambda: self.step(own))
         own, replay = self.recorded[shapes]
         for mine, new in zip(own, batch, strict=True):

@@ -1,7 +1,7 @@
 """What single heads of our own models hand on, replaced while the model runs.
 
 Their forward passes take an edit. Hugging Face decoders have none: there the same is done by
-:func:`posym_core.inspection.head_patching.without_heads`.
+:func:`posym_profile.interventions.head_patching.ablate_heads`.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ LayerHead = tuple[int, int]
 Edit = Callable[[int, Tensor], Tensor]
 
 
-def replaced_heads(new: Mapping[LayerHead, Float[Tensor, "*rows dim"]]) -> Edit:
+def replace_heads(new: Mapping[LayerHead, Float[Tensor, "*rows dim"]]) -> Edit:
     """An edit that lets some heads hand on something else.
 
     Args:

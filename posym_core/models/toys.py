@@ -24,7 +24,7 @@ from torch import Tensor
 
 from posym_core.metrics.rope import rotate, split_planes
 from posym_core.models.ensembles import Ensemble
-from posym_core.tasks.canonical import Task
+from posym_core.tasks.index_retrieval import Task
 
 
 class ToyEnsemble(Ensemble):
@@ -45,13 +45,13 @@ class ToyEnsemble(Ensemble):
     """
 
     shape = ("variant", "plane")
-    alone = "One model with one angle is torch.tensor([[angle]])"
+    example = "One model with one angle is torch.tensor([[angle]])"
     token_parts: Tensor
 
     def __init__(self, task: Task, angles: Float[Tensor, "variant plane"], *, seeds: Sequence[int], width: int = 64):
         super().__init__(task, angles, seeds=seeds, width=width)
         self.register_buffer("token_parts", task.parts(torch.arange(task.vocabulary)), persistent=False)
-        initial = self.source()
+        initial = self.initializer()
         self.embedding = initial(task.part_vocabulary, width, spread=1.0)
         # Half the usual spread: strong random matches at the start trap fast heads in poor minima.
         self.query_map = initial(width, self.dim, spread=0.5 * width**-0.5)

@@ -24,7 +24,7 @@ from torch import Tensor, nn
 
 from posym_core.checks import require_positive
 from posym_core.models.checkpoints import History, State, restore, save
-from posym_core.models.graphs import GraphedStep, Recorder, like
+from posym_core.models.graphs import GraphedStep, Recorder, rebuild_batch
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -152,7 +152,7 @@ def train(
 
     parameters = dict(model.named_parameters())
     device = next(iter(parameters.values())).device
-    recorder = graph_recorder(device) if graph else None
+    recorder = make_graph_recorder(device) if graph else None
     # A graph holds no numbers of the host, so what changes from step to step lies in a tensor that is filled.
     options = {"lr": torch.zeros((), device=device), "capturable": True} if recorder is not None else {}
     optimizer = settings.optimizer(list(parameters.values()), **options)
@@ -179,7 +179,7 @@ def train(
             if not ahead:
                 ends = [state.step + every - state.step % every for every in (settings.record_every, checkpoint_every)]
                 count = 1 if device.type == "cpu" else min(*ends, settings.steps) - state.step
-                ahead = brought([draw(settings.batch, generators) for _ in range(count)], device)[::-1]
+                ahead = move_batches([draw(settings.batch, generators) for _ in range(count)], device)[::-1]
             batch = ahead.pop()
             for group in optimizer.param_groups:
                 if isinstance(group["lr"], Tensor):
@@ -202,7 +202,7 @@ def train(
     return state.history()
 
 
-def graph_recorder(device: torch.device) -> Recorder | None:
+def make_graph_recorder(device: torch.device) -> Recorder | None:
     """What records graphs on this device, where it has any."""
     return Recorder(device) if device.type == "cuda" else None
 
@@ -224,7 +224,7 @@ def _step(model, parameters, optimizer, batch, settings: TrainingSettings, state
     optimizer.zero_grad(set_to_none=True)
 
 
-def brought(batches: Sequence[Any], device: torch.device) -> list[Any]:
+def move_batches(batches: Sequence[Any], device: torch.device) -> list[Any]:
     """Batches with the CPU's tensors on a device; what is no tensor, or there already, stays.
 
     Tensors at the same place of tuples travel in one copy, on a CUDA device from memory that it reads by itself.
@@ -232,7 +232,7 @@ def brought(batches: Sequence[Any], device: torch.device) -> list[Any]:
     if device.type == "cpu" or not isinstance(batches[0], tuple):
         return list(batches)
     columns = (_together(column, device) for column in zip(*batches, strict=True))
-    return [like(batches[0], fields) for fields in zip(*columns, strict=True)]
+    return [rebuild_batch(batches[0], fields) for fields in zip(*columns, strict=True)]
 
 
 def _together(column: Sequence[Any], device: torch.device) -> Sequence[Any]:

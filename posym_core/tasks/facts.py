@@ -160,7 +160,7 @@ class FactsTask:
         """
         m, number = self.facts, self.attributes
         nothing = Fraction(1, number)
-        counts = most_frequent(m, number) / m
+        counts = expect_most_frequent(m, number) / m
         likeliest = {"binding": Fraction(1, m), "index": Fraction(1), "last": Fraction(2, m)}[question]
         return Ceilings(
             nothing=nothing,
@@ -197,10 +197,10 @@ class FactsTask:
         return FactsBatch(tokens, answer, fact, kind[:, None].expand_as(fact))
 
 
-def most_frequent(draws: int, kinds: int) -> Fraction:
+def expect_most_frequent(draws: int, kinds: int) -> Fraction:
     """Expected count of the most frequent of ``kinds`` in ``draws`` even independent draws.
 
-    >>> most_frequent(2, 2)
+    >>> expect_most_frequent(2, 2)
     Fraction(3, 2)
     """
 

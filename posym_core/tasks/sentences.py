@@ -116,14 +116,14 @@ class DistanceTask(SentenceTask):
         >>> second - first == int(batch.answer[0]) + 1
         True
         """
-        answer = balanced_classes(self.distances, count, generator)
+        answer = draw_balanced_classes(self.distances, count, generator)
         span = answer + 2
-        front = even_up_to((self.longest - span).clamp(max=self.side), generator)
-        behind = even_up_to((self.longest - span - front).clamp(max=self.side), generator)
+        front = draw_up_to((self.longest - span).clamp(max=self.side), generator)
+        behind = draw_up_to((self.longest - span - front).clamp(max=self.side), generator)
         tokens = self.random_words(count, generator)
         tokens.scatter_(1, front[:, None], TRIGGERS[0])
         tokens.scatter_(1, (front + span - 1)[:, None], TRIGGERS[1])
-        return SentenceBatch(tokens=padded(tokens, front + span + behind), answer=answer)
+        return SentenceBatch(tokens=pad_sentences(tokens, front + span + behind), answer=answer)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -157,9 +157,9 @@ class CountTask(SentenceTask):
 
     def sample(self, count: int, *, generator: torch.Generator) -> SentenceBatch:
         """Draw sentences, on the generator's device; all numbers come equally often, up to one, places evenly."""
-        answer = balanced_classes(self.classes, count, generator)
+        answer = draw_balanced_classes(self.classes, count, generator)
         least = answer.clamp(min=self.shortest)
-        length = least + even_up_to(self.longest - least, generator)
+        length = least + draw_up_to(self.longest - least, generator)
         tokens = self.random_words(count, generator)
         # The places of the smallest random numbers within the sentence get triggers.
         draw = torch.rand(tokens.shape, generator=generator, device=tokens.device, dtype=torch.float64)
@@ -168,10 +168,10 @@ class CountTask(SentenceTask):
         chosen = draw.argsort(-1).argsort(-1) < answer[:, None]
         kind = torch.randint(len(TRIGGERS), tokens.shape, generator=generator, device=tokens.device)
         tokens = torch.where(chosen, torch.tensor(TRIGGERS, device=tokens.device)[kind], tokens)
-        return SentenceBatch(tokens=padded(tokens, length), answer=answer)
+        return SentenceBatch(tokens=pad_sentences(tokens, length), answer=answer)
 
 
-def balanced_classes(classes: int, count: int, generator: torch.Generator) -> Int64[Tensor, " count"]:
+def draw_balanced_classes(classes: int, count: int, generator: torch.Generator) -> Int64[Tensor, " count"]:
     """``count`` of ``classes`` numbers in random order, each equally often up to one."""
     require_counts(count=(count, 1))
     device = generator.device
@@ -179,13 +179,13 @@ def balanced_classes(classes: int, count: int, generator: torch.Generator) -> In
     return names[torch.randperm(count, generator=generator, device=device) % classes]
 
 
-def even_up_to(largest: Int64[Tensor, " count"], generator: torch.Generator) -> Int64[Tensor, " count"]:
+def draw_up_to(largest: Int64[Tensor, " count"], generator: torch.Generator) -> Int64[Tensor, " count"]:
     """Whole numbers from 0 to each of ``largest``, evenly."""
     draw = torch.rand(largest.shape, generator=generator, device=generator.device, dtype=torch.float64)
     return (draw * (largest + 1)).long()
 
 
-def padded(
+def pad_sentences(
     tokens: Int64[Tensor, "sentence token"], length: Int64[Tensor, " sentence"]
 ) -> Int64[Tensor, "sentence token"]:
     """Sentences with padding from each one's end."""

@@ -3,7 +3,16 @@
 import pytest
 from architectures import build
 
-from posym_core.models.language import load_tokenizer
+from posym_companion import loop
+from posym_profile.language_models.loading import load_tokenizer
+
+
+@pytest.fixture(scope="module")
+def all_arrays_stored():
+    """Within a module's tests results keep all that is measured, also what nothing reads."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(loop, "stored_arrays", lambda name, arrays: dict(arrays))
+        yield
 
 
 @pytest.fixture(scope="module")

@@ -14,9 +14,10 @@ import numpy as np
 import pytest
 
 from posym_companion import catalogue, loop
-from posym_companion.loop import Experiment, finished_part
-from posym_core.runs import parallel, provenance, store
-from posym_core.runs.results import load_result, work_folder
+from posym_companion.loop import Experiment, finish_part
+from posym_core.store import keeping as store
+from posym_core.store import parallel, provenance
+from posym_core.store.results import load_result, work_folder
 
 
 @dataclass(frozen=True)
@@ -43,10 +44,10 @@ class Trial:
             self.measured.append(name)
             return {name: np.ones(setting.size)}
 
-        arrays = finished_part(work, "first", lambda: part("first"))
+        arrays = finish_part(work, "first", lambda: part("first"))
         if self.killed:
             raise KeyboardInterrupt
-        arrays |= finished_part(work, "second", lambda: part("second"))
+        arrays |= finish_part(work, "second", lambda: part("second"))
         return {name: arrays[name] for name in ("first", "second")}
 
     def load(self, model, **options):
@@ -78,11 +79,11 @@ def trial():
 
 
 def other_code(monkeypatch):
-    monkeypatch.setattr(store, "own_code", lambda: "other")
+    monkeypatch.setattr(store, "digest_code", lambda: "other")
 
 
 def other_libraries(monkeypatch):
-    monkeypatch.setattr(store, "library_versions", lambda: {"torch": "1"})
+    monkeypatch.setattr(store, "list_library_versions", lambda: {"torch": "1"})
 
 
 @pytest.mark.parametrize(
@@ -239,7 +240,7 @@ def test_an_experiment_with_models_of_its_own_refuses_another(trial, tmp_path, m
         r"that take a model are .*binding_profile, .*, taught_profile$"
     )
     for name in catalogue.EXPERIMENTS:
-        found = loop.experiment(name)
+        found = loop.load_experiment(name)
         if not found.takes_model:
             with pytest.raises(ValueError, match=message.replace("later_claims", name)):
                 next(loop.run_experiment(name, model="some/model", folder=tmp_path))
@@ -253,5 +254,5 @@ def test_an_experiment_with_models_of_its_own_refuses_another(trial, tmp_path, m
 def test_the_page_on_the_command_line_names_the_experiments_that_take_a_model(root):
     page = root / "book/package/command_line.md"
     (line,) = (line for line in page.read_text().split("\n\n") if "take any model" in " ".join(line.split()))
-    taking = {name for name in catalogue.EXPERIMENTS if loop.experiment(name).takes_model}
+    taking = {name for name in catalogue.EXPERIMENTS if loop.load_experiment(name).takes_model}
     assert {name for name in catalogue.EXPERIMENTS if f"`{name}`" in line} == taking

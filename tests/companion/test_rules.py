@@ -5,21 +5,22 @@ from __future__ import annotations
 import dataclasses
 import itertools
 import math
+import re
 import typing
 
 import pytest
 
 from posym_companion import finding
-from posym_companion.claims import claim, entries
+from posym_companion.claims import load_claim, read_entries
 from posym_companion.finding import Fixed, seed_range
 from posym_companion.ledger import VERDICTS, Cases, Line, Rule
-from posym_companion.ledger.rows import row
+from posym_companion.ledger.rows import make_row
 from posym_core.metrics.stats import Estimate
 
 RULES = {
     f"{name}{kind}": rule
-    for name in entries()
-    for kind, rule in (("", claim(name).rule), (", first", claim(name).first_rule))
+    for name in read_entries()
+    for kind, rule in (("", load_claim(name).rule), (", first", load_claim(name).first_rule))
     if rule is not None
 }
 # Lines lie at quantities up to 850 tokens: so close is just over or under.
@@ -215,8 +216,8 @@ def test_the_grade_says_how_much_and_controls_are_told_apart(a, b, control, verd
     numbers = {"x": a, "y": Cases(b, 3), "c": Cases(control, 2)}
     answers = rule.answers(numbers)
     assert rule.verdict(numbers) == verdict
-    assert finding.graded(verdict, answers) == grade
-    assert (finding.deciding(answers) and str(finding.deciding(answers))) == decides
+    assert finding.grade(verdict, answers) == grade
+    assert (finding.find_deciding_line(answers) and str(finding.find_deciding_line(answers))) == decides
     held = "Found" if control == 2 else "In some cases" if control else "Not found"
     assert f"{held}: c, a control ({control} of 2 draws)" in rule.found(numbers)
     assert rule.parts(numbers)["c"] == f"{control} of 2 draws"
@@ -225,8 +226,8 @@ def test_the_grade_says_how_much_and_controls_are_told_apart(a, b, control, verd
 def test_lines_that_cannot_be_told_are_lines_still():
     rule = Rule(says="", lines=(SEEDS, GUARDED, CONTROL))
     numbers = {"x": 2.0, "y": Cases(3, 3), "z": 0.25, "c": Cases(0, 0)}
-    assert finding.graded(rule.verdict(numbers), rule.answers(numbers)) == "partly, 1 of 2"
-    assert finding.deciding(rule.answers(numbers)).part == "a"
+    assert finding.grade(rule.verdict(numbers), rule.answers(numbers)) == "partly, 1 of 2"
+    assert finding.find_deciding_line(rule.answers(numbers)).part == "a"
     unable = dataclasses.replace(rule, able=(Line(part="able", of="z", above=0.5),))
     assert [one.held for one in unable.answers(numbers)] == [None, None, None]
     # Without a line of the claim controls decide nothing.
@@ -243,7 +244,7 @@ def test_cases_that_stand_together_hold_all_or_none():
 
 def test_no_case_is_no_miss():
     assert math.isnan(SEEDS.kept({"y": Cases(0, 0)}))
-    assert not SEEDS.can_tell({"y": finding.cases([])})
+    assert not SEEDS.can_tell({"y": finding.count_cases([])})
     assert SEEDS.kept({"y": Cases(0, 1)}) == 0
     assert SEEDS.kept({"y": Cases(1, 1)}) == 1
     # A theorem without a case is not refuted, and a model of which nothing is known is not able.
@@ -256,7 +257,7 @@ def test_no_case_is_no_miss():
 
 def unsaid(name: str):
     """What a claim does not say of how it is judged, or says in another form than the ledger shows."""
-    judged = claim(name)
+    judged = load_claim(name)
     used = [judged.rule, *([judged.first_rule] if judged.first_rule else [])]
     lines = [line for rule in used for line in (*rule.able, *rule.lines)]
     guards = [line.testable for line in lines if line.testable]
@@ -272,46 +273,54 @@ def unsaid(name: str):
         "does not say why its rule changed": bool(judged.first_rule) == bool(judged.changed_because),
         "has an unknown verdict": {verdict for rule in used for verdict in (rule.whole, rule.missed)} <= set(VERDICTS),
         "has controls alone": all(not x.lines[0].control or len({y.control for y in x.lines}) == 2 for x in used),
+        "counts a null model as the claim": all(
+            line.control
+            for line in judged.rule.lines
+            if re.search(r"random weights|null model|before training", line.part)
+        ),
         "has a line with two edges": not any(x.above is not None and x.below is not None for x in (*lines, *guards)),
     }  # fmt: skip
     return [f"{name} {fault}" for fault, kept in asked.items() if not kept]
 
 
 def test_every_claim_says_how_it_is_judged():
-    wrong = [fault for name in entries() for fault in unsaid(name)]
+    wrong = [fault for name in read_entries() for fault in unsaid(name)]
     assert not wrong, "\n".join(wrong)
 
 
 def test_when_a_rule_was_fixed_is_said():
-    of = row(claim("U25-T2"))
+    of = make_row(load_claim("U25-T2"))
     assert "The rule" not in of.summary
     together = "entered the history together with its results"
     said = dataclasses.replace(of, rule_fixed="not auditable").summary
     assert f"The rule {together}, so that it cannot be checked which was first." in said
     changed = {"first_rule": "x", "first_rule_verdict": "partly", "changed_because": "y"}
     later = dataclasses.replace(of, rule_fixed="after a first look", **changed)
-    assert "Under the first rule, written before the run, the verdict is *partly*" in later.summary
+    for when in ("before the run", "after a first look"):
+        told = dataclasses.replace(later, first_rule_fixed=when).summary
+        assert f"Under the first rule, written {when}, the verdict is *partly*" in told
+        assert together not in told
     later = dataclasses.replace(later, first_rule_fixed="not auditable")
     assert f"Under the first rule, that {together}, the verdict is *partly*" in later.summary
 
 
 def test_what_one_counterexample_refutes_is_a_theorem_or_construction():
-    theorems = {name for name in entries() if claim(name).kind == "theorem or construction"}
+    theorems = {name for name in read_entries() if load_claim(name).kind == "theorem or construction"}
     assert theorems == {"U25-1", "U25-11", *(f"U25-T{n}" for n in range(2, 8)), "U26-4a", "U26-4b", "G26-1a"}
-    assert row(claim("U25-T2")).kind == "theorem or construction"
+    assert make_row(load_claim("U25-T2")).kind == "theorem or construction"
 
 
 def test_no_rule_is_weaker_than_another_by_calling_a_part_the_whole():
     """Rules never say *reproduced in kind* of what was run on the paper's own kind of model."""
-    own = [name for name in entries() if name.startswith("U26") and name not in ("U26-6", "U26-9", "U26-10")]
-    assert {claim(name).rule.whole for name in own} <= {"reproduced", "improved on"}
+    own = [name for name in read_entries() if name.startswith("U26") and name not in ("U26-6", "U26-9", "U26-10")]
+    assert {load_claim(name).rule.whole for name in own} <= {"reproduced", "improved on"}
 
 
 def test_a_row_without_a_run_says_what_fills_it(tmp_path):
-    for name in entries():
-        judged = claim(name)
+    for name in read_entries():
+        judged = load_claim(name)
         if judged.measure is None or judged.command:
-            found = row(judged, tmp_path)
+            found = make_row(judged, tmp_path)
             assert found.verdict == "not run here"
             assert found.note
             assert found.command == judged.command
@@ -321,7 +330,7 @@ def test_a_row_without_a_run_says_what_fills_it(tmp_path):
 
 
 def test_ids_are_those_of_the_papers():
-    u25 = [*map(str, range(1, 12)), *(f"T{n}" for n in range(2, 8))]
+    u25 = [*map(str, range(1, 13)), *(f"T{n}" for n in range(2, 8))]
     split = {"4": "abcd", "8": "ab"}
     expected = [f"U25-{n}{letter}" for n in u25 for letter in split.get(n, [""])]
     expected.insert(expected.index("U25-7"), "U25-6S")
@@ -336,4 +345,4 @@ def test_ids_are_those_of_the_papers():
     expected += [f"L-{n}{letter}" for n in (*range(1, 7), 8) for letter in later.get(n, [""])]
     expected += [f"C-{n}" for n in range(1, 7)]
     expected += [f"B-{n}" for n in (*range(1, 5), 6)]
-    assert list(itertools.chain(entries())) == expected
+    assert list(itertools.chain(read_entries())) == expected

@@ -10,7 +10,8 @@ import axes
 import numpy as np
 import pytest
 
-from posym_core.figures import Bars, Heatmap, Lines, plots, slider_figure
+from posym_companion.book import chapter_plots
+from posym_figures import Bars, Heatmap, Lines, plots, slider_figure
 
 
 def data_of(*panels):
@@ -35,7 +36,7 @@ def test_so_do_the_axes_that_the_packages_draw(root) -> None:
 
 @pytest.mark.parametrize(("angles", "said"), [([1.0, 0.1, 0.01], "fast above"), ([0.01, 0.1, 1.0], "slow above")])
 def test_rows_of_angles_say_which_way_they_run(angles, said) -> None:
-    ax = plots.angle_position_heatmap(np.ones((3, 4)), angles).axes[0]
+    ax = chapter_plots.angle_position_heatmap(np.ones((3, 4)), angles).axes[0]
     assert ax.get_ylabel() == f"angle θ, {said}"
     assert [text.get_text() for text in ax.get_xticklabels()] == ["0", "1", "2", "3"]
 

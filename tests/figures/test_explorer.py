@@ -14,10 +14,10 @@ import pytest
 import torch
 
 from posym_companion.language_models import head_explorer as experiment
-from posym_core import profile
-from posym_core.figures.explorer import ARRAYS, HeadInput, head_explorer, tau_text
-from posym_core.runs.results import load_result
-from posym_core.tasks import make_prompts
+from posym_core.store.results import load_result
+from posym_figures.explorer import ARRAYS, HeadInput, format_tau, head_explorer
+from posym_profile import profile
+from posym_profile.prompts import make_prompts
 
 LAYERS, HEADS, PLANES, SPAN = 5, 3, 8, 8
 LENGTHS, TAUS = (1, 2, 4), (1e-4, 1e-2, 1.0)
@@ -184,8 +184,8 @@ def test_nothing_comes_from_elsewhere():
 
 
 def test_temperatures_as_readers_write_them():
-    assert [tau_text(tau) for tau in experiment.TAUS[:4]] == ["10⁻⁵", "3 × 10⁻⁵", "10⁻⁴", "3 × 10⁻⁴"]
-    assert [tau_text(tau) for tau in (0.01, 0.3, 1.0)] == ["0.01", "0.3", "1"]
+    assert [format_tau(tau) for tau in experiment.TAUS[:4]] == ["10⁻⁵", "3 × 10⁻⁵", "10⁻⁴", "3 × 10⁻⁴"]
+    assert [format_tau(tau) for tau in (0.01, 0.3, 1.0)] == ["0.01", "0.3", "1"]
 
 
 @pytest.mark.parametrize(

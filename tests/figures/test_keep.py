@@ -10,7 +10,7 @@ import finish_site
 import numpy as np
 import pytest
 
-from posym_core.figures import Bars, Choice, Heatmap, Lines, Points, Readout, Slider, slider_figure
+from posym_figures import Bars, Choice, Heatmap, Lines, Points, Readout, Slider, slider_figure
 
 THETA, KIND = Slider("theta", "Angle θ", [0.1, 0.5, 1.0], start=0.5), Choice("kind", "Kind", ["a&b", "c;d"])
 TOKENS = np.arange(3)

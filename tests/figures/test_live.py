@@ -14,8 +14,8 @@ import numpy as np
 import pytest
 import torch
 
-from posym_core.figures import Bars, Choice, Heatmap, Lines, Points, Readout, Slider, slider_figure
-from posym_core.figures.pages import module
+from posym_figures import Bars, Choice, Heatmap, Lines, Points, Readout, Slider, slider_figure
+from posym_figures.pages import join_module
 
 TOKENS = np.arange(6)
 THETA = Slider("theta", "Angle θ", [0.1, 0.5, 1.0], start=0.5)
@@ -269,7 +269,7 @@ def test_without_anywidget_the_package_works_and_the_error_names_the_extra(root)
 import sys
 sys.modules["anywidget"] = sys.modules["ipywidgets"] = None
 import numpy as np
-from posym_core.figures import Lines, Slider, slider_figure
+from posym_figures import Lines, Slider, slider_figure
 figure = slider_figure([Lines("L", [0, 1])], [Slider("t", "T", [0, 1])], caption="C.", alt="A.",
                        compute=lambda t: np.full(2, t))
 assert "<figure" in figure._repr_mimebundle_()["text/html"]
@@ -323,7 +323,9 @@ def orphan(open_page):
         page.clock.install(time=0)
         page.clock.pause_at(1000)
         state = {name: getattr(widget, name) for name in ("markup", "data", "shown", "error")}
-        text = module("core.js", "drawings.js", "keep.js", "figure.js") + FRONT_END.replace("STATE", json.dumps(state))
+        text = join_module("core.js", "drawings.js", "keep.js", "figure.js") + FRONT_END.replace(
+            "STATE", json.dumps(state)
+        )
         page.add_script_tag(content=text, type="module")
         page.wait_for_selector(".posym-number")
         return page, widget

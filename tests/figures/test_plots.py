@@ -14,8 +14,9 @@ from matplotlib.colors import to_hex, to_rgb
 from matplotlib.figure import Figure
 from matplotlib.text import Annotation
 
-from posym_core.figures import plots
-from posym_core.figures.style import COLOUR_MAPS, EDGE, INK, PALETTE
+from posym_companion.book import chapter_plots
+from posym_figures import plots
+from posym_figures.style import COLOUR_MAPS, EDGE, INK, PALETTE
 
 LAYERS, HEADS, PLANES = 6, 4, 8
 WRONG: Any = "red"
@@ -58,7 +59,7 @@ def every_plot() -> dict[str, Figure]:
         "layer_head_scores": plots.layer_head_scores(positional, symbolic, title="Model"),
         "score_plane": plots.score_plane(positional.ravel(), symbolic.ravel(), layers=layers, gamma=0.1),
         "share_triangle": plots.share_triangle(*corners(), layers=np.arange(5)),
-        "frequency_profile": plots.frequency_profile(
+        "frequency_profile": chapter_plots.frequency_profile(
             gap, 1 - ramp, shares(), ramp, bands={"positional": (gap - 0.1, gap + 0.1), "share symbolic": (ramp, ramp)}
         ),
         "dots": plots.dots(["a", "b"], [[0.1, np.nan], [0.3, 0.4]], series=["ours", "paper"], reference=0.2),
@@ -66,8 +67,12 @@ def every_plot() -> dict[str, Figure]:
         "curve": plots.curve(
             np.arange(PLANES), [ramp, gap], series=["one", "two"], lower=[ramp, gap], upper=[ramp, gap]
         ),
-        "angle_position_heatmap": plots.angle_position_heatmap(np.tile(ramp, (3, 1)), [1.0, 0.1, 0.01], title="Index"),
-        "bound_scatter": plots.bound_scatter(np.append(ramp, [0.0, np.nan]) / 2, np.append(ramp, [0.0, np.nan])),
+        "angle_position_heatmap": chapter_plots.angle_position_heatmap(
+            np.tile(ramp, (3, 1)), [1.0, 0.1, 0.01], title="Index"
+        ),
+        "bound_scatter": chapter_plots.bound_scatter(
+            np.append(ramp, [0.0, np.nan]) / 2, np.append(ramp, [0.0, np.nan])
+        ),
     }
 
 
@@ -203,7 +208,7 @@ def test_points_stand_where_their_numbers_say():
     positional, symbolic = np.array([0.1, 0.9, 0.5]), np.array([0.8, 0.2, np.nan])
     points = plots.score_plane(positional, symbolic, layers=[0, 1, 2]).axes[0].collections[0]
     assert np.array_equal(np.ma.filled(points.get_offsets(), np.nan)[:2], [[0.1, 0.8], [0.9, 0.2]])
-    ax = plots.bound_scatter([0.5, 0.0, 2.0], [1.0, 1.0, 4.0]).axes[0]
+    ax = chapter_plots.bound_scatter([0.5, 0.0, 2.0], [1.0, 1.0, 4.0]).axes[0]
     assert np.asarray(ax.collections[0].get_offsets()).tolist() == [[1.0, 0.5], [4.0, 2.0]]
 
 
@@ -234,7 +239,7 @@ def test_the_corners_of_the_triangle_are_in_the_picture():
 
 def test_profile_draws_scores_shares_and_energy():
     ramp = np.linspace(0.1, 0.9, PLANES)
-    score, share, energy = plots.frequency_profile(ramp, 1 - ramp, shares(), ramp / 2).axes
+    score, share, energy = chapter_plots.frequency_profile(ramp, 1 - ramp, shares(), ramp / 2).axes
     assert [np.asarray(line.get_ydata()).tolist() for line in score.lines] == [ramp.tolist(), (1 - ramp).tolist()]
     assert [np.asarray(line.get_ydata()).tolist() for line in share.lines] == [v.tolist() for v in shares().values()]
     assert [bar.get_height() for bar in energy.patches] == (ramp / 2).tolist()
@@ -279,9 +284,12 @@ def test_diverging_map_runs_from_blue_through_the_page_to_orange():
         (lambda: plots.score_plane([1.0], [1.0], layers=[1, 2]), r"layers must have shape \[head: 1\]; got \[2\]"),
         (lambda: plots.share_triangle([0.5], [0.1, 0.2], [0.1]), r"origin must have shape \[head: 1\]; got \[2\]"),
         (lambda: plots.share_triangle([0.5], [-0.1], [0.1]), r"shares must be at least 0; got -0.1. Pass parts of a"),
-        (lambda: plots.frequency_profile([1], [1], {}, [1], bands={"x": (0, 1)}), r"bands must be of 'positional', "),
         (
-            lambda: plots.frequency_profile([1], [1], {"place": [1]}, [1]),
+            lambda: chapter_plots.frequency_profile([1], [1], {}, [1], bands={"x": (0, 1)}),
+            r"bands must be of 'positional', ",
+        ),
+        (
+            lambda: chapter_plots.frequency_profile([1], [1], {"place": [1]}, [1]),
             r"colours must be among blue, .*; got 'place'",
         ),
         (lambda: plots.bars(["a"], [[1, 2]]), r"values must have shape \[series, bar: 1\]; got \[1, 2\]"),
@@ -289,8 +297,11 @@ def test_diverging_map_runs_from_blue_through_the_page_to_orange():
         (lambda: plots.dots(["a"], [[1, 2]]), r"values must have shape \[series, row: 1\]; got \[1, 2\]"),
         (lambda: plots.bars(["a"], [1], lower=[2], upper=[1]), r"lower must not exceed upper; it does in 1 places"),
         (lambda: plots.curve([0, 1], [[0, 1]], series=["a", "b"]), r"one for each of the 1 series or groups; got 2"),
-        (lambda: plots.angle_position_heatmap(np.eye(2), [1.0]), r"angles must have shape \[angle: 2\]; got \[1\]"),
-        (lambda: plots.bound_scatter([1.0], [1.0, 2.0]), r"bound must have shape \[head: 1\]; got \[2\]"),
+        (
+            lambda: chapter_plots.angle_position_heatmap(np.eye(2), [1.0]),
+            r"angles must have shape \[angle: 2\]; got \[1\]",
+        ),
+        (lambda: chapter_plots.bound_scatter([1.0], [1.0, 2.0]), r"bound must have shape \[head: 1\]; got \[2\]"),
     ],
 )
 def test_refusals_name_rule_value_and_way_out(draw, message):

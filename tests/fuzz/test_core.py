@@ -31,8 +31,8 @@ from random_inputs import (
 from benchmarks.operations import scoring
 from posym_core import cross_logits, exclusion, frequency_shares, frequency_use, rope_angles, rotate, swap_scores
 from posym_core.metrics.frequencies import dirichlet_kernel
-from posym_core.metrics.permutations import block_table, permutation_scores
-from posym_core.metrics.score_geometry import random_swaps
+from posym_core.metrics.permutations import make_block_table, permutation_scores
+from posym_core.metrics.score_geometry import simulate_random_swaps
 
 WAYS = st.sampled_from(["cpu", "device"])
 
@@ -241,7 +241,7 @@ def test_scores_of_any_head(head, tau, eps, per_frequency, way):
 def test_scores_of_any_permutation(head, data):
     """The table against keys that are moved one by one, and the scores against their formula."""
     args, options = head
-    table = attempt(block_table, *args, **options)
+    table = attempt(make_block_table, *args, **options)
     assume(table is not None)
     blocks, length, start = table.sums.shape[-1], options["block_length"], options["start"]
     order = data.draw(st.permutations(range(blocks)).filter(lambda order: order != list(range(blocks))))
@@ -282,7 +282,7 @@ def test_scores_of_any_permutation(head, data):
 def test_random_swaps(data, kind, tau):
     attention = data.draw(tensors(data.draw(st.integers(0, 5)), kind))
     attention = attention.abs() if data.draw(st.booleans()) else attention
-    found = attempt(random_swaps, attention, tau=tau, generator=torch.Generator().manual_seed(0))
+    found = attempt(simulate_random_swaps, attention, tau=tau, generator=torch.Generator().manual_seed(0))
     if broken(attention) or len(attention) < 2 or bool((attention < 0).any()):
         assert found is None
     elif found is not None:

@@ -14,9 +14,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from random_inputs import cases
 
-from posym_core.report.prompt_files import PromptFileError, read_prompts
-from posym_core.runs.results import ResultError, attached_file, load_result, save_result
-from posym_core.runs.store import DamagedError, read_part, write_part
+from posym_core.store.keeping import DamagedError, read_part, write_part
+from posym_core.store.results import ResultError, find_attached_file, load_result, save_result
+from posym_profile.report.prompt_files import PromptFileError, read_prompts
 
 
 class Words:
@@ -99,7 +99,7 @@ def test_results(tmp_path_factory, kept, data, name):
     whole = load_result("trial/demo", folder=folder)
     (folder / "trial" / name).write_bytes(damaged)
     found = attempt(load_result, "trial/demo", folder=folder)
-    attached = found if isinstance(found, str) else attempt(attached_file, found, "demo.bin", folder=folder)
+    attached = found if isinstance(found, str) else attempt(find_attached_file, found, "demo.bin", folder=folder)
     if isinstance(attached, str):
         assert name in attached
         assert "restore it with git checkout" in attached

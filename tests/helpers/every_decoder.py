@@ -16,8 +16,10 @@ from architectures import inputs_of, randomise
 from torch import Tensor, nn
 from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING_NAMES
 
-from posym_core.inspection import UnsupportedModelError, capture, find_planes
-from posym_core.inspection.heads import layer_heads
+from posym_profile.capture import capture
+from posym_profile.language_models import UnsupportedModelError
+from posym_profile.planes import find_planes
+from posym_profile.scores.layer_heads import read_layer_heads
 
 KINDS = list(MODEL_FOR_CAUSAL_LM_MAPPING_NAMES)
 LENGTH = 40
@@ -104,7 +106,7 @@ OWN: dict[str, dict[str, Any]] = {
     "kimi_linear": HYBRID,
     "lfm2_moe": {"num_hidden_layers": 4, "layer_types": ["conv", "full_attention"] * 2},
     "longcat_flash": {"ffn_hidden_size": 96, "expert_ffn_hidden_size": 32, "zero_expert_num": 2},
-    "mamba2": {"num_heads": 16, "head_dim": 8, "n_groups": 1, "chunk_size": 16, "hidden_size": 64},
+    "mamba2": {"num_heads": 16, "head_dim": 8, "n_groups": 1, "choose_chunk_size": 16, "hidden_size": 64},
     "mimo_v2_flash": {"head_dim": 24, "num_attention_heads": 8, **TWO_KINDS},
     "qwen4_exp_text": {
         "indexer_n_heads": 2,
@@ -133,7 +135,7 @@ OWN: dict[str, dict[str, Any]] = {
         "layers_block_type": ["linear_attention", "hybrid"] * 2,
         "use_mem_rope": True,
         "mamba_d_state": 8,
-        "chunk_size": 16,
+        "choose_chunk_size": 16,
         "mamba_ngroups": 1,
         "n_mamba_heads": 2,
         "adapter_rank": 8,
@@ -323,7 +325,7 @@ def outcome(kind: str) -> Outcome:
     )
     off, moved = [0.0, 0.0], 0.0
     for call, found, plain, after in zip(calls, planes, own.plain, own.run(order), strict=True):
-        heads = layer_heads(call, found)
+        heads = read_layer_heads(call, found)
         C = heads.cross_logits()
         for way, (contents, weights) in enumerate(((torch.arange(LENGTH), plain), (order, after))):
             logits = C[..., contents, torch.arange(LENGTH)]

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from architectures import COMMON, build
 
-from posym_core.tasks.prompts import words
+from posym_profile.prompts.drafts import read_words
 
 WORDS = ("<unk>", "<s>", "</s>", "Ann", "Bob", "Cy", "likes", "red", "blue", "green", ".", "and", "so")
 TASK_WORDS = (
@@ -24,7 +24,7 @@ def save_model(folder: Path, name: str = "Llama", *, beginning: bool = True) -> 
 
     # The word of id 0 may end a prompt, so it is no padding.
     build(name, pad_token_id=None).save_pretrained(folder)
-    known = [*WORDS, *TASK_WORDS, *(word for kind in KINDS for word in words(kind)[:16] if word not in WORDS)]
+    known = [*WORDS, *TASK_WORDS, *(word for kind in KINDS for word in read_words(kind)[:16] if word not in WORDS)]
     assert len(set(known)) == len(known) <= COMMON["vocab_size"]
     known += [f"word{number}" for number in range(len(known), COMMON["vocab_size"])]
     tokenizer = Tokenizer(WordLevel({word: number for number, word in enumerate(known)}, unk_token="<unk>"))

@@ -22,7 +22,7 @@ from closure import ROOT, Project
 from execute import executed, read
 from jupyter_kernels import stop_in_time
 
-from posym_companion.finding import cases, seed_range
+from posym_companion.finding import count_cases, seed_range
 from posym_core.metrics.stats import Estimate
 
 PROJECT = Project()
@@ -125,7 +125,7 @@ def test_numbers_stand_in_the_lock_to_six_digits_and_as_json_knows_them() -> Non
     estimate = Estimate(value=1 / 3, low=-1 / 7, high=math.inf)
     assert accept._plain(estimate) == [0.333333, -0.142857, "inf"]
     assert accept._plain(seed_range([1.0, 2.0])) == [1.5, 1.0, 2.0]
-    assert [accept._plain(x) for x in (123456789.0, -0.0, math.nan, 7, "why", cases([1, 0]))] == [
+    assert [accept._plain(x) for x in (123456789.0, -0.0, math.nan, 7, "why", count_cases([1, 0]))] == [
         123457000.0, 0.0, "nan", 7, "why", "1 of 2",
     ]  # fmt: skip
 

@@ -128,9 +128,9 @@ def test_a_card_is_kept_with_its_driver_and_the_tests_that_ran_there(
     parts: dict[str, list[str]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(benchmarks, "choose_device", lambda: torch.device("cuda"))
-    monkeypatch.setattr(benchmarks, "device_name", lambda device: "a card")
+    monkeypatch.setattr(benchmarks, "describe_device", lambda device: "a card")
     monkeypatch.setattr(benchmarks, "tests_said", lambda: "7 passed in 3.00s")
-    monkeypatch.setattr(cards, "device_name", lambda device: "NVIDIA H100 80GB HBM3")
+    monkeypatch.setattr(cards, "describe_device", lambda device: "NVIDIA H100 80GB HBM3")
     monkeypatch.setattr(cards, "_driver", lambda device: "575.1")
     benchmarks.main(["ensemble", "--save"], tmp_path / "RESULTS.md")
     page = (tmp_path / "devices" / "nvidia-h100-80gb-hbm3.md").read_text(encoding="utf-8")
@@ -148,7 +148,7 @@ def test_pages_of_devices_are_what_their_data_say(root: Path) -> None:
     stored = cards.stored_cards(folder)
     assert {path.stem for path in folder.iterdir()} == {card.file for card in stored}
     outside = [card for card in stored if card.source]
-    counted = cards.counted(stored)
+    counted = cards.find_operation_counts(stored)
     assert outside
     assert counted is not None
     for card in stored:
@@ -156,7 +156,7 @@ def test_pages_of_devices_are_what_their_data_say(root: Path) -> None:
         assert page == card.page(counted)
         assert (cards.NOT_MET in page) == bool(card.source)
         assert set(card.parts) <= set(benchmarks.PARTS)
-    shown = cards.tables(stored)
+    shown = cards.render_tables(stored)
     for card in stored:
         rows = [row for name, part in card.parts.items() if name in cards.ON_DEVICES for row in part.rows]
         assert all(f"| {what} | {result} |" in shown for what, result in rows)

@@ -11,6 +11,7 @@ from pathlib import Path
 import citations
 import pytest
 import yaml
+from closure import PACKAGES
 from pybtex.database import BibliographyData, Entry, Person, parse_file
 from pybtex.plugin import find_plugin
 from pybtex.style.template import field, join
@@ -31,7 +32,7 @@ def papers() -> BibliographyData:
 
 def texts() -> Iterator[tuple[str, str]]:
     """Pages, code and what stands beside them, by name, with lines joined; of a notebook the sources of its cells."""
-    found = [path for folder in ("book", "posym_core", "posym_companion") for path in (ROOT / folder).rglob("*")]
+    found = [path for folder in ("book", *PACKAGES) for path in (ROOT / folder).rglob("*")]
     for path in (*found, ROOT / "README.md", ROOT / "CHANGELOG.md", ROOT / "CITATION.cff"):
         if path.suffix in {".py", ".md", ".toml", ".ipynb", ".cff"}:
             text = path.read_text(encoding="utf-8")

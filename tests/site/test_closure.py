@@ -83,7 +83,7 @@ CHAPTERS = {
     "catalogue": "from posym_companion import catalogue",
     "named": "load(f'hops/{setting}')",
     "row": "from posym_companion.ledger import ledger\nledger('U25-1')",
-    "taught": "from posym_companion.ledger import claim\nclaim('T-1G')",
+    "taught": "from posym_companion.ledger import load_claim\nclaim('T-1G')",
     "columns": "from posym_companion.ledger import ledger\nledger('T-1')",
     "rows": "from posym_companion.ledger import ledger\nledger()",
     "neighbours": "open('other.ipynb')",
@@ -206,7 +206,7 @@ def test_chapters_of_this_book_depend_on_less_than_everything(root: Path) -> Non
         assert len(behind & modules) < 0.85 * len(modules), chapter.name
 
 
-@pytest.mark.parametrize("registry", ["posym_core/tasks/registry.py", "posym_core/encodings/registry.py"])
+@pytest.mark.parametrize("registry", ["posym_profile/prompts/prompt_tasks.py", "posym_core/encodings/registry.py"])
 def test_a_registry_brings_all_files_that_register_themselves(root: Path, registry: str) -> None:
     """No line imports them, so a chapter would not be executed again when one changes."""
     reached = closure.Project(root).closure([root / registry])

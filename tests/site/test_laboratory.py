@@ -19,10 +19,10 @@ from colab import EXTRAS
 
 from benchmarks.laboratory import chromium, laboratory
 from posym_companion.several_hops import multihop
-from posym_core.models import answers_with
+from posym_companion.several_hops.gptj import run_with_edits
 
 SLIDERS = Path("book/where_and_what/where_and_what.ipynb"), "compute=one_head"
-HOPS = Path("book/several_hops/ask_the_models.ipynb"), "hops(\n"
+HOPS = Path("book/several_hops/ask_the_models.ipynb"), "hops_figure(\n"
 # The chapter's last expression is the figure; beside its widget stands what Python says of it.
 READOUT = """
 import ipywidgets
@@ -117,7 +117,7 @@ def test_models_answer_in_a_notebook_with_weights_from_its_kernel(root: Path, op
     model, settings = multihop.load_weights("multihop/number_0", device="cpu")
     names = settings.make_task().token_names
     tokens = torch.tensor([[names.index(name) for name in sequence]])
-    assert said == names[int(answers_with(model, tokens).argmax())]
+    assert said == names[int(run_with_edits(model, tokens).argmax())]
 
 
 COLAB = """
@@ -133,7 +133,7 @@ sys.modules["google.colab.output"]._widgets = types.SimpleNamespace(_installed_u
 import IPython
 IPython.get_ipython = lambda: types.SimpleNamespace(kernel=True)
 import numpy as np
-from posym_core.figures import Lines, Slider, slider_figure
+from posym_figures import Lines, Slider, slider_figure
 figure = slider_figure([Lines("L", np.arange(4))], [Slider("theta", "θ", [0.1, 1.0])], caption="C.", alt="A.",
                        compute=lambda theta: np.cos(theta * np.arange(4)))
 from IPython.core.formatters import DisplayFormatter

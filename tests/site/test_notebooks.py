@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import dis
 import functools
+import importlib
 import json
 import re
 from collections import Counter
@@ -20,7 +21,7 @@ from sphinx_external_toc.parsing import parse_toc_yaml
 ROOT = Path(__file__).resolve().parents[2]
 LONGEST_CELL = 25
 # Calls by which a chapter makes a figure: of Matplotlib, or of the package's own plots.
-DRAWING_MODULES = {"matplotlib.pyplot", "posym_core.figures.plots"}
+DRAWING_MODULES = {"matplotlib.pyplot", "posym_companion.book.chapter_plots", "posym_figures.plots"}
 
 # The line below the head of a table, in Markdown.
 RULE = re.compile(r"\s*\|(\s*:?-+:?\s*\|)+\s*$")
@@ -245,9 +246,9 @@ def test_names_that_a_live_figure_loses_are_found() -> None:
 
 def test_figure_finder_knows_its_cells() -> None:
     names = drawing_names(
-        ast.parse("import matplotlib.pyplot as plt\nfrom posym_core.figures import plots\nimport numpy as np")
+        ast.parse("import matplotlib.pyplot as plt\nfrom posym_figures import plots\nimport numpy as np")
     )
-    names |= drawing_names(ast.parse("from posym_core.figures.plots import heatmap"))
+    names |= drawing_names(ast.parse("from posym_figures.plots import heatmap"))
     assert names == {"plt", "plots", "heatmap"}
     for source in ("figure, axes = plt.subplots()", "plots.plane(scores)", "_ = heatmap(matrix)"):
         assert draws(ast.parse(source), names)
@@ -303,7 +304,7 @@ def exported(tree: ast.AST) -> list[str]:
     names = [
         [node.module or ""] if isinstance(node, ast.ImportFrom) else [x.name for x in node.names] for node in found
     ]
-    return [name for each in names for name in each if name.startswith(("posym_core", "posym_companion"))]
+    return [name for each in names for name in each if name.startswith("posym_")]
 
 
 def test_chapters_import_the_faces_of_rooms() -> None:
@@ -311,4 +312,21 @@ def test_chapters_import_the_faces_of_rooms() -> None:
         name for each in notebooks().values() for cell in code_cells(each) for name in exported(ast.parse(cell.source))
     }
     assert not [name for name in names if not ROOT.joinpath(*name.split("."), "__init__.py").is_file()]
-    assert 5 < len(names) <= 23
+    assert 5 < len(names) <= 30
+
+
+SHOWN_IMPORT = re.compile(r"^\s*(from posym_\w+(?:\.\w+)* import (?:\([^)]*\)|[^\n(]+))", re.MULTILINE)
+
+
+def lost_imports(notebook: NotebookNode) -> list[str]:
+    """Imports of the packages in code that is shown and not run, in which a name does not exist."""
+    shown = [cell.source for cell in notebook.cells if cell.cell_type == "markdown"]
+    lines = [line for text in shown for line in SHOWN_IMPORT.findall(text)]
+    modules = [(node.module, name.name) for line in lines for node in ast.parse(line).body for name in node.names]
+    return [f"{module}.{name}" for module, name in modules if not hasattr(importlib.import_module(module), name)]
+
+
+def test_solutions_import_names_that_exist() -> None:
+    none_has(lost_imports, "names are imported in a solution that the packages do not have")
+    lost = nbformat.v4.new_markdown_cell("```python\nfrom posym_core import rope_angles, rope_angels\n```")
+    assert lost_imports(nbformat.v4.new_notebook(cells=[lost])) == ["posym_core.rope_angels"]

@@ -12,9 +12,18 @@ import pytest
 import yaml
 
 ROOT = Path(__file__).resolve().parents[2]
-ROOMS = ("metrics", "tasks", "encodings", "models", "models.constructed", "inspection", "figures", "runs", "report")
-SUBJECTS = ("one_head", "several_hops", "language_models", "solvers", "encodings", "later", "ledger", "book")
-FACES = ("posym_core", *(f"posym_core.{room}" for room in ROOMS), *(f"posym_companion.{x}" for x in SUBJECTS))
+ROOMS = {
+    "posym_core": ("metrics", "tasks", "encodings", "models", "models.constructed", "store"),
+    "posym_profile": ("prompts", "language_models", "capture", "planes", "scores", "interventions", "report"),
+    "posym_figures": (),
+    "posym_companion": (
+        *("one_head", "several_hops", "language_models", "solvers", "encodings", "later", "ledger", "book"),
+    ),
+}
+FACES = (
+    *(package for package in ROOMS if package != "posym_companion"),
+    *(f"{package}.{room}" for package, rooms in ROOMS.items() for room in rooms),
+)
 
 
 def documented_modules() -> list[str]:
@@ -56,7 +65,11 @@ def test_built_reference_has_an_anchor_for_every_public_name(continuous_integrat
         page.read_text(encoding="utf-8")
         for page in (ROOT / "_build" / "html" / "book" / "package" / "api").glob("*.html")
     ]
-    anchors = {anchor for page in pages for anchor in re.findall(r'id="(posym_(?:core|companion)\.[\w.]+)"', page)}
+    anchors = {
+        anchor
+        for page in pages
+        for anchor in re.findall(r'id="(posym_(?:core|profile|figures|companion)\.[\w.]+)"', page)
+    }
     assert {name for name, _ in public_objects()} <= anchors
 
 
@@ -65,8 +78,8 @@ def test_built_reference_has_an_anchor_for_every_public_name(continuous_integrat
     [
         ("posym_core.metrics.swaps", "swap_scores", "def swap_scores("),
         ("posym_core.encodings.base", "Encoding.logits", "def logits("),
-        ("posym_core.runs.results", "Result", "class Result:"),
-        ("posym_core.figures.sliders", "Slider.index", "def index("),
+        ("posym_core.store.results", "Result", "class Result:"),
+        ("posym_figures.sliders", "Slider.index", "def index("),
     ],
 )
 def test_source_links_lead_to_the_lines(module: str, name: str, first: str) -> None:
@@ -83,10 +96,8 @@ def test_source_links_lead_to_the_lines(module: str, name: str, first: str) -> N
 
 @pytest.mark.parametrize("name", ["PAYLOAD_LIMIT", "no_such_name"])
 def test_values_and_unknown_names_have_no_source_link(name: str) -> None:
-    importlib.import_module("posym_core.figures.sliders")
+    importlib.import_module("posym_figures.sliders")
     assert (
-        book_site.source_address(
-            "https://host", "main", ROOT, {"module": "posym_core.figures.sliders", "fullname": name}
-        )
+        book_site.source_address("https://host", "main", ROOT, {"module": "posym_figures.sliders", "fullname": name})
         is None
     )

@@ -16,10 +16,10 @@ import pytest
 import second_device
 from architectures import build
 
-import posym_core
-import posym_core.models
+import posym_profile
+import posym_profile.language_models
 from posym_companion import loop
-from posym_core.models.language import load_tokenizer
+from posym_profile.language_models.loading import load_tokenizer
 
 # Chapter -> the beginning of a line of the cell.
 CELLS = {
@@ -76,7 +76,7 @@ def test_cells_that_read_a_models_tensors(
     asked = [any(line.startswith(CELLS[chapter]) for line in cell.source.splitlines()) for cell in cells]
     place = asked.index(True)
     monkeypatch.chdir(path.parent)
-    for room in (posym_core, posym_core.models):
+    for room in (posym_profile, posym_profile.language_models):
         monkeypatch.setattr(room, "load_model", lambda *_, **__: (small.to(other_device), tokenizer))
     known: dict[str, Any] = {"__name__": "__main__"}
     for source in needed_for([cell.source for cell in cells[: place + 1]]):

@@ -17,12 +17,12 @@ from types import MappingProxyType
 from typing import Literal
 
 from posym_companion.encodings.abilities import ability
-from posym_companion.encodings.encoding_study import EncodingStudy, StudyTask, setups
+from posym_companion.encodings.encoding_study import EncodingStudy, StudyTask, list_setups
 from posym_companion.encodings.encoding_tasks import TESTS, EncodingTasks
 from posym_companion.encodings.judges.encoding_tasks import done_accuracy, longest_context
 from posym_companion.encodings.known_heads import Question
 from posym_core.encodings.registry import ENCODINGS
-from posym_core.runs.results import Result, stored_results
+from posym_core.store.results import Result, load_stored_results
 from posym_core.tasks.sentences import DistanceTask
 
 
@@ -86,7 +86,7 @@ def study_result(encoding: str, task: StudyTask, folder: Path | str | None = Non
 
 
 def _if_there(name: str, folder: Path | str | None) -> Result | None:
-    return next(iter(stored_results([name], folder)), None)
+    return next(iter(load_stored_results([name], folder)), None)
 
 
 @functools.cache
@@ -127,7 +127,7 @@ def study_cell(encoding: str, folder: Path | str | None, *, task: StudyTask) -> 
     if result is None:
         return TableCell(text=NO_RESULT, good=None)
     accuracy = result["accuracy"]
-    mark = "‡" if setups()[encoding].get("causal") else ""
+    mark = "‡" if list_setups()[encoding].get("causal") else ""
     return TableCell(
         text=f"{accuracy.mean():.2f}{mark}<br>{accuracy.min():.2f}–{accuracy.max():.2f}",
         good=bool(accuracy.mean() >= done_accuracy(level_without_order(task))),
@@ -183,7 +183,7 @@ def atlas_rows(
     Args:
         names: of encodings.
         columns: what is said of each.
-        folder: of results; by default :func:`posym_core.runs.results.results_folder`.
+        folder: of results; by default :func:`posym_core.store.results.find_results_folder`.
 
     >>> [cell.text for cell in atlas_rows(["rope"], columns=COLUMNS[:3])[0].cells]
     ['✓', '✗', '✗']

@@ -14,9 +14,9 @@ import numpy as np
 
 from posym_companion.encodings.encoding_optimisation import BLOWN_UP, ENCODINGS, EncodingOptimisation
 from posym_companion.encodings.judges.encoding_study import MODEL, SUFFICES
-from posym_companion.finding import Measured, Number, cases
+from posym_companion.finding import Measured, Number, count_cases
 from posym_core.metrics.stats import mean_interval
-from posym_core.runs.results import Result, load_result
+from posym_core.store.results import Result, load_result
 
 SHOWN_IN = "book/encodings/times_and_plus.ipynb"
 ADDING = ("sinusoidal", "learned", "alibi", "t5")
@@ -50,7 +50,7 @@ def last_sharpness(result: Result) -> np.ndarray:
     return result["eigenvalue"][:, -1]
 
 
-def notches(one: Result, other: Result) -> float:
+def count_grid_steps(one: Result, other: Result) -> float:
     """By how many steps of the grid of rates one stable rate is above another, mean over seeds."""
     step = np.log(one["rates"][1] / one["rates"][0])
     # A rate of 0, below the grid, counts as one step below its lowest.
@@ -67,7 +67,7 @@ def stability(folder: Path | None) -> Measured:
     learned = [
         name for name in ADDING if results[name]["accuracy"][:, -1].mean() >= SUFFICES * rope["accuracy"][:, -1].mean()
     ]
-    away = {name: notches(rope, results[name]) for name in ADDING}
+    away = {name: count_grid_steps(rope, results[name]) for name in ADDING}
     sharp = {"through training": mean_sharpness, "at the end": last_sharpness}
     ratio = {
         (when, name): mean_interval(measure(rope) / measure(results[name]))
@@ -75,11 +75,11 @@ def stability(folder: Path | None) -> Measured:
         for name in ADDING
     }
     ours: dict[str, Number] = {
-        "encodings that add with a smaller stable rate, of those more than a notch away": cases(
+        "encodings that add with a smaller stable rate, of those more than a notch away": count_cases(
             x > 0 for x in away.values() if abs(x) > NOTCH
         ),
         **{
-            f"encodings that add and have learned whose loss is more curved {when}": cases(
+            f"encodings that add and have learned whose loss is more curved {when}": count_cases(
                 ratio[when, name].high < 1 for name in learned
             )
             for when in sharp

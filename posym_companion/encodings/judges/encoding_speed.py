@@ -7,10 +7,10 @@ from pathlib import Path
 import numpy as np
 
 from posym_companion.encodings.judges.encoding_optimisation import optimisation_results
-from posym_companion.encodings.judges.encoding_study import FAILS, MODEL, SHOWN_IN, study
+from posym_companion.encodings.judges.encoding_study import FAILS, MODEL, SHOWN_IN, load_study
 from posym_companion.finding import Cases, Measured, Number
 from posym_core.metrics.stats import mean_interval
-from posym_core.runs.results import Result
+from posym_core.store.results import Result
 
 # Encodings that add, or have no positions; everything else equal.
 ADDITIVE = ("nope", "sinusoidal", "learned", "alibi", "t5")
@@ -21,12 +21,12 @@ def mean_loss(result: Result) -> np.ndarray:
     return result["losses"].mean(1)
 
 
-def half_way(steps: np.ndarray, values: np.ndarray) -> np.ndarray:
+def find_half_way_step(steps: np.ndarray, values: np.ndarray) -> np.ndarray:
     """Step at which ``values [seed, look]`` are first half-way from their first to their last, ``[seed]``.
 
     Between looks a straight line is drawn.
 
-    >>> half_way(np.array([0, 10, 20]), np.array([[0.0, 0.0, 1.0]])).tolist()
+    >>> find_half_way_step(np.array([0, 10, 20]), np.array([[0.0, 0.0, 1.0]])).tolist()
     [15.0]
     """
     done = (values - values[:, :1]) / (values[:, -1:] - values[:, :1])
@@ -36,7 +36,7 @@ def half_way(steps: np.ndarray, values: np.ndarray) -> np.ndarray:
     return steps[after - 1] + (0.5 - low) / (high - low) * (steps[after] - steps[after - 1])
 
 
-def linked(result: Result) -> np.ndarray:
+def measure_linking_attention(result: Result) -> np.ndarray:
     """Attention between the triggers in the head that has most of it at the end, ``[seed, look]``."""
     heads = result["between"].reshape(*result["between"].shape[:2], -1)
     return np.stack([each[:, each[-1].argmax()] for each in heads])
@@ -47,7 +47,7 @@ def speed(folder: Path | None) -> Measured:
     ours: dict[str, Number] = {}
     evidence, missed = [], []
     for task in ("distance", "count"):
-        results = {name: study(task, name, folder) for name in ("rope", "mla", *ADDITIVE)}
+        results = {name: load_study(task, name, folder) for name in ("rope", "mla", *ADDITIVE)}
         rotary = mean_loss(results["rope"])
         slower = {name: bool(mean_loss(results[name]).min() > rotary.max()) for name in ADDITIVE}
         ours[f"{task.capitalize()}: encodings that learn more slowly than rotary in every seed"] = Cases(
@@ -61,10 +61,10 @@ def speed(folder: Path | None) -> Measured:
         if float(result["accuracy"][:, -1].min()) < 2 * FAILS:
             continue  # nothing was learned whose time could be told
         ours[f"Distance: step at which accuracy is half its end, {name}"] = mean_interval(
-            half_way(result["looks"], result["accuracy"])
+            find_half_way_step(result["looks"], result["accuracy"])
         )
         ours[f"Distance: step at which one head's link of the triggers is half its end, {name}"] = mean_interval(
-            half_way(result["looks"], linked(result))
+            find_half_way_step(result["looks"], measure_linking_attention(result))
         )
         evidence.append(result.name)
     return Measured(

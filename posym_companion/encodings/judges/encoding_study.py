@@ -21,9 +21,9 @@ from posym_companion.encodings.encoding_study import (
     same_without_padding,
 )
 from posym_companion.encodings.pointers import SCORED, pointed_ranks
-from posym_companion.finding import Measured, Number, cases
+from posym_companion.finding import Measured, Number, count_cases
 from posym_core.metrics.stats import mean_interval
-from posym_core.runs.results import Result, load_result, stored_results
+from posym_core.store.results import Result, load_result, load_stored_results
 
 FAILS = 0.25  # an accuracy below this is a failure
 COSTS, NEXT, HALF, SUFFICES = 0.30, 1 / 3, 0.5, 0.9
@@ -34,7 +34,7 @@ MODEL = "transformers of 2 layers with 8 heads, tasks of half the paper's length
 SHOWN_IN = "book/encodings/one_head.ipynb"
 
 
-def study(task: StudyTask, setup: str, folder: Path | None = None) -> Result:
+def load_study(task: StudyTask, setup: str, folder: Path | None = None) -> Result:
     """The stored result of a set-up; on Count, of the one that is the same without padding.
 
     Raises:
@@ -51,7 +51,7 @@ def always_better(one: Result, other: Result) -> bool:
     return bool((one["accuracy"][:shared] > other["accuracy"][:shared]).all())
 
 
-def orders(distance: Mapping[str, Result], count: Mapping[str, Result]) -> dict[str, bool]:
+def check_orders(distance: Mapping[str, Result], count: Mapping[str, Result]) -> dict[str, bool]:
     """The paper's order as statements, each with whether it holds.
 
     Args:
@@ -89,9 +89,9 @@ def encodings_differ(folder: Path | None) -> Measured:
     evidence: list[str] = []
     missed = []
     for way, setups in ways.items():
-        distance = {name: study("distance", setup, folder) for name, setup in setups.items()}
-        count = {name: study("count", setup, folder) for name, setup in setups.items()}
-        for statement, holds in orders(distance, count).items():
+        distance = {name: load_study("distance", setup, folder) for name, setup in setups.items()}
+        count = {name: load_study("count", setup, folder) for name, setup in setups.items()}
+        for statement, holds in check_orders(distance, count).items():
             ours[f"{way}: {statement}"] = int(holds)
             missed += [] if holds else [f"{way}: not that {statement}"]
         for name in setups:
@@ -125,16 +125,16 @@ COUNTS = 0.5943
 def rotary_models_count(folder: Path | None) -> Measured:
     """G26-2b: accuracy on Count of rotary models trained to the end, with dropout and, as a control, without."""
     result = load_result(long_size("count", "rope").name, folder=folder)
-    control = stored_results([long_size("count", "rope", size="undropped").name], folder)
+    control = load_stored_results([long_size("count", "rope", size="undropped").name], folder)
     without = [mean_interval(one["accuracy"]) for one in control]
     return Measured(
         ours={
             "accuracy": mean_interval(result["accuracy"]),
             "accuracy, trained without dropout": without[0] if without else "not run",
-            "trainings without dropout that count": cases(found.low > COUNTS for found in without),
+            "trainings without dropout that count": count_cases(found.low > COUNTS for found in without),
             "by how much answers are off, mean": mean_interval(result["error"]),
             "loss of the last 500 steps, with dropout": mean_interval(result["losses"][:, -20:].mean(1)),
-            "chance": chance("count", "rope"),
+            "chance": guess_accuracy("count", "rope"),
         },
         model=TO_THE_END,
         evidence=[result.name, *(one.name for one in control), SHOWN_IN],
@@ -143,12 +143,12 @@ def rotary_models_count(folder: Path | None) -> Measured:
     )
 
 
-def chance(task: StudyTask, setup: str) -> float:
+def guess_accuracy(task: StudyTask, setup: str) -> float:
     """Accuracy of a guess: all classes come equally often."""
     return 1 / long_size(task, setup).make_task().classes
 
 
-def costs(result: Result) -> np.ndarray:
+def removal_costs(result: Result) -> np.ndarray:
     """Points of accuracy, from 0 to 1, that removing a head costs, ``[seed, layer, head]``."""
     return result["whole"][:, None, None] - result["ablated"]
 
@@ -166,12 +166,15 @@ def largest_costs(result: Result, *, by: str = "ablated") -> tuple[np.ndarray, n
     return order[:, -1], order[:, -2], flat.argmax(1) // cost.shape[2]
 
 
-def deposit(folder: Path | None = None) -> dict[str, bool]:
+def check_deposit(folder: Path | None = None) -> dict[str, bool]:
     """What the paper says about the deposited head as statements, each with whether it holds."""
-    rotary, single = study("distance", "rope", folder), study("distance", "rope-one-head", folder)
+    rotary, single = load_study("distance", "rope", folder), load_study("distance", "rope-one-head", folder)
     most, following, layer = largest_costs(rotary)
-    elsewhere = [largest_costs(study("distance", "nope", folder)), largest_costs(study("count", "rope", folder))]
-    latent = largest_costs(study("distance", "mla", folder))[0].mean()
+    elsewhere = [
+        largest_costs(load_study("distance", "nope", folder)),
+        largest_costs(load_study("count", "rope", folder)),
+    ]
+    latent = largest_costs(load_study("distance", "mla", folder))[0].mean()
     return {
         "one head of the first layer costs 30 points or more, the next a third of it or less": bool(
             most.mean() >= COSTS and (layer == 0).mean() > 0.5 and following.mean() <= NEXT * most.mean()
@@ -193,14 +196,14 @@ def deposited_ranks(result: Result, layers: int | None = None) -> dict[str, np.n
         result: of a set-up.
         layers: how many layers, from the first, to look at; all by default.
     """
-    cost = costs(result)[:, :layers]
+    cost = removal_costs(result)[:, :layers]
     pointers = {name: result[name][:, :layers] for name in SCORED}
     return {name: pointed_ranks(cost, pointer) for name, pointer in pointers.items() if not np.isnan(pointer).any()}
 
 
 def position_is_deposited(folder: Path | None) -> Measured:
     """G26-3: what removing single heads costs, and which scores point to the head that costs most."""
-    held = deposit(folder)
+    held = check_deposit(folder)
     ours: dict[str, Number] = {statement: int(holds) for statement, holds in held.items()}
     evidence = []
     named: dict[str, tuple[StudyTask, str]] = {
@@ -213,15 +216,15 @@ def position_is_deposited(folder: Path | None) -> Measured:
         "rotary on Count": ("count", "rope"),
     }
     for label, which in named.items():
-        result = study(*which, folder)
+        result = load_study(*which, folder)
         most, following, layer = largest_costs(result)
         ours[f"{label}: accuracy"] = mean_interval(result["accuracy"])
         ours[f"{label}: cost of the costliest head"] = mean_interval(most)
         ours[f"{label}: cost of the next"] = mean_interval(following)
         ours[f"{label}: seeds with the costliest head in the first layer"] = f"{(layer == 0).sum()} of {len(layer)}"
         evidence.append(result.name)
-    rotary = study("distance", "rope", folder)
-    _, layers, heads = costs(rotary).shape
+    rotary = load_study("distance", "rope", folder)
+    _, layers, heads = removal_costs(rotary).shape
     for looked_at, among in ((layers, f"{layers * heads}"), (1, f"{heads} in the first layer")):
         for name, ranks in deposited_ranks(rotary, looked_at).items():
             ours[f"rotary: rank of the costliest head of {among} by {name.replace('_', ' ')}"] = mean_interval(ranks)
@@ -236,7 +239,7 @@ def position_is_deposited(folder: Path | None) -> Measured:
 
 
 def _without_deposit(held: Mapping[str, bool], ours: Mapping[str, Number]) -> list[str]:
-    """The statements of :func:`deposit` that do not hold, with the numbers that they are about."""
+    """The statements of :func:`check_deposit` that do not hold, with the numbers that they are about."""
     costs = "{}: cost of the costliest head".format
     about = (
         (costs("rotary"), "rotary: cost of the next", "rotary: seeds with the costliest head in the first layer"),
@@ -272,7 +275,7 @@ def position_is_deposited_by_mean(folder: Path | None) -> Measured:
     ours: dict[str, Number] = {
         "rotary: cost of the costliest head, by its mean": mean_interval(most),
         "rotary: the next head's cost over the costliest's": mean_interval(following / most),
-        "rotary: seeds with the costliest head in the first layer": cases(layer == 0),
+        "rotary: seeds with the costliest head in the first layer": count_cases(layer == 0),
         "largest cost without positions or on Count over rotary's": max(elsewhere.values()),
         "accuracy of one rotary head a layer over that of all": mean_interval(single["accuracy"] / rotary["accuracy"]),
         "largest cost with latent attention over rotary's": float(
@@ -282,11 +285,13 @@ def position_is_deposited_by_mean(folder: Path | None) -> Measured:
     }
     untold = []
     for name, words in ELSEWHERE.items():
-        lost = float(results[name]["accuracy"].mean()) - chance(*name)
+        lost = float(results[name]["accuracy"].mean()) - guess_accuracy(*name)
         ours[f"largest cost {words} over rotary's"] = elsewhere[name]
         ours[TO_LOSE.format(words)] = lost / float(most.mean())
         if lost <= HALF * most.mean():
-            untold.append(f"{words} accuracy is {results[name]['accuracy'].mean():.3f} and chance {chance(*name):.3f}")
+            untold.append(
+                f"{words} accuracy is {results[name]['accuracy'].mean():.3f} and chance {guess_accuracy(*name):.3f}"
+            )
     for (task, setup), result in results.items():
         ours[f"{task}, {setup}: accuracy"] = mean_interval(result["accuracy"])
         for by, words in (("averaged", "its mean"), ("ablated", "zero")):

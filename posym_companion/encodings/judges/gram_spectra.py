@@ -24,10 +24,10 @@ from posym_companion.encodings.spectra import (
     rope_kernels,
     toeplitz,
 )
-from posym_companion.finding import Cases, Measured, Number, cases
+from posym_companion.finding import Cases, Measured, Number, count_cases
 from posym_core.metrics.rope import rope_angles
 from posym_core.metrics.stats import mean_interval
-from posym_core.runs.results import load_result
+from posym_core.store.results import load_result
 
 MODEL = "gemma-3-270m"
 SHOWN_IN = "book/encodings/times_and_plus.ipynb"
@@ -61,7 +61,7 @@ def kernels_contract(folder: Path | None) -> Measured:
     real = np.concatenate([result[f"{kind}_holds"][averaged - 1].ravel() for kind in ("query", "key")])
     ours: dict[str, Number] = {
         "random products, majorised": Cases(held, tried),
-        "Gram matrices of queries and keys times the averaged kernel, majorised": cases(real.ravel()),
+        "Gram matrices of queries and keys times the averaged kernel, majorised": count_cases(real.ravel()),
         "random sums with an ALiBi bias, majorised": Cases(biased, len(SIZES) * DRAWS),
     }
     for kind in ("query", "key"):
@@ -83,12 +83,12 @@ def rotation_contracts(folder: Path | None) -> Measured:
     ours: dict[str, Number] = {}
     for way, name in ((rotated, "own rotation"), (averaged, "averaged kernel")):
         holds = result["logits_holds"][way - 1]
-        ours[f"logits weakly majorised in singular values, {name}"] = cases(holds.ravel())
+        ours[f"logits weakly majorised in singular values, {name}"] = count_cases(holds.ravel())
     top = result["logits"][rotated][..., 0] / result["logits"][0][..., 0]
     ours["largest singular value of logits, rotated / without"] = mean_interval(top.mean((1, 2)))
     ours["share of logits whose largest singular value rises"] = mean_interval((top > 1).mean((1, 2)))
     grams = [result[f"{kind}_holds"][rotated - 1].ravel() for kind in ("query", "key")]
-    ours["Gram matrices that the rotation leaves majorised"] = cases(np.concatenate(grams))
+    ours["Gram matrices that the rotation leaves majorised"] = count_cases(np.concatenate(grams))
     rises = ours["share of logits whose largest singular value rises"]
     return Measured(
         ours=ours,

@@ -10,17 +10,17 @@ from pathlib import Path
 
 import numpy as np
 
-from posym_companion.finding import Measured, Number, Remedy, Tally, beyond, cases
+from posym_companion.finding import Measured, Number, Remedy, Tally, count_cases, lies_beyond
 from posym_companion.language_models import binding_profile
 from posym_companion.language_models.judges.binding_profile import (
     FACTS,
     MODEL,
     SHOWN_IN,
     binding_results,
-    by_words,
+    key_by_wording,
 )
 from posym_core.metrics.stats import Estimate, statistic_interval
-from posym_core.runs.results import Result, load_result
+from posym_core.store.results import Result, load_result
 
 QUARTERS = ("fastest", "second", "third", "slowest")
 # A softmax score of a single plane lies within a few hundredths of 1: a smaller gap is no division of work. Shares of
@@ -67,12 +67,12 @@ def leanings(result: Result, bands: int) -> dict[str, np.ndarray]:
     return {GAPS: gaps, SHARES: shares}
 
 
-def planes_at_birth(folder: Path | None, model: str = MODEL) -> dict[str, Number]:
+def planes_with_random_weights(folder: Path | None, model: str = MODEL) -> dict[str, Number]:
     """How far random weights go with the claims, the farthest of all draws and wordings.
 
     The slowest quarter towards symbols, and towards positions the second quarter and any band of the faster half.
     """
-    drawn = [load_result(setting.name, folder=folder) for setting in binding_profile.at_birth(model)]
+    drawn = [load_result(setting.name, folder=folder) for setting in binding_profile.random_weight_settings(model)]
     ours: dict[str, Number] = {}
     for measure in (GAPS, SHARES):
         quarters, eighths = ([leanings(result, bands)[measure].mean((0, 1)) for result in drawn] for bands in (4, 8))
@@ -85,7 +85,9 @@ def planes_at_birth(folder: Path | None, model: str = MODEL) -> dict[str, Number
 def division_of_planes(folder: Path | None, remedy: Remedy | None = None, model: str = MODEL) -> Measured:
     """U25-4: gaps of softmax scores and of variance shares, and the lower score, in each quarter of the planes."""
     found = binding_results(folder, facts=FACTS[:1], remedy=remedy, model=model)
-    results = by_words(found) if remedy == "prose" else {template: result for (template, _), result in found.items()}
+    results = (
+        key_by_wording(found) if remedy == "prose" else {template: result for (template, _), result in found.items()}
+    )
     tally, bands, uniform = Tally(), Tally(), []
     for where, result in results.items():
         positional, symbolic = band_means(result, "plane_positional"), band_means(result, "plane_symbolic")
@@ -94,14 +96,14 @@ def division_of_planes(folder: Path | None, remedy: Remedy | None = None, model:
             eighths = leanings(result, 2 * BANDS)[number]
             for band in range(BANDS):
                 found = _mean(eighths, band)
-                part = {f"{number} below -{line}": beyond(found, -1, line)}
+                part = {f"{number} below -{line}": lies_beyond(found, -1, line)}
                 bands.add(f"{number}, band {band + 1} of {2 * BANDS}", where, found, part)
         lower = np.minimum(positional, symbolic)
         for number, values in (*leaning.items(), (LOWER, lower)):
             for place, quarter in enumerate(QUARTERS):
                 found = _mean(values, place)
                 called, asked = f"{number}, {quarter} quarter", ASKED.get((number, quarter), {})
-                holds = {part: beyond(found, *x) for part, x in asked.items()}
+                holds = {part: lies_beyond(found, *x) for part, x in asked.items()}
                 tally.add(called, where, found, holds, f"{where}: {called} {found}")
         uniform.append(_mean(lower - lower[..., 1:].max(-1, keepdims=True), 0).low > 0)
     planes = next(iter(results.values()))["plane_angle"].shape[-1]
@@ -109,8 +111,8 @@ def division_of_planes(folder: Path | None, remedy: Remedy | None = None, model:
     ours = {
         **tally.counts("wordings with {}"),
         **bands.counts("bands and wordings with {}"),
-        **planes_at_birth(folder, model),
-        "wordings whose fastest quarter has the highest lower score": cases(uniform),
+        **planes_with_random_weights(folder, model),
+        "wordings whose fastest quarter has the highest lower score": count_cases(uniform),
         **tally.numbers,
         **bands.numbers,
     }
@@ -132,26 +134,45 @@ def _mean(x: np.ndarray, place: int) -> Estimate:
 def single_heads(folder: Path | None, model: str = MODEL) -> Measured:
     """U25-4d: heads whose planes are symbolic where slow, positional where of medium to high frequency, else both."""
     found = binding_results(folder, facts=FACTS[:1], model=model)
+    drawn = [
+        (one.template, load_result(one.name, folder=folder)) for one in binding_profile.random_weight_settings(model)
+    ]
     ours: dict[str, Number] = {}
-    every: dict[str, list[np.ndarray]] = {"scores": [], "shares": []}
-    for (template, _), result in found.items():
-        by_head = {name: _by_quarter(result[f"plane_{name}"][0].astype(float)) for name in NAMES}
-        gap = by_head["symbolic"] - by_head["positional"]
-        lower = np.minimum(by_head["symbolic"], by_head["positional"])
-        share = by_head["symbolic_share"] - by_head["positional_share"]
-        shown = {
-            # The fastest planes, both and uniform; then medium to high ones; then slow ones.
-            "scores": (lower[..., 0] > UNIFORM) & (gap[..., :2].min(-1) < -GAP) & (gap[..., 3] > GAP),
-            "shares": (share[..., :2].min(-1) < -SHARE) & (share[..., 3] > SHARE),
+    for measure in ("scores", "shares"):
+        shown = {template: with_profile(result)[measure] for (template, _), result in found.items()}
+        born = [(template, int(with_profile(result)[measure].sum())) for template, result in drawn]
+        more = [heads.sum() > max(n for of, n in born if of == template) for template, heads in shown.items()]
+        ours |= {
+            f"heads with the profile by {measure} ({template})": count_cases(heads.ravel())
+            for template, heads in shown.items()
         }
-        for measure, heads in shown.items():
-            every[measure].append(heads)
-            ours[f"heads with the profile by {measure} ({template})"] = cases(heads.ravel())
-    for measure, heads in every.items():
-        ours[f"wordings on which some head has the profile by {measure}"] = cases(each.any() for each in heads)
-        ours[f"heads with the profile by {measure} on every wording"] = cases(np.all(heads, axis=0).ravel())
+        ours |= {
+            f"wordings on which some head has the profile by {measure}": count_cases(x.any() for x in shown.values()),
+            f"wordings on which more heads have the profile by {measure} than in every draw of random weights": (
+                count_cases(more)
+            ),
+            f"heads with the profile by {measure} on every wording": count_cases(
+                np.all([*shown.values()], axis=0).ravel()
+            ),
+            f"heads with the profile by {measure}, most of random weights": max(n for _, n in born),
+            f"heads with the profile by {measure}, least of random weights": min(n for _, n in born),
+        }
     note = "A head's quarters of planes by frequency ID, means over prompts."
-    return Measured(ours=ours, model=model, evidence=[one.name for one in found.values()], note=note)
+    evidence = [*(one.name for one in found.values()), *(result.name for _, result in drawn)]
+    return Measured(ours=ours, model=model, evidence=evidence, note=note)
+
+
+def with_profile(result: Result) -> dict[str, np.ndarray]:
+    """``[layer, head]``: which heads divide their planes as the paper's does, by softmax scores and by shares."""
+    by_head = {name: _by_quarter(result[f"plane_{name}"][0].astype(float)) for name in NAMES}
+    gap = by_head["symbolic"] - by_head["positional"]
+    lower = np.minimum(by_head["symbolic"], by_head["positional"])
+    share = by_head["symbolic_share"] - by_head["positional_share"]
+    return {
+        # The fastest planes, both and uniform; then medium to high ones; then slow ones.
+        "scores": (lower[..., 0] > UNIFORM) & (gap[..., :2].min(-1) < -GAP) & (gap[..., 3] > GAP),
+        "shares": (share[..., :2].min(-1) < -SHARE) & (share[..., 3] > SHARE),
+    }
 
 
 def _by_quarter(x: np.ndarray) -> np.ndarray:

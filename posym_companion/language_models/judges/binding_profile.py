@@ -10,21 +10,22 @@ from typing import TypeVar
 
 import numpy as np
 
-from posym_companion.finding import Measured, Number, Remedy, Tally, beyond, cases
+from posym_companion.finding import Measured, Number, Remedy, Tally, count_cases, lies_beyond
 from posym_companion.language_models import plane_profile
-from posym_companion.language_models.binding_profile import FACTS, plain_lists, remedied
+from posym_companion.language_models.binding_profile import FACTS, plain_settings, variant_settings
 from posym_companion.language_models.judges.random_weights import (
-    AtBirth,
+    BesideRandomWeights,
     Kind,
-    beside_birth,
-    correlation_at_birth,
-    layer_trend_at_birth,
+    correlation_with_random_weights,
+    layer_trend_with_random_weights,
+    list_beside_random_weights,
 )
 from posym_companion.language_models.random_weights import TAUS, Weights
-from posym_core.metrics.contrasts import LayerContrast, layer_contrast, layer_permutation
+from posym_companion.score_statistics import permute_layers
+from posym_core.metrics.contrasts import LayerContrast, contrast_layers
 from posym_core.metrics.stats import Correlation, Estimate, head_correlation
-from posym_core.metrics.trends import layer_trend, local_layers
-from posym_core.runs.results import MissingResultError, Result, load_result, result_names
+from posym_core.metrics.trends import find_local_layers, measure_layer_trend
+from posym_core.store.results import MissingResultError, Result, list_results, load_result
 
 MODEL = "gemma-3-270m"
 SHOWN_IN = "book/language_model/language_model.ipynb"
@@ -49,12 +50,12 @@ def binding_results(
     """Stored profiles by template and number of facts; with a remedy of fewer kinds, in prose by number of tokens."""
     if remedy == "prose":
         lengths = [setting for setting in plane_profile.full_size(model) if setting.task == PROSE]
-        return {(PROSE, one.facts): in_prose(load_result(one.name, folder=folder)) for one in lengths}
-    settings = plain_lists(model, facts) if remedy is None else remedied(remedy, model, facts)
+        return {(PROSE, one.facts): read_as_binding(load_result(one.name, folder=folder)) for one in lengths}
+    settings = plain_settings(model, facts) if remedy is None else variant_settings(remedy, model, facts)
     return {(one.template, one.facts): load_result(one.name, folder=folder) for one in settings}
 
 
-def in_prose(result: Result) -> Result:
+def read_as_binding(result: Result) -> Result:
     """A profile of planes with its arrays called, and shaped, as those of the binding task; it has no null model."""
     whole = {name: result[name].astype(float) for name in ("positional", "symbolic")}
     planes = ("plane_positional", "plane_symbolic", "positional_share", "symbolic_share", "energy_share")
@@ -62,7 +63,7 @@ def in_prose(result: Result) -> Result:
     return replace(result, arrays={**whole, **each, "plane_angle": result["angles"]})
 
 
-def by_words(results: Mapping[Setting, Result]) -> dict[str, Result]:
+def key_by_wording(results: Mapping[Setting, Result]) -> dict[str, Result]:
     """The same by what the ledger calls the settings."""
     return {
         f"{template}, {facts} {'tokens' if template == PROSE else 'facts'}": result
@@ -84,7 +85,7 @@ def exclusion_holds(folder: Path | None) -> Measured:
     ratio = variance / bound
     return Measured(
         ours={
-            "heads and prompts on which the bound holds": cases(holds),
+            "heads and prompts on which the bound holds": count_cases(holds),
             "largest relative error of the identity": float((np.abs(variance + slack - bound) / bound).max()),
             "median variance / bound": float(np.median(ratio)),
             "largest variance / bound": float(ratio.max()),
@@ -110,8 +111,10 @@ def layer_contrasts(
     found = {}
     for where, heads in settings.items():
         angles = heads["plane_angle"]
-        layers = local_layers(angles) if local else np.arange(len(angles))
-        positional, symbolic = (layer_trend(heads[name], layers, draws=DRAWS) for name in ("positional", "symbolic"))
+        layers = find_local_layers(angles) if local else np.arange(len(angles))
+        positional, symbolic = (
+            measure_layer_trend(heads[name], layers, draws=DRAWS) for name in ("positional", "symbolic")
+        )
         found[where] = positional, symbolic
     return found
 
@@ -125,7 +128,7 @@ def early_and_late(settings: Mapping[str, Heads]) -> Tally:
             for (score, side, sign), contrast in zip(HALVES, contrasts, strict=True):
                 tally.numbers[f"median {score} early ({where})"] = contrast.early
                 tally.numbers[f"median {score} late ({where})"] = contrast.late
-                holds = {f"{score} {side}, {layers} layers": beyond(contrast.difference, sign)}
+                holds = {f"{score} {side}, {layers} layers": lies_beyond(contrast.difference, sign)}
                 missed = f"{where}: {score} {contrast.difference}"
                 tally.add(f"{score} early - late", where, contrast.difference, holds, missed)
     return tally
@@ -149,24 +152,24 @@ def early_minus_late(heads: np.ndarray) -> float:
 
 def early_positional_late_symbolic(folder: Path | None, remedy: Remedy | None = None, model: str = MODEL) -> Measured:
     """U25-2: both contrasts over all layers, and over local ones alone."""
-    results = by_words(binding_results(folder, remedy=remedy, model=model))
+    results = key_by_wording(binding_results(folder, remedy=remedy, model=model))
     tally = early_and_late(results)
     both = [tally.held[f"{score} {side}, all layers"] for score, side, _ in HALVES]
     shuffled = [
         all(
             sign * tally.value(f"{score} early - late", f"{where}, all layers") > 0
-            and layer_permutation(early_minus_late, result[name], draws=SHUFFLES).p < 0.05
+            and permute_layers(early_minus_late, result[name], draws=SHUFFLES).p < 0.05
             for (score, _, sign), name in zip(HALVES, ("positional", "symbolic"), strict=True)
         )
         for where, result in results.items()
     ]
     ours = {
         **tally.counts(),
-        "settings with both contrasts off zero": cases(
+        "settings with both contrasts off zero": count_cases(
             early and late for (_, early), (_, late) in zip(*both, strict=True)
         ),
-        "settings with both contrasts beyond layers in random order": cases(shuffled),
-        "draws and kinds of prompt with both contrasts, random weights": layer_trend_at_birth(
+        "settings with both contrasts beyond layers in random order": count_cases(shuffled),
+        "draws and kinds of prompt with both contrasts, random weights": layer_trend_with_random_weights(
             folder, remedy or "none", model
         ),
         **tally.numbers,
@@ -198,7 +201,9 @@ def score_correlation(scores: Heads) -> tuple[Correlation, float | None]:
     return found, head_correlation(scores["null_positional"], scores["null_symbolic"], draws=2).pearson.value
 
 
-def add_correlation(tally: Tally, where: str, r: Estimate, null: float | None, birth: AtBirth | None = None) -> None:
+def add_correlation(
+    tally: Tally, where: str, r: Estimate, null: float | None, birth: BesideRandomWeights | None = None
+) -> None:
     """The claim of U25-3 in one setting: r is negative, below the null model's and below that of random weights.
 
     What r cannot be held against is no case.
@@ -218,7 +223,7 @@ def correlations(
     folder: Path | None,
     remedy: Remedy | None = None,
     model: str = MODEL,
-) -> tuple[dict[str, Number], dict[Kind, AtBirth], str]:
+) -> tuple[dict[str, Number], dict[Kind, BesideRandomWeights], str]:
     """The claim of U25-3 in any settings of the trained or the taught model.
 
     Args:
@@ -234,12 +239,12 @@ def correlations(
     tally = Tally()
     for where, (correlation, null) in found.items():
         add_correlation(tally, where, correlation.pearson, null)
-    birth = {tau: correlation_at_birth(weights, tau, folder, remedy or "none", model) for tau in TAUS}
+    birth = {tau: correlation_with_random_weights(weights, tau, folder, remedy or "none", model) for tau in TAUS}
     for tau, found_at in birth.items():
-        tally.numbers.update(beside_birth(found_at, f"Pearson r, {WEIGHED[tau]}"))
-    below = cases(each.below for each in birth["1e-4"].values())
+        tally.numbers.update(list_beside_random_weights(found_at, f"Pearson r, {WEIGHED[tau]}"))
+    below = count_cases(each.below for each in birth["1e-4"].values())
     counts = tally.counts()
-    counts.setdefault("settings with r below the null model's", cases([]))
+    counts.setdefault("settings with r below the null model's", count_cases([]))
     counts["kinds of prompt with r below every draw of random weights"] = below
     alike = ", ".join(f"{each.found.value:.2f}" for each in birth["equal"].values())
     return counts | tally.numbers, birth["1e-4"], alike
@@ -247,7 +252,7 @@ def correlations(
 
 def scores_exclude_each_other(folder: Path | None, remedy: Remedy | None = None, model: str = MODEL) -> Measured:
     """U25-3: the correlation over heads, beside that of a null model with the same attention."""
-    results = by_words(binding_results(folder, remedy=remedy, model=model))
+    results = key_by_wording(binding_results(folder, remedy=remedy, model=model))
     found = {where: score_correlation(result) for where, result in results.items()}
     ours, birth, alike = correlations(found, "trained", folder, remedy, model)
     for where, (correlation, _) in found.items():
@@ -277,7 +282,7 @@ def scores_exclude_each_other(folder: Path | None, remedy: Remedy | None = None,
 def across_families(folder: Path | None) -> Measured:
     """U25-5: correlation and layer contrasts in one or more models of every family, whoever has profiled them."""
     found: dict[str, dict[str, Result]] = {}
-    for name in result_names("binding_profile", folder=folder):
+    for name in list_results("binding_profile", folder=folder):
         result = load_result(name, folder=folder)
         if result.settings.get("keys", "all") != "all":  # measured on other prompts beside the paper's
             continue
@@ -294,8 +299,8 @@ def across_families(folder: Path | None) -> Measured:
             r = head_correlation(result["positional"], result["symbolic"]).pearson
             tally.add("r", where, r, {"r": r.high < 0})
             for (score, _, sign), name in zip(HALVES, ("positional", "symbolic"), strict=True):
-                difference = layer_contrast(result[name]).difference
-                tally.add(f"{score} early - late", where, difference, {score: beyond(difference, sign)})
+                difference = contrast_layers(result[name]).difference
+                tally.add(f"{score} early - late", where, difference, {score: lies_beyond(difference, sign)})
     models = [where.split(",")[0] for results in found.values() for where in results]
     return Measured(
         ours=tally.counts("settings with {} as claimed") | tally.numbers,

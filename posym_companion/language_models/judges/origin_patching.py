@@ -12,12 +12,12 @@ from pathlib import Path
 import numpy as np
 from jaxtyping import Float
 
-from posym_companion.finding import Measured, Number, beyond, cases, shown
+from posym_companion.finding import Measured, Number, count_cases, format_number, lies_beyond
 from posym_companion.language_models.judges.origins import SHOWN_IN
 from posym_companion.language_models.origin_patching import EXCHANGES, LAYERS, RUNS, WORDINGS, OriginPatching
 from posym_core.metrics.stats import Estimate, mean_interval, statistic_interval
-from posym_core.models.language import PACKAGED
-from posym_core.runs.results import MissingResultError, Result, load_result
+from posym_core.store.results import MissingResultError, Result, load_result
+from posym_profile.language_models.loading import PACKAGED
 
 # What is added to a model's name.
 KINDS = {"plain": "", "taught": "-binds"}
@@ -38,7 +38,7 @@ MOST = "part of the attention that whole keys move, of the head that moves most 
 MOVES = "nats that whole keys move the answer, {}, at least"
 
 
-def changes(result: Result, what: str, exchange: str, layers: str = "all") -> np.ndarray:
+def measure_exchange(result: Result, what: str, exchange: str, layers: str = "all") -> np.ndarray:
     """What an exchange changes, ``[prompt, ...]``.
 
     Args:
@@ -54,11 +54,11 @@ def changes(result: Result, what: str, exchange: str, layers: str = "all") -> np
     return found.reshape(len(found), -1)
 
 
-def followed(result: Result, what: str, exchange: str, layers: str = "all", than: str | None = None) -> Estimate:
+def share_followed(result: Result, what: str, exchange: str, layers: str = "all", than: str | None = None) -> Estimate:
     """How far an exchange of a part does what one of whole keys does in the same layers; see the module.
 
     Args:
-        result: see :func:`changes`.
+        result: see :func:`measure_exchange`.
         what: see there.
         exchange: see there.
         layers: see there.
@@ -67,9 +67,9 @@ def followed(result: Result, what: str, exchange: str, layers: str = "all", than
     Returns:
         NaN where whole keys change nothing, or something is undefined.
     """
-    whole = changes(result, what, "whole", layers)
-    part = changes(result, what, exchange, layers)
-    part = part - changes(result, what, than, layers) if than else part
+    whole = measure_exchange(result, what, "whole", layers)
+    part = measure_exchange(result, what, exchange, layers)
+    part = part - measure_exchange(result, what, than, layers) if than else part
     sums = np.stack([(part * whole).sum(1), (whole**2).sum(1)], -1)[:, None]
     if not (np.isfinite(sums).all() and sums[..., 1].sum() > 0):
         return Estimate(value=np.nan, low=np.nan, high=np.nan)
@@ -78,10 +78,10 @@ def followed(result: Result, what: str, exchange: str, layers: str = "all", than
     )
 
 
-def followed_by_head(result: Result, exchange: str) -> Float[np.ndarray, "layer head"]:
+def share_followed_by_head(result: Result, exchange: str) -> Float[np.ndarray, "layer head"]:
     """How far the attention of each head follows a part exchanged in all layers, NaN where whole keys do nothing."""
     shape = result["log_ratio"].shape[-2:]
-    whole, part = (changes(result, "attention", each).reshape(-1, *shape) for each in ("whole", exchange))
+    whole, part = (measure_exchange(result, "attention", each).reshape(-1, *shape) for each in ("whole", exchange))
     moved = (whole**2).sum(0)
     return (whole * part).sum(0) / np.where(moved > 0, moved, np.nan)
 
@@ -90,7 +90,8 @@ def median_followed(result: Result, exchange: str) -> Estimate:
     """The same of the median of all heads whose attention whole keys move, with an interval over prompts."""
     shape = result["log_ratio"].shape[-2:]
     whole, part = (
-        changes(result, "attention", each).reshape(len(result["asked"]), -1, *shape) for each in ("whole", exchange)
+        measure_exchange(result, "attention", each).reshape(len(result["asked"]), -1, *shape)
+        for each in ("whole", exchange)
     )
     sums = np.stack([(whole * part).sum(1), (whole**2).sum(1)], -1)
     if not (np.isfinite(sums).all() and (sums[..., 1] > 0).any()):
@@ -115,7 +116,7 @@ def patching_result(
     return load_result(setting.name, folder=folder)
 
 
-def numbers_of(result: Result, where: str) -> dict[str, Number]:
+def list_numbers(result: Result, where: str) -> dict[str, Number]:
     """All numbers of one result."""
     ours: dict[str, Number] = {}
     for what in ("attention", "logits", "answer"):
@@ -123,12 +124,12 @@ def numbers_of(result: Result, where: str) -> dict[str, Number]:
             for layers in LAYERS:
                 called = "" if layers == "all" else f" of {layers} layers"
                 name = f"{what} that follows {exchange}{called} ({where})"
-                ours[name] = followed(result, what, exchange, layers)
-    by_head = {exchange: followed_by_head(result, exchange) for exchange in ("origin", "symbol")}
+                ours[name] = share_followed(result, what, exchange, layers)
+    by_head = {exchange: share_followed_by_head(result, exchange) for exchange in ("origin", "symbol")}
     for exchange, slopes in by_head.items():
         if np.isfinite(slopes).any():
             ours[f"attention that follows {exchange}, median over heads ({where})"] = float(np.nanmedian(slopes))
-    moved = (changes(result, "attention", "whole").reshape(-1, slopes.size) ** 2).sum(0)
+    moved = (measure_exchange(result, "attention", "whole").reshape(-1, slopes.size) ** 2).sum(0)
     if moved.sum() > 0:
         layer, head = np.unravel_index(moved.argmax(), slopes.shape)
         ours[MOST.format(where)] = float(moved.max() / moved.sum())
@@ -146,7 +147,7 @@ def numbers_of(result: Result, where: str) -> dict[str, Number]:
         right = result["correct"][:, :, number].astype(float)
         ours[f"accuracy, exchange of {exchange} ({where})"] = mean_interval(right.mean(1), over="prompts", draws=DRAWS)
     for what in ("attention", "answer"):
-        whole, part = (changes(result, what, exchange) for exchange in ("whole", "origin"))
+        whole, part = (measure_exchange(result, what, exchange) for exchange in ("whole", "origin"))
         kept = np.repeat(behind, whole.shape[1] // behind.shape[1], axis=1)
         if (whole[kept] ** 2).sum() > 0:
             slope = float((part * whole)[kept].sum() / (whole**2)[kept].sum())
@@ -165,11 +166,11 @@ def patched_origins(folder: Path | None, model: str = PACKAGED) -> Measured:
             result = patching_result(kind, wording, folder=folder, model=model)
             evidence.append(result.name)
             where = f"{kind}, {wording}"
-            ours |= numbers_of(result, where)
-            moves[kind].append(float(np.abs(changes(result, "answer", "whole")).mean()))
+            ours |= list_numbers(result, where)
+            moves[kind].append(float(np.abs(measure_exchange(result, "answer", "whole")).mean()))
             for what in ("attention", "answer"):
                 # A sum over heads is largely one head's.
-                ways = {"": followed(result, what, "origin")}
+                ways = {"": share_followed(result, what, "origin")}
                 if what == "attention":
                     ways[MEDIAN_HEAD] = median_followed(result, "origin")
                     ours[f"attention that follows origin{MEDIAN_HEAD} ({where})"] = ways[MEDIAN_HEAD]
@@ -177,10 +178,10 @@ def patched_origins(folder: Path | None, model: str = PACKAGED) -> Measured:
                     kept = found.low > FOLLOWED if kind == "plain" else found.high < FOLLOWED
                     held.setdefault(ASKED[kind].format(what, way), []).append(kept)
                 found = [*ways.values()][-1]
-                if not beyond(found, 1 if kind == "plain" else -1, FOLLOWED if kind == "plain" else -FOLLOWED):
+                if not lies_beyond(found, 1 if kind == "plain" else -1, FOLLOWED if kind == "plain" else -FOLLOWED):
                     fails.append(f"{what}, {where}: {found}")
                 for control in CONTROLS if kind == "plain" else ():
-                    more = followed(result, what, "origin", than=control)
+                    more = share_followed(result, what, "origin", than=control)
                     ours[f"{what} that follows origin rather than {control} ({where})"] = more
                     held.setdefault(ABOVE.format(control), []).append(more.low > 0)
     for kind, sizes in moves.items():
@@ -194,23 +195,25 @@ def patched_origins(folder: Path | None, model: str = PACKAGED) -> Measured:
                 continue
             evidence.append(result.name)
             where = f"{kind}, {wording}, behind eight facts"
-            ours |= numbers_of(result, where)
+            ours |= list_numbers(result, where)
             behind = {part: ours[f"attention that follows {part} ({where})"] for part in ("origin", "symbol")}
-            remedy.append(f"{kind}, {wording}: {', '.join(f'{part} {shown(x)}' for part, x in behind.items())}")
+            remedy.append(f"{kind}, {wording}: {', '.join(f'{part} {format_number(x)}' for part, x in behind.items())}")
     note = "Sums over heads are largely one head's"
     for wording in WORDINGS:
         where = f"plain, {wording}"
         if MEDIAN.format(where) in ours:
             note += (
                 f". In {wording} head {ours[HEAD.format(where)]} of the plain model makes "
-                f"{shown(ours[MOST.format(where)])} of them, the median head follows origins with "
-                f"{shown(ours[MEDIAN.format(where)])}, and where the middle third of layers alone is exchanged, "
-                f"attention does with {shown(ours[f'attention that follows origin of middle layers ({where})'])}"
+                f"{format_number(ours[MOST.format(where)])} of them, the median head follows origins with "
+                f"{format_number(ours[MEDIAN.format(where)])}, and where the middle third of layers alone is "
+                "exchanged, "
+                f"attention does with "
+                f"{format_number(ours[f'attention that follows origin of middle layers ({where})'])}"
             )
     if remedy:
         note += f". Attention behind eight facts of the same frame follows ({'; '.join(remedy)})"
     return Measured(
-        ours={**{name: cases(each) for name, each in held.items()}, **ours},
+        ours={**{name: count_cases(each) for name, each in held.items()}, **ours},
         model=f"{model}, plain and taught to bind",
         evidence=[*evidence, SHOWN_IN],
         fails_in=fails,

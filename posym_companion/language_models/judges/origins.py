@@ -13,7 +13,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from posym_companion.finding import Measured, Number, Tally, beyond, cases
+from posym_companion.finding import Measured, Number, Tally, count_cases, lies_beyond
 from posym_companion.language_models.origins import (
     ATTRIBUTE,
     BEHIND,
@@ -31,8 +31,8 @@ from posym_companion.language_models.origins import (
     full_size,
 )
 from posym_core.metrics.stats import Estimate, statistic_interval
-from posym_core.models.language import PACKAGED
-from posym_core.runs.results import Result, load_result
+from posym_core.store.results import Result, load_result
+from posym_profile.language_models.loading import PACKAGED
 
 Part = Literal["symbol", "origin", "symbol_origin"]
 CAUSES: tuple[Part, ...] = ("origin", "symbol")
@@ -111,7 +111,7 @@ def by_thirds(x: np.ndarray) -> list[float]:
     return [float(heads_median(part[None])[0]) for part in np.array_split(x, 3, axis=1)]
 
 
-def attending(x: np.ndarray, result: Result) -> np.ndarray:
+def keep_attending_heads(x: np.ndarray, result: Result) -> np.ndarray:
     """The same with NaN for heads that give all blocks together less than a tenth of their attention."""
     return np.where(result["mass"].mean(0) > ATTENDS, x, np.nan)
 
@@ -124,20 +124,20 @@ def symbolic_part_is_origin(folder: Path | None, model: str = MODEL) -> Measured
     for wording, result in lists.items():
         origin = over_heads(part_share(result, "origin"))
         more = over_heads(part_share(result, "origin") - part_share(result, "symbol"))
-        half = {"more than half": beyond(origin, 1, HALF)}
+        half = {"more than half": lies_beyond(origin, 1, HALF)}
         tally.add("origin's share", wording, origin, half, f"{wording}, origin: {origin}")
-        apart = {"more than symbol": beyond(more, 1)}
+        apart = {"more than symbol": lies_beyond(more, 1)}
         tally.add("origin's share less symbol's", wording, more, apart, f"{wording}, origin less symbol: {more}")
         for read, token in TOKENS.items():
             there = over_heads(part_share(result, "origin", read))
-            half = {f"more than half at {token}": beyond(there, 1, HALF)}
+            half = {f"more than half at {token}": lies_beyond(there, 1, HALF)}
             tally.add(f"origin's share at {token}", wording, there, half, f"{wording}, origin at {token}: {there}")
         tally.numbers.update(_without_objections(folder, wording, result))
         for what, name in HARDER.items():
             there = tally.numbers.get(f"origin's share, {name} ({wording})")
             held = tally.held.setdefault(f"more than half, {what}", [])
             if isinstance(there, Estimate):
-                held.append((wording, beyond(there, 1, HALF)))
+                held.append((wording, lies_beyond(there, 1, HALF)))
                 tally.missed.extend([] if held[-1][1] else [f"{wording}, {what}: {there}"])
     drawn = {draw: origins_result(folder, model=model, draw=draw) for draw in DRAWS}
     at_birth = {draw: _at_birth(result) for draw, result in drawn.items()}
@@ -199,10 +199,10 @@ def _without_objections(folder: Path | None, wording: str, result: Result) -> di
             without = f"without the first {'block' if first == 1 else f'{first} blocks'}"
             add(f"{what}, {without}", f"{read}, behind {first}")
     for read, what in everything.items():
-        attend = attending(part_share(result, "origin", read), result)
+        attend = keep_attending_heads(part_share(result, "origin", read), result)
         ours[f"origin's share, {what}, heads that attend to the blocks ({wording})"] = _or_none(attend)
         add(f"{what}, crossed queries", f"{read}, crossed")
-    ours[f"heads that attend to the blocks ({wording})"] = cases((result["mass"].mean(0) > ATTENDS).ravel())
+    ours[f"heads that attend to the blocks ({wording})"] = count_cases((result["mass"].mean(0) > ATTENDS).ravel())
     ours[f"origin's share, heads weighed by their attention to the blocks ({wording})"] = _weighed(result)
     add("attention in place of logits", "attention")
     model = result.settings["model"]
@@ -259,16 +259,18 @@ def origin_remembers(folder: Path | None, model: str = MODEL) -> Measured:
         for lead, x in zip(LEADS, shares, strict=True):
             tally.numbers[f"origin's share behind {lead} facts ({wording})"] = over_heads(x)
         for one, other, before, after in zip(LEADS, LEADS[1:], leads, leads[1:], strict=False):
-            step = drop(before, after)
+            step = measure_drop(before, after)
             where = f"{wording}, {one} to {other} facts"
-            tally.add("origin's share lowered", where, step, {"each longer lead lowers it further": beyond(step, 1)})
+            holds = {"each longer lead lowers it further": lies_beyond(step, 1)}
+            tally.add("origin's share lowered", where, step, holds, missed("origin's share lowered", where, step))
         for what, result in others.items():
             tally.numbers[f"origin's share behind {what} ({wording})"] = over_heads(part_share(result, "origin"))
         for read in (BLOCK, *TOKENS):
             _beside_the_lead(tally, wording, read, plain, behind, others)
         tally.numbers.update(_left(wording, plain, behind))
-        for name, found in shape(plain).items():
-            tally.add(name, wording, found, {"origin is a count": beyond(found, 1)} if name == GROWS else {})
+        for name, found in correlate_shape(plain).items():
+            holds = {"origin is a count": lies_beyond(found, 1)} if name == GROWS else {}
+            tally.add(name, wording, found, holds, missed(name, wording, found))
         thirds |= _thirds(behind, f"{wording}, behind {LEAD} facts")
     shuffled = [tally.numbers[f"part of the lead's effect that {SHUFFLED} have ({wording})"] for wording in WORDINGS]
     mean = float(np.mean([x.value if isinstance(x, Estimate) else np.nan for x in shuffled]))
@@ -289,22 +291,33 @@ def _beside_the_lead(
     """What a lead does to origin's share, and which part of that anything else in front does, of what is read."""
     token, where = TOKENS.get(read, ""), " at the tokens that differ" if read in TOKENS else ""
     at = f", at {token}" if token else ""
-    lowered = drop(plain, behind, read)
-    held = {f"a lead of {LEAD} lowers origin's share{where}": beyond(lowered, 1)}
-    tally.add(f"origin's share lowered by {LEAD} facts{at}", wording, lowered, held)
+    lowered = measure_drop(plain, behind, read)
+    held, number = (
+        {f"a lead of {LEAD} lowers origin's share{where}": lies_beyond(lowered, 1)},
+        "origin's share lowered by",
+    )
+    number += f" {LEAD} facts{at}"
+    tally.add(number, wording, lowered, held, missed(number, wording, lowered))
     for what, result in others.items():
         more = what == SHUFFLED
         asked = f"{what} have {'more than half' if more else 'less than a third'} of that{where}"
         number = f"part of the lead's effect that {what} have{at}"
-        if beyond(lowered, 1):
+        if lies_beyond(lowered, 1):
             part = effect_part(plain, behind, result, read)
-            tally.add(number, wording, part, {asked: part.low > HALF if more else part.high < A_THIRD})
+            holds = {asked: part.low > HALF if more else part.high < A_THIRD}
+            tally.add(number, wording, part, holds, missed(number, wording, part, HALF if more else A_THIRD))
         else:
             tally.numbers[f"{number} ({wording})"] = "the lead has none"
             tally.held.setdefault(asked, [])
 
 
-def shape(result: Result) -> dict[str, Estimate]:
+def missed(number: str, where: str, found: Estimate, line: float = 0.0) -> str:
+    """What a case that is not as asked is called; it is undecided if its interval holds the line."""
+    undecided = f", undecided about {line:.2g}" if found.low <= line <= found.high else ""
+    return f"{number} ({where}): {found}{undecided}"
+
+
+def correlate_shape(result: Result) -> dict[str, Estimate]:
     """What the mean logit along the origins goes with, medians over heads: parts of its variance that are explained.
 
     Of the logarithm of how many facts came before, of that number itself, and of whether one is the first; and what the
@@ -339,7 +352,7 @@ def _left(wording: str, plain: Result, behind: Result) -> dict[str, Number]:
     }
 
 
-def drop(before: Result, after: Result, read: str = BLOCK) -> Estimate:
+def measure_drop(before: Result, after: Result, read: str = BLOCK) -> Estimate:
     """By how much origin's share is lower, median over heads less median over heads; the prompts are the same."""
     pair = np.stack([part_share(result, "origin", read) for result in (before, after)], -1)
     return statistic_interval(
@@ -362,9 +375,9 @@ def effect_part(plain: Result, behind: Result, other: Result, read: str = BLOCK)
 def _rest(plain: Result, behind: Result, part: Part, read: str) -> Estimate:
     """Median over heads of a part's variance behind a lead, as a part of that without; logarithms are averaged."""
     row = plain["variances"].tolist().index(part)
-    place = plain["reads"].tolist().index(read)
+    before, after = (one["parts"][one["reads"].tolist().index(read), row] for one in (plain, behind))
     with np.errstate(divide="ignore", invalid="ignore"):
-        ratio = np.log(behind["parts"][place, row].astype(float) / plain["parts"][place, row])
+        ratio = np.log(after.astype(float) / before)
     found = over_heads(np.where(np.isfinite(ratio), ratio, np.nan))
     return Estimate(
         value=float(np.exp(found.value)),

@@ -9,22 +9,22 @@ from pathlib import Path
 
 import numpy as np
 
-from posym_companion.finding import Measured, Remedy, Tally, cases
+from posym_companion.finding import Measured, Remedy, Tally, count_cases
 from posym_companion.language_models import plane_profile
-from posym_companion.language_models.judges.binding_profile import FACTS, MODEL, binding_results, by_words
+from posym_companion.language_models.judges.binding_profile import FACTS, MODEL, binding_results, key_by_wording
 from posym_companion.language_models.judges.random_weights import (
     HALF,
     KINDS,
     WITHIN,
     Kind,
-    beside_birth,
-    frequency_law_at_birth,
+    frequency_law_with_random_weights,
+    list_beside_random_weights,
 )
 from posym_companion.language_models.random_weights import DRAWS, RandomWeights
-from posym_core.metrics.contrasts import layer_permutation
+from posym_companion.score_statistics import permute_layers
 from posym_core.metrics.stats import head_correlation
-from posym_core.metrics.trends import behaviour_and_use
-from posym_core.runs.results import Result, load_result
+from posym_core.metrics.trends import measure_behaviour_and_use
+from posym_core.store.results import Result, load_result
 
 SHOWN_IN = "book/reference/every_head.ipynb"
 # A correlation is strong if its interval is above this.
@@ -57,7 +57,7 @@ def turning_angle(kept: np.ndarray, angles: np.ndarray, weights: np.ndarray | No
     return float("nan")
 
 
-def beyond_null(behaviour: np.ndarray, use: np.ndarray) -> bool:
+def exceeds_layer_null(behaviour: np.ndarray, use: np.ndarray) -> bool:
     """Whether whole layers whose frequency use is exchanged at random correlate less in 95 % of the draws.
 
     Raises:
@@ -66,23 +66,25 @@ def beyond_null(behaviour: np.ndarray, use: np.ndarray) -> bool:
     from scipy.stats import rankdata
 
     ranks, moved = (rankdata(x).reshape(x.shape) for x in (behaviour, use))
-    exchanged = layer_permutation(lambda x: np.corrcoef(ranks.ravel(), x.ravel())[0, 1], moved[None], draws=499)
+    exchanged = permute_layers(lambda x: np.corrcoef(ranks.ravel(), x.ravel())[0, 1], moved[None], draws=499)
     return exchanged.p < 0.05
 
 
-def expressed(result: Result) -> float:
+def half_loss_phase(result: Result) -> float:
     """Angle times number of keys at which a plane has lost half of what distinguishes contents, median over layers."""
     layers = zip(result["kept"].astype(float), result["angles"].astype(float), strict=True)
     return float(np.nanmedian([turning_angle(kept, angles) for kept, angles in layers]) * result["keys"])
 
 
-def law_at_birth(folder: Path | None = None) -> dict[str, dict[Kind, float]]:
-    """The law of expression, ``expressed`` by kind of prompt, of the trained model, the taught and every draw."""
+def law_with_random_weights(folder: Path | None = None) -> dict[str, dict[Kind, float]]:
+    """The law of expression, ``half_loss_phase`` by kind of prompt, of the trained model, the taught and every draw."""
     settings = [RandomWeights(weights="trained"), RandomWeights(weights="taught")]
     settings += [RandomWeights(draw=draw) for draw in DRAWS]
     return {
         setting.name.partition("_likes")[0].partition(f"{MODEL}-")[2]: {
-            (wording, facts): expressed(load_result(replace(setting, wording=wording, facts=facts).name, folder=folder))
+            (wording, facts): half_loss_phase(
+                load_result(replace(setting, wording=wording, facts=facts).name, folder=folder)
+            )
             for wording, facts in KINDS
         }
         for setting in settings
@@ -95,12 +97,12 @@ def keeps_the_law(found: Mapping[Kind, float]) -> bool:
 
 
 def frequency_use(settings: Mapping[str, tuple[np.ndarray, np.ndarray]]) -> Tally:
-    """The claim of U25-9 in any settings, of behaviour and use as :func:`behaviour_and_use` has them."""
+    """The claim of U25-9 in any settings, of behaviour and use as :func:`measure_behaviour_and_use` has them."""
     tally = Tally()
     for where, heads in settings.items():
         found = head_correlation(*heads, draws=500).spearman
         holds = {
-            "beyond the null": beyond_null(*(x[0] for x in heads)),
+            "beyond the null": exceeds_layer_null(*(x[0] for x in heads)),
             "with a strong correlation": found.low > STRONG,
         }
         tally.add("rank correlation", where, found, holds)
@@ -113,22 +115,22 @@ def all_heads(folder: Path | None, remedy: Remedy | None = None, model: str = MO
     for setting in () if remedy else plane_profile.full_size(model):
         result = load_result(setting.name, folder=folder)
         fields = (result[name].astype(float) for name in ("positional", "symbolic", "energy_share", "angles"))
-        heads[f"{setting.task}, {setting.facts}"] = behaviour_and_use(*fields)
+        heads[f"{setting.task}, {setting.facts}"] = measure_behaviour_and_use(*fields)
         names.append(result.name)
-    for where, result in by_words(binding_results(folder, facts=FACTS[:1], remedy=remedy, model=model)).items():
+    for where, result in key_by_wording(binding_results(folder, facts=FACTS[:1], remedy=remedy, model=model)).items():
         energy, angles = result["plane_energy_share"][0].astype(float), result["plane_angle"].astype(float)
-        heads[where] = behaviour_and_use(result["positional"], result["symbolic"], energy, angles)
+        heads[where] = measure_behaviour_and_use(result["positional"], result["symbolic"], energy, angles)
         names.append(result.name)
     counted = next(iter(heads.values()))[0].size
-    tally, birth = frequency_use(heads), frequency_law_at_birth("trained", folder, remedy or "none", model)
-    above = cases(each.above for each in birth.values())
+    tally, birth = frequency_use(heads), frequency_law_with_random_weights("trained", folder, remedy or "none", model)
+    above = count_cases(each.above for each in birth.values())
     missed = [f"{wording}, {facts} facts: {each}" for (wording, facts), each in birth.items() if not each.above]
     return Measured(
         ours={
             **tally.counts("settings {}"),
             "kinds of prompt above every draw of random weights": above,
             **tally.numbers,
-            **beside_birth(birth, "rank correlation"),
+            **list_beside_random_weights(birth, "rank correlation"),
         },
         model=model,
         evidence=[*names, SHOWN_IN],

@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from posym_companion.finding import Cases, Number, Remedy, cases
+from posym_companion.finding import Cases, Number, Remedy, count_cases
 from posym_companion.language_models.binding_profile import FRAMES
 from posym_companion.language_models.random_weights import (
     DRAWS,
@@ -29,9 +29,9 @@ from posym_companion.language_models.random_weights import (
     framed_lengths,
 )
 from posym_core.metrics.stats import Estimate, head_correlation
-from posym_core.metrics.trends import behaviour_and_use, layer_trend
-from posym_core.models.language import PACKAGED
-from posym_core.runs.results import Result, load_result
+from posym_core.metrics.trends import measure_behaviour_and_use, measure_layer_trend
+from posym_core.store.results import Result, load_result
+from posym_profile.language_models.loading import PACKAGED
 
 # A plane whose contents' spread has no direction keeps half of their variance at this angle times the number of keys.
 HALF = 2.7831
@@ -43,7 +43,7 @@ KINDS: tuple[Kind, ...] = tuple((wording, facts) for facts in FACTS for wording 
 
 
 @dataclass(frozen=True, kw_only=True)
-class AtBirth:
+class BesideRandomWeights:
     """A trend of one model on one kind of prompt beside the same of every draw of random weights.
 
     Attributes:
@@ -68,13 +68,13 @@ class AtBirth:
         return f"{self.found}; random weights {', '.join(f'{x:.2f}' for x in self.drawn)}"
 
 
-def kinds(remedy: Remedy = "none", model: str = PACKAGED) -> tuple[Kind, ...]:
+def random_weight_kinds(remedy: Remedy = "none", model: str = PACKAGED) -> tuple[Kind, ...]:
     """On which kinds of prompt random weights are measured with a remedy; on none in prose."""
     lengths = framed_lengths(remedy, model)
     return tuple((wording, facts) for wording, facts in KINDS if facts in lengths)
 
 
-def drawn_results(
+def random_weight_results(
     wording: str, facts: int, folder: Path | None = None, remedy: Remedy = "none", model: str = PACKAGED
 ) -> list[Result]:
     """Results of every draw of random weights.
@@ -86,13 +86,13 @@ def drawn_results(
     return [load_result(RandomWeights(draw=draw, **kind).name, folder=folder) for draw in DRAWS]
 
 
-def at_birth(
+def measure_random_weights(
     statistic: Callable[[Result, int], Estimate],
     weights: Weights,
     folder: Path | None,
     remedy: Remedy = "none",
     model: str = PACKAGED,
-) -> dict[Kind, AtBirth]:
+) -> dict[Kind, BesideRandomWeights]:
     """A statistic of results, which takes how often it is resampled, by kind of prompt.
 
     Args:
@@ -103,22 +103,24 @@ def at_birth(
         model: whose architecture it is.
     """
     found = {}
-    for wording, facts in kinds(remedy, model):
+    for wording, facts in random_weight_kinds(remedy, model):
         setting = RandomWeights(model=model, weights=weights, wording=wording, facts=facts, **FRAMES[remedy])
-        found[wording, facts] = AtBirth(
+        found[wording, facts] = BesideRandomWeights(
             found=statistic(load_result(setting.name, folder=folder), RESAMPLES),
-            drawn=tuple(statistic(one, 2).value for one in drawn_results(wording, facts, folder, remedy, model)),
+            drawn=tuple(
+                statistic(one, 2).value for one in random_weight_results(wording, facts, folder, remedy, model)
+            ),
         )
     return found
 
 
-def correlation_at_birth(
+def correlation_with_random_weights(
     weights: Weights,
     tau: str = "1e-4",
     folder: Path | None = None,
     remedy: Remedy = "none",
     model: str = PACKAGED,
-) -> dict[Kind, AtBirth]:
+) -> dict[Kind, BesideRandomWeights]:
     """Pearson's r of the two scores over heads, by kind of prompt.
 
     Args:
@@ -135,35 +137,37 @@ def correlation_at_birth(
         scores = (result[name][place].astype(float) for name in ("positional", "symbolic"))
         return head_correlation(*scores, draws=draws).pearson
 
-    return at_birth(r, weights, folder, remedy, model)
+    return measure_random_weights(r, weights, folder, remedy, model)
 
 
-def frequency_law_at_birth(
+def frequency_law_with_random_weights(
     weights: Weights, folder: Path | None = None, remedy: Remedy = "none", model: str = PACKAGED
-) -> dict[Kind, AtBirth]:
+) -> dict[Kind, BesideRandomWeights]:
     """Rank correlation over heads of behaviour with the energy-weighted mean log angle, by kind of prompt."""
 
     def rho(result: Result, draws: int) -> Estimate:
         positional, symbolic = (result[name][0].astype(float) for name in ("positional", "symbolic"))
         use = (result[name].astype(float) for name in ("energy", "angles"))
-        return head_correlation(*behaviour_and_use(positional, symbolic, *use), draws=draws).spearman
+        return head_correlation(*measure_behaviour_and_use(positional, symbolic, *use), draws=draws).spearman
 
-    return at_birth(rho, weights, folder, remedy, model)
+    return measure_random_weights(rho, weights, folder, remedy, model)
 
 
-def layer_trend_at_birth(folder: Path | None = None, remedy: Remedy = "none", model: str = PACKAGED) -> Cases:
+def layer_trend_with_random_weights(
+    folder: Path | None = None, remedy: Remedy = "none", model: str = PACKAGED
+) -> Cases:
     """In how many draws and kinds of prompt random weights have both contrasts of the layer trend, off zero."""
     both = []
-    for wording, facts in kinds(remedy, model):
-        for result in drawn_results(wording, facts, folder, remedy, model):
+    for wording, facts in random_weight_kinds(remedy, model):
+        for result in random_weight_results(wording, facts, folder, remedy, model):
             every = np.arange(len(result["angles"]))
-            trends = (layer_trend(result[name][0].astype(float), every) for name in ("positional", "symbolic"))
+            trends = (measure_layer_trend(result[name][0].astype(float), every) for name in ("positional", "symbolic"))
             positional, symbolic = (trend.difference for trend in trends)
             both.append(positional.low > 0 and symbolic.high < 0)
-    return cases(both)
+    return count_cases(both)
 
 
-def beside_birth(found: dict[Kind, AtBirth], what: str) -> dict[str, Number]:
+def list_beside_random_weights(found: dict[Kind, BesideRandomWeights], what: str) -> dict[str, Number]:
     """The numbers of a row: the trend on each kind of prompt, and that of each draw of random weights."""
     ours: dict[str, Number] = {}
     for (wording, facts), each in found.items():

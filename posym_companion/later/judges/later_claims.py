@@ -14,7 +14,7 @@ from pathlib import Path
 
 import numpy as np
 
-from posym_companion.finding import Measured, Number, cases
+from posym_companion.finding import Measured, Number, count_cases
 from posym_companion.language_models.judges.binding_profile import MODEL
 from posym_companion.later.later_claims import (
     BASES,
@@ -33,7 +33,7 @@ from posym_companion.later.later_claims import (
 from posym_companion.loop import SECOND
 from posym_companion.solvers.families import FAMILIES
 from posym_core.metrics.stats import Estimate, mean_difference, mean_interval
-from posym_core.runs.results import Result, load_result
+from posym_core.store.results import Result, load_result
 
 SHOWN_IN = "book/later/what_came_after.ipynb"
 # How the models are called where a row speaks of several.
@@ -51,7 +51,7 @@ QUARTER = SHARES[1]
 CHOICES, ROUNDING = 9_999, 1e-12
 
 
-def part(name: Part, folder: Path | None = None, *, model: str | None = None, trained: bool = True) -> Result:
+def load_part(name: Part, folder: Path | None = None, *, model: str | None = None, trained: bool = True) -> Result:
     """The stored result of one part, by default of the model that it was first asked of.
 
     What needs a model that binds is asked of SmolLM2 as it was taught to.
@@ -72,9 +72,9 @@ def sees_all(result: Result) -> np.ndarray:
     return result["sees"] == result["sees"].max()
 
 
-def order_lost(folder: Path | None, model: str) -> Measured:
+def order_is_lost(folder: Path | None, model: str) -> Measured:
     """Near and far places, and pairs of contents, at the farthest distances that a layer sees: head by head."""
-    result = part("order", folder, model=model)
+    result = load_part("order", folder, model=model)
     whole, own = sees_all(result), BASES.index(1.0)
     # [length, prompt, layer, head]
     by = {name: result[name][own][:, :, whole].astype(float) for name in ("far", "contents")}
@@ -106,7 +106,7 @@ def order_lost(folder: Path | None, model: str) -> Measured:
 
 def base_trades(folder: Path | None, model: str) -> Measured:
     """What a base a hundred times larger, and one a hundred times smaller, do to both orders."""
-    result = part("order", folder, model=model)
+    result = load_part("order", folder, model=model)
     whole = sees_all(result)
     ours: dict[str, Number] = {}
     held: dict[str, list[bool]] = {"contents": [], "by_position": []}
@@ -117,7 +117,7 @@ def base_trades(folder: Path | None, model: str) -> Measured:
             drop = mean_interval(by_base[0] - by_base[-1], over="prompts")
             rows.append(drop.low > 0)
             ours[f"{said[name]} at {length}, small base minus large"] = drop
-    counts: dict[str, Number] = {f"lengths with {said[name]}": cases(rows) for name, rows in held.items()}
+    counts: dict[str, Number] = {f"lengths with {said[name]}": count_cases(rows) for name, rows in held.items()}
     fails = [f"{said[name]} at {LENGTHS[i]}" for name, rows in held.items() for i, ok in enumerate(rows) if not ok]
     note = "The same queries and keys under the angles of another base; nothing is trained with it."
     return _measured({**counts, **ours}, result, fails=fails, note=note)
@@ -125,12 +125,12 @@ def base_trades(folder: Path | None, model: str) -> Measured:
 
 def symbols_travel(folder: Path | None, model: str) -> Measured:
     """Whether heads that lean to symbols keep the order of contents where the others lose it."""
-    result = part("order", folder, model=model)
+    result = load_part("order", folder, model=model)
     whole, own = sees_all(result), BASES.index(1.0)
     lean = (result["symbolic"].astype(float) - result["positional"].astype(float)).mean(0)[whole].ravel()
     farthest = result["contents"][own, -1][:, whole].astype(float)
     by_head = farthest.reshape(len(farthest), -1)
-    ours: dict[str, Number] = {"heads that lean to symbols": cases(lean > 0), LEAST: least_chance(lean > 0)}
+    ours: dict[str, Number] = {"heads that lean to symbols": count_cases(lean > 0), LEAST: least_chance(lean > 0)}
     if (lean > 0).all() or (lean <= 0).all():
         ours |= dict.fromkeys(("inversions, symbolic heads", "fewer than in the others"), "all heads lean one way")
         ours |= {CHANCE: "all heads lean one way"}
@@ -185,16 +185,16 @@ def chance_of_fewer(values: np.ndarray, chosen: np.ndarray) -> float:
     return float((sums <= least).mean())
 
 
-def nearly_sums(folder: Path | None, model: str) -> Measured:
+def logits_are_nearly_sums(folder: Path | None, model: str) -> Measured:
     """Correlation of ``C`` with the best sum of a function of position and one of content."""
     own = {True: model, False: MODEL if model == TAUGHT else model}
-    found = {trained: part("sums", folder, model=one, trained=trained) for trained, one in own.items()}
+    found = {trained: load_part("sums", folder, model=one, trained=trained) for trained, one in own.items()}
     r = {trained: sum_correlation(x["interaction_share"]) for trained, x in found.items()}
     ours: dict[str, Number] = {
         "mean correlation": _over_heads(r[True]),
         "trained minus random weights": _over_heads(r[True] - r[False]),
         "with random weights": _over_heads(r[False]),
-        f"heads above {NEARLY}": cases((r[True] > NEARLY).ravel()),
+        f"heads above {NEARLY}": count_cases((r[True] > NEARLY).ravel()),
         "least correlation of a head": float(np.nanmin(r[True])),
         "mean interaction share": float(np.nanmean(found[True]["interaction_share"].astype(float))),
     }
@@ -213,7 +213,7 @@ def sum_correlation(interaction_share: np.ndarray) -> np.ndarray:
 
 def slow_planes_of_carriers(folder: Path | None, model: str) -> Measured:
     """Recall with planes of the heads that carry the answer zeroed, the slowest quarter and others."""
-    result = part("retrieval", folder, model=model)
+    result = load_part("retrieval", folder, model=model)
     names = [str(name) for name in result["conditions"]]
     correct = result["correct"].astype(float)
     right = dict(zip(names, correct, strict=True))
@@ -228,7 +228,7 @@ def slow_planes_of_carriers(folder: Path | None, model: str) -> Measured:
         "more than in other heads": (
             mean_interval(others.mean(0) - slow, over="prompts") if len(others) else "all heads carry the answer"
         ),
-        "heads that carry the answer": cases((result["restored"] > CARRIES).ravel()),
+        "heads that carry the answer": count_cases((result["restored"] > CARRIES).ravel()),
     }
     ours |= _of_equal_energy(right)
     energy = result["energy"].astype(float)[result["restored"] > CARRIES]
@@ -259,22 +259,24 @@ def _of_equal_energy(right: dict[str, np.ndarray]) -> dict[str, Number]:
     }
 
 
-def u_at_birth(folder: Path | None, model: str) -> Measured:
+def u_shape_with_random_weights(folder: Path | None, model: str) -> Measured:
     """Influence by place before training, with and without angles, and after."""
-    result, fresh = influences(folder, model)
+    result, fresh, own = influences(folder, model)
     rotated, unrotated = (fresh[name].astype(float) for name in ("rotated", "unrotated"))
     there = np.isfinite(rotated).all(-1)
     born = influence_ends(rotated[there])
     gap = np.abs(np.log(rotated[there]) - np.log(unrotated[there])).mean(-1)
     trained = influence_ends(result["trained"].astype(float))
+    kinds = {"qwen2": "draws of a Qwen-2 of eight layers", "own": "draws of the model's own architecture"}
+    drawn = {kinds[kind]: int(many) for kind, many in zip(fresh["kinds"].tolist(), there.sum(1), strict=True) if own}
     ours: dict[str, Number] = {
-        "untrained models, beginning above the middle": cases(born.start > 0),
-        "untrained models, last token above the middle": cases(born.last > 0),
-        "untrained models, the same without angles": cases(gap < SAME * np.abs(born.start)),
-        "trained model, beginning above the middle": cases(trained.start > 0),
-        "trained model, last token above the middle": cases(trained.last > 0),
-        "untrained models, last eighth but the last token above the middle": cases(born.end > 0),
-        "trained model, last eighth but the last token above the middle": cases(trained.end > 0),
+        "untrained models, beginning above the middle": count_cases(born.start > 0 if own else ()),
+        "untrained models, last token above the middle": count_cases(born.last > 0 if own else ()),
+        "untrained models, the same without angles": count_cases(gap < SAME * np.abs(born.start) if own else ()),
+        "trained model, beginning above the middle": count_cases(trained.start > 0),
+        "trained model, last token above the middle": count_cases(trained.last > 0),
+        "untrained models, last eighth but the last token above the middle": count_cases(born.end > 0 if own else ()),
+        "trained model, last eighth but the last token above the middle": count_cases(trained.end > 0),
     }
     for number, kind in enumerate(fresh["kinds"]):
         ends = influence_ends(rotated[number][np.isfinite(rotated[number]).all(-1)])
@@ -288,34 +290,37 @@ def u_at_birth(folder: Path | None, model: str) -> Measured:
         "log influence above the middle, trained, last eighth but the last": float(trained.end.mean()),
         "log influence above the middle, trained, last token": float(trained.last.mean()),
         "mean difference of log influence without angles": float(gap.mean()),
+        **{f"untrained models, {kind}": many for kind, many in drawn.items()},
     }
     note = "Influence: Frobenius norm of the Jacobian of the last token's final state, by random directions."
+    if drawn:
+        told = " and ".join(f"{many} {kind}" for kind, many in drawn.items())
+        note += f" Untrained models are {told}; those of a taught model are the base's, and count there."
     return _measured(ours, result, fresh, note=note)
 
 
-def influences(folder: Path | None, model: str) -> tuple[Result, Result]:
-    """The influence in a model, and in models with its architecture and random weights."""
-    result = part("influence", folder, model=model)
-    return result, part("influence", folder) if model == TAUGHT else result
+def influences(folder: Path | None, model: str) -> tuple[Result, Result, bool]:
+    """The influence in a model and in models with random weights, and whether those are its own and not its base's."""
+    result = load_part("influence", folder, model=model)
+    return result, load_part("influence", folder) if model == TAUGHT else result, model != TAUGHT
 
 
 def two_sources(folder: Path | None, model: str) -> Measured:
     """Influence with all angles stopped before training, beside the largest weights that Theorem 7 speaks of."""
-    result, fresh = influences(folder, model)
-    own = [str(kind) for kind in fresh["kinds"]].index("own")
-    still = fresh["unrotated"][own].astype(float)
+    result, fresh, own = influences(folder, model)
+    still = fresh["unrotated"][fresh["kinds"].tolist().index("own")].astype(float)
     born = influence_ends(still[np.isfinite(still).all(-1)])
     # [case, layer, head, target] -> ends [layer, head] of layers that see all of the context.
     ends = {
-        name: Ends(x["trained_peak" if name == "trained" else "fresh_peak"].astype(float).mean(0))
+        name: EndInfluence(x["trained_peak" if name == "trained" else "fresh_peak"].astype(float).mean(0))
         for name, x in (("trained", result), ("random", fresh))
     }
     there = np.isfinite(ends["trained"].start)
     height = {name: (0.5 * (x.start + x.end))[there] for name, x in ends.items()}
     bent = (ends["trained"].start > 0) & (ends["trained"].end > 0)
     ours: dict[str, Number] = {
-        "models without angles, beginning above the middle": cases(born.start > 0),
-        "models without angles, last token above the middle": cases(born.last > 0),
+        "models without angles, beginning above the middle": count_cases(born.start > 0 if own else ()),
+        "models without angles, last token above the middle": count_cases(born.last > 0 if own else ()),
         "heads whose largest weight is U-shaped": _over_heads(bent[there].astype(float)),
         "height of that U, trained minus random weights": _over_heads(height["trained"] - height["random"]),
         "height of that U": _over_heads(height["trained"]),
@@ -331,7 +336,7 @@ def two_sources(folder: Path | None, model: str) -> Measured:
     return _measured(ours, result, fresh, note=note)
 
 
-class Ends:
+class EndInfluence:
     """Log influence at the ends minus that of the central quarter, ``[case]``.
 
     Attributes:
@@ -349,7 +354,7 @@ class Ends:
         self.last = logs[..., -1] - middle
 
 
-def influence_ends(influence: np.ndarray) -> Ends:
+def influence_ends(influence: np.ndarray) -> EndInfluence:
     """Ends of profiles ``[case, position]``, at least 16 positions.
 
     Raises:
@@ -357,12 +362,12 @@ def influence_ends(influence: np.ndarray) -> Ends:
     """
     if influence.shape[-1] < 16:
         raise ValueError(f"an eighth of a profile needs two positions, so 16 in all; got {influence.shape[-1]}")
-    return Ends(np.log(influence))
+    return EndInfluence(np.log(influence))
 
 
 def massive_planes(folder: Path | None, model: str) -> Measured:
     """Where the largest plane of every head's queries and keys lies."""
-    result = part("sums", folder, model=model)
+    result = load_part("sums", folder, model=model)
     angles, sees = result["angles"], result["sees"]
     unfinished = angles * sees[:, None] < 2 * np.pi
     ours: dict[str, Number] = {}
@@ -401,7 +406,7 @@ def three_pointers(folder: Path | None, model: str) -> Measured:
 
     The layer is chosen on the even pairs and judged on the odd ones.
     """
-    result = part("binding", folder, model=model)
+    result = load_part("binding", folder, model=model)
     said, place = result["said"].astype(float), result["place"]
     parts = {
         "place": said[0, ..., OUTCOMES.index("place")] - said[0, ..., OUTCOMES.index("other fact")],

@@ -7,12 +7,12 @@ from pathlib import Path
 
 import numpy as np
 
-from posym_companion.finding import Measured, Number, cases
+from posym_companion.finding import Measured, Number, count_cases
 from posym_companion.later.judges.later_claims import SHOWN_IN
 from posym_companion.later.relative_logits import DRAWS, FAMILIES, RelativeLogits, full_size
 from posym_companion.solvers.judges.solver_roles import CARRIES
 from posym_companion.solvers.judges.task_solvers import SOLVED
-from posym_core.runs.results import MissingResultError, Result, load_result, stored_results
+from posym_core.store.results import MissingResultError, Result, load_result, load_stored_results
 
 MODEL = "layers without parameters; gemma-3-270m and smollm2-135m, trained and with random weights"
 # Shares of the mean logits' variance.
@@ -42,7 +42,7 @@ def beyond_distance(result: Result) -> np.ndarray:
     return 1 - result["relative"] / result["whole"]
 
 
-def nats(result: Result) -> np.ndarray:
+def unexplained_nats(result: Result) -> np.ndarray:
     """Standard deviation of what the distance does not explain, in nats, ``[layer]``; 0 where it is below chance."""
     return np.sqrt(np.maximum(result["whole"] - result["relative"], 0))
 
@@ -57,22 +57,24 @@ def not_relative(folder: Path | None) -> Measured:
     held: dict[str, list[bool]] = {name: [] for name in COUNTED}
     still, turned, free = simple[False, True], simple[True, True], simple[True, False]
     held["near"] = [bool(x > 0) for x in still["near_minus_far"][1:]]
-    held["unmasked"] = [bool(a > 2 * b) for a, b in zip(nats(turned)[1:], nats(free)[1:], strict=True)]
+    held["unmasked"] = [
+        bool(a > 2 * b) for a, b in zip(unexplained_nats(turned)[1:], unexplained_nats(free)[1:], strict=True)
+    ]
     ours: dict[str, Number] = {}
     for layer in range(len(still["whole"])):
         ours |= {
             f"near minus far, no parameters, no rotation (layer {layer})": float(still["near_minus_far"][layer]),
             f"not relative, no parameters, mask and rotation (layer {layer})": float(beyond_distance(turned)[layer]),
-            f"the same in nats (layer {layer})": float(nats(turned)[layer]),
-            f"the same in nats, without a mask (layer {layer})": float(nats(free)[layer]),
+            f"the same in nats (layer {layer})": float(unexplained_nats(turned)[layer]),
+            f"the same in nats, without a mask (layer {layer})": float(unexplained_nats(free)[layer]),
         }
     results = list(simple.values())
     for model in FAMILIES:
         own = logits_result(folder, model=model)
         fresh = [logits_result(folder, model=model, draw=draw) for draw in DRAWS]
         results += [own, *fresh]
-        share, size = beyond_distance(own), np.median(nats(own)[1:])
-        drawn = [float(np.median(nats(each)[1:])) for each in fresh]
+        share, size = beyond_distance(own), np.median(unexplained_nats(own)[1:])
+        drawn = [float(np.median(unexplained_nats(each)[1:])) for each in fresh]
         held["first"].append(bool(share[0] < NEXT_TO_NOTHING))
         held["later"].append(bool(np.mean(share[1:] > CLEARLY) > HALF))
         at_birth = [float(np.median(beyond_distance(each)[1:])) for each in fresh]
@@ -81,7 +83,7 @@ def not_relative(folder: Path | None) -> Measured:
         ours |= {
             f"not relative, first layer ({model})": float(share[0]),
             f"not relative, median of later layers ({model})": float(np.median(share[1:])),
-            f"later layers above {CLEARLY} ({model})": cases(share[1:] > CLEARLY),
+            f"later layers above {CLEARLY} ({model})": count_cases(share[1:] > CLEARLY),
             f"nats, median of later layers ({model})": float(size),
             f"nats, most of random weights ({model})": max(drawn),
             f"not relative, random weights, median of later layers ({model})": float(np.median(at_birth)),
@@ -101,11 +103,11 @@ def not_relative(folder: Path | None) -> Measured:
                 f"not relative, all angles stopped, median of later layers ({model})": float(
                     np.median(beyond_distance(stopped)[1:])
                 ),
-                f"later layers that favour near keys, all angles stopped ({model})": cases(
+                f"later layers that favour near keys, all angles stopped ({model})": count_cases(
                     stopped["near_minus_far"][1:] > 0
                 ),
             }
-    counts: dict[str, Number] = {COUNTED[name]: cases(each) for name, each in held.items()}
+    counts: dict[str, Number] = {COUNTED[name]: count_cases(each) for name, each in held.items()}
     every = "not relative, median of later layers, without no token"
     without = [f"{value:.2f} ({name[len(every) + 2 : -1]})" for name, value in ours.items() if name.startswith(every)]
     note = (
@@ -130,7 +132,7 @@ def same_whatever_is_asked(result: Result, seed: int, *, before: bool = False) -
 def index_by_the_mask(folder: Path | None) -> Measured:
     """L-8b: whether decoders without rotation answer index by a mean pattern of the mask's."""
     names = [setting.name for setting in full_size() if setting.kind == "index"]
-    results = stored_results(names, folder, least=1)
+    results = load_stored_results(names, folder, least=1)
     ours: dict[str, Number] = {}
     held, fails = [], []
     for result in results:
@@ -144,7 +146,7 @@ def index_by_the_mask(folder: Path | None) -> Measured:
             held.append(share > HALF)
             fails += [] if held[-1] else [f"{where}: {share:.2f}"]
     return Measured(
-        ours={SAME: cases(held), **ours},
+        ours={SAME: count_cases(held), **ours},
         model="decoders of two and four layers without rotation, trained on binding and index",
         evidence=[*(result.name for result in results), SHOWN_IN],
         fails_in=fails,

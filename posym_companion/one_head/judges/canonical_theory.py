@@ -13,18 +13,23 @@ import torch
 from torch import Tensor
 from torch.nn.functional import one_hot
 
-from posym_companion.finding import Measured, Number, cases
+from posym_companion.finding import Measured, Number, count_cases
 from posym_core.metrics.rope import rope_angles, rotate
 from posym_core.metrics.swaps import swap_scores
-from posym_core.models.constructed.canonical import (
+from posym_core.models.constructed.index_retrieval_collisions import (
+    make_index_collision,
+    make_induction_collisions,
+    make_retrieval_collision,
+)
+from posym_core.models.constructed.index_retrieval_heads import (
     PartialInductionHead,
     PositionalIndexHead,
     SymbolicRetrievalHead,
-    every_input,
     is_right,
-    worst_inputs,
+    list_inputs,
+    list_worst_inputs,
 )
-from posym_core.models.constructed.canonical_limits import (
+from posym_core.models.constructed.index_retrieval_limits import (
     positional_peak_weight,
     positional_smallest_beta,
     recency_angle_limit,
@@ -33,8 +38,7 @@ from posym_core.models.constructed.canonical_limits import (
     symbolic_peak_weight,
     symbolic_smallest_beta,
 )
-from posym_core.models.constructed.collisions import index_collision, induction_collisions, retrieval_collision
-from posym_core.tasks.canonical import IndexTask, PartialInductionTask, RetrievalTask, TaskBatch
+from posym_core.tasks.index_retrieval import IndexTask, PartialInductionTask, RetrievalTask, TaskBatch
 
 TASKS, GEOMETRY = "book/one_head/three_tasks.ipynb", "book/one_head/trained_geometry.ipynb"
 HEADS, LENGTHS = 60, (3, 5, 8)
@@ -60,8 +64,8 @@ def constructions_are_pure(folder: Path | None) -> Measured:
             held["symbolic"].append(bool(1 - still.symbolic < ROUNDING))
             held["positional"].append(bool(1 - turned.positional < ROUNDING))
     ours: dict[str, Number] = {
-        "heads without rotation that are symbolic": cases(held["symbolic"]),
-        "rotary heads of equal keys that are positional": cases(held["positional"]),
+        "heads without rotation that are symbolic": count_cases(held["symbolic"]),
+        "rotary heads of equal keys that are positional": count_cases(held["positional"]),
     }
     note = "Contents and queries are random; a swap exchanges two keys before rotation."
     return Measured(ours=ours, model="random heads of 8 planes", evidence=[TASKS], note=note)
@@ -108,8 +112,8 @@ def symbolic_fails_index(folder: Path | None) -> Measured:
     for length in LENGTHS:
         task = IndexTask(length=length, symbols=length)
         for seed in range(HEADS):
-            found.append(index_collision(random_symbolic(task, seed), task, target=seed % (length - 1)))
-    return _measured({"symbolic heads that cannot tell the pair apart": cases(_caught(x) for x in found)})
+            found.append(make_index_collision(random_symbolic(task, seed), task, target=seed % (length - 1)))
+    return _measured({"symbolic heads that cannot tell the pair apart": count_cases(_caught(x) for x in found)})
 
 
 def positional_does_index(folder: Path | None) -> Measured:
@@ -117,18 +121,18 @@ def positional_does_index(folder: Path | None) -> Measured:
     above, below = [], []
     for length, angle in ((3, 0.05), (3, 2.0), (5, 0.05), (5, 0.7), (5, 2.0)):
         task = IndexTask(length=length, symbols=3)
-        least, inputs = positional_smallest_beta(length, angle), every_input(task)
+        least, inputs = positional_smallest_beta(length, angle), list_inputs(task)
         right = [all_right(PositionalIndexHead(task, angle=angle, beta=x * least), inputs) for x in (WITHIN, BEYOND)]
         above.append(right[0])
         below.append(not right[1])
     twin = IndexTask(length=9, symbols=2)
     # The first and the last position are a whole turn apart, and so are one at any strength.
     turn, strong = 2 * math.pi / (twin.length - 1), 1e6
-    lost = not all_right(PositionalIndexHead(twin, angle=turn, beta=strong), worst_inputs(twin))
+    lost = not all_right(PositionalIndexHead(twin, angle=turn, beta=strong), list_worst_inputs(twin))
     return _measured(
         {
-            "angles and lengths at which the head is right on every input": cases(above),
-            "the same with a strength below the limit that fail": cases(below),
+            "angles and lengths at which the head is right on every input": count_cases(above),
+            "the same with a strength below the limit that fail": count_cases(below),
         },
         fails=[f"{turn:.2f} radians at {twin.length} positions, strength {strong:.0e}: not right"] if lost else [],
     )
@@ -139,9 +143,9 @@ def positional_fails_retrieval(folder: Path | None) -> Measured:
     found = []
     for length in LENGTHS:
         task = RetrievalTask(length=length, symbols=length, attributes=3)
-        found += [retrieval_collision(random_positional(task, seed), task) for seed in range(HEADS)]
+        found += [make_retrieval_collision(random_positional(task, seed), task) for seed in range(HEADS)]
     return _measured(
-        {"positional heads that cannot tell the pair apart": cases(_caught(x) for x in found)},
+        {"positional heads that cannot tell the pair apart": count_cases(_caught(x) for x in found)},
         note="The theorem is about read-outs that see attributes and the query; the chapter has one that sees more.",
     )
 
@@ -150,15 +154,15 @@ def symbolic_does_retrieval(folder: Path | None) -> Measured:
     """Theorem 5: the constructed head on every or every worst input, above and below the smallest strength."""
     above, below = [], []
     for task in (RetrievalTask(length=3, symbols=4, attributes=2), RetrievalTask(length=64, symbols=64)):
-        inputs = every_input(task) if task.length < 5 else worst_inputs(task)
+        inputs = list_inputs(task) if task.length < 5 else list_worst_inputs(task)
         least = symbolic_smallest_beta(task.length)
         right = [all_right(SymbolicRetrievalHead(task, beta=x * least), inputs) for x in (WITHIN, BEYOND)]
         above.append(right[0])
         below.append(not right[1])
     return _measured(
         {
-            "lengths at which the head is right on every input": cases(above),
-            "the same with a strength below the limit that fail": cases(below),
+            "lengths at which the head is right on every input": count_cases(above),
+            "the same with a strength below the limit that fail": count_cases(below),
         }
     )
 
@@ -166,12 +170,12 @@ def symbolic_does_retrieval(folder: Path | None) -> Measured:
 def two_angles_do_induction(folder: Path | None) -> Measured:
     """Corollary 1 and Theorem 6: pure heads are caught; two angles work inside the limits and fail outside."""
     task = PartialInductionTask(length=6, symbols=3, attributes=3)
-    symbolic = [induction_collisions(random_symbolic(task, seed), task)[0] for seed in range(HEADS)]
-    positional = [induction_collisions(random_positional(task, seed), task)[1] for seed in range(HEADS)]
+    symbolic = [make_induction_collisions(random_symbolic(task, seed), task)[0] for seed in range(HEADS)]
+    positional = [make_induction_collisions(random_positional(task, seed), task)[1] for seed in range(HEADS)]
     inside, outside = [], []
     for length in (3, 4):
         small = PartialInductionTask(length=length, symbols=2, attributes=2, repetition=2)
-        inputs, limit = every_input(small), recency_angle_limit(length)
+        inputs, limit = list_inputs(small), recency_angle_limit(length)
         for part in (0.25, 0.5, 0.9):
             angle = part * limit
             recency = smallest_recency(length, angle)
@@ -187,9 +191,9 @@ def two_angles_do_induction(folder: Path | None) -> Measured:
             outside += [not x for x in right[1:]]
     return _measured(
         {
-            "pure heads of either kind that fail one pair": cases(_caught(x) for x in [*symbolic, *positional]),
-            "two-angle heads within the limits that are right on every input": cases(inside),
-            "heads beyond one of the limits that fail": cases(outside),
+            "pure heads of either kind that fail one pair": count_cases(_caught(x) for x in [*symbolic, *positional]),
+            "two-angle heads within the limits that are right on every input": count_cases(inside),
+            "heads beyond one of the limits that fail": count_cases(outside),
         }
     )
 
@@ -215,8 +219,8 @@ def peaks_bend(folder: Path | None) -> Measured:
     failed = beyond.count(False)
     return _measured(
         {
-            "settings in which the positional head's weight is U-shaped": cases(bent[1]),
-            "settings in which the symbolic head's weight is inverse-U": cases(bent[-1]),
+            "settings in which the positional head's weight is U-shaped": count_cases(bent[1]),
+            "settings in which the symbolic head's weight is inverse-U": count_cases(bent[-1]),
         },
         fails=[f"length times angle above pi: {failed} of {len(beyond)} settings have another shape"] if failed else [],
         shown=GEOMETRY,

@@ -15,10 +15,10 @@ import numpy as np
 from posym_companion.finding import Measured, Number
 from posym_companion.one_head.frequency_control import NAME
 from posym_companion.one_head.judges.frequency_control import MODEL, bent_angles, u_index
-from posym_companion.one_head.judges.head_geometry import SHOWN_IN, arrows
+from posym_companion.one_head.judges.head_geometry import SHOWN_IN, load_arrows
 from posym_core.metrics.stats import mean_interval
-from posym_core.models.constructed.canonical_limits import positional_peak_weight, symbolic_peak_weight
-from posym_core.runs.results import Result, load_result
+from posym_core.models.constructed.index_retrieval_limits import positional_peak_weight, symbolic_peak_weight
+from posym_core.store.results import Result, load_result
 
 LENGTH, INPUTS = 32, 64
 BUILT: dict[str, Callable] = {"index": positional_peak_weight, "retrieval": symbolic_peak_weight}
@@ -27,7 +27,9 @@ BUILT: dict[str, Callable] = {"index": positional_peak_weight, "retrieval": symb
 def attention_to_target(result: Result, task: str, seed: int, variant: int) -> np.ndarray:
     """Mean attention of a trained toy to its target over random inputs, ``[position]`` of the target."""
     angle, place = float(result["angles"][variant]), np.arange(LENGTH)
-    query, key = (arrows(result, f"{task}_single_{LENGTH}/{name}")[seed, variant].numpy() for name in ("query", "key"))
+    query, key = (
+        load_arrows(result, f"{task}_single_{LENGTH}/{name}")[seed, variant].numpy() for name in ("query", "key")
+    )
     asking = query * np.exp(1j * angle * LENGTH)
     generator = np.random.default_rng(0)
     symbols = result.settings["dim"] // 2 if len(query) != LENGTH else LENGTH

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import numpy as np
 
-from posym_companion.finding import Measured, Number, cases
+from posym_companion.finding import Measured, Number, count_cases
 from posym_companion.one_head.frequency_control import NAME
 from posym_core.metrics.stats import Estimate, mean_interval
-from posym_core.runs.results import Result, load_result
+from posym_core.store.results import Result, load_result
 
 MODEL = "one-layer attention-only toys, one or two angles a head"
 SHOWN_IN = "book/one_head/success_by_frequency.ipynb"
@@ -127,7 +127,7 @@ def bent_angles(result: Result, cell: str, length: int, *, half_turn: bool = Tru
     return partly & (result["angles"] * length <= math.pi) if half_turn else partly
 
 
-def best(accuracies: np.ndarray) -> Estimate:
+def best_angle_accuracy(accuracies: np.ndarray) -> Estimate:
     """Accuracy ``[seed, angle]`` at the angle that is best on average over seeds, so that no seed is picked."""
     return mean_interval(accuracies[:, accuracies.mean(0).argmax()])
 
@@ -146,12 +146,12 @@ def frequency_decides(folder: Path | None) -> Measured:
         quarter = index.shape[1] // 4
         fast, slow, at = slice(None, quarter), slice(-quarter, None), f"{length} positions"
         found = {
-            f"Index, fastest quarter of angles, best ({at})": best(index[:, fast]),
-            f"Index, slowest quarter, best ({at})": best(index[:, slow]),
-            f"Retrieval, fastest quarter, best ({at})": best(retrieval[:, fast]),
-            f"Retrieval, slowest quarter, best ({at})": best(retrieval[:, slow]),
-            f"Partial induction, any single angle, best ({at})": best(single),
-            f"Partial induction, angles 0 and theta, best ({at})": best(pair),
+            f"Index, fastest quarter of angles, best ({at})": best_angle_accuracy(index[:, fast]),
+            f"Index, slowest quarter, best ({at})": best_angle_accuracy(index[:, slow]),
+            f"Retrieval, fastest quarter, best ({at})": best_angle_accuracy(retrieval[:, fast]),
+            f"Retrieval, slowest quarter, best ({at})": best_angle_accuracy(retrieval[:, slow]),
+            f"Partial induction, any single angle, best ({at})": best_angle_accuracy(single),
+            f"Partial induction, angles 0 and theta, best ({at})": best_angle_accuracy(pair),
             f"Partial induction, angles 0 and the fastest ({at})": mean_interval(pair[:, 0]),
             f"Partial induction, angles 0 and the slowest ({at})": mean_interval(pair[:, -1]),
         }
@@ -169,12 +169,12 @@ def frequency_decides(folder: Path | None) -> Measured:
             held.setdefault(part, {})[f"{length} positions"] = value
     if result.settings.get("few_symbols"):
         where = f"{LENGTH} positions, {result.settings['few_symbols']} symbols"
-        few = ours[f"Partial induction, any single angle, best ({where})"] = best(
+        few = ours[f"Partial induction, any single angle, best ({where})"] = best_angle_accuracy(
             accuracy(result, f"induction_few_{LENGTH}")
         )
         held["Partial induction fails with one angle"][where] = few.high < SOLVED
     return Measured(
-        ours={**{part: cases(x.values()) for part, x in held.items()}, **ours},
+        ours={**{part: count_cases(x.values()) for part, x in held.items()}, **ours},
         model=MODEL,
         evidence=[NAME, SHOWN_IN],
         fails_in=[f"{part}: not at {where}" for part, x in held.items() for where, kept in x.items() if not kept],
@@ -197,7 +197,7 @@ def accuracy_is_bent(folder: Path | None) -> Measured:
             mean = ours[f"ends minus middle, {task}, {length} positions"] = mean_interval(bends[:, partly].mean(1))
             means.append(mean.low > 0 if sign > 0 else mean.high < 0)
             each = [mean_interval(sign * bends[:, k]) for k in np.flatnonzero(partly)]
-            here = cases(x.low > 0 for x in each)
+            here = count_cases(x.low > 0 for x in each)
             held[task] += [x.low > 0 for x in each]
             ours[f"angles with the paper's sign, {task}, {length} positions"] = here
             against = sum(x.high < 0 for x in each)
@@ -211,8 +211,8 @@ def accuracy_is_bent(folder: Path | None) -> Measured:
                 fails.append(f"{task}, {length} positions, angles beyond half a turn too: mean {anywhere.mean():.4f}")
     return Measured(
         ours={
-            **{f"{task}: angles with the paper's sign": cases(x) for task, x in held.items()},
-            "tasks and lengths whose mean has the paper's sign": cases(means),
+            **{f"{task}: angles with the paper's sign": count_cases(x) for task, x in held.items()},
+            "tasks and lengths whose mean has the paper's sign": count_cases(means),
             **ours,
         },
         model=MODEL,

@@ -11,13 +11,13 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from posym_companion.finding import Measured, Number, cases
+from posym_companion.finding import Measured, Number, count_cases
 from posym_companion.one_head.frequency_control import NAME
 from posym_companion.one_head.head_geometry import KINDS, HeadGeometry, full_size
 from posym_companion.one_head.judges.frequency_control import FAILED, MODEL, SOLVED, accuracy
 from posym_companion.one_head.plane_geometry import alignment, concentration
 from posym_core.metrics.stats import Estimate, mean_interval, statistic_interval
-from posym_core.runs.results import Result, load_result
+from posym_core.store.results import Result, load_result
 
 SHOWN_IN = "book/one_head/trained_geometry.ipynb"
 # Directions are shared, and phases follow, above the first; they are spread, and do not follow, below the second.
@@ -29,7 +29,7 @@ TURNS = 0.5
 DRAWS = 1000
 
 
-def arrows(result: Result, name: str) -> torch.Tensor:
+def load_arrows(result: Result, name: str) -> torch.Tensor:
     """Stored queries or keys of toys with one plane as complex numbers ``[seed, angle, token]``."""
     return torch.view_as_complex(torch.from_numpy(result[name].astype(np.float64)))
 
@@ -42,7 +42,7 @@ def index_geometry(result: Result, length: int = 32) -> dict[str, np.ndarray]:
     that point closer to their target's key than to any other position's.
     """
     cell = f"index_single_{length}"
-    query, key = arrows(result, f"{cell}/query"), arrows(result, f"{cell}/key")
+    query, key = load_arrows(result, f"{cell}/query"), load_arrows(result, f"{cell}/key")
     key = key[..., : key.shape[-1] - length]  # without the index tokens' own
     angle, target = torch.from_numpy(result["angles"])[:, None], torch.arange(length)
     mean = key.sum(-1, keepdim=True)
@@ -64,7 +64,7 @@ def retrieval_geometry(result: Result, length: int = 32) -> dict[str, np.ndarray
     match counts most.
     """
     cell = f"retrieval_single_{length}"
-    query, parts = arrows(result, f"{cell}/query"), arrows(result, f"{cell}/key")
+    query, parts = load_arrows(result, f"{cell}/query"), load_arrows(result, f"{cell}/key")
     symbols = query.shape[-1]
     attributes = parts.shape[-1] - 2 * symbols - 1
     key = parts[..., :symbols] + parts[..., symbols : symbols + attributes].mean(-1, keepdim=True)
@@ -83,13 +83,13 @@ def geometry_results(folder: Path | None) -> dict[HeadGeometry, Result]:
     return {setting: load_result(setting.name, folder=folder) for setting in full_size()}
 
 
-def at_dominant(result: Result, name: str, kind: str) -> np.ndarray:
+def select_dominant_plane(result: Result, name: str, kind: str) -> np.ndarray:
     """A measurement per plane at each head's dominant plane of a kind, ``[layer, head]``."""
     plane = result["dominant"][KINDS.index(kind)].astype(np.int64)
     return np.take_along_axis(result[name].astype(np.float64), plane[..., None], -1)[..., 0]
 
 
-def of_positional_heads(result: Result, values: np.ndarray) -> Estimate:
+def median_of_positional_heads(result: Result, values: np.ndarray) -> Estimate:
     """Median of ``values`` ``[layer, head]`` over the most positional quarter of heads, interval over layers.
 
     Positional is a head by the positional share of its whole matrix, on the prompts that waves are fitted on.
@@ -164,11 +164,11 @@ def model_traces_waves(folder: Path | None) -> Measured:
     for setting, result in results.items():
         where = setting.task if setting.trained else f"{setting.task}, random weights"
         for kind, planes in (("positional", "of any speed"), ("turning", "that go half a turn")):
-            wave = of_positional_heads(result, at_dominant(result, "r2_test", kind))
+            wave = median_of_positional_heads(result, select_dominant_plane(result, "r2_test", kind))
             ours[f"R2 of the wave at positional planes {planes} ({where})"] = wave
             waves[kind, setting.task, setting.trained] = wave
         if setting.trained:
-            symbolic = of_positional_heads(result, at_dominant(result, "r2_test", "symbolic"))
+            symbolic = median_of_positional_heads(result, select_dominant_plane(result, "r2_test", "symbolic"))
             ours[f"R2 of the wave at symbolic planes ({where})"] = symbolic
             rank = concentration_predicts_position(result)
             ours[f"rank correlation of concentration and positional share ({where})"] = rank
@@ -197,11 +197,11 @@ def model_traces_waves(folder: Path | None) -> Measured:
     ]
     return Measured(
         ours={
-            "kinds of prompts with the wave at planes of any speed": cases(traced["positional"]),
-            "kinds of prompts with the wave at planes that go half a turn": cases(traced["turning"]),
-            "places in a list that the query's angle follows": cases(followed > unmoved),
+            "kinds of prompts with the wave at planes of any speed": count_cases(traced["positional"]),
+            "kinds of prompts with the wave at planes that go half a turn": count_cases(traced["turning"]),
+            "places in a list that the query's angle follows": count_cases(followed > unmoved),
             "running text: R2 above that of random weights by": float(lead),
-            "kinds of prompts in which concentration goes with position": cases(predicted),
+            "kinds of prompts in which concentration goes with position": count_cases(predicted),
             **ours,
         },
         model="gemma-3-270m",

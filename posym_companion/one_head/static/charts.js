@@ -1,5 +1,5 @@
 // Small charts of lines that are drawn anew while numbers come in.
-import { canvas, css, level, node, putLine, putText, scale, shade, tenth, ticks } from "../../../posym_core/figures/static/core.js";
+import { canvas, css, level, node, putLine, putText, scale, shade, tenth, ticks } from "../../../posym_figures/static/core.js";
 
 const pathOf = (points, x, y) =>
   points.map(([px, py], place) => `${place && Number.isFinite(points[place - 1][1]) ? "L" : "M"}${tenth(x(px))} ${tenth(y(py))}`).join("");

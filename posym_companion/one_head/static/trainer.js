@@ -1,6 +1,6 @@
 // Drives the trainer: reads the controls, lets a Worker train, draws what it reports.
-import { clamp, element, rangeOf, ruler, startAll, whenFontsChange } from "../../../posym_core/figures/static/core.js";
-import { addDrawings, csvOf, keepFold, svgOf } from "../../../posym_core/figures/static/keep.js";
+import { clamp, element, rangeOf, ruler, startAll, whenFontsChange } from "../../../posym_figures/static/core.js";
+import { addDrawings, csvOf, keepFold, svgOf } from "../../../posym_figures/static/keep.js";
 import { arrowPlane, chart, rowsOf } from "./charts.js";
 
 const SLOWEST = 1e-4, TURN = 200; // the slider runs over angles from pi to here, evenly on a logarithmic scale

@@ -7,11 +7,11 @@ from pathlib import Path
 
 import numpy as np
 
-from posym_companion.finding import Measured, Number, cases
+from posym_companion.finding import Measured, Number, count_cases
 from posym_companion.several_hops.hop_length import HopLength
 from posym_companion.several_hops.multihop import SEEDS, paper_size
 from posym_core.metrics.stats import Estimate, mean_interval
-from posym_core.runs.results import Result, stored_results
+from posym_core.store.results import Result, load_stored_results
 
 HOLDS, FAR, NEAR, TIMES, LEAST_SEEDS = 0.9, 850, 2, 4, 2
 HOPS = "numbers of hops"  # what is counted
@@ -28,7 +28,7 @@ def stored_lengths(
         ResultError: if one is altered, or there are fewer than ``least``.
     """
     chosen = [setting for setting in paper_size() if setting.task == task and setting.seed in seeds]
-    return stored_results([HopLength(model=setting.name).name for setting in chosen], folder, least=least)
+    return load_stored_results([HopLength(model=setting.name).name for setting in chosen], folder, least=least)
 
 
 def reach(result: Result, hop: int | None = None) -> int:
@@ -66,9 +66,11 @@ def symbols_travel_further(folder: Path | None, seeds: Sequence[int] = SEEDS) ->
     longest = [min(reach(result, hop) for result in letter) for hop in hops]
     ratio = min(map(reach, letter)) / max(*map(reach, number), 1)
     ours: dict[str, Number] = {
-        f"Letter: hops above {HOLDS} at {FAR} tokens": cases(x.low > HOLDS for x in far),
-        f"Number: hops that end before {NEAR} times the training's length": cases(x < NEAR * trained for x in near),
-        "hops on which every Letter reaches further than any Number": cases(
+        f"Letter: hops above {HOLDS} at {FAR} tokens": count_cases(x.low > HOLDS for x in far),
+        f"Number: hops that end before {NEAR} times the training's length": count_cases(
+            x < NEAR * trained for x in near
+        ),
+        "hops on which every Letter reaches further than any Number": count_cases(
             a > b for a, b in zip(longest, near, strict=True)
         ),
         "least reach of Letter over largest of Number, mean over hops": float(ratio),

@@ -10,13 +10,13 @@ from pathlib import Path
 
 import numpy as np
 
-from posym_companion.finding import Measured, Number, cases
+from posym_companion.finding import Measured, Number, count_cases
 from posym_companion.several_hops.hop_mechanism import HopMechanism
-from posym_companion.several_hops.judges.multihop import MODEL, SHOWN_IN, kinds
+from posym_companion.several_hops.judges.multihop import MODEL, SHOWN_IN, classify_heads
 from posym_companion.several_hops.multihop import SEEDS, paper_size
 from posym_companion.several_hops.programs import AGREES
 from posym_core.metrics.stats import mean_interval
-from posym_core.runs.results import Result, load_result, stored_results
+from posym_core.store.results import Result, load_result, load_stored_results
 
 # Candidates of posym_companion.several_hops.programs: oneself, and so many hops ahead.
 REFLEXIVE, ONE_HOP, TWO_HOPS, FOUR_HOPS = 0, 3, 4, 6
@@ -35,20 +35,29 @@ def runs_program(result: Result, program: int) -> np.ndarray:
 def pure_heads_are_critical(folder: Path | None) -> Measured:
     """U26-10: what the removal of a pure head costs, and that of another head of the same model."""
     names = [HopMechanism(model=setting.name).name for setting in paper_size()]
-    results = stored_results(names, folder, least=min(4, len(names)))
+    results = load_stored_results(names, folder, least=min(4, len(names)))
     ours: dict[str, Number] = {}
     for task in ("number", "letter"):
         costs, pure = [], []
         for result in (one for one in results if task in one.name):
             costs.append((result["accuracy"] - result["silenced"][:, 0]).mean(-1))
-            pure.append(kinds(load_result(str(result.settings["model"]), folder=folder))[-1][:, 0] != 0)
-        both = [
-            (cost[mark].mean(), cost[~mark].mean()) for cost, mark in zip(costs, pure, strict=True) if not mark.all()
-        ]
+            pure.append(classify_heads(load_result(str(result.settings["model"]), folder=folder))[-1][:, 0] != 0)
+        mixed = [(cost, mark) for cost, mark in zip(costs, pure, strict=True) if not mark.all()]
+        both = [(cost[mark].mean(), cost[~mark].mean()) for cost, mark in mixed]
+        critical = [cost.max() > CRITICAL for cost, _ in mixed]
         ours |= {
-            f"{task}: pure heads that are critical": cases(np.concatenate(costs)[np.concatenate(pure)] > CRITICAL),
-            f"{task}: other heads that are critical": cases(np.concatenate(costs)[~np.concatenate(pure)] > CRITICAL),
-            f"{task}: models in which pure heads cost more than others": cases(own > other for own, other in both),
+            f"{task}: pure heads that are critical": count_cases(
+                np.concatenate(costs)[np.concatenate(pure)] > CRITICAL
+            ),
+            f"{task}: other heads that are critical": count_cases(
+                np.concatenate(costs)[~np.concatenate(pure)] > CRITICAL
+            ),
+            f"{task}: models in which pure heads cost more than others": count_cases(
+                own > other for own, other in both
+            ),
+            f"{task}: models with a critical head in which pure heads cost more than others": count_cases(
+                own > other for (own, other), some in zip(both, critical, strict=True) if some
+            ),
         }
         for name, values in (("a pure head", [x for x, _ in both]), ("another head", [x for _, x in both])):
             if values:
@@ -61,11 +70,11 @@ def pure_heads_are_critical(folder: Path | None) -> Measured:
 def roles(folder: Path | None, seeds: Sequence[int] = SEEDS) -> Measured:
     """U26-8: what heads of each kind do at the end, and what the last layer is needed for."""
     names = [HopMechanism(model=setting.name).name for setting in paper_size() if setting.seed in seeds]
-    results = stored_results(names, folder, least=min(4, len(names)))
+    results = load_stored_results(names, folder, least=min(4, len(names)))
     held: dict[str, list[bool]] = {"Index": [], "Reflexive": [], "Retrieval": [], "decides": []}
     functions, ahead = {}, []
     for result in results:
-        kind = kinds(load_result(str(result.settings["model"]), folder=folder))[-1][:, 0]
+        kind = classify_heads(load_result(str(result.settings["model"]), folder=folder))[-1][:, 0]
         one, own = runs_program(result, ONE_HOP), runs_program(result, REFLEXIVE)
         if "number" in result.name:
             held["Index"] += one[kind == 1].tolist()
@@ -78,16 +87,16 @@ def roles(folder: Path | None, seeds: Sequence[int] = SEEDS) -> Measured:
         functions[result.name] = "".join("H" if o else "R" if r else "." for o, r in zip(one, own, strict=True))
     lost = max(float((result["accuracy"] - result["silenced"][-1, 0]).max()) for result in results)
     ours: dict[str, Number] = {
-        "Number's positional heads that make one hop": cases(held["Index"]),
-        "Number's symbolic heads that keep": cases(held["Reflexive"]),
-        "Letter's symbolic heads that make one hop": cases(held["Retrieval"]),
-        "Letter's hops and seeds that the last layer decides": cases(held["decides"]),
+        "Number's positional heads that make one hop": count_cases(held["Index"]),
+        "Number's symbolic heads that keep": count_cases(held["Reflexive"]),
+        "Letter's symbolic heads that make one hop": count_cases(held["Retrieval"]),
+        "Letter's hops and seeds that the last layer decides": count_cases(held["decides"]),
         "largest loss of a hop's accuracy without the last layer": lost,
         **{f"one hop H, keeps R, neither ., by layer ({name})": text for name, text in functions.items()},
     }
     fails = []
     if any(ahead):
-        fails.append(f"Letter's second layer looks two hops ahead and its fourth four, in {cases(ahead)} seeds")
+        fails.append(f"Letter's second layer looks two hops ahead and its fourth four, in {count_cases(ahead)} seeds")
     if lost <= DECIDES:
         fails.append(f"silencing the last layer costs at most {lost:.2f} of any hop's accuracy")
     return Measured(

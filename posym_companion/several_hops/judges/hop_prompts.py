@@ -17,9 +17,9 @@ import numpy as np
 
 from posym_companion.finding import Measured, Number
 from posym_companion.several_hops.hop_prompts import HopPrompts
+from posym_companion.several_hops.hop_questions import HOP_TASKS
 from posym_core.metrics.stats import Estimate, mean_interval
-from posym_core.runs.results import load_result
-from posym_core.tasks.hop_wording import HOP_TASKS
+from posym_core.store.results import load_result
 
 MODEL = "gemma-3-270m"
 SHOWN_IN = "book/several_hops/length.ipynb"
@@ -55,7 +55,7 @@ def is_solved(above_chance: Estimate) -> bool:
     return above_chance.value >= MARGIN and above_chance.low > 0
 
 
-def lead(above_chance: np.ndarray, lengths: Sequence[int]) -> tuple[Estimate, Estimate]:
+def measure_lead(above_chance: np.ndarray, lengths: Sequence[int]) -> tuple[Estimate, Estimate]:
     """Letter minus number at long lengths, and how much larger that is than at short ones."""
     by_length, items = above_chance[LETTER] - above_chance[NUMBER], np.asarray(lengths)
     late, early = by_length[items >= LONG].mean(0), by_length[items <= SHORT].mean(0)
@@ -69,10 +69,10 @@ ABLE, AHEAD, GROWS = (
 )
 
 
-def numbers_of(above_chance: np.ndarray, lengths: Sequence[int]) -> dict[str, Number]:
+def list_numbers(above_chance: np.ndarray, lengths: Sequence[int]) -> dict[str, Number]:
     """What the rule looks at, from accuracy above chance ``[task, length, run]``."""
     solved = [is_solved(task) for task in solves(above_chance, lengths)]
-    late, growth = lead(above_chance, lengths)
+    late, growth = measure_lead(above_chance, lengths)
     return {ABLE: sum(solved), AHEAD: late, GROWS: growth if solved[NUMBER] else late}
 
 
@@ -82,7 +82,7 @@ def letter_beats_number(folder: Path | None, model: str = MODEL) -> Measured:
     lengths = result["lengths"].tolist()
     short = np.asarray(lengths) <= SOLVED_UP_TO
     above_chance = result["choice_accuracy"] - result["chance"]
-    ours = numbers_of(above_chance, lengths)
+    ours = list_numbers(above_chance, lengths)
     fails = []
     for task, estimate in zip(HOP_TASKS, solves(above_chance, lengths), strict=True):
         name = f"choice minus chance, {task}, up to {SOLVED_UP_TO} items"

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
-from posym_companion.claims import rule
+from posym_companion.claims import load_rule
 from posym_companion.several_hops.judges import hop_length, hop_mechanism, multihop
 from posym_companion.several_hops.multihop import SEEDS
-from posym_core.runs.results import MissingResultError
+from posym_core.store.results import MissingResultError
 
 # Claims of which every seed can be asked by itself, and what measures them.
 ASKED = (
@@ -31,7 +31,7 @@ def seed_by_seed(folder: Path | None = None) -> Mapping[str, Mapping[str, list[f
         ResultError: if a result is altered.
     """
     found: dict[str, dict[str, list[float]]] = {
-        claim: {line.part: [] for line in rule(claim).lines} for claim, _ in ASKED
+        claim: {line.part: [] for line in load_rule(claim).lines} for claim, _ in ASKED
     }
     for seed in SEEDS:
         try:
@@ -39,6 +39,6 @@ def seed_by_seed(folder: Path | None = None) -> Mapping[str, Mapping[str, list[f
         except MissingResultError:
             continue
         for claim, _ in ASKED:
-            for line in rule(claim).lines:
+            for line in load_rule(claim).lines:
                 found[claim][line.part].append(line.kept(numbers[claim]))
     return found

@@ -14,9 +14,16 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from posym_companion.finding import Measured, Number, cases
+from posym_companion.finding import Measured, Number, count_cases
 from posym_core.metrics.rope import rope_angles
-from posym_core.models.constructed.hop_limits import (
+from posym_core.models.constructed.number_letter_heads import (
+    HopHead,
+    IndexHead,
+    RetrievalHead,
+    is_hop_right,
+    list_sequences,
+)
+from posym_core.models.constructed.number_letter_limits import (
     index_discrepancy,
     index_smallest_beta,
     reflexive_smallest_beta,
@@ -24,14 +31,15 @@ from posym_core.models.constructed.hop_limits import (
     retrieval_discrepancy,
     retrieval_smallest_beta,
 )
-from posym_core.models.constructed.hops import HopHead, IndexHead, RetrievalHead, every_sequence, hop_is_right
-from posym_core.tasks.multihop import LetterTask, NumberTask
-from posym_core.tasks.multihop_programs import index, is_valid, retrieval
+from posym_core.tasks.number_letter import LetterTask, NumberTask
+from posym_core.tasks.number_letter_programs import apply_index, apply_retrieval, is_valid
 
 SHOWN_IN = "book/several_hops/hop_heads.ipynb"
 # Figure 5A: second and 42nd angle of a head of 128 dimensions, base 10000, and the longest context.
 INDEX_ANGLE, RETRIEVAL_ANGLE = (float(angle) for angle in rope_angles(128)[[1, 41]])
 SYMBOLS, LONGEST = 8, 100
+# Nearly the third of a circle at which five tokens are a counter-example by hand; no input is a tie.
+FEW_ANGLE = 2.1
 ABOVE = 1.001
 # Rounding of a difference of two cosines.
 ROUNDING = 1e-12
@@ -39,14 +47,16 @@ ROUNDING = 1e-12
 
 def share_right(head: HopHead, length: int) -> tuple[float, int]:
     """Share of valid last tokens of all sequences that a head gets right, and their number."""
-    tokens = every_sequence(head.task, length)
+    tokens = list_sequences(head.task, length)
     tokens = tokens[is_valid(tokens, head.task)[:, -1]]
-    expected = index(tokens, head.task) if isinstance(head.task, NumberTask) else retrieval(tokens, head.task)
-    right = hop_is_right(head, tokens, expected)[:, -1]
+    expected = (
+        apply_index(tokens, head.task) if isinstance(head.task, NumberTask) else apply_retrieval(tokens, head.task)
+    )
+    right = is_hop_right(head, tokens, expected)[:, -1]
     return float(right.double().mean()), len(tokens)
 
 
-def constructed(length: int = 4) -> list[HopHead]:
+def list_constructed_heads(length: int = 4) -> list[HopHead]:
     """Heads that should work, on tasks small enough to list every sequence of ``length`` tokens."""
     number, letter = NumberTask(letters=2, window=2, steps=2, hops=2), LetterTask(alphabet=3, integers=1, hops=2)
     heads: list[HopHead] = [
@@ -63,7 +73,7 @@ def constructed(length: int = 4) -> list[HopHead]:
     return heads
 
 
-def exceeded(*, least: bool) -> dict[str, Float[Tensor, " n"]]:
+def measure_excess(*, least: bool) -> dict[str, Float[Tensor, " n"]]:
     """By how much the least or the greatest discrepancy exceeds each bound, for 2, 3, ... tokens before the query."""
     rows: dict[str, list[float]] = {"1 - cos(theta)": [], "2 pi^2 / n^2": [], "1 - cos(omega - n theta)": []}
     for n in range(2, LONGEST + 1):
@@ -75,13 +85,15 @@ def exceeded(*, least: bool) -> dict[str, Float[Tensor, " n"]]:
     return {name: torch.tensor(row) for name, row in rows.items()}
 
 
-def heads_hop(folder: Path | None) -> Measured:
+def constructed_heads_are_right(folder: Path | None) -> Measured:
     """U26-4a: the constructions on every input."""
-    measured = [(head, *share_right(head, 4)) for head in constructed()]
+    measured = [(head, *share_right(head, 4)) for head in list_constructed_heads()]
     ours: dict[str, Number] = {}
     for kind in (IndexHead, RetrievalHead):
         found = [(share, count) for head, share, count in measured if isinstance(head, kind)]
-        ours[f"{kind.__name__}: angles at which it is right on every input"] = cases(share == 1 for share, _ in found)
+        ours[f"{kind.__name__}: angles at which it is right on every input"] = count_cases(
+            share == 1 for share, _ in found
+        )
         ours[f"{kind.__name__}: inputs, all there are"] = found[0][1]
         ours[f"{kind.__name__}: least share right"] = min(share for share, _ in found)
     ours["Retrieval's exact angle limit over omega / 2n, n = 8"] = (
@@ -102,7 +114,7 @@ def bounds_hold(folder: Path | None) -> Measured:
     fails = []
     held: dict[str, list[bool]] = {"greatest": [], "least": []}
     for which in held:
-        for name, gaps in exceeded(least=which == "least").items():
+        for name, gaps in measure_excess(least=which == "least").items():
             above = int((gaps > ROUNDING).sum())
             held[which].append(above == 0)
             ours[f"lengths out of {len(gaps)} whose {which} discrepancy exceeds {name}"] = above
@@ -111,18 +123,25 @@ def bounds_hold(folder: Path | None) -> Measured:
                 fails.append(
                     f"{name}: exceeded by {float(gaps.max()):.3g} at n = {n}, and at {above} of {len(gaps)} lengths"
                 )
-    counts = {which: cases(values) for which, values in held.items()}
+    counts = {which: count_cases(values) for which, values in held.items()}
+    few = index_discrepancy(4, FEW_ANGLE)
     return Measured(
         ours={
             "bounds that hold for the greatest discrepancy over inputs": counts["greatest"],
             "bounds that hold for the least discrepancy over inputs": counts["least"],
             **ours,
+            f"five tokens, angle {FEW_ANGLE}: greatest discrepancy": few.greatest,
+            f"five tokens, angle {FEW_ANGLE}: least bound": min(few.bounds),
+            f"five tokens, angle {FEW_ANGLE}: least discrepancy": few.least,
         },
         model="constructed heads of one plane",
         evidence=[SHOWN_IN],
         fails_in=fails,
         note='Definition 3.1: "the maximal difference between the largest and second-largest logit produced by the '
         "model "
-        'on inputs of a certain length". The nearest true statement, proved in the chapter: all three bound the '
-        "*least* difference over inputs, on which the paper's conclusion rests.",
+        'on inputs of a certain length". That *maximal* is over inputs is read from this sentence and could not be '
+        "checked against the definition around it. The nearest true statement, proved in the chapter: all three bound "
+        "the *least* difference over inputs, on which the paper's conclusion rests. The example of five tokens turns "
+        f"by a third of a circle, where some input is a tie; at {FEW_ANGLE} rad none is, by {few.least:.5f}, and the "
+        f"bound {min(few.bounds):.2f} is exceeded by {few.greatest - min(few.bounds):.2f}.",
     )

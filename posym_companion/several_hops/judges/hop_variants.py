@@ -12,10 +12,10 @@ import torch
 
 from posym_companion.finding import Measured, Number
 from posym_companion.several_hops.hop_variants import HopVariant
-from posym_companion.several_hops.judges.multihop import written
-from posym_core.metrics.score_geometry import purity
+from posym_companion.several_hops.judges.multihop import write_kinds
+from posym_core.metrics.score_geometry import classify_purity
 from posym_core.metrics.stats import mean_interval
-from posym_core.runs.results import Result, load_result
+from posym_core.store.results import Result, load_result
 
 SHOWN_IN = "book/several_hops/length.ipynb"
 SOLVED = 0.9
@@ -45,7 +45,7 @@ def mean_kinds(result: Result) -> np.ndarray:
         ``[seed, layer, head]``.
     """
     positional, symbolic = (torch.from_numpy(np.nanmean(result[name], (1, 2))) for name in ("positional", "symbolic"))
-    return purity(positional, symbolic).numpy()
+    return classify_purity(positional, symbolic).numpy()
 
 
 def necessity(folder: Path | None) -> Measured:
@@ -57,7 +57,7 @@ def necessity(folder: Path | None) -> Measured:
     ours: dict[str, Number] = {name: mean_interval(result["test_accuracy"].mean(1)) for name, result in results.items()}
     for name, result in results.items():
         ours[f"{name}: longest sequence still solved, by seed"] = ", ".join(map(str, reaches(result)))
-        ours[f"{name}: heads by layer, by seed"] = "; ".join(written(kind) for kind in mean_kinds(result))
+        ours[f"{name}: heads by layer, by seed"] = "; ".join(write_kinds(kind) for kind in mean_kinds(result))
     steps = HopVariant(task="number", change="plain").settings(seed=0).steps
     seeds = sorted({len(result["test_accuracy"]) for result in results.values()})
     return Measured(

@@ -15,11 +15,11 @@ from typing import Literal
 import numpy as np
 import torch
 
-from posym_companion.finding import Measured, Number, SeedRange, cases, seed_range
+from posym_companion.finding import Measured, Number, SeedRange, count_cases, seed_range
 from posym_companion.several_hops.multihop import SEEDS, TEST, MultihopSettings
-from posym_core.metrics.score_geometry import purity
-from posym_core.runs.results import Result, stored_results
-from posym_core.tasks.multihop_shortcuts import counting_accuracy
+from posym_core.metrics.score_geometry import classify_purity
+from posym_core.store.results import Result, load_stored_results
+from posym_core.tasks.number_letter_shortcuts import measure_counting_accuracy
 
 Task = Literal["number", "letter"]
 TASKS: tuple[Task, ...] = ("number", "letter")
@@ -44,7 +44,9 @@ def stored_runs(
     task: Task, folder: Path | None = None, *, seeds: Sequence[int] = SEEDS, least: int = 1
 ) -> list[Result]:
     """Full-size runs of a task that are there, of any of these seeds."""
-    return stored_results([MultihopSettings.full(task=task, seed=seed).name for seed in seeds], folder, least=least)
+    return load_stored_results(
+        [MultihopSettings.full(task=task, seed=seed).name for seed in seeds], folder, least=least
+    )
 
 
 def learned_at(run: Result) -> np.ndarray:
@@ -54,7 +56,7 @@ def learned_at(run: Result) -> np.ndarray:
     return np.where(lasting.any(0), run["look_step"][lasting.argmax(0)], np.nan).astype(float)
 
 
-def spread(run: Result) -> float:
+def learning_spread(run: Result) -> float:
     """Steps between the first and the last hop that is learned, as a share of the training; 1 if one never is."""
     steps = learned_at(run)
     return float(np.ptp(steps) / run["look_step"][-1]) if np.isfinite(steps).all() else 1.0
@@ -77,10 +79,10 @@ def mean_scores(run: Result) -> tuple[np.ndarray, np.ndarray]:
     return positional, symbolic
 
 
-def kinds(run: Result) -> np.ndarray:
+def classify_heads(run: Result) -> np.ndarray:
     """1 for pure positional heads, -1 for pure symbolic ones, else 0, ``[checkpoint, layer, head]``."""
     positional, symbolic = map(torch.from_numpy, mean_scores(run))
-    return purity(positional, symbolic, GAMMA).numpy()
+    return classify_purity(positional, symbolic, GAMMA).numpy()
 
 
 def best_checkpoint(run: Result, share: float = BEST) -> int:
@@ -91,20 +93,20 @@ def best_checkpoint(run: Result, share: float = BEST) -> int:
 
 def pure_share(run: Result, checkpoint: int = -1) -> float:
     """Share of heads that are pure."""
-    return float((kinds(run)[checkpoint] != 0).mean())
+    return float((classify_heads(run)[checkpoint] != 0).mean())
 
 
 def pure_by_station(run: Result) -> float:
     """Share of heads that are pure at the end, with every station of every number of hops judged by itself."""
     positional, symbolic = (torch.from_numpy(run[name][-1]) for name in ("positional", "symbolic"))
-    return float((purity(positional, symbolic, GAMMA) != 0)[~positional.isnan()].double().mean())
+    return float((classify_purity(positional, symbolic, GAMMA) != 0)[~positional.isnan()].double().mean())
 
 
 def purity_goes_along(run: Result) -> float:
     """Rank correlation over checkpoints of the number of pure heads and the mean accuracy; 0 if either is constant."""
     from scipy.stats import spearmanr
 
-    pure, accuracy = (kinds(run) != 0).sum((1, 2)), run["accuracy"].mean(1)
+    pure, accuracy = (classify_heads(run) != 0).sum((1, 2)), run["accuracy"].mean(1)
     if np.ptp(pure) == 0 or np.ptp(accuracy) == 0:
         return 0.0
     return float(spearmanr(pure, accuracy)[0])  # pyright: ignore[reportArgumentType]
@@ -127,15 +129,16 @@ def frequencies(run: Result) -> np.ndarray:
 
 
 @functools.cache
-def counted() -> float:
+def measure_counting() -> float:
     """Share of Letter sequences whose answer stands out by counting letters, without following the path."""
     settings = MultihopSettings.full(task="letter")
-    return float(counting_accuracy(settings.sample(1600, TEST), settings.make_task()).mean())
+    return float(measure_counting_accuracy(settings.sample(1600, TEST), settings.make_task()).mean())
 
 
-def leak() -> str:
+def describe_leak() -> str:
     """The flaw of the Letter task, for the note of a row about it."""
-    return f"{counted():.0%} of Letter's sequences can be answered by counting letters; the chapter tests who does."
+    share = f"{measure_counting():.0%}"
+    return f"{share} of Letter's sequences can be answered by counting letters; the chapter tests who does."
 
 
 def learned_hop_by_hop(folder: Path | None, seeds: Sequence[int] = SEEDS) -> Measured:
@@ -148,19 +151,19 @@ def learned_hop_by_hop(folder: Path | None, seeds: Sequence[int] = SEEDS) -> Mea
         for hop in range(found[0]["test_accuracy"].shape[0]):
             step = _where_defined(found, lambda run, hop=hop: learned_at(run)[hop])
             ours[f"{task}: step at which hop {hop + 1} is learned"] = step
-        ours[f"{task}: share of the training between first and last"] = _over(found, spread)
+        ours[f"{task}: share of the training between first and last"] = _over(found, learning_spread)
         longest = _where_defined(found, longest_when_first)
         ours[f"{task}: accuracy of the longest path when one hop is learned"] = longest
     ordered = [bool((np.diff(learned_at(run)) > 0).all()) for run in runs["number"]]
-    ours["number: seeds that learn hops in the order 1 to 4"] = cases(ordered)
-    shares = [min(map(spread, runs["number"])), max(map(spread, runs["letter"]))]
+    ours["number: seeds that learn hops in the order 1 to 4"] = count_cases(ordered)
+    shares = [min(map(learning_spread, runs["number"])), max(map(learning_spread, runs["letter"]))]
     ours["least share of Number over largest of Letter"] = float(shares[0] / max(shares[1], JUST))
     return _measured(
         runs,
         ours,
         "A weaker rule, added after seed 0 (the order, and Number's share three times Letter's), "
         f"{'holds' if all(ordered) and shares[0] >= 3 * shares[1] else 'does not hold'}; seeds from the "
-        f"second on are later than it. {leak()}",
+        f"second on are later than it. {describe_leak()}",
     )
 
 
@@ -169,7 +172,7 @@ def pure_at_best(folder: Path | None, seeds: Sequence[int] = SEEDS) -> Measured:
     runs = _both(folder, seeds)
     ours: dict[str, Number] = {}
     for task, found in runs.items():
-        ends = [kinds(run)[-1] for run in found]
+        ends = [classify_heads(run)[-1] for run in found]
         if task == "number":
             right = [
                 min((kind == 1).sum(), (kind == -1).sum()) >= OF_EACH and out_of_order(kind) <= OUT_OF_ORDER
@@ -186,18 +189,22 @@ def pure_at_best(folder: Path | None, seeds: Sequence[int] = SEEDS) -> Measured:
             ),
             f"{task}: rank correlation of pure heads and accuracy": _over(found, purity_goes_along),
             f"{task}: pure heads at the end": _over(found, pure_share),
-            f"{task}: seeds whose layers turn as claimed": cases(right),
+            f"{task}: seeds whose layers turn as claimed": count_cases(right),
             f"{task}: the same, one station at a time": _over(found, pure_by_station),
-            f"{task}: positional heads at the end": _over(found, lambda run: float((kinds(run)[-1] == 1).sum())),
-            f"{task}: symbolic heads at the end": _over(found, lambda run: float((kinds(run)[-1] == -1).sum())),
-            f"{task}: kinds by layer, seed by seed": "; ".join(written(kinds(run)[-1]) for run in found),
+            f"{task}: positional heads at the end": _over(
+                found, lambda run: float((classify_heads(run)[-1] == 1).sum())
+            ),
+            f"{task}: symbolic heads at the end": _over(
+                found, lambda run: float((classify_heads(run)[-1] == -1).sum())
+            ),
+            f"{task}: kinds by layer, seed by seed": "; ".join(write_kinds(classify_heads(run)[-1]) for run in found),
         }
     return _measured(
         runs,
         ours,
         f"Pure at gamma = {GAMMA}, by scores averaged over stations. A weaker rule, added after seed 0, asks for pure "
         f"heads where accuracy is {NEARLY_ALL:.0%} of its maximum; seeds from the second on are later than it. "
-        f"{leak()}",
+        f"{describe_leak()}",
     )
 
 
@@ -265,10 +272,10 @@ def hours_for_the_papers_swaps(run: Result) -> float:
     return float(run["monitor_seconds"].sum()) / 3600 * PAPERS_BYTES / bytes_of_swaps(run)
 
 
-def written(kind: np.ndarray) -> str:
+def write_kinds(kind: np.ndarray) -> str:
     """Kinds ``[layer, head]`` as letters: P positional, S symbolic, a dot for neither; heads of a layer together.
 
-    >>> written(np.array([[1], [0], [-1]]))
+    >>> write_kinds(np.array([[1], [0], [-1]]))
     'P.S'
     """
     return "".join({1: "P", -1: "S", 0: "."}[int(x)] for x in kind.ravel())

@@ -1,4 +1,4 @@
-// A forward pass of a GPT-J model with one head a layer, as posym_core.models.gptj has it, in plain arrays.
+// A forward pass of a GPT-J model with one head a layer, as posym_companion.several_hops.gptj has it, in plain arrays.
 
 // ---- weights ----------------------------------------------------------------------------------------------------------
 // Half precision as numbers: sign, 5 bits of exponent, 10 of fraction.

@@ -1,6 +1,6 @@
 // Drives the models of several hops: reads a sequence, lets a Worker ask the model, draws whom its tokens look at.
 // Weights come in parcels: from the figure itself, from beside its page or, to a widget, from the kernel.
-import { canvas, element, fillTable, node, putLine, putText, rangeOf, ruler, scale, tenth, ticks, whenFontsChange, write } from "../../../posym_core/figures/static/core.js";
+import { canvas, element, fillTable, node, putLine, putText, rangeOf, ruler, scale, tenth, ticks, whenFontsChange, write } from "../../../posym_figures/static/core.js";
 import { drawFront, drawSequence, follow, parse } from "./hop_tasks.js";
 
 const SHOWN = 0.1, STRONG = 0.3; // weights from which an arc of the path, and one of any other token, is drawn

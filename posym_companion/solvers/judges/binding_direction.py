@@ -6,11 +6,11 @@ from pathlib import Path
 
 import numpy as np
 
-from posym_companion.finding import Measured, Number, cases
+from posym_companion.finding import Measured, Number, count_cases
 from posym_companion.solvers.binding_direction import FACTS, ORDERS, WORDINGS, BindingDirection
 from posym_companion.solvers.judges.gemma_runs import MODEL, SEEDS, SHOWN_IN
 from posym_core.metrics.stats import mean_interval
-from posym_core.runs.results import Result, load_result
+from posym_core.store.results import Result, load_result
 
 # A model answers a kind of question if the interval of its accuracy is above this; one in 8 or 16 is chance.
 ANSWERS = 0.5
@@ -66,7 +66,7 @@ def both_orders(folder: Path | None, model: str = MODEL) -> Measured:
         f"right one in {means[f'accuracy, {ORDERS[1]}']:.0%} of all"
     )
     return Measured(
-        ours={**{name: cases(x) for name, x in held.items()}, **means, **ours},
+        ours={**{name: count_cases(x) for name, x in held.items()}, **means, **ours},
         model=f"{model}, taught to bind",
         evidence=[*(result.name for result in (*taught, untaught)), SHOWN_IN],
         fails_in=fails,

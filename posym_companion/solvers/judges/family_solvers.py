@@ -12,7 +12,7 @@ from posym_companion.solvers.families import FAMILIES
 from posym_companion.solvers.family_solvers import QUESTIONS, full_size
 from posym_companion.solvers.judges.task_solvers import SHOWN_IN, SOLVED
 from posym_companion.solvers.random_solvers import RandomSolvers
-from posym_core.runs.results import MissingResultError, load_result, result_names
+from posym_core.store.results import MissingResultError, list_results, load_result
 
 # What is asked of which number, and its sign.
 SIGNS = {"Pearson r": ("r below zero", -1)} | {
@@ -29,7 +29,7 @@ def signs_of(scores: np.ndarray, half: int) -> dict[str, float]:
 
 def across_architectures(folder: Path | None) -> Measured:
     """T-7: sign of the correlation and of both layer contrasts in every model that solves both kinds of question."""
-    there = set(result_names("family_solvers", folder=folder))
+    there = set(list_results("family_solvers", folder=folder))
     results = [load_result(s.name, folder=folder) for s in full_size() if s.name in there]
     able = {result.name.partition("/")[2]: result for result in results if (result["right"].mean(1) > SOLVED).all()}
     if missing := [family for family in FAMILIES if not any(name.startswith(family) for name in able)]:

@@ -6,15 +6,15 @@ from pathlib import Path
 
 import numpy as np
 
-from posym_companion.finding import Cases, Measured, Number, Tally, beyond
+from posym_companion.finding import Cases, Measured, Number, Tally, lies_beyond
 from posym_companion.language_models.judges.binding_profile import MODEL
 from posym_companion.language_models.judges.origins import SHOWN_IN, origins_result
 from posym_companion.language_models.origins import WORDINGS
 from posym_companion.solvers.judges.gemma_roles import CARRIES
-from posym_companion.solvers.judges.gemma_runs import restored, runs
+from posym_companion.solvers.judges.gemma_runs import load_runs, restored_share
 from posym_core.metrics.cube_parts import AXES
 from posym_core.metrics.stats import mean_interval
-from posym_core.runs.results import Result
+from posym_core.store.results import Result
 
 BLOCK = "block"
 MOST = 6
@@ -24,13 +24,13 @@ ASKED = ("above zero", "above the origin's", "above most heads that carry nothin
 RIGHT = "share of prompts answered right, least of both wordings"
 
 
-def carriers(folder: Path | None, model: str = MODEL) -> list[tuple[int, int]]:
+def find_carriers(folder: Path | None, model: str = MODEL) -> list[tuple[int, int]]:
     """Layer and head of those that carry the answer in the taught runs of every seed."""
-    carry = np.stack([restored(result) > CARRIES for result in runs(folder, model=model)]).all(0)
+    carry = np.stack([restored_share(result) > CARRIES for result in load_runs(folder, model=model)]).all(0)
     return [(int(layer), int(head)) for layer, head in np.argwhere(carry)]
 
 
-def contrast(result: Result, factor: str, read: str = BLOCK) -> np.ndarray:
+def measure_contrast(result: Result, factor: str, read: str = BLOCK) -> np.ndarray:
     """How much the symbol, origin or place asked for stands out, ``[prompt, layer, head]``."""
     found = result["contrasts"][result["curves"].tolist().index(read), AXES.index(factor)]
     return found.astype(float)
@@ -38,15 +38,15 @@ def contrast(result: Result, factor: str, read: str = BLOCK) -> np.ndarray:
 
 def carriers_read_symbols(folder: Path | None, model: str = MODEL) -> Measured:
     """C-4: contrasts of the logits of what is asked for, head by head, beside the untaught model's."""
-    heads, evidence = carriers(folder, model), [result.name for result in runs(folder, model=model)]
+    heads, evidence = find_carriers(folder, model), [result.name for result in load_runs(folder, model=model)]
     tally, correct = Tally(), []
     gains: dict[str, Number] = {}
     for wording in WORDINGS:
         taught, plain = (origins_result(folder, model=name, wording=wording) for name in (f"{model}-binds", model))
         evidence += [result.name for result in (taught, plain)]
         correct.append(float(taught["correct"].astype(float).mean()))
-        symbol, origin, place = (contrast(taught, factor) for factor in AXES)
-        gain = symbol - contrast(plain, "symbol")
+        symbol, origin, place = (measure_contrast(taught, factor) for factor in AXES)
+        gain = symbol - measure_contrast(plain, "symbol")
         chosen = tuple(np.array(heads, dtype=int).reshape(-1, 2).T)
         others = np.ones(symbol.shape[1:], dtype=bool)
         others[chosen] = False
@@ -54,15 +54,15 @@ def carriers_read_symbols(folder: Path | None, model: str = MODEL) -> Measured:
         for layer, head in heads:
             where = f"{layer}:{head}, {wording}"
             read, rather = (mean_interval(x[:, layer, head], over="prompts") for x in (symbol, symbol - origin))
-            above = {"above zero": beyond(read, 1)}
+            above = {"above zero": lies_beyond(read, 1)}
             tally.add("contrast of the symbol asked for", where, read, above, f"{where}: {read}")
-            above = {"above the origin's": beyond(rather, 1)}
+            above = {"above the origin's": lies_beyond(rather, 1)}
             tally.add("the same less that of its origin", where, rather, above, f"{where}, less its origin's: {rather}")
             less = float((mean["symbol"][others] < mean["symbol"][layer, head]).mean())
             tally.numbers[f"share of the heads that carry nothing with less of it ({where})"] = less
             tally.held.setdefault("above most heads that carry nothing", []).append((where, less > RARE))
             taught_it = mean_interval(gain[:, layer, head], over="prompts")
-            more = {"above that before teaching": beyond(taught_it, 1)}
+            more = {"above that before teaching": lies_beyond(taught_it, 1)}
             tally.add("the same less that before teaching", where, taught_it, more, f"{where}, taught: {taught_it}")
             for name, x in (("origin", origin), ("place", place)):
                 tally.numbers[f"contrast of the {name} asked for ({where})"] = float(x[:, layer, head].mean())

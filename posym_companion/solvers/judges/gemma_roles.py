@@ -7,25 +7,25 @@ from pathlib import Path
 import numpy as np
 
 from posym_companion.finding import Measured, Number, Remedy
-from posym_companion.language_models.judges.binding_profile import cases
+from posym_companion.language_models.judges.binding_profile import count_cases
 from posym_companion.solvers.areas import detection, detection_difference
 from posym_companion.solvers.judges.gemma_runs import (
     MODEL,
     SEEDS,
     SOLVED,
-    measured,
+    load_runs,
+    measure_runs,
     predictors,
-    restored,
-    runs,
+    restored_share,
     taught_models,
 )
 from posym_companion.solvers.judges.solver_answers import RightAndWrong
 from posym_companion.solvers.solver_answers import MEASURED
 from posym_companion.solvers.taught_gemma import FACTS, WORDINGS
-from posym_companion.solvers.taught_profile import with_remedy
+from posym_companion.solvers.taught_profile import list_variant_settings
 from posym_core.metrics.stats import Estimate, statistic_interval
-from posym_core.metrics.trends import local_layers
-from posym_core.runs.results import Result, load_result
+from posym_core.metrics.trends import find_local_layers
+from posym_core.store.results import Result, load_result
 
 # A head carries the task if its output alone brings back this share of the difference between two prompts.
 CARRIES = 0.1
@@ -44,9 +44,9 @@ FIRST_STOP = 12
 FIRST_LESS = f"seeds in which they do so less than half as much in the control, stopped at step {FIRST_STOP}"
 
 
-def roles(folder: Path | None, model: str = MODEL) -> Measured:
+def scores_tell_taught_roles(folder: Path | None, model: str = MODEL) -> Measured:
     """Whether scores tell which heads carry the task, on the taught wording: over all depths and within one."""
-    results = runs(folder, model=model)
+    results = load_runs(folder, model=model)
     ours: dict[str, Number] = {}
     most: list[bool] = []
     held: dict[str, list[bool]] = {"seeds in which most purely symbolic heads carry it": most}
@@ -55,7 +55,7 @@ def roles(folder: Path | None, model: str = MODEL) -> Measured:
         ours[f"area, {shown}"] = area or "no heads on both sides"
         held.setdefault(f"seeds in which {number}", []).append(area is not None and area.low > line)
 
-    carried = np.greater(np.stack([restored(result) for result in results]), CARRIES)
+    carried = np.greater(np.stack([restored_share(result) for result in results]), CARRIES)
     layers = np.arange(carried.shape[1])
     depth = np.broadcast_to(layers[:, None], carried.shape[1:])
     thirds = [np.isin(depth, part) for part in np.array_split(layers, 3)]
@@ -63,10 +63,10 @@ def roles(folder: Path | None, model: str = MODEL) -> Measured:
     third = max(thirds, key=lambda part: ever[part].sum())  # that with most carriers
     for result, carries in zip(results, carried, strict=True):
         seed = result.settings["seed"]
-        ours[f"heads that carry it (seed {seed})"] = cases(carries.ravel())
+        ours[f"heads that carry it (seed {seed})"] = count_cases(carries.ravel())
         scores = predictors(result)
         pure = np.asarray((scores["s_SYM"] > 1 - PURE) & (-scores["s_POS (low)"] < PURE))
-        useful = ours[f"purely symbolic heads that carry it (seed {seed})"] = cases(carries[pure])
+        useful = ours[f"purely symbolic heads that carry it (seed {seed})"] = count_cases(carries[pure])
         if useful.of:
             most.append(2 * useful.held > useful.of)
         for name, x in scores.items():
@@ -80,7 +80,7 @@ def roles(folder: Path | None, model: str = MODEL) -> Measured:
             better = detection_difference(scores["s_SYM"], rival, carries) if carries.any() else None
             judge(f"s_SYM tells more than the {name}", f"s_SYM - {name} (seed {seed})", better, 0)
     ours |= {
-        "heads that carry it in every seed, of those that do in any": cases(always[ever]),
+        "heads that carry it in every seed, of those that do in any": count_cases(always[ever]),
         "heads that carry it in any seed": int(ever.sum()),
         "heads on the smaller side in a third of the depth": min(int(ever[third].sum()), int((~ever)[third].sum())),
     }
@@ -92,7 +92,7 @@ def roles(folder: Path | None, model: str = MODEL) -> Measured:
         f"{', '.join(f'{x.value:.2f}' if isinstance(x, Estimate) else str(x) for x in alone)}."
     )
     every, settings = taught_models(folder, model=model)
-    return measured(every, {**{k: cases(v) for k, v in held.items()}, **ours}, note, settings)
+    return measure_runs(every, {**{k: count_cases(v) for k, v in held.items()}, **ours}, note, settings)
 
 
 def _detected(x: np.ndarray, chosen: np.ndarray) -> Estimate | None:
@@ -106,20 +106,20 @@ def first_look(folder: Path | None, remedy: Remedy | None = None, model: str = M
     task, and whether a control was learned, stays what the runs say. Of another model than the first no control need
     be there, and whether layers are local is asked where some are and some are not.
     """
-    results = runs(folder, model=model)
-    controls = {name: runs(folder, model=model, **kind) for name, kind in CONTROLS.items()}
+    results = load_runs(folder, model=model)
+    controls = {name: load_runs(folder, model=model, **kind) for name, kind in CONTROLS.items()}
     ours: dict[str, Number] = {}
     held: dict[str, list[bool]] = {name: [] for name in (GLOBAL, *LESS.values(), FIRST_LESS)}
     carriers: dict[tuple[int, int], list[bool]] = {}
     for result in results:
         seed = result.settings["seed"]
-        share, carries = restored(result), restored(result) > CARRIES
+        share, carries = restored_share(result), restored_share(result) > CARRIES
         scores = scores_by_step(result, folder, remedy)
         positional, symbolic = scores[max(scores)]
         pure = (symbolic > 1 - PURE) & (positional < PURE)
         for layer, head in np.argwhere(carries).tolist():
             carriers.setdefault((layer, head), []).append(bool(pure[layer, head]))
-        local = np.isin(np.arange(len(share)), local_layers(result["angles"]))
+        local = np.isin(np.arange(len(share)), find_local_layers(result["angles"]))
         if not local.all():
             positive = share.clip(min=0)
             part = ours[f"share restored by global layers (seed {seed})"] = float(
@@ -132,7 +132,7 @@ def first_look(folder: Path | None, remedy: Remedy | None = None, model: str = M
             ours[f"the same without the head that restores most (seed {seed})"] = others
         positional, symbolic = scores[0]
         idle = (symbolic > 1 - PURE) & (positional < 0.5) & ~carries
-        taught = risen(scores, idle)
+        taught = measure_rise(scores, idle)
         last, turned = max(taught), held.setdefault("seeds in which idle symbolic heads turn positional", [])
         if idle.any():
             turned.append(taught[last] > 0)
@@ -144,20 +144,20 @@ def first_look(folder: Path | None, remedy: Remedy | None = None, model: str = M
             control = next((one for one in found if one.settings["seed"] == seed), None)
             if control is None:
                 continue
-            there = risen(scores_by_step(control, folder, remedy), idle)
-            ours[f"right by its own rule, {name} (seed {seed})"] = right = own_accuracy(control)
+            there = measure_rise(scores_by_step(control, folder, remedy), idle)
+            ours[f"right by its own rule, {name} (seed {seed})"] = right = taught_rule_accuracy(control)
             ours |= {f"the same heads, {name} (seed {seed}, step {step})": x for step, x in there.items()}
             # A rule that was not learned is no control for what was learned.
             if idle.any() and (right > SOLVED or not control.settings["right"]):
                 held[LESS[name]].append(there[last] < taught[last] / 2)
         if remedy is None and model == MODEL:
             first = next(one for one in controls["wrong answers"] if one.settings["seed"] == SEEDS[0])
-            held[FIRST_LESS].append(risen(scores_by_step(first), idle)[FIRST_STOP] < taught[last] / 2)
+            held[FIRST_LESS].append(measure_rise(scores_by_step(first), idle)[FIRST_STOP] < taught[last] / 2)
     counts: dict[str, Number] = {
         # The same heads in other runs of teaching are no other heads.
-        "heads that carry it in some run and are purely symbolic": cases(map(all, carriers.values())),
-        "heads that carry it and are purely symbolic": cases(x for each in carriers.values() for x in each),
-        **{name: cases(x) for name, x in held.items()},
+        "heads that carry it in some run and are purely symbolic": count_cases(map(all, carriers.values())),
+        "heads that carry it and are purely symbolic": count_cases(x for each in carriers.values() for x in each),
+        **{name: count_cases(x) for name, x in held.items()},
     }
     every = [*results, *(one for found in controls.values() for one in found)]
     note = (
@@ -166,7 +166,7 @@ def first_look(folder: Path | None, remedy: Remedy | None = None, model: str = M
     )
     found, settings = taught_models(folder, remedy, model)
     named = {one.name for one in every}
-    return measured([*every, *(one for one in found if one.name not in named)], {**counts, **ours}, note, settings)
+    return measure_runs([*every, *(one for one in found if one.name not in named)], {**counts, **ours}, note, settings)
 
 
 def scores_by_step(
@@ -177,22 +177,22 @@ def scores_by_step(
         steps = enumerate(result["steps"].tolist())
         each = {step: [result[name][place, 0] for name in ("positional", "symbolic")] for place, step in steps}
     else:
-        profiles = profiled(result, folder, remedy)
+        profiles = load_profiles(result, folder, remedy)
         ends = dict(zip((0, int(result.settings["steps"])), profiles, strict=True))
         each = {step: [profile[name] for name in ("positional", "symbolic")] for step, profile in ends.items()}
     return {step: (x.astype(float).mean(0), y.astype(float).mean(0)) for step, (x, y) in each.items()}
 
 
-def profiled(result: Result, folder: Path | None, remedy: Remedy) -> tuple[Result, Result]:
+def load_profiles(result: Result, folder: Path | None, remedy: Remedy) -> tuple[Result, Result]:
     """Profiles on a remedy's prompts, of the taught wording: before any teaching, and after that of a run."""
     said = result.settings
     lesson = "wrong" if not said["right"] else "third" if said.get("rule") == "third" else "binding"
-    settings = with_remedy(remedy, said.get("model", MODEL), lesson)
+    settings = list_variant_settings(remedy, said.get("model", MODEL), lesson)
     (setting,) = (x for x in settings if (x.taught, x.profile.template) == (said["seed"], WORDINGS[0]))
     return load_result(setting.profile.name, folder=folder), load_result(setting.name, folder=folder)
 
 
-def risen(scores: dict[int, tuple[np.ndarray, np.ndarray]], heads: np.ndarray) -> dict[int, float]:
+def measure_rise(scores: dict[int, tuple[np.ndarray, np.ndarray]], heads: np.ndarray) -> dict[int, float]:
     """By step, by how much ``s_POS - s_SYM`` of some heads has risen since before teaching (median).
 
     NaN without a head.
@@ -202,7 +202,7 @@ def risen(scores: dict[int, tuple[np.ndarray, np.ndarray]], heads: np.ndarray) -
     return {step: float(np.median(x - before)) if heads.any() else float("nan") for step, x in leans.items()}
 
 
-def own_accuracy(result: Result) -> float:
+def taught_rule_accuracy(result: Result) -> float:
     """Share of right answers after the last step, by the rule that was taught, on the taught wording."""
     return float(np.nanmean(result["correct"][-1, 0, FACTS.index(result.settings["facts"])]))
 
@@ -213,8 +213,8 @@ def untaught_answers(folder: Path | None = None) -> dict[str, RightAndWrong]:
     Over the prompts of all seeds and wordings; differences are within a seed and wording, intervals over prompts.
     """
     rows: dict[str, list[np.ndarray]] = {name: [] for name in MEASURED}
-    for number, result in enumerate(runs(folder)):
-        carries = restored(result) > CARRIES
+    for number, result in enumerate(load_runs(folder)):
+        carries = restored_share(result) > CARRIES
         for place in range(len(WORDINGS)):
             right = result["correct"][0, place, FACTS.index(result.settings["facts"])].astype(float)
             group = np.full_like(right, len(WORDINGS) * number + place)

@@ -6,13 +6,13 @@ from pathlib import Path
 
 import numpy as np
 
-from posym_companion.finding import Measured, Number, Remedy, cases
+from posym_companion.finding import Measured, Number, Remedy, count_cases
 from posym_companion.language_models.judges.binding_profile import MODEL
+from posym_companion.solvers.prompt_scores import BANDS
 from posym_companion.solvers.taught_answers import TaughtAnswers
 from posym_companion.solvers.taught_gemma import FACTS, WORDINGS, TaughtGemma
-from posym_companion.solvers.taught_profile import with_remedy
-from posym_core.inspection.prompt_scores import BANDS
-from posym_core.runs.results import Result, load_result, stored_results
+from posym_companion.solvers.taught_profile import list_variant_settings
+from posym_core.store.results import Result, load_result, load_stored_results
 
 SHOWN_IN = "book/language_model/gemma_learns.ipynb"
 SEEDS = (0, 1, 2)
@@ -21,7 +21,7 @@ SOLVED = 0.9
 PREDICTORS = ("s_SYM", "s_POS (low)", "symbolic share", "positional share (low)", "entropy (low)", "spread of logits")
 
 
-def runs(
+def load_runs(
     folder: Path | None, kind: str = "none", *, right: bool = True, rule: str = "asked", model: str = MODEL
 ) -> list[Result]:
     """Stored runs of all seeds; of stopped planes those that are there, at least two, and of another model's controls
@@ -29,10 +29,12 @@ def runs(
     """
     names = [TaughtGemma(model=model, stopped=kind, right=right, rule=rule, seed=seed).name for seed in SEEDS]  # pyright: ignore
     control = not right or rule != "asked"
-    return stored_results(names, folder, least=2 if kind != "none" else 0 if control and model != MODEL else len(names))
+    return load_stored_results(
+        names, folder, least=2 if kind != "none" else 0 if control and model != MODEL else len(names)
+    )
 
 
-def after(results: list[Result], folder: Path | None) -> dict[str, dict[str, np.ndarray]]:
+def read_last_step(results: list[Result], folder: Path | None) -> dict[str, dict[str, np.ndarray]]:
     """What was measured after the last step, by seed and wording as the ledger calls them.
 
     Answers are those of the run and of :mod:`posym_companion.solvers.taught_answers`, where that was run.
@@ -44,7 +46,7 @@ def after(results: list[Result], folder: Path | None) -> dict[str, dict[str, np.
         for place, wording in enumerate(WORDINGS):
             found[f"seed {result.settings['seed']}, {wording}"] = {
                 **{name: result[name][-1, place].astype(float) for name in (*names, *bands)},
-                "correct": right_answers([result], wording, result.settings["facts"], folder),
+                "correct": read_right_answers([result], wording, result.settings["facts"], folder),
                 "plane_angle": result["angles"],
                 # Single planes are scored on the taught wording.
                 **({"plane_gap": plane_gap(result, -1)} if place == 0 else {}),
@@ -52,15 +54,17 @@ def after(results: list[Result], folder: Path | None) -> dict[str, dict[str, np.
     return found
 
 
-def asked_afterwards(result: Result, folder: Path | None) -> list[Result]:
+def load_further_answers(result: Result, folder: Path | None) -> list[Result]:
     """The further answers of a run's model, if it was asked for them."""
     more = TaughtAnswers(model=result.settings.get("model", MODEL), taught=result.settings["seed"])
-    return stored_results([more.name], folder)
+    return load_stored_results([more.name], folder)
 
 
-def right_answers(results: list[Result], wording: str, facts: int, folder: Path | None = None) -> np.ndarray:
+def read_right_answers(results: list[Result], wording: str, facts: int, folder: Path | None = None) -> np.ndarray:
     """Which answers of some taught models are right, ``[prompt]``: those of the runs, and those asked afterwards."""
-    every = [x for one in results for x in (one["correct"][-1], *(y["correct"] for y in asked_afterwards(one, folder)))]
+    every = [
+        x for one in results for x in (one["correct"][-1], *(y["correct"] for y in load_further_answers(one, folder)))
+    ]
     asked = np.concatenate([x[WORDINGS.index(wording), FACTS.index(facts)].astype(float) for x in every])
     return asked[np.isfinite(asked)]
 
@@ -73,21 +77,22 @@ def plane_gap(result: Result, moment: int) -> np.ndarray:
 def taught_models(
     folder: Path | None, remedy: Remedy | None = None, model: str = MODEL
 ) -> tuple[list[Result], dict[str, dict[str, np.ndarray]]]:
-    """What the models that were taught to bind were measured with, and on, by seed and wording; see :func:`after`."""
+    """What the models that were taught to bind were measured with, and on, by seed and wording; see
+    :func:`read_last_step`."""
     if remedy is None:
-        results = runs(folder, model=model)
-        more = [one for result in results for one in asked_afterwards(result, folder)]
-        return [*results, *more], after(results, folder)
-    settings = with_remedy(remedy, model)
+        results = load_runs(folder, model=model)
+        more = [one for result in results for one in load_further_answers(result, folder)]
+        return [*results, *more], read_last_step(results, folder)
+    settings = list_variant_settings(remedy, model)
     results = [load_result(setting.name, folder=folder) for setting in settings]
     return results, {
-        f"seed {setting.taught}, {setting.profile.template}": in_bands(result)
+        f"seed {setting.taught}, {setting.profile.template}": average_in_bands(result)
         for setting, result in zip(settings, results, strict=True)
     }
 
 
-def in_bands(result: Result) -> dict[str, np.ndarray]:
-    """A profile on the binding task with its planes in bands, as :func:`after` has them."""
+def average_in_bands(result: Result) -> dict[str, np.ndarray]:
+    """A profile on the binding task with its planes in bands, as :func:`read_last_step` has them."""
     names = ("positional", "symbolic", "null_positional", "null_symbolic", "correct")
     planes = {name: result[f"plane_{name}"][0].astype(float) for name in ("positional_share", "symbolic_share")}
     bands = {name: [np.nanmean(x, -1) for x in np.array_split(each, BANDS, -1)] for name, each in planes.items()}
@@ -101,7 +106,7 @@ def in_bands(result: Result) -> dict[str, np.ndarray]:
     }
 
 
-def restored(result: Result, moment: int = -1) -> np.ndarray:
+def restored_share(result: Result, moment: int = -1) -> np.ndarray:
     """Share of the difference between two prompts that each head's output brings back, ``[layer, head]``."""
     other, clean = result["other_whole"][moment], result["clean_whole"][moment]
     return (result["answer_patched"][moment] - other[:, None, None]).sum(0) / (clean - other).sum()
@@ -117,7 +122,7 @@ def predictors(result: Result, snapshot: int = -1) -> dict[str, np.ndarray]:
     return {name: sign * x for name, sign, x in zip(PREDICTORS, signs, mean.values(), strict=True)}
 
 
-def measured(
+def measure_runs(
     results: list[Result],
     ours: dict[str, Number],
     note: str,
@@ -125,7 +130,7 @@ def measured(
 ) -> Measured:
     """Numbers of some runs, those with all planes first, and in how many settings these solve the task."""
     solved = {where: float(np.nanmean(x["correct"])) for where, x in settings.items()}
-    numbers = {"settings solved": cases([x > SOLVED for x in solved.values()])}
+    numbers = {"settings solved": count_cases([x > SOLVED for x in solved.values()])}
     names = [result.name for result in results]
     return Measured(
         ours={**numbers, **ours},

@@ -16,13 +16,13 @@ from pathlib import Path
 import numpy as np
 from jaxtyping import Float
 
-from posym_companion.finding import Measured, Number, cases
+from posym_companion.finding import Measured, Number, count_cases
 from posym_companion.solvers.head_editing import EDITS, ROLES, HeadEditing
-from posym_companion.solvers.head_rankings import WITHIN, HeadRankings, needed, orders_of
+from posym_companion.solvers.head_rankings import WITHIN, HeadRankings, list_orders, score_need
 from posym_companion.solvers.judges.head_removal import SHOWN_IN
 from posym_companion.solvers.ranked_models import LANGUAGE_MODELS
 from posym_core.metrics.stats import Estimate, student_margin
-from posym_core.runs.results import Result, load_result
+from posym_core.store.results import Result, load_result
 from posym_core.tasks.facts import Question
 
 FAMILIES = dict(zip(("Gemma", "SmolLM2"), LANGUAGE_MODELS, strict=True))
@@ -42,7 +42,7 @@ MOVES, WON = "first heads that move the answer", "comparisons won by first heads
 MOST = "questions that one head moves to a neighbour"
 
 
-def moved(result: Result) -> Float[np.ndarray, "edit layer head list"]:
+def measure_moved(result: Result) -> Float[np.ndarray, "edit layer head list"]:
     """By how much each edit of a head moves answers to neighbours, from 0 to 1; below 0 if to other facts."""
     return (_lean(result["log_probability"]) - _lean(result["unedited"])).mean(-1)
 
@@ -72,10 +72,10 @@ def first_heads(rankings: Result, edit: str, *, tied: bool = True) -> dict[str, 
     """The head that each order puts first, of those for what an edit seeks, and heads that tie with it if ``tied``."""
     by_name = dict(zip(rankings["predictor_names"].tolist(), rankings["predictors"][0, 0], strict=True))
     width = rankings["predictors"].shape[-1]
-    orders = orders_of(by_name, SOUGHT[edit], seed=int(rankings.settings["seed"]))
+    orders = list_orders(by_name, SOUGHT[edit], seed=int(rankings.settings["seed"]))
     if not tied:
         return {order: [divmod(int(orders[order][0]), width)] for order in (*SCORES, *RIVALS)}
-    by = {order: x.ravel() for order, x in needed(by_name, SOUGHT[edit]).items()}
+    by = {order: x.ravel() for order, x in score_need(by_name, SOUGHT[edit]).items()}
     return {
         order: [divmod(int(head), width) for head in np.flatnonzero(by[order] >= np.nanmax(by[order]) - TIE)]
         for order in (*SCORES, *RIVALS)
@@ -83,7 +83,7 @@ def first_heads(rankings: Result, edit: str, *, tied: bool = True) -> dict[str, 
 
 
 @dataclass(frozen=True, kw_only=True)
-class Edited:
+class EditSummary:
     """What one edit does in one model.
 
     Attributes:
@@ -104,10 +104,10 @@ class Edited:
     share: float
 
 
-def edited(result: Result, rankings: Result, edit: str, *, tied: bool = True) -> Edited:
+def summarize_edit(result: Result, rankings: Result, edit: str, *, tied: bool = True) -> EditSummary:
     """What one edit does, of the heads that orders put first and of all; of heads that tie the mean."""
     number = EDITS.index(edit)
-    by_head, first = moved(result)[number], first_heads(rankings, edit, tied=tied)
+    by_head, first = measure_moved(result)[number], first_heads(rankings, edit, tied=tied)
     next_to = [ROLES.index("before"), ROLES.index("after")]
     new = ~np.isin(result["unedited_answer"], next_to)
     shares = (np.isin(result["answer"][number], next_to) & new).mean((-1, -2))
@@ -123,7 +123,7 @@ def edited(result: Result, rankings: Result, edit: str, *, tied: bool = True) ->
         for rival in (*RIVALS, CHANCE)
         if first[score] != first.get(rival)
     }
-    return Edited(
+    return EditSummary(
         first=first,
         moves={order: over_lists(x) for order, x in by_order.items()},
         compared=compared,
@@ -137,7 +137,7 @@ def _named(heads: Heads) -> str:
     return "{}:{}".format(*heads[0]) if len(heads) == 1 else f"{len(heads)} heads that tie"
 
 
-def neighbours(folder: Path | None) -> Measured:
+def edits_move_answers(folder: Path | None) -> Measured:
     """B-6: both taught models, and both edits."""
     ours: dict[str, Number] = {}
     missed, evidence = [], []
@@ -147,20 +147,20 @@ def neighbours(folder: Path | None) -> Measured:
         evidence += [result.name, rankings.name]
         ours[f"accuracy with all heads ({family})"] = float((result["unedited_answer"] == 0).mean())
         for edit in EDITS:
-            found, where = edited(result, rankings, edit), f"{edit}, {family}"
+            found, where = summarize_edit(result, rankings, edit), f"{edit}, {family}"
             scores = {score: found.moves[score] for score in SCORES}
             ours |= {
-                f"{MOVES} ({where})": cases(beyond_margin(x) for x in scores.values()),
-                f"{WON} ({where})": cases(beyond_margin(x) for x in found.compared.values()),
+                f"{MOVES} ({where})": count_cases(beyond_margin(x) for x in scores.values()),
+                f"{WON} ({where})": count_cases(beyond_margin(x) for x in found.compared.values()),
                 f"{MOST} ({where})": found.share,
                 f"head that moves most questions ({where})": "{}:{}".format(*found.most),
             }
             ours |= {f"moved by the head of {order} ({where})": x for order, x in found.moves.items()}
             ours |= {f"heads that move it more than that of {score} ({where})": x for score, x in found.above.items()}
             ours |= {f"head of {order} ({where})": _named(heads) for order, heads in found.first.items()}
-            alone = edited(result, rankings, edit, tied=False)
+            alone = summarize_edit(result, rankings, edit, tied=False)
             first = {MOVES: [alone.moves[score] for score in SCORES], WON: list(alone.compared.values())}
-            ours |= {f"{name} ({where}){FIRST}": cases(map(beyond_margin, each)) for name, each in first.items()}
+            ours |= {f"{name} ({where}){FIRST}": count_cases(map(beyond_margin, each)) for name, each in first.items()}
             missed += [f"{score}, {where}: {x}" for score, x in scores.items() if not beyond_margin(x)]
             missed += [
                 f"{score} against {rival}, {where}: {x}"

@@ -17,12 +17,12 @@ import numpy as np
 from jaxtyping import Bool, Float
 from scipy.integrate import trapezoid
 
-from posym_companion.finding import Cases, Measured, Number, cases
+from posym_companion.finding import Cases, Measured, Number, count_cases
 from posym_companion.solvers.head_removal import AGAINST, JUDGED, RESAMPLES, HeadRemoval, Kind
 from posym_companion.solvers.judges.task_solvers import SOLVED
 from posym_companion.solvers.ranked_models import BANDS, LANGUAGE_MODELS, SOLVERS
 from posym_core.metrics.stats import Estimate, mean_interval, student_margin
-from posym_core.runs.results import MissingResultError, Result, load_result, stored_results
+from posym_core.store.results import MissingResultError, Result, load_result, load_stored_results
 from posym_core.tasks.facts import Question
 
 SHOWN_IN = "book/language_model/what_scores_predict.ipynb"
@@ -79,7 +79,7 @@ def removal_results(name: str, folder: Path | None = None) -> dict[str, Result]:
         setting = HeadRemoval(model=name, what="layers", draw=draw)
         found[f"layers {draw}"] = load_result(setting.name, folder=folder)
     names = [HeadRemoval(model=name, what=what).name for what in BESIDE]
-    return found | {result.settings["what"]: result for result in stored_results(names, folder)}
+    return found | {result.settings["what"]: result for result in load_stored_results(names, folder)}
 
 
 def by_draws(value: float, draws: Sequence[float]) -> Estimate:
@@ -116,7 +116,7 @@ def drawn_advantages(results: dict[str, Result]) -> Advantages:
     return found
 
 
-def solved(result: Result, question: Question) -> Bool[np.ndarray, " member"]:
+def find_solving_members(result: Result, question: Question) -> Bool[np.ndarray, " member"]:
     """Which members of an ensemble answer a kind of question."""
     kinds = list(SOLVERS[result.settings["model"]].questions)
     return result["ends"][:, kinds.index(question), 0].mean(-1) > SOLVED
@@ -127,19 +127,19 @@ def solver_areas(results: Sequence[Result], question: Question, order: str) -> F
     rows = []
     for result in results:
         kinds = list(SOLVERS[result.settings["model"]].questions)
-        rows.append(area(result, order)[solved(result, question), kinds.index(question)].mean(-1))
+        rows.append(area(result, order)[find_solving_members(result, question), kinds.index(question)].mean(-1))
     return np.concatenate(rows)
 
 
-def beaten(score: str, advantages: Advantages, areas: dict[str, float], least: float) -> Cases:
+def find_beaten_orders(score: str, advantages: Advantages, areas: dict[str, float], least: float) -> Cases:
     """Which of the three orders a score beats; none can be asked where one of them leaves no room below it."""
     if any(not areas[other] - least > MARGIN for other in AGAINST):
-        return cases([])
+        return count_cases([])
     against = [advantages[score, other] for other in AGAINST]
-    return cases(x.value > MARGIN and x.low > 0 for x in against)
+    return count_cases(x.value > MARGIN and x.low > 0 for x in against)
 
 
-def language(name: str, folder: Path | None) -> Measured:
+def language_removal(name: str, folder: Path | None) -> Measured:
     """B-1 and B-2: a taught language model."""
     results = removal_results(name, folder)
     removed = results["remove"]
@@ -150,22 +150,22 @@ def language(name: str, folder: Path | None) -> Measured:
     }
     whole = removed["ends"][0, 0, 0].astype(float)
     accuracy = mean_interval(whole, over="prompts")
-    ours: dict[str, Number] = {"accuracy with all heads": accuracy, ANSWERS: cases([accuracy.low > CHANCE])}
+    ours: dict[str, Number] = {"accuracy with all heads": accuracy, ANSWERS: count_cases([accuracy.low > CHANCE])}
     ours |= _compared(advantages, first, areas["remove"], least_area(removed))
     ours |= _shown(areas)
     note = f"{len(whole)} questions in an untaught wording; intervals over lists of facts."
     return _measured(ours, name, list(results.values()), note)
 
 
-def solvers(question: Question, folder: Path | None) -> Measured:
+def solver_removal(question: Question, folder: Path | None) -> Measured:
     """B-3 and B-4: small decoders that answer a kind of question, each with orders of its own."""
     found: dict[str, list[Result]] = {}
     for what in ("remove", *BESIDE):
         names = [HeadRemoval(model=name, what=what).name for name in list(SOLVERS)[: len(BANDS)]]
-        found[what] = stored_results(names, folder, least=1 if what == "remove" else 0)
+        found[what] = load_stored_results(names, folder, least=1 if what == "remove" else 0)
     removed = found["remove"]
-    able = sum(int(solved(result, question).sum()) for result in removed)
-    ours: dict[str, Number] = {"models that answer": able, ANSWERS: cases([able >= ENOUGH])}
+    able = sum(int(find_solving_members(result, question).sum()) for result in removed)
+    ours: dict[str, Number] = {"models that answer": able, ANSWERS: count_cases([able >= ENOUGH])}
     if able < 2:
         raise MissingResultError(f"{able} small decoders answer {question}, and an interval over models needs 2")
     of = partial(solver_areas, removed, question)
@@ -187,7 +187,7 @@ def solvers(question: Question, folder: Path | None) -> Measured:
 
 def _compared(advantages: Advantages, first: Advantages, areas: dict[str, float], least: float) -> dict[str, Number]:
     ours: dict[str, Number] = {
-        name.format(score): beaten(score, found, areas, least)
+        name.format(score): find_beaten_orders(score, found, areas, least)
         for name, found in ((BETTER, advantages), (FIRST, first))
         for score in JUDGED
     }
@@ -220,5 +220,5 @@ def _better(found: Number) -> bool:
     return isinstance(found, Estimate) and found.value > MARGIN and found.low > 0
 
 
-gemma, smollm = (partial(language, name) for name in LANGUAGE_MODELS)
-binding, index = partial(solvers, "binding"), partial(solvers, "index")
+gemma, smollm = (partial(language_removal, name) for name in LANGUAGE_MODELS)
+binding, index = partial(solver_removal, "binding"), partial(solver_removal, "index")

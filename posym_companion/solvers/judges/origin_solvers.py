@@ -6,13 +6,13 @@ from pathlib import Path
 
 import numpy as np
 
-from posym_companion.finding import Measured, Number, cases
+from posym_companion.finding import Measured, Number, count_cases
 from posym_companion.language_models.judges.origins import SHOWN_IN
 from posym_companion.solvers.judges.solver_roles import CARRIES
 from posym_companion.solvers.judges.task_solvers import SOLVED
 from posym_companion.solvers.origin_solvers import KEPT, QUERIES, full_size
 from posym_core.metrics.stats import Estimate, statistic_interval
-from posym_core.runs.results import Result, stored_results
+from posym_core.store.results import Result, load_stored_results
 
 MODEL = "decoders of two and four layers, trained on binding and index"
 INDEX = "models without rotation that read index from origins"
@@ -31,7 +31,7 @@ def origin_results(folder: Path | None = None) -> list[Result]:
         MissingResultError: if one is missing.
     """
     names = [setting.name for setting in full_size()]
-    return stored_results(names, folder, least=len(names))
+    return load_stored_results(names, folder, least=len(names))
 
 
 def origin_share(
@@ -133,7 +133,7 @@ def index_from_origins(folder: Path | None) -> Measured:
             f"{min(late):.2f} to {max(late):.2f}"
         )
     return Measured(
-        ours={**{name: cases(each) for name, each in held.items()}, **ours},
+        ours={**{name: count_cases(each) for name, each in held.items()}, **ours},
         model=MODEL,
         evidence=[*(result.name for result in results), SHOWN_IN],
         fails_in=fails,

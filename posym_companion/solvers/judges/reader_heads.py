@@ -9,15 +9,15 @@ from pathlib import Path
 import numpy as np
 from jaxtyping import Float
 
-from posym_companion.finding import Measured, Number, Tally, beyond
+from posym_companion.finding import Measured, Number, Tally, lies_beyond
 from posym_companion.language_models.judges.origins import SHOWN_IN
-from posym_companion.language_models.origin_patching import layers_called
+from posym_companion.language_models.origin_patching import select_named_layers
 from posym_companion.loop import SECOND
 from posym_companion.solvers.reader_heads import EXCHANGES, KEPT, KEPT_ALONE, ReaderHeads, full_size
 from posym_core.metrics.cube_parts import AXES
 from posym_core.metrics.stats import Estimate, mean_interval, statistic_interval
-from posym_core.models.language import PACKAGED
-from posym_core.runs.results import Result, load_result
+from posym_core.store.results import Result, load_result
+from posym_profile.language_models.loading import PACKAGED
 
 # Heads that carry the answer and look at the facts, by model and by what they read; named on other prompts.
 READERS: Mapping[str, Mapping[str, tuple[tuple[int, int], ...]]] = {
@@ -39,7 +39,7 @@ RIGHT = "share of prompts answered right, least of all models, runs and wordings
 ABOVE = f"readers of origins that follow them more than {CONTROL}"
 
 
-def readers() -> Iterator[tuple[ReaderHeads, str, tuple[int, int]]]:
+def list_readers() -> Iterator[tuple[ReaderHeads, str, tuple[int, int]]]:
     """Every setting with each head that is looked at in it, and what the head reads."""
     for setting in full_size():
         if setting.alone:
@@ -49,12 +49,12 @@ def readers() -> Iterator[tuple[ReaderHeads, str, tuple[int, int]]]:
                 yield setting, factor, head
 
 
-def contrast(result: Result, factor: str, head: tuple[int, int]) -> Float[np.ndarray, " prompt"]:
+def measure_asked_contrast(result: Result, factor: str, head: tuple[int, int]) -> Float[np.ndarray, " prompt"]:
     """How much the symbol, or the origin, that is asked for stands out in a head's logits."""
     return result["contrasts"][AXES.index(factor)][:, *head].astype(float)
 
 
-def followed(
+def measure_followed_logits(
     result: Result, part: str, head: tuple[int, int], than: str | None = None, *, alone: bool = False
 ) -> Estimate:
     """How far a head's logits do on an exchange of a part of keys what they do on one of whole keys.
@@ -77,7 +77,7 @@ def followed(
         place = {name: KEPT_ALONE.index(name) for name in EXCHANGES}
     else:
         layers = result["log_ratio"].shape[-2]
-        (third,) = (name for name in ("early", "middle", "late") if head[0] in layers_called(name, layers))
+        (third,) = (name for name in ("early", "middle", "late") if head[0] in select_named_layers(name, layers))
         place = {name: KEPT.index((name, third)) for name in EXCHANGES}
     moved = {name: logits[..., at] - logits[..., 0] for name, at in place.items()}
     one = moved[part] - moved[than] if than else moved[part]
@@ -92,7 +92,7 @@ def followed(
 def symbolic_heads_read(folder: Path | None) -> Measured:
     """C-6: what heads read that carry the answer and are purely symbolic by the papers' scores."""
     tally, evidence, correct = Tally(), [], {}
-    for setting, factor, head in readers():
+    for setting, factor, head in list_readers():
         result, alone = (load_result(replace(setting, alone=way).name, folder=folder) for way in (False, True))
         evidence += [each.name for each in (result, alone) if each.name not in evidence]
         correct[result.name] = float(result["correct"].astype(float).mean())
@@ -100,10 +100,10 @@ def symbolic_heads_read(folder: Path | None) -> Measured:
         high, low = (float(result[name][:, *head].astype(float).mean()) for name in ("symbolic", "positional"))
         tally.held.setdefault(PURE, []).append((where, high > SYMBOLIC and low < POSITIONAL))
         tally.numbers.update({f"s_SYM ({where})": high, f"s_POS ({where})": low})
-        own, other = (contrast(result, name, head) for name in (factor, OTHER[factor]))
+        own, other = (measure_asked_contrast(result, name, head) for name in (factor, OTHER[factor]))
         # A prompt without a number would be left out of a mean in silence.
         stands_out = mean_interval(own - other, over="prompts") if np.isfinite(own - other).all() else UNDEFINED
-        held = {ASKED.format(factor): beyond(stands_out, 1)}
+        held = {ASKED.format(factor): lies_beyond(stands_out, 1)}
         tally.numbers.update({f"contrast of the {factor} asked for ({where})": float(own.mean())})
         tally.add(f"the same less that of its {OTHER[factor]}", where, stands_out, held, f"{where}: {stands_out}")
         _add_exchanges(tally, where, alone, factor, head)
@@ -132,13 +132,13 @@ def _add_exchanges(
     after, alone = f", {THIRD}" if third else "", not third
     fails = list(tally.missed)
     for name in OTHER:
-        slope = followed(result, name, head, alone=alone)
+        slope = measure_followed_logits(result, name, head, alone=alone)
         tally.numbers[f"logits that follow the {name}{after} ({where})"] = slope
     rather = {f"{OTHER[factor]}s": (FOLLOWS.format(factor), OTHER[factor])}
     rather |= {CONTROL: (ABOVE, CONTROL)} if factor == "origin" else {}
     for less, (part, than) in rather.items():
-        found = followed(result, factor, head, than=than, alone=alone)
-        held = {f"{part}{after}": beyond(found, 1)}
+        found = measure_followed_logits(result, factor, head, than=than, alone=alone)
+        held = {f"{part}{after}": lies_beyond(found, 1)}
         tally.add(f"following {factor}s less {less}{after}", where, found, held, f"{where}, exchanged: {found}")
     if third:
         tally.missed[:] = fails

@@ -10,7 +10,7 @@ import numpy as np
 from posym_companion.solvers.judges.solver_roles import CARRIES
 from posym_companion.solvers.solver_answers import MEASURED, full_size
 from posym_core.metrics.stats import Estimate, mean_interval
-from posym_core.runs.results import Result, stored_results
+from posym_core.store.results import Result, load_stored_results
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -37,7 +37,7 @@ def answer_results(folder: Path | None = None) -> list[Result]:
         MissingResultError: if one is missing.
     """
     names = [setting.name for setting in full_size()]
-    return stored_results(names, folder, least=len(names))
+    return load_stored_results(names, folder, least=len(names))
 
 
 def right_and_wrong(results: list[Result], question: str) -> dict[str, RightAndWrong]:

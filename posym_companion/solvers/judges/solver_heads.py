@@ -11,16 +11,16 @@ from pathlib import Path
 
 import numpy as np
 
-from posym_companion.finding import Measured, Number, Tally, beyond, cases
+from posym_companion.finding import Measured, Number, Tally, count_cases, lies_beyond
 from posym_companion.language_models.judges.binding_planes import GAP, SHARE
 from posym_companion.language_models.judges.binding_profile import HALVES, add_correlation
 from posym_companion.language_models.judges.plane_profile import STRONG
-from posym_companion.language_models.judges.random_weights import AtBirth
+from posym_companion.language_models.judges.random_weights import BesideRandomWeights
 from posym_companion.language_models.random_weights import TAUS
 from posym_companion.solvers.judges.task_solvers import MODEL, SHOWN_IN, solver_results, solves
 from posym_companion.solvers.random_solvers import LENGTHS, RandomSolvers, behaviour_and_use, leanings
-from posym_core.metrics.stats import Estimate, mean_interval, row_correlation, statistic_interval
-from posym_core.runs.results import MissingResultError, Result, load_result
+from posym_core.metrics.stats import Estimate, correlate_rows, mean_interval, statistic_interval
+from posym_core.store.results import MissingResultError, Result, load_result
 
 DRAWS = 500  # of the bootstrap over seeds
 # The papers' claims are about binding; index is judged apart from it.
@@ -28,7 +28,7 @@ JUDGED = ("binding", "index")
 MODELS, POOLED = "kinds of model", "settings and questions"  # what is counted
 
 
-def solvers(folder: Path | None = None) -> dict[str, Result]:
+def load_settings(folder: Path | None = None) -> dict[str, Result]:
     """The settings that claims about heads are measured on.
 
     Raises:
@@ -44,7 +44,7 @@ def solvers(folder: Path | None = None) -> dict[str, Result]:
     return found
 
 
-def by_question(results: dict[str, Result]) -> Iterator[tuple[str, Result, int]]:
+def list_questions(results: dict[str, Result]) -> Iterator[tuple[str, Result, int]]:
     """Every setting with each of its kinds of question."""
     for name, result in results.items():
         for kind, question in enumerate(result.settings["questions"]):
@@ -64,7 +64,7 @@ def by_kind(tally: Tally) -> dict[str, Number]:
 
 def two_layers(results: dict[str, Result]) -> str:
     """How deep these models are."""
-    return f"{cases(result.settings['layers'] == 2 for result in results.values())} of them have two layers."
+    return f"{count_cases(result.settings['layers'] == 2 for result in results.values())} of them have two layers."
 
 
 def heads_measured(
@@ -84,16 +84,29 @@ def heads_measured(
 
 
 def layer_trend(folder: Path | None) -> Measured:
-    """T-1: median scores of the first half of the layers minus those of the others, seed by seed."""
-    results, tally = solvers(folder), Tally()
-    for where, result, kind in by_question(results):
-        half = result.settings["layers"] // 2
+    """T-1: median scores of the first half of the layers minus those of the others, beside untrained models."""
+    results, tally = load_settings(folder), Tally()
+    untrained = load_result(RandomSolvers().name, folder=folder)
+    for where, result, kind in list_questions(results):
+        drawn = scores_at_birth(untrained, result, kind)
         for place, (score, side, sign) in enumerate(HALVES):
-            heads = result["scores"][:, kind, ..., place].astype(float)
-            contrast = np.median(heads[:, :half], axis=(1, 2)) - np.median(heads[:, half:], axis=(1, 2))
-            found, number = mean_interval(contrast, over="seeds"), f"{score} early - late"
-            tally.add(number, where, found, {f"{score} {side}": beyond(found, sign)}, f"{where}: {number} {found}")
+            found = mean_interval(early_less_late(result["scores"][:, kind, ..., place].astype(float)), over="seeds")
+            birth = BesideRandomWeights(found=found, drawn=tuple(early_less_late(drawn[..., place]).mean(-1).tolist()))
+            part, number = f"{score} {side}", f"{score} early - late"
+            more = f"{part}, more than with random weights"
+            holds = {part: lies_beyond(found, sign)}
+            # What is not found is not more than something else.
+            tally.held.setdefault(more, [])
+            holds |= {more: birth.above if sign > 0 else birth.below} if holds[part] else {}
+            tally.add(number, where, found, holds, f"{where}: {number} {birth}")
+            tally.numbers.update({f"{number} of random weights {n} ({where})": x for n, x in enumerate(birth.drawn)})
     return heads_measured(results, by_kind(tally) | tally.numbers, tally.missed, two_layers(results))
+
+
+def early_less_late(heads: np.ndarray) -> np.ndarray:
+    """Median of ``[..., layer, head]`` over the first half of the layers minus that over the others."""
+    half = heads.shape[-2] // 2
+    return np.median(heads[..., :half, :], axis=(-2, -1)) - np.median(heads[..., half:, :], axis=(-2, -1))
 
 
 # T-2
@@ -101,24 +114,28 @@ def layer_trend(folder: Path | None) -> Measured:
 
 def pearson(rows: np.ndarray) -> np.ndarray:
     """Correlation over all heads of ``[draw, ..., (s_POS, s_SYM)]``."""
-    return row_correlation(*rows.reshape(len(rows), -1, 2).transpose(2, 0, 1))
+    return correlate_rows(*rows.reshape(len(rows), -1, 2).transpose(2, 0, 1))
 
 
 def anticorrelation(folder: Path | None) -> Measured:
     """T-2: the correlation of the scores over the heads of all seeds, beside the null model's and random weights'."""
-    results, tally = solvers(folder), Tally()
+    results, tally = load_settings(folder), Tally()
     untrained = load_result(RandomSolvers().name, folder=folder)
-    for where, result, kind in by_question(results):
+    for where, result, kind in list_questions(results):
         found = over_seeds(pearson, result["scores"][:, kind, ..., :2].astype(float))
         null = float(pearson(result["null_scores"][None, :, kind].astype(float))[0])
-        birth = AtBirth(found=found, drawn=tuple(at_birth(untrained, result, kind).tolist()))
+        birth = BesideRandomWeights(
+            found=found, drawn=tuple(correlation_before_training(untrained, result, kind).tolist())
+        )
         add_correlation(tally, where, found, null, birth)
         tally.numbers.update({f"Pearson r of random weights {draw} ({where})": r for draw, r in enumerate(birth.drawn)})
     note = f"{two_layers(results)} Random weights are three draws of as many models, on prompts of the same length"
     return heads_measured(results, by_kind(tally) | tally.numbers, tally.missed, note)
 
 
-def at_birth(untrained: Result, result: Result, kind: int, *, tau: str = "1e-4", times: int = 1) -> np.ndarray:
+def correlation_before_training(
+    untrained: Result, result: Result, kind: int, *, tau: str = "1e-4", times: int = 1
+) -> np.ndarray:
     """``[draw]``: r over the heads of all seeds of a setting before training, on one kind of question.
 
     Args:
@@ -128,8 +145,14 @@ def at_birth(untrained: Result, result: Result, kind: int, *, tau: str = "1e-4",
         tau: how pairs of blocks are weighed.
         times: facts of the prompts, in multiples of what the setting learns.
     """
+    return pearson(scores_at_birth(untrained, result, kind, tau=tau, times=times))
+
+
+def scores_at_birth(untrained: Result, result: Result, kind: int, *, tau: str = "1e-4", times: int = 1) -> np.ndarray:
+    """``[draw, seed, layer, head, score]`` of a setting before training; arguments are those of
+    :func:`correlation_before_training`."""
     scores = untrained[result.name.partition("/")[2]][list(TAUS).index(tau), LENGTHS.index(times)]
-    return pearson(scores[:, :, kind].astype(float))
+    return scores[:, :, kind].astype(float)
 
 
 # T-3
@@ -137,12 +160,12 @@ def at_birth(untrained: Result, result: Result, kind: int, *, tau: str = "1e-4",
 
 def plane_law(folder: Path | None) -> Measured:
     """T-3: slow planes against middle ones, by variance shares and by softmax scores, where a model has both."""
-    results, tally = solvers(folder), Tally()
+    results, tally = load_settings(folder), Tally()
     untrained = load_result(RandomSolvers(kept="planes").name, folder=folder)
     asked = {"shares": SHARE, "scores": GAP}
     signs = {"slow": 1, "middle": -1}
     born: dict[str, list[float]] = {}
-    for where, result, kind in by_question(results):
+    for where, result, kind in list_questions(results):
         lean = leanings(result.arrays, result["angles"][0], result.settings["facts"], kind)
         if "+" in result.settings["band"] or np.isnan(lean).any():
             continue
@@ -153,7 +176,7 @@ def plane_law(folder: Path | None) -> Measured:
             found = mean_interval(lean[:, number, place])
             name = f"symbolic - positional {measure}"
             missed = f"{where}: {name} of {speed} planes {found}"
-            holds = {f"{speed} planes, {measure}": beyond(found, sign, line)}
+            holds = {f"{speed} planes, {measure}": lies_beyond(found, sign, line)}
             tally.add(f"{name}, {speed} planes", where, found, holds, missed)
             born.setdefault(f"{speed} planes, {measure}, most of random weights", []).extend(
                 (sign * drawn[:, number, place]).tolist()
@@ -171,20 +194,20 @@ def spearman(rows: np.ndarray) -> np.ndarray:
     """Rank correlation over all heads of ``[draw, ..., (behaviour, use)]``."""
     from scipy.stats import rankdata
 
-    return row_correlation(*(rankdata(x, axis=1) for x in rows.reshape(len(rows), -1, 2).transpose(2, 0, 1)))
+    return correlate_rows(*(rankdata(x, axis=1) for x in rows.reshape(len(rows), -1, 2).transpose(2, 0, 1)))
 
 
 def all_heads(folder: Path | None) -> Measured:
     """T-4: behaviour against energy-weighted mean log angle over the heads of all seeds."""
-    results, tally = solvers(folder), Tally()
+    results, tally = load_settings(folder), Tally()
     untrained = load_result(RandomSolvers(kept="planes").name, folder=folder)
-    for where, result, kind in by_question(results):
+    for where, result, kind in list_questions(results):
         angles = result["angles"]
         if (angles <= 0).any() or "+" in result.settings["band"]:
             continue
         found = over_seeds(spearman, behaviour_and_use(result.arrays, angles[:, None], kind))
         drawn = untrained[f"{result.name.partition('/')[2]}_use"][:, :, kind].astype(float)
-        birth = AtBirth(found=found, drawn=tuple(spearman(drawn).tolist()))
+        birth = BesideRandomWeights(found=found, drawn=tuple(spearman(drawn).tolist()))
         holds = {
             "a positive correlation": found.low > 0,
             "a strong correlation": found.low > STRONG,

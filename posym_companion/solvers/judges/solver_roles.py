@@ -10,19 +10,19 @@ from pathlib import Path
 
 import numpy as np
 
-from posym_companion.finding import Measured, Number, cases
+from posym_companion.finding import Measured, Number, count_cases
 from posym_companion.solvers.areas import detection
-from posym_companion.solvers.judges.solver_heads import heads_measured, solvers
+from posym_companion.solvers.judges.solver_heads import heads_measured, load_settings
 from posym_companion.solvers.task_solvers import SCORES, SHARES
 from posym_core.metrics.stats import Estimate
-from posym_core.runs.results import MissingResultError, Result
+from posym_core.store.results import MissingResultError, Result
 
 CARRIES, NEEDED = 0.2, 0.1
 DRAWS = 500  # of the bootstrap
 LAST, EARLIER = "in the last layer", "in earlier layers"
 
 
-def pooled(results: dict[str, Result]) -> dict[str, np.ndarray]:
+def pool_heads(results: dict[str, Result]) -> dict[str, np.ndarray]:
     """The heads of all models: measurements and roles on binding and on index, model and depth, each ``[head]``."""
     parts: dict[str, list[np.ndarray]] = {}
 
@@ -46,10 +46,12 @@ def pooled(results: dict[str, Result]) -> dict[str, np.ndarray]:
 
 def scores_tell_roles(folder: Path | None) -> Measured:
     """T-5: how well each measurement ranks the heads that carry a question, and tells carriers apart."""
-    results = {name: result for name, result in solvers(folder).items() if "last" not in result.settings["questions"]}
+    results = {
+        name: result for name, result in load_settings(folder).items() if "last" not in result.settings["questions"]
+    }
     if not results:
         raise MissingResultError("no solved setting asks binding and index alone")
-    heads = pooled(results)
+    heads = pool_heads(results)
     ours: dict[str, Number] = {}
 
     def detected(values: np.ndarray, chosen: np.ndarray, among: np.ndarray) -> Number:
@@ -62,7 +64,7 @@ def scores_tell_roles(folder: Path | None) -> Measured:
     for question in ("binding", "index"):
         for role in ("carried", "needed"):
             chosen = heads[f"{question} {role}"]
-            ours[f"heads of all by which {question} is {role}"] = cases(chosen)
+            ours[f"heads of all by which {question} is {role}"] = count_cases(chosen)
             for name in (*SCORES, *SHARES):
                 found = detected(heads[f"{question} {name}"], chosen, everyone)
                 ours[f"{name} ranks heads by which {question} is {role}"] = found

@@ -13,7 +13,7 @@ import numpy as np
 from posym_companion.finding import Cases, Measured, Number
 from posym_companion.solvers.solver_settings import full_size
 from posym_core.metrics.stats import Estimate, mean_interval
-from posym_core.runs.results import MissingResultError, Result, load_result, result_names
+from posym_core.store.results import MissingResultError, Result, list_results, load_result
 
 MODEL = "decoders of one to four layers, trained on binding and index"
 SHOWN_IN = "book/language_model/task_solvers.ipynb"
@@ -31,7 +31,7 @@ def solver_results(folder: Path | None = None, *, least: int = 1) -> dict[str, R
     Raises:
         MissingResultError: if there are fewer than ``least``.
     """
-    there = set(result_names("task_solvers", folder=folder))
+    there = set(list_results("task_solvers", folder=folder))
     names = [setting.name for setting in full_size() if setting.name in there]
     if len(names) < least:
         raise MissingResultError(f"{len(names)} settings of task_solvers are stored, and {least} are needed")

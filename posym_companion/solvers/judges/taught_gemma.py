@@ -6,8 +6,8 @@ from pathlib import Path
 
 import numpy as np
 
-from posym_companion.finding import Measured, Number, Remedy, Tally, beyond, cases, shown
-from posym_companion.language_models.judges.binding_planes import GAP, GAPS, SHARE, SHARES, planes_at_birth
+from posym_companion.finding import Measured, Number, Remedy, Tally, count_cases, format_number, lies_beyond
+from posym_companion.language_models.judges.binding_planes import GAP, GAPS, SHARE, SHARES, planes_with_random_weights
 from posym_companion.language_models.judges.binding_profile import (
     by_thirds,
     correlations,
@@ -15,13 +15,16 @@ from posym_companion.language_models.judges.binding_profile import (
     score_correlation,
 )
 from posym_companion.language_models.judges.plane_profile import frequency_use
-from posym_companion.language_models.judges.random_weights import beside_birth, frequency_law_at_birth
-from posym_companion.solvers.judges.gemma_runs import MODEL, SOLVED, measured, runs, taught_models
-from posym_companion.solvers.survey import Surveyed
+from posym_companion.language_models.judges.random_weights import (
+    frequency_law_with_random_weights,
+    list_beside_random_weights,
+)
+from posym_companion.solvers.judges.gemma_runs import MODEL, SOLVED, load_runs, measure_runs, taught_models
+from posym_companion.solvers.survey import SurveyedModel
 from posym_companion.solvers.taught_gemma import FACTS, WORDINGS
 from posym_core.metrics.stats import statistic_interval
-from posym_core.metrics.trends import behaviour_and_use, local_layers
-from posym_core.runs.results import load_result
+from posym_core.metrics.trends import find_local_layers, measure_behaviour_and_use
+from posym_core.store.results import load_result
 
 # Planes stopped cost nothing if the mean loss of teaching is at most this many times that with all planes.
 AS_FAST = 1.2
@@ -36,7 +39,7 @@ def trend(folder: Path | None, remedy: Remedy | None = None, model: str = MODEL)
     results, settings = taught_models(folder, remedy, model)
     tally = early_and_late(settings)
     thirds = by_thirds(settings) if remedy else {}
-    return measured(results, tally.counts() | tally.numbers | thirds, CASES, settings)
+    return measure_runs(results, tally.counts() | tally.numbers | thirds, CASES, settings)
 
 
 def correlation(folder: Path | None, remedy: Remedy | None = None, model: str = MODEL) -> Measured:
@@ -48,7 +51,7 @@ def correlation(folder: Path | None, remedy: Remedy | None = None, model: str = 
         f"{CASES} The null model keeps each head's attention, see U25-3. Random weights are beside the packaged taught "
         f"model, on two wordings at two lengths. With all pairs of blocks weighed alike its r is {alike}"
     )
-    return measured(results, ours, note, settings)
+    return measure_runs(results, ours, note, settings)
 
 
 def planes(folder: Path | None, remedy: Remedy | None = None, model: str = MODEL) -> Measured:
@@ -60,7 +63,7 @@ def planes(folder: Path | None, remedy: Remedy | None = None, model: str = MODEL
         for quarter, place, sign in (("slowest", 3, 1), ("second", 1, -1)):
             found = statistic_interval(lambda y: float(np.nanmean(y)), quarters[None, ..., place], draws=DRAWS)
             name = f"{number}, {quarter} quarter"
-            tally.add(name, where, found, {f"{counted} with {name}": beyond(found, sign, line)})
+            tally.add(name, where, found, {f"{counted} with {name}": lies_beyond(found, sign, line)})
 
     for where, x in settings.items():
         share = x["band_symbolic_share"] - x["band_positional_share"]
@@ -70,7 +73,9 @@ def planes(folder: Path | None, remedy: Remedy | None = None, model: str = MODEL
             gap = np.array_split(x["plane_gap"], 4, axis=-1)
             judge("seeds", GAPS, np.stack([np.nanmean(quarter, -1) for quarter in gap], -1), GAP, where)
     note = f"{CASES} Shares beyond {SHARE}, scores beyond {GAP}, with intervals over layers."
-    return measured(results, tally.counts("{}") | planes_at_birth(folder, model) | tally.numbers, note, settings)
+    return measure_runs(
+        results, tally.counts("{}") | planes_with_random_weights(folder, model) | tally.numbers, note, settings
+    )
 
 
 def all_heads(folder: Path | None, remedy: Remedy | None = None, model: str = MODEL) -> Measured:
@@ -79,23 +84,23 @@ def all_heads(folder: Path | None, remedy: Remedy | None = None, model: str = MO
     heads = {}
     for where, x in settings.items():
         bands = np.exp(np.stack([np.log(part).mean(-1) for part in np.array_split(x["plane_angle"], 8, axis=-1)], -1))
-        heads[where] = behaviour_and_use(x["positional"], x["symbolic"], x["band_energy_share"], bands)
-    tally, birth = frequency_use(heads), frequency_law_at_birth("taught", folder, remedy or "none", model)
+        heads[where] = measure_behaviour_and_use(x["positional"], x["symbolic"], x["band_energy_share"], bands)
+    tally, birth = frequency_use(heads), frequency_law_with_random_weights("taught", folder, remedy or "none", model)
     ours = {
         **tally.counts("settings {}"),
-        "kinds of prompt above every draw of random weights": cases(each.above for each in birth.values()),
+        "kinds of prompt above every draw of random weights": count_cases(each.above for each in birth.values()),
         **tally.numbers,
-        **beside_birth(birth, "rank correlation"),
+        **list_beside_random_weights(birth, "rank correlation"),
     }
     note = f"{CASES} Eight bands of planes, each at its mean log angle; see U25-9, also for random weights."
-    return measured(results, ours, note, settings)
+    return measure_runs(results, ours, note, settings)
 
 
 def missing_bands(folder: Path | None, model: str = MODEL) -> Measured:
     """Whether binding is learned with a quarter of every layer's planes stopped throughout, and how fast."""
-    whole, slow, fast = (runs(folder, band, model=model) for band in ("none", "slowest", "fastest"))
+    whole, slow, fast = (load_runs(folder, band, model=model) for band in ("none", "slowest", "fastest"))
     # Of the wording and the number of facts that is taught.
-    prompts = load_result(Surveyed(model=model).name, folder=folder)
+    prompts = load_result(SurveyedModel(model=model).name, folder=folder)
     same_seed = {result.settings["seed"]: result for result in whole}
     ours: dict[str, Number] = {}
     held: dict[str, list[bool]] = {}
@@ -121,10 +126,10 @@ def missing_bands(folder: Path | None, model: str = MODEL) -> Measured:
         most = np.max(turned, 0)
         ours[TURNED.format(name)] = float(most.max())
         # Where all layers turn alike, all of them see all of the prompt.
-        wide = np.delete(most, local_layers(whole[0]["angles"]))
+        wide = np.delete(most, find_local_layers(whole[0]["angles"]))
         ours[f"the same in global layers, {name}"] = float((wide if len(wide) else most).max())
     turn, globally = (
-        shown(ours[number]) for number in (TURNED.format("slowest"), "the same in global layers, slowest")
+        format_number(ours[number]) for number in (TURNED.format("slowest"), "the same in global layers, slowest")
     )
     note = (
         "The mean loss over the same steps of teaching says how fast the task is learned. Stopping the slowest quarter "
@@ -134,4 +139,6 @@ def missing_bands(folder: Path | None, model: str = MODEL) -> Measured:
         f"{int(np.isfinite(right).sum())} prompts a seed."
     )
     _, settings = taught_models(folder, model=model)
-    return measured([*whole, *slow, *fast], {**{k: cases(v) for k, v in held.items()}, **ours}, note, settings)
+    return measure_runs(
+        [*whole, *slow, *fast], {**{k: count_cases(v) for k, v in held.items()}, **ours}, note, settings
+    )

@@ -1,15 +1,20 @@
 """Heads and models written down by hand, and the exact ranges in which they work."""
 
-from posym_core.models.constructed.canonical import (
+from posym_core.models.constructed.index_retrieval_collisions import (
+    make_index_collision,
+    make_induction_collisions,
+    make_retrieval_collision,
+)
+from posym_core.models.constructed.index_retrieval_heads import (
     PartialInductionHead,
     PlanarRetrievalHead,
     PositionalIndexHead,
     SymbolicRetrievalHead,
-    every_input,
     is_right,
-    worst_inputs,
+    list_inputs,
+    list_worst_inputs,
 )
-from posym_core.models.constructed.canonical_limits import (
+from posym_core.models.constructed.index_retrieval_limits import (
     half_turn_condition,
     index_gap,
     planar_retrieval_limit,
@@ -21,8 +26,15 @@ from posym_core.models.constructed.canonical_limits import (
     symbolic_peak_weight,
     symbolic_smallest_beta,
 )
-from posym_core.models.constructed.collisions import index_collision, induction_collisions, retrieval_collision
-from posym_core.models.constructed.hop_limits import (
+from posym_core.models.constructed.number_letter_heads import (
+    IndexHead,
+    ReflexiveHead,
+    RetrievalHead,
+    is_hop_right,
+    list_sequences,
+    list_worst_sequences,
+)
+from posym_core.models.constructed.number_letter_limits import (
     closest_returns,
     index_discrepancy,
     index_price,
@@ -32,14 +44,6 @@ from posym_core.models.constructed.hop_limits import (
     retrieval_angle_limit,
     retrieval_discrepancy,
     retrieval_smallest_beta,
-)
-from posym_core.models.constructed.hops import (
-    IndexHead,
-    ReflexiveHead,
-    RetrievalHead,
-    every_sequence,
-    hop_is_right,
-    worst_sequences,
 )
 
 __all__ = [
@@ -51,17 +55,20 @@ __all__ = [
     "RetrievalHead",
     "SymbolicRetrievalHead",
     "closest_returns",
-    "every_input",
-    "every_sequence",
     "half_turn_condition",
-    "hop_is_right",
-    "index_collision",
     "index_discrepancy",
     "index_gap",
     "index_price",
     "index_smallest_beta",
-    "induction_collisions",
+    "is_hop_right",
     "is_right",
+    "list_inputs",
+    "list_sequences",
+    "list_worst_inputs",
+    "list_worst_sequences",
+    "make_index_collision",
+    "make_induction_collisions",
+    "make_retrieval_collision",
     "planar_retrieval_limit",
     "planes_smallest_beta",
     "positional_peak_weight",
@@ -69,13 +76,10 @@ __all__ = [
     "recency_angle_limit",
     "reflexive_smallest_beta",
     "retrieval_angle_limit",
-    "retrieval_collision",
     "retrieval_discrepancy",
     "retrieval_smallest_beta",
     "smallest_match",
     "smallest_recency",
     "symbolic_peak_weight",
     "symbolic_smallest_beta",
-    "worst_inputs",
-    "worst_sequences",
 ]

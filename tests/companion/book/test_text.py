@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 import torch
 
-from posym_companion.book import Table, described, folded, number, say, span
-from posym_core.metrics import student_interval
+from posym_companion.book import Table, describe_sources, fold, number, say, span
+from posym_companion.score_statistics import student_interval
 from posym_core.metrics.stats import Estimate
 
 ESTIMATE = Estimate(value=0.5, low=0.25, high=0.75)
@@ -71,7 +71,7 @@ def test_say_shows_parts_one_after_the_other(monkeypatch: pytest.MonkeyPatch) ->
 
 def test_folded_text_stands_apart_from_its_tags() -> None:
     """Markdown within HTML is read as such only behind an empty line."""
-    assert folded("More", "*one*", "two") == "<details><summary>More</summary>\n\n*one*\n\ntwo\n\n</details>"
+    assert fold("More", "*one*", "two") == "<details><summary>More</summary>\n\n*one*\n\ntwo\n\n</details>"
 
 
 @dataclass
@@ -85,7 +85,7 @@ class Named:
 
 
 def test_described_is_a_list_of_results() -> None:
-    assert described(map(Named, "ab")) == "- Result a\n- Result b"
+    assert describe_sources(map(Named, "ab")) == "- Result a\n- Result b"
 
 
 @pytest.mark.parametrize(

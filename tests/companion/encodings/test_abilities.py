@@ -6,7 +6,7 @@ import mpmath
 import pytest
 import torch
 
-from posym_companion.encodings.abilities import QUESTIONS, ability, ability_table, drawn_encoding, witness
+from posym_companion.encodings.abilities import QUESTIONS, ability, ability_table, draw_encoding, witness
 from posym_companion.encodings.known_heads import KNOWN_HEADS, KnownHeads
 from posym_companion.encodings.witnesses import PLACES, SHAPE, closest_symbolic
 from posym_core import exclusion, rope_angles, rotate, swap_scores
@@ -119,7 +119,7 @@ def test_longer_contexts_and_smaller_bases_are_further_from_symbolic():
 
 
 def test_sinusoids_of_full_rank_leave_no_direction_alone():
-    table = drawn_encoding("sinusoidal").table(torch.arange(PLACES, dtype=torch.float64))
+    table = draw_encoding("sinusoidal").table(torch.arange(PLACES, dtype=torch.float64))
     with_constant = torch.cat([table, torch.ones(PLACES, 1, dtype=torch.float64)], -1)
     singular = torch.linalg.svdvals(with_constant)
     assert singular[-1] > 1e-11  # of nine: eight of the width and the constant
@@ -127,7 +127,7 @@ def test_sinusoids_of_full_rank_leave_no_direction_alone():
 
 def test_slopes_are_drowned_but_not_switched_off():
     C = witness("alibi", "symbolic")
-    encoding = drawn_encoding("alibi")
+    encoding = draw_encoding("alibi")
     share = [exclusion(C + (factor - 1) * C.diagonal()[:, None]).positional_share for factor in (1.0, 10.0, 100.0)]
     assert 0 < share[2] < share[1] < share[0]
     assert (encoding.slopes > 0).all()

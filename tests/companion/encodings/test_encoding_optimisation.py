@@ -14,12 +14,12 @@ from posym_companion.encodings.encoding_optimisation import (
     EXPERIMENT,
     SEEN,
     EncodingOptimisation,
-    Steady,
+    SteadyRate,
     full_size,
     small,
 )
 from posym_companion.encodings.judges import encoding_optimisation as judge
-from posym_companion.encodings.judges.encoding_speed import half_way, linked
+from posym_companion.encodings.judges.encoding_speed import find_half_way_step, measure_linking_attention
 from posym_companion.ledger import ledger
 from posym_core.models.classifier import EncodingModel
 
@@ -67,7 +67,7 @@ def test_a_loss_that_is_not_finite_blows_up(monkeypatch):
 
 
 def test_the_rate_rises_and_stays():
-    schedule = Steady(steps=40, warmup=4, learning_rate=2.0)
+    schedule = SteadyRate(steps=40, warmup=4, learning_rate=2.0)
     assert [schedule.rate(step) for step in (0, 1, 3, 4, 39)] == [0.5, 1.0, 2.0, 2.0, 2.0]
 
 
@@ -152,11 +152,11 @@ def test_a_rate_that_never_blows_up_is_said_so(tmp_path):
 
 def test_half_way_lies_between_two_looks():
     steps, values = np.array([0, 10, 30]), np.array([[1.0, 1.0, 3.0], [4.0, 0.0, 2.0], [0.0, 0.6, 1.0]])
-    assert half_way(steps, values) == pytest.approx([20, 2.5, 10 * 0.5 / 0.6])
+    assert find_half_way_step(steps, values) == pytest.approx([20, 2.5, 10 * 0.5 / 0.6])
 
 
 def test_the_linked_head_is_the_one_that_links_most_at_the_end(tmp_path):
     between = np.zeros((1, 3, 2, 2))
     between[0, :, 0, 1], between[0, :, 1, 0] = [0.9, 0.1, 0.2], [0.0, 0.3, 0.8]
     result = save_invented("encoding_optimisation/rope", {"between": between}, folder=tmp_path)
-    assert linked(result).tolist() == [[0.0, 0.3, 0.8]]
+    assert measure_linking_attention(result).tolist() == [[0.0, 0.3, 0.8]]

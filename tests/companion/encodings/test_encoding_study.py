@@ -15,14 +15,14 @@ from posym_companion.encodings.encoding_study import (
     EncodingStudy,
     full_size,
     has_no_meaning,
+    list_setups,
     measure,
     same_without_padding,
-    setups,
     small,
     train_model,
 )
 from posym_core.encodings import ENCODINGS
-from posym_core.runs.results import result_names, work_folder
+from posym_core.store.results import list_results, work_folder
 
 
 def brief(task="distance", setup="rope", **options):
@@ -56,7 +56,7 @@ def test_the_study_holds_every_setup_once():
     settings = full_size()
     assert len({setting.name for setting in settings}) == len(settings)
     reduced = {(setting.task, setting.setup) for setting in settings if setting.size == "reduced"}
-    assert reduced == {(t, s) for t in ("distance", "count") for s in setups() if not has_no_meaning(t, s)} - {
+    assert reduced == {(t, s) for t in ("distance", "count") for s in list_setups() if not has_no_meaning(t, s)} - {
         ("count", setup) for setup in encoding_study.SLOW
     }
     assert min(len(setting.seeds) for setting in settings) == 3
@@ -132,7 +132,7 @@ def test_a_killed_study_goes_on(tmp_path, monkeypatch):
     monkeypatch.setattr(encoding_study, "train_model", killed)
     with pytest.raises(KeyboardInterrupt):
         list(EXPERIMENT.run([setting], folder=tmp_path / "cut", progress=False))
-    assert result_names(folder=tmp_path / "cut") == []
+    assert list_results(folder=tmp_path / "cut") == []
     assert len(list(work_folder(setting.name, folder=tmp_path / "cut").glob("*.safetensors"))) == 2
     monkeypatch.setattr(encoding_study, "train_model", trained)
     (resumed,) = EXPERIMENT.run([setting], folder=tmp_path / "cut", progress=False)

@@ -10,8 +10,8 @@ from posym_companion.encodings.gram_spectra import GramSpectra, contents_of, spe
 from posym_companion.encodings.judges.gram_spectra import DRAWS, SIZES, random_products
 from posym_companion.encodings.spectra import averaged_kernel
 from posym_companion.ledger import ledger
-from posym_core import load_model
-from posym_core.inspection.capturing import capture
+from posym_profile import load_model
+from posym_profile.capture.capturing import capture
 
 
 @pytest.mark.parametrize("name", ["Llama", "Gemma3"])

@@ -65,7 +65,7 @@ def test_one_frequency_changes_no_eigenvalue(n, seed, angle):
 @given(st.integers(2, 6), SEEDS, st.sampled_from(["real", "complex"]))
 def test_eigenvalues_are_mixed_by_a_doubly_stochastic_matrix(n, seed, kind):
     gram, kernel = random_gram(n, seed, kind=kind), random_correlation(n, seed + 1, kind=kind, rank=2)
-    s = spectra.mixing(gram, kernel)
+    s = spectra.mixing_matrix(gram, kernel)
     one = torch.ones(n, dtype=torch.float64)
     assert (s >= 0).all()
     torch.testing.assert_close(s.sum(0), one)

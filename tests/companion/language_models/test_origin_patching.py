@@ -11,27 +11,27 @@ from posym_companion.language_models.origin_patching import (
     DIMS,
     EXCHANGES,
     RUNS,
+    FactPair,
     OriginPatching,
-    Pair,
-    asked_with,
     block_keys,
-    differences,
+    exchange_differences,
+    exchange_layer_alone,
+    fill_cache,
     full_size,
-    layers_called,
     main_effects,
     measure,
-    read_alone,
-    remembered,
+    run_exchanges,
+    select_named_layers,
     small,
 )
-from posym_core import binding_prompts
-from posym_core.inspection.capturing import capture
-from posym_core.inspection.planes import find_planes
-from posym_core.metrics.cube_parts import latin_orders
+from posym_core.metrics.cube_parts import draw_latin_square
 from posym_core.metrics.permutations import permute_blocks
 from posym_core.metrics.rope import rotate
-from posym_core.models.answers import choice_accuracy
-from posym_core.runs.results import named_dims
+from posym_core.store.results import name_dims
+from posym_profile import binding_prompts
+from posym_profile.capture.capturing import capture
+from posym_profile.language_models.answers import choose_answers
+from posym_profile.planes.rotary_planes import find_planes
 
 WHOLE, ORIGIN, SYMBOL, OTHERS, RANDOM = range(5)
 
@@ -65,26 +65,26 @@ def square_of(prompts, orders):
 def shifts_of(tiny, prompts, planes, asked, other):
     facts, _ = facts_of(prompts)
     generator = torch.Generator().manual_seed(0)
-    orders = latin_orders(prompts.blocks, generator)
+    orders = draw_latin_square(prompts.blocks, generator)
     square = square_of(prompts, orders)
-    cache = remembered(tiny, facts[None])
-    effects = [main_effects(keys, orders) for keys in block_keys(remembered(tiny, square), prompts, planes)]
+    cache = fill_cache(tiny, facts[None])
+    effects = [main_effects(keys, orders) for keys in block_keys(fill_cache(tiny, square), prompts, planes)]
     return cache, [
-        differences(keys[0], *both, asked, other, 0, 4, generator)
+        exchange_differences(keys[0], *both, asked, other, 0, 4, generator)
         for keys, both in zip(block_keys(cache, prompts, planes), effects, strict=True)
     ]
 
 
 def test_every_array_has_named_dimensions_and_the_first_run_is_the_model_itself(tiny, tokenizer, monkeypatch):
-    monkeypatch.setattr(origin_patching, "language_model", lambda *a, **k: (tiny, tokenizer))
+    monkeypatch.setattr(origin_patching, "load_experiment_model", lambda *a, **k: (tiny, tokenizer))
     setting = small(OriginPatching(lead=1, prompts=3))
     found = measure(setting, device="cpu", progress=False)
-    named_dims(DIMS, found)
+    name_dims(DIMS, found)
     assert found["log_ratio"].shape == (2, 1, len(RUNS), 3, 4)
     assert found["attention"].shape == (2, 1, len(RUNS), 3, 4, 2)
     assert (found["other"] != found["asked"][:, None]).all()
     prompts = binding_prompts(tokenizer, facts=4, count=2, lead=1)
-    choices = choice_accuracy(tiny, prompts)
+    choices = choose_answers(tiny, prompts)
     torch.testing.assert_close(
         torch.tensor(found["log_probability"][:, 0, 0, 0]), choices.log_probability.float(), rtol=1e-4, atol=1e-4
     )
@@ -114,8 +114,8 @@ def test_keys_of_the_first_layer_have_no_origin(tiny, prompts, planes):
 
 
 def test_main_effects_are_plain_means_of_a_square(tiny, prompts, planes):
-    orders = latin_orders(5, torch.Generator().manual_seed(3))
-    keys = block_keys(remembered(tiny, square_of(prompts, orders)), prompts, planes)[2]
+    orders = draw_latin_square(5, torch.Generator().manual_seed(3))
+    keys = block_keys(fill_cache(tiny, square_of(prompts, orders)), prompts, planes)[2]
     origins, symbols = main_effects(keys, orders)
     for place in range(5):
         torch.testing.assert_close(origins[place], keys[:, place].mean(0))
@@ -143,7 +143,7 @@ def test_an_exchange_of_whole_keys_is_one(tiny, prompts, planes):
             type(tiny), "forward", lambda self, ids, past_key_values, **k: seen.append(past_key_values) or 1 / 0
         )
         with pytest.raises(ZeroDivisionError):
-            asked_with(tiny, question, cache, shifts, prompts, planes, asked, other)
+            run_exchanges(tiny, question, cache, shifts, prompts, planes, asked, other)
     assert all(torch.equal(x, layer.keys) for x, layer in zip(before, cache.layers, strict=True))
     (changed,) = seen
     places = [prompts.start + fact * length + torch.arange(length) for fact in (asked, other)]
@@ -152,7 +152,7 @@ def test_an_exchange_of_whole_keys_is_one(tiny, prompts, planes):
             if exchange != "whole":
                 continue
             expected = old[0].clone()
-            if number in layers_called(layers, 3):
+            if number in select_named_layers(layers, 3):
                 for at, origin in (places, places[::-1]):
                     moved = rotate(here.arrange_keys(old[0][:, origin]), at - origin, here.angles)
                     back = here.order.argsort()
@@ -163,7 +163,7 @@ def test_an_exchange_of_whole_keys_is_one(tiny, prompts, planes):
 def test_an_exchange_in_some_layers_leaves_attention_before_them_alone(tiny, prompts, planes):
     cache, shifts = shifts_of(tiny, prompts, planes, 3, 1)
     _, question = facts_of(prompts)
-    found = asked_with(tiny, question, cache, shifts, prompts, planes, 3, 1)
+    found = run_exchanges(tiny, question, cache, shifts, prompts, planes, 3, 1)
     ratio = found["log_ratio"]
     assert list(EXCHANGES) == ["whole", "origin", "symbol", "other origins", "random"]
     late = RUNS.index(("origin", "late"))
@@ -175,15 +175,15 @@ def test_an_exchange_in_some_layers_leaves_attention_before_them_alone(tiny, pro
 
 @pytest.mark.parametrize("layers", [3, 4, 18])
 def test_thirds_share_all_layers_out(layers):
-    thirds = [number for name in ("early", "middle", "late") for number in layers_called(name, layers)]
-    assert thirds == list(layers_called("all", layers)) == list(range(layers))
+    thirds = [number for name in ("early", "middle", "late") for number in select_named_layers(name, layers)]
+    assert thirds == list(select_named_layers("all", layers)) == list(range(layers))
 
 
 def test_a_window_that_forgets_facts_is_refused(tokenizer, prompts):
     short = build("Gemma3", vocab_size=len(tokenizer)).requires_grad_(False)
     facts, _ = facts_of(prompts)
     with pytest.raises(ValueError, match=r"a window of this model keeps 15 of 29 tokens. Pass fewer facts"):
-        remembered(short, facts[None])
+        fill_cache(short, facts[None])
 
 
 def test_settings_that_leave_no_pair_are_refused():
@@ -200,14 +200,14 @@ def test_a_head_alone_reads_what_it_reads_where_no_other_layer_s_keys_change(tin
     facts, question = facts_of(prompts)
     asked, other = 3, 1
     cache, shifts = shifts_of(tiny, prompts, planes, asked, other)
-    pair = Pair(question=question, cache=cache, asked=asked, other=other, shifts=shifts)
-    alone = read_alone(tiny, pair, prompts, planes)
+    pair = FactPair(question=question, cache=cache, asked=asked, other=other, shifts=shifts)
+    alone = exchange_layer_alone(tiny, pair, prompts, planes)
     assert alone.shape == (1 + len(EXCHANGES), 3, 4)
     for layer in range(3):
         only = [shift if number == layer else 0 * shift for number, shift in enumerate(shifts)]
-        found = asked_with(tiny, question, cache, only, prompts, planes, asked, other)["log_ratio"]
+        found = run_exchanges(tiny, question, cache, only, prompts, planes, asked, other)["log_ratio"]
         runs = [RUNS.index((name, "all")) for name in ("none", *EXCHANGES)]
         torch.testing.assert_close(alone[:, layer], found[runs, layer], rtol=1e-4, atol=1e-4)
-    every = asked_with(tiny, question, cache, shifts, prompts, planes, asked, other)["log_ratio"]
+    every = run_exchanges(tiny, question, cache, shifts, prompts, planes, asked, other)["log_ratio"]
     assert not torch.allclose(alone[1, 2], every[RUNS.index(("whole", "all")), 2], atol=1e-3)
-    assert (cache.layers[1].keys == remembered(tiny, facts[None]).layers[1].keys).all()
+    assert (cache.layers[1].keys == fill_cache(tiny, facts[None]).layers[1].keys).all()

@@ -18,31 +18,31 @@ from posym_companion.language_models.origins import (
     READS,
     VARIANCES,
     Origins,
-    asked_contrast,
-    asked_differently,
+    ask_other_facts,
+    draw_prompts,
     full_size,
     measure,
-    prompts_of,
+    measure_asked_contrast,
     small,
 )
 from posym_companion.loop import SECOND
-from posym_core import binding_prompts, origin_cube, profile
-from posym_core.metrics.blocks import Swaps
-from posym_core.metrics.cube_parts import PARTS, latin_orders
-from posym_core.runs.results import named_dims
+from posym_core.metrics.blocks import BlockLayout
+from posym_core.metrics.cube_parts import PARTS, draw_latin_square
+from posym_core.store.results import name_dims
+from posym_profile import binding_prompts, origin_cube, profile
 
 
 def run(tiny, tokenizer, **kind):
     return measure(tiny, tokenizer, small(Origins(**kind)), progress=False)
 
 
-@pytest.mark.filterwarnings("ignore::posym_core.inspection.visibility.HiddenBlocksWarning")  # the tiny model's windows
+@pytest.mark.filterwarnings("ignore::posym_profile.scores.visibility.HiddenBlocksWarning")  # the tiny model's windows
 def test_the_parts_are_those_of_the_cube_whatever_is_read(tiny, tokenizer):
     """All reads of one pass, each beside a cube of its own."""
     setting = small(Origins(lead=1))
     found = measure(tiny, tokenizer, setting, progress=False)
-    named_dims(DIMS, found)
-    prompts = prompts_of(tokenizer, setting)
+    name_dims(DIMS, found)
+    prompts = draw_prompts(tokenizer, setting)
     home = prompts.layout
     reads = {name: (read, False) for name, read in KEYS.items()}
     reads |= {f"{name}, crossed": (read, True) for name, read in CROSSED.items()}
@@ -58,11 +58,11 @@ def test_the_parts_are_those_of_the_cube_whatever_is_read(tiny, tokenizer):
     assert "contrasts" not in found
 
 
-@pytest.mark.filterwarnings("ignore::posym_core.inspection.visibility.HiddenBlocksWarning")
+@pytest.mark.filterwarnings("ignore::posym_profile.scores.visibility.HiddenBlocksWarning")
 def test_without_the_first_origins_only_the_others_count(tiny, tokenizer):
     setting = small(Origins())
     found = measure(tiny, tokenizer, setting, progress=False)
-    prompts = prompts_of(tokenizer, setting)
+    prompts = draw_prompts(tokenizer, setting)
     cube = origin_cube(
         tiny, prompts.input_ids[0], start=prompts.start, block_length=4, blocks=prompts.blocks, read=2, seed=0
     )
@@ -81,7 +81,7 @@ def test_curves_and_mass(tiny, tokenizer):
 
 
 def test_what_stands_in_front_leaves_the_facts_as_they_are(tokenizer):
-    plain = prompts_of(tokenizer, Origins())
+    plain = draw_prompts(tokenizer, Origins())
     tail = plain.input_ids[:, plain.start :]
     lengths = {}
     for kind in (
@@ -92,44 +92,44 @@ def test_what_stands_in_front_leaves_the_facts_as_they_are(tokenizer):
         {"lead": 50, "front": "prose"},
         {"beginning": False},
     ):
-        found = prompts_of(tokenizer, Origins(**kind))
+        found = draw_prompts(tokenizer, Origins(**kind))
         assert torch.equal(found.input_ids[:, found.start :], tail)
         assert found.start + tail.shape[1] == found.input_ids.shape[1]
         lengths[found.start] = kind
     assert list(lengths) == [33, 201, 0]  # as many tokens of prose as of facts
-    same, other = (prompts_of(tokenizer, Origins(lead=8, front=front)) for front in ("facts", "other"))
+    same, other = (draw_prompts(tokenizer, Origins(lead=8, front=front)) for front in ("facts", "other"))
     assert torch.equal(same.input_ids[:, 1:33:4], other.input_ids[:, 1:33:4])  # names
     text = tokenizer.decode(other.input_ids[0, 1:33])
     assert text.count(" bought ") == 8
     assert " likes " not in text
-    mixed = prompts_of(tokenizer, Origins(lead=8, front="shuffled")).input_ids
+    mixed = draw_prompts(tokenizer, Origins(lead=8, front="shuffled")).input_ids
     assert torch.equal(mixed[:, 1:33].sort().values, same.input_ids[:, 1:33].sort().values)
     assert ((mixed == same.input_ids)[:, 1:33].sum(1) < 16).all()  # the frame's tokens are half of a list
-    prose = [prompts_of(tokenizer, Origins(lead=8, front="prose")).input_ids[row, 1:33] for row in (0, 1)]
+    prose = [draw_prompts(tokenizer, Origins(lead=8, front="prose")).input_ids[row, 1:33] for row in (0, 1)]
     assert not torch.equal(*prose)
 
 
 def test_prose_is_cut_into_blocks_of_four(tokenizer):
-    found = prompts_of(tokenizer, Origins(wording="prose"))
+    found = draw_prompts(tokenizer, Origins(wording="prose"))
     assert (found.start, found.block_length, found.blocks) == (1, 4, 16)
     assert found.input_ids.shape == (3, 1 + 64 + 1)
     for kind in ({"lead": 8}, {"vary_frame": True}, {"asked": True}):
         with pytest.raises(ValueError, match="prose has no facts in front, no frame and no question; pass lead=0"):
-            prompts_of(tokenizer, Origins(wording="prose", **kind))
+            draw_prompts(tokenizer, Origins(wording="prose", **kind))
 
 
 def test_facts_of_another_length_are_refused(tokenizer):
     with pytest.raises(ValueError, match=r"facts must be 4 tokens .* makes 5 of 'lives'; pass another wording"):
-        prompts_of(tokenizer, Origins(wording="lives"))
+        draw_prompts(tokenizer, Origins(wording="lives"))
 
 
 def test_each_prompt_of_a_square_asks_for_its_own_fact(tokenizer):
     for wording in ("likes", "bought"):
         prompts = binding_prompts(tokenizer, facts=6, count=1, template=wording)
-        swaps = Swaps(start=prompts.start, block_length=BLOCK_LENGTH, blocks=6)
-        orders = latin_orders(6, torch.Generator().manual_seed(0))
+        swaps = BlockLayout(start=prompts.start, block_length=BLOCK_LENGTH, blocks=6)
+        orders = draw_latin_square(6, torch.Generator().manual_seed(0))
         asked = torch.tensor([5, 0, 3, 3, 1, 2])
-        told = asked_differently(prompts.input_ids[0], orders, swaps, int(prompts.target[0]), asked)
+        told = ask_other_facts(prompts.input_ids[0], orders, swaps, int(prompts.target[0]), asked)
         names = [tokenizer.decode(prompts.input_ids[0, prompts.start + 4 * block]) for block in range(6)]
         for row, block in zip(told, asked.tolist(), strict=True):
             question = tokenizer.decode(row[swaps.stop :])
@@ -143,12 +143,14 @@ def test_the_contrast_is_what_asking_adds():
     asked = torch.tensor([0, 1, 1, 3, 5, 2])
     anyway = torch.randn(1, 2, levels, generator=generator) + torch.randn(queries, 2, 1, generator=generator)
     added = torch.nn.functional.one_hot(asked, levels)[:, None] * torch.tensor([3.0, 0.0])[:, None]
-    torch.testing.assert_close(asked_contrast(anyway + added, asked), torch.tensor([3.0, 0.0], dtype=torch.float64))
+    torch.testing.assert_close(
+        measure_asked_contrast(anyway + added, asked), torch.tensor([3.0, 0.0], dtype=torch.float64)
+    )
 
 
 def test_contrasts_are_measured_where_they_are_asked(tiny, tokenizer):
     found = run(tiny, tokenizer, asked=True)
-    named_dims(DIMS, found)
+    name_dims(DIMS, found)
     layers, heads = found["mass"].shape[1:]
     assert found["contrasts"].shape == (len(CROSSED), 3, 2, layers, heads)
     # The tiny model's windows hide places; whatever its other keys are asked for has a contrast.
@@ -172,13 +174,13 @@ def test_a_draw_of_weights_is_another_model(tiny, tokenizer):
     np.testing.assert_array_equal(draws[0], draws[2])
 
 
-@pytest.mark.filterwarnings("ignore::posym_core.inspection.visibility.HiddenBlocksWarning")
+@pytest.mark.filterwarnings("ignore::posym_profile.scores.visibility.HiddenBlocksWarning")
 def test_few_reads_are_the_same_numbers(tiny, tokenizer):
     few, every = (run(tiny, tokenizer, reads=reads) for reads in ("few", "all"))
     assert few["reads"].tolist() == list(FEW)
     np.testing.assert_array_equal(few["parts"], every["parts"][[READS.index(name) for name in FEW]])
     np.testing.assert_array_equal(few["by_origin"], every["by_origin"])
-    named_dims(DIMS, few)
+    name_dims(DIMS, few)
 
 
 def test_the_second_family_has_what_three_claims_are_judged_by():
@@ -186,6 +188,6 @@ def test_the_second_family_has_what_three_claims_are_judged_by():
     assert len(names) == len(full_size(SECOND)) == 23
     first = {setting.name.replace(SECOND, "gemma-3-270m") for setting in full_size(SECOND)}
     assert first < {setting.name for setting in full_size()}
-    assert all(setting.reads == "all" for setting in full_size())
+    assert [setting.wording for setting in full_size() if setting.reads == "all"] == ["prose", "likes", "bought"]
     asked = {(setting.model, setting.wording) for setting in full_size(SECOND) if setting.asked}
     assert asked == {(name, wording) for name in (SECOND, f"{SECOND}-binds") for wording in ("likes", "bought")}

@@ -10,15 +10,15 @@ from invented import save_invented
 
 from posym_companion.language_models.judges import origin_patching
 from posym_companion.language_models.judges.origin_patching import (
-    changes,
-    followed,
-    followed_by_head,
+    measure_exchange,
     patching_result,
+    share_followed,
+    share_followed_by_head,
 )
 from posym_companion.language_models.origin_patching import PACKAGED, RUNS, full_size
 from posym_companion.ledger import ledger
 from posym_companion.loop import SECOND
-from posym_core.runs.results import MissingResultError
+from posym_core.store.results import MissingResultError
 
 NEAR = 0.01
 
@@ -172,11 +172,13 @@ def test_one_prompt_and_undefined_numbers(tmp_path):
 def test_slopes_are_through_zero_and_of_the_same_layers(tmp_path):
     invented(tmp_path, attention=(0.75, 0.2))
     result = patching_result("plain", "likes", folder=tmp_path)
-    whole, part = (changes(result, "logits", exchange, "late") for exchange in ("whole", "origin"))
+    whole, part = (measure_exchange(result, "logits", exchange, "late") for exchange in ("whole", "origin"))
     assert whole.shape == (24, 2 * 3 * 4)
-    assert followed(result, "logits", "origin", "late").value == pytest.approx((whole * part).sum() / (whole**2).sum())
-    assert followed(result, "logits", "whole", "early").value == pytest.approx(1)
-    assert followed(result, "logits", "origin", than="whole").value == pytest.approx(-0.25)
+    assert share_followed(result, "logits", "origin", "late").value == pytest.approx(
+        (whole * part).sum() / (whole**2).sum()
+    )
+    assert share_followed(result, "logits", "whole", "early").value == pytest.approx(1)
+    assert share_followed(result, "logits", "origin", than="whole").value == pytest.approx(-0.25)
 
 
 def test_heads_are_told_apart_and_the_largest_is_named(tmp_path):
@@ -192,7 +194,7 @@ def test_heads_are_told_apart_and_the_largest_is_named(tmp_path):
     origin[..., 1, 2, :] = none[..., 1, 2, :]
     whole[..., 0, 0, :] = none[..., 0, 0, :]
     save_invented(setting.name, {**arrays, "attention": attention}, tmp_path, **asdict(setting))
-    slopes = followed_by_head(patching_result("plain", "likes", folder=tmp_path), "origin")
+    slopes = share_followed_by_head(patching_result("plain", "likes", folder=tmp_path), "origin")
     assert np.isnan(slopes[0, 0])
     assert slopes[1, 2] == pytest.approx(0, abs=1e-9)
     np.testing.assert_allclose(np.delete(slopes.ravel(), [0, 6]), 0.8, atol=1e-6)

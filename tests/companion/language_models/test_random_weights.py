@@ -8,23 +8,23 @@ import torch
 
 from posym_companion.language_models import random_weights
 from posym_companion.language_models.judges import random_weights as judges
-from posym_companion.language_models.judges.plane_profile import expressed, keeps_the_law
-from posym_companion.language_models.judges.random_weights import HALF, AtBirth, beside_birth
+from posym_companion.language_models.judges.plane_profile import half_loss_phase, keeps_the_law
+from posym_companion.language_models.judges.random_weights import HALF, BesideRandomWeights, list_beside_random_weights
 from posym_companion.language_models.random_weights import DIMS, RandomWeights, full_size, measure, small
-from posym_companion.loop import SECOND, made_with
-from posym_core import binding_prompts, profile
+from posym_companion.loop import SECOND, has_settings
 from posym_core.metrics.stats import Estimate
-from posym_core.runs.results import Result, load_result, named_dims
+from posym_core.store.results import Result, load_result, name_dims
+from posym_profile import binding_prompts, profile
 
 
 @pytest.fixture
 def loads(tiny, tokenizer, monkeypatch):
-    monkeypatch.setattr(random_weights, "language_model", lambda *a, **k: (tiny, tokenizer))
+    monkeypatch.setattr(random_weights, "load_experiment_model", lambda *a, **k: (tiny, tokenizer))
 
 
 def test_the_scores_are_those_of_profile_and_equal_weights_are_a_plain_mean(loads, tiny, tokenizer):
     found = measure(small(RandomWeights(weights="trained")), device="cpu", progress=False)
-    named_dims(DIMS, found)
+    name_dims(DIMS, found)
     prompts = binding_prompts(tokenizer, facts=4, count=3)
     place = prompts.layout
     for row, tau in enumerate((1e-4, 1e9)):
@@ -47,8 +47,8 @@ def test_a_remedy_changes_the_prompts_alone(loads, tiny, tokenizer):
 def test_a_stored_result_without_a_word_of_remedies_has_none():
     stored = load_result(RandomWeights(weights="trained").name)
     assert "lead" not in stored.settings
-    assert made_with(stored, RandomWeights(weights="trained"))
-    assert not made_with(stored, RandomWeights(weights="trained", lead=8))
+    assert has_settings(stored, RandomWeights(weights="trained"))
+    assert not has_settings(stored, RandomWeights(weights="trained", lead=8))
 
 
 def test_each_draw_has_weights_of_its_own_and_the_trained_model_is_left_alone(loads, tiny):
@@ -86,17 +86,19 @@ def estimate(low, high):
     ],
 )
 def test_a_trend_is_learned_only_beyond_every_draw(low, high, below, above):
-    found = AtBirth(found=estimate(low, high), drawn=(-0.8, -0.9, -0.7))
+    found = BesideRandomWeights(found=estimate(low, high), drawn=(-0.8, -0.9, -0.7))
     assert (found.below, found.above) == (below, above)
 
 
 def test_a_draw_without_the_trend_decides_nothing():
-    assert not AtBirth(found=estimate(-0.95, -0.91), drawn=(-0.8, np.nan)).below
-    assert not AtBirth(found=estimate(-0.95, -0.91), drawn=(np.nan, -0.8)).below
+    assert not BesideRandomWeights(found=estimate(-0.95, -0.91), drawn=(-0.8, np.nan)).below
+    assert not BesideRandomWeights(found=estimate(-0.95, -0.91), drawn=(np.nan, -0.8)).below
 
 
 def test_numbers_name_the_kind_of_prompt_and_the_draw():
-    ours = beside_birth({("likes", 16): AtBirth(found=estimate(-1, -0.9), drawn=(-0.8, -0.7))}, "r")
+    ours = list_beside_random_weights(
+        {("likes", 16): BesideRandomWeights(found=estimate(-1, -0.9), drawn=(-0.8, -0.7))}, "r"
+    )
     assert list(ours) == [
         "r (likes, 16 facts, the model)",
         "r (likes, 16 facts, random weights 0)",
@@ -120,7 +122,7 @@ def test_a_kernel_s_planes_express_half_at_the_law_s_angle():
     arrays = {"kept": np.tile(kept, (3, 2, 1)), "angles": np.tile(angles, (3, 1)), "keys": np.array(keys)}
     arrays["kept"][0] = np.nan  # a layer without contents counts for nothing
     result = Result(name="a/b", arrays=arrays, dims={}, settings={}, provenance={})
-    assert expressed(result) == pytest.approx(HALF, rel=0.01)
+    assert half_loss_phase(result) == pytest.approx(HALF, rel=0.01)
 
 
 def test_half_precision_keeps_three_digits(loads):
@@ -133,8 +135,8 @@ def test_half_precision_keeps_three_digits(loads):
 def test_random_weights_of_the_second_family_stand_beside_the_same_lists_and_no_remedy():
     kinds = {(x.wording, x.facts, x.lead, x.varied) for x in full_size(SECOND)}
     assert kinds == {(wording, facts, 0, False) for wording in ("likes", "bought") for facts in (16, 64)}
-    assert judges.kinds(model=SECOND) == judges.kinds() == judges.KINDS
-    assert judges.kinds("lead", SECOND) == ()
+    assert judges.random_weight_kinds(model=SECOND) == judges.random_weight_kinds() == judges.KINDS
+    assert judges.random_weight_kinds("lead", SECOND) == ()
     assert {setting.weights for setting in full_size(SECOND)} == {"trained", "taught", "random"}
     assert all(setting.half for setting in full_size(SECOND))
     assert not any(setting.half for setting in full_size())

@@ -8,17 +8,17 @@ import torch
 from posym_companion import loop
 from posym_companion.language_models import score_robustness
 from posym_core import rope_angles, rotate, swap_scores
-from posym_core.inspection.layer_measurement import profile_with
 from posym_core.metrics.permutations import (
     BlockTable,
-    block_table,
+    draw_orders,
+    list_swap_orders,
+    make_block_table,
     permutation_scores,
     permute_blocks,
-    random_orders,
-    swap_orders,
 )
 from posym_core.metrics.score_geometry import pair_scores
-from posym_core.tasks import make_prompts
+from posym_profile.prompts import make_prompts
+from posym_profile.scores.layer_measurement import map_layers
 
 SETTING = replace(score_robustness.small(), prompts=2, permutations=10)
 
@@ -83,11 +83,11 @@ def literal_scores(before, after, orders, tau, eps):
 @pytest.mark.parametrize("length", [1, 4])
 def test_table_gives_the_attention_of_moved_keys(length, options):
     query, keys, angles = a_head()
-    orders = random_orders(4, 12, torch.Generator().manual_seed(1))
+    orders = draw_orders(4, 12, torch.Generator().manual_seed(1))
     expected = literal_attention(query, keys, angles, orders, 3, length, **options)
     given = {key: value for key, value in options.items() if key != "sink"}
     given |= {"sinks": torch.tensor(options["sink"])} if "sink" in options else {}
-    table = block_table(query, keys, angles, start=3, block_length=length, blocks=4, **given)
+    table = make_block_table(query, keys, angles, start=3, block_length=length, blocks=4, **given)
     torch.testing.assert_close(table.attention(orders), expected, rtol=1e-10, atol=1e-14)
     still = literal_attention(query, keys, angles, torch.arange(4)[None], 3, length, **options)[0]
     torch.testing.assert_close(table.attention(), still, rtol=1e-10, atol=1e-14)
@@ -96,18 +96,20 @@ def test_table_gives_the_attention_of_moved_keys(length, options):
 def test_a_batch_is_its_heads_one_by_one():
     query = torch.stack([torch.stack([a_head(seed)[0] for seed in pair]) for pair in ((0, 1), (2, 3), (4, 5))])
     keys = torch.stack([a_head(seed)[1] for seed in (0, 2, 4)])[:, None]
-    orders = random_orders(5, 7, torch.Generator().manual_seed(0))
-    many = block_table(query, keys, rope_angles(16), start=1, block_length=4, blocks=5)
+    orders = draw_orders(5, 7, torch.Generator().manual_seed(0))
+    many = make_block_table(query, keys, rope_angles(16), start=1, block_length=4, blocks=5)
     assert many.attention(orders).shape == (3, 2, 7, 5)
     for prompt in range(3):
         for head in range(2):
-            one = block_table(query[prompt, head], keys[prompt, 0], rope_angles(16), start=1, block_length=4, blocks=5)
+            one = make_block_table(
+                query[prompt, head], keys[prompt, 0], rope_angles(16), start=1, block_length=4, blocks=5
+            )
             torch.testing.assert_close(many.attention(orders)[prompt, head], one.attention(orders))
 
 
 @pytest.mark.parametrize(("tau", "eps"), [(1e-4, 1e-8), (1e-2, 0.0), (10.0, 1e-2)])
 def test_scores_are_the_literal_ones(tau, eps):
-    orders = random_orders(6, 15, torch.Generator().manual_seed(2))
+    orders = draw_orders(6, 15, torch.Generator().manual_seed(2))
     before = torch.rand(6, dtype=torch.float64, generator=torch.Generator().manual_seed(3)) / 6
     after = torch.rand(15, 6, dtype=torch.float64, generator=torch.Generator().manual_seed(4)) / 6
     found = permutation_scores(before, after, orders, tau=tau, eps=eps)
@@ -119,7 +121,7 @@ def test_scores_are_the_literal_ones(tau, eps):
 def test_swaps_are_the_swap_scores(sharpness, tau, eps):
     query, keys, angles = a_head(7, sharpness=sharpness)
     layout = {"start": 2, "block_length": 4, "blocks": 5}
-    table, orders = block_table(query, keys, angles, **layout), swap_orders(5)
+    table, orders = make_block_table(query, keys, angles, **layout), list_swap_orders(5)
     found = permutation_scores(table.attention(), table.attention(orders), orders, tau=tau, eps=eps)
     expected = swap_scores(query, keys, angles, **layout, tau=tau, eps=eps)
     assert float(found.positional) == pytest.approx(float(expected.positional), abs=1e-9)
@@ -128,7 +130,10 @@ def test_swaps_are_the_swap_scores(sharpness, tau, eps):
 
 def test_equal_weights_are_the_limit_of_high_temperature():
     query, keys, angles = a_head(8)
-    table, orders = block_table(query, keys, angles, blocks=8), random_orders(8, 30, torch.Generator().manual_seed(0))
+    table, orders = (
+        make_block_table(query, keys, angles, blocks=8),
+        draw_orders(8, 30, torch.Generator().manual_seed(0)),
+    )
     found = permutation_scores(table.attention(), table.attention(orders), orders, tau=1e9)
     assert float(found.positional) == pytest.approx(float(found.plain_positional), abs=1e-9)
     assert float(found.symbolic) == pytest.approx(float(found.plain_symbolic), abs=1e-9)
@@ -136,7 +141,7 @@ def test_equal_weights_are_the_limit_of_high_temperature():
 
 def test_pure_heads_are_pure_under_any_permutation():
     draw = torch.randn(7, dtype=torch.float64, generator=torch.Generator().manual_seed(5))
-    orders = random_orders(7, 40, torch.Generator().manual_seed(6))
+    orders = draw_orders(7, 40, torch.Generator().manual_seed(6))
     outside = torch.tensor(0.3, dtype=torch.float64)
     positional = BlockTable(sums=draw.exp().expand(7, 7), outside=outside, block_length=2)
     symbolic = BlockTable(sums=draw.exp()[:, None].expand(7, 7), outside=outside, block_length=2)
@@ -153,7 +158,7 @@ def test_only_swaps_keep_half_of_the_plane_empty():
     assert float(found.positional) == 0
     assert float(found.symbolic) == 0
     generator = torch.Generator().manual_seed(0)
-    before, orders = torch.rand(5, dtype=torch.float64, generator=generator), swap_orders(5)
+    before, orders = torch.rand(5, dtype=torch.float64, generator=generator), list_swap_orders(5)
     after = torch.rand(100, 10, 5, dtype=torch.float64, generator=generator)
     found = permutation_scores(before.expand(100, 5), after, orders, eps=0.0)
     assert float((found.positional + found.symbolic).min()) >= 1 - 1e-12
@@ -161,19 +166,19 @@ def test_only_swaps_keep_half_of_the_plane_empty():
 
 def test_a_single_swap_is_the_geometry_of_two_angles():
     before, after = torch.tensor([0.3, 0.1], dtype=torch.float64), torch.tensor([[0.2, 0.5]], dtype=torch.float64)
-    found = permutation_scores(before, after, swap_orders(2), eps=0.0)
+    found = permutation_scores(before, after, list_swap_orders(2), eps=0.0)
     angles = (torch.atan2(before[1], before[0]), torch.atan2(after[0, 1], after[0, 0]))
     assert (float(found.positional), float(found.symbolic)) == pytest.approx([float(x) for x in pair_scores(*angles)])
 
 
 def test_orders():
-    assert swap_orders(3).tolist() == [[1, 0, 2], [2, 1, 0], [0, 2, 1]]
-    drawn = random_orders(3, 3000, torch.Generator().manual_seed(0))
+    assert list_swap_orders(3).tolist() == [[1, 0, 2], [2, 1, 0], [0, 2, 1]]
+    drawn = draw_orders(3, 3000, torch.Generator().manual_seed(0))
     counts = torch.unique(drawn, dim=0, return_counts=True)[1]
     assert len(counts) == 5
     assert counts.min() > 500
     assert counts.max() < 700
-    assert torch.equal(drawn, random_orders(3, 3000, torch.Generator().manual_seed(0)))
+    assert torch.equal(drawn, draw_orders(3, 3000, torch.Generator().manual_seed(0)))
 
 
 def test_permuted_prompts_hold_the_same_facts_elsewhere():
@@ -201,7 +206,7 @@ def test_refusals():
     with pytest.raises(ValueError, match="eps must be 0 or a positive finite number; got -1"):
         permutation_scores(before, torch.ones(1, 2), orders, eps=-1)
     with pytest.raises(ValueError, match="blocks must be a whole number of at least 2; got 1"):
-        swap_orders(1)
+        list_swap_orders(1)
     with pytest.raises(ValueError, match="tokens 1 to 4, but the last of 5 tokens is the query"):
         permute_blocks(torch.arange(5), orders, start=1, block_length=2)
     with pytest.raises(ValueError, match=r"part must be one of.*got 'all'"):
@@ -220,7 +225,7 @@ def loads(packaged, monkeypatch):
 
 def test_cuts_stay_within_the_facts(packaged):
     prompts = make_prompts(packaged[1], "binding-lives", facts=4, count=1)
-    cuts = score_robustness.cuts_of(prompts)
+    cuts = score_robustness.list_cuts(prompts)
     assert tuple(cuts) == score_robustness.CUTS
     stop = prompts.start + 4 * prompts.block_length
     for cut in cuts.values():
@@ -261,16 +266,16 @@ def test_a_rerun_reads_the_permuted_prompt(packaged):
     """What stands for the re-run is the attention of an ordinary pass over the swapped prompt."""
     model, tokenizer = packaged
     prompts = make_prompts(tokenizer, "binding-likes", facts=3, count=1)
-    swapped = permute_blocks(prompts.input_ids, swap_orders(3), start=prompts.start, block_length=4)[0]
+    swapped = permute_blocks(prompts.input_ids, list_swap_orders(3), start=prompts.start, block_length=4)[0]
 
     def attention(heads):
         logits = (heads.keys @ heads.query[..., None]).squeeze(-1) * heads.scale
         weights = logits.softmax(-1)[..., prompts.start : prompts.start + 12]
         return {"d": weights.unflatten(-1, (3, 4)).mean(-1)}
 
-    before = profile_with(model, prompts.input_ids, attention, progress=False)["d"][0]
-    after = profile_with(model, swapped, attention, progress=False)["d"]
-    found = permutation_scores(before, after.movedim(0, 2), swap_orders(3))
+    before = map_layers(model, prompts.input_ids, attention, progress=False)["d"][0]
+    after = map_layers(model, swapped, attention, progress=False)["d"]
+    found = permutation_scores(before, after.movedim(0, 2), list_swap_orders(3))
     measured = score_robustness.measure_intervention(model, prompts, progress=False)["scores"][1, :, 0]
     np.testing.assert_allclose(measured, np.stack([found.positional, found.symbolic]), atol=1e-4)
 
@@ -301,3 +306,4 @@ def test_full_size_covers_all_parts():
     settings = score_robustness.full_size()
     assert tuple(setting.part for setting in settings) == score_robustness.PARTS
     assert len({setting.name for setting in settings}) == len(settings)
+    assert [setting.part for setting in score_robustness.full_size("smollm2-135m")] == ["choices"]

@@ -18,29 +18,29 @@ from posym_companion.ledger import ledger
 from posym_companion.solvers import family_solvers
 from posym_companion.solvers.families import FAMILIES
 from posym_companion.solvers.family_solvers import FamilySolver
-from posym_core.inspection.capturing import watched_forward
-from posym_core.inspection.heads import LayerHeads, layer_heads
-from posym_core.inspection.plane_interventions import stopped
-from posym_core.inspection.plane_surgery import surgery
-from posym_core.inspection.planes import find_planes
 from posym_core.metrics.exclusion_bound import exclusion
 from posym_core.metrics.rope import rotate
-from posym_core.models.constructed.canonical_limits import positional_peak_weight
-from posym_core.models.language import PACKAGED
-from posym_core.runs.results import named_dims
+from posym_core.models.constructed.index_retrieval_limits import positional_peak_weight
+from posym_core.store.results import name_dims
 from posym_core.tasks.facts import FactsTask
+from posym_profile.capture.capturing import forward_with_hook
+from posym_profile.interventions.plane_interventions import freeze_rotation
+from posym_profile.interventions.plane_surgery import edit_rope
+from posym_profile.language_models.loading import PACKAGED
+from posym_profile.planes.rotary_planes import find_planes
+from posym_profile.scores.layer_heads import LayerHeads, read_layer_heads
 
 
 def heads_of(model, ids):
     seen = []
-    watched_forward(model, ids, lambda call: seen.append(call))
-    return [layer_heads(call, planes) for call, planes in zip(seen, find_planes(model, ids.shape[1]), strict=True)]
+    forward_with_hook(model, ids, lambda call: seen.append(call))
+    return [read_layer_heads(call, planes) for call, planes in zip(seen, find_planes(model, ids.shape[1]), strict=True)]
 
 
 def decoder(family="llama"):
     """A small decoder before its training, and what it would be trained as."""
     solver = replace(family_solvers.small(FamilySolver(family=family)), facts=6)
-    return family_solvers.untrained(solver).eval().requires_grad_(False), solver
+    return family_solvers.make_untrained(solver).eval().requires_grad_(False), solver
 
 
 @pytest.mark.parametrize("family", ["", *FAMILIES])
@@ -50,7 +50,7 @@ def test_every_part_is_measured_on_tiny_models(family, tiny, tokenizer, monkeypa
     settings = [setting for setting in full_size() if (setting.model in FAMILIES) == bool(family)]
     for setting in map(small, [x for x in settings if not family or x.model == family]):
         arrays = measure(model, source, setting, progress=False)
-        named_dims(later_claims.DIMS, arrays)
+        name_dims(later_claims.DIMS, arrays)
         numbers = {name: x for name, x in arrays.items() if x.dtype.kind == "f" and "rotated" not in name}
         for name, x in numbers.items():
             # Layers that see a few tokens only have no target that can be anywhere: two of three, and one of two.
@@ -64,7 +64,7 @@ def test_every_part_is_measured_on_another_device(family, tiny, tokenizer, monke
     model, source = decoder(family) if family else (copy.deepcopy(tiny), tokenizer)
     settings = {setting.part: setting for setting in full_size() if setting.model in (family or PACKAGED)}
     for setting in map(small, settings.values()):
-        named_dims(later_claims.DIMS, measure(model.to(other_device), source, setting, progress=False))
+        name_dims(later_claims.DIMS, measure(model.to(other_device), source, setting, progress=False))
 
 
 def test_every_part_of_every_model_has_a_result_of_its_own():
@@ -77,19 +77,19 @@ def test_every_part_of_every_model_has_a_result_of_its_own():
 
 def test_a_decoder_is_loaded_trained_and_a_language_model_with_its_tokenizer(monkeypatch):
     monkeypatch.setattr(later_claims, "FamilySolver", lambda **options: family_solvers.small(FamilySolver(**options)))
-    monkeypatch.setattr(later_claims, "language_model", lambda name, **options: (name, options["device"]))
-    model, solver = later_claims.load("qwen2", device="cpu")
+    monkeypatch.setattr(later_claims, "load_experiment_model", lambda name, **options: (name, options["device"]))
+    model, solver = later_claims.load_subject("qwen2", device="cpu")
     assert (solver.family, solver.seed) == ("qwen2", later_claims.SOLVER_SEED)
     assert not model.training
-    before = family_solvers.untrained(solver).get_input_embeddings().weight
+    before = family_solvers.make_untrained(solver).get_input_embeddings().weight
     assert not torch.equal(model.get_input_embeddings().weight, before)
-    assert later_claims.load(later_claims.TAUGHT, device="cpu") == (later_claims.TAUGHT, "cpu")
+    assert later_claims.load_subject(later_claims.TAUGHT, device="cpu") == (later_claims.TAUGHT, "cpu")
 
 
 def test_prompts_of_a_decoder_name_different_attributes():
     task = FactsTask(facts=5)
     prompts = later_claims.facts_prompts(task, 40, 3)
-    facts = prompts.input_ids[:, later_claims.told(prompts)].unflatten(1, (5, 2))
+    facts = prompts.input_ids[:, later_claims.block_tokens(prompts)].unflatten(1, (5, 2))
     assert torch.equal(facts[..., 1], prompts.answer_ids)
     assert all(len(set(row)) == 5 for row in prompts.answer_ids.tolist())
     assert int(prompts.answer_ids.min()) >= task.first_attribute
@@ -101,9 +101,9 @@ def test_prompts_of_a_decoder_name_different_attributes():
 
 def test_layers_see_their_window_or_the_context():
     model, solver = decoder("gemma2")
-    assert later_claims.sight(model).tolist() == [solver.window, model.config.max_position_embeddings]
+    assert later_claims.visible_tokens(model).tolist() == [solver.window, model.config.max_position_embeddings]
     model, _ = decoder("llama")
-    assert later_claims.sight(model).tolist() == [model.config.max_position_embeddings] * 2
+    assert later_claims.visible_tokens(model).tolist() == [model.config.max_position_embeddings] * 2
 
 
 def test_peaks_of_one_plane_are_those_of_theorem_7():
@@ -158,8 +158,8 @@ def test_logits_at_distances_are_the_cross_logits_of_places():
 
 def test_content_explains_what_the_symbolic_share_says():
     C = torch.randn(3, 6, 6, generator=torch.Generator().manual_seed(0))
-    torch.testing.assert_close(later_claims.by_content(C), exclusion(C).symbolic_share.double())
-    assert float(later_claims.by_content(torch.arange(4.0)[:, None].expand(4, 9))) == pytest.approx(1)
+    torch.testing.assert_close(later_claims.measure_content_share(C), exclusion(C).symbolic_share.double())
+    assert float(later_claims.measure_content_share(torch.arange(4.0)[:, None].expand(4, 9))) == pytest.approx(1)
 
 
 def test_distances_are_all_or_a_sample_within_the_length():
@@ -202,7 +202,7 @@ def test_influence_under_uniform_attention_is_that_of_running_means():
             layer.self_attn.q_proj.weight.zero_()
             layer.mlp.down_proj.weight.zero_()
     found = later_claims.influence(model, ids, torch.eye(model.get_input_embeddings().weight.shape[1]))[0]
-    with surgery(model, stopped(), length=12):
+    with edit_rope(model, freeze_rotation(), length=12):
         still = later_claims.influence(model, ids, torch.eye(model.get_input_embeddings().weight.shape[1]))[0]
     torch.testing.assert_close(found, still, rtol=1e-4, atol=1e-6)
     # The first tokens are in every mean, and the last alone is handed on as it is.
@@ -219,7 +219,7 @@ def test_influence_under_uniform_attention_is_that_of_running_means():
 
 def test_rearranged_prompts_point_three_ways(tokenizer):
     setting = LaterClaims(part="binding", length=6, prompts=6)
-    for clean, others, answers, place in later_claims.rearranged(tokenizer, setting):
+    for clean, others, answers, place in later_claims.rearrange_prompts(tokenizer, setting):
         assert sorted(clean.tolist()) != sorted(others[1].tolist())
         blocks, other, absent = (x[1:][:24].view(6, 4) for x in (clean, *others))
         asked_name, new_name = clean[-2], others[0][-2]
@@ -237,9 +237,9 @@ def test_rearranged_prompts_point_three_ways(tokenizer):
 
 def test_a_patched_state_is_that_of_the_model_with_a_hook_and_no_cache(tiny, tokenizer):
     setting = LaterClaims(part="binding", length=4, prompts=3)
-    clean, others, *_ = next(later_claims.rearranged(tokenizer, setting))
+    clean, others, *_ = next(later_claims.rearrange_prompts(tokenizer, setting))
     with pytest.raises(ValueError, match="four different facts or more and an attribute"):
-        next(later_claims.rearranged(tokenizer, replace(setting, prompts=1)))
+        next(later_claims.rearrange_prompts(tokenizer, replace(setting, prompts=1)))
     states = later_claims.last_states(tiny, others[0])
     found = later_claims.with_last_state(tiny, clean, states)
     layers = tiny.base_model.layers
@@ -265,7 +265,7 @@ def test_a_patched_state_is_that_of_the_model_with_a_hook_and_no_cache(tiny, tok
 
 def test_outcomes_count_the_highest_answer():
     logits = torch.eye(8)[None]  # one control, eight layers, each saying another answer
-    said = later_claims.outcomes(logits)
+    said = later_claims.count_outcomes(logits)
     assert said.shape == (1, 8, len(OUTCOMES))
     np.testing.assert_allclose(said[0, :4, :4], np.eye(4))
     np.testing.assert_allclose(said[0, 4:7, 4], 1 / 3)
@@ -276,7 +276,7 @@ def test_operations_are_on_heads_that_carry_the_answer_and_as_many_others():
     restored = np.zeros((3, 4))
     restored[1, 2] = restored[2, 0] = 0.5
     energy = torch.rand(3, 4, 16, generator=torch.Generator().manual_seed(0))
-    planned = later_claims.operations(restored, energy, 2, torch.Generator().manual_seed(0))
+    planned = later_claims.list_operations(restored, energy, 2, torch.Generator().manual_seed(0))
     assert planned["none"] == ()
     for name, interventions in planned.items():
         for one in interventions:
@@ -291,7 +291,7 @@ def test_operations_are_on_heads_that_carry_the_answer_and_as_many_others():
         assert heads == [(1, 2), (2, 0)]
     assert int((~planned["slowest 0.25"][0].change(torch.linspace(1, 0.1, 16))[1]).sum()) == 4
     with pytest.raises(ValueError, match=r"no head restores more than 0\.1"):
-        later_claims.operations(restored * 0, energy, 1, torch.Generator())
+        later_claims.list_operations(restored * 0, energy, 1, torch.Generator())
 
 
 @pytest.mark.parametrize("slowest", [0.9, 0.1])
@@ -319,7 +319,7 @@ def test_planes_of_equal_energy_are_all_of_the_poorer_side_and_as_much_of_the_ri
 def test_energies_of_planes_are_kept_beside_what_is_done_to_them(tiny, tokenizer):
     setting = later_claims.small(later_claims.LaterClaims(part="retrieval", draws=2))
     found = later_claims.measure(tiny, tokenizer, setting)
-    named_dims(later_claims.DIMS, found)
+    name_dims(later_claims.DIMS, found)
     layers, heads = found["restored"].shape
     assert found["energy"].shape[:2] == (layers, heads)
     np.testing.assert_allclose(found["energy"].sum(-1), 1, rtol=1e-3)
@@ -347,7 +347,7 @@ def test_ends_of_a_profile():
 
 def test_parts_are_named():
     with pytest.raises(ValueError, match="part must be one of"):
-        judges.part("none")
+        judges.load_part("none")
 
 
 def test_a_rule_is_put_to_every_model_that_was_run(tmp_path):
@@ -367,8 +367,8 @@ def test_a_rule_is_put_to_every_model_that_was_run(tmp_path):
     save("sums_llama_untrained", 0.7, "llama")
     (row,) = ledger("L-2", folder=tmp_path)
     assert row.verdict == alone.verdict == "reproduced in kind"
-    assert "gemma-3-270m, taught to bind: *reproduced in kind*; small Llama: *partly*." in row.note
-    assert row.ours["small Llama: verdict"] == "partly"
+    assert "gemma-3-270m, taught to bind: *reproduced in kind*; small Llama: *not reproduced*." in row.note
+    assert row.ours["small Llama: verdict"] == "not reproduced"
     assert row.ours["small Llama: parts"] == "logits are nearly a sum: no; more so than with random weights: yes"
     assert row.ours["small Llama: mean correlation"]["value"] == pytest.approx(0.4**0.5, abs=1e-3)
     assert "later_claims/sums_llama_untrained" in row.evidence

@@ -7,16 +7,16 @@ import numpy as np
 import pytest
 from invented import invent_random_weights, save_invented
 
-from posym_companion.claims import claim, entries, heads
-from posym_companion.language_models.binding_profile import BindingProfile, at_birth, full_size
+from posym_companion.claims import list_claim_ids, load_claim, read_entries
+from posym_companion.language_models.binding_profile import BindingProfile, full_size, random_weight_settings
 from posym_companion.language_models.judges import binding_planes, binding_profile
 from posym_companion.ledger import VERDICTS, ledger
 from posym_companion.ledger import rows as ledger_rows
 from posym_companion.one_head import head_geometry
 from posym_companion.one_head.judges import frequency_control
 from posym_companion.one_head.judges import head_geometry as trained_geometry
-from posym_core import __main__ as command_line
-from posym_core.runs import results
+from posym_core.store import results
+from posym_profile import __main__ as command_line
 
 SINGLE = "heads with the profile by {} (likes)"
 BINDING = ("U25-1", "U25-2", "U25-3", "U25-4a", "U25-4b", "U25-4c")
@@ -27,7 +27,7 @@ THEORY = {"U25-11"} | {f"U25-T{n}" for n in range(2, 8)} | {"U26-4a", "U26-4b"}
 def _theory_once():
     """What needs no result is measured once for all folders."""
     module = ledger_rows
-    measured, theory = module._measured, {claim(name).measure for name in THEORY}
+    measured, theory = module._measured, {load_claim(name).measure for name in THEORY}
     once = functools.cache(functools.partial(measured, None))
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(
@@ -52,7 +52,7 @@ def _few_draws():
 def invented(folder, *, trend=1.0, coupling=-1.0, violation=0.0, globals_only=False):
     """Results with known effects, to see every verdict come out both ways.
 
-    With ``globals_only`` early and late layers differ because two of the three global ones stand late.
+    With ``globals_select_heads`` early and late layers differ because two of the three global ones stand late.
     """
     generator = np.random.default_rng(0)
     invent_random_weights(folder, as_claimed=coupling < 0)
@@ -86,7 +86,7 @@ def invented(folder, *, trend=1.0, coupling=-1.0, violation=0.0, globals_only=Fa
             },
         }
         save_invented(setting.name, arrays, folder)
-    for setting in at_birth():
+    for setting in random_weight_settings():
         # Planes of random weights lean to nothing.
         save_invented(setting.name, {name: 0 * x + 0.5 for name, x in arrays.items() if "plane" in name}, folder)
     return {row.id: row for row in ledger(*BINDING, folder=folder)}
@@ -94,9 +94,9 @@ def invented(folder, *, trend=1.0, coupling=-1.0, violation=0.0, globals_only=Fa
 
 def test_every_claim_has_a_row_and_an_allowed_verdict(tmp_path):
     rows = ledger(folder=tmp_path)
-    assert [row.id for row in rows] == heads()
-    assert sorted(one.id for row in rows for one in (row, *row.columns)) == sorted(entries())
-    assert len(rows) <= 60 + 5
+    assert [row.id for row in rows] == list_claim_ids()
+    assert sorted(one.id for row in rows for one in (row, *row.columns)) == sorted(read_entries())
+    assert len(rows) <= 60
     for row in rows:
         assert row.verdict in VERDICTS
         assert row.claim
@@ -106,12 +106,12 @@ def test_every_claim_has_a_row_and_an_allowed_verdict(tmp_path):
 
 def test_only_the_claims_asked_for_are_judged(tmp_path, monkeypatch):
     judges = {}
-    claim.cache_clear()  # whoever was judged before keeps what judges it
+    load_claim.cache_clear()  # whoever was judged before keeps what judges it
     monkeypatch.setattr(importlib, "import_module", lambda name: judges.setdefault(name, frequency_control))
     assert ledger("U25-7", folder=tmp_path)[0].verdict == "not run here"
     assert list(judges) == ["posym_companion.one_head.judges.frequency_control"]
     monkeypatch.undo()
-    claim.cache_clear()
+    load_claim.cache_clear()
     assert [row.id for row in ledger("U25-7", "G26-1a", folder=tmp_path)] == ["U25-7", "G26-1a"]
     with pytest.raises(ValueError, match="no claim is called U25-99; claims are U25-1, U25-2"):
         ledger("U25-1", "U25-99")
@@ -127,7 +127,7 @@ def test_without_results_nothing_has_been_run(tmp_path):
 def test_verdicts_follow_the_numbers(tmp_path):
     rows = invented(tmp_path / "with")
     assert rows["U25-1"].verdict == "reproduced"
-    verdicts = [rows[name].verdict for name in BINDING[1:]]
+    verdicts = [rows[name].verdict_of_column or rows[name].verdict for name in BINDING[1:]]
     assert verdicts == [*["reproduced in kind"] * 3, "partly", "not reproduced"]
     assert rows["U25-2"].parts["early layers are positional, over all layers"] == "9 of 9 kinds of prompt"
     assert rows["U25-2"].first_rule_verdict == "reproduced in kind"
@@ -169,6 +169,17 @@ def test_single_heads_are_counted_that_divide_their_planes(tmp_path, slow, score
     (row,) = ledger("U25-4d", folder=tmp_path)
     assert row.ours[SINGLE.format("scores")] == f"{scores} of 72"
     assert row.ours[SINGLE.format("shares")] == f"{shares} of 72"
+    more, some = (
+        "more heads than with random weights have it, by shares of variance",
+        "some head has it, by softmax scores",
+    )
+    assert row.parts[more] == f"{3 if shares else 0} of 3 wordings"
+    # What a draw of random weights has is no finding.
+    (drawn,) = (one for one in random_weight_settings() if (one.template, one.draw) == ("bought", 1))
+    save_invented(drawn.name, {name: x for name, x in arrays.items() if "plane" in name}, tmp_path)
+    (row,) = ledger("U25-4d", folder=tmp_path)
+    assert row.parts[more] == f"{2 if shares else 0} of 3 wordings"
+    assert row.parts[some] == ("not testable" if scores else "0 of 3 wordings")
 
 
 def test_a_trend_of_layer_types_is_none_of_local_layers(tmp_path):
@@ -331,7 +342,7 @@ def test_json_is_what_the_ledger_says(tmp_path, capsys):
     invented(tmp_path)
     assert command_line.main(["claims", "--json", "--results", str(tmp_path)]) == 0
     rows = json.loads(capsys.readouterr().out)
-    assert [row["id"] for row in rows] == heads()
+    assert [row["id"] for row in rows] == list_claim_ids()
     for row in rows:
         assert set(row) >= {"id", "claim", "paper", "ours", "model", "evidence", "verdict", "rule", "rule_fixed"}
         assert set(row) >= {"first_rule_verdict", "numbers", "changes", "fails_in", "answers", "columns"}
@@ -345,7 +356,7 @@ def test_json_is_what_the_ledger_says(tmp_path, capsys):
 def test_text_names_every_claim(tmp_path, capsys):
     assert command_line.main(["claims", "--results", str(tmp_path)]) == 0
     printed = capsys.readouterr().out
-    assert all(claim in printed for claim in heads())
+    assert all(claim in printed for claim in list_claim_ids())
 
 
 def test_errors_end_in_one_line(tmp_path, capsys):
@@ -356,17 +367,17 @@ def test_errors_end_in_one_line(tmp_path, capsys):
 
 
 def test_sentences_are_written_of_verdicts_that_there_are():
-    assert {verdict for name in entries() for verdict in claim(name).sentences} <= set(VERDICTS)
+    assert {verdict for name in read_entries() for verdict in load_claim(name).sentences} <= set(VERDICTS)
 
 
 def test_a_sentence_shows_the_numbers_of_its_row():
-    judged = claim("U25-T3")
-    found = ledger_rows.row(judged)
+    judged = load_claim("U25-T3")
+    found = ledger_rows.make_row(judged)
     number = "angles and lengths at which the head is right on every input"
     written = replace(judged, sentences={found.verdict: f"{{{number}}}, with {{share|.0%}} and {{whole|.1f}}."})
     estimate = {"value": 0.125, "interval": [0.0, 0.5]}
     shown = replace(found, ours={number: "5 of 5", "share": estimate, "whole": 2.25})
-    assert ledger_rows.sentence(written, shown) == "5 of 5, with 12% and 2.2."
-    assert ledger_rows.sentence(replace(judged, sentences={"partly": "It is not."}), found) == found.summary
+    assert ledger_rows.write_sentence(written, shown) == "5 of 5, with 12% and 2.2."
+    assert ledger_rows.write_sentence(replace(judged, sentences={"partly": "It is not."}), found) == found.summary
     with pytest.raises(ValueError, match=r"U25-T3: its sentence has \{depth\}; numbers of ours are angles and"):
-        ledger_rows.sentence(replace(judged, sentences={found.verdict: "{depth}"}), found)
+        ledger_rows.write_sentence(replace(judged, sentences={found.verdict: "{depth}"}), found)

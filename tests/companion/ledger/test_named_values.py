@@ -10,8 +10,8 @@ from posym_companion.language_models import binding_results
 from posym_companion.ledger import NAMED_VALUES, named_value
 from posym_companion.ledger.named_values import NamedValue
 from posym_companion.one_head import thresholds
-from posym_core.runs import load_result
-from posym_core.runs.results import MissingResultError
+from posym_core.store import load_result
+from posym_core.store.results import MissingResultError
 
 
 @pytest.mark.parametrize("name", NAMED_VALUES)

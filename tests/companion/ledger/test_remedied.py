@@ -10,17 +10,17 @@ import numpy as np
 import pytest
 from invented import invent_random_weights, save_invented
 
-from posym_companion.claims import claim, entries
+from posym_companion.claims import load_claim, read_entries
 from posym_companion.finding import REMEDIES, Claim, Line, Measured, Rule
 from posym_companion.language_models import plane_profile
 from posym_companion.language_models.binding_profile import BindingProfile, full_size
 from posym_companion.language_models.judges import binding_planes, binding_profile
 from posym_companion.ledger import ledger
-from posym_companion.ledger.rows import row
+from posym_companion.ledger.rows import make_row
 from posym_companion.loop import SECOND
 from posym_companion.solvers import taught_profile
 from posym_companion.solvers.judges import taught_gemma
-from posym_core.runs.results import MissingResultError
+from posym_core.store.results import MissingResultError
 
 UNTAUGHT = ("U25-2", "U25-3", "U25-4a", "U25-4b", "U25-9")
 TAUGHT = ("T-1G", "T-2G", "T-3G", "T-4G")
@@ -53,7 +53,7 @@ def measured(values):
 def test_the_same_rule_decides_on_both_sides_of_its_line():
     values = {None: 0.9, "lead": 0.4, "varied": 0.6, "none": float("nan")}
     one = judged(measured(values), none="after a first look", lead="before the run", varied="before the run")
-    found = row(one)
+    found = make_row(one)
     assert found.verdict == "reproduced"
     verdicts = {x.remedy: x.verdict for x in found.remedied}
     assert verdicts == {"none": "not reproduced", "lead": "not reproduced", "varied": "reproduced"}
@@ -64,21 +64,21 @@ def test_the_same_rule_decides_on_both_sides_of_its_line():
 
 
 def test_a_missing_result_leaves_the_first_verdict_and_says_so():
-    found = row(judged(measured({None: 0.9}), prose="after a first look"))
+    found = make_row(judged(measured({None: 0.9}), prose="after a first look"))
     assert found.verdict == "reproduced"
     (prose,) = found.remedied
     assert (prose.verdict, prose.note, prose.numbers) == ("not run here", "result is not there", {})
 
 
 def test_all_verdicts_stand_in_one_sentence():
-    found = row(judged(measured({None: 0.9, "lead": 0.4}), lead="before the run", prose="before the run"))
+    found = make_row(judged(measured({None: 0.9, "lead": 0.4}), lead="before the run", prose="before the run"))
     said = "The same rule behind eight facts of the same frame: *not reproduced*; in prose: *not run here*."
     assert found.summary.endswith(said)
-    assert "The same rule" not in row(judged(measured({None: 0.9}))).summary
+    assert "The same rule" not in make_row(judged(measured({None: 0.9}))).summary
 
 
 def test_only_rows_on_language_models_have_remedies_that_are_known():
-    having = {name: claim(name).remedies for name in entries() if claim(name).remedies}
+    having = {name: load_claim(name).remedies for name in read_entries() if load_claim(name).remedies}
     assert set(having) == {*UNTAUGHT, "U25-4c", "T-0G", *TAUGHT}
     assert {each for remedies in having.values() for each in remedies} == set(REMEDIES)
     assert {fixed for remedies in having.values() for fixed in remedies.values()} <= {
@@ -217,7 +217,7 @@ def test_prompts_with_a_remedy_are_no_profile_of_a_family(claimed, tmp_path):
 
 
 def test_a_taught_model_that_is_wrong_behind_a_lead_cannot_tell(claimed, tmp_path):
-    for seed, setting in enumerate(taught_profile.with_remedy("lead")):
+    for seed, setting in enumerate(taught_profile.list_variant_settings("lead")):
         save_invented(setting.name, profile(seed) | {"correct": np.zeros(6)}, tmp_path, **asdict(setting))
     (found,) = ledger("T-1G", folder=tmp_path)
     verdicts = {one.remedy: one.verdict for one in found.remedied}

@@ -6,10 +6,10 @@ import accept
 import nbformat
 import pytest
 
-from posym_companion.claims import entries
+from posym_companion.claims import read_entries
 from posym_companion.ledger import ledger, verdict_list
 from posym_companion.ledger import rows as ledger_rows
-from posym_core.runs import results
+from posym_core.store import results
 
 
 @pytest.fixture(scope="module")
@@ -34,7 +34,7 @@ def test_the_ledger_says_what_was_accepted(measured, root):
 
 def test_the_lock_holds_every_verdict_and_every_number_that_a_rule_looks_at(stored_rows, root):
     lock = accept.read_lock(root)
-    assert {name.partition(" | ")[0] for name in lock} == set(entries())
+    assert {name.partition(" | ")[0] for name in lock} == set(read_entries())
     for row in stored_rows:
         cases = [(row.id, row), *((f"{row.id} | {one.remedy}", one) for one in row.remedied)]
         for family in row.families or ():
@@ -81,13 +81,13 @@ def test_evidence_is_there(stored_rows):
         assert row.numbers
         assert row.evidence
         for evidence in row.evidence:
-            place = results.results_folder() / f"{evidence}.json"
-            assert place.is_file() or (results.results_folder().parent / evidence).is_file()
+            place = results.find_results_folder() / f"{evidence}.json"
+            assert place.is_file() or (results.find_results_folder().parent / evidence).is_file()
 
 
 def test_chapters_tag_a_cell_for_every_claim_that_the_ledger_leads_to(stored_rows):
     """A chapter's tags are ``shows-`` and ``live-`` with a claim's id."""
-    chapters = [results.results_folder().parent / name for row in stored_rows for name in row.evidence]
+    chapters = [results.find_results_folder().parent / name for row in stored_rows for name in row.evidence]
     chapters = {path for path in chapters if path.is_file()}
     assert len(chapters) > 5
     for path in chapters:

@@ -8,7 +8,7 @@ from dataclasses import asdict, replace
 import pytest
 
 from posym_companion import claims
-from posym_companion.claims import claim, entries
+from posym_companion.claims import load_claim, read_entries
 from posym_companion.finding import (
     SAID,
     VERDICTS,
@@ -16,14 +16,14 @@ from posym_companion.finding import (
     Line,
     Measured,
     Rule,
-    of_columns,
-    of_two_families,
+    combine_columns,
+    combine_families,
     verdict_list,
 )
-from posym_companion.ledger.rows import row
+from posym_companion.ledger.rows import make_row
 from posym_companion.loop import SECOND
-from posym_core.models.packaged import MODELS
-from posym_core.runs.results import MissingResultError
+from posym_core.store.results import MissingResultError
+from posym_profile.language_models.packaged import MODELS
 
 
 @pytest.mark.parametrize(
@@ -42,7 +42,7 @@ from posym_core.runs.results import MissingResultError
     ],
 )
 def test_a_claim_holds_in_kind_in_both_families_or_says_that_it_is_one(first, other, together):
-    assert of_two_families(first, other) == together
+    assert combine_families(first, other) == together
     assert together in VERDICTS
     assert together in SAID
 
@@ -59,34 +59,34 @@ def test_a_claim_holds_in_kind_in_both_families_or_says_that_it_is_one(first, ot
     ],
 )
 def test_a_claim_of_several_sets_of_models_is_what_all_agree_on(columns, together):
-    assert of_columns(columns) == together
+    assert combine_columns(columns) == together
 
 
 def test_a_row_shows_its_columns_and_counts_their_lines():
     names = {"small decoders": 0.9, "taught models": 0.4}
     head, column = (replace(asked({("first", None): value}), models=name, remedies={}, families=None)
                     for name, value in names.items())  # fmt: skip
-    found = row(replace(head, columns=[replace(column, id="Xb")]))
+    found = make_row(replace(head, columns=[replace(column, id="Xb")]))
     assert (found.verdict, found.verdict_of_column, found.grade) == ("partly", "reproduced in kind", "partly, 1 of 2")
     assert found.decides == "taught models: it is"
     assert [one.verdict for one in found.columns] == ["not reproduced"]
-    said = "By set of models small decoders: *reproduced in kind*; taught models: *not reproduced*."
+    said = "Asked of small decoders: *reproduced in kind*; taught models: *not reproduced*."
     assert found.summary.endswith(said)
-    assert row(head).by_column == ""
-    untold = row(replace(head, columns=[replace(column, measure=None)]))
+    assert make_row(head).by_column == ""
+    untold = make_row(replace(head, columns=[replace(column, measure=None)]))
     assert (untold.verdict, untold.grade) == ("reproduced in kind", "reproduced in kind")
 
 
 def test_a_column_is_asked_by_its_own_rule_what_its_claim_states(monkeypatch):
-    entry = {key: x for key, x in entries()["U25-T2"].items() if key not in ("short", "claim", "paper")}
-    every = {"U25-T2": entries()["U25-T2"], "X": {**entry, "column_of": "U25-T2", "models": "others"}}
-    monkeypatch.setattr(claims, "entries", lambda: every)
-    claim.cache_clear()
-    column, head = claim.__wrapped__("X"), claim.__wrapped__("U25-T2")
+    entry = {key: x for key, x in read_entries()["U25-T2"].items() if key not in ("short", "claim", "paper")}
+    every = {"U25-T2": read_entries()["U25-T2"], "X": {**entry, "column_of": "U25-T2", "models": "others"}}
+    monkeypatch.setattr(claims, "read_entries", lambda: every)
+    load_claim.cache_clear()
+    column, head = load_claim.__wrapped__("X"), load_claim.__wrapped__("U25-T2")
     assert (column.claim, column.models, column.columns) == (head.claim, "others", ())
     assert [one.id for one in head.columns] == ["X"]
-    assert claims.heads() == ["U25-T2"]
-    claim.cache_clear()
+    assert claims.list_claim_ids() == ["U25-T2"]
+    load_claim.cache_clear()
 
 
 def asked(values, **families):
@@ -114,7 +114,7 @@ def asked(values, **families):
 @pytest.mark.parametrize(("value", "verdict"), [(0.9, "reproduced in kind"), (0.4, "in kind, one family of two")])
 def test_one_judge_is_asked_of_both_families_with_the_same_remedies(value, verdict):
     values = {("first", None): 0.9, ("first", "lead"): 0.2, ("second", None): value, ("second", "lead"): 0.8}
-    found = row(asked(values, second="before the run"))
+    found = make_row(asked(values, second="before the run"))
     assert (found.verdict, found.verdict_of_model) == (verdict, "reproduced in kind")
     assert found.families is not None
     (second,) = found.families
@@ -131,43 +131,44 @@ def test_one_judge_is_asked_of_both_families_with_the_same_remedies(value, verdi
 
 @pytest.mark.parametrize("families", [{}, {"second": "before the run"}])
 def test_a_claim_asked_of_one_family_says_so(families):
-    found = row(asked({("first", None): 0.9}, **families))
+    found = make_row(asked({("first", None): 0.9}, **families))
     assert found.verdict == "reproduced in kind"
     assert found.summary.endswith("Asked of one family of pretrained models.")
     assert verdict_list([found]).endswith(", *reproduced in kind*; asked of one family)")
 
 
 def test_a_claim_about_no_pretrained_model_speaks_of_no_family():
-    found = row(claim("U25-T7"))
+    found = make_row(load_claim("U25-T7"))
     assert found.families is None
     assert "family" not in found.summary + verdict_list([found])
 
 
 def test_rows_on_language_models_say_of_which_families():
-    families = {name: found for name in entries() if (found := claim(name).families) is not None}
+    families = {name: found for name in read_entries() if (found := load_claim(name).families) is not None}
     both = {name for name, each in families.items() if each}
     assert both == {
-        *("U25-2", "U25-3", "U25-4a", "U25-4b", "U25-4c", "U25-4d", "U25-9", "U26-6", "C-1", "C-2", "C-3", "C-4"),
+        *("U25-2", "U25-3", "U25-4a", "U25-4b", "U25-4c", "U25-4d", "U25-9", "U25-12", "U26-6"),
+        *("C-1", "C-2", "C-3", "C-4"),
         *("T-0G", "T-1G", "T-2G", "T-3G", "T-4G", "T-5G", "T-6G", "T-8G"),
         *("L-1a", "L-1b", "L-1c", "L-2", "L-3", "L-4", "L-4b", "L-5", "L-6"),
     }
     assert all(set(each) <= {SECOND} for each in families.values() if each)
     assert {SECOND} < set(MODELS)
     alone = {name for name, each in families.items() if each == {}}
-    named = {name for name in entries() if name.startswith("L-") or (name.startswith("T-") and name.endswith("G"))}
+    named = {name for name in read_entries() if name.startswith("L-") or (name.startswith("T-") and name.endswith("G"))}
     # The rules of these speak of both families themselves, or of small models.
     assert named - both - alone == {"L-8", "L-8b"}
     # Seen in trials: the trend, the correlation, single planes, the shares on lists, and carriers of the taught model.
     seen = {name for name in both if families[name][SECOND] == "after a first look"}
     assert seen == {
-        *("U25-2", "U25-3", "U25-4a", "U25-4b", "U25-4d", "C-1", "C-2", "C-3", "C-4", "L-3", "L-4"),
+        *("U25-2", "U25-3", "U25-4a", "U25-4b", "U25-4d", "U25-12", "C-1", "C-2", "C-3", "C-4", "L-3", "L-4"),
         *("T-0G", "T-1G", "T-2G", "T-3G", "T-4G", "T-5G"),
     }
 
 
 def test_every_judge_of_two_families_takes_the_model(tmp_path):
-    for name in entries():
-        judged = claim(name)
+    for name in read_entries():
+        judged = load_claim(name)
         for model in judged.families or ():
             assert judged.measure is not None
             with pytest.raises(MissingResultError, match=r"smollm2-135m|taught"):
@@ -175,6 +176,6 @@ def test_every_judge_of_two_families_takes_the_model(tmp_path):
 
 
 def test_an_entry_s_families_are_read(monkeypatch):
-    entry = {**entries()["C-1"], "families": {"a": "before the run"}}
-    monkeypatch.setattr(claims, "entries", lambda: {"C-1": entry})
-    assert claim.__wrapped__("C-1").families == {"a": "before the run"}
+    entry = {**read_entries()["C-1"], "families": {"a": "before the run"}}
+    monkeypatch.setattr(claims, "read_entries", lambda: {"C-1": entry})
+    assert load_claim.__wrapped__("C-1").families == {"a": "before the run"}

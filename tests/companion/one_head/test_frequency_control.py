@@ -12,10 +12,10 @@ import torch
 from posym_companion.one_head import frequency_control as experiment
 from posym_companion.one_head.frequency_control import FrequencyControlSettings
 from posym_companion.one_head.judges import frequency_control as curves
-from posym_core.models.ensembles import data_generators, sample_streams
+from posym_core.models.ensembles import make_generators, sample_streams
 from posym_core.models.toys import ToyEnsemble
 from posym_core.models.training import TrainingSettings
-from posym_core.tasks.canonical import IndexTask
+from posym_core.tasks.index_retrieval import IndexTask
 
 TINY = FrequencyControlSettings(
     lengths=(8,),
@@ -33,7 +33,7 @@ TINY = FrequencyControlSettings(
 
 
 @pytest.fixture(scope="module")
-def tiny(tmp_path_factory):
+def tiny(tmp_path_factory, all_arrays_stored):
     (result,) = experiment.EXPERIMENT.run(
         [TINY], folder=tmp_path_factory.mktemp("results"), device="cpu", progress=False
     )
@@ -81,7 +81,7 @@ def test_gates_off_and_on_are_the_ends(tiny):
 def test_hits_against_one_input_at_a_time():
     model = ToyEnsemble(IndexTask(length=8), torch.tensor([[1.0], [0.1]]), seeds=TINY.seeds)
     hits, asked = experiment.count_hits(model, TINY)
-    generators = data_generators(TINY.seeds, purpose=experiment.TESTING)
+    generators = make_generators(TINY.seeds, purpose=experiment.TESTING)
     expected = np.zeros((2, 2, 8))
     for count in (512, 188):
         batch = sample_streams(model.task, count, generators)
@@ -175,7 +175,7 @@ def test_u_index_needs_every_position():
 def test_the_best_angle_is_one_for_all_seeds():
     """Each seed does best at another angle; no angle does well in all of them."""
     accuracies = np.array([[1.0, 0.0, 0.0], [0.0, 1.0, 0.0], [0.0, 0.0, 1.0], [0.2, 0.3, 0.0]])
-    found = curves.best(accuracies)
+    found = curves.best_angle_accuracy(accuracies)
     assert found.value == pytest.approx(1.3 / 4)
     assert found.low < 0.3
 

@@ -9,8 +9,8 @@ import transformers
 from posym_companion import loop
 from posym_companion.one_head import head_geometry
 from posym_companion.one_head.plane_geometry import coherence, crest
-from posym_core.inspection.layer_measurement import profile_with
-from posym_core.tasks import make_prompts
+from posym_profile.prompts import make_prompts
+from posym_profile.scores.layer_measurement import map_layers
 
 SETTING = head_geometry.HeadGeometry(facts=4, prompts=4)
 
@@ -23,7 +23,7 @@ def loads(packaged, monkeypatch):
     return asked
 
 
-def test_a_result_holds_what_its_description_says(tmp_path, loads):
+def test_a_result_holds_what_its_description_says(tmp_path, loads, all_arrays_stored):
     (result,) = head_geometry.EXPERIMENT.run([SETTING], folder=tmp_path, progress=False)
     for name in ("concentration", "coherence", "positional_share", "energy_share", "pointing", "crest", "r2_test"):
         assert result[name].shape == (18, 4, 128)
@@ -60,7 +60,7 @@ def test_numbers_are_those_of_the_literal_definition(packaged):
         captured[heads.layer] = heads
         return {"nothing": heads.query[..., 0]}
 
-    profile_with(model, prompts.input_ids, keep, progress=False)
+    map_layers(model, prompts.input_ids, keep, progress=False)
     last = prompts.input_ids.shape[1] - 1
     for layer, head, plane in ((0, 1, 0), (8, 0, 69), (17, 3, 30)):
         angle, even, arrows = captured[layer].angles[plane].item(), [], []

@@ -9,10 +9,11 @@ import pytest
 import torch
 
 from posym_companion.several_hops import hop_length, hop_mechanism, hop_variants, multihop
+from posym_companion.several_hops.gptj import average_outputs, run_with_edits, set_angles
 from posym_companion.several_hops.multihop import TEST, MultihopSettings
 from posym_companion.several_hops.stations import capture_layers
+from posym_core.metrics.frequencies import frequency_use
 from posym_core.metrics.rope import rotate
-from posym_core.models.gptj import answers_with, mean_outputs, set_angles
 
 TINY = MultihopSettings(
     hops=2, window=3, steps_back=3, layers=2, width=8, heads=2, dropout=0.0, train=8 * 40, validation=16, test=40,
@@ -48,9 +49,9 @@ def test_mechanism_is_measured_and_kept(folder, task):
 
     model, trained = multihop.load_weights(setting.model, folder=folder, device="cpu")
     batch = trained.sample(40, TEST)
-    mean = mean_outputs(model, batch.tokens)
+    mean = average_outputs(model, batch.tokens)
     for head in [(0, 1), (1, 0)]:
-        right = answers_with(model, batch.tokens, output={head: mean[head]}).argmax(-1) == batch.answer
+        right = run_with_edits(model, batch.tokens, output={head: mean[head]}).argmax(-1) == batch.answer
         for hop in (1, 2):
             expected = right[batch.hops == hop].double().mean()
             assert result["silenced"][(*head, hop - 1)] == pytest.approx(float(expected))
@@ -88,7 +89,9 @@ def test_queries_and_keys_of_a_plane_make_its_logits(folder):
     layers = capture_layers(model, batch.tokens)
     layer, head, row = 1, 1, 2
     plane = int(result["plane"][layer, head])
-    assert plane == int(result["use"][layer, head].argmax())
+    options = {"scale": layers.scale, "pairing": "neighbours"}
+    use = frequency_use(layers.query[layer, ..., -1, :], layers.keys[layer], trained.angles, **options).mean(0)
+    assert plane == int(use[head].argmax())
     angle = float(trained.angles[plane])
 
     def arrow(name, position):
@@ -125,7 +128,7 @@ def test_what_is_foretold_is_exact_when_all_letters_have_one_key(folder):
     set_angles(model, trained.angles, positions=64)
     batches = [task.sample(12, generator=torch.Generator().manual_seed(0), extra=extra) for extra in (0, 30)]
     captured = [capture_layers(model, batch.tokens) for batch in batches]
-    foretold = hop_length.foretold_onward(captured[0], batches[0].path, trained.angles, window=3, extra=30)
+    foretold = hop_length.predict_onward_attention(captured[0], batches[0].path, trained.angles, window=3, extra=30)
     attention, path = captured[1].attention(), batches[1].path
     onward = [
         attention[row, 0, :, path[row, station], path[row, station + 1]]

@@ -5,8 +5,8 @@ from __future__ import annotations
 import torch
 
 from posym_companion.several_hops import hop_model, multihop
-from posym_core.models import answers_with
-from posym_core.runs import load_result
+from posym_companion.several_hops.gptj import run_with_edits
+from posym_core.store import load_result
 
 
 def test_the_first_state_is_the_model_on_its_example() -> None:
@@ -17,4 +17,4 @@ def test_the_first_state_is_the_model_on_its_example() -> None:
     assert (shown.example == tokens).all()
     assert shown.attention.shape == (settings.layers, len(tokens), len(tokens))
     assert torch.allclose(shown.attention.sum(-1), torch.ones(()), atol=1e-5)
-    assert torch.equal(shown.logits, answers_with(model, torch.tensor(tokens)[None])[0])
+    assert torch.equal(shown.logits, run_with_edits(model, torch.tensor(tokens)[None])[0])

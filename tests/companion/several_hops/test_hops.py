@@ -13,11 +13,18 @@ import torch
 from axe_playwright_python.sync_playwright import Axe
 from in_browser import chromium, functions, opened
 
-from posym_companion.several_hops import hops, multihop
-from posym_companion.several_hops.hop_figure import STATIC, HopModel, asked_parcels, layout, parcels, write_parcels
-from posym_core.figures.pages import Figure, module
-from posym_core.models import answers_with, decoder, set_angles
+from posym_companion.several_hops import hops_figure, multihop
+from posym_companion.several_hops.gptj import make_gptj, run_with_edits, set_angles
+from posym_companion.several_hops.hop_figure import (
+    STATIC,
+    HopModel,
+    encode_parcels,
+    list_parcels,
+    parcel_layout,
+    write_parcels,
+)
 from posym_core.tasks import LetterTask, NumberTask, walk
+from posym_figures.pages import Figure, join_module
 
 TASKS = {"number": NumberTask(), "letter": LetterTask()}
 ASK = """([model, parts, layouts, asked]) => {
@@ -44,7 +51,7 @@ def scripts(browser):
 
 def small(task, *, layers=2, width=8, seed=0):
     """A model with random weights that half precision holds exactly."""
-    model = decoder(vocabulary=task.vocabulary, layers=layers, width=width, seed=seed).half().float().eval()
+    model = make_gptj(vocabulary=task.vocabulary, layers=layers, width=width, seed=seed).half().float().eval()
     generator = torch.Generator().manual_seed(seed)
     for name, parameter in model.named_parameters():
         if name.endswith("bias") or "ln_" in name:
@@ -66,7 +73,7 @@ def angles_of(model):
 def ask(scripts, model, angles, asked):
     weights = weights_of(model)
     described = {"layers": model.config.n_layer, "width": model.config.n_embd, "angles": angles.tolist()}
-    return scripts.evaluate(ASK, [described, parcels(weights), layout(weights), asked])
+    return scripts.evaluate(ASK, [described, encode_parcels(weights), parcel_layout(weights), asked])
 
 
 # ---- the model -------------------------------------------------------------------------------------------------------
@@ -89,7 +96,7 @@ def test_logits_and_attention_are_those_of_pytorch(scripts, name):
         set_angles(model, angles * stretch, positions=64)
         seen = []
         silent = {(layer, 0): torch.zeros(8) for layer, switched in enumerate(off) if switched}
-        expected = answers_with(
+        expected = run_with_edits(
             model, tokens[None], output=silent, seen=lambda layer, weights, said, seen=seen: seen.append(weights[0, 0])
         )
         np.testing.assert_allclose(one["logits"], expected[0], atol=1e-5)
@@ -106,7 +113,7 @@ def test_trained_models_answer_as_in_pytorch(scripts, name):
     batch = TASKS[name].sample(8, generator=torch.Generator().manual_seed(2))
     asked = [{"tokens": tokens.tolist(), "off": [], "stretch": 1} for tokens in batch.tokens]
     logits = np.array([one["logits"] for one in ask(scripts, model, settings.angles, asked)])
-    expected = answers_with(model, batch.tokens).numpy()
+    expected = run_with_edits(model, batch.tokens).numpy()
     np.testing.assert_allclose(logits, expected, atol=1e-3)
     assert logits.argmax(-1).tolist() == expected.argmax(-1).tolist() == batch.answer.tolist()
 
@@ -114,7 +121,7 @@ def test_trained_models_answer_as_in_pytorch(scripts, name):
 def test_half_precision_is_read_exactly(scripts):
     every = np.arange(65536, dtype=np.uint16).view(np.float16)
     finite = every[np.isfinite(every)]
-    (text,) = parcels({"lm_head.bias": finite})
+    (text,) = encode_parcels({"lm_head.bias": finite})
     found = scripts.evaluate(
         "([text, size]) => [...unpackParcel(text, [['x', [size]]]).x]", [text, len(finite)]
     )  # fmt: skip
@@ -197,7 +204,7 @@ def one_model(name="number", **changed):
 
 
 def make(*models, **changed):
-    return hops(models or [one_model(), one_model("letter")], **{"caption": "C.", "alt": "A.", **changed})
+    return hops_figure(models or [one_model(), one_model("letter")], **{"caption": "C.", "alt": "A.", **changed})
 
 
 def answer(page):
@@ -207,7 +214,7 @@ def answer(page):
 
 @torch.no_grad()
 def expected_answer(name, tokens):
-    return TASKS[name].token_names[answers_with(small(TASKS[name]), torch.tensor([tokens])).argmax().item()]
+    return TASKS[name].token_names[run_with_edits(small(TASKS[name]), torch.tensor([tokens])).argmax().item()]
 
 
 def arcs(page):
@@ -249,7 +256,7 @@ def test_a_reader_asks_the_model(browser, tmp_path):
 def answered(name="number"):
     """A model with what it does with the example."""
     model, example, seen = small(TASKS[name]), one_model(name).example, []
-    logits = answers_with(model, example[None], seen=lambda layer, weights, _: seen.append(weights[0, 0]))
+    logits = run_with_edits(model, example[None], seen=lambda layer, weights, _: seen.append(weights[0, 0]))
     return one_model(name, attention=torch.stack(seen), logits=logits[0])
 
 
@@ -308,7 +315,7 @@ def test_a_kernel_sends_the_parcels_that_a_widget_asks_for(monkeypatch):
     monkeypatch.setattr(widget, "send", sent.append)
     for wanted in ({"wanted": "parcel", "name": "letter", "place": 1}, {"wanted": "page"}, "parcel"):
         widget._hear(None, wanted, [])
-    assert sent == [{"parcel": "letter/1", "text": parcels(weights_of(small(TASKS["letter"])))[1]}]
+    assert sent == [{"parcel": "letter/1", "text": encode_parcels(weights_of(small(TASKS["letter"])))[1]}]
     assert "<script>" not in widget.markup
     # A figure that carries its weights needs no kernel, nor does a page of the book.
     view = "application/vnd.jupyter.widget-view+json"
@@ -323,7 +330,7 @@ def test_a_widget_whose_kernel_is_gone_says_so_instead_of_loading_for_ever(brows
     markup = make(address="parcels").widget().markup
     front_end = f"window.heard = new Set(); const model = {{ get: () => {json.dumps(markup)}, send: () => {{}}, "
     front_end += "on: (_, hear) => heard.add(hear), off: (_, hear) => heard.delete(hear) };"
-    text = module("core.js", STATIC / "hop_tasks.js", STATIC / "hops.js") + front_end
+    text = join_module("core.js", STATIC / "hop_tasks.js", STATIC / "hops.js") + front_end
     text += "render({ model, el: document.body });"
     with opened(browser, Figure(html="", text=""), tmp_path) as page:
         page.clock.install()
@@ -357,9 +364,9 @@ def test_axe_and_a_narrow_page(browser, tmp_path, scheme):
 
 
 def test_a_page_names_the_parcels_that_it_asks_for():
-    asked = asked_parcels(make(address="../../_static/hops").html)
+    asked = list_parcels(make(address="../../_static/hops").html)
     assert asked == [(name, f"of/{name}", "../../_static/hops") for name in TASKS]
-    assert asked_parcels(make().html) == []
+    assert list_parcels(make().html) == []
 
 
 @pytest.mark.parametrize(
@@ -373,7 +380,7 @@ def test_a_page_names_the_parcels_that_it_asks_for():
          "attention must have shape [layer: 2, query: 17, key: 17]; got [2, 3, 3]"),
         (lambda: make(replace(one_model(), task=NumberTask(letters=3))),
          "the task has 19 tokens, but the model of 'number' embeds 136"),
-        (lambda: parcels({"lm_head.bias": np.array([1e6])}), "weights must be finite in half precision"),
+        (lambda: encode_parcels({"lm_head.bias": np.array([1e6])}), "weights must be finite in half precision"),
     ],
 )  # fmt: skip
 def test_refusals_name_rule_value_and_way_out(call, message):

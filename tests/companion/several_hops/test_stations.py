@@ -9,14 +9,14 @@ import pytest
 import torch
 from architectures import Swapped
 
+from posym_companion.several_hops.gptj import make_gptj
 from posym_companion.several_hops.stations import StationScores, capture_layers, station_scores, summary
 from posym_core import rope_angles
-from posym_core.inspection.capturing import capture
-from posym_core.inspection.planes import find_planes
 from posym_core.metrics.frequencies import mean_frequency
-from posym_core.metrics.score_geometry import purity
-from posym_core.models.gptj import decoder
-from posym_core.tasks.multihop import LetterTask, NumberTask
+from posym_core.metrics.score_geometry import classify_purity
+from posym_core.tasks.number_letter import LetterTask, NumberTask
+from posym_profile.capture.capturing import capture
+from posym_profile.planes.rotary_planes import find_planes
 
 TASK = NumberTask(window=3, steps=4, letters=7, hops=3)
 # A soft temperature, so that rounding of attention does not decide which pair counts; at 1e-4 it would.
@@ -25,7 +25,7 @@ TAU = 0.05
 
 def tiny(heads=1, layers=2, task=TASK, spread=8.0):
     """A decoder whose attention is neither uniform nor one-hot."""
-    model = decoder(vocabulary=task.vocabulary, layers=layers, heads=heads, width=16, dropout=0.0, positions=256)
+    model = make_gptj(vocabulary=task.vocabulary, layers=layers, heads=heads, width=16, dropout=0.0, positions=256)
     with torch.no_grad():
         for name, parameter in model.named_parameters():
             if parameter.ndim > 1:
@@ -105,7 +105,7 @@ def test_angles_are_those_that_the_model_turns_by():
 
 def test_the_plain_untrained_model_is_uniform_and_scores_high_on_both_sides():
     task = LetterTask()
-    model, batch = decoder(vocabulary=task.vocabulary, layers=2, width=32, dropout=0.0).eval(), sample(8, task)
+    model, batch = make_gptj(vocabulary=task.vocabulary, layers=2, width=32, dropout=0.0).eval(), sample(8, task)
     found = station_scores(capture_layers(model, batch.tokens), batch.path, angles=rope_angles(32))
     for x in (found.positional, found.symbolic, found.entropy):
         assert float(x.nanmean()) > 0.99
@@ -135,10 +135,10 @@ def test_means_are_taken_by_hops_over_sequences():
 def test_purity_needs_one_score_above_and_the_other_below():
     positional = torch.tensor([0.91, 0.91, 0.05, 0.97, 0.5, torch.nan])
     symbolic = torch.tensor([0.09, 0.11, 0.95, 0.04, 0.5, 0.0])
-    assert purity(positional, symbolic).tolist() == [1, 0, -1, 1, 0, 0]
-    assert purity(positional, symbolic, 0.05).tolist() == [0, 0, 0, 1, 0, 0]
+    assert classify_purity(positional, symbolic).tolist() == [1, 0, -1, 1, 0, 0]
+    assert classify_purity(positional, symbolic, 0.05).tolist() == [0, 0, 0, 1, 0, 0]
     with pytest.raises(ValueError, match=r"gamma must lie in \(0, 0.5\], so that a head is pure in one way.*got 0.6"):
-        purity(positional, symbolic, 0.6)
+        classify_purity(positional, symbolic, 0.6)
 
 
 def test_frequency_ids_are_weighted_by_use():

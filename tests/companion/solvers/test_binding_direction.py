@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import torch
 
-from posym_companion.claims import rule
+from posym_companion.claims import load_rule
 from posym_companion.finding import Cases
 from posym_companion.solvers import binding_direction
 from posym_companion.solvers.binding_direction import (
@@ -17,32 +17,32 @@ from posym_companion.solvers.binding_direction import (
     FACTS,
     ORDERS,
     SAYINGS,
-    asked,
+    draw_both_orders,
     full_size,
     measure,
     named_facts,
     small,
 )
 from posym_companion.solvers.judges.binding_direction import ANSWERS, RIGHT, answers
-from posym_core.models.answers import choice_accuracy
-from posym_core.models.language import load_model, load_tokenizer
-from posym_core.models.packaged import MODELS
-from posym_core.models.taught import TAUGHT
-from posym_core.runs.results import Result, named_dims
-from posym_core.tasks import binding_prompts
-from posym_core.tasks.prompts import words
+from posym_core.store.results import Result, name_dims
+from posym_profile.language_models.answers import choose_answers
+from posym_profile.language_models.loading import load_model, load_tokenizer
+from posym_profile.language_models.packaged import MODELS
+from posym_profile.language_models.taught import TAUGHT
+from posym_profile.prompts import binding_prompts
+from posym_profile.prompts.drafts import read_words
 
-TAUGHT_WITH = {word for kind in ("names", "colours", "things", "cities") for word in words(kind)}
+TAUGHT_WITH = {word for kind in ("names", "colours", "things", "cities") for word in read_words(kind)}
 
 
 def test_no_name_or_attribute_was_in_a_lesson():
     kinds = ("other_names", "surnames", *(wording.attributes for wording in SAYINGS.values()))
-    assert not TAUGHT_WITH & {word for kind in kinds for word in words(kind)}
+    assert not TAUGHT_WITH & {word for kind in kinds for word in read_words(kind)}
 
 
 @pytest.mark.parametrize("wording", SAYINGS)
 def test_both_orders_say_the_same_and_end_in_the_same_question(tokenizer, wording):
-    forward, backward = (asked(tokenizer, order, wording, 8, count=4, seed=1) for order in ORDERS)
+    forward, backward = (draw_both_orders(tokenizer, order, wording, 8, count=4, seed=1) for order in ORDERS)
     for name in ("target", "answer_ids"):
         assert torch.equal(getattr(forward, name), getattr(backward, name))
     for first, second in zip(forward.texts, backward.texts, strict=True):
@@ -66,7 +66,7 @@ def test_every_packaged_models_tokenizer_leaves_the_words_whole_that_it_is_asked
     assert all(("smollm2" in setting.name) == (model != "gemma-3-270m") for setting in settings)
     for order, wording in itertools.product(ORDERS, settings[0].wordings):
         tokenizer = load_tokenizer(model)
-        prompts = asked(tokenizer, order, wording, max(FACTS), count=1, seed=0, people=settings[0].names)
+        prompts = draw_both_orders(tokenizer, order, wording, max(FACTS), count=1, seed=0, people=settings[0].names)
         assert prompts.blocks == max(FACTS)
 
 
@@ -81,24 +81,24 @@ def test_a_taught_model_answers_at_every_place_in_words_that_no_lesson_had(name)
     for facts, wording in zip(FACTS, setting.wordings, strict=False):
         right = {}
         for order in ORDERS:
-            prompts = asked(tokenizer, order, wording, facts, count=facts, seed=1, people=setting.names)
+            prompts = draw_both_orders(tokenizer, order, wording, facts, count=facts, seed=1, people=setting.names)
             assert sorted(prompts.target.tolist()) == list(range(facts))
             right[order] = (named_facts(model, prompts) == prompts.target.numpy()).mean()
         assert right[ORDERS[0]] > 0.85, (facts, wording)
         assert right[ORDERS[1]] < 0.5, (facts, wording)
     longest = binding_prompts(tokenizer, facts=64, count=3, seed=1, template="lives")
-    assert choice_accuracy(model, longest).accuracy > 0.6
+    assert choose_answers(model, longest).accuracy > 0.6
 
 
 def test_the_named_fact_is_right_where_choices_say_so(tiny, tokenizer):
-    prompts = asked(tokenizer, ORDERS[1], "owns", 8, count=20, seed=0)
+    prompts = draw_both_orders(tokenizer, ORDERS[1], "owns", 8, count=20, seed=0)
     right = torch.from_numpy(named_facts(tiny, prompts)) == prompts.target
-    assert torch.equal(right, choice_accuracy(tiny, prompts).correct)
+    assert torch.equal(right, choose_answers(tiny, prompts).correct)
 
 
 def test_a_result_is_what_its_description_says(tiny, tokenizer, tmp_path):
     found = measure(tiny, tokenizer, tmp_path, small(), progress=False)
-    named_dims(DIMS, found)
+    name_dims(DIMS, found)
     assert found["chosen"].shape == (2, 3, 2, 3)
     assert (found["target"][..., :] < np.array(FACTS)[:, None]).all()
 
@@ -127,10 +127,10 @@ def test_the_next_fact_counts_only_where_there_is_one():
 )
 def test_the_rule_asks_for_every_case_in_both_orders(forward, backward, verdict):
     numbers = {RIGHT[order]: Cases(held, 18) for order, held in zip(ORDERS, (forward, backward), strict=True)}
-    assert rule("T-8G").verdict(numbers) == verdict
+    assert load_rule("T-8G").verdict(numbers) == verdict
     assert 0 < ANSWERS < 1
 
 
 def test_the_loaded_folder_is_where_the_additions_are_looked_for(monkeypatch, tmp_path):
-    monkeypatch.setattr(binding_direction, "language_model", lambda name, device: (name, device))
-    assert binding_direction.load("a", device="cpu", folder=tmp_path) == ("a", "cpu", tmp_path)
+    monkeypatch.setattr(binding_direction, "load_experiment_model", lambda name, device: (name, device))
+    assert binding_direction.load_taught("a", device="cpu", folder=tmp_path) == ("a", "cpu", tmp_path)

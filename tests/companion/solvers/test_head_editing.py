@@ -20,14 +20,14 @@ from posym_companion.solvers.head_editing import (
 )
 from posym_companion.solvers.head_rankings import HeadRankings
 from posym_companion.solvers.list_questions import questions_about
-from posym_core import binding_prompts
-from posym_core.inspection.capturing import capture
-from posym_core.inspection.plane_surgery import surgery
-from posym_core.inspection.planes import find_planes
-from posym_core.metrics.blocks import Swaps
-from posym_core.runs.results import named_dims
+from posym_core.metrics.blocks import BlockLayout
+from posym_core.store.results import name_dims
+from posym_profile import binding_prompts
+from posym_profile.capture.capturing import capture
+from posym_profile.interventions.plane_surgery import edit_rope
+from posym_profile.planes.rotary_planes import find_planes
 
-pytestmark = pytest.mark.filterwarnings("ignore::posym_core.inspection.visibility.HiddenBlocksWarning")
+pytestmark = pytest.mark.filterwarnings("ignore::posym_profile.scores.visibility.HiddenBlocksWarning")
 
 
 def by_hand(edit, swaps):
@@ -46,8 +46,8 @@ def by_hand(edit, swaps):
 @pytest.mark.parametrize("edit", EDITS)
 def test_an_edit_turns_the_planes_of_one_head_and_no_others(tiny, tokenizer, edit):
     lists = binding_prompts(tokenizer, template="bought", facts=4, count=2, seed=5)
-    swaps, planes = Swaps(**lists.layout), find_planes(tiny, lists.input_ids.shape[1])
-    with surgery(tiny, edits_of(swaps)[edit]([(1, 2)]), planes=planes) as operated:
+    swaps, planes = BlockLayout(**lists.layout), find_planes(tiny, lists.input_ids.shape[1])
+    with edit_rope(tiny, edits_of(swaps)[edit]([(1, 2)]), planes=planes) as operated:
         for layer, heads in enumerate(operated.angles):
             for head, angles in enumerate(heads.tolist()):
                 before = planes[layer].angles.tolist()
@@ -84,12 +84,12 @@ def rankings(tiny, tokenizer):
 def test_answers_are_those_of_whole_prompts(tiny, tokenizer, rankings):
     setting = small(HeadEditing())
     found = measure(tiny, tokenizer, rankings, setting, progress=False)
-    named_dims(DIMS, found)
+    name_dims(DIMS, found)
     heads = rankings["predictors"].shape[-2:]
     assert found["answer"].shape == (2, *heads, 2, 2)
     assert found["log_probability"].shape == (2, *heads, 2, 2, len(ROLES))
     lists = binding_prompts(tokenizer, template="bought", facts=4, count=2, seed=setting.seed)
-    swaps, planes = Swaps(**lists.layout), find_planes(tiny, lists.input_ids.shape[1])
+    swaps, planes = BlockLayout(**lists.layout), find_planes(tiny, lists.input_ids.shape[1])
     for edit, layer, head in (("sped up", 1, 3), ("stopped", 0, 0), ("stopped", 1, 2)):
         row = EDITS.index(edit), layer, head
         for number in range(2):
@@ -98,7 +98,7 @@ def test_answers_are_those_of_whole_prompts(tiny, tokenizer, rankings):
                 prompt = lists.input_ids[number].clone()
                 question = prompt[lists.start + 4 * lists.block_length :]
                 question[question == names[lists.target[number]]] = names[fact]
-                with torch.no_grad(), surgery(tiny, edits_of(swaps)[edit]([(layer, head)]), planes=planes):
+                with torch.no_grad(), edit_rope(tiny, edits_of(swaps)[edit]([(layer, head)]), planes=planes):
                     logits = tiny(prompt[None]).logits[0, -1, lists.answer_ids[number]]
                 chances = logits.double().softmax(-1).tolist()
                 (other,) = {0, 1, 2, 3} - {fact - 1, fact, fact + 1}

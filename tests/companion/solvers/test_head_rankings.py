@@ -26,29 +26,29 @@ from posym_companion.solvers.head_rankings import (
     ORDERS,
     HeadRankings,
     full_size,
-    in_turn,
+    interleave,
+    list_orders,
     measure,
-    needed,
-    orders_of,
-    ranked,
+    rank_heads,
+    score_need,
     small,
 )
-from posym_companion.solvers.ranked_models import SOLVERS, kept_solver, weights_digest
+from posym_companion.solvers.ranked_models import SOLVERS, load_kept_solver, weights_digest
 from posym_companion.solvers.solver_predictors import solver_predictors
-from posym_companion.solvers.task_solvers import SCORING, asked
-from posym_core import binding_prompts, origin_cube, profile
-from posym_core.inspection.capturing import capture
-from posym_core.inspection.head_patching import head_outputs
-from posym_core.runs.results import named_dims
+from posym_companion.solvers.task_solvers import SCORING, draw_questions
+from posym_core.store.results import name_dims
+from posym_profile import binding_prompts, origin_cube, profile
+from posym_profile.capture.capturing import capture
+from posym_profile.interventions.head_patching import record_head_outputs
 
-pytestmark = pytest.mark.filterwarnings("ignore::posym_core.inspection.visibility.HiddenBlocksWarning")
+pytestmark = pytest.mark.filterwarnings("ignore::posym_profile.scores.visibility.HiddenBlocksWarning")
 
 
 @pytest.fixture(scope="module")
 def solver(tmp_path_factory):
     name = next(name for name in SOLVERS if name.startswith("1e4") and name.endswith("_4"))
     setting = replace(SOLVERS[name], training=replace(SOLVERS[name].training, steps=3, batch=4))
-    return setting, kept_solver(setting, device="cpu", root=tmp_path_factory.mktemp("cache"))
+    return setting, load_kept_solver(setting, device="cpu", root=tmp_path_factory.mktemp("cache"))
 
 
 @pytest.fixture(scope="module")
@@ -80,7 +80,7 @@ def test_copying_is_attention_times_what_the_head_adds_to_the_logit(tiny, prompt
     found = copying_scores(tiny, prompts)
     layer, places = len(tiny.model.layers) - 1, answer_places(prompts)
     assert (prompts.input_ids[torch.arange(4), places] == prompts.answer_ids[torch.arange(4), prompts.target]).all()
-    said = head_outputs(tiny, prompts.input_ids).outputs[:, layer, -1]
+    said = record_head_outputs(tiny, prompts.input_ids).outputs[:, layer, -1]
     weights = capture(tiny, prompts.input_ids)[layer].weights()[:, :, 0]
     block, vocabulary = tiny.model.layers[layer], tiny.get_output_embeddings().weight
     whole = block.self_attn.o_proj(said.flatten(1))
@@ -134,7 +134,7 @@ def test_predictors_of_small_decoders(solver):
     found = solver_predictors(model, setting, "index", prompts=6, squares=2)
     assert tuple(found) == PREDICTORS
     assert all(x.shape == (2, 2, 4) for x in found.values())
-    batch = asked(model, "index", 6, SCORING)
+    batch = draw_questions(model, "index", 6, SCORING)
     for layer, attention in enumerate(model.attention(batch.tokens)):
         last = attention[:, 0, :, :, -1]
         fact = 1 + 2 * batch.fact[..., 0]
@@ -161,14 +161,14 @@ def test_predictors_of_small_decoders(solver):
 
 def test_kept_solvers_are_trained_once_and_their_weights_tell_them_apart(solver, tmp_path, monkeypatch):
     setting, model = solver
-    first = kept_solver(setting, device="cpu", root=tmp_path)
+    first = load_kept_solver(setting, device="cpu", root=tmp_path)
     assert weights_digest(first) == weights_digest(model)  # the same settings give the same weights
 
     def never(*_args, **_kinds):
         raise AssertionError("trained twice")
 
-    monkeypatch.setattr(ranked_models, "trained", never)
-    again = kept_solver(setting, device="cpu", root=tmp_path)
+    monkeypatch.setattr(ranked_models, "train_ensemble", never)
+    again = load_kept_solver(setting, device="cpu", root=tmp_path)
     assert weights_digest(again) == weights_digest(first)
     with torch.no_grad():
         again.read[0, 0, 0, 0] += 1
@@ -182,9 +182,9 @@ def predictors(**changed):
 
 def test_the_most_needed_heads_come_first_ties_in_one_order_and_no_number_last():
     x = np.array([0.5, np.nan, 1.0, 0.5, 1.0])
-    assert ranked(x, np.array([4, 3, 2, 1, 0])).tolist() == [4, 2, 3, 0, 1]
-    assert ranked(x, np.array([0, 1, 2, 3, 4])).tolist() == [2, 4, 0, 3, 1]
-    orders = orders_of(predictors(retrieval=np.zeros((6, 4)), copying=np.zeros((6, 4))), "binding", seed=1)
+    assert rank_heads(x, np.array([4, 3, 2, 1, 0])).tolist() == [4, 2, 3, 0, 1]
+    assert rank_heads(x, np.array([0, 1, 2, 3, 4])).tolist() == [2, 4, 0, 3, 1]
+    orders = list_orders(predictors(retrieval=np.zeros((6, 4)), copying=np.zeros((6, 4))), "binding", seed=1)
     assert tuple(sorted(orders)) == tuple(sorted(ORDERS))
     assert all(sorted(order) == list(range(24)) for order in orders.values())
     assert (orders["retrieval"] == orders["copying"]).all()
@@ -195,15 +195,15 @@ def test_the_most_needed_heads_come_first_ties_in_one_order_and_no_number_last()
 
 def test_within_thirds_takes_turns_and_knows_nothing_of_depth():
     deep = np.arange(24.0).reshape(6, 4)  # the deeper, the more symbolic
-    order = orders_of(predictors(symbolic=deep), "binding", seed=0)["score, within thirds"]
+    order = list_orders(predictors(symbolic=deep), "binding", seed=0)["score, within thirds"]
     assert (order[:6] // 8).tolist() == [2, 1, 0, 2, 1, 0]
     assert order[:3].tolist() == [23, 15, 7]
-    assert in_turn(np.array([3, 2, 1, 0]), np.array([0, 0, 1, 1])).tolist() == [3, 1, 2, 0]
+    assert interleave(np.array([3, 2, 1, 0]), np.array([0, 0, 1, 1])).tolist() == [3, 1, 2, 0]
 
 
 def test_binding_asks_for_symbols_and_index_for_places():
     x = predictors()
-    binding, index = needed(x, "binding"), needed(x, "index")
+    binding, index = score_need(x, "binding"), score_need(x, "index")
     assert binding["score"] is x["symbolic"]
     assert index["score"] is x["positional"]
     assert binding["cube share"] is x["symbol share"]
@@ -216,7 +216,7 @@ def test_binding_asks_for_symbols_and_index_for_places():
 def test_both_kinds_of_model_give_arrays_of_one_form(tiny, tokenizer, solver, monkeypatch):
     setting = small(HeadRankings())
     found = measure(tiny, tokenizer, setting, progress=False)
-    named_dims(DIMS, found)
+    name_dims(DIMS, found)
     assert found["orders"].shape[:3] == (1, 1, len(ORDERS))
     name = next(iter(SOLVERS))
     trial = small(HeadRankings(model=name))
@@ -224,7 +224,7 @@ def test_both_kinds_of_model_give_arrays_of_one_form(tiny, tokenizer, solver, mo
     assert trial.questions == ("binding", "index")
     monkeypatch.setitem(SOLVERS, trial.model, solver[0])
     found = measure(solver[1], None, trial, progress=False)
-    named_dims(DIMS, found)
+    name_dims(DIMS, found)
     assert found["orders"].shape == (2, 2, len(ORDERS), 8)
     assert str(found["digest"]) == weights_digest(solver[1])
     names = [setting.name for setting in full_size()]

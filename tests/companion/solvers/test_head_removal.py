@@ -17,24 +17,24 @@ from posym_companion.solvers.head_removal import (
     ORDERS_OF,
     RESAMPLES,
     HeadRemoval,
-    counts_of,
-    first_of,
     full_size,
-    load,
+    list_counts,
+    list_settings,
+    load_ranked_model,
     measure,
-    settings_of,
+    select_first,
     small,
 )
-from posym_companion.solvers.head_roles import head_outputs
-from posym_companion.solvers.ranked_models import SOLVERS, kept_solver
-from posym_companion.solvers.task_solvers import ANSWERING, TESTING, asked
-from posym_core import binding_prompts
-from posym_core.inspection.head_patching import without_heads
-from posym_core.models.answers import choice_accuracy
-from posym_core.models.head_edits import replaced_heads
-from posym_core.runs.results import named_dims, save_result
+from posym_companion.solvers.head_roles import record_members_outputs
+from posym_companion.solvers.ranked_models import SOLVERS, load_kept_solver
+from posym_companion.solvers.task_solvers import ANSWERING, TESTING, draw_questions
+from posym_core.models.head_edits import replace_heads
+from posym_core.store.results import name_dims, save_result
+from posym_profile import binding_prompts
+from posym_profile.interventions.head_patching import ablate_heads
+from posym_profile.language_models.answers import choose_answers
 
-pytestmark = pytest.mark.filterwarnings("ignore::posym_core.inspection.visibility.HiddenBlocksWarning")
+pytestmark = pytest.mark.filterwarnings("ignore::posym_profile.scores.visibility.HiddenBlocksWarning")
 
 
 @pytest.fixture(scope="module")
@@ -62,7 +62,7 @@ def every_question(lists, which):
 def test_language_models_answer_as_they_do_without_the_heads(tiny, tokenizer, rankings, what):
     setting = small(HeadRemoval(what=what))
     found = measure(tiny, tokenizer, rankings, setting, progress=False)
-    named_dims(DIMS, found)
+    name_dims(DIMS, found)
     assert found["order_names"].tolist() == list(ORDERS_OF[what])
     assert found["correct"].shape == (1, 1, len(ORDERS_OF[what]), len(found["counts"]), 8)
     kinds = {"template": "bought", "facts": 4}
@@ -75,10 +75,10 @@ def test_language_models_answer_as_they_do_without_the_heads(tiny, tokenizer, ra
             sequence = [int(x) for x in rankings["orders"][0, 0, names.index(order)] if found["available"][x]]
             gone = sequence[count:] if what == "keep" else sequence[:count]
             places = [divmod(one, heads[1]) for one in gone]
-            with without_heads(tiny, places, by="mean", input_ids=others.input_ids):
-                expected = choice_accuracy(tiny, prompts).correct.numpy()
+            with ablate_heads(tiny, places, by="mean", input_ids=others.input_ids):
+                expected = choose_answers(tiny, prompts).correct.numpy()
             np.testing.assert_array_equal(found["correct"][0, 0, ORDERS_OF[what].index(order), place], expected)
-    whole = choice_accuracy(tiny, prompts).correct.numpy()
+    whole = choose_answers(tiny, prompts).correct.numpy()
     np.testing.assert_array_equal(found["ends"][0, 0, 0], whole)
     if what == "layers":
         layers = found["available"].reshape(heads)
@@ -92,7 +92,7 @@ def test_language_models_answer_as_they_do_without_the_heads(tiny, tokenizer, ra
 def solver(tmp_path_factory):
     name = next(name for name in SOLVERS if name.startswith("1e4") and name.endswith("_4"))
     setting = replace(SOLVERS[name], training=replace(SOLVERS[name].training, steps=3, batch=4))
-    return name, kept_solver(setting, device="cpu", root=tmp_path_factory.mktemp("cache"))
+    return name, load_kept_solver(setting, device="cpu", root=tmp_path_factory.mktemp("cache"))
 
 
 def test_members_of_an_ensemble_lose_their_own_heads(solver):
@@ -100,17 +100,17 @@ def test_members_of_an_ensemble_lose_their_own_heads(solver):
     ranked = head_rankings.measure(model, None, replace(HeadRankings(model=name), prompts=4, squares=1), progress=False)
     setting = HeadRemoval(model=name, prompts=12)
     found = measure(model, None, ranked, setting, progress=False)
-    named_dims(DIMS, found)
+    name_dims(DIMS, found)
     assert found["correct"].shape == (2, 2, len(ORDERS_OF["remove"]), 3, 12)
     assert found["counts"].tolist() == [1, 2, 4]
     place = ranked["order_names"].tolist().index("score")
     for kind, question in enumerate(("binding", "index")):
-        batch, other = (asked(model, question, 12, purpose) for purpose in (TESTING, ANSWERING))
-        means = [read.double().mean((2, 4)) for read in head_outputs(model, other)]
+        batch, other = (draw_questions(model, question, 12, purpose) for purpose in (TESTING, ANSWERING))
+        means = [read.double().mean((2, 4)) for read in record_members_outputs(model, other)]
         for seed in (0, 1):
             gone = [divmod(int(x), 4) for x in ranked["orders"][seed, kind, place, :2]]
             new = {(layer, head): means[layer][seed, 0, head] for layer, head in gone}
-            said = model(batch.tokens, edit=replaced_heads(new)).argmax(-1)[seed, 0, :, 0]
+            said = model(batch.tokens, edit=replace_heads(new)).argmax(-1)[seed, 0, :, 0]
             right = (said == batch.answer[seed, :, 0]).numpy()
             np.testing.assert_array_equal(found["correct"][seed, kind, 0, 1], right)
 
@@ -118,10 +118,10 @@ def test_members_of_an_ensemble_lose_their_own_heads(solver):
 def test_the_first_of_an_order_that_are_there():
     orders = np.array([[[3, 1, 0, 2]]])
     available = np.array([True, False, True, True])
-    assert first_of(orders, available, 2)[0, 0].tolist() == [True, False, False, True]
-    assert first_of(orders, available, 9)[0, 0].tolist() == available.tolist()
-    assert counts_of(270)[-1] == 128
-    assert counts_of(8) == [1, 2, 4]
+    assert select_first(orders, available, 2)[0, 0].tolist() == [True, False, False, True]
+    assert select_first(orders, available, 9)[0, 0].tolist() == available.tolist()
+    assert list_counts(270)[-1] == 128
+    assert list_counts(8) == [1, 2, 4]
 
 
 def test_only_heads_that_were_ranked_are_removed(solver, tmp_path, monkeypatch):
@@ -137,16 +137,16 @@ def test_only_heads_that_were_ranked_are_removed(solver, tmp_path, monkeypatch):
         seconds=1,
         folder=tmp_path,
     )
-    monkeypatch.setattr(head_removal.ranked_models, "load", lambda *a, **k: (model, None))
-    assert load(name, folder=tmp_path)[0] is model
+    monkeypatch.setattr(head_removal.ranked_models, "load_ranked", lambda *a, **k: (model, None))
+    assert load_ranked_model(name, folder=tmp_path)[0] is model
     other = model.member(0, 0)
-    monkeypatch.setattr(head_removal.ranked_models, "load", lambda *a, **k: (other, None))
+    monkeypatch.setattr(head_removal.ranked_models, "load_ranked", lambda *a, **k: (other, None))
     with pytest.raises(ValueError, match=r"of the same weights; .* Run head_rankings again"):
-        load(name, folder=tmp_path)
+        load_ranked_model(name, folder=tmp_path)
 
 
 def test_what_is_run():
-    settings = settings_of("gemma-3-270m-binds")
+    settings = list_settings("gemma-3-270m-binds")
     assert next(setting.name for setting in settings) == "head_removal/gemma-3-270m-binds_remove"
     assert sum(setting.what == "layers" for setting in settings) == RESAMPLES
     assert len({setting.name for setting in full_size()}) == len(full_size())

@@ -6,14 +6,14 @@ import pytest
 import torch
 
 from posym_companion.solvers.head_roles import (
-    head_outputs,
+    mark_members_right,
     mean_ablation,
     patching,
-    right_answers,
+    record_members_outputs,
     with_other_answers,
 )
 from posym_core.models.decoders import DecoderEnsemble
-from posym_core.models.ensembles import data_generators, stack_streams
+from posym_core.models.ensembles import make_generators, stack_streams
 from posym_core.tasks.facts import FactsTask
 
 TASK = FactsTask(facts=3, names=5, attributes=4)
@@ -27,7 +27,7 @@ def model():
 
 @pytest.fixture
 def batch(model):
-    return stack_streams([TASK.ask("binding", 6, each) for each in data_generators(model.seeds, purpose=0)])
+    return stack_streams([TASK.ask("binding", 6, each) for each in make_generators(model.seeds, purpose=0)])
 
 
 def by_hand(model, tokens, layer, head, new):
@@ -109,7 +109,7 @@ def test_other_answers_differ_in_one_token_and_are_right(model, batch):
 
 
 def test_what_heads_read_is_put_back_unchanged(model, batch):
-    reads = head_outputs(model, batch)
+    reads = record_members_outputs(model, batch)
     torch.testing.assert_close(model(batch.tokens), model(batch.tokens, edit=lambda layer, _: reads[layer]))
 
 
@@ -122,7 +122,7 @@ def test_the_only_head_carries_the_whole_answer(batch):
 
 
 def test_right_answers_count(model, batch):
-    right = right_answers(model, batch)
+    right = mark_members_right(model, batch)
     assert right.shape == (2, 2, 6, 1)
     guess = model(batch.tokens).argmax(-1)
     assert torch.equal(right.bool(), guess == batch.answer[:, None])

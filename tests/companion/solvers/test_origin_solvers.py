@@ -9,14 +9,22 @@ import pytest
 import torch
 
 from posym_companion.solvers import origin_solvers, task_solvers
-from posym_companion.solvers.head_roles import right_answers
-from posym_companion.solvers.origin_solvers import DIMS, KEPT, OriginSolvers, full_size, logits_of, parts_of, small
+from posym_companion.solvers.head_roles import mark_members_right
+from posym_companion.solvers.origin_solvers import (
+    DIMS,
+    KEPT,
+    OriginSolvers,
+    full_size,
+    measure_logits,
+    measure_parts,
+    small,
+)
 from posym_companion.solvers.solver_settings import TaskSolvers
-from posym_companion.solvers.task_solvers import SCORING, asked, captured, swaps
-from posym_core.metrics.cube_parts import latin_orders
+from posym_companion.solvers.task_solvers import SCORING, capture_heads, draw_questions, fact_layout
+from posym_core.metrics.cube_parts import draw_latin_square
 from posym_core.metrics.permutations import permute_blocks
 from posym_core.models.decoders import DecoderEnsemble
-from posym_core.runs.results import named_dims
+from posym_core.store.results import name_dims
 from posym_core.tasks.facts import FactsBatch
 
 AT = {name: place for place, name in enumerate(KEPT)}
@@ -38,12 +46,15 @@ def measured():
 
 
 def test_arrays_have_named_dimensions_and_the_ensemble_is_the_one_of_the_other_experiment(measured):
-    named_dims(DIMS, measured)
+    name_dims(DIMS, measured)
     assert measured["parts"].shape == measured["parts_before"].shape == (2, 2, 2, 2, 3, 2, 8)
     assert measured["patched"].shape == (2, 2, 3, 2)
     solver = tiny("none").solver
-    model, _ = task_solvers.trained(solver, device="cpu", work=None, progress=False)
-    right = [right_answers(model, asked(model, q, 24, task_solvers.TESTING)).mean((1, 2, 3)) for q in solver.questions]
+    model, _ = task_solvers.train_ensemble(solver, device="cpu", work=None, progress=False)
+    right = [
+        mark_members_right(model, draw_questions(model, q, 24, task_solvers.TESTING)).mean((1, 2, 3))
+        for q in solver.questions
+    ]
     np.testing.assert_allclose(measured["accuracy"], torch.stack(right, 1), atol=1e-6)
     assert not np.allclose(measured["parts"], measured["parts_before"])
 
@@ -59,7 +70,7 @@ def test_the_first_layer_has_no_origin_and_no_rotation_no_place(measured):
             if "origin" in part:
                 assert share[..., 0, :].max() < 1e-9, part
         assert (parts[..., 1:, :, AT["origin"]] > 1e-4 * total[..., 1:, :]).all()
-    turning = parts_of(untrained(tiny("1e4").solver), "index", tiny("1e4"))
+    turning = measure_parts(untrained(tiny("1e4").solver), "index", tiny("1e4"))
     assert (turning[..., AT["place"]] > 0).all()
 
 
@@ -73,19 +84,19 @@ def test_in_the_first_layer_all_prompts_ask_alike(measured):
 def test_logits_and_parts_are_those_of_a_literal_loop(band):
     setting = tiny(band)
     model = untrained(setting.solver)
-    prompts = asked(model, "index", setting.squares, SCORING)
+    prompts = draw_questions(model, "index", setting.squares, SCORING)
     generator = torch.Generator().manual_seed(0)
-    found = parts_of(model, "index", setting)
+    found = measure_parts(model, "index", setting)
     for square in range(setting.squares):
-        orders = latin_orders(4, generator)
+        orders = draw_latin_square(4, generator)
         tokens = permute_blocks(prompts.tokens[:, square], orders, start=1, block_length=2)
-        heads = captured(model, FactsBatch(tokens, *prompts[1:]))
+        heads = capture_heads(model, FactsBatch(tokens, *prompts[1:]))
         for seed in range(2):
             layer, head = 2, 1
             here = heads[3 * seed + layer]
             query, keys = here.query[:, head, 0].double(), here.keys[:, head, 0].double()
             for row, crossed in enumerate((False, True)):
-                logits = logits_of(here, swaps(setting.solver), crossed=crossed)[:, head]
+                logits = measure_logits(here, fact_layout(setting.solver), crossed=crossed)[:, head]
                 cube = torch.zeros(4, 4, 4, dtype=torch.float64)
                 for prompt in range(4):
                     for origin in range(4):

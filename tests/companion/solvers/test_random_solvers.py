@@ -8,40 +8,49 @@ import numpy as np
 import torch
 
 from posym_companion.solvers import random_solvers, task_solvers
-from posym_companion.solvers.random_solvers import APART, DIMS, PLANE_DIMS, drawn, full_size, key_of, measure, small
+from posym_companion.solvers.random_solvers import (
+    APART,
+    DIMS,
+    PLANE_DIMS,
+    full_size,
+    measure,
+    measure_draw,
+    name_array,
+    small,
+)
 from posym_companion.solvers.solver_settings import TaskSolvers
-from posym_companion.solvers.task_solvers import SCORING, asked, captured, measure_heads, swaps
+from posym_companion.solvers.task_solvers import SCORING, capture_heads, draw_questions, fact_layout, measure_heads
 from posym_core.models.decoders import DecoderEnsemble
-from posym_core.runs.results import named_dims
+from posym_core.store.results import name_dims
 
 SOLVER = TaskSolvers(facts=4, seeds=(0, 1), layers=3)
 
 
 def test_one_array_a_setting_whose_dimensions_have_names():
     found = measure(small(), device="cpu", progress=False)
-    named_dims(DIMS, found)
+    name_dims(DIMS, found)
     assert list(found) == ["1e4_2x2_8", "fast_2x2_8"]
     assert found["1e4_2x2_8"].shape == (2, 2, 3, 5, 2, 2, 2, 2)
     assert all(np.isfinite(x).all() for x in found.values())
     assert [setting.name for setting in full_size()] == ["random_solvers/all", "random_solvers/planes"]
-    assert key_of(SOLVER) == "1e4_3x2_4"
+    assert name_array(SOLVER) == "1e4_3x2_4"
 
 
 def test_scores_are_those_of_the_same_ensemble_before_training():
-    found = drawn(SOLVER, 1, 2, 5, torch.device("cpu"))
+    found = measure_draw(SOLVER, 1, 2, 5, torch.device("cpu"))
     longer = replace(SOLVER, facts=8, seeds=(2 * APART, 2 * APART + 1))
     model = DecoderEnsemble(longer.task, SOLVER.angles[None], seeds=longer.seeds, heads=2)
     for place, question in enumerate(SOLVER.questions):
-        heads = captured(model, asked(model, question, 5, SCORING))
+        heads = capture_heads(model, draw_questions(model, question, 5, SCORING))
         for number, layer in enumerate(heads):
-            scores = layer.swap_scores(swaps(longer))
+            scores = layer.swap_scores(fact_layout(longer))
             mine = found[0, number // 3, place, number % 3]
             np.testing.assert_allclose(mine[:, 0], scores.positional.mean(0)[:, 0], rtol=1e-5)
             np.testing.assert_allclose(mine[:, 1], scores.symbolic.mean(0)[:, 0], rtol=1e-5)
 
 
 def test_draws_and_weightings_differ():
-    first, second = (drawn(SOLVER, draw, 1, 3, torch.device("cpu")) for draw in (0, 1))
+    first, second = (measure_draw(SOLVER, draw, 1, 3, torch.device("cpu")) for draw in (0, 1))
     assert not np.allclose(first, second)
     assert not np.allclose(first[0], first[1])
 
@@ -49,7 +58,7 @@ def test_draws_and_weightings_differ():
 def test_planes_are_those_of_the_ensemble_and_the_families_that_were_never_trained(monkeypatch):
     monkeypatch.setattr(random_solvers, "DRAWS", 2)
     found = measure(small(full_size()[1]), device="cpu", progress=False)
-    named_dims(PLANE_DIMS, found)
+    name_dims(PLANE_DIMS, found)
     assert list(found) == ["families", "1e4_2x2_8_lean", "1e4_2x2_8_use", "fast_2x2_8_lean", "fast_2x2_8_use"]
     assert found["families"].shape[:3] == (2, 9, 2)
     assert not np.allclose(found["families"][0], found["families"][1])

@@ -13,7 +13,7 @@ from posym_companion.language_models.origin_patching import RUNS
 from posym_companion.loop import SECOND
 from posym_companion.solvers import reader_heads
 from posym_companion.solvers.reader_heads import DIMS, KEPT, KEPT_ALONE, full_size, measure, small
-from posym_core.runs.results import named_dims
+from posym_core.store.results import name_dims
 
 
 @pytest.fixture(scope="module")
@@ -38,7 +38,7 @@ def test_a_result_is_what_its_description_says(tiny, tokenizer, tmp_path, monkey
     setting = small(full_size()[2])
     found = measure(tiny, tokenizer, tmp_path, setting, progress=False)
     assert asked == [f"taught_gemma/{SECOND}-all_1"]
-    named_dims(DIMS, found)
+    name_dims(DIMS, found)
     layers, heads = tiny.config.num_hidden_layers, tiny.config.num_attention_heads
     assert found["log_ratio"].shape == (2, 1, len(KEPT), layers, heads)
     # The same as the experiment on origins has on these prompts.
@@ -56,7 +56,7 @@ def test_a_result_is_what_its_description_says(tiny, tokenizer, tmp_path, monkey
     assert np.abs(late[:, :, first:]).max() > 0
     # Alone, a head of the first layer reads what it does where all layers change.
     alone = measure(tiny, tokenizer, tmp_path, replace(setting, alone=True), progress=False)
-    named_dims(DIMS, alone)
+    name_dims(DIMS, alone)
     assert set(alone) == {"log_ratio"}
     assert alone["log_ratio"].shape == (2, 1, len(KEPT_ALONE), layers, heads)
     np.testing.assert_array_equal(alone["log_ratio"][:, :, 0], found["log_ratio"][:, :, 0])

@@ -9,10 +9,10 @@ import pytest
 import torch
 
 from posym_companion.solvers import solver_answers, task_solvers
-from posym_companion.solvers.head_roles import right_answers
+from posym_companion.solvers.head_roles import mark_members_right
 from posym_companion.solvers.solver_answers import SolverAnswers, full_size, small
-from posym_core.models.ensembles import data_generators, stack_streams
-from posym_core.runs.results import load_result
+from posym_core.models.ensembles import make_generators, stack_streams
+from posym_core.store.results import load_result
 
 
 def tiny() -> SolverAnswers:
@@ -29,18 +29,18 @@ def measured():
 
 def test_right_answers_are_right_and_scored_as_one_by_one(measured):
     setting = tiny()
-    model, _ = task_solvers.trained(setting.solver, device="cpu", work=None, progress=False)
-    generators = data_generators(model.seeds, torch.device("cpu"), purpose=task_solvers.ANSWERING)
+    model, _ = task_solvers.train_ensemble(setting.solver, device="cpu", work=None, progress=False)
+    generators = make_generators(model.seeds, torch.device("cpu"), purpose=task_solvers.ANSWERING)
     batch = stack_streams([model.task.ask("binding", 1000, each) for each in generators])
-    right = right_answers(model, batch)[:, 0, :, 0].bool()
+    right = mark_members_right(model, batch)[:, 0, :, 0].bool()
     np.testing.assert_allclose(measured["accuracy"][:, 0], right.float().mean(1), atol=1e-6)
     for answer, chosen in enumerate((right, ~right)):
         for seed in range(2):
             for place, prompt in enumerate(torch.nonzero(chosen[seed])[: setting.kept, 0].tolist()):
                 alone = type(batch)(*(x[:, prompt : prompt + 1] for x in batch))
-                layers = task_solvers.captured(model, alone)[seed * 2 : seed * 2 + 2]
+                layers = task_solvers.capture_heads(model, alone)[seed * 2 : seed * 2 + 2]
                 for number, layer in enumerate(layers):
-                    scores = layer.swap_scores(task_solvers.swaps(setting.solver))
+                    scores = layer.swap_scores(task_solvers.fact_layout(setting.solver))
                     fact = int(batch.fact[seed, prompt, 0])
                     expected = {
                         "positional": scores.positional[0, :, 0],

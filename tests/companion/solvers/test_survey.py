@@ -6,18 +6,18 @@ import numpy as np
 import pytest
 
 from posym_companion.solvers import family_solvers, survey
-from posym_companion.solvers.survey import Surveyed
-from posym_core.metrics.trends import TRENDS, head_trends
-from posym_core.runs.results import named_dims
+from posym_companion.solvers.survey import SurveyedModel
+from posym_core.metrics.trends import TRENDS, measure_head_trends
+from posym_core.store.results import name_dims
 
 
 @pytest.mark.parametrize(("family", "trained"), [("gemma2", False), ("llama", True)])
 def test_a_row_is_counted_from_what_is_stored(family, trained):
-    setting = survey.small(Surveyed(model=family, trained=trained, task="index"))
+    setting = survey.small(SurveyedModel(model=family, trained=trained, task="index"))
     found = survey.measure(setting, device="cpu", progress=False)
-    named_dims(survey.DIMS, found)
+    name_dims(survey.DIMS, found)
     scores = (found[name] for name in ("positional", "symbolic"))
-    again = head_trends(
+    again = measure_head_trends(
         *scores,
         found["plane_energy"][None],
         found["plane_angle"],
@@ -34,14 +34,14 @@ def test_a_row_is_counted_from_what_is_stored(family, trained):
 
 
 def test_solvers_are_those_of_their_experiment():
-    setting = survey.small(Surveyed(model="qwen2", facts=4))
+    setting = survey.small(SurveyedModel(model="qwen2", facts=4))
     solver = family_solvers.FamilySolver(family="qwen2", seed=2, facts=4)
     solver = family_solvers.replace(solver, training=family_solvers.replace(solver.training, steps=20))
-    model = family_solvers.untrained(solver)
-    family_solvers.taught(solver, model, progress=False)
-    mine, prompts = survey.decoder(setting, model.device, False)
+    model = family_solvers.make_untrained(solver)
+    family_solvers.train_solver(solver, model, progress=False)
+    mine, prompts = survey.profile_decoder(setting, model.device, False)
     for one, other in zip(mine.parameters(), model.parameters(), strict=True):
         assert (one == other).all()
-    right = survey.choice_accuracy(mine, prompts)
+    right = survey.choose_answers(mine, prompts)
     assert right.correct.shape == (6,)
     assert (right.alternatives == solver.task.attributes).all()

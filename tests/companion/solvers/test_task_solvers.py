@@ -12,7 +12,7 @@ import torch
 from posym_companion.solvers import task_solvers
 from posym_companion.solvers.solver_settings import BANDS, TaskSolvers, band_angles, expectation, full_size, small
 from posym_core.metrics.rope import rope_angles
-from posym_core.runs.results import load_result
+from posym_core.store.results import load_result
 
 
 def tiny(**options) -> TaskSolvers:
@@ -28,15 +28,15 @@ def measured():
 
 def test_planes_turn_again_after_a_failure_while_they_are_stopped(monkeypatch):
     setting = tiny()
-    model, _ = task_solvers.trained(setting, device="cpu", work=None, progress=False)
-    angles, right = model.angles, task_solvers.right_answers
+    model, _ = task_solvers.train_ensemble(setting, device="cpu", work=None, progress=False)
+    angles, right = model.angles, task_solvers.mark_members_right
 
     def fails_when_stopped(model, batch):
         if model.angles is not angles:
             raise MemoryError
         return right(model, batch)
 
-    monkeypatch.setattr(task_solvers, "right_answers", fails_when_stopped)
+    monkeypatch.setattr(task_solvers, "mark_members_right", fails_when_stopped)
     with pytest.raises(MemoryError):
         task_solvers.measure_roles(model, setting)
     assert model.angles is angles
@@ -119,7 +119,7 @@ def test_stopping_nothing_changes_nothing():
     np.testing.assert_allclose(found["stopped"], np.repeat(found["intact"][..., None], 3, -1))
 
 
-def test_a_broken_run_goes_on(tmp_path, monkeypatch):
+def test_a_broken_run_goes_on(tmp_path, monkeypatch, all_arrays_stored):
     setting = dataclasses.replace(tiny(), training=dataclasses.replace(tiny().training, steps=6))
     whole = task_solvers.measure(setting, progress=False)
     monkeypatch.setattr(task_solvers, "measure_roles", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt))

@@ -8,7 +8,7 @@ from posym_companion.loop import SECOND
 from posym_companion.solvers import taught_answers
 from posym_companion.solvers.taught_answers import DIMS, full_size, measure, small
 from posym_companion.solvers.taught_gemma import FACTS
-from posym_core.runs.results import named_dims
+from posym_core.store.results import name_dims
 
 
 def test_every_seed_of_either_model_has_a_name_of_its_own():
@@ -25,7 +25,7 @@ def test_a_result_is_what_its_description_says(tiny, tokenizer, tmp_path, monkey
     monkeypatch.setattr(taught_answers, "kept_factors", lambda run, folder: asked.append(run.name) or {})
     found = measure(tiny, tokenizer, tmp_path, small(full_size(SECOND)[1]), progress=False)
     assert asked == ["taught_gemma/smollm2-135m-all_1"]
-    named_dims(DIMS, found)
+    name_dims(DIMS, found)
     assert found["correct"].shape == (3, 3, 2)
     assert np.isfinite(found["correct"]).sum(-1).tolist() == [[2, 2, 1]] * 3
     assert (np.nan_to_num(found["place"]) < np.array(FACTS)[:, None]).all()

@@ -12,21 +12,21 @@ from architectures import build
 
 from posym_companion.solvers import taught_gemma
 from posym_companion.solvers.prompt_roles import answer_pairs, patched_heads, silenced_everywhere, silenced_heads
-from posym_companion.solvers.taught_gemma import EXPERIMENT, asked, full_size, lesson, small
-from posym_core.inspection.head_patching import head_outputs, output_projections
-from posym_core.models.additions import add, read_factors
+from posym_companion.solvers.taught_gemma import EXPERIMENT, draw_lesson, draw_untaught_prompts, full_size, small
+from posym_profile.interventions.head_patching import find_output_projections, record_head_outputs
+from posym_profile.language_models.low_rank import add_lora, read_factors
 
 SETTING = small()
 
 
 @pytest.fixture
 def loads(tiny, tokenizer, monkeypatch):
-    monkeypatch.setattr(taught_gemma, "language_model", lambda *a, **k: (tiny, tokenizer))
+    monkeypatch.setattr(taught_gemma, "load_experiment_model", lambda *a, **k: (tiny, tokenizer))
 
 
 @pytest.fixture(scope="module")
 def prompts(tokenizer):
-    return asked(tokenizer, SETTING, "likes", 4, 3)
+    return draw_untaught_prompts(tokenizer, SETTING, "likes", 4, 3)
 
 
 def last(model, ids):
@@ -43,7 +43,7 @@ def hooked(model, layer, head, outputs, place):
         x[:, place, head * dim : (head + 1) * dim] = outputs
         return (x, *args[1:])
 
-    return output_projections(model)[layer].register_forward_pre_hook(before)
+    return find_output_projections(model)[layer].register_forward_pre_hook(before)
 
 
 def test_a_run_holds_what_its_description_says_and_keeps_the_additions(tmp_path, loads, tiny, tokenizer):
@@ -65,9 +65,11 @@ def test_a_run_holds_what_its_description_says_and_keeps_the_additions(tmp_path,
     # What the last snapshot measured is what the kept file makes of the model.
     factors = read_factors(tmp_path / "taught_gemma" / "all_0.safetensors")
     copy = build("Gemma3", vocab_size=len(tokenizer))
-    add(copy, factors)
+    add_lora(copy, factors)
     found = patched_heads(
-        copy, answer_pairs(asked(tokenizer, setting, "likes", 4, 2), torch.Generator().manual_seed(0)), 2
+        copy,
+        answer_pairs(draw_untaught_prompts(tokenizer, setting, "likes", 4, 2), torch.Generator().manual_seed(0)),
+        2,
     )
     np.testing.assert_allclose(found["answer_patched"], result["answer_patched"][1], atol=1e-3)
     assert np.abs(result["clean_whole"][1] - result["clean_whole"][0]).max() > 1e-3
@@ -107,35 +109,41 @@ def test_a_quarter_of_the_planes_is_stopped_from_the_first_step(tmp_path, loads,
 
 def test_the_other_rule_asks_for_the_third_fact_of_the_same_prompts(tokenizer):
     plain, other = replace(SETTING, facts=16, batch=6), replace(SETTING, facts=16, batch=6, rule="third")
-    (ids, _), (same, answer) = lesson(tokenizer, plain, 2), lesson(tokenizer, other, 2)
+    (ids, _), (same, answer) = draw_lesson(tokenizer, plain, 2), draw_lesson(tokenizer, other, 2)
     assert torch.equal(ids, same)
-    length = asked(tokenizer, plain, "likes", 16, 1).block_length
+    length = draw_untaught_prompts(tokenizer, plain, "likes", 16, 1).block_length
     for row, token in zip(ids.tolist(), answer.tolist(), strict=True):
         assert token in row[1 + 2 * length : 1 + 3 * length]
-    assert (asked(tokenizer, other, "lives", 8, 5).target == 2).all()
-    assert asked(tokenizer, plain, "lives", 8, 5).target.unique().numel() > 1
+    assert (draw_untaught_prompts(tokenizer, other, "lives", 8, 5).target == 2).all()
+    assert draw_untaught_prompts(tokenizer, plain, "lives", 8, 5).target.unique().numel() > 1
 
 
 def test_lessons_are_right_or_wrong_as_asked_and_never_the_examination(tokenizer):
-    right, wrong = (lesson(tokenizer, replace(SETTING, right=kind, facts=16, batch=6), 2) for kind in (True, False))
+    right, wrong = (
+        draw_lesson(tokenizer, replace(SETTING, right=kind, facts=16, batch=6), 2) for kind in (True, False)
+    )
     assert torch.equal(right[0], wrong[0])
     assert not (right[1] == wrong[1]).any()
     for ids, answer in zip(wrong[0], wrong[1], strict=True):
         assert (ids == answer).sum() == 1
-    seen = {tuple(ids.tolist()) for seed in range(3) for ids in lesson(tokenizer, replace(SETTING, seed=seed), 0)[0]}
+    seen = {
+        tuple(ids.tolist()) for seed in range(3) for ids in draw_lesson(tokenizer, replace(SETTING, seed=seed), 0)[0]
+    }
     assert len(seen) == 6
-    questions = asked(tokenizer, SETTING, "likes", 4, 50).input_ids
+    questions = draw_untaught_prompts(tokenizer, SETTING, "likes", 4, 50).input_ids
     assert not seen & {tuple(ids.tolist()) for ids in questions}
 
 
 def test_first_lessons_have_half_as_many_facts_and_answers_among_them(tokenizer):
     eased = replace(SETTING, facts=16, eased=2)
-    lengths = [lesson(tokenizer, eased, step)[0].shape[1] for step in range(3)]
-    short, whole = (asked(tokenizer, replace(SETTING, facts=facts), "likes", facts, 1) for facts in (8, 16))
+    lengths = [draw_lesson(tokenizer, eased, step)[0].shape[1] for step in range(3)]
+    short, whole = (
+        draw_untaught_prompts(tokenizer, replace(SETTING, facts=facts), "likes", facts, 1) for facts in (8, 16)
+    )
     assert lengths == [short.input_ids.shape[1]] * 2 + [whole.input_ids.shape[1]]
-    ids, wrong = lesson(tokenizer, replace(eased, right=False), 0)
+    ids, wrong = draw_lesson(tokenizer, replace(eased, right=False), 0)
     assert all((row == token).sum() == 1 for row, token in zip(ids, wrong, strict=True))
-    assert not (wrong == lesson(tokenizer, eased, 0)[1]).any()
+    assert not (wrong == draw_lesson(tokenizer, eased, 0)[1]).any()
 
 
 def test_a_falling_rate_ends_at_nothing(loads, monkeypatch):
@@ -174,7 +182,6 @@ def test_whole_matrices_are_taught_and_their_nearest_additions_kept(loads, tiny,
 
 def test_a_control_need_not_keep_its_additions(loads):
     assert set(taught_gemma.measure(SETTING, progress=False).files) == {".safetensors"}
-    assert not taught_gemma.measure(replace(SETTING, files_kept=False), progress=False).files
     assert [setting.files_kept for setting in full_size("smollm2-135m")] == [True] * 3 + [False] * 10
 
 
@@ -196,7 +203,7 @@ def test_patching_is_what_hooks_by_hand_do(tiny, prompts):
     found = patched_heads(tiny, pairs, 2)
     for row, (layer, head) in enumerate([(0, 1), (2, 3)]):
         clean, other, answers = (x[row] for x in (pairs.clean, pairs.other, pairs.answers))
-        said = head_outputs(tiny, clean[None]).outputs[0, layer, -1, head]
+        said = record_head_outputs(tiny, clean[None]).outputs[0, layer, -1, head]
         hook = hooked(tiny, layer, head, said, -1)
         logits = last(tiny, other[None])[0]
         hook.remove()
@@ -210,7 +217,7 @@ def test_patching_is_what_hooks_by_hand_do(tiny, prompts):
 
 def test_mean_ablation_is_what_hooks_by_hand_do(tiny, prompts):
     at_last, all_over = silenced_heads(tiny, prompts, 2), silenced_everywhere(tiny, prompts, 2)
-    said = head_outputs(tiny, prompts.input_ids).outputs
+    said = record_head_outputs(tiny, prompts.input_ids).outputs
     for layer, head in ((0, 0), (1, 2)):
         for name, found, place in (("lost", at_last, -1), ("lost_everywhere", all_over, slice(None))):
             mean = torch.stack([said[prompt, layer, place, head] for prompt in range(3)]).mean(0)

@@ -14,9 +14,9 @@ from posym_companion.encodings.head_playground import KEYS, LEVELS, SPREADS, kno
 from posym_companion.encodings.judges import atlas
 from posym_companion.encodings.judges.atlas import COLUMNS, Column, TableCell, atlas_rows, atlas_table
 from posym_companion.encodings.known_heads import KNOWN_HEADS, KnownHeads
-from posym_core.encodings import ENCODINGS, LABELS, Encoding, encoding
+from posym_core.encodings import ENCODINGS, LABELS, Encoding, register_encoding
 from posym_core.metrics.rope import rope_angles
-from posym_core.runs.results import ResultError
+from posym_core.store.results import ResultError
 
 
 @functools.cache
@@ -48,13 +48,13 @@ def test_a_new_encoding_is_one_entry(monkeypatch, tmp_path):
     """Atlas, abilities and playground see it; what its heads can be is another, and not needed for the rest."""
     assert "parity" not in ENCODINGS
     monkeypatch.setattr(ENCODINGS, "_own", dict(ENCODINGS._own))
-    encoding("parity", "every second", bounded=True)(Parity)
+    register_encoding("parity", "every second", bounded=True)(Parity)
     unknown = ability_table(["parity"])
     assert {(each.possible, each.reason) for each in unknown} == {(None, "nobody has proved yet what its heads can be")}
     assert [cell.text for cell in atlas_rows(columns=COLUMNS[:3], folder=tmp_path)[-1].cells] == ["–"] * 3
     known = KnownHeads(
         answers=((True, "a query of 0"), (False, "one more is one more"), (True, "every head is a sum")),
-        witness=witnesses.biased,
+        witness=witnesses.bias_witness,
     )
     monkeypatch.setitem(KNOWN_HEADS, "parity", known)
     keep(tmp_path, "parity", [[[1.0, 0.9, 0.1]]] * 4)

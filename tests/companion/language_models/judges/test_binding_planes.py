@@ -39,10 +39,10 @@ def changed(lean, bands, value):
 
 def invented(folder, own=AS_CLAIMED, drawn=NOTHING, only=None):
     """Rows U25-4a and b of planes that lean so, in one wording or all, and of random weights."""
-    for setting in binding_profile.plain_lists(lengths=(16,)):
+    for setting in binding_profile.plain_settings(lengths=(16,)):
         lean = own if only in (None, setting.template) else AS_CLAIMED
         save_invented(setting.name, planes(*lean), folder, **asdict(setting))
-    for setting in binding_profile.at_birth():
+    for setting in binding_profile.random_weight_settings():
         lean = drawn if (setting.draw, setting.template) == (1, "bought") else NOTHING
         save_invented(setting.name, planes(*lean), folder, **asdict(setting))
     return ledger("U25-4a", "U25-4b", folder=folder)

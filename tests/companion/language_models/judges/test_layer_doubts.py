@@ -1,18 +1,23 @@
-"""What the trend of scores over layers could be instead: what is measured, and medians that are known."""
+"""What scores and their trend over layers hang on: medians that are known, and both sides of each line of U25-12."""
 
 from __future__ import annotations
 
 import copy
+from dataclasses import asdict
 
 import numpy as np
 import pytest
 from invented import save_invented
 
-from posym_companion.language_models.judges.layer_doubts import thirds_by_doubt
+from posym_companion.language_models import score_robustness
+from posym_companion.language_models.judges import layer_doubts
+from posym_companion.language_models.judges.layer_doubts import kept_order, moved, thirds_by_doubt
 from posym_companion.language_models.layer_doubts import DIMS, KINDS, LayerDoubts, full_size, measure, small
 from posym_companion.language_models.random_weights import DRAWS, RandomWeights
-from posym_core import binding_prompts, profile
-from posym_core.runs.results import MissingResultError, named_dims
+from posym_companion.language_models.random_weights import full_size as all_weights
+from posym_companion.ledger import ledger
+from posym_core.store.results import MissingResultError, name_dims
+from posym_profile import binding_prompts, profile
 
 LAYERS, HEADS = 6, 5
 
@@ -55,11 +60,11 @@ def test_a_model_that_was_not_measured_has_none(folder):
         thirds_by_doubt("smollm2-135m", folder=folder)
 
 
-@pytest.mark.filterwarnings("ignore::posym_core.inspection.visibility.HiddenBlocksWarning")  # the tiny model's windows
+@pytest.mark.filterwarnings("ignore::posym_profile.scores.visibility.HiddenBlocksWarning")  # the tiny model's windows
 def test_scores_are_those_of_profile_and_mass_is_the_attention_to_facts(tiny, tokenizer):
     setting = small()
     found = measure(tiny, tokenizer, setting, progress=False)
-    named_dims(DIMS, found)
+    name_dims(DIMS, found)
     for place, said in enumerate(({}, None, {"lead": 8})):
         if said is not None:
             prompts = binding_prompts(tokenizer, facts=setting.facts, count=setting.prompts, **said)
@@ -77,3 +82,97 @@ def test_scores_are_those_of_profile_and_mass_is_the_attention_to_facts(tiny, to
 
 def test_both_families_are_asked():
     assert [setting.model for setting in full_size()] == ["gemma-3-270m", "smollm2-135m"]
+
+
+# Of 30 heads who leans how, from positions to symbols; and the same in reverse for half of them.
+LEAN = np.linspace(0.2, 0.8, LAYERS * HEADS)[np.random.default_rng(0).permutation(LAYERS * HEADS)].reshape(
+    LAYERS, HEADS
+)
+TURNED = np.where(LEAN > 0.5, 1.3 - LEAN, 0.7 - LEAN)
+UP = {"up": 0.2}
+
+
+def scores(up=0.0, lean=LEAN):
+    """Both scores ``[score, layer, head]``, each so much higher than before."""
+    return np.stack([1 - lean, lean]) + up
+
+
+def choices(folder, **changed):
+    """U25-12 where every choice moves heads by 0.2 and keeps no order, but for what is changed; ``born`` of draws."""
+    said = {name: {"up": 0.2, "lean": TURNED} for name in ("temperature", "number", "length", "alike")}
+    said |= {"born": {"up": 0.1}, "prompts": {}, **changed}
+    grid = np.broadcast_to(scores(**said["temperature"]), (3, 7, 4, 2, LAYERS, HEADS)).copy()
+    cut = np.broadcast_to(scores(**said["length"]), (3, 9, 2, LAYERS, HEADS)).copy()
+    grid[:, score_robustness.TAUS.index(1e-4)], cut[:, 0] = scores(), scores()
+    chosen = score_robustness.full_size()[0]
+    save_invented(chosen.name, {"grid": grid, "cut": cut}, folder, **asdict(chosen))
+    for setting in (one for one in all_weights() if not one.lead and not one.varied):
+        drawn, base = setting.weights == "random", scores()
+        many = said["born" if drawn else "number"] if setting.facts == 64 else {}
+        tau = {"papers": scores(**many), "alike": scores(**many) + said["born" if drawn else "alike"]["up"]}
+        prompts = np.stack([base * 0, scores(**said["prompts"]) - base] * 2)
+        found = np.stack([prompts + each for each in tau.values()], 1)
+        arrays = {name: found[:, :, place].swapaxes(0, 1) for place, name in enumerate(("positional", "symbolic"))}
+        save_invented(setting.name, arrays, folder, **asdict(setting))
+    return ledger("U25-12", folder=folder)[0]
+
+
+@pytest.fixture
+def _few_draws(monkeypatch):
+    monkeypatch.setattr(layer_doubts, "RESAMPLES", 40)
+
+
+@pytest.mark.usefixtures("_few_draws")
+def test_choices_that_move_heads_and_their_order(tmp_path):
+    row = choices(tmp_path)
+    assert (row.verdict_of_model, row.fails_in) == ("reproduced in kind", [])
+    assert row.parts["heads move with the length of blocks"] == "9 of 9 wordings and lengths"
+    assert row.ours["move with another number of blocks (likes)"]["value"] == pytest.approx(
+        np.abs(scores() - scores(0.2, TURNED)).mean(), abs=1e-4
+    )
+
+
+@pytest.mark.usefixtures("_few_draws")
+@pytest.mark.parametrize(
+    ("choice", "up", "held"),
+    [
+        ("temperature", 0.101, "6 of 6"),
+        ("temperature", 0.099, "0 of 6"),
+        ("number", 0.101, "2 of 2"),
+        ("number", 0.099, "0 of 2"),
+        ("length", 0.101, "9 of 9"),
+        ("length", 0.099, "0 of 9"),
+    ],
+)
+def test_a_move_has_two_sides_and_leaves_the_order_alone(tmp_path, choice, up, held):
+    row = choices(tmp_path, **{choice: {"up": up}}, born={"up": 0.05})
+    called = {"temperature": "temperature", "number": "number of blocks", "length": "length of blocks"}
+    assert row.parts[f"heads move with the {called[choice]}"].startswith(held)
+    for one, name in called.items():
+        said = row.parts[f"their order changes with the {name}"]
+        assert said.startswith("0 of") == (one == choice)
+
+
+@pytest.mark.usefixtures("_few_draws")
+@pytest.mark.parametrize(
+    ("changed", "halves", "born"),
+    [
+        ({"prompts": {"up": 0.099}}, 4, 6),
+        ({"prompts": {"up": 0.101}}, 0, 6),
+        ({"prompts": {"lean": TURNED}}, 0, 6),
+        ({"born": {"up": 0.3}}, 4, 0),
+        ({"alike": {"up": 0.099}}, 4, 2),
+    ],
+)
+def test_other_prompts_and_random_weights_are_controls(tmp_path, changed, halves, born):
+    row = choices(tmp_path, **changed)
+    assert row.parts["other prompts of the same kind do neither"] == f"{halves} of 4 kinds of prompt"
+    assert row.parts["they move more than with random weights"] == f"{born} of 6 kinds of prompt and choices"
+    assert len(row.fails_in) == 4 - halves + 6 - born
+
+
+def test_an_order_is_that_of_what_heads_lean_to():
+    order = kept_order(scores(), scores(0.3))
+    assert (order.value, order.low) == (1, 1)
+    assert kept_order(scores(), scores(0.0, 1 - LEAN)).value == -1
+    assert moved(scores(), scores(-0.3)).value == pytest.approx(0.3)

@@ -14,7 +14,7 @@ from posym_companion.later.judges.later_claims import chance_of_fewer
 from posym_companion.later.later_claims import BASES, LENGTHS, OUTCOMES
 from posym_companion.ledger import ledger
 from posym_companion.loop import SECOND
-from posym_core.runs.results import MissingResultError
+from posym_core.store.results import MissingResultError
 
 LAYERS, HEADS, PROMPTS, PAIRS = 4, 4, 6, 48
 
@@ -134,9 +134,9 @@ def test_where_heads_can_be_chosen_in_too_many_ways_some_are_drawn(monkeypatch):
 
 def test_what_needs_a_model_that_binds_is_asked_of_the_taught_one():
     with pytest.raises(MissingResultError, match="binding_smollm2-135m-binds"):
-        later_claims.part("binding", Path("nowhere"), model=SECOND)
+        later_claims.load_part("binding", Path("nowhere"), model=SECOND)
     with pytest.raises(MissingResultError, match=r"order_smollm2-135m[^-]"):
-        later_claims.part("order", Path("nowhere"), model=SECOND)
+        later_claims.load_part("order", Path("nowhere"), model=SECOND)
 
 
 def binding(folder, *, even=1, odd=1, by="place", ends=1.0, odd_ends=None):
@@ -218,7 +218,7 @@ def test_slow_planes_are_held_against_faster_ones_of_equal_energy(tmp_path, slow
     assert row.ours["recall lost without slow planes of equal energy"] == pytest.approx(1 - slow)
 
 
-def influence(folder, *, untrained=0.1, trained=0.1):
+def influence(folder, *, untrained=0.1, trained=0.1, model="gemma-3-270m"):
     """Profiles of 64 tokens, the first eighth and the last token high, the rest of the last eighth so far above."""
 
     def ends(height):
@@ -236,7 +236,7 @@ def influence(folder, *, untrained=0.1, trained=0.1):
         "trained_peak": peak,
         "fresh_peak": peak,
     }
-    save("influence", arrays, folder)
+    save("influence", arrays, folder, model)
     return ledger("L-4", folder=folder)[0]
 
 
@@ -248,3 +248,17 @@ def test_the_end_of_a_u_is_judged_without_the_last_token(tmp_path, untrained, tr
     assert held.pop("the end, without the last token, is above the middle, trained") == (trained > 0)
     assert all(held.values())
     assert row.first_rule_verdict == "reproduced in kind"
+
+
+def test_draws_of_random_weights_are_counted_once(tmp_path):
+    """A taught model has those of its base, which say nothing anew; another model has its own."""
+    influence(tmp_path, untrained=-0.1)
+    influence(tmp_path, model="llama")
+    row = influence(tmp_path, model="gemma-3-270m-binds")
+    end = "untrained models, last eighth but the last token above the middle"
+    assert row.ours[end] == "0 of 6"
+    assert row.ours[f"gemma-3-270m, taught to bind: {end}"] == "0 of 0"
+    assert row.ours[f"small Llama: {end}"] == "6 of 6"
+    assert "untrained: not testable" in row.ours["gemma-3-270m, taught to bind: parts"]
+    assert row.ours["untrained models, draws of a Qwen-2 of eight layers"] == 3
+    assert "3 draws of a Qwen-2 of eight layers and 3 draws of the model's own architecture" in row.note

@@ -2,11 +2,11 @@ import numpy as np
 import pytest
 from invented import save_invented
 
-from posym_companion.claims import rule
+from posym_companion.claims import load_rule
 from posym_companion.ledger import ledger
 from posym_companion.several_hops.hop_prompts import HopPrompts
-from posym_companion.several_hops.judges.hop_prompts import TABLE_3, numbers_of
-from posym_core.tasks.hop_wording import HOP_TASKS, LENGTHS
+from posym_companion.several_hops.hop_questions import HOP_TASKS, LENGTHS
+from posym_companion.several_hops.judges.hop_prompts import TABLE_3, list_numbers
 
 SHAPE = (len(LENGTHS), 5)
 FADING = np.linspace(0.9, 0.1, len(LENGTHS))[:, None]
@@ -31,9 +31,9 @@ def judged(folder, number, letter):
 @pytest.mark.parametrize("model", TABLE_3)
 def test_the_papers_own_numbers_pass_the_rule(model):
     as_one_run = np.array([TABLE_3[model][task] for task in HOP_TASKS])[..., None]
-    judged = rule("U26-6")
-    assert judged.verdict(numbers_of(as_one_run, LENGTHS)) == "reproduced in kind"
-    assert judged.verdict(numbers_of(as_one_run[::-1], LENGTHS)) == "not reproduced"
+    judged = load_rule("U26-6")
+    assert judged.verdict(list_numbers(as_one_run, LENGTHS)) == "reproduced in kind"
+    assert judged.verdict(list_numbers(as_one_run[::-1], LENGTHS)) == "not reproduced"
 
 
 def test_letter_that_stays_while_number_fades_is_reproduced(tmp_path):

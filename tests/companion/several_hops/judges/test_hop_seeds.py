@@ -5,10 +5,10 @@ import shutil
 import numpy as np
 import pytest
 
-from posym_companion.claims import claim
+from posym_companion.claims import load_claim
 from posym_companion.several_hops import seed_by_seed
 from posym_companion.several_hops.judges import hop_length, multihop
-from posym_core.runs.results import results_folder
+from posym_core.store.results import find_results_folder
 
 
 @pytest.fixture(scope="module")
@@ -18,8 +18,10 @@ def parts():
 
 def test_it_agrees_with_a_reading_of_the_results_by_hand(parts):
     runs = multihop.stored_runs("number")
-    assert parts["U26-1"]["Number over a fifth of the training"] == [float(multihop.spread(run) > 0.2) for run in runs]
-    pure = [np.mean([x != 0 for x in multihop.kinds(run)[-1].ravel()]) for run in runs]
+    assert parts["U26-1"]["Number over a fifth of the training"] == [
+        float(multihop.learning_spread(run) > 0.2) for run in runs
+    ]
+    pure = [np.mean([x != 0 for x in multihop.classify_heads(run)[-1].ravel()]) for run in runs]
     assert parts["U26-2"]["Number: pure at the end"] == [float(x >= 0.75) for x in pure]
     far = [result["accuracy"][list(result["lengths"]).index(850)] for result in hop_length.stored_lengths("letter")]
     assert parts["U26-5"]["Letter holds at 850 tokens"] == [float(np.mean(each > 0.9)) for each in far]
@@ -27,7 +29,7 @@ def test_it_agrees_with_a_reading_of_the_results_by_hand(parts):
 
 def test_a_line_is_put_to_every_seed_by_itself(parts):
     asked = 0
-    for judged in map(claim, ("U26-1", "U26-2", "U26-3")):
+    for judged in map(load_claim, ("U26-1", "U26-2", "U26-3")):
         numbers = judged.measure(None).ours
         for line in judged.rule.lines:
             if not line.counts:
@@ -37,14 +39,16 @@ def test_a_line_is_put_to_every_seed_by_itself(parts):
 
 
 def test_counted_cases_are_shared_out_among_the_seeds(parts):
-    whole = claim("U26-8").measure(None).ours["Letter's hops and seeds that the last layer decides"]
+    whole = load_claim("U26-8").measure(None).ours["Letter's hops and seeds that the last layer decides"]
     assert np.mean(parts["U26-8"]["Letter's last layer decides"]) == pytest.approx(whole.held / whole.of)
 
 
 def test_a_seed_of_which_a_result_is_missing_is_left_out(tmp_path, parts):
     for experiment in ("multihop", "hop_length", "hop_mechanism"):
         shutil.copytree(
-            results_folder() / experiment, tmp_path / experiment, ignore=shutil.ignore_patterns("*.safetensors", ".*")
+            find_results_folder() / experiment,
+            tmp_path / experiment,
+            ignore=shutil.ignore_patterns("*.safetensors", ".*"),
         )
     (tmp_path / "hop_length" / "letter_1.json").unlink()
     fewer = seed_by_seed(tmp_path)

@@ -5,11 +5,13 @@ from __future__ import annotations
 import math
 from dataclasses import replace
 
+import pytest
+
 from posym_companion.ledger import ledger
 from posym_companion.several_hops.judges import hop_theory
-from posym_core.models.constructed.hop_limits import index_discrepancy
-from posym_core.models.constructed.hops import IndexHead, every_sequence
-from posym_core.tasks.multihop_programs import is_valid
+from posym_core.models.constructed.number_letter_heads import IndexHead, list_sequences
+from posym_core.models.constructed.number_letter_limits import index_discrepancy
+from posym_core.tasks.number_letter_programs import is_valid
 
 
 def test_the_constructions_need_no_result(tmp_path):
@@ -32,6 +34,12 @@ def test_two_bounds_are_refuted_for_the_maximum_and_hold_for_the_minimum(tmp_pat
     assert row.ours["bounds that hold for the greatest discrepancy over inputs"] == "1 of 3"
     assert row.ours["bounds that hold for the least discrepancy over inputs"] == "3 of 3"
     assert "the maximal difference between the largest and second-largest logit" in row.note
+    assert "could not be checked against the definition" in row.note
+    few = {name.partition(": ")[2]: x for name, x in row.ours.items() if name.startswith("five tokens")}
+    # Three steps are nearly a whole turn, and the target in the middle has rivals at one and two.
+    assert few["least discrepancy"] == pytest.approx(1 - math.cos(3 * 2.1), rel=1e-3)
+    assert few["greatest discrepancy"] == pytest.approx(1 - math.cos(2 * 2.1), rel=1e-3)
+    assert 0 < few["least discrepancy"] < 2e-4 < few["least bound"] < few["greatest discrepancy"]
     by_hand = sum(
         index_discrepancy(n, hop_theory.INDEX_ANGLE).greatest > 2 * math.pi**2 / n**2 + 1e-12 for n in range(2, 101)
     )
@@ -58,10 +66,10 @@ def test_bounds_that_fail_on_the_worst_input_fail_the_first_rule_too(monkeypatch
 
 
 def test_shares_are_over_valid_last_tokens():
-    head = hop_theory.constructed(3)[0]
+    head = hop_theory.list_constructed_heads(3)[0]
     assert isinstance(head, IndexHead)
     share, count = hop_theory.share_right(head, 3)
     assert share == 1
-    assert count == int(is_valid(every_sequence(head.task, 3), head.task)[:, -1].sum()) == 6**2 * (2 + 2)
+    assert count == int(is_valid(list_sequences(head.task, 3), head.task)[:, -1].sum()) == 6**2 * (2 + 2)
     head.beta = 0.0
     assert hop_theory.share_right(head, 3)[0] < 1

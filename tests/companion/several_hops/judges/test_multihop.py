@@ -10,7 +10,7 @@ from posym_companion.finding import Row
 from posym_companion.ledger import ledger
 from posym_companion.several_hops.judges import multihop
 from posym_companion.several_hops.multihop import MultihopSettings
-from posym_core.runs.results import ResultError
+from posym_core.store.results import ResultError
 
 STEPS, LAYERS, HOPS = 1000, 12, 4
 LOOKS = np.arange(0, STEPS + 1, 50)
@@ -108,7 +108,7 @@ def test_a_hop_is_learned_where_two_looks_in_a_row_say_so(tmp_path):
     assert multihop.learned_at(run).tolist() == [100, 300, 500, 250]
     once[:, 2] = 0.5
     assert np.isnan(multihop.learned_at(run)[2])
-    assert multihop.spread(run) == 1.0
+    assert multihop.learning_spread(run) == 1.0
 
 
 def test_hop_by_hop(tmp_path):
@@ -175,7 +175,7 @@ def test_stations_are_judged_one_by_one(tmp_path):
         turning[name][-1, :, 1:, 0] = low  # positional for the query, symbolic for all other stations
         turning[name][-1] += run[name][-1] * 0  # stations that are not there stay undefined
     run = type(run)(name="x", arrays={**run.arrays, **turning}, settings={}, provenance={}, dims={})
-    assert multihop.kinds(run)[-1, 0, 0] == 0
+    assert multihop.classify_heads(run)[-1, 0, 0] == 0
     assert multihop.pure_by_station(run) == 0.5
 
 
@@ -212,4 +212,4 @@ def test_cost_is_scaled_to_the_papers_store(tmp_path):
 def test_two_heads_a_layer_count_each():
     assert multihop.out_of_order(np.array([[1, 1], [1, -1], [-1, 0]])) == 1
     assert multihop.out_of_order(np.array([[-1], [1]])) == 1
-    assert multihop.written(np.array([[1, 0], [-1, 1]])) == "P.SP"
+    assert multihop.write_kinds(np.array([[1, 0], [-1, 1]])) == "P.SP"

@@ -16,13 +16,13 @@ from posym_companion.solvers.judges.head_editing import (
     CHANCE,
     FAMILIES,
     MARGIN,
-    Edited,
+    EditSummary,
     beyond_margin,
-    edited,
-    moved,
+    measure_moved,
     over_lists,
+    summarize_edit,
 )
-from posym_core.runs.results import load_result
+from posym_core.store.results import load_result
 
 # Head that each predictor puts first, of three layers of four heads; scores share one, and rivals have their own.
 FIRST = {
@@ -182,10 +182,10 @@ def test_chance_is_the_mean_of_all_heads(tmp_path):
     result, rankings = (
         load_result(setting(model=model).name, folder=tmp_path) for setting in (HeadEditing, HeadRankings)
     )
-    found = edited(result, rankings, "sped up")
-    assert isinstance(found, Edited)
+    found = summarize_edit(result, rankings, "sped up")
+    assert isinstance(found, EditSummary)
     assert found.above == {"score": 0, "cube share": 0, "planes": 0}, "another moves as much, not more"
-    assert set(edited(result, rankings, "stopped").above.values()) == {0}
-    by_head = moved(result)[0].mean(-1)
+    assert set(summarize_edit(result, rankings, "stopped").above.values()) == {0}
+    by_head = measure_moved(result)[0].mean(-1)
     assert found.moves[CHANCE].value == pytest.approx(sum(by_head.ravel()) / 12)
     assert found.compared["score", CHANCE].value == pytest.approx(by_head[2, 0] - by_head.mean())

@@ -9,10 +9,10 @@ import pytest
 from invented import save_invented
 
 from posym_companion.ledger import ledger
-from posym_companion.solvers.head_removal import AGAINST, JUDGED, ORDERS_OF, RESAMPLES, HeadRemoval, settings_of
+from posym_companion.solvers.head_removal import AGAINST, JUDGED, ORDERS_OF, RESAMPLES, HeadRemoval, list_settings
 from posym_companion.solvers.judges.head_removal import MARGIN, area, by_draws, least_area
 from posym_companion.solvers.ranked_models import BANDS, LANGUAGE_MODELS, SOLVERS
-from posym_core.runs.results import load_result
+from posym_core.store.results import load_result
 
 GEMMA = LANGUAGE_MODELS[0]
 COUNTS = [1, 2, 4]
@@ -47,7 +47,7 @@ def invented(folder, settings, *, levels, whole=1.0, spread=0.0, members=1, ques
 
 def gemma(folder, score, against, **kind):
     levels = {"other": against, **dict.fromkeys(JUDGED, score)}
-    invented(folder, settings_of(GEMMA), levels=levels, **kind)
+    invented(folder, list_settings(GEMMA), levels=levels, **kind)
     (row,) = ledger("B-1", folder=folder)
     return row
 
@@ -75,7 +75,7 @@ def test_an_interval_that_holds_zero_is_not_better(tmp_path, spread, held):
 
 def test_every_order_counts_for_itself(tmp_path):
     levels = {"other": 0.8, "score": 0.4, "planes": 0.6, "copying": 0.5}
-    invented(tmp_path, settings_of(GEMMA), levels=levels, spread=1e-3)
+    invented(tmp_path, list_settings(GEMMA), levels=levels, spread=1e-3)
     (row,) = ledger("B-1", folder=tmp_path)
     assert row.verdict == "partly"
     assert (row.grade, row.parts["the papers' score"]) == ("partly, 1 of 6", "3 of 3 orders")
@@ -84,7 +84,7 @@ def test_every_order_counts_for_itself(tmp_path):
     assert "planes against copying" in " ".join(row.fails_in)
     # Beyond depth alone is not beyond depth and copying; by the first rule each order counted for itself.
     folder = tmp_path / "depth alone"
-    invented(folder, settings_of(GEMMA), levels={"other": 0.8, "copying": 0.4, **dict.fromkeys(JUDGED, 0.4)})
+    invented(folder, list_settings(GEMMA), levels={"other": 0.8, "copying": 0.4, **dict.fromkeys(JUDGED, 0.4)})
     (row,) = ledger("B-1", folder=folder)
     assert (row.verdict, row.first_rule_verdict) == ("not reproduced", "partly")
     assert set(row.parts.values()) == {"1 of 1 sets of models", "2 of 3 orders"}
@@ -93,8 +93,8 @@ def test_every_order_counts_for_itself(tmp_path):
 def test_intervals_are_over_lists_and_by_the_first_rule_over_layers(tmp_path):
     """One order's advantage that differs between draws of layers alone."""
     levels = {"other": 0.6, **dict.fromkeys(JUDGED, 0.4)}
-    invented(tmp_path, settings_of(GEMMA), levels=levels, spread=0.2)
-    invented(tmp_path, settings_of(GEMMA)[:1], levels=levels, spread=0.005)
+    invented(tmp_path, list_settings(GEMMA), levels=levels, spread=0.2)
+    invented(tmp_path, list_settings(GEMMA)[:1], levels=levels, spread=0.005)
     (row,) = ledger("B-1", folder=tmp_path)
     assert (row.verdict, row.first_rule_verdict) == ("reproduced in kind", "not reproduced")
 
@@ -107,14 +107,14 @@ def test_a_model_that_cannot_answer_tells_nothing(tmp_path, whole, verdict):
 def test_nothing_lies_below_the_least_area(tmp_path):
     """One order that takes all that is needed at once leaves no room, whatever the others do."""
     levels = {"other": 0.8, "copying": 0.0}
-    invented(tmp_path, settings_of(GEMMA), levels=levels, spread=0)
+    invented(tmp_path, list_settings(GEMMA), levels=levels, spread=0)
     (row,) = ledger("B-1", folder=tmp_path)
     assert row.verdict == "not testable"
     assert row.ours["area, copying"] == pytest.approx(row.ours["least area"], abs=1e-3)
 
 
 def test_one_draw_too_few_is_no_run(tmp_path):
-    settings = settings_of(GEMMA)
+    settings = list_settings(GEMMA)
     needed = 1 + RESAMPLES
     assert [setting.what for setting in settings[needed:]] == ["beside", "random", "keep"]
     invented(tmp_path, settings[: needed - 1], levels={"other": 0.5})
@@ -129,7 +129,7 @@ def test_one_draw_too_few_is_no_run(tmp_path):
 def solvers(folder, *, ensembles=2, members=5, whole=1.0, score=0.2, against=0.8, claim="B-3"):
     for name in list(SOLVERS)[:ensembles]:
         levels = {"other": against, **dict.fromkeys(JUDGED, score)}
-        invented(folder, settings_of(name), levels=levels, whole=whole, members=members, questions=2)
+        invented(folder, list_settings(name), levels=levels, whole=whole, members=members, questions=2)
     (row,) = ledger(claim, folder=folder)
     return row
 

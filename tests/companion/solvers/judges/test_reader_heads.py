@@ -11,9 +11,9 @@ from invented import save_invented
 from posym_companion.ledger import ledger
 from posym_companion.loop import SECOND
 from posym_companion.solvers.judges import reader_heads
-from posym_companion.solvers.judges.reader_heads import FOLLOWS, READERS, followed
+from posym_companion.solvers.judges.reader_heads import FOLLOWS, READERS, measure_followed_logits
 from posym_companion.solvers.reader_heads import KEPT, KEPT_ALONE, full_size
-from posym_core.runs.results import load_result
+from posym_core.store.results import load_result
 
 LAYERS = {SECOND: (30, 9), "gemma-3-270m": (18, 4)}
 
@@ -26,7 +26,8 @@ def _few_draws(monkeypatch):
 def invented(
     folder, *, prompts=6, right=True, scores=(0.0, 1.0), own=2.0, follows=0.7, control=0.0, only=None, third=None
 ):
-    """Runs in which heads read what they are said to; or, of the one named ``only``, do as the arguments have it.
+    """Runs in which heads read what they are said to; or, of the one named ``select_heads``, do as the arguments have
+    it.
 
     In a third of all layers an exchange does as much as alone, or so much as ``third`` says.
     """
@@ -160,6 +161,6 @@ def test_a_slope_is_that_of_the_head_s_own_layers_through_zero(tmp_path):
             whole = logit["whole", "late"] - logit["none", "all"]
             above += (logit["origin", "late"] - logit["none", "all"]) * whole
             below += whole**2
-    assert followed(result, "origin", head).value == pytest.approx(above / below, rel=1e-6)
-    assert followed(result, "whole", head).value == pytest.approx(1)
+    assert measure_followed_logits(result, "origin", head).value == pytest.approx(above / below, rel=1e-6)
+    assert measure_followed_logits(result, "whole", head).value == pytest.approx(1)
     assert FOLLOWS.format("origin") == "readers of origins that follow an exchange of origins more"

@@ -8,20 +8,20 @@ import numpy as np
 import pytest
 from invented import invent_random_weights, save_invented
 
-from posym_companion.claims import claim
+from posym_companion.claims import load_claim
 from posym_companion.finding import Cases
-from posym_companion.language_models.binding_profile import at_birth
+from posym_companion.language_models.binding_profile import random_weight_settings
 from posym_companion.language_models.judges import binding_profile
-from posym_companion.ledger.rows import row
+from posym_companion.ledger.rows import make_row
 from posym_companion.loop import SECOND
 from posym_companion.solvers import taught_profile
 from posym_companion.solvers.judges import gemma_roles, taught_gemma
 from posym_companion.solvers.judges.gemma_roles import scores_by_step
-from posym_companion.solvers.judges.gemma_runs import MODEL, restored, runs
-from posym_companion.solvers.survey import Surveyed
+from posym_companion.solvers.judges.gemma_runs import MODEL, load_runs, restored_share
+from posym_companion.solvers.survey import SurveyedModel
 from posym_companion.solvers.taught_answers import TaughtAnswers
 from posym_companion.solvers.taught_gemma import FACTS, WORDINGS, full_size
-from posym_core.metrics import local_layers
+from posym_core.metrics import find_local_layers
 
 CLAIMS = ("T-0G", "T-1G", "T-2G", "T-3G", "T-4G", "T-6G")
 CARRIERS = ((5, 1), (11, 2), (11, 3), (17, 2))
@@ -54,7 +54,7 @@ def invented(
     """
     generator = np.random.default_rng(0)
     sign = 1 if as_claimed else -1
-    save_invented(Surveyed(model=model).name, {"tokens": np.array(tokens)}, folder)
+    save_invented(SurveyedModel(model=model).name, {"tokens": np.array(tokens)}, folder)
     invent_random_weights(folder, as_claimed=as_claimed)
     for setting in full_size(model):
         if controls is not None and not (setting.plain or setting.name.endswith(controls)):
@@ -116,7 +116,7 @@ def invented(
         if not as_claimed:
             arrays["band_symbolic_share"] = arrays["band_positional_share"] = np.full((snapshots, 3, 18, 4, 8), 0.5)
         save_invented(setting.name, arrays, folder, **asdict(setting))
-    for setting in at_birth(model):
+    for setting in random_weight_settings(model):
         planes = {f"plane_{name}": np.full((1, 18, 4, 128), 0.5) for name in PLANES}
         save_invented(setting.name, planes, folder, **asdict(setting))
 
@@ -128,7 +128,7 @@ TAUGHT = "they do so because something was learned"
 @pytest.mark.parametrize(("own", "held"), [(0.91, "3 of 3 seeds of one model"), (0.9, "not testable")])
 def test_a_rule_that_was_not_learned_is_no_control(tmp_path, own, held):
     invented(tmp_path, own=own)
-    found = row(claim("T-0G"), tmp_path)
+    found = make_row(load_claim("T-0G"), tmp_path)
     assert found.parts[BOUND] == held
     # Wrong answers cannot be learned, and are a control for that.
     assert found.parts[TAUGHT] == "3 of 3 seeds of one model"
@@ -138,7 +138,7 @@ def test_a_rule_that_was_not_learned_is_no_control(tmp_path, own, held):
 @pytest.mark.parametrize(("rise", "held"), [(0.495, "3 of 3"), (0.505, "0 of 3")])
 def test_controls_rise_less_than_half_as_much_or_not(tmp_path, rise, held):
     invented(tmp_path, rise=rise)
-    found = row(claim("T-0G"), tmp_path)
+    found = make_row(load_claim("T-0G"), tmp_path)
     assert {found.parts[part] for part in (BOUND, TAUGHT)} == {f"{held} seeds of one model"}
     taught = found.ours["their rise of s_POS - s_SYM, median (seed 1, step 16)"]
     assert found.ours["the same heads, the third fact (seed 1, step 16)"] == pytest.approx(rise * taught, abs=2e-3)
@@ -165,15 +165,15 @@ def otherwise(tmp_path_factory):
 
 @pytest.mark.parametrize("name", CLAIMS)
 def test_every_verdict_comes_out_both_ways(name, claimed, otherwise):
-    judged = claim(name)
-    found = row(judged, claimed)
+    judged = load_claim(name)
+    found = make_row(judged, claimed)
     assert found.verdict == "reproduced in kind", (found.parts, found.numbers)
-    assert row(judged, otherwise).verdict != "reproduced in kind"
+    assert make_row(judged, otherwise).verdict != "reproduced in kind"
     assert "taught_gemma/all_0" in found.evidence
 
 
 def test_a_head_is_one_head_in_however_many_runs_it_carries(claimed):
-    found = row(claim("T-0G"), claimed)
+    found = make_row(load_claim("T-0G"), claimed)
     assert found.parts["carriers are purely symbolic"] == f"{len(CARRIERS)} of {len(CARRIERS)} heads of one model"
     assert found.ours["heads that carry it and are purely symbolic"] == f"{3 * len(CARRIERS)} of {3 * len(CARRIERS)}"
     # Of four heads that restore as much, those in global layers are three; without the most there is none left.
@@ -183,9 +183,9 @@ def test_a_head_is_one_head_in_however_many_runs_it_carries(claimed):
 def test_behaviour_and_use_are_held_against_random_weights(tmp_path):
     invented(tmp_path)
     part = "the correlation is above that of random weights"
-    assert row(claim("T-4G"), tmp_path).parts[part] == "4 of 4 kinds of prompt"
+    assert make_row(load_claim("T-4G"), tmp_path).parts[part] == "4 of 4 kinds of prompt"
     invent_random_weights(tmp_path, as_claimed=False)
-    found = row(claim("T-4G"), tmp_path)
+    found = make_row(load_claim("T-4G"), tmp_path)
     assert found.parts[part] == "0 of 4 kinds of prompt"
     assert (found.verdict_of_model, found.first_rule_verdict) == ("partly", "reproduced in kind")
 
@@ -203,7 +203,7 @@ def behind_a_lead(folder, *, idle, rise):
             after["positional"][:, 14, :idle] += rise[setting.lesson]
             planes = {f"plane_{name}": np.full((2, 18, 4, 128), 0.5) for name in PLANES}
             save_invented(setting.name, {**after, "plane_angle": np.ones((18, 128)), **NULL, **planes}, folder)
-    (found,) = row(claim("T-0G"), folder).remedied
+    (found,) = make_row(load_claim("T-0G"), folder).remedied
     return found
 
 
@@ -224,26 +224,26 @@ def test_idle_heads_are_those_of_the_other_prompts(tmp_path):
     # Where no idle head is symbolic, none can turn.
     found = behind_a_lead(tmp_path, idle=0, rise={"binding": 0.4, "third": 0.1, "wrong": 0.1})
     assert found.parts[turned] == found.parts[BOUND] == found.parts[TAUGHT] == "not testable"
-    assert (found.verdict, row(claim("T-0G"), tmp_path).verdict) == ("partly", "reproduced in kind")
+    assert (found.verdict, make_row(load_claim("T-0G"), tmp_path).verdict) == ("partly", "reproduced in kind")
 
 
 def test_roles_are_asked_within_depth_of_ten_heads_or_more(tmp_path, claimed):
     within = "s_SYM tells carriers from others, within depth"
     invented(tmp_path, carriers=MANY)
-    found = row(claim("T-5G"), tmp_path)
+    found = make_row(load_claim("T-5G"), tmp_path)
     assert (found.verdict, found.first_rule_verdict) == ("reproduced in kind",) * 2
     assert found.ours["heads on the smaller side in a third of the depth"] == 10
     invented(tmp_path, carriers=MANY[1:])
-    found = row(claim("T-5G"), tmp_path)
+    found = make_row(load_claim("T-5G"), tmp_path)
     assert (found.verdict, found.parts[within]) == ("partly", "not testable")
     assert found.parts["most symbolic heads carry it"] == "3 of 3 seeds of one model"
     # Ten heads in two thirds of the depth are enough for depth as a rival, not within one.
     invented(tmp_path, carriers=(*MANY[1:], (1, 1)))
-    found = row(claim("T-5G"), tmp_path)
+    found = make_row(load_claim("T-5G"), tmp_path)
     assert found.parts[within] == "not testable"
     assert found.parts["s_SYM tells more than depth"] == "3 of 3 seeds of one model"
     # Four heads, the same in every seed, are one case.
-    found = row(claim("T-5G"), claimed)
+    found = make_row(load_claim("T-5G"), claimed)
     tested = [part for part, held in found.parts.items() if held != "not testable"]
     assert tested == ["the task is solved", "most symbolic heads carry it"]
     assert "4 of 4 heads that carry it in any seed do so in every one" in found.note
@@ -255,7 +255,7 @@ def test_half_of_the_symbolic_heads_are_not_most(tmp_path, carry, held):
     invented(tmp_path)
     for setting in full_size():
         if setting.plain:
-            result = runs(tmp_path)[setting.seed]
+            result = load_runs(tmp_path)[setting.seed]
             arrays = {name: result[name] for name in result.arrays}
             pure = np.zeros((18, 4), dtype=bool)
             pure[tuple(zip(*CARRIERS, strict=True))] = True
@@ -265,13 +265,13 @@ def test_half_of_the_symbolic_heads_are_not_most(tmp_path, carry, held):
             restore[tuple(zip(*CARRIERS[:carry], strict=True))] = 0.4
             arrays["answer_patched"] = np.broadcast_to(-2 + 4 * restore, arrays["answer_patched"].shape)
             save_invented(setting.name, arrays, tmp_path, **asdict(setting))
-    found = row(claim("T-5G"), tmp_path)
+    found = make_row(load_claim("T-5G"), tmp_path)
     assert found.ours["purely symbolic heads that carry it (seed 0)"] == f"{carry} of 4"
     assert found.parts["most symbolic heads carry it"] == f"{held} seeds of one model"
 
 
 def test_without_a_purely_symbolic_head_nothing_is_counted(otherwise):
-    found = row(claim("T-5G"), otherwise)
+    found = make_row(load_claim("T-5G"), otherwise)
     assert found.ours["purely symbolic heads that carry it (seed 0)"] == "0 of 0"
     assert found.parts["most symbolic heads carry it"] == "not testable"
 
@@ -282,13 +282,13 @@ def test_a_share_at_the_line_is_not_beyond_it(tmp_path, monkeypatch):
     invented(tmp_path)
     for setting in full_size():
         if setting.stopped == "fastest":
-            (result,) = (x for x in runs(tmp_path, "fastest") if x.settings["seed"] == setting.seed)
+            (result,) = (x for x in load_runs(tmp_path, "fastest") if x.settings["seed"] == setting.seed)
             arrays = {name: result[name] for name in result.arrays}
             arrays["losses"] = np.full(setting.steps, 1.5)
             right = np.arange(10) < 9
             arrays["correct"] = np.broadcast_to(right, (*arrays["correct"].shape[:3], 10)).astype(float)
             save_invented(setting.name, arrays, tmp_path, **asdict(setting))
-    found = row(claim("T-6G"), tmp_path)
+    found = make_row(load_claim("T-6G"), tmp_path)
     assert found.parts["it learns more slowly with the fastest stopped"] == "0 of 3 seeds of one model"
     assert found.ours["seeds that bind with the fastest stopped"] == "0 of 3"
     assert found.ours["accuracy (fastest quarter stopped, seed 0)"] == 0.9
@@ -300,7 +300,7 @@ def test_planes_that_hardly_turn_cannot_be_missed(tmp_path):
     edge = int(2 * np.pi / 8 / slowest) + 1
     for tokens, held in ((edge, "not testable"), (edge + 1, "3 of 3 seeds of one model")):
         invented(tmp_path, tokens=tokens)
-        found = row(claim("T-6G"), tmp_path)
+        found = make_row(load_claim("T-6G"), tmp_path)
         parts = dict(found.parts)
         assert parts.pop("it learns more slowly with the fastest stopped") == "3 of 3 seeds of one model"
         assert parts.pop("the task is solved") == "9 of 9 pairs of seed and wording"
@@ -324,23 +324,23 @@ def test_where_all_layers_turn_alike_all_are_global(tmp_path):
 
 def test_a_model_that_does_not_solve_the_task_cannot_tell(tmp_path):
     invented(tmp_path, solved=False)
-    assert row(claim("T-1G"), tmp_path).verdict == "not testable"
-    assert row(claim("T-1G"), tmp_path / "nowhere").verdict == "not run here"
+    assert make_row(load_claim("T-1G"), tmp_path).verdict == "not testable"
+    assert make_row(load_claim("T-1G"), tmp_path / "nowhere").verdict == "not run here"
 
 
 @pytest.mark.parametrize(("right", "solved"), [(22, "9 of 9"), (21, "8 of 9")])
 def test_answers_that_were_asked_afterwards_count_as_those_of_the_run(tmp_path, right, solved):
     """Right are 7 of 8 in the run; with 22 of 24 more they are more than nine tenths."""
     invented(tmp_path)
-    results = runs(tmp_path)
+    results = load_runs(tmp_path)
     arrays = {name: results[1][name].copy() for name in results[1].arrays}
     arrays["correct"][-1, 2, :, 0] = 0
     save_invented(results[1].name, arrays, tmp_path, **results[1].settings)
-    assert row(claim("T-1G"), tmp_path).ours["settings solved"] == "8 of 9"
+    assert make_row(load_claim("T-1G"), tmp_path).ours["settings solved"] == "8 of 9"
     afterwards = np.ones((len(WORDINGS), len(FACTS), 24))
     afterwards[2, FACTS.index(16), right:] = 0
     save_invented(TaughtAnswers(taught=1).name, {"correct": afterwards}, tmp_path)
-    found = row(claim("T-1G"), tmp_path)
+    found = make_row(load_claim("T-1G"), tmp_path)
     assert found.ours["settings solved"] == solved
     assert "taught_answers/1" in found.evidence
 
@@ -348,10 +348,10 @@ def test_answers_that_were_asked_afterwards_count_as_those_of_the_run(tmp_path, 
 def test_where_all_layers_are_global_or_a_control_was_not_run_nothing_is_asked_of_them(tmp_path):
     """The second family: one frequency in all layers, and controls as far as they were run."""
     invented(tmp_path, model=SECOND, controls=("third_1",))
-    (found,) = (one for one in row(claim("T-0G"), tmp_path / "other").families or ())
+    (found,) = (one for one in make_row(load_claim("T-0G"), tmp_path / "other").families or ())
     assert found.verdict == "not run here"
     measured = gemma_roles.first_look(tmp_path, model=SECOND)
-    parts = claim("T-0G").rule.parts(measured.ours)
+    parts = load_claim("T-0G").rule.parts(measured.ours)
     assert parts["most of it is in global layers"] == parts[TAUGHT] == "not testable"
     assert parts[BOUND] == "1 of 1 seeds of one model"
     assert parts["idle symbolic heads turn positional"] == "3 of 3 seeds of one model"
@@ -393,9 +393,9 @@ def test_right_answers_before_teaching_are_compared_within_a_wording(tmp_path):
 
 
 def test_what_is_read_off_a_run(claimed):
-    result = runs(claimed)[0]
-    assert local_layers(result["angles"]).tolist() == [x for x in range(18) if x not in (5, 11, 17)]
-    share = restored(result)
+    result = load_runs(claimed)[0]
+    assert find_local_layers(result["angles"]).tolist() == [x for x in range(18) if x not in (5, 11, 17)]
+    share = restored_share(result)
     assert sorted(map(tuple, np.argwhere(share > 0.1).tolist())) == sorted(CARRIERS)
     np.testing.assert_allclose(share[5, 1], 0.4)
     (positional, symbolic), *_, last = scores_by_step(result).values()

@@ -1,0 +1,123 @@
+"""Plots of single chapters, beside :mod:`posym_figures.plots`: every function takes numbers and returns a figure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import matplotlib.pyplot as plt
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from posym_figures.frames import find_colours, find_limits, require_shape
+from posym_figures.style import (
+    DASHED,
+    PALETTE,
+    SMALL,
+    WIDTH,
+    Series,
+    apply_style,
+    draw_cells,
+    draw_line,
+    draw_note,
+    draw_points,
+    draw_scale_bar,
+    draw_tick_labels,
+    get_figure,
+    label_ends,
+    say_undefined,
+)
+
+
+@apply_style
+def frequency_profile(
+    positional: Any,
+    symbolic: Any,
+    shares: Mapping[str, Any],
+    energy: Any,
+    *,
+    bands: Mapping[str, tuple[Any, Any]] | None = None,
+    title: str = "",
+) -> Figure:
+    """Scores, variance shares and energy of a head's planes against the frequency ID, one above the other.
+
+    Args:
+        positional, symbolic: ``[plane]``, scores of each plane as a head of its own.
+        shares: name -> ``[plane]``, for ``"positional"``, ``"symbolic"`` and ``"interaction"``.
+        energy: ``[plane]``, each plane's part of the logits' energy.
+        bands: name of a score or, with a leading ``"share "``, of a share -> (lower, upper), each ``[plane]``.
+    """
+    positional = require_shape("positional", positional, "plane")
+    plane = ("plane", len(positional))
+    scores = {"positional": positional, "symbolic": require_shape("symbolic", symbolic, plane)}
+    parts = {name: require_shape(f"shares of {name}", values, plane) for name, values in shares.items()}
+    energy = require_shape("energy", energy, plane)
+    known = [*scores, *(f"share {name}" for name in parts)]
+    for name in bands or {}:
+        if name not in known:
+            raise ValueError(f"bands must be of {', '.join(map(repr, known))}; got {name!r}")
+    identity = np.arange(1, len(positional) + 1)
+    figure, axes = plt.subplots(3, 1, figsize=(WIDTH, 5.6), sharex=True, height_ratios=(1, 1, 0.6))
+    for ax, curves, prefix, name in ((axes[0], scores, "", "score"), (axes[1], parts, "share ", "share of variance")):
+        for label, values in curves.items():
+            band = (bands or {}).get(prefix + label)
+            ends = (
+                None
+                if band is None
+                else (require_shape("bands", band[0], plane), require_shape("bands", band[1], plane))
+            )
+            draw_line(ax, identity, Series(values, label, PALETTE[find_colours([label], 1)[0]], ends))
+        ax.set(ylabel=name, ylim=(-0.03, 1.03))
+        label_ends(ax)
+    axes[2].bar(identity, np.nan_to_num(energy), color=PALETTE[6], width=0.8)
+    axes[2].set(ylabel="energy", xlabel="frequency ID (fast to slow)", xlim=(0.2, len(positional) + 0.8))
+    axes[0].set_title(title)
+    say_undefined(axes[0], int(np.isnan(positional).sum()), "plane")
+    return figure
+
+
+@apply_style
+def angle_position_heatmap(
+    values: Any,
+    angles: Any,
+    *,
+    title: str = "",
+    limits: tuple[float, float] = (0.0, 1.0),
+    positions: Any = None,
+    ax: Axes | None = None,
+) -> Figure:
+    """Accuracy ``[angle, position]`` by rotation angle and by where the answer stands; from 0 unless given."""
+    values = require_shape("values", values, "angle", "position")
+    angles = require_shape("angles", angles, ("angle", len(values)))
+    last = values.shape[1]
+    spots = np.arange(last) if positions is None else require_shape("positions", positions, ("position", last))
+    ax = ax or plt.subplots(figsize=(WIDTH, min(6.0, 1.4 + 0.1 * len(values))))[1]
+    above = "slow" if angles[0] < angles[-1] else "fast"
+    image = draw_cells(ax, values, "sequential", limits, None, "position of the answer", f"angle θ, {above} above")
+    ax.set(title=title, aspect="auto")
+    draw_tick_labels(ax, values.shape, [f"{angle:.2g}" for angle in angles], [f"{spot:g}" for spot in spots])
+    draw_scale_bar(ax, image, "accuracy", shrink=1, pad=0.015, aspect=28)
+    return get_figure(ax)
+
+
+@apply_style
+def bound_scatter(variance: Any, bound: Any, *, layers: Any = None, title: str = "", ax: Axes | None = None) -> Figure:
+    """Variance of each head's logits against its bound, ``[head]``, on logarithmic axes with the line of equality."""
+    variance = require_shape("variance", variance, "head")
+    bound = require_shape("bound", bound, ("head", len(variance)))
+    shown = (variance > 0) & (bound > 0)
+    layers = None if layers is None else require_shape("layers", layers, ("head", len(variance)))[shown]
+    ax = ax or plt.subplots(figsize=(5.2, 4.5))[1]
+    least, most = find_limits([variance[shown], bound[shown]], log=True)
+    ends = (least / 1.6, most * 1.6)
+    ax.set(xscale="log", yscale="log", aspect="equal", xlabel="bound", ylabel="variance of the logits")
+    ax.plot(ends, ends, label="_equality", **DASHED)
+    draw_note(ax, "variance = bound", (ends[1], ends[1]), (-26, -8), xycoords="data", ha="right", va="top")
+    draw_points(ax, bound[shown], variance[shown], layers)
+    ax.set(xlim=ends, ylim=ends, title=title)
+    say_undefined(ax, int((np.isnan(variance) | np.isnan(bound)).sum()), "head")
+    zero = int(((variance == 0) | (bound == 0)).sum())
+    if zero:
+        draw_note(ax, f"{zero} at 0, off the logarithmic axes", (0, 0), (6, 6), fontsize=SMALL)
+    return get_figure(ax)

@@ -1,0 +1,113 @@
+"""One head at a time replaced: what is lost without it, and how much of a difference between prompts it carries.
+
+At the last token every head is asked at once: the tokens before it are read once and kept, and every head is a row of
+one batch.
+"""
+
+from __future__ import annotations
+
+import copy
+from typing import Any
+
+import torch
+from jaxtyping import Float, Int64
+from torch import Tensor
+
+from posym_core.checks import require_known_tokens
+from posym_profile.capture.wrappers import unwrap
+from posym_profile.interventions.head_patching import check_prompts, edit_head_outputs, patch_heads, require_outputs
+from posym_profile.language_models.refusals import make_unsupported_error, refuse_without_pictures
+
+# Rows of one pass over the last token; each holds a copy of what the model keeps of the prompt.
+ROWS = 72
+
+
+def patch_each_head(
+    model: Any,
+    input_ids: Int64[Tensor, " token"],
+    outputs: Float[Tensor, "layer head dim"],
+    answers: Int64[Tensor, " answer"],
+) -> Float[Tensor, "layer head answer"]:
+    """Logits of some answers behind a prompt when one head at a time says something else at the last token.
+
+    Args:
+        model: a Hugging Face decoder that keeps keys and values, in evaluation mode.
+        input_ids: one prompt of at least two tokens.
+        outputs: what each head says instead.
+        answers: tokens whose logits are wanted.
+
+    Returns:
+        For each head, the model's own logits with that head alone replaced, float32 on the CPU.
+
+    Raises:
+        UnsupportedModelError: see :func:`find_output_projections`; or if the model keeps no keys and values
+            of a prompt, or gives other logits by them.
+        TypeError, ValueError: if the model is in training mode, ``outputs`` are not one for each of its heads, or token
+            ids are not its own.
+    """
+    model = unwrap(model)
+    ids = check_prompts(model, input_ids, least=2)
+    require_known_tokens("answers", answers, model.get_output_embeddings())
+    layers, heads, _ = require_outputs(model, outputs, ())
+    places = [(layer, head) for layer in range(layers) for head in range(heads)]
+    logits = []
+    with torch.no_grad(), refuse_without_pictures(model):
+        kept = _kept(model, ids)
+        for first in range(0, len(places), ROWS):
+            rows = places[first : first + ROWS]
+
+            def change(layer: int, said: Tensor, rows: list[tuple[int, int]] = rows) -> Tensor:
+                said = said.clone()
+                for row, (there, head) in enumerate(rows):
+                    if there == layer:
+                        said[row, -1, head] = outputs[layer, head, : said.shape[-1]].to(said)
+                return said
+
+            with edit_head_outputs(model, change):
+                found = _last_logits(model, ids, kept, len(rows))
+            logits.append(found[:, answers.to(found.device)].float().cpu())
+    return torch.cat(logits).unflatten(0, (layers, heads))
+
+
+def _kept(model: Any, ids: Int64[Tensor, "1 token"]) -> Any:
+    """What a model keeps of the tokens before the last; refuses one whose logits by it are not those of a pass."""
+    way = "replace outputs of the last token in passes over whole prompts, by changed_outputs"
+    kept = getattr(model(ids[:, :-1], use_cache=True, logits_to_keep=1), "past_key_values", None)
+    if kept is None:
+        raise make_unsupported_error(
+            model, "keeps no keys and values of the tokens before the last (past_key_values)", way
+        )
+    whole = model(ids, use_cache=False, logits_to_keep=1).logits[:, -1]
+    off = float((_last_logits(model, ids, kept, 1) - whole).abs().max() / whole.abs().max())
+    if not off <= max(1e-3, 16 * torch.finfo(whole.dtype).eps):
+        why = f"gives other logits by what it keeps of a prompt (relative difference {off:.1g})"
+        raise make_unsupported_error(model, why, way)
+    return kept
+
+
+def _last_logits(model: Any, ids: Int64[Tensor, "1 token"], kept: Any, rows: int) -> Float[Tensor, "row vocabulary"]:
+    """Logits of so many passes over the last token at once, behind what is kept of the others."""
+    cache = copy.deepcopy(kept)
+    # Not batch_repeat_interleave, which layers without keys lack.
+    cache.reorder_cache(torch.zeros(rows, dtype=torch.long, device=ids.device))
+    last = ids[:, -1:].expand(rows, 1)
+    return model(last, past_key_values=cache, use_cache=True, logits_to_keep=1).logits[:, -1]
+
+
+def patch_head(
+    model: Any,
+    input_ids: Int64[Tensor, "prompt token"],
+    outputs: Float[Tensor, "layer token head dim"],
+    layer: int,
+    head: int,
+) -> Float[Tensor, "prompt vocabulary"]:
+    """Logits behind prompts when one head says something else at every token, in every prompt the same.
+
+    Raises:
+        UnsupportedModelError, TypeError, ValueError: see :func:`patch_heads`; or if token ids are not the model's own.
+    """
+    model = unwrap(model)
+    ids = check_prompts(model, input_ids)
+    require_outputs(model, outputs, (ids.shape[1],))
+    with torch.no_grad(), patch_heads(model, [(layer, head)], outputs):
+        return model(ids, use_cache=False, logits_to_keep=1).logits[:, -1].float().cpu()

@@ -1,0 +1,99 @@
+"""Where numbers come from: the version of the code, a digest of it, and the libraries beside it."""
+
+from __future__ import annotations
+
+import ast
+import functools
+import hashlib
+import platform
+import sys
+from datetime import UTC, datetime
+from importlib.metadata import PackageNotFoundError, version
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+PACKAGES = ("posym_core", "posym_profile", "posym_figures", "posym_companion")
+
+
+def code_version() -> dict[str, str]:
+    """``code_version`` and ``code_digest``: the package's version and a digest of its source files.
+
+    They are those of the moment when this process first asks, because editing files does not change what is loaded.
+
+    Raises:
+        ImportError: if the package is not installed, so that it has no version.
+    """
+    number, digest = _own_version()
+    return {"code_version": number, "code_digest": digest}
+
+
+@functools.cache
+def _own_version() -> tuple[str, str]:
+    digest = hashlib.sha256()
+    for package in PACKAGES:
+        found = find_spec(package)
+        if found is None or found.origin is None:
+            continue
+        root = Path(found.origin).parent
+        for path in sorted(root.rglob("*.py")):
+            digest.update(path.relative_to(root.parent).as_posix().encode())
+            digest.update(strip_code(path.read_text("utf-8")).encode())
+    try:
+        return version("posym-core"), digest.hexdigest()
+    except PackageNotFoundError:
+        clone = Path(__file__).resolve().parents[2]
+        raise ImportError(
+            "what is kept names the version of posym-core that made it, and posym-core is not installed for this "
+            f"Python ({sys.executable}); install it with: pip install -e {clone}"
+        ) from None
+
+
+@functools.cache
+def strip_code(source: str) -> str:
+    """Source without what does not run: comments, layout and docstrings, so that mending them makes no other code."""
+    tree = ast.parse(source)
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
+            kept = [line for line in node.body if not _is_text(line)]
+            node.body = kept
+    return ast.dump(tree)
+
+
+def _is_text(statement: ast.stmt) -> bool:
+    return (
+        isinstance(statement, ast.Expr)
+        and isinstance(statement.value, ast.Constant)
+        and isinstance(statement.value.value, str)
+    )
+
+
+def list_library_versions() -> dict[str, str]:
+    """Versions of what numbers depend on besides this package."""
+    return {
+        "python": platform.python_version(),
+        "torch": torch.__version__.split("+")[0],
+        "numpy": np.__version__,
+        **_installed("transformers"),
+    }
+
+
+def _installed(package: str) -> dict[str, str]:
+    try:
+        return {package: version(package)}
+    except PackageNotFoundError:
+        return {}
+
+
+def record_provenance(seconds: float, **more: Any) -> dict[str, Any]:
+    """Where what is kept comes from: code, what more is known, the date, how long it took, versions of libraries."""
+    date = datetime.now(UTC).isoformat(timespec="seconds")
+    return {**code_version(), **more, "date": date, "seconds": round(seconds, 1), "versions": list_library_versions()}
+
+
+def digest_code() -> str:
+    """Digest of the code, see :func:`code_version`."""
+    return code_version()["code_digest"]

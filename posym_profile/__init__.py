@@ -1,0 +1,54 @@
+"""Positional and symbolic attention heads of pretrained language models, and the command ``posym``."""
+
+import importlib
+import importlib.util
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from posym_profile.interventions.head_patching import ablate_heads, patch_heads
+    from posym_profile.language_models.loading import load_model, load_tokenizer
+    from posym_profile.prompts.binding import BindingPrompts, binding_prompts
+    from posym_profile.scores.cubes import Cube, origin_cube
+    from posym_profile.scores.profiling import Profile, profile
+    from posym_profile.scores.visibility import HiddenBlocksWarning, LongPromptWarning
+
+__all__ = [
+    "BindingPrompts",
+    "Cube",
+    "HiddenBlocksWarning",
+    "LongPromptWarning",
+    "Profile",
+    "ablate_heads",
+    "binding_prompts",
+    "load_model",
+    "load_tokenizer",
+    "origin_cube",
+    "patch_heads",
+    "profile",
+]
+
+# Where names are imported from when they are first asked for: the command line says its help without PyTorch, whose
+# import takes seconds.
+_HOMES = {
+    "interventions.head_patching": ("ablate_heads", "patch_heads"),
+    "language_models.loading": ("load_model", "load_tokenizer"),
+    "prompts.binding": ("BindingPrompts", "binding_prompts"),
+    "scores.cubes": ("Cube", "origin_cube"),
+    "scores.profiling": ("Profile", "profile"),
+    "scores.visibility": ("HiddenBlocksWarning", "LongPromptWarning"),
+}
+
+
+def __getattr__(name: str) -> Any:
+    """A name of the package's face, or one of its modules and rooms."""
+    for home, names in _HOMES.items():
+        if name in names:
+            value = globals()[name] = getattr(importlib.import_module(f"{__name__}.{home}"), name)
+            return value
+    if name.startswith("__") or importlib.util.find_spec(f"{__name__}.{name}") is None:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return importlib.import_module(f"{__name__}.{name}")
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

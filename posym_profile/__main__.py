@@ -1,0 +1,397 @@
+"""Command line: profile one language model or many; packages that build on this one add commands of their own."""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import sys
+from collections.abc import Callable, Sequence
+from importlib.metadata import entry_points
+from pathlib import Path
+from typing import Any, Literal
+
+import posym_core
+from posym_core.arguments import CHECKED, check_places, check_profile, find_folder_above, require_count
+from posym_core.extensions import list_names, make_unknown_error
+
+SURVEY_HELP = """
+Profile every model of a list on every task, each in a folder of its own that later runs go on from, and put them into
+one table: survey.csv, survey.json (with settings, origin and checksum) and survey.html. What cannot be profiled has a
+row that says why. A list has one model a line, as `profile` takes them; what follows a # is not read.
+"""
+
+PROFILE_HELP = """
+Scores of every attention head on the prompts of a task or a file, kept in a folder: profile.json (settings, origin and
+checksums), scores.safetensors, heads.csv, prompts.csv, prompts.jsonl, figures and report.html. A run that is killed
+goes on where it stopped when the same command is given again.
+"""
+
+SHARE_HELP = """
+Send the files of a finished profile, checked against their checksums, and a card that says what they are, to a dataset
+on the Hugging Face hub. Everybody who may see the dataset sees the prompts, too. load_profile("hf://owner/name") of
+posym_profile.report reads it. Needs the extra [share] and a login.
+"""
+
+PROMPTS_HELP = """
+Show what a profile of the same prompts would measure, without the model's weights: the tokens of each block, of what
+stands before and behind, and of the answers. --out writes the prompts as JSON Lines, with the spans of the blocks that
+are marked in text, for --input.
+"""
+
+SUPPORT_HELP = """
+Whether a model is profiled exactly or refused, and why, from its configuration alone: no weights are fetched. A class
+or kind of transformers (LlamaForCausalLM, llama) asks no network. The exit status is 0 if the model is supported, 3 if
+it is refused, and 1 if there is no answer: there is no such model, the hub is not reached, or the kind was not tried.
+"""
+
+# Said without importing what holds them, as all of the help is.
+PACKAGED = "gemma-3-270m, smollm2-135m, gemma-3-270m-binds, smollm2-135m-binds (packaged; -binds: taught to bind)"
+TASKS = (
+    *("binding", "binding-likes", "binding-bought", "binding-lives", "binding-with-lead", "binding-varied"),
+    *("index", "keyvalue", "induction", "text"),
+)
+# Options of add_prompts: what a task's prompts are drawn by, with defaults, and how anything is measured.
+DRAWN = {
+    "facts": (16, "blocks per prompt of a task"),
+    "prompts": (64, "prompts of a task"),
+    "seed": (0, "of them"),
+}
+# Other numbers that a command may take, and the least that each may be.
+LEAST = {"show": 0, "draws": 2, "explorer_prompts": 1}
+SHARED = ("batch_size", "threads", "device", "dtype", "device_map")
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run one command; returns the exit status: 0 or the command's own, 1 for what went wrong, 130 if interrupted."""
+    options = _parser().parse_args(arguments)
+    try:
+        return options.command(options) or 0
+    except (RuntimeError, ValueError, OSError, ImportError) as error:
+        if not str(error):
+            raise
+        reason = getattr(error, "strerror", None)
+        print(f"error: {getattr(error, 'filename', '')}: {reason}" if reason else f"error: {error}", file=sys.stderr)
+        return 1
+    except KeyboardInterrupt as error:
+        print(error if str(error) else "interrupted", file=sys.stderr)
+        return 130
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="posym", description=__doc__)
+    parser.add_argument("--version", action="version", version=f"posym-core {posym_core.__version__}")
+    commands = parser.add_subparsers(required=True, metavar="COMMAND")
+
+    profile = commands.add_parser("profile", help="scores of every head of a language model", description=PROFILE_HELP)
+    profile.add_argument("model", help=f"{PACKAGED}, a folder, or a name on the Hugging Face hub")
+    tasks = f"{', '.join(_tasks())}, or module:function for one of your own"
+    add_source(profile, tasks)
+    profile.add_argument("--out", required=True, metavar="DIR", help="folder for the profile")
+    add_prompts(profile)
+    add_measuring(profile)
+    profile.add_argument("--tau", type=float, default=1e-4, help="temperature of pairs of blocks (default: 1e-4)")
+    profile.add_argument("--eps", type=float, default=1e-8, help="floor of norms (default: 1e-8)")
+    profile.add_argument("--per-frequency", action="store_true", help="also score every rotation plane")
+    seen = "score only the blocks that a layer's last token sees whole, as through a sliding window"
+    profile.add_argument("--visible-only", action="store_true", help=seen)
+    asked = "tokens whose queries are scored: numbers, negative ones from the prompt's end (default: -1), or all"
+    profile.add_argument("--queries", nargs="+", default=["-1"], metavar="TOKEN", help=asked)
+    known = "also tell attention to the previous and the first token, induction and copying of every head"
+    profile.add_argument("--labels", action="store_true", help=known)
+    add_cube(profile)
+    profile.add_argument("--energy", action="store_true", help="also each rotation plane's part of the logits' energy")
+    profile.add_argument("--explorer", action="store_true", help="also explorer.html, to look into every head")
+    profile.add_argument("--explorer-prompts", type=int, metavar="N", help="its prompts, the first N (default: 16)")
+    profile.add_argument("--explorer-layers", metavar="LAYERS", help="its layers, as 0-7,12 (default: all)")
+    profile.add_argument("--no-report", action="store_true", help="write no figures and no report.html")
+    add_places(profile)
+    profile.set_defaults(command=_profile)
+
+    prompts = commands.add_parser("prompts", help="what a profile would measure", description=PROMPTS_HELP)
+    prompts.add_argument("model", help="as of profile; only its tokenizer is loaded")
+    add_source(prompts, tasks)
+    add_prompts(prompts)
+    prompts.add_argument("--show", type=int, default=3, help="prompts to show (default: 3)")
+    prompts.add_argument("--out", metavar="FILE", help="write the prompts as JSON Lines")
+    prompts.add_argument("--force", action="store_true", help="write over a file that is there")
+    prompts.set_defaults(command=_prompts)
+
+    survey = commands.add_parser("survey", help="many models in one table", description=SURVEY_HELP)
+    survey.add_argument("models", metavar="LIST", help="file with one model a line")
+    add_source(survey, "tasks as of profile, with commas between (default: binding)", required=False)
+    survey.add_argument("--out", required=True, metavar="DIR", help="folder for the table and the profiles")
+    add_prompts(survey)
+    add_measuring(survey)
+    add_cube(survey)
+    survey.add_argument("--draws", type=int, default=2000, help="of the bootstrap behind intervals (default: 2000)")
+    add_places(survey)
+    survey.set_defaults(command=_survey)
+
+    share = commands.add_parser("share", help="put a profile on the Hugging Face hub", description=SHARE_HELP)
+    share.add_argument("folder", metavar="FOLDER", help="of a finished profile")
+    share.add_argument("--to", required=True, metavar="NAME", help="owner/name of a dataset that is new or empty")
+    share.add_argument("--private", action="store_true", help="let its owner alone see it")
+    share.set_defaults(command=_share)
+
+    support = commands.add_parser("support", help="whether a model can be profiled", description=SUPPORT_HELP)
+    support.add_argument("model", help=f"{PACKAGED}, a folder, a name on the Hugging Face hub, or a class or kind")
+    support.set_defaults(command=_support)
+
+    for added in _companions():
+        added(commands)
+    return parser
+
+
+def add_source(parser: argparse.ArgumentParser, tasks: str, *, required: bool = True) -> None:
+    """Options on where prompts come from."""
+    source = parser.add_mutually_exclusive_group(required=required)
+    source.add_argument("--task", help=tasks)
+    source.add_argument(
+        "--input", metavar="FILE", help=".txt with [[blocks]], .csv with --template, or JSON Lines; see the guide"
+    )
+    parser.add_argument(
+        "--template", help="wording of the rows of a .csv file, or of binding: likes (default), bought or lives"
+    )
+
+
+def add_prompts(parser: argparse.ArgumentParser) -> None:
+    """Options on which prompts of a task are drawn."""
+    for name, (default, what) in DRAWN.items():
+        parser.add_argument(f"--{name}", type=int, help=f"{what} (default: {default})")
+
+
+def add_measuring(parser: argparse.ArgumentParser) -> None:
+    """Options on how anything is measured."""
+    parser.add_argument("--batch-size", type=int, help="prompts at a time (default: 4,096 tokens, at most 16)")
+    parser.add_argument("--threads", type=int, help="CPU threads a process (default: shared among --jobs)")
+    parser.add_argument("--device", default="auto", help="auto (default), cpu, cuda")
+    parser.add_argument("--dtype", help="float32, float64, bfloat16, float16 (default: the checkpoint's)")
+    parser.add_argument("--device-map", help="auto spreads a large model over all GPUs and main memory")
+
+
+def add_cube(parser: argparse.ArgumentParser) -> None:
+    """The option of profiles and surveys that takes symbol and origin apart."""
+    what = (
+        "also tell what follows the symbol of a key's block, its origin (where the key was computed) and the place "
+        "where it is read; costs as many passes more for each prompt as it has blocks"
+    )
+    parser.add_argument("--cube", action="store_true", help=what)
+
+
+def add_places(parser: argparse.ArgumentParser) -> None:
+    """Options on where and how a command runs."""
+    places = parser.add_mutually_exclusive_group()
+    places.add_argument("--jobs", type=int, default=1, help="processes of this machine (default: 1)")
+    places.add_argument("--cluster", metavar="ADDRESS", help="of a Dask scheduler, in place of this machine")
+    parser.add_argument("--force", action="store_true", help="discard what is there and run again")
+    parser.add_argument("--no-progress", action="store_true", help="no progress bar")
+
+
+def _tasks() -> list[str]:
+    return list_names(TASKS, "posym_profile.tasks")
+
+
+def _check(options: argparse.Namespace) -> None:
+    """Refuse options that no model could have, before what takes seconds is imported.
+
+    What the command then calls refuses the same, as it is called from Python, too.
+    """
+    given: dict[str, Any] = {"template": None, **{name: default for name, (default, _) in DRAWN.items()}}
+    given |= {name: value for name, value in vars(options).items() if value is not None}
+    settings = {name: given[name] for name in CHECKED if name in given}
+    if options.input is not None:
+        check_profile(**{**settings, "task": None})
+    else:
+        for task in map(str.strip, settings.get("task", "binding").split(",")):
+            if ":" not in task and task not in (known := _tasks()):
+                raise make_unknown_error("task", task, known)
+            check_profile(**{**settings, "task": task, "input": None, "template": None})
+    for name, least in LEAST.items():
+        if name in given:
+            require_count(name, given[name], least)
+    if "jobs" in options:
+        check_places(options.jobs, options.cluster)
+        find_folder_above(options.out)
+    if "queries" in options:
+        _queries(options.queries)
+
+
+def _source(options: argparse.Namespace, task: str | None = None) -> dict[str, Any]:
+    """Settings of a profile on where its prompts come from, by default a task; options that do not fit each other are
+    refused.
+    """
+    from posym_profile.prompts.binding import TEMPLATES
+
+    given = vars(options)
+    drawn = {name: default if given[name] is None else given[name] for name, (default, _) in DRAWN.items()}
+    if options.input is not None:
+        if not_drawn := [f"--{name}" for name in DRAWN if given[name] is not None]:
+            raise ValueError(
+                f"a task's prompts are drawn, those of --input are given; leave out {' and '.join(not_drawn)}"
+            )
+        return {"task": None, "input": options.input, "template": options.template, **drawn}
+    task = task if options.task is None else options.task
+    if options.template is None:
+        return {"task": task, **drawn}
+    if task != "binding":
+        raise ValueError(
+            f"--template words the task binding or the rows of a .csv --input, not {task}; leave it out, or pass "
+            "--task binding-bought or the like"
+        )
+    if options.template not in TEMPLATES:
+        raise ValueError(f"--template must be one of {', '.join(TEMPLATES)}; got {options.template!r}")
+    return {"task": f"binding-{options.template}", **drawn}
+
+
+def _queries(given: Sequence[str]) -> list[int] | Literal["all"]:
+    """Tokens as they are written: whole numbers, or all."""
+    if list(given) == ["all"]:
+        return "all"
+    try:
+        return [int(token) for token in given]
+    except ValueError:
+        raise ValueError(
+            f"--queries must be whole numbers with spaces between, or all; got {' '.join(given)}"
+        ) from None
+
+
+def _require_matplotlib() -> None:
+    """Ask for what draws the figures of a report, before anything is measured."""
+    try:
+        import matplotlib  # noqa: F401
+    except ImportError as error:
+        raise ImportError(
+            "the report's figures need matplotlib; install it with: pip install matplotlib, or pass --no-report for "
+            "scores and tables alone"
+        ) from error
+
+
+def _profile(options: argparse.Namespace) -> None:
+    _check(options)
+    layers = None if options.explorer_layers is None else _numbers("--explorer-layers", options.explorer_layers)
+    if not options.explorer and (options.explorer_prompts is not None or layers is not None):
+        raise ValueError("--explorer-prompts and --explorer-layers are of an explorer; pass --explorer, too")
+    if not options.no_report:
+        _require_matplotlib()
+    from posym_profile.report.explored import NAME as EXPLORER
+    from posym_profile.report.explored import PROMPTS, write_explorer
+    from posym_profile.report.page import NAME, render_pages
+    from posym_profile.report.profile_settings import ProfileSettings
+    from posym_profile.report.run import Extra, run_profile
+    from posym_profile.report.tables import describe_answers
+    from posym_profile.scores.visibility import format_count
+
+    source = _source(options)
+    settings = ProfileSettings(
+        model=options.model,
+        tau=options.tau,
+        eps=options.eps,
+        per_frequency=options.per_frequency,
+        visible_only=options.visible_only,
+        energy=options.energy,
+        cube=options.cube,
+        queries=_queries(options.queries),
+        labels=options.labels,
+        **source,
+        **{name: getattr(options, name) for name in SHARED},
+    )
+    extras = {} if options.no_report else {NAME: Extra(make=render_pages)}
+    if options.explorer:
+        number = PROMPTS if options.explorer_prompts is None else options.explorer_prompts
+        extras[EXPLORER] = write_explorer(settings, prompts=number, layers=layers)
+    profile = run_profile(
+        settings,
+        options.out,
+        jobs=options.jobs,
+        cluster=options.cluster,
+        force=options.force,
+        progress=not options.no_progress,
+        extras=extras,
+        report=lambda line: print(line, file=sys.stderr),
+    )
+    shape = profile.arrays["positional"].shape
+    sizes = zip(shape, ("prompt", *(("token",) if len(shape) > 3 else ()), "layer", "head"), strict=True)
+    parts = [*(format_count(number, thing) for number, thing in sizes), f"{profile.provenance['seconds']:.0f} s"]
+    parts += [said for said in (describe_answers(profile.arrays),) if said]
+    shown = profile.folder / NAME if (profile.folder / NAME).exists() else profile.folder
+    print(f"{', '.join(parts)}: {shown}")
+
+
+def _numbers(name: str, text: str) -> list[int]:
+    """Numbers and runs of them, as ``0-7,12``."""
+    numbers: list[int] = []
+    for part in text.split(","):
+        first, dash, last = part.strip().partition("-")
+        if not first.isdecimal() or (dash and not last.isdecimal()) or (dash and int(last) < int(first)):
+            raise ValueError(f"{name} must be numbers and runs of them, as 0-7,12; got {text!r}")
+        numbers += range(int(first), int(last or first) + 1)
+    return numbers
+
+
+def _prompts(options: argparse.Namespace) -> None:
+    _check(options)
+    from posym_profile.report.profile_settings import ProfileSettings
+    from posym_profile.report.prompt_listing import list_prompts
+
+    settings = ProfileSettings(model=options.model, **_source(options))
+    print("\n".join(list_prompts(settings, show=options.show, out=options.out, force=options.force)))
+
+
+def _support(options: argparse.Namespace) -> int:
+    from posym_profile.scores.supported import find_support
+
+    found = find_support(options.model)
+    print(found.describe())
+    return {"refused": 3, "not tried": 1}.get(found.verdict, 0)
+
+
+def _survey(options: argparse.Namespace) -> None:
+    _check(options)
+    from posym_profile.report.survey import PAGE, read_models, run_survey
+    from posym_profile.scores.visibility import format_count
+
+    source = _source(options, "binding")
+    tasks = source.pop("task")
+    rows = run_survey(
+        read_models(options.models),
+        [] if options.input else [task.strip() for task in tasks.split(",")],
+        options.out,
+        options={
+            **source,
+            **{name: getattr(options, name) for name in SHARED},
+            **({"cube": True} if options.cube else {}),
+        },
+        draws=options.draws,
+        jobs=options.jobs,
+        cluster=options.cluster,
+        force=options.force,
+        progress=not options.no_progress,
+        report=lambda line: print(line, file=sys.stderr),
+    )
+    refused = sum(row["refused"] != "" for row in rows)
+    print(f"{format_count(len(rows) - refused, 'profile')}, {refused} refused: {Path(options.out) / PAGE}")
+
+
+def _share(options: argparse.Namespace) -> None:
+    from posym_profile.report.sharing import share_profile
+
+    there = share_profile(
+        options.folder, options.to, private=options.private, report=lambda line: print(line, file=sys.stderr)
+    )
+    print(f"shared as hf://{there.name}@{there.revision}; the name alone reads the newest state")
+
+
+def _companions() -> list[Callable[[Any], None]]:
+    """What adds further commands: entry points of installed packages, or the companion in a bare checkout."""
+    entries = list(entry_points(group="posym_profile.commands"))
+    if entries:
+        return [entry.load() for entry in entries]
+    try:
+        module = importlib.import_module("posym_companion.commands")
+    except ModuleNotFoundError:
+        return []
+    return [module.add_commands]
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,38 @@
+"""Prompts for language models, with blocks whose keys are exchanged and answers that are known."""
+
+from posym_profile.prompts.binding import TEMPLATES, BindingPrompts, Template, binding_prompts
+from posym_profile.prompts.drafts import (
+    Draft,
+    Prompts,
+    PromptTokens,
+    draft_prompts,
+    draw_balanced,
+    find_single_words,
+    shuffle,
+)
+from posym_profile.prompts.lists_and_text import index_prompts, induction_prompts, keyvalue_prompts, text_prompts
+from posym_profile.prompts.prompt_tasks import PROMPT_TASKS, PromptTask, make_prompts, register_prompt_task
+from posym_profile.prompts.text import read_reference_text
+
+__all__ = [
+    "PROMPT_TASKS",
+    "TEMPLATES",
+    "BindingPrompts",
+    "Draft",
+    "PromptTask",
+    "PromptTokens",
+    "Prompts",
+    "Template",
+    "binding_prompts",
+    "draft_prompts",
+    "draw_balanced",
+    "find_single_words",
+    "index_prompts",
+    "induction_prompts",
+    "keyvalue_prompts",
+    "make_prompts",
+    "read_reference_text",
+    "register_prompt_task",
+    "shuffle",
+    "text_prompts",
+]

@@ -1,0 +1,193 @@
+"""Prompts with known answers for language models: what all tasks share.
+
+Every task makes :class:`Prompts`: token ids of equal length, the blocks that may be swapped, and the alternatives a
+model may choose from. The words are ours.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Sequence
+from dataclasses import dataclass
+from importlib.resources import files
+from typing import Any
+
+import torch
+from jaxtyping import Int64
+from torch import Tensor
+
+# Words are tokenized behind a full stop, because some tokenizers treat the beginning of a text apart.
+ANCHOR = "."
+
+
+@functools.cache
+def read_words(kind: str) -> tuple[str, ...]:
+    """Words of a kind, a section of ``words.txt``: ``"names"``, ``"colours"``, ``"things"``, ``"cities"``, ..."""
+    found: dict[str, list[str]] = {}
+    for line in (files("posym_profile.prompts") / "words.txt").read_text(encoding="utf-8").splitlines():
+        if line.startswith("["):
+            current = found.setdefault(line.strip("[]"), [])
+        elif line and not line.startswith("#"):
+            current.extend(line.split())
+    if kind not in found:
+        raise ValueError(f"kind must be one of {', '.join(map(repr, found))}; got {kind!r}")
+    return tuple(found[kind])
+
+
+@dataclass(frozen=True, kw_only=True)
+class Prompts:
+    """Prompts of equal length, without padding.
+
+    Attributes:
+        input_ids: token ids; the last token is the query.
+        start: first token of the first block.
+        block_length: tokens per block.
+        blocks: number of blocks.
+        answer_ids: tokens that a model may choose from.
+        target: which of them is right: ``answer_ids[p, target[p]]``.
+        texts: the prompts as text, without the mark of beginning.
+    """
+
+    input_ids: Int64[Tensor, "prompt token"]
+    start: int
+    block_length: int
+    blocks: int
+    answer_ids: Int64[Tensor, "prompt alternative"]
+    target: Int64[Tensor, " prompt"]
+    texts: list[str]
+
+    @property
+    def layout(self) -> dict[str, Any]:
+        """``start``, ``block_length`` and ``blocks``, as everything that looks at blocks takes them.
+
+        >>> profile(model, prompts.input_ids, **prompts.layout)  # doctest: +SKIP
+        """
+        return {"start": self.start, "block_length": self.block_length, "blocks": self.blocks}
+
+
+class PromptTokens:
+    """What a tokenizer makes of text within a text.
+
+    Some tokenizers treat the beginning of a text apart, so texts are tokenized behind a full stop.
+
+    Args:
+        tokenizer: of the model in question, as :func:`posym_profile.load_tokenizer` returns it.
+
+    Attributes:
+        beginning: the tokenizer's mark of beginning, which opens every prompt; empty if it has none.
+    """
+
+    def __init__(self, tokenizer: Any) -> None:
+        self.tokenizer = tokenizer
+        self.anchor = tokenizer(ANCHOR, add_special_tokens=False)["input_ids"]
+        mark = getattr(tokenizer, "bos_token_id", None)
+        self.beginning = [] if mark is None else [mark]
+
+    def of(self, text: str) -> list[int]:
+        """Tokens of text that follows other text."""
+        return self.many([text])[0]
+
+    def many(self, texts: list[str]) -> list[list[int]]:
+        """Tokens of each text; none of one that this tokenizer joins with what stands before it."""
+        found = self.tokenizer([ANCHOR + text for text in texts], add_special_tokens=False)["input_ids"]
+        return [ids[len(self.anchor) :] if ids[: len(self.anchor)] == self.anchor else [] for ids in found]
+
+    def single(self, words: tuple[str, ...]) -> dict[str, int]:
+        """Words that are one token behind a space, with their tokens."""
+        unknown = getattr(self.tokenizer, "unk_token_id", None)
+        found = zip(words, self.many([" " + word for word in words]), strict=True)
+        return {word: ids[0] for word, ids in found if len(ids) == 1 and ids[0] != unknown}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Draft:
+    """One prompt in pieces of text, which are put together as they are, spaces and all.
+
+    Attributes:
+        before: in front of the blocks; as many tokens in all drafts, or ``""``.
+        blocks: what may be swapped; each begins with the space that is in front of it.
+        after: behind the blocks; its last token is the query.
+        answers: tokens to choose from, see :meth:`PromptTokens.single`.
+        target: which of them is right, from 0 on.
+    """
+
+    before: str
+    blocks: Sequence[str]
+    after: str
+    answers: Sequence[int]
+    target: int
+
+
+def draft_prompts(tokens: PromptTokens, drafts: Sequence[Draft]) -> Prompts:
+    """Tokenize drafts, and refuse blocks that are not the same tokens wherever they stand.
+
+    Args:
+        tokens: of the tokenizer.
+        drafts: of equally many blocks and answers.
+
+    Raises:
+        ValueError: if there is no draft, numbers of blocks or answers differ, or blocks or prompts do not come out
+            equally long; the message says which and what to do.
+    """
+    for what, numbers in (
+        ("blocks", {len(draft.blocks) for draft in drafts}),
+        ("answers", {len(draft.answers) for draft in drafts}),
+    ):
+        if len(numbers) != 1:
+            raise ValueError(
+                f"there must be a draft, and all must have equally many {what}; got {len(drafts)} drafts with "
+                f"{sorted(numbers)} {what}; make prompts of different shapes apart"
+            )
+    first = drafts[0]
+    opening = tokens.of(first.before) if first.before else []
+    length = len(tokens.of(first.blocks[0]))
+    input_ids, texts = [], []
+    for draft in drafts:
+        text = draft.before + "".join(draft.blocks) + draft.after
+        ids = tokens.of(text)
+        for place, (alone, block) in enumerate(zip(tokens.many(list(draft.blocks)), draft.blocks, strict=True)):
+            found = ids[len(opening) + place * length :][:length]
+            if len(alone) != length or found != alone:
+                raise ValueError(
+                    f"every fact must be the same {length} tokens wherever it stands, but this tokenizer makes "
+                    f"{len(alone)} of {block!r} alone and {len(found)} others within the prompt; pass another template "
+                    "or tokenizer"
+                )
+        input_ids.append(tokens.beginning + ids)
+        texts.append(text)
+    if len({len(ids) for ids in input_ids}) > 1:
+        raise ValueError(
+            "prompts must be equally long, but this tokenizer makes "
+            f"{sorted({len(ids) for ids in input_ids})} tokens of them; pass another task or tokenizer"
+        )
+    return Prompts(
+        input_ids=torch.tensor(input_ids),
+        start=len(tokens.beginning) + len(opening),
+        block_length=length,
+        blocks=len(first.blocks),
+        answer_ids=torch.tensor([list(draft.answers) for draft in drafts]),
+        target=torch.tensor([draft.target for draft in drafts]),
+        texts=texts,
+    )
+
+
+def find_single_words(tokens: PromptTokens, kind: str, needed: int) -> dict[str, int]:
+    """Words of one token, or an error that says how many there are."""
+    found = tokens.single(read_words(kind))
+    if len(found) < needed:
+        raise ValueError(
+            f"every block needs a word of its own, but only {len(found)} {kind} are one token for this tokenizer and "
+            f"facts={needed}; pass facts={len(found)} or fewer"
+        )
+    return found
+
+
+def draw_balanced(choices: int, count: int, generator: torch.Generator) -> Int64[Tensor, " count"]:
+    """``count`` of ``choices`` numbers in random order, each equally often up to one."""
+    rounds = [torch.randperm(choices, generator=generator) for _ in range(-(-max(1, count) // choices))]
+    return torch.cat(rounds)[:count]
+
+
+def shuffle(choices: list[str], number: int, generator: torch.Generator) -> list[str]:
+    """Different choices in random order."""
+    return [choices[i] for i in torch.randperm(len(choices), generator=generator)[:number].tolist()]

@@ -1,0 +1,15 @@
+"""The commands ``profile``, ``survey`` and ``share``: from models and prompts to folders with tables and a page."""
+
+from posym_profile.report.explored import explore
+from posym_profile.report.folder import ProfileRun, load_profile
+from posym_profile.report.prompt_files import join_prompts, read_prompts
+from posym_profile.report.sharing import share_profile
+
+__all__ = [
+    "ProfileRun",
+    "explore",
+    "join_prompts",
+    "load_profile",
+    "read_prompts",
+    "share_profile",
+]

@@ -1,0 +1,249 @@
+"""Symbol, origin and place by literal loops, by constructed heads, and where nothing can be told."""
+
+import itertools
+import math
+
+import literal
+import pytest
+import torch
+
+from posym_core import cross_logits
+from posym_core.metrics.blocks import BlockLayout
+from posym_core.metrics.cube_parts import (
+    PARTS,
+    arrange_cube,
+    compute_block_logits,
+    draw_latin_square,
+    measure_prompt_variance,
+    normalize_parts,
+    split_variance,
+)
+from posym_core.metrics.heads import Heads
+
+N = 5
+
+
+def seeded(seed=0):
+    return torch.Generator().manual_seed(seed)
+
+
+def random_cube(*shape, seed=0):
+    return torch.randn(*shape, generator=seeded(seed), dtype=torch.float64)
+
+
+def parts_by_loops(cube):
+    """The seven parts by explicit sums over one cube, each effect less those of fewer axes."""
+    sizes = cube.shape
+    places = list(itertools.product(*map(range, sizes)))
+
+    def mean(**fixed):
+        chosen = [p for p in places if all(p[int(axis[1])] == at for axis, at in fixed.items())]
+        return sum(float(cube[p]) for p in chosen) / len(chosen)
+
+    def effect(axes, p):
+        value = mean(**{f"a{axis}": p[axis] for axis in axes})
+        return value - sum(effect(below, p) for n in range(len(axes)) for below in itertools.combinations(axes, n))
+
+    return {name: sum(effect(axes, p) ** 2 for p in places) / len(places) for axes, name in PARTS.items()}
+
+
+def test_parts_are_those_of_explicit_sums():
+    cube = random_cube(3, 3, 2)
+    found = split_variance(cube)
+    for name, size in parts_by_loops(cube).items():
+        assert float(found[name]) == pytest.approx(size, rel=1e-12)
+    assert float(sum(found.values())) == pytest.approx(float(cube.var(correction=0)), rel=1e-12)
+    assert float(sum(normalize_parts(found).values())) == pytest.approx(1, rel=1e-12)
+
+
+def test_places_that_do_not_count_may_hold_anything():
+    cube = random_cube(2, 4, 4, 4)
+    seen = torch.tensor([[True, False, True, True], [True, True, True, True]])
+    blind = cube.masked_fill(~seen[:, None, None, :], -math.inf)
+    found = split_variance(blind, seen)
+    for name in PARTS.values():
+        assert float(found[name][0]) == pytest.approx(float(split_variance(cube[0][..., [0, 2, 3]])[name]), rel=1e-12)
+        assert float(found[name][1]) == pytest.approx(float(split_variance(cube[1])[name]), rel=1e-12)
+    nowhere = split_variance(cube, torch.zeros(4, dtype=torch.bool))
+    assert all(x.isnan().all() for x in nowhere.values())
+
+
+@pytest.mark.parametrize(("times", "tells"), [(0.4, False), (2.5, True)])
+def test_what_rounding_makes_of_equal_logits_is_no_part(times, tells):
+    """Sixteen units in the last place of the largest logit are the line."""
+    cube = torch.full((2, 2, 2), 8.0, dtype=torch.float64)
+    cube[0] += times * 16 * 2**-23 * 8
+    found = split_variance(cube, rounding=2**-23)
+    assert bool(found["symbol"].isnan()) is not tells
+    if tells:
+        assert float(normalize_parts(found)["symbol"]) == pytest.approx(1)
+
+
+def test_cubes_that_are_none_are_refused():
+    with pytest.raises(ValueError, match=r"must have shape \[\.\.\., symbol, origin, place\]; got \(3, 3\)"):
+        split_variance(torch.zeros(3, 3))
+    with pytest.raises(TypeError, match="logits must be float32 or float64"):
+        split_variance(torch.zeros(3, 3, 3, dtype=torch.int64))
+
+
+@pytest.mark.parametrize("blocks", [2, 3, 8])
+def test_orders_are_a_latin_square_and_neighbours_vary(blocks):
+    orders = draw_latin_square(blocks, seeded(3))
+    each = list(range(blocks))
+    assert all(sorted(row.tolist()) == each for row in orders)
+    assert all(sorted(column.tolist()) == each for column in orders.T)
+    assert torch.equal(orders, draw_latin_square(blocks, seeded(3)))
+    if blocks == 8:
+        # In the cyclic square itself each symbol has one and the same predecessor in all prompts but one.
+        before = {tuple(row[at - 1 : at + 1].tolist()) for row in orders for at in range(1, blocks)}
+        assert len(before) > 3 * blocks
+    with pytest.raises(ValueError, match="blocks must be a whole number of at least 2"):
+        draw_latin_square(1, seeded())
+
+
+def made_heads(contents, query, angles, *, start=0, length=1, **options):
+    """Heads with contents ``[prompt, key, dim]`` turned to where they stand, and queries ``[prompt, dim]``."""
+    from posym_core import rotate
+
+    keys = rotate(contents, torch.arange(contents.shape[-2]), angles)
+    return Heads.of(query, keys, angles, scale=1.0, visible=None, softcap=None, sinks=None, pairing="halves", **options)
+
+
+@pytest.mark.parametrize("softcap", [None, 3.0])
+@pytest.mark.parametrize("read", [None, 0, 2])
+def test_block_logits_by_turning_every_key(read, softcap):
+    start, length, blocks, dim = 2, 3, 4, 8
+    tokens = start + length * blocks + 2
+    keys, query = random_cube(2, tokens, dim, seed=1), random_cube(2, dim, seed=2)
+    angles = torch.tensor([1.0, 0.3, 0.05, 0.0], dtype=torch.float64)
+    visible = torch.ones(tokens, dtype=torch.bool)
+    visible[: start + length + 1] = False  # the first block, and one key of the second
+    heads = Heads.of(query, keys, angles, scale=0.7, visible=visible, softcap=softcap, sinks=None, pairing="halves")
+    found = compute_block_logits(heads, BlockLayout(start=start, block_length=length, blocks=blocks), read=read)
+    for prompt, a, b in itertools.product(range(2), range(blocks), range(blocks)):
+        C = literal.cross_logits(query[prompt], keys[prompt], angles, scale=0.7)
+        every = []
+        for offset in range(length):
+            content, place = start + a * length + offset, start + b * length + offset
+            logit = float(C[content, place])
+            logit = logit if softcap is None else softcap * math.tanh(logit / softcap)
+            every.append(logit if visible[place] else -math.inf)
+        every = every if read is None else [every[read]]
+        expected = float(torch.tensor(every, dtype=torch.float64).logsumexp(0))
+        assert float(found[prompt, a, b]) == pytest.approx(expected, abs=1e-12)
+
+
+def test_one_key_a_block_is_the_cross_logit_matrix():
+    keys, query = random_cube(6, 4), random_cube(4, seed=5)
+    angles = torch.tensor([0.5, 0.1])
+    heads = Heads.of(query, keys, angles, scale=1.0, visible=None, softcap=None, sinks=None, pairing="halves")
+    found = compute_block_logits(heads, BlockLayout(start=1, block_length=1, blocks=4))
+    torch.testing.assert_close(found, cross_logits(query, keys, angles)[1:5, 1:5])
+
+
+def test_a_key_outside_the_block_is_refused():
+    heads = made_heads(random_cube(1, 7, 4), random_cube(1, 4), torch.tensor([0.5, 0.1]))
+    with pytest.raises(ValueError, match=r"read is the offset of a key within its block of 3; got 3\. Pass 0 to 2"):
+        compute_block_logits(heads, BlockLayout(start=0, block_length=3, blocks=2), read=3)
+    with pytest.raises(ValueError, match="read must be a whole number of at least 0"):
+        compute_block_logits(heads, BlockLayout(start=0, block_length=3, blocks=2), read=-1)
+
+
+# Constructed heads: contents of a plane that does not turn, and one that turns.
+ANGLES = torch.tensor([0.0, 0.9], dtype=torch.float64)
+
+
+def cube_of_contents(value, *, turning=0.0, pointer=None):
+    """A cube of a head whose keys hold ``value(symbol, origin)``; they turn as well if ``turning``.
+
+    ``pointer(order)`` gives each prompt's query along the plane that does not turn; 1 for all if None.
+    """
+    orders = draw_latin_square(N, seeded(7))
+    contents = torch.zeros(N, N + 1, 4, dtype=torch.float64)
+    for prompt, place in itertools.product(range(N), range(N)):
+        contents[prompt, place, 0] = value(int(orders[prompt, place]), place)
+    contents[..., 1] = turning  # "halves": dimensions 0 and 2 are the first plane, 1 and 3 the second
+    query = torch.zeros(N, 4, dtype=torch.float64)
+    query[:, 0] = 1 if pointer is None else torch.tensor([pointer(order) for order in orders], dtype=torch.float64)
+    query[:, 1] = 1
+    heads = made_heads(contents, query, ANGLES)
+    C = compute_block_logits(heads, BlockLayout(start=0, block_length=1, blocks=N))
+    return arrange_cube(C, orders)
+
+
+@pytest.mark.parametrize(
+    ("corner", "value", "turning"),
+    [("symbol", lambda s, o: s**2, 0.0), ("origin", lambda s, o: math.sqrt(o), 0.0), ("place", lambda s, o: 0.0, 2.0)],
+)
+def test_each_corner_has_a_head(corner, value, turning):
+    cube = cube_of_contents(value, turning=turning)
+    shares = normalize_parts(split_variance(cube))
+    assert float(shares[corner]) == pytest.approx(1, abs=1e-12)
+
+
+def test_two_readers_that_one_prompt_cannot_tell_apart():
+    """In a prompt whose symbols stand in the order of their numbers both readers have the same matrix."""
+    values = [0.3, -1.0, 2.0, 0.7, 1.1]
+    symbol = cube_of_contents(lambda s, o: values[s])
+    origin = cube_of_contents(lambda s, o: values[o])
+    own = torch.arange(N)
+    torch.testing.assert_close(symbol[own, own, :], origin[own, own, :], atol=1e-12, rtol=0)
+    assert float(normalize_parts(split_variance(symbol))["origin"]) == pytest.approx(0, abs=1e-12)
+    assert float(normalize_parts(split_variance(origin))["origin"]) == pytest.approx(1, abs=1e-12)
+
+
+def test_only_the_queries_of_other_prompts_unmask_a_pointer():
+    """A query that points to the origin of what is asked, met with keys that know their origin."""
+    orders, asked = draw_latin_square(N, seeded(7)), 2
+    keys = torch.eye(N, dtype=torch.float64).expand(N, N, N)  # each key says where it was computed, and nothing else
+    keys = torch.cat([keys, torch.zeros(N, N, N)], dim=-1)
+    keys = torch.cat([keys, torch.zeros(N, 1, 2 * N)], dim=1)
+    query = torch.zeros(N, 2 * N, dtype=torch.float64)
+    for prompt, order in enumerate(orders):
+        query[prompt, int((order == asked).nonzero())] = 1.0
+    swaps, angles = BlockLayout(start=0, block_length=1, blocks=N), torch.zeros(N, dtype=torch.float64)
+
+    options = {"scale": 1.0, "visible": None, "softcap": None, "sinks": None, "pairing": "halves"}
+    # [query, prompt, content, place]
+    every = torch.stack(
+        [compute_block_logits(Heads.of(q.expand(N, -1), keys, angles, **options), swaps) for q in query]
+    )
+    own = arrange_cube(every[torch.arange(N), torch.arange(N)], orders)
+    assert float(normalize_parts(split_variance(own))["symbol"]) == pytest.approx(1, abs=1e-12)
+    # One query for all prompts: what it reads is the origin; all queries in turn: nothing is left of the symbol.
+    one = arrange_cube(every[0], orders)
+    assert float(normalize_parts(split_variance(one))["origin"]) == pytest.approx(1, abs=1e-12)
+    assert split_variance(arrange_cube(every.mean(0), orders))["symbol"].isnan()
+
+
+def test_without_a_mask_and_positions_a_key_has_no_origin():
+    """One layer of attention over tokens, with and without a causal mask: what a key knows of where it was computed."""
+    orders, dim = draw_latin_square(N, seeded(2)), 6
+    embedding, weights = random_cube(N + 1, dim, seed=3), random_cube(3, dim, dim, seed=4)
+    x = embedding[torch.cat([orders, torch.full((N, 1), N)], dim=1)]
+    q, k, v = (x @ w for w in weights)
+    for causal in (False, True):
+        logits = q @ k.mT
+        if causal:
+            logits = logits.masked_fill(~torch.ones(N + 1, N + 1).tril().bool(), -math.inf)
+        state = x + logits.softmax(-1) @ v
+        heads = made_heads(state, state[:, -1], torch.tensor([1.0, 0.1, 0.0], dtype=torch.float64))
+        cube = arrange_cube(compute_block_logits(heads, BlockLayout(start=0, block_length=1, blocks=N)), orders)
+        shares = normalize_parts(split_variance(cube))
+        moved = sum(float(shares[name]) for name in ("origin", "symbol_origin", "origin_place", "all_three"))
+        assert (moved < 1e-20) is not causal
+
+
+def test_the_symbolic_part_of_a_prompt_is_symbol_origin_and_both():
+    """The identity of the two scores' decomposition with that of the cube, for any matrices whatever."""
+    orders = draw_latin_square(N, seeded(1))
+    C = random_cube(N, 3, N, N, seed=6)
+    cube = arrange_cube(C, orders)
+    parts = split_variance(cube)
+    between = measure_prompt_variance(cube, orders, torch.ones(N, dtype=torch.bool))
+    by_prompt = C.mean(-1).var(-1, correction=0).mean(0)  # variance of row means, mean over prompts
+    of_cube = parts["symbol"] + parts["origin"] + parts["symbol_origin"] - between
+    torch.testing.assert_close(of_cube, by_prompt, atol=1e-14, rtol=1e-12)
+    for prompt, place in itertools.product(range(N), range(N)):
+        expected = C[prompt, :, place]
+        torch.testing.assert_close(cube[:, int(orders[prompt, place]), place], expected, atol=0, rtol=0)

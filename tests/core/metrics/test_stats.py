@@ -1,0 +1,256 @@
+import math
+
+import numpy as np
+import pytest
+import torch
+from planted_scores import planted
+from scipy import stats as reference
+
+from posym_companion import score_statistics
+from posym_companion.solvers import areas
+from posym_core.metrics import contrasts, stats
+
+
+def test_correlation_is_scipys_over_prompt_means_and_its_interval_holds_it():
+    x, y = planted()
+    found = stats.head_correlation(torch.tensor(x), y)
+    pearson = reference.pearsonr(x.mean(0).ravel(), y.mean(0).ravel())
+    spearman = reference.spearmanr(x.mean(0).ravel(), y.mean(0).ravel())
+    assert (found.pearson.value, found.pearson_p) == pytest.approx((pearson.statistic, pearson.pvalue))
+    assert (found.spearman.value, found.spearman_p) == pytest.approx((spearman.statistic, spearman.pvalue))
+    assert found.pearson.low < found.pearson.value < found.pearson.high < 0
+    assert found.spearman.excludes(0)
+    assert not found.spearman.excludes(found.spearman.value)
+
+
+def test_the_interval_of_ranks_is_that_of_scipys_rank_correlations_of_draws():
+    """A layer that is drawn twice brings equal heads, which share a rank."""
+    x, y = planted(layers=4, heads=2)
+    found = stats.head_correlation(x, y, draws=60).spearman
+    sample = stats.ResampledHeads(x.shape, draws=60, seed=0)
+    drawn = zip(sample.of(x), sample.of(y), strict=True)
+    literal = [reference.spearmanr(first.ravel(), second.ravel()).statistic for first, second in drawn]
+    assert [found.low, found.high] == pytest.approx(np.quantile(literal, [0.025, 0.975]))
+
+
+def test_correlation_without_an_effect_does_not_exclude_zero():
+    x, y = planted(slope=0.0, noise=1.0)
+    assert not stats.head_correlation(x, y).pearson.excludes(0)
+
+
+def test_heads_of_a_layer_count_together():
+    """Copies of one head in every layer add no evidence: the interval must not shrink."""
+    x, y = planted(heads=1, noise=1.0)
+    alone = stats.head_correlation(x, y).pearson
+    copies = stats.head_correlation(np.repeat(x, 16, 2), np.repeat(y, 16, 2)).pearson
+    assert copies.high - copies.low == pytest.approx(alone.high - alone.low, rel=1e-9)
+
+
+def test_intervals_of_means_cover_the_truth_about_as_often_as_they_say():
+    generator = np.random.default_rng(1)
+    hits = sum(not stats.mean_interval(generator.normal(size=40), draws=400, seed=i).excludes(0) for i in range(400))
+    assert 0.90 <= hits / 400 <= 0.98
+
+
+@pytest.mark.parametrize(
+    ("right", "of", "low", "high"), [(0, 2, 0, 0.8419), (2, 2, 0.1581, 1), (0, 1, 0, 0.975), (5, 10, 0.1871, 0.8129)]
+)
+def test_shares_have_an_interval_however_few_or_all_alike_the_values_are(right, of, low, high):
+    found = stats.share_interval(np.arange(of) < right, over="prompts")
+    assert [found.value, found.low, found.high] == pytest.approx([right / of, low, high], abs=1e-4)
+    assert found.method == "exact binomial over prompts"
+
+
+@pytest.mark.parametrize("hits", [[], [0.5, 1], [2, 0], [math.nan, 1], [[True]]])
+def test_shares_are_of_yes_and_no(hits):
+    with pytest.raises(ValueError, match=r"hits must be one or more values in one dimension, each True or False; got"):
+        stats.share_interval(hits)
+
+
+def test_same_seed_same_interval():
+    x, y = planted()
+    assert stats.head_correlation(x, y, draws=50) == stats.head_correlation(x, y, draws=50)
+    assert stats.head_correlation(x, y, draws=50) != stats.head_correlation(x, y, draws=50, seed=1)
+
+
+def test_any_statistic():
+    x, _ = planted()
+    found = stats.statistic_interval(lambda s: float(s.mean()), x, draws=100)
+    assert found.low < x.mean() < found.high
+    assert str(found).startswith(f"{x.mean():.2f} [")
+    # All draws at once are the draws one by one, and of means those that the mean over drawn prompts and layers has.
+    at_once = stats.statistic_interval(lambda s: s.mean((1, 2, 3)), x, draws=100, vectorized=True)
+    assert [at_once.value, at_once.low, at_once.high] == pytest.approx([found.value, found.low, found.high], abs=1e-12)
+    sample = stats.ResampledHeads(x.shape, draws=100, seed=0)
+    by_heads = sample.estimate(0.0, sample.of(x).mean((1, 2)))
+    assert [by_heads.low, by_heads.high] == pytest.approx([found.low, found.high], abs=1e-12)
+
+
+def test_a_mean_over_drawn_prompts_counts_what_is_defined():
+    x, _ = planted()
+    sample = stats.ResampledHeads(x.shape, draws=20, seed=0)
+    literal = [x[prompts].mean(0)[layers] for prompts, layers in zip(sample.prompts, sample.layers, strict=True)]
+    np.testing.assert_allclose(sample.of(x), literal, atol=1e-12)
+    x[0, 0, 0] = np.nan
+    literal = [np.nanmean(x[prompts], 0)[layers] for prompts, layers in zip(sample.prompts, sample.layers, strict=True)]
+    np.testing.assert_allclose(sample.of(x), literal, atol=1e-12)
+
+
+def test_shares_of_variance_add_up_and_find_their_part():
+    generator = np.random.default_rng(4)
+    shape = {"head": (1, 1, 6, 4), "task": (5, 1, 1, 1), "head x task": (5, 1, 6, 4), "prompt": (5, 40, 1, 1)}
+    shape["rest"] = (5, 40, 6, 4)
+    for planted_part, size in shape.items():
+        scores = 0.01 * generator.normal(size=shape["rest"]) + generator.normal(size=size)
+        found = score_statistics.variance_shares(scores, draws=20)
+        assert sum(part.value for part in found.values()) == pytest.approx(1)
+        main = {"head x task": ("head x task", "head", "task"), "rest": ("rest", "head x task", "prompt")}
+        assert sum(found[name].value for name in main.get(planted_part, (planted_part,))) > 0.85
+        assert found[planted_part].value == max(part.value for part in found.values())
+
+
+def test_bootstraps_of_means_are_scipys_on_the_same_draws():
+    generator = np.random.default_rng(5)
+    x, y = generator.normal(size=30), generator.normal(size=20) + 1
+    one = reference.bootstrap((x,), np.mean, n_resamples=500, method="percentile", rng=np.random.default_rng(0))
+    both = reference.bootstrap(
+        (x, y),
+        lambda first, second, axis: first.mean(axis) - second.mean(axis),
+        n_resamples=500,
+        method="percentile",
+        rng=np.random.default_rng(0),
+    )
+    for found, expected in (
+        (stats.mean_interval(x, draws=500), one.confidence_interval),
+        (stats.mean_difference(x, y, draws=500), both.confidence_interval),
+    ):
+        assert (found.low, found.high) == pytest.approx(tuple(expected), rel=1e-12)
+
+
+def test_difference_of_means_covers_the_truth():
+    generator = np.random.default_rng(1)
+    hits = 0
+    for _ in range(100):
+        found = stats.mean_difference(generator.normal(1, 1, 50), generator.normal(0, 2, 40), draws=300)
+        hits += found.low <= 1 <= found.high
+    assert hits >= 85
+
+
+def test_a_difference_is_of_means_and_turns_with_the_samples():
+    x, y = np.array([3.0, 4.0, np.nan, 5.0]), np.array([1.0, 1.0, 2.0])
+    found = stats.mean_difference(x, y, over="prompts", draws=100)
+    assert found.value == pytest.approx(4 - 4 / 3)
+    assert found.excludes(0)
+    assert found.method == "bootstrap over prompts of each sample, 100 draws"
+    with pytest.raises(ValueError, match=r"second must be finite.*1 of 1 are infinite"):
+        stats.mean_difference(x, [np.inf])
+
+
+def test_student_intervals_are_scipys_and_keep_to_the_range():
+    values = np.random.default_rng(0).normal(size=(5, 3))
+    found = score_statistics.student_interval(values, over="seeds")
+    expected = reference.ttest_1samp(values, 0, axis=0).confidence_interval(0.95)
+    np.testing.assert_allclose([found.low, found.high], [expected.low, expected.high])
+    np.testing.assert_allclose(found.value, values.mean(0))
+    assert found.method == "Student's t over seeds"
+    cut = score_statistics.student_interval(values, least=-0.1, most=0.2)
+    assert cut.low.min() == -0.1
+    assert cut.high.max() == 0.2
+    with pytest.raises(ValueError, match=r"two or more values to a mean; got values of shape \(1, 3\)"):
+        score_statistics.student_interval(values[:1])
+    with pytest.raises(ValueError, match="values must be finite, or NaN where undefined; 1 of 15 are infinite"):
+        stats.student_margin(np.where(np.arange(15).reshape(5, 3) == 4, np.inf, values))
+    partly = score_statistics.student_interval(
+        np.where(np.arange(15).reshape(5, 3) == 4, np.nan, values), least=-0.1, most=0.2
+    )
+    assert np.isnan([partly.value, partly.low, partly.high]).tolist() == [[False, True, False]] * 3
+
+
+def test_bounds_belong_to_the_interval_and_what_is_not_a_number_excludes_nothing():
+    inside = stats.Estimate(value=0.5, low=0.0, high=1.0)
+    assert [inside.excludes(x) for x in (-1e-9, 0.0, 1.0, 1 + 1e-9)] == [True, False, False, True]
+    assert not stats.Estimate(value=math.nan, low=math.nan, high=math.nan).excludes(0)
+
+
+def test_an_undefined_statistic_has_no_interval_and_undefined_draws_do_not_count():
+    x, _ = planted()
+    for nothing in (math.nan, math.inf):
+        with pytest.raises(ValueError, match=rf"it is {nothing} on the data and finite on 0 of 20 draws. Leave out"):
+            stats.statistic_interval(lambda s, nothing=nothing: nothing, x, draws=20)
+    whole = x[:, :, 0].sum()
+
+    def of_the_data_alone(s):
+        return 1.0 if s[:, :, 0].sum() == whole else math.nan
+
+    with pytest.raises(ValueError, match=r"it is 1.0 on the data and finite on 0 of 20 draws"):
+        stats.statistic_interval(of_the_data_alone, x, draws=20)
+    # All draws but one: the interval is that one.
+    many = np.append(np.full(19, np.nan), 3.0)
+    sample = stats.Resample([3], over="prompts", draws=20, seed=0)
+    found = sample.estimate(1.0, many)
+    assert (found.low, found.high) == (3, 3)
+    # Of many statistics at once each has its own.
+    low, high = sample.ends(np.stack([many, np.full(20, np.nan), np.arange(20.0)], 1))
+    np.testing.assert_allclose([low, high], [[3, np.nan, 0.475], [3, np.nan, 18.525]])
+
+
+@pytest.mark.parametrize("one_by_one", [False, True])
+def test_each_sample_is_drawn_among_its_own_units(one_by_one):
+    sizes = [40, 1, 7]
+    sample = stats.Resample(sizes, over="prompts", draws=3000, seed=0, one_by_one=one_by_one)
+    for number, (size, places) in enumerate(zip(sizes, sample.places, strict=True)):
+        times = sample.times(number)
+        assert places.shape == times.shape == (3000, size)
+        assert (times.sum(1) == size).all()
+        assert times[5].tolist() == [(places[5] == unit).sum() for unit in range(size)]
+        np.testing.assert_allclose(times.mean(0), 1, atol=0.1)
+    assert abs(np.corrcoef(sample.places[0][:, 0], sample.places[2][:, 0])[0, 1]) < 0.06
+    with pytest.raises(ValueError, match=r"prompts can be drawn where there are any; got samples of 3, 0"):
+        stats.Resample([3, 0], over="prompts", draws=10, seed=0, one_by_one=one_by_one)
+
+
+def test_draws_of_one_value_have_neither_correlation_nor_shares():
+    """The mean of three tenths is off by rounding, which is no variance."""
+    constant, varied = np.full((1, 3), 0.1), np.array([[0.1, 0.2, 0.4]])
+    assert np.isnan(stats.correlate_rows(constant, varied)).all()
+    assert np.isnan(stats.correlate_rows(constant, np.full((1, 3), 0.7))).all()
+    assert stats.correlate_rows(varied, varied) == pytest.approx(1)
+    # One prompt differs: draws without it repeat a tenth, and those with it depend on nothing but prompts.
+    found = score_statistics.variance_shares(np.array([0.1, 0.1, 0.7]).reshape(1, 3, 1, 1), draws=50)
+    assert (found["prompt"].low, found["task"].high) == pytest.approx((1, 0))
+
+
+@pytest.mark.parametrize("draws", [0, -1, 2.5, True])
+def test_an_interval_needs_draws(draws):
+    x, y = planted()
+    asked = [
+        lambda: stats.head_correlation(x, y, draws=draws),
+        lambda: stats.mean_interval(x[:, 0, 0], draws=draws),
+        lambda: stats.mean_difference(x[:, 0, 0], y[:, 0, 0], draws=draws),
+        lambda: stats.statistic_interval(np.mean, x, draws=draws),
+        lambda: score_statistics.variance_shares(x[None], draws=draws),
+        lambda: contrasts.contrast_layers(x, draws=draws),
+        lambda: score_statistics.permute_layers(np.mean, x, draws=draws),
+        lambda: score_statistics.compare_groups(x, np.arange(12) < 6, draws=draws),
+        lambda: areas.detection(x[0], x[0] > 0, draws=draws),
+        lambda: areas.detection_difference(x[0], y[0], x[0] > 0, draws=draws),
+    ]
+    for ask in asked:
+        with pytest.raises(ValueError, match=f"draws must be a whole number of at least 1; got {draws}"):
+            ask()
+
+
+def test_refusals():
+    x, y = planted()
+    with pytest.raises(ValueError, match=r"must have shape \[prompt, layer, head\].*got \(10, 4\)"):
+        stats.head_correlation(x[0], y[0])
+    with pytest.raises(ValueError, match="same shape"):
+        stats.head_correlation(x, y[:, :5])
+    with pytest.raises(ValueError, match="at least three heads; got 2"):
+        stats.head_correlation(x[:, :2, :1], y[:, :2, :1])
+    with pytest.raises(ValueError, match="at least one value; got none"):
+        stats.mean_interval([])
+    with pytest.raises(ValueError, match=r"shape \[task, prompt, layer, head\].*got \(12, 10, 4\)"):
+        score_statistics.variance_shares(x)
+    with pytest.raises(ValueError, match="not all equal"):
+        score_statistics.variance_shares(np.ones((2, 2, 2, 2)))

@@ -1,0 +1,372 @@
+import math
+
+import literal
+import pytest
+import torch
+from random_examples import given, settings, st
+
+from benchmarks.operations import scoring
+from posym_core import rope_angles, rotate, swap_scores
+from posym_core.metrics import blocks, permutations, swaps
+from posym_core.metrics import few_blocks as hubs
+
+PAIRINGS = ["halves", "neighbours"]
+FLOAT64_ERROR = 1e-10
+FLOAT32_ERROR = 1e-5
+# What is left out, and in which pieces, is asked of one way of scoring alone.
+of_a_cpu = pytest.mark.parametrize("way", ["cpu"], indirect=True)
+
+
+@pytest.fixture(scope="module", params=["cpu", "device"], autouse=True)
+def way(request):
+    """How to score, see ``test_few_operations.py``."""
+    with scoring(request.param):
+        yield
+
+
+def head(*shape, keys=21, dim=8, seed=0, size=1.0, dtype=torch.float64):
+    generator = torch.Generator().manual_seed(seed)
+    query = size * torch.randn(*shape, dim, generator=generator, dtype=torch.float64)
+    return query.to(dtype), torch.randn(*shape, keys, dim, generator=generator, dtype=torch.float64).to(dtype)
+
+
+def agree(found, expected, atol):
+    assert (float(found.positional), float(found.symbolic)) == pytest.approx(expected, abs=atol)
+
+
+@pytest.mark.parametrize("pairing", PAIRINGS)
+@pytest.mark.parametrize("size", [0.01, 1.0, 5.0, 30.0])
+@pytest.mark.parametrize(("start", "length", "blocks"), [(0, 1, 20), (2, 3, 6), (5, 4, 3), (1, 2, 2)])
+def test_closed_form_is_the_literal_definition(pairing, size, start, length, blocks):
+    query, keys = head(size=size)
+    options = {"start": start, "blocks": blocks, "scale": 0.8, "pairing": pairing}
+    found = swap_scores(query, keys, rope_angles(8), block_length=length, **options)
+    agree(found, literal.swap_scores(query, keys, rope_angles(8), length=length, **options), FLOAT64_ERROR)
+
+
+@pytest.mark.parametrize("size", [0.1, 1.0, 5.0])
+@pytest.mark.parametrize("seed", range(5))
+def test_float32_input_costs_no_accuracy(size, seed):
+    query, keys = head(size=size, seed=seed, dtype=torch.float32)
+    found = swap_scores(query, keys, rope_angles(8), start=1, block_length=4)
+    assert found.positional.dtype == found.symbolic.dtype == found.entropy.dtype == torch.float32
+    expected = literal.swap_scores(query.double(), keys.double(), rope_angles(8), start=1, length=4, blocks=4)
+    agree(found, expected, FLOAT32_ERROR)
+
+
+@pytest.mark.parametrize("tau", [1e-300, 1e-12, 1e-4, 1.0, 1e12])
+@pytest.mark.parametrize("eps", [0.0, 1e-8, 1e-3, 10.0])
+def test_any_temperature_and_floor(tau, eps):
+    query, keys = head(size=2.0)
+    found = swap_scores(query, keys, rope_angles(8), block_length=5, tau=tau, eps=eps)
+    agree(found, literal.swap_scores(query, keys, rope_angles(8), length=5, blocks=4, tau=tau, eps=eps), FLOAT64_ERROR)
+
+
+def test_one_hot_attention_with_logit_gaps_of_100():
+    """Nearly all attention is inside one pair: subtracting it from the whole would leave noise."""
+    dim, keys = 4, torch.zeros(8, 4, dtype=torch.float64)
+    keys[2, 0], keys[5, 1] = 100.0, 99.0
+    keys = rotate(keys, torch.arange(8), rope_angles(dim))
+    query = rotate(torch.tensor([1.0, 0.7, -0.3, 0.2], dtype=torch.float64), 7, rope_angles(dim))
+    for eps in (0.0, 1e-30, 1e-8):
+        found = swap_scores(query, keys, rope_angles(dim), eps=eps)
+        agree(found, literal.swap_scores(query, keys, rope_angles(dim), blocks=7, eps=eps), FLOAT64_ERROR)
+
+
+def test_normaliser_does_not_cancel():
+    """After the swap both members of the pair lose their match and the rest must come out of 1 - 1e-40."""
+    angles = torch.tensor([math.pi / 2], dtype=torch.float64)
+    keys = rotate(torch.tensor([[90.0, 0], [0, 90.0], [0, 0], [0, 0], [0, 0]]).double(), torch.arange(5), angles)
+    query = torch.tensor([1.0, 0.0], dtype=torch.float64)
+    for eps in (1e-60, 1e-8):
+        found = swap_scores(query, keys, angles, blocks=4, eps=eps)
+        agree(found, literal.swap_scores(query, keys, angles, blocks=4, eps=eps), FLOAT64_ERROR)
+
+
+def test_attention_of_1e_minus_170_still_has_a_direction():
+    """Its squares underflow, so norms must not be formed from them."""
+    query, keys = head(seed=125, size=26.0, keys=14)
+    for eps in (0.0, 1e-8):
+        found = swap_scores(query, keys, rope_angles(8), tau=1.0, eps=eps)
+        agree(found, literal.swap_scores(query, keys, rope_angles(8), blocks=13, tau=1.0, eps=eps), FLOAT64_ERROR)
+
+
+def test_a_swap_that_destroys_the_match_meets_the_floor():
+    """A key that matches only at its own place: after the swap both entries lie under eps and count 0."""
+    angles = torch.tensor([math.pi / 3], dtype=torch.float64)
+    keys = torch.zeros(8, 2, dtype=torch.float64)
+    keys[0, 0], keys[6, 0] = 60.0, 30.0
+    query, keys = torch.tensor([1.0, 0.0], dtype=torch.float64), rotate(keys, torch.arange(8), angles)
+    released = swap_scores(query, keys, angles, start=0, block_length=3, blocks=2)
+    assert float(released.positional) < 1e-4
+    assert float(released.symbolic) < 1e-4
+    agree(released, literal.swap_scores(query, keys, angles, length=3, blocks=2), FLOAT64_ERROR)
+    scale_free = swap_scores(query, keys, angles, start=0, block_length=3, blocks=2, eps=0.0)
+    assert float(scale_free.positional) > 0.5
+    agree(scale_free, literal.swap_scores(query, keys, angles, length=3, blocks=2, eps=0.0), FLOAT64_ERROR)
+
+
+def test_uniform_attention_scores_one_on_both():
+    found = swap_scores(torch.zeros(8), torch.randn(12, 8), rope_angles(8))
+    assert float(found.positional) == pytest.approx(1) == pytest.approx(float(found.symbolic))
+    assert float(found.entropy) == pytest.approx(1)
+
+
+def test_two_identical_blocks():
+    query, keys = head(keys=9)
+    keys[4:8] = rotate(keys[:4], torch.full((4,), 4), rope_angles(8))
+    agree(
+        swap_scores(query, keys, rope_angles(8), block_length=4),
+        literal.swap_scores(query, keys, rope_angles(8), length=4, blocks=2),
+        FLOAT64_ERROR,
+    )
+    assert float(swap_scores(query, keys, rope_angles(8), block_length=4).positional) == pytest.approx(1)
+
+
+def test_no_rotation_is_symbolic_and_equal_contents_are_positional():
+    query, keys = head(size=2.0)
+    assert float(swap_scores(query, keys, torch.zeros(4)).symbolic) == pytest.approx(1, abs=1e-12)
+    same = rotate(keys[:1].expand(21, 8), torch.arange(21), rope_angles(8))
+    assert float(swap_scores(query, same, rope_angles(8)).positional) == pytest.approx(1, abs=1e-12)
+
+
+def test_partial_rotary():
+    query, keys = head()
+    angles = torch.tensor([1.0, 0.1, 0.0, 0.0], dtype=torch.float64)
+    agree(
+        swap_scores(query, keys, angles, start=1, block_length=3),
+        literal.swap_scores(query, keys, angles, start=1, length=3, blocks=6),
+        FLOAT64_ERROR,
+    )
+
+
+@settings(deadline=None, max_examples=25)
+@given(shift=st.integers(-(10**6), 10**6))
+def test_only_relative_positions_matter(shift):
+    query, keys = head()
+    angles = rope_angles(8)
+    found = swap_scores(query, keys, angles, block_length=2)
+    moved = swap_scores(rotate(query, shift, angles), rotate(keys, shift, angles), angles, block_length=2)
+    torch.testing.assert_close(moved.positional, found.positional, rtol=0, atol=1e-6)
+
+
+@settings(deadline=None, max_examples=40)
+@given(
+    size=st.floats(0.001, 20),
+    seed=st.integers(0, 10**6),
+    length=st.integers(1, 6),
+    tau=st.floats(1e-9, 1e3),
+    eps=st.sampled_from([0.0, 1e-8, 1e-4]),
+)
+def test_scores_stay_in_their_range_and_match_the_loop(size, seed, length, tau, eps):
+    query, keys = head(seed=seed, size=size, keys=14)
+    found = swap_scores(query, keys, rope_angles(8), block_length=length, tau=tau, eps=eps)
+    expected = literal.swap_scores(query, keys, rope_angles(8), length=length, blocks=13 // length, tau=tau, eps=eps)
+    # A tiny tau multiplies the rounding of the gaps, in both computations.
+    agree(found, expected, max(1e-9, 1e-15 / tau))
+    assert -1e-12 <= found.positional <= 1 + 1e-12
+    assert -1e-12 <= found.symbolic <= 1 + 1e-12
+    assert -1e-12 <= found.entropy <= 1 + 1e-12
+
+
+def test_visible_softcap_and_sinks_are_the_literal_ones():
+    query, keys = head(size=4.0)
+    visible = torch.arange(21) >= 5
+    sink = torch.tensor(1.5, dtype=torch.float64)
+    for window, cap, extra in [(visible, None, None), (None, 3.0, None), (None, None, sink), (visible, 3.0, sink)]:
+        found = swap_scores(
+            query, keys, rope_angles(8), start=1, block_length=3, visible=window, softcap=cap, sinks=extra
+        )
+        expected = literal.swap_scores(
+            query, keys, rope_angles(8), start=1, length=3, blocks=6, visible=window, softcap=cap, sink=extra
+        )
+        agree(found, expected, FLOAT64_ERROR)
+
+
+def test_a_hidden_block_that_gains_attention_takes_it_from_the_others():
+    """What a swap brings into sight counts in the normaliser: below a high floor the scores are proportional to it."""
+    query, keys = head()
+    visible = torch.arange(21) >= 9
+    for eps in (0.0, 0.3):
+        options = {"tau": 1.0, "eps": eps, "visible": visible}
+        found = swap_scores(query, keys, rope_angles(8), block_length=3, **options)
+        agree(found, literal.swap_scores(query, keys, rope_angles(8), length=3, blocks=6, **options), FLOAT64_ERROR)
+
+
+def test_attention_and_entropy_are_those_of_the_softmax():
+    query, keys = head(size=2.0)
+    found = swap_scores(query, keys, rope_angles(8), start=2, block_length=3, scale=0.5)
+    attention = (0.5 * keys @ query).softmax(0)
+    torch.testing.assert_close(found.attention, attention[2:20].view(6, 3).mean(1))
+    entropy = torch.distributions.Categorical(probs=attention).entropy() / math.log(21)
+    torch.testing.assert_close(found.entropy, entropy)
+
+
+@pytest.mark.parametrize("per_frequency", [False, True])
+@pytest.mark.parametrize("pairing", PAIRINGS)
+def test_batch_equals_loop_and_groups_share_keys(per_frequency, pairing):
+    query, keys = head(2, 3, size=2.0)
+    options = {"block_length": 4, "pairing": pairing, "per_frequency": per_frequency}
+    batch = swap_scores(query, keys, rope_angles(8), **options)
+    grouped = swap_scores(query, keys[:, :1], rope_angles(8), **options)
+    for i in range(2):
+        for j in range(3):
+            alone = swap_scores(query[i, j], keys[i, j], rope_angles(8), **options)
+            shared = swap_scores(query[i, j], keys[i, 0], rope_angles(8), **options)
+            for field in ("positional", "symbolic", "entropy", "attention"):
+                torch.testing.assert_close(getattr(batch, field)[i, j], getattr(alone, field))
+                torch.testing.assert_close(getattr(grouped, field)[i, j], getattr(shared, field))
+
+
+@pytest.mark.parametrize("pairing", PAIRINGS)
+def test_each_plane_is_a_head_of_its_own(pairing):
+    query, keys = head(size=3.0)
+    angles = rope_angles(8)
+    found = swap_scores(query, keys, angles, block_length=2, scale=0.9, pairing=pairing, per_frequency=True)
+    assert found.positional.shape == (4,)
+    assert found.attention.shape == (4, 10)
+    for plane in range(4):
+        pick = [plane, plane + 4] if pairing == "halves" else [2 * plane, 2 * plane + 1]
+        expected = literal.swap_scores(
+            query[pick], keys[:, pick], angles[plane : plane + 1], length=2, blocks=10, scale=0.9
+        )
+        assert (float(found.positional[plane]), float(found.symbolic[plane])) == pytest.approx(expected, abs=1e-10)
+
+
+@of_a_cpu
+def test_chunks_change_nothing(monkeypatch):
+    query, keys = head(2, 3, keys=90, size=2.0)
+    visible = torch.arange(90) >= 30
+    whole = swap_scores(query, keys, rope_angles(8), start=3, visible=visible)
+    monkeypatch.setattr(swaps, "CHUNK", 500)
+    monkeypatch.setattr(blocks, "CHUNK", 500)
+    parts = swap_scores(query, keys, rope_angles(8), start=3, visible=visible)
+    for field in ("positional", "symbolic", "entropy", "attention"):
+        torch.testing.assert_close(getattr(parts, field), getattr(whole, field), rtol=1e-12, atol=1e-13)
+
+
+@of_a_cpu
+@pytest.mark.parametrize("tau", [1e-300, 1e-4, 1e-2])
+@pytest.mark.parametrize(("start", "length"), [(0, 1), (3, 2), (1, 4)])
+@pytest.mark.parametrize("size", [1.0, 3.0, 30.0])
+def test_pairs_that_weigh_nothing_may_be_left_out(size, start, length, tau, monkeypatch):
+    """With few hubs, in groups that need differently many, and beside heads that need all pairs."""
+    query, keys = head(4, 3, keys=70, size=size)
+    query[0, 1] *= 0.01
+    visible = torch.arange(70).expand(4, 1, 70) >= torch.tensor([0, 9, 30, 50])[:, None, None]
+    options = {"start": start, "block_length": length, "tau": tau, "softcap": 40.0, "visible": visible}
+    options["sinks"] = torch.linspace(-2, 2, 12, dtype=torch.float64).view(4, 3)
+    every = swap_scores(query, keys[:, :1], rope_angles(8), **options)
+    monkeypatch.setattr(hubs, "WORTH", 0)
+    found = swap_scores(query, keys[:, :1], rope_angles(8), **options)
+    for field in ("positional", "symbolic", "entropy", "attention"):
+        torch.testing.assert_close(getattr(found, field), getattr(every, field), rtol=1e-12, atol=1e-13)
+
+
+def hubs_found(monkeypatch):
+    """Notes at every call how many hubs the key heads have, run by run, of which not all pairs are scored."""
+    seen, ask = [], swaps.group_hubs
+
+    def note(*args):
+        runs = list(ask(*args))
+        seen.append([found.index.shape[-1] for _, found in runs if found is not None])
+        return runs
+
+    monkeypatch.setattr(swaps, "group_hubs", note)
+    return seen
+
+
+@of_a_cpu
+def test_pairs_are_left_out_where_few_weigh_anything(monkeypatch):
+    monkeypatch.setattr(hubs, "WORTH", 0)
+    seen = hubs_found(monkeypatch)
+    query, keys = head(keys=66, size=4.0)
+    options = {"start": 1, "block_length": 4}
+    found = swap_scores(query, keys, rope_angles(8), **options)
+    agree(found, literal.swap_scores(query, keys, rope_angles(8), start=1, length=4, blocks=16), FLOAT64_ERROR)
+    # The other way round: most attention everywhere but in one block.
+    away = torch.zeros(66, 8, dtype=torch.float64)
+    away[9:13] = -50 * query / query.norm()
+    hidden = swap_scores(query, away, torch.zeros(4), **options)
+    expected = literal.swap_scores(query, away, torch.zeros(4, dtype=torch.float64), start=1, length=4, blocks=16)
+    agree(hidden, expected, FLOAT64_ERROR)
+    swap_scores(0.01 * query, keys, rope_angles(8), **options)
+    swap_scores(query, keys, rope_angles(8), tau=1.0, **options)
+    assert seen == [[1], [1], [], []]
+
+
+def test_long_positions():
+    """Both the query and its keys stand far out: phases must not lose what float32 cannot hold."""
+    query, keys = head(size=2.0, dtype=torch.float32)
+    angles, far = rope_angles(8), 2_000_003
+    expected = swap_scores(query, keys, angles, block_length=2)
+    moved = swap_scores(rotate(query, far, angles), rotate(keys, far, angles), angles, block_length=2)
+    torch.testing.assert_close(moved.positional, expected.positional, rtol=0, atol=2e-3)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"start": -1}, "start must be a whole number of at least 0; got -1"),
+        ({"block_length": 0}, "block_length must be a whole number of at least 1; got 0"),
+        ({"blocks": 1}, r"blocks must be a whole number of at least 2 \(there is nothing to swap otherwise\); got 1"),
+        ({"start": 19}, "1 keys from start=19 to the query's own hold 1 of length 1; pass a smaller start"),
+        ({"block_length": 5, "blocks": 5}, "blocks cover 25 keys from start=0, but only 20 precede .* pass blocks=4"),
+        ({"tau": 0.0}, "tau must be above 0; got 0.0"),
+        ({"tau": float("nan")}, "tau must be above 0; got nan"),
+        ({"eps": -1e-9}, "eps must be 0 or a positive finite number; got -1e-09"),
+        ({"softcap": 0.0}, "softcap must be above 0; got 0.0"),
+        ({"visible": torch.zeros(21, dtype=torch.bool)}, "at least one key to see"),
+        ({"visible": torch.ones(20, dtype=torch.bool)}, r"visible must broadcast to \(21,\)"),
+        ({"sinks": torch.tensor(float("nan"))}, "sinks must be finite"),
+    ],
+)
+def test_refusals_name_rule_value_and_remedy(options, message):
+    query, keys = head()
+    with pytest.raises(ValueError, match=message):
+        swap_scores(query, keys, rope_angles(8), **options)
+
+
+@pytest.mark.parametrize("worth", [0, hubs.WORTH])
+@pytest.mark.parametrize(
+    "options", [{}, {"visible": None, "block_length": 2}, {"eps": 0.0}, {"softcap": 3.0}, {"per_frequency": True}]
+)
+def test_scores_can_be_differentiated(worth, options, monkeypatch):
+    """With blocks that some queries do not see, whose norms are 0 and have no slope."""
+    monkeypatch.setattr(hubs, "WORTH", worth)
+    seen = torch.arange(7) >= torch.tensor([[0, 2], [3, 1]])[..., None]
+    seen[0, 0, 4] = False
+    query, keys = head(2, 2, keys=7, dim=4)
+    inputs = [x.requires_grad_() for x in (query, keys[:, :1].clone(), torch.randn(2, 2, dtype=torch.float64))]
+
+    def scores(query, keys, sinks):
+        options_ = {"visible": seen, "tau": 0.1, "sinks": sinks} | options
+        return tuple(vars(swap_scores(query, keys, rope_angles(4), **options_)).values())
+
+    assert torch.autograd.gradcheck(scores, inputs, fast_mode=True)
+
+
+@pytest.mark.parametrize("score", [swap_scores, permutations.make_block_table])
+def test_queries_of_all_tokens_are_refused_unless_it_is_said_what_they_see(score):
+    query, keys = head(6, keys=6)
+    for many, of in ((query, keys[0]), (query[None], keys[:1]), (query.expand(3, 6, 8), keys[0])):
+        message = r"that of the last token.*got query \(.*6, 8\) and keys \(.*6, 8\), 6 queries of the same 6 keys"
+        with pytest.raises(ValueError, match=message + r"\. Pass one query, query\[..., -1, :\], or visible"):
+            score(many, of, rope_angles(8))
+    seen = torch.ones(6, 6, dtype=torch.bool)
+    said = score(query, keys[0], rope_angles(8), visible=seen)
+    shared = score(query, keys[:1], rope_angles(8))
+    for name, x in vars(said).items():
+        torch.testing.assert_close(getattr(shared, name), x)
+    score(query[-1], keys[0], rope_angles(8))
+    score(query[-1:], keys[0], rope_angles(8))
+    score(query[:5], keys[0], rope_angles(8))
+    score(query, keys, rope_angles(8))
+
+
+def test_refuses_nan_and_wrong_ranks():
+    query, keys = head()
+    with pytest.raises(ValueError, match="query must be finite"):
+        swap_scores(query * torch.nan, keys, rope_angles(8))
+    with pytest.raises(ValueError, match=r"query must have shape \[..., dim\]"):
+        swap_scores(query, query, rope_angles(8))

@@ -1,0 +1,284 @@
+"""Models with any encoding: a pass word by word, padding, gates, equal starts, and that they learn and resume."""
+
+import math
+
+import pytest
+import torch
+
+from posym_core.encodings import ENCODINGS, EncodedHeads, RoPE
+from posym_core.models.classifier import (
+    ClassLoss,
+    EncodingModel,
+    ModelSettings,
+    ablate_each_head,
+    mark_right_classes,
+    place_in_first_head,
+)
+from posym_core.models.head_edits import replace_heads
+from posym_core.models.training import LinearSettings, train
+from posym_core.tasks.sentences import CountTask, DistanceTask, SentenceBatch
+
+SMALL = {"vocabulary": 9, "classes": 4, "layers": 2, "width": 16, "heads": 2, "hidden": 12, "rank": 3, "length": 14}
+
+
+def settings(encoding="rope", **changes):
+    causal = {"causal": True} if encoding == "path" else {}
+    return ModelSettings(**{**SMALL, "encoding": encoding, "dropout": 0.0, **causal, **changes})
+
+
+def model(encoding="rope", seed=0, **changes):
+    return EncodingModel(settings(encoding, **changes), seed=seed).eval().requires_grad_(False)
+
+
+def tokens(count=3, length=10, seed=0):
+    drawn = torch.randint(1, 9, (count, length), generator=torch.Generator().manual_seed(seed))
+    return drawn.masked_fill(torch.arange(length) >= torch.tensor([[10], [7], [4]])[:count], 0)
+
+
+@pytest.mark.parametrize("name", list(ENCODINGS))
+def test_padding_that_is_left_out_changes_nothing(name):
+    """However much of it there is, and whatever its embedding holds; a sentence alone is the same sentence."""
+    found, batch = model(name), tokens()
+    scores = found(batch)
+    assert scores.shape == (3, 4)
+    longer = torch.cat([batch, torch.zeros(3, 4, dtype=torch.long)], 1)
+    torch.testing.assert_close(found(longer), scores, rtol=0, atol=2e-6)
+    found.embedding.weight[0] = 100.0
+    torch.testing.assert_close(found(longer), scores, rtol=0, atol=2e-6)
+    torch.testing.assert_close(found(batch[2:, :4]), scores[2:], rtol=0, atol=2e-6)
+
+
+@pytest.mark.parametrize("pooling", ["mean", "last"])
+def test_as_released_padding_is_looked_at_and_pooled_over(pooling):
+    found = model("rope", mask_padding=False, pooling=pooling)
+    longer = torch.cat([tokens(), torch.zeros(3, 4, dtype=torch.long)], 1)
+    assert (found(longer) - found(tokens())).abs().amax(1).min() > 1e-3
+
+
+def norm(x):
+    return (x - x.mean(-1, keepdim=True)) / (x.var(-1, unbiased=False, keepdim=True) + 1e-5).sqrt()
+
+
+def test_word_by_word():
+    """One sentence through one RoPE layer and its network, written out."""
+    found = model("rope", layers=1)
+    words = tokens()[1, :7]
+    stream = found.embedding.weight[words]
+    layer = found.layers[0]
+    x, dim = norm(stream), 8
+    maps = layer.attention.projections.weight
+    read = []
+    for head in range(2):
+        rows = slice(head * dim, (head + 1) * dim)
+        query, key = x @ maps[rows].T, x @ maps[16:][rows].T
+        logits = RoPE(settings().shape(1)).logits(query[None], key[None])[0]
+        read.append(logits.softmax(-1) @ (x @ layer.attention.value.weight[rows].T))
+    stream = stream + torch.cat(read, -1) @ layer.attention.output.weight.T
+    first, last = layer.network[0], layer.network[3]
+    hidden = norm(stream) @ first.weight.T
+    hidden = hidden * 0.5 * (1 + torch.erf(hidden / math.sqrt(2)))
+    stream = norm(stream + hidden @ last.weight.T)
+    torch.testing.assert_close(found(words[None])[0], stream.mean(0) @ found.read.weight.T, rtol=0, atol=1e-5)
+
+
+def test_last_token_of_a_causal_model_knows_nothing_behind_it():
+    found = model("alibi", causal=True, pooling="last")
+    batch = tokens(1)
+    longer = torch.cat([batch, torch.tensor([[3, 5]])], 1)
+    stream = [call.inputs for call in found.calls(longer)]
+    for call, inputs in zip(found.calls(batch), stream, strict=True):
+        torch.testing.assert_close(call.inputs, inputs[:, :10], rtol=0, atol=1e-6)
+    assert (found(longer) - found(batch)).abs().max() > 1e-3
+
+
+def test_nope_does_not_see_the_order_and_others_do():
+    batch = tokens(1)
+    mixed = batch[:, torch.randperm(10, generator=torch.Generator().manual_seed(1))]
+    for name in ENCODINGS:
+        if name == "path":
+            continue
+        difference = float((model(name)(batch) - model(name)(mixed)).abs().max())
+        # A trained Toeplitz of ones over biases near 0, or phases of 0: encodings that begin almost as nothing.
+        assert difference < 1e-6 if name == "nope" else difference > 1e-5, (name, difference)
+
+
+@pytest.mark.parametrize("name", sorted(set(ENCODINGS) - {"mla"}))
+def test_all_encodings_start_from_the_same_weights(name):
+    causal = {"causal": True}
+    reference = dict(EncodingModel(settings("nope", **causal), seed=3).named_parameters())
+    found = dict(EncodingModel(settings(name, **causal), seed=3).named_parameters())
+    for label, parameter in reference.items():
+        assert torch.equal(found[label], parameter), label
+    other = EncodingModel(settings(name, **causal), seed=4)
+    assert not torch.equal(other.embedding.weight, found["embedding.weight"])
+    state = torch.get_rng_state()
+    again = dict(EncodingModel(settings(name, **causal), seed=3).named_parameters())
+    assert torch.equal(torch.get_rng_state(), state)
+    assert all(torch.equal(again[label], parameter) for label, parameter in found.items())
+
+
+def test_absolute_encodings_enter_once_and_may_be_added_to_others():
+    plain, found = model("nope"), model("sinusoidal")
+    table = found.absolute[0].table(torch.arange(10, dtype=torch.float64)).float()
+    torch.testing.assert_close(found.stream(tokens()), plain.stream(tokens()) + table)
+    both = model("rope", added="sinusoidal")
+    torch.testing.assert_close(both.stream(tokens()), found.stream(tokens()))
+    assert isinstance(both.layers[1].attention.encoding, RoPE)
+    learned = EncodingModel(settings("learned", options={"learned": {"spread": 0.1}}))
+    vectors = [label for label, _ in learned.named_parameters() if "vectors" in label]
+    assert vectors == ["absolute.0.vectors"]
+    assert float(learned.absolute[0].vectors.detach().std()) == pytest.approx(0.1, rel=0.2)
+    with pytest.raises(ValueError, match="only absolute encodings can be added to embeddings; got added='rope'"):
+        model("nope", added="rope")
+
+
+def test_one_head_alone_may_see_positions():
+    found = model(place_in_first_head("rope", 2))
+    logits = [call.logits for call in found.calls(tokens(1))]
+    rope, nope = (model(name).calls(tokens(1))[0].logits for name in ("rope", "nope"))
+    torch.testing.assert_close(logits[0][:, :1], rope[:, :1])
+    torch.testing.assert_close(logits[0][:, 1:], nope[:, 1:])
+
+
+def test_calls_are_what_the_layers_compute():
+    found = model("rope")
+    for layer, call in zip(found.layers, found.calls(tokens(1)), strict=True):
+        maps = layer.attention.projections.weight.T.unflatten(1, (4, 8)).permute(1, 0, 2)
+        layer_heads = EncodedHeads(encoding=layer.attention.encoding, query_map=maps[:2], key_map=maps[2:])
+        torch.testing.assert_close(layer_heads.logits(call.inputs), call.logits)
+        C = layer_heads.cross_logits(call.inputs)
+        torch.testing.assert_close(C.diagonal(dim1=-2, dim2=-1), call.logits[..., -1, :-1])
+
+
+def test_an_edit_switches_heads_off():
+    found, batch = model("rope"), tokens()
+    assert torch.equal(found(batch, replace_heads({})), found(batch))
+    off = replace_heads({(1, 0): torch.zeros(8)})
+    cut = model("rope")
+    cut.layers[1].attention.value.weight[:8] = 0
+    torch.testing.assert_close(found(batch, off), cut(batch))
+    answers = SentenceBatch(tokens=batch, answer=found(batch, off).argmax(1))
+    whole, each = ablate_each_head(found, answers)
+    assert each[1, 0] == 1
+    assert whole == float(mark_right_classes(found, answers).double().mean())
+
+
+def test_mean_ablation_puts_a_heads_average_in_its_place():
+    found, batch = model("rope"), tokens()
+    layer, head, said = 1, 1, []
+    attention = found.layers[layer].attention
+    for sentence in batch:  # by hand: one sentence at a time, without its padding
+        words = sentence[sentence != 0][None]
+        stream = found.layers[0](found.stream(words), None)
+        inputs = found.layers[layer].attention_norm(stream)
+        weights = attention.call(inputs, None).logits[0, head].softmax(-1)
+        values = attention.value(inputs)[0, :, 8:]
+        said += [sum(weights[t, k] * values[k] for k in range(len(values))) for t in range(len(values))]
+    mean = torch.stack(said).mean(0)
+    torch.testing.assert_close(found.mean_reads(batch)[layer, head], mean)
+
+    by_hook = attention.output.register_forward_pre_hook(
+        lambda module, inputs: (torch.cat([inputs[0][..., :8], mean.expand(*inputs[0].shape[:2], 8)], -1),)
+    )
+    expected = found(batch)
+    by_hook.remove()
+    torch.testing.assert_close(found(batch, replace_heads({(layer, head): mean})), expected)
+    answers = SentenceBatch(tokens=batch, answer=expected.argmax(1))
+    whole, each = ablate_each_head(found, answers, by="mean")
+    assert each[layer, head] == 1
+    assert whole == float(mark_right_classes(found, answers).double().mean())
+
+
+def test_mean_ablation_of_a_head_that_says_one_thing_changes_nothing():
+    found, batch = model("rope"), tokens()
+    found.embedding.weight[:] = found.embedding.weight[1]  # every word reads the same values
+    answers = SentenceBatch(tokens=batch, answer=found(batch).argmax(1))
+    assert ablate_each_head(found, answers, by="mean")[1].eq(1).all()
+    with pytest.raises(ValueError, match="by must be one of 'zero', 'mean'; got 'median'"):
+        ablate_each_head(found, answers, by="median")
+
+
+@pytest.mark.parametrize("name", list(ENCODINGS))
+def test_every_weight_learns(name):
+    found = EncodingModel(settings(name))
+    sentences = SentenceBatch(tokens=tokens(), answer=torch.tensor([0, 1, 2]))
+    ClassLoss(found).losses(sentences).backward()
+    still = {"attention.encoding.phases", "encoding.strength", "encoding.weight"}
+    for label, parameter in found.named_parameters():
+        assert parameter.grad is not None, label
+        assert torch.isfinite(parameter.grad).all(), label
+        if not any(end in label for end in still):
+            assert parameter.grad.abs().max() > 0, label
+
+
+def draw(task):
+    def batch(count, generators):
+        sentences = task.sample(count, generator=generators[0])
+        return sentences, int(torch.randint(2**31, (), generator=generators[0]))
+
+    return batch
+
+
+def test_a_small_model_learns_to_count_and_a_run_resumes(tmp_path):
+    task = CountTask(most=3, longest=6, shortest=6, vocabulary=5)
+    schedule = LinearSettings(steps=60, batch=32, learning_rate=2e-2, warmup=5, record_every=10)
+    options = {"settings": schedule, "progress": False, "checkpoint_every": 20}
+
+    def fresh():
+        return ClassLoss(EncodingModel(settings("rope", dropout=0.1, layers=1), seed=0)), [
+            torch.Generator().manual_seed(0)
+        ]
+
+    loss, generators = fresh()
+    history = train(loss, draw(task), generators=generators, **options)
+    assert history.losses[-1] < 0.5 * history.losses[0]
+    test = task.sample(100, generator=torch.Generator().manual_seed(9))
+    assert mark_right_classes(loss.model.eval(), test).double().mean() > 0.8
+
+    class Stopped(Exception):
+        pass
+
+    def stop(step, _):
+        if step == 21:
+            raise Stopped
+
+    broken, generators = fresh()
+    path = tmp_path / "run.safetensors"
+    with pytest.raises(Stopped):
+        train(broken, draw(task), generators=generators, observe=stop, checkpoint=path, **options)
+    resumed, generators = fresh()
+    train(resumed, draw(task), generators=generators, checkpoint=path, **options)
+    for (label, one), other in zip(loss.named_parameters(), resumed.parameters(), strict=True):
+        torch.testing.assert_close(one, other, rtol=0, atol=0, msg=label)
+
+
+def test_sizes_of_the_paper():
+    task = DistanceTask()
+    found = EncodingModel(ModelSettings(vocabulary=task.vocabulary, classes=task.classes))
+    assert len(found.layers) == 6
+    assert found.layers[0].attention.encoding.shape.heads == 16
+    assert (
+        sum(p.numel() for p in found.parameters())
+        == 574 * 256 + 6 * (4 * 256**2 + 4 * 256 + 2 * 256 * 512 + 512 + 256) + 2 * 256 + 256 * 70 + 70
+    )
+
+
+def test_refusals_name_rule_value_and_remedy():
+    with pytest.raises(ValueError, match="3 heads must share width=16 equally; pass a multiple"):
+        settings(heads=3)
+    with pytest.raises(ValueError, match=r"dropout must lie in \[0, 1\); got 1"):
+        settings(dropout=1)
+    with pytest.raises(ValueError, match="got 'first' and 'gelu'"):
+        settings(pooling="first")
+    with pytest.raises(ValueError, match="encoding must be one name or one per head, 2; got 3"):
+        settings(("rope", "nope", "nope"))
+    with pytest.raises(ValueError, match="layers must be a whole number of at least 1; got 0"):
+        settings(layers=0)
+    with pytest.raises(ValueError, match=r"at most 14 tokens; got \(1, 15\)"):
+        model()(torch.ones(1, 15, dtype=torch.long))
+    with pytest.raises(ValueError, match="must hold a token that is not padding; one holds none"):
+        model()(torch.zeros(1, 5, dtype=torch.long))
+    with pytest.raises(ValueError, match="training mode, where dropout alters attention and answers; call"):
+        mark_right_classes(EncodingModel(settings()), SentenceBatch(tokens=tokens(), answer=torch.zeros(3).long()))
+    with pytest.raises(ValueError, match="PaTH runs from a key forwards"):
+        model("path", causal=False)

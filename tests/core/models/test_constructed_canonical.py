@@ -1,0 +1,411 @@
+"""Constructed heads: admissible ranges seen from both sides, exhaustively where inputs are few; collisions."""
+
+from __future__ import annotations
+
+import itertools
+import math
+
+import pytest
+import torch
+from random_examples import given, settings, st
+
+from posym_core import cross_logits, exclusion, swap_scores
+from posym_core.models.constructed.index_retrieval_collisions import (
+    make_index_collision,
+    make_induction_collisions,
+    make_retrieval_collision,
+)
+from posym_core.models.constructed.index_retrieval_heads import (
+    PartialInductionHead,
+    PlanarRetrievalHead,
+    PositionalIndexHead,
+    SymbolicRetrievalHead,
+    is_right,
+    list_inputs,
+    list_worst_inputs,
+)
+from posym_core.models.constructed.index_retrieval_limits import (
+    half_turn_condition,
+    index_gap,
+    planar_retrieval_limit,
+    positional_peak_weight,
+    positional_smallest_beta,
+    recency_angle_limit,
+    smallest_match,
+    smallest_recency,
+    symbolic_peak_weight,
+    symbolic_smallest_beta,
+)
+from posym_core.tasks.index_retrieval import IndexTask, PartialInductionTask, RetrievalTask, TaskBatch
+
+ABOVE, BELOW = 1.001, 0.999
+
+
+def accuracy(head, batch) -> float:
+    return float(is_right(head, batch).double().mean())
+
+
+def worst(head) -> float:
+    return accuracy(head, list_worst_inputs(head.task))
+
+
+def sampled(head, count=2000) -> float:
+    return accuracy(head, head.task.sample(count, torch.Generator().manual_seed(0)))
+
+
+def every_input_by_loops(task) -> TaskBatch:
+    """All inputs of a small task, the asked symbol standing any number of times above zero: the literal listing."""
+    rows = []
+    if isinstance(task, IndexTask):
+        for context in itertools.product(range(task.symbols), repeat=task.length):
+            rows += [([*context, task.symbols + j], context[j], j) for j in range(task.length)]
+    else:
+        distinct = isinstance(task, RetrievalTask)
+        arrangements = (
+            itertools.permutations(range(task.symbols), task.length)
+            if distinct
+            else itertools.product(range(task.symbols), repeat=task.length)
+        )
+        for symbols in arrangements:
+            for values in itertools.product(range(task.attributes), repeat=task.length):
+                context = [s * task.attributes + v for s, v in zip(symbols, values, strict=True)]
+                for asked in set(symbols):
+                    last = max(place for place, symbol in enumerate(symbols) if symbol == asked)
+                    rows.append(([*context, task.symbols * task.attributes + asked], values[last], last))
+    return TaskBatch(*(torch.tensor(field) for field in zip(*rows, strict=True)))
+
+
+SMALL_TASKS = [
+    IndexTask(length=3, symbols=3),
+    RetrievalTask(length=3, symbols=4, attributes=2),
+    PartialInductionTask(length=4, symbols=2, attributes=2, repetition=2),
+]
+
+
+@pytest.mark.parametrize("task", SMALL_TASKS)
+def test_every_input_is_the_literal_listing(task):
+    def rows(batch):
+        return sorted(
+            (*tokens, answer, position)
+            for tokens, answer, position in zip(*(field.tolist() for field in batch), strict=True)
+        )
+
+    assert rows(list_inputs(task)) == rows(every_input_by_loops(task))
+
+
+def test_every_input_of_a_large_task_is_refused():
+    with pytest.raises(ValueError, match=r"length 8 with 64 tokens .* at most 1000000 are listed; pass a smaller task"):
+        list_inputs(RetrievalTask(length=8, symbols=8, attributes=8))
+
+
+# Theorem 3
+
+
+@pytest.mark.parametrize("angle", [0.05, 0.3, 1.0, 2.2])
+def test_index_exactly_above_the_smallest_beta(angle):
+    task = IndexTask(length=5, symbols=3)
+    beta = positional_smallest_beta(task.length, angle)
+    inputs = list_inputs(task)
+    assert accuracy(PositionalIndexHead(task, angle=angle, beta=beta * ABOVE), inputs) == 1
+    assert accuracy(PositionalIndexHead(task, angle=angle, beta=beta * BELOW), inputs) < 1
+
+
+@pytest.mark.parametrize("length", [16, 32, 64])
+def test_index_at_the_sizes_of_the_experiment(length):
+    task = IndexTask(length=length)
+    for angle in (1.0, 0.1, 0.01):
+        beta = positional_smallest_beta(length, angle)
+        head = PositionalIndexHead(task, angle=angle, beta=beta * ABOVE)
+        assert worst(head) == 1
+        assert sampled(head) == 1
+        assert worst(PositionalIndexHead(task, angle=angle, beta=beta * BELOW)) < 1
+
+
+def test_index_fails_at_every_beta_where_a_distance_is_a_whole_turn():
+    task = IndexTask(length=6, symbols=3)
+    angle = 2 * math.pi / 5
+    assert index_gap(6, angle) == 0
+    assert positional_smallest_beta(6, angle) == math.inf
+    for beta in (10.0, 1e3, 1e6):
+        assert worst(PositionalIndexHead(task, angle=angle, beta=beta)) < 1
+    # one position fewer and no distance is a whole turn any more
+    assert positional_smallest_beta(5, angle) < math.inf
+
+
+def test_index_gap_against_its_definition():
+    for length, angle in itertools.product((2, 7, 32, 64), (1.0, 0.3162, 0.1, 0.004)):
+        gaps = [abs(math.remainder(distance * angle, 2 * math.pi)) for distance in range(1, length)]
+        assert index_gap(length, angle) == pytest.approx(min(gaps), abs=1e-12)
+
+
+# Theorem 5, planar retrieval
+
+
+@pytest.mark.parametrize("angle", [0.0, 0.2])
+def test_retrieval_exactly_above_the_smallest_beta(angle):
+    task = RetrievalTask(length=4, symbols=4, attributes=2)
+    beta = symbolic_smallest_beta(task.length, angle)
+    inputs = list_inputs(task)
+    assert accuracy(SymbolicRetrievalHead(task, beta=beta * ABOVE, angle=angle), inputs) == 1
+    assert accuracy(SymbolicRetrievalHead(task, beta=beta * BELOW, angle=angle), inputs) < 1
+
+
+def test_retrieval_at_the_sizes_of_the_experiment():
+    for length in (16, 32, 64):
+        task = RetrievalTask(length=length, symbols=length)
+        beta = symbolic_smallest_beta(length)
+        assert beta == pytest.approx(math.log(length - 1))
+        assert sampled(SymbolicRetrievalHead(task, beta=beta * ABOVE)) == 1
+        assert worst(SymbolicRetrievalHead(task, beta=beta * BELOW)) == 0
+
+
+def test_retrieval_with_rotation_fails_from_half_a_turn_on():
+    task = RetrievalTask(length=8, symbols=8)
+    limit = math.pi / 7
+    assert worst(SymbolicRetrievalHead(task, beta=1e6, angle=limit * 0.99)) == 1
+    assert worst(SymbolicRetrievalHead(task, beta=1e6, angle=limit * 1.01)) < 1
+    assert symbolic_smallest_beta(8, limit) == math.inf
+
+
+def test_planar_retrieval_on_both_sides_of_its_limit():
+    task = RetrievalTask(length=4, symbols=5, attributes=2)
+    inputs = list_inputs(task)
+    limit = planar_retrieval_limit(4, 5)
+    assert accuracy(PlanarRetrievalHead(task, beta=1e4, angle=limit * 0.98), inputs) == 1
+    assert accuracy(PlanarRetrievalHead(task, beta=1e4, angle=limit * 1.02), inputs) < 1
+    for centre in torch.linspace(-3, 6, 37).tolist():  # no phase does better
+        assert accuracy(PlanarRetrievalHead(task, beta=1e5, angle=limit * 1.02, centre=centre), inputs) < 1
+
+
+# Theorem 6
+
+
+@pytest.mark.parametrize("fraction", [0.1, 0.5, 0.9])
+def test_induction_exactly_inside_its_ranges(fraction):
+    task = PartialInductionTask(length=4, symbols=2, attributes=2, repetition=2)
+    inputs = list_inputs(task)
+    angle = fraction * recency_angle_limit(task.length)
+    floor = smallest_recency(task.length, angle)
+    recency = 1.5 * floor
+    match = smallest_match(task.length, angle, recency)
+
+    def head(**changed):
+        return PartialInductionHead(task, **{"angle": angle, "match": match * ABOVE, "recency": recency, **changed})
+
+    assert accuracy(head(), inputs) == 1
+    assert accuracy(head(match=match * BELOW), inputs) < 1
+    # recency too weak: no match helps; just enough: a large match does
+    assert accuracy(head(recency=floor * BELOW, match=1e3), inputs) < 1
+    just = floor * ABOVE
+    assert accuracy(head(recency=just, match=smallest_match(task.length, angle, just) + 1e-6), inputs) == 1
+
+
+def test_induction_fails_where_the_second_angle_is_too_large_or_zero():
+    task = PartialInductionTask(length=6, symbols=3, attributes=2)
+    limit = recency_angle_limit(6)
+    assert worst(PartialInductionHead(task, angle=limit * 0.99, match=1e5, recency=2e3)) == 1
+    for angle in (limit * 1.01, 2 * limit, 1.0, 2.0, 3.0, math.pi, 0.0):
+        assert smallest_recency(6, angle) == math.inf
+        assert worst(PartialInductionHead(task, angle=angle, match=1e5, recency=2e3)) < 1
+
+
+@pytest.mark.parametrize("length", [16, 32, 64])
+def test_induction_range_of_angles_for_given_strengths(length):
+    task = PartialInductionTask(length=length)
+    middle = recency_angle_limit(length) / 2
+    recency = 2 * smallest_recency(length, middle)
+    match = 1.3 * smallest_match(length, middle, recency)
+    low, high = middle, middle
+    for _ in range(60):  # the ends of the range of angles about the middle
+        low = low * 0.99 if match > smallest_match(length, low * 0.99, recency) else low
+        high = high * 1.01 if match > smallest_match(length, high * 1.01, recency) else high
+    assert 0 < 0.98 * low < middle < 1.02 * high
+    for angle, works in ((low, 1), (0.98 * low, 0), (high, 1), (1.02 * high, 0)):
+        head = PartialInductionHead(task, angle=angle, match=match, recency=recency)
+        assert (match > smallest_match(length, angle, recency)) == (worst(head) == 1) == bool(works)
+        if works:
+            assert sampled(head) == 1
+
+
+@pytest.mark.parametrize("fraction", [0.2, 0.6, 0.95])
+def test_the_smallest_match_is_convex_in_recency(fraction):
+    angle = fraction * recency_angle_limit(12)
+    floor = smallest_recency(12, angle)
+    recency = torch.linspace(1.001 * floor, 8 * floor, 60, dtype=torch.float64)
+    match = torch.tensor([smallest_match(12, angle, r) for r in recency.tolist()], dtype=torch.float64)
+    assert bool((match.diff().diff() > -1e-9).all())
+    assert smallest_match(12, angle, floor * BELOW) == math.inf
+
+
+def test_worst_inputs_are_the_worst():
+    """A head wrong on any input at all is wrong on a worst one."""
+    generator = torch.Generator().manual_seed(0)
+    task = PartialInductionTask(length=4, symbols=2, attributes=2)
+    inputs = list_inputs(task)
+    for _ in range(60):
+        angle, match, recency = (torch.rand(3, generator=generator) * torch.tensor([1.2, 12.0, 30.0])).tolist()
+        head = PartialInductionHead(task, angle=angle, match=match, recency=recency)
+        assert (accuracy(head, inputs) == 1) == (worst(head) == 1)
+
+
+# Purity, by the core
+
+
+@pytest.mark.parametrize(
+    ("head", "positional"),
+    [
+        (PositionalIndexHead(IndexTask(length=8, symbols=9), angle=0.4, beta=20.0), 1.0),
+        (SymbolicRetrievalHead(RetrievalTask(length=8, symbols=9), beta=5.0), 0.0),
+    ],
+)
+def test_constructed_heads_are_pure(head, positional):
+    batch = head.task.sample(5, torch.Generator().manual_seed(0))
+    query, keys = head.query(batch.tokens), head.keys(batch.tokens)
+    shares = exclusion(cross_logits(query, keys, head.angles)[..., :-1, :-1])
+    assert torch.allclose(shares.positional_share, torch.full((5,), positional).double())
+    assert torch.allclose(shares.symbolic_share, torch.full((5,), 1 - positional).double())
+    scores = swap_scores(query, keys, head.angles)
+    pure = scores.positional if positional else scores.symbolic
+    assert torch.allclose(pure, torch.ones(5).double(), atol=1e-6)
+
+
+def test_the_mixed_head_is_neither():
+    head = PartialInductionHead(PartialInductionTask(length=8), angle=0.2, match=20.0, recency=10.0)
+    batch = head.task.sample(5, torch.Generator().manual_seed(0))
+    shares = exclusion(cross_logits(head.query(batch.tokens), head.keys(batch.tokens), head.angles)[..., :-1, :-1])
+    assert bool((shares.positional_share > 0.01).all())
+    assert bool((shares.symbolic_share > 0.01).all())
+    assert float(shares.interaction_share.abs().max()) < 1e-9
+
+
+def test_attention_is_the_softmax_of_the_cross_logits_diagonal():
+    head = PartialInductionHead(PartialInductionTask(length=8), angle=0.2, match=6.0, recency=3.0)
+    tokens = head.task.sample(5, torch.Generator().manual_seed(0)).tokens
+    C = cross_logits(head.query(tokens), head.keys(tokens), head.angles)
+    torch.testing.assert_close(head.attention(tokens), C.diagonal(dim1=-2, dim2=-1).softmax(-1))
+
+
+# Theorems 2, 4 and Corollary 1
+
+
+class RandomSymbolicHead(torch.nn.Module):
+    """Random content, no position, any read-out."""
+
+    def __init__(self, vocabulary: int, classes: int):
+        super().__init__()
+        self.embedding = torch.nn.Embedding(vocabulary, 16)
+        self.read = torch.nn.Sequential(torch.nn.Linear(16, 32), torch.nn.ReLU(), torch.nn.Linear(32, classes))
+
+    def forward(self, tokens):
+        x = self.embedding(tokens)
+        weights = (x @ x[:, -1, :, None])[..., 0].softmax(-1)
+        return self.read((weights[..., None] * x).sum(1))
+
+
+class RandomPositionalHead(torch.nn.Module):
+    """Random weights that see positions and the query only, reading attributes."""
+
+    def __init__(self, task):
+        super().__init__()
+        self.task = task
+        self.logits = torch.nn.Embedding(task.queries, task.length)
+        self.read = torch.nn.Linear(task.attributes, task.attributes)
+
+    def forward(self, tokens):
+        weights = self.logits(tokens[:, -1] - self.task.context_vocabulary).softmax(-1)
+        attribute = torch.nn.functional.one_hot(tokens[:, :-1] % self.task.attributes, self.task.attributes).float()
+        return self.read((weights[..., None] * attribute).sum(1))
+
+
+def test_no_symbolic_head_tells_index_apart():
+    task = IndexTask(length=7, symbols=4)
+    for target, other in ((0, 6), (3, 1)):
+        collision = make_index_collision(
+            RandomSymbolicHead(task.vocabulary, task.classes), task, target=target, other=other
+        )
+        assert collision.coincides(1e-5)
+        assert collision.answer[0] != collision.answer[1]
+        assert collision.right <= 1
+
+
+def test_a_positional_head_tells_index_apart():
+    collision = make_index_collision(
+        PositionalIndexHead(IndexTask(length=7, symbols=4), angle=0.5, beta=50.0), IndexTask(length=7, symbols=4)
+    )
+    assert not collision.coincides()
+    assert collision.right == 2
+
+
+def test_no_positional_head_tells_retrieval_apart():
+    task = RetrievalTask(length=5, symbols=6, attributes=3)
+    collision = make_retrieval_collision(RandomPositionalHead(task), task)
+    assert collision.difference == 0
+    assert collision.answer[0] != collision.answer[1]
+    assert make_retrieval_collision(SymbolicRetrievalHead(task, beta=9.0), task).right == 2
+
+
+def test_neither_kind_tells_induction_apart_and_the_mixed_head_does():
+    task = PartialInductionTask(length=6, symbols=3, attributes=3)
+    symbolic, positional = make_induction_collisions(RandomSymbolicHead(task.vocabulary, task.classes), task)
+    assert symbolic.coincides(1e-5)
+    assert not positional.coincides()
+    symbolic, positional = make_induction_collisions(RandomPositionalHead(task), task)
+    assert positional.difference == 0
+    assert not symbolic.coincides()
+    angle = recency_angle_limit(6) / 2
+    recency = 2 * smallest_recency(6, angle)
+    mixed = PartialInductionHead(task, angle=angle, match=2 * smallest_match(6, angle, recency), recency=recency)
+    assert [collision.right for collision in make_induction_collisions(mixed, task)] == [2, 2]
+
+
+def test_collisions_refuse_what_is_no_head_or_no_pair():
+    task = IndexTask(length=7, symbols=4)
+    with pytest.raises(ValueError, match=r"scores \[input, class\]; for 2 inputs it returned \(2,\)"):
+        make_index_collision(lambda tokens: tokens[:, 0].float(), task)
+    with pytest.raises(ValueError, match="two different positions from 0 to 6; got 3 and 3"):
+        make_index_collision(RandomSymbolicHead(11, 4), task, target=3, other=3)
+    short = PartialInductionTask(length=2, symbols=3, attributes=3, repetition=2)
+    with pytest.raises(ValueError, match="need three positions; got length 2"):
+        make_induction_collisions(RandomSymbolicHead(12, 3), short)
+
+
+# Theorem 7
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.integers(3, 40), st.floats(0.01, 1.0), st.floats(0.1, 50.0))
+def test_u_and_inverse_u_under_the_condition(length, fraction, beta):
+    angle = fraction * math.pi / length
+    assert half_turn_condition(length, angle * (1 - 1e-12))
+    middle = (length - 1) // 2
+    falls, rises = positional_peak_weight(length, angle, beta), symbolic_peak_weight(length, angle, beta)
+    tolerance = 1e-12
+    assert bool((falls[: middle + 1].diff() <= tolerance).all())
+    assert bool((rises[: middle + 1].diff() >= -tolerance).all())
+    for curve in (falls, rises):
+        torch.testing.assert_close(curve, curve.flip(0))
+
+
+def test_peak_weights_are_those_of_the_heads():
+    index = PositionalIndexHead(IndexTask(length=9, symbols=3), angle=0.3, beta=4.0)
+    retrieval = SymbolicRetrievalHead(RetrievalTask(length=9, symbols=9), beta=4.0, angle=0.2)
+    for head, curve in (
+        (index, positional_peak_weight(9, 0.3, 4.0)),
+        (retrieval, symbolic_peak_weight(9, 0.2, 4.0)),
+    ):
+        batch = list_worst_inputs(head.task)
+        context = head.attention(batch.tokens)[:, :-1]
+        measured = (context / context.sum(1, keepdim=True)).gather(1, batch.position[:, None])[:, 0]
+        torch.testing.assert_close(measured, curve)
+
+
+def test_the_middle_is_the_best_phase_of_the_symbolic_head():
+    best = symbolic_peak_weight(9, 0.3, 4.0).min()
+    for centre in torch.linspace(-2, 10, 49).tolist():
+        assert symbolic_peak_weight(9, 0.3, 4.0, centre).min() <= best + 1e-12
+
+
+def test_u_shape_can_fail_beyond_the_condition():
+    assert not half_turn_condition(9, 1.5)
+    curve = positional_peak_weight(9, 1.5, 4.0)
+    assert not bool((curve[:5].diff() <= 0).all())

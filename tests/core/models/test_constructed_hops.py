@@ -1,0 +1,265 @@
+"""One hop by hand: programs against token-by-token walks, heads on every valid input, limits from both sides."""
+
+from __future__ import annotations
+
+import itertools
+import math
+
+import pytest
+import torch
+
+from posym_core import swap_scores
+from posym_core.models.constructed.number_letter_heads import (
+    IndexHead,
+    ReflexiveHead,
+    RetrievalHead,
+    is_hop_right,
+    list_sequences,
+    list_worst_sequences,
+)
+from posym_core.models.constructed.number_letter_limits import (
+    index_discrepancy,
+    index_smallest_beta,
+    reflexive_smallest_beta,
+    retrieval_angle_limit,
+    retrieval_discrepancy,
+    retrieval_smallest_beta,
+)
+from posym_core.tasks.number_letter import LetterTask, NumberTask
+from posym_core.tasks.number_letter_programs import apply_index, apply_reflexive, apply_retrieval, is_valid, walk
+
+ABOVE, BELOW = 1.001, 0.999
+NUMBER = NumberTask(letters=2, window=2, steps=2, hops=2)
+LETTER = LetterTask(alphabet=3, integers=1, hops=2)
+
+
+def index_by_loop(row, task):
+    names, out = task.token_names, []
+    for place, token in enumerate(row):
+        word = names[token]
+        back = place - int(word) if word.isdigit() else -1
+        out.append(row[back] if back >= 0 and not names[row[back]].isdigit() else token)
+    return out
+
+
+def retrieval_by_loop(row, task):
+    """None where the answer is not defined."""
+    names, out = task.token_names, []
+    for place, token in enumerate(row):
+        left, right = names[token][1:-1].split(",")
+        found = [other for other in row[:place] if names[other][1:-1].split(",")[0] == right]
+        if right.isdigit():
+            out.append(token)
+        else:
+            out.append(found[0] if len(found) == 1 and left != right else None)
+    return out
+
+
+def head_at(kind, length, angle, factor):
+    """A head with so many times the smallest temperature that suffices for all valid tokens."""
+    if kind is IndexHead:
+        return IndexHead(NUMBER, angle=angle, beta=factor * index_smallest_beta(length, angle))
+    least = reflexive_smallest_beta(length, angle)
+    if kind is RetrievalHead:
+        least = max(least, retrieval_smallest_beta(length, LETTER.alphabet, angle))
+    return kind(LETTER, angle=angle, beta=factor * least)
+
+
+PROGRAMS = {IndexHead: apply_index, RetrievalHead: apply_retrieval, ReflexiveHead: apply_reflexive}
+
+
+def test_index_is_the_loop_on_every_sequence():
+    tokens = list_sequences(NUMBER, 4)
+    assert len(tokens) == 6**4
+    assert apply_index(tokens, NUMBER).tolist() == [index_by_loop(row, NUMBER) for row in tokens.tolist()]
+
+
+def test_retrieval_is_the_loop_on_every_sequence():
+    tokens = list_sequences(LETTER, 3)
+    found, valid = apply_retrieval(tokens, LETTER), is_valid(tokens, LETTER)
+    expected = [retrieval_by_loop(row, LETTER) for row in tokens.tolist()]
+    assert valid.tolist() == [[token is not None for token in row] for row in expected]
+    for mine, row in zip(found.tolist(), expected, strict=True):
+        assert all(token is None or mine[place] == token for place, token in enumerate(row))
+
+
+@pytest.mark.parametrize("task", [NumberTask(), LetterTask()])
+def test_hops_of_one_layer_each_and_reflexive_after_them_solve_the_task(task):
+    batch = task.sample(800, generator=torch.Generator().manual_seed(0), extra=3)
+    for hops in range(1, 5):
+        rows = batch.hops == hops
+        found = walk(batch.tokens[rows], task, hops=hops, layers=6)[:, -1]
+        assert torch.equal(found, batch.answer[rows])
+        too_few = walk(batch.tokens[rows], task, hops=hops - 1, layers=6)[:, -1]
+        assert not (too_few == batch.answer[rows]).any()
+
+
+@pytest.mark.parametrize(("task", "head"), [(NumberTask(), IndexHead), (LetterTask(), RetrievalHead)])
+def test_layers_of_constructed_heads_solve_the_task(task, head):
+    """Four equal layers: what is found stays found, so the walk needs no Reflexive layer of its own."""
+    batch = task.sample(200, generator=torch.Generator().manual_seed(1))
+    angle = 0.9 if head is IndexHead else 0.9 * retrieval_angle_limit(17, 8)
+    least = (
+        index_smallest_beta(17, angle)
+        if head is IndexHead
+        else max(reflexive_smallest_beta(17, angle), retrieval_smallest_beta(17, 8, angle))
+    )
+    tokens, layer = batch.tokens, head(task, angle=angle, beta=ABOVE * least)
+    for _ in range(4):
+        tokens = layer.step(tokens)
+    assert torch.equal(tokens[:, -1], batch.answer)
+
+
+@pytest.mark.parametrize(
+    ("kind", "angles"),
+    [(IndexHead, (0.3, 0.866, 2.5)), (RetrievalHead, (0.1, 0.3, 0.41)), (ReflexiveHead, (0.05, 1.0, 3.0))],
+)
+def test_heads_are_right_on_every_valid_token_just_above_the_smallest_beta_and_fail_below(kind, angles):
+    task, length = (NUMBER, 5) if kind is IndexHead else (LETTER, 4)
+    tokens = list_sequences(task, length)
+    valid, expected = is_valid(tokens, task), PROGRAMS[kind](tokens, task)
+    if kind is ReflexiveHead:
+        valid = torch.ones_like(valid)
+    assert valid.sum() > 1000
+    for angle in angles:
+        assert is_hop_right(head_at(kind, length, angle, ABOVE), tokens, expected)[valid].all()
+        assert not is_hop_right(head_at(kind, length, angle, BELOW), tokens, expected)[valid].all()
+
+
+@pytest.mark.parametrize("length", [2, 3, 6, 17])
+def test_the_worst_sequences_decide_about_each_temperature(length):
+    number, letter = NumberTask(window=9), LetterTask()
+    angle = 0.7 * retrieval_angle_limit(length, 8)
+    cases = [
+        (IndexHead, number, 0.866, index_smallest_beta(length, 0.866)),
+        (RetrievalHead, letter, angle, retrieval_smallest_beta(length, 8, angle)),
+        (ReflexiveHead, letter, 0.02, reflexive_smallest_beta(length, 0.02)),
+    ]
+    for kind, task, turn, least in cases:
+        assert math.isfinite(least)
+        for factor in (ABOVE, BELOW):
+            head = kind(task, angle=turn, beta=factor * least + (1e-6 if least < 1e-9 else 0))
+            tokens = list_worst_sequences(head, length)
+            assert is_valid(tokens, task)[:, -1].all()
+            right = is_hop_right(head, tokens, PROGRAMS[kind](tokens, task))[:, -1]
+            assert bool(right.all()) == (factor == ABOVE or least < 1e-9)
+
+
+def test_heads_are_right_on_samples_of_long_sequences():
+    task = NumberTask(window=30, steps=30)
+    tokens = task.sample(50, generator=torch.Generator().manual_seed(0)).tokens
+    head = IndexHead(task, angle=0.04, beta=ABOVE * index_smallest_beta(61, 0.04))
+    assert is_hop_right(head, tokens, apply_index(tokens, task)).all()
+    task = LetterTask(window=30, steps=30)
+    angle = 0.9 * retrieval_angle_limit(61, 8)
+    least = max(retrieval_smallest_beta(61, 8, angle), reflexive_smallest_beta(61, angle))
+    tokens = task.sample(50, generator=torch.Generator().manual_seed(0)).tokens
+    valid = is_valid(tokens, task)
+    assert valid[:, -1].all()
+    head = RetrievalHead(task, angle=angle, beta=ABOVE * least)
+    assert is_hop_right(head, tokens, apply_retrieval(tokens, task))[valid].all()
+
+
+def test_some_temperature_works_exactly_below_the_angle_limit():
+    for symbols, length in itertools.product((2, 3, 5), (2, 3, 4, 7)):
+        limit = retrieval_angle_limit(length, symbols)
+        assert math.isfinite(retrieval_smallest_beta(length, symbols, 0.999 * limit))
+        beyond = torch.linspace(1.0001 * limit, math.pi, 60).tolist() if limit < math.pi else []
+        assert all(retrieval_smallest_beta(length, symbols, angle) == math.inf for angle in beyond)
+    assert index_smallest_beta(9, 2 * math.pi / 8) == math.inf
+    assert math.isfinite(index_smallest_beta(8, 2 * math.pi / 8))
+    assert reflexive_smallest_beta(3, math.pi) == math.inf
+    assert reflexive_smallest_beta(9, 0.0) == math.inf
+
+
+def test_smallest_temperatures_grow_with_length():
+    for least in (
+        lambda length: index_smallest_beta(length, 0.866),
+        lambda length: retrieval_smallest_beta(length, 8, 0.003),
+        lambda length: reflexive_smallest_beta(length, 0.003),
+    ):
+        values = [least(length) for length in range(2, 40)]
+        assert values[0] == pytest.approx(0, abs=1e-12)
+        assert all(earlier <= later + 1e-9 for earlier, later in itertools.pairwise(values))
+
+
+def margins(head, tokens, target):
+    """Right logit minus the next, of the last tokens, from queries and keys."""
+    logits = (head.keys(tokens) @ head.queries(tokens)[:, -1, :, None])[..., 0]
+    right = logits.gather(1, target[:, None])
+    return right[:, 0] - logits.scatter(1, target[:, None], -math.inf).amax(1)
+
+
+@pytest.mark.parametrize("angle", [0.2, 0.866, 1.5, 3.0])
+@pytest.mark.parametrize("n", [1, 2, 3, 4])
+def test_index_discrepancies_are_those_of_all_inputs(n, angle):
+    tokens = list_sequences(NUMBER, n + 1)
+    tokens = tokens[is_valid(tokens, NUMBER)[:, -1]]
+    steps = (tokens[:, -1] - NUMBER.letters + 1).clamp_min(0)
+    found = margins(IndexHead(NUMBER, angle=angle, beta=1.0), tokens, n - steps)
+    exact = index_discrepancy(n, angle)
+    assert float(found.min()) == pytest.approx(exact.least, abs=1e-12)
+    assert float(found.max()) == pytest.approx(exact.greatest, abs=1e-12)
+
+
+@pytest.mark.parametrize("angle", [0.02, 0.3, 0.9])
+@pytest.mark.parametrize(("n", "alphabet"), [(1, 3), (2, 3), (3, 3), (2, 4), (1, 5)])
+def test_retrieval_discrepancies_are_those_of_all_inputs(n, alphabet, angle):
+    task = LetterTask(alphabet=alphabet, integers=1, hops=2)
+    tokens = list_sequences(task, n + 1)
+    tokens = tokens[is_valid(tokens, task)[:, -1] & (tokens[:, -1] >= alphabet)]
+    names = [name[1:-1].split(",") for name in task.token_names]
+    target = [
+        [names[token][0] for token in row[:-1]].index(names[row[-1]][1]) for row in tokens.tolist()
+    ]  # fmt: skip
+    found = margins(RetrievalHead(task, angle=angle, beta=1.0), tokens, torch.tensor(target))
+    exact = retrieval_discrepancy(n, angle, alphabet)
+    assert float(found.min()) == pytest.approx(exact.least, abs=1e-12)
+    assert float(found.max()) == pytest.approx(exact.greatest, abs=1e-12)
+
+
+def test_bounds_hold_for_the_least_discrepancy_and_only_the_first_for_the_greatest():
+    exceeded = 0
+    for angle in torch.linspace(0.01, 3.1, 150).tolist():
+        for n in range(1, 60):
+            exact = index_discrepancy(n, angle)
+            assert exact.least <= min(exact.bounds) + 1e-12
+            assert exact.greatest <= exact.bounds[0] + 1e-12
+            exceeded += exact.greatest > exact.bounds[1]
+    assert exceeded > 0
+    for n in range(2, 100):
+        exact = retrieval_discrepancy(n, 0.0027, 8)
+        assert 0 < exact.least <= exact.bounds[0] < exact.greatest
+
+
+def test_index_is_positional_and_retrieval_symbolic():
+    task = LetterTask()
+    tokens = task.sample(6, generator=torch.Generator().manual_seed(2)).tokens
+    head = RetrievalHead(task, angle=0.001, beta=60.0)
+    scores = swap_scores(head.queries(tokens)[:, -1], head.keys(tokens), torch.tensor([0.001]))
+    assert float(scores.symbolic.min()) > 0.99
+    number = NumberTask()
+    tokens = number.sample(6, generator=torch.Generator().manual_seed(2)).tokens
+    head = IndexHead(number, angle=0.866, beta=60.0)
+    scores = swap_scores(head.queries(tokens)[:, -1], head.keys(tokens), torch.tensor([0.866]))
+    assert float(scores.positional.min()) > 0.99
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: apply_index(torch.tensor([[6]]), NUMBER), r"ids from 0 to 5; got shape \(1, 1\) with ids up to 6"),
+        (lambda: list_sequences(LetterTask(), 4), "4 tokens out of 128 make 268435456 sequences"),
+        (lambda: walk(torch.tensor([[0]]), NUMBER, hops=3, layers=2), "2 layers make from 0 to 2 hops; got hops=3"),
+        (
+            lambda: list_worst_sequences(IndexHead(NUMBER, angle=1.0, beta=1.0), 6),
+            "up to 4, so no query looks 5 tokens",
+        ),
+        (lambda: index_smallest_beta(0, 1.0), "length must be a whole number of at least 1 .*; got 0"),
+        (lambda: index_discrepancy(0, 1.0), r"n must be a whole .* 1 \(it counts the tokens before the query\); got 0"),
+        (lambda: retrieval_discrepancy(3, 1.0, 1), "symbols must be a whole number of at least 2; got 1"),
+    ],
+)
+def test_what_does_not_fit_is_refused(make, message):
+    with pytest.raises(ValueError, match=message):
+        make()

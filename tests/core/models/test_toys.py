@@ -1,0 +1,212 @@
+"""Toy ensembles against a literal single model, the core, and themselves one by one."""
+
+from __future__ import annotations
+
+import math
+import re
+
+import pytest
+import torch
+
+from posym_core import cross_logits, rope_angles
+from posym_core.models.ensembles import make_generators, sample_streams
+from posym_core.models.toys import ToyEnsemble
+from posym_core.models.training import TrainingSettings, train
+from posym_core.tasks.index_retrieval import IndexTask, PartialInductionTask, RetrievalTask, TaskBatch
+
+TASKS = [
+    IndexTask(length=6, symbols=4),
+    RetrievalTask(length=5, symbols=6, attributes=3),
+    PartialInductionTask(length=6, symbols=3, attributes=2, repetition=2),
+]
+ANGLES = {1: torch.tensor([[1.0], [0.1], [0.0]]), 2: torch.tensor([[0.0, 0.3], [0.5, 0.01]])}
+SEEDS = (3, 7)
+
+
+def draw(task, count=8, purpose=0):
+    return sample_streams(task, count, make_generators(SEEDS, purpose=purpose))
+
+
+def literal_scores(model: ToyEnsemble, seed: int, variant: int, tokens: list[int]) -> torch.Tensor:
+    """One member on one input by the set-up's description: no tables, no gathering, complex numbers for planes."""
+    planes = model.dim // 2
+    embedding, to_query, to_key, to_class = (
+        getattr(model, name)[seed, variant].double() for name in ("embedding", "query_map", "key_map", "read_map")
+    )
+    x = torch.stack([embedding[model.task.parts(torch.tensor(token))].sum(0) for token in tokens])
+    query, keys, reads = x[-1] @ to_query, x @ to_key, x @ to_class
+    logits = []
+    for position, key in enumerate(keys):
+        logit = 0.0
+        for plane in range(planes):
+            angle = float(model.angles[variant, plane])
+            q = complex(query[plane], query[plane + planes]) * complex(
+                math.cos(angle * (len(tokens) - 1)), math.sin(angle * (len(tokens) - 1))
+            )
+            k = complex(key[plane], key[plane + planes]) * complex(
+                math.cos(angle * position), math.sin(angle * position)
+            )
+            logit += (q.conjugate() * k).real
+        logits.append(logit / math.sqrt(model.dim))
+    weights = torch.tensor(logits, dtype=torch.float64).softmax(0)
+    return weights @ reads
+
+
+@pytest.mark.parametrize("planes", [1, 2])
+@pytest.mark.parametrize("task", TASKS, ids=lambda task: type(task).__name__)
+def test_forward_against_a_literal_model(task, planes):
+    model = ToyEnsemble(task, ANGLES[planes], seeds=SEEDS, width=16)
+    tokens = draw(task).tokens
+    with torch.no_grad():
+        single, double = model(tokens), model.double()(tokens)
+        for seed in range(2):
+            for variant in range(len(ANGLES[planes])):
+                for number in range(3):
+                    expected = literal_scores(model, seed, variant, tokens[seed, number].tolist())
+                    torch.testing.assert_close(double[seed, variant, number], expected, atol=1e-10, rtol=0)
+                    torch.testing.assert_close(single[seed, variant, number].double(), expected, atol=1e-4, rtol=0)
+
+
+def test_losses_are_torch_cross_entropy():
+    model = ToyEnsemble(TASKS[0], ANGLES[1], seeds=SEEDS)
+    batch = draw(TASKS[0])
+    scores, losses = model(batch.tokens), model.losses(batch)
+    for seed in range(2):
+        for variant in range(3):
+            expected = torch.nn.functional.cross_entropy(scores[seed, variant], batch.answer[seed])
+            torch.testing.assert_close(losses[seed, variant], expected)
+
+
+@pytest.mark.parametrize("task", TASKS, ids=lambda task: type(task).__name__)
+def test_queries_and_keys_are_what_the_core_expects(task):
+    model = ToyEnsemble(task, ANGLES[2], seeds=SEEDS).double()
+    tokens = draw(task).tokens
+    logits = model.logits(tokens)
+    for variant in range(2):
+        query, keys = model.query_and_keys(tokens, variant)
+        C = cross_logits(query, keys, model.angles[variant], scale=model.scale)
+        torch.testing.assert_close(C.diagonal(dim1=-2, dim2=-1), logits[..., variant])
+
+
+def test_variants_of_a_seed_start_alike_and_seeds_differ():
+    model = ToyEnsemble(TASKS[1], ANGLES[1], seeds=SEEDS)
+    for parameter in model.parameters():
+        assert parameter.shape[:2] == model.ensemble == (2, 3)
+        assert torch.equal(parameter[:, 0], parameter[:, 2])
+        assert not torch.equal(parameter[0], parameter[1])
+    again = ToyEnsemble(TASKS[1], ANGLES[1][:1], seeds=SEEDS[1:])
+    assert torch.equal(again.embedding[0, 0], model.embedding[1, 0])
+
+
+@pytest.mark.parametrize("task", TASKS, ids=lambda task: type(task).__name__)
+def test_ensemble_equals_single_models_step_by_step(task):
+    """The batched grid against a loop over models, same starts, same data: the same losses and weights."""
+    settings = TrainingSettings(steps=25, batch=16, warmup=5, record_every=1)
+    draw_batch = lambda count, generators: sample_streams(task, count, generators)  # noqa: E731
+    ensemble = ToyEnsemble(task, ANGLES[1], seeds=SEEDS, width=16).double()
+    singles = [[ensemble.member(seed, variant).double() for variant in range(3)] for seed in range(2)]
+    together = train(
+        ensemble, draw_batch, generators=make_generators(SEEDS, purpose=0), settings=settings, progress=False
+    )
+    for seed in range(2):
+        for variant in range(3):
+            alone = train(
+                singles[seed][variant],
+                draw_batch,
+                generators=make_generators(SEEDS[seed : seed + 1], purpose=0),
+                settings=settings,
+                progress=False,
+            )
+            torch.testing.assert_close(alone.losses[:, 0, 0], together.losses[:, seed, variant], atol=1e-8, rtol=0)
+            trained = ensemble.member(seed, variant)
+            for name, parameter in singles[seed][variant].named_parameters():
+                torch.testing.assert_close(parameter, trained.get_parameter(name).double(), atol=1e-6, rtol=0)
+
+
+def test_members_do_not_see_each_other():
+    model = ToyEnsemble(TASKS[0], ANGLES[1], seeds=SEEDS)
+    model.losses(draw(TASKS[0]))[1, 2].backward()
+    for parameter in model.parameters():
+        gradient = parameter.grad
+        assert gradient[1, 2].abs().max() > 0
+        gradient[1, 2] = 0
+        assert gradient.abs().max() == 0
+
+
+def test_angle_zero_ignores_the_order_of_the_context():
+    task = TASKS[1]
+    model = ToyEnsemble(task, ANGLES[1], seeds=SEEDS).double()
+    tokens = draw(task).tokens
+    order = torch.tensor([3, 0, 4, 1, 2, 5])
+    moved = (model(tokens) - model(tokens[..., order])).abs().amax((0, 2, 3))
+    assert moved[2] < 1e-12
+    assert bool((moved[:2] > 1e-6).all())
+
+
+def test_gates_switch_planes():
+    task = TASKS[0]
+    model = ToyEnsemble(task, rope_angles(8)[None], seeds=SEEDS).double()
+    tokens = draw(task).tokens
+    whole = model.logits(tokens)
+    parts = sum(model.logits(tokens, gate) for gate in torch.eye(4))
+    torch.testing.assert_close(parts, whole)
+    assert model.logits(tokens, torch.zeros(4)).abs().max() == 0
+    torch.testing.assert_close(model(tokens, torch.ones(4)), model(tokens))
+
+
+def test_streams_of_purposes_and_seeds_are_apart():
+    drawn = [sample_streams(TASKS[0], 50, make_generators(SEEDS, purpose=purpose)).tokens for purpose in (0, 1)]
+    assert not torch.equal(drawn[0], drawn[1])
+    assert not torch.equal(drawn[0][0], drawn[0][1])
+    assert torch.equal(drawn[0], draw(TASKS[0], 50).tokens)
+
+
+def test_index_is_learnt_with_a_fast_angle_and_not_with_a_slow_one():
+    task = IndexTask(length=5, symbols=6)
+    model = ToyEnsemble(task, torch.tensor([[1.0], [1e-4]]), seeds=SEEDS)
+    train(
+        model,
+        lambda count, generators: sample_streams(task, count, generators),
+        generators=make_generators(SEEDS, purpose=0),
+        settings=TrainingSettings(steps=250, batch=64, learning_rate=2e-2),
+        progress=False,
+    )
+    batch: TaskBatch = draw(task, 500, purpose=1)
+    accuracy = (model(batch.tokens).argmax(-1) == batch.answer[:, None]).float().mean((0, 2))
+    assert accuracy[0] > 0.95
+    assert accuracy[1] < 0.6
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda: ToyEnsemble(TASKS[0], torch.tensor([1.0]), seeds=SEEDS), r"shape \[variant, plane\]; got \(1,\)"),
+        (lambda: ToyEnsemble(TASKS[0], torch.tensor([[math.nan]]), seeds=SEEDS), "angles must be finite"),
+        (lambda: ToyEnsemble(TASKS[0], ANGLES[1], seeds=()), "at least one seed is needed"),
+        (
+            lambda: ToyEnsemble(TASKS[0], ANGLES[1], seeds=(0,))(draw(TASKS[0]).tokens),
+            r"with 1 seeds and more than 1 tokens, .* got \(2, 8, 7\). Draw them",
+        ),
+    ],
+)
+def test_bad_input_is_refused(call, message):
+    with pytest.raises(ValueError, match=message):
+        call()
+
+
+def test_a_toy_needs_a_token_beside_its_query():
+    model, tokens = ToyEnsemble(TASKS[0], ANGLES[1], seeds=SEEDS), draw(TASKS[0]).tokens
+    assert model(tokens[..., -2:]).isfinite().all()
+    for wrong in (tokens[..., -1:], tokens[..., :0], tokens[0]):
+        with pytest.raises(
+            ValueError, match=rf"with 2 seeds and more than 1 tokens, .*{re.escape(f'got {tuple(wrong.shape)}')}"
+        ):
+            model(wrong)
+
+
+@pytest.mark.gpu
+def test_gpu_agrees_with_cpu():
+    task = TASKS[1]
+    model = ToyEnsemble(task, ANGLES[2], seeds=SEEDS)
+    tokens = draw(task).tokens
+    torch.testing.assert_close(model.cuda()(tokens.cuda()).cpu(), model.cpu()(tokens), atol=1e-4, rtol=1e-4)

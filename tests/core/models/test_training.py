@@ -1,0 +1,245 @@
+"""The training loop against torch's own optimiser in a plain loop; freezing; killed and resumed runs."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+import torch
+
+from posym_core.models import checkpoints
+from posym_core.models.ensembles import make_generators, sample_streams
+from posym_core.models.toys import ToyEnsemble
+from posym_core.models.training import TrainingSettings, train
+from posym_core.store import keeping as store
+from posym_core.tasks.index_retrieval import RetrievalTask
+
+TASK = RetrievalTask(length=4, symbols=5, attributes=2)
+SEEDS = (0, 1)
+SETTINGS = TrainingSettings(steps=30, batch=8, warmup=4, record_every=7)
+
+
+class Killed(Exception):
+    pass
+
+
+class Regression(torch.nn.Module):
+    """An ordinary model: one loss, no members."""
+
+    def __init__(self):
+        super().__init__()
+        torch.manual_seed(0)
+        self.linear = torch.nn.Linear(3, 1)
+
+    def losses(self, x):
+        return (self.linear(x)[:, 0] - x.sum(1)).square().mean()
+
+
+def toys() -> ToyEnsemble:
+    return ToyEnsemble(TASK, torch.tensor([[0.5], [0.01]]), seeds=SEEDS, width=8)
+
+
+def draw(count, generators):
+    return sample_streams(TASK, count, generators)
+
+
+def draw_normal(count, generators):
+    return torch.randn(count, 3, generator=generators[0])
+
+
+def run(model, *, settings=SETTINGS, **options):
+    generators = make_generators(SEEDS, purpose=0)
+    return train(model, draw, generators=generators, settings=settings, progress=False, **options)
+
+
+def weights(step, model):
+    return {"embedding": model.embedding[0, 0]} if step % 4 == 0 else None
+
+
+def test_steps_are_those_of_a_plain_loop():
+    model, plain = Regression(), Regression()
+    history = train(
+        model, draw_normal, generators=[torch.Generator().manual_seed(1)], settings=SETTINGS, progress=False
+    )
+    optimizer = torch.optim.Adam(plain.parameters(), betas=SETTINGS.betas)
+    generator, losses = torch.Generator().manual_seed(1), []
+    for step in range(SETTINGS.steps):
+        rise = min(1, (step + 1) / 4)
+        for group in optimizer.param_groups:
+            group["lr"] = 1e-2 * rise * (0.5 + 0.5 * math.cos(math.pi * step / 30))
+        loss = plain.losses(draw_normal(8, [generator]))
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        losses.append(loss.item())
+    for mine, other in zip(model.parameters(), plain.parameters(), strict=True):
+        torch.testing.assert_close(mine, other)
+    # records are means over seven steps, the last over the two that are left
+    expected = [sum(losses[first : first + 7]) / len(losses[first : first + 7]) for first in range(0, 30, 7)]
+    torch.testing.assert_close(history.losses, torch.tensor(expected))
+    assert history.steps == 30
+
+
+@pytest.mark.parametrize("killed_after", [3, 10, 13, 20, 29])
+def test_a_killed_and_resumed_run_equals_the_unbroken_one(tmp_path, killed_after):
+    unbroken = toys()
+    expected = run(unbroken, observe=weights)
+
+    def die(step, model):
+        if step == killed_after:
+            raise Killed
+        return weights(step, model)
+
+    checkpoint = tmp_path / "toy.safetensors"
+    with pytest.raises(Killed):
+        run(toys(), observe=die, checkpoint=checkpoint, checkpoint_every=5)
+    assert checkpoint.exists() == (killed_after > 5)
+    resumed = toys()
+    with torch.no_grad():
+        for parameter in resumed.parameters():
+            parameter.zero_()  # nothing may come from here once there is a checkpoint
+    if killed_after < 5:
+        resumed = toys()
+    history = run(resumed, observe=weights, checkpoint=checkpoint, checkpoint_every=5)
+    for mine, other in zip(resumed.parameters(), unbroken.parameters(), strict=True):
+        assert torch.equal(mine, other)
+    assert torch.equal(history.losses, expected.losses)
+    assert torch.equal(history.observed_at, expected.observed_at)
+    assert torch.equal(history.observations["embedding"], expected.observations["embedding"])
+    assert [file.name for file in tmp_path.iterdir()] == ["toy.safetensors"]
+
+
+def test_a_finished_run_resumes_to_its_end(tmp_path):
+    model = toys()
+    history = run(model, checkpoint=tmp_path / "toy.safetensors")
+    again = toys()
+    repeated = run(again, checkpoint=tmp_path / "toy.safetensors")
+    assert torch.equal(again.embedding, model.embedding)
+    assert torch.equal(history.losses, repeated.losses)
+
+
+def test_two_runs_are_the_same():
+    first, second = toys(), toys()
+    run(first)
+    run(second)
+    assert torch.equal(first.embedding, second.embedding)
+
+
+def test_frozen_members_stay_and_others_go_on():
+    free, stopped = toys(), toys()
+    losses = run(free).losses
+    threshold = float(losses[2:].amin(0).flatten().sort().values[1:3].mean())  # two of four members fall below
+    settings = TrainingSettings(steps=30, batch=8, warmup=4, record_every=7, stop_loss=threshold)
+    kept = {}
+
+    def keep(step, model):
+        kept[step] = {name: parameter.detach().clone() for name, parameter in model.named_parameters()}
+
+    history = run(stopped, settings=settings, observe=keep)
+    frozen = history.frozen_at < 30
+    assert 1 <= int(frozen.sum()) <= 3
+    for name, parameter in stopped.named_parameters():
+        assert torch.equal(parameter[~frozen], free.get_parameter(name)[~frozen])
+        for seed, variant in frozen.nonzero().tolist():
+            assert torch.equal(
+                parameter[seed, variant], kept[int(history.frozen_at[seed, variant])][name][seed, variant]
+            )
+            assert not torch.equal(parameter[seed, variant], free.get_parameter(name)[seed, variant])
+
+
+def recorded(means, stop_loss):
+    """A record of members with these mean losses, after two steps."""
+    state = checkpoints.State()
+    state.start(torch.tensor(means), steps=9)
+    state.step, state.running = 2, 2 * torch.tensor(means)
+    state.record(2, stop_loss)
+    return state
+
+
+def test_members_freeze_below_the_loss_that_was_asked_for_and_not_at_it():
+    state = recorded([0.125, 0.25, 0.5], 0.25)
+    assert state.frozen.tolist() == [True, False, False]
+    assert state.frozen_at.tolist() == [2, 9, 9]
+    assert not state.finished
+    # Without a loss to stop at, one of zero goes on.
+    assert not recorded([0.0, 1.0], 0.0).frozen.any()
+
+
+@pytest.mark.parametrize("loss", [math.nan, math.inf, -math.inf])
+def test_a_mean_loss_that_is_no_number_stops_the_run(loss):
+    with pytest.raises(FloatingPointError, match=r"members \[\[1\]\] is not finite within 2 steps before step 2"):
+        recorded([1.0, loss, 2.0], 0.0)
+
+
+def test_training_ends_when_every_member_is_frozen():
+    settings = TrainingSettings(steps=30, batch=8, record_every=5, stop_loss=1e9)
+    history = run(toys(), settings=settings)
+    assert history.steps == 5
+    assert history.frozen_at.tolist() == [[5, 5], [5, 5]]
+
+
+def test_a_checkpoint_of_other_code_is_refused(tmp_path, monkeypatch):
+    checkpoint = tmp_path / "toy.safetensors"
+    run(toys(), checkpoint=checkpoint)
+    monkeypatch.setattr(store, "digest_code", lambda: "other")
+    message = r'toy.safetensors was made with other code \(".* there, "other" now\), and no .*; remove it to start'
+    with pytest.raises(ValueError, match=message):
+        run(toys(), checkpoint=checkpoint)
+
+
+@pytest.mark.parametrize("damage", [lambda x: x[:-9], lambda x: x[:-9] + bytes([x[-9] ^ 1]) + x[-8:]])
+def test_a_damaged_checkpoint_is_refused(tmp_path, damage):
+    checkpoint = tmp_path / "toy.safetensors"
+    run(toys(), checkpoint=checkpoint)
+    checkpoint.write_bytes(damage(checkpoint.read_bytes()))
+    message = r"checkpoint toy.safetensors (cannot be read|was altered).*; remove it to start anew"
+    with pytest.raises(ValueError, match=message):
+        run(toys(), checkpoint=checkpoint)
+
+
+def test_a_checkpoint_of_another_run_is_refused(tmp_path):
+    checkpoint = tmp_path / "toy.safetensors"
+    run(toys(), checkpoint=checkpoint, identity={"task": "a"})
+    with pytest.raises(ValueError, match=r'made with other identity \(task: "a" there, "b" now\), and .*; remove it'):
+        run(toys(), checkpoint=checkpoint, identity={"task": "b"})
+    with pytest.raises(ValueError, match=r"made with other settings \(steps: 30 there, 31 now, .*\)"):
+        run(toys(), checkpoint=checkpoint, identity={"task": "a"}, settings=TrainingSettings(steps=31))
+    with pytest.raises(ValueError, match="has 2 generators; got 1"):
+        train(
+            toys(),
+            draw,
+            generators=make_generators((0,), purpose=0),
+            settings=SETTINGS,
+            checkpoint=checkpoint,
+            identity={"task": "a"},
+            progress=False,
+        )
+
+
+def test_losses_that_are_not_finite_stop_the_run():
+    model = toys()
+    with torch.no_grad():
+        model.read_map[1, 0] = math.inf
+    with pytest.raises(FloatingPointError, match=r"members \[\[1, 0\]\] is not finite .* pass a lower learning_rate"):
+        run(model)
+
+
+def test_parameters_must_lead_with_the_members():
+    model = toys()
+    model.extra = torch.nn.Parameter(torch.zeros(3))
+    with pytest.raises(ValueError, match=r"losses have shape \(2, 2\).*extra has shape \(3,\)"):
+        run(model)
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"steps": 0}, "steps must be above 0; got 0"),
+        ({"learning_rate": -1.0}, "learning_rate must be above 0"),
+        ({"betas": (0.9, 1.0)}, r"betas must lie in \[0, 1\)"),
+        ({"warmup": -1}, "must not be negative"),
+    ],
+)
+def test_bad_settings_are_refused(settings, message):
+    with pytest.raises(ValueError, match=message):
+        TrainingSettings(**settings)

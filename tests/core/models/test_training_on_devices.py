@@ -1,0 +1,338 @@
+"""Training that does not wait for its device: our forward pass, several seeds, steps without reads, graphs."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import replace
+from functools import partial
+
+import numpy as np
+import other_device as stand_in
+import pytest
+import torch
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves
+
+from posym_companion.several_hops.gptj import AnswerLoss, AnswerLosses, compute_answer_logits, draw_dropout, make_gptj
+from posym_companion.several_hops.multihop import (
+    NOISE,
+    TRAINING,
+    MultihopSettings,
+    Watch,
+    train_model,
+    train_together,
+)
+from posym_core.models import graphs, training
+from posym_core.models.decoders import DecoderEnsemble
+from posym_core.models.ensembles import make_generators, sample_streams
+from posym_core.models.toys import ToyEnsemble
+from posym_core.models.training import CosineSettings, TrainingSettings, train
+from posym_core.tasks.facts import FactsTask
+from posym_core.tasks.index_retrieval import RetrievalTask
+
+TINY = MultihopSettings(
+    hops=2, window=3, steps_back=2, layers=2, width=8, train=8 * 24, validation=16, test=20, batch=8, dropout=0.2,
+    learning_rate=1e-2, warmup=3, checkpoint_every=12, look_every=6, look=16, turn=2.0, monitored=2, save_every=12,
+)  # fmt: skip
+TIMES = {"training_seconds", "monitor_seconds"}
+FACTS = FactsTask(facts=4, questions=("binding", "index"))
+TOY = RetrievalTask(length=4, symbols=5, attributes=2)
+# A loss that some of four members fall below before the end.
+FREEZING = TrainingSettings(steps=24, batch=8, warmup=4, record_every=6, stop_loss=0.695)
+
+
+def settings(*seeds, **options):
+    return [replace(TINY, seed=seed, **options) for seed in seeds]
+
+
+def draw_multihop(count, generators):
+    batch = TINY.make_task().sample(count, generator=generators[0])
+    return batch.tokens, batch.answer, int(torch.randint(2**62, (), generator=generators[1]))
+
+
+def learn_multihop(device, observe=None, **options):
+    model = AnswerLoss(TINY.make_model().to(device))
+    generators = [TINY.generator(TRAINING), TINY.generator(NOISE)]
+    train(model, draw_multihop, generators=generators, settings=TINY.training, observe=observe, progress=False,
+          **options)  # fmt: skip
+    return model
+
+
+def learn_side_by_side(device, observe=None, **options):
+    model = AnswerLosses([AnswerLoss(one.make_model().to(device)) for one in settings(0, 1)])
+
+    def draw(count, generators):
+        tokens, answer, seeds = zip(*(draw_multihop(count, generators[at : at + 2]) for at in (0, 2)), strict=True)
+        return torch.stack(tokens), torch.stack(answer), seeds
+
+    generators = [one.generator(purpose) for one in settings(0, 1) for purpose in (TRAINING, NOISE)]
+    train(model, draw, generators=generators, settings=TINY.training, observe=observe, progress=False, **options)
+    return model
+
+
+def learn_toys(device, observe=None, **options):
+    model = ToyEnsemble(TOY, torch.tensor([[0.5], [0.01]]), seeds=(0, 1), width=8).to(device)
+    generators = make_generators((0, 1), device, purpose=0)
+    model.history = train(model, partial(sample_streams, TOY),
+          generators=generators, settings=FREEZING, observe=observe, progress=False, **options)  # fmt: skip
+    return model
+
+
+def learn_decoders(device, observe=None, **options):
+    model = DecoderEnsemble(FACTS, torch.tensor([[[0.5, 0.1]], [[0.2, 0.0]]]), seeds=(0, 1), heads=2).to(device)
+    train(model, partial(sample_streams, FACTS), generators=make_generators((0, 1), device, purpose=0),
+          settings=CosineSettings(steps=24, batch=4, warmup=4, record_every=6), observe=observe, progress=False,
+          **options)  # fmt: skip
+    return model
+
+
+def same(first, second):
+    for one, other in zip(first.parameters(), second.parameters(), strict=True):
+        torch.testing.assert_close(one, other, rtol=0, atol=0)
+
+
+def almost_same(first, second, tolerance=1e-6):
+    """As where the learning rate lies in a tensor of float32."""
+    for one, other in zip(first.parameters(), second.parameters(), strict=True):
+        torch.testing.assert_close(one, other, rtol=10 * tolerance, atol=tolerance)
+
+
+@pytest.mark.parametrize("heads", [1, 2])
+def test_our_forward_pass_is_that_of_transformers_dropout_included(heads):
+    model = make_gptj(vocabulary=30, layers=3, heads=heads, width=32, dropout=0.3, positions=20)
+    tokens = torch.randint(30, (5, 17))
+    factors = draw_dropout(model, tokens.shape, 7)
+    assert 0.25 < float((factors == 0).double().mean()) < 0.35
+    torch.manual_seed(7)
+    theirs = model(tokens).logits[:, -1]
+    ours = compute_answer_logits(model, tokens, factors=factors)
+    torch.testing.assert_close(ours, theirs, rtol=0, atol=5e-7)
+    weights = torch.randn_like(ours)
+    grads = [torch.autograd.grad((x * weights).sum(), list(model.parameters())) for x in (ours, theirs)]
+    for one, other in zip(*grads, strict=True):
+        torch.testing.assert_close(one, other, rtol=1e-5, atol=1e-6)
+    with torch.no_grad():
+        torch.testing.assert_close(
+            compute_answer_logits(model, tokens), model.eval()(tokens).logits[:, -1], rtol=0, atol=5e-7
+        )
+
+
+class Traffic(TorchDispatchMode):
+    """Counts what makes the CPU and the stand-in device wait for each other."""
+
+    def __init__(self):
+        super().__init__()
+        self.seen = Counter()
+
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        aten, leaves, asked = torch.ops.aten, tree_leaves((args, kwargs)), (kwargs or {}).get("device")
+        there = {isinstance(x, stand_in.OtherTensor) for x in leaves if isinstance(x, torch.Tensor)}
+        moved = there == {True, False} or (
+            asked is not None and there == {torch.device(asked).type != stand_in.OTHER.type}
+        )
+        if func.overloadpacket in stand_in.MOVES and moved:
+            self.seen["copy"] += 1
+        elif True in there and func.overloadpacket in (aten._local_scalar_dense, aten.nonzero, aten.masked_select):
+            self.seen["read"] += 1
+        elif func.overloadpacket in stand_in.INDEXED:
+            self.seen["read"] += any(
+                isinstance(x, torch.Tensor) and x.dtype == torch.bool for x in tree_leaves(args[1])
+            )
+        return func(*args, **(kwargs or {}))
+
+
+def traffic_by_step(learn):
+    """What is seen in each step of a training on the stand-in device."""
+    steps = []
+    with stand_in.other_device() as device, Traffic() as traffic:
+
+        def note(step, model):
+            steps.append(Counter(traffic.seen))
+            traffic.seen.clear()
+
+        learn(device, observe=note)
+    return steps[1:]
+
+
+@pytest.mark.parametrize("learn", [learn_multihop, learn_side_by_side])
+def test_a_step_reads_nothing_and_copies_nothing_from_the_cpu(learn):
+    steps = traffic_by_step(learn)
+    assert len(steps) == TINY.steps == 24
+    # Six steps go from one record to the next: tokens and answers of all come with the first, the last is recorded.
+    for number, seen in enumerate(steps):
+        assert seen["copy"] == (2 if number % 6 == 0 else 0), number
+        assert (seen["read"] > 0) == (number % 6 == 5), number
+
+
+@pytest.mark.parametrize("learn", [learn_toys, learn_decoders])
+def test_a_step_of_an_ensemble_reads_nothing_with_frozen_members_either(learn):
+    if learn is learn_toys:
+        assert 0 < int((learn_toys("cpu").history.frozen_at < 24).sum()) < 4
+    for number, seen in enumerate(traffic_by_step(learn)):
+        assert number % 6 == 0 or seen["copy"] == 0  # inputs are drawn on the device before the first of six
+        assert (seen["read"] > 0) == (number % 6 == 5), number
+
+
+def test_the_other_device_learns_what_the_cpu_learns():
+    with stand_in.other_device() as device:
+        there = [parameter.detach().cpu() for parameter in learn_multihop(device).parameters()]
+    for one, other in zip(there, learn_multihop("cpu").parameters(), strict=True):
+        torch.testing.assert_close(one, other.detach(), rtol=0, atol=0)
+
+
+def test_batches_of_different_lengths_travel_in_one_copy():
+    batches = [(torch.arange(2 * n).view(2, n), torch.arange(2), 5 + n) for n in (3, 4, 6)]
+    with stand_in.other_device() as device, Traffic() as traffic:
+        found = training.move_batches(batches, device)
+        assert traffic.seen == {"copy": 2}
+        for (tokens, answer, seed), (own, right, number) in zip(found, batches, strict=True):
+            assert tokens.device == answer.device == device
+            assert torch.equal(tokens.cpu(), own)
+            assert torch.equal(answer.cpu(), right)
+            assert seed == number
+    assert training.move_batches(batches, torch.device("cpu")) == batches
+
+
+class Replayed:
+    """Records on the CPU: to replay is to run again."""
+
+    def __init__(self):
+        self.made, self.recorded, self.replayed = 0, 0, 0
+
+    def make(self, run):
+        self.made += 1
+        run()
+
+    def record(self, run):
+        self.recorded += 1
+
+        def replay():
+            self.replayed += 1
+            run()
+
+        return replay
+
+
+@pytest.fixture
+def recorder(monkeypatch):
+    found = Replayed()
+    monkeypatch.setattr(training, "make_graph_recorder", lambda device: found)
+    return found
+
+
+def test_steps_are_recorded_after_a_few_and_replayed_from_then_on(recorder):
+    almost_same(learn_multihop("cpu", graph=True), learn_multihop("cpu"))
+    assert (recorder.made, recorder.recorded, recorder.replayed) == (graphs.WARM_UP, 1, 24 - graphs.WARM_UP)
+
+
+def test_every_length_has_a_recording_of_its_own(recorder):
+    longer = replace(TINY, extra=1)
+    found = train_model(longer, device="cpu", progress=False)
+    assert (recorder.made, recorder.recorded) == (2 * graphs.WARM_UP, 2)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(training, "make_graph_recorder", lambda device: None)
+        assert_alike(found, train_model(longer, device="cpu", progress=False))
+
+
+def test_members_that_freeze_are_left_out_of_a_new_recording(recorder):
+    plain, graphed = learn_toys("cpu"), learn_toys("cpu", graph=True)
+    times = graphed.history.frozen_at
+    assert torch.equal(times, plain.history.frozen_at)
+    almost_same(graphed, plain)
+    assert recorder.recorded == 1 + len(set(times[times < 24].tolist()))
+
+
+def assert_alike(found, expected, rtol=1e-5):
+    almost_same(found.model, expected.model, 2e-3)  # kept in half precision
+    assert set(found.arrays) == set(expected.arrays)
+    for name in ("loss", "loss_step", "look_step", "checkpoint_step", "example_tokens"):
+        np.testing.assert_allclose(found.arrays[name], expected.arrays[name], rtol=rtol, err_msg=name)
+
+
+@pytest.mark.parametrize("task", ["number", "letter"])
+def test_seeds_side_by_side_are_those_one_after_another(task):
+    seeds = settings(0, 3, 4, task=task)
+    together = train_together(seeds, device="cpu", progress=False)
+    for one, found in zip(seeds, together, strict=True):
+        assert_alike(found, train_model(one, device="cpu", progress=False))
+
+
+def test_a_step_side_by_side_has_the_gradients_of_each_alone():
+    alone = [AnswerLoss(one.make_model()) for one in settings(0, 1)]
+    drawn = [draw_multihop(8, [one.generator(TRAINING), one.generator(NOISE)]) for one in settings(0, 1)]
+    losses = [loss.losses(loss.prepare(batch)) for loss, batch in zip(alone, drawn, strict=True)]
+    grads = [torch.autograd.grad(loss, list(one.parameters())) for loss, one in zip(losses, alone, strict=True)]
+    tokens, answer, seeds = zip(*drawn, strict=True)
+    both = AnswerLosses(alone)
+    found = both.losses(both.prepare((torch.stack(tokens), torch.stack(answer), seeds)))
+    torch.testing.assert_close(found, torch.stack(losses), rtol=1e-6, atol=0)
+    found.sum().backward()
+    for parameter, *own in zip(both.parameters(), *grads, strict=True):
+        torch.testing.assert_close(parameter.grad, torch.stack(own), rtol=1e-4, atol=1e-6)
+
+
+class Killed(Exception):
+    pass
+
+
+def test_a_killed_run_of_several_goes_on(tmp_path, monkeypatch):
+    seeds = settings(0, 1, turn=0.05)
+    unbroken = train_together(seeds, device="cpu", progress=False)
+    look, checkpoint = Watch.__call__, tmp_path / "training.safetensors"
+
+    def die(watch, step, model):
+        if step == 18:
+            raise Killed
+        return look(watch, step, model)
+
+    monkeypatch.setattr(Watch, "__call__", die)
+    with pytest.raises(Killed):
+        train_together(seeds, device="cpu", progress=False, checkpoint=checkpoint)
+    monkeypatch.undo()
+    resumed = train_together(seeds, device="cpu", progress=False, checkpoint=checkpoint)
+    for one, other in zip(resumed, unbroken, strict=True):
+        same(one.model, other.model)
+        for name in set(other.arrays) - TIMES:
+            np.testing.assert_array_equal(one.arrays[name], other.arrays[name], err_msg=name)
+    with pytest.raises(ValueError, match="made with other identity"):
+        train_together(settings(0, 2, turn=0.05), device="cpu", progress=False, checkpoint=checkpoint)
+
+
+def test_what_cannot_learn_side_by_side_is_refused():
+    with pytest.raises(ValueError, match=r"by their seed alone; train apart from multihop/number_0: .*letter_1"):
+        train_together([TINY, replace(TINY, task="letter", seed=1)], device="cpu")
+    with pytest.raises(ValueError, match="extra=2 draws another length for each model; train them one after another"):
+        train_together(settings(0, 1, extra=2), device="cpu")
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("learn", [learn_multihop, learn_side_by_side, learn_toys, learn_decoders])
+def test_a_graph_on_a_gpu_learns_what_plain_steps_learn(learn):
+    plain, graphed = (learn(torch.device("cuda"), graph=graph) for graph in (False, True))
+    almost_same(graphed, plain, 1e-3)  # Adam makes much of rounding where gradients are small
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("extra", [0, 2])
+def test_a_run_on_a_gpu_goes_on(tmp_path, monkeypatch, extra):
+    one = replace(TINY, extra=extra)
+    unbroken = train_model(one, device="cuda", progress=False)
+    look, checkpoint = Watch.__call__, tmp_path / "training.safetensors"
+
+    def die(watch, step, model):
+        if step == 18:
+            raise Killed
+        return look(watch, step, model)
+
+    monkeypatch.setattr(Watch, "__call__", die)
+    with pytest.raises(Killed):
+        train_model(one, device="cuda", progress=False, checkpoint=checkpoint)
+    monkeypatch.undo()
+    assert_alike(train_model(one, device="cuda", progress=False, checkpoint=checkpoint), unbroken, rtol=1e-3)
+
+
+@pytest.mark.gpu
+def test_seeds_side_by_side_on_a_gpu_are_those_one_after_another():
+    seeds = settings(0, 1, 2)
+    for one, found in zip(seeds, train_together(seeds, device="cuda", progress=False), strict=True):
+        assert_alike(found, train_model(one, device="cuda", progress=False), rtol=1e-3)

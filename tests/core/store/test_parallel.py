@@ -1,0 +1,91 @@
+import math
+import os
+import sys
+
+import pytest
+import torch
+
+from posym_core.store import parallel
+from posym_core.store.parallel import WorkerLostError, run_grid
+
+ITEMS = [4.0, 9.0, 16.0, 25.0]
+
+
+def test_results_come_with_the_number_of_their_item():
+    assert list(run_grid(math.sqrt, ITEMS)) == [(0, 2.0), (1, 3.0), (2, 4.0), (3, 5.0)]
+    assert list(run_grid(math.sqrt, [])) == []
+
+
+def test_here_work_is_done_when_it_is_asked_for():
+    done = []
+    results = run_grid(done.append, [1, 2, 3])
+    next(results)
+    assert done == [1]
+
+
+def test_processes_give_what_one_gives_and_end_with_what_the_function_raises():
+    assert sorted(run_grid(math.sqrt, ITEMS, jobs=2)) == list(run_grid(math.sqrt, ITEMS))
+    with pytest.raises(ValueError, match=r"math domain error|nonnegative"):
+        list(run_grid(math.sqrt, [4.0, -1.0], jobs=2))
+
+
+def test_a_process_that_dies_is_said_to_have_died():
+    with pytest.raises(WorkerLostError, match=r"one of 2 worker processes died.*fewer jobs or smaller batches"):
+        list(run_grid(os._exit, [1, 1], jobs=2))
+
+
+def test_other_code_in_a_process_is_refused(monkeypatch):
+    monkeypatch.setattr(parallel, "digest_code", lambda: "other")
+    with pytest.raises(RuntimeError, match="a worker has other code of posym_core than the machine that asks; install"):
+        list(run_grid(math.sqrt, ITEMS, jobs=2))
+
+
+def test_an_item_is_done_with_the_threads_that_are_asked_for():
+    before = torch.get_num_threads()
+    found = run_grid(lambda _: torch.get_num_threads(), [0, 1], threads=before + 1)
+    assert next(found) == (0, before + 1)
+    assert torch.get_num_threads() == before
+
+
+def test_a_process_holds_one_thing():
+    assert [parallel.hold(key, lambda key=key: [key])[0] for key in ("a", "a", "b")] == ["a", "a", "b"]
+    assert parallel.HELD == {"b": ["b"]}
+    parallel.HELD.clear()
+
+
+@pytest.mark.parametrize("jobs", [0, -1, 1.5, True, "2"])
+def test_numbers_of_processes_that_do_not_fit(jobs):
+    with pytest.raises(ValueError, match=f"jobs must be a whole number of at least 1; got {jobs!r}"):
+        run_grid(math.sqrt, ITEMS, jobs=jobs)
+
+
+def test_two_places_are_refused():
+    with pytest.raises(ValueError, match="jobs=2 and cluster='tcp://x:1' are two places to work at; pass one of them"):
+        run_grid(math.sqrt, ITEMS, jobs=2, cluster="tcp://x:1")
+
+
+def test_without_dask_the_extra_is_named(monkeypatch):
+    monkeypatch.setitem(sys.modules, "distributed", None)
+    with pytest.raises(ImportError, match=r"needs the package distributed; install it with: pip install 'posym-core\["):
+        list(run_grid(math.sqrt, ITEMS, cluster="tcp://127.0.0.1:1"))
+
+
+def test_an_address_where_no_scheduler_is(monkeypatch):
+    pytest.importorskip("distributed")
+    monkeypatch.setattr("posym_core.store.parallel.PATIENCE", 0.2)
+    with pytest.raises(ConnectionError, match=r"no Dask scheduler answers at 'tcp://127\.0\.0\.1:1'; start one with"):
+        list(run_grid(math.sqrt, ITEMS, cluster="tcp://127.0.0.1:1"))
+
+
+@pytest.fixture(scope="module")
+def scheduler():
+    """A scheduler without workers."""
+    distributed = pytest.importorskip("distributed")
+    with distributed.LocalCluster(n_workers=0, dashboard_address="127.0.0.1:0", silence_logs=50) as cluster:
+        yield cluster
+
+
+def test_a_cluster_without_workers(scheduler, monkeypatch):
+    monkeypatch.setattr("posym_core.store.parallel.PATIENCE", 0.5)
+    with pytest.raises(ConnectionError, match=r"has no workers; start some with `dask worker tcp://"):
+        list(run_grid(math.sqrt, ITEMS, cluster=scheduler.scheduler_address))

@@ -1,0 +1,183 @@
+import json
+import re
+
+import numpy as np
+import pytest
+import torch
+
+from posym_companion.several_hops.multihop import full_size
+from posym_companion.solvers import taught_gemma
+from posym_core.store import keeping as store
+from posym_core.store import results
+from posym_core.store.keeping import seal
+
+DIMS = {"scores": "layer head", "names x": "head"}
+
+
+def save(name, arrays, folder, dims=DIMS):
+    return results.save_result(name, arrays, dims=dims, settings={"seed": 3}, device="CPU", seconds=1.25, folder=folder)
+
+
+@pytest.fixture
+def saved(tmp_path):
+    arrays = {"scores": torch.arange(6.0).reshape(2, 3), "names": np.array(["a", "bc"])}
+    save("trial/demo", arrays, tmp_path)
+    return tmp_path
+
+
+def test_what_is_saved_is_read_with_its_provenance(saved):
+    result = results.load_result("trial/demo", folder=saved)
+    np.testing.assert_array_equal(result["scores"], np.arange(6.0).reshape(2, 3))
+    assert list(result["names"]) == ["a", "bc"]
+    assert result.dims == {"scores": ["layer", "head"], "names": ["head"]}
+    assert result.settings == {"seed": 3}
+    for field in ("code_version", "code_digest", "device", "date", "seconds", "versions", "checksum"):
+        assert result.provenance[field]
+    assert "Result trial/demo: posym_core" in result.describe()
+    assert "seed 3" in result.describe()
+    held = ", ".join(f"{name} {list(array.shape)}" for name, array in result.arrays.items())
+    assert repr(result) == f"<{result.describe()}; {held}>"
+    with pytest.raises(KeyError, match=r"holds no array 'score'; it holds .*names"):
+        result["score"]
+
+
+@pytest.mark.parametrize("damage", ["flip", "truncate"])
+def test_altered_or_truncated_arrays_are_found(saved, damage):
+    file = saved / "trial/demo.npz"
+    data = bytearray(file.read_bytes())
+    if damage == "flip":
+        data[len(data) // 2] ^= 1
+    file.write_bytes(data if damage == "flip" else data[:-10])
+    with pytest.raises(results.ResultError, match=r"demo.npz was altered or truncated.*git checkout"):
+        results.load_result("trial/demo", folder=saved)
+
+
+@pytest.mark.parametrize(
+    ("old", "new"), [('"seed": 3', '"seed": 4'), ('"device": "CPU"', '"device": "GPU"'), ('"layer"', '"head"')]
+)
+def test_altered_descriptions_are_found(saved, old, new):
+    file = saved / "trial/demo.json"
+    text = file.read_text()
+    assert old in text
+    file.write_text(text.replace(old, new))
+    with pytest.raises(results.ResultError, match=r"demo.json was altered: its own checksum is not .*git checkout"):
+        results.load_result("trial/demo", folder=saved)
+
+
+def test_descriptions_of_other_formats_and_without_checksum_are_refused(saved):
+    file = saved / "trial/demo.json"
+    description = json.loads(file.read_text())
+    del description["checksum"]
+    file.write_text(json.dumps(description))
+    with pytest.raises(results.ResultError, match=r"demo.json is not a whole description \(KeyError\('checksum'\)\)"):
+        results.load_result("trial/demo", folder=saved)
+    for other in (2, 4, None):  # of the past, of the future, and none
+        file.write_bytes(seal(description | {"format": other}))
+        with pytest.raises(results.ResultError, match=f"demo.json has format {other}, this code reads 3"):
+            results.load_result("trial/demo", folder=saved)
+
+
+def test_the_books_results_are_whole(root):
+    """Every file in ``results`` belongs to a result, and every result can be read and knows its dimensions."""
+    folder, expected = root / "results", set()
+    settings = (*full_size(), *taught_gemma.full_size(), *taught_gemma.full_size("smollm2-135m"))
+    light = {setting.name for setting in settings if not setting.files_kept}
+    found = [results.load_result(name, folder=folder) for name in results.list_results(folder=folder)]
+    for result in found:
+        expected |= {folder / f"{result.name}{end}" for end in (".json", ".npz")}
+        for name in result.provenance.get("attached", {}):
+            if result.name not in light:
+                expected.add(results.find_attached_file(result, name, folder=folder))
+        assert {key: len(dims) for key, dims in result.dims.items()} == {
+            key: x.ndim for key, x in result.arrays.items()
+        }
+    kept = {file for file in folder.rglob("*") if file.is_file() and not file.parent.name.startswith(".")}
+    kept -= {folder / f"{name}.safetensors" for name in light}
+    assert kept == expected
+    assert sum(file.stat().st_size for file in expected) < 55e6
+    assert len(found) > 50
+
+
+def test_missing_and_broken_descriptions_are_named(saved):
+    with pytest.raises(results.MissingResultError, match=r"'trial/other' is not there: other.json is missing in"):
+        results.load_result("trial/other", folder=saved)
+    (saved / "trial/demo.json").write_text(json.dumps({"settings": {}}))
+    with pytest.raises(results.ResultError, match=r"demo.json is not a whole description"):
+        results.load_result("trial/demo", folder=saved)
+    (saved / "trial/demo.npz").unlink()
+    with pytest.raises(results.ResultError, match=r"demo.npz is missing"):
+        results.load_result("trial/demo", folder=saved)
+
+
+def test_those_that_are_there_are_found_by_name(saved):
+    save("trial/more", {"x": np.ones(2)}, saved)
+    save("other/demo", {"x": np.ones(2)}, saved)
+    assert results.list_results(folder=saved) == ["other/demo", "trial/demo", "trial/more"]
+    assert results.list_results("trial", folder=saved) == ["trial/demo", "trial/more"]
+    names = ["trial/demo", "trial/none"]
+    assert [result.name for result in results.load_stored_results(names, saved, least=1)] == ["trial/demo"]
+    with pytest.raises(results.MissingResultError, match="'trial/none' is not there"):
+        results.load_stored_results(names, saved, least=2)
+    (saved / "trial/demo.npz").write_bytes(b"")
+    with pytest.raises(results.ResultError, match="altered or truncated"):
+        results.load_stored_results(names, saved)
+
+
+def test_an_interrupted_write_leaves_what_was_there(saved, monkeypatch):
+    before = {file.name: file.read_bytes() for file in (saved / "trial").iterdir()}
+
+    def broken(*_, **__):
+        raise OSError("No space left on device")
+
+    monkeypatch.setattr(results.np.lib.format, "write_array", broken)
+    with pytest.raises(OSError, match="No space left"):
+        save("trial/demo", {"x": np.ones(2)}, saved)
+    assert {file.name: file.read_bytes() for file in (saved / "trial").iterdir()} == before
+
+
+@pytest.mark.parametrize("written", [1, 2])
+def test_a_run_that_is_killed_while_it_writes_leaves_no_result(tmp_path, monkeypatch, written):
+    """Arrays or attached files may be there then; what says that there is a result is not."""
+    write, left = store.write_atomically, iter(range(written))
+
+    def killed(path, content):
+        if next(left, None) is None:
+            raise KeyboardInterrupt
+        write(path, content)
+
+    monkeypatch.setattr(store, "write_atomically", killed)
+    beside = {"attached": {".txt": b"more"}, "settings": {}, "device": "CPU", "seconds": 1.0, "folder": tmp_path}
+    with pytest.raises(KeyboardInterrupt):
+        results.save_result("trial/demo", {"scores": np.ones((2, 3))}, dims=DIMS, **beside)
+    assert results.list_results(folder=tmp_path) == []
+    assert len(list((tmp_path / "trial").iterdir())) == written
+
+
+def test_refuses_what_cannot_be_stored_safely(tmp_path):
+    for name in ("demo", "../demo", "trial/de mo", "trial/demo/1", "trial/d\u00e9mo", "trial/demo\n", "/demo"):
+        with pytest.raises(
+            ValueError, match=re.escape(f"named experiment/setting, in letters, digits, '_' and '-'; got {name!r}")
+        ):
+            save(name, {}, tmp_path)
+    with pytest.raises(ValueError, match="array 'x' holds Python objects"):
+        save("trial/demo", {"x": np.array([None])}, tmp_path)
+    with pytest.raises(
+        ValueError, match="array 'y' has no named dimensions; add it to dims, which names scores, names x"
+    ):
+        save("trial/demo", {"x": np.ones(2), "y": np.ones(2)}, tmp_path)
+    with pytest.raises(ValueError, match=r"dims of array 'x' are \[head\], but it has shape \(2, 2\)"):
+        save("trial/demo", {"x": np.ones((2, 2))}, tmp_path)
+    assert not list(tmp_path.iterdir())
+
+
+def test_folder_is_configured_or_found_above(tmp_path, monkeypatch):
+    monkeypatch.delenv("POSYM_RESULTS", raising=False)
+    (tmp_path / "results").mkdir()
+    (tmp_path / "book").mkdir()
+    monkeypatch.chdir(tmp_path / "book")
+    with pytest.raises(results.MissingResultError, match="set POSYM_RESULTS"):
+        results.find_results_folder()
+    (tmp_path / "pyproject.toml").touch()
+    assert results.find_results_folder() == tmp_path / "results"
+    monkeypatch.setenv("POSYM_RESULTS", "elsewhere")
+    assert str(results.find_results_folder()) == "elsewhere"

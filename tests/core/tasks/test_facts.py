@@ -1,0 +1,149 @@
+"""The language of facts: an independent solver, the distributions, the ceilings by enumeration, errors."""
+
+from __future__ import annotations
+
+import itertools
+from fractions import Fraction
+
+import pytest
+import torch
+
+from posym_core.tasks.facts import ASK, MARKS, QUESTIONS, START, STOP, VERB, FactsTask, expect_most_frequent
+
+
+def generator(seed=0):
+    return torch.Generator().manual_seed(seed)
+
+
+def solve(task: FactsTask, row: list[int]) -> list[tuple[str, int, int]]:
+    """Kind, answer and fact of every question, from the words of the definition alone."""
+    assert row[0] == START
+    assert row[task.context - 1] == ASK
+    told = [row[1 + k * task.words : 1 + (k + 1) * task.words] for k in range(task.facts)]
+    for words in told:
+        assert task.words == 2 or words[1] == VERB
+        assert task.words < 4 or words[3] == STOP
+    names = [words[0] for words in told]
+    attributes = [words[1 if task.words == 2 else 2] for words in told]
+    solved = []
+    for asked in row[task.context :: 2]:
+        if asked >= task.first_ordinal:
+            kind, fact = "index", asked - task.first_ordinal
+        else:
+            places = [k for k, name in enumerate(names) if name == asked]
+            kind, fact = ("binding" if len(places) == 1 else "last"), places[-1]
+        solved.append((kind, attributes[fact] - task.first_attribute, fact))
+    for question, after in enumerate(row[task.context + 1 :: 2]):
+        assert after - task.first_attribute == solved[question][1]
+    return solved
+
+
+@pytest.mark.parametrize("words", [2, 3, 4])
+@pytest.mark.parametrize("questions", [("binding",), ("index",), ("last",), ("binding", "index"), QUESTIONS])
+def test_answers_are_those_of_an_independent_solver(words, questions):
+    task = FactsTask(facts=6, words=words, names=9, attributes=5, questions=questions)
+    batch = task.sample(60, generator())
+    seen = set()
+    for row, answer, fact, kind in zip(*(x.tolist() for x in batch), strict=True):
+        assert max(row) < task.vocabulary
+        assert solve(task, row) == [(QUESTIONS[k], a, f) for k, a, f in zip(kind, answer, fact, strict=True)]
+        assert len(set(fact)) == len(fact)
+        seen |= {QUESTIONS[k] for k in kind}
+    assert seen == set(questions)
+
+
+@pytest.mark.parametrize("question", QUESTIONS)
+def test_a_single_question_is_the_last_token(question):
+    task = FactsTask(facts=8)
+    batch = task.ask(question, 200, generator())
+    assert batch.tokens.shape == (200, task.context + 1)
+    for row, answer, fact in zip(batch.tokens.tolist(), batch.answer.tolist(), batch.fact.tolist(), strict=True):
+        assert solve(task, row) == [(question, answer[0], fact[0])]
+
+
+def test_what_is_asked_is_spread_evenly():
+    task = FactsTask(facts=4)
+    for question, expected in (("binding", [1 / 4] * 4), ("index", [1 / 4] * 4), ("last", [0, 1 / 6, 2 / 6, 3 / 6])):
+        fact = task.ask(question, 20_000, generator()).fact
+        shares = torch.bincount(fact.flatten(), minlength=4) / len(fact)
+        torch.testing.assert_close(shares, torch.tensor(expected), atol=0.015, rtol=0)
+    names = task.sample(20_000, generator()).tokens[:, 1] - MARKS
+    torch.testing.assert_close(
+        torch.bincount(names, minlength=32) / len(names), torch.full((32,), 1 / 32), atol=0.01, rtol=0
+    )
+
+
+def test_the_same_generator_gives_the_same_prompts():
+    task = FactsTask(questions=QUESTIONS)
+    assert torch.equal(task.sample(5, generator(3)).tokens, task.sample(5, generator(3)).tokens)
+    assert not torch.equal(task.sample(5, generator(3)).tokens, task.sample(5, generator(4)).tokens)
+
+
+def enumerated(task: FactsTask, question: str) -> dict[str, Fraction]:
+    """Ceilings by listing every prompt: for each thing a reader may see, the likeliest answer."""
+    m, attributes = task.facts, range(task.attributes)
+    orders = set(itertools.permutations([k % (m // 2) for k in range(m)])) if question == "last" else {tuple(range(m))}
+    weights: dict[str, dict] = {"nothing": {}, "counts": {}, "pairs": {}}
+    # Of the question an index reader sees the ordinal, any other only that there is one.
+    places: dict[object, list[Fraction]] = {}
+    total = Fraction(0)
+    for names in orders:
+        for told in itertools.product(attributes, repeat=m):
+            asked = range(m) if question != "last" else [max(k for k in range(m) if names[k] == n) for n in set(names)]
+            for fact in asked:
+                one = Fraction(1, len(asked))
+                total += one
+                beside = sorted(told[k] for k in range(m) if names[k] == names[fact])
+                seen = {
+                    "nothing": (),
+                    "counts": tuple(sorted(told)),
+                    "pairs": (tuple(sorted(told)), tuple(beside) if question != "index" else ()),
+                }
+                for reader, what in seen.items():
+                    by_answer = weights[reader].setdefault(what, {})
+                    by_answer[told[fact]] = by_answer.get(told[fact], 0) + one
+                by_place = places.setdefault(fact if question == "index" else None, [Fraction(0)] * m)
+                for place in range(m):
+                    by_place[place] += one * (told[place] == told[fact])
+    found = {reader: sum(max(x.values()) for x in table.values()) / total for reader, table in weights.items()}
+    return {**found, "place": sum(map(max, places.values())) / total}
+
+
+@pytest.mark.parametrize("question", QUESTIONS)
+def test_ceilings_equal_those_of_all_prompts(question):
+    task = FactsTask(facts=4, names=4, attributes=3, questions=QUESTIONS)
+    assert vars(task.ceilings(question)) == enumerated(task, question)
+
+
+def test_expected_count_of_the_most_frequent():
+    for draws, kinds in itertools.product(range(1, 5), range(1, 4)):
+        listed = [max(map(x.count, x)) for x in itertools.product(range(kinds), repeat=draws)]
+        assert expect_most_frequent(draws, kinds) == Fraction(sum(listed), len(listed))
+    drawn = torch.randint(64, (4000, 64), generator=generator())
+    counts = torch.nn.functional.one_hot(drawn, 64).sum(1).amax(1).float()
+    assert float(expect_most_frequent(64, 64)) == pytest.approx(float(counts.mean()), abs=0.05)
+
+
+@pytest.mark.parametrize(
+    ("options", "error"),
+    [
+        ({"facts": 1}, "one fact leaves nothing to choose"),
+        ({"facts": 65, "names": 99}, "at most 64; got 65"),
+        ({"words": 5}, "2, 3 or 4 words.*got words=5"),
+        ({"facts": 8, "names": 7}, "Pass names=8"),
+        ({"attributes": 1}, "one attribute"),
+        ({"questions": ()}, "some of binding, index, last"),
+        ({"questions": ("who",)}, "some of binding, index, last"),
+        ({"facts": 5, "questions": ("last",)}, "facts must be even; got 5"),
+    ],
+)
+def test_errors_say_what_to_do(options, error):
+    with pytest.raises(ValueError, match=error):
+        FactsTask(**options)
+
+
+def test_asking_what_cannot_be_asked():
+    with pytest.raises(ValueError, match="'who'"):
+        FactsTask().ask("who", 1, generator())  # pyright: ignore[reportArgumentType]
+    with pytest.raises(ValueError, match="even facts"):
+        FactsTask(facts=5).ask("last", 1, generator())

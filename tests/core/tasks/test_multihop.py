@@ -1,0 +1,168 @@
+"""Multi-hop tasks: a solver that follows the hops token by token, balance, unique paths."""
+
+import re
+
+import pytest
+import torch
+
+from posym_core.tasks import apply_index, apply_retrieval, walk
+from posym_core.tasks.number_letter import LetterTask, NumberTask, name_letters
+
+TASKS = [NumberTask(), LetterTask()]
+TINY = [NumberTask(window=3, steps=2, letters=5, hops=3), LetterTask(window=2, steps=3, alphabet=4, integers=2, hops=3)]
+
+
+def sample(task, count=4000, seed=0, **options):
+    return task.sample(count, generator=torch.Generator().manual_seed(seed), **options)
+
+
+def solve_number(words):
+    """Positions from the query to the first letter."""
+    path = [len(words) - 1]
+    while words[path[-1]].isdigit():
+        path.append(path[-1] - int(words[path[-1]]))
+        assert path[-1] >= 0
+    return path
+
+
+def solve_letter(words):
+    """Positions from the query to the first pair with an integer; every letter named must stand once on the left."""
+    pairs = [re.fullmatch(r"\((\w+),(\w+)\)", word).groups() for word in words]
+    path = [len(words) - 1]
+    while not pairs[path[-1]][1].isdigit():
+        named = [i for i, (left, _) in enumerate(pairs) if left == pairs[path[-1]][1]]
+        assert len(named) == 1
+        assert named[0] < path[-1]
+        path += named
+    return path
+
+
+SOLVERS = {"number": solve_number, "letter": solve_letter}
+
+
+@pytest.mark.parametrize("extra", [0, 5])
+@pytest.mark.parametrize("task", TASKS + TINY)
+def test_a_solver_that_follows_the_hops_finds_path_and_answer(task, extra):
+    batch, names = sample(task, 600, extra=extra), task.token_names
+    assert batch.tokens.shape == (600, extra + task.window + task.steps + 1)
+    assert len(names) == len(set(names)) == task.vocabulary
+    assert int(batch.tokens.min()) >= 0
+    assert int(batch.tokens.max()) < task.vocabulary
+    for tokens, answer, hops, path in zip(batch.tokens, batch.answer, batch.hops, batch.path, strict=True):
+        words = [names[token] for token in tokens.tolist()]
+        found = SOLVERS[task.name](words)
+        assert len(found) == hops + 1
+        assert path.tolist() == found + [-1] * (task.hops - int(hops))
+        assert words[found[-1]] == names[answer]
+        assert found[-1] >= extra
+
+
+@pytest.mark.parametrize("task", TASKS)
+def test_tokens_stand_in_their_windows(task):
+    batch = sample(task, extra=3)
+    ends = task.letters if task.name == "number" else task.alphabet * task.integers
+    assert (batch.tokens[:, : 3 + task.window] < ends).all()
+    assert (batch.tokens[:, 3 + task.window :] >= ends).all()
+
+
+def test_sizes_of_the_paper():
+    assert NumberTask().vocabulary == 136
+    assert LetterTask().vocabulary == 128
+    assert sample(NumberTask(), 1).tokens.shape == (1, 17)
+    names = NumberTask().token_names
+    assert [names[0], names[119], names[120], names[135]] == ["a", "dp", "1", "16"]
+    assert LetterTask().token_names[64] == "(a,a)"
+
+
+@pytest.mark.parametrize("task", TASKS)
+def test_hops_places_and_answers_are_balanced(task):
+    values = task.letters if task.name == "number" else task.alphabet * task.integers
+    batch = sample(task, 4 * 8 * values * 2)
+    assert batch.hops.bincount().tolist() == [0, *[len(batch.hops) // 4] * 4]
+    for hops in range(1, 5):
+        rows = batch.hops == hops
+        place = batch.path[rows, hops]
+        assert place.bincount().tolist() == [2 * values] * 8
+        pairs = torch.stack([place, batch.answer[rows]], 1).unique(dim=0, return_counts=True)[1]
+        assert (pairs == 2).all()
+
+
+@pytest.mark.parametrize("task", TASKS)
+def test_stations_are_any_places_equally_often(task):
+    batch = sample(task, 40_000)
+    for hops in (2, 3, 4):
+        stations = batch.path[batch.hops == hops][:, 1:hops]
+        assert (stations[:, :-1] > stations[:, 1:]).all()
+        share = stations.flatten().bincount(minlength=16)[8:16] / stations.numel()
+        # A count of n with probability 1/8 each: six standard deviations.
+        assert (share - 1 / 8).abs().max() < 6 * (1 / 8 * 7 / 8 / stations.numel()) ** 0.5
+
+
+def test_integers_off_the_path_point_anywhere_before_themselves():
+    batch = sample(NumberTask(), 60_000)
+    off = (batch.path[:, :, None] != torch.arange(17)).all(1)
+    for position in range(8, 16):
+        steps = batch.tokens[off[:, position], position] - 119
+        assert steps.min() == 1
+        assert steps.max() == position
+        share = steps.bincount(minlength=position + 1)[1:] / len(steps)
+        assert (share - 1 / position).abs().max() < 6 * (1 / position / len(steps)) ** 0.5
+
+
+def test_same_seed_same_sequences_and_other_seed_others():
+    for task in TASKS:
+        first, again, other = (sample(task, 50, seed=seed) for seed in (1, 1, 2))
+        assert torch.equal(first.tokens, again.tokens)
+        assert not torch.equal(first.tokens, other.tokens)
+
+
+def test_a_full_data_set_is_made_at_once():
+    assert sample(LetterTask(), 480_000).tokens.shape == (480_000, 17)
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: NumberTask(hops=10), "10 hops needs 9 stations between window and query, but there are 8 places"),
+        (lambda: LetterTask(hops=8), "the alphabet has 8; pass alphabet=9 or more"),
+        (lambda: NumberTask(letters=1), "letters must be a whole number of at least 2; got 1"),
+        (lambda: sample(NumberTask(), 0), "count must be a whole number of at least 1; got 0"),
+        (lambda: sample(LetterTask(), 1, extra=-1), "extra must be a whole number of at least 0; got -1"),
+        (lambda: name_letters(703), "there are names for 702 letters; got 703"),
+    ],
+)
+def test_what_cannot_be_drawn_is_refused(make, message):
+    with pytest.raises(ValueError, match=re.escape(message)):
+        make()
+
+
+@pytest.mark.parametrize("task", [NumberTask(), LetterTask()], ids=["number", "letter"])
+def test_few_sequences_have_answers_anywhere_in_the_window(task):
+    places = set()
+    for seed in range(60):
+        batch = task.sample(4, generator=torch.Generator().manual_seed(seed))
+        rows = torch.arange(4)
+        places |= set(batch.path[rows, batch.hops].tolist())
+        assert sorted(batch.hops.tolist()) == [1, 2, 3, 4]
+    assert places == set(range(task.window))
+
+
+@pytest.mark.parametrize("task", [NumberTask(), LetterTask()], ids=["number", "letter"])
+def test_a_program_has_at_most_as_many_hops_as_layers(task):
+    batch = sample(task, 40)
+    assert torch.equal(walk(batch.tokens, task, hops=4, layers=4)[:, -1], batch.answer)
+    assert torch.equal(walk(batch.tokens, task, hops=0, layers=0), batch.tokens)
+    for hops in (5, -1):
+        with pytest.raises(ValueError, match=f"4 layers make from 0 to 4 hops; got hops={hops}"):
+            walk(batch.tokens, task, hops=hops, layers=4)
+
+
+@pytest.mark.parametrize("task", [NumberTask(), LetterTask()], ids=["number", "letter"])
+def test_programs_take_ids_of_the_vocabulary_alone(task):
+    hop = apply_index if task.name == "number" else apply_retrieval
+    tokens = torch.tensor([[0, task.vocabulary - 1, 0]])
+    assert hop(tokens, task).shape == tokens.shape
+    assert hop(tokens[:0], task).shape == (0, 3)
+    for wrong in (tokens + 1, tokens - 1, tokens[0]):
+        with pytest.raises(ValueError, match=f"with ids from 0 to {task.vocabulary - 1}; got shape"):
+            hop(wrong, task)

@@ -1,0 +1,139 @@
+"""Distance and Count: a reader that looks at the tokens alone finds every answer; balance; sentences fit."""
+
+import pytest
+import torch
+from random_examples import given, settings, st
+
+from posym_core.tasks.sentences import PADDING, TRIGGERS, WORDS, CountTask, DistanceTask, draw_up_to
+
+
+def sample(task, count=2000, seed=0):
+    return task.sample(count, generator=torch.Generator().manual_seed(seed))
+
+
+def read_distance(words):
+    """Class by looking for the triggers, one each."""
+    assert words.count(TRIGGERS[0]) == words.count(TRIGGERS[1]) == 1
+    return words.index(TRIGGERS[1]) - words.index(TRIGGERS[0]) - 1
+
+
+def read_count(words):
+    return sum(word in TRIGGERS for word in words)
+
+
+READERS = {"distance": read_distance, "count": read_count}
+
+
+def check(task, batch):
+    assert batch.tokens.shape[1] == task.longest
+    assert int(batch.tokens.max()) < task.vocabulary
+    assert int(batch.tokens.min()) >= 0
+    for tokens, answer, seen in zip(batch.tokens.tolist(), batch.answer.tolist(), batch.seen.tolist(), strict=True):
+        length = sum(seen)
+        assert seen == [True] * length + [False] * (task.longest - length)
+        assert PADDING not in tokens[:length]
+        assert READERS[task.name](tokens[:length]) == answer
+        assert 0 <= answer < task.classes
+
+
+@settings(deadline=None, max_examples=30)
+@given(distances=st.integers(1, 20), side=st.integers(0, 9), room=st.integers(0, 30), seed=st.integers(0, 99))
+def test_distances_of_all_sizes(distances, side, room, seed):
+    task = DistanceTask(distances=distances, side=side, longest=distances + 1 + room, vocabulary=9)
+    batch = sample(task, 60, seed)
+    check(task, batch)
+    for tokens, seen in zip(batch.tokens.tolist(), batch.seen.tolist(), strict=True):
+        words = tokens[: sum(seen)]
+        assert words.index(TRIGGERS[0]) <= side
+        assert len(words) - 1 - words.index(TRIGGERS[1]) <= side
+
+
+@settings(deadline=None, max_examples=30)
+@given(most=st.integers(1, 12), shortest=st.integers(1, 20), room=st.integers(0, 9), seed=st.integers(0, 99))
+def test_counts_of_all_sizes(most, shortest, room, seed):
+    task = CountTask(most=most, shortest=shortest, longest=max(most, shortest) + room, vocabulary=6)
+    batch = sample(task, 60, seed)
+    check(task, batch)
+    assert int(batch.seen.sum(1).min()) >= shortest
+
+
+@pytest.mark.parametrize("task", [DistanceTask(), CountTask()])
+def test_sizes_of_the_paper(task):
+    batch = sample(task, 500)
+    check(task, batch)
+    assert task.vocabulary == 574
+    assert batch.tokens.shape == (500, 120)
+    assert task.classes == {"distance": 70, "count": 101}[task.name]
+    if task.name == "count":
+        assert batch.seen.all()
+
+
+@pytest.mark.parametrize("task", [DistanceTask(), CountTask()])
+def test_answers_words_and_places_are_balanced(task):
+    count = 60 * task.classes
+    batch = sample(task, count)
+    assert set(batch.answer.bincount().tolist()) == {60}
+    uneven = sample(task, task.classes + 7).answer.bincount(minlength=task.classes)
+    assert uneven.min() == 1
+    assert uneven.max() == 2
+    words = batch.tokens[batch.tokens >= WORDS].bincount()[WORDS:].double()
+    assert len(words) == 571
+    expected = words.sum() / 571
+    assert ((words - expected).abs() < 6 * expected.sqrt()).all()
+    if task.name == "distance":
+        front = (batch.tokens == TRIGGERS[0]).long().argmax(1)
+        seen = front.bincount(minlength=26)
+        assert len(seen) == 26
+        assert ((seen - count / 26).abs() < 6 * (count / 26) ** 0.5).all()
+    else:
+        places = (batch.tokens <= 2).double().mean(0)
+        assert (places - places.mean()).abs().max() < 6 * (0.25 / count) ** 0.5
+        kinds = [(batch.tokens == trigger).sum() for trigger in TRIGGERS]
+        assert abs(int(kinds[0] - kinds[1])) < 6 * int(sum(kinds)) ** 0.5
+
+
+def test_only_the_longest_distance_with_full_sides_does_not_fit():
+    assert sample(DistanceTask(distances=3, side=2, longest=7)).seen.sum(1).max() == 7
+    assert sample(DistanceTask(distances=3, side=2, longest=9)).seen.sum(1).max() == 8
+    assert DistanceTask().longest == DistanceTask().distances + 2 * DistanceTask().side
+
+
+def test_seeds_and_evenness():
+    task = DistanceTask()
+    assert torch.equal(sample(task, 9, 4).tokens, sample(task, 9, 4).tokens)
+    assert not torch.equal(sample(task, 9, 4).tokens, sample(task, 9, 5).tokens)
+    drawn = draw_up_to(torch.full((4000,), 3), torch.Generator().manual_seed(0)).bincount()
+    assert len(drawn) == 4
+    assert (drawn - 1000).abs().max() < 6 * 750**0.5
+
+
+def test_refusals_name_rule_value_and_remedy():
+    with pytest.raises(ValueError, match="triggers 70 apart need 71 tokens; got longest=70"):
+        DistanceTask(longest=70)
+    with pytest.raises(ValueError, match="vocabulary must be a whole number of at least 4; got 3"):
+        DistanceTask(vocabulary=3)
+    with pytest.raises(ValueError, match="100 triggers and sentences of at least 120 tokens must fit; got longest=110"):
+        CountTask(longest=110)
+    # As many triggers as tokens fit, one more does not; neither does the shortest sentence.
+    assert sample(CountTask(most=8, shortest=4, longest=8), 90).seen.sum(1).max() == 8
+    assert sample(CountTask(most=4, shortest=8, longest=8), 5).tokens.shape == (5, 8)
+    for most, shortest in ((9, 4), (4, 9)):
+        with pytest.raises(ValueError, match=f"{most} triggers and sentences of at least {shortest} tokens must fit"):
+            CountTask(most=most, shortest=shortest, longest=8)
+    with pytest.raises(ValueError, match="count must be a whole number of at least 1; got 0"):
+        sample(CountTask(), 0)
+
+
+@pytest.mark.parametrize(
+    "task", [DistanceTask(distances=4, side=2, longest=8), DistanceTask(distances=5, side=9, longest=7)]
+)
+def test_the_best_guess_without_order_against_a_count(task):
+    batch = task.sample(200_000, generator=torch.Generator().manual_seed(1))
+    table = torch.zeros(task.distances, task.longest + 1)
+    table.index_put_((batch.answer, batch.seen.sum(1)), torch.ones(1), accumulate=True)
+    assert task.best_without_order() == pytest.approx(float(table.amax(0).sum() / table.sum()), abs=5e-3)
+
+
+def test_the_best_guess_without_order_by_hand():
+    # Lengths 2 to 4 for distance 1 (1 in 4, 1 in 2, 1 in 4) and 3 to 5 for distance 2: 1/4 + 1/2 + 1/2 + 1/4, halved.
+    assert DistanceTask(distances=2, side=1, longest=9).best_without_order() == pytest.approx(0.75)

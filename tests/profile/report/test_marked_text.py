@@ -1,0 +1,323 @@
+"""Prompts as people have them: text with marked blocks, rows for a template, and what they become."""
+
+from __future__ import annotations
+
+import json
+import re
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from saved_models import save_model
+
+from posym_profile.__main__ import main
+from posym_profile.language_models.loading import load_tokenizer
+from posym_profile.report import profile_settings as profile_settings
+from posym_profile.report import prompt_listing
+from posym_profile.report.folder import load_profile
+from posym_profile.report.marked_text import parse_marked_prompt, parse_marked_prompts, read_rows
+from posym_profile.report.prompt_files import PromptFileError, read_fields, read_prompts
+from posym_profile.report.survey import run_survey
+
+TEXT = "Ann likes red. Bob likes blue. Bob likes"
+MARKED = "[[Ann likes red.]] [[Bob likes blue.]] Bob likes"
+ANSWERED = MARKED + " <<blue|red>>"
+SPANS = {"text": TEXT, "blocks": [[0, 14], [15, 30]]}
+TEMPLATE = "[[{a} likes {x}.]] [[{b} likes {y}.]] {b} likes <<{y}|{x}>>"
+ROWS = "a,x,b,y,id\nAnn,red,Bob,blue,first\nBob, green ,Ann,red,\n"
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory):
+    return str(save_model(tmp_path_factory.mktemp("marked") / "model"))
+
+
+@pytest.fixture(scope="module")
+def tokenizer(model):
+    return load_tokenizer(model)
+
+
+@pytest.mark.parametrize(
+    ("marked", "text", "blocks", "answers"),
+    [
+        (MARKED, TEXT, ["Ann likes red.", "Bob likes blue."], None),
+        (f"  {ANSWERED}\n", TEXT, ["Ann likes red.", "Bob likes blue."], [" blue", " red"]),
+        ("[[a b]][[ c d]] e\n<<x | y z|w>>", "a b c d e", ["a b", " c d"], ["\nx", "\ny z", "\nw"]),
+        ("[[我喜欢红]][[他喜欢蓝]]他喜欢<<蓝|红>>", "我喜欢红他喜欢蓝他喜欢", ["我喜欢红", "他喜欢蓝"], ["蓝", "红"]),
+        # What is no mark, or has a backslash in front, is text.
+        (r"\[[x\]] [[a]] [[b]] c", "[[x]] a b c", ["a", "b"], None),
+        (r"[[\[[a\]]]] [[b]] c", "[[a]] b c", ["[[a]]", "b"], None),
+        ("[[a[0]]] [[[b] c]] [d]", "a[0] [b] c [d]", ["a[0]", "[b] c"], None),
+        (r"[[a\n]] [[\b c]] x << 2", r"a\n \b c x << 2", [r"a\n", r"\b c"], None),
+        (r"[[a]] [[b]] cout << x \>>", "a b cout << x >>", ["a", "b"], None),
+        (r"[[a]] [[b]] c <<d\|e|f\>>>>", "a b c", ["a", "b"], [" d|e", " f>>"]),
+        ("[[a]] [[b]] c <<<i>|<b>>>", "a b c", ["a", "b"], [" <i>", " <b>"]),
+    ],
+)
+def test_marks_become_spans(marked, text, blocks, answers):
+    found = parse_marked_prompt(marked)
+    assert found["text"] == text
+    assert [text[first:last] for first, last in found["blocks"]] == blocks
+    assert found.get("answers") == answers
+
+
+@given(st.lists(st.text(alphabet="ab[]<>|{} \\").map(lambda part: f"x{part}x"), min_size=3, max_size=5))
+def test_any_text_can_be_marked_and_any_value_be_filled_in(parts):
+    escaped = [re.sub(r"\[\[|\]\]|<<|>>", r"\\\g<0>", part) for part in parts]
+    columns = [f"c{number}" for number in range(len(parts))]
+    values = "".join(f"{part}," for part in parts)
+    ((_, row),) = read_rows([",".join(columns) + ",\n", values], "".join(f"[[{{{c}}}]]" for c in columns[1:]) + "{c0}")
+    marked = parse_marked_prompt("".join(f"[[{part}]]" for part in escaped[1:]) + escaped[0])
+    assert row() == marked
+    assert marked["text"] == "".join(parts[1:]) + parts[0]
+    assert [marked["text"][first:last] for first, last in marked["blocks"]] == parts[1:]
+
+
+@pytest.mark.parametrize(
+    ("content", "prompts"),
+    [
+        ("a\n\n  \nb\r\n", [(1, "a"), (4, "b")]),
+        ("a\nb\n---\n\n\nc\n\nd\n--- \n---\n", [(1, "a\nb"), (6, "c\n\nd\n")]),
+        ("---\na\n", [(2, "a")]),
+        ("a --- b\n", [(1, "a --- b")]),
+        ("", []),
+    ],
+)
+def test_prompts_are_lines_or_stand_between_lines_of_three_hyphens(content, prompts):
+    found = list(parse_marked_prompts(content.splitlines(keepends=True)))
+    assert [(number, text.strip("\n")) for number, text in found] == [(n, text.strip("\n")) for n, text in prompts]
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        ("Ann likes", r"no block is marked in 'Ann likes'; put \[\[ and \]\] around each part .*: \[\[Ann likes red"),
+        ("[[Ann likes]] red", "at least two blocks are needed to swap; got 1"),
+        ("[[Ann [[likes]] red", r"\[\[ begins a block within a block, at character 6: .*; put a backslash .*: \\\[\["),
+        ("Ann]] likes", r"\]\] ends a block that \[\[ has not begun, at character 3: .*plain text: \\\]\]"),
+        ("[[Ann]] [[likes", r"a block is not ended: '\[\[likes'; put \]\] behind it, or write \\\[\["),
+        ("[[Ann]] [[]] red", r"block 1 is \[4, 4\], but blocks must .*, hold a character"),
+        (MARKED + " <<blue>>", r"must hold at least two words with \| between, the right one first.*; got <<blue>>"),
+        (MARKED + " <<blue|>>", "must hold at least two words"),
+        (MARKED + " <<blue|blue>>", "'answers' must be a list of at least two different texts"),
+        (MARKED, "it has no answers, unlike the prompt of line 1, and either all .* or none; add or remove them"),
+        # What only the tokenizer knows.
+        (
+            "[[Ann likes.]] [[Bob likes blue.]] Bob <<red|blue>>",
+            "got .3, 4.*: block 0 is 'Ann' 'likes' '.' and block 1 is",
+        ),
+        (
+            MARKED + " <<blue|red red>>",
+            "must add one token .*, but with this tokenizer ' red red' adds 2; pass another",
+        ),
+        (MARKED + " <<nobody|nothing>>", "' nobody' and ' nothing' are the same; leave one out"),
+        (
+            "[[Ann likes red.]] [[Bob likes blue.]] <<blue|red>>",
+            "the text ends with block 1, but its last token is the",
+        ),
+    ],
+)
+def test_a_bad_prompt_is_refused_with_its_line(line, message, tmp_path, tokenizer):
+    (tmp_path / "p.txt").write_text(f"{ANSWERED}\n\n{line}\n", encoding="utf-8")
+    with pytest.raises(PromptFileError, match=rf"p\.txt, line 3: .*{message}"):
+        read_prompts(tmp_path / "p.txt", tokenizer)
+
+
+@pytest.mark.parametrize(
+    ("rows", "template", "message"),
+    [
+        ("", TEMPLATE, "the template names the column 'a', but the columns are none; name columns in the first row"),
+        ("a;x;b;y\n", TEMPLATE, "names the column 'a', but the columns are 'a;x;b;y'; .* with commas between them"),
+        ("a,x,b,y,a\n", TEMPLATE, "two columns are called 'a'; rename one"),
+        ("a,x,b,y\n", TEMPLATE, "holds no prompt; write the names of the columns into the first row"),
+        ("a,x,b,y\nAnn,red,Bob\n", TEMPLATE, "line 2: the row has 3 values for 4 columns; put quotes around"),
+        ("a,x,b,y\nAnn,red,,blue\n", TEMPLATE, "line 2: column 'b' is empty, and the template needs it; fill it"),
+        ('a,x,b,y\nAnn,"red\n', TEMPLATE, "line 2 is no row of a table: unexpected end of data; mend its quotes"),
+        (ROWS.replace("first", "3"), TEMPLATE, "line 3: 'id' '3' is that of line 2 already"),
+        (ROWS, "[[{a}]] [[{b}.]] {0} {z}", "the template names the column '0', but the columns are 'a', 'x', 'b'"),
+        (ROWS, "[[{a}]] [[{b}.]] {}", r"takes columns by their names alone, as \{name\}; got \{\}"),
+        (ROWS, "[[{a!r}]] [[{b}.]] x", r"by their names alone, as \{name\}; got \{a!r\}"),
+        (ROWS, "[[{a]] [[{b}.]] x", "braces of the template do not fit: .*; write {{ for a plain brace"),
+        (ROWS, MARKED, "the template names no column, so all prompts would be the same"),
+        (ROWS, "{a} likes", "line 2: no block is marked in 'Ann likes'; put"),
+        (ROWS, None, "holds rows, and a template must say what prompts they make; pass --template, such as"),
+    ],
+)
+def test_bad_rows_and_templates_are_refused(rows, template, message, tmp_path):
+    (tmp_path / "rows.csv").write_text(rows, encoding="utf-8")
+    with pytest.raises(PromptFileError, match=rf"rows\.csv.*{message}"):
+        read_fields(tmp_path / "rows.csv", template=template)
+
+
+def test_all_lines_that_are_refused_are_named(tmp_path, tokenizer):
+    (tmp_path / "p.txt").write_text("\n".join([ANSWERED, "a", "b", ANSWERED, *"cdefghij"]), encoding="utf-8")
+    with pytest.raises(
+        PromptFileError,
+        match=r"line 2: .* 9 more lines are refused: 3, 5, 6, 7, 8, 9, 10, 11, \.\.\.\. "
+        r"2 other lines may be refused when they are read as tokens$",
+    ):
+        read_prompts(tmp_path / "p.txt", tokenizer)
+
+
+def test_files_that_are_no_text_and_templates_of_nothing_are_refused(tmp_path):
+    (tmp_path / "p.txt").write_bytes(b"a\n\xff")
+    with pytest.raises(PromptFileError, match=r"p\.txt, line 2: this line is not UTF-8; save the file in UTF-8"):
+        read_fields(tmp_path / "p.txt")
+    with pytest.raises(PromptFileError, match=r"words the rows of a \.csv file, and .*p\.txt is none; leave it out"):
+        read_fields(tmp_path / "p.txt", template=TEMPLATE)
+
+
+@given(st.binary(max_size=60))
+def test_no_bytes_end_in_anything_but_prompts_or_a_refusal(tmp_path_factory, content):
+    for name, template in (("any.txt", None), ("any.csv", "[[{a}]][[b]] c")):
+        path = tmp_path_factory.getbasetemp() / name
+        path.write_bytes(content)
+        with pytest.raises(PromptFileError, match=re.escape(name)):
+            read_fields(path, template=template)
+
+
+def measured(model, out, *source):
+    assert main(["profile", model, *map(str, source), "--threads", "1", "--no-report", "--out", str(out)]) == 0
+    return load_profile(out)
+
+
+def test_marked_text_rows_and_spans_by_hand_have_the_same_profile(model, tmp_path, capsys):
+    by_hand = [
+        SPANS | {"id": 1, "answers": [" blue", " red"]},
+        SPANS | {"id": 2, "answers": [" red", " blue"], "target": 1},
+    ]
+    (tmp_path / "hand.jsonl").write_text("".join(json.dumps(line) + "\n" for line in by_hand))
+    (tmp_path / "marked.txt").write_text(f"{ANSWERED}\n{ANSWERED}\n")
+    (tmp_path / "rows.CSV").write_text("id,a,x,b,y\n1,Ann,red,Bob,blue\n2,Ann,red,Bob,blue\n")
+    expected = measured(model, tmp_path / "hand", "--input", tmp_path / "hand.jsonl")
+    assert "right on " in capsys.readouterr().out
+    for name, more in (("marked.txt", []), ("rows.CSV", ["--template", TEMPLATE])):
+        source = ["--input", tmp_path / name, *more]
+        assert main(["prompts", model, *map(str, source), "--out", str(tmp_path / "out.jsonl"), "--force"]) == 0
+        made = [json.loads(line) for line in (tmp_path / "out.jsonl").read_text().splitlines()]
+        assert [line["blocks"] for line in made] == [SPANS["blocks"]] * 2
+        found = measured(model, tmp_path / f"{name}-direct", *source)
+        again = measured(model, tmp_path / f"{name}-lines", "--input", tmp_path / "out.jsonl")
+        # What a profile wrote has the answers, too.
+        third = measured(model, tmp_path / f"{name}-ids", "--input", again.folder / "prompts.jsonl")
+        for other in (found, again, third):
+            assert other.arrays.keys() == expected.arrays.keys() >= {"correct", "alternatives"}
+            for key, values in expected.arrays.items():
+                np.testing.assert_array_equal(other.arrays[key], values)
+            assert [prompt.input_ids for prompt in other.prompts] == [prompt.input_ids for prompt in expected.prompts]
+            assert [prompt.answer_ids[prompt.target] for prompt in other.prompts] == [
+                prompt.answer_ids[prompt.target] for prompt in expected.prompts
+            ]
+
+
+def test_a_template_is_part_of_what_a_profile_is_of(model, tmp_path, capsys):
+    (tmp_path / "rows.csv").write_text(ROWS)
+    source = ["--input", tmp_path / "rows.csv", "--template"]
+    assert measured(model, tmp_path / "out", *source, TEMPLATE).settings["template"] == TEMPLATE
+    other = ["profile", model, *map(str, source), TEMPLATE.replace("likes", "and"), "--out", str(tmp_path / "out")]
+    assert main([*other, "--no-report"]) == 1
+    assert "holds a profile of other settings (template:" in capsys.readouterr().err
+
+
+def test_prompts_are_shown_and_written(model, tmp_path, capsys):
+    (tmp_path / "p.txt").write_text(f"so {ANSWERED}\n\n{ANSWERED}\n{ANSWERED}")
+    command = ["prompts", model, "--input", str(tmp_path / "p.txt")]
+    assert main([*command, "--show", "1", "--out", str(tmp_path / "p.jsonl")]) == 0
+    assert capsys.readouterr().out.splitlines() == [
+        "1: 12 tokens; 2 blocks of 4 tokens from token 2; the last token is the query",
+        "  before   ' <s>' ' so'",
+        "  block 0  ' Ann' ' likes' ' red' ' .'",
+        "  block 1  ' Bob' ' likes' ' blue' ' .'",
+        "  behind   ' Bob' ' likes'",
+        "  answers  ' blue' (right) ' red'",
+        "",
+        f"3 prompts of 11 to 12 tokens, the first 1 shown: {tmp_path / 'p.jsonl'}",
+    ]
+    written = (tmp_path / "p.jsonl").read_bytes()
+    assert [json.loads(line)["id"] for line in written.splitlines()] == [1, 3, 4]
+    assert main([*command, "--show", "0", "--out", str(tmp_path / "p.jsonl")]) == 1
+    assert "p.jsonl is there already; pass another --out, or --force to write over it" in capsys.readouterr().err
+    assert main([*command[:2], "--input", str(tmp_path / "p.jsonl"), "--show", "0"]) == 0
+    assert capsys.readouterr().out == "3 prompts of 11 to 12 tokens\n"
+    for name, message in (
+        ("q.txt", "q.txt would be read as something else; call it .jsonl"),
+        ("no/q.jsonl", "no folder"),
+    ):
+        assert main([*command, "--out", str(tmp_path / name)]) == 1
+        assert message in capsys.readouterr().err
+    assert main([*command, "--show", "-1"]) == 1
+    assert "show must be a whole number of at least 0; got -1" in capsys.readouterr().err
+    assert {path.name for path in tmp_path.iterdir()} == {"p.txt", "p.jsonl"}
+
+
+def test_the_prompts_of_a_task_are_shown_and_can_be_input(model, tmp_path, capsys):
+    drawn = ["--task", "binding", "--template", "bought", "--facts", "14", "--prompts", "2"]
+    assert main(["prompts", model, *drawn, "--out", str(tmp_path / "drawn.jsonl")]) == 0
+    said = capsys.readouterr().out
+    assert "2 prompts of 61 tokens" in said
+    assert "block 13  ' " in said
+    one, other = (
+        measured(model, tmp_path / str(n), *source)
+        for n, source in enumerate((drawn, ["--input", tmp_path / "drawn.jsonl"]))
+    )
+    for key, values in one.arrays.items():
+        np.testing.assert_array_equal(other.arrays[key], values)
+
+
+@pytest.mark.parametrize(
+    ("wrong", "message"),
+    [
+        (["--input", "bad.txt"], "bad.txt, line 1: no block is marked in 'no mark'"),
+        (["--input", "rows.csv"], "rows.csv holds rows, and a template must say"),
+        (["--input", "p.txt", "--template", "likes"], "words the rows of a .csv file, and p.txt is none"),
+        (["--input", "nowhere.txt"], "there is no prompt file at nowhere.txt; pass a .txt file of text with"),
+        (["--input", "p.txt", "--facts", "3"], "leave out --facts"),
+        (
+            ["--task", "text", "--template", TEMPLATE],
+            "--template words the task binding or the rows of a .csv --input, not text",
+        ),
+    ],
+)
+@pytest.mark.parametrize("command", ["profile", "prompts", "survey"])
+def test_what_is_wrong_with_a_file_is_told_before_anything_is_loaded(
+    command, wrong, message, tmp_path, monkeypatch, capsys
+):
+    for module, name in ((profile_settings, "identify_model"), (prompt_listing, "load_tokenizer")):
+        monkeypatch.setattr(module, name, lambda *a: pytest.fail("loaded"))
+    monkeypatch.chdir(tmp_path)
+    for name, content in (("bad.txt", "no mark"), ("p.txt", MARKED), ("rows.csv", ROWS), ("list", "owner/model")):
+        (tmp_path / name).write_text(content)
+    assert main([command, "list" if command == "survey" else "owner/model", *wrong, "--out", "out"]) == 1
+    assert message in capsys.readouterr().err
+    assert not (tmp_path / "out").exists()
+
+
+def test_prompts_that_a_tokenizer_refuses_leave_a_folder_as_it_was(model, tmp_path, capsys):
+    (tmp_path / "p.txt").write_text(MARKED)
+    command = ["profile", model, "--threads", "1", "--no-report", "--out", str(tmp_path / "out"), "--input"]
+    assert main([*command, str(tmp_path / "p.txt")]) == 0
+    before = {path.name: path.read_bytes() for path in (tmp_path / "out").iterdir()}
+    (tmp_path / "q.txt").write_text("[[Ann likes.]] [[Bob likes blue.]] Bob")
+    assert main([*command, str(tmp_path / "q.txt"), "--force"]) == 1
+    assert "blocks must have equally many tokens" in capsys.readouterr().err
+    assert {path.name: path.read_bytes() for path in (tmp_path / "out").iterdir()} == before
+    command[-2] = str(tmp_path / "new")
+    assert main([*command, str(tmp_path / "q.txt")]) == 1
+    assert not (tmp_path / "new").exists()
+
+
+@pytest.mark.parametrize("line", [MARKED, ANSWERED])
+def test_a_survey_reads_the_same_file_for_every_model(line, model, tmp_path, capsys):
+    (tmp_path / "p.txt").write_text(f"{line}\n{line}\n")
+    (tmp_path / "list").write_text(model)
+    command = ["survey", str(tmp_path / "list"), "--input", str(tmp_path / "p.txt"), "--out", str(tmp_path / "out")]
+    assert main([*command, "--threads", "1", "--draws", "20", "--no-progress"]) == 0
+    assert "1 profile, 0 refused" in capsys.readouterr().out
+    described = json.loads((tmp_path / "out" / "survey.json").read_text())
+    assert described["settings"]["input"] == "p.txt"
+    (row,) = described["rows"]
+    assert (row["task"], row["prompts"], row["chance"]) == ("p.txt", 2, 0.5 if line == ANSWERED else None)
+    assert (row["right"] is None) == (line == MARKED)
+    with pytest.raises(ValueError, match="pass either a task or an input file"):
+        run_survey([model], ["binding"], tmp_path / "x", options={"input": str(tmp_path / "p.txt")})

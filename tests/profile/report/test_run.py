@@ -1,0 +1,720 @@
+import csv
+import errno
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import warnings
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+from architectures import tokens
+from saved_models import save_model
+
+from posym_core.metrics.cube_parts import PARTS
+from posym_core.store import keeping as store
+from posym_core.store import parallel
+from posym_core.store.keeping import write_atomically
+from posym_profile import load_model, origin_cube, profile
+from posym_profile.language_models.refusals import UnsupportedModelError
+from posym_profile.planes.rotary_planes import find_planes
+from posym_profile.report import chunks as profile_chunks
+from posym_profile.report.chunks import NotEnoughMemoryError, is_out_of_memory, measure_in_batches
+from posym_profile.report.folder import ProfileError, discard, load_profile
+from posym_profile.report.profile_settings import ProfileSettings
+from posym_profile.report.prompt_files import BlockedPrompt, PromptFileError, write_prompts
+from posym_profile.report.run import run_profile
+from posym_profile.scores.labels import measure_head_labels
+from posym_profile.scores.visibility import HiddenBlocksWarning
+
+FILES = {"profile.json", "scores.safetensors", "heads.csv", "prompts.csv", "prompts.jsonl"}
+# Long prompts first, and the two shapes mixed, so that chunks and prompts are in different orders.
+LENGTHS = (26, 20, 26, 26, 20, 26, 20)
+
+
+def write_input(path, lengths=LENGTHS):
+    prompts = [
+        BlockedPrompt(
+            input_ids=tuple(tokens(1, length, seed=number)[0].tolist()),
+            start=3,
+            block_length=4,
+            blocks=4,
+            id=str(number),
+        )
+        for number, length in enumerate(lengths)
+    ]
+    path.write_bytes(write_prompts(prompts))
+    return prompts
+
+
+@pytest.fixture(autouse=True)
+def one_thread():
+    """Tiny models gain nothing from a second thread, and numbers depend on how many there are."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
+
+
+@pytest.fixture(scope="module")
+def tiny(tmp_path_factory):
+    """A model's folder and a prompt file of seven prompts of two lengths, four chunks."""
+    folder = tmp_path_factory.mktemp("tiny")
+    write_input(folder / "prompts.jsonl")
+    model = save_model(folder / "model", "Gemma3")
+    return ProfileSettings(
+        model=str(model), task=None, input=str(folder / "prompts.jsonl"), batch_size=2, threads=1, device="cpu"
+    )
+
+
+@pytest.fixture(scope="module")
+def whole(tiny, tmp_path_factory):
+    """The profile of an unbroken run."""
+    return run_profile(tiny, tmp_path_factory.mktemp("whole"), progress=False)
+
+
+def assert_same_numbers(found, expected):
+    assert found.arrays.keys() == expected.arrays.keys()
+    for name, array in expected.arrays.items():
+        np.testing.assert_array_equal(found.arrays[name], array, err_msg=name)
+    assert found.prompts == expected.prompts
+
+
+def test_a_profile_holds_what_profile_measures(tiny, whole):
+    model, _ = load_model(tiny.model, device="cpu")
+    assert {path.name for path in whole.folder.iterdir()} == FILES
+    assert whole.arrays["length"].tolist() == list(LENGTHS)
+    planes = {length: find_planes(model, length) for length in set(LENGTHS)}
+    for number, prompt in enumerate(whole.prompts):
+        ids = torch.tensor(prompt.input_ids)
+        options = {"tau": tiny.tau, "planes": planes[len(ids)], "progress": False, "visible_only": False}
+        alone = profile(model, ids, start=3, block_length=4, blocks=4, **options)
+        for name in ("positional", "symbolic", "entropy"):
+            np.testing.assert_allclose(whole.arrays[name][number], getattr(alone, name)[0].numpy(), atol=1e-4)
+        assert whole.arrays["visible_blocks"][number].tolist() == alone.visible_blocks[0].tolist()
+    assert_same_numbers(load_profile(whole.folder), whole)
+
+
+def test_same_settings_same_files(tiny, whole, tmp_path):
+    run_profile(tiny, tmp_path, progress=False)
+    for name in FILES - {"profile.json"}:
+        assert (tmp_path / name).read_bytes() == (whole.folder / name).read_bytes(), name
+
+
+def test_a_folder_has_the_scores_of_several_queries_and_labels(tiny, whole, tmp_path):
+    model, _ = load_model(tiny.model, device="cpu")
+    asked = replace(tiny, queries=[15, -1], labels=True)
+    found = run_profile(asked, tmp_path, progress=False)
+    assert found.settings["queries"] == [15, -1]
+    assert found.arrays["queries"].tolist() == [15, -1]
+    assert found.arrays["visible_blocks"].shape == (7, 2, 3)
+    for name in ("positional", "symbolic", "entropy"):
+        np.testing.assert_allclose(found.arrays[name][:, 1], whole.arrays[name], atol=1e-5)
+    labels = measure_head_labels(model)
+    assert found.arrays["window"].tolist()[:2] == [16, 16]
+    for name in ("previous_token", "first_token", "induction", "copying"):
+        np.testing.assert_allclose(found.arrays[f"label_{name}"], getattr(labels, name).numpy(), atol=1e-6)
+    rows = list(csv.DictReader((tmp_path / "heads.csv").read_text().splitlines()))
+    assert [row["query"] for row in rows] == ["15"] * 12 + ["-1"] * 12
+    assert float(rows[5]["copying"]) == pytest.approx(float(labels.copying[1, 1]), abs=1e-6)
+    assert "queries" not in whole.settings
+    assert "labels" not in whole.settings
+    assert_same_numbers(load_profile(tmp_path), found)
+
+
+def test_a_table_is_the_frame_with_intervals(tiny, tmp_path):
+    """In Python as in heads.csv: the same columns, the same numbers."""
+    pandas = pytest.importorskip("pandas")
+    model, _ = load_model(tiny.model, device="cpu")
+    run = run_profile(replace(tiny, labels=True), tmp_path, progress=False)
+    ids = torch.zeros(7, max(LENGTHS), dtype=torch.int64)
+    mask = torch.zeros_like(ids)
+    for number, prompt in enumerate(run.prompts):
+        ids[number, : len(prompt.input_ids)] = torch.tensor(prompt.input_ids)
+        mask[number, : len(prompt.input_ids)] = 1
+    options = {"start": 3, "block_length": 4, "blocks": 4, "visible_only": False, "labels": True, "progress": False}
+    frame = profile(model, ids, mask, **options).frame(intervals=True)
+    written = pandas.read_csv(tmp_path / "heads.csv")
+    assert list(written) == list(frame)
+    pandas.testing.assert_frame_equal(written, frame, check_dtype=False, atol=1e-4)
+
+
+@pytest.mark.parametrize(
+    ("queries", "message"),
+    [
+        ("all", "queries='all' is of prompts of one length, and these have"),
+        ([200], "queries must lie from"),
+        (
+            [5],
+            r"queries must stand behind at least two blocks, from token 11 on \(start=3, block_length=4\); got 5,",
+        ),
+    ],
+)
+def test_queries_that_prompts_do_not_have_are_refused_before_a_pass(tiny, tmp_path, monkeypatch, queries, message):
+    monkeypatch.setattr("posym_profile.report.run.measure_chunk", None)
+    asked = replace(tiny, queries=queries)
+    with pytest.raises(ValueError, match=message):
+        run_profile(asked, tmp_path, progress=False)
+
+
+@pytest.mark.parametrize("names", [["cube"], ["energy", "cube"]])
+def test_what_is_of_the_last_token_alone_is_refused_elsewhere(tiny, names):
+    what = f"{' and '.join(names)} {'are' if len(names) > 1 else 'is'} measured at the last token alone; got queries="
+    with pytest.raises(ValueError, match=what + r"\(12,\). Leave out one or the other"):
+        replace(tiny, queries=[12], **dict.fromkeys(names, True))
+
+
+def test_planes_are_scored_when_asked_for(tiny, whole, tmp_path):
+    found = run_profile(replace(tiny, per_frequency=True), tmp_path, progress=False)
+    assert found.arrays["plane_positional"].shape == (7, 3, 4, 8)
+    assert found.arrays["plane_angle"].shape == (2, 3, 8)
+    assert found.arrays["shape"].tolist() == [1, 0, 1, 1, 0, 1, 0]
+    np.testing.assert_array_equal(found.arrays["positional"], whole.arrays["positional"])
+    model, _ = load_model(tiny.model, device="cpu")
+    ids = torch.tensor(found.prompts[1].input_ids)
+    options = {"progress": False, "per_frequency": True, "visible_only": False}
+    alone = profile(model, ids, start=3, block_length=4, blocks=4, **options)
+    np.testing.assert_allclose(found.arrays["plane_symbolic"][1], alone.symbolic[0].numpy(), atol=1e-4)
+
+
+def test_visible_blocks_alone_are_scored_when_asked_for(tiny, whole, tmp_path):
+    said = []
+    found = run_profile(replace(tiny, visible_only=True), tmp_path, progress=False, report=said.append)
+    assert said == []
+    assert found.settings["visible_only"] is True
+    assert "visible_only" not in whole.settings
+    model, _ = load_model(tiny.model, device="cpu")
+    for number, prompt in enumerate(found.prompts):
+        options = {"tau": tiny.tau, "progress": False, "visible_only": True}
+        alone = profile(model, torch.tensor(prompt.input_ids), start=3, block_length=4, blocks=4, **options)
+        np.testing.assert_allclose(found.arrays["positional"][number], alone.positional[0].numpy(), atol=1e-4)
+    assert not np.allclose(found.arrays["positional"][:, :2], whole.arrays["positional"][:, :2], atol=0.1)
+    np.testing.assert_array_equal(found.arrays["positional"][:, 2], whole.arrays["positional"][:, 2])
+
+
+def test_blocks_that_are_not_seen_are_told_and_marked(tiny, whole, tmp_path):
+    said = []
+    run_profile(tiny, tmp_path, progress=False, report=said.append)
+    assert len(said) == 1
+    assert "(a sliding window, say), but in layers 0, 1: 2 of 4 to 3 of 4" in said[0]
+    assert said[0].endswith("; pass --visible-only to score visible blocks alone, or shorter prompts")
+    assert json.loads((tmp_path / "profile.json").read_text())["marks"] == {
+        "hidden_blocks": {"0": 2, "1": 2},
+        "tokens_beyond": 0,
+    }
+    heads = list(csv.DictReader((tmp_path / "heads.csv").read_text().splitlines()))
+    assert {(row["layer"], row["hidden_blocks"]) for row in heads} == {("0", "2"), ("1", "2"), ("2", "0")}
+
+
+def test_prompts_beyond_the_positions_of_the_model_are_told_and_marked(tiny, tmp_path):
+    model = save_model(tmp_path / "model", "Llama")
+    config = json.loads((model / "config.json").read_text()) | {"max_position_embeddings": 24}
+    (model / "config.json").write_text(json.dumps(config))
+    said, settings = [], {"task": "binding", "input": None, "facts": 6, "prompts": 2}
+    found = run_profile(replace(tiny, model=str(model), **settings), tmp_path / "out", progress=False,
+                        report=said.append)  # fmt: skip
+    beyond = len(found.prompts[0].input_ids) - 24
+    assert beyond > 0
+    assert found.arrays["tokens_beyond"].tolist() == [beyond] * 2
+    told = f"2 of 2 prompts are longer than the model's max_position_embeddings, by up to {beyond} tokens"
+    assert said[0].startswith(told)
+    assert json.loads((tmp_path / "out" / "profile.json").read_text())["marks"]["tokens_beyond"] == beyond
+    table = list(csv.DictReader((tmp_path / "out" / "prompts.csv").read_text().splitlines()))
+    assert [int(row["tokens_beyond"]) for row in table] == found.arrays["tokens_beyond"].tolist()
+
+
+def test_a_file_with_a_prompt_beyond_the_positions_of_the_model_is_refused_unmeasured(tiny, tmp_path):
+    model = save_model(tmp_path / "model", "Llama")
+    config = json.loads((model / "config.json").read_text()) | {"max_position_embeddings": 25}
+    (model / "config.json").write_text(json.dumps(config))
+    with pytest.raises(PromptFileError, match=r"line 1: .*has positions \(max_position_embeddings\), 25; it has 26\. "):
+        run_profile(replace(tiny, model=str(model)), tmp_path / "out", progress=False)
+    assert not (tmp_path / "out").exists()
+
+
+def by_hand(model, prompt):
+    """Cubes of one prompt, as someone who calls the function takes them."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", HiddenBlocksWarning)
+        return origin_cube(model, torch.tensor(prompt.input_ids), start=3, block_length=4, blocks=4)
+
+
+@pytest.fixture(scope="module")
+def cubed(tiny, tmp_path_factory):
+    """A profile with cubes, and what was said on the way."""
+    said = []
+    folder = tmp_path_factory.mktemp("cubed")
+    return run_profile(replace(tiny, cube=True), folder, progress=False, report=said.append), said
+
+
+def test_a_cube_is_that_of_every_prompt_by_hand(tiny, whole, cubed):
+    found, said = cubed
+    assert said[0] == "--cube: about 28 passes more, one for each block of 7 prompts"
+    model, _ = load_model(tiny.model, device="cpu")
+    cubes = [by_hand(model, prompt) for prompt in found.prompts]
+    for name in PARTS.values():
+        expected = np.stack([cube.shares[name].numpy() for cube in cubes])
+        np.testing.assert_allclose(found.arrays[f"cube_{name}"], expected, atol=1e-4, err_msg=name)
+    for name in ("symbol", "origin"):
+        # What the first layers see of these prompts is next to nothing, of which shares are rounding.
+        expected = np.stack([cube.symbolic_shares[name].numpy() for cube in cubes])
+        np.testing.assert_allclose(found.arrays[f"symbolic_part_{name}"], expected, atol=1e-3, err_msg=name)
+    np.testing.assert_allclose(found.arrays["positional"], whole.arrays["positional"], atol=1e-4)
+    assert found.arrays.keys() > whole.arrays.keys()
+
+
+def test_the_tables_of_a_cube_are_means_and_medians_of_its_prompts(whole, cubed):
+    found, _ = cubed
+    rows, before = (
+        list(csv.DictReader((profile.folder / "heads.csv").read_text().splitlines())) for profile in (found, whole)
+    )
+    more = [name for name in rows[0] if name not in before[0]]
+    assert more == [
+        *(f"{name}_share{end}" for name in ("symbol", "origin", "place") for end in ("", "_low", "_high")),
+        *("symbol_origin_share", "symbol_place_share", "origin_place_share", "all_three_share"),
+        *("symbolic_part_symbol", "symbolic_part_origin"),
+    ]
+    for row in rows:
+        shares = found.arrays["cube_origin"][:, int(row["layer"]), int(row["head"])].astype(float)
+        assert float(row["origin_share"]) == pytest.approx(shares.mean(), rel=1e-5)
+        assert float(row["origin_share_low"]) <= shares.mean() <= float(row["origin_share_high"])
+        assert sum(float(row[name]) for name in more if name.endswith("_share")) == pytest.approx(1, abs=1e-5)
+    described = json.loads((found.folder / "profile.json").read_text())
+    means = np.array([float(row["origin_share"]) for row in rows]).reshape(3, 4)
+    assert described["marks"]["cube"]["origin_share"] == {
+        "median": pytest.approx(np.median(means), rel=1e-5),
+        "thirds": [pytest.approx(np.median(row), rel=1e-5, abs=1e-9) for row in means],
+    }
+    assert described["arrays"]["cube_all_three"] == {"shape": [7, 3, 4], "dtype": "float32"}
+    assert described["settings"]["cube"] is True
+    assert "cube" not in json.loads((whole.folder / "profile.json").read_text())["settings"]
+
+
+def test_a_profile_without_a_cube_is_another_one(tiny, whole, cubed):
+    for there, asked, message in (
+        (whole, True, "cube: null there, true now"),
+        (cubed[0], False, "cube: true there, null now"),
+    ):
+        with pytest.raises(ProfileError, match=message):
+            run_profile(replace(tiny, cube=asked), there.folder, progress=False)
+
+
+def test_places_seen_whole_count_in_a_cube_whatever_is_scored(tiny, cubed, tmp_path):
+    found = run_profile(replace(tiny, cube=True, visible_only=True), tmp_path, progress=False)
+    for name in PARTS.values():
+        np.testing.assert_array_equal(found.arrays[f"cube_{name}"], cubed[0].arrays[f"cube_{name}"])
+
+
+def test_a_killed_run_with_cubes_goes_on(tiny, cubed, tmp_path):
+    command = [*as_arguments(tiny, tmp_path), "--cube"]
+    killed = subprocess.run([sys.executable, "-c", KILLED, *command], capture_output=True, text=True, timeout=300)
+    assert killed.returncode == -signal.SIGKILL, killed.stderr
+    assert len(list((tmp_path / "chunks").glob("chunk-*"))) == 2
+    said = []
+    found = run_profile(replace(tiny, cube=True), tmp_path, progress=False, report=said.append)
+    assert said[:2] == [
+        "going on: 2 of 7 chunks are finished",
+        "--cube: about 20 passes more, one for each block of 5 prompts",
+    ]
+    assert_same_numbers(found, cubed[0])
+    for name in FILES - {"profile.json"}:
+        assert (tmp_path / name).read_bytes() == (cubed[0].folder / name).read_bytes(), name
+
+
+def test_without_memory_a_cube_is_measured_in_smaller_parts(tiny, cubed, tmp_path, monkeypatch):
+    measure, sizes = profile_chunks.map_layers, []
+
+    def small(model, input_ids, *args, **options):
+        sizes.append(len(input_ids))
+        if len(input_ids) > 2:
+            raise OUT_OF_MEMORY[0]
+        return measure(model, input_ids, *args, **options)
+
+    parallel.HELD.clear()
+    monkeypatch.setattr(profile_chunks, "map_layers", small)
+    found = run_profile(replace(tiny, cube=True, batch_size=4), tmp_path, progress=False)
+    # One prompt to score, and its four orders; what fitted is kept for other prompts of this length.
+    assert sizes == [1, 4, 2, 2] + [1, 2, 2] * 3 + [1, 4, 2, 2] + [1, 2, 2] * 2
+    assert found.provenance["smallest_batch"] == 2
+    for name in PARTS.values():
+        np.testing.assert_allclose(
+            found.arrays[f"cube_{name}"], cubed[0].arrays[f"cube_{name}"], atol=1e-5, err_msg=name
+        )
+
+
+def test_prompts_of_few_tokens_share_the_passes_of_a_cube(tiny, cubed, tmp_path, monkeypatch):
+    """A pass has 16 prompts, so that four prompts of four blocks are a chunk."""
+    measure, sizes = profile_chunks.map_layers, []
+    parallel.HELD.clear()
+
+    def counting(model, input_ids, *args, **options):
+        sizes.append(len(input_ids))
+        return measure(model, input_ids, *args, **options)
+
+    monkeypatch.setattr(profile_chunks, "map_layers", counting)
+    found = run_profile(replace(tiny, cube=True, batch_size=None), tmp_path, progress=False)
+    assert sizes == [4, 16, 3, 12]
+    for name in PARTS.values():
+        np.testing.assert_allclose(found.arrays[f"cube_{name}"], cubed[0].arrays[f"cube_{name}"], atol=1e-5)
+
+
+@pytest.mark.parametrize("options", [{"dtype": "bfloat16"}, {"device": "auto", "device_map": "auto"}])
+def test_cubes_of_rounded_and_of_spread_models(tiny, cubed, tmp_path, options):
+    if "device_map" in options:
+        pytest.importorskip("accelerate")
+    found = run_profile(replace(tiny, cube=True, **options), tmp_path, progress=False)
+    close = 1e-5 if "device_map" in options else 0.15
+    for name in PARTS.values():
+        np.testing.assert_allclose(found.arrays[f"cube_{name}"], cubed[0].arrays[f"cube_{name}"], atol=close)
+
+
+@pytest.mark.parametrize("name", ["GPT-2"])
+def test_models_that_are_refused_are_refused_with_a_cube(tiny, tmp_path, name):
+    model = save_model(tmp_path / "model", name)
+    with pytest.raises(UnsupportedModelError, match=r"GPT2LMHeadModel.*no rotary encoding"):
+        run_profile(replace(tiny, model=str(model), cube=True), tmp_path / "out", progress=False)
+
+
+LISTS = (
+    r"all prompts are lists of one frame \(blocks share 2 of 4 tokens\) without a lead, so a high symbolic score can "
+    r"mean that a head follows how many such blocks came before a key, and not what its block says\. Put some of the "
+    r"same frame in front .*\. To vary the frame .* or to read the one token that differs .* helps less; "
+)
+
+
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [
+        ({"task": "binding"}, LISTS + "add --cube to see how much"),
+        ({"task": "binding", "cube": True}, LISTS + "the shares of symbol and origin tell how much of it that is"),
+        ({"task": "binding-with-lead"}, ""),
+        ({"task": "text"}, ""),
+    ],
+)
+def test_lists_of_one_frame_without_a_lead_are_told(tmp_path, options, says):
+    model, said = save_model(tmp_path / "model"), []
+    fixed = {"model": str(model), "facts": 4, "prompts": 2, "threads": 1, "device": "cpu"}
+    run_profile(ProfileSettings(**fixed, **options), tmp_path / "out", progress=False, report=said.append)
+    lists = [line for line in said if "lists of one frame" in line]
+    assert len(lists) == bool(says)
+    assert all(re.fullmatch(says, line) for line in lists)
+
+
+def test_prompts_of_which_one_has_a_lead_are_not_told_of(tiny, tmp_path):
+    fact = lambda number: [20 + number, 8, 40 + number, 9]  # noqa: E731
+    ids = [1, *fact(0), *fact(1), *fact(2), *fact(3), 5]
+    lines = [{"input_ids": ids, "start": 1, "block_length": 4}, {"input_ids": ids, "start": 5, "block_length": 4}]
+    for chosen, told in ((lines[:1], 1), (lines, 0), (lines[1:], 0)):
+        file, said = tmp_path / f"{told}-{len(chosen)}-{chosen[0]['start']}.jsonl", []
+        file.write_text("".join(json.dumps(line) + "\n" for line in chosen))
+        model = replace(tiny, model=str(save_model(tmp_path / "model")), input=str(file))
+        run_profile(model, tmp_path / file.stem, progress=False, report=said.append)
+        assert sum("lists of one frame" in line for line in said) == told
+
+
+KILLED = """
+import os, signal, sys
+from posym_profile.__main__ import main
+renamed, rename = [], os.replace
+def killing(source, target):
+    if "chunk-" in str(target):
+        renamed.append(target)
+        if len(renamed) == 3:
+            os.kill(os.getpid(), signal.SIGKILL)
+    rename(source, target)
+os.replace = killing
+main(sys.argv[1:])
+"""
+
+
+def as_arguments(settings, folder):
+    return [
+        "profile", settings.model, "--input", settings.input, "--batch-size", str(settings.batch_size),
+        "--threads", str(settings.threads), "--device", settings.device, "--out", str(folder), "--no-report",
+    ]  # fmt: skip
+
+
+def test_a_killed_run_goes_on_and_gives_the_numbers_of_an_unbroken_one(tiny, whole, tmp_path):
+    killed = subprocess.run(
+        [sys.executable, "-c", KILLED, *as_arguments(tiny, tmp_path)], capture_output=True, text=True, timeout=300
+    )
+    assert killed.returncode == -signal.SIGKILL, killed.stderr
+    # The third chunk was written, but not under its name.
+    assert len(list((tmp_path / "chunks").glob("chunk-*"))) == 2
+    assert len(list((tmp_path / "chunks").glob(".chunk-*"))) == 1
+    with pytest.raises(ProfileError, match="holds an unfinished profile; run the same command again"):
+        load_profile(tmp_path)
+    said = []
+    # The number of threads is that of the run that goes on.
+    found = run_profile(replace(tiny, threads=None), tmp_path, progress=False, report=said.append)
+    assert said[:-1] == ["going on: 2 of 4 chunks are finished"]
+    assert_same_numbers(found, whole)
+    assert {path.name for path in tmp_path.iterdir()} == FILES
+    for name in FILES - {"profile.json"}:
+        assert (tmp_path / name).read_bytes() == (whole.folder / name).read_bytes(), name
+
+
+def interrupted(tiny, folder, monkeypatch, error, after=2):
+    """A run that ends with ``error`` when it keeps its third chunk."""
+    kept = []
+
+    def failing(path, write):
+        if "chunk-" in path.name:
+            kept.append(path)
+            if len(kept) > after:
+                raise error
+        return write_atomically(path, write)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(store, "write_atomically", failing)
+        run_profile(tiny, folder, progress=False)
+
+
+def test_a_full_disk_says_what_is_kept_and_how_to_go_on(tiny, whole, tmp_path, monkeypatch):
+    with pytest.raises(OSError, match=r"the disk of .* is full; 2 of 4 chunks are kept; make room and run the same"):
+        interrupted(tiny, tmp_path, monkeypatch, OSError(errno.ENOSPC, "No space left on device"))
+    assert_same_numbers(run_profile(tiny, tmp_path, progress=False), whole)
+
+
+def test_a_disk_that_fills_up_at_the_end_leaves_no_profile(tiny, whole, tmp_path, monkeypatch):
+    def failing(path, write):
+        if path.name == "prompts.csv":
+            raise OSError(errno.ENOSPC, "No space left on device")
+        return write_atomically(path, write)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(store, "write_atomically", failing)
+        with pytest.raises(OSError, match="4 of 4 chunks are kept"):
+            run_profile(tiny, tmp_path, progress=False)
+    with pytest.raises(ProfileError, match="unfinished"):
+        load_profile(tmp_path)
+    assert_same_numbers(run_profile(tiny, tmp_path, progress=False), whole)
+
+
+def test_an_interrupted_run_says_how_to_go_on(tiny, whole, tmp_path, monkeypatch):
+    with pytest.raises(KeyboardInterrupt, match="interrupted; 2 of 4 chunks are kept; run the same command again"):
+        interrupted(tiny, tmp_path, monkeypatch, KeyboardInterrupt())
+    assert_same_numbers(run_profile(tiny, tmp_path, progress=False), whole)
+
+
+@pytest.mark.parametrize("damage", [lambda x: x[:-7], lambda x: x[:-1] + bytes([x[-1] ^ 1]), lambda x: b""])
+def test_damaged_chunks_are_measured_again(tiny, whole, tmp_path, monkeypatch, damage):
+    with pytest.raises(KeyboardInterrupt):
+        interrupted(tiny, tmp_path, monkeypatch, KeyboardInterrupt())
+    chunk = tmp_path / "chunks" / "chunk-00001.safetensors"
+    chunk.write_bytes(damage(chunk.read_bytes()))
+    said = []
+    found = run_profile(tiny, tmp_path, progress=False, report=said.append)
+    assert len(said) == 3
+    assert said[0].startswith("chunk-00001.safetensors ")
+    assert said[0].endswith("it is measured again")
+    assert said[1] == "going on: 1 of 4 chunks are finished"
+    assert_same_numbers(found, whole)
+
+
+def test_other_settings_in_the_same_folder_are_refused(tiny, tmp_path, monkeypatch):
+    with pytest.raises(KeyboardInterrupt):
+        interrupted(tiny, tmp_path, monkeypatch, KeyboardInterrupt())
+    other = replace(tiny, tau=0.5)
+    message = r"holds a profile of other settings \(tau: 0.0001 there, 0.5 now\); pass another --out, or --force"
+    with pytest.raises(ProfileError, match=message):
+        run_profile(other, tmp_path, progress=False)
+    first = run_profile(other, tmp_path, progress=False, force=True)
+    with pytest.raises(ProfileError, match=r"tau: 0.5 there, 0.0001 now"):
+        run_profile(tiny, tmp_path, progress=False)
+    with pytest.raises(ProfileError, match=r"threads: 1 there, 2 now"):
+        run_profile(replace(other, threads=2), tmp_path, progress=False)
+    said = []
+    again = run_profile(replace(other, threads=None), tmp_path, progress=False, report=said.append)
+    assert again.provenance == first.provenance
+    assert "holds this profile already; pass --force" in said[0]
+    write_input(tmp_path / "prompts.jsonl.new", LENGTHS[:2])
+    with pytest.raises(ProfileError, match="input_sha256: "):
+        run_profile(replace(other, input=str(tmp_path / "prompts.jsonl.new")), tmp_path, progress=False)
+
+
+def test_other_weights_under_the_same_name_are_another_model(tiny, tmp_path):
+    model = save_model(tmp_path / "model")
+    settings = replace(tiny, model=str(model))
+    run_profile(settings, tmp_path / "out", progress=False)
+    save_model(tmp_path / "model", "Qwen2")
+    with pytest.raises(ProfileError, match="identity: "):
+        run_profile(settings, tmp_path / "out", progress=False)
+
+
+@pytest.mark.parametrize("name", sorted(FILES))
+@pytest.mark.parametrize("damage", ["missing", "truncated", "altered"])
+def test_damage_is_found_and_named(whole, tmp_path, name, damage):
+    for path in whole.folder.iterdir():
+        (tmp_path / path.name).write_bytes(path.read_bytes())
+    load_profile(tmp_path)
+    content = bytearray((tmp_path / name).read_bytes())
+    if damage == "missing":
+        (tmp_path / name).unlink()
+        message = f"{name} is missing"
+    elif damage == "truncated":
+        (tmp_path / name).write_bytes(content[:-20])
+        message = f"{name} (was altered or truncated: it has .* bytes instead of|is not a whole description)"
+    else:
+        place = content.index(b"0") if name == "profile.json" else len(content) // 2
+        content[place] ^= 1
+        (tmp_path / name).write_bytes(content)
+        message = f"{name} .*(altered|format)"
+    with pytest.raises(ProfileError, match=message):
+        load_profile(tmp_path)
+
+
+def test_a_folder_without_a_profile(tmp_path):
+    with pytest.raises(ProfileError, match=r"holds no profile \(profile.json is missing\); make one with"):
+        load_profile(tmp_path)
+
+
+def test_what_is_discarded_lies_in_the_folder(tmp_path):
+    """A description that names files of other folders, as one from elsewhere may, takes none of them along."""
+    folder = tmp_path / "profile"
+    for name in ("sub", "chunks"):
+        (folder / name).mkdir(parents=True)
+    outside = [tmp_path / "mine", folder / "sub" / "mine", folder / "chunks" / "mine.safetensors"]
+    chunk = folder / "chunks" / "chunk-00000.safetensors"
+    for path in (*outside, folder / "figure.svg", folder / "unnamed", chunk):
+        path.write_text("")
+    named = ["../mine", str(outside[0]), "sub/mine", "figure.svg"]
+    (folder / "profile.json").write_text(json.dumps({"files": dict.fromkeys(named)}))
+    discard(folder)
+    assert all(path.exists() for path in outside)
+    assert not chunk.exists()
+    assert sorted(path.name for path in folder.iterdir()) == ["chunks", "sub", "unnamed"]
+
+
+def test_two_runs_do_not_write_to_one_folder(tiny, tmp_path):
+    fcntl = pytest.importorskip("fcntl")
+    handle = os.open(tmp_path, os.O_RDONLY)
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX)
+        with pytest.raises(
+            ProfileError, match=r"another process is writing a profile to .*; wait, or pass another --out"
+        ):
+            run_profile(tiny, tmp_path, progress=False)
+    finally:
+        os.close(handle)
+
+
+OUT_OF_MEMORY = [
+    torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 20.00 MiB"),
+    RuntimeError("[enforce fail at alloc_cpu.cpp:117] . DefaultCPUAllocator: can't allocate memory: you tried to"),
+    MemoryError(),
+]
+
+
+@pytest.mark.parametrize("error", OUT_OF_MEMORY, ids=lambda error: type(error).__name__)
+def test_without_memory_the_batch_is_halved_and_the_run_goes_on(tiny, whole, tmp_path, monkeypatch, error):
+    measure, sizes = profile_chunks._measure, []
+
+    def small(held, prompts, work):
+        sizes.append(len(prompts))
+        if len(prompts) > 1:
+            raise error
+        return measure(held, prompts, work)
+
+    parallel.HELD.clear()
+    monkeypatch.setattr(profile_chunks, "_measure", small)
+    found = run_profile(replace(tiny, batch_size=4), tmp_path, progress=False)
+    assert sizes == [4, 2, 1, 1, 1, 1, 3, 1, 1, 1]
+    assert found.provenance["smallest_batch"] == 1
+    for name in ("positional", "symbolic", "entropy"):
+        np.testing.assert_allclose(found.arrays[name], whole.arrays[name], atol=1e-4)
+
+
+def test_what_fitted_once_is_tried_first_in_the_next_chunk(tiny, tmp_path, monkeypatch):
+    write_input(tmp_path / "prompts.jsonl", (20,) * 8)
+    measure, sizes = profile_chunks._measure, []
+
+    def small(held, prompts, work):
+        sizes.append(len(prompts))
+        if len(prompts) > 2:
+            raise OUT_OF_MEMORY[0]
+        return measure(held, prompts, work)
+
+    parallel.HELD.clear()
+    monkeypatch.setattr(profile_chunks, "_measure", small)
+    run_profile(replace(tiny, input=str(tmp_path / "prompts.jsonl"), batch_size=4), tmp_path / "out", progress=False)
+    assert sizes == [4, 2, 2, 2, 2]
+
+
+def test_one_prompt_that_does_not_fit_ends_the_run():
+    def measure(prompts):
+        raise OUT_OF_MEMORY[0]
+
+    prompt = BlockedPrompt(input_ids=(1, 2, 3), start=0, block_length=1, blocks=2, id="")
+    with pytest.raises(NotEnoughMemoryError, match=r"one prompt of 3 tokens with m on cpu; pass shorter prompts"):
+        measure_in_batches(measure, [prompt], 1, "m on cpu")
+    assert not is_out_of_memory(RuntimeError("shapes do not match"))
+    assert not is_out_of_memory(ValueError("out of memory"))
+
+
+def test_models_without_rotary_encoding_are_refused_by_name(tiny, tmp_path):
+    model = save_model(tmp_path / "model", "GPT-2")
+    with pytest.raises(UnsupportedModelError, match=r"GPT2LMHeadModel.*no rotary encoding"):
+        run_profile(replace(tiny, model=str(model)), tmp_path / "out", progress=False)
+
+
+@pytest.mark.parametrize("device_map", ["auto"])
+def test_models_spread_over_devices_give_the_same(tiny, whole, tmp_path, device_map):
+    pytest.importorskip("accelerate")
+    found = run_profile(replace(tiny, device="auto", device_map=device_map), tmp_path, progress=False)
+    np.testing.assert_allclose(found.arrays["positional"], whole.arrays["positional"], atol=1e-4)
+
+
+def test_a_model_with_layers_on_disk_gives_the_same(tiny, whole, tmp_path):
+    pytest.importorskip("accelerate")
+    places = {"model.embed_tokens": "cpu", "model.norm": "cpu", "model.rotary_emb": "cpu", "lm_head": "cpu"}
+    places |= {f"model.layers.{layer}": "disk" if layer == 1 else "cpu" for layer in range(3)}
+    model, _ = load_model(tiny.model, device_map=places)
+    assert {parameter.device.type for parameter in model.parameters()} == {"cpu", "meta"}
+    ids = torch.tensor(whole.prompts[0].input_ids)
+    found = profile(model, ids, start=3, block_length=4, blocks=4, progress=False, visible_only=False)
+    np.testing.assert_allclose(found.positional[0].numpy(), whole.arrays["positional"][0], atol=1e-4)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"task": "binding"}, "pass either a task or an input file; got task='binding' and input='x'"),
+        ({"input": None}, "pass either a task or an input file; got task=None and input=None"),
+        ({"dtype": "float8"}, "dtype must be one of 'float32', .*; got 'float8'"),
+        ({"tau": 0.0}, "tau must be above 0"),
+        ({"batch_size": 0}, "batch_size must be a whole number of at least 1; got 0"),
+        ({"eps": -1.0}, "eps must be 0 or a positive finite number; got -1.0"),
+        ({"device": "cpu", "device_map": "auto"}, "device_map decides about devices, and device='cpu' says otherwise"),
+        ({"task": "nosuch", "input": None}, "task must be one of 'binding', .*; got 'nosuch'"),
+        ({"task": "text", "input": None, "facts": 1}, "facts must be a whole number of at least 2; got 1"),
+        ({"task": "text", "input": None, "prompts": 0}, "prompts must be a whole number of at least 1; got 0"),
+        ({"threads": 0}, "threads must be a whole number of at least 1; got 0"),
+    ],
+)
+def test_settings_that_do_not_fit(options, message):
+    with pytest.raises(ValueError, match=message):
+        ProfileSettings(**({"task": None, "input": "x"} | options))
+
+
+def test_settings_of_numpy_and_torch_are_those_of_python():
+    numbers = {"facts": np.int64(4), "tau": np.float32(0.5), "energy": np.bool_(True), "seed": torch.tensor(3)}
+    described = ProfileSettings(**numbers).describe_settings()
+    assert (
+        json.loads(json.dumps(described))
+        == described
+        == ProfileSettings(facts=4, tau=0.5, energy=True, seed=3).describe_settings()
+    )
+
+
+def test_another_model_on_a_worker_is_refused(tiny):
+    with pytest.raises(RuntimeError, match=r"a worker finds .* under the name .*, but \{'sha256': '0'\} is meant"):
+        profile_chunks.measure_chunk([], settings=tiny, identity={"sha256": "0"})
+
+
+def test_processes_give_the_numbers_of_one(tiny, whole, tmp_path):
+    assert_same_numbers(run_profile(tiny, tmp_path, jobs=2, progress=False), whole)

@@ -1,0 +1,201 @@
+"""The cube of a model against rotated keys in loops, against hooks, and against texts that are truly reordered."""
+
+import itertools
+import math
+import warnings
+
+import literal
+import pytest
+import torch
+from architectures import build, packaged, shared, tokens
+
+from posym_core.metrics.cube_parts import PARTS, draw_latin_square
+from posym_core.metrics.permutations import permute_blocks
+from posym_profile import binding_prompts, origin_cube
+from posym_profile.capture.capturing import capture
+from posym_profile.planes.rotary_planes import find_planes
+from posym_profile.scores.visibility import HiddenBlocksWarning, LongPromptWarning
+
+START, LENGTH, BLOCKS = 2, 3, 4
+SETTING = {"start": START, "block_length": LENGTH, "blocks": BLOCKS}
+NAMES = ["Llama", "Gemma2", "Gemma3", "gpt-oss", "GPT-J", "Phi", "Falcon", "DeepSeek-V3"]
+
+
+def quietly(model, prompt, **options):
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", HiddenBlocksWarning)
+        return origin_cube(model, prompt, **SETTING, **options)
+
+
+def in_orders(prompt, orders):
+    return permute_blocks(prompt, orders, start=START, block_length=LENGTH)
+
+
+def sums(logits, read=None):
+    """``[..., key]`` as ``[..., block]``."""
+    inside = logits[..., START : START + LENGTH * BLOCKS].unflatten(-1, (BLOCKS, LENGTH)).double()
+    return inside.logsumexp(-1) if read is None else inside[..., read]
+
+
+@pytest.mark.parametrize("read", [None, 1])
+@pytest.mark.parametrize("name", NAMES)
+def test_where_keys_stay_the_logits_are_those_of_reordered_texts(name, read):
+    """Every layer, from the model's own attention: what each symbol gets in each prompt at the place where it is."""
+    model, (prompt,) = shared(name), tokens(1, 18)
+    cube = quietly(model, prompt, read=read)
+    assert torch.equal(cube.orders, draw_latin_square(BLOCKS, torch.Generator().manual_seed(0)))
+    calls = capture(model, in_orders(prompt, cube.orders))
+    for layer, call in enumerate(calls):
+        logits = call.logits()[:, :, 0].masked_fill(~call.visible[:, :, 0], -math.inf)
+        own = sums(logits, read)
+        for k, place in itertools.product(range(BLOCKS), range(BLOCKS)):
+            found = cube.logits[layer, : own.shape[1], int(cube.orders[k, place]), place, place]
+            torch.testing.assert_close(found, own[k, :, place], atol=2e-4, rtol=1e-4)
+
+
+def test_elsewhere_they_are_those_of_keys_turned_one_by_one():
+    model, (prompt,) = shared("Llama"), tokens(1, 18)
+    cube, planes = quietly(model, prompt), find_planes(model, 18)
+    calls = capture(model, in_orders(prompt, cube.orders))
+    for layer, (call, found) in enumerate(zip(calls, planes, strict=True)):
+        query = found.arrange_query(call.query[:, :, 0]).double()
+        keys = found.arrange_keys(call.keys).double()
+        for k, head in itertools.product(range(BLOCKS), range(0, 4, 3)):
+            C = literal.cross_logits(query[k, head], keys[k, head // 2], found.angles, scale=call.scale)
+            for p, b, offset in itertools.product(range(BLOCKS), range(BLOCKS), range(1)):
+                rows, columns = START + p * LENGTH + torch.arange(LENGTH), START + b * LENGTH + torch.arange(LENGTH)
+                expected = C[rows + offset, columns].logsumexp(0)
+                logit = cube.logits[layer, head, int(cube.orders[k, p]), p, b]
+                assert float(logit) == pytest.approx(float(expected), abs=1e-5)
+
+
+def rotated_by_transformers(model, x, positions):
+    """Rotation as the model's library has it, of ``[key, dim]``."""
+    from transformers.models.llama.modeling_llama import apply_rotary_pos_emb
+
+    cos, sin = model.model.rotary_emb(x[None], positions[None])
+    return apply_rotary_pos_emb(x[None, None], x[None, None], cos, sin)[0][0, 0]
+
+
+def test_hooks_on_the_projections_give_the_same_shares():
+    """From keys before they are rotated, which plain hooks read, and the library's own rotation."""
+    model, (prompt,) = build("Llama", dtype=torch.float64), tokens(1, 18, seed=4)
+    cube = quietly(model, prompt)
+    seen = {}
+    hooks = [
+        part.register_forward_hook(lambda module, args, out, name=name: seen.update({name: out}))
+        for name, part in model.named_modules()
+        if name.endswith(("q_proj", "k_proj"))
+    ]
+    with torch.no_grad():
+        model(in_orders(prompt, cube.orders))
+    for hook in hooks:
+        hook.remove()
+    layer, last = 2, torch.tensor([17])
+    queries, keys = (seen[f"model.layers.{layer}.self_attn.{part}_proj"] for part in "qk")
+    for head in range(4):
+        logits = torch.empty(BLOCKS, BLOCKS, BLOCKS, dtype=torch.float64)
+        for k, p, b in itertools.product(range(BLOCKS), repeat=3):
+            query = rotated_by_transformers(model, queries[k, -1:, head * 16 : head * 16 + 16], last)
+            content = keys[k, START + p * LENGTH :][:LENGTH, (head // 2) * 16 :][:, :16]
+            turned = rotated_by_transformers(model, content, START + b * LENGTH + torch.arange(LENGTH))
+            logits[int(cube.orders[k, p]), p, b] = (turned @ query[0] * 16**-0.5).logsumexp(0)
+        centred = logits - logits.mean()
+        total = (centred**2).mean()
+        for axis, name in enumerate(("symbol", "origin", "place")):
+            others = [a for a in range(3) if a != axis]
+            expected = (centred.mean(others) ** 2).mean() / total
+            assert float(cube.shares[name][layer, head]) == pytest.approx(float(expected), abs=1e-6)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_shares_are_parts_of_a_whole_and_the_first_layer_knows_no_origin(name):
+    cube = quietly(shared(name), tokens(1, 18)[0])
+    assert cube.logits.dtype == torch.float64
+    assert cube.logits.device.type == "cpu"
+    assert list(cube.shares) == list(PARTS.values())
+    there = ~torch.stack(list(cube.shares.values())).isnan().any(0)
+    assert there.any(1).all()
+    for share in cube.shares.values():
+        assert share.shape == cube.logits.shape[:2]
+        assert (share[there] >= 0).all()
+    total = sum(cube.shares.values())
+    torch.testing.assert_close(total[there], torch.ones_like(total[there]), atol=1e-12, rtol=0)
+    of_symbolic = sum(cube.symbolic_shares.values())
+    torch.testing.assert_close(of_symbolic[there], torch.ones_like(total[there]), atol=1e-9, rtol=0)
+    assert float(cube.shares["origin"][0].nan_to_num().max()) < 1e-9
+    assert float(cube.shares["origin"][1:].nan_to_num().max()) > 1e-3
+
+
+def test_crossed_logits_are_the_mean_over_all_queries():
+    model, (prompt,) = shared("Gemma2"), tokens(1, 18)
+    crossed = quietly(model, prompt, crossed=True)
+    planes, calls = find_planes(model, 18), capture(model, in_orders(prompt, crossed.orders))
+    layer, head = 1, 2
+    call, found = calls[layer], planes[layer]
+    query = found.arrange_query(call.query[:, :, 0]).double()
+    keys = found.arrange_keys(call.keys).double()
+    k, p, b = 1, 3, 0
+    rows, columns = START + p * LENGTH + torch.arange(LENGTH), START + b * LENGTH + torch.arange(LENGTH)
+    each = []
+    for j in range(BLOCKS):
+        C = literal.cross_logits(query[j, head], keys[k, head // 2], found.angles, scale=call.scale)
+        each.append((call.softcap * torch.tanh(C[rows, columns] / call.softcap)).logsumexp(0))
+    logit = crossed.logits[layer, head, int(crossed.orders[k, p]), p, b]
+    assert float(logit) == pytest.approx(float(torch.stack(each).mean()), abs=1e-5)
+    with pytest.raises(ValueError, match=r"the keys of all 4 prompts .* got batch_size=3\. Leave batch_size out"):
+        quietly(model, prompt, crossed=True, batch_size=3)
+    same = quietly(model, prompt, crossed=True, batch_size=4)
+    torch.testing.assert_close(same.logits, crossed.logits, equal_nan=True)
+
+
+def test_batches_devices_and_given_planes_change_nothing(monkeypatch):
+    model, (prompt,) = shared("Gemma3"), tokens(1, 18)
+    whole = quietly(model, prompt)
+    parts = quietly(model, prompt, batch_size=3, planes=find_planes(model, 18))
+    torch.testing.assert_close(parts.logits, whole.logits, atol=1e-5, rtol=0)
+    monkeypatch.setenv("POSYM_SCORING", "device")
+    torch.testing.assert_close(quietly(model, prompt).logits, whole.logits, atol=1e-5, rtol=0)
+
+
+def test_windows_leave_places_out_and_say_so():
+    model, (prompt,) = shared("Gemma3"), tokens(1, 26)
+    with pytest.warns(HiddenBlocksWarning, match=r"in layers 0, 1: 1 of 4\. Parts are over the places seen whole"):
+        cube = origin_cube(model, prompt, **SETTING)
+    assert cube.seen.tolist() == [[False, False, False, True]] * 2 + [[True] * 4]
+    # Of the third block the window of 16 shows one key, of the first two none.
+    assert (cube.logits[0, ..., :2] == -math.inf).all()
+    assert cube.logits[0, ..., 2:].isfinite().all()
+    assert (cube.shares["place"][:2] == 0).all()
+    with pytest.warns(HiddenBlocksWarning):
+        blind = origin_cube(model, tokens(1, 60)[0], **SETTING)
+    assert all(share[:2].isnan().all() and share[2].isfinite().all() for share in blind.shares.values())
+
+
+def test_what_does_not_fit_is_refused_before_the_model_runs():
+    model, prompts = shared("Llama"), tokens(2, 18)
+    with pytest.raises(ValueError, match=r"permutes the blocks of one prompt; got 2\. Call it once for each"):
+        origin_cube(model, prompts, **SETTING)
+    with pytest.raises(ValueError, match="read is the offset of a key within its block of 3; got 3"):
+        quietly(model, prompts[0], read=3)
+    with pytest.raises(ValueError, match="seed must be a whole number of at least 0; got -1"):
+        quietly(model, prompts[0], seed=-1)
+    with pytest.raises(ValueError, match="blocks cover 18 keys from start=2"):
+        origin_cube(model, prompts[0], start=2, block_length=3, blocks=6)
+    with pytest.raises(ValueError, match="pad token"):
+        quietly(model, torch.cat([torch.zeros(2, dtype=torch.int64), prompts[0][2:]]))
+    with pytest.warns(LongPromptWarning):
+        origin_cube(build("Llama", max_position_embeddings=16), prompts[0], **SETTING)
+
+
+def test_lists_of_one_frame_are_read_by_origin_and_a_lead_takes_it_away():
+    """The packaged model, in the middle third of its layers; the book has the numbers of all prompts."""
+    model, tokenizer = packaged()
+    origin = {}
+    for lead in (0, 8):
+        prompts = binding_prompts(tokenizer, facts=8, count=1, seed=1, lead=lead)
+        blocks = prompts.layout
+        cube = origin_cube(model, prompts.input_ids[0], **blocks)
+        origin[lead] = float(cube.symbolic_shares["origin"][6:12].median())
+    assert origin[0] > 0.7
+    assert origin[8] < 0.5

@@ -1,0 +1,128 @@
+"""Attention to the previous and the first token, induction and copying: what the field calls heads by."""
+
+import pytest
+import torch
+import transformers
+from architectures import LLAMA, build, packaged, shared, tokens
+
+from posym_profile import profile
+from posym_profile.capture import unwrap
+from posym_profile.language_models import UnsupportedModelError
+from posym_profile.scores import HeadLabels, measure_head_labels
+
+NAMES = ("previous_token", "first_token", "induction", "copying")
+SHOWN = tokens(3, 12)
+
+
+def by_hand(model, shown):
+    """The four labels word by word, from the attention matrices that transformers gives out."""
+    ids = torch.cat([torch.ones(len(shown), 1, dtype=torch.int64), shown, shown], 1)
+    with torch.no_grad():
+        out = model(ids, output_attentions=True)
+    said, number = out.logits.argmax(-1), ids.shape[1]
+    layers = []
+    for layer in out.attentions:
+        heads = []
+        for head in range(layer.shape[1]):
+            sums = torch.zeros(4)
+            for prompt, weights in enumerate(layer[:, head]):
+                for token in range(1, number):
+                    sums[0] += weights[token, token - 1] / (number - 1)
+                    sums[1] += weights[token, 0] / (number - 1)
+                for place in range(len(shown[0]) - 1):
+                    token, follower = 1 + len(shown[0]) + place, 1 + place + 1
+                    sums[2] += weights[token, follower] / (len(shown[0]) - 1)
+                    right = said[prompt, token] == ids[prompt, token + 1] == ids[prompt, follower]
+                    sums[3] += float(right and weights[token].argmax() == follower) / (len(shown[0]) - 1)
+            heads.append(sums / len(shown))
+        layers.append(torch.stack(heads))
+    return torch.stack(layers)
+
+
+@pytest.mark.parametrize("name", ["Llama", "Gemma3", "GPT-NeoX", "Cohere", "gpt-oss"])
+def test_labels_are_those_of_the_attention_matrices_of_transformers(name):
+    found = measure_head_labels(shared(name), SHOWN)
+    expected = by_hand(shared(name, "eager"), SHOWN)
+    for place, label in enumerate(NAMES):
+        torch.testing.assert_close(getattr(found, label), expected[..., place], atol=2e-5, rtol=0)
+
+
+def test_a_model_that_repeats_has_heads_that_copy():
+    """The packaged model puts out what it was shown, and its known heads are told from the others."""
+    model, _ = packaged()
+    found = measure_head_labels(model, prompts=2, length=24)
+    assert {name: getattr(found, name).shape for name in NAMES} == dict.fromkeys(NAMES, (18, 4))
+    for name in NAMES:
+        assert ((getattr(found, name) >= 0) & (getattr(found, name) <= 1)).all()
+    assert found.induction.max() > 0.5
+    assert found.copying.max() > 0.5
+    assert found.induction.median() < 0.1
+    assert found.copying.argmax() in found.induction.flatten().topk(5).indices
+
+
+def test_even_attention_has_the_labels_of_its_counts():
+    model = build("Llama")
+    with torch.no_grad():
+        for layer in model.model.layers:
+            layer.self_attn.q_proj.weight.zero_()
+    found = measure_head_labels(model, SHOWN)
+    seen = 1 / torch.arange(2, 26)
+    torch.testing.assert_close(found.previous_token, seen.mean().expand(3, 4))
+    torch.testing.assert_close(found.first_token, seen.mean().expand(3, 4))
+    torch.testing.assert_close(found.induction, seen[12:23].mean().expand(3, 4))
+
+
+def test_a_narrow_window_leaves_no_induction():
+    found = measure_head_labels(shared("Mistral"), tokens(2, 20))
+    assert torch.equal(found.induction, torch.zeros(3, 4))
+    assert torch.equal(found.copying, torch.zeros(3, 4))
+
+
+def test_random_tokens_differ_within_a_prompt_and_are_drawn_by_a_seed():
+    model, seen = build("Llama"), []
+    model.model.embed_tokens.register_forward_hook(lambda _, args, __: seen.append(args[0]))
+    one, again, other = (measure_head_labels(model, length=9, prompts=2, seed=seed) for seed in (0, 0, 1))
+    assert all(torch.equal(getattr(one, name), getattr(again, name)) for name in NAMES)
+    assert not torch.equal(one.induction, other.induction)
+    assert seen[0].shape == (2, 19)
+    assert (seen[0][:, 0] == 1).all()  # its mark of beginning
+    assert torch.equal(seen[0][:, 1:10], seen[0][:, 10:])
+    assert all(len(row[1:10].unique()) == 9 for row in seen[0])
+    assert ((seen[0][:, 1:] >= 4) & (seen[0][:, 1:] < 93)).all()
+
+
+@pytest.mark.parametrize(
+    ("options", "error", "message"),
+    [
+        ({"length": 1}, ValueError, "length must be a whole number of at least 2; got 1"),
+        ({"prompts": 0}, ValueError, "prompts must be a whole number of at least 1; got 0"),
+        (
+            {"length": 90},
+            ValueError,
+            "length must be at most 89, the different tokens of this vocabulary that are drawn; got 90",
+        ),
+        ({"tokens": "abc"}, TypeError, "input_ids must be a torch tensor; got str"),
+        ({"tokens": torch.full((1, 3), 97)}, ValueError, "tokens must be token ids from 0 to 96"),
+    ],
+)
+def test_what_does_not_fit_is_refused(options, error, message):
+    with pytest.raises(error, match=message):
+        measure_head_labels(shared("Llama"), **options)
+
+
+def test_a_model_without_an_output_layer_is_refused_before_it_is_profiled(monkeypatch):
+    model = transformers.LlamaModel(transformers.LlamaConfig(**LLAMA)).eval()
+    message = "LlamaModel has no output layer, and copying is told by what the model puts out; load it with"
+    with pytest.raises(UnsupportedModelError, match=message):
+        measure_head_labels(model)
+    monkeypatch.setattr("posym_profile.scores.profiling.measure_layers", None)
+    with pytest.raises(UnsupportedModelError, match=message):
+        profile(model, tokens(), start=0, block_length=4, labels=True)
+
+
+def test_nothing_is_left_in_the_model():
+    model = shared("Llama")
+    with torch.no_grad():
+        before = model(SHOWN).logits
+        assert isinstance(measure_head_labels(unwrap(model), SHOWN), HeadLabels)
+        torch.testing.assert_close(model(SHOWN).logits, before)

@@ -1,0 +1,348 @@
+import itertools
+import sys
+from dataclasses import replace
+
+import literal
+import numpy as np
+import pytest
+import torch
+from architectures import Swapped, build, packaged, shared, tokens
+from transformers import BatchEncoding
+
+from posym_core import exclusion, rope_angles, swap_scores
+from posym_core.metrics.stats import mean_interval
+from posym_core.metrics.swaps import score_swaps
+from posym_profile.capture.capturing import capture
+from posym_profile.planes.rotary_planes import find_planes
+from posym_profile.prompts import binding_prompts
+from posym_profile.scores import profiling
+from posym_profile.scores.labels import measure_head_labels
+from posym_profile.scores.layer_measurement import map_layers, stack_padded
+from posym_profile.scores.profiling import Profile, profile
+from posym_profile.scores.visibility import HiddenBlocksWarning
+
+START, LENGTH, BLOCKS = 3, 4, 5
+# A soft temperature, so that rounding of attention does not decide which pair counts; at 1e-4 it would.
+TAU = 0.05
+SCORE_ERROR = 1e-4
+SCORES = ("positional", "symbolic", "entropy")
+
+
+def scores_by_swapping(model, input_ids, eps=1e-8):
+    """Both scores of every head, from the model's own weights on contents truly swapped, pair by pair."""
+
+    def block_means(calls):
+        weights = torch.stack([call.weights()[0, :, 0, START : START + LENGTH * BLOCKS] for call in calls])
+        return weights.unflatten(-1, (BLOCKS, LENGTH)).mean(-1).double()
+
+    swapped = Swapped(model, input_ids)
+    before, parts = block_means(swapped.calls), []
+    for i, j in itertools.combinations(range(BLOCKS), 2):
+        order = literal.swapped_order(input_ids.shape[1], START, LENGTH, i, j)
+        parts.append((before[..., [i, j]], block_means(swapped.calls_in_order(order))[..., [i, j]]))
+    return weighted_cosines(parts, eps)
+
+
+def weighted_cosines(parts, eps=1e-8):
+    """Both scores ``[score, layer, head]`` from the attention to each pair before and after its swap."""
+    layers, heads, _ = parts[0][0].shape
+    scores = torch.zeros(2, layers, heads)
+    for layer, head in itertools.product(range(layers), range(heads)):
+        pairs = [(before[layer, head], after[layer, head]) for before, after in parts]
+        weights = torch.stack([(v[0] - v[1]).abs() / TAU for v, _ in pairs]).softmax(0)
+        for weight, (v, moved) in zip(weights, pairs, strict=True):
+            scores[0, layer, head] += weight * literal.cosine(v, moved, eps)
+            scores[1, layer, head] += weight * literal.cosine(v.flip(0), moved, eps)
+    return scores
+
+
+@pytest.mark.parametrize(
+    "name", ["Llama", "GPT-J", "Gemma2", "Gemma3", "gpt-oss", "DeepSeek-V3", "Falcon", "HunYuan", "Llama 4"]
+)
+def test_scores_are_those_of_contents_truly_swapped(name):
+    model, input_ids = shared(name), tokens(1, 26)
+    options = {"start": START, "block_length": LENGTH, "blocks": BLOCKS, "tau": TAU, "progress": False}
+    found = profile(model, input_ids, visible_only=False, **options)
+    positional, symbolic = scores_by_swapping(model, input_ids)
+    torch.testing.assert_close(found.positional[0], positional, atol=SCORE_ERROR, rtol=0)
+    torch.testing.assert_close(found.symbolic[0], symbolic, atol=SCORE_ERROR, rtol=0)
+
+
+@pytest.mark.parametrize("layer", [2, 5])
+def test_scores_of_the_packaged_model_with_keys_permuted_by_a_hook(layer):
+    """Layer 2 looks through a window and has angles of its own; layer 5 sees everything."""
+    model, tokenizer = packaged()
+    prompts = binding_prompts(tokenizer, facts=3, count=1)
+    blocks = prompts.layout
+    found = profile(model, prompts.input_ids, **blocks, tau=TAU, progress=False)
+    projection, order = model.model.layers[layer].self_attn.k_proj, None
+
+    def block_means():
+        weights = capture(model, prompts.input_ids)[layer].weights()[0, :, 0]
+        inside = weights[:, prompts.start : prompts.start + prompts.blocks * prompts.block_length]
+        return inside.unflatten(-1, (prompts.blocks, prompts.block_length)).mean(-1).double()[None]
+
+    before, parts = block_means(), []
+    hook = projection.register_forward_hook(lambda module, args, keys: keys[:, order])
+    try:
+        for i, j in itertools.combinations(range(prompts.blocks), 2):
+            order = literal.swapped_order(prompts.input_ids.shape[1], prompts.start, prompts.block_length, i, j)
+            parts.append((before[..., [i, j]], block_means()[..., [i, j]]))
+    finally:
+        hook.remove()
+    positional, symbolic = weighted_cosines(parts)
+    torch.testing.assert_close(found.positional[0, layer], positional[0], atol=SCORE_ERROR, rtol=0)
+    torch.testing.assert_close(found.symbolic[0, layer], symbolic[0], atol=SCORE_ERROR, rtol=0)
+
+
+def test_planes_of_the_packaged_model_are_those_of_its_two_bases():
+    model, _ = packaged()
+    planes = find_planes(model, 25)
+    for layer, found in enumerate(planes):
+        base = 1e6 if layer % 6 == 5 else 1e4
+        torch.testing.assert_close(found.angles, rope_angles(256, base), atol=1e-7, rtol=1e-6)
+        assert found.order.tolist() == list(range(256))
+
+
+def test_batches_give_what_prompts_give_alone():
+    model, input_ids = shared("Gemma3"), tokens(5)
+    options = {"start": START, "block_length": LENGTH, "tau": TAU, "progress": False, "visible_only": False}
+    together = profile(model, input_ids, batch_size=2, **options)
+    assert together.positional.shape == together.symbolic.shape == together.entropy.shape == (5, 3, 4)
+    for prompt, ids in enumerate(input_ids):
+        alone = profile(model, ids, planes=find_planes(model, 44), **options)
+        assert alone.positional.shape == (1, 3, 4)
+        for name in ("positional", "symbolic", "entropy"):
+            torch.testing.assert_close(getattr(alone, name)[0], getattr(together, name)[prompt], atol=1e-5, rtol=0)
+
+
+@pytest.mark.parametrize("hold", [0, 2_000, 2**22])
+@pytest.mark.parametrize("name", ["Gemma3", "gpt-oss", "DeepSeek-V3"])
+def test_layers_scored_together_are_those_scored_alone(name, hold, monkeypatch):
+    model, input_ids, calls = shared(name), tokens(2), []
+    options = {"start": START, "block_length": LENGTH, "tau": TAU, "progress": False, "visible_only": False}
+
+    def count(*args, **kwargs):
+        calls.append(args)
+        return score_swaps(*args, **kwargs)
+
+    def measure(heads):
+        scores = swap_scores(
+            heads.query, heads.keys, heads.angles, start=START, block_length=LENGTH, tau=TAU, scale=heads.scale,
+            visible=heads.visible, softcap=heads.softcap, sinks=heads.sinks,
+        )  # fmt: skip
+        return {"positional": scores.positional, "entropy": scores.entropy}
+
+    monkeypatch.setattr(profiling, "NUMBERS_HELD", hold)
+    monkeypatch.setattr(profiling, "score_swaps", count)
+    together, alone = profile(model, input_ids, **options), map_layers(model, input_ids, measure, progress=False)
+    torch.testing.assert_close(together.positional, alone["positional"], atol=1e-6, rtol=0)
+    torch.testing.assert_close(together.entropy, alone["entropy"], atol=1e-6, rtol=0)
+    assert len(calls) < 3 or hold < 2**22
+
+
+def test_planes_are_scored_one_by_one():
+    found = profile(shared("StableLM"), tokens(), start=0, block_length=4, per_frequency=True, progress=False)
+    assert found.positional.shape == (2, 3, 4, 8)
+    # Six of the eight planes are not rotated, and such a head follows its contents.
+    torch.testing.assert_close(found.symbolic[..., 2:], torch.ones(2, 3, 4, 6), atol=1e-4, rtol=0)
+
+
+def test_layers_of_different_shapes_are_filled_up_with_nan():
+    both = stack_padded([torch.ones(2, 4, 8), torch.ones(2, 3, 6)], dim=1)
+    assert both.shape == (2, 2, 4, 8)
+    assert both[:, 1, 3].isnan().all()
+    assert both[:, 1, :, 6:].isnan().all()
+    assert both.nansum() == 2 * (4 * 8 + 3 * 6)
+
+
+def uneven(*plane):
+    """Scores of two prompts, where the second of three layers has a head less than the four of the others."""
+    generator = torch.Generator().manual_seed(0)
+    scores = torch.rand(3, 2, 3, 4, *plane, generator=generator)
+    scores[:, :, 1, 3] = torch.nan
+    return Profile(positional=scores[0], symbolic=scores[1], entropy=scores[2])
+
+
+@pytest.mark.parametrize("plane", [(), (5,)])
+@pytest.mark.parametrize("kind", ["DataFrame", "dict"])
+def test_a_frame_has_a_row_for_each_head_that_there_is(kind, plane, monkeypatch):
+    if kind == "dict":
+        monkeypatch.setitem(sys.modules, "pandas", None)
+    else:
+        pytest.importorskip("pandas")
+    found = uneven(*plane)
+    frame = found.frame()
+    assert type(frame).__name__ == kind
+    places = ["prompt", "layer", "head", "plane"][: 3 + len(plane)]
+    assert list(frame) == [*places, "positional", "symbolic", "entropy"]
+    rows = [place for place in np.ndindex(*found.positional.shape) if place[1:3] != (1, 3)]
+    assert list(zip(*(frame[name] for name in places), strict=True)) == rows
+    for name in SCORES:
+        expected = np.array([getattr(found, name)[place] for place in rows], dtype=np.float32)
+        assert np.array_equal(frame[name], expected)
+
+
+def test_a_frame_says_how_many_blocks_a_head_sees():
+    pytest.importorskip("pandas")
+    found = replace(uneven(), visible_blocks=torch.tensor([[4, 1, 4], [4, 2, 4]]))
+    found.positional[0, 1], found.symbolic[0, 1] = torch.nan, torch.nan
+    frame = found.frame()
+    assert list(frame)[-1] == "visible_blocks"
+    # Heads that see one block have no scores and are there all the same.
+    assert len(frame) == 2 * 11
+    assert frame[frame.layer == 1].visible_blocks.tolist() == [1, 1, 1, 2, 2, 2]
+    assert frame[frame.visible_blocks == 1].positional.isna().all()
+    assert set(found.top(11, "symbolic")) == {(layer, head) for layer in range(3) for head in range(4)} - {(1, 3)}
+
+
+def test_a_frame_has_windows_and_labels_where_they_are_known():
+    pytest.importorskip("pandas")
+    model, ids = shared("Gemma3"), tokens()
+    options = {"start": START, "block_length": LENGTH, "visible_only": False, "progress": False}
+    assert profile(model, ids, **options).labels is None
+    found = profile(model, ids, labels=True, **options)
+    assert found.windows == (16, 16, None)
+    labels, frame = measure_head_labels(model), found.frame()
+    names = ["previous_token", "first_token", "induction", "copying"]
+    assert list(frame)[-6:] == ["visible_blocks", "window", *names]
+    assert frame[frame.layer < 2].window.eq(16).all()
+    assert frame[frame.layer == 2].window.isna().all()
+    for row in frame.itertuples():
+        assert [getattr(row, name) for name in names] == [
+            float(getattr(labels, name)[row.layer, row.head]) for name in names
+        ]
+    assert profile(shared("Llama"), ids, **options).windows == (None,) * 3
+
+
+def test_a_frame_of_several_queries_has_a_row_for_each():
+    pytest.importorskip("pandas")
+    options = {"start": START, "block_length": LENGTH, "visible_only": False, "progress": False}
+    found = profile(shared("Gemma3"), tokens(), queries=[30, -1], **options)
+    frame = found.frame()
+    assert list(frame)[:4] == ["prompt", "query", "layer", "head"]
+    for query in (30, -1):
+        part = frame[frame["query"] == query].drop(columns="query").reset_index(drop=True)
+        assert part.equals(found.at(query).frame())
+    means = found.frame(intervals=True)
+    assert next(iter(means)) == "query"
+    part = means[means["query"] == 30].drop(columns="query").reset_index(drop=True)
+    assert part.equals(found.at(30).frame(intervals=True))
+
+
+@pytest.mark.parametrize("kind", ["DataFrame", "dict"])
+def test_a_frame_has_means_over_prompts_with_intervals(kind, monkeypatch):
+    if kind == "dict":
+        monkeypatch.setitem(sys.modules, "pandas", None)
+    else:
+        pytest.importorskip("pandas")
+    found = uneven()
+    frame = found.frame(intervals=True)
+    assert type(frame).__name__ == kind
+    assert len(frame["layer"]) == 11
+    for row, (layer, head) in enumerate(zip(frame["layer"], frame["head"], strict=True)):
+        for name in ("positional", "symbolic"):
+            scores = getattr(found, name)[:, layer, head].double().numpy()
+            alone = mean_interval(scores)
+            ends = (frame[name][row], frame[f"{name}_low"][row], frame[f"{name}_high"][row])
+            assert ends == pytest.approx((alone.value, alone.low, alone.high), abs=1e-6)
+
+
+def test_planes_have_no_intervals():
+    with pytest.raises(ValueError, match="planes are scored, and intervals are of heads; profile without per_frequenc"):
+        uneven(5).frame(intervals=True)
+
+
+def test_top_heads_are_those_of_the_highest_mean():
+    found = uneven()
+    for name in SCORES:
+        scores = getattr(found, name)
+        means = {place: float(sum(scores[:, *place])) / 2 for place in np.ndindex(3, 4) if place != (1, 3)}
+        every = found.top(11, name)
+        assert every == sorted(means, key=means.get, reverse=True)
+        assert found.top(np.int64(2), name) == every[:2]
+        assert {type(number) for place in every for number in place} == {int}
+    level = Profile(**{name: torch.ones(2, 3, 4) for name in SCORES})
+    assert level.top(5, "symbolic") == [(0, 0), (0, 1), (0, 2), (0, 3), (1, 0)]
+
+
+@pytest.mark.parametrize(
+    ("k", "score", "message"),
+    [
+        (0, "symbolic", "k must be a whole number of at least 1; got 0"),
+        (2.0, "symbolic", "k must be a whole number of at least 1; got 2.0"),
+        (12, "symbolic", "k must be at most the number of heads, 11; got 12"),
+        (1, "symbolical", "score must be one of positional, symbolic, entropy; got 'symbolical'"),
+    ],
+)
+def test_top_heads_that_there_are_not_are_refused(k, score, message):
+    with pytest.raises(ValueError, match=message):
+        uneven().top(k, score)
+    with pytest.raises(ValueError, match="planes are scored, and top names heads; profile without per_frequency"):
+        uneven(5).top(1, "symbolic")
+
+
+@pytest.mark.parametrize("name", ["Gemma3", "Falcon"])
+def test_anything_can_be_measured_in_the_same_pass(name):
+    model, input_ids, seen = shared(name), tokens(), []
+
+    def measure(heads):
+        seen.append((heads.layer, heads.prompts))
+        C = heads.cross_logits()
+        parts = heads.cross_logits(per_frequency=True)
+        torch.testing.assert_close(parts.sum(-3), C, atol=1e-4, rtol=0)
+        return {"logits": C.diagonal(dim1=-2, dim2=-1), "share": exclusion(C).symbolic_share}
+
+    found = map_layers(model, input_ids, measure, batch_size=1, progress=False)
+    assert seen == [(layer, slice(prompt, prompt + 1)) for prompt in range(2) for layer in range(3)]
+    assert found["share"].shape == (2, 3, 4)
+    expected = torch.stack([call.logits()[:, :, 0] for call in capture(model, input_ids)], dim=1)
+    torch.testing.assert_close(found["logits"], expected, atol=1e-4, rtol=0)
+
+
+def test_windows_hide_blocks_from_the_last_token():
+    model, input_ids = shared("Gemma3"), tokens(1)
+    with pytest.warns(HiddenBlocksWarning, match=r"but in layers 0, 1: 0 of 6\. What is swapped into a hidden block"):
+        found = profile(model, input_ids, start=0, block_length=4, blocks=6, progress=False)
+    assert found.visible_blocks.tolist() == [[0, 0, 6]]
+    # Keys 0 to 23 lie outside the window of 16, so the local layers give these blocks nothing to compare.
+    assert torch.equal(found.positional[:, :2], torch.zeros(1, 2, 4))
+    assert (found.positional[:, 2] > 0).all()
+
+
+@pytest.mark.parametrize(
+    ("input_ids", "options", "error", "message"),
+    [
+        (
+            tokens(),
+            {"blocks": 11},
+            ValueError,
+            "blocks cover 44 keys from start=0, but only 43 precede.*pass blocks=10",
+        ),
+        (tokens(), {"start": 40}, ValueError, "at least two blocks are needed to swap"),
+        (tokens(), {"tau": 0.0}, ValueError, "tau must be above 0; got 0.0"),
+        (tokens(), {"eps": -1.0}, ValueError, "eps must be 0 or a positive finite number; got -1.0"),
+        (tokens(), {"batch_size": 0}, ValueError, "batch_size must be a whole number of at least 1; got 0"),
+        (tokens(1, 2), {}, ValueError, r"at least one prompt of at least 3 tokens; got \(1, 2\)"),
+        (tokens().float(), {}, TypeError, "input_ids must be whole numbers"),
+        (tokens().tolist(), {}, TypeError, "input_ids must be a torch tensor; got list. Use torch.as_tensor"),
+        (
+            BatchEncoding({"input_ids": tokens(), "attention_mask": torch.ones(2, 44)}),
+            {},
+            TypeError,
+            r'got BatchEncoding. Use its \["input_ids"\], made with return_tensors="pt", and for profile its',
+        ),
+        ("Ann likes", {}, TypeError, r'got str. Use tokenizer\(text, return_tensors="pt"\)\["input_ids"\]'),
+        (["Ann likes"], {}, TypeError, r'got list. Use tokenizer\(text, return_tensors="pt"\)\["input_ids"\]'),
+        (tokens()[None], {}, ValueError, r"input_ids must have shape \[prompt, token\] or \[token\]; got \(1, 2, 44\)"),
+    ],
+)
+def test_what_does_not_fit_is_refused(input_ids, options, error, message):
+    with pytest.raises(error, match=message):
+        profile(shared("Llama"), input_ids, **({"start": 0, "block_length": 4, "progress": False} | options))
+
+
+def test_planes_of_another_model_are_refused():
+    planes = find_planes(shared("Llama"), 44)
+    with pytest.raises(ValueError, match=r"more attention calls than the 3 that planes were given for.*find_planes"):
+        profile(build("SmolLM3"), tokens(), start=0, block_length=4, progress=False, planes=planes)

@@ -1,0 +1,243 @@
+"""Scores at tokens before the last: each is what a prompt that ends there would have."""
+
+import itertools
+import warnings
+
+import literal
+import numpy as np
+import pytest
+import torch
+from architectures import Swapped, build, inputs_of, shared, tokens
+
+from benchmarks.operations import scoring
+from posym_profile import HiddenBlocksWarning, profile
+from posym_profile.capture import capture
+from posym_profile.planes import find_planes
+from posym_profile.scores import layer_measurement, map_layers
+from posym_profile.scores.layer_heads import read_layer_heads
+from posym_profile.scores.layer_measurement import resolve_queries
+
+SCORES = ("positional", "symbolic", "entropy")
+# Blocks at 3 to 6, 7 to 10 and so on; ten of 44 tokens.
+LAYOUT = {"start": 3, "block_length": 4, "tau": 0.05, "progress": False}
+SEEN = LAYOUT | {"visible_only": True}
+NAMES = ["Llama", "Gemma3", "GPT-J", "gpt-oss", "DeepSeek-V3", "Falcon", "Mistral"]
+QUERIES = [30, 17, -1, -6]
+
+
+def assert_same(found, expected, atol=0.0):
+    for name in SCORES:
+        torch.testing.assert_close(getattr(found, name), getattr(expected, name), atol=atol, rtol=0, equal_nan=True)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_query_has_the_scores_of_a_prompt_that_ends_there(name):
+    model, ids = shared(name), tokens()
+    found = profile(model, ids, queries=QUERIES, **SEEN)
+    assert found.positional.shape == (2, 4, 3, 4)
+    assert found.visible_blocks.shape == (2, 4, 3)
+    assert found.queries == tuple(QUERIES)
+    for query in QUERIES:
+        ends = profile(model, ids[:, : query % 44 + 1], **SEEN)
+        assert_same(found.at(query), ends, atol=1e-5)
+        assert torch.equal(found.at(query).visible_blocks, ends.visible_blocks)
+
+
+@pytest.mark.parametrize("name", ["Llama", "Gemma3", "gpt-oss"])
+def test_the_last_token_alone_is_what_is_scored_unasked(name):
+    """Bit by bit, in whichever way it is named."""
+    model, ids = shared(name), tokens()
+    unasked = profile(model, ids, visible_only=False, **LAYOUT)
+    assert unasked.queries == (-1,)
+    for last in ([-1], (43,), torch.tensor([-1]), np.array([43])):
+        found = profile(model, ids, queries=last, visible_only=False, **LAYOUT)
+        assert found.positional.shape == (2, 3, 4)
+        assert all(torch.equal(getattr(found, score), getattr(unasked, score)) for score in SCORES)
+        assert torch.equal(found.visible_blocks, unasked.visible_blocks)
+
+
+def test_all_are_the_tokens_that_stand_behind_two_blocks():
+    model, ids = shared("Llama"), tokens()
+    every = profile(model, ids, queries="all", **SEEN)
+    assert every.queries == tuple(range(11, 44))
+    assert every.entropy.shape == (2, 33, 3, 4)
+    few = profile(model, ids, queries=[11, 43], **SEEN)
+    assert_same(every.at(11), few.at(11), atol=1e-6)
+    assert_same(every.at(43), few.at(43), atol=1e-6)
+    assert few.visible_blocks.tolist() == [[[2] * 3, [10] * 3]] * 2
+
+
+@pytest.mark.parametrize("name", ["Llama", "gpt-oss"])
+def test_scores_are_those_of_keys_swapped_word_by_word(name):
+    """By explicit softmax rows, also over blocks that stand behind the query or hold it."""
+    model, ids, query = shared(name), tokens(1), 22
+    calls, planes = capture(model, ids, rows=None), find_planes(model, 44)
+    found = profile(model, ids, queries=[query], visible_only=False, start=3, block_length=4, tau=0.05, progress=False)
+    assert found.visible_blocks.max() == 4  # 3 to 18; the query ends the fifth
+    for layer, (call, planes_here) in enumerate(zip(calls, planes, strict=True)):
+        heads = read_layer_heads(call, planes_here, row=query, token=query)
+        for head in range(4):
+            place = divmod(head, heads.query.shape[2])
+            sink = None if heads.sinks is None else heads.sinks[place].double()
+            row = heads.visible[0, 0, 0]
+            assert row.nonzero().max() == query
+            expected = literal.swap_scores(
+                heads.query[0, *place].double(), heads.keys[0, place[0], 0].double(), heads.angles, start=3, length=4,
+                blocks=10, tau=0.05, scale=heads.scale, visible=row, softcap=heads.softcap, sink=sink,
+            )  # fmt: skip
+            for score, value in zip(("positional", "symbolic"), expected, strict=True):
+                assert float(getattr(found, score)[0, layer, head]) == pytest.approx(value, abs=1e-5)
+
+
+@pytest.mark.parametrize("name", ["Llama", "Gemma3", "Cohere"])
+def test_scores_are_those_of_transformers_attention_matrices_of_swapped_contents(name):
+    model, ids, query, blocks = build(name, attention="eager"), tokens(1), 21, 4
+    swapped = Swapped(model, ids)
+
+    def block_means(order):
+        with inputs_of(swapped.modules, lambda module, _: swapped.hidden[module][:, order]), torch.no_grad():
+            rows = torch.stack([layer[0, :, query] for layer in model(ids, output_attentions=True).attentions])
+        return rows[..., 3 : 3 + 4 * blocks].unflatten(-1, (blocks, 4)).mean(-1).double()
+
+    before, sums = block_means(list(range(44))), torch.zeros(3, 3, 4).double()
+    for i, j in itertools.combinations(range(blocks), 2):
+        was, now = before[..., [i, j]], block_means(literal.swapped_order(44, 3, 4, i, j))[..., [i, j]]
+        weight = ((was[..., 0] - was[..., 1]).abs() / 0.05).exp()
+        along, across = (torch.cosine_similarity(x, now, dim=-1) for x in (was, was.flip(-1)))
+        sums += torch.stack([weight * along, weight * across, weight])
+    found = profile(shared(name), ids, queries=[query], blocks=blocks, visible_only=False, **LAYOUT)
+    torch.testing.assert_close(found.positional[0].double(), sums[0] / sums[2], atol=1e-4, rtol=0)
+    torch.testing.assert_close(found.symbolic[0].double(), sums[1] / sums[2], atol=1e-4, rtol=0)
+
+
+@pytest.mark.parametrize("hold", [0, 5_000, 2**22])
+def test_rows_that_wait_together_are_those_measured_alone(hold, monkeypatch):
+    model, ids = shared("Gemma3"), tokens()
+    monkeypatch.setattr("posym_profile.scores.profiling.NUMBERS_HELD", hold)
+    found = profile(model, ids, queries=QUERIES, per_frequency=True, **SEEN)
+    assert found.positional.shape == (2, 4, 3, 4, 8)
+    for query in QUERIES:
+        assert_same(found.at(query), profile(model, ids, queries=[query], per_frequency=True, **SEEN), atol=1e-5)
+
+
+@pytest.mark.parametrize("name", ["Gemma3", "Llama"])
+def test_the_path_of_a_gpu_gives_the_same(name):
+    model, ids = shared(name), tokens()
+    expected = profile(model, ids, queries=QUERIES, **SEEN)
+    with scoring("device"):
+        assert_same(profile(model, ids, queries=QUERIES, **SEEN), expected, atol=1e-5)
+
+
+def test_padding_is_not_counted():
+    model, ids, mask = shared("Gemma3"), tokens(), torch.ones(2, 44, dtype=torch.int64)
+    mask[0, :9] = 0
+    found = profile(model, ids, mask, queries=[25, -2], **SEEN)
+    first, second = (profile(model, prompt, queries=[25, -2], **SEEN) for prompt in (ids[0, 9:], ids[1]))
+    for query in (25, -2):
+        for place, alone in enumerate((first, second)):
+            for name in SCORES:
+                one, other = getattr(found.at(query), name)[place], getattr(alone.at(query), name)[0]
+                torch.testing.assert_close(one, other, atol=1e-5, rtol=0, equal_nan=True)
+
+
+def test_blocks_behind_a_query_are_hidden_and_warned_of_once():
+    with pytest.warns(HiddenBlocksWarning) as caught:
+        found = profile(shared("Llama"), tokens(), queries=[20, -1], **LAYOUT)
+    assert [str(one.message).split(". ")[0] for one in caught] == [
+        "queries do not see all blocks whole in every layer (some stand behind them, or beyond a sliding window), but "
+        "in layers 0 to 2: 4 of 10"
+    ]
+    assert found.blocks.tolist() == [10, 10]
+    asked = profile(shared("Llama"), tokens(), queries=[20, -1], visible_only=False, **LAYOUT)
+    assert_same(found, asked)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        alone = profile(shared("Llama"), tokens(), queries=[20, -1], blocks=4, **LAYOUT)
+    assert_same(alone.at(20), profile(shared("Llama"), tokens(), queries=[20], **SEEN), atol=1e-6)
+
+
+def test_windows_leave_queries_without_scores_where_they_leave_one_block():
+    found = profile(
+        shared("Gemma3"), tokens(), queries=[24, 43], start=0, block_length=12, visible_only=True, progress=False
+    )
+    assert found.visible_blocks.tolist() == [[[1, 1, 2], [0, 0, 3]]] * 2
+    assert found.symbolic[:, :, :2].isnan().all()
+    assert found.symbolic[:, :, 2].isfinite().all()
+    assert found.entropy.isfinite().all()
+
+
+def test_anything_is_measured_at_any_token():
+    model, ids, asked = shared("Gemma3"), tokens(), []
+
+    def measure(heads):
+        asked.append((heads.layer, None if heads.token is None else heads.token.tolist()))
+        logits = (heads.query[..., None, :] * heads.keys).sum(-1) * heads.scale
+        return {"weights": logits.masked_fill(~heads.visible, -torch.inf).softmax(-1)}
+
+    found = map_layers(model, ids, measure, queries=[5, -1], progress=False)["weights"]
+    assert asked == [(layer, token) for layer in range(3) for token in ([5, 5], None)]
+    with torch.no_grad():
+        expected = shared("Gemma3", "eager")(ids, output_attentions=True).attentions
+    rows = torch.stack([layer[:, :, [5, 43]].transpose(1, 2) for layer in expected], 2)
+    torch.testing.assert_close(found, rows, atol=1e-5, rtol=0)
+    every = map_layers(model, ids, measure, queries="all", progress=False)["weights"]
+    assert every.shape == (2, 44, 3, 4, 44)
+
+
+def test_rows_of_matrices_are_not_formed_for_one_query(monkeypatch):
+    """A token costs a row: attention is never captured for others."""
+    seen, receive = [], layer_measurement._Layers.receive
+    monkeypatch.setattr(
+        layer_measurement._Layers, "receive", lambda self, call: [seen.append(call.query.shape), receive(self, call)]
+    )
+    profile(shared("Llama"), tokens(), queries=[20, 30], **SEEN)
+    assert {shape[2] for shape in seen} == {2}
+
+
+@pytest.mark.parametrize(
+    ("queries", "error", "message"),
+    [
+        ([], ValueError, r"queries must name at least one token; got none. Pass \[-1\] for the last"),
+        ("last", ValueError, "queries must be whole numbers or 'all'; got 'last'"),
+        (-1, TypeError, r"queries must be whole numbers, such as \[-1\] for the last token, or 'all'; got -1"),
+        ([1.5], TypeError, "queries must be whole numbers"),
+        ([44], ValueError, "queries must lie from -44 to 43 for prompts of 44 tokens; got 44"),
+        ([-1, 43], ValueError, r"queries must name different tokens; of 44 tokens \[-1, 43\] name one twice"),
+        (
+            [10],
+            ValueError,
+            r"queries must stand behind at least two blocks, from token 11 on \(start=3, block_length=4\); got 10, "
+            "which has 1 before it in a prompt of 44 tokens. Pass a later token, or a smaller start or block_length",
+        ),
+    ],
+)
+def test_queries_that_do_not_fit_are_refused_before_a_pass(queries, error, message, monkeypatch):
+    monkeypatch.setattr("posym_profile.scores.profiling.measure_layers", None)
+    with pytest.raises(error, match=message):
+        profile(shared("Llama"), tokens(), queries=queries, **LAYOUT)
+
+
+def test_all_tokens_of_several_lengths_are_refused():
+    mask = torch.ones(2, 44)
+    mask[0, :20] = 0
+    with pytest.raises(ValueError, match=r"queries='all' is of prompts of one length, and these have 24 to 44 tokens"):
+        profile(shared("Llama"), tokens(), mask, queries="all", **LAYOUT)
+
+
+def test_one_query_of_several_is_asked_for_by_its_name():
+    found = profile(shared("Llama"), tokens(), queries=[30, -1], **SEEN)
+    with pytest.raises(ValueError, match="query must be one of 30, -1; got 43"):
+        found.at(43)
+    with pytest.raises(ValueError, match=r"top is of one query, and there are 30, -1; call at\(query\).top"):
+        found.top(2, "symbolic")
+    assert found.at(30).top(2, "symbolic") == profile(shared("Llama"), tokens(), queries=[30], **SEEN).top(
+        2, "symbolic"
+    )
+    assert found.at(30).at(30).queries == (30,)
+
+
+def test_queries_are_different_tokens_of_every_prompt():
+    """Of five tokens the last but one is number 3, and of six number 4."""
+    assert resolve_queries([-2, 4], [5]) == [-2, 4]
+    with pytest.raises(ValueError, match=r"different tokens; of 6 tokens \[-2, 4\] name one twice"):
+        resolve_queries([-2, 4], [5, 6])

@@ -1,0 +1,214 @@
+"""Whether a model is supported, from its configuration alone, and the table of what the sweep found."""
+
+from __future__ import annotations
+
+import json
+import re
+
+import pytest
+import transformers
+from architectures import build, tokens
+from every_decoder import KINDS, NOT_BUILT, REFUSED, outcome, tiny_config, untried
+from packaging.version import Version
+from saved_models import save_model
+from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING_NAMES
+
+from posym_profile import profile
+from posym_profile.__main__ import main
+from posym_profile.language_models import loading as language
+from posym_profile.language_models import packaged as packaged_models
+from posym_profile.language_models.packaged import NAMES
+from posym_profile.language_models.refusals import UnsupportedModelError
+from posym_profile.scores import supported as module
+from posym_profile.scores.supported import find_support, read_supported_decoders
+
+ROWS = {row["kind"]: row for row in read_supported_decoders()["decoders"]}
+# Some of each verdict; the nightly run of all kinds compares every row.
+SAMPLE = ("llama", "gemma3_text", "cohere2", "zamba2", "bert", "ctrl", "bart", "gpt2", "mamba", "bloom", "blt", "zaya")
+
+
+def found_now(kind: str) -> dict[str, str]:
+    row = untried(kind) if kind in NOT_BUILT else outcome(kind).row()
+    return {**row, "since": ROWS[kind]["since"]}
+
+
+# ---- the table -------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.skipif(
+    transformers.__version__ != read_supported_decoders()["transformers"], reason="the table is of the locked version"
+)
+def test_the_table_has_all_kinds_and_their_verdicts():
+    """All that is known without building a model; with another version: python tools/supported_models.py."""
+    assert list(ROWS) == sorted(KINDS)
+    assert {kind: row["model"] for kind, row in ROWS.items()} == {
+        kind: MODEL_FOR_CAUSAL_LM_MAPPING_NAMES[kind] for kind in KINDS
+    }
+    assert {kind for kind, row in ROWS.items() if row["verdict"] == "refused"} == set(REFUSED)
+    assert {kind for kind, row in ROWS.items() if row["verdict"] == "not tried"} == set(NOT_BUILT)
+    for row in ROWS.values():
+        assert Version("5.0.0") <= Version(row["since"]) <= Version(read_supported_decoders()["transformers"])
+        assert bool(row["why"]) == (row["verdict"] in ("refused", "not tried"))
+        assert bool(row["planes"]) == (row["verdict"] in ("exact", "swapped keys"))
+
+
+@pytest.mark.parametrize("kind", [*SAMPLE, *NOT_BUILT])
+def test_a_row_is_what_the_sweep_finds(kind):
+    if kind not in KINDS:
+        assert Version(ROWS[kind]["since"]) > Version(transformers.__version__)
+        pytest.skip(f"transformers {transformers.__version__} does not have {kind}")
+    assert found_now(kind) == ROWS[kind]
+
+
+# ---- one model -------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(autouse=True)
+def offline(monkeypatch):
+    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
+
+
+@pytest.fixture
+def no_weights(monkeypatch):
+    """Nothing with numbers is made."""
+    monkeypatch.setattr(transformers.PreTrainedModel, "from_pretrained", None)
+    monkeypatch.setattr(transformers.PreTrainedModel, "init_weights", lambda self: None)
+
+
+@pytest.mark.parametrize("name", ["LlamaForCausalLM", "llama", "llamaforcausallm"])
+def test_a_class_or_kind_is_looked_up(name, monkeypatch):
+    monkeypatch.setattr(module, "load_config", None)
+    found = find_support(name)
+    assert (found.verdict, found.model, found.since) == ("exact", "LlamaForCausalLM", "5.0.0")
+    assert found.describe() == f"{name}: supported, exact (LlamaForCausalLM, from transformers 5.0.0 on)"
+
+
+def test_a_folder_that_is_called_as_a_kind_is_a_folder(tmp_path, monkeypatch):
+    build("Mistral").config.save_pretrained(tmp_path / "llama")
+    monkeypatch.chdir(tmp_path)
+    assert find_support("llama").model == "MistralForCausalLM"
+
+
+def test_a_folder_is_answered_from_its_configuration(tmp_path, no_weights):
+    build("Mistral").config.save_pretrained(tmp_path / "mine")
+    found = find_support(str(tmp_path / "mine"))
+    assert (found.verdict, found.model) == ("exact", "MistralForCausalLM")
+    lines = found.describe().splitlines()
+    assert lines[0] == f"{tmp_path / 'mine'}: supported, exact (MistralForCausalLM, from transformers 5.0.0 on)"
+    assert re.fullmatch(r"[\d,]+ parameters, 3 layers; RoPE base: 10,000", lines[1])
+    assert re.fullmatch(r"Layers 0 to 2 see 16 tokens; with longer prompts pass --visible-only", lines[2])
+    assert re.fullmatch(r"Prompts of up to [\d,]+ tokens \(max_position_embeddings\)", lines[3])
+
+
+@pytest.mark.parametrize(
+    ("kind", "why"),
+    [
+        ("gpt2", "has no rotary encoding: in no layer do position ids turn the keys"),
+        ("t5", "is an encoder-decoder (t5), whose decoder also attends to another sequence; use a decoder with rotary"),
+        ("distilbert", "is no decoder of text (distilbert, an encoder or a model for other inputs): transformers has"),
+        ("llava", "is a vision-language model (llava), which transformers does not load as a decoder of text; load it"),
+    ],
+)
+def test_a_folder_is_refused_by_its_configuration(tmp_path, no_weights, kind, why):
+    tiny_config(transformers.CONFIG_MAPPING[kind]).save_pretrained(tmp_path)
+    found = find_support(str(tmp_path))
+    assert found.verdict == "refused"
+    assert found.why.startswith(why)
+
+
+@pytest.mark.parametrize(
+    ("kind", "changed", "why"),
+    [
+        ("falcon", {"alibi": True}, "adds a bias to its logits"),
+        ("granitemoehybrid", {"position_embedding_type": None}, "has no rotary encoding"),
+    ],
+)
+def test_settings_that_a_profile_refuses_are_refused_before(tmp_path, kind, changed, why):
+    config = tiny_config(transformers.CONFIG_MAPPING[kind])
+    for name, value in changed.items():
+        setattr(config, name, value)
+    config.save_pretrained(tmp_path)
+    found = find_support(str(tmp_path))
+    assert found.verdict == "refused"
+    assert found.why.startswith(why)
+    model = transformers.AutoModelForCausalLM.from_config(config).eval()
+    with pytest.raises(UnsupportedModelError, match=why):
+        profile(model, tokens(1, 26), start=1, block_length=4, progress=False)
+
+
+def test_a_kind_of_a_newer_transformers_says_which(tmp_path, monkeypatch):
+    (tmp_path / "config.json").write_text(json.dumps({"model_type": "of-the-future"}))
+    row = {**ROWS["llama"], "kind": "of-the-future", "model": "FutureForCausalLM", "since": "5.99.0"}
+    monkeypatch.setattr(module, "read_supported_decoders", lambda: {"transformers": "5.99.0", "decoders": [row]})
+    found = find_support(str(tmp_path))
+    assert found.verdict == "refused"
+    assert found.why == f"needs transformers 5.99.0 or newer, and {transformers.__version__} is installed; install that"
+
+
+def test_a_kind_that_the_sweep_does_not_know_was_not_tried(tmp_path, monkeypatch):
+    build("Llama").config.save_pretrained(tmp_path)
+    monkeypatch.setattr(module, "read_supported_decoders", lambda: {"transformers": "5.0.0", "decoders": []})
+    found = find_support(str(tmp_path))
+    assert found.verdict == "not tried"
+    assert found.why.startswith(
+        "the kind 'llama' is newer than the sweep (transformers 5.0.0); a profile either is exact"
+    )
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("gemma3-270m", "no model is called 'gemma3-270m'; packaged are 'gemma-3-270m'"),
+        ("LamaForCausalLM",
+         "transformers has no causal decoder of the class 'LamaForCausalLM'; near are LlamaForCausalLM"),
+        ("NothingLikeItForCausalLM",
+         "has no causal decoder of the class 'NothingLikeItForCausalLM'. Pass a class, a folder"),
+        ("owner/model",
+         "the Hugging Face hub was not reached (HF_HUB_OFFLINE is set), and this machine's cache does not"),
+        ("./nowhere", "no model './nowhere' could be loaded: "),
+    ],
+)  # fmt: skip
+def test_what_is_no_model_is_an_error(capsys, name, message):
+    assert main(["support", name]) == 1
+    assert message in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("name", "status", "said"),
+    [
+        ("llama", 0, "llama: supported, exact ("),
+        ("zaya", 0, "zaya: supported; its keys mix neighbouring tokens, so that swaps are of keys ("),
+        ("gpt2", 3, "gpt2: refused (GPT2LMHeadModel, from transformers 5.0.0 on)\nhas no rotary encoding"),
+        ("gemma3n", 1, "gemma3n: not tried (Gemma3nForConditionalGeneration, from"),
+        ("LlavaForConditionalGeneration", 3,
+         "LlavaForConditionalGeneration: refused (LlavaForConditionalGeneration)\nis a v"),
+    ],
+)  # fmt: skip
+def test_the_command_ends_with_a_status(capsys, name, status, said):
+    assert main(["support", name]) == status
+    assert capsys.readouterr().out.startswith(said)
+
+
+def test_a_packaged_model_is_answered(packaged, capsys):
+    assert main(["support", "gemma-3-270m-binds"]) == 0
+    out = capsys.readouterr().out
+    assert out.startswith(
+        "gemma-3-270m-binds: supported, exact (Gemma3ForCausalLM, from transformers 5.0.0 on)\n268,098,176"
+    )
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_packaged_model_is_answered_without_its_package(name, no_weights, monkeypatch):
+    monkeypatch.setattr(packaged_models, "convert_packaged", lambda *a: pytest.fail("converted"))
+    monkeypatch.setattr(language, "convert_packaged", lambda *a: pytest.fail("converted"))
+    found = find_support(name)
+    assert found.verdict == "exact"
+    assert found.outline is not None
+    assert found.outline.parameters > 100_000_000
+
+
+def test_a_whole_folder_agrees_with_a_profile(tmp_path):
+    """What the table says of a kind is what a saved model of it gives."""
+    folder = save_model(tmp_path / "model", "Llama")
+    assert find_support(str(folder)).verdict == "exact"

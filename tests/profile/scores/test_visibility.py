@@ -1,0 +1,165 @@
+"""Blocks that the last token does not see, and prompts that are longer than the model was made for."""
+
+import warnings
+from dataclasses import replace
+
+import literal
+import pytest
+import torch
+from architectures import build, shared, tokens
+
+from posym_profile import HiddenBlocksWarning, LongPromptWarning, profile
+from posym_profile.capture import capture
+from posym_profile.planes import find_planes
+from posym_profile.scores.activation_cache import BlockLayout
+from posym_profile.scores.layer_heads import read_layer_heads
+from posym_profile.scores.profiling import score_layer
+from posym_profile.scores.visibility import describe_hidden_blocks, describe_long_prompts
+
+SCORES = ("positional", "symbolic", "entropy")
+# The last of 44 tokens sees 28 to 43 through a window of 16: of ten blocks from 2 on one is cut, and three are whole.
+CUT = {"start": 2, "block_length": 4, "progress": False, "tau": 0.05}
+SEEN = {"start": 30, "blocks": 3}
+
+
+def layers_of(name, input_ids):
+    model = shared(name)
+    calls, planes = capture(model, input_ids), find_planes(model, input_ids.shape[1])
+    return [read_layer_heads(call, found) for call, found in zip(calls, planes, strict=True)]
+
+
+def test_hidden_blocks_are_counted_and_warned_of_once():
+    with pytest.warns(HiddenBlocksWarning) as caught:
+        found = profile(shared("Mistral"), tokens(), **CUT)
+    assert [str(one.message) for one in caught] == [
+        "the last token does not see all blocks whole in every layer (a sliding window, say), but in layers 0 to 2: 3 "
+        "of 10. What is swapped into a hidden block gets no attention, whatever a head looks for, so that heads of "
+        "these layers come out as positional; pass visible_only=True to score visible blocks alone, visible_only=False "
+        "if hidden ones are meant to count, or shorter prompts"
+    ]
+    assert caught[0].filename == __file__
+    assert found.visible_blocks.tolist() == [[3, 3, 3]] * 2
+    # Random weights: what looks positional with hidden blocks does not without them.
+    sharp = {**CUT, "tau": 1e-4}
+    blind, seeing = (profile(shared("Mistral"), tokens(), visible_only=way, **sharp) for way in (False, True))
+    assert (blind.positional > 0.99).all()
+    assert (seeing.positional < 0.99).any()
+
+
+def test_what_is_seen_whole_is_neither_counted_nor_warned_of():
+    found = profile(shared("Llama"), tokens(), **CUT)
+    assert found.visible_blocks.tolist() == [[10, 10, 10]] * 2
+    assert torch.equal(found.tokens_beyond, torch.zeros(2, dtype=torch.int64))
+    near = profile(shared("Mistral"), tokens(), **CUT | {"start": 28})
+    assert near.visible_blocks.tolist() == [[3, 3, 3]] * 2
+
+
+@pytest.mark.parametrize("name", ["Mistral", "Gemma3", "Llama", "gpt-oss"])
+def test_asking_for_all_blocks_is_what_is_done_unasked(name):
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", HiddenBlocksWarning)
+        unasked = profile(shared(name), tokens(), **CUT)
+    asked = profile(shared(name), tokens(), visible_only=False, **CUT)
+    for score in SCORES:
+        assert torch.equal(getattr(unasked, score), getattr(asked, score))
+
+
+@pytest.mark.parametrize("name", ["Mistral", "Gemma2", "Gemma3", "gpt-oss", "Llama 4"])
+@pytest.mark.parametrize("per_frequency", [False, True])
+def test_visible_blocks_are_scored_as_if_there_were_no_others(name, per_frequency):
+    """Gemma 2 has layers of both kinds with the same angles, which are scored together."""
+    input_ids = tokens()
+    found = profile(shared(name), input_ids, visible_only=True, per_frequency=per_frequency, **CUT)
+    hidden = 0
+    for layer, heads in enumerate(layers_of(name, input_ids)):
+        seen = [place for place in range(10) if heads.visible[..., 2 + 4 * place : 6 + 4 * place].all()]
+        assert found.visible_blocks[:, layer].tolist() == [len(seen)] * 2
+        hidden += len(seen) < 10
+        only = BlockLayout(start=2 + 4 * seen[0], block_length=4, blocks=len(seen), tau=0.05)
+        alone = heads.swap_scores(only, per_frequency=per_frequency)
+        for score in SCORES:
+            expected = getattr(alone, score).flatten(1, 2)
+            torch.testing.assert_close(getattr(found, score)[:, layer], expected, atol=1e-6, rtol=0)
+    assert hidden
+
+
+def test_visible_blocks_are_swapped_word_by_word():
+    input_ids = tokens(1)
+    found = profile(shared("Mistral"), input_ids, visible_only=True, **CUT)
+    for layer, heads in enumerate(layers_of("Mistral", input_ids)):
+        for head in range(4):
+            place = divmod(head, heads.query.shape[2])
+            expected = literal.swap_scores(
+                heads.query[0, *place].double(), heads.keys[0, place[0], 0].double(), heads.angles, length=4, tau=0.05,
+                scale=heads.scale, visible=heads.visible[0, 0, 0], **SEEN,
+            )  # fmt: skip
+            for score, value in zip(("positional", "symbolic"), expected, strict=False):
+                assert float(getattr(found, score)[0, layer, head]) == pytest.approx(float(value), abs=1e-5)
+
+
+@pytest.mark.parametrize(("start", "seen"), [(0, 0), (7, 1)])
+def test_fewer_than_two_visible_blocks_have_no_scores(start, seen):
+    options = {"start": start, "block_length": 12, "progress": False, "visible_only": True}
+    found = profile(shared("Gemma3"), tokens(), **options)
+    assert found.visible_blocks.tolist() == [[seen, seen, 3]] * 2
+    for name in ("positional", "symbolic"):
+        assert getattr(found, name)[:, :2].isnan().all()
+        assert getattr(found, name)[:, 2].isfinite().all()
+    assert found.entropy.isfinite().all()
+    assert len(found.frame()) == 2 * 3 * 4
+    assert {layer for layer, _ in found.top(4, "symbolic")} == {2}
+
+
+def test_prompts_of_several_lengths_have_counts_of_their_own():
+    together, mask = tokens(), torch.ones(2, 44)
+    mask[0, :20] = 0
+    with pytest.warns(HiddenBlocksWarning, match="in layers 0, 1: 3 of 5 to 3 of 10"):
+        found = profile(shared("Gemma3"), together, mask, **CUT | {"start": 0, "block_length": 4})
+    assert found.visible_blocks.tolist() == [[3, 3, 5], [3, 3, 10]]
+
+
+def test_blocks_that_are_seen_here_and_there_are_not_cut_out():
+    (heads, *_) = layers_of("Llama", tokens())
+    visible = heads.visible.clone()
+    visible[..., 10:14] = False
+    with pytest.raises(ValueError, match=r"visible_only scores blocks that stand next to each other, but layer 0 sees "
+                       r"blocks 0, 1, 3 to 9 of 10; pass visible_only=False, or other blocks"):  # fmt: skip
+        score_layer(replace(heads, visible=visible), BlockLayout(start=2, block_length=4, blocks=10), visible_only=True)
+
+
+@pytest.mark.parametrize(
+    ("visible", "blocks", "said"),
+    [
+        ([[4, 4], [4, 4]], [4, 4], None),
+        ([[3, 4]], [4], "but in layer 0: 3 of 4."),
+        ([[3, 4, 0, 3, 3, 3]], [4], "but in layers 0, 3 to 5: 3 of 4; layer 2: 0 of 4."),
+        ([[3, 8], [2, 4]], [8, 4], "but in layer 0: 2 of 4 to 3 of 8."),
+    ],
+)
+def test_hidden_blocks_in_words(visible, blocks, said):
+    found = describe_hidden_blocks(visible, blocks)
+    assert said in found if said else found is None
+
+
+@pytest.mark.parametrize(("tokens_there", "beyond"), [(44, 0), (45, 1)])
+def test_prompts_beyond_the_positions_of_the_model_are_warned_of(tokens_there, beyond):
+    model, ids = build("Llama", max_position_embeddings=44), tokens(2, tokens_there)
+    if not beyond:
+        assert profile(model, ids, **CUT).tokens_beyond.tolist() == [0, 0]
+        return
+    with pytest.warns(LongPromptWarning) as caught:
+        found = profile(model, ids, **CUT)
+    assert [str(one.message) for one in caught] == [
+        "2 of 2 prompts are longer than the model's max_position_embeddings, by up to 1 token: at such positions the "
+        "model was not trained; pass shorter prompts"
+    ]
+    assert found.tokens_beyond.tolist() == [1, 1]
+
+
+def test_long_prompts_in_words():
+    assert describe_long_prompts([0, 0]) is None
+    assert describe_long_prompts([0, 1200]).startswith(
+        "1 of 2 prompts is longer than the model's max_position_embeddings, by up to 1,200 tokens"
+    )
+    # Angles that are scaled with the prompt are made for longer ones.
+    assert profile(build("Llama dynamic"), tokens(), **CUT).tokens_beyond.tolist() == [0, 0]
