@@ -18,8 +18,7 @@ from pathlib import Path
 import torch
 
 from posym_companion import cards
-from posym_core.store.devices import choose_device, describe_device
-from posym_core.store.keeping import write_atomically
+from posym_core.store import choose_device, describe_device, write_atomically
 
 TIMED = ("scores", "operations", "tools", "ensemble", "multihop", "explorer", "live", "browser")
 PARTS = (*TIMED, "architectures")

@@ -15,7 +15,7 @@ def rows() -> Iterator[str]:
     sys.path.insert(0, str(Path(__file__).parents[1] / "tests" / "helpers"))
     from every_decoder import KINDS, NOT_BUILT, outcome  # pyright: ignore[reportMissingImports]
 
-    from posym_profile.scores.supported import read_supported_decoders
+    from posym_profile.scores import read_supported_decoders
 
     known = {row["kind"]: row for row in read_supported_decoders()["decoders"]}
     failed = []

@@ -16,12 +16,9 @@ from collections.abc import Iterator
 import torch
 
 from posym_core import rope_angles
-from posym_core.models.ensembles import make_generators, sample_streams
-from posym_core.models.toys import ToyEnsemble
-from posym_core.models.training import TrainingSettings, train
-from posym_core.store.devices import choose_device, describe_device
-from posym_core.tasks import IndexTask, PartialInductionTask, RetrievalTask
-from posym_core.tasks.index_retrieval import Task
+from posym_core.models import ToyEnsemble, TrainingSettings, make_generators, sample_streams, train
+from posym_core.store import choose_device, describe_device
+from posym_core.tasks import IndexTask, PartialInductionTask, RetrievalTask, Task
 
 TASKS = {"index": IndexTask, "retrieval": RetrievalTask, "induction": PartialInductionTask}
 

@@ -12,8 +12,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from posym_companion.language_models.head_explorer import LENGTHS, SPAN, TAUS, full_size
-from posym_core.store.results import load_result
-from posym_figures.explorer import ARRAYS, HeadInput, head_explorer
+from posym_core.store import load_result
+from posym_figures import ARRAYS, HeadInput, head_explorer
 from posym_figures.pages import Figure
 
 ACTIONS = {

@@ -12,8 +12,8 @@ from torch import Tensor, nn
 from benchmarks.timing import best
 from posym_companion.several_hops.gptj import AnswerLoss, AnswerLosses
 from posym_companion.several_hops.multihop import TRAINING, MultihopSettings, Watch
-from posym_core.models.training import train
-from posym_core.store.devices import choose_device
+from posym_core.models import train
+from posym_core.store import choose_device
 
 SEEDS = 3
 

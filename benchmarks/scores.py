@@ -10,7 +10,7 @@ import torch
 from benchmarks.timing import best, best_of_each, peak_memory
 from posym_core import rope_angles, rotate, swap_scores
 from posym_profile import binding_prompts, load_model, origin_cube, profile
-from posym_profile.planes.rotary_planes import find_planes
+from posym_profile.planes import find_planes
 
 LENGTH = 4
 

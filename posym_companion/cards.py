@@ -19,8 +19,7 @@ from pathlib import Path
 
 import torch
 
-from posym_core.store.devices import describe_device
-from posym_core.store.keeping import write_atomically
+from posym_core.store import describe_device, write_atomically
 
 Row = tuple[str, str]
 COUNTED = "operations"

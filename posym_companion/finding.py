@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
-from posym_core.metrics.stats import Estimate
+from posym_core.metrics import Estimate
 
 Verdict = Literal[
     "reproduced",

@@ -20,31 +20,29 @@ import torch
 
 from posym_companion.catalogue import EXPERIMENTS, experiment_module
 from posym_core.arguments import check_places
-from posym_core.store.devices import choose_device, describe_device
-from posym_core.store.keeping import (
+from posym_core.store import (
+    HELD,
     DamagedError,
-    begin,
-    describe_difference,
-    describe_work,
-    end,
-    read_begun,
-    read_part,
-    write_part,
-)
-from posym_core.store.parallel import HELD, hold, run_grid
-from posym_core.store.provenance import list_library_versions
-from posym_core.store.results import (
     Result,
     ResultError,
+    UnfinishedWork,
+    choose_device,
+    describe_device,
+    describe_work,
     find_attached_file,
     find_results_folder,
+    hold,
+    list_library_versions,
     load_result,
+    read_part,
     require_keeping,
     result_path,
+    run_grid,
     save_result,
     work_folder,
+    write_part,
 )
-from posym_profile.language_models.loading import PACKAGED, load_model
+from posym_profile.language_models import PACKAGED, load_model
 
 # The packaged model of another family: what is claimed of language models is asked of it, too, with smaller samples.
 SECOND = "smollm2-135m"
@@ -111,7 +109,7 @@ class Experiment:
         small: from a setting to one of a size for trying out.
         measure: from a setting, with ``device``, a folder ``work`` for checkpoints and ``progress``, to arrays by name
             or :class:`RunOutput`. With ``load``, from what it loaded and the setting, with ``progress``.
-        dims: names of the arrays' dimensions, see :func:`posym_core.store.results.name_dims`; or what makes them of a
+        dims: names of the arrays' dimensions, see ``name_dims``; or what makes them of a
             setting.
         load: from ``setting.model``, with ``device`` and the results' ``folder``, to what is measured. Every process
             keeps it until a setting needs another.
@@ -142,13 +140,13 @@ class Experiment:
         """Run settings and keep each result as it comes.
 
         A result that is there with the same settings is read, not run, and comes first. Until a result is kept, what
-        its measurement goes on from lies in :func:`posym_core.store.results.work_folder`; only on a cluster, whose
+        its measurement goes on from lies in :func:`posym_core.store.work_folder`; only on a cluster, whose
         machines need not share a disk, a measurement that is cut short begins anew.
 
         Args:
             settings: what to run.
             device: see :func:`posym_profile.load_model`.
-            folder: of results; by default :func:`posym_core.store.results.find_results_folder`.
+            folder: of results; by default :func:`posym_core.store.find_results_folder`.
             force: run again what is there, from the beginning.
             progress: show progress bars.
             jobs: processes of this machine, which share its threads; results come as they are ready.
@@ -157,7 +155,7 @@ class Experiment:
         Raises:
             ValueError: if an unfinished run of the same name has other settings, code or versions of libraries.
             ImportError, OSError: if the results could not be kept, see
-                :func:`posym_core.store.results.require_keeping`; before anything is measured.
+                :func:`posym_core.store.require_keeping`; before anything is measured.
         """
         check_places(jobs, cluster)
         folder = Path(folder) if folder is not None else find_results_folder()
@@ -187,7 +185,7 @@ class Experiment:
                 dims = self.dims(setting) if callable(self.dims) else self.dims
                 found["arrays"] = stored_arrays(setting.name, found["arrays"])
                 result = save_result(setting.name, dims=dims, settings=asdict(setting), folder=folder, **found)
-                end(work_folder(setting.name, folder=folder))
+                UnfinishedWork(work_folder(setting.name, folder=folder)).remove()
                 yield result
         finally:
             HELD.clear()
@@ -204,7 +202,7 @@ def run_setting(
     progress: bool,
     run: str,
 ) -> dict[str, Any]:
-    """Measure one setting, for the process that asks to keep by :func:`posym_core.store.results.save_result`.
+    """Measure one setting, for the process that asks to keep by :func:`posym_core.store.save_result`.
 
     Args:
         setting: what to measure.
@@ -325,16 +323,14 @@ def finish_part(work: Path | None, name: str, measure: Callable[[], dict[str, np
 
 def _begin(work: Path, setting: Any, *, force: bool) -> None:
     """Make a work folder for a setting, or refuse one that was begun with other settings, code or libraries."""
+    unfinished = UnfinishedWork(work)
     if force:
-        end(work)
-    asked = describe_work(asdict(setting))
+        unfinished.remove()
     try:
-        there = read_begun(work)
+        differing = unfinished.resume(describe_work(asdict(setting)))
     except DamagedError as error:
         raise ValueError(f"in {work} {error}; pass --force to discard what is finished") from error
-    if there is None:
-        begin(work, asked)
-    elif differing := describe_difference(there, asked):
+    if differing:
         raise ValueError(
             f"an unfinished run of {setting.name} has other {differing}, and no result mixes two; run it again with "
             "those, or pass --force to discard what is finished"
@@ -363,7 +359,7 @@ def run_experiment(
         name: one of ``posym_companion.catalogue.EXPERIMENTS``.
         model: a language model, for experiments that take one; by default the packaged one.
         small: a size that runs in minutes; it needs a ``folder`` of its own, because its results have the same names.
-        folder: of results; by default :func:`posym_core.store.results.find_results_folder`.
+        folder: of results; by default :func:`posym_core.store.find_results_folder`.
         options: see :meth:`posym_companion.loop.Experiment.run`.
 
     Raises:

@@ -10,7 +10,7 @@ import numpy as np
 import torch
 
 from posym_core.checks import require_count
-from posym_core.metrics.stats import (
+from posym_core.metrics import (
     DRAWS,
     Estimate,
     Estimates,

@@ -5,11 +5,11 @@ import importlib.util
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from posym_core.metrics.exclusion_bound import Exclusion, exclusion
-    from posym_core.metrics.frequencies import FrequencyShares, frequency_shares, frequency_use
-    from posym_core.metrics.logit_matrix import cross_logits
-    from posym_core.metrics.rope import rope_angles, rotate
-    from posym_core.metrics.swaps import SwapScores, swap_scores
+    from posym_core.metrics._exclusion_bound import Exclusion, exclusion
+    from posym_core.metrics._frequencies import FrequencyShares, frequency_shares, frequency_use
+    from posym_core.metrics._logit_matrix import cross_logits
+    from posym_core.metrics._rope import rope_angles, rotate
+    from posym_core.metrics._swaps import SwapScores, swap_scores
 
 __version__ = "0.1.0"
 
@@ -29,11 +29,11 @@ __all__ = [
 # Where names are imported from when they are first asked for: the command line says its help without PyTorch, whose
 # import takes seconds.
 _HOMES = {
-    "metrics.exclusion_bound": ("Exclusion", "exclusion"),
-    "metrics.frequencies": ("FrequencyShares", "frequency_shares", "frequency_use"),
-    "metrics.logit_matrix": ("cross_logits",),
-    "metrics.rope": ("rope_angles", "rotate"),
-    "metrics.swaps": ("SwapScores", "swap_scores"),
+    "metrics._exclusion_bound": ("Exclusion", "exclusion"),
+    "metrics._frequencies": ("FrequencyShares", "frequency_shares", "frequency_use"),
+    "metrics._logit_matrix": ("cross_logits",),
+    "metrics._rope": ("rope_angles", "rotate"),
+    "metrics._swaps": ("SwapScores", "swap_scores"),
 }
 
 

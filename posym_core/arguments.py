@@ -79,7 +79,7 @@ def check_profile(
 
     Args:
         task, facts, prompts, input, template, tau, eps, batch_size, threads, device, dtype, device_map: see
-            :class:`posym_profile.report.profile_settings.ProfileSettings`.
+            ``ProfileSettings``.
 
     Raises:
         ValueError: if a number is out of range, or two settings exclude each other.

@@ -5,8 +5,28 @@ import importlib.util
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from posym_figures.explorer import ARRAYS, ExplorerFigure, HeadInput, head_explorer
-    from posym_figures.sliders import Bars, Choice, Heatmap, Lines, Points, Readout, Slider, SliderFigure, slider_figure
+    from posym_figures._explorer import (
+        ARRAYS,
+        ExplorerFigure,
+        HeadInput,
+        count_packed_bytes,
+        format_tau,
+        head_explorer,
+        select_layers,
+    )
+    from posym_figures._frames import find_colours, find_limits, require_shape
+    from posym_figures._live import AskingWidget
+    from posym_figures._sliders import (
+        Bars,
+        Choice,
+        Heatmap,
+        Lines,
+        Points,
+        Readout,
+        Slider,
+        SliderFigure,
+        slider_figure,
+    )
     from posym_figures.style import INK, PALETTE, STYLE, WIDTH, apply_style
 
 __all__ = [
@@ -15,6 +35,7 @@ __all__ = [
     "PALETTE",
     "STYLE",
     "WIDTH",
+    "AskingWidget",
     "Bars",
     "Choice",
     "ExplorerFigure",
@@ -26,15 +47,31 @@ __all__ = [
     "Slider",
     "SliderFigure",
     "apply_style",
+    "count_packed_bytes",
+    "find_colours",
+    "find_limits",
+    "format_tau",
     "head_explorer",
+    "require_shape",
+    "select_layers",
     "slider_figure",
 ]
 
 # Where names are imported from when they are first asked for: what styles static plots needs Matplotlib, which figures
 # with sliders do without.
 _HOMES = {
-    "explorer": ("ARRAYS", "ExplorerFigure", "HeadInput", "head_explorer"),
-    "sliders": ("Bars", "Choice", "Heatmap", "Lines", "Points", "Readout", "Slider", "SliderFigure", "slider_figure"),
+    "_explorer": (
+        "ARRAYS",
+        "ExplorerFigure",
+        "HeadInput",
+        "count_packed_bytes",
+        "format_tau",
+        "head_explorer",
+        "select_layers",
+    ),
+    "_frames": ("find_colours", "find_limits", "require_shape"),
+    "_live": ("AskingWidget",),
+    "_sliders": ("Bars", "Choice", "Heatmap", "Lines", "Points", "Readout", "Slider", "SliderFigure", "slider_figure"),
     "style": ("INK", "PALETTE", "STYLE", "WIDTH", "apply_style"),
 }
 

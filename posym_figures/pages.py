@@ -116,7 +116,7 @@ def make_missing_widget_error(error: ModuleNotFoundError) -> ImportError:
     return ImportError(f"{missing}; install posym-core[chapters]")
 
 
-def read_static(name: str | Path) -> str:
+def _read_static(name: str | Path) -> str:
     """The text of a file of static/, or of another folder, by its whole path."""
     return (HERE / name).read_text("utf-8")
 
@@ -126,18 +126,18 @@ def join_scripts(*names: str | Path) -> str:
 
     What a script exports by default is known to those after it by the script's name.
     """
-    texts = (DEFAULT.sub(f"const {Path(name).stem} = ", MODULE_WORDS.sub("", read_static(name))) for name in names)
+    texts = (DEFAULT.sub(f"const {Path(name).stem} = ", MODULE_WORDS.sub("", _read_static(name))) for name in names)
     return f'(function posym() {{\n"use strict";\n{"".join(texts)}}})();\n'
 
 
 def join_module(*names: str | Path) -> str:
     """Scripts as one ES module with the default export of the last."""
-    return "".join(MODULE_WORDS.sub("", read_static(name)) for name in names)
+    return "".join(MODULE_WORDS.sub("", _read_static(name)) for name in names)
 
 
 def expose_functions(*names: str | Path) -> str:
     """Scripts as one classic script whose functions all are globals: for tests and measurements."""
-    return "".join(MODULE_WORDS.sub("", read_static(name)) for name in names)
+    return "".join(MODULE_WORDS.sub("", _read_static(name)) for name in names)
 
 
 def require_texts(**texts: str) -> None:
@@ -159,7 +159,7 @@ def render_page(
 ) -> str:
     """The HTML of a figure, with ``data`` as JSON in it; ``too_much`` refuses data of more bytes than ``limit``.
 
-    Template, scripts and styles are named as :func:`read_static` takes them.
+    Template, scripts and styles are named as :func:`_read_static` takes them.
     """
     packed = json.dumps(data, separators=(",", ":"), allow_nan=False, ensure_ascii=False)
     if (size := len(packed.encode())) > limit:
@@ -167,7 +167,7 @@ def render_page(
     for sign in "<>&":
         packed = packed.replace(sign, f"\\u{ord(sign):04x}")
     return TEMPLATES.get_template(str(template)).render(
-        style=Markup("".join(map(read_static, styles))),
+        style=Markup("".join(map(_read_static, styles))),
         script=Markup(join_scripts(*scripts)),
         data=Markup(packed),
         **fields,
@@ -203,6 +203,10 @@ def write_plain_maths(text: str) -> str:
 
 
 TEMPLATES = Environment(
-    loader=FunctionLoader(read_static), autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
+    loader=FunctionLoader(_read_static),
+    autoescape=True,
+    undefined=StrictUndefined,
+    trim_blocks=True,
+    lstrip_blocks=True,
 )
 TEMPLATES.filters |= {"maths": _maths, "json": lambda value: json.dumps(value, ensure_ascii=False)}

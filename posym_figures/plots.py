@@ -15,7 +15,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 
-from posym_figures.frames import UNDEFINED, read_limits, require_shape
+from posym_figures._frames import UNDEFINED, find_colours, read_array, read_limits, read_series_labels, require_shape
 from posym_figures.style import (
     COLOUR_MAPS,
     DASHED,
@@ -25,10 +25,9 @@ from posym_figures.style import (
     PALETTE,
     SMALL,
     WIDTH,
+    Series,
     apply_style,
     draw_cells,
-    draw_legend_above,
-    draw_level,
     draw_line,
     draw_note,
     draw_points,
@@ -36,7 +35,6 @@ from posym_figures.style import (
     draw_tick_labels,
     get_figure,
     label_ends,
-    read_series,
     say_undefined,
 )
 
@@ -192,7 +190,7 @@ def bars(
     ax: Axes | None = None,
 ) -> Figure:
     """Bars ``[series, bar]`` or ``[bar]`` with intervals from ``lower`` to ``upper``, shaped alike."""
-    rows = read_series(values, ("bar", len(labels)), series, colours, lower, upper)
+    rows = _read_series(values, ("bar", len(labels)), series, colours, lower, upper)
     ax = ax or plt.subplots(figsize=(WIDTH, 3.3))[1]
     width = 0.72 / len(rows)
     for place, one in enumerate(rows):
@@ -203,11 +201,11 @@ def bars(
         for spot in at[np.isnan(one.values)]:
             ax.text(spot, 0, f" {UNDEFINED}", rotation=90, ha="center", va="bottom", fontsize=SMALL)
     if reference is not None:
-        draw_level(ax, reference, reference_label)
+        _draw_level(ax, reference, reference_label)
     ax.set_xticks(range(len(labels)), [str(label) for label in labels])
     ax.tick_params(axis="x", length=0)
     ax.set(xlabel=x_label, ylabel=y_label)
-    draw_legend_above(ax, [one.name for one in rows], title)
+    _draw_legend_above(ax, [one.name for one in rows], title)
     return get_figure(ax)
 
 
@@ -227,7 +225,7 @@ def dots(
     ax: Axes | None = None,
 ) -> Figure:
     """One row for every label, with dots ``[series, row]`` or ``[row]`` and intervals shaped alike."""
-    rows = read_series(values, ("row", len(labels)), series, colours, lower, upper)
+    rows = _read_series(values, ("row", len(labels)), series, colours, lower, upper)
     ax = ax or plt.subplots(figsize=(WIDTH, 0.9 + 0.27 * len(labels)))[1]
     for place, one in enumerate(rows):
         at = np.arange(len(labels)) + (place - (len(rows) - 1) / 2) * 0.3
@@ -244,7 +242,7 @@ def dots(
     if x_limits is not None:
         ax.set_xlim(*x_limits)
     ax.set_xlabel(x_label)
-    draw_legend_above(ax, [one.name for one in rows], title)
+    _draw_legend_above(ax, [one.name for one in rows], title)
     return get_figure(ax)
 
 
@@ -270,15 +268,51 @@ def curve(
 ) -> Figure:
     """Curves ``[series, point]`` or ``[point]`` over ``x`` ``[point]``, labelled at their ends, with intervals."""
     x = require_shape("x", x, "point")
-    rows = read_series(values, ("point", len(x)), series, colours, lower, upper)
+    rows = _read_series(values, ("point", len(x)), series, colours, lower, upper)
     ax = ax or plt.subplots(figsize=(WIDTH, 3.6))[1]
     ax.set(xscale="log" if x_log else "linear", yscale="log" if y_log else "linear")
     for one in rows:
         draw_line(ax, x, one, dots=dots)
     if reference is not None:
-        draw_level(ax, reference, reference_label)
+        _draw_level(ax, reference, reference_label)
     if y_limits is not None:
         ax.set_ylim(*read_limits("y_limits", y_limits))
     ax.set(xlabel=x_label, ylabel=y_label, title=title)
     label_ends(ax)
     return get_figure(ax)
+
+
+def _read_series(
+    values: Any, last: tuple[str, int], names: Sequence[str], colours: Sequence[str], lower: Any, upper: Any
+) -> list[Series]:
+    """Rows ``[series, last]``, or one row ``[last]``, with intervals shaped alike."""
+
+    def rows(name: str, value: Any, count: str | tuple[str, int] = "series") -> np.ndarray:
+        array = read_array(name, value)
+        return require_shape(name, array[None] if array.ndim == 1 else array, count, last)
+
+    drawn = rows("values", values)
+    count = len(drawn)
+    if (lower is None) != (upper is None):
+        raise ValueError("intervals need both ends; pass lower and upper, or neither")
+    ends: list[Any] = [None] * count
+    if lower is not None:
+        low, high = (rows(name, end, ("series", count)) for name, end in (("lower", lower), ("upper", upper)))
+        if wrong := int((low > high).sum()):
+            raise ValueError(f"lower must not exceed upper; it does in {wrong} places. Swap them")
+        ends = list(zip(low, high, strict=True))
+    tints = [PALETTE[place] for place in find_colours(colours, count)]
+    return list(map(Series, drawn, read_series_labels(names, count), tints, ends))
+
+
+def _draw_legend_above(ax: Axes, names: Sequence[str], title: str) -> None:
+    """The title, and below it a legend in one row."""
+    if any(names):
+        ax.legend(loc="lower left", bbox_to_anchor=(0, 1.0), ncols=len(names), borderaxespad=0, handlelength=1)
+    ax.set_title(title, pad=26 if any(names) else None)
+
+
+def _draw_level(ax: Axes, value: float, label: str) -> None:
+    """A dashed line at a value to compare with, named at its left end."""
+    ax.axhline(value, **DASHED)
+    draw_note(ax, label, (0, value), (3, 3), xycoords=("axes fraction", "data"))

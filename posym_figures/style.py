@@ -22,14 +22,10 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 from matplotlib.ticker import MaxNLocator
 
-from posym_figures.frames import (
+from posym_figures._frames import (
     UNDEFINED,
-    find_colours,
     find_limits,
-    read_array,
     read_limits,
-    read_series_labels,
-    require_shape,
 )
 
 PALETTE = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#3a98cf", "#c08400", "#8c959f")
@@ -112,29 +108,6 @@ class Series(NamedTuple):
     name: str
     colour: str
     ends: tuple[np.ndarray, np.ndarray] | None
-
-
-def read_series(
-    values: Any, last: tuple[str, int], names: Sequence[str], colours: Sequence[str], lower: Any, upper: Any
-) -> list[Series]:
-    """Rows ``[series, last]``, or one row ``[last]``, with intervals shaped alike."""
-
-    def rows(name: str, value: Any, count: str | tuple[str, int] = "series") -> np.ndarray:
-        array = read_array(name, value)
-        return require_shape(name, array[None] if array.ndim == 1 else array, count, last)
-
-    drawn = rows("values", values)
-    count = len(drawn)
-    if (lower is None) != (upper is None):
-        raise ValueError("intervals need both ends; pass lower and upper, or neither")
-    ends: list[Any] = [None] * count
-    if lower is not None:
-        low, high = (rows(name, end, ("series", count)) for name, end in (("lower", lower), ("upper", upper)))
-        if wrong := int((low > high).sum()):
-            raise ValueError(f"lower must not exceed upper; it does in {wrong} places. Swap them")
-        ends = list(zip(low, high, strict=True))
-    tints = [PALETTE[place] for place in find_colours(colours, count)]
-    return list(map(Series, drawn, read_series_labels(names, count), tints, ends))
 
 
 def get_figure(ax: Axes) -> Figure:
@@ -232,25 +205,12 @@ def draw_note(ax: Axes, text: str, spot: tuple[float, float], shift: tuple[float
                                "color": INK, **look})  # fmt: skip
 
 
-def draw_legend_above(ax: Axes, names: Sequence[str], title: str) -> None:
-    """The title, and below it a legend in one row."""
-    if any(names):
-        ax.legend(loc="lower left", bbox_to_anchor=(0, 1.0), ncols=len(names), borderaxespad=0, handlelength=1)
-    ax.set_title(title, pad=26 if any(names) else None)
-
-
 def draw_points(ax: Axes, x: np.ndarray, y: np.ndarray, layers: np.ndarray | None) -> None:
     """Heads as points, coloured by layer where layers are given."""
     paint: Any = {"color": PALETTE[0]} if layers is None else {"c": layers, "cmap": COLOUR_MAPS["sequential"]}
     points = ax.scatter(x, y, s=26, edgecolors=INK, linewidths=0.5, zorder=3, **paint)
     if layers is not None:
         draw_scale_bar(ax, points, "layer", whole=True)
-
-
-def draw_level(ax: Axes, value: float, label: str) -> None:
-    """A dashed line at a value to compare with, named at its left end."""
-    ax.axhline(value, **DASHED)
-    draw_note(ax, label, (0, value), (3, 3), xycoords=("axes fraction", "data"))
 
 
 def say_undefined(ax: Axes, count: int, what: str) -> None:

@@ -5,12 +5,12 @@ import importlib.util
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from posym_profile.interventions.head_patching import ablate_heads, patch_heads
-    from posym_profile.language_models.loading import load_model, load_tokenizer
-    from posym_profile.prompts.binding import BindingPrompts, binding_prompts
-    from posym_profile.scores.cubes import Cube, origin_cube
-    from posym_profile.scores.profiling import Profile, profile
-    from posym_profile.scores.visibility import HiddenBlocksWarning, LongPromptWarning
+    from posym_profile.interventions._head_patching import ablate_heads, patch_heads
+    from posym_profile.language_models._loading import load_model, load_tokenizer
+    from posym_profile.prompts._binding import BindingPrompts, binding_prompts
+    from posym_profile.scores._cubes import Cube, origin_cube
+    from posym_profile.scores._profiling import Profile, profile
+    from posym_profile.scores._visibility import HiddenBlocksWarning, LongPromptWarning
 
 __all__ = [
     "BindingPrompts",
@@ -30,12 +30,12 @@ __all__ = [
 # Where names are imported from when they are first asked for: the command line says its help without PyTorch, whose
 # import takes seconds.
 _HOMES = {
-    "interventions.head_patching": ("ablate_heads", "patch_heads"),
-    "language_models.loading": ("load_model", "load_tokenizer"),
-    "prompts.binding": ("BindingPrompts", "binding_prompts"),
-    "scores.cubes": ("Cube", "origin_cube"),
-    "scores.profiling": ("Profile", "profile"),
-    "scores.visibility": ("HiddenBlocksWarning", "LongPromptWarning"),
+    "interventions._head_patching": ("ablate_heads", "patch_heads"),
+    "language_models._loading": ("load_model", "load_tokenizer"),
+    "prompts._binding": ("BindingPrompts", "binding_prompts"),
+    "scores._cubes": ("Cube", "origin_cube"),
+    "scores._profiling": ("Profile", "profile"),
+    "scores._visibility": ("HiddenBlocksWarning", "LongPromptWarning"),
 }
 
 

@@ -50,7 +50,7 @@ TASKS = (
     *("binding", "binding-likes", "binding-bought", "binding-lives", "binding-with-lead", "binding-varied"),
     *("index", "keyvalue", "induction", "text"),
 )
-# Options of add_prompts: what a task's prompts are drawn by, with defaults, and how anything is measured.
+# Options of _add_prompts: what a task's prompts are drawn by, with defaults, and how anything is measured.
 DRAWN = {
     "facts": (16, "blocks per prompt of a task"),
     "prompts": (64, "prompts of a task"),
@@ -85,10 +85,10 @@ def _parser() -> argparse.ArgumentParser:
     profile = commands.add_parser("profile", help="scores of every head of a language model", description=PROFILE_HELP)
     profile.add_argument("model", help=f"{PACKAGED}, a folder, or a name on the Hugging Face hub")
     tasks = f"{', '.join(_tasks())}, or module:function for one of your own"
-    add_source(profile, tasks)
+    _add_source(profile, tasks)
     profile.add_argument("--out", required=True, metavar="DIR", help="folder for the profile")
-    add_prompts(profile)
-    add_measuring(profile)
+    _add_prompts(profile)
+    _add_measuring(profile)
     profile.add_argument("--tau", type=float, default=1e-4, help="temperature of pairs of blocks (default: 1e-4)")
     profile.add_argument("--eps", type=float, default=1e-8, help="floor of norms (default: 1e-8)")
     profile.add_argument("--per-frequency", action="store_true", help="also score every rotation plane")
@@ -98,7 +98,7 @@ def _parser() -> argparse.ArgumentParser:
     profile.add_argument("--queries", nargs="+", default=["-1"], metavar="TOKEN", help=asked)
     known = "also tell attention to the previous and the first token, induction and copying of every head"
     profile.add_argument("--labels", action="store_true", help=known)
-    add_cube(profile)
+    _add_cube(profile)
     profile.add_argument("--energy", action="store_true", help="also each rotation plane's part of the logits' energy")
     profile.add_argument("--explorer", action="store_true", help="also explorer.html, to look into every head")
     profile.add_argument("--explorer-prompts", type=int, metavar="N", help="its prompts, the first N (default: 16)")
@@ -109,8 +109,8 @@ def _parser() -> argparse.ArgumentParser:
 
     prompts = commands.add_parser("prompts", help="what a profile would measure", description=PROMPTS_HELP)
     prompts.add_argument("model", help="as of profile; only its tokenizer is loaded")
-    add_source(prompts, tasks)
-    add_prompts(prompts)
+    _add_source(prompts, tasks)
+    _add_prompts(prompts)
     prompts.add_argument("--show", type=int, default=3, help="prompts to show (default: 3)")
     prompts.add_argument("--out", metavar="FILE", help="write the prompts as JSON Lines")
     prompts.add_argument("--force", action="store_true", help="write over a file that is there")
@@ -118,11 +118,11 @@ def _parser() -> argparse.ArgumentParser:
 
     survey = commands.add_parser("survey", help="many models in one table", description=SURVEY_HELP)
     survey.add_argument("models", metavar="LIST", help="file with one model a line")
-    add_source(survey, "tasks as of profile, with commas between (default: binding)", required=False)
+    _add_source(survey, "tasks as of profile, with commas between (default: binding)", required=False)
     survey.add_argument("--out", required=True, metavar="DIR", help="folder for the table and the profiles")
-    add_prompts(survey)
-    add_measuring(survey)
-    add_cube(survey)
+    _add_prompts(survey)
+    _add_measuring(survey)
+    _add_cube(survey)
     survey.add_argument("--draws", type=int, default=2000, help="of the bootstrap behind intervals (default: 2000)")
     add_places(survey)
     survey.set_defaults(command=_survey)
@@ -142,7 +142,7 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
-def add_source(parser: argparse.ArgumentParser, tasks: str, *, required: bool = True) -> None:
+def _add_source(parser: argparse.ArgumentParser, tasks: str, *, required: bool = True) -> None:
     """Options on where prompts come from."""
     source = parser.add_mutually_exclusive_group(required=required)
     source.add_argument("--task", help=tasks)
@@ -154,13 +154,13 @@ def add_source(parser: argparse.ArgumentParser, tasks: str, *, required: bool = 
     )
 
 
-def add_prompts(parser: argparse.ArgumentParser) -> None:
+def _add_prompts(parser: argparse.ArgumentParser) -> None:
     """Options on which prompts of a task are drawn."""
     for name, (default, what) in DRAWN.items():
         parser.add_argument(f"--{name}", type=int, help=f"{what} (default: {default})")
 
 
-def add_measuring(parser: argparse.ArgumentParser) -> None:
+def _add_measuring(parser: argparse.ArgumentParser) -> None:
     """Options on how anything is measured."""
     parser.add_argument("--batch-size", type=int, help="prompts at a time (default: 4,096 tokens, at most 16)")
     parser.add_argument("--threads", type=int, help="CPU threads a process (default: shared among --jobs)")
@@ -169,7 +169,7 @@ def add_measuring(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--device-map", help="auto spreads a large model over all GPUs and main memory")
 
 
-def add_cube(parser: argparse.ArgumentParser) -> None:
+def _add_cube(parser: argparse.ArgumentParser) -> None:
     """The option of profiles and surveys that takes symbol and origin apart."""
     what = (
         "also tell what follows the symbol of a key's block, its origin (where the key was computed) and the place "
@@ -220,7 +220,7 @@ def _source(options: argparse.Namespace, task: str | None = None) -> dict[str, A
     """Settings of a profile on where its prompts come from, by default a task; options that do not fit each other are
     refused.
     """
-    from posym_profile.prompts.binding import TEMPLATES
+    from posym_profile.prompts._binding import TEMPLATES
 
     given = vars(options)
     drawn = {name: default if given[name] is None else given[name] for name, (default, _) in DRAWN.items()}
@@ -273,13 +273,13 @@ def _profile(options: argparse.Namespace) -> None:
         raise ValueError("--explorer-prompts and --explorer-layers are of an explorer; pass --explorer, too")
     if not options.no_report:
         _require_matplotlib()
-    from posym_profile.report.explored import NAME as EXPLORER
-    from posym_profile.report.explored import PROMPTS, write_explorer
-    from posym_profile.report.page import NAME, render_pages
-    from posym_profile.report.profile_settings import ProfileSettings
-    from posym_profile.report.run import Extra, run_profile
-    from posym_profile.report.tables import describe_answers
-    from posym_profile.scores.visibility import format_count
+    from posym_profile.report._explored import NAME as EXPLORER
+    from posym_profile.report._explored import PROMPTS, write_explorer
+    from posym_profile.report._page import NAME, render_pages
+    from posym_profile.report._profile_settings import ProfileSettings
+    from posym_profile.report._run import Extra, run_profile
+    from posym_profile.report._tables import describe_answers
+    from posym_profile.scores._visibility import format_count
 
     source = _source(options)
     settings = ProfileSettings(
@@ -330,15 +330,15 @@ def _numbers(name: str, text: str) -> list[int]:
 
 def _prompts(options: argparse.Namespace) -> None:
     _check(options)
-    from posym_profile.report.profile_settings import ProfileSettings
-    from posym_profile.report.prompt_listing import list_prompts
+    from posym_profile.report._profile_settings import ProfileSettings
+    from posym_profile.report._prompt_listing import list_prompts
 
     settings = ProfileSettings(model=options.model, **_source(options))
     print("\n".join(list_prompts(settings, show=options.show, out=options.out, force=options.force)))
 
 
 def _support(options: argparse.Namespace) -> int:
-    from posym_profile.scores.supported import find_support
+    from posym_profile.scores._supported import find_support
 
     found = find_support(options.model)
     print(found.describe())
@@ -347,8 +347,8 @@ def _support(options: argparse.Namespace) -> int:
 
 def _survey(options: argparse.Namespace) -> None:
     _check(options)
-    from posym_profile.report.survey import PAGE, read_models, run_survey
-    from posym_profile.scores.visibility import format_count
+    from posym_profile.report._survey import PAGE, read_models, run_survey
+    from posym_profile.scores._visibility import format_count
 
     source = _source(options, "binding")
     tasks = source.pop("task")
@@ -373,7 +373,7 @@ def _survey(options: argparse.Namespace) -> None:
 
 
 def _share(options: argparse.Namespace) -> None:
-    from posym_profile.report.sharing import share_profile
+    from posym_profile.report._sharing import share_profile
 
     there = share_profile(
         options.folder, options.to, private=options.private, report=lambda line: print(line, file=sys.stderr)

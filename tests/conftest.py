@@ -65,7 +65,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 def pytest_runtest_setup(item: pytest.Item) -> None:
     """Skip what is marked ``gpu`` where there is none; it is collected everywhere."""
-    from posym_core.store.devices import find_preferred_device
+    from posym_core.store._devices import find_preferred_device
 
     if item.get_closest_marker("gpu") and find_preferred_device().type != "cuda":
         pytest.skip("needs a GPU")
@@ -123,7 +123,7 @@ def packaged() -> Iterator[tuple[Any, Any]]:
     import architectures
 
     model, tokenizer = architectures.packaged()
-    measurement = importlib.import_module("posym_profile.scores.layer_measurement")
+    measurement = importlib.import_module("posym_profile.scores._layer_measurement")
     find = measurement.find_planes
     once = functools.cache(functools.partial(find, model))
     with pytest.MonkeyPatch.context() as patch:

@@ -15,11 +15,13 @@ from posym_companion.solvers.families import answers_right
 from posym_core import cross_logits, exclusion, frequency_shares, rope_angles, rotate, swap_scores
 from posym_core.checks import require_count, require_counts, require_finite
 from posym_core.encodings import ENCODINGS, LayerShape, make_encoding
-from posym_core.metrics import contrasts, cross_scores, exchange_scores, stats
-from posym_core.metrics.permutations import make_block_table
-from posym_core.metrics.score_geometry import simulate_random_swaps
-from posym_core.models.classifier import EncodingModel, ModelSettings, ablate_each_head, predict_classes
-from posym_profile.language_models.answers import choose_answers
+from posym_core.metrics import _contrasts as contrasts
+from posym_core.metrics import _stats as stats
+from posym_core.metrics import cross_scores, exchange_scores
+from posym_core.metrics._permutations import make_block_table
+from posym_core.metrics._score_geometry import simulate_random_swaps
+from posym_core.models._classifier import EncodingModel, ModelSettings, ablate_each_head, predict_classes
+from posym_profile.language_models._answers import choose_answers
 
 ONE = torch.tensor([1.0])
 LARGE = torch.tensor([3e38, 3e38])

@@ -70,6 +70,7 @@ from posym_core.encodings import (
     UndefinedCrossLogits,
     make_encoding,
 )
+from posym_core.metrics import _few_blocks as hubs
 from posym_core.metrics import (
     classify_purity,
     cross_logits,
@@ -97,15 +98,12 @@ from posym_core.metrics import (
     statistic_interval,
     swap_scores,
 )
-from posym_core.metrics import (
-    few_blocks as hubs,
-)
-from posym_core.metrics.blocks import BlockLayout
-from posym_core.metrics.contrasts import contrast_layers
-from posym_core.metrics.cube_parts import arrange_cube, compute_block_logits, measure_prompt_variance
-from posym_core.metrics.heads import Heads
-from posym_core.metrics.permutations import make_block_table, permute_blocks
-from posym_core.metrics.stats import share_interval
+from posym_core.metrics._blocks import BlockLayout
+from posym_core.metrics._contrasts import contrast_layers
+from posym_core.metrics._cube_parts import arrange_cube, compute_block_logits, measure_prompt_variance
+from posym_core.metrics._heads import Heads
+from posym_core.metrics._permutations import make_block_table, permute_blocks
+from posym_core.metrics._stats import share_interval
 from posym_core.models import (
     CosineSettings,
     DecoderEnsemble,
@@ -116,13 +114,13 @@ from posym_core.models import (
     ablate_each_head,
     train,
 )
-from posym_core.models.ensembles import make_generators, sample_streams
-from posym_core.tasks.facts import FactsTask
-from posym_core.tasks.index_retrieval import IndexTask, PartialInductionTask, RetrievalTask
-from posym_core.tasks.number_letter import LetterTask, NumberTask
-from posym_core.tasks.number_letter_programs import is_valid, walk
-from posym_core.tasks.number_letter_shortcuts import measure_counting_accuracy, reroute
-from posym_core.tasks.sentences import CountTask, DistanceTask
+from posym_core.models._ensembles import make_generators, sample_streams
+from posym_core.tasks._facts import FactsTask
+from posym_core.tasks._index_retrieval import IndexTask, PartialInductionTask, RetrievalTask
+from posym_core.tasks._number_letter import LetterTask, NumberTask
+from posym_core.tasks._number_letter_programs import is_valid, walk
+from posym_core.tasks._number_letter_shortcuts import measure_counting_accuracy, reroute
+from posym_core.tasks._sentences import CountTask, DistanceTask
 from posym_profile.capture import capture
 from posym_profile.interventions import (
     ablate_heads,
@@ -135,10 +133,10 @@ from posym_profile.interventions import (
     select_fastest,
     select_slowest,
 )
-from posym_profile.interventions.plane_interventions import change_base, select_by_id
+from posym_profile.interventions._plane_interventions import change_base, select_by_id
 from posym_profile.language_models import add_lora, choose_answers, merge_lora
 from posym_profile.planes import find_planes
-from posym_profile.prompts.drafts import Prompts
+from posym_profile.prompts._drafts import Prompts
 from posym_profile.scores import (
     cached_cross_logits,
     cached_swap_scores,
@@ -147,7 +145,7 @@ from posym_profile.scores import (
     origin_cube,
     profile,
 )
-from posym_profile.scores.head_views import Cuts, make_head_views
+from posym_profile.scores._head_views import Cuts, make_head_views
 
 
 def drawn(*shape, seed=0):

@@ -33,7 +33,7 @@ import posym_figures
 import posym_profile
 from posym_companion.catalogue import EXPERIMENTS
 from posym_profile.__main__ import _parser, main
-from posym_profile.language_models.packaged import NAMES
+from posym_profile.language_models._packaged import NAMES
 from posym_profile.prompts import PROMPT_TASKS
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -386,7 +386,7 @@ def test_lock_satisfies_the_ranges() -> None:
 
 
 def test_packaged_weights_are_locked_once_each_and_what_is_installed_bare_is_nowhere_resolved() -> None:
-    from posym_profile.language_models.packaged import MODELS
+    from posym_profile.language_models._packaged import MODELS
 
     declared = {name: model.release for model in MODELS.values() if model.declared for name in (model.package,)}
     bare = {model.package: model.release for model in MODELS.values() if not model.declared}
@@ -410,7 +410,7 @@ def test_version_and_address_are_the_same_everywhere() -> None:
 
 
 def test_no_function_hides_a_module_of_its_name() -> None:
-    """``import posym_profile.capture.capturing as c`` gives the module, not what a face exports under its name."""
+    """``import posym_profile.capture._capturing as c`` gives the module, not what a face exports under its name."""
     hidden = []
     for package in PACKAGES:
         for found in pkgutil.walk_packages(importlib.import_module(package).__path__, f"{package}."):

@@ -176,7 +176,7 @@ def _of_case(place: str, found: Any, measured: Any) -> dict[str, Any]:
 
 def _plain(value: Any) -> Any:
     """A number to so many digits; an estimate as itself and the ends of its interval; a count as a text."""
-    from posym_core.metrics.stats import Estimate
+    from posym_core.metrics._stats import Estimate
 
     if isinstance(value, Estimate):
         return [_plain(value.value), _plain(value.low), _plain(value.high)]

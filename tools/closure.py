@@ -59,7 +59,7 @@ def strings(tree: ast.AST) -> list[str]:
 
 def digest(path: Path) -> str:
     """The hash of a file, or of the code in it."""
-    from posym_core.store.provenance import strip_code
+    from posym_core.store._provenance import strip_code
 
     content = path.read_bytes()
     return hashlib.sha256(strip_code(content.decode()).encode() if path.suffix == ".py" else content).hexdigest()

@@ -17,7 +17,7 @@ sys.path[:0] = [str(ROOT), str(ROOT / "tests" / "helpers")]
 
 from every_decoder import KINDS, NOT_BUILT, outcome, untried  # noqa: E402
 
-from posym_profile.scores.supported import TABLE  # noqa: E402
+from posym_profile.scores._supported import TABLE  # noqa: E402
 
 
 def rows(since: dict[str, str]) -> list[dict[str, str]]:

@@ -10,7 +10,7 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from posym_figures.frames import find_colours, find_limits, require_shape
+from posym_figures import find_colours, find_limits, require_shape
 from posym_figures.style import (
     DASHED,
     PALETTE,

@@ -9,7 +9,7 @@ from typing import Any, Protocol
 import numpy as np
 import torch
 
-from posym_core.metrics.stats import Estimate, Estimates
+from posym_core.metrics import Estimate, Estimates
 
 RULES = {"l": ":--", "r": "--:", "c": ":-:"}
 
@@ -108,7 +108,7 @@ def describe_sources(results: Iterable[HasSource]) -> str:
 def number(value: Estimate | Estimates | Mapping[str, Any] | float | str, form: str = ".2f") -> str:
     """A number as text: an estimate, or what a row of the ledger holds of one, with its interval; others without.
 
-    Whole numbers and texts stay as they are. Of :class:`~posym_core.metrics.stats.Estimates` there is one.
+    Whole numbers and texts stay as they are. Of :class:`~posym_core.metrics.Estimates` there is one.
 
     >>> number({"value": 0.5, "interval": [0.25, 0.75]})
     '0.50 [0.25, 0.75]'

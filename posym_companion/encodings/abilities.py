@@ -40,11 +40,8 @@ from torch import Tensor
 
 from posym_companion.encodings.known_heads import QUESTIONS, Question, known_heads
 from posym_companion.encodings.witnesses import SHAPE
-from posym_core.encodings.base import Encoding
-from posym_core.encodings.layer import EncodedHeads
-from posym_core.encodings.registry import ENCODINGS, make_encoding
-from posym_core.metrics.exclusion_bound import exclusion
-from posym_core.metrics.permutations import cross_scores, draw_orders
+from posym_core.encodings import ENCODINGS, EncodedHeads, Encoding, make_encoding
+from posym_core.metrics import cross_scores, draw_orders, exclusion
 
 
 @dataclass(frozen=True, kw_only=True)

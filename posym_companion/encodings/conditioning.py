@@ -15,10 +15,8 @@ from jaxtyping import Float
 from torch import Tensor
 
 from posym_companion.encodings.spectra import eigenvalues
-from posym_core.encodings.additive import Sinusoidal
-from posym_core.encodings.base import LayerShape
-from posym_core.encodings.bias import alibi_slopes
-from posym_core.metrics.rope import rope_angles, rotate
+from posym_core.encodings import LayerShape, Sinusoidal, alibi_slopes
+from posym_core.metrics import rope_angles, rotate
 
 WAYS = ("none", "rope", "sinusoidal", "alibi")
 

@@ -23,9 +23,8 @@ from posym_companion.encodings.curvature import sharpness
 from posym_companion.encodings.encoding_study import TESTING, EncodingStudy, train_model
 from posym_companion.encodings.pointers import head_pointers
 from posym_companion.loop import Experiment
-from posym_core.models.classifier import ClassLoss, mark_right_classes
-from posym_core.models.training import CosineSettings
-from posym_core.tasks.sentences import SentenceBatch
+from posym_core.models import ClassLoss, CosineSettings, mark_right_classes
+from posym_core.tasks import SentenceBatch
 
 ENCODINGS = ("rope", "nope", "sinusoidal", "learned", "alibi", "t5")
 SEEN = ("between", "positional", "symbolic", "positional_share", "symbolic_share", "interaction_share")
@@ -159,7 +158,7 @@ def _loss(trained: ClassLoss, batch: SentenceBatch) -> Tensor:
 
 
 def observe_model(setting: EncodingOptimisation, seed: int):
-    """What to see of a model after so many steps, for :func:`posym_core.models.training.train`."""
+    """What to see of a model after so many steps, for :func:`posym_core.models.train`."""
     batches = [setting.draw(count, seed, purpose) for purpose, count in enumerate((setting.sentences, setting.test))]
     few = SentenceBatch(**{name: getattr(batches[0], name)[: setting.sentences // 10] for name in ("tokens", "answer")})
 

@@ -27,18 +27,21 @@ import torch
 from posym_companion.encodings.pointers import head_pointers
 from posym_companion.loop import Experiment
 from posym_core.encodings import ENCODINGS
-from posym_core.models.checkpoints import History
-from posym_core.models.classifier import (
+from posym_core.models import (
     ClassLoss,
+    CosineSettings,
     EncodingModel,
+    History,
     ModelSettings,
+    Observer,
+    TrainingSettings,
     ablate_each_head,
     place_in_first_head,
     predict_classes,
+    train,
 )
-from posym_core.models.training import CosineSettings, Observer, TrainingSettings, train
-from posym_core.store.devices import choose_device
-from posym_core.tasks.sentences import CountTask, DistanceTask, SentenceBatch
+from posym_core.store import choose_device
+from posym_core.tasks import CountTask, DistanceTask, SentenceBatch
 
 StudyTask = Literal["distance", "count"]
 Size = Literal["reduced", "deep", "long", "undropped", "paper"]
@@ -236,7 +239,7 @@ def train_model(
         setting: what to train.
         seed: of weights and sentences.
         schedule: how to train; the setting's by default.
-        observe: see :func:`posym_core.models.training.train`; it is given a :class:`ClassLoss`.
+        observe: see :func:`posym_core.models.train`; it is given a :class:`ClassLoss`.
         device: see :func:`posym_profile.load_model`.
         checkpoint: file that a killed training resumes from.
         progress: show a bar.

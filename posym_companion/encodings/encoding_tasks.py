@@ -1,6 +1,6 @@
 """The canonical tasks under every encoding: one attention layer, trained alike, tested at lengths it never saw.
 
-A model is what :class:`posym_core.models.toys.ToyEnsemble` is with several heads and any encoding: embeddings, one
+A model is what :class:`posym_core.models.ToyEnsemble` is with several heads and any encoding: embeddings, one
 layer of attention without normalisation, residual or network, and a linear map from what the last token reads to the
 classes. Weights at the start, inputs and schedule are the same for all encodings (``"mla"`` alone makes queries and
 keys in another way). So what differs between two encodings is what they let one layer do, and what it keeps of that
@@ -22,9 +22,9 @@ import torch
 from posym_companion.encodings.one_layer import EncodedReader
 from posym_companion.loop import Experiment
 from posym_core.encodings import ENCODINGS
-from posym_core.models.training import TrainingSettings, train
-from posym_core.store.devices import choose_device
-from posym_core.tasks.index_retrieval import IndexTask, PartialInductionTask, RetrievalTask, Task, TaskBatch
+from posym_core.models import TrainingSettings, train
+from posym_core.store import choose_device
+from posym_core.tasks import IndexTask, PartialInductionTask, RetrievalTask, Task, TaskBatch
 
 CanonicalTask = Literal["index", "retrieval", "induction"]
 TASKS: tuple[CanonicalTask, ...] = get_args(CanonicalTask)
@@ -50,7 +50,7 @@ class EncodingTasks:
         width: of embeddings.
         heads: of the layer.
         rank: numbers in the summary of ``"mla"``.
-        training: see :class:`posym_core.models.training.TrainingSettings`.
+        training: see :class:`posym_core.models.TrainingSettings`.
         test_inputs: fresh inputs for every length and seed.
     """
 

@@ -17,9 +17,9 @@ from tqdm import tqdm
 
 from posym_companion.encodings.spectra import averaged_kernel, eigenvalues, majorisation, singular_values
 from posym_companion.loop import Experiment, load_experiment_model, slug
-from posym_core.metrics.rope import rotate
-from posym_profile.capture.capturing import capture
-from posym_profile.planes.rotary_planes import find_planes
+from posym_core.metrics import rotate
+from posym_profile.capture import capture
+from posym_profile.planes import find_planes
 from posym_profile.prompts import text_prompts
 
 WAYS = ("content", "averaged", "rotated")

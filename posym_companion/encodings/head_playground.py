@@ -12,11 +12,8 @@ import torch
 
 from posym_companion.encodings.knobs import COMMON, KEYS, LEVELS, PLAY
 from posym_companion.encodings.known_heads import known_heads
-from posym_core.encodings.base import Encoding, UndefinedCrossLogits
-from posym_core.encodings.layer import EncodedHeads, measure_movement
-from posym_core.encodings.registry import ENCODINGS
-from posym_core.metrics.exclusion_bound import exclusion
-from posym_core.metrics.permutations import cross_scores
+from posym_core.encodings import ENCODINGS, EncodedHeads, Encoding, UndefinedCrossLogits, measure_movement
+from posym_core.metrics import cross_scores, exclusion
 
 SPREADS = (0.0, 0.25, 0.5, 1.0, 2.0)
 """How far the contents of the playground's keys lie apart, in its figure."""

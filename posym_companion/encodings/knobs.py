@@ -8,8 +8,7 @@ from typing import Any
 
 import torch
 
-from posym_core.encodings.base import Encoding, LayerShape
-from posym_core.encodings.bias import ALiBi, T5Bias
+from posym_core.encodings import ALiBi, Encoding, LayerShape, T5Bias
 
 KEYS = 6
 PLAY = LayerShape(heads=1, dim=14, length=KEYS + 1)

@@ -9,9 +9,8 @@ from typing import Any, Literal, get_args
 from torch import Tensor
 
 from posym_companion.encodings import knobs, witnesses
-from posym_core.encodings.base import Encoding
-from posym_core.encodings.registry import ENCODINGS
-from posym_core.metrics.rope import rope_angles
+from posym_core.encodings import ENCODINGS, Encoding
+from posym_core.metrics import rope_angles
 
 Question = Literal["positional", "symbolic", "additive"]
 QUESTIONS: tuple[Question, ...] = get_args(Question)
@@ -227,7 +226,7 @@ KNOWN_HEADS: dict[str, KnownHeads] = {
         knob=knobs.swing,
     ),
 }
-"""By the name of the encoding in :data:`posym_core.encodings.registry.ENCODINGS`."""
+"""By the name of the encoding in :data:`posym_core.encodings.ENCODINGS`."""
 
 
 def known_heads(name: str) -> KnownHeads:

@@ -6,11 +6,9 @@ import torch
 from jaxtyping import Float, Int64
 from torch import Tensor, nn
 
-from posym_core.encodings import Encoding, make_encoding
-from posym_core.encodings.additive import Absolute
-from posym_core.encodings.registry import ENCODINGS
-from posym_core.models.layers import Attention, ModelSettings, draw_weights
-from posym_core.tasks.index_retrieval import Task, TaskBatch
+from posym_core.encodings import ENCODINGS, Absolute, Encoding, make_encoding
+from posym_core.models import Attention, ModelSettings, draw_weights
+from posym_core.tasks import Task, TaskBatch
 
 
 class EncodedReader(nn.Module):

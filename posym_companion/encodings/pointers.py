@@ -17,15 +17,10 @@ from jaxtyping import Float, Int64
 from torch import Tensor
 
 from posym_core.checks import require_evaluation
-from posym_core.encodings import UndefinedCrossLogits
-from posym_core.encodings.base import Encoding
-from posym_core.encodings.rotary import RoPE
-from posym_core.metrics.exclusion_bound import exclusion
-from posym_core.metrics.frequencies import frequency_use, mean_frequency
-from posym_core.metrics.permutations import cross_scores
-from posym_core.models.classifier import EncodingModel
-from posym_core.models.layers import Layer, LayerAttention
-from posym_core.tasks.sentences import PADDING, TRIGGERS, SentenceBatch
+from posym_core.encodings import Encoding, RoPE, UndefinedCrossLogits
+from posym_core.metrics import cross_scores, exclusion, frequency_use, mean_frequency
+from posym_core.models import EncodingModel, Layer, LayerAttention
+from posym_core.tasks import PADDING, TRIGGERS, SentenceBatch
 
 SCORED = (
     "positional",
@@ -73,7 +68,7 @@ def head_pointers(model: EncodingModel, batch: SentenceBatch) -> dict[str, Float
 
     Args:
         model: in evaluation mode.
-        batch: sentences of :class:`posym_core.tasks.sentences.DistanceTask`.
+        batch: sentences of :class:`posym_core.tasks.DistanceTask`.
 
     Returns:
         By name, float64: ``"between"``, attention from one trigger to the other, the one pointer that knows what the

@@ -19,7 +19,7 @@ from jaxtyping import Bool, Complex, Float, Inexact
 from torch import Tensor
 
 from posym_core.checks import require_finite
-from posym_core.metrics.rope import rotate
+from posym_core.metrics import rotate
 
 # Eigenvalues of an n x n matrix come with an error of about n * eps times the largest; a sum of k of them with k times
 # that. The factor leaves room for the matrix itself having been rounded.

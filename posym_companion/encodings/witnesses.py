@@ -14,8 +14,8 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from posym_core.encodings.base import Encoding, LayerShape
-from posym_core.metrics.rope import rope_angles, rotate
+from posym_core.encodings import Encoding, LayerShape
+from posym_core.metrics import rope_angles, rotate
 
 PLACES = 24
 SHAPE = LayerShape(heads=2, dim=4, width=8, length=PLACES + 1)

@@ -16,13 +16,10 @@ from torch import Tensor
 
 from posym_companion.loop import SECOND, Experiment, load_experiment_model, slug
 from posym_companion.one_head.head_geometry import with_random_weights
-from posym_core.metrics.blocks import BlockLayout
-from posym_core.metrics.exclusion_bound import exclusion
-from posym_core.metrics.score_geometry import simulate_random_swaps
-from posym_profile.language_models.answers import choose_answers
+from posym_core.metrics import BlockLayout, exclusion, simulate_random_swaps
+from posym_profile.language_models import choose_answers
 from posym_profile.prompts import binding_prompts
-from posym_profile.scores.layer_heads import LayerHeads
-from posym_profile.scores.layer_measurement import map_layers
+from posym_profile.scores import LayerHeads, map_layers
 
 # The cross-logit matrix of all keys is kept per head up to this many: beyond, it would dwarf the model.
 LONGEST_MATRIX = 300
@@ -136,7 +133,7 @@ def measure(
 
     Returns:
         ``positional``, ``symbolic``, ``entropy`` ``[prompt, layer, head]``, and ``null_positional``, ``null_symbolic``
-        of the null model of :func:`posym_core.metrics.score_geometry.simulate_random_swaps`; for prompts of up to 300
+        of the null model of :func:`posym_core.metrics.simulate_random_swaps`; for prompts of up to 300
         tokens ``variance``, ``bound``, ``slack`` and the three shares of the matrix over the setting's keys,
         ``[prompt, layer, head]``, and, per plane, mean over prompts ``[1, layer, head, plane]``
         of the softmax scores, the shares and the part of the head's energy;

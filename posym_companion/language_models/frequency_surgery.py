@@ -20,10 +20,11 @@ import torch
 from torch import Tensor
 
 from posym_companion.loop import Experiment, RunOutput, finish_part, load_experiment_model, slug
-from posym_core.metrics.stats import mean_interval
-from posym_profile.interventions.plane_interventions import (
+from posym_core.metrics import mean_interval
+from posym_profile.interventions import (
     Intervention,
     change_base,
+    edit_rope,
     freeze_rotation,
     remove_planes,
     select_by_angle,
@@ -31,13 +32,10 @@ from posym_profile.interventions.plane_interventions import (
     select_fastest,
     select_slowest,
 )
-from posym_profile.interventions.plane_surgery import edit_rope
-from posym_profile.language_models.answers import choose_answers
-from posym_profile.planes.rotary_planes import Planes, find_planes
+from posym_profile.language_models import choose_answers
+from posym_profile.planes import Planes, find_planes
 from posym_profile.prompts import Prompts, make_prompts, read_reference_text
-from posym_profile.scores.layer_heads import LayerHeads
-from posym_profile.scores.layer_measurement import map_layers
-from posym_profile.scores.profiling import profile
+from posym_profile.scores import LayerHeads, map_layers, profile
 
 # For each role the tasks that may fill it, in order of preference.
 CANDIDATES = {

@@ -13,10 +13,9 @@ import numpy as np
 import torch
 
 from posym_companion.loop import Experiment, load_experiment_model, slug
-from posym_profile.language_models.answers import choose_answers
-from posym_profile.language_models.loading import PACKAGED
+from posym_profile.language_models import PACKAGED, choose_answers
 from posym_profile.prompts import make_prompts
-from posym_profile.scores.head_views import PLANE_PROMPTS, Cuts, average_views, make_head_views
+from posym_profile.scores import PLANE_PROMPTS, Cuts, average_views, make_head_views
 
 # Facts, names or words that make 64 tokens.
 INPUTS = {"binding-likes": 16, "index": 32, "induction": 64, "text": 64}

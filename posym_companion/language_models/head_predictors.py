@@ -17,16 +17,14 @@ import torch
 from jaxtyping import Float, Int64
 from torch import Tensor
 
-from posym_core.metrics.blocks import BlockLayout
-from posym_profile.capture.capturing import capture, find_input_device
-from posym_profile.interventions.head_patching import find_output_projections, record_head_outputs
-from posym_profile.planes.rotary_planes import Planes, find_planes
+from posym_core.metrics import BlockLayout
+from posym_profile.capture import capture, find_input_device
+from posym_profile.interventions import find_output_projections, record_head_outputs
+from posym_profile.planes import Planes, find_planes
 from posym_profile.prompts import Prompts
-from posym_profile.scores.cubes import Cube, origin_cube
-from posym_profile.scores.layer_heads import LayerHeads
-from posym_profile.scores.layer_measurement import map_layers
+from posym_profile.scores import Cube, LayerHeads, map_layers, origin_cube
 
-# theta n at which a plane's contents are half symbol, see posym_core.metrics.frequencies.dirichlet_kernel.
+# theta n at which a plane's contents are half symbol, see posym_core.metrics._frequencies.dirichlet_kernel.
 CROSSING = 2.78
 # Parts of a cube that depend on the symbol alone, and those that depend on origin and place alone.
 KINDS = {"symbol": ("symbol",), "where": ("origin", "place", "origin_place")}

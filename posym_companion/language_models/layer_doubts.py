@@ -17,10 +17,9 @@ from torch import Tensor
 from posym_companion.language_models.origins import LEAD, WORDINGS, Origins, draw_prompts
 from posym_companion.language_models.random_weights import TAUS
 from posym_companion.loop import SECOND, Experiment, load_experiment_model, slug
-from posym_core.metrics.blocks import BlockLayout, measure_block_attention
-from posym_profile.language_models.loading import PACKAGED
-from posym_profile.scores.layer_heads import LayerHeads
-from posym_profile.scores.layer_measurement import map_layers
+from posym_core.metrics import BlockLayout, measure_block_attention
+from posym_profile.language_models import PACKAGED
+from posym_profile.scores import LayerHeads, map_layers
 
 # What is done to the prompts.
 KINDS: dict[str, dict[str, Any]] = {"as they come": {}, "unmarked": {"beginning": False}, "lead": {"lead": LEAD}}

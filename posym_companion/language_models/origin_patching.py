@@ -3,7 +3,7 @@
 Before rotation a fact's key is a hidden state's: what the fact says (its *symbol*), the place where it was computed
 (its *origin*), and what only this pair of the two has. In the prompts of a Latin square every fact stands at every
 place once, so that means over symbols and over places take the first two apart, see
-:mod:`posym_core.metrics.cube_parts`. Here a model runs on a prompt, keeps the facts' keys, and before it reads the
+``cube_parts``. Here a model runs on a prompt, keeps the facts' keys, and before it reads the
 question, one part of the keys of the fact that is asked about is exchanged for the same part of another fact's. The
 values stay where they are: who follows the part now reads the other fact. This project's own.
 
@@ -26,13 +26,10 @@ from torch import Tensor
 from tqdm import tqdm
 
 from posym_companion.loop import SECOND, Experiment, load_experiment_model, slug
-from posym_core.metrics.cube_parts import draw_latin_square
-from posym_core.metrics.permutations import permute_blocks
-from posym_core.metrics.rope import rotate
-from posym_profile.capture.attention_calls import AttentionInputs
-from posym_profile.capture.capturing import attention_hook
-from posym_profile.language_models.loading import PACKAGED
-from posym_profile.planes.rotary_planes import Planes, find_planes
+from posym_core.metrics import draw_latin_square, permute_blocks, rotate
+from posym_profile.capture import AttentionInputs, attention_hook
+from posym_profile.language_models import PACKAGED
+from posym_profile.planes import Planes, find_planes
 from posym_profile.prompts import Prompts, binding_prompts
 
 WORDINGS = ("likes", "bought")

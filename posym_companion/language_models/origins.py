@@ -21,18 +21,27 @@ from torch import Tensor
 
 from posym_companion.loop import SECOND, Experiment, load_experiment_model, slug
 from posym_companion.one_head.head_geometry import with_random_weights
-from posym_core.metrics.blocks import BlockLayout, measure_block_attention
-from posym_core.metrics.cube_parts import AXES, PARTS, draw_latin_square, measure_prompt_variance, split_variance
-from posym_core.metrics.permutations import permute_blocks
-from posym_profile.language_models.answers import choose_answers
-from posym_profile.language_models.loading import PACKAGED
-from posym_profile.prompts import binding_prompts, text_prompts
-from posym_profile.prompts.drafts import Prompts
-from posym_profile.prompts.text import read_reference_text
-from posym_profile.scores.cubes import Cube, make_cube, measure_crossed_logits, measure_cube_logits
-from posym_profile.scores.layer_heads import LayerHeads
-from posym_profile.scores.layer_measurement import map_layers
-from posym_profile.scores.profiling import profile
+from posym_core.metrics import (
+    AXES,
+    PARTS,
+    BlockLayout,
+    draw_latin_square,
+    measure_block_attention,
+    measure_prompt_variance,
+    permute_blocks,
+    split_variance,
+)
+from posym_profile.language_models import PACKAGED, choose_answers
+from posym_profile.prompts import Prompts, binding_prompts, read_reference_text, text_prompts
+from posym_profile.scores import (
+    Cube,
+    LayerHeads,
+    make_cube,
+    map_layers,
+    measure_crossed_logits,
+    measure_cube_logits,
+    profile,
+)
 
 Front = Literal["facts", "shuffled", "other", "prose"]
 WORDINGS = ("likes", "bought")

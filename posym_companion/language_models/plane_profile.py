@@ -14,10 +14,9 @@ import torch
 from torch import Tensor
 
 from posym_companion.loop import SECOND, Experiment, load_experiment_model, slug
-from posym_core.metrics.blocks import BlockLayout
+from posym_core.metrics import BlockLayout
 from posym_profile.prompts import make_prompts
-from posym_profile.scores.layer_heads import LayerHeads
-from posym_profile.scores.layer_measurement import map_layers
+from posym_profile.scores import LayerHeads, map_layers
 
 # 500 is the longest at which a window of 512 still shows the first token, 512 the first at which it does not.
 LENGTHS = (16, 32, 64, 128, 256, 500, 512, 1024)

@@ -19,12 +19,10 @@ from torch import Tensor
 from posym_companion.language_models.binding_profile import FRAMED, FRAMES, name_variant
 from posym_companion.loop import SECOND, Experiment, load_experiment_model, slug
 from posym_companion.one_head.head_geometry import with_random_weights
-from posym_core.metrics.blocks import BlockLayout
-from posym_profile.language_models.answers import choose_answers
-from posym_profile.language_models.loading import PACKAGED
+from posym_core.metrics import BlockLayout
+from posym_profile.language_models import PACKAGED, choose_answers
 from posym_profile.prompts import binding_prompts
-from posym_profile.scores.layer_heads import LayerHeads
-from posym_profile.scores.layer_measurement import map_layers
+from posym_profile.scores import LayerHeads, map_layers
 
 Weights = Literal["trained", "taught", "random"]
 WORDINGS = ("likes", "bought")

@@ -16,20 +16,19 @@ import torch
 from torch import Tensor
 
 from posym_companion.loop import SECOND, Experiment, load_experiment_model, slug
-from posym_core.metrics.blocks import BlockLayout
-from posym_core.metrics.exclusion_bound import exclusion
-from posym_core.metrics.permutations import (
+from posym_core.metrics import (
+    BlockLayout,
+    Estimate,
     draw_orders,
+    exclusion,
+    head_correlation,
     list_swap_orders,
     permutation_scores,
     permute_blocks,
 )
-from posym_core.metrics.stats import Estimate, head_correlation
-from posym_profile.language_models.answers import choose_answers
+from posym_profile.language_models import choose_answers
 from posym_profile.prompts import Prompts, make_prompts
-from posym_profile.scores.layer_heads import LayerHeads
-from posym_profile.scores.layer_measurement import map_layers
-from posym_profile.scores.profiling import profile
+from posym_profile.scores import LayerHeads, map_layers, profile
 
 Part = Literal["choices", "tasks", "intervention", "answers"]
 PARTS: tuple[Part, ...] = ("choices", "tasks", "intervention", "answers")

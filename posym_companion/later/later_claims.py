@@ -33,30 +33,24 @@ from posym_companion.solvers import family_solvers
 from posym_companion.solvers.families import FAMILIES
 from posym_companion.solvers.family_solvers import FamilySolver
 from posym_companion.solvers.prompt_roles import answer_pairs, patched_heads
-from posym_core.metrics.blocks import BlockLayout
-from posym_core.metrics.exclusion_bound import exclusion
-from posym_core.metrics.rope import rotate
-from posym_core.store.devices import choose_device
-from posym_core.tasks.facts import FactsTask
-from posym_profile.capture.capturing import find_input_device
-from posym_profile.interventions.plane_interventions import (
+from posym_core.metrics import BlockLayout, exclusion, rotate
+from posym_core.store import choose_device
+from posym_core.tasks import FactsTask
+from posym_profile.capture import find_input_device
+from posym_profile.interventions import (
     Intervention,
     change_base,
+    edit_rope,
     freeze_rotation,
     remove_planes,
     select_by_id,
     select_fastest,
     select_slowest,
 )
-from posym_profile.interventions.plane_surgery import edit_rope
-from posym_profile.language_models.answers import choose_answers
-from posym_profile.language_models.loading import PACKAGED
-from posym_profile.language_models.model_summary import summarize_loaded
-from posym_profile.planes.rotary_planes import find_planes
-from posym_profile.prompts import binding_prompts, text_prompts
-from posym_profile.prompts.drafts import Prompts
-from posym_profile.scores.layer_heads import LayerHeads
-from posym_profile.scores.layer_measurement import map_layers
+from posym_profile.language_models import PACKAGED, choose_answers, summarize_loaded
+from posym_profile.planes import find_planes
+from posym_profile.prompts import Prompts, binding_prompts, text_prompts
+from posym_profile.scores import LayerHeads, map_layers
 
 Part = Literal["order", "sums", "retrieval", "influence", "binding"]
 TAUGHT, SECOND_TAUGHT = f"{PACKAGED}-binds", f"{SECOND}-binds"

@@ -34,14 +34,12 @@ from posym_companion.solvers.task_solvers import (
     fact_layout,
     train_ensemble,
 )
-from posym_core.metrics.cube_parts import compute_block_logits
-from posym_core.models.decoders import DecoderEnsemble
-from posym_profile.capture.attention_calls import AttentionInputs
-from posym_profile.capture.capturing import forward_with_hook
-from posym_profile.interventions.plane_interventions import freeze_rotation
-from posym_profile.interventions.plane_surgery import edit_rope
-from posym_profile.language_models.loading import PACKAGED
-from posym_profile.planes.rotary_planes import find_planes
+from posym_core.metrics import compute_block_logits
+from posym_core.models import DecoderEnsemble
+from posym_profile.capture import AttentionInputs, forward_with_hook
+from posym_profile.interventions import edit_rope, freeze_rotation
+from posym_profile.language_models import PACKAGED
+from posym_profile.planes import find_planes
 from posym_profile.prompts import text_prompts
 
 Kind = Literal["text", "no parameters", "index"]

@@ -23,9 +23,8 @@ from posym_companion.language_models.plane_profile import PlaneProfile
 from posym_companion.one_head.judges.frequency_control import accuracy, thresholds
 from posym_companion.solvers.judges.head_removal import language_advantages, removal_results
 from posym_companion.solvers.judges.solver_heads import load_settings
-from posym_core.metrics import find_local_layers
-from posym_core.metrics.stats import Estimate, head_correlation, mean_interval
-from posym_core.store.results import Result, load_result
+from posym_core.metrics import Estimate, find_local_layers, head_correlation, mean_interval
+from posym_core.store import Result, load_result
 
 # Text on which Gemma's planes cross from symbol to position; a layer that sees 512 tokens back sees all of it.
 LENGTHS = (32, 64, 128, 256, 512)

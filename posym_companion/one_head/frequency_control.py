@@ -24,15 +24,10 @@ from jaxtyping import Float
 from torch import Tensor
 
 from posym_companion.loop import Experiment, RunOutput, finish_part
-from posym_core.metrics.exclusion_bound import exclusion
-from posym_core.metrics.logit_matrix import cross_logits
-from posym_core.metrics.rope import rope_angles
-from posym_core.metrics.swaps import swap_scores
-from posym_core.models.ensembles import make_generators, sample_streams
-from posym_core.models.toys import ToyEnsemble
-from posym_core.models.training import TrainingSettings, train
-from posym_core.store.devices import choose_device
-from posym_core.tasks.index_retrieval import IndexTask, PartialInductionTask, RetrievalTask, Task
+from posym_core.metrics import cross_logits, exclusion, rope_angles, swap_scores
+from posym_core.models import ToyEnsemble, TrainingSettings, make_generators, sample_streams, train
+from posym_core.store import choose_device
+from posym_core.tasks import IndexTask, PartialInductionTask, RetrievalTask, Task
 
 NAME = "frequency_control/full"
 TRAINING, TESTING, SCORING = 0, 1, 2  # purposes of data streams
@@ -73,7 +68,7 @@ class FrequencyControlSettings:
         repetition: occurrences of the queried symbol in Partial induction.
         few_symbols: an extra cell of Partial induction with this few symbols and single angles; 0 leaves it out.
         all_planes: extra cells whose heads own all planes; bands of ``band`` planes are gated when tested.
-        training: see :class:`posym_core.models.training.TrainingSettings`.
+        training: see :class:`posym_core.models.TrainingSettings`.
         test_inputs: fresh inputs per seed for accuracy.
         score_inputs: inputs per seed for scores and variance shares.
         snapshot_frequencies: frequency IDs of the Index head and the Retrieval head followed through training.

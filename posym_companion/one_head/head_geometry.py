@@ -24,13 +24,10 @@ from posym_companion.one_head.plane_geometry import (
     fit_wave,
     unrotated_planes,
 )
-from posym_core.metrics.exclusion_bound import exclusion
-from posym_core.metrics.frequencies import dirichlet_kernel
-from posym_profile.language_models.answers import choose_answers
-from posym_profile.prompts import index_prompts, make_prompts
-from posym_profile.prompts.lists_and_text import PLACES
-from posym_profile.scores.layer_heads import LayerHeads
-from posym_profile.scores.layer_measurement import map_layers
+from posym_core.metrics import dirichlet_kernel, exclusion
+from posym_profile.language_models import choose_answers
+from posym_profile.prompts import PLACES, index_prompts, make_prompts
+from posym_profile.scores import LayerHeads, map_layers
 
 TASKS = {"binding-lives": 16, "binding-likes": 16, "index": 16, "text": 64}
 # Arrows of this many prompts are kept to be drawn.
@@ -147,7 +144,7 @@ def summarize(found: dict[str, Tensor], angles: Tensor, distance: Tensor) -> dic
     """Arrays of one setting from what the prompts show: planes and waves by even prompts, tests by odd ones.
 
     Returns:
-        ``angles`` and ``kernel`` ``[layer, plane]`` (:func:`posym_core.metrics.frequencies.dirichlet_kernel`) and
+        ``angles`` and ``kernel`` ``[layer, plane]`` (:func:`posym_core.metrics.dirichlet_kernel`) and
         ``distance`` ``[key]``. Means over prompts ``[layer, head, plane]`` of the measurements per plane, and
         ``head_positional_share`` ``[half, layer, head]``. ``pointing`` ``[layer, head, plane]``: mean resultant length
         over prompts of the phase between query and keys. ``crest`` of the mean arrow. ``r2_test``, ``r2_arrow`` and

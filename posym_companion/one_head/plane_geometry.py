@@ -18,7 +18,7 @@ from jaxtyping import Complex, Float
 from torch import Tensor
 
 from posym_core.checks import require_finite, require_floating
-from posym_core.metrics.rope import Pairing, check_angles, rotate, split_planes
+from posym_core.metrics import Pairing, check_angles, rotate, split_planes
 
 
 def unrotated_planes(

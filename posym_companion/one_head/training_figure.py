@@ -1,7 +1,7 @@
 """The trainer: a toy with one layer and one head learns in the reader's browser, before the stored runs of a grid.
 
 ``toy.js`` is the model, its gradients and its optimiser in plain arrays, with the distributions, the initial spread and
-the schedule of :mod:`posym_core.models.toys` and :mod:`posym_core.tasks.index_retrieval`; ``toy_worker.js`` trains it
+the schedule of ``toys`` and ``index_retrieval``; ``toy_worker.js`` trains it
 beside the page, and ``trainer.js`` draws. Chance is the browser's own, so a seed here is not the same seed in Python.
 """
 
@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 from markupsafe import Markup
 
-from posym_figures.frames import require_shape
+from posym_figures import require_shape
 from posym_figures.pages import Figure, join_scripts, render_page, require_texts
 
 __all__ = ["LENGTHS", "TASKS", "StoredRuns", "trainer"]
@@ -112,7 +112,7 @@ def trainer(
 
     Args:
         stored: runs that are drawn behind; the reader's run is compared with those of its task, length and planes.
-        training: fields of a :class:`~posym_core.models.training.TrainingSettings`: ``steps``, ``batch``,
+        training: fields of a :class:`~posym_core.models.TrainingSettings`: ``steps``, ``batch``,
             ``learning_rate``, ``warmup`` and ``betas``.
         caption: what the figure shows and how to use it.
         alt: what is seen, for readers who hear it.

@@ -23,7 +23,7 @@ from posym_companion.one_head import frequency_control, training_figure
 from posym_companion.several_hops import multihop
 from posym_companion.several_hops.gptj import run_with_edits
 from posym_companion.several_hops.hop_figure import STATIC, encode_parcels, parcel_layout
-from posym_core.metrics.rope import rope_angles
+from posym_core.metrics import rope_angles
 from posym_figures.pages import expose_functions
 
 TOYS, HOPS = ("index", "retrieval"), ("number", "letter")

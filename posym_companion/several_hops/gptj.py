@@ -19,10 +19,9 @@ from jaxtyping import Float, Int64
 from torch import Tensor, nn
 
 from posym_core.checks import require_counts, require_evaluation
-from posym_core.metrics.rope import rope_angles
-from posym_core.models.decoders import rotate_neighbours
-from posym_core.models.head_edits import LayerHead, replace_heads
-from posym_core.tasks.number_letter import LetterTask, NumberTask
+from posym_core.metrics import rope_angles
+from posym_core.models import LayerHead, replace_heads, rotate_neighbours
+from posym_core.tasks import LetterTask, NumberTask
 
 # Tokens of one forward pass of a test: attention matrices of long sequences are formed in full.
 TOKENS_A_BATCH = 8192

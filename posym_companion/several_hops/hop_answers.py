@@ -13,7 +13,7 @@ from torch import Tensor
 
 from posym_companion.several_hops.hop_questions import HopQuestion
 from posym_core.checks import require_evaluation
-from posym_profile.language_models.answers import Choices, last_logits
+from posym_profile.language_models import Choices, last_logits
 
 # Beginnings of candidates in one forward pass; each of them holds a copy of what the model keeps of the prompt.
 BEGINNINGS = 8

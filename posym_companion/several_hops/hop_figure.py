@@ -21,7 +21,7 @@ import numpy as np
 from markupsafe import Markup
 
 from posym_companion.one_head import training_figure
-from posym_figures.frames import require_shape
+from posym_figures import require_shape
 from posym_figures.pages import (
     LiveFigure,
     join_module,
@@ -32,7 +32,7 @@ from posym_figures.pages import (
 )
 
 if TYPE_CHECKING:
-    from posym_figures.live import AskingWidget
+    from posym_figures import AskingWidget
 
 __all__ = ["HopModel", "HopsFigure", "hops_figure", "write_parcels"]
 
@@ -50,8 +50,8 @@ class HopModel:
     """A trained model and the task that it was trained on.
 
     Args:
-        task: a :class:`posym_core.tasks.number_letter.NumberTask` or
-            :class:`~posym_core.tasks.number_letter.LetterTask`.
+        task: a :class:`posym_core.tasks.NumberTask` or
+            :class:`~posym_core.tasks.LetterTask`.
         weights: arrays by name, as a :func:`posym_companion.several_hops.gptj.make_gptj` of one head a layer names
             them.
         angles: ``[plane]``, radians per position.
@@ -165,7 +165,7 @@ class HopsFigure(LiveFigure):
             ImportError: if anywidget is not installed.
         """
         try:
-            from posym_figures.live import AskingWidget
+            from posym_figures import AskingWidget
         except ModuleNotFoundError as error:
             raise make_missing_widget_error(error) from error
         script = join_module("core.js", STATIC / "hop_tasks.js", STATIC / "hops.js")

@@ -20,7 +20,7 @@ from posym_companion.several_hops import multihop
 from posym_companion.several_hops.gptj import measure_accuracy_by_length, set_angles
 from posym_companion.several_hops.multihop import TEST, MultihopSettings, load_weights
 from posym_companion.several_hops.stations import CapturedLayers, capture_layers
-from posym_core.metrics.rope import rotate_unchecked
+from posym_core.metrics import rotate_unchecked
 
 LENGTHS = (17, 20, 24, 28, 32, 36, 40, 44, 48, 52, 56, 60, 64, 80, 96, 128, 192, 256, 512, 850, 1020)
 # Distances behind a target at which the logit of an average key is foretold.

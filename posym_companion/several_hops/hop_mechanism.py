@@ -21,10 +21,9 @@ from posym_companion.several_hops.gptj import average_by_hops, average_outputs, 
 from posym_companion.several_hops.multihop import TEST, MultihopSettings, load_weights
 from posym_companion.several_hops.programs import NONE, agreement, candidates
 from posym_companion.several_hops.stations import CapturedLayers, capture_layers
-from posym_core.metrics.frequencies import frequency_use
-from posym_core.metrics.rope import rotate_unchecked
-from posym_core.models.head_edits import LayerHead
-from posym_core.tasks.number_letter import MultihopBatch
+from posym_core.metrics import frequency_use, rotate_unchecked
+from posym_core.models import LayerHead
+from posym_core.tasks import MultihopBatch
 
 PROGRAMS = ("reflexive", "hop 1", "hop 2", "hop 3", "hop 4")
 DIMS = {

@@ -18,7 +18,7 @@ import torch
 from jaxtyping import Bool, Float
 
 from posym_core.checks import require_counts
-from posym_core.tasks.number_letter import LetterTask, NumberTask
+from posym_core.tasks import LetterTask, NumberTask
 
 HopTask = Literal["number", "letter"]
 HOP_TASKS: tuple[HopTask, ...] = ("number", "letter")

@@ -19,7 +19,7 @@ from posym_companion.several_hops import hop_length
 from posym_companion.several_hops.multihop import TEST, MultihopSettings, TrainedModel, train_together
 from posym_companion.several_hops.programs import agreement
 from posym_companion.several_hops.stations import capture_layers
-from posym_core.store.devices import choose_device
+from posym_core.store import choose_device
 
 # Every change, by the task and the name of its result.
 VARIANTS: dict[tuple[str, str], dict[str, Any]] = {

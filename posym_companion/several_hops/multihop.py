@@ -24,12 +24,10 @@ from posym_companion.loop import Experiment, RunOutput
 from posym_companion.several_hops.gptj import AnswerLoss, AnswerLosses, average_by_hops, make_gptj, mark_right_answers
 from posym_companion.several_hops.stations import capture_layers, station_scores, summary
 from posym_core.checks import require_counts
-from posym_core.metrics.rope import rope_angles
-from posym_core.models.ensembles import make_generators
-from posym_core.models.training import LinearSettings, train
-from posym_core.store.devices import choose_device
-from posym_core.store.results import find_attached_file, load_result
-from posym_core.tasks.number_letter import LetterTask, MultihopBatch, NumberTask
+from posym_core.metrics import rope_angles
+from posym_core.models import LinearSettings, make_generators, train
+from posym_core.store import choose_device, find_attached_file, load_result
+from posym_core.tasks import LetterTask, MultihopBatch, NumberTask
 
 TRAINING, NOISE, VALIDATION, TEST, MONITOR = range(5)  # purposes of generators
 TASKS = {"number": NumberTask, "letter": LetterTask}
@@ -194,7 +192,7 @@ class MultihopSettings:
 
     @property
     def training(self) -> LinearSettings:
-        """What :func:`posym_core.models.training.train` needs to know."""
+        """What :func:`posym_core.models.train` needs to know."""
         return LinearSettings(
             steps=self.steps,
             batch=self.batch,
@@ -241,7 +239,7 @@ IN_FRONT = MultihopSettings.full(task="number", variant="extra47", extra=47)
 class Watch:
     """Looks at a model while it trains: accuracy by hops often, all heads' scores at checkpoints.
 
-    Called with (steps made, model); what it returns is kept by :func:`posym_core.models.training.train`. The accuracy
+    Called with (steps made, model); what it returns is kept by :func:`posym_core.models.train`. The accuracy
     at the last checkpoint decides about the next, so a resumed run tells it through :meth:`restore`.
     """
 

@@ -15,8 +15,7 @@ from jaxtyping import Bool, Float, Int64
 from torch import Tensor
 
 from posym_core.checks import require_count
-from posym_core.tasks.number_letter import LetterTask, NumberTask
-from posym_core.tasks.number_letter_programs import find_index_targets, find_retrieval_targets, is_valid
+from posym_core.tasks import LetterTask, NumberTask, find_index_targets, find_retrieval_targets, is_valid
 
 # A head has a function if it agrees with a program on more than half of the tokens on which programs differ.
 AGREES = 0.5

@@ -14,13 +14,8 @@ import torch
 from jaxtyping import Bool, Float, Int64
 from torch import Tensor
 
-from posym_core.metrics.frequencies import frequency_use, mean_frequency
-from posym_core.metrics.rope import Pairing
-from posym_core.metrics.score_geometry import GAMMAS, classify_purity
-from posym_core.metrics.swaps import swap_scores
-from posym_profile.capture.attention_calls import AttentionInputs
-from posym_profile.capture.capturing import forward_with_hook
-from posym_profile.capture.routes import Route
+from posym_core.metrics import GAMMAS, Pairing, classify_purity, frequency_use, mean_frequency, swap_scores
+from posym_profile.capture import AttentionInputs, Route, forward_with_hook
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -77,7 +72,7 @@ def capture_layers(
     if any(call.keys.shape != first.query.shape or abs(call.scale / first.scale - 1) > 1e-5 for call in calls):
         raise ValueError(
             "layers must have one shape and one scale, with a key head for every head; measure layers one by one "
-            "with posym_profile.scores.layer_measurement.map_layers"
+            "with posym_profile.scores._layer_measurement.map_layers"
         )
     # The scale is read off products in float32; it is one over the root of the dimension up to their rounding.
     exact = first.query.shape[-1] ** -0.5
@@ -101,7 +96,7 @@ def station_scores(
     Args:
         layers: see :func:`capture_layers`.
         path: positions from the query over the stations to the answer, -1 behind its end, as
-            :class:`posym_core.tasks.number_letter.MultihopBatch` holds it.
+            :class:`posym_core.tasks.MultihopBatch` holds it.
         angles: radians per position and plane.
         pairing: ``"neighbours"`` for GPT-J.
         tau: temperature of the weights over pairs of blocks.

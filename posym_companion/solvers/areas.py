@@ -6,7 +6,7 @@ import numpy as np
 import torch
 from jaxtyping import Float
 
-from posym_core.metrics.stats import DRAWS, Estimate, Resample, convert_array, convert_membership, number_labels
+from posym_core.metrics import DRAWS, Estimate, Resample, convert_array, convert_membership, number_labels
 
 
 def detection(

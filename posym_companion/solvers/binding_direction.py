@@ -17,11 +17,9 @@ import torch
 
 from posym_companion.loop import SECOND, Experiment, load_experiment_model, name_prefix
 from posym_companion.solvers.taught_gemma import TaughtGemma
-from posym_core.store.results import find_attached_file, load_result
-from posym_profile.language_models.loading import PACKAGED
-from posym_profile.language_models.low_rank import merge_lora, read_factors
-from posym_profile.prompts import Prompts
-from posym_profile.prompts.drafts import Draft, PromptTokens, draft_prompts, draw_balanced, find_single_words, shuffle
+from posym_core.store import find_attached_file, load_result
+from posym_profile.language_models import PACKAGED, merge_lora, read_factors
+from posym_profile.prompts import Draft, Prompts, PromptTokens, draft_prompts, draw_balanced, find_single_words, shuffle
 
 ORDERS = ("name first", "attribute first")
 FACTS = (8, 16)

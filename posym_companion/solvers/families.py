@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from posym_core.checks import require_counts, require_evaluation
-from posym_core.tasks.facts import FactsBatch, FactsTask
+from posym_core.tasks import FactsBatch, FactsTask
 
 Family = Literal["llama", "qwen2", "gemma2"]
 FAMILIES: tuple[Family, ...] = get_args(Family)
@@ -89,7 +89,7 @@ def family_model(
 
 class FactsLoss(nn.Module):
     """Cross-entropy of a language model's answers, over all tokens: what
-    :func:`posym_core.models.training.train` takes.
+    :func:`posym_core.models.train` takes.
     """
 
     def __init__(self, model: Any, task: FactsTask):

@@ -18,16 +18,12 @@ from torch import Tensor
 from posym_companion.loop import Experiment
 from posym_companion.solvers.families import FAMILIES, FactsLoss, Family, answers_right, family_model
 from posym_companion.solvers.single_heads import patch_head
-from posym_core.metrics.blocks import BlockLayout
-from posym_core.metrics.score_geometry import simulate_random_swaps
-from posym_core.models.checkpoints import History
-from posym_core.models.ensembles import make_generators
-from posym_core.models.training import CosineSettings, train
-from posym_core.store.devices import choose_device
-from posym_core.tasks.facts import FactsBatch, FactsTask, Question
-from posym_profile.interventions.head_patching import record_head_outputs
-from posym_profile.scores.layer_heads import LayerHeads
-from posym_profile.scores.layer_measurement import map_layers
+from posym_core.metrics import BlockLayout, simulate_random_swaps
+from posym_core.models import CosineSettings, History, make_generators, train
+from posym_core.store import choose_device
+from posym_core.tasks import FactsBatch, FactsTask, Question
+from posym_profile.interventions import record_head_outputs
+from posym_profile.scores import LayerHeads, map_layers
 
 TRAINING, LOOKING, TESTING, SCORING = range(4)  # purposes of data streams
 QUESTIONS: tuple[Question, ...] = ("binding", "index")

@@ -1,7 +1,7 @@
 """Heads edited one at a time: whose rotation moves an answer to the neighbouring fact.
 
 A plane keeps contents apart while it turns by less than 2.78 over what is compared
-(:func:`posym_core.metrics.frequencies.dirichlet_kernel`). Over a list of ``n`` tokens the slow planes are those with
+(:func:`posym_core.metrics.dirichlet_kernel`). Over a list of ``n`` tokens the slow planes are those with
 ``theta n < 2.78``, and all others are fast, as in :mod:`posym_companion.solvers.head_rankings`. There are two edits:
 
 - *sped up*: every slow plane turns by 2.78 over one fact. Contents that are one fact apart are then compared almost
@@ -31,10 +31,9 @@ from posym_companion.loop import Experiment, slug
 from posym_companion.solvers.head_removal import load_ranked_model
 from posym_companion.solvers.list_questions import questions_about
 from posym_companion.solvers.ranked_models import SOLVERS, ranked_names
-from posym_core.metrics.blocks import BlockLayout
-from posym_profile.interventions.plane_interventions import Intervention, freeze_rotation, select_all, select_by_angle
-from posym_profile.interventions.plane_surgery import edit_rope
-from posym_profile.planes.rotary_planes import find_planes
+from posym_core.metrics import BlockLayout
+from posym_profile.interventions import Intervention, edit_rope, freeze_rotation, select_all, select_by_angle
+from posym_profile.planes import find_planes
 from posym_profile.prompts import binding_prompts
 
 EDITS = ("sped up", "stopped")

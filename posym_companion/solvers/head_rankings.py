@@ -20,7 +20,7 @@ from posym_companion.language_models.head_predictors import PREDICTORS, language
 from posym_companion.loop import Experiment, slug
 from posym_companion.solvers.ranked_models import SOLVERS, load_ranked, ranked_names, weights_digest
 from posym_companion.solvers.solver_predictors import solver_predictors
-from posym_core.tasks.facts import Question
+from posym_core.tasks import Question
 from posym_profile.prompts import binding_prompts
 
 # What is put to the test, and what it has to beat or is shown beside; the most needed head of an order comes first.

@@ -26,10 +26,10 @@ from posym_companion.solvers.head_roles import record_members_outputs as decoder
 from posym_companion.solvers.list_questions import questions_about
 from posym_companion.solvers.ranked_models import SOLVERS, ranked_names, weights_digest
 from posym_companion.solvers.task_solvers import ANSWERING, TESTING, draw_questions
-from posym_core.models.decoders import DecoderEnsemble
-from posym_core.store.results import Result, load_result
-from posym_core.tasks.facts import FactsBatch
-from posym_profile.interventions.head_patching import patch_heads, record_head_outputs
+from posym_core.models import DecoderEnsemble
+from posym_core.store import Result, load_result
+from posym_core.tasks import FactsBatch
+from posym_profile.interventions import patch_heads, record_head_outputs
 from posym_profile.prompts import binding_prompts
 
 Kind = Literal["remove", "layers", "beside", "random", "keep"]

@@ -12,9 +12,8 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from posym_core.models.decoders import DecoderEnsemble
-from posym_core.models.head_edits import replace_heads
-from posym_core.tasks.facts import FactsBatch
+from posym_core.models import DecoderEnsemble, replace_heads
+from posym_core.tasks import FactsBatch
 
 
 @torch.no_grad()

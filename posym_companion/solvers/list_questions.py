@@ -11,8 +11,8 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from posym_companion.language_models.origins import ask_other_facts
-from posym_core.metrics.blocks import BlockLayout
-from posym_profile.capture.capturing import find_input_device
+from posym_core.metrics import BlockLayout
+from posym_profile.capture import find_input_device
 from posym_profile.prompts import Prompts
 
 

@@ -1,4 +1,4 @@
-"""Low-rank additions that are trained, or made of weights that were: :mod:`posym_profile.language_models.low_rank`."""
+"""Low-rank additions that are trained, or made of weights that were: ``low_rank``."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from torch.nn.utils import parametrize
 
 from posym_core.checks import require_count
-from posym_profile.language_models.low_rank import LoraWeights, find_matrix
+from posym_profile.language_models import LoraWeights, find_matrix
 
 
 class LowRank(nn.Module):

@@ -1,7 +1,7 @@
 """Symbol, origin and place in the heads of small decoders that answer binding and index, with and without rotation.
 
 Where nothing turns, a head's logits know no places: who answers index must read where a key was computed, its origin,
-see :mod:`posym_core.metrics.cube_parts`. Ensembles of :mod:`posym_companion.solvers.task_solvers` are trained once
+see ``cube_parts``. Ensembles of :mod:`posym_companion.solvers.task_solvers` are trained once
 more, and the facts of each prompt are put in the orders of a Latin square. The same ensembles before any training are
 the control. This project's own.
 """
@@ -28,13 +28,10 @@ from posym_companion.solvers.task_solvers import (
     fact_layout,
     train_ensemble,
 )
-from posym_core.metrics.blocks import BlockLayout
-from posym_core.metrics.cube_parts import PARTS, compute_block_logits, draw_latin_square
-from posym_core.metrics.permutations import permute_blocks
-from posym_core.models.decoders import DecoderEnsemble
-from posym_core.tasks.facts import FactsBatch, Question
-from posym_profile.scores.cubes import make_cube
-from posym_profile.scores.layer_heads import LayerHeads
+from posym_core.metrics import PARTS, BlockLayout, compute_block_logits, draw_latin_square, permute_blocks
+from posym_core.models import DecoderEnsemble
+from posym_core.tasks import FactsBatch, Question
+from posym_profile.scores import LayerHeads, make_cube
 
 # Parts of the variance of a head's logits: the seven of a cube, and that between the prompts' means.
 KEPT = (*PARTS.values(), "prompts")

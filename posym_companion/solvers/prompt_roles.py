@@ -11,7 +11,7 @@ from jaxtyping import Int64
 from torch import Tensor
 
 from posym_companion.solvers.single_heads import patch_each_head, patch_head
-from posym_profile.interventions.head_patching import record_head_outputs
+from posym_profile.interventions import record_head_outputs
 from posym_profile.prompts import Prompts
 
 

@@ -6,13 +6,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from posym_core.metrics.blocks import BlockLayout
-from posym_core.metrics.exclusion_bound import exclusion
-from posym_core.metrics.score_geometry import simulate_random_swaps
-from posym_profile.interventions.plane_surgery import EditedModel
-from posym_profile.prompts.drafts import Prompts
-from posym_profile.scores.layer_heads import LayerHeads
-from posym_profile.scores.layer_measurement import map_layers
+from posym_core.metrics import BlockLayout, exclusion, simulate_random_swaps
+from posym_profile.interventions import EditedModel
+from posym_profile.prompts import Prompts
+from posym_profile.scores import LayerHeads, map_layers
 
 SHARES = ("positional", "symbolic", "interaction")
 BANDS = 8
@@ -22,13 +19,13 @@ def measure_head_scores(operated: EditedModel, prompts: Prompts, *, seed: int = 
     """Scores of every head at the last token of prompts, under surgery or none, in float16.
 
     Args:
-        operated: the model; see :func:`posym_profile.interventions.plane_surgery.edit_rope`.
+        operated: the model; see :func:`posym_profile.interventions.edit_rope`.
         prompts: with their blocks and the block asked about.
         seed: of the null model.
 
     Returns:
         ``[prompt, layer, head]``: ``positional``, ``symbolic``, ``entropy``; ``null_positional`` and ``null_symbolic``
-        of :func:`posym_core.metrics.score_geometry.simulate_random_swaps`; ``facts_attention`` and ``asked_attention``,
+        of :func:`posym_core.metrics.simulate_random_swaps`; ``facts_attention`` and ``asked_attention``,
         on all blocks and on the one asked about; shares of the variance ``positional_share`` and so on, and ``spread``,
         the standard deviation, of the logits over the blocks' tokens. ``[layer, head, band]``, means over prompts in
         eight bands of planes, fast to slow: ``band_positional_share`` and so on, and ``band_energy_share``, the bands'

@@ -28,8 +28,8 @@ from posym_companion.solvers import family_solvers, task_solvers
 from posym_companion.solvers.family_solvers import QUESTIONS, profile_question
 from posym_companion.solvers.solver_settings import TaskSolvers
 from posym_companion.solvers.task_solvers import SCORING, capture_heads, draw_questions, fact_layout, measure_heads
-from posym_core.models.decoders import DecoderEnsemble
-from posym_core.store.devices import choose_device
+from posym_core.models import DecoderEnsemble
+from posym_core.store import choose_device
 
 DRAWS = 3
 # Prompts have so many times the facts of the setting.

@@ -22,11 +22,9 @@ from posym_companion.loop import load_experiment_model
 from posym_companion.solvers.solver_settings import TaskSolvers, expectation
 from posym_companion.solvers.solver_settings import small as small_solver
 from posym_companion.solvers.task_solvers import train_ensemble
-from posym_core.models.decoders import DecoderEnsemble
-from posym_core.store.devices import choose_device
-from posym_core.store.keeping import cache_folder, find_cache_root
-from posym_core.store.provenance import list_library_versions
-from posym_profile.language_models.packaged import NAMES
+from posym_core.models import DecoderEnsemble
+from posym_core.store import cache_folder, choose_device, find_cache_root, list_library_versions
+from posym_profile.language_models import NAMES
 
 # Models that bind; one that is not installed here is left out.
 LANGUAGE_MODELS = ("gemma-3-270m-binds", "smollm2-135m-binds")

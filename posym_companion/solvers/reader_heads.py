@@ -26,9 +26,8 @@ from posym_companion.language_models.origins import Origins
 from posym_companion.loop import SECOND, Experiment, name_prefix
 from posym_companion.solvers.binding_direction import kept_factors, load_taught
 from posym_companion.solvers.taught_gemma import TaughtGemma
-from posym_profile.language_models.loading import PACKAGED
-from posym_profile.language_models.low_rank import merge_lora
-from posym_profile.planes.rotary_planes import find_planes
+from posym_profile.language_models import PACKAGED, merge_lora
+from posym_profile.planes import find_planes
 
 WORDINGS = ("likes", "bought")
 TAUGHT = (0, 1, 2)

@@ -14,9 +14,9 @@ from jaxtyping import Float, Int64
 from torch import Tensor
 
 from posym_core.checks import require_known_tokens
-from posym_profile.capture.wrappers import unwrap
-from posym_profile.interventions.head_patching import check_prompts, edit_head_outputs, patch_heads, require_outputs
-from posym_profile.language_models.refusals import make_unsupported_error, refuse_without_pictures
+from posym_profile.capture import unwrap
+from posym_profile.interventions import check_prompts, edit_head_outputs, patch_heads, require_outputs
+from posym_profile.language_models import make_unsupported_error, refuse_without_pictures
 
 # Rows of one pass over the last token; each holds a copy of what the model keeps of the prompt.
 ROWS = 72

@@ -28,9 +28,8 @@ from posym_companion.solvers.task_solvers import (
     fact_layout,
     train_ensemble,
 )
-from posym_core.models.decoders import DecoderEnsemble
-from posym_core.models.ensembles import make_generators, stack_streams
-from posym_core.tasks.facts import FactsBatch, Question
+from posym_core.models import DecoderEnsemble, make_generators, stack_streams
+from posym_core.tasks import FactsBatch, Question
 
 MEASURED = ("positional", "symbolic", "asked_attention")
 DIMS = {

@@ -22,9 +22,8 @@ from posym_companion.solvers.head_roles import record_members_outputs
 from posym_companion.solvers.origin_solvers import KEPT, OriginSolvers, measure_parts
 from posym_companion.solvers.solver_settings import TaskSolvers
 from posym_companion.solvers.task_solvers import SCORING, capture_heads, draw_questions, fact_layout
-from posym_core.models.decoders import DecoderEnsemble
-from posym_core.models.ensembles import make_generators
-from posym_core.tasks.facts import MARKS, START, FactsBatch, Question
+from posym_core.models import DecoderEnsemble, make_generators
+from posym_core.tasks import MARKS, START, FactsBatch, Question
 
 # A purpose of data streams beside those of task_solvers: texts that are said twice.
 REPEATING = 5

@@ -15,9 +15,9 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from posym_core.metrics.rope import rope_angles
-from posym_core.models.training import CosineSettings
-from posym_core.tasks.facts import QUESTIONS, FactsTask, Question
+from posym_core.metrics import rope_angles
+from posym_core.models import CosineSettings
+from posym_core.tasks import QUESTIONS, FactsTask, Question
 
 BANDS = ("1e2", "1e4", "1e6", "fast", "middle", "slow", "p25", "p75", "none", "pair")
 STEPS = 1600
@@ -38,7 +38,7 @@ class TaskSolvers:
         questions: kinds of question that are learned together.
         width: of the residual stream; a head has ``width / heads`` dimensions.
         seeds: one model each.
-        training: see :class:`posym_core.models.training.CosineSettings`. A model whose loss is below ``stop_loss``
+        training: see :class:`posym_core.models.CosineSettings`. A model whose loss is below ``stop_loss``
             has learned the task and is trained no more.
         look_every: steps between looks at accuracy and scores.
         test_prompts: prompts of each kind for accuracy, ablation and patching.

@@ -21,18 +21,11 @@ from posym_companion.one_head.head_geometry import with_random_weights
 from posym_companion.solvers import family_solvers
 from posym_companion.solvers.families import FAMILIES
 from posym_companion.solvers.family_solvers import SCORING, FamilySolver, draw_questions
-from posym_core.metrics.blocks import BlockLayout
-from posym_core.metrics.stats import DRAWS, mean_interval
-from posym_core.metrics.trends import TRENDS, measure_head_trends
-from posym_core.store.devices import choose_device
-from posym_profile.language_models.answers import choose_answers
-from posym_profile.language_models.loading import load_model
-from posym_profile.language_models.model_summary import summarize_loaded
-from posym_profile.language_models.packaged import MODELS, NAMES, PACKAGED
-from posym_profile.prompts import make_prompts
-from posym_profile.prompts.drafts import Prompts
-from posym_profile.scores.layer_heads import LayerHeads
-from posym_profile.scores.layer_measurement import map_layers
+from posym_core.metrics import DRAWS, TRENDS, BlockLayout, mean_interval, measure_head_trends
+from posym_core.store import choose_device
+from posym_profile.language_models import MODELS, NAMES, PACKAGED, choose_answers, load_model, summarize_loaded
+from posym_profile.prompts import Prompts, make_prompts
+from posym_profile.scores import LayerHeads, map_layers
 
 TASKS = ("binding", "index")
 DIMS = {
@@ -96,7 +89,7 @@ def measure(
     """The row of a model, and what it was counted from.
 
     Returns:
-        The share of ``right`` answers and the numbers of :class:`posym_core.metrics.trends.HeadTrends`, each with
+        The share of ``right`` answers and the numbers of :class:`posym_core.metrics.HeadTrends`, each with
         both ends of its interval and NaN where it is not defined; scores, energies of planes as parts of their head's,
         angles, answers; number of ``parameters`` and of ``tokens``, ``rope_bases``, and ``windows``, 0 for layers that
         see everything.

@@ -19,16 +19,11 @@ from torch import Tensor
 from posym_companion.loop import Experiment
 from posym_companion.solvers.head_roles import mark_members_right, mean_ablation, patching, with_other_answers
 from posym_companion.solvers.solver_settings import TaskSolvers, full_size, small
-from posym_core.metrics.blocks import BlockLayout
-from posym_core.metrics.exclusion_bound import exclusion
-from posym_core.metrics.score_geometry import simulate_random_swaps
-from posym_core.models.checkpoints import History
-from posym_core.models.decoders import DecoderEnsemble
-from posym_core.models.ensembles import make_generators, sample_streams, stack_streams
-from posym_core.models.training import Observer, train
-from posym_core.store.devices import choose_device
-from posym_core.tasks.facts import FactsBatch, Question
-from posym_profile.scores.layer_heads import LayerHeads
+from posym_core.metrics import BlockLayout, exclusion, simulate_random_swaps
+from posym_core.models import DecoderEnsemble, History, Observer, make_generators, sample_streams, stack_streams, train
+from posym_core.store import choose_device
+from posym_core.tasks import FactsBatch, Question
+from posym_profile.scores import LayerHeads
 
 TRAINING, LOOKING, TESTING, SCORING, ANSWERING = range(5)  # purposes of data streams
 SCORES = ("positional", "symbolic", "entropy", "spread")

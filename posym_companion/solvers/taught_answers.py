@@ -16,9 +16,7 @@ import numpy as np
 from posym_companion.loop import Experiment, name_prefix
 from posym_companion.solvers.binding_direction import kept_factors, load_taught
 from posym_companion.solvers.taught_gemma import APART, FACTS, WORDINGS, TaughtGemma
-from posym_profile.language_models.answers import choose_answers
-from posym_profile.language_models.loading import PACKAGED
-from posym_profile.language_models.low_rank import merge_lora
+from posym_profile.language_models import PACKAGED, choose_answers, merge_lora
 from posym_profile.prompts import binding_prompts
 
 DIMS = {"correct place": "wording length prompt", "facts": "length"}

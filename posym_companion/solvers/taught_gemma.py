@@ -26,17 +26,16 @@ from posym_companion.loop import SECOND, Experiment, RunOutput, finish_part, loa
 from posym_companion.solvers.low_rank_training import encode_factors, factor_change, train_lora, train_matrices
 from posym_companion.solvers.prompt_roles import answer_pairs, patched_heads, silenced_everywhere, silenced_heads
 from posym_companion.solvers.prompt_scores import measure_head_scores, measure_plane_scores
-from posym_profile.interventions.plane_interventions import (
+from posym_profile.interventions import (
+    EditedModel,
     Intervention,
+    edit_rope,
     freeze_rotation,
     select_fastest,
     select_slowest,
 )
-from posym_profile.interventions.plane_surgery import EditedModel, edit_rope
-from posym_profile.language_models.answers import choose_answers
-from posym_profile.language_models.low_rank import merge_lora
-from posym_profile.language_models.packaged import PACKAGED
-from posym_profile.planes.rotary_planes import find_planes
+from posym_profile.language_models import PACKAGED, choose_answers, merge_lora
+from posym_profile.planes import find_planes
 from posym_profile.prompts import Prompts, binding_prompts
 
 WORDINGS = ("likes", "bought", "lives")

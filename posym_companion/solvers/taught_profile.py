@@ -18,8 +18,7 @@ from posym_companion.language_models.binding_profile import BindingProfile, name
 from posym_companion.loop import Experiment, name_prefix
 from posym_companion.solvers.binding_direction import kept_factors, load_taught
 from posym_companion.solvers.taught_gemma import TaughtGemma
-from posym_profile.language_models.loading import PACKAGED
-from posym_profile.language_models.low_rank import merge_lora
+from posym_profile.language_models import PACKAGED, merge_lora
 
 SEEDS = (0, 1, 2)
 

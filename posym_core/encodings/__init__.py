@@ -1,20 +1,20 @@
 """Positional encodings of one attention layer, interchangeable, each with its logits and its cross-logit matrix."""
 
-from posym_core.encodings.additive import LearnedAbsolute, Sinusoidal
-from posym_core.encodings.base import Encoding, LayerShape, UndefinedCrossLogits
-from posym_core.encodings.bias import DAPE, ALiBi, Biased, T5Bias, alibi_slopes
-from posym_core.encodings.carope import CARoPE
-from posym_core.encodings.grape import AdditiveGRAPE, MultiplicativeGRAPE
-from posym_core.encodings.latent import LatentProjections
-from posym_core.encodings.layer import EncodedHeads
-from posym_core.encodings.mixed import MixedHeads
-from posym_core.encodings.nope import NoPE
-from posym_core.encodings.path import PaTH
-from posym_core.encodings.registry import ENCODINGS, LABELS, EncodingEntry, make_encoding, register_encoding
-from posym_core.encodings.rotary import DecoupledRoPE, PartialRoPE, PoPE, PRoPE, RollPE, RoPE
-from posym_core.encodings.selective import SelectiveRoPE
-from posym_core.encodings.tapa import TAPA
-from posym_core.encodings.urpe import URPE
+from posym_core.encodings._additive import Absolute, LearnedAbsolute, Sinusoidal
+from posym_core.encodings._base import Encoding, LayerShape, UndefinedCrossLogits
+from posym_core.encodings._bias import DAPE, ALiBi, Biased, T5Bias, alibi_slopes
+from posym_core.encodings._carope import CARoPE
+from posym_core.encodings._grape import AdditiveGRAPE, MultiplicativeGRAPE
+from posym_core.encodings._latent import LatentProjections
+from posym_core.encodings._layer import EncodedHeads, measure_movement
+from posym_core.encodings._mixed import MixedHeads
+from posym_core.encodings._nope import NoPE
+from posym_core.encodings._path import PaTH
+from posym_core.encodings._registry import ENCODINGS, LABELS, EncodingEntry, make_encoding, register_encoding
+from posym_core.encodings._rotary import DecoupledRoPE, PartialRoPE, PoPE, PRoPE, RollPE, RoPE
+from posym_core.encodings._selective import SelectiveRoPE
+from posym_core.encodings._tapa import TAPA
+from posym_core.encodings._urpe import URPE
 
 __all__ = [
     "DAPE",
@@ -23,6 +23,7 @@ __all__ = [
     "TAPA",
     "URPE",
     "ALiBi",
+    "Absolute",
     "AdditiveGRAPE",
     "Biased",
     "CARoPE",
@@ -48,5 +49,6 @@ __all__ = [
     "UndefinedCrossLogits",
     "alibi_slopes",
     "make_encoding",
+    "measure_movement",
     "register_encoding",
 ]

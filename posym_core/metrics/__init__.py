@@ -1,17 +1,30 @@
 """Tensors in, numbers out: everything that is computed from the cross-logit matrix ``C``."""
 
-from posym_core.metrics.blocks import BlockLayout
-from posym_core.metrics.cube_parts import draw_latin_square, normalize_parts, split_variance
-from posym_core.metrics.exclusion_bound import Exclusion, exclusion
-from posym_core.metrics.frequencies import (
+from posym_core.metrics._blocks import BlockLayout, measure_block_attention
+from posym_core.metrics._contrasts import LayerContrast, contrast_layers
+from posym_core.metrics._cube_parts import (
+    AXES,
+    PARTS,
+    arrange_cube,
+    check_read,
+    compute_block_logits,
+    draw_latin_square,
+    measure_prompt_variance,
+    normalize_parts,
+    split_variance,
+)
+from posym_core.metrics._exclusion_bound import Exclusion, exclusion
+from posym_core.metrics._frequencies import (
     FrequencyShares,
     dirichlet_kernel,
     frequency_shares,
     frequency_use,
     mean_frequency,
 )
-from posym_core.metrics.logit_matrix import cross_logits
-from posym_core.metrics.permutations import (
+from posym_core.metrics._heads import Heads
+from posym_core.metrics._logit_matrix import cross_logits, fit_head
+from posym_core.metrics._memory import find_budget
+from posym_core.metrics._permutations import (
     BlockTable,
     PermutationScores,
     cross_scores,
@@ -19,36 +32,76 @@ from posym_core.metrics.permutations import (
     list_swap_orders,
     make_block_table,
     permutation_scores,
+    permute_blocks,
+    tabulate_blocks,
 )
-from posym_core.metrics.rope import rope_angles, rotate
-from posym_core.metrics.score_geometry import classify_purity, exchange_scores, pair_scores, simulate_random_swaps
-from posym_core.metrics.stats import (
+from posym_core.metrics._rope import Pairing, check_angles, rope_angles, rotate, rotate_unchecked, split_planes
+from posym_core.metrics._score_geometry import (
+    GAMMAS,
+    classify_purity,
+    exchange_scores,
+    pair_scores,
+    simulate_random_swaps,
+)
+from posym_core.metrics._stats import (
+    DRAWS,
+    Correlation,
     Estimate,
+    Estimates,
+    Resample,
+    average_prompts,
+    convert_array,
+    convert_membership,
+    correlate_rows,
     head_correlation,
     mean_difference,
     mean_interval,
+    number_labels,
+    require_scores,
+    share_interval,
     statistic_interval,
+    student_margin,
 )
-from posym_core.metrics.swaps import SwapScores, swap_scores
-from posym_core.metrics.trends import (
+from posym_core.metrics._swaps import SwapScores, score_swaps, swap_scores
+from posym_core.metrics._trends import (
+    TRENDS,
     HeadTrends,
     find_local_layers,
     measure_behaviour_and_use,
     measure_head_trends,
     measure_layer_trend,
-    slow_energy,
 )
 
 __all__ = [
+    "AXES",
+    "DRAWS",
+    "GAMMAS",
+    "PARTS",
+    "TRENDS",
     "BlockLayout",
     "BlockTable",
+    "Correlation",
     "Estimate",
+    "Estimates",
     "Exclusion",
     "FrequencyShares",
     "HeadTrends",
+    "Heads",
+    "LayerContrast",
+    "Pairing",
     "PermutationScores",
+    "Resample",
     "SwapScores",
+    "arrange_cube",
+    "average_prompts",
+    "check_angles",
+    "check_read",
     "classify_purity",
+    "compute_block_logits",
+    "contrast_layers",
+    "convert_array",
+    "convert_membership",
+    "correlate_rows",
     "cross_logits",
     "cross_scores",
     "dirichlet_kernel",
@@ -56,7 +109,9 @@ __all__ = [
     "draw_orders",
     "exchange_scores",
     "exclusion",
+    "find_budget",
     "find_local_layers",
+    "fit_head",
     "frequency_shares",
     "frequency_use",
     "head_correlation",
@@ -66,16 +121,26 @@ __all__ = [
     "mean_frequency",
     "mean_interval",
     "measure_behaviour_and_use",
+    "measure_block_attention",
     "measure_head_trends",
     "measure_layer_trend",
+    "measure_prompt_variance",
     "normalize_parts",
+    "number_labels",
     "pair_scores",
     "permutation_scores",
+    "permute_blocks",
+    "require_scores",
     "rope_angles",
     "rotate",
+    "rotate_unchecked",
+    "score_swaps",
+    "share_interval",
     "simulate_random_swaps",
-    "slow_energy",
+    "split_planes",
     "split_variance",
     "statistic_interval",
+    "student_margin",
     "swap_scores",
+    "tabulate_blocks",
 ]

@@ -1,19 +1,45 @@
 """Models of one or a few layers that are trained here, and how they are trained."""
 
-from posym_core.models.classifier import ClassLoss, EncodingModel, ablate_each_head
-from posym_core.models.decoders import DecoderEnsemble
-from posym_core.models.layers import ModelSettings
-from posym_core.models.toys import ToyEnsemble
-from posym_core.models.training import CosineSettings, TrainingSettings, train
+from posym_core.models._checkpoints import History
+from posym_core.models._classifier import (
+    ClassLoss,
+    EncodingModel,
+    ablate_each_head,
+    mark_right_classes,
+    place_in_first_head,
+    predict_classes,
+)
+from posym_core.models._decoders import DecoderEnsemble, rotate_neighbours
+from posym_core.models._ensembles import make_generators, sample_streams, stack_streams
+from posym_core.models._head_edits import LayerHead, replace_heads
+from posym_core.models._layers import Attention, Layer, LayerAttention, ModelSettings, draw_weights
+from posym_core.models._toys import ToyEnsemble
+from posym_core.models._training import CosineSettings, LinearSettings, Observer, TrainingSettings, train
 
 __all__ = [
+    "Attention",
     "ClassLoss",
     "CosineSettings",
     "DecoderEnsemble",
     "EncodingModel",
+    "History",
+    "Layer",
+    "LayerAttention",
+    "LayerHead",
+    "LinearSettings",
     "ModelSettings",
+    "Observer",
     "ToyEnsemble",
     "TrainingSettings",
     "ablate_each_head",
+    "draw_weights",
+    "make_generators",
+    "mark_right_classes",
+    "place_in_first_head",
+    "predict_classes",
+    "replace_heads",
+    "rotate_neighbours",
+    "sample_streams",
+    "stack_streams",
     "train",
 ]

@@ -1,9 +1,9 @@
 """Tasks of the papers: inputs with known answers."""
 
-from posym_core.tasks.facts import Ceilings, FactsBatch, FactsTask
-from posym_core.tasks.index_retrieval import IndexTask, PartialInductionTask, RetrievalTask, TaskBatch
-from posym_core.tasks.number_letter import LetterTask, NumberTask
-from posym_core.tasks.number_letter_programs import (
+from posym_core.tasks._facts import MARKS, QUESTIONS, START, Ceilings, FactsBatch, FactsTask, Question
+from posym_core.tasks._index_retrieval import IndexTask, PartialInductionTask, RetrievalTask, Task, TaskBatch
+from posym_core.tasks._number_letter import LetterTask, MultihopBatch, NumberTask
+from posym_core.tasks._number_letter_programs import (
     apply_index,
     apply_reflexive,
     apply_retrieval,
@@ -13,19 +13,29 @@ from posym_core.tasks.number_letter_programs import (
     split_letters,
     walk,
 )
-from posym_core.tasks.number_letter_shortcuts import measure_counting_accuracy, reroute
-from posym_core.tasks.sentences import DistanceTask
+from posym_core.tasks._number_letter_shortcuts import measure_counting_accuracy, reroute
+from posym_core.tasks._sentences import PADDING, TRIGGERS, CountTask, DistanceTask, SentenceBatch
 
 __all__ = [
+    "MARKS",
+    "PADDING",
+    "QUESTIONS",
+    "START",
+    "TRIGGERS",
     "Ceilings",
+    "CountTask",
     "DistanceTask",
     "FactsBatch",
     "FactsTask",
     "IndexTask",
     "LetterTask",
+    "MultihopBatch",
     "NumberTask",
     "PartialInductionTask",
+    "Question",
     "RetrievalTask",
+    "SentenceBatch",
+    "Task",
     "TaskBatch",
     "apply_index",
     "apply_reflexive",

@@ -1,21 +1,35 @@
 """Pretrained language models: loaded, packaged, taught by additions of low rank, asked, or refused with a reason."""
 
-from posym_profile.language_models.answers import Choices, choose_answers
-from posym_profile.language_models.loading import PACKAGED, load_model, load_tokenizer
-from posym_profile.language_models.low_rank import add_lora, merge_lora
-from posym_profile.language_models.packaged import write_packaged_table
-from posym_profile.language_models.refusals import UnsupportedModelError
+from posym_profile.language_models._answers import Choices, choose_answers, last_logits
+from posym_profile.language_models._loading import PACKAGED, load_model, load_tokenizer
+from posym_profile.language_models._low_rank import LoraWeights, add_lora, find_matrix, merge_lora, read_factors
+from posym_profile.language_models._model_summary import summarize_loaded
+from posym_profile.language_models._packaged import MODELS, NAMES, write_packaged_table
+from posym_profile.language_models._refusals import (
+    UnsupportedModelError,
+    make_unsupported_error,
+    refuse_without_pictures,
+)
 from posym_profile.language_models.taught import load_finetuned_factors
 
 __all__ = [
+    "MODELS",
+    "NAMES",
     "PACKAGED",
     "Choices",
+    "LoraWeights",
     "UnsupportedModelError",
     "add_lora",
     "choose_answers",
+    "find_matrix",
+    "last_logits",
     "load_finetuned_factors",
     "load_model",
     "load_tokenizer",
+    "make_unsupported_error",
     "merge_lora",
+    "read_factors",
+    "refuse_without_pictures",
+    "summarize_loaded",
     "write_packaged_table",
 ]

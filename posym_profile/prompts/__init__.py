@@ -1,7 +1,7 @@
 """Prompts for language models, with blocks whose keys are exchanged and answers that are known."""
 
-from posym_profile.prompts.binding import TEMPLATES, BindingPrompts, Template, binding_prompts
-from posym_profile.prompts.drafts import (
+from posym_profile.prompts._binding import TEMPLATES, BindingPrompts, Template, binding_prompts
+from posym_profile.prompts._drafts import (
     Draft,
     Prompts,
     PromptTokens,
@@ -10,11 +10,18 @@ from posym_profile.prompts.drafts import (
     find_single_words,
     shuffle,
 )
-from posym_profile.prompts.lists_and_text import index_prompts, induction_prompts, keyvalue_prompts, text_prompts
-from posym_profile.prompts.prompt_tasks import PROMPT_TASKS, PromptTask, make_prompts, register_prompt_task
-from posym_profile.prompts.text import read_reference_text
+from posym_profile.prompts._lists_and_text import (
+    PLACES,
+    index_prompts,
+    induction_prompts,
+    keyvalue_prompts,
+    text_prompts,
+)
+from posym_profile.prompts._prompt_tasks import PROMPT_TASKS, PromptTask, make_prompts, register_prompt_task
+from posym_profile.prompts._text import read_reference_text
 
 __all__ = [
+    "PLACES",
     "PROMPT_TASKS",
     "TEMPLATES",
     "BindingPrompts",

@@ -1,26 +1,34 @@
 """Scores of every head of a model on prompts: profiles, the cube of symbol, origin and place, labels."""
 
-from posym_profile.scores.activation_cache import cached_cross_logits, cached_swap_scores
-from posym_profile.scores.cubes import Cube, origin_cube
-from posym_profile.scores.labels import HeadLabels, measure_head_labels
-from posym_profile.scores.layer_heads import LayerHeads
-from posym_profile.scores.layer_measurement import map_layers
-from posym_profile.scores.profiling import Profile, profile
-from posym_profile.scores.supported import Support, find_support, read_supported_decoders
-from posym_profile.scores.visibility import HiddenBlocksWarning, LongPromptWarning
+from posym_profile.scores._activation_cache import cached_cross_logits, cached_swap_scores
+from posym_profile.scores._cubes import Cube, make_cube, measure_crossed_logits, measure_cube_logits, origin_cube
+from posym_profile.scores._head_views import PLANE_PROMPTS, Cuts, average_views, make_head_views
+from posym_profile.scores._labels import HeadLabels, measure_head_labels
+from posym_profile.scores._layer_heads import LayerHeads
+from posym_profile.scores._layer_measurement import map_layers
+from posym_profile.scores._profiling import Profile, profile
+from posym_profile.scores._supported import Support, find_support, read_supported_decoders
+from posym_profile.scores._visibility import HiddenBlocksWarning, LongPromptWarning
 
 __all__ = [
+    "PLANE_PROMPTS",
     "Cube",
+    "Cuts",
     "HeadLabels",
     "HiddenBlocksWarning",
     "LayerHeads",
     "LongPromptWarning",
     "Profile",
     "Support",
+    "average_views",
     "cached_cross_logits",
     "cached_swap_scores",
     "find_support",
+    "make_cube",
+    "make_head_views",
     "map_layers",
+    "measure_crossed_logits",
+    "measure_cube_logits",
     "measure_head_labels",
     "origin_cube",
     "profile",

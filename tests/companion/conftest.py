@@ -4,7 +4,7 @@ import pytest
 from architectures import build
 
 from posym_companion import loop
-from posym_profile.language_models.loading import load_tokenizer
+from posym_profile.language_models._loading import load_tokenizer
 
 
 @pytest.fixture(scope="module")

@@ -15,7 +15,7 @@ from posym_companion.claims import load_claim, read_entries
 from posym_companion.finding import Fixed, seed_range
 from posym_companion.ledger import VERDICTS, Cases, Line, Rule
 from posym_companion.ledger.rows import make_row
-from posym_core.metrics.stats import Estimate
+from posym_core.metrics._stats import Estimate
 
 RULES = {
     f"{name}{kind}": rule

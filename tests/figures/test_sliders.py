@@ -13,8 +13,8 @@ import pytest
 import torch
 from matplotlib.colors import LinearSegmentedColormap, to_hex
 
-from posym_figures.pages import join_scripts, read_static
-from posym_figures.sliders import Bars, Choice, Heatmap, Lines, Points, Readout, Slider, slider_figure
+from posym_figures._sliders import Bars, Choice, Heatmap, Lines, Points, Readout, Slider, slider_figure
+from posym_figures.pages import _read_static, join_scripts
 
 THETA = Slider("theta", "Angle θ", [0.1, 0.5, 1.0], start=0.5, format=".1f")
 KEYS = Slider("keys", "Keys", [4, 8], format="{:d} keys".format)
@@ -270,11 +270,11 @@ def test_refusals_name_rule_value_and_way_out(make, error, message):
 
 @pytest.mark.parametrize("name", ["drawings.js", "figure.js", "keep.js", "page.js", "explorer.js"])
 def test_scripts_are_modules_that_stand_in_one_closure(name):
-    imports = re.findall(r"^import (?:\{([^}]*)\}|(\w+)) from \"\./([a-z]+\.js)\";$", read_static(name), re.M)
+    imports = re.findall(r"^import (?:\{([^}]*)\}|(\w+)) from \"\./([a-z]+\.js)\";$", _read_static(name), re.M)
     assert imports
-    text = re.sub(r"^import [^;]*;\n", "", read_static(name), flags=re.M)
+    text = re.sub(r"^import [^;]*;\n", "", _read_static(name), flags=re.M)
     for names, default, source in imports:
-        exported = re.findall(r"^export (?:const|default) (\w+)?", read_static(source), re.M)
+        exported = re.findall(r"^export (?:const|default) (\w+)?", _read_static(source), re.M)
         for one in re.findall(r"\w+", names) or [default]:
             assert one in exported or (default and "" in exported), f"{one} of {source}"
             assert re.search(rf"\b{one}\b", text), f"{one} is not used"
@@ -285,7 +285,7 @@ def test_scripts_are_modules_that_stand_in_one_closure(name):
 
 
 def test_colour_tables_are_the_maps_they_claim_to_be():
-    tables = read_static("core.js")
+    tables = _read_static("core.js")
     blue, orange = matplotlib.colormaps["RdBu"], matplotlib.colormaps["PuOr"]
     glowing = ["#a9dcf7", "#56b4e9", "#1c6fa3", "#23282e", "#a65e0a", "#e69f00", "#ffdf9e"]
     for name, colour in {

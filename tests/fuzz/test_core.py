@@ -30,9 +30,9 @@ from random_inputs import (
 
 from benchmarks.operations import scoring
 from posym_core import cross_logits, exclusion, frequency_shares, frequency_use, rope_angles, rotate, swap_scores
-from posym_core.metrics.frequencies import dirichlet_kernel
-from posym_core.metrics.permutations import make_block_table, permutation_scores
-from posym_core.metrics.score_geometry import simulate_random_swaps
+from posym_core.metrics._frequencies import dirichlet_kernel
+from posym_core.metrics._permutations import make_block_table, permutation_scores
+from posym_core.metrics._score_geometry import simulate_random_swaps
 
 WAYS = st.sampled_from(["cpu", "device"])
 

@@ -13,9 +13,9 @@ from random_inputs import DTYPES, KINDS, attempt, broken, cases, tensors, whole
 
 from posym_companion.encodings.pointers import POINTERS, head_pointers
 from posym_core.encodings import ENCODINGS, LayerShape, UndefinedCrossLogits, make_encoding
-from posym_core.metrics.permutations import cross_scores
-from posym_core.models.classifier import EncodingModel, ModelSettings
-from posym_core.tasks.sentences import PADDING, TRIGGERS, SentenceBatch
+from posym_core.metrics._permutations import cross_scores
+from posym_core.models._classifier import EncodingModel, ModelSettings
+from posym_core.tasks._sentences import PADDING, TRIGGERS, SentenceBatch
 
 SHAPE = LayerShape(heads=2, dim=8, width=6, length=8)
 # In these the logit of a content at a position is no number of its own.

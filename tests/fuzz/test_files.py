@@ -14,9 +14,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from random_inputs import cases
 
-from posym_core.store.keeping import DamagedError, read_part, write_part
-from posym_core.store.results import ResultError, find_attached_file, load_result, save_result
-from posym_profile.report.prompt_files import PromptFileError, read_prompts
+from posym_core.store._results import ResultError, find_attached_file, load_result, save_result
+from posym_core.store._resuming import read_part, write_part
+from posym_core.store._sealing import DamagedError
+from posym_profile.report._prompt_files import PromptFileError, read_prompts
 
 
 class Words:

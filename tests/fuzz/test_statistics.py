@@ -14,7 +14,8 @@ from random_inputs import attempt, cases
 from scipy import stats as reference
 
 from posym_companion import score_statistics
-from posym_core.metrics import contrasts, stats
+from posym_core.metrics import _contrasts as contrasts
+from posym_core.metrics import _stats as stats
 
 
 @st.composite

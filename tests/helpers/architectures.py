@@ -188,7 +188,7 @@ def shared(name: str, attention: str | None = None) -> Any:
 @functools.cache
 def packaged(name: str = "gemma-3-270m") -> tuple[Any, Any]:
     """A packaged model and its tokenizer, loaded once for all tests."""
-    from posym_profile.language_models.loading import load_model
+    from posym_profile.language_models._loading import load_model
 
     return load_model(name, device="cpu")
 
@@ -219,7 +219,7 @@ class Swapped:
     """The model's own code on contents in another order: each attention module's hidden states, truly permuted."""
 
     def __init__(self, model: Any, input_ids: torch.Tensor) -> None:
-        from posym_profile.capture.capturing import capture
+        from posym_profile.capture._capturing import capture
 
         self.model, self.input_ids, self.capture = model, input_ids, capture
         self.calls = capture(model, input_ids)

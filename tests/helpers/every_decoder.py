@@ -19,7 +19,7 @@ from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING_N
 from posym_profile.capture import capture
 from posym_profile.language_models import UnsupportedModelError
 from posym_profile.planes import find_planes
-from posym_profile.scores.layer_heads import read_layer_heads
+from posym_profile.scores._layer_heads import read_layer_heads
 
 KINDS = list(MODEL_FOR_CAUSAL_LM_MAPPING_NAMES)
 LENGTH = 40

@@ -96,7 +96,7 @@ def other_device() -> Iterator[torch.device]:
     optimizers = importlib.import_module("torch.optim.optimizer")
     supported = [*optimizers._get_fused_kernels_supported_devices(), OTHER.type]
     with pytest.MonkeyPatch.context() as patch, _Factories():
-        patch.setattr(importlib.import_module("posym_core.store.devices"), "find_preferred_device", lambda: OTHER)
+        patch.setattr(importlib.import_module("posym_core.store._devices"), "find_preferred_device", lambda: OTHER)
         patch.setattr(torch, "Generator", OtherGenerator)
         patch.setattr(optimizers, "_get_fused_kernels_supported_devices", lambda: supported)
         # Else torch.tensor(numbers, device=...) would make its tensor behind the mode's back.

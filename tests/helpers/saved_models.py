@@ -6,7 +6,7 @@ from pathlib import Path
 
 from architectures import COMMON, build
 
-from posym_profile.prompts.drafts import read_words
+from posym_profile.prompts._drafts import read_words
 
 WORDS = ("<unk>", "<s>", "</s>", "Ann", "Bob", "Cy", "likes", "red", "blue", "green", ".", "and", "so")
 TASK_WORDS = (

@@ -8,9 +8,9 @@ from pathlib import Path
 import gguf
 import numpy as np
 
-from posym_core.store.keeping import sha256
-from posym_profile.language_models import packaged
-from posym_profile.language_models.gguf_tokenizers import SMOLLM_MARKS
+from posym_core.store._sealing import sha256
+from posym_profile.language_models import _packaged as packaged
+from posym_profile.language_models._gguf_tokenizers import SMOLLM_MARKS
 
 NAME = "smollm2-135m"
 WIDTH, INNER, HEADS, LAYERS = 32, 64, 4, 2

@@ -23,7 +23,7 @@ from execute import executed, read
 from jupyter_kernels import stop_in_time
 
 from posym_companion.finding import count_cases, seed_range
-from posym_core.metrics.stats import Estimate
+from posym_core.metrics._stats import Estimate
 
 PROJECT = Project()
 

@@ -10,20 +10,20 @@ import closure
 import pytest
 
 FILES = {
-    "posym_core/__init__.py": "from posym_core.metrics.swaps import swap_scores",
+    "posym_core/__init__.py": "from posym_core.metrics._swaps import swap_scores",
     "posym_core/__main__.py": "from posym_core.tasks import other",
     "posym_core/py.typed": "",
     "posym_core/checks.py": "def require(x): return x",
     "posym_core/metrics/__init__.py": """
-        from posym_core.metrics.swaps import swap_scores
-        from posym_core.metrics.rope import rotate as turn
+        from posym_core.metrics._swaps import swap_scores
+        from posym_core.metrics._rope import rotate as turn
         def local(): return 1""",
-    "posym_core/metrics/swaps.py": """
+    "posym_core/metrics/_swaps.py": """
         from posym_core.checks import require
         def swap_scores():
             "Docstring."
             return 1""",
-    "posym_core/metrics/rope.py": "def rotate():\n    from posym_core.tasks import words\n    return words",
+    "posym_core/metrics/_rope.py": "def rotate():\n    from posym_core.tasks import words\n    return words",
     "posym_core/tasks/__init__.py": "",
     "posym_core/tasks/words.py": "TEXT = open('words.txt').read()",
     "posym_core/tasks/words.txt": "one two",
@@ -111,9 +111,9 @@ def keys(project: Path) -> dict[str, str]:
 @pytest.mark.parametrize(
     ("name", "concerned"),
     [
-        ("posym_core/metrics/swaps.py", "swaps verb experiment catalogue local"),
+        ("posym_core/metrics/_swaps.py", "swaps verb experiment catalogue local"),
         ("posym_core/checks.py", "swaps verb experiment catalogue local"),
-        ("posym_core/metrics/rope.py", "rope local"),
+        ("posym_core/metrics/_rope.py", "rope local"),
         ("posym_core/tasks/words.py", "rope local"),
         ("posym_core/tasks/words.txt", "rope local"),
         ("posym_core/tasks/other.py", "command"),
@@ -148,8 +148,8 @@ def test_a_change_concerns_the_chapters_that_use_it(project: Path, name: str, co
 @pytest.mark.parametrize(
     ("name", "old", "new"),
     [
-        ("posym_core/metrics/swaps.py", '"Docstring."', '"Another."'),
-        ("posym_core/metrics/swaps.py", "return 1", "return  1  # at once"),
+        ("posym_core/metrics/_swaps.py", '"Docstring."', '"Another."'),
+        ("posym_core/metrics/_swaps.py", "return 1", "return  1  # at once"),
     ],
 )
 def test_words_about_code_concern_no_chapter(project: Path, name: str, old: str, new: str) -> None:
@@ -164,7 +164,7 @@ def test_a_name_that_comes_from_elsewhere_concerns_its_chapters(project: Path) -
     before = keys(project)
     face = project / "posym_core" / "metrics" / "__init__.py"
     face.write_text(
-        face.read_text().replace("posym_core.metrics.rope import rotate", "posym_core.checks import require")
+        face.read_text().replace("posym_core.metrics._rope import rotate", "posym_core.checks import require")
     )
     assert {name for name, key in keys(project).items() if key != before[name]} == {"rope", "local"}
 
@@ -206,7 +206,7 @@ def test_chapters_of_this_book_depend_on_less_than_everything(root: Path) -> Non
         assert len(behind & modules) < 0.85 * len(modules), chapter.name
 
 
-@pytest.mark.parametrize("registry", ["posym_profile/prompts/prompt_tasks.py", "posym_core/encodings/registry.py"])
+@pytest.mark.parametrize("registry", ["posym_profile/prompts/_prompt_tasks.py", "posym_core/encodings/_registry.py"])
 def test_a_registry_brings_all_files_that_register_themselves(root: Path, registry: str) -> None:
     """No line imports them, so a chapter would not be executed again when one changes."""
     reached = closure.Project(root).closure([root / registry])

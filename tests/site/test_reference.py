@@ -76,10 +76,10 @@ def test_built_reference_has_an_anchor_for_every_public_name(continuous_integrat
 @pytest.mark.parametrize(
     ("module", "name", "first"),
     [
-        ("posym_core.metrics.swaps", "swap_scores", "def swap_scores("),
-        ("posym_core.encodings.base", "Encoding.logits", "def logits("),
-        ("posym_core.store.results", "Result", "class Result:"),
-        ("posym_figures.sliders", "Slider.index", "def index("),
+        ("posym_core.metrics._swaps", "swap_scores", "def swap_scores("),
+        ("posym_core.encodings._base", "Encoding.logits", "def logits("),
+        ("posym_core.store._results", "Result", "class Result:"),
+        ("posym_figures._sliders", "Slider.index", "def index("),
     ],
 )
 def test_source_links_lead_to_the_lines(module: str, name: str, first: str) -> None:
@@ -96,8 +96,8 @@ def test_source_links_lead_to_the_lines(module: str, name: str, first: str) -> N
 
 @pytest.mark.parametrize("name", ["PAYLOAD_LIMIT", "no_such_name"])
 def test_values_and_unknown_names_have_no_source_link(name: str) -> None:
-    importlib.import_module("posym_figures.sliders")
+    importlib.import_module("posym_figures._sliders")
     assert (
-        book_site.source_address("https://host", "main", ROOT, {"module": "posym_figures.sliders", "fullname": name})
+        book_site.source_address("https://host", "main", ROOT, {"module": "posym_figures._sliders", "fullname": name})
         is None
     )

@@ -19,7 +19,7 @@ from architectures import build
 import posym_profile
 import posym_profile.language_models
 from posym_companion import loop
-from posym_profile.language_models.loading import load_tokenizer
+from posym_profile.language_models._loading import load_tokenizer
 
 # Chapter -> the beginning of a line of the cell.
 CELLS = {

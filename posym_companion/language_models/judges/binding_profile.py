@@ -22,10 +22,16 @@ from posym_companion.language_models.judges.random_weights import (
 )
 from posym_companion.language_models.random_weights import TAUS, Weights
 from posym_companion.score_statistics import permute_layers
-from posym_core.metrics.contrasts import LayerContrast, contrast_layers
-from posym_core.metrics.stats import Correlation, Estimate, head_correlation
-from posym_core.metrics.trends import find_local_layers, measure_layer_trend
-from posym_core.store.results import MissingResultError, Result, list_results, load_result
+from posym_core.metrics import (
+    Correlation,
+    Estimate,
+    LayerContrast,
+    contrast_layers,
+    find_local_layers,
+    head_correlation,
+    measure_layer_trend,
+)
+from posym_core.store import MissingResultError, Result, list_results, load_result
 
 MODEL = "gemma-3-270m"
 SHOWN_IN = "book/language_model/language_model.ipynb"

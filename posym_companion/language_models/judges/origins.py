@@ -1,7 +1,7 @@
 """Is the symbolic part of what heads follow on lists symbol or origin? Judges of C-1 and C-2, this project's own.
 
 The symbolic part of a prompt is the variance of its cross-logit matrix's row means. Over a Latin square of prompts it
-is symbol, origin and their interaction, see :mod:`posym_core.metrics.cube_parts`; here each is a share of it, head by
+is symbol, origin and their interaction, see ``cube_parts``; here each is a share of it, head by
 head. A head's share is the mean over prompts, a model's the median over heads.
 """
 
@@ -30,9 +30,9 @@ from posym_companion.language_models.origins import (
     Origins,
     full_size,
 )
-from posym_core.metrics.stats import Estimate, statistic_interval
-from posym_core.store.results import Result, load_result
-from posym_profile.language_models.loading import PACKAGED
+from posym_core.metrics import Estimate, statistic_interval
+from posym_core.store import Result, load_result
+from posym_profile.language_models import PACKAGED
 
 Part = Literal["symbol", "origin", "symbol_origin"]
 CAUSES: tuple[Part, ...] = ("origin", "symbol")

@@ -28,10 +28,9 @@ from posym_companion.language_models.random_weights import (
     Weights,
     framed_lengths,
 )
-from posym_core.metrics.stats import Estimate, head_correlation
-from posym_core.metrics.trends import measure_behaviour_and_use, measure_layer_trend
-from posym_core.store.results import Result, load_result
-from posym_profile.language_models.loading import PACKAGED
+from posym_core.metrics import Estimate, head_correlation, measure_behaviour_and_use, measure_layer_trend
+from posym_core.store import Result, load_result
+from posym_profile.language_models import PACKAGED
 
 # A plane whose contents' spread has no direction keeps half of their variance at this angle times the number of keys.
 HALF = 2.7831

@@ -14,22 +14,17 @@ from torch import Tensor
 from torch.nn.functional import one_hot
 
 from posym_companion.finding import Measured, Number, count_cases
-from posym_core.metrics.rope import rope_angles, rotate
-from posym_core.metrics.swaps import swap_scores
-from posym_core.models.constructed.index_retrieval_collisions import (
-    make_index_collision,
-    make_induction_collisions,
-    make_retrieval_collision,
-)
-from posym_core.models.constructed.index_retrieval_heads import (
+from posym_core.metrics import rope_angles, rotate, swap_scores
+from posym_core.models.constructed import (
     PartialInductionHead,
     PositionalIndexHead,
     SymbolicRetrievalHead,
     is_right,
     list_inputs,
     list_worst_inputs,
-)
-from posym_core.models.constructed.index_retrieval_limits import (
+    make_index_collision,
+    make_induction_collisions,
+    make_retrieval_collision,
     positional_peak_weight,
     positional_smallest_beta,
     recency_angle_limit,
@@ -38,7 +33,7 @@ from posym_core.models.constructed.index_retrieval_limits import (
     symbolic_peak_weight,
     symbolic_smallest_beta,
 )
-from posym_core.tasks.index_retrieval import IndexTask, PartialInductionTask, RetrievalTask, TaskBatch
+from posym_core.tasks import IndexTask, PartialInductionTask, RetrievalTask, TaskBatch
 
 TASKS, GEOMETRY = "book/one_head/three_tasks.ipynb", "book/one_head/trained_geometry.ipynb"
 HEADS, LENGTHS = 60, (3, 5, 8)

@@ -1,4 +1,4 @@
-// Toys with one layer and one head, as posym_core.models.toys and posym_core.tasks.index_retrieval have them, with gradients by
+// Toys with one layer and one head, as posym_core.models._toys and posym_core.tasks._index_retrieval have them, with gradients by
 // hand: loss, accuracy and attention of one model in plain arrays. Knows no page, so that tests can ask it alone.
 
 // ---- chance -----------------------------------------------------------------------------------------------------------

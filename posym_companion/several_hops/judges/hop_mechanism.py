@@ -15,8 +15,8 @@ from posym_companion.several_hops.hop_mechanism import HopMechanism
 from posym_companion.several_hops.judges.multihop import MODEL, SHOWN_IN, classify_heads
 from posym_companion.several_hops.multihop import SEEDS, paper_size
 from posym_companion.several_hops.programs import AGREES
-from posym_core.metrics.stats import mean_interval
-from posym_core.store.results import Result, load_result, load_stored_results
+from posym_core.metrics import mean_interval
+from posym_core.store import Result, load_result, load_stored_results
 
 # Candidates of posym_companion.several_hops.programs: oneself, and so many hops ahead.
 REFLEXIVE, ONE_HOP, TWO_HOPS, FOUR_HOPS = 0, 3, 4, 6

@@ -15,24 +15,21 @@ from jaxtyping import Float
 from torch import Tensor
 
 from posym_companion.finding import Measured, Number, count_cases
-from posym_core.metrics.rope import rope_angles
-from posym_core.models.constructed.number_letter_heads import (
+from posym_core.metrics import rope_angles
+from posym_core.models.constructed import (
     HopHead,
     IndexHead,
     RetrievalHead,
-    is_hop_right,
-    list_sequences,
-)
-from posym_core.models.constructed.number_letter_limits import (
     index_discrepancy,
     index_smallest_beta,
+    is_hop_right,
+    list_sequences,
     reflexive_smallest_beta,
     retrieval_angle_limit,
     retrieval_discrepancy,
     retrieval_smallest_beta,
 )
-from posym_core.tasks.number_letter import LetterTask, NumberTask
-from posym_core.tasks.number_letter_programs import apply_index, apply_retrieval, is_valid
+from posym_core.tasks import LetterTask, NumberTask, apply_index, apply_retrieval, is_valid
 
 SHOWN_IN = "book/several_hops/hop_heads.ipynb"
 # Figure 5A: second and 42nd angle of a head of 128 dimensions, base 10000, and the longest context.

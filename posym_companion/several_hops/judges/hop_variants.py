@@ -13,9 +13,8 @@ import torch
 from posym_companion.finding import Measured, Number
 from posym_companion.several_hops.hop_variants import HopVariant
 from posym_companion.several_hops.judges.multihop import write_kinds
-from posym_core.metrics.score_geometry import classify_purity
-from posym_core.metrics.stats import mean_interval
-from posym_core.store.results import Result, load_result
+from posym_core.metrics import classify_purity, mean_interval
+from posym_core.store import Result, load_result
 
 SHOWN_IN = "book/several_hops/length.ipynb"
 SOLVED = 0.9

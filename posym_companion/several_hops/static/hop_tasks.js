@@ -1,4 +1,4 @@
-// Number and Letter as posym_core.tasks.number_letter has them: texts of tokens, paths by the rules, sequences drawn.
+// Number and Letter as posym_core.tasks._number_letter has them: texts of tokens, paths by the rules, sequences drawn.
 // A task is { name, window, steps, hops, names } with letters (Number), or alphabet and integers (Letter).
 
 const below = (count) => Math.floor(Math.random() * count);

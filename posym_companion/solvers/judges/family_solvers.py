@@ -12,7 +12,7 @@ from posym_companion.solvers.families import FAMILIES
 from posym_companion.solvers.family_solvers import QUESTIONS, full_size
 from posym_companion.solvers.judges.task_solvers import SHOWN_IN, SOLVED
 from posym_companion.solvers.random_solvers import RandomSolvers
-from posym_core.store.results import MissingResultError, list_results, load_result
+from posym_core.store import MissingResultError, list_results, load_result
 
 # What is asked of which number, and its sign.
 SIGNS = {"Pearson r": ("r below zero", -1)} | {

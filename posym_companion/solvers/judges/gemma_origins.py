@@ -12,9 +12,8 @@ from posym_companion.language_models.judges.origins import SHOWN_IN, origins_res
 from posym_companion.language_models.origins import WORDINGS
 from posym_companion.solvers.judges.gemma_roles import CARRIES
 from posym_companion.solvers.judges.gemma_runs import load_runs, restored_share
-from posym_core.metrics.cube_parts import AXES
-from posym_core.metrics.stats import mean_interval
-from posym_core.store.results import Result
+from posym_core.metrics import AXES, mean_interval
+from posym_core.store import Result
 
 BLOCK = "block"
 MOST = 6

@@ -23,9 +23,8 @@ from posym_companion.solvers.judges.solver_answers import RightAndWrong
 from posym_companion.solvers.solver_answers import MEASURED
 from posym_companion.solvers.taught_gemma import FACTS, WORDINGS
 from posym_companion.solvers.taught_profile import list_variant_settings
-from posym_core.metrics.stats import Estimate, statistic_interval
-from posym_core.metrics.trends import find_local_layers
-from posym_core.store.results import Result, load_result
+from posym_core.metrics import Estimate, find_local_layers, statistic_interval
+from posym_core.store import Result, load_result
 
 # A head carries the task if its output alone brings back this share of the difference between two prompts.
 CARRIES = 0.1

@@ -21,9 +21,9 @@ from posym_companion.solvers.head_editing import EDITS, ROLES, HeadEditing
 from posym_companion.solvers.head_rankings import WITHIN, HeadRankings, list_orders, score_need
 from posym_companion.solvers.judges.head_removal import SHOWN_IN
 from posym_companion.solvers.ranked_models import LANGUAGE_MODELS
-from posym_core.metrics.stats import Estimate, student_margin
-from posym_core.store.results import Result, load_result
-from posym_core.tasks.facts import Question
+from posym_core.metrics import Estimate, student_margin
+from posym_core.store import Result, load_result
+from posym_core.tasks import Question
 
 FAMILIES = dict(zip(("Gemma", "SmolLM2"), LANGUAGE_MODELS, strict=True))
 # What a head that an edit is expected to strike would be needed for.

@@ -1,11 +1,11 @@
 """Heads and models written down by hand, and the exact ranges in which they work."""
 
-from posym_core.models.constructed.index_retrieval_collisions import (
+from posym_core.models.constructed._index_retrieval_collisions import (
     make_index_collision,
     make_induction_collisions,
     make_retrieval_collision,
 )
-from posym_core.models.constructed.index_retrieval_heads import (
+from posym_core.models.constructed._index_retrieval_heads import (
     PartialInductionHead,
     PlanarRetrievalHead,
     PositionalIndexHead,
@@ -14,7 +14,7 @@ from posym_core.models.constructed.index_retrieval_heads import (
     list_inputs,
     list_worst_inputs,
 )
-from posym_core.models.constructed.index_retrieval_limits import (
+from posym_core.models.constructed._index_retrieval_limits import (
     half_turn_condition,
     index_gap,
     planar_retrieval_limit,
@@ -26,7 +26,8 @@ from posym_core.models.constructed.index_retrieval_limits import (
     symbolic_peak_weight,
     symbolic_smallest_beta,
 )
-from posym_core.models.constructed.number_letter_heads import (
+from posym_core.models.constructed._number_letter_heads import (
+    HopHead,
     IndexHead,
     ReflexiveHead,
     RetrievalHead,
@@ -34,7 +35,7 @@ from posym_core.models.constructed.number_letter_heads import (
     list_sequences,
     list_worst_sequences,
 )
-from posym_core.models.constructed.number_letter_limits import (
+from posym_core.models.constructed._number_letter_limits import (
     closest_returns,
     index_discrepancy,
     index_price,
@@ -47,6 +48,7 @@ from posym_core.models.constructed.number_letter_limits import (
 )
 
 __all__ = [
+    "HopHead",
     "IndexHead",
     "PartialInductionHead",
     "PlanarRetrievalHead",

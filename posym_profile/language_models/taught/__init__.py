@@ -1,5 +1,5 @@
 """What a packaged model was taught, as low-rank additions to its attention; see
-:mod:`posym_profile.language_models.low_rank`.
+``low_rank``.
 
 Gemma is provided under and subject to the Gemma Terms of Use found at ai.google.dev/gemma/terms, and SmolLM2 under the
 Apache License 2.0. The additions modify these models' weights and are derivatives under the same terms; the file NOTICE
@@ -13,10 +13,10 @@ from typing import NamedTuple
 
 from torch import Tensor
 
-from posym_profile.language_models.low_rank import read_factors
+from posym_profile.language_models._low_rank import read_factors
 
 
-class FinetunedModel(NamedTuple):
+class _FinetunedModel(NamedTuple):
     """The packaged model that was taught, and the SHA-256 of the file of its additions."""
 
     base: str
@@ -24,10 +24,10 @@ class FinetunedModel(NamedTuple):
 
 
 TAUGHT = {
-    "gemma-3-270m-binds": FinetunedModel(
+    "gemma-3-270m-binds": _FinetunedModel(
         "gemma-3-270m", "44661a2351dcca5689c040972a1e18c4e76ce07265582233baa2b6ee4c78b344"
     ),
-    "smollm2-135m-binds": FinetunedModel(
+    "smollm2-135m-binds": _FinetunedModel(
         "smollm2-135m", "e9bfc17dc5e7aa11254105e259fb5b0067dfd09f50f480125e79e0bbac5b2bf3"
     ),
 }

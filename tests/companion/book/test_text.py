@@ -10,7 +10,7 @@ import torch
 
 from posym_companion.book import Table, describe_sources, fold, number, say, span
 from posym_companion.score_statistics import student_interval
-from posym_core.metrics.stats import Estimate
+from posym_core.metrics._stats import Estimate
 
 ESTIMATE = Estimate(value=0.5, low=0.25, high=0.75)
 

@@ -11,7 +11,7 @@ from posym_companion.encodings.known_heads import KNOWN_HEADS, KnownHeads
 from posym_companion.encodings.witnesses import PLACES, SHAPE, closest_symbolic
 from posym_core import exclusion, rope_angles, rotate, swap_scores
 from posym_core.encodings import ENCODINGS, RoPE
-from posym_core.metrics.permutations import cross_scores
+from posym_core.metrics._permutations import cross_scores
 
 # Squares of rounding errors of float64, with room.
 EXACT = 1e-26

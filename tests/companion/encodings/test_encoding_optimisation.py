@@ -21,7 +21,7 @@ from posym_companion.encodings.encoding_optimisation import (
 from posym_companion.encodings.judges import encoding_optimisation as judge
 from posym_companion.encodings.judges.encoding_speed import find_half_way_step, measure_linking_attention
 from posym_companion.ledger import ledger
-from posym_core.models.classifier import EncodingModel
+from posym_core.models._classifier import EncodingModel
 
 
 def test_the_experiment_keeps_what_it_saw(tmp_path):

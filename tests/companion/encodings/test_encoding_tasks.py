@@ -10,7 +10,7 @@ from posym_companion.encodings import encoding_tasks
 from posym_companion.encodings.encoding_tasks import TASKS, TESTS, EncodingTasks, accuracies, measure
 from posym_companion.encodings.judges.encoding_tasks import longest_context
 from posym_core.encodings import ENCODINGS, RoPE
-from posym_core.models.training import TrainingSettings
+from posym_core.models._training import TrainingSettings
 
 TINY = EncodingTasks(
     encoding="rope", seeds=(0, 1), length=4, lengths=(4, 6, 9), symbols=5, retrieval_symbols=9, attributes=3,

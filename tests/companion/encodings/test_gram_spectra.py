@@ -11,7 +11,7 @@ from posym_companion.encodings.judges.gram_spectra import DRAWS, SIZES, random_p
 from posym_companion.encodings.spectra import averaged_kernel
 from posym_companion.ledger import ledger
 from posym_profile import load_model
-from posym_profile.capture.capturing import capture
+from posym_profile.capture._capturing import capture
 
 
 @pytest.mark.parametrize("name", ["Llama", "Gemma3"])

@@ -11,8 +11,8 @@ import torch
 
 from posym_companion.encodings.pointers import POINTERS, SCORED, head_pointers, layer_cross_logits, pointed_ranks
 from posym_core.encodings import ENCODINGS
-from posym_core.models.classifier import EncodingModel, ModelSettings, place_in_first_head
-from posym_core.tasks.sentences import TRIGGERS, CountTask, DistanceTask
+from posym_core.models._classifier import EncodingModel, ModelSettings, place_in_first_head
+from posym_core.tasks._sentences import TRIGGERS, CountTask, DistanceTask
 
 TASK = DistanceTask(distances=5, side=2, longest=10, vocabulary=9)
 

@@ -9,7 +9,7 @@ import torch
 from random_examples import given, st
 
 from posym_companion.encodings import spectra
-from posym_core.metrics.rope import rope_angles
+from posym_core.metrics._rope import rope_angles
 
 SIZES = st.integers(1, 7)
 SEEDS = st.integers(0, 10**6)

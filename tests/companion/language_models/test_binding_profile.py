@@ -8,10 +8,10 @@ from posym_companion import loop
 from posym_companion.finding import Tally
 from posym_companion.language_models import binding_profile, score_correlation
 from posym_companion.language_models.judges.binding_profile import add_correlation
-from posym_core.metrics.exclusion_bound import exclusion
-from posym_core.metrics.stats import Estimate
+from posym_core.metrics._exclusion_bound import exclusion
+from posym_core.metrics._stats import Estimate
 from posym_profile.prompts import binding_prompts
-from posym_profile.scores.profiling import map_layers
+from posym_profile.scores._profiling import map_layers
 
 SETTING = binding_profile.BindingProfile(facts=3, prompts=2)
 

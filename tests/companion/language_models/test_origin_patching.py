@@ -24,14 +24,14 @@ from posym_companion.language_models.origin_patching import (
     select_named_layers,
     small,
 )
-from posym_core.metrics.cube_parts import draw_latin_square
-from posym_core.metrics.permutations import permute_blocks
-from posym_core.metrics.rope import rotate
-from posym_core.store.results import name_dims
+from posym_core.metrics._cube_parts import draw_latin_square
+from posym_core.metrics._permutations import permute_blocks
+from posym_core.metrics._rope import rotate
+from posym_core.store._results import name_dims
 from posym_profile import binding_prompts
-from posym_profile.capture.capturing import capture
-from posym_profile.language_models.answers import choose_answers
-from posym_profile.planes.rotary_planes import find_planes
+from posym_profile.capture._capturing import capture
+from posym_profile.language_models._answers import choose_answers
+from posym_profile.planes._rotary_planes import find_planes
 
 WHOLE, ORIGIN, SYMBOL, OTHERS, RANDOM = range(5)
 

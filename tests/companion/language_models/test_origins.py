@@ -26,9 +26,9 @@ from posym_companion.language_models.origins import (
     small,
 )
 from posym_companion.loop import SECOND
-from posym_core.metrics.blocks import BlockLayout
-from posym_core.metrics.cube_parts import PARTS, draw_latin_square
-from posym_core.store.results import name_dims
+from posym_core.metrics._blocks import BlockLayout
+from posym_core.metrics._cube_parts import PARTS, draw_latin_square
+from posym_core.store._results import name_dims
 from posym_profile import binding_prompts, origin_cube, profile
 
 
@@ -36,7 +36,7 @@ def run(tiny, tokenizer, **kind):
     return measure(tiny, tokenizer, small(Origins(**kind)), progress=False)
 
 
-@pytest.mark.filterwarnings("ignore::posym_profile.scores.visibility.HiddenBlocksWarning")  # the tiny model's windows
+@pytest.mark.filterwarnings("ignore::posym_profile.scores._visibility.HiddenBlocksWarning")  # the tiny model's windows
 def test_the_parts_are_those_of_the_cube_whatever_is_read(tiny, tokenizer):
     """All reads of one pass, each beside a cube of its own."""
     setting = small(Origins(lead=1))
@@ -58,7 +58,7 @@ def test_the_parts_are_those_of_the_cube_whatever_is_read(tiny, tokenizer):
     assert "contrasts" not in found
 
 
-@pytest.mark.filterwarnings("ignore::posym_profile.scores.visibility.HiddenBlocksWarning")
+@pytest.mark.filterwarnings("ignore::posym_profile.scores._visibility.HiddenBlocksWarning")
 def test_without_the_first_origins_only_the_others_count(tiny, tokenizer):
     setting = small(Origins())
     found = measure(tiny, tokenizer, setting, progress=False)
@@ -174,7 +174,7 @@ def test_a_draw_of_weights_is_another_model(tiny, tokenizer):
     np.testing.assert_array_equal(draws[0], draws[2])
 
 
-@pytest.mark.filterwarnings("ignore::posym_profile.scores.visibility.HiddenBlocksWarning")
+@pytest.mark.filterwarnings("ignore::posym_profile.scores._visibility.HiddenBlocksWarning")
 def test_few_reads_are_the_same_numbers(tiny, tokenizer):
     few, every = (run(tiny, tokenizer, reads=reads) for reads in ("few", "all"))
     assert few["reads"].tolist() == list(FEW)

@@ -9,13 +9,13 @@ from posym_companion import loop
 from posym_companion.language_models import plane_profile
 from posym_companion.language_models.judges.plane_profile import exceeds_layer_null, turning_angle
 from posym_companion.language_models.plane_profile import PlaneProfile, measure
-from posym_core.metrics.exclusion_bound import exclusion
-from posym_core.metrics.frequencies import dirichlet_kernel
-from posym_core.metrics.logit_matrix import cross_logits
-from posym_profile.capture.capturing import capture
-from posym_profile.planes.rotary_planes import find_planes
+from posym_core.metrics._exclusion_bound import exclusion
+from posym_core.metrics._frequencies import dirichlet_kernel
+from posym_core.metrics._logit_matrix import cross_logits
+from posym_profile.capture._capturing import capture
+from posym_profile.planes._rotary_planes import find_planes
 from posym_profile.prompts import Prompts, make_prompts
-from posym_profile.scores.profiling import profile
+from posym_profile.scores._profiling import profile
 
 SETTING = PlaneProfile(facts=24, prompts=2)
 

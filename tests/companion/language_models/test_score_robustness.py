@@ -8,7 +8,7 @@ import torch
 from posym_companion import loop
 from posym_companion.language_models import score_robustness
 from posym_core import rope_angles, rotate, swap_scores
-from posym_core.metrics.permutations import (
+from posym_core.metrics._permutations import (
     BlockTable,
     draw_orders,
     list_swap_orders,
@@ -16,9 +16,9 @@ from posym_core.metrics.permutations import (
     permutation_scores,
     permute_blocks,
 )
-from posym_core.metrics.score_geometry import pair_scores
+from posym_core.metrics._score_geometry import pair_scores
 from posym_profile.prompts import make_prompts
-from posym_profile.scores.layer_measurement import map_layers
+from posym_profile.scores._layer_measurement import map_layers
 
 SETTING = replace(score_robustness.small(), prompts=2, permutations=10)
 

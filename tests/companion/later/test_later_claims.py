@@ -18,17 +18,17 @@ from posym_companion.ledger import ledger
 from posym_companion.solvers import family_solvers
 from posym_companion.solvers.families import FAMILIES
 from posym_companion.solvers.family_solvers import FamilySolver
-from posym_core.metrics.exclusion_bound import exclusion
-from posym_core.metrics.rope import rotate
-from posym_core.models.constructed.index_retrieval_limits import positional_peak_weight
-from posym_core.store.results import name_dims
-from posym_core.tasks.facts import FactsTask
-from posym_profile.capture.capturing import forward_with_hook
-from posym_profile.interventions.plane_interventions import freeze_rotation
-from posym_profile.interventions.plane_surgery import edit_rope
-from posym_profile.language_models.loading import PACKAGED
-from posym_profile.planes.rotary_planes import find_planes
-from posym_profile.scores.layer_heads import LayerHeads, read_layer_heads
+from posym_core.metrics._exclusion_bound import exclusion
+from posym_core.metrics._rope import rotate
+from posym_core.models.constructed._index_retrieval_limits import positional_peak_weight
+from posym_core.store._results import name_dims
+from posym_core.tasks._facts import FactsTask
+from posym_profile.capture._capturing import forward_with_hook
+from posym_profile.interventions._plane_interventions import freeze_rotation
+from posym_profile.interventions._plane_surgery import edit_rope
+from posym_profile.language_models._loading import PACKAGED
+from posym_profile.planes._rotary_planes import find_planes
+from posym_profile.scores._layer_heads import LayerHeads, read_layer_heads
 
 
 def heads_of(model, ids):

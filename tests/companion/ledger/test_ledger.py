@@ -15,7 +15,7 @@ from posym_companion.ledger import rows as ledger_rows
 from posym_companion.one_head import head_geometry
 from posym_companion.one_head.judges import frequency_control
 from posym_companion.one_head.judges import head_geometry as trained_geometry
-from posym_core.store import results
+from posym_core.store import _results as results
 from posym_profile import __main__ as command_line
 
 SINGLE = "heads with the profile by {} (likes)"

@@ -11,7 +11,7 @@ from posym_companion.ledger import NAMED_VALUES, named_value
 from posym_companion.ledger.named_values import NamedValue
 from posym_companion.one_head import thresholds
 from posym_core.store import load_result
-from posym_core.store.results import MissingResultError
+from posym_core.store._results import MissingResultError
 
 
 @pytest.mark.parametrize("name", NAMED_VALUES)

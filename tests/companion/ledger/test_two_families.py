@@ -22,8 +22,8 @@ from posym_companion.finding import (
 )
 from posym_companion.ledger.rows import make_row
 from posym_companion.loop import SECOND
-from posym_core.store.results import MissingResultError
-from posym_profile.language_models.packaged import MODELS
+from posym_core.store._results import MissingResultError
+from posym_profile.language_models._packaged import MODELS
 
 
 @pytest.mark.parametrize(

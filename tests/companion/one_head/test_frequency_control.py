@@ -12,10 +12,10 @@ import torch
 from posym_companion.one_head import frequency_control as experiment
 from posym_companion.one_head.frequency_control import FrequencyControlSettings
 from posym_companion.one_head.judges import frequency_control as curves
-from posym_core.models.ensembles import make_generators, sample_streams
-from posym_core.models.toys import ToyEnsemble
-from posym_core.models.training import TrainingSettings
-from posym_core.tasks.index_retrieval import IndexTask
+from posym_core.models._ensembles import make_generators, sample_streams
+from posym_core.models._toys import ToyEnsemble
+from posym_core.models._training import TrainingSettings
+from posym_core.tasks._index_retrieval import IndexTask
 
 TINY = FrequencyControlSettings(
     lengths=(8,),

@@ -10,7 +10,7 @@ from posym_companion import loop
 from posym_companion.one_head import head_geometry
 from posym_companion.one_head.plane_geometry import coherence, crest
 from posym_profile.prompts import make_prompts
-from posym_profile.scores.layer_measurement import map_layers
+from posym_profile.scores._layer_measurement import map_layers
 
 SETTING = head_geometry.HeadGeometry(facts=4, prompts=4)
 

@@ -16,8 +16,8 @@ from posym_companion.one_head.plane_geometry import (
     unrotated_planes,
 )
 from posym_core import rope_angles, rotate
-from posym_core.metrics.frequencies import frequency_shares
-from posym_core.metrics.rope import join_planes
+from posym_core.metrics._frequencies import frequency_shares
+from posym_core.metrics._rope import join_planes
 
 
 def drawn(*shape, seed=0):

@@ -16,7 +16,7 @@ from in_browser import chromium, functions, opened
 from posym_companion.one_head import StoredRuns, trainer
 from posym_companion.one_head.training_figure import STATIC
 from posym_core.models import TrainingSettings
-from posym_core.models.toys import ToyEnsemble
+from posym_core.models._toys import ToyEnsemble
 from posym_core.tasks import IndexTask, PartialInductionTask, RetrievalTask
 
 LENGTH, WIDTH, BATCH = 10, 16, 24

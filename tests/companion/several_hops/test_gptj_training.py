@@ -36,8 +36,8 @@ from posym_companion.several_hops.multihop import (
     train_model,
 )
 from posym_core import rope_angles
-from posym_core.store.results import ResultError, load_result
-from posym_core.tasks.number_letter import NumberTask
+from posym_core.store._results import ResultError, load_result
+from posym_core.tasks._number_letter import NumberTask
 
 TINY = MultihopSettings(
     hops=2, window=3, steps_back=2, layers=2, width=8, train=8 * 12, validation=16, test=20, batch=8,

@@ -12,8 +12,8 @@ from posym_companion.several_hops import hop_length, hop_mechanism, hop_variants
 from posym_companion.several_hops.gptj import average_outputs, run_with_edits, set_angles
 from posym_companion.several_hops.multihop import TEST, MultihopSettings
 from posym_companion.several_hops.stations import capture_layers
-from posym_core.metrics.frequencies import frequency_use
-from posym_core.metrics.rope import rotate
+from posym_core.metrics._frequencies import frequency_use
+from posym_core.metrics._rope import rotate
 
 TINY = MultihopSettings(
     hops=2, window=3, steps_back=3, layers=2, width=8, heads=2, dropout=0.0, train=8 * 40, validation=16, test=40,

@@ -7,7 +7,7 @@ import torch
 
 from posym_companion.several_hops.gptj import average_outputs, compute_answer_logits, make_gptj, run_with_edits
 from posym_core import rope_angles
-from posym_core.tasks.number_letter import NumberTask
+from posym_core.tasks._number_letter import NumberTask
 
 TASK = NumberTask(window=3, steps=4, letters=7, hops=3)
 

@@ -8,8 +8,8 @@ import pytest
 import torch
 
 from posym_companion.several_hops.programs import agreement, candidates
-from posym_core.models.constructed.number_letter_heads import IndexHead, ReflexiveHead, RetrievalHead
-from posym_core.tasks.number_letter import LetterTask, NumberTask
+from posym_core.models.constructed._number_letter_heads import IndexHead, ReflexiveHead, RetrievalHead
+from posym_core.tasks._number_letter import LetterTask, NumberTask
 
 TASKS = [NumberTask(hops=3, letters=20), LetterTask(hops=3)]
 NAMES = ("reflexive", "previous", "first", "hop 1", "hop 2", "hop 3")

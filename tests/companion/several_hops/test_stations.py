@@ -12,11 +12,11 @@ from architectures import Swapped
 from posym_companion.several_hops.gptj import make_gptj
 from posym_companion.several_hops.stations import StationScores, capture_layers, station_scores, summary
 from posym_core import rope_angles
-from posym_core.metrics.frequencies import mean_frequency
-from posym_core.metrics.score_geometry import classify_purity
-from posym_core.tasks.number_letter import LetterTask, NumberTask
-from posym_profile.capture.capturing import capture
-from posym_profile.planes.rotary_planes import find_planes
+from posym_core.metrics._frequencies import mean_frequency
+from posym_core.metrics._score_geometry import classify_purity
+from posym_core.tasks._number_letter import LetterTask, NumberTask
+from posym_profile.capture._capturing import capture
+from posym_profile.planes._rotary_planes import find_planes
 
 TASK = NumberTask(window=3, steps=4, letters=7, hops=3)
 # A soft temperature, so that rounding of attention does not decide which pair counts; at 1e-4 it would.

@@ -24,13 +24,13 @@ from posym_companion.solvers.binding_direction import (
     small,
 )
 from posym_companion.solvers.judges.binding_direction import ANSWERS, RIGHT, answers
-from posym_core.store.results import Result, name_dims
-from posym_profile.language_models.answers import choose_answers
-from posym_profile.language_models.loading import load_model, load_tokenizer
-from posym_profile.language_models.packaged import MODELS
+from posym_core.store._results import Result, name_dims
+from posym_profile.language_models._answers import choose_answers
+from posym_profile.language_models._loading import load_model, load_tokenizer
+from posym_profile.language_models._packaged import MODELS
 from posym_profile.language_models.taught import TAUGHT
 from posym_profile.prompts import binding_prompts
-from posym_profile.prompts.drafts import read_words
+from posym_profile.prompts._drafts import read_words
 
 TAUGHT_WITH = {word for kind in ("names", "colours", "things", "cities") for word in read_words(kind)}
 

@@ -6,8 +6,8 @@ import pytest
 import torch
 
 from posym_companion.solvers.families import FAMILIES, FactsLoss, answers_right, family_model
-from posym_core.models.training import CosineSettings, train
-from posym_core.tasks.facts import FactsTask
+from posym_core.models._training import CosineSettings, train
+from posym_core.tasks._facts import FactsTask
 from posym_profile import profile
 
 TASK = FactsTask(facts=4, names=6, attributes=5)

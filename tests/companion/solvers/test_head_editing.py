@@ -20,14 +20,14 @@ from posym_companion.solvers.head_editing import (
 )
 from posym_companion.solvers.head_rankings import HeadRankings
 from posym_companion.solvers.list_questions import questions_about
-from posym_core.metrics.blocks import BlockLayout
-from posym_core.store.results import name_dims
+from posym_core.metrics._blocks import BlockLayout
+from posym_core.store._results import name_dims
 from posym_profile import binding_prompts
-from posym_profile.capture.capturing import capture
-from posym_profile.interventions.plane_surgery import edit_rope
-from posym_profile.planes.rotary_planes import find_planes
+from posym_profile.capture._capturing import capture
+from posym_profile.interventions._plane_surgery import edit_rope
+from posym_profile.planes._rotary_planes import find_planes
 
-pytestmark = pytest.mark.filterwarnings("ignore::posym_profile.scores.visibility.HiddenBlocksWarning")
+pytestmark = pytest.mark.filterwarnings("ignore::posym_profile.scores._visibility.HiddenBlocksWarning")
 
 
 def by_hand(edit, swaps):

@@ -36,12 +36,12 @@ from posym_companion.solvers.head_rankings import (
 from posym_companion.solvers.ranked_models import SOLVERS, load_kept_solver, weights_digest
 from posym_companion.solvers.solver_predictors import solver_predictors
 from posym_companion.solvers.task_solvers import SCORING, draw_questions
-from posym_core.store.results import name_dims
+from posym_core.store._results import name_dims
 from posym_profile import binding_prompts, origin_cube, profile
-from posym_profile.capture.capturing import capture
-from posym_profile.interventions.head_patching import record_head_outputs
+from posym_profile.capture._capturing import capture
+from posym_profile.interventions._head_patching import record_head_outputs
 
-pytestmark = pytest.mark.filterwarnings("ignore::posym_profile.scores.visibility.HiddenBlocksWarning")
+pytestmark = pytest.mark.filterwarnings("ignore::posym_profile.scores._visibility.HiddenBlocksWarning")
 
 
 @pytest.fixture(scope="module")

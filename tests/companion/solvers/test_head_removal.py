@@ -28,13 +28,13 @@ from posym_companion.solvers.head_removal import (
 from posym_companion.solvers.head_roles import record_members_outputs
 from posym_companion.solvers.ranked_models import SOLVERS, load_kept_solver
 from posym_companion.solvers.task_solvers import ANSWERING, TESTING, draw_questions
-from posym_core.models.head_edits import replace_heads
-from posym_core.store.results import name_dims, save_result
+from posym_core.models._head_edits import replace_heads
+from posym_core.store._results import name_dims, save_result
 from posym_profile import binding_prompts
-from posym_profile.interventions.head_patching import ablate_heads
-from posym_profile.language_models.answers import choose_answers
+from posym_profile.interventions._head_patching import ablate_heads
+from posym_profile.language_models._answers import choose_answers
 
-pytestmark = pytest.mark.filterwarnings("ignore::posym_profile.scores.visibility.HiddenBlocksWarning")
+pytestmark = pytest.mark.filterwarnings("ignore::posym_profile.scores._visibility.HiddenBlocksWarning")
 
 
 @pytest.fixture(scope="module")

@@ -12,9 +12,9 @@ from posym_companion.solvers.head_roles import (
     record_members_outputs,
     with_other_answers,
 )
-from posym_core.models.decoders import DecoderEnsemble
-from posym_core.models.ensembles import make_generators, stack_streams
-from posym_core.tasks.facts import FactsTask
+from posym_core.models._decoders import DecoderEnsemble
+from posym_core.models._ensembles import make_generators, stack_streams
+from posym_core.tasks._facts import FactsTask
 
 TASK = FactsTask(facts=3, names=5, attributes=4)
 

@@ -21,11 +21,11 @@ from posym_companion.solvers.origin_solvers import (
 )
 from posym_companion.solvers.solver_settings import TaskSolvers
 from posym_companion.solvers.task_solvers import SCORING, capture_heads, draw_questions, fact_layout
-from posym_core.metrics.cube_parts import draw_latin_square
-from posym_core.metrics.permutations import permute_blocks
-from posym_core.models.decoders import DecoderEnsemble
-from posym_core.store.results import name_dims
-from posym_core.tasks.facts import FactsBatch
+from posym_core.metrics._cube_parts import draw_latin_square
+from posym_core.metrics._permutations import permute_blocks
+from posym_core.models._decoders import DecoderEnsemble
+from posym_core.store._results import name_dims
+from posym_core.tasks._facts import FactsBatch
 
 AT = {name: place for place, name in enumerate(KEPT)}
 

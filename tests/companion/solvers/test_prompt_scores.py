@@ -9,9 +9,9 @@ from architectures import shared, tokens
 from posym_companion.solvers.prompt_scores import measure_head_scores, measure_plane_scores
 from posym_profile.capture import capture
 from posym_profile.interventions import edit_rope
-from posym_profile.interventions.plane_interventions import freeze_rotation, select_slowest
+from posym_profile.interventions._plane_interventions import freeze_rotation, select_slowest
 from posym_profile.planes import find_planes
-from posym_profile.prompts.drafts import Prompts
+from posym_profile.prompts._drafts import Prompts
 from posym_profile.scores import profile
 
 

@@ -7,8 +7,8 @@ import pytest
 
 from posym_companion.solvers import family_solvers, survey
 from posym_companion.solvers.survey import SurveyedModel
-from posym_core.metrics.trends import TRENDS, measure_head_trends
-from posym_core.store.results import name_dims
+from posym_core.metrics._trends import TRENDS, measure_head_trends
+from posym_core.store._results import name_dims
 
 
 @pytest.mark.parametrize(("family", "trained"), [("gemma2", False), ("llama", True)])

@@ -13,8 +13,8 @@ from architectures import build
 from posym_companion.solvers import taught_gemma
 from posym_companion.solvers.prompt_roles import answer_pairs, patched_heads, silenced_everywhere, silenced_heads
 from posym_companion.solvers.taught_gemma import EXPERIMENT, draw_lesson, draw_untaught_prompts, full_size, small
-from posym_profile.interventions.head_patching import find_output_projections, record_head_outputs
-from posym_profile.language_models.low_rank import add_lora, read_factors
+from posym_profile.interventions._head_patching import find_output_projections, record_head_outputs
+from posym_profile.language_models._low_rank import add_lora, read_factors
 
 SETTING = small()
 

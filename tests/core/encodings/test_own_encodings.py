@@ -143,7 +143,7 @@ def test_a_broken_package_is_named_and_breaks_no_other(patch, tmp_path):
 
 
 def test_two_of_one_name_are_refused():
-    with pytest.raises(ExtensionError, match=r"'rope' is posym_core.encodings.rotary:RoPE already, and .*Other asks"):
+    with pytest.raises(ExtensionError, match=r"'rope' is posym_core.encodings._rotary:RoPE already, and .*Other asks"):
 
         @register_encoding("rope", "Other")
         class Other(NoPE): ...
@@ -282,6 +282,6 @@ def test_trying_an_encoding_out_draws_nothing(patch):
 @pytest.mark.parametrize("name", OURS)
 def test_ours_are_what_is_asked_of_others(name):
     """In spite of other defaults around them."""
-    posym_core.encodings.registry._try_out.cache_clear()
+    posym_core.encodings._registry._try_out.cache_clear()
     with torch.device("meta"):
-        posym_core.encodings.registry._try_out(ENCODINGS[name])
+        posym_core.encodings._registry._try_out(ENCODINGS[name])

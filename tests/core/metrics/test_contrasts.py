@@ -5,7 +5,7 @@ from planted_scores import planted
 from scipy import stats as reference
 
 from posym_companion import score_statistics
-from posym_core.metrics import contrasts
+from posym_core.metrics import _contrasts as contrasts
 
 # Of this seed the first draw has one of two prompts twice.
 ONE_SIDED = 0

@@ -8,8 +8,8 @@ import pytest
 import torch
 
 from posym_core import cross_logits
-from posym_core.metrics.blocks import BlockLayout
-from posym_core.metrics.cube_parts import (
+from posym_core.metrics._blocks import BlockLayout
+from posym_core.metrics._cube_parts import (
     PARTS,
     arrange_cube,
     compute_block_logits,
@@ -18,7 +18,7 @@ from posym_core.metrics.cube_parts import (
     normalize_parts,
     split_variance,
 )
-from posym_core.metrics.heads import Heads
+from posym_core.metrics._heads import Heads
 
 N = 5
 

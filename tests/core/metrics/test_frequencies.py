@@ -5,7 +5,7 @@ import torch
 from random_examples import given, settings, st
 
 from posym_core import cross_logits, exclusion, rope_angles
-from posym_core.metrics.frequencies import dirichlet_kernel, frequency_shares, frequency_use
+from posym_core.metrics._frequencies import dirichlet_kernel, frequency_shares, frequency_use
 
 FIELDS = ("positional_share", "symbolic_share", "interaction_share")
 

@@ -7,7 +7,7 @@ import itertools
 import numpy as np
 import torch
 
-from posym_core.metrics.score_geometry import pair_scores
+from posym_core.metrics._score_geometry import pair_scores
 
 TAU = 1e-4
 C = np.array([[6.0, 6, 0], [0, 0, 0], [6, 0, 0]])

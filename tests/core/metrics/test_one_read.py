@@ -20,7 +20,7 @@ from posym_core.metrics import (
     simulate_random_swaps,
     swap_scores,
 )
-from posym_core.metrics.permutations import permute_blocks
+from posym_core.metrics._permutations import permute_blocks
 
 CPU = torch.device("cpu")
 

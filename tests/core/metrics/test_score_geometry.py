@@ -6,7 +6,7 @@ import torch
 from random_examples import given, st
 
 from posym_core import cross_logits, rope_angles, swap_scores
-from posym_core.metrics.score_geometry import exchange_scores, pair_scores, simulate_random_swaps
+from posym_core.metrics._score_geometry import exchange_scores, pair_scores, simulate_random_swaps
 
 
 @given(st.lists(st.floats(1e-6, 1), min_size=4, max_size=4))

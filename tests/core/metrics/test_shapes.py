@@ -12,9 +12,9 @@ from jaxtyping import TypeCheckError, install_import_hook
 
 with install_import_hook(["posym_core.checks", "posym_core.metrics"], "beartype.beartype"):
     import posym_core
-    from posym_core.metrics.logit_matrix import plane_contributions
+    from posym_core.metrics._logit_matrix import plane_contributions
     from posym_core.metrics import dirichlet_kernel
-    from posym_core.metrics.rope import split_planes
+    from posym_core.metrics._rope import split_planes
 
 query, keys, angles = torch.randn(2, 3, 8), torch.randn(2, 3, 9, 8), posym_core.rope_angles(8)
 for pairing in ("halves", "neighbours"):

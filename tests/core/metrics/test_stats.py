@@ -8,7 +8,8 @@ from scipy import stats as reference
 
 from posym_companion import score_statistics
 from posym_companion.solvers import areas
-from posym_core.metrics import contrasts, stats
+from posym_core.metrics import _contrasts as contrasts
+from posym_core.metrics import _stats as stats
 
 
 def test_correlation_is_scipys_over_prompt_means_and_its_interval_holds_it():

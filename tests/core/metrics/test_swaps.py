@@ -7,8 +7,10 @@ from random_examples import given, settings, st
 
 from benchmarks.operations import scoring
 from posym_core import rope_angles, rotate, swap_scores
-from posym_core.metrics import blocks, permutations, swaps
-from posym_core.metrics import few_blocks as hubs
+from posym_core.metrics import _blocks as blocks
+from posym_core.metrics import _few_blocks as hubs
+from posym_core.metrics import _permutations as permutations
+from posym_core.metrics import _swaps as swaps
 
 PAIRINGS = ["halves", "neighbours"]
 FLOAT64_ERROR = 1e-10

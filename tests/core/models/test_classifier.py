@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from posym_core.encodings import ENCODINGS, EncodedHeads, RoPE
-from posym_core.models.classifier import (
+from posym_core.models._classifier import (
     ClassLoss,
     EncodingModel,
     ModelSettings,
@@ -14,9 +14,9 @@ from posym_core.models.classifier import (
     mark_right_classes,
     place_in_first_head,
 )
-from posym_core.models.head_edits import replace_heads
-from posym_core.models.training import LinearSettings, train
-from posym_core.tasks.sentences import CountTask, DistanceTask, SentenceBatch
+from posym_core.models._head_edits import replace_heads
+from posym_core.models._training import LinearSettings, train
+from posym_core.tasks._sentences import CountTask, DistanceTask, SentenceBatch
 
 SMALL = {"vocabulary": 9, "classes": 4, "layers": 2, "width": 16, "heads": 2, "hidden": 12, "rank": 3, "length": 14}
 

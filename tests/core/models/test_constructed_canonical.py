@@ -10,12 +10,12 @@ import torch
 from random_examples import given, settings, st
 
 from posym_core import cross_logits, exclusion, swap_scores
-from posym_core.models.constructed.index_retrieval_collisions import (
+from posym_core.models.constructed._index_retrieval_collisions import (
     make_index_collision,
     make_induction_collisions,
     make_retrieval_collision,
 )
-from posym_core.models.constructed.index_retrieval_heads import (
+from posym_core.models.constructed._index_retrieval_heads import (
     PartialInductionHead,
     PlanarRetrievalHead,
     PositionalIndexHead,
@@ -24,7 +24,7 @@ from posym_core.models.constructed.index_retrieval_heads import (
     list_inputs,
     list_worst_inputs,
 )
-from posym_core.models.constructed.index_retrieval_limits import (
+from posym_core.models.constructed._index_retrieval_limits import (
     half_turn_condition,
     index_gap,
     planar_retrieval_limit,
@@ -36,7 +36,7 @@ from posym_core.models.constructed.index_retrieval_limits import (
     symbolic_peak_weight,
     symbolic_smallest_beta,
 )
-from posym_core.tasks.index_retrieval import IndexTask, PartialInductionTask, RetrievalTask, TaskBatch
+from posym_core.tasks._index_retrieval import IndexTask, PartialInductionTask, RetrievalTask, TaskBatch
 
 ABOVE, BELOW = 1.001, 0.999
 

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from posym_core import swap_scores
-from posym_core.models.constructed.number_letter_heads import (
+from posym_core.models.constructed._number_letter_heads import (
     IndexHead,
     ReflexiveHead,
     RetrievalHead,
@@ -17,7 +17,7 @@ from posym_core.models.constructed.number_letter_heads import (
     list_sequences,
     list_worst_sequences,
 )
-from posym_core.models.constructed.number_letter_limits import (
+from posym_core.models.constructed._number_letter_limits import (
     index_discrepancy,
     index_smallest_beta,
     reflexive_smallest_beta,
@@ -25,8 +25,8 @@ from posym_core.models.constructed.number_letter_limits import (
     retrieval_discrepancy,
     retrieval_smallest_beta,
 )
-from posym_core.tasks.number_letter import LetterTask, NumberTask
-from posym_core.tasks.number_letter_programs import apply_index, apply_reflexive, apply_retrieval, is_valid, walk
+from posym_core.tasks._number_letter import LetterTask, NumberTask
+from posym_core.tasks._number_letter_programs import apply_index, apply_reflexive, apply_retrieval, is_valid, walk
 
 ABOVE, BELOW = 1.001, 0.999
 NUMBER = NumberTask(letters=2, window=2, steps=2, hops=2)

@@ -7,11 +7,11 @@ import math
 import pytest
 import torch
 
-from posym_core.metrics.rope import rotate
-from posym_core.models.decoders import DecoderEnsemble
-from posym_core.models.ensembles import make_generators, sample_streams
-from posym_core.models.training import CosineSettings, train
-from posym_core.tasks.facts import FactsBatch, FactsTask
+from posym_core.metrics._rope import rotate
+from posym_core.models._decoders import DecoderEnsemble
+from posym_core.models._ensembles import make_generators, sample_streams
+from posym_core.models._training import CosineSettings, train
+from posym_core.tasks._facts import FactsBatch, FactsTask
 
 TASK = FactsTask(facts=3, names=5, attributes=4)
 ANGLES = torch.tensor([[[1.0, 0.1], [0.5, 0.0]], [[0.3, 0.2], [0.0, 0.0]]], dtype=torch.float64)

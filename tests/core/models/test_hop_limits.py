@@ -9,15 +9,15 @@ from fractions import Fraction
 import pytest
 import torch
 
-from posym_core.metrics.rope import rope_angles
-from posym_core.models.constructed.number_letter_heads import IndexHead, is_hop_right, list_worst_sequences
-from posym_core.models.constructed.number_letter_limits import (
+from posym_core.metrics._rope import rope_angles
+from posym_core.models.constructed._number_letter_heads import IndexHead, is_hop_right, list_worst_sequences
+from posym_core.models.constructed._number_letter_limits import (
     closest_returns,
     index_price,
     index_smallest_beta,
     planes_smallest_beta,
 )
-from posym_core.tasks.number_letter import NumberTask
+from posym_core.tasks._number_letter import NumberTask
 
 
 def loop_works(length, angles, beta):

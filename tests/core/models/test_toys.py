@@ -9,10 +9,10 @@ import pytest
 import torch
 
 from posym_core import cross_logits, rope_angles
-from posym_core.models.ensembles import make_generators, sample_streams
-from posym_core.models.toys import ToyEnsemble
-from posym_core.models.training import TrainingSettings, train
-from posym_core.tasks.index_retrieval import IndexTask, PartialInductionTask, RetrievalTask, TaskBatch
+from posym_core.models._ensembles import make_generators, sample_streams
+from posym_core.models._toys import ToyEnsemble
+from posym_core.models._training import TrainingSettings, train
+from posym_core.tasks._index_retrieval import IndexTask, PartialInductionTask, RetrievalTask, TaskBatch
 
 TASKS = [
     IndexTask(length=6, symbols=4),

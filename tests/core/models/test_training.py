@@ -7,12 +7,12 @@ import math
 import pytest
 import torch
 
-from posym_core.models import checkpoints
-from posym_core.models.ensembles import make_generators, sample_streams
-from posym_core.models.toys import ToyEnsemble
-from posym_core.models.training import TrainingSettings, train
-from posym_core.store import keeping as store
-from posym_core.tasks.index_retrieval import RetrievalTask
+from posym_core.models import _checkpoints as checkpoints
+from posym_core.models._ensembles import make_generators, sample_streams
+from posym_core.models._toys import ToyEnsemble
+from posym_core.models._training import TrainingSettings, train
+from posym_core.store import _keeping as store
+from posym_core.tasks._index_retrieval import RetrievalTask
 
 TASK = RetrievalTask(length=4, symbols=5, attributes=2)
 SEEDS = (0, 1)

@@ -22,13 +22,14 @@ from posym_companion.several_hops.multihop import (
     train_model,
     train_together,
 )
-from posym_core.models import graphs, training
-from posym_core.models.decoders import DecoderEnsemble
-from posym_core.models.ensembles import make_generators, sample_streams
-from posym_core.models.toys import ToyEnsemble
-from posym_core.models.training import CosineSettings, TrainingSettings, train
-from posym_core.tasks.facts import FactsTask
-from posym_core.tasks.index_retrieval import RetrievalTask
+from posym_core.models import _graphs as graphs
+from posym_core.models import _training as training
+from posym_core.models._decoders import DecoderEnsemble
+from posym_core.models._ensembles import make_generators, sample_streams
+from posym_core.models._toys import ToyEnsemble
+from posym_core.models._training import CosineSettings, TrainingSettings, train
+from posym_core.tasks._facts import FactsTask
+from posym_core.tasks._index_retrieval import RetrievalTask
 
 TINY = MultihopSettings(
     hops=2, window=3, steps_back=2, layers=2, width=8, train=8 * 24, validation=16, test=20, batch=8, dropout=0.2,

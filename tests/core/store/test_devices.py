@@ -3,7 +3,7 @@ from types import SimpleNamespace
 import pytest
 import torch
 
-from posym_core.store.devices import choose_device, describe_device
+from posym_core.store._devices import choose_device, describe_device
 
 
 @pytest.mark.parametrize(("library", "devices", "expected"), [(False, 0, "cpu"), (True, 0, "cpu"), (True, 1, "cuda")])

@@ -5,8 +5,8 @@ import sys
 import pytest
 import torch
 
-from posym_core.store import parallel
-from posym_core.store.parallel import WorkerLostError, run_grid
+from posym_core.store import _parallel as parallel
+from posym_core.store._parallel import WorkerLostError, run_grid
 
 ITEMS = [4.0, 9.0, 16.0, 25.0]
 
@@ -72,7 +72,7 @@ def test_without_dask_the_extra_is_named(monkeypatch):
 
 def test_an_address_where_no_scheduler_is(monkeypatch):
     pytest.importorskip("distributed")
-    monkeypatch.setattr("posym_core.store.parallel.PATIENCE", 0.2)
+    monkeypatch.setattr("posym_core.store._parallel.PATIENCE", 0.2)
     with pytest.raises(ConnectionError, match=r"no Dask scheduler answers at 'tcp://127\.0\.0\.1:1'; start one with"):
         list(run_grid(math.sqrt, ITEMS, cluster="tcp://127.0.0.1:1"))
 
@@ -86,6 +86,6 @@ def scheduler():
 
 
 def test_a_cluster_without_workers(scheduler, monkeypatch):
-    monkeypatch.setattr("posym_core.store.parallel.PATIENCE", 0.5)
+    monkeypatch.setattr("posym_core.store._parallel.PATIENCE", 0.5)
     with pytest.raises(ConnectionError, match=r"has no workers; start some with `dask worker tcp://"):
         list(run_grid(math.sqrt, ITEMS, cluster=scheduler.scheduler_address))

@@ -7,9 +7,9 @@ import torch
 
 from posym_companion.several_hops.multihop import full_size
 from posym_companion.solvers import taught_gemma
-from posym_core.store import keeping as store
-from posym_core.store import results
-from posym_core.store.keeping import seal
+from posym_core.store import _keeping as store
+from posym_core.store import _results as results
+from posym_core.store._sealing import seal
 
 DIMS = {"scores": "layer head", "names x": "head"}
 

@@ -6,7 +6,7 @@ import pytest
 import torch
 from random_examples import given, settings, st
 
-from posym_core.tasks.index_retrieval import IndexTask, PartialInductionTask, RetrievalTask
+from posym_core.tasks._index_retrieval import IndexTask, PartialInductionTask, RetrievalTask
 
 CASES = [
     IndexTask(length=5, symbols=3),

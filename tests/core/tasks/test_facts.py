@@ -8,7 +8,7 @@ from fractions import Fraction
 import pytest
 import torch
 
-from posym_core.tasks.facts import ASK, MARKS, QUESTIONS, START, STOP, VERB, FactsTask, expect_most_frequent
+from posym_core.tasks._facts import ASK, MARKS, QUESTIONS, START, STOP, VERB, FactsTask, expect_most_frequent
 
 
 def generator(seed=0):

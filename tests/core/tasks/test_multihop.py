@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from posym_core.tasks import apply_index, apply_retrieval, walk
-from posym_core.tasks.number_letter import LetterTask, NumberTask, name_letters
+from posym_core.tasks._number_letter import LetterTask, NumberTask, name_letters
 
 TASKS = [NumberTask(), LetterTask()]
 TINY = [NumberTask(window=3, steps=2, letters=5, hops=3), LetterTask(window=2, steps=3, alphabet=4, integers=2, hops=3)]

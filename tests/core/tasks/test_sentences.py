@@ -4,7 +4,7 @@ import pytest
 import torch
 from random_examples import given, settings, st
 
-from posym_core.tasks.sentences import PADDING, TRIGGERS, WORDS, CountTask, DistanceTask, draw_up_to
+from posym_core.tasks._sentences import PADDING, TRIGGERS, WORDS, CountTask, DistanceTask, draw_up_to
 
 
 def sample(task, count=2000, seed=0):

@@ -12,11 +12,11 @@ from transformers import AttentionInterface, AttentionMaskInterface
 from transformers.models.doge import modeling_doge
 from transformers.models.llama import modeling_llama
 
-from posym_profile.capture.capturing import attention_hook, capture, forward, forward_with_hook
-from posym_profile.capture.recording import Recorder
-from posym_profile.language_models.refusals import UnsupportedModelError
-from posym_profile.planes.rotary_planes import find_planes
-from posym_profile.scores.profiling import profile
+from posym_profile.capture._capturing import attention_hook, capture, forward, forward_with_hook
+from posym_profile.capture._recording import Recorder
+from posym_profile.language_models._refusals import UnsupportedModelError
+from posym_profile.planes._rotary_planes import find_planes
+from posym_profile.scores._profiling import profile
 
 # The model's own float32 weights against ours, and one attention kernel against another.
 WEIGHT_ERROR = 1e-5

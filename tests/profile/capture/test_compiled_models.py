@@ -10,10 +10,10 @@ import torch
 from architectures import build, tokens
 
 from posym_companion.solvers.single_heads import patch_each_head, patch_head
-from posym_profile.capture.capturing import attention_hook
-from posym_profile.interventions.head_patching import ablate_heads, edit_head_outputs, patch_heads, record_head_outputs
-from posym_profile.interventions.plane_interventions import change_base, freeze_rotation, remove_planes
-from posym_profile.interventions.plane_surgery import edit_rope
+from posym_profile.capture._capturing import attention_hook
+from posym_profile.interventions._head_patching import ablate_heads, edit_head_outputs, patch_heads, record_head_outputs
+from posym_profile.interventions._plane_interventions import change_base, freeze_rotation, remove_planes
+from posym_profile.interventions._plane_surgery import edit_rope
 
 IDS, OTHERS = tokens(2), tokens(5)[2:]
 HEADS = [(0, 1), (1, 2)]

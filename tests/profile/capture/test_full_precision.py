@@ -11,7 +11,7 @@ from transformers.models.llama import modeling_llama
 
 from posym_core import rope_angles
 from posym_profile.capture import capture
-from posym_profile.capture.full_precision import compute_in_float32
+from posym_profile.capture._full_precision import compute_in_float32
 from posym_profile.language_models import UnsupportedModelError
 from posym_profile.planes import find_planes
 

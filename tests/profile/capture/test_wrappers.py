@@ -11,11 +11,11 @@ from architectures import build, shared, tokens
 from saved_models import save_model
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
-from posym_profile.capture.capturing import capture
-from posym_profile.capture.wrappers import unwrap
-from posym_profile.language_models.refusals import UnsupportedModelError
-from posym_profile.planes.rotary_planes import find_planes
-from posym_profile.scores.profiling import profile
+from posym_profile.capture._capturing import capture
+from posym_profile.capture._wrappers import unwrap
+from posym_profile.language_models._refusals import UnsupportedModelError
+from posym_profile.planes._rotary_planes import find_planes
+from posym_profile.scores._profiling import profile
 
 nnsight, peft = pytest.importorskip("nnsight"), pytest.importorskip("peft")
 TransformerBridge = pytest.importorskip("transformer_lens.model_bridge").TransformerBridge

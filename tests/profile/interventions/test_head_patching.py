@@ -14,18 +14,18 @@ from every_decoder import LENGTH, NOT_BUILT, tiny_model
 from every_decoder import REFUSED as NO_PROFILE
 
 from posym_companion.solvers.single_heads import patch_each_head, patch_head
-from posym_profile.capture.capturing import capture
-from posym_profile.interventions import head_patching
-from posym_profile.interventions.head_patching import (
+from posym_profile.capture._capturing import capture
+from posym_profile.interventions import _head_patching as head_patching
+from posym_profile.interventions._head_patching import (
     ablate_heads,
     edit_head_outputs,
     find_output_projections,
     patch_heads,
     record_head_outputs,
 )
-from posym_profile.interventions.plane_interventions import freeze_rotation, select_fastest
-from posym_profile.interventions.plane_surgery import edit_rope
-from posym_profile.language_models.refusals import UnsupportedModelError
+from posym_profile.interventions._plane_interventions import freeze_rotation, select_fastest
+from posym_profile.interventions._plane_surgery import edit_rope
+from posym_profile.language_models._refusals import UnsupportedModelError
 
 KINDS = ("Llama", "Qwen2", "Gemma2", "Gemma3", "Cohere", "GPT-NeoX", "Phi")
 ANSWERS = torch.tensor([7, 30, 96])

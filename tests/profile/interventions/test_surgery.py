@@ -8,8 +8,8 @@ import pytest
 import torch
 from architectures import ROTARY, build, shared, tokens
 
-from posym_profile.capture.capturing import capture
-from posym_profile.interventions.plane_interventions import (
+from posym_profile.capture._capturing import capture
+from posym_profile.interventions._plane_interventions import (
     change_base,
     freeze_rotation,
     remove_planes,
@@ -19,10 +19,10 @@ from posym_profile.interventions.plane_interventions import (
     select_fastest,
     select_slowest,
 )
-from posym_profile.interventions.plane_surgery import edit_rope
-from posym_profile.language_models.refusals import UnsupportedModelError
-from posym_profile.planes.rotary_planes import find_planes
-from posym_profile.scores.profiling import profile
+from posym_profile.interventions._plane_surgery import edit_rope
+from posym_profile.language_models._refusals import UnsupportedModelError
+from posym_profile.planes._rotary_planes import find_planes
+from posym_profile.scores._profiling import profile
 
 LENGTH = 24
 # The model's own float32 phases and products against ours.

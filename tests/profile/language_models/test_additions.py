@@ -11,8 +11,8 @@ from architectures import build, tokens
 from torch import nn
 
 from posym_companion.solvers.low_rank_training import encode_factors, factor_change, train_lora, train_matrices
-from posym_core.store.keeping import sha256
-from posym_profile.language_models.low_rank import add_lora, merge_lora, read_factors
+from posym_core.store._sealing import sha256
+from posym_profile.language_models._low_rank import add_lora, merge_lora, read_factors
 
 NAMES = ("model.layers.0.self_attn.q_proj", "model.layers.2.self_attn.v_proj")
 

@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from posym_core.store.keeping import UNFINISHED, find_damage
-from posym_profile.language_models import packaged
+from posym_core.store._cache import UNFINISHED, find_damage
+from posym_profile.language_models import _packaged as packaged
 
 ROOT = Path(__file__).resolve().parents[3]
 CONVERT = f"""

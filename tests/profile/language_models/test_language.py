@@ -22,25 +22,25 @@ from tokenizers import Tokenizer
 from tokenizers.models import WordLevel
 from transformers import AutoConfig, PreTrainedTokenizerFast
 
-from posym_core.store.keeping import MANIFEST, cache_folder, find_cache_root, find_damage
+from posym_core.store._cache import MANIFEST, cache_folder, find_cache_root, find_damage
 from posym_profile import origin_cube, profile
-from posym_profile.capture.capturing import capture
-from posym_profile.language_models import loading as models
-from posym_profile.language_models import packaged as weights
-from posym_profile.language_models.answers import choose_answers
-from posym_profile.language_models.gguf_tokenizers import (
+from posym_profile.capture._capturing import capture
+from posym_profile.language_models import _loading as models
+from posym_profile.language_models import _packaged as weights
+from posym_profile.language_models._answers import choose_answers
+from posym_profile.language_models._gguf_tokenizers import (
     GEMMA_MARKS,
     SMOLLM_MARKS,
     list_merges,
     make_gemma_tokenizer,
     make_smollm_tokenizer,
 )
-from posym_profile.language_models.loading import load_config, load_model
-from posym_profile.language_models.packaged import MODELS
+from posym_profile.language_models._loading import load_config, load_model
+from posym_profile.language_models._packaged import MODELS
 from posym_profile.language_models.taught import TAUGHT, load_finetuned_factors
-from posym_profile.planes.rotary_planes import find_planes
+from posym_profile.planes._rotary_planes import find_planes
 from posym_profile.prompts import binding_prompts
-from posym_profile.prompts.text import read_reference_text
+from posym_profile.prompts._text import read_reference_text
 
 KEY = {"weights": "abc", "version": "1"}
 
@@ -399,7 +399,7 @@ def test_a_missing_model_says_so_and_what_to_do(name):
 HUB = """
 import http.server, sys, threading, time
 from huggingface_hub import constants
-from posym_profile.language_models.loading import load_model
+from posym_profile.language_models._loading import load_model
 
 def wait(seconds):
     raise AssertionError(f"waited {seconds} s for another try")

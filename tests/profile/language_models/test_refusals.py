@@ -7,8 +7,8 @@ import torch
 from architectures import build
 from torch import nn
 
-from posym_profile.interventions.plane_surgery import edit_rope
-from posym_profile.language_models.refusals import (
+from posym_profile.interventions._plane_surgery import edit_rope
+from posym_profile.language_models._refusals import (
     UnsupportedModelError,
     check_grouped,
     check_tokens,

@@ -7,13 +7,13 @@ from architectures import REFUSED, ROTARY, Swapped, build, shared, tokens
 from transformers.models.llama import modeling_llama
 
 from posym_core import rope_angles
-from posym_core.metrics.rope import rotate_unchecked
-from posym_profile.capture.capturing import capture
-from posym_profile.language_models.refusals import UnsupportedModelError
-from posym_profile.planes.rotary_planes import Planes, _Fit, _NoRotationError, find_planes
-from posym_profile.scores.layer_heads import read_layer_heads
-from posym_profile.scores.layer_measurement import find_planes_by_length
-from posym_profile.scores.profiling import profile
+from posym_core.metrics._rope import rotate_unchecked
+from posym_profile.capture._capturing import capture
+from posym_profile.language_models._refusals import UnsupportedModelError
+from posym_profile.planes._rotary_planes import Planes, _Fit, _NoRotationError, find_planes
+from posym_profile.scores._layer_heads import read_layer_heads
+from posym_profile.scores._layer_measurement import find_planes_by_length
+from posym_profile.scores._profiling import profile
 
 # The model rounds its angles to float32, and the closed form does not.
 LOGIT_ERROR = 2e-5

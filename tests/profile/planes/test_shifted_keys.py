@@ -10,8 +10,9 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from transformers.models.llama import modeling_llama
 
 from posym_profile.language_models import UnsupportedModelError
-from posym_profile.planes import find_planes, shifted_keys
-from posym_profile.planes.shifted_keys import SHIFTS, TOKENS, ShiftedKeys
+from posym_profile.planes import _shifted_keys as shifted_keys
+from posym_profile.planes import find_planes
+from posym_profile.planes._shifted_keys import SHIFTS, TOKENS, ShiftedKeys
 
 ROTARY_EMBEDDING = modeling_llama.LlamaRotaryEmbedding.forward
 

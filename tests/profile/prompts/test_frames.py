@@ -4,8 +4,8 @@ import pytest
 import torch
 from architectures import packaged
 
-from posym_profile.prompts.prompt_tasks import make_prompts
-from posym_profile.prompts.repeated_frames import find_frame
+from posym_profile.prompts._prompt_tasks import make_prompts
+from posym_profile.prompts._repeated_frames import find_frame
 
 FACT = [7, 100, 8]
 

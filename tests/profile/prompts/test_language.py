@@ -6,7 +6,7 @@ import pytest
 import torch
 from architectures import build, shared, tokens
 
-from posym_profile.language_models.answers import choose_answers
+from posym_profile.language_models._answers import choose_answers
 from posym_profile.prompts import (
     PROMPT_TASKS,
     Prompts,

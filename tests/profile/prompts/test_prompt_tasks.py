@@ -18,9 +18,10 @@ import posym_profile.prompts
 from posym_core.extensions import ExtensionError, ExtensionWarning
 from posym_profile.__main__ import main
 from posym_profile.prompts import PROMPT_TASKS, Prompts, make_prompts, register_prompt_task
-from posym_profile.report import chunks, survey
-from posym_profile.report.folder import load_profile
-from posym_profile.report.profile_settings import ProfileSettings
+from posym_profile.report import _chunks as chunks
+from posym_profile.report import _survey as survey
+from posym_profile.report._folder import load_profile
+from posym_profile.report._profile_settings import ProfileSettings
 
 WORDINGS = ["binding", "binding-likes", "binding-bought", "binding-lives", "binding-with-lead", "binding-varied"]
 OURS = [*WORDINGS, "index", "keyvalue", "induction", "text"]
@@ -250,7 +251,7 @@ def test_two_of_one_name_are_refused(patch, tmp_path):
     code = PLAIN.format(name="other")
     write_package(tmp_path / "a", "greedy-pack", GROUP, {"index": "greedy_pack:other"}, greedy_pack=code)
     patch.syspath_prepend(tmp_path / "a")
-    place = "posym_profile.prompts.lists_and_text"
+    place = "posym_profile.prompts._lists_and_text"
     message = f"task 'index' is {place}:index_prompts already, and greedy_pack:other asks for the same"
     with pytest.raises(ExtensionError, match=f"of greedy-pack 1.0, cannot be loaded: {message} name; rename one"):
         PROMPT_TASKS.find("index")

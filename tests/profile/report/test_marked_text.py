@@ -12,13 +12,13 @@ from hypothesis import strategies as st
 from saved_models import save_model
 
 from posym_profile.__main__ import main
-from posym_profile.language_models.loading import load_tokenizer
-from posym_profile.report import profile_settings as profile_settings
-from posym_profile.report import prompt_listing
-from posym_profile.report.folder import load_profile
-from posym_profile.report.marked_text import parse_marked_prompt, parse_marked_prompts, read_rows
-from posym_profile.report.prompt_files import PromptFileError, read_fields, read_prompts
-from posym_profile.report.survey import run_survey
+from posym_profile.language_models._loading import load_tokenizer
+from posym_profile.report import _profile_settings as profile_settings
+from posym_profile.report import _prompt_listing as prompt_listing
+from posym_profile.report._folder import load_profile
+from posym_profile.report._marked_text import parse_marked_prompt, parse_marked_prompts, read_rows
+from posym_profile.report._prompt_files import PromptFileError, read_fields, read_prompts
+from posym_profile.report._survey import run_survey
 
 TEXT = "Ann likes red. Bob likes blue. Bob likes"
 MARKED = "[[Ann likes red.]] [[Bob likes blue.]] Bob likes"

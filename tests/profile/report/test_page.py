@@ -13,11 +13,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from posym_core.metrics.cube_parts import PARTS
-from posym_profile.report.folder import ProfileRun
-from posym_profile.report.page import NAME, draw_figures, render_pages, render_report
-from posym_profile.report.prompt_files import BlockedPrompt
-from posym_profile.scores.head_tables import make_head_rows
+from posym_core.metrics._cube_parts import PARTS
+from posym_profile.report._folder import ProfileRun
+from posym_profile.report._page import NAME, draw_figures, render_pages, render_report
+from posym_profile.report._prompt_files import BlockedPrompt
+from posym_profile.scores._head_tables import make_head_rows
 
 PROMPTS, LAYERS, HEADS = 5, 3, 4
 

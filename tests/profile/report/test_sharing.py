@@ -19,12 +19,12 @@ import pytest
 import yaml
 from huggingface_hub import constants
 
-from posym_core.store.keeping import seal
+from posym_core.store._sealing import seal
 from posym_profile.__main__ import main
 from posym_profile.report import load_profile, share_profile
-from posym_profile.report.folder import MANIFEST, ProfileError, ProfileRun, write_profile
-from posym_profile.report.hub import parse_repository
-from posym_profile.report.prompt_files import BlockedPrompt
+from posym_profile.report._folder import MANIFEST, ProfileError, ProfileRun, write_profile
+from posym_profile.report._hub import parse_repository
+from posym_profile.report._prompt_files import BlockedPrompt
 
 NAME = "ann/heads"
 

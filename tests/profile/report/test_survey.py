@@ -20,21 +20,22 @@ import torch
 from saved_models import save_model
 from scipy import stats
 
-from posym_core.metrics.contrasts import contrast_layers
-from posym_core.metrics.stats import head_correlation
-from posym_core.store.keeping import unseal, write_part
+from posym_core.metrics._contrasts import contrast_layers
+from posym_core.metrics._stats import head_correlation
+from posym_core.store._resuming import write_part
+from posym_core.store._sealing import unseal
 from posym_profile import load_model
 from posym_profile.__main__ import main
-from posym_profile.language_models.loading import load_tokenizer
-from posym_profile.language_models.model_summary import summarize_model
-from posym_profile.language_models.refusals import UnsupportedModelError
-from posym_profile.report import chunks as profile_chunks
-from posym_profile.report import run as profile_runs
-from posym_profile.report import survey as surveys
-from posym_profile.report.folder import ProfileError, load_profile
-from posym_profile.report.profile_settings import ProfileSettings
-from posym_profile.report.run import run_profile
-from posym_profile.report.survey import PAGE, read_models, run_survey
+from posym_profile.language_models._loading import load_tokenizer
+from posym_profile.language_models._model_summary import summarize_model
+from posym_profile.language_models._refusals import UnsupportedModelError
+from posym_profile.report import _chunks as profile_chunks
+from posym_profile.report import _run as profile_runs
+from posym_profile.report import _survey as surveys
+from posym_profile.report._folder import ProfileError, load_profile
+from posym_profile.report._profile_settings import ProfileSettings
+from posym_profile.report._run import run_profile
+from posym_profile.report._survey import PAGE, read_models, run_survey
 
 OPTIONS = {"facts": 3, "prompts": 4, "batch_size": 2, "threads": 1, "device": "cpu"}
 TASKS = ["binding", "index"]

@@ -4,9 +4,9 @@ import io
 import numpy as np
 import pytest
 
-from posym_core.metrics.stats import mean_interval
-from posym_profile.report.tables import describe_answers, find_share_medians, write_heads_table, write_prompts_table
-from posym_profile.scores.head_tables import SHARES, average_heads, make_head_rows
+from posym_core.metrics._stats import mean_interval
+from posym_profile.report._tables import describe_answers, find_share_medians, write_heads_table, write_prompts_table
+from posym_profile.scores._head_tables import SHARES, average_heads, make_head_rows
 
 
 def scores():

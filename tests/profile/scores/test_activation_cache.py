@@ -6,12 +6,12 @@ from architectures import tokens
 from saved_models import save_model
 from transformers import AutoModelForCausalLM
 
-from posym_profile.capture.capturing import capture
-from posym_profile.language_models.refusals import UnsupportedModelError
-from posym_profile.planes.rotary_planes import find_planes
-from posym_profile.scores.activation_cache import _same, cached_cross_logits, cached_swap_scores
-from posym_profile.scores.layer_measurement import map_layers
-from posym_profile.scores.profiling import profile
+from posym_profile.capture._capturing import capture
+from posym_profile.language_models._refusals import UnsupportedModelError
+from posym_profile.planes._rotary_planes import find_planes
+from posym_profile.scores._activation_cache import _same, cached_cross_logits, cached_swap_scores
+from posym_profile.scores._layer_measurement import map_layers
+from posym_profile.scores._profiling import profile
 
 TransformerBridge = pytest.importorskip("transformer_lens.model_bridge").TransformerBridge
 BLOCKS = {"start": 3, "block_length": 4}

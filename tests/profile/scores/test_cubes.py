@@ -9,12 +9,12 @@ import pytest
 import torch
 from architectures import build, packaged, shared, tokens
 
-from posym_core.metrics.cube_parts import PARTS, draw_latin_square
-from posym_core.metrics.permutations import permute_blocks
+from posym_core.metrics._cube_parts import PARTS, draw_latin_square
+from posym_core.metrics._permutations import permute_blocks
 from posym_profile import binding_prompts, origin_cube
-from posym_profile.capture.capturing import capture
-from posym_profile.planes.rotary_planes import find_planes
-from posym_profile.scores.visibility import HiddenBlocksWarning, LongPromptWarning
+from posym_profile.capture._capturing import capture
+from posym_profile.planes._rotary_planes import find_planes
+from posym_profile.scores._visibility import HiddenBlocksWarning, LongPromptWarning
 
 START, LENGTH, BLOCKS = 2, 3, 4
 SETTING = {"start": START, "block_length": LENGTH, "blocks": BLOCKS}

@@ -13,9 +13,11 @@ from transformers import AutoModelForCausalLM
 
 import posym_core
 from benchmarks.operations import counted, scoring
-from posym_profile.capture.capturing import forward
+from posym_profile.capture._capturing import forward
 from posym_profile.planes import find_planes
-from posym_profile.scores import layer_measurement, profile, profiling
+from posym_profile.scores import _layer_measurement as layer_measurement
+from posym_profile.scores import _profiling as profiling
+from posym_profile.scores import profile
 
 BLOCKS = {"start": 2, "block_length": 4, "progress": False}
 SCORES = ("positional", "symbolic", "entropy")

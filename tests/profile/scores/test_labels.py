@@ -115,7 +115,7 @@ def test_a_model_without_an_output_layer_is_refused_before_it_is_profiled(monkey
     message = "LlamaModel has no output layer, and copying is told by what the model puts out; load it with"
     with pytest.raises(UnsupportedModelError, match=message):
         measure_head_labels(model)
-    monkeypatch.setattr("posym_profile.scores.profiling.measure_layers", None)
+    monkeypatch.setattr("posym_profile.scores._profiling.measure_layers", None)
     with pytest.raises(UnsupportedModelError, match=message):
         profile(model, tokens(), start=0, block_length=4, labels=True)
 

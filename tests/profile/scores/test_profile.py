@@ -10,16 +10,16 @@ from architectures import Swapped, build, packaged, shared, tokens
 from transformers import BatchEncoding
 
 from posym_core import exclusion, rope_angles, swap_scores
-from posym_core.metrics.stats import mean_interval
-from posym_core.metrics.swaps import score_swaps
-from posym_profile.capture.capturing import capture
-from posym_profile.planes.rotary_planes import find_planes
+from posym_core.metrics._stats import mean_interval
+from posym_core.metrics._swaps import score_swaps
+from posym_profile.capture._capturing import capture
+from posym_profile.planes._rotary_planes import find_planes
 from posym_profile.prompts import binding_prompts
-from posym_profile.scores import profiling
-from posym_profile.scores.labels import measure_head_labels
-from posym_profile.scores.layer_measurement import map_layers, stack_padded
-from posym_profile.scores.profiling import Profile, profile
-from posym_profile.scores.visibility import HiddenBlocksWarning
+from posym_profile.scores import _profiling as profiling
+from posym_profile.scores._labels import measure_head_labels
+from posym_profile.scores._layer_measurement import map_layers, stack_padded
+from posym_profile.scores._profiling import Profile, profile
+from posym_profile.scores._visibility import HiddenBlocksWarning
 
 START, LENGTH, BLOCKS = 3, 4, 5
 # A soft temperature, so that rounding of attention does not decide which pair counts; at 1e-4 it would.

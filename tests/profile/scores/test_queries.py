@@ -13,9 +13,10 @@ from benchmarks.operations import scoring
 from posym_profile import HiddenBlocksWarning, profile
 from posym_profile.capture import capture
 from posym_profile.planes import find_planes
-from posym_profile.scores import layer_measurement, map_layers
-from posym_profile.scores.layer_heads import read_layer_heads
-from posym_profile.scores.layer_measurement import resolve_queries
+from posym_profile.scores import _layer_measurement as layer_measurement
+from posym_profile.scores import map_layers
+from posym_profile.scores._layer_heads import read_layer_heads
+from posym_profile.scores._layer_measurement import resolve_queries
 
 SCORES = ("positional", "symbolic", "entropy")
 # Blocks at 3 to 6, 7 to 10 and so on; ten of 44 tokens.
@@ -113,7 +114,7 @@ def test_scores_are_those_of_transformers_attention_matrices_of_swapped_contents
 @pytest.mark.parametrize("hold", [0, 5_000, 2**22])
 def test_rows_that_wait_together_are_those_measured_alone(hold, monkeypatch):
     model, ids = shared("Gemma3"), tokens()
-    monkeypatch.setattr("posym_profile.scores.profiling.NUMBERS_HELD", hold)
+    monkeypatch.setattr("posym_profile.scores._profiling.NUMBERS_HELD", hold)
     found = profile(model, ids, queries=QUERIES, per_frequency=True, **SEEN)
     assert found.positional.shape == (2, 4, 3, 4, 8)
     for query in QUERIES:
@@ -212,7 +213,7 @@ def test_rows_of_matrices_are_not_formed_for_one_query(monkeypatch):
     ],
 )
 def test_queries_that_do_not_fit_are_refused_before_a_pass(queries, error, message, monkeypatch):
-    monkeypatch.setattr("posym_profile.scores.profiling.measure_layers", None)
+    monkeypatch.setattr("posym_profile.scores._profiling.measure_layers", None)
     with pytest.raises(error, match=message):
         profile(shared("Llama"), tokens(), queries=queries, **LAYOUT)
 

@@ -15,12 +15,12 @@ from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING_N
 
 from posym_profile import profile
 from posym_profile.__main__ import main
-from posym_profile.language_models import loading as language
-from posym_profile.language_models import packaged as packaged_models
-from posym_profile.language_models.packaged import NAMES
-from posym_profile.language_models.refusals import UnsupportedModelError
-from posym_profile.scores import supported as module
-from posym_profile.scores.supported import find_support, read_supported_decoders
+from posym_profile.language_models import _loading as language
+from posym_profile.language_models import _packaged as packaged_models
+from posym_profile.language_models._packaged import NAMES
+from posym_profile.language_models._refusals import UnsupportedModelError
+from posym_profile.scores import _supported as module
+from posym_profile.scores._supported import find_support, read_supported_decoders
 
 ROWS = {row["kind"]: row for row in read_supported_decoders()["decoders"]}
 # Some of each verdict; the nightly run of all kinds compares every row.

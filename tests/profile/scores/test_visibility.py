@@ -11,10 +11,10 @@ from architectures import build, shared, tokens
 from posym_profile import HiddenBlocksWarning, LongPromptWarning, profile
 from posym_profile.capture import capture
 from posym_profile.planes import find_planes
-from posym_profile.scores.activation_cache import BlockLayout
-from posym_profile.scores.layer_heads import read_layer_heads
-from posym_profile.scores.profiling import score_layer
-from posym_profile.scores.visibility import describe_hidden_blocks, describe_long_prompts
+from posym_profile.scores._activation_cache import BlockLayout
+from posym_profile.scores._layer_heads import read_layer_heads
+from posym_profile.scores._profiling import score_layer
+from posym_profile.scores._visibility import describe_hidden_blocks, describe_long_prompts
 
 SCORES = ("positional", "symbolic", "entropy")
 # The last of 44 tokens sees 28 to 43 through a window of 16: of ten blocks from 2 on one is cut, and three are whole.

@@ -15,8 +15,8 @@ from posym_companion.encodings.judges import atlas
 from posym_companion.encodings.judges.atlas import COLUMNS, Column, TableCell, atlas_rows, atlas_table
 from posym_companion.encodings.known_heads import KNOWN_HEADS, KnownHeads
 from posym_core.encodings import ENCODINGS, LABELS, Encoding, register_encoding
-from posym_core.metrics.rope import rope_angles
-from posym_core.store.results import ResultError
+from posym_core.metrics._rope import rope_angles
+from posym_core.store._results import ResultError
 
 
 @functools.cache

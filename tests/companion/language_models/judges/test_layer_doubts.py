@@ -16,7 +16,7 @@ from posym_companion.language_models.layer_doubts import DIMS, KINDS, LayerDoubt
 from posym_companion.language_models.random_weights import DRAWS, RandomWeights
 from posym_companion.language_models.random_weights import full_size as all_weights
 from posym_companion.ledger import ledger
-from posym_core.store.results import MissingResultError, name_dims
+from posym_core.store._results import MissingResultError, name_dims
 from posym_profile import binding_prompts, profile
 
 LAYERS, HEADS = 6, 5
@@ -60,7 +60,7 @@ def test_a_model_that_was_not_measured_has_none(folder):
         thirds_by_doubt("smollm2-135m", folder=folder)
 
 
-@pytest.mark.filterwarnings("ignore::posym_profile.scores.visibility.HiddenBlocksWarning")  # the tiny model's windows
+@pytest.mark.filterwarnings("ignore::posym_profile.scores._visibility.HiddenBlocksWarning")  # the tiny model's windows
 def test_scores_are_those_of_profile_and_mass_is_the_attention_to_facts(tiny, tokenizer):
     setting = small()
     found = measure(tiny, tokenizer, setting, progress=False)

@@ -9,9 +9,9 @@ import pytest
 
 from posym_companion.ledger import ledger
 from posym_companion.several_hops.judges import hop_theory
-from posym_core.models.constructed.number_letter_heads import IndexHead, list_sequences
-from posym_core.models.constructed.number_letter_limits import index_discrepancy
-from posym_core.tasks.number_letter_programs import is_valid
+from posym_core.models.constructed._number_letter_heads import IndexHead, list_sequences
+from posym_core.models.constructed._number_letter_limits import index_discrepancy
+from posym_core.tasks._number_letter_programs import is_valid
 
 
 def test_the_constructions_need_no_result(tmp_path):

@@ -22,7 +22,7 @@ from posym_companion.solvers.judges.head_editing import (
     over_lists,
     summarize_edit,
 )
-from posym_core.store.results import load_result
+from posym_core.store._results import load_result
 
 # Head that each predictor puts first, of three layers of four heads; scores share one, and rivals have their own.
 FIRST = {

@@ -1,0 +1,67 @@
+"""Multi-head latent attention's queries and keys: low-rank content, and one rotated key for all heads."""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from jaxtyping import Float
+from torch import Tensor, nn
+
+from posym_core.checks import require_counts
+from posym_core.encodings._base import LayerShape
+from posym_core.encodings._rotary import DecoupledRoPE
+
+
+class LatentProjections(nn.Module):
+    """Plain queries and keys of multi-head latent attention, for :class:`DecoupledRoPE`.
+
+    Keys are made from a summary of ``rank`` numbers per token, normalised to unit root mean square; each head reads
+    its still part from the summary, while the turned part comes from the input directly and is the same for all
+    heads. Queries are full rank here (as in DeepSeek-V2-Lite). Values are not this module's business.
+
+    Args:
+        shape: of the layer.
+        rotated: dimensions of a head's turned part.
+        rank: numbers in a token's summary.
+    """
+
+    source = "DeepSeek-AI (2024), DeepSeek-V2, section 2.1.2, equations 9-10, and 2.1.3, equations 14-17"
+
+    def __init__(self, shape: LayerShape, *, rotated: int, rank: int):
+        super().__init__()
+        require_counts(rotated=(rotated, 2), rank=(rank, 1))
+        if rotated >= shape.dim or rotated % 2:
+            raise ValueError(
+                f"rotated must be an even number below the {shape.dim} dimensions of a head; got {rotated}"
+            )
+        self.shape, self.rotated = shape, rotated
+        still = shape.dim - rotated
+
+        def initial(rows: int, columns: int) -> nn.Parameter:
+            return nn.Parameter(torch.randn(rows, columns) / math.sqrt(rows))
+
+        self.query_map = initial(shape.width, shape.heads * shape.dim)
+        self.summary_map = initial(shape.width, rank)
+        self.summary_gain = nn.Parameter(torch.ones(rank))
+        self.still_map = initial(rank, shape.heads * still)
+        self.turned_map = initial(shape.width, rotated)
+
+    def encoding(self, base: float = 10000.0) -> DecoupledRoPE:
+        """The encoding that goes with these queries and keys."""
+        return DecoupledRoPE(self.shape, share=self.rotated / self.shape.dim, base=base)
+
+    def summary(self, inputs: Float[Tensor, "*batch token width"]) -> Float[Tensor, "*batch token rank"]:
+        """What a cache would keep of the content."""
+        plain = inputs @ self.summary_map
+        return self.summary_gain * plain / (plain.square().mean(-1, keepdim=True) + 1e-6).sqrt()
+
+    def forward(
+        self, inputs: Float[Tensor, "*batch token width"]
+    ) -> tuple[Float[Tensor, "*batch head token dim"], Float[Tensor, "*batch head token dim"]]:
+        """Queries and keys of all heads."""
+        heads = self.shape.heads
+        query = (inputs @ self.query_map).unflatten(-1, (heads, -1)).transpose(-2, -3)
+        still = (self.summary(inputs) @ self.still_map).unflatten(-1, (heads, -1)).transpose(-2, -3)
+        turned = (inputs @ self.turned_map)[..., None, :, :].expand(*still.shape[:-1], self.rotated)
+        return query, torch.cat([still, turned], dim=-1)

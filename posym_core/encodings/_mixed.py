@@ -1,0 +1,67 @@
+"""Heads of one layer with different encodings, for models in which a single head sees positions."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+from jaxtyping import Float
+from torch import Tensor, nn
+
+from posym_core.encodings._base import Encoding, LayerShape
+
+
+class MixedHeads(Encoding):
+    """Consecutive groups of heads, each with an encoding of its own.
+
+    What the parts add to embeddings is not theirs alone, so no part may add anything.
+
+    Args:
+        shape: of the whole layer.
+        parts: encodings made for the same layer but for ``heads``, which must add up.
+    """
+
+    def __init__(self, shape: LayerShape, parts: Sequence[Encoding]):
+        super().__init__(shape)
+        heads = [part.shape.heads for part in parts]
+        if sum(heads) != shape.heads:
+            raise ValueError(f"the parts' heads must add up to the layer's {shape.heads}; got {heads}")
+        for part in parts:
+            if (part.shape.dim, part.shape.width, part.shape.causal) != (shape.dim, shape.width, shape.causal):
+                raise ValueError(f"parts must be made for the layer {shape} but for heads; got {part.shape}")
+            if type(part).embed is not Encoding.embed:
+                raise ValueError(f"{type(part).__name__} adds to the embeddings of all heads and cannot be a part")
+        self.own = nn.ModuleList(parts)
+        self.heads = heads
+        self.needs_content = any(part.needs_content for part in parts)
+        self.path_dependent = any(part.path_dependent for part in parts)
+        self.relative = all(part.relative for part in parts)
+
+    @property
+    def parts(self) -> list[Encoding]:
+        """The groups' encodings."""
+        return [part for part in self.own if isinstance(part, Encoding)]
+
+    def attention(self, logits, *, positions=None):
+        parts = zip(self.parts, logits.split(self.heads, dim=-3), strict=True)
+        return torch.cat([part.attention(own, positions=positions) for part, own in parts], dim=-3)
+
+    def require_cross_logits(self):
+        for part in self.parts:
+            part.require_cross_logits()
+
+    def _logits(self, query, key, positions, content):
+        queries, keys = query.split(self.heads, dim=-3), self._by_part(key)
+        parts = zip(self.parts, queries, keys, strict=True)
+        return torch.cat([part._logits(own, met, positions, content) for part, own, met in parts], dim=-3)
+
+    def _cross_logits(self, query, keys, position, positions, content, key_map):
+        queries, met = query.split(self.heads, dim=-2), self._by_part(keys)
+        found = [
+            part._cross_logits(own, their, position, positions, content, None)
+            for part, own, their in zip(self.parts, queries, met, strict=True)
+        ]
+        return torch.cat(found, dim=-3)
+
+    def _by_part(self, keys: Float[Tensor, "*batch keyhead token dim"]) -> list[Tensor]:
+        return [keys] * len(self.heads) if keys.shape[-3] == 1 else list(keys.split(self.heads, dim=-3))

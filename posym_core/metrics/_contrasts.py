@@ -1,0 +1,67 @@
+"""Early against late layers, a group of prompts against the others: differences, intervals and permutation tests."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+
+from posym_core.metrics._stats import DRAWS, Estimate, ResampledHeads, average_prompts, require_scores
+
+
+@dataclass(frozen=True, kw_only=True)
+class LayerContrast:
+    """A score in the early and the late half of the layers.
+
+    Attributes:
+        early: median over heads of the first half (mean over prompts first, as the papers do).
+        late: median over heads of the second half.
+        difference: ``early - late`` with its interval.
+        p: two-sided Mann-Whitney test of early against late heads, taken as independent.
+    """
+
+    early: Estimate
+    late: Estimate
+    difference: Estimate
+    p: float
+
+
+def contrast_layers(
+    scores: torch.Tensor | np.ndarray, *, split: int | None = None, draws: int = DRAWS, seed: int = 0
+) -> LayerContrast:
+    """A score ``[prompt, layer, head]`` in layers before ``split`` (default: half of them) against the rest.
+
+    Raises:
+        ValueError: if either side has no layer, or no head with a score, or ``draws`` is below 1.
+    """
+    from scipy import stats
+
+    x = require_scores("scores", scores)
+    split = int(x.shape[1] // 2 if split is None else split)
+    if not 0 < split < x.shape[1]:
+        raise ValueError(f"split must leave layers on both sides, between 1 and {x.shape[1] - 1}; got {split}")
+    sample = ResampledHeads(x.shape, draws=draws, seed=seed, split=split)
+
+    def medians(heads: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        median = np.median if np.isfinite(heads).all() else np.nanmedian
+        return median(heads[:, :split], axis=(1, 2)), median(heads[:, split:], axis=(1, 2))
+
+    here = average_prompts(x)
+    before, after = (heads[np.isfinite(heads)] for heads in (here[0, :split], here[0, split:]))
+    if not before.size or not after.size:
+        raise ValueError("a contrast needs heads with a score on both sides; one side has none")
+    (early,), (late,) = medians(here)
+    drawn = sample.of(x)
+    defined = np.isfinite(drawn)
+    # A draw without a score on one side says nothing about the contrast.
+    drawn = drawn[defined[:, :split].any(axis=(1, 2)) & defined[:, split:].any(axis=(1, 2))]
+    if not len(drawn):
+        raise ValueError(f"a contrast needs draws with a score on both sides; none of {draws} has. Pass more draws")
+    many_early, many_late = medians(drawn)
+    return LayerContrast(
+        early=sample.estimate(float(early), many_early),
+        late=sample.estimate(float(late), many_late),
+        difference=sample.estimate(float(early - late), many_early - many_late),
+        p=float(stats.mannwhitneyu(before, after).pvalue),
+    )

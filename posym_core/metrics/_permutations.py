@@ -1,0 +1,305 @@
+"""Scores from any permutations of blocks, inside a head or by running the permuted prompt.
+
+The scores of ``swaps`` look at swaps. The same question can be put to a permutation that moves
+many blocks: did attention stay with the places or follow the contents? With ``d`` the mean attention to each block,
+``order`` saying which content stands at which place, and ``d'`` the means afterwards, the two cosines compare ``d'``
+with ``d`` (stayed) and with ``d[order]`` (followed), over the places whose content changed. A permutation weighs
+``softmax(gap / tau)`` with ``gap = |d - d[order]| / sqrt(2)``, which for a swap is ``|d_i - d_j|``. So on all swaps
+these are the scores of Urrutia et al. (2026a, section 4); on other permutations they are this project's own.
+
+Inside a head every permutation reads its attention off one table of block sums. For a permutation of the prompt itself
+the attention comes from a second forward pass, and is scored in the same way. :func:`cross_scores` does the same for a
+``C`` that comes from an encoding that is not rotary, or is written down by hand.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import torch
+from jaxtyping import Bool, Float, Int
+from torch import Tensor
+
+from posym_core.checks import (
+    defer_checks,
+    deferring_checks,
+    is_asynchronous,
+    require,
+    require_count,
+    require_counts,
+    require_finite,
+    require_floating,
+    require_floor,
+    require_positive,
+)
+from posym_core.metrics._blocks import LARGEST_LOG_RATIO, BlockLayout, fill_block_table, measure_block_attention
+from posym_core.metrics._heads import Heads
+from posym_core.metrics._rope import Pairing
+
+
+@dataclass(frozen=True, kw_only=True)
+class BlockTable:
+    """All that permutations of blocks can do to a head's attention, in units of the normaliser before any of them.
+
+    Attributes:
+        sums: ``S[..., content, place]``, the attention that a block's content would draw at a block's place; float64.
+        outside: attention to all that is in no block, ``[...]``.
+        block_length: keys per block.
+    """
+
+    sums: Float[Tensor, "*batch content place"]
+    outside: Float[Tensor, "*batch"]
+    block_length: int
+
+    @deferring_checks
+    def attention(
+        self, orders: Int[Tensor, "permutation place"] | None = None
+    ) -> Float[Tensor, "*batch permutation place"] | Float[Tensor, "*batch place"]:
+        """Mean attention to each place when it holds the content ``orders[permutation, place]``; by default its own."""
+        if orders is None:
+            drawn, outside = self.sums.diagonal(dim1=-2, dim2=-1), self.outside
+        else:
+            places = torch.arange(self.sums.shape[-1], device=self.sums.device)
+            orders = _check_orders(orders, len(places)).to(places.device)
+            drawn, outside = self.sums[..., orders, places], self.outside[..., None]
+        return drawn / (self.block_length * (outside + drawn.sum(-1)))[..., None]
+
+
+@dataclass(frozen=True, kw_only=True)
+class PermutationScores:
+    """Scores over permutations, float64; every field has the batch's shape.
+
+    Attributes:
+        positional: cosine with the attention before, averaged with weights ``softmax(gap / tau)``.
+        symbolic: cosine with that attention carried along by the contents, averaged in the same way.
+        plain_positional: the same with all permutations counting alike, the limit of large ``tau``.
+        plain_symbolic: likewise.
+    """
+
+    positional: Tensor
+    symbolic: Tensor
+    plain_positional: Tensor
+    plain_symbolic: Tensor
+
+
+def make_block_table(
+    query: Float[Tensor, "*#batch dim"],
+    keys: Float[Tensor, "*#batch key dim"],
+    angles: Float[Tensor, " plane"],
+    *,
+    start: int = 0,
+    block_length: int = 1,
+    blocks: int | None = None,
+    scale: float = 1.0,
+    pairing: Pairing = "halves",
+    visible: Bool[Tensor, "*#batch key"] | None = None,
+    softcap: float | None = None,
+    sinks: Float[Tensor, "*#batch"] | None = None,
+) -> BlockTable:
+    """Table of block sums of a head; arguments as in :func:`posym_core.swap_scores`.
+
+    >>> table = make_block_table(torch.tensor([0.0, 0.0]), torch.zeros(4, 2), torch.ones(1))
+    >>> table.attention(torch.tensor([[2, 0, 1]]))
+    tensor([[0.2500, 0.2500, 0.2500]], dtype=torch.float64)
+    """
+    heads = Heads.of(query, keys, angles, scale=scale, visible=visible, softcap=softcap, sinks=sinks, pairing=pairing)
+    swaps = BlockLayout(start=start, block_length=block_length, blocks=blocks)
+    return tabulate_blocks(heads, swaps.fit(keys.shape[-2]))
+
+
+def tabulate_blocks(heads: Heads, swaps: BlockLayout) -> BlockTable:
+    """:func:`make_block_table` of heads, for swaps that were fitted to their keys."""
+    with defer_checks(heads.keys.device):
+        heads.check_values(torch.float64)
+        groups, back = heads.group_queries(torch.float64)
+        _, log_z, _, outside = measure_block_attention(groups, swaps)
+        sums = fill_block_table(groups, swaps, log_z)
+    # Nothing is drawn at the places of leading blocks that no query sees.
+    sums = torch.nn.functional.pad(sums, (swaps.number - sums.shape[-1], 0))
+    return BlockTable(sums=back(sums), outside=back(outside), block_length=swaps.block_length)
+
+
+@deferring_checks
+def permutation_scores(
+    before: Float[Tensor, "*batch place"],
+    after: Float[Tensor, "*batch permutation place"],
+    orders: Int[Tensor, "permutation place"],
+    *,
+    tau: float = 1e-4,
+    eps: float = 1e-8,
+) -> PermutationScores:
+    """Score attention before and after permutations of blocks.
+
+    Args:
+        before: mean attention to each block.
+        after: the same after each permutation, from :meth:`BlockTable.attention` or from a run of the permuted prompt.
+        orders: which block's content stands at each place after each permutation; none may leave all in place.
+        tau: temperature of the weights over permutations.
+        eps: floor of the norms in the cosine.
+
+    Raises:
+        ValueError: if shapes do not fit, an order is no permutation or moves nothing, or a number is out of range.
+
+    Attention that followed a rotation of three contents:
+
+    >>> before = torch.tensor([0.5, 0.3, 0.1])
+    >>> scores = permutation_scores(before, before[[1, 2, 0]][None], torch.tensor([[1, 2, 0]]))
+    >>> round(float(scores.symbolic), 6), round(float(scores.positional), 2)
+    (1.0, 0.66)
+    """
+    require_floating("before", before)
+    require_floating("after", after)
+    require_finite("before", before)
+    require_finite("after", after)
+    require_positive("tau", tau)
+    require_floor("eps", eps)
+    orders = _check_orders(orders, before.shape[-1]).to(before.device)
+    if tuple(after.shape[-2:]) != tuple(orders.shape):
+        raise ValueError(f"after must have shape [..., {orders.shape[0]}, {orders.shape[1]}]; got {tuple(after.shape)}")
+    moved = orders != torch.arange(before.shape[-1], device=before.device)
+    unmoved = (~moved.any(-1)).sum()
+    require(
+        unmoved == 0,
+        lambda: ValueError(f"every order must move a block, but {int(unmoved)} of {len(orders)} leave all in place"),
+    )
+    before = before.double()
+    stayed, followed = before[..., None, :] * moved, before[..., orders] * moved
+    after = after.double() * moved
+    gap = (stayed - followed).norm(dim=-1) / math.sqrt(2)
+    weights = ((gap - gap.amax(-1, keepdim=True)) / tau).softmax(-1)
+    along, across = _cosine(after, stayed, eps), _cosine(after, followed, eps)
+    return PermutationScores(
+        positional=(weights * along).sum(-1),
+        symbolic=(weights * across).sum(-1),
+        plain_positional=along.mean(-1),
+        plain_symbolic=across.mean(-1),
+    )
+
+
+def list_swap_orders(blocks: int) -> Int[Tensor, "pair place"]:
+    """Every swap of two of ``blocks`` blocks, in the order of ``torch.triu_indices``."""
+    require_count("blocks", blocks, 2)
+    first, second = torch.triu_indices(blocks, blocks, 1)
+    orders = torch.arange(blocks).repeat(len(first), 1)
+    row = torch.arange(len(first))
+    orders[row, first], orders[row, second] = second, first
+    return orders
+
+
+def draw_orders(blocks: int, count: int, generator: torch.Generator) -> Int[Tensor, "permutation place"]:
+    """``count`` permutations of ``blocks`` blocks, each drawn evenly from all that move something."""
+    require_counts(blocks=(blocks, 2), count=(count, 1))
+    drawn, unmoved = [], torch.arange(blocks)
+    while len(drawn) < count:
+        order = torch.randperm(blocks, generator=generator)
+        if not torch.equal(order, unmoved):
+            drawn.append(order)
+    return torch.stack(drawn)
+
+
+@deferring_checks
+def permute_blocks(
+    input_ids: Int[Tensor, "*batch token"], orders: Int[Tensor, "permutation place"], *, start: int, block_length: int
+) -> Int[Tensor, "*batch permutation token"]:
+    """Prompts whose blocks stand in other orders: place ``p`` holds the tokens of block ``orders[permutation, p]``."""
+    blocks = orders.shape[-1]
+    orders = _check_orders(orders, blocks)
+    tokens = input_ids.shape[-1]
+    stop = start + blocks * block_length
+    if start < 0 or stop > tokens - 1:
+        raise ValueError(
+            f"blocks cover tokens {start} to {stop - 1}, but the last of {tokens} tokens is the query; "
+            "pass fewer blocks"
+        )
+    orders = orders.to(input_ids.device)
+    index = torch.arange(tokens, device=orders.device).repeat(len(orders), 1)
+    inside = start + orders[..., None] * block_length + torch.arange(block_length, device=orders.device)
+    index[:, start:stop] = inside.flatten(1)
+    return input_ids[..., index]
+
+
+def _cosine(x: Tensor, y: Tensor, eps: float) -> Tensor:
+    """Cosine along the last dimension with floored norms; 0 where one vanishes."""
+    tiny = torch.finfo(torch.float64).tiny
+    x_norm, y_norm = x.norm(dim=-1, keepdim=True), y.norm(dim=-1, keepdim=True)
+    return ((x / x_norm.clamp_min(max(eps, tiny))) * (y / y_norm.clamp_min(max(eps, tiny)))).sum(-1)
+
+
+def _check_orders(orders: Tensor, blocks: int) -> Tensor:
+    if orders.ndim != 2 or orders.shape[1] != blocks or orders.shape[0] == 0:
+        raise ValueError(
+            f"orders must have shape [permutation, {blocks}], one place per block; got {tuple(orders.shape)}"
+        )
+    if orders.is_floating_point() or orders.dtype == torch.bool:
+        raise TypeError(f"orders must be whole numbers; got {orders.dtype}")
+    require(
+        (orders.sort(-1).values == torch.arange(blocks, device=orders.device)).all(),
+        lambda: ValueError(f"every order must hold each of the numbers 0 to {blocks - 1} once"),
+    )
+    # A number out of range would end a GPU's work before the flags are looked at.
+    return orders.clamp(0, blocks - 1) if is_asynchronous(orders.device) else orders
+
+
+@deferring_checks
+def cross_scores(
+    C: Float[Tensor, "*batch content position"],
+    *,
+    outside: Float[Tensor, "*batch other"] | None = None,
+    tau: float = 1e-4,
+    eps: float = 1e-8,
+) -> PermutationScores:
+    """Scores of heads on all swaps of two single keys.
+
+    Args:
+        C: cross-logits of the keys that may be swapped, at least two.
+        outside: logits of keys that take attention but are never swapped, such as the query's own; of every head.
+        tau: temperature of the weights over pairs.
+        eps: floor of the norms in the cosine.
+
+    Returns:
+        :class:`posym_core.metrics.PermutationScores`, float64.
+
+    Raises:
+        TypeError, ValueError: if ``C`` is not square, ``outside`` is not of the same heads, either holds NaN or
+            infinity, or a number is out of range.
+
+    >>> scores = cross_scores(torch.tensor([[5.0, 5.0], [0.0, 0.0]]))
+    >>> round(float(scores.symbolic), 4), round(float(scores.positional), 4)
+    (1.0, 0.0135)
+    """
+    table = make_cross_table(C, outside=outside)
+    orders = list_swap_orders(C.shape[-1])
+    return permutation_scores(table.attention(), table.attention(orders), orders, tau=tau, eps=eps)
+
+
+@deferring_checks
+def make_cross_table(
+    C: Float[Tensor, "*batch content position"], *, outside: Float[Tensor, "*batch other"] | None = None
+) -> BlockTable:
+    """What permutations of single keys can do to the attention of heads with these cross-logits."""
+    require_floating("C", C)
+    if C.ndim < 2 or C.shape[-1] != C.shape[-2] or C.shape[-1] < 2:
+        raise ValueError(
+            f"C must have shape [..., content, position] with as many contents as positions, at least two; got "
+            f"{tuple(C.shape)}"
+        )
+    require_finite("C", C)
+    wide = C.double()
+    own = wide.diagonal(dim1=-2, dim2=-1)
+    if outside is not None:
+        require_floating("outside", outside)
+        if outside.shape[:-1] != C.shape[:-2] or outside.ndim != C.ndim - 1:
+            heads = ", ".join(map(str, (*C.shape[:-2], "other")))
+            raise ValueError(
+                f"outside must have shape [..., other] with the leading dimensions of C, here [{heads}]; got "
+                f"{tuple(outside.shape)}. Repeat by outside.expand what all heads share"
+            )
+    others = own[..., :0] if outside is None else outside.double()
+    require_finite("outside", others)
+    log_z = torch.cat([own, others], dim=-1).logsumexp(-1)
+    return BlockTable(
+        sums=(wide - log_z[..., None, None]).clamp(max=LARGEST_LOG_RATIO).exp(),
+        outside=(others - log_z[..., None]).exp().sum(-1),
+        block_length=1,
+    )

@@ -1,0 +1,208 @@
+"""Transformer layers with any encoding in any head, and their weights.
+
+Layers are of the usual kind: normalise, attend, add; normalise, two-layer network, add; one more normalisation at the
+end. Queries, keys and values have no bias.
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from itertools import groupby
+from typing import Any, Literal, get_args
+
+import torch
+from jaxtyping import Bool, Float
+from torch import Tensor, nn
+
+from posym_core.checks import require_counts
+from posym_core.encodings import Encoding, LatentProjections, LayerShape, MixedHeads, NoPE, make_encoding
+from posym_core.encodings._additive import Absolute
+from posym_core.encodings._rotary import DecoupledRoPE
+
+Activation = Literal["gelu", "relu"]
+Pooling = Literal["mean", "last"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class ModelSettings:
+    """What a model is. The defaults are the sizes of Gu et al.
+
+    Attributes:
+        vocabulary: number of different tokens.
+        classes: number of answers.
+        encoding: name of every head's encoding, or one name per head, the same in all layers.
+        options: of encodings, by name.
+        added: name of an absolute encoding that is added to the embeddings as well, or ``None``.
+        layers: number of layers.
+        width: of the residual stream.
+        heads: heads a layer.
+        hidden: units of a layer's network.
+        rank: numbers in the summary from which ``"mla"`` makes content keys.
+        length: longest sentence.
+        dropout: of embeddings, attention weights and what layers add.
+        causal: whether tokens see only what stands before them.
+        mask_padding: whether attention and pooling leave out padding.
+        pooling: read the mean over tokens, or the last token.
+        activation: of the networks.
+    """
+
+    vocabulary: int
+    classes: int
+    encoding: str | tuple[str, ...] = "rope"
+    options: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    added: str | None = None
+    layers: int = 6
+    width: int = 256
+    heads: int = 16
+    hidden: int = 512
+    rank: int = 64
+    length: int = 120
+    dropout: float = 0.1
+    causal: bool = False
+    mask_padding: bool = True
+    pooling: Pooling = "mean"
+    activation: Activation = "gelu"
+
+    def __post_init__(self):
+        counts = ("vocabulary", "classes", "layers", "width", "heads", "hidden", "rank", "length")
+        require_counts(**{name: (getattr(self, name), 1) for name in counts})
+        if self.width % self.heads:
+            raise ValueError(f"{self.heads} heads must share width={self.width} equally; pass a multiple")
+        if not 0 <= self.dropout < 1:
+            raise ValueError(f"dropout must lie in [0, 1); got {self.dropout}")
+        if self.pooling not in get_args(Pooling) or self.activation not in get_args(Activation):
+            raise ValueError(
+                f"pooling must be one of {get_args(Pooling)} and activation one of {get_args(Activation)}; got "
+                f"{self.pooling!r} and {self.activation!r}"
+            )
+        if not isinstance(self.encoding, str) and len(self.encoding) != self.heads:
+            raise ValueError(f"encoding must be one name or one per head, {self.heads}; got {len(self.encoding)}")
+
+    def shape(self, heads: int | None = None) -> LayerShape:
+        """Sizes of a layer, or of some of its heads."""
+        return LayerShape(
+            heads=heads or self.heads,
+            dim=self.width // self.heads,
+            width=self.width,
+            length=self.length,
+            causal=self.causal,
+        )
+
+    def layer_encoding(self) -> Encoding:
+        """A new encoding for one layer; what absolute ones add is no business of the layers'."""
+
+        def make(name: str, heads: int) -> Encoding:
+            encoding = make_encoding(name, self.shape(heads), **self.options.get(name, {}))
+            return NoPE(encoding.shape) if isinstance(encoding, Absolute) else encoding
+
+        if isinstance(self.encoding, str):
+            return make(self.encoding, self.heads)
+        runs = [(name, len(list(run))) for name, run in groupby(self.encoding)]
+        return MixedHeads(self.shape(), [make(name, heads) for name, heads in runs])
+
+
+@dataclass(frozen=True, kw_only=True)
+class LayerAttention:
+    """What a layer's attention was given and made.
+
+    Attributes:
+        inputs: the layer's normalised inputs.
+        query: plain queries.
+        key: plain keys.
+        logits: ``-inf`` where a token does not look.
+    """
+
+    inputs: Float[Tensor, "sentence token width"]
+    query: Float[Tensor, "sentence head token dim"]
+    key: Float[Tensor, "sentence head token dim"]
+    logits: Float[Tensor, "sentence head token token"]
+
+
+class Attention(nn.Module):
+    """Attention of one layer."""
+
+    def __init__(self, settings: ModelSettings):
+        super().__init__()
+        self.encoding = settings.layer_encoding()
+        self.heads = settings.heads
+        width = settings.width
+        if isinstance(self.encoding, DecoupledRoPE):
+            self.projections: nn.Module = LatentProjections(
+                settings.shape(), rotated=self.encoding.rotated, rank=settings.rank
+            )
+        else:
+            self.projections = nn.Linear(width, 2 * width, bias=False)
+        self.value = nn.Linear(width, width, bias=False)
+        self.output = nn.Linear(width, width, bias=False)
+        self.dropout = nn.Dropout(settings.dropout)
+
+    def call(self, inputs: Tensor, hidden: Bool[Tensor, "sentence token"] | None) -> LayerAttention:
+        """Queries, keys and logits; nobody looks at ``hidden`` tokens."""
+        if isinstance(self.projections, LatentProjections):
+            query, key = self.projections(inputs)
+        else:
+            query, key = self.by_head(self.projections(inputs)).chunk(2, dim=-3)
+        logits = self.encoding.logits(query, key, content=inputs if self.encoding.needs_content else None)
+        if hidden is not None:
+            logits = logits.masked_fill(hidden[:, None, None, :], -torch.inf)
+        return LayerAttention(inputs=inputs, query=query, key=key, logits=logits)
+
+    def by_head(self, x: Float[Tensor, "sentence token columns"]) -> Float[Tensor, "sentence head token dim"]:
+        """Columns dealt out to heads."""
+        return x.unflatten(-1, (-1, self.value.out_features // self.heads)).transpose(-2, -3)
+
+    def reads(self, inputs: Tensor, hidden: Tensor | None) -> Float[Tensor, "sentence head token dim"]:
+        """What every head reads: the mean of the values under its attention."""
+        weights = self.dropout(self.encoding.attention(self.call(inputs, hidden).logits))
+        return weights @ self.by_head(self.value(inputs))
+
+    def forward(
+        self, inputs: Tensor, hidden: Tensor | None, edit: Callable[[Tensor], Tensor] | None = None
+    ) -> Float[Tensor, "sentence token width"]:
+        read = self.reads(inputs, hidden)
+        if edit is not None:
+            read = edit(read)
+        return self.output(read.transpose(-2, -3).flatten(-2))
+
+
+class Layer(nn.Module):
+    """Attention and network, each on normalised inputs and added to what was there."""
+
+    def __init__(self, settings: ModelSettings):
+        super().__init__()
+        self.attention_norm = nn.LayerNorm(settings.width)
+        self.attention = Attention(settings)
+        self.network_norm = nn.LayerNorm(settings.width)
+        self.network = nn.Sequential(
+            nn.Linear(settings.width, settings.hidden),
+            nn.GELU() if settings.activation == "gelu" else nn.ReLU(),
+            nn.Dropout(settings.dropout),
+            nn.Linear(settings.hidden, settings.width),
+        )
+        self.dropout = nn.Dropout(settings.dropout)
+
+    def forward(self, stream: Tensor, hidden: Tensor | None, edit: Callable[[Tensor], Tensor] | None = None) -> Tensor:
+        stream = stream + self.dropout(self.attention(self.attention_norm(stream), hidden, edit))
+        return stream + self.dropout(self.network(self.network_norm(stream)))
+
+
+def draw_weights(model: nn.Module, embedding: Tensor, seed: int, *, projections: float = 1.0) -> None:
+    """Draw what is not the encodings' own, every weight from a stream that its name and the seed decide.
+
+    ``embedding`` is drawn with spread 1, maps with one over the root of their inputs, those to queries and keys times
+    ``projections``; biases are 0, and norms stay.
+    """
+    own = {id(p) for m in model.modules() if isinstance(m, Encoding | LatentProjections) for p in m.parameters()}
+    for name, parameter in model.named_parameters():
+        if id(parameter) in own or "norm" in name:
+            continue
+        # 32 bits: on the CPU torch takes no more of a seed.
+        generator = torch.Generator().manual_seed(zlib.crc32(f"{seed}/{name}".encode()))
+        spread = 1.0 if parameter is embedding else parameter.shape[-1] ** -0.5
+        if "projections" in name:
+            spread *= projections
+        if parameter.ndim == 1:
+            spread = 0.0
+        parameter.data = spread * torch.randn(parameter.shape, generator=generator)

@@ -1,0 +1,272 @@
+"""The one training loop: ensembles or single models, with early stop, checkpoints and resume.
+
+A model is anything with ``losses(batch)``. If it returns a tensor of shape ``[...]``, every parameter must lead with
+these dimensions, one slice per member; their sum is minimised, so no member's gradient sees another. A model whose
+``losses`` is a single number is one member. A model may have ``prepare(batch)``, which makes of what is drawn what
+``losses`` takes, and is where chance that the data's generators do not hold is started from a number that they drew.
+
+A step leaves the device alone: losses add up there and are read when they are recorded, and batches that are drawn on
+the CPU for a model elsewhere are drawn some steps ahead and travel in one copy, between two records.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol, runtime_checkable
+
+import torch
+from torch import Tensor, nn
+
+from posym_core.checks import require_positive
+from posym_core.models._checkpoints import History, State, restore, save
+from posym_core.models._graphs import GraphedStep, Recorder, rebuild_batch
+
+
+@dataclass(frozen=True, kw_only=True)
+class TrainingSettings:
+    """How to train.
+
+    Attributes:
+        steps: number of optimiser steps.
+        batch: inputs a step and stream.
+        learning_rate: of Adam, reached after ``warmup`` steps and then lowered to 0 along half a cosine.
+        warmup: steps of linear rise.
+        betas: Adam's decay rates.
+        record_every: steps between two records of the losses (means since the last record).
+        stop_loss: a member whose recorded loss falls below this is frozen: its parameters change no more. Data are
+            fresh at every step, so the training loss is a test loss. 0 never freezes.
+    """
+
+    steps: int = 1500
+    batch: int = 128
+    learning_rate: float = 1e-2
+    warmup: int = 50
+    betas: tuple[float, float] = (0.9, 0.99)
+    record_every: int = 50
+    stop_loss: float = 0.0
+
+    def __post_init__(self):
+        for name in ("steps", "batch", "learning_rate", "record_every"):
+            require_positive(name, getattr(self, name))
+        if self.warmup < 0 or self.stop_loss < 0:
+            raise ValueError(f"warmup and stop_loss must not be negative; got {self.warmup} and {self.stop_loss}")
+        if not all(0 <= beta < 1 for beta in self.betas):
+            raise ValueError(f"betas must lie in [0, 1); got {self.betas}")
+
+    def rate(self, step: int) -> float:
+        """Learning rate of step ``0 .. steps - 1``."""
+        rise = min(1.0, (step + 1) / self.warmup) if self.warmup else 1.0
+        return self.learning_rate * rise * 0.5 * (1 + math.cos(math.pi * step / self.steps))
+
+    def optimizer(self, parameters: Sequence[nn.Parameter], **options: Any) -> torch.optim.Optimizer:
+        """Adam; subclasses may choose another of its kind, with the same state. ``options`` go to torch."""
+        # One pass over memory per step: the parameters of an ensemble outweigh its activations.
+        return torch.optim.Adam(parameters, betas=self.betas, fused=True, **options)
+
+
+@dataclass(frozen=True, kw_only=True)
+class CosineSettings(TrainingSettings):
+    """AdamW with a linear rise and then half a cosine down to 0.
+
+    Attributes:
+        weight_decay: of all parameters.
+    """
+
+    weight_decay: float = 0.01
+
+    def optimizer(self, parameters: Sequence[nn.Parameter], **options: Any) -> torch.optim.Optimizer:
+        return torch.optim.AdamW(parameters, betas=self.betas, weight_decay=self.weight_decay, fused=True, **options)
+
+
+@dataclass(frozen=True, kw_only=True)
+class LinearSettings(CosineSettings):
+    """AdamW with a linear rise and then a linear fall to 0."""
+
+    weight_decay: float = 0.0
+
+    def rate(self, step: int) -> float:
+        rise = (step + 1) / self.warmup if self.warmup else 1.0
+        fall = (self.steps - step) / max(1, self.steps - self.warmup)
+        return self.learning_rate * min(1.0, rise, fall)
+
+
+Observer = Callable[[int, Any], Mapping[str, Tensor] | None]
+
+
+@runtime_checkable
+class ResumableObserver(Protocol):
+    """An observer whose choices depend on what it saw before."""
+
+    def __call__(self, step: int, model: Any, /) -> Mapping[str, Tensor] | None: ...
+
+    def restore(self, observations: Mapping[str, Sequence[Tensor]]) -> None:
+        """Take up where these observations, all that were kept, end."""
+        ...
+
+
+def train(
+    model: nn.Module,
+    draw: Callable[[int, Sequence[torch.Generator]], Any],
+    *,
+    generators: Sequence[torch.Generator],
+    settings: TrainingSettings,
+    observe: Observer | None = None,
+    checkpoint: Path | str | None = None,
+    checkpoint_every: int = 500,
+    identity: Mapping[str, Any] | None = None,
+    graph: bool = False,
+    progress: bool = True,
+    label: str = "training",
+) -> History:
+    """Train ``model`` in place.
+
+    Args:
+        model: see the module's docstring; trained where its parameters are.
+        draw: ``draw(batch, generators)`` -> what ``model.prepare`` takes, or else ``model.losses``. Of a tuple,
+            tensors may lie on the CPU whatever the model's device.
+        generators: the only source of chance; their state is saved and restored.
+        observe: called before the first step and after each with (steps made, model); what it returns is kept.
+            A :class:`ResumableObserver` is told what was kept when a run is resumed.
+        checkpoint: file to save to and, if it exists, to resume from. A run that was killed and resumed makes the
+            same steps as one that was not: on a CPU to the last bit, on a GPU up to its own rounding.
+        checkpoint_every: steps between two saves.
+        identity: what this run is; a checkpoint of another identity or other settings is refused.
+        graph: whether a step on a CUDA device is one CUDA graph: equal to a plain one up to rounding. ``losses`` must
+            then take a tuple of tensors, read no value, copy nothing from the CPU and leave nothing to chance.
+        progress: show a bar.
+        label: the bar's name.
+
+    Returns:
+        The :class:`History`.
+
+    Raises:
+        ValueError: if the checkpoint is of another run or parameters do not lead with the members' dimensions.
+        FloatingPointError: if a loss is not finite; the message names the step and the members.
+    """
+    from tqdm import tqdm  # tqdm.auto warns in notebooks without ipywidgets
+
+    parameters = dict(model.named_parameters())
+    device = next(iter(parameters.values())).device
+    recorder = make_graph_recorder(device) if graph else None
+    # A graph holds no numbers of the host, so what changes from step to step lies in a tensor that is filled.
+    options = {"lr": torch.zeros((), device=device), "capturable": True} if recorder is not None else {}
+    optimizer = settings.optimizer(list(parameters.values()), **options)
+    state = State()
+    described = {"settings": dataclasses.asdict(settings), "identity": dict(identity or {})}
+    described = json.loads(json.dumps(described))
+    path = Path(checkpoint) if checkpoint is not None else None
+    if path is not None and path.is_file():
+        restore(path, described, parameters, optimizer, generators, state)
+        if isinstance(observe, ResumableObserver):
+            observe.restore(state.observations)
+    elif observe is not None:
+        state.observe(0, observe(0, model))
+
+    def plain(batch: Any) -> None:
+        _step(model, parameters, optimizer, batch, settings, state)
+
+    step = plain if recorder is None else GraphedStep(plain, recorder)
+    prepare = getattr(model, "prepare", lambda batch: batch)
+    optimizer.zero_grad(set_to_none=True)
+    ahead: list[Any] = []
+    with tqdm(total=settings.steps, initial=state.step, desc=label, disable=not progress, leave=False) as bar:
+        while state.step < settings.steps and not state.finished:
+            if not ahead:
+                ends = [state.step + every - state.step % every for every in (settings.record_every, checkpoint_every)]
+                count = 1 if device.type == "cpu" else min(*ends, settings.steps) - state.step
+                ahead = move_batches([draw(settings.batch, generators) for _ in range(count)], device)[::-1]
+            batch = ahead.pop()
+            for group in optimizer.param_groups:
+                if isinstance(group["lr"], Tensor):
+                    group["lr"].fill_(settings.rate(state.step))
+                else:
+                    group["lr"] = settings.rate(state.step)
+            step(prepare(batch))
+            state.step += 1
+            bar.update()
+            if state.step % settings.record_every == 0 or state.step == settings.steps:
+                held = state.held
+                recorded = state.record(settings.record_every, settings.stop_loss)
+                if state.held is not held and isinstance(step, GraphedStep):
+                    step.forget()
+                bar.set_postfix(loss=f"{recorded.mean().item():.3f}", refresh=False)
+            if observe is not None:
+                state.observe(state.step, observe(state.step, model))
+            if path is not None and (state.step % checkpoint_every == 0 or state.step == settings.steps):
+                save(path, described, parameters, optimizer, generators, state)
+    return state.history()
+
+
+def make_graph_recorder(device: torch.device) -> Recorder | None:
+    """What records graphs on this device, where it has any."""
+    return Recorder(device) if device.type == "cuda" else None
+
+
+def _step(model, parameters, optimizer, batch, settings: TrainingSettings, state: State) -> None:
+    losses = model.losses(batch)
+    if state.running is None:
+        _check_leading(parameters, losses.shape)
+        state.start(losses.detach(), settings.steps)
+    losses.sum().backward()
+    # Adam moves by momentum even where the gradient is 0, so frozen members are put back.
+    kept = {} if state.held is None else {name: x.detach()[state.held] for name, x in parameters.items()}
+    optimizer.step()
+    with torch.no_grad():
+        for name, rows in kept.items():
+            parameters[name][state.held] = rows
+        state.running += losses.detach()
+    # At the end, so that a graph makes its gradients in its own memory.
+    optimizer.zero_grad(set_to_none=True)
+
+
+def move_batches(batches: Sequence[Any], device: torch.device) -> list[Any]:
+    """Batches with the CPU's tensors on a device; what is no tensor, or there already, stays.
+
+    Tensors at the same place of tuples travel in one copy, on a CUDA device from memory that it reads by itself.
+    """
+    if device.type == "cpu" or not isinstance(batches[0], tuple):
+        return list(batches)
+    columns = (_together(column, device) for column in zip(*batches, strict=True))
+    return [rebuild_batch(batches[0], fields) for fields in zip(*columns, strict=True)]
+
+
+def _together(column: Sequence[Any], device: torch.device) -> Sequence[Any]:
+    if not isinstance(column[0], Tensor) or column[0].device.type != "cpu":
+        return column
+    flat = torch.cat([x.flatten() for x in column])
+    flat = (flat.pin_memory() if device.type == "cuda" else flat).to(device, non_blocking=True)
+    parts = flat.split([x.numel() for x in column])
+    return [part.view(x.shape) for part, x in zip(parts, column, strict=True)]
+
+
+def _check_leading(parameters: Mapping[str, Tensor], members: torch.Size) -> None:
+    for name, parameter in parameters.items():
+        if parameter.shape[: len(members)] != members:
+            raise ValueError(
+                f"losses have shape {tuple(members)}, one per member, so every parameter must lead with it; "
+                f"{name} has shape {tuple(parameter.shape)}"
+            )
+
+
+class SeededLoss(nn.Module):
+    """A model's loss with dropout drawn from the batch's own seed: what :func:`train` takes.
+
+    Dropout takes chance from torch's global generator. Seeding that at every step with a number that the data's
+    generator draws makes the latter the only source of chance, so a resumed run repeats a broken one. Subclasses give
+    ``losses``.
+    """
+
+    def __init__(self, model: Any):
+        super().__init__()
+        self.model = model
+
+    def prepare(self, batch: tuple[Any, int]) -> Any:
+        """A batch without its seed, which is planted."""
+        data, seed = batch
+        torch.manual_seed(seed)
+        return data

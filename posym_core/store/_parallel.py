@@ -1,0 +1,144 @@
+"""One function on many items: in this process, in several processes of this machine, or on a Dask cluster.
+
+The function and its items travel to other processes, so the function must be found by its name in a module, and items
+and results must be small. What it returns must depend on the item alone; then all three ways give the same numbers. A
+process does one item at a time, and may hold what several need (:func:`hold`).
+"""
+
+from __future__ import annotations
+
+import functools
+import threading
+from collections.abc import Callable, Generator, Hashable, Sequence
+from typing import Any, TypeAlias, TypeVar
+
+import torch
+
+from posym_core.arguments import check_places
+from posym_core.store._provenance import digest_code
+
+Item = TypeVar("Item")
+Found = TypeVar("Found")
+
+Results: TypeAlias = Generator[tuple[int, Found], None, None]
+
+# How long to wait for a scheduler to answer and for a first worker, in seconds.
+PATIENCE = 30
+# What this process holds, and what sees to it that it does one thing at a time.
+HELD: dict[Hashable, Any] = {}
+_ONE_AT_A_TIME = threading.RLock()
+NEEDS_EXTRA = "a Dask cluster needs the package distributed; install it with: pip install 'posym-core[cluster]'"
+
+
+class WorkerLostError(RuntimeError):
+    """A worker process died, and its work could not be done by another."""
+
+
+def hold(key: Hashable, load: Callable[[], Found]) -> Found:
+    """What this process holds under a key; made by ``load`` if it holds something else, which it then lets go."""
+    if key not in HELD:
+        HELD.clear()
+        HELD[key] = load()
+    return HELD[key]
+
+
+def run_grid(
+    function: Callable[[Item], Found],
+    items: Sequence[Item],
+    *,
+    jobs: int = 1,
+    cluster: str | None = None,
+    threads: int | None = None,
+) -> Results[Found]:
+    """Apply ``function`` to every item, and yield ``(number of the item, result)`` as results come.
+
+    Args:
+        function: a function of one item, at the top of an importable module unless ``jobs`` is 1.
+        items: what to apply it to.
+        jobs: processes of this machine; 1 works in this process and in order.
+        cluster: address of a Dask scheduler, such as ``"tcp://10.0.0.1:8786"``, in place of ``jobs``. A worker that
+            dies is replaced by another: its items are done again.
+        threads: CPU threads a process, because sums depend on their number in the last bits; by default as it has.
+
+    Raises:
+        ValueError: if ``jobs`` is out of range or given together with ``cluster``.
+        RuntimeError: if a worker has other code of this package.
+        ImportError: if Dask is not installed.
+        ConnectionError: if no scheduler answers, or it has no workers.
+        WorkerLostError: if a process died, most often for want of memory.
+
+    What ``function`` raises is raised here, and ends the run.
+    """
+    check_places(jobs, cluster)
+    numbered = functools.partial(_numbered, function, digest_code(), threads)
+    if cluster is not None:
+        return _on_cluster(numbered, items, cluster)
+    if jobs == 1 or len(items) < 2:
+        return (numbered(pair) for pair in enumerate(items))
+    return _in_processes(numbered, items, jobs)
+
+
+def _numbered(
+    function: Callable[[Item], Found], code: str, threads: int | None, pair: tuple[int, Item]
+) -> tuple[int, Found]:
+    if digest_code() != code:
+        raise RuntimeError(
+            "a worker has other code of posym_core than the machine that asks; install the same version on both"
+        )
+    with _ONE_AT_A_TIME:
+        before = torch.get_num_threads()
+        torch.set_num_threads(threads or before)
+        try:
+            return pair[0], function(pair[1])
+        finally:
+            torch.set_num_threads(before)
+
+
+def _in_processes(numbered: Callable[[Any], Any], items: Sequence[Any], jobs: int) -> Results[Any]:
+    import joblib
+    from joblib.externals.loky.process_executor import TerminatedWorkerError
+
+    work = (joblib.delayed(numbered)(pair) for pair in enumerate(items))
+    try:
+        # One at a time: items take long, and those in flight are lost when the run is ended.
+        options: dict[str, Any] = {"batch_size": 1, "pre_dispatch": "n_jobs", "return_as": "generator_unordered"}
+        parallel: Any = joblib.Parallel(n_jobs=min(jobs, len(items)), backend="loky", **options)
+        yield from parallel(work)
+    except TerminatedWorkerError as error:
+        raise WorkerLostError(
+            f"one of {jobs} worker processes died, most often for want of memory; use fewer jobs or smaller batches"
+        ) from error
+
+
+def _on_cluster(numbered: Callable[[Any], Any], items: Sequence[Any], address: str) -> Results[Any]:
+    try:
+        from distributed import Client, KilledWorker, as_completed
+    except ImportError as error:
+        raise ImportError(f"{NEEDS_EXTRA} ({error})") from error
+
+    try:
+        client = Client(address, timeout=PATIENCE, set_as_default=False)
+    except (OSError, ValueError, TimeoutError) as error:
+        raise ConnectionError(
+            f"no Dask scheduler answers at {address!r}; start one with `dask scheduler`, workers with `dask worker "
+            "ADDRESS`, and pass the address it prints"
+        ) from error
+    with client:
+        try:
+            client.wait_for_workers(1, timeout=PATIENCE)
+        except TimeoutError as error:
+            raise ConnectionError(
+                f"the Dask scheduler at {address!r} has no workers; start some with `dask worker {address}`"
+            ) from error
+        futures: Any = client.map(numbered, list(enumerate(items)), pure=False)
+        try:
+            for future in as_completed(futures, loop=client.loop):
+                yield future.result()
+                future.release()
+        except KilledWorker as error:
+            raise WorkerLostError(
+                f"the same work killed several workers of {address!r}, most often for want of memory; give workers "
+                "more memory or use smaller batches"
+            ) from error
+        finally:
+            client.cancel(futures)

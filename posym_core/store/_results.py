@@ -1,0 +1,312 @@
+"""Named results of long runs: arrays with where they came from, checked when they are read.
+
+A result ``experiment/setting`` is two files in the folder ``experiment``: ``setting.npz`` (arrays, no pickle) and
+``setting.json`` (settings, seeds, what each dimension of each array is, code version, device, date, duration, library
+versions, the SHA-256 of the arrays' file, and last its own). The description is written last, so a result exists only
+when it is whole.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import json
+import os
+import re
+import shutil
+import tempfile
+import zipfile
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from posym_core.store._provenance import code_version, list_library_versions, record_provenance
+from posym_core.store._sealing import DamagedError, record, require_whole, seal, unseal, write_files
+
+FORMAT = 3
+# Bytes that must be free before anything is measured: results have up to 10 MB, and checkpoints some times that.
+ROOM = 100_000_000
+REMEDY = "restore it with git checkout, or run the experiment again"
+
+
+class ResultError(RuntimeError):
+    """A result is missing, altered or truncated."""
+
+
+class MissingResultError(ResultError):
+    """A result is not there, or there is no folder of results."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Result:
+    """Arrays of one run and their provenance.
+
+    Attributes:
+        name: experiment and setting, ``"multihop/number_0"``.
+        arrays: name -> numpy array.
+        dims: name of the array -> names of its dimensions.
+        settings: what the run was asked to do, seeds included.
+        provenance: ``code_version``, ``code_digest``, ``device``, ``date``, ``seconds``, ``versions``, ``checksum``,
+            and ``attached``, the checksums of files beside it.
+    """
+
+    name: str
+    arrays: Mapping[str, np.ndarray]
+    dims: Mapping[str, Sequence[str]]
+    settings: Mapping[str, Any]
+    provenance: Mapping[str, Any]
+
+    def __getitem__(self, array: str) -> np.ndarray:
+        try:
+            return self.arrays[array]
+        except KeyError:
+            raise KeyError(f"result {self.name!r} holds no array {array!r}; it holds {sorted(self.arrays)}") from None
+
+    def __repr__(self) -> str:
+        held = ", ".join(f"{name} {list(np.shape(array))}" for name, array in self.arrays.items())
+        return f"<{self.describe()}; {held}>"
+
+    def describe(self) -> str:
+        """One sentence for the caption of a figure."""
+        p = self.provenance
+        return (
+            f"Result {self.name}: posym_core {p['code_version']} (code {p['code_digest'][:8]}), {p['device']}, "
+            f"{p['date'][:10]}, {p['seconds']:.0f} s, seed {self.settings.get('seed', 'in settings')}, "
+            f"sha256 {p['checksum'][:12]}"
+        )
+
+
+def find_results_folder() -> Path:
+    """Where results are kept: ``POSYM_RESULTS``, else ``results`` in this folder or the nearest one above it.
+
+    Raises:
+        MissingResultError: if there is none.
+    """
+    if configured := os.environ.get("POSYM_RESULTS"):
+        return Path(configured)
+    here = Path.cwd()
+    for folder in (here, *here.parents):
+        if (folder / "results").is_dir() and (folder / "pyproject.toml").is_file():
+            return folder / "results"
+    raise MissingResultError(
+        f"no folder 'results' beside a pyproject.toml in {here} or above it; run from a checkout of the repository or "
+        "set POSYM_RESULTS to the folder that holds the results"
+    )
+
+
+def list_results(experiment: str = "*", *, folder: Path | str | None = None) -> list[str]:
+    """Names of the results of an experiment, or of all, that are there."""
+    found = _folder(folder).glob(f"{experiment}/[!.]*.json")
+    return sorted(f"{file.parent.name}/{file.stem}" for file in found)
+
+
+def name_dims(dims: Mapping[str, str], arrays: Mapping[str, np.ndarray]) -> dict[str, list[str]]:
+    """Names of every array's dimensions, from patterns.
+
+    Args:
+        dims: patterns of names, with spaces between, -> names of dimensions; the first pattern that fits counts.
+        arrays: name -> array.
+
+    Raises:
+        ValueError: if an array fits no pattern, or has another number of dimensions than its pattern names.
+
+    >>> name_dims({"mean_* std_*": "layer head", "*": "prompt layer head"}, {"mean_score": np.zeros((2, 3))})
+    {'mean_score': ['layer', 'head']}
+    """
+    found = {}
+    for name, array in arrays.items():
+        said = next(
+            (said for names, said in dims.items() if any(fnmatchcase(name, one) for one in names.split())), None
+        )
+        if said is None:
+            raise ValueError(f"array {name!r} has no named dimensions; add it to dims, which names {', '.join(dims)}")
+        if len(said.split()) != array.ndim:
+            raise ValueError(f"dims of array {name!r} are [{said}], but it has shape {array.shape}")
+        found[name] = said.split()
+    return found
+
+
+def require_keeping(folder: Path, room: int = ROOM) -> None:
+    """Ask for all that keeping what is measured needs, before it is measured.
+
+    Args:
+        folder: made if missing.
+        room: bytes that must be free in it.
+
+    Raises:
+        ImportError: if the package is not installed, see ``code_version``.
+        OSError: if nothing can be written to the folder, or it has too little room.
+    """
+    code_version()
+    list_library_versions()
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        tempfile.TemporaryFile(dir=folder).close()
+    except OSError as error:
+        raise OSError(
+            f"what is measured cannot be kept in {folder} ({error.strerror}); pass a folder that can be written to"
+        ) from error
+    free = shutil.disk_usage(folder).free
+    if free < room:
+        raise OSError(
+            f"{folder} has {free / 1e6:.0f} MB free, and {room / 1e6:.0f} MB must be for what is measured; make room "
+            "or pass a folder on another disk"
+        )
+
+
+def save_result(
+    name: str,
+    arrays: Mapping[str, np.ndarray | torch.Tensor],
+    *,
+    dims: Mapping[str, str],
+    settings: Mapping[str, Any],
+    device: str,
+    seconds: float,
+    folder: Path | str | None = None,
+    attached: Mapping[str, bytes] | None = None,
+    versions: Mapping[str, str] | None = None,
+) -> Result:
+    """Write a result, whole or not at all.
+
+    Args:
+        name: ``"experiment/setting"``, both of letters, digits, ``_`` and ``-``.
+        arrays: what was measured; tensors are moved to the CPU. No object arrays.
+        dims: names of the arrays' dimensions, such as ``{"positional": "prompt layer head"}``; see
+            :func:`name_dims`.
+        settings: what was asked for; must be JSON.
+        device: what it ran on, as :func:`posym_core.store.describe_device` says it.
+        seconds: how long it took.
+        folder: of all results, by default :func:`find_results_folder`.
+        attached: files that belong to the result, by their ending; see :func:`find_attached_file`.
+        versions: of libraries, where it was measured elsewhere.
+
+    Raises:
+        ValueError: if the name or an array cannot be stored, or a dimension has no name.
+    """
+    place = result_path(name, folder=folder)
+    plain = {key: np.asarray(x.detach().cpu() if isinstance(x, torch.Tensor) else x) for key, x in arrays.items()}
+    for key, array in plain.items():
+        if array.dtype.hasobject:
+            raise ValueError(f"array {key!r} holds Python objects; store numbers, booleans or fixed-width strings")
+    said = name_dims(dims, plain)
+    payload = _packed(plain)
+    beside = {f"{place.name}{ending}": content for ending, content in (attached or {}).items()}
+    digests = {file: record(content)["sha256"] for file, content in beside.items()}
+    description = {
+        "format": FORMAT,
+        "experiment": place.parent.name,
+        "setting": place.name,
+        "settings": json.loads(json.dumps(dict(settings))),
+        "arrays": {k: {"shape": list(a.shape), "dtype": str(a.dtype), "dims": said[k]} for k, a in plain.items()},
+        "provenance": {
+            **record_provenance(seconds, device=device),
+            **({"versions": dict(versions)} if versions else {}),
+            "checksum": record(payload)["sha256"],
+            **({"attached": digests} if digests else {}),
+        },
+    }
+    write_files(place.parent, {**beside, f"{place.name}.npz": payload, f"{place.name}.json": seal(description)})
+    return load_result(name, folder=folder)
+
+
+def _packed(arrays: Mapping[str, np.ndarray]) -> bytes:
+    """Arrays as an ``.npz``, packed by LZMA, which leaves a tenth less of them than :func:`numpy.savez_compressed`."""
+    packed = io.BytesIO()
+    with zipfile.ZipFile(packed, "w", zipfile.ZIP_LZMA) as archive:
+        for name, array in arrays.items():
+            content = io.BytesIO()
+            np.lib.format.write_array(content, array, allow_pickle=False)
+            archive.writestr(zipfile.ZipInfo(f"{name}.npy"), content.getvalue(), zipfile.ZIP_LZMA)
+    return packed.getvalue()
+
+
+def load_result(name: str, *, folder: Path | str | None = None) -> Result:
+    """Read a result and check it against its checksum.
+
+    Raises:
+        ResultError: if it is altered or truncated; the message names the file and what to do.
+        MissingResultError: if it is not there.
+    """
+    place = result_path(name, folder=folder)
+    description_file, array_file = (place.with_name(f"{place.name}{end}") for end in (".json", ".npz"))
+    for file in (description_file, array_file):
+        if not file.is_file():
+            raise MissingResultError(
+                f"result {name!r} is not there: {file.name} is missing in {file.parent.name}; {REMEDY}"
+            )
+    with _remedied():
+        description = unseal(description_file, format=FORMAT)
+        provenance, settings = description["provenance"], description["settings"]
+        require_whole(place.parent, {array_file.name: {"sha256": provenance["checksum"]}})
+    with np.load(array_file, allow_pickle=False) as stored:
+        found = {key: stored[key] for key in stored.files}
+    dims = {key: said["dims"] for key, said in description["arrays"].items()}
+    return Result(name=name, arrays=found, dims=dims, settings=settings, provenance=provenance)
+
+
+def load_stored_results(names: Sequence[str], folder: Path | str | None = None, *, least: int = 0) -> list[Result]:
+    """Those of the named results that are there.
+
+    Raises:
+        ResultError: if one is altered.
+        MissingResultError: if there are fewer than ``least``.
+    """
+    found, missing = [], None
+    for name in names:
+        try:
+            found.append(load_result(name, folder=folder))
+        except MissingResultError as error:
+            missing = error
+    if len(found) < least and missing is not None:
+        raise missing
+    return found
+
+
+def find_attached_file(result: Result, file: str, *, folder: Path | str | None = None) -> Path:
+    """Where a file that belongs to a result is, checked against its checksum.
+
+    Raises:
+        ResultError: if the result has no such file, or it is missing, altered or truncated.
+    """
+    path = result_path(result.name, folder=folder).parent / file
+    expected = result.provenance.get("attached", {}).get(file)
+    if expected is None:
+        raise ResultError(f"result {result.name!r} has no attached file {file!r}")
+    with _remedied():
+        require_whole(path.parent, {file: {"sha256": expected}})
+    return path
+
+
+def result_path(name: str, *, folder: Path | str | None = None) -> Path:
+    """Where a result's files are, without their endings.
+
+    Raises:
+        ValueError: if this is no name of a result.
+    """
+    if not re.fullmatch(r"[\w-]+/[\w-]+", name, re.ASCII):
+        raise ValueError(f"a result is named experiment/setting, in letters, digits, '_' and '-'; got {name!r}")
+    return _folder(folder) / name
+
+
+def work_folder(name: str, *, folder: Path | str | None = None) -> Path:
+    """Where an unfinished run keeps what it goes on from: ``experiment/.setting.work``."""
+    place = result_path(name, folder=folder)
+    return place.with_name(f".{place.name}.work")
+
+
+def _folder(folder: Path | str | None) -> Path:
+    return Path(folder) if folder is not None else find_results_folder()
+
+
+@contextlib.contextmanager
+def _remedied() -> Iterator[None]:
+    """Within the block, what is damaged is a :class:`ResultError` that says what to do."""
+    try:
+        yield
+    except DamagedError as error:
+        raise ResultError(f"{error}; {REMEDY}") from error

@@ -1,0 +1,108 @@
+"""Files that are whole or not there, and sealed folders, which are checked when they are read.
+
+A sealed folder holds files beside a description that is written last, records each file's size and SHA-256, and carries
+a checksum of its own: results, profiles, surveys.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+
+class DamagedError(ValueError):
+    """A file is missing, altered, truncated or of another run."""
+
+
+def write_atomically(path: Path, content: bytes) -> None:
+    """Write bytes to a temporary file beside ``path``, then rename it."""
+    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+    try:
+        with os.fdopen(handle, "wb") as file:
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+        os.chmod(temporary, 0o644)
+        os.replace(temporary, path)
+    except BaseException:
+        Path(temporary).unlink(missing_ok=True)
+        raise
+
+
+def write_files(folder: Path, contents: Mapping[str, bytes]) -> None:
+    """Write files one after the other, each whole or not at all; the description of the others is to be the last."""
+    folder.mkdir(parents=True, exist_ok=True)
+    for name, content in contents.items():
+        write_atomically(folder / name, content)
+
+
+def sha256(path: Path) -> str:
+    """Hexadecimal SHA-256 of a file."""
+    with open(path, "rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def record(content: bytes | Path) -> dict[str, Any]:
+    """What tells the content of a file from any other: ``size`` and ``sha256``."""
+    if isinstance(content, Path):
+        return {"size": content.stat().st_size, "sha256": sha256(content)}
+    return {"size": len(content), "sha256": hashlib.sha256(content).hexdigest()}
+
+
+def require_whole(folder: Path, files: Mapping[str, Mapping[str, Any]]) -> None:
+    """Refuse files that are not as :func:`record` found them.
+
+    Args:
+        folder: where they are.
+        files: name -> record; the size may be left out.
+
+    Raises:
+        DamagedError: naming the first that is missing, altered or truncated.
+    """
+    # Sizes first: they tell of most damage without reading a gigabyte.
+    for name, recorded in files.items():
+        if not (folder / name).is_file():
+            raise DamagedError(f"{name} is missing")
+        size = (folder / name).stat().st_size
+        if size != recorded.get("size", size):
+            raise DamagedError(
+                f"{name} was altered or truncated: it has {size:,} bytes instead of {recorded['size']:,}"
+            )
+    for name, recorded in files.items():
+        if (found := sha256(folder / name)) != recorded["sha256"]:
+            raise DamagedError(
+                f"{name} was altered or truncated: its SHA-256 is {found[:12]}..., not {recorded['sha256'][:12]}..."
+            )
+
+
+def seal(description: Mapping[str, Any]) -> bytes:
+    """A description as JSON that carries its own ``checksum``, for :func:`unseal`."""
+    return (json.dumps({**description, "checksum": digest_of(description)}, indent=1) + "\n").encode()
+
+
+def unseal(path: Path, *, format: int | None = None) -> dict[str, Any]:
+    """Read a description that :func:`seal` made, without its checksum.
+
+    Raises:
+        DamagedError: if it is no such description, was altered (layout does not count), or has another ``format``.
+    """
+    try:
+        description = json.loads(path.read_bytes())
+        own = description.pop("checksum")
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise DamagedError(f"{path.name} is not a whole description ({error!r})") from error
+    if own != digest_of(description):
+        raise DamagedError(f"{path.name} was altered: its own checksum is not that of its content")
+    if description.get("format") != format:
+        raise DamagedError(f"{path.name} has format {description.get('format')}, this code reads {format}")
+    return description
+
+
+def digest_of(description: Mapping[str, Any]) -> str:
+    """SHA-256 of what JSON can hold, however it is laid out as text."""
+    return hashlib.sha256(json.dumps(description, sort_keys=True).encode()).hexdigest()

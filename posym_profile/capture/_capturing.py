@@ -1,0 +1,234 @@
+"""Queries and keys out of Hugging Face models, as their own attention uses them.
+
+A *tap* looks on while the model attends: it hands over the rotated query of chosen tokens, all rotated keys, the
+scale and what else enters the softmax, and lets the model's own attention function go on untouched. So the output
+stays what it was, bit by bit, the fast attention kernels stay in use, and no ``n x n`` weights are formed.
+
+Of the two routes of ``routes`` a model takes the first on which any call is seen.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import inspect
+import itertools
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+import torch
+from jaxtyping import Int
+from torch import Tensor, nn
+
+from posym_core.checks import require_count, require_evaluation
+from posym_profile.capture._attention_calls import AttentionInputs
+from posym_profile.capture._padding import remove_padding
+from posym_profile.capture._recording import Recorder, record_calls
+from posym_profile.capture._routes import ROUTES, Route, run_uncompiled
+from posym_profile.capture._wrappers import unwrap
+from posym_profile.language_models._refusals import (
+    check_attention_kind,
+    check_decoder,
+    make_no_attention_error,
+    make_unsupported_error,
+    refuse_without_pictures,
+)
+
+# The mappings belong to the library, not to a model, so two taps in two threads would undo each other.
+ONE_AT_A_TIME = threading.RLock()
+
+
+def capture(
+    model: nn.Module,
+    input_ids: Int[Tensor, "prompt token"] | Int[Tensor, " token"],
+    *,
+    rows: Sequence[int] | None = (-1,),
+    batch_size: int | None = None,
+) -> list[AttentionInputs]:
+    """Queries of chosen tokens and all keys of every attention call of a forward pass.
+
+    Args:
+        model: a Hugging Face decoder in evaluation mode, on any device, or what
+            :func:`posym_profile.capture.unwrap` finds one in.
+        input_ids: prompts of equal length, without padding; moved to the model's device.
+        rows: tokens whose queries to keep, negative from the end; None for all.
+        batch_size: prompts per forward pass, at least 1; by default all at once.
+
+    Returns:
+        One :class:`AttentionInputs` per attention call in the order of the pass. Vocabulary logits are not computed.
+
+    Raises:
+        UnsupportedModelError: if the model has no attention that can be captured, or a kind of attention that a
+            softmax over scaled products does not describe.
+        TypeError, ValueError: if ``input_ids``, ``rows`` or ``batch_size`` do not fit, or prompts begin or end with pad
+            tokens.
+    """
+    model = unwrap(model)
+    if batch_size is not None:
+        require_count("batch_size", batch_size, 1)
+    (input_ids,) = remove_padding(model, check_input_ids(input_ids), None, least=1)
+    parts: list[list[AttentionInputs]] = []
+    route = None
+    for prompts in input_ids.split(batch_size or len(input_ids)):
+        calls: list[AttentionInputs] = []
+        route = forward_with_hook(model, prompts, calls.append, rows=rows, route=route, keep=True)
+        parts.append(calls)
+    return [_joined(part) for part in zip(*parts, strict=True)]
+
+
+def forward_with_hook(
+    model: nn.Module,
+    input_ids: Int[Tensor, "prompt token"],
+    receive: Callable[[AttentionInputs], Any],
+    *,
+    rows: Sequence[int] | None = (-1,),
+    route: Route | None = None,
+    keep: bool = False,
+    verify: bool = False,
+    **inputs: Any,
+) -> Route:
+    """Run the model once under :func:`attention_hook`, on the first route that sees attention calls, and return that
+    route.
+
+    Args:
+        route: the only route to try; by default all in turn, which costs a second pass where the first sees nothing.
+        inputs: further inputs of the model, such as ``position_ids``.
+
+    Raises:
+        UnsupportedModelError: if no attention call is seen.
+    """
+    check_model(model)
+    for candidate in ROUTES if route is None else (route,):
+        with attention_hook(
+            model, receive, rows=rows, route=candidate, keep=keep, verify=verify, tokens=input_ids.shape[-1]
+        ) as calls:
+            forward(model, input_ids, **inputs)
+        if next(calls):
+            return candidate
+    raise make_no_attention_error(model)
+
+
+@contextlib.contextmanager
+def attention_hook(
+    model: nn.Module,
+    receive: Callable[[AttentionInputs], Any],
+    *,
+    rows: Sequence[int] | None = (-1,),
+    route: Route = "interface",
+    keep: bool = False,
+    verify: bool = False,
+    tokens: int | None = None,
+) -> Iterator[itertools.count]:
+    """Within the block, hand every attention call of ``model`` to ``receive`` before the model goes on.
+
+    Args:
+        model: a Hugging Face model.
+        receive: called with an :class:`AttentionInputs` per call; an exception that it raises ends the pass.
+        rows: tokens whose queries to hand over, negative from the end; None for all.
+        route: see ``routes``; :func:`forward_with_hook` finds the one to take.
+        keep: copy what is handed over; needed when it outlives ``receive``.
+        verify: recompute the chosen rows' output from what is handed over, and refuse the model if it differs.
+        tokens: how many the prompts have, where each must have one query and one key in every call.
+
+    Yields:
+        A counter whose next number is how many calls were seen.
+
+    Raises:
+        UnsupportedModelError: within the block, when a call is not a softmax over scaled products.
+    """
+    check_attention_kind(model)
+    recorder = Recorder(model, receive, rows, keep, verify, tokens)
+    with ONE_AT_A_TIME, run_uncompiled(), record_calls(recorder, route):
+        yield recorder.seen
+
+
+def forward(model: nn.Module, input_ids: Int[Tensor, "prompt token"], **inputs: Any) -> Any:
+    """Run the model without vocabulary logits, cache or gradients."""
+    backbone: Any = unwrap(getattr(model, "base_model", model))
+    parameters = inspect.signature(backbone.forward).parameters
+    # Some backbones without vocabulary logits take this, too, and then leave out queries of their last layers.
+    if "logits_to_keep" in parameters and getattr(backbone, "get_output_embeddings", lambda: backbone)() is not None:
+        inputs["logits_to_keep"] = 1
+    if "use_cache" in parameters or any(p.kind is p.VAR_KEYWORD for p in parameters.values()):
+        inputs["use_cache"] = False
+    with torch.no_grad(), refuse_without_pictures(model):
+        return backbone(input_ids.to(find_input_device(model)), **inputs)
+
+
+def find_input_device(model: nn.Module) -> torch.device:
+    """Where the model wants its token ids."""
+    embeddings = get_input_embeddings(model)
+    # Weights that accelerate brings in for each pass are on the meta device in between.
+    elsewhere = getattr(getattr(embeddings, "_hf_hook", None), "execution_device", None)
+    return embeddings.weight.device if elsewhere is None else torch.device(elsewhere)
+
+
+def get_input_embeddings(model: nn.Module) -> Any:
+    """The embedding of token ids; refuses what has none, or several."""
+    find: Any = getattr(model, "get_input_embeddings", None)
+    if find is None:
+        inner = [name for name, part in model.named_modules() if hasattr(part, "get_input_embeddings")]
+        way = f"pass what it wraps, its .{inner[0]}" if inner else "pass a model of transformers"
+        raise TypeError(f"{type(model).__name__} is no Hugging Face model (it has no get_input_embeddings); {way}")
+    embeddings = None
+    with contextlib.suppress(NotImplementedError):
+        embeddings = find()
+    if not isinstance(getattr(embeddings, "weight", None), Tensor):
+        raise make_unsupported_error(
+            model,
+            f"has no single embedding of token ids (its input embeddings are a {type(embeddings).__name__}), so that "
+            "no prompt of token ids can be given to it",
+            "use a decoder of text",
+        )
+    return embeddings
+
+
+def check_model(model: nn.Module) -> None:
+    """Refuse what cannot be run, or would run otherwise than in use, with the way out."""
+    if not isinstance(model, nn.Module):
+        name = f"the name {model!r}" if isinstance(model, str) else type(model).__name__
+        raise TypeError(
+            f"model must be a Hugging Face model; got {name}. Use model, tokenizer = posym_profile.load_model(name)"
+        )
+    get_input_embeddings(model)
+    check_decoder(getattr(model, "config", None), type(model).__name__)
+    require_evaluation(model)
+    if find_input_device(model).type == "meta":
+        raise ValueError(
+            f"{type(model).__name__} is on the meta device: it has shapes and no weights; load it with from_pretrained "
+            "or posym_profile.load_model"
+        )
+
+
+def check_input_ids(input_ids: Tensor, least: int = 1) -> Int[Tensor, "prompt token"]:
+    """Token ids as ``[prompt, token]`` int64, or an error that says what does not fit."""
+    if not isinstance(input_ids, Tensor):
+        way, first = "Use torch.as_tensor", input_ids[0] if isinstance(input_ids, list | tuple) and input_ids else None
+        if isinstance(input_ids, str) or isinstance(first, str):
+            way = 'Use tokenizer(text, return_tensors="pt")["input_ids"]'
+        elif isinstance(input_ids, Mapping) and "input_ids" in input_ids:
+            way = 'Use its ["input_ids"], made with return_tensors="pt", and for profile its ["attention_mask"]'
+        raise TypeError(f"input_ids must be a torch tensor; got {type(input_ids).__name__}. {way}")
+    if input_ids.dtype not in (torch.int64, torch.int32):
+        raise TypeError(f"input_ids must be whole numbers, int64 or int32; got {input_ids.dtype}. Use input_ids.long()")
+    if input_ids.ndim not in (1, 2):
+        raise ValueError(f"input_ids must have shape [prompt, token] or [token]; got {tuple(input_ids.shape)}")
+    input_ids = input_ids.reshape(-1, input_ids.shape[-1]).long()
+    if len(input_ids) == 0 or input_ids.shape[1] < least:
+        raise ValueError(
+            f"input_ids must hold at least one prompt of at least {least} tokens; got {tuple(input_ids.shape)}"
+        )
+    return input_ids
+
+
+def _joined(calls: Sequence[AttentionInputs]) -> AttentionInputs:
+    """The same call of several batches as one."""
+    if len(calls) == 1:
+        return calls[0]
+    return replace(
+        calls[0],
+        query=torch.cat([call.query for call in calls]),
+        keys=torch.cat([call.keys for call in calls]),
+        visible=torch.cat([call.visible for call in calls]),
+    )

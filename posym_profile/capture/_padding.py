@@ -1,0 +1,107 @@
+"""Prompts of different lengths in one tensor: what is padding, and the prompts without it."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+from typing import Any
+
+import torch
+from jaxtyping import Bool, Int
+from torch import Tensor, nn
+
+from posym_core.checks import defer_checks, require, require_known_tokens
+
+WITHOUT = "leave the padding out, or tell posym_profile.profile of it by attention_mask (1 for tokens, 0 for padding)"
+
+
+def remove_padding(
+    model: nn.Module, input_ids: Int[Tensor, "prompt token"], attention_mask: Tensor | None, least: int
+) -> list[Int[Tensor, "prompt token"]]:
+    """The prompts in their order without padding, those of one length that follow each other in one tensor.
+
+    Args:
+        model: whose pad token must not stand at an end of a prompt.
+        input_ids: see ``check_input_ids``.
+        attention_mask: 1 for tokens, 0 for padding on either side; None for no padding.
+        least: tokens that a prompt must have.
+
+    Raises:
+        TypeError, ValueError: if the mask does not fit, padding is left, or the model has no such token.
+    """
+    with defer_checks(input_ids.device):
+        return _split(model, input_ids, attention_mask, least)
+
+
+def _split(
+    model: nn.Module, input_ids: Int[Tensor, "prompt token"], attention_mask: Tensor | None, least: int
+) -> list[Int[Tensor, "prompt token"]]:
+    embeddings: Any = None
+    with contextlib.suppress(NotImplementedError):
+        embeddings = getattr(model, "get_input_embeddings", lambda: None)()
+    if isinstance(getattr(embeddings, "weight", None), Tensor):  # else the model is refused when it is run
+        require_known_tokens("input_ids", input_ids, embeddings)
+    if attention_mask is None:
+        _refuse_pad_tokens(model, input_ids)
+        return [input_ids]
+    seen = _checked(attention_mask, input_ids, least).cpu()
+    first = seen.int().argmax(1)
+    last = first + seen.sum(1)
+    prompts = [ids[a:b] for ids, a, b in zip(input_ids, first.tolist(), last.tolist(), strict=True)]
+    runs: list[list[Tensor]] = []
+    for prompt in prompts:
+        _refuse_pad_tokens(model, prompt[None], number=sum(map(len, runs)))
+        if not runs or len(runs[-1][0]) != len(prompt):
+            runs.append([])
+        runs[-1].append(prompt)
+    return [torch.stack(run) for run in runs]
+
+
+def _checked(mask: Any, input_ids: Tensor, least: int) -> Bool[Tensor, "prompt token"]:
+    if not isinstance(mask, Tensor):
+        raise TypeError(f"attention_mask must be a torch tensor; got {type(mask).__name__}. Use torch.as_tensor")
+    if mask.numel() != input_ids.numel() or mask.shape[-1] != input_ids.shape[-1]:
+        raise ValueError(
+            f"attention_mask must have the shape of input_ids, {tuple(input_ids.shape)}; got {tuple(mask.shape)}"
+        )
+    mask = mask.reshape(input_ids.shape)
+    if bool(((mask != 0) & (mask != 1)).any()):
+        raise ValueError("attention_mask must be 1 for tokens and 0 for padding, and holds other values")
+    seen = mask.bool()
+    tokens = seen.sum(1)
+    if int(tokens.min()) < least:
+        raise ValueError(
+            f"attention_mask leaves prompt {int(tokens.argmin())} {int(tokens.min())} tokens; at least {least} are "
+            "needed"
+        )
+    begins = seen[:, 0].int() + (seen[:, 1:] & ~seen[:, :-1]).sum(1)
+    if bool((begins > 1).any()):
+        raise ValueError(
+            f"attention_mask hides tokens inside of prompt {int(begins.argmax())}, where swaps are not defined; pass a "
+            "mask with padding on the left only"
+        )
+    return seen
+
+
+def _refuse_pad_tokens(model: nn.Module, input_ids: Int[Tensor, "prompt token"], number: int = 0) -> None:
+    """Refuse prompts that begin or end with padding: it would be scored as content."""
+    config: Any = getattr(model, "config", None)
+    config = config.get_text_config() if hasattr(config, "get_text_config") else config
+    pad = getattr(config, "pad_token_id", None)
+    if not isinstance(pad, int):
+        return
+    ends = [getattr(config, name, None) for name in ("bos_token_id", "eos_token_id")]
+    # One such token may begin or end a text where the model has no pad token of its own.
+    allowed = int(any(pad in end if isinstance(end, list | tuple) else pad == end for end in ends))
+    is_pad = input_ids == pad
+    for side, here in (("begins", is_pad), ("ends", is_pad.flip(1))):
+        run = here.int().cumprod(1).sum(1)
+        require((run <= allowed).all(), functools.partial(_padded, run, side, pad, number))
+
+
+def _padded(run: Int[Tensor, " prompt"], side: str, pad: int, number: int) -> ValueError:
+    prompt = int(run.argmax())
+    return ValueError(
+        f"prompt {number + prompt} {side} with {int(run[prompt])} pad tokens (id {pad}), which would be scored as "
+        f"content; {WITHOUT}"
+    )

@@ -1,0 +1,253 @@
+"""What a tap does: attention calls are noted as they happen, on either route."""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import operator
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from posym_core.checks import require
+from posym_profile.capture._attention_calls import AttentionInputs
+from posym_profile.capture._routes import AttentionFunctions, Route, wrap_forward, wrap_interface
+from posym_profile.language_models._refusals import (
+    UnsupportedModelError,
+    check_sparse,
+    check_tokens,
+    make_no_products_error,
+)
+
+# Additive masks hide keys with the dtype's least value, with -inf or, in older models, with -10,000.
+HIDDEN_BELOW = -9_999.0
+# Relative rounding of float32 attention, however it is summed up; in half precision some steps of its own come on top.
+ROUNDING = 1e3 * torch.finfo(torch.float32).eps
+
+
+class Recorder:
+    """Turns the arguments of attention functions into :class:`AttentionInputs` and hands them on."""
+
+    def __init__(
+        self,
+        model: nn.Module,
+        receive: Callable[[AttentionInputs], Any],
+        rows: Sequence[int] | None,
+        keep: bool,
+        verify: bool,
+        tokens: int | None,
+    ) -> None:
+        self.model, self.receive, self.keep, self.verify = model, receive, keep, verify
+        try:
+            self.rows = None if rows is None else [operator.index(row) for row in rows]
+        except TypeError:
+            self.rows = []
+        if self.rows == []:
+            raise ValueError(
+                f"rows must be whole numbers, one token or more, or None for all tokens; got {rows}. Pass rows=(-1,) "
+                "for the last"
+            )
+        self.tokens = tokens
+        self.dtype = next((x.dtype for x in model.parameters() if x.is_floating_point()), torch.float32)
+        self.seen = itertools.count()
+        self.rows_there: dict[tuple[int, torch.device], Tensor] = {}
+
+    def record(
+        self,
+        module: nn.Module,
+        query: Tensor,
+        key: Tensor,
+        visible: Callable[[Tensor], Tensor],
+        scale: float | None,
+        softcap: float | None = None,
+        sinks: Tensor | None = None,
+    ) -> AttentionInputs:
+        keys = key.shape[2]
+        if self.tokens is not None:
+            check_tokens(self.model, module, query.shape[2], keys, self.tokens)
+        place = query.shape[2], query.device
+        rows = self.rows_there.get(place)
+        if rows is None:
+            rows = self.rows_there[place] = self.chosen(*place)
+        call = AttentionInputs(
+            index=next(self.seen),
+            module=module,
+            query=_full_precision(query.detach()[:, :, rows]),
+            keys=_full_precision(key.detach().clone() if self.keep else key.detach()),
+            scale=query.shape[-1] ** -0.5 if scale is None else float(scale),
+            softcap=None if softcap is None else float(softcap),
+            sinks=None if sinks is None else _full_precision(sinks.detach().flatten()),
+            visible=visible(rows),
+            rows=rows,
+        )
+        check_sparse(self.model, module, call.visible, rows)
+        return call
+
+    def chosen(self, tokens: int, device: torch.device) -> Tensor:
+        if self.rows is None:
+            return torch.arange(tokens, device=device)
+        if any(not -tokens <= row < tokens for row in self.rows):
+            raise ValueError(f"rows must lie in [-{tokens}, {tokens}) for {tokens} tokens; got {list(self.rows)}")
+        # Not by torch.tensor: a GPU waits for what is copied from the host.
+        return torch.cat([torch.arange(row % tokens, row % tokens + 1, device=device) for row in self.rows])
+
+    def visible(
+        self, module: nn.Module, mask: Any, query: Tensor, key: Tensor, causal: bool, window: int | None
+    ) -> Callable[[Tensor], Tensor]:
+        """Which keys chosen rows see, read from whatever mask the attention function was given."""
+        prompts, keys, queries = query.shape[0], key.shape[2], query.shape[2]
+
+        def of_rows(rows: Tensor) -> Tensor:
+            if isinstance(mask, Tensor) and mask.ndim == 4:
+                part = mask[:, :, rows if mask.shape[2] > 1 else slice(None), :keys]
+                part = part.expand(prompts, -1, len(rows), -1)
+                if part.dtype == torch.bool:
+                    return part
+                seen = part > HIDDEN_BELOW
+                require(
+                    (part.masked_fill(~seen, 0) == 0).all(),
+                    lambda: self.unsupported(module, "adds a bias to its logits (ALiBi or a learned mask)"),
+                )
+                return seen
+            position, place = rows + (keys - queries), torch.arange(keys, device=rows.device)
+            seen = place <= position[:, None] if causal else torch.ones_like(place <= position[:, None])
+            if window is not None:
+                seen = seen & (place > position[:, None] - window)
+            if mask is None:
+                return seen.expand(prompts, 1, -1, -1)
+            if isinstance(mask, Tensor) and mask.ndim == 2:
+                return seen & mask[:, None, None, :keys].bool()
+            raise self.unsupported(module, f"hides keys by a {type(mask).__name__}, which cannot be read row by row")
+
+        return of_rows
+
+    def unsupported(self, module: nn.Module, reason: str) -> UnsupportedModelError:
+        return make_no_products_error(self.model, module, reason)
+
+    def not_finite(self, call: AttentionInputs) -> ValueError:
+        bad = [name for name, x in self.model.named_parameters() if not bool(x.isfinite().all())]
+        reason = f"weights hold NaN or infinity: {bad[0]}" if bad else "numbers grow too large for the model's type"
+        return ValueError(
+            f"{type(self.model).__name__}: attention call {call.index} yields numbers that are not finite ({reason}); "
+            f"{'load the model anew' if bad else 'load the model in bfloat16 or float32'}"
+        )
+
+    def check_output(self, call: AttentionInputs, value: Tensor, output: Tensor) -> None:
+        """Refuse a call whose output ``[prompt, head, row, dim]`` is not the recorded weights times the values."""
+        value = _full_precision(value.detach())
+        value = value.repeat_interleave(call.query.shape[1] // value.shape[1], dim=1)
+        expected, given = call.weights() @ value, _full_precision(output.detach())
+        if given.shape != expected.shape:
+            return
+        if not bool(given.isfinite().all()):
+            raise self.not_finite(call)
+        error = (expected - given).abs().max() / expected.abs().max().clamp_min(torch.finfo(expected.dtype).tiny)
+        # Rounded logits are off in proportion to their size, and weights by as much as logits.
+        largest = float(call.logits().abs().max())
+        if not error <= ROUNDING + (4 + largest) * _half_rounding(output):
+            raise self.unsupported(
+                call.module, f"attends otherwise than by a softmax over its keys (relative difference {error:.1g})"
+            )
+
+    def around(self, function, module, query, key, value, attention_mask=None, *rest, **options):
+        """A function of the attention interface, with its arguments recorded."""
+        causal = options.get("is_causal")
+        causal = bool(getattr(module, "is_causal", True) if causal is None else causal)
+        visible = self.visible(module, attention_mask, query, key, causal, options.get("sliding_window"))
+        scale = options["scaling"] if "scaling" in options else (rest[0] if rest else None)
+        sinks = options.get("s_aux", options.get("sinks"))
+        if options.get("indices") is not None:
+            raise self.unsupported(module, "is told by indices which keys it sees, beside its mask")
+        if options.get("position_bias") is not None:
+            raise self.unsupported(module, "adds a bias of the position to its logits")
+        if isinstance(sinks, Tensor) and sinks.numel() != query.shape[1]:
+            raise self.unsupported(module, "has attention sinks that depend on the query")
+        call = self.record(module, query, key, visible, scale, options.get("softcap"), sinks)
+        output = function(module, query, key, value, attention_mask, *rest, **options)
+        if self.verify:
+            self.check_output(call, value, output[0][:, call.rows].transpose(1, 2))
+        self.receive(call)
+        return output
+
+
+@contextlib.contextmanager
+def record_calls(recorder: Recorder, route: Route) -> Iterator[None]:
+    """Within the block, attention calls of the recorder's model that take this route are recorded."""
+    if route == "interface":
+        with wrap_interface(recorder.model, set(recorder.model.modules()), recorder.around):
+            yield
+        return
+    functions = _Functions(recorder)
+    with wrap_forward(recorder.model.modules(), functions.within), functions:
+        yield
+
+
+class _Functions(AttentionFunctions):
+    """Attention of the module that runs innermost."""
+
+    def __init__(self, recorder: Recorder) -> None:
+        super().__init__()
+        self.recorder = recorder
+        self.running: list[nn.Module] = []
+        self.multiplied: tuple[nn.Module, Tensor, Tensor] | None = None
+
+    @contextlib.contextmanager
+    def within(self, module: nn.Module) -> Iterator[None]:
+        self.running.append(module)
+        yield
+        self.running.pop()
+
+    def watching(self) -> bool:
+        return bool(self.running)
+
+    def fused(self, attend, query, key, value, attn_mask=None, is_causal=False, scale=None, **options):
+        module, recorder = self.running[-1], self.recorder
+        output = attend(query, key, value)
+        visible = recorder.visible(module, attn_mask, query, key, is_causal, None)
+        call = recorder.record(module, query, key, visible, scale)
+        if recorder.verify:
+            recorder.check_output(call, value, output[:, :, call.rows])
+        recorder.receive(call)
+        return output
+
+    def product(self, multiply, left, right):
+        output = multiply(left, right)
+        if output.ndim in (3, 4) and output.shape[-1] == output.shape[-2]:
+            self.multiplied = (self.running[-1], left, right.transpose(-1, -2))
+        return output
+
+    def softmax(self, normalise, logits):
+        output = normalise()
+        if self.multiplied is not None and self.multiplied[0] is self.running[-1]:
+            module, query, key = self.multiplied
+            self.multiplied = None
+            if logits.ndim == 4 and logits.shape[-1] == key.shape[-2]:
+                query, key = (x.detach().reshape(*logits.shape[:1], -1, *x.shape[-2:]) for x in (query, key))
+                self.recorder.receive(self.read(module, query, key, logits.detach()))
+        return output
+
+    def read(self, module: nn.Module, query: Tensor, key: Tensor, logits: Tensor) -> AttentionInputs:
+        """The call, with what its logits say of the scale and of visible keys."""
+        rows = self.recorder.chosen(query.shape[2], query.device)
+        given = _full_precision(logits[:, :, rows])
+        # Some divide the mask by the root of the dimension together with the logits.
+        least = torch.finfo(self.recorder.dtype).min / (2 * query.shape[-1] ** 0.5)
+        seen = given > max(HIDDEN_BELOW, least)
+        # The scale is applied before or after the product, by multiplying or dividing: read it off the result.
+        plain = _full_precision(query[:, :, rows]) @ _full_precision(key).transpose(-1, -2)
+        scale = float((plain * given)[seen].sum() / plain[seen].square().sum().clamp_min(1e-30))
+        error = (given - scale * plain)[seen].abs().max() / given[seen].abs().max().clamp_min(1e-30)
+        if not error <= ROUNDING + 4 * _half_rounding(query, key, logits):
+            raise self.recorder.unsupported(module, f"adds a bias to its logits (relative difference {error:.1g})")
+        return self.recorder.record(module, query, key, lambda rows: seen, scale)
+
+
+def _half_rounding(*tensors: Tensor) -> float:
+    """Relative rounding of the coarsest of tensors, 0 from float32 on."""
+    return max(torch.finfo(x.dtype).eps if x.dtype.itemsize < 4 else 0.0 for x in tensors)
+
+
+def _full_precision(x: Tensor) -> Tensor:
+    return x if x.dtype in (torch.float32, torch.float64) else x.float()

@@ -1,0 +1,199 @@
+"""The two routes on which a model's attention can be reached, to look on or to step in.
+
+* *interface*: transformers dispatches attention through mappings from names such as ``"sdpa"`` to functions. Each
+  mapping that the model's own modelling modules hold is overridden for a time, whatever name is in force. Nothing about
+  the model changes, so masks, sinks and sliding windows are built as always. (Registering an implementation under a
+  new name would not do: several models compare the name and take other paths.)
+* *functions*: GPT-J, CodeGen, Falcon and some others bypass the interface and call torch; there the calls to
+  ``scaled_dot_product_attention``, or a matrix product followed by a softmax, are watched.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import sys
+import threading
+from collections.abc import Callable, Collection, Iterable, Iterator
+from typing import Any, Literal
+
+import torch
+from torch import Tensor, nn
+from torch.overrides import TorchFunctionMode
+
+from posym_profile.language_models._refusals import make_unsupported_error
+
+Route = Literal["interface", "functions"]
+ROUTES: tuple[Route, ...] = ("interface", "functions")
+
+SUMMED_PRODUCTS = (torch.baddbmm, Tensor.baddbmm)
+PRODUCTS = (torch.matmul, Tensor.matmul, Tensor.__matmul__, torch.bmm, Tensor.bmm, *SUMMED_PRODUCTS)
+SOFTMAXES = (nn.functional.softmax, torch.softmax, Tensor.softmax)
+
+# The compiler has one stance for all threads: the first open block of `run_uncompiled` sets it, and the last one puts
+# back what was there.
+_OPEN = 0
+_STANCE = contextlib.ExitStack()
+_CHANGING = threading.Lock()
+
+
+@contextlib.contextmanager
+def wrap_interface(model: nn.Module, modules: Collection[nn.Module], around: Callable[..., Any]) -> Iterator[None]:
+    """Within the block, ``modules`` attend by ``around(function, module, query, key, value, mask, ...)``.
+
+    ``function`` is the one that they look up; other modules call it as ever, and so does every other thread.
+    """
+    owner = threading.get_ident()
+
+    def wrapped(original: Callable | None) -> Callable:
+        def attend(module: nn.Module, *args: Any, **options: Any) -> Any:
+            function = original or _eager_attention(module)
+            if module in modules and threading.get_ident() == owner:
+                return around(function, module, *args, **options)
+            return function(module, *args, **options)
+
+        return attend
+
+    saved: list[tuple[Any, str, Callable | None]] = []
+    try:
+        for mapping in _attention_mappings(model):
+            for name in {"eager", *mapping}:
+                # A mapping is a local layer over a shared one; only what stood in the local layer is put back.
+                saved.append((mapping, name, mapping._local_mapping.get(name)))
+                mapping[name] = wrapped(mapping.get(name))
+        yield
+    finally:
+        for mapping, name, local in reversed(saved):
+            if local is not None:
+                mapping[name] = local
+            else:
+                with contextlib.suppress(KeyError):
+                    del mapping[name]
+
+
+def _attention_mappings(model: nn.Module) -> list[Any]:
+    """Every attention interface that the model's modelling modules hold; some keep one of their own (Doge)."""
+    from transformers import AttentionInterface
+
+    kinds = {type(module) for module in model.modules()}
+    sources = {cls.__module__ for kind in kinds for cls in kind.__mro__}
+    values = (value for source in sources for value in vars(sys.modules[source]).values())
+    # Thousands of values: isinstance would ask an abstract class each time.
+    return list({id(value): value for value in values if AttentionInterface in type(value).__mro__}.values())
+
+
+def _eager_attention(module: nn.Module) -> Callable:
+    """The eager function of the file that defines the module, which the interface only knows as a default."""
+    for cls in type(module).__mro__:
+        function = getattr(sys.modules[cls.__module__], "eager_attention_forward", None)
+        if function is not None:
+            return function
+    raise make_unsupported_error(
+        module,
+        "uses eager attention, but its file defines no eager_attention_forward",
+        'load the model with attn_implementation="sdpa"',
+    )
+
+
+class AttentionFunctions(TorchFunctionMode):
+    """Sees the calls of torch that attention is made of, before they run; subclasses say what becomes of them."""
+
+    def watching(self) -> bool:
+        """Whether calls are attention's at the moment."""
+        return True
+
+    def fused(self, attend: Callable[..., Tensor], query: Tensor, key: Tensor, value: Tensor, **options: Any) -> Tensor:
+        """A call of ``scaled_dot_product_attention``, which ``attend(query, key, value)`` carries out."""
+        return attend(query, key, value)
+
+    def product(self, multiply: Callable[..., Tensor], left: Tensor, right: Tensor) -> Tensor:
+        """A matrix product, which ``multiply(left, right)`` carries out."""
+        return multiply(left, right)
+
+    def softmax(self, normalise: Callable[[], Tensor], logits: Tensor) -> Tensor:
+        """A softmax of logits."""
+        return normalise()
+
+    def __torch_function__(self, func, types, args=(), kwargs=None):
+        options = dict(kwargs or {})
+
+        def positional(*names: str) -> tuple:
+            return (*args, *(options.pop(name) for name in names if name in options))
+
+        if not self.watching():
+            return func(*args, **options)
+        if func is nn.functional.scaled_dot_product_attention:
+            query, key, value, *rest = positional("query", "key", "value")
+            named = dict(zip(("attn_mask", "dropout_p", "is_causal"), rest, strict=False)) | options
+            return self.fused(lambda *changed: func(*changed, *rest, **options), query, key, value, **named)
+        if func in PRODUCTS:
+            operands = positional("input", "batch1", "batch2", "other", "mat2")
+            at = int(func in SUMMED_PRODUCTS)
+            before, after = operands[:at], operands[at + 2 :]
+            return self.product(lambda *changed: func(*before, *changed, *after, **options), *operands[at : at + 2])
+        if func in SOFTMAXES:
+            return self.softmax(lambda: func(*args, **options), args[0] if args else options["input"])
+        return func(*args, **options)
+
+
+def limit_to_thread(hook: Callable[..., Any]) -> Callable[..., Any]:
+    """A hook that leaves passes in other threads alone: hooks belong to a model, not to who set them."""
+    owner = threading.get_ident()
+
+    @functools.wraps(hook)
+    def guarded(*args: Any, **options: Any) -> Any:
+        return hook(*args, **options) if threading.get_ident() == owner else None
+
+    return guarded
+
+
+@contextlib.contextmanager
+def run_uncompiled() -> Iterator[None]:
+    """Within the block, what was compiled by ``torch.compile`` runs uncompiled, so that hooks act.
+
+    Code that was compiled before a hook was set, or an attention function replaced, does not know of either. Other
+    threads run uncompiled meanwhile, too: hooks that are theirs alone would otherwise be compiled along.
+    """
+    global _OPEN
+    if "torch._dynamo" not in sys.modules:  # nothing was compiled, and its import takes seconds
+        yield
+        return
+    with _CHANGING:
+        if not _OPEN:
+            _STANCE.enter_context(torch.compiler.set_stance("force_eager"))
+        _OPEN += 1
+    try:
+        yield
+    finally:
+        with _CHANGING:
+            _OPEN -= 1
+            if not _OPEN:
+                _STANCE.close()
+
+
+@contextlib.contextmanager
+def wrap_forward(
+    modules: Iterable[nn.Module], context: Callable[[nn.Module], contextlib.AbstractContextManager]
+) -> Iterator[None]:
+    """Within the block, every forward pass of a module in this thread happens within ``context(module)``."""
+    running: list[contextlib.ExitStack] = []
+
+    def enter(module: nn.Module, args: Any) -> None:
+        running.append(contextlib.ExitStack())
+        running[-1].enter_context(context(module))
+
+    def leave(module: nn.Module, args: Any, output: Any) -> None:
+        if running:
+            running.pop().close()
+
+    hooks = []
+    try:
+        for module in modules:
+            hooks.append(module.register_forward_pre_hook(limit_to_thread(enter)))
+            hooks.append(module.register_forward_hook(limit_to_thread(leave), always_call=True))
+        yield
+    finally:
+        for hook in hooks:
+            hook.remove()
+        while running:
+            running.pop().close()

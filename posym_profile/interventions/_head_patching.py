@@ -1,0 +1,365 @@
+"""What single heads hand on: outputs of heads replaced, so that one sees what they are needed for.
+
+A head's output is what enters the attention's output projection in that head's columns. In a Hugging Face decoder the
+projection is a module of its own, so that its input can be seen and changed while the model runs; weights are never
+touched. What is lost when heads hand on their mean is *mean ablation*; how much of the difference between two prompts
+heads carry is found by *patching*, also called interchange.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import operator
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal, get_args
+from weakref import WeakKeyDictionary
+
+import torch
+from jaxtyping import Float, Int64
+from torch import Tensor, nn
+
+from posym_core.checks import require_known_tokens
+from posym_profile.capture._capturing import (
+    check_input_ids,
+    check_model,
+    find_input_device,
+    forward_with_hook,
+    get_input_embeddings,
+)
+from posym_profile.capture._routes import limit_to_thread, run_uncompiled
+from posym_profile.capture._wrappers import unwrap
+from posym_profile.language_models._refusals import (
+    UnsupportedModelError,
+    make_unsupported_error,
+    refuse_without_pictures,
+)
+
+# What Hugging Face decoders call the projection.
+PROJECTIONS = ("o_proj", "out_proj", "dense", "c_proj", "Wo")
+# Of models that are in use: to ask anew would be a pass for every head that is replaced.
+_KNOWN: WeakKeyDictionary[nn.Module, list[tuple[nn.Module, int]]] = WeakKeyDictionary()
+
+# Which heads: layer and head, counted from 0.
+Heads = Sequence[tuple[int, int]]
+Removal = Literal["zero", "mean", "resample"]
+HeadOutputs = Float[Tensor, "prompt token head dim"]
+
+
+def find_output_projections(model: Any) -> list[nn.Module]:
+    """The output projection of every attention call, in the order of a pass, as profiles number layers.
+
+    Which modules attend is seen in a pass over three tokens, the first time that a model is asked. Hybrids have layers
+    with other mixers, whose projections bear the same names. Where attention cannot be captured (ALiBi), every layer
+    must have one module of such a name.
+
+    Raises:
+        UnsupportedModelError: if an attention module has no projection of its own, or attends several times in a pass.
+        ValueError: if the model is in training mode.
+    """
+    return [module for module, _ in _projections(unwrap(model))]
+
+
+def _projections(model: Any) -> list[tuple[nn.Module, int]]:
+    """Output projections with their numbers of heads."""
+    known = _KNOWN.get(model)
+    if known is not None and {module for module, _ in known} <= set(model.modules()):
+        return known
+    calls: list[tuple[nn.Module, int]] = []
+    middle = len(get_input_embeddings(model).weight) // 2
+    try:
+        ids = torch.tensor([[middle, middle + 1, middle]])
+        forward_with_hook(model, ids, lambda call: calls.append((call.module, call.query.shape[1])))
+        found = _by_calls(model, calls)
+    except UnsupportedModelError:
+        if calls:
+            raise
+        found = _by_names(model)
+    _KNOWN[model] = found
+    return found
+
+
+def _by_calls(model: Any, calls: Sequence[tuple[nn.Module, int]]) -> list[tuple[nn.Module, int]]:
+    """The projections of the modules that made these calls."""
+    way = "single heads' outputs can be replaced only where every attention call has a projection of its own"
+    modules = {module for module, _ in calls}
+    if len(modules) < len(calls):
+        raise make_unsupported_error(model, f"attends {len(calls)} times in a pass with {len(modules)} modules", way)
+    found = []
+    for module, heads in calls:
+        own = [part for name, part in module.named_children() if name in PROJECTIONS]
+        if len(own) != 1 or not _width(own[0]) or _width(own[0]) % heads:
+            names = ", ".join(PROJECTIONS)
+            why = f"has attention ({type(module).__name__}) without one output projection of its heads ({names})"
+            raise make_unsupported_error(model, why, way)
+        found.append((own[0], heads))
+    if len({heads for _, heads in found}) > 1:
+        numbers = ", ".join(str(heads) for _, heads in found)
+        raise make_unsupported_error(
+            model, f"has layers of different numbers of heads ({numbers})", "use a model of one number"
+        )
+    return found
+
+
+def _by_names(model: Any) -> list[tuple[nn.Module, int]]:
+    """One projection a layer, where nothing is seen of a pass."""
+    settings = model.config.get_text_config()
+    found = [
+        module
+        for name, module in model.named_modules()
+        if name.rpartition(".")[2] in PROJECTIONS and "att" in name.rpartition(".")[0].rpartition(".")[2].lower()
+    ]
+    layers = settings.num_hidden_layers
+    if len(found) != layers:
+        why = (
+            f"has {len(found)} output projections of attention (modules called {', '.join(PROJECTIONS)}) for {layers} "
+            "layers"
+        )
+        raise make_unsupported_error(model, why, "single heads' outputs can be replaced only where every layer has one")
+    return [(module, settings.num_attention_heads) for module in found]
+
+
+def _width(projection: nn.Module) -> int:
+    """Numbers that enter a projection, or 0; where it is no Linear, as in GPT-2, its weights lie on their side."""
+    weight: Any = getattr(projection, "weight", ())
+    return getattr(projection, "in_features", None) or len(weight)
+
+
+@contextlib.contextmanager
+def edit_head_outputs(model: Any, change: Callable[[int, HeadOutputs], HeadOutputs | None]) -> Iterator[None]:
+    """Within the block, ``change(layer, outputs)`` says what the heads of every layer hand on, in this thread.
+
+    It gets ``[prompt, token, head, dim]`` and returns the same, or None to leave all as it is, as one does who only
+    looks on. Works with gradients, and within :func:`posym_profile.interventions.edit_rope`. What
+    ``torch.compile`` made of the model runs uncompiled in the block.
+
+    Raises:
+        UnsupportedModelError, ValueError: see :func:`find_output_projections`.
+    """
+
+    def hook(layer: int, heads: int) -> Callable:
+        def before(module: nn.Module, args: tuple) -> tuple | None:
+            outputs = args[0].unflatten(-1, (heads, -1))
+            shape = outputs.shape  # ``change`` may write into its argument
+            changed = change(layer, outputs)
+            if changed is not None and getattr(changed, "shape", None) != shape:
+                raise ValueError(
+                    f"change must return the outputs of all heads, [prompt, token, head, dim], here {tuple(shape)}, or "
+                    f"None to leave them; got {_shape(changed)} for layer {layer}"
+                )
+            return None if changed is None else (changed.flatten(-2), *args[1:])
+
+        return before
+
+    with contextlib.ExitStack() as stack:
+        stack.enter_context(run_uncompiled())
+        for layer, (module, heads) in enumerate(_projections(unwrap(model))):
+            stack.callback(module.register_forward_pre_hook(limit_to_thread(hook(layer, heads))).remove)
+        yield
+
+
+@dataclass(frozen=True, kw_only=True)
+class PassOutputs:
+    """What a model makes of prompts.
+
+    Attributes:
+        outputs: what every head hands on at every token; 0 where a layer's heads have fewer dimensions than others'.
+        logits: of the last token.
+    """
+
+    outputs: Float[Tensor, "prompt layer token head dim"]
+    logits: Float[Tensor, "prompt vocabulary"]
+
+
+def _shape(x: Any) -> Any:
+    return tuple(x.shape) if isinstance(x, Tensor) else type(x).__name__
+
+
+def record_head_outputs(model: Any, input_ids: Int64[Tensor, "prompt token"]) -> PassOutputs:
+    """Outputs of all heads, and the answers, in one pass.
+
+    Args:
+        model: a Hugging Face decoder in evaluation mode.
+        input_ids: prompts of equal length.
+
+    Raises:
+        UnsupportedModelError: see :func:`find_output_projections`.
+        TypeError, ValueError: if the model is none, or in training mode, or token ids are not its own.
+    """
+    model = unwrap(model)
+    ids = check_prompts(model, input_ids)
+    seen: list[Tensor] = []
+    *_, width = _outputs_of(model)
+
+    def look(layer: int, outputs: Tensor) -> None:
+        seen.append(nn.functional.pad(outputs.detach(), (0, width - outputs.shape[-1])).clone())
+
+    with torch.no_grad(), edit_head_outputs(model, look), refuse_without_pictures(model):
+        logits = model(ids, use_cache=False, logits_to_keep=1).logits[:, -1]
+        if any(outputs.shape[1] < ids.shape[1] for outputs in seen):
+            # Some leave out what the last layers' other tokens would say when no logits of these are wanted.
+            seen.clear()
+            logits = model(ids, use_cache=False).logits[:, -1]
+    return PassOutputs(outputs=torch.stack(seen, 1), logits=logits.float().cpu())
+
+
+@contextlib.contextmanager
+def patch_heads(model: Any, heads: Heads, outputs: Tensor) -> Iterator[None]:
+    """Within the block, some heads hand on given outputs in place of their own; see :func:`edit_head_outputs`.
+
+    Args:
+        model: a Hugging Face decoder in evaluation mode.
+        heads: ``[(layer, head), ...]``, from 0, as :meth:`posym_profile.scores.Profile.top` names them.
+        outputs: of all heads; ``[layer, head, dim]``: the same at every token; ``[layer, token, head, dim]``: at each
+            token its own, for passes over so many tokens; ``[prompt, layer, token, head, dim]``, as
+            :func:`record_head_outputs` gives them: for passes over so many prompts as well.
+
+    Raises:
+        UnsupportedModelError: see :func:`find_output_projections`.
+        TypeError, ValueError: if the model is none, or in training mode, has no such head, ``heads`` are no pairs of
+            whole numbers, or ``outputs`` are not those of its heads; and at a pass over other numbers of prompts or
+            tokens.
+    """
+    model = unwrap(model)
+    check_model(model)
+    form = {3: (), 4: outputs.shape[1:2], 5: (outputs.shape[0], outputs.shape[2])}.get(outputs.ndim)
+    layers, number, _ = require_outputs(model, outputs[0] if outputs.ndim == 5 else outputs, (form or ())[-1:])
+    chosen = _by_layer(heads, layers, number)
+
+    def change(layer: int, said: Tensor) -> Tensor | None:
+        if layer not in chosen:
+            return None
+        new = outputs[:, layer] if outputs.ndim == 5 else outputs[layer]
+        if form and tuple(said.shape[2 - len(form) : 2]) != tuple(form):
+            what = "prompts and tokens" if len(form) == 2 else "tokens"
+            raise ValueError(
+                f"outputs are of {tuple(form)} {what}, and the pass is over {tuple(said.shape[:2])} prompts and "
+                "tokens; pass outputs [layer, head, dim] to say the same everywhere, or use_cache=False and prompts of "
+                "one length"
+            )
+        said = said.clone()
+        said[:, :, chosen[layer]] = new[..., chosen[layer], : said.shape[-1]].to(said)
+        return said
+
+    with edit_head_outputs(model, change):
+        yield
+
+
+@contextlib.contextmanager
+def ablate_heads(
+    model: Any,
+    heads: Heads,
+    *,
+    by: Removal = "zero",
+    input_ids: Int64[Tensor, "prompt token"] | None = None,
+    seed: int = 0,
+) -> Iterator[None]:
+    """Within the block, some heads say nothing about the prompt at hand; see :func:`edit_head_outputs`.
+
+    Args:
+        model: a Hugging Face decoder in evaluation mode.
+        heads: ``[(layer, head), ...]``, from 0, as :meth:`posym_profile.scores.Profile.top` names them.
+        by: ``"zero"``: they hand on zeros, which later layers may never have met; ``"mean"``: their mean over all
+            tokens of ``input_ids``; ``"resample"``: each prompt of a pass gets what they say on one of ``input_ids``,
+            drawn at random, at the same tokens.
+        input_ids: prompts that means are taken over or that outputs are drawn from; with ``"resample"`` of as many
+            tokens as the passes.
+        seed: of the draws.
+
+    Raises:
+        UnsupportedModelError, TypeError, ValueError: see :func:`patch_heads`; or if there are no ``heads``, ``by`` is
+        none
+            of the three, or ``input_ids`` are missing, or given though nothing is taken from them.
+
+    >>> with ablate_heads(model, [(5, 1)]):  # doctest: +SKIP
+    ...     accuracy = choice_accuracy(model, prompts).accuracy
+    """
+    if by not in get_args(Removal):
+        raise ValueError(f"by must be one of {', '.join(map(repr, get_args(Removal)))}; got {by!r}")
+    if (input_ids is None) != (by == "zero"):
+        rule = "needs input_ids, prompts to take other outputs from" if input_ids is None else "takes no input_ids"
+        raise ValueError(f"by={by!r} {rule}; pass {'them' if input_ids is None else 'mean or resample as by'}")
+    model = unwrap(model)
+    check_model(model)
+    layers, number, width = _outputs_of(model)
+    chosen = _by_layer(heads, layers, number)
+    if not chosen:
+        raise _no_heads("a list of at least one (layer, head)", heads)
+    other = torch.zeros(layers, number, width) if input_ids is None else record_head_outputs(model, input_ids).outputs
+    if by != "resample":
+        with patch_heads(model, heads, other if by == "zero" else other.double().mean((0, 2)).to(other)):
+            yield
+        return
+    generator = torch.Generator().manual_seed(seed)
+    drawn: list[Tensor] = []
+
+    def change(layer: int, said: Tensor) -> Tensor | None:
+        if layer == 0:  # one draw a prompt and pass, for all heads
+            drawn[:] = [torch.randint(len(other), said.shape[:1], generator=generator).to(other.device)]
+        if layer not in chosen:
+            return None
+        if said.shape[1] != other.shape[2]:
+            raise ValueError(
+                f"outputs are drawn at the same tokens, and input_ids have {other.shape[2]} where the pass has "
+                f"{said.shape[1]}; pass input_ids of that length and use_cache=False, or by='mean'"
+            )
+        said = said.clone()
+        said[:, :, chosen[layer]] = other[drawn[0], layer][:, :, chosen[layer], : said.shape[-1]].to(said)
+        return said
+
+    with edit_head_outputs(model, change):
+        yield
+
+
+def _by_layer(heads: Heads, layers: int, number: int) -> dict[int, list[int]]:
+    """Heads of each layer, or an error that says what is no head or which does not exist."""
+    try:
+        places = [(operator.index(layer), operator.index(head)) for layer, head in heads]
+    except (TypeError, ValueError):
+        raise _no_heads("a list of (layer, head), whole numbers", heads) from None
+    chosen: dict[int, list[int]] = {}
+    for layer, head in places:
+        if layer not in range(layers) or head not in range(number):
+            raise ValueError(
+                f"layer and head must be from 0 to {layers - 1} and from 0 to {number - 1}; got {layer} and {head}"
+            )
+        chosen.setdefault(layer, []).append(head)
+    return chosen
+
+
+def _no_heads(what: str, heads: object) -> ValueError:
+    """What is said of something that names no heads."""
+    return ValueError(
+        f"heads must be {what}; got {heads!r}. Pass pairs, as [(5, 1)], or what top(k, 'positional') of a profile "
+        "returns"
+    )
+
+
+def check_prompts(model: Any, input_ids: Tensor, least: int = 1) -> Int64[Tensor, "prompt token"]:
+    """Token ids on the model's device, if both are what can be run and there is an answer."""
+    check_model(model)
+    if getattr(model, "get_output_embeddings", lambda: None)() is None:
+        raise make_unsupported_error(
+            model, "gives no logits of a vocabulary", "pass the causal language model that it is part of"
+        )
+    ids = check_input_ids(input_ids, least=least)
+    require_known_tokens("input_ids", ids, get_input_embeddings(model))
+    return ids.to(find_input_device(model))
+
+
+def require_outputs(model: Any, outputs: Tensor, tokens: tuple[int, ...]) -> tuple[int, int, int]:
+    """Layers, heads and dimensions of the model's outputs of heads, if these are the given ones'."""
+    layers, heads, width = _outputs_of(model)
+    shape = (layers, *tokens, heads, width)
+    if tuple(outputs.shape) != shape:
+        raise ValueError(
+            f"outputs must have shape [layer, {'token, ' if tokens else ''}head, dim], {shape} for this model"
+            f"{' and prompt' if tokens else ''}; got {tuple(outputs.shape)}. Take them from head_outputs"
+        )
+    return layers, heads, width
+
+
+def _outputs_of(model: Any) -> tuple[int, int, int]:
+    """Layers, heads and the largest number of dimensions of a model's outputs of heads."""
+    projections = _projections(model)
+    return len(projections), projections[0][1], max(_width(module) // heads for module, heads in projections)

@@ -1,0 +1,303 @@
+"""Surgery by frequency: a language model with other angles in chosen planes, layers and heads.
+
+An *intervention* says what becomes of the rotation planes of some heads: planes are stopped (their angle is 0, so that
+they still compare contents but no longer know positions, as in p-RoPE), planes are ablated (they add nothing to any
+logit), or all angles follow another base. Within :func:`edit_rope` the model computes with the changed planes; the
+weights are never touched, and afterwards the model is what it was.
+
+Rotated queries and keys are turned on before they meet, by their position times what the angle changes. So no model's
+rotary code has to be known, QK-norm and attention factors stay as they are, and planes that no intervention names keep
+every bit. A :func:`posym_profile.capture.attention_hook` within the block sees what the operated model
+attends with.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import inspect
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any
+
+import torch
+from jaxtyping import Bool, Float, Int
+from torch import Tensor, nn
+
+from posym_core.metrics import BlockLayout
+from posym_profile.capture._attention_calls import AttentionInputs
+from posym_profile.capture._capturing import ONE_AT_A_TIME, forward_with_hook
+from posym_profile.capture._routes import (
+    AttentionFunctions,
+    Route,
+    limit_to_thread,
+    run_uncompiled,
+    wrap_forward,
+    wrap_interface,
+)
+from posym_profile.interventions._plane_interventions import Intervention
+from posym_profile.language_models._refusals import check_apart, check_grouped
+from posym_profile.planes._rotary_planes import Planes, find_planes
+from posym_profile.scores._layer_heads import LayerHeads
+from posym_profile.scores._layer_measurement import map_layers
+from posym_profile.scores._profiling import Profile, assemble_profile, score_layer
+
+
+@dataclass(frozen=True, kw_only=True)
+class EditedModel:
+    """A model under surgery.
+
+    Attributes:
+        model: the model.
+        planes: of every layer, as they were.
+        angles: of every layer and query head, as they are now; float64.
+        kept: which planes still count.
+    """
+
+    model: nn.Module
+    planes: list[Planes]
+    angles: list[Float[Tensor, "head plane"]]
+    kept: list[Bool[Tensor, "head plane"]]
+
+    def measuring(
+        self, measure: Callable[[LayerHeads], dict[str, Tensor]]
+    ) -> Callable[[LayerHeads], dict[str, Tensor]]:
+        """``measure`` for :func:`posym_profile.scores.map_layers` within the block, on the angles
+        as they are now.
+
+        Heads of one layer that turn differently are measured apart, since :class:`LayerHeads` has one set of angles.
+        Pass ``planes=operated.planes`` along.
+        """
+
+        def of_layer(heads: LayerHeads) -> dict[str, Tensor]:
+            kinds, kind = self.angles[heads.layer].unique(dim=0, return_inverse=True)
+            if len(kinds) == 1:
+                return measure(replace(heads, angles=kinds[0]))
+            measured: dict[str, Tensor] = {}
+            for number, angles in enumerate(kinds):
+                index = (kind == number).nonzero().flatten()
+                for name, value in measure(replace(heads.select_heads(index), angles=angles)).items():
+                    if name not in measured:
+                        measured[name] = value.new_empty(len(value), len(kind), *value.shape[2:])
+                    measured[name][:, index.to(value.device)] = value
+            return measured
+
+        return of_layer
+
+    def profile(
+        self,
+        input_ids: Int[Tensor, "prompt token"],
+        *,
+        start: int,
+        block_length: int,
+        blocks: int | None = None,
+        tau: float = 1e-4,
+        eps: float = 1e-8,
+        progress: bool = True,
+    ) -> Profile:
+        """Scores of every head of the operated model; see :func:`posym_profile.profile`."""
+        swaps = BlockLayout(start=start, block_length=block_length, blocks=blocks, tau=tau, eps=eps)
+        swaps = swaps.fit(input_ids.shape[-1])
+
+        def measure(heads: LayerHeads) -> dict[str, Tensor]:
+            return score_layer(heads, swaps)
+
+        options = {"planes": self.planes, "progress": progress}
+        measured = map_layers(self.model, input_ids, self.measuring(measure), **options)
+        prompts = len(measured["entropy"])
+        return assemble_profile(measured, self.model, [input_ids.shape[-1]] * prompts, [swaps.number] * prompts)
+
+
+@contextlib.contextmanager
+def edit_rope(
+    model: nn.Module, *interventions: Intervention, length: int | None = None, planes: Sequence[Planes] | None = None
+) -> Iterator[EditedModel]:
+    """Within the block, the model attends with other planes, in this thread.
+
+    What ``torch.compile`` made of the model runs uncompiled in the block.
+
+    Prompts are taken without gaps between positions, as tokens of one text have them: position ids that are given
+    count, and those of keys in a cache go back one by one from the query's. Blocks are not to be nested for one model:
+    pass several interventions, which follow one another.
+
+    Args:
+        model: a Hugging Face decoder with rotary encoding, in evaluation mode.
+        interventions: what to do; none leaves every bit as it was.
+        length: tokens of the prompts in question; matters where the model's angles depend on it.
+        planes: what :func:`posym_profile.planes.find_planes` found for this model and length, to save
+            asking.
+
+    Yields:
+        :class:`EditedModel`, which also measures scores of the operated model.
+
+    Raises:
+        UnsupportedModelError: if the model has no rotation planes, or its attention cannot be reached.
+        ValueError: if an intervention names a layer, head or plane that is not there.
+    """
+    if planes is None:
+        if length is None:
+            raise ValueError(
+                "angles may depend on the length of the prompt; got neither length nor planes. Pass length=, the "
+                "tokens of the prompts, or planes=find_planes(model, length)"
+            )
+        planes = find_planes(model, length)
+    calls: list[AttentionInputs] = []
+    route = forward_with_hook(model, torch.ones(1, 2, dtype=torch.long), calls.append, keep=True)
+    if len(planes) != len(calls):
+        raise ValueError(
+            f"the model makes {len(calls)} attention calls, but planes were given for {len(planes)}; "
+            "pass planes=find_planes(model, length) of this model"
+        )
+    check_apart(model, [call.module for call in calls])
+    operated = EditedModel(model=model, planes=list(planes), angles=[], kept=[])
+    for call, here in zip(calls, planes, strict=True):
+        operated.angles.append(here.angles.expand(call.query.shape[1], -1).clone())
+        operated.kept.append(torch.ones_like(operated.angles[-1], dtype=torch.bool))
+    for intervention in interventions:
+        _apply(intervention, operated)
+
+    place: dict[str, Tensor | None] = {"positions": None}
+    names = list(inspect.signature(model.forward).parameters)
+    with contextlib.ExitStack() as stack:
+        # The library's table of attention functions belongs to all models: one at a time, as with taps.
+        stack.enter_context(ONE_AT_A_TIME)
+        stack.enter_context(run_uncompiled())
+        for layer, call in enumerate(calls):
+            changed = _ChangedLayer(operated, layer, call, place, route)
+            if changed.touched.any():
+                # While the module runs, and not longer: so that a tap, whenever entered, looks on from within.
+                stack.enter_context(wrap_forward([call.module], partial(changed.attending, model)))
+
+        def note(module: nn.Module, args: tuple, inputs: dict[str, Any]) -> None:
+            place["positions"] = inputs.get("position_ids", dict(zip(names, args, strict=False)).get("position_ids"))
+
+        backbone = getattr(model, "base_model", model)
+        for module in {id(m): m for m in (backbone, model)}.values():
+            hook = module.register_forward_pre_hook(limit_to_thread(note), with_kwargs=True)
+            stack.callback(hook.remove)
+        yield operated
+
+
+def _apply(intervention: Intervention, operated: EditedModel) -> None:
+    """Change angles and kept planes of the heads that an intervention names."""
+    layers = len(operated.angles)
+    if intervention.heads is not None:
+        chosen = [(int(layer), [int(head)]) for layer, head in intervention.heads]
+    else:
+        named = range(layers) if intervention.layers is None else intervention.layers
+        chosen = [(int(layer), None) for layer in named]
+    for layer, heads in chosen:
+        if not 0 <= layer < layers:
+            raise ValueError(f"attention layers run from 0 to {layers - 1}; got layer {layer}")
+        count = len(operated.angles[layer])
+        for head in range(count) if heads is None else heads:
+            if not 0 <= head < count:
+                raise ValueError(f"heads of layer {layer} run from 0 to {count - 1}; got head {head}")
+            angles, kept = intervention.change(operated.angles[layer][head])
+            operated.angles[layer][head] = angles
+            operated.kept[layer][head] &= kept
+
+
+class _ChangedLayer:
+    """One attention call with its queries and keys turned on, or their planes taken out."""
+
+    def __init__(
+        self, operated: EditedModel, layer: int, call: AttentionInputs, place: dict[str, Tensor | None], route: Route
+    ) -> None:
+        planes = operated.planes[layer]
+        self.module, self.place, self.route, self.heads = call.module, place, route, call.query.shape[1]
+        delta = operated.angles[layer] - planes.angles
+        kept = operated.kept[layer]
+        self.touched = (delta != 0) | ~kept
+        # Heads that share their keys can go on sharing them when all are turned alike.
+        self.alike = bool(((delta == delta[:1]) & (kept == kept[:1])).all())
+        chosen = self.touched.any(0)
+        first, second = planes.order.chunk(2)
+        self.dim, self.first, self.second = call.query.shape[-1], first[chosen], second[chosen]
+        self.gain = planes.gain.chunk(2)[1][chosen]
+        rows = slice(0, 1) if self.alike else slice(None)
+        self.delta, self.kept, self.change = (x[rows][:, chosen] for x in (delta, kept, self.touched))
+        grouped = route == "interface" and call.keys.shape[1] < self.heads
+        if grouped and not self.alike:
+            check_grouped(call.module)
+
+    def attending(self, model: nn.Module, module: nn.Module) -> contextlib.AbstractContextManager:
+        """Within the block the module attends by changed queries and keys."""
+        if self.route == "interface":
+            return wrap_interface(model, {module}, self.around)
+        return _ChangedFunctions(self)
+
+    def around(self, function: Callable, module: nn.Module, query, key, value, *rest: Any, **options: Any) -> Any:
+        with self.ungrouped():
+            return function(module, *self.changed(query, key, value), *rest, **options)
+
+    @contextlib.contextmanager
+    def ungrouped(self) -> Iterator[None]:
+        """Attention functions repeat keys as often as the module says; keys of one head each are not to be."""
+        module: Any = self.module
+        groups = getattr(module, "num_key_value_groups", None)
+        if self.alike or groups is None:
+            yield
+            return
+        module.num_key_value_groups = 1
+        try:
+            yield
+        finally:
+            module.num_key_value_groups = groups
+
+    def changed(self, query: Tensor, key: Tensor, value: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """Query, key and value as the operated model has them, ``[prompt, head, token, dim]``."""
+        places, keys = self.place["positions"], key.shape[2]
+        if places is not None and places.ndim == 2 and places.shape[1] == keys:
+            of_keys = places.double()
+        else:
+            of_keys = torch.arange(keys, dtype=torch.float64)[None]
+        of_queries = of_keys[:, keys - query.shape[2] :]
+        if not self.alike:
+            key, value = (x.repeat_interleave(self.heads // x.shape[1], dim=1) for x in (key, value))
+        return self.turn(query, of_queries, self.gain.reciprocal()), self.turn(key, of_keys, self.gain), value
+
+    def turn(self, x: Tensor, positions: Float[Tensor, "prompt token"], gain: Float[Tensor, " plane"]) -> Tensor:
+        positions, delta, kept, change = (y.to(x.device) for y in (positions, self.delta, self.kept, self.change))
+        first, second, gain = (y.to(x.device) for y in (self.first, self.second, gain))
+        dtype = torch.promote_types(x.dtype, torch.float32)
+        # The one dimension too many of an odd number of unrotated ones is 0.
+        full = nn.functional.pad(x, (0, 1)) if len(second) and int(second.max()) == self.dim else x.clone()
+        before = full[..., first], full[..., second]
+        one, other = before[0].to(dtype), before[1].to(dtype) * gain.to(dtype)
+        phase = positions[:, None, :, None] * delta[:, None]
+        cos, sin = (phase.cos() * kept[:, None]).to(dtype), (phase.sin() * kept[:, None]).to(dtype)
+        after = one * cos - other * sin, (one * sin + other * cos) / gain.to(dtype)
+        for place, old, new in zip((first, second), before, after, strict=True):
+            full[..., place] = torch.where(change[:, None], new.to(x.dtype), old)
+        return full[..., : self.dim]
+
+
+class _ChangedFunctions(AttentionFunctions):
+    """The same for modules that call torch themselves: the first product of queries with keys that they make."""
+
+    def __init__(self, layer: _ChangedLayer) -> None:
+        super().__init__()
+        self.layer, self.done = layer, False
+
+    def watching(self) -> bool:
+        return not self.done
+
+    def fused(self, attend, query, key, value, **options):
+        self.done = True
+        return attend(*self.layer.changed(query, key, value))
+
+    def product(self, multiply, left, right):
+        dim = self.layer.dim
+        if not (left.ndim == right.ndim in (3, 4) and left.shape[-1] == right.shape[-2] == dim):
+            return multiply(left, right)
+        if left.shape[-2] > right.shape[-1]:
+            return multiply(left, right)
+        self.done = True
+        query, key = left, right.transpose(-1, -2)
+        if folded := left.ndim == 3:  # heads with prompts
+            query, key = (x.unflatten(0, (-1, self.layer.heads)) for x in (query, key))
+        query, key, _ = self.layer.changed(query, key, key)
+        if folded:
+            query, key = query.flatten(0, 1), key.flatten(0, 1)
+        return multiply(query, key.transpose(-1, -2))

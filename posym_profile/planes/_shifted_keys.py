@@ -1,0 +1,290 @@
+"""Keys of a Hugging Face model's attention when tokens stand elsewhere, with everything else as it was.
+
+Two passes suffice. In the first, each attention module notes its hidden states and what it makes of them. In the
+second, every row of a batch has other positions. An attention module gets its noted hidden states in each row, is left
+as soon as its keys are known, and returns what it returned before, so that the rest of the model runs for one row.
+A model that does not take rows of positions this way is asked for one row after another, in whole passes.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import inspect
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial, wraps
+from typing import Any
+
+import torch
+from jaxtyping import Bool, Float, Int
+from torch import Tensor, nn
+from torch.overrides import TorchFunctionMode
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from posym_profile.capture._attention_calls import AttentionInputs
+from posym_profile.capture._capturing import ONE_AT_A_TIME, check_model, find_input_device, forward_with_hook
+from posym_profile.capture._full_precision import HALF, compute_in_float32
+from posym_profile.capture._routes import Route, limit_to_thread
+from posym_profile.capture._wrappers import unwrap
+from posym_profile.language_models._refusals import UnsupportedModelError, check_rotation, make_unsupported_error
+
+TOKENS = 32
+SHIFTS = tuple(8**power for power in range(7))
+# Rounding of keys: a few operations in float32, in which models form their angles whatever their type.
+EPSILON = torch.finfo(torch.float32).eps
+
+
+@dataclass(frozen=True)
+class _Run:
+    """One run of a module: its number among that module's in a pass, and the hidden states that it was given."""
+
+    module: nn.Module
+    number: int
+    hidden: Any
+
+
+class ShiftedKeys:
+    """Keys ``[row, sample, dim]`` of every attention call: row 0 unmoved, and one moved back by each of ``shifts``.
+
+    The last token stays where a prompt of ``length`` tokens ends, in every row: angles that depend on the largest
+    position are the same in all. Weights in half precision are computed with in float32, so that keys are off by the
+    rounding of float32, in which models form their angles even in float64. Only sines from a table of half precision
+    (GPT-J) keep its rounding, ``table``; 0 elsewhere. Keys come to the CPU in one transfer, in float64.
+
+    Args:
+        together: whether to try all rows in one pass; :attr:`together` says whether that was done.
+    """
+
+    def __init__(self, model: nn.Module, length: int, *, together: bool = True) -> None:
+        check_model(model)
+        self.model, self.name = model, type(model).__name__
+        vocabulary = model.get_input_embeddings().weight.shape[0]  # pyright: ignore[reportCallIssue]
+        generator = torch.Generator().manual_seed(0)
+        # The first tokens of a vocabulary are controls, which some models treat apart.
+        self.input_ids = torch.randint(vocabulary // 20, vocabulary, (1, TOKENS), generator=generator)
+        self.end = max(length, 2) - 1
+        # What attention modules were given and returned, by their run; and which module makes each call.
+        self.hidden: dict[tuple[nn.Module, int], Any] = {}
+        self.returned: dict[tuple[nn.Module, int], Any] = {}
+        self.callers: list[nn.Module] = []
+        # Hooks on the model must not meet those of another thread that asks the same model.
+        with ONE_AT_A_TIME, compute_in_float32(model):
+            self.record()
+            self.together = together and self.ask_together()
+            if not self.together:
+                self.ask(self.one_by_one)
+
+    def record(self) -> None:
+        """An ordinary pass that keeps the hidden states, and checks that attention is what it is taken for."""
+        backbone: Any = unwrap(getattr(self.model, "base_model", self.model))
+        self.parameters = inspect.signature(backbone.forward).parameters
+        self.last = self.end
+        inputs = {}
+        if positioned := "position_ids" in self.parameters:
+            # No position beyond the prompt's: a longer pass would change angles that depend on the length.
+            inputs["position_ids"] = self.positions().clamp_min(0)
+        looks_ahead: list[Bool[Tensor, ""]] = []
+
+        def receive(call: AttentionInputs) -> None:
+            looks_ahead.append(call.visible[:, :, 0, 1:].any())
+            self.callers.append(call.module)
+            for run in reversed(running):
+                if run.module is call.module:
+                    self.hidden[run.module, run.number] = run.hidden
+                    break
+
+        with self.noted_runs() as running:
+            self.route: Route = forward_with_hook(
+                self.model, self.input_ids, receive, rows=(0, -1), verify=True, **inputs
+            )
+        check_rotation(self.name, any(copy_to_host(looks_ahead)), positioned)
+
+    @contextlib.contextmanager
+    def noted_runs(self) -> Iterator[list[_Run]]:
+        """Within the block, the modules that run at the moment, outermost first; what attention returns is kept."""
+        running: list[_Run] = []
+        numbers: dict[nn.Module, int] = {}
+
+        def enter(module: nn.Module, args: tuple, inputs: dict) -> None:
+            if not running:
+                numbers.clear()
+            numbers[module] = numbers.get(module, -1) + 1
+            running.append(_Run(module, numbers[module], inputs.get("hidden_states", args[0] if args else None)))
+
+        def leave(module: nn.Module, args: tuple, output: Any) -> None:
+            run = running.pop()
+            if (module, run.number) in self.hidden:
+                self.returned[module, run.number] = output
+
+        hooks = []
+        try:
+            for module in self.model.modules():
+                hooks.append(module.register_forward_pre_hook(limit_to_thread(enter), with_kwargs=True))
+                hooks.append(module.register_forward_hook(limit_to_thread(leave), always_call=True))
+            yield running
+        finally:
+            for hook in hooks:
+                hook.remove()
+
+    def ask_together(self) -> bool:
+        """Ask for all rows in one pass; whether the model takes it."""
+        try:
+            self.ask(self.in_one_batch, out_of_range=_OutOfTableError)
+        except Exception:
+            # Whatever fails on rows of positions is asked row by row, where it fails for good or not.
+            return False
+        still = [index for index, rows in enumerate(self.keys) if _close(rows[-1], rows[0])]
+        if not still:
+            return True
+        # No position, or positions of one row for all: a row alone tells.
+        alone = self.one_by_one(self.shifts[-1:])
+        return all(_close(alone[index][0], self.keys[index][0]) for index in still)
+
+    def ask(
+        self, keys_of: Callable[[Sequence[int]], list[Tensor]], out_of_range: type[IndexError] = IndexError
+    ) -> None:
+        """Keys at the plain positions and shifted back, with the final token fixed where the prompt ends."""
+        self.shifts, self.last, self.table = SHIFTS, self.end, 0.0
+        try:
+            with _IndicesInRange():
+                self.keys = keys_of((0, *self.shifts))
+                return
+        except out_of_range:
+            # Sines from a table, as in GPT-J: stay within its positions.
+            tables = (buffer.dtype for buffer in self.model.buffers() if buffer.ndim > 1 and buffer.dtype in HALF)
+            self.table = max((torch.finfo(dtype).eps for dtype in tables), default=0.0)
+            self.last = (getattr(self.model.config, "max_position_embeddings", None) or self.last + 1) - 1
+            reach = self.last - TOKENS
+            if reach < 8:
+                why = f"looks positions up in a table of {self.last + 1} entries, too few to measure rotations"
+                raise make_unsupported_error(self.name, why, f"it needs more than {TOKENS + 8}") from None
+            self.shifts = (*(shift for shift in SHIFTS if shift < reach), reach)
+        try:
+            with _IndicesInRange():
+                self.keys = keys_of((0, *self.shifts))
+        except out_of_range as error:
+            raise UnsupportedModelError(f"{self.name} takes no shifted position_ids ({error})") from None
+
+    def positions(self, shifts: Sequence[int] = (0,)) -> Int[Tensor, "row token"]:
+        """Consecutive positions up to the prompt's last, with all but the last moved back by a shift in each row."""
+        device = find_input_device(self.model)
+        behind = torch.tensor(shifts, device=device)[:, None] * (torch.arange(TOKENS, device=device) < TOKENS - 1)
+        return torch.arange(self.last - TOKENS + 1, self.last + 1, device=device) - behind
+
+    def one_by_one(self, shifts: Sequence[int]) -> list[Float[Tensor, "row sample dim"]]:
+        """Keys of all calls by a pass a row, the farthest first."""
+        rows = {}
+        for shift in sorted(shifts, reverse=True):
+            with self.attending(rows=1, leave=False):
+                rows[shift] = self.keys_at(shift)
+        return [torch.cat(call) for call in zip(*(rows[shift] for shift in shifts), strict=True)]
+
+    def in_one_batch(self, shifts: Sequence[int]) -> list[Float[Tensor, "row sample dim"]]:
+        """Keys of all calls by one pass, whose attention modules alone have rows."""
+        # Without a mask positions with gaps are taken for prompts packed into one row.
+        mask = {"attention_mask": torch.ones_like(self.input_ids)} if "attention_mask" in self.parameters else {}
+        with self.attending(rows=len(shifts), leave=True), _AlikeRowsOnce():
+            keys = self.keys_at(*shifts, **mask)
+        if [len(rows) for rows in keys] != len(self.callers) * [len(shifts)]:
+            raise RuntimeError("the model makes other attention calls than before")
+        return keys
+
+    def keys_at(self, *shifts: int, **inputs: Any) -> list[Float[Tensor, "row sample dim"]]:
+        """Keys of a pass with every token but the final one moved back by a shift in each row."""
+        keys: list[Tensor] = []
+
+        def receive(call: AttentionInputs) -> None:
+            keys.append(call.keys[:, :, :-1].flatten(1, 2).clone())
+            if self.leave:
+                raise _AnsweredError
+
+        # Keys alone count: which of them later queries see may depend on gaps between positions.
+        inputs["position_ids"] = self.positions(shifts)
+        forward_with_hook(self.model, self.input_ids, receive, rows=(0,), route=self.route, **inputs)
+        return [rows.double() for rows in copy_to_host(keys)]
+
+    @contextlib.contextmanager
+    def attending(self, *, rows: int, leave: bool) -> Iterator[None]:
+        """Within the block attention modules get their noted hidden states in each row instead of their own.
+
+        With ``leave`` they are left once their keys are known, and return what they returned before.
+        """
+        numbers: dict[nn.Module, int] = {}
+        owner, self.leave = threading.get_ident(), leave
+
+        def attend(run: Callable, module: nn.Module, *args: Any, **inputs: Any) -> Any:
+            if threading.get_ident() != owner:
+                return run(*args, **inputs)
+            numbers[module] = numbers.get(module, -1) + 1
+            place = module, numbers[module]
+            if place in self.hidden:
+                hidden = self.hidden[place].expand(rows, -1, -1)
+                named = "hidden_states" in inputs
+                args, inputs = (args, inputs | {"hidden_states": hidden}) if named else ((hidden, *args[1:]), inputs)
+            if not leave:
+                return run(*args, **inputs)
+            with contextlib.suppress(_AnsweredError):
+                run(*args, **inputs)
+            return self.returned[place]
+
+        with contextlib.ExitStack() as stack:
+            for module in dict.fromkeys(self.callers):
+                # Not by setattr, which some wrappers hand on to what they wrap.
+                own, run = vars(module), module.forward
+                stack.callback(own.update, forward=run) if "forward" in own else stack.callback(own.pop, "forward")
+                own["forward"] = wraps(run)(partial(attend, run, module))
+            yield
+
+
+def copy_to_host(tensors: Sequence[Tensor]) -> list[Tensor]:
+    """Tensors on the CPU, by one transfer from a device."""
+    if not tensors:
+        return []
+    together = torch.cat([x.flatten().to(tensors[0].device) for x in tensors]).cpu()
+    parts = together.split([x.numel() for x in tensors])
+    return [part.view(x.shape) for part, x in zip(parts, tensors, strict=True)]
+
+
+def _close(one: Tensor, other: Tensor) -> bool:
+    """Whether keys are equal but for rounding."""
+    return bool((one - other).abs().max() <= 30 * EPSILON * other.abs().max())
+
+
+class _AnsweredError(Exception):
+    """The keys of a call are known; the rest of its module is not needed."""
+
+
+class _OutOfTableError(IndexError):
+    """A position lies beyond a table's end."""
+
+
+class _AlikeRowsOnce(TorchFunctionMode):
+    """Multiplies rows that are one row of memory by a matrix once."""
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        if func is nn.functional.linear and args and args[0].ndim == 3 and len(args[0]) > 1 and not args[0].stride(0):
+            return func(args[0][:1], *args[1:], **(kwargs or {})).expand(len(args[0]), -1, -1)
+        return func(*args, **(kwargs or {}))
+
+
+class _IndicesInRange(TorchDispatchMode):
+    """Raises IndexError before a look-up out of range, which on a GPU would end the whole process's use of it."""
+
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        if func is torch.ops.aten.embedding.default:
+            self.check(args[0], args[1], 0)
+        elif func in (torch.ops.aten.gather.default, torch.ops.aten.index_select.default):
+            self.check(args[0], args[2], args[1])
+        elif func is torch.ops.aten.index.Tensor:
+            for dim, index in enumerate(args[1]):
+                if index is not None and index.dtype != torch.bool:
+                    self.check(args[0], index, dim, least=-args[0].shape[dim])
+        return func(*args, **(kwargs or {}))
+
+    def check(self, table: Tensor, index: Tensor, dim: int, least: int = 0) -> None:
+        if not index.numel():
+            return
+        low, high = torch.stack(index.aminmax()).tolist()
+        if low < least or high >= table.shape[dim]:
+            raise _OutOfTableError(f"position out of a table of {table.shape[dim]} entries")

@@ -1,0 +1,159 @@
+"""Tasks for language models beside binding: by place, by key, by what followed, and running text.
+
+Spoken to a language model, Index becomes "the first name in the list is", Retrieval becomes a key whose value was
+given, and Partial induction becomes a word that stood before. The wordings are ours.
+
+All functions take the tokenizer of the model in question (its mark of beginning, if it has one, opens every prompt),
+the blocks per prompt (``facts``), the number of prompts (``count``) and a ``seed`` of everything that is drawn. They
+raise ``ValueError`` if a number is out of range, or the tokenizer leaves too few words of one token or blocks of
+different lengths.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+from posym_core.checks import require_counts
+from posym_profile.prompts._drafts import (
+    Draft,
+    Prompts,
+    PromptTokens,
+    draft_prompts,
+    draw_balanced,
+    find_single_words,
+    shuffle,
+)
+from posym_profile.prompts._prompt_tasks import register_prompt_task
+from posym_profile.prompts._text import read_reference_text
+
+PLACES = ("first", "second", "third", "fourth", "last")
+# Alternatives to the token that follows a window of running text, with it.
+TEXT_ALTERNATIVES = 8
+
+
+@register_prompt_task("index", "a list of words, and a question about a place in it", place=20)
+def index_prompts(tokenizer: Any, *, facts: int, count: int, seed: int = 0, place: str = "first") -> Prompts:
+    """Lists of names and a question for the name in one place: `` Here is a list of names: Ann, Bob, ...``.
+
+    Blocks are a name and its comma; the alternatives are all names in the list. ``place`` is one of :data:`PLACES`.
+
+    Raises:
+        ValueError: if the place is unknown or beyond the list.
+    """
+    if place not in PLACES:
+        raise ValueError(f"place must be one of {', '.join(map(repr, PLACES))}; got {place!r}")
+    require_counts(facts=(facts, 2), count=(count, 1))
+    asked = facts - 1 if place == "last" else PLACES.index(place)
+    if asked >= facts:
+        raise ValueError(f"a list of {facts} has no {place} name; pass facts={asked + 1} or more")
+    tokens = PromptTokens(tokenizer)
+    names = find_single_words(tokens, "names", facts)
+    generator = torch.Generator().manual_seed(seed)
+    drafts = []
+    for _ in range(count):
+        listed = shuffle(list(names), facts, generator)
+        drafts.append(
+            Draft(
+                before=" Here is a list of names:",
+                blocks=[f" {name}," for name in listed],
+                after=f" and so on. The {place} name in the list is",
+                answers=[names[name] for name in listed],
+                target=asked,
+            )
+        )
+    return draft_prompts(tokens, drafts)
+
+
+@register_prompt_task("keyvalue", "keys with values, and a question about one key", place=30)
+def keyvalue_prompts(tokenizer: Any, *, facts: int, count: int, seed: int = 0) -> Prompts:
+    """Lines of a key and its value, then a key: `` car: Ann``, line by line, and `` car:`` at the end.
+
+    Blocks are lines; keys differ and so do values, which are the alternatives. Every line is asked about equally often.
+    """
+    require_counts(facts=(facts, 2), count=(count, 1))
+    tokens = PromptTokens(tokenizer)
+    keys, values = find_single_words(tokens, "things", facts), find_single_words(tokens, "names", facts)
+    generator = torch.Generator().manual_seed(seed)
+    drafts = []
+    for asked in draw_balanced(facts, count, generator).tolist():
+        listed, given = shuffle(list(keys), facts, generator), shuffle(list(values), facts, generator)
+        drafts.append(
+            Draft(
+                before="",
+                blocks=[f" {key}: {value}\n" for key, value in zip(listed, given, strict=True)],
+                after=f" {listed[asked]}:",
+                answers=[values[value] for value in given],
+                target=asked,
+            )
+        )
+    return draft_prompts(tokens, drafts)
+
+
+@register_prompt_task("induction", "a random sequence of words that begins again", place=40)
+def induction_prompts(tokenizer: Any, *, facts: int, count: int, seed: int = 0, shown: int = 1) -> Prompts:
+    """Names in random order, a full stop, and some of them again: what came next?
+
+    Blocks are names, all different, and all are alternatives. Every place that can be asked for is asked for equally
+    often. ``shown`` names are repeated: with 1 the symbol alone tells the answer; more repeat the order as well.
+    """
+    require_counts(facts=(facts, 2), count=(count, 1), shown=(shown, 1))
+    if shown >= facts:
+        raise ValueError(f"{shown} of {facts} names cannot be shown again and leave one to ask for; pass fewer")
+    tokens = PromptTokens(tokenizer)
+    names = find_single_words(tokens, "names", facts)
+    generator = torch.Generator().manual_seed(seed)
+    drafts = []
+    for asked in (shown + draw_balanced(facts - shown, count, generator)).tolist():
+        listed = shuffle(list(names), facts, generator)
+        drafts.append(
+            Draft(
+                before="",
+                blocks=[f" {name}" for name in listed],
+                after="." + "".join(f" {name}" for name in listed[asked - shown : asked]),
+                answers=[names[name] for name in listed],
+                target=asked,
+            )
+        )
+    return draft_prompts(tokens, drafts)
+
+
+@register_prompt_task("text", "windows of English text, one token a block", place=50)
+def text_prompts(tokenizer: Any, *, facts: int, count: int, seed: int = 0) -> Prompts:
+    """Windows of :func:`posym_profile.prompts.read_reference_text`, one token a block and one more as the query.
+
+    Windows do not overlap. The alternatives are the token that follows and seven others that follow elsewhere.
+
+    Raises:
+        ValueError: if the text is too short for so many windows.
+    """
+    require_counts(facts=(facts, 2), count=(count, 1))
+    tokens = PromptTokens(tokenizer)
+    stream = torch.tensor(tokenizer(read_reference_text(), add_special_tokens=False)["input_ids"])
+    width = facts + 2
+    windows = len(stream) // width
+    if count > windows:
+        raise ValueError(
+            f"the text has {len(stream)} tokens, which are {windows} windows of {width}; pass count={windows} or fewer"
+        )
+    generator = torch.Generator().manual_seed(seed)
+    drawn = torch.randperm(windows, generator=generator)[:count]
+    rows = stream[: windows * width].unflatten(0, (windows, width))[drawn]
+    answers, targets = [], []
+    for follows in rows[:, -1].tolist():
+        others = stream[torch.randperm(len(stream), generator=generator)[: 64 * TEXT_ALTERNATIVES]]
+        wrong = [token for token in dict.fromkeys(others.tolist()) if token != follows][: TEXT_ALTERNATIVES - 1]
+        target = int(torch.randint(len(wrong) + 1, (), generator=generator))
+        answers.append([*wrong[:target], follows, *wrong[target:]])
+        targets.append(target)
+    marks = torch.tensor([tokens.beginning] * count, dtype=torch.int64)
+    return Prompts(
+        input_ids=torch.cat([marks, rows[:, :-1]], dim=1),
+        start=len(tokens.beginning),
+        block_length=1,
+        blocks=facts,
+        answer_ids=torch.tensor(answers),
+        target=torch.tensor(targets),
+        texts=[tokenizer.decode(row) for row in rows[:, :-1].tolist()],
+    )

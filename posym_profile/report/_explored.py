@@ -1,0 +1,322 @@
+"""The head explorer of a model and prompts of one's own: as a file of a profile, and beside a kernel for typed prompts.
+
+The file, ``explorer.html``, asks no host and opens from a folder. It shows every head on the plane of its two scores,
+at other temperatures and block lengths, and of a chosen head its attention to every token of every prompt in it, the
+shares of its logits' variance, its rotation planes and its ranks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+
+from posym_core.checks import require_count, require_positive
+from posym_figures import ExplorerFigure, HeadInput, count_packed_bytes, format_tau, head_explorer, select_layers
+from posym_profile.capture._wrappers import unwrap
+from posym_profile.language_models._loading import load_config, load_tokenizer
+from posym_profile.planes._rotary_planes import find_planes
+from posym_profile.report._chunks import choose_pass_size, load_held_model, measure_in_batches
+from posym_profile.report._folder import ProfileRun
+from posym_profile.report._marked_text import EXAMPLE
+from posym_profile.report._profile_settings import ProfileSettings
+from posym_profile.report._prompt_files import BlockedPrompt, join_prompts, read_marked_text
+from posym_profile.report._run import Extra
+from posym_profile.scores._head_views import Cuts, average_views, make_head_views
+from posym_profile.scores._visibility import format_count
+
+NAME = "explorer.html"
+PROMPTS = 16
+"""Prompts of an explorer unless another number is asked for."""
+FILE_LIMIT = 24_000_000
+"""Bytes of numbers that the file may hold: what a phone opens in a few seconds."""
+TAUS = tuple(float(f"{10 ** (power / 2):.0e}") for power in range(-10, 1))
+"""Temperatures that the slider steps, beside that of the profile."""
+LENGTHS = 5
+"""Block lengths at most, and :data:`BLOCKS`, blocks of a cut that is not the prompts' own: their pairs are scored."""
+BLOCKS = 128
+# On the page a token's text takes about this many bytes.
+TEXT = 12
+CAPTION = (
+    "Every head of {model}. Two blocks of keys are swapped: a head is positional as far as its attention stays at its "
+    "places (to the right) and symbolic as far as it goes with the contents (upwards). Choose a head on the plane, on "
+    "the map (arrow keys move there) or in the list. Crosses are 95 % intervals over prompts, the dotted trail shows "
+    "where the head goes when the temperature alone changes. The prompt is shaded by the attention of its last token; "
+    "point at a token, or tap it, for its share."
+)
+ALT = (
+    "Heads in a unit square, positional score to the right, symbolic score upwards; beside them one head with its "
+    "scores, shares, attention, planes and ranks."
+)
+
+
+def write_explorer(settings: ProfileSettings, *, prompts: int = PROMPTS, layers: Sequence[int] | None = None) -> Extra:
+    """The explorer as a file of a profile.
+
+    Args:
+        settings: of the profile; the slider for temperatures steps its own, too.
+        prompts: the first so many are in it, one by one and in all means; those of one shape together.
+        layers: which layers are in it; by default all.
+
+    Raises:
+        ValueError: if ``prompts`` is less than 1, or ``layers`` are none or repeat. What :class:`Extra` checks raises
+            ValueError if the file would be larger than :data:`FILE_LIMIT`, and says how many prompts fit.
+    """
+    require_count("explorer_prompts", prompts, 1)
+    if layers is not None and (not layers or len(set(layers)) < len(layers) or min(layers) < 0):
+        raise ValueError(f"layers of the explorer must be different numbers from 0 on; got {list(layers)}")
+
+    def make(profile: ProfileRun) -> dict[str, bytes]:
+        name = str(settings.model).rstrip("/").rpartition("/")[2] or str(settings.model)
+        shown = _Explored(
+            model=load_held_model(settings, profile.settings["identity"]),
+            tokenizer=load_tokenizer(settings.model),
+            name=name,
+            tau=settings.tau,
+            eps=settings.eps,
+            visible_only=settings.visible_only,
+            batch_size=settings.batch_size,
+            layers=layers,
+        )
+        source = f"from the task {settings.task}" if settings.task else f"from the file {profile.settings['input']}"
+        return {NAME: shown.figure(profile.prompts[:prompts], source).page(f"Head explorer of {name}").encode()}
+
+    return Extra(
+        make=make,
+        check=lambda given: _require_room(load_config(settings.model), given[:prompts], settings.tau, layers),
+        settings={"prompts": prompts, "layers": None if layers is None else list(layers)},
+        says=f"{NAME}: the first {format_count(prompts, 'prompt')} at most are read again, at {len(TAUS)} "
+        "temperatures and "
+        f"{LENGTHS} block lengths",
+    )
+
+
+def explore(model: Any, tokenizer: Any, text: str, *, tau: float = 1e-4) -> ExplorerFigure:
+    """The head explorer of one prompt, with a field in which others are typed where a kernel runs.
+
+    >>> model, tokenizer = load_model()  # doctest: +SKIP
+    >>> explore(model, tokenizer, "[[Ann likes red.]] [[Bob likes blue.]] Bob likes")  # doctest: +SKIP
+
+    Args:
+        model: see :func:`posym_profile.profile`.
+        tokenizer: of the model, a fast one.
+        text: marked as ``marked_text`` says, with ``[[`` and ``]]`` around blocks of equally
+            many tokens; without marks every token is a block.
+        tau: temperature of the weights over pairs of blocks that is shown first.
+
+    Returns:
+        A figure that displays itself: a widget with the field where a kernel runs, and elsewhere, or by ``save``, a
+        page that asks no host.
+
+    Raises:
+        UnsupportedModelError: if the model is not a decoder with rotary encoding that can be captured.
+        ValueError: if the text has no blocks that can be swapped, or it and the model are too large for a page.
+    """
+    require_positive("tau", tau)
+    name = type(unwrap(model)).__name__
+    return _Explored(model=model, tokenizer=tokenizer, name=name, tau=float(tau)).typed(text)
+
+
+def read_typed_prompt(text: str, tokenizer: Any) -> BlockedPrompt:
+    """A prompt out of marked text, or of text without marks each token of which is a block.
+
+    Raises:
+        ValueError: if the text has fewer than two blocks, or marks do not fit.
+    """
+    if not isinstance(text, str):
+        raise TypeError(f"text must be a string; got {type(text).__name__}")
+    if "[[" in text or "]]" in text:
+        return read_marked_text(text, tokenizer, id="typed")
+    mark = getattr(tokenizer, "bos_token_id", None)
+    beginning = () if mark is None else (mark,)
+    ids = (*beginning, *tokenizer(text, add_special_tokens=False)["input_ids"])
+    blocks = len(ids) - len(beginning) - 1
+    if blocks < 2:
+        raise ValueError(
+            f"at least two blocks and a token that asks behind them are needed; got {text!r}, which has "
+            f"{format_count(len(ids) - len(beginning), 'token')}. Type more, or mark blocks: " + EXAMPLE
+        )
+    return BlockedPrompt(input_ids=ids, start=len(beginning), block_length=1, blocks=blocks, id="typed")
+
+
+def list_block_lengths(block_length: int, blocks: int) -> list[int]:
+    """Tokens a block for the slider: the prompts' own, 1, and its halves and doubles as far as these come out even.
+
+    >>> list_block_lengths(4, 16), list_block_lengths(7, 10), list_block_lengths(1, 64)
+    ([1, 2, 4, 8, 16], [1, 7, 14, 35], [1, 2, 4, 8, 16])
+    """
+    span = block_length * blocks
+    halves = [block_length // part for part in (2, 4) if block_length % part == 0]
+    doubles = [block_length * times for times in range(2, blocks // 2 + 1) if blocks % times == 0]
+    others = [1, *doubles[:2], *halves, *doubles[2:]]
+    fine = [length for length in dict.fromkeys(others) if length != block_length and span // length <= BLOCKS]
+    return sorted([block_length, *fine[: LENGTHS - 1]])
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Explored:
+    """Makes explorers of one model; options as of :class:`ProfileSettings`."""
+
+    model: Any
+    tokenizer: Any
+    name: str
+    tau: float
+    eps: float = 1e-8
+    visible_only: bool = False
+    batch_size: int | None = None
+    layers: Sequence[int] | None = None
+
+    def figure(self, prompts: Sequence[BlockedPrompt], source: str, **more: Any) -> ExplorerFigure:
+        """The explorer of these prompts; those of one shape are one input, the most common shape first."""
+        shapes: dict[tuple, list[BlockedPrompt]] = {}
+        for prompt in prompts:
+            shapes.setdefault(prompt.shape, []).append(prompt)
+        groups = sorted(shapes.values(), key=len, reverse=True)
+        found = [self.measured(group) for group in groups]
+        angles = found[0]["angles"]
+        layers = list(range(len(angles))) if self.layers is None else list(self.layers)
+        _require_layers(layers, len(angles))
+        inputs = [
+            self.input(group, select_layers(arrays, layers), source, place)
+            for place, (group, arrays) in enumerate(zip(groups, found, strict=True))
+        ]
+        first, shown = inputs[0], groups[0][0].block_length
+        on_blocks = first.arrays["attention"][..., first.start : first.start + first.span].sum(-1)
+        head = np.unravel_index(int(np.nan_to_num(on_blocks).argmax()), on_blocks.shape)
+        return head_explorer(
+            inputs,
+            taus=self.taus,
+            angles=angles[layers],
+            caption=CAPTION.format(model=self.name),
+            alt=ALT,
+            length=shown,
+            tau=self.tau,
+            head=(int(head[0]), int(head[1])),
+            layers=layers,
+            plane_note=f"{format_count(shown, 'token')} a block, τ = {format_tau(self.tau)}",
+            limit=FILE_LIMIT,
+            **more,
+        )
+
+    def typed(self, text: str) -> ExplorerFigure:
+        """The explorer of a prompt typed by hand."""
+        prompt = read_typed_prompt(text, self.tokenizer)
+        _require_room(getattr(unwrap(self.model), "config", None), [prompt], self.tau, None)
+        return self.figure([prompt], "typed by hand", ask=self.typed, typed=text)
+
+    @property
+    def taus(self) -> list[float]:
+        return sorted({*TAUS, self.tau})
+
+    def measured(self, prompts: Sequence[BlockedPrompt]) -> dict[str, np.ndarray]:
+        """Arrays of prompts of one shape, half as many at a time whenever memory runs out."""
+        first = prompts[0]
+        cuts = Cuts(
+            first.start,
+            first.block_length * first.blocks,
+            lengths=list_block_lengths(first.block_length, first.blocks),
+            taus=self.taus,
+            shown=(first.block_length, self.tau),
+            eps=self.eps,
+            visible_only=self.visible_only,
+        )
+        length = len(first.input_ids)
+        views = partial(make_head_views, self.model, cuts=cuts, planes=find_planes(self.model, length))
+        size = choose_pass_size(length, self.batch_size)
+        found, _ = measure_in_batches(lambda batch: views(join_prompts(batch).input_ids), prompts, size, self.name)
+        return average_views(found)
+
+    def input(self, prompts: Sequence[BlockedPrompt], arrays: Mapping[str, Any], source: str, place: int) -> HeadInput:
+        """An input of the explorer."""
+        first = prompts[0]
+        span = first.block_length * first.blocks
+        texts = [decode_tokens(prompt.input_ids, self.tokenizer) for prompt in prompts]
+        blocks = f"{format_count(first.blocks, 'block')} of {format_count(first.block_length, 'token')}"
+        kind = f"{format_count(len(prompts), 'prompt')} of {format_count(len(first.input_ids), 'token')}"
+        return HeadInput(
+            f"shape{place}",
+            f"{kind}, {blocks}",
+            note=f"{kind} {source}: {blocks} from token {first.start} on.",
+            tokens=texts,
+            start=first.start,
+            span=span,
+            lengths=list_block_lengths(first.block_length, first.blocks),
+            arrays=arrays,
+            labels=[_label(prompt, text) for prompt, text in zip(prompts, texts, strict=True)],
+        )
+
+
+def decode_tokens(input_ids: Sequence[int], tokenizer: Any) -> list[str]:
+    """What each token adds to the text; spaces that a tokenizer leaves out at the beginning of a text are kept."""
+
+    def text(ids: Sequence[int]) -> str:
+        return tokenizer.decode(list(ids), clean_up_tokenization_spaces=False)
+
+    found = [text(input_ids[:1])]
+    for before, token in pairwise(input_ids):
+        start, both = text([before]), text([before, token])
+        # Where the two are parts of one letter, neither is the beginning of what they are together.
+        found.append(both[len(start) :] if both.startswith(start) else text([token]))
+    return found
+
+
+def _label(prompt: BlockedPrompt, texts: Sequence[str]) -> str:
+    """What a prompt is chosen by: its id, and how it ends."""
+    whole = " ".join("".join(texts).split())
+    return f"{prompt.id}: {whole if len(whole) <= 48 else '… ' + whole[-48:]}"
+
+
+def estimate_size(
+    config: Any, prompts: Sequence[BlockedPrompt], tau: float, layers: Sequence[int] | None = None
+) -> int:
+    """Bytes of an explorer's numbers, from a model's configuration; 0 if that does not tell its sizes."""
+    text = _text_config(config)
+    number, heads = (getattr(text, name, None) for name in ("num_hidden_layers", "num_attention_heads"))
+    if not isinstance(number, int) or not isinstance(heads, int):
+        return 0
+    dim = getattr(text, "head_dim", None) or getattr(text, "hidden_size", 0) // heads
+    sizes = {"taus": len({*TAUS, tau}), "layers": number if layers is None else len(layers), "heads": heads}
+    shapes: dict[tuple, list[BlockedPrompt]] = {}
+    for prompt in prompts:
+        shapes.setdefault(prompt.shape, []).append(prompt)
+    total = 0
+    for group in shapes.values():
+        first, tokens = group[0], len(group[0].input_ids)
+        lengths = len(list_block_lengths(first.block_length, first.blocks))
+        total += count_packed_bytes(**sizes, planes=dim // 2, lengths=lengths, tokens=tokens, prompts=len(group))
+        total += TEXT * tokens * len(group)
+    return total
+
+
+def _text_config(config: Any) -> Any:
+    return config.get_text_config() if hasattr(config, "get_text_config") else config
+
+
+def _require_layers(layers: Sequence[int], number: int) -> None:
+    if max(layers) >= number:
+        raise ValueError(
+            f"layers of the explorer must be below {number}, which attend in this model; got {max(layers)}"
+        )
+
+
+def _require_room(config: Any, prompts: Sequence[BlockedPrompt], tau: float, layers: Sequence[int] | None) -> None:
+    """Refuse prompts whose numbers, with this model's heads, are more than a file may hold."""
+    number = getattr(_text_config(config), "num_hidden_layers", None)
+    if layers is not None and isinstance(number, int):
+        _require_layers(layers, number)
+    size = estimate_size(config, prompts, tau, layers)
+    if size <= FILE_LIMIT:
+        return
+    fits = [n for n in range(1, len(prompts)) if estimate_size(config, prompts[:n], tau, layers) <= FILE_LIMIT]
+    fewer = f"fewer prompts (--explorer-prompts {fits[-1]}), " if fits else ""
+    longest = max(len(prompt.input_ids) for prompt in prompts)
+    raise ValueError(
+        f"an explorer may hold {FILE_LIMIT / 1e6:.0f} MB of numbers, but those of "
+        f"{format_count(len(prompts), 'prompt')} of up to {format_count(longest, 'token')} would be {size / 1e6:.0f} "
+        "MB with "
+        f"this model's heads; pass {fewer}shorter prompts, or fewer layers (--explorer-layers 0-7)"
+    )

@@ -1,0 +1,271 @@
+"""A profile's figures, and one page that shows them with its tables and asks no other file or host for anything.
+
+The page is meant for those who did not make the profile: it says what the scores mean, what was measured and where the
+numbers come from. It follows the reader's light or dark mode, reads on a phone, and its table can be sorted.
+"""
+
+from __future__ import annotations
+
+import base64
+import contextlib
+import io
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+from jinja2 import Environment, PackageLoader, StrictUndefined
+from markupsafe import Markup
+
+from posym_core.extensions import ExtensionError
+from posym_profile.prompts._prompt_tasks import PROMPT_TASKS
+from posym_profile.report._folder import HEADS, ProfileRun
+from posym_profile.report._tables import describe_answers, describe_frames, describe_lists, find_share_medians
+from posym_profile.scores._head_tables import (
+    MAIN_SHARES,
+    HeadMeans,
+    average_heads,
+    average_shares,
+    count_hidden_blocks,
+    list_labels,
+    make_head_rows,
+    select_query,
+)
+from posym_profile.scores._visibility import describe_long_prompts, format_count, format_runs
+
+NAME = "report.html"
+MARK = "†"
+
+
+def render_pages(profile: ProfileRun) -> dict[str, bytes]:
+    """The figures of a profile as SVG and its report as HTML, by file name; no figures without Matplotlib.
+
+    Of several queries they show the last.
+    """
+    if "queries" in profile.arrays:
+        profile = replace(profile, arrays=select_query(profile.arrays, -1))
+    try:
+        drawn = draw_figures(profile)
+    except ImportError:
+        drawn = {}
+    return {**{name: content for name, (content, _, _) in drawn.items()}, NAME: render_report(profile, drawn).encode()}
+
+
+def draw_figures(profile: ProfileRun) -> dict[str, tuple[bytes, str, str]]:
+    """Figures by file name: the SVG, its caption, and what it shows in words."""
+    from matplotlib.ticker import MaxNLocator
+
+    from posym_figures import plots
+
+    positional, symbolic = average_heads(profile.arrays["positional"]), average_heads(profile.arrays["symbolic"])
+    layers = np.broadcast_to(np.arange(positional.value.shape[0])[:, None], positional.value.shape)
+    trend = _by_layer(positional), _by_layer(symbolic)
+    hidden = [layer for layer, number in enumerate(count_hidden_blocks(profile.arrays)) if number > 0]
+    where = f" {MARK} {format_runs(hidden, 'Layer')} {_see(hidden)} not see all blocks whole." if hidden else ""
+    drawn = {
+        "scores_by_head.svg": (
+            plots.layer_head_scores(positional.value, symbolic.value),
+            f"Mean scores of every head. Hatched cells have no score.{where}",
+            f"Two grids of layers by heads with scores from 0 to 1. {_in_words(profile)}",
+        ),
+        "score_plane.svg": (
+            plots.score_plane(positional.value.ravel(), symbolic.value.ravel(), layers=layers.ravel()),
+            "Every head by its two scores. Below the diagonal heads are more positional, above it more symbolic.",
+            f"Points in a square from 0 to 1, one a head, coloured by layer. {_in_words(profile)}",
+        ),
+        "scores_by_layer.svg": (
+            plots.curve(
+                np.arange(len(trend[0][0])),
+                np.stack([line for line, _, _ in trend]),
+                lower=np.stack([low for _, low, _ in trend]),
+                upper=np.stack([high for _, _, high in trend]),
+                series=("positional", "symbolic"),
+                colours=("positional", "symbolic"),
+                x_label="layer",
+                y_label="score",
+                y_limits=(-0.03, 1.03),
+            ),
+            f"Mean over the heads of each layer; the bands reach from its lowest head to its highest.{where}",
+            "Two curves of scores over layers, positional and symbolic, with bands.",
+        ),
+    }
+    shares = [means.value.ravel() for means in average_shares(profile.arrays).values()][: len(MAIN_SHARES)]
+    if said := _shares_in_words(profile):
+        caption = (
+            "Every head between symbol, origin and place: their three shares divided by their sum. What interactions "
+            f"hold is left out here: {_interactions(profile):.0%} of the variance in the median head.{where}"
+        )
+        drawn["share_triangle.svg"] = (
+            plots.share_triangle(*shares, layers=layers.ravel()),
+            caption,
+            f"Points in a triangle, one a head, coloured by layer. {said}",
+        )
+    drawn["scores_by_layer.svg"][0].axes[0].xaxis.set_major_locator(MaxNLocator(integer=True))
+    return {name: (render_svg(figure), caption, words) for name, (figure, caption, words) in drawn.items()}
+
+
+def render_report(profile: ProfileRun, drawn: Mapping[str, tuple[bytes, str, str]]) -> str:
+    """The page."""
+    settings, provenance = profile.settings, profile.provenance
+    origin = {
+        **{key: value for key, value in settings.items() if value is not None and key != "identity"},
+        **{f"model {key}": value for key, value in settings["identity"].items()},
+        **{key: provenance[key] for key in ("device", "date", "seconds")},
+        "posym_core": f"{provenance['code_version']} (code {provenance['code_digest'][:12]})",
+        **provenance["versions"],
+    }
+    return TEMPLATES.get_template("report.html.j2").render(
+        title=f"Heads of {str(settings['model']).rstrip('/').rpartition('/')[2] or settings['model']}",
+        measured=_measured(profile),
+        hidden=_hidden(profile),
+        too_long=describe_long_prompts(list(profile.arrays.get("tokens_beyond", ()))),
+        lists=describe_lists(profile.prompts, cube="cube_symbol" in profile.arrays),
+        shares=_shares_in_words(profile),
+        extremes=_in_words(profile),
+        figures=embed_figures(drawn),
+        drawable=True,
+        intervals=len(profile.prompts) > 1,
+        scores={name: name.capitalize() for name in ("positional", "symbolic", "entropy")}
+        | {name: name.replace("_", " ").capitalize() for name in MAIN_SHARES if "cube_symbol" in profile.arrays}
+        | {name: name.replace("_", " ").capitalize() for name in list_labels(profile.arrays)},
+        labels=bool(list_labels(profile.arrays)),
+        mark=MARK,
+        rows=make_head_rows(profile.arrays),
+        nan=math.nan,
+        origin=origin,
+        **STATIC,
+    )
+
+
+def _measured(profile: ProfileRun) -> str:
+    """What was measured, in a sentence or two."""
+    prompts, layers, heads = profile.arrays["positional"].shape
+    settings = profile.settings
+    if settings.get("task"):
+        task = str(settings["task"])
+        with contextlib.suppress(ExtensionError):  # measured where its package was there
+            task += f" ({said})" if (said := PROMPT_TASKS.find(task).says) else ""
+        what = f"the task {task}"
+    else:
+        what = f"the file {settings['input']}"
+    blocks = _range(profile.arrays["blocks"])
+    sentence = (
+        f"{format_count(prompts, 'prompt')} from {what}, with {blocks} blocks each and "
+        f"{_range(profile.arrays['length'])} "
+        f"tokens long; {format_count(layers, 'layer')} with up to {format_count(heads, 'head')}."
+    )
+    if "queries" in settings:
+        asked = settings["queries"]
+        which = f"token {asked[-1]}" if isinstance(asked, list) else "the last token"
+        more = f", one of several queries that {HEADS} has" if asked == "all" or len(asked) > 1 else ""
+        sentence += f" Scores are those at {which}{more}; negative numbers count from the end."
+    answers = describe_answers(profile.arrays)
+    return f"{sentence} Among the alternatives it was given, the model is {answers}." if answers else sentence
+
+
+def _hidden(profile: ProfileRun) -> str:
+    """Which layers do not see all blocks, and what that does to their scores; nothing where all see all."""
+    layers = [layer for layer, number in enumerate(count_hidden_blocks(profile.arrays)) if number > 0]
+    if not layers:
+        return ""
+    where = f"{format_runs(layers, 'Layer')} (marked {MARK}) {_see(layers)} not see all blocks whole"
+    if profile.settings.get("visible_only"):
+        return f"{where}: scores there are over the blocks that the last token sees, and undefined below two of them."
+    behind = "they stand behind the query, or a sliding window hides them"
+    why = behind if "queries" in profile.settings else "a sliding window hides some from the last token"
+    return (
+        f"{where}, as {why}. What is swapped into a hidden block gets no "
+        "attention, whatever a head looks for, so that heads there come out as positional by construction. The option "
+        "--visible-only scores visible blocks alone."
+    )
+
+
+def _see(layers: Sequence[int]) -> str:
+    return "do" if len(layers) > 1 else "does"
+
+
+def _in_words(profile: ProfileRun) -> str:
+    """The heads of the highest positional and of the highest symbolic score, which ``Profile.top`` puts first."""
+    sentences = []
+    first, second = (average_heads(profile.arrays[name]).value for name in ("positional", "symbolic"))
+    for name, score in (("positional", first), ("symbolic", second)):
+        if np.isfinite(score).any():
+            layer, head = np.unravel_index(np.nanargmax(score), score.shape)
+            mark = f" ({MARK})" if count_hidden_blocks(profile.arrays)[layer] > 0 else ""
+            sentences.append(
+                f"The most {name} head is head {head} of layer {layer}{mark} (positional {first[layer, head]:.2f}, "
+                f"symbolic {second[layer, head]:.2f})."
+            )
+    return " ".join(sentences)
+
+
+def _interactions(profile: ProfileRun) -> float:
+    """What symbol, origin and place do not hold alone, in the median head."""
+    means = average_shares(profile.arrays)
+    return float(np.nanmedian(1 - np.sum([means[name].value for name in MAIN_SHARES], 0)))
+
+
+def _shares_in_words(profile: ProfileRun) -> str:
+    """What the median head follows, and what the symbolic part is made of; nothing without a cube."""
+    medians = find_share_medians(profile.arrays)
+    if not medians or None in [medians[name]["median"] for name in MAIN_SHARES]:
+        return ""
+    parts = [f"{name.partition('_')[0]} {medians[name]['median']:.0%}" for name in MAIN_SHARES]
+    thirds = ", ".join("–" if part is None else f"{part:.0%}" for part in medians["symbolic_part_origin"]["thirds"])
+    shared = any(frame.offsets for frame in describe_frames(profile.prompts))
+    # The logits of a block's tokens count together.
+    theirs = " Tokens that all blocks share differ in nothing but their origin, so part of its share can be theirs."
+    return (
+        f"Medians over heads of the shares are {', '.join(parts)} and interactions {_interactions(profile):.0%}. Of "
+        "what a single prompt shows as following contents, the symbolic part, origin has in the median head "
+        f"{thirds} in the early, middle and late third of the layers.{theirs if shared else ''}"
+    )
+
+
+def _by_layer(means: HeadMeans) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Mean, lowest and highest head of every layer; NaN for a layer without scores."""
+    reductions: tuple[Callable[..., Any], ...] = (np.mean, np.min, np.max)
+    rows = [row[np.isfinite(row)] for row in means.value]
+    mean, low, high = (np.array([reduce(row) if len(row) else np.nan for row in rows]) for reduce in reductions)
+    return mean, low, high
+
+
+def _range(values: np.ndarray) -> str:
+    low, high = int(values.min()), int(values.max())
+    return f"{low:,}" if low == high else f"{low:,} to {high:,}"
+
+
+def render_svg(figure: Any) -> bytes:
+    """The figure as SVG, the same bytes for the same drawing."""
+    import matplotlib
+
+    buffer = io.BytesIO()
+    with matplotlib.rc_context({"svg.hashsalt": "posym", "svg.image_inline": True}):
+        figure.savefig(buffer, format="svg", metadata={"Date": None, "Creator": None})
+    return buffer.getvalue()
+
+
+def _static(name: str) -> Markup:
+    assert TEMPLATES.loader is not None
+    return Markup(TEMPLATES.loader.get_source(TEMPLATES, name)[0])
+
+
+def embed_figures(drawn: Mapping[str, tuple[bytes, str, str]]) -> list[dict[str, str]]:
+    """Figures by file name as a page shows them."""
+    return [
+        {"image": base64.b64encode(content).decode(), "caption": caption, "words": words}
+        for content, caption, words in drawn.values()
+    ]
+
+
+TEMPLATES = Environment(
+    loader=PackageLoader("posym_profile.report", "static"),
+    autoescape=True,
+    undefined=StrictUndefined,
+    trim_blocks=True,
+    lstrip_blocks=True,
+    keep_trailing_newline=True,
+)
+TEMPLATES.filters["number"] = lambda value, form: "" if math.isnan(value) else form % value
+STATIC = {"style": _static("report.css"), "script": _static("report.js")}

@@ -1,0 +1,130 @@
+"""What a profile of a set of prompts is of: settings that are checked before anything is loaded."""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import asdict, dataclass, fields
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from posym_core.arguments import CHECKED, check_profile
+from posym_core.extensions import locate
+from posym_core.store import PACKAGES, sha256
+from posym_profile.language_models._loading import PACKAGED, identify_model, load_config
+from posym_profile.prompts._prompt_tasks import PROMPT_TASKS, make_prompts
+from posym_profile.report._prompt_files import BlockedPrompt, read_fields, read_prompts, split_prompts
+from posym_profile.scores._layer_measurement import LAST, Queries, resolve_queries
+from posym_profile.scores._visibility import find_position_limit
+
+
+@dataclass(frozen=True, kw_only=True)
+class ProfileSettings:
+    """What to measure.
+
+    Attributes:
+        model: name for :func:`posym_profile.load_model`.
+        task: one of ``PROMPT_TASKS`` or ``module:function``, or None with ``input``.
+        facts: blocks per prompt of a task.
+        prompts: how many prompts of a task.
+        seed: of the task's prompts.
+        input: a prompt file in place of a task, see ``prompt_files``.
+        template: of the rows of an input file that is called ``.csv``.
+        tau: temperature of the weights over pairs of blocks.
+        eps: floor of the norms in the cosine.
+        per_frequency: also score every rotation plane as a head of its own.
+        visible_only: score only the blocks that a layer's last token sees whole.
+        energy: also measure what part of its head's logits' energy every rotation plane has.
+        queries: tokens whose queries are scored, or ``"all"``, see :func:`posym_profile.profile`; ``energy`` and
+            ``cube`` are of the last token alone.
+        labels: also tell how much heads are of known kinds, see
+            :func:`posym_profile.scores.measure_head_labels`.
+        cube: also measure what part of the variance of every head's logits goes with symbol, origin and place, see
+            :func:`posym_profile.origin_cube`; the model then runs once more for each block of each prompt.
+        batch_size: prompts per forward pass and chunk; by default about 4,096 tokens and at most 16.
+        threads: CPU threads per process; by default those of this machine shared among the processes, and those of
+            an unfinished run when it goes on.
+        device, dtype, device_map: see :func:`posym_profile.load_model`; ``dtype`` by its name.
+    """
+
+    model: str = PACKAGED
+    task: str | None = "binding"
+    facts: int = 16
+    prompts: int = 64
+    seed: int = 0
+    input: str | None = None
+    template: str | None = None
+    tau: float = 1e-4
+    eps: float = 1e-8
+    per_frequency: bool = False
+    visible_only: bool = False
+    energy: bool = False
+    cube: bool = False
+    queries: Queries = LAST
+    labels: bool = False
+    batch_size: int | None = None
+    threads: int | None = None
+    device: str = "auto"
+    dtype: str | None = None
+    device_map: str | None = None
+
+    def __post_init__(self) -> None:
+        for field in fields(self):
+            value = getattr(self, field.name)
+            if isinstance(value, np.generic | torch.Tensor):
+                object.__setattr__(self, field.name, value.item())  # JSON holds Python's numbers only
+        if self.queries != "all":
+            # Whether prompts have such tokens is known when they are made.
+            object.__setattr__(self, "queries", tuple(resolve_queries(self.queries, [sys.maxsize])))
+        of_last = [name for name in ("energy", "cube") if getattr(self, name)]
+        if of_last and self.queries != LAST:
+            raise ValueError(
+                f"{' and '.join(of_last)} {'is' if len(of_last) == 1 else 'are'} measured at the last token alone; got "
+                f"queries={self.queries!r}. Leave out one or the other"
+            )
+        check_profile(**{name: getattr(self, name) for name in CHECKED})
+        if self.task is not None:
+            PROMPT_TASKS.find(self.task)
+        else:
+            read_fields(str(self.input), template=self.template)
+
+    def describe_settings(self) -> dict[str, Any]:
+        """All that the numbers depend on, as JSON, but for the number of threads."""
+        fields = asdict(self)
+        fields.pop("threads")
+        for name in ("energy", "visible_only", "cube", "labels", "template"):
+            if not getattr(self, name):
+                fields.pop(name)  # as in profiles from before it could be asked for
+        queries = fields.pop("queries")
+        if queries != LAST:
+            fields["queries"] = queries if queries == "all" else list(queries)
+        if self.input is not None:
+            for name in ("facts", "prompts", "seed"):
+                fields.pop(name)
+            fields |= {"input": Path(self.input).name, "input_sha256": sha256(Path(self.input))}
+        if self.task is not None and (file := self._task_file()) is not None:
+            fields["task_sha256"] = sha256(file)
+        return fields | {"identity": identify_model(self.model)}
+
+    def _task_file(self) -> Path | None:
+        """The file that makes the prompts of another package's task; our own is in the digest of our code."""
+        module = locate(PROMPT_TASKS.find(str(self.task))).partition(":")[0]
+        file = getattr(sys.modules[module], "__file__", None)
+        return None if file is None or module.partition(".")[0] in PACKAGES else Path(file)
+
+    def prompts_for(self, tokenizer: Any) -> list[BlockedPrompt]:
+        """The prompts that are asked for."""
+        if self.input is not None:
+            positions = find_position_limit(load_config(self.model))
+            return read_prompts(self.input, tokenizer, template=self.template, positions=positions)
+        drawn = {"facts": self.facts, "count": self.prompts, "seed": self.seed}
+        prompts = make_prompts(tokenizer, str(self.task), **drawn)
+        ids = torch.cat([prompts.input_ids.flatten(), prompts.answer_ids.flatten()])
+        if ids.min() < 0 or ids.max() >= len(tokenizer):
+            raise ValueError(
+                f"tokens of the task {self.task!r} must lie between 0 and {len(tokenizer) - 1} for this model; got "
+                f"{int(ids.min())} to {int(ids.max())}; make them with the tokenizer that is given"
+            )
+        return split_prompts(prompts)

@@ -1,0 +1,123 @@
+"""Tables of a profile as files, one row a head and one row a prompt, and what is said of its prompts."""
+
+from __future__ import annotations
+
+import csv
+import io
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict
+from typing import Any
+
+import numpy as np
+from jaxtyping import Float
+from scipy.stats import binom
+
+from posym_core.metrics import DRAWS, average_prompts, statistic_interval
+from posym_profile.prompts._repeated_frames import Frame, find_frame
+from posym_profile.report._prompt_files import BlockedPrompt
+from posym_profile.scores._head_tables import SHARES, average_shares, make_head_rows
+from posym_profile.scores._visibility import format_count
+
+
+def find_share_medians(arrays: Mapping[str, np.ndarray]) -> dict[str, dict[str, Any]]:
+    """Medians over heads of :func:`average_shares`: of all, and of the early, middle and late third of the layers.
+
+    None where a third has no head, or nothing of it varies.
+    """
+    found: dict[str, dict[str, Any]] = {}
+    for column, means in average_shares(arrays).items():
+        thirds = [_median(part) for part in np.array_split(means.value, 3)]
+        found[column] = {"median": _median(means.value), "thirds": thirds}
+    return found
+
+
+def find_share_median(arrays: Mapping[str, np.ndarray], column: str, *, draws: int = DRAWS) -> dict[str, float] | None:
+    """Median over heads of a column of :func:`average_shares`, over prompts and layers; None where nothing varies."""
+
+    def median(shares: np.ndarray) -> float:
+        found = _median(average_prompts(shares)[0])
+        return math.nan if found is None else found
+
+    shares = arrays[SHARES[column]].astype(np.float64)
+    return asdict(statistic_interval(median, shares, draws=draws)) if np.isfinite(shares).any() else None
+
+
+def _median(values: Float[np.ndarray, "layer head"]) -> float | None:
+    known = values[np.isfinite(values)]
+    return float(np.median(known)) if known.size else None
+
+
+def describe_frames(prompts: Sequence[BlockedPrompt]) -> list[Frame]:
+    """What the blocks of each prompt have in common."""
+    return [
+        find_frame(prompt.input_ids, start=prompt.start, block_length=prompt.block_length, blocks=prompt.blocks)
+        for prompt in prompts
+    ]
+
+
+def describe_lists(prompts: Sequence[BlockedPrompt], *, cube: bool = False) -> str:
+    """What follows if all prompts are lists of one frame with none of it in front, and the ways out; else nothing."""
+    frames = describe_frames(prompts)
+    if not frames or not all(frame.repeats and frame.lead == 0 for frame in frames):
+        return ""
+    shared = sorted({f"{len(frame.offsets)} of {format_count(frame.block_length, 'token')}" for frame in frames})
+    tell = "the shares of symbol and origin tell how much of it that is" if cube else "add --cube to see how much"
+    return (
+        f"all prompts are lists of one frame (blocks share {' or '.join(shared)}) without a lead, so a high symbolic "
+        "score can mean that a head follows how many such blocks came before a key, and not what its block says. Put "
+        "some of the same frame in front (as --task binding-with-lead). To vary the frame (--task binding-varied) or "
+        f"to read the one token that differs (posym_profile.origin_cube with read) helps less; {tell}"
+    )
+
+
+def score_blind_choice(arrays: Mapping[str, np.ndarray]) -> float:
+    """Share of prompts that a blind choice among each one's alternatives gets right."""
+    return float((1 / arrays["alternatives"]).mean())
+
+
+def describe_answers(arrays: Mapping[str, np.ndarray]) -> str:
+    """How often a task's model is right, and what a blind choice would reach; nothing for prompts without answers."""
+    if "correct" not in arrays:
+        return ""
+    right, prompts = int(arrays["correct"].sum()), len(arrays["correct"])
+    chance = score_blind_choice(arrays)
+    said = f"right on {right} of {format_count(prompts, 'prompt')}, {right / prompts:.0%}; chance {chance:.0%}"
+    # As many would be right by chance in one set of prompts of twenty.
+    return said if binom.sf(right - 1, prompts, chance) < 0.05 else f"{said}, from which it cannot be told apart"
+
+
+def write_heads_table(arrays: Mapping[str, np.ndarray]) -> bytes:
+    """``make_head_rows`` as CSV."""
+    rows = make_head_rows(arrays)
+    return write_csv(list(rows[0]), (row.values() for row in rows))
+
+
+def write_prompts_table(arrays: Mapping[str, np.ndarray], names: Sequence[str]) -> bytes:
+    """One row a prompt as CSV: its shape, its means over heads and, for tasks, how the model answered."""
+    columns: dict[str, Iterable[object]] = {"prompt": range(len(names)), "id": names}
+    columns |= {name: arrays[name] for name in ("length", "start", "block_length", "blocks")}
+    for name in ("positional", "symbolic", "entropy"):
+        heads = arrays[name].reshape(len(names), -1).astype(np.float64)
+        count = np.isfinite(heads).sum(1)
+        columns[f"mean_{name}"] = np.where(count > 0, np.nansum(heads, 1) / np.maximum(count, 1), np.nan)
+    if "correct" in arrays:
+        columns["correct"] = arrays["correct"].astype(int)
+        columns |= {name: arrays[name] for name in ("log_probability", "alternatives")}
+    if "tokens_beyond" in arrays:
+        columns["tokens_beyond"] = arrays["tokens_beyond"]
+    return write_csv(list(columns), zip(*columns.values(), strict=True))
+
+
+def write_csv(names: Sequence[str], rows: Iterable[Iterable[object]]) -> bytes:
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(names)
+    writer.writerows([_written(value) for value in row] for row in rows)
+    return text.getvalue().encode()
+
+
+def _written(value: object) -> object:
+    if isinstance(value, float | np.floating):
+        return "" if math.isnan(value) else f"{float(value):.7g}"
+    return value

@@ -1,0 +1,213 @@
+"""What the heads of a language model follow when keys change places: symbol, origin or place.
+
+See ``cube_parts`` for the three; the scores of :func:`posym_profile.profile` cannot tell the
+first two apart.
+"""
+
+from __future__ import annotations
+
+import functools
+import warnings
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import torch
+from jaxtyping import Bool, Float, Int
+from torch import Tensor, nn
+
+from posym_core.checks import require_count
+from posym_core.metrics import (
+    BlockLayout,
+    arrange_cube,
+    check_read,
+    compute_block_logits,
+    draw_latin_square,
+    measure_prompt_variance,
+    normalize_parts,
+    permute_blocks,
+    split_variance,
+)
+from posym_profile.capture._capturing import check_input_ids
+from posym_profile.capture._wrappers import unwrap
+from posym_profile.planes._rotary_planes import Planes
+from posym_profile.scores._layer_heads import LayerHeads
+from posym_profile.scores._layer_measurement import NUMBERS_HELD, map_layers
+from posym_profile.scores._visibility import (
+    HiddenBlocksWarning,
+    LongPromptWarning,
+    count_tokens_beyond,
+    describe_hidden_blocks,
+    describe_long_prompts,
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Cube:
+    """What every head's logits are for each symbol at each place when its key was computed at each origin; on the CPU.
+
+    Attributes:
+        logits: soft-capped, float64; ``-inf`` at places whose keys a layer's last token does not see at all, NaN for
+            heads that a layer does not have.
+        orders: which symbol stood at each place of each prompt, the rows of a Latin square. Symbols are numbered as
+            the blocks of the given prompt.
+        seen: places that a layer's last token sees whole; the parts are over these.
+        parts: variance of the logits that goes with each of the seven parts, by name, ``[layer, head]``: ``symbol``,
+            ``origin``, ``place``, ``symbol_origin``, ``symbol_place``, ``origin_place``, ``all_three``. NaN where
+            nothing varies beyond rounding.
+        prompts: variance between the prompts' means, a part of ``symbol_origin``.
+    """
+
+    logits: Float[Tensor, "layer head symbol origin place"]
+    orders: Int[Tensor, "prompt place"]
+    seen: Bool[Tensor, "layer place"]
+    parts: Mapping[str, Float[Tensor, "layer head"]]
+    prompts: Float[Tensor, "layer head"]
+
+    @functools.cached_property
+    def shares(self) -> dict[str, Float[Tensor, "layer head"]]:
+        """The seven parts as shares of the whole variance: non-negative, with the sum 1."""
+        return normalize_parts(self.parts)
+
+    @functools.cached_property
+    def symbolic_shares(self) -> dict[str, Float[Tensor, "layer head"]]:
+        """``symbol``, ``origin`` and ``symbol_origin`` as shares of the symbolic part of a single prompt.
+
+        The symbolic part of a prompt is the variance of the row means of its cross-logit matrix. Its mean over the
+        prompts of the square is the sum of the three without what differs between the prompts.
+        """
+        apart = {**self.parts, "symbol_origin": (self.parts["symbol_origin"] - self.prompts).clamp_min(0)}
+        return normalize_parts(apart, ("symbol", "origin", "symbol_origin"))
+
+
+def origin_cube(
+    model: nn.Module,
+    input_ids: Int[Tensor, " token"],
+    *,
+    start: int,
+    block_length: int,
+    blocks: int | None = None,
+    seed: int = 0,
+    read: int | None = None,
+    crossed: bool = False,
+    progress: bool = False,
+    batch_size: int | None = None,
+    planes: Sequence[Planes] | None = None,
+) -> Cube:
+    """Take symbol and origin of what heads read apart: one prompt, its blocks in the orders of a random Latin square.
+
+    From the second layer on a key is a hidden state that was computed at its place, so a swap of keys moves what the
+    block says and where it was said. In as many prompts as there are blocks every block stands at every place once;
+    each prompt's cross-logits are known in closed form. The score's own question, place against content, is that of
+    Urrutia et al. (2026a, section 4); the cube is this project's.
+
+    Args:
+        model: see :func:`posym_profile.profile`.
+        input_ids: one prompt, ``[token]`` or ``[1, token]``.
+        start: first token of the first block.
+        block_length: tokens per block.
+        blocks: number of blocks; by default as many as fit between ``start`` and the prompt's last token. The model
+            runs once for each.
+        seed: of the Latin square.
+        read: offset of the one key of a block whose logit counts; by default the log-sum-exp over the block's keys.
+        crossed: meet every prompt's keys with the queries of all prompts and take the mean of the logits; by default
+            each prompt has its own query, so that a head whose query points to the origin of what is asked passes for
+            a reader of symbols.
+        progress: show a progress bar.
+        batch_size: prompts per forward pass; by default about 4,096 tokens, and all prompts if ``crossed``.
+        planes: what :func:`posym_profile.planes.find_planes` found for this model and length.
+
+    Returns:
+        A :class:`Cube`.
+
+    Raises:
+        UnsupportedModelError: if the model is not a decoder with rotary encoding that can be captured.
+        TypeError, ValueError: if ``input_ids``, the blocks or ``read`` do not fit, there are several prompts, or a
+            prompt begins or ends with pad tokens.
+
+    Warns:
+        HiddenBlocksWarning: if a layer does not see all blocks whole; its parts are over the places that it sees.
+        LongPromptWarning: if the prompt is longer than ``max_position_embeddings`` of the model's configuration.
+    """
+    model = unwrap(model)
+    prompt = check_input_ids(input_ids, least=3)
+    if len(prompt) != 1:
+        raise ValueError(f"origin_cube permutes the blocks of one prompt; got {len(prompt)}. Call it once for each")
+    swaps = BlockLayout(start=start, block_length=block_length, blocks=blocks).fit(prompt.shape[1])
+    check_read(read, block_length)
+    require_count("seed", seed, 0)
+    if said := describe_long_prompts(count_tokens_beyond(model, [prompt.shape[1]])):
+        warnings.warn(said, LongPromptWarning, stacklevel=2)
+    orders = draw_latin_square(swaps.number, torch.Generator().manual_seed(seed))
+    if crossed and batch_size is not None and batch_size < len(orders):
+        raise ValueError(
+            f"crossed meets the keys of all {len(orders)} prompts with the queries of all, so they are run together; "
+            f"got batch_size={batch_size}. Leave batch_size out, or pass fewer blocks"
+        )
+    found = map_layers(
+        model,
+        permute_blocks(prompt[0].cpu(), orders, start=start, block_length=block_length),
+        functools.partial(measure_cube_logits, swaps=swaps, read=read, crossed=crossed),
+        progress=progress,
+        batch_size=len(orders) if crossed else batch_size,
+        planes=planes,
+        # Layers that are measured as one stand behind each other as prompts, and these may not be crossed.
+        hold=0 if crossed else NUMBERS_HELD,
+    )
+    seen = found["seen"][0, :, 0].bool()
+    said = describe_hidden_blocks([seen.sum(-1).tolist()], [swaps.number])
+    if said:
+        said = said.split(". ")[0]
+        warnings.warn(f"{said}. Parts are over the places seen whole; pass a shorter prompt", HiddenBlocksWarning, 2)
+    return make_cube(found["logits"].transpose(0, 1), orders, seen, rounding=torch.finfo(torch.float32).eps)
+
+
+def make_cube(
+    logits: Float[Tensor, "layer prompt head content place"],
+    orders: Int[Tensor, "prompt place"],
+    seen: Bool[Tensor, "layer place"],
+    *,
+    rounding: float = torch.finfo(torch.float64).eps,
+) -> Cube:
+    """The cube of cross-logits of a Latin square of prompts, see
+    :func:`posym_core.metrics.compute_block_logits`.
+
+    ``orders`` and ``seen`` as in :class:`Cube`, ``rounding`` as in
+    :func:`posym_core.metrics.split_variance`.
+    """
+    cube = arrange_cube(logits.double().transpose(0, 1), orders)
+    parts = split_variance(cube, seen[:, None], rounding=rounding)
+    return Cube(
+        logits=cube, orders=orders, seen=seen, parts=parts, prompts=measure_prompt_variance(cube, orders, seen[:, None])
+    )
+
+
+def measure_cube_logits(
+    heads: LayerHeads, swaps: BlockLayout, *, read: int | None = None, crossed: bool = False
+) -> dict[str, Float[Tensor, "prompt key_head group *rest"]]:
+    """What :func:`posym_profile.scores.map_layers` measures of a layer for a cube.
+
+    Args:
+        heads: of a layer, on reordered prompts; on those of one whole square if ``crossed``.
+        swaps: which blocks, fitted to the prompts.
+        read, crossed: see :func:`origin_cube`.
+
+    Returns:
+        ``logits`` ``[prompt, key_head, group, content, place]``, for :func:`make_cube`, and ``seen``
+        ``[prompt, key_head, group, place]``, which places the last token sees whole.
+    """
+    seen = heads.seen_blocks(swaps)[:, None, None].expand(*heads.query.shape[:3], -1)
+    if not crossed:
+        return {"logits": compute_block_logits(heads, swaps, read=read), "seen": seen}
+    return {"logits": measure_crossed_logits(heads, swaps, read=read).mean(2), "seen": seen}
+
+
+def measure_crossed_logits(
+    heads: LayerHeads, swaps: BlockLayout, *, read: int | None = None
+) -> Float[Tensor, "prompt key_head query group content place"]:
+    """Cross-logits of every prompt's keys with the query of each prompt of a square."""
+    prompts, _, group, _ = heads.query.shape
+    # All queries as one large group that shares each prompt's keys; so many products are in the model's own type.
+    visible = heads.visible[:1].expand(-1, -1, group, -1).repeat(1, 1, prompts, 1)
+    query = heads.query.permute(1, 0, 2, 3).flatten(1, 2)[None]
+    crossing = replace(heads, query=query, visible=visible, sinks=None)
+    return compute_block_logits(crossing, swaps, read=read, products=query.dtype).unflatten(2, (prompts, group))

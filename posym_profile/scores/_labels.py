@@ -1,0 +1,140 @@
+"""Labels that the field gives to heads: attention to the previous and the first token, induction, copying.
+
+All four are read off prompts of random tokens that are shown twice, where neither grammar nor meaning tells what comes
+next and only the first showing does. They say nothing about a prompt of one's own: there the scores do.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+from typing import Any
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor, nn
+
+from posym_core.checks import defer_checks, require_counts, require_known_tokens
+from posym_profile.capture._attention_calls import AttentionInputs
+from posym_profile.capture._capturing import (
+    check_input_ids,
+    check_model,
+    find_input_device,
+    forward_with_hook,
+    get_input_embeddings,
+)
+from posym_profile.capture._wrappers import unwrap
+from posym_profile.language_models._refusals import make_unsupported_error
+from posym_profile.scores._layer_measurement import move_to_cpu, stack_padded
+
+
+@dataclass(frozen=True, kw_only=True)
+class HeadLabels:
+    """How much each head is of a known kind, 0 to 1, means over prompts; NaN where a layer has fewer heads.
+
+    Attributes:
+        previous_token: attention from each token but the first to the one before it.
+        first_token: attention from each token but the first to the first, the tokenizer's mark of beginning if there
+            is one: where heads rest that have nothing to attend to.
+        induction: attention from each token of the second showing to the token that came after it in the first, Olsson
+            et al. (2022), *In-context Learning and Induction Heads*, "prefix matching".
+        copying: of the tokens that the second showing repeats, the share that the model puts out rightly while the
+            head's largest attention is on that token in the first showing: the retrieval score of Wu et al. (2025),
+            *Retrieval Head Mechanistically Explains Long-Context Factuality*, section 2. 0 for all heads of a model
+            that does not repeat what it was shown.
+    """
+
+    previous_token: Float[Tensor, "layer head"]
+    first_token: Float[Tensor, "layer head"]
+    induction: Float[Tensor, "layer head"]
+    copying: Float[Tensor, "layer head"]
+
+
+def measure_head_labels(
+    model: nn.Module,
+    tokens: Int[Tensor, "prompt token"] | None = None,
+    *,
+    length: int = 50,
+    prompts: int = 4,
+    seed: int = 0,
+) -> HeadLabels:
+    """Labels of every head, from two passes over prompts of tokens that are shown twice.
+
+    Args:
+        model: see :func:`posym_profile.profile`; with an output layer over its vocabulary.
+        tokens: what is shown twice, ``[prompt, token]``, without a mark of beginning. By default different random
+            tokens of the middle nine tenths of the vocabulary: the first ones are controls or frequent, the last ones
+            rare or unused.
+        length: how many tokens are drawn for a prompt, at least 2.
+        prompts: how many prompts are drawn, at least 1.
+        seed: of the draws.
+
+    Returns:
+        :class:`HeadLabels`, on the CPU. Windows narrower than ``length`` leave no induction to be seen.
+
+    Raises:
+        UnsupportedModelError: if the model cannot be captured, or has no output layer.
+        TypeError, ValueError: if ``tokens``, ``length`` or ``prompts`` do not fit, or the vocabulary is too small.
+    """
+    model = unwrap(model)
+    check_model(model)
+    if getattr(model, "get_output_embeddings", lambda: None)() is None:
+        way = "load it with transformers.AutoModelForCausalLM, or posym_profile.load_model"
+        raise make_unsupported_error(model, "has no output layer, and copying is told by what the model puts out", way)
+    if tokens is None:
+        require_counts(length=(length, 2), prompts=(prompts, 1))
+        tokens = _random_tokens(model, length, prompts, seed)
+    else:
+        tokens = check_input_ids(tokens, least=2)
+        require_known_tokens("tokens", tokens, get_input_embeddings(model))
+    start = getattr(_settings(model), "bos_token_id", None)
+    start = torch.full((len(tokens), int(isinstance(start, int))), start if isinstance(start, int) else 0)
+    ids = torch.cat([start, tokens.cpu(), tokens.cpu()], 1).to(find_input_device(model))
+    return _labels(model, ids, tokens.shape[1])
+
+
+def _labels(model: nn.Module, ids: Int[Tensor, "prompt token"], length: int) -> HeadLabels:
+    found: dict[int, list[Tensor]] = {}
+    # From each token of the second showing that another follows, to what followed it in the first.
+    asked = torch.arange(ids.shape[1] - length, ids.shape[1] - 1, device=ids.device)
+
+    def receive(call: AttentionInputs) -> None:
+        weights, rows = call.weights(), asked.to(call.keys.device)
+        to_followers = weights[:, :, rows, rows + 1 - length]
+        behind_first = weights[:, :, 1:]
+        parts = [behind_first.diagonal(0, -2, -1), behind_first[..., 0], to_followers]
+        looks = weights[:, :, rows].argmax(-1) == rows + 1 - length
+        found[call.index] = [*(part.mean((0, -1)) for part in parts), looks]
+
+    with defer_checks(ids.device):
+        forward_with_hook(model, ids, receive, rows=None)
+    right = _put_out(model, ids)[:, asked.cpu()] == ids.cpu()[:, asked.cpu() + 1]
+    layers = [move_to_cpu(found[layer]) for layer in sorted(found)]
+    copied = [(looks & right[:, None]).double().mean((0, -1)) for *_, looks in layers]
+    columns = [stack_padded([layer[place] for layer in layers], dim=0) for place in range(3)] + [
+        stack_padded(copied, dim=0)
+    ]
+    names = [field.name for field in fields(HeadLabels)]
+    return HeadLabels(**{name: x.float() for name, x in zip(names, columns, strict=True)})
+
+
+def _put_out(model: Any, ids: Int[Tensor, "prompt token"]) -> Int[Tensor, "prompt token"]:
+    """The likeliest token behind each, a prompt at a time because vocabularies are large."""
+    with torch.no_grad():
+        return torch.cat([model(prompt[None], use_cache=False).logits.argmax(-1) for prompt in ids]).cpu()
+
+
+def _settings(model: nn.Module) -> Any:
+    config: Any = model.config
+    return config.get_text_config() if hasattr(config, "get_text_config") else config
+
+
+def _random_tokens(model: nn.Module, length: int, prompts: int, seed: int) -> Int[Tensor, "prompt token"]:
+    vocabulary = len(get_input_embeddings(model).weight)
+    special = {getattr(_settings(model), f"{name}_token_id", None) for name in ("bos", "eos", "pad")}
+    known = torch.tensor([x for x in range(vocabulary // 20, vocabulary - vocabulary // 20) if x not in special])
+    if length > len(known):
+        raise ValueError(
+            f"length must be at most {len(known)}, the different tokens of this vocabulary that are drawn; got {length}"
+        )
+    generator = torch.Generator().manual_seed(seed)
+    return torch.stack([known[torch.randperm(len(known), generator=generator)[:length]] for _ in range(prompts)])

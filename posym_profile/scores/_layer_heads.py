@@ -1,0 +1,170 @@
+"""The heads of one layer as they are captured, with all that is measured of them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+import torch
+from jaxtyping import Bool, Float, Int
+from torch import Tensor
+
+from posym_core.checks import require
+from posym_core.metrics import (
+    BlockLayout,
+    BlockTable,
+    FrequencyShares,
+    Heads,
+    SwapScores,
+    cross_logits,
+    fit_head,
+    frequency_shares,
+    frequency_use,
+    score_swaps,
+    tabulate_blocks,
+)
+from posym_profile.capture._attention_calls import AttentionInputs
+from posym_profile.planes._rotary_planes import Planes
+
+
+@dataclass(frozen=True, kw_only=True)
+class LayerHeads(Heads):
+    """The heads of one attention layer on a batch of prompts, as the functions on heads want them.
+
+    Grouped query heads keep their key head: head ``h`` of the layer is ``(h // group, h % group)``. Dimensions are in
+    the ``"halves"`` layout whatever the model's is.
+
+    Attributes:
+        layer: number of the attention layer, from 0.
+        prompts: which prompts these are.
+        query: of one token, the last unless ``token`` says which, rotated.
+        keys: of all tokens, rotated; their dimension of 1 broadcasts against the group.
+        angles: radians per position, fastest plane first, 0 for unrotated planes; float64.
+        scale: what the dot products are multiplied with.
+        visible: which keys the query sees.
+        softcap: logits are ``softcap * tanh(logit / softcap)``; None for none.
+        sinks: logit of an attention sink per head, or None.
+        token: which token of each prompt the query is of, from 0; None for the last of all.
+    """
+
+    layer: int
+    prompts: slice
+    query: Float[Tensor, "prompt key_head group dim"]
+    keys: Float[Tensor, "prompt key_head 1 key dim"]
+    angles: Float[Tensor, " plane"]
+    scale: float
+    visible: Bool[Tensor, "prompt #key_head #group key"]
+    softcap: float | None
+    sinks: Float[Tensor, "key_head group"] | None
+    token: Int[Tensor, " prompt"] | None = None
+
+    def __post_init__(self) -> None:
+        # Layers that are measured as one may each have angles of their own.
+        fit_head(self.query, self.keys, self.angles[(0,) * (self.angles.ndim - 1)], self.pairing)
+        self.check_softmax()
+
+    def cross_logits(
+        self, keys: slice = slice(None), *, per_frequency: bool = False
+    ) -> Float[Tensor, "prompt key_head group *plane key key"]:
+        """The cross-logit matrix of every head over some keys, by default all, before any soft-cap."""
+        some = self.keys[..., keys, :]
+        return cross_logits(self.query, some, self.angles, scale=self.scale, per_frequency=per_frequency)
+
+    def swap_scores(
+        self, swaps: BlockLayout, *, per_frequency: bool = False, products: torch.dtype = torch.float64
+    ) -> SwapScores:
+        """See :func:`posym_core.swap_scores`."""
+        return score_swaps(self, swaps.fit(self.keys.shape[-2]), per_frequency=per_frequency, products=products)
+
+    def seen_blocks(self, swaps: BlockLayout) -> Bool[Tensor, "prompt block"]:
+        """Which blocks the query sees whole in every head; one that a window cuts in two is not among them.
+
+        Nor is the block that the query itself stands in: its own key is not swapped.
+        """
+        seen = swaps.by_block(self.visible).all(-1).flatten(1, 2).all(1)
+        if self.token is None:
+            return seen
+        behind = swaps.start + swaps.block_length * torch.arange(1, swaps.number + 1, device=seen.device)
+        return seen & (behind <= self.token[:, None])
+
+    def block_table(self, swaps: BlockLayout) -> BlockTable:
+        """See :func:`posym_core.metrics.make_block_table`."""
+        return tabulate_blocks(self, swaps.fit(self.keys.shape[-2]))
+
+    def frequency_shares(self, keys: slice = slice(-1)) -> FrequencyShares:
+        """See :func:`posym_core.frequency_shares`; of some keys, by default all but the query's own."""
+        return frequency_shares(self.query, self.keys[..., keys, :], self.angles, scale=self.scale)
+
+    def frequency_use(self, keys: slice = slice(-1)) -> Float[Tensor, "prompt key_head group plane"]:
+        """See :func:`posym_core.frequency_use`; of the same keys."""
+        return frequency_use(self.query, self.keys[..., keys, :], self.angles, scale=self.scale)
+
+    def select_prompts(self, index: Int[Tensor, " prompt"]) -> LayerHeads:
+        """The same heads on some of the prompts."""
+        some: dict[str, Any] = {name: getattr(self, name)[index] for name in ("query", "keys", "visible")}
+        # Layers that are measured as one say these once a prompt.
+        if self.sinks is not None and self.sinks.ndim == 3:
+            some["sinks"] = self.sinks[index]
+        if self.token is not None:
+            some["token"] = self.token[index]
+        if self.angles.ndim == 3:
+            some["angles"] = self.angles[index]
+        return replace(self, **some)
+
+    def select_heads(self, index: Int[Tensor, " head"]) -> LayerHeads:
+        """Some heads of a layer in which every query head has keys of its own."""
+        index = index.to(self.query.device)
+        return replace(
+            self,
+            query=self.query[:, index],
+            keys=self.keys[:, index],
+            visible=self.visible if self.visible.shape[1] == 1 else self.visible[:, index],
+            sinks=None if self.sinks is None else self.sinks[index],
+        )
+
+
+def join_layers(group: list[LayerHeads]) -> LayerHeads:
+    """Layers as one with more prompts; planes that layers do not share turn by angles of their own."""
+    first = group[0]
+    if len(group) == 1:
+        return first
+    together: dict[str, Any] = {
+        name: torch.cat([getattr(heads, name) for heads in group]) for name in ("query", "keys", "visible")
+    }
+    if first.sinks is not None:
+        # A sink belongs to a layer, so it is said once a prompt.
+        together["sinks"] = torch.cat([x.sinks.expand(len(x.query), *x.sinks.shape) for x in group])  # pyright: ignore
+    if first.token is not None:
+        together["token"] = torch.cat([x.token for x in group])  # pyright: ignore
+    if any(heads.angles is not first.angles for heads in group):
+        together["angles"] = torch.cat([x.angles.expand(len(x.query), 1, len(x.angles)) for x in group])
+    return replace(first, **together)
+
+
+def read_layer_heads(
+    call: AttentionInputs, planes: Planes, prompts: slice = slice(None), row: int = -1, token: int | None = None
+) -> LayerHeads:
+    """What one attention call's chosen row, that of ``token`` or the last, looks like to the functions on heads."""
+    chosen, tokens = call.rows[row], call.keys.shape[-2]
+    expected = tokens - 1 if token is None else token
+    require(
+        chosen == expected,
+        lambda: ValueError(
+            f"row {int(chosen)} of {tokens} tokens was captured, and that of token {expected} is asked for; pass "
+            f"rows=({expected},) to capture"
+        ),
+    )
+    groups = call.keys.shape[1], call.query.shape[1] // call.keys.shape[1]
+    visible = call.visible[:, :, row]
+    return LayerHeads(
+        layer=call.index,
+        prompts=prompts,
+        query=planes.arrange_query(call.query[:, :, row]).unflatten(1, groups),
+        keys=planes.arrange_keys(call.keys)[:, :, None],
+        angles=planes.angles.to(call.keys.device),
+        scale=call.scale,
+        visible=visible[:, :, None] if visible.shape[1] == 1 else visible.unflatten(1, groups),
+        softcap=call.softcap,
+        sinks=None if call.sinks is None else call.sinks.to(call.query.dtype).reshape(groups),
+        token=None if token is None else chosen.expand(len(call.keys)),
+    )

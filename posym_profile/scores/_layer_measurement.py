@@ -1,0 +1,308 @@
+"""Layers of a language model measured as they come: one forward pass, any function of a layer's query and keys.
+
+Layers are measured while the model runs and are not kept, so memory stays that of the pass. Those that are alike may
+wait, to be measured as one.
+"""
+
+from __future__ import annotations
+
+import functools
+import operator
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import replace
+from typing import Any, Literal
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor, nn
+
+from posym_core.checks import defer_checks, is_asynchronous, is_fake, require_count
+from posym_core.metrics import find_budget
+from posym_profile.capture._attention_calls import AttentionInputs
+from posym_profile.capture._capturing import check_input_ids, find_input_device, forward_with_hook
+from posym_profile.capture._padding import remove_padding
+from posym_profile.capture._wrappers import unwrap
+from posym_profile.planes._rotary_planes import Planes, find_planes
+from posym_profile.scores._layer_heads import LayerHeads, join_layers, read_layer_heads
+
+# Tokens of one forward pass: enough to use the machine, few enough for a small one.
+TOKENS_A_BATCH = 4096
+# Numbers in the keys of layers that wait to be scored together: small layers cost mostly calls, large ones memory.
+NUMBERS_HELD = 2**20
+# On a GPU, which has memory for more: of what scoring may take, a quarter for float32 numbers that wait.
+BYTES_A_NUMBER = 16
+# Numbers in results that may stay on a GPU until the pass is over.
+NUMBERS_KEPT = 2**24
+
+# Tokens whose queries are measured: negative from the end, as Python counts, or all.
+Queries = Sequence[int] | Literal["all"]
+LAST = (-1,)
+
+
+def map_layers(
+    model: nn.Module,
+    input_ids: Int[Tensor, "prompt token"] | Int[Tensor, " token"],
+    measure: Callable[[LayerHeads], dict[str, Tensor]],
+    *,
+    attention_mask: Tensor | None = None,
+    progress: bool = True,
+    batch_size: int | None = None,
+    planes: Sequence[Planes] | None = None,
+    hold: int = 0,
+    queries: Queries = LAST,
+) -> dict[str, Float[Tensor, "prompt *query layer head *rest"]]:
+    """Measure the heads of every layer at the last token of every prompt, or at others, in one forward pass a batch.
+
+    Args:
+        model: see :func:`posym_profile.profile`.
+        input_ids: ``[prompt, token]``, or one prompt ``[token]``.
+        measure: called with the :class:`LayerHeads` of every layer and batch; returns named tensors of shape
+            ``[prompt, key_head, group, ...]``, as functions on heads do when given ``heads.query`` and ``heads.keys``.
+            It may do several things at once: what is captured is there only now. It is called for one query after the
+            other, and :attr:`LayerHeads.token` says which.
+        attention_mask: see :func:`posym_profile.profile`; ``measure`` sees no padding.
+        progress: show a progress bar.
+        batch_size: prompts per forward pass; by default about 4,096 tokens.
+        planes: what :func:`posym_profile.planes.find_planes` found for this model and length.
+        hold: layers that are alike may be measured together, as if they were more prompts, while their keys are no
+            more numbers than this; ``measure`` may then not ask which layer it is.
+        queries: tokens whose queries are measured, from 0, or negative from the end; ``"all"`` for every token of
+            prompts of one length.
+
+    Returns:
+        The measurements by name, ``[prompt, layer, head, ...]`` on the CPU, or ``[prompt, query, layer, head, ...]``
+        of several queries; NaN where layers or prompts differ in shape.
+
+    Raises:
+        UnsupportedModelError: if the model is not a decoder with rotary encoding that can be captured.
+        TypeError, ValueError: if ``input_ids``, ``attention_mask`` or ``queries`` do not fit.
+    """
+    model = unwrap(model)
+    runs = remove_padding(model, check_input_ids(input_ids, least=2), attention_mask, least=2)
+    asked = resolve_queries(queries, [run.shape[1] for run in runs])
+    options: dict[str, Any] = {"progress": progress, "batch_size": batch_size, "planes": planes, "hold": hold}
+    return measure_layers(model, runs, measure, queries=asked, **options)
+
+
+def resolve_queries(queries: Queries, lengths: Collection[int], first: int = 0) -> list[int]:
+    """Queries as whole numbers that prompts of these lengths have, ``"all"`` as those from ``first`` on.
+
+    Raises:
+        TypeError, ValueError: if there is none, a prompt has no such token, two are the same, or all of prompts of
+            several lengths are asked for.
+    """
+    shortest, longest = min(lengths), max(lengths)
+    if isinstance(queries, str):
+        if queries != "all":
+            raise ValueError(f"queries must be whole numbers or 'all'; got {queries!r}")
+        if shortest < longest:
+            raise ValueError(
+                f"queries='all' is of prompts of one length, and these have {shortest} to {longest} tokens; pass "
+                "numbers, negative from the end, or prompts of one length"
+            )
+        return list(range(first, shortest))
+    try:
+        asked = [operator.index(query) for query in queries]
+    except TypeError:
+        raise TypeError(
+            f"queries must be whole numbers, such as [-1] for the last token, or 'all'; got {queries!r}"
+        ) from None
+    if not asked:
+        raise ValueError("queries must name at least one token; got none. Pass [-1] for the last")
+    for query in asked:
+        if not -shortest <= query < shortest:
+            raise ValueError(
+                f"queries must lie from {-shortest} to {shortest - 1} for prompts of {shortest} tokens; got {query}"
+            )
+    for length in {shortest, *lengths}:
+        if len({query % length for query in asked}) < len(asked):
+            raise ValueError(f"queries must name different tokens; of {length} tokens {asked} name one twice")
+    return asked
+
+
+def measure_layers(
+    model: nn.Module,
+    runs: Sequence[Int[Tensor, "prompt token"]],
+    measure: Callable[[LayerHeads], dict[str, Tensor]],
+    *,
+    progress: bool,
+    batch_size: int | None,
+    planes: Sequence[Planes] | None,
+    hold: int,
+    queries: Sequence[int] = LAST,
+) -> dict[str, Float[Tensor, "prompt *query layer head *rest"]]:
+    """:func:`map_layers` of prompts without padding, on a model without wrappers, at tokens that all of them have."""
+    from tqdm import tqdm
+
+    if batch_size is not None:
+        require_count("batch_size", batch_size, 1)
+    lengths = {run.shape[1] for run in runs}
+    planes_at = find_planes_by_length(model, lengths) if planes is None else dict.fromkeys(lengths, planes)
+    layers = {
+        length: _Layers(measure, hold, found, [query % length for query in queries], length)
+        for length, found in planes_at.items()
+    }
+    route, first = None, 0
+    batches: list[dict[str, Tensor]] = []
+    with tqdm(total=sum(map(len, runs)), unit="prompt", disable=not progress) as bar:
+        for run in runs:
+            here = layers[run.shape[1]]
+            for prompts in run.split(batch_size or max(1, TOKENS_A_BATCH // run.shape[1])):
+                here.prompts = slice(first, first + len(prompts))
+                with defer_checks(find_input_device(model)):
+                    route = forward_with_hook(
+                        model, prompts, here.receive, rows=here.rows, route=route, keep=bool(hold)
+                    )
+                    here.measure_held()
+                batches.append(here.collected())
+                bar.update(len(prompts))
+                first += len(prompts)
+    return {name: torch.cat(_filled([batch[name] for batch in batches], but=0)) for name in batches[0]}
+
+
+def find_planes_by_length(model: nn.Module, lengths: Collection[int]) -> dict[int, list[Planes]]:
+    """Planes for prompts of several lengths; asked only at the ends where they are the same there."""
+    found = {length: find_planes(model, length) for length in {min(lengths), max(lengths)}}
+    one, other = found[min(lengths)], found[max(lengths)]
+    # Angles are scaled from some length on, and the more the longer: what is equal at the ends is equal in between.
+    if all(torch.equal(a.angles, b.angles) for a, b in zip(one, other, strict=True)):
+        return dict.fromkeys(lengths, one)
+    return {length: found.get(length) or find_planes(model, length) for length in lengths}
+
+
+class _Layers:
+    """Measures layers as they come, or holds back those with the same planes and shapes to measure them as one.
+
+    Held layers stand behind each other in the dimension of prompts. No more than ``hold`` numbers of keys wait, or as
+    many as memory allows on a device where each operation is dear; there layers differ in their planes, too.
+    """
+
+    def __init__(
+        self,
+        measure: Callable[[LayerHeads], dict[str, Tensor]],
+        hold: int,
+        planes: Sequence[Planes],
+        rows: Sequence[int],
+        length: int,
+    ) -> None:
+        self.measure, self.hold, self.planes = measure, hold, planes
+        self.tokens = [None if row == length - 1 else row for row in rows]
+        self.rows = [-1 if token is None else token for token in self.tokens]
+        self.prompts = slice(None)
+        self.planes_there: dict[tuple[int, torch.device], Planes] = {}
+        # Calls with the number of the row that is meant.
+        self.waiting: list[tuple[AttentionInputs, int]] = []
+        self.numbers = 0
+        # What was found of which layers and rows.
+        self.results: list[tuple[list[tuple[int, int]], dict[str, Tensor]]] = []
+        self.measured: dict[tuple[int, int], dict[str, Tensor]] = {}
+
+    def receive(self, call: AttentionInputs) -> None:
+        if call.index >= len(self.planes):
+            raise ValueError(
+                f"the model makes more attention calls than the {len(self.planes)} that planes were given for; "
+                "pass planes=find_planes(model, length) of this model"
+            )
+        hold = self.hold
+        if hold and is_asynchronous(call.keys.device):
+            hold = max(hold, find_budget(call.keys.device) // BYTES_A_NUMBER)
+        # What a call means is asked when all wait together: between two layers nothing of this is in a cache.
+        for row in range(len(self.rows)):
+            self.waiting.append((call, row))
+            self.numbers += call.keys.numel()
+            if self.numbers > hold:
+                self.measure_held()
+
+    def alike(self) -> Collection[list[tuple[int, LayerHeads]]]:
+        """The heads of the rows that wait, with these; those that can be measured as one together."""
+        found: dict[tuple, list[tuple[int, LayerHeads]]] = {}
+        for call, row in self.waiting:
+            device = call.keys.device
+            heads = read_layer_heads(call, self.planes_on(device, call.index), self.prompts, row, self.tokens[row])
+            shapes = [None if x is None else x.shape for x in (heads.query, heads.keys, heads.visible, heads.sinks)]
+            turned = heads.angles.shape if is_asynchronous(device) else self.first_alike[call.index]
+            last = heads.token is None
+            kind = (turned, device, heads.scale, heads.softcap, heads.query.dtype, last, *shapes)
+            found.setdefault(kind, []).append((row, heads))
+        return found.values()
+
+    def planes_on(self, device: torch.device, index: int) -> Planes:
+        """Planes of a call, moved to its device once; angles that layers share are one tensor there."""
+        if (index, device) not in self.planes_there:
+            found, alike = self.planes[index], self.first_alike[index]
+            parts = {name: getattr(found, name).to(device) for name in ("order", "angles", "gain")}
+            if alike != index:
+                parts["angles"] = self.planes_on(device, alike).angles
+            self.planes_there[index, device] = replace(found, **parts)
+        return self.planes_there[index, device]
+
+    @functools.cached_property
+    def first_alike(self) -> list[int]:
+        """The first call with the same angles as each."""
+        first: dict[Any, int] = {}
+        angles = [here.angles for here in self.planes]
+        return [first.setdefault(i if is_fake(x) else tuple(x.tolist()), i) for i, x in enumerate(angles)]
+
+    def measure_held(self) -> None:
+        """Measure what waits; what is found stays on its device while it is little."""
+        for group in self.alike():
+            found = self.measure(join_layers([heads for _, heads in group]))
+            places = [(heads.layer, row) for row, heads in group]
+            self.results.append((places, {name: x.detach() for name, x in found.items()}))
+        self.waiting, self.numbers = [], 0
+        if sum(x.numel() for _, found in self.results for x in found.values()) > NUMBERS_KEPT:
+            self.bring()
+
+    def bring(self) -> None:
+        """Move what was found to the CPU, by layer and row."""
+        parts = move_to_cpu([x for _, found in self.results for x in found.values()])
+        for places, found in self.results:
+            for name in found:
+                by_place = parts.pop(0).flatten(1, 2).chunk(len(places))
+                for place, part in zip(places, by_place, strict=True):
+                    self.measured.setdefault(place, {})[name] = part
+        self.results = []
+
+    def collected(self) -> dict[str, Float[Tensor, "prompt *query layer head *rest"]]:
+        """What was found of all layers in their order, on the CPU."""
+        self.bring()
+        measured, self.measured = self.measured, {}
+        layers = sorted({layer for layer, _ in measured})
+        together = {}
+        for name in measured[layers[0], 0]:
+            rows = [
+                stack_padded([measured[layer, row][name] for layer in layers], dim=1) for row in range(len(self.rows))
+            ]
+            together[name] = rows[0] if len(rows) == 1 else stack_padded(rows, dim=1)
+        return together
+
+
+def move_to_cpu(tensors: list[Tensor]) -> list[Tensor]:
+    """Tensors on the CPU, in one transfer from each device."""
+    found = list(tensors)
+    for device in {x.device for x in tensors if x.device.type != "cpu"}:
+        there = [i for i, x in enumerate(tensors) if x.device == device]
+        together = torch.cat([tensors[i].flatten().double() for i in there]).cpu()
+        parts = together.split([tensors[i].numel() for i in there])
+        for i, part in zip(there, parts, strict=True):
+            found[i] = part.to(tensors[i].dtype).view(tensors[i].shape)
+    return found
+
+
+def stack_padded(parts: list[Tensor], dim: int) -> Tensor:
+    """Parts that may differ in their trailing sizes, in one tensor; NaN where there is nothing."""
+    return torch.stack(_filled(parts), dim)
+
+
+def _filled(parts: list[Tensor], but: int | None = None) -> list[Tensor]:
+    """Parts of one shape, but for one dimension, filled up with NaN where they are smaller than others."""
+    sizes = [[n for dim, n in enumerate(part.shape) if dim != but] for part in parts]
+    if all(size == sizes[0] for size in sizes):
+        return parts
+    whole = [max(size) for size in zip(*(part.shape for part in parts), strict=True)]
+    filled = []
+    for part in parts:
+        size = [part.shape[dim] if dim == but else n for dim, n in enumerate(whole)]
+        filled.append(torch.full(size, torch.nan, dtype=torch.promote_types(part.dtype, torch.float32)))
+        filled[-1][tuple(slice(n) for n in part.shape)] = part
+    return filled

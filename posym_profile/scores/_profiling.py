@@ -1,0 +1,405 @@
+"""Positional and symbolic scores of all heads of a language model, in the forward pass that yields them.
+
+Anything else that is a function of one layer's query and keys is measured in the same way by
+:func:`posym_profile.scores.map_layers`.
+"""
+
+from __future__ import annotations
+
+import functools
+import warnings
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Literal, get_args
+
+import numpy as np
+import torch
+from jaxtyping import Bool, Float, Int
+from torch import Tensor, nn
+
+from posym_core.checks import is_fake, require_count
+from posym_core.metrics import BlockLayout, SwapScores, score_swaps
+from posym_profile.capture._capturing import check_input_ids
+from posym_profile.capture._padding import remove_padding
+from posym_profile.capture._wrappers import unwrap
+from posym_profile.language_models._model_summary import list_windows
+from posym_profile.planes._rotary_planes import Planes
+from posym_profile.scores._head_tables import list_labels, make_head_rows, pack_labels, pack_windows
+from posym_profile.scores._labels import HeadLabels, measure_head_labels
+from posym_profile.scores._layer_heads import LayerHeads
+from posym_profile.scores._layer_measurement import (
+    LAST,
+    NUMBERS_HELD,
+    Queries,
+    map_layers,
+    measure_layers,
+    resolve_queries,
+)
+from posym_profile.scores._visibility import (
+    WAYS_OUT,
+    HiddenBlocksWarning,
+    LongPromptWarning,
+    count_tokens_beyond,
+    describe_hidden_blocks,
+    describe_long_prompts,
+    format_runs,
+)
+
+__all__ = [
+    "Profile",
+    "Score",
+    "assemble_profile",
+    "average_columns",
+    "check_queries",
+    "count_visible_blocks",
+    "find_windows",
+    "make_table",
+    "map_layers",
+    "profile",
+    "read_profile_arrays",
+    "score_layer",
+]
+
+Score = Literal["positional", "symbolic", "entropy"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Profile:
+    """Scores of every head of a model on every prompt, on the CPU; NaN where a layer has fewer heads or planes.
+
+    Where several queries were asked for, all have a dimension for these behind the prompts': ``[prompt, query, ...]``.
+    :meth:`at` gives the profile of one.
+
+    Attributes:
+        positional: ``s_POS``, ``[prompt, layer, head]`` or ``[prompt, layer, head, plane]``.
+        symbolic: ``s_SYM``.
+        entropy: entropy of the attention over all visible keys, divided by its maximum.
+        visible_blocks: how many blocks the query sees whole in each layer, ``[prompt, layer]``. The others lie beyond
+            a sliding window, are cut by its edge, or do not stand before the query: what is swapped into them gets no
+            attention, or less, whatever a head looks for, so that heads of such layers come out as positional. None if
+            not counted.
+        tokens_beyond: how many tokens each prompt has more than the model's ``max_position_embeddings``, ``[prompt]``;
+            0 for all where the configuration names no limit. None if not asked.
+        queries: the tokens whose queries are scored, as they were asked for; negative ones count from the end.
+        blocks: number of blocks of each prompt, ``[prompt]``. None if not counted.
+        windows: tokens that each layer sees, as the configuration says, or None for all. None if not asked, or if not
+            every layer attends.
+        labels: what else is known of heads; None if not asked for.
+    """
+
+    positional: Float[Tensor, "prompt *scored"]
+    symbolic: Float[Tensor, "prompt *scored"]
+    entropy: Float[Tensor, "prompt *scored"]
+    visible_blocks: Int[Tensor, "prompt *query layer"] | None = None
+    tokens_beyond: Int[Tensor, " prompt"] | None = None
+    queries: tuple[int, ...] = LAST
+    blocks: Int[Tensor, " prompt"] | None = None
+    windows: tuple[int | None, ...] | None = None
+    labels: HeadLabels | None = None
+
+    def at(self, query: int) -> Profile:
+        """The profile of one query, ``[prompt, layer, head]``.
+
+        Args:
+            query: one of :attr:`queries`, as it was asked for.
+
+        Raises:
+            ValueError: if it is none of them.
+        """
+        if query not in self.queries:
+            raise ValueError(f"query must be one of {', '.join(map(str, self.queries))}; got {query!r}")
+        if len(self.queries) == 1:
+            return self
+        names = (*get_args(Score), "visible_blocks")
+        place = self.queries.index(query)
+        one: dict[str, Any] = {name: x[:, place] for name in names if (x := getattr(self, name)) is not None}
+        return replace(self, **one, queries=(query,))
+
+    def frame(self, *, intervals: bool = False) -> Any:
+        """A row for each head on each prompt (or each plane), in their order; heads that a layer lacks have none.
+
+        Args:
+            intervals: a row for each head instead, with means over prompts and their 95 % intervals: the columns of
+                ``heads.csv``, which the command line writes.
+
+        Returns:
+            A pandas ``DataFrame`` if pandas is installed, else a dict of its columns as NumPy arrays: ``prompt``,
+            of several queries ``query``, ``layer``, ``head``, with ``per_frequency`` also ``plane``, then the scores
+            and, where they are known, ``visible_blocks``, ``window`` (NaN for none) and the labels.
+
+        Raises:
+            ValueError: if intervals are asked for and planes are scored instead of heads.
+        """
+        return make_table(self._means() if intervals else self._rows())
+
+    def _rows(self) -> dict[str, Any]:
+        """A row for each prompt, query, head and plane."""
+        # A head that sees fewer than two blocks has no score and an entropy all the same.
+        there = ~self.entropy.isnan()
+        several = ["query"] if len(self.queries) > 1 else []
+        names = ["prompt", *several, "layer", "head", "plane"][: there.ndim]
+        places = dict(zip(names, (place.numpy() for place in there.nonzero(as_tuple=True)), strict=True))
+        columns: dict[str, Any] = dict(places)
+        if several:
+            columns["query"] = np.array(self.queries)[places["query"]]
+        columns |= {name: getattr(self, name)[there].numpy() for name in get_args(Score)}
+        if self.visible_blocks is not None:
+            columns["visible_blocks"] = self.visible_blocks.numpy()[tuple(places[x] for x in names[: 2 + len(several)])]
+        arrays = self._of_layers()
+        if "window" in arrays:
+            columns["window"] = arrays["window"][places["layer"]]
+        for name in list_labels(arrays):
+            columns[name] = arrays[f"label_{name}"][places["layer"], places["head"]]
+        return columns
+
+    def _means(self) -> dict[str, Any]:
+        """A row for each head, or each query and head."""
+        if self.entropy.ndim > 3 + (len(self.queries) > 1):
+            raise ValueError("planes are scored, and intervals are of heads; profile without per_frequency")
+        arrays = {name: getattr(self, name).numpy() for name in get_args(Score)} | self._of_layers()
+        if self.visible_blocks is not None and self.blocks is not None:
+            arrays |= {"visible_blocks": self.visible_blocks.numpy(), "blocks": self.blocks.numpy()}
+        if len(self.queries) > 1:
+            arrays["queries"] = np.array(self.queries)
+        return average_columns(arrays)
+
+    def _of_layers(self) -> dict[str, np.ndarray]:
+        """What is known of layers and heads whatever the prompt, as arrays of a profile."""
+        arrays = {} if self.windows is None else {"window": pack_windows(self.windows)}
+        return arrays if self.labels is None else arrays | pack_labels(self.labels)
+
+    def top(self, k: int, score: Score) -> list[tuple[int, int]]:
+        """The ``k`` heads of the highest score, mean over prompts, as ``(layer, head)``, the highest first.
+
+        :func:`posym_profile.interventions.ablate_heads` takes heads as they are named here.
+
+        Layers are numbered in the order in which the model attends; those without attention do not count.
+
+        Args:
+            k: how many heads, at least 1.
+            score: ``"positional"``, ``"symbolic"`` or ``"entropy"``.
+
+        Raises:
+            ValueError: if ``k`` or ``score`` is none of these, planes are scored instead of heads, or there are several
+                queries.
+        """
+        if score not in get_args(Score):
+            raise ValueError(f"score must be one of {', '.join(get_args(Score))}; got {score!r}")
+        values: Tensor = getattr(self, score)
+        if len(self.queries) > 1:
+            asked = ", ".join(map(str, self.queries))
+            raise ValueError(f"top is of one query, and there are {asked}; call at(query).top(...) with one of them")
+        if values.ndim != 3:
+            raise ValueError("planes are scored, and top names heads; profile without per_frequency")
+        require_count("k", k, 1)
+        mean = values.nanmean(0)
+        heads = int((~mean.isnan()).sum())
+        if k > heads:
+            raise ValueError(f"k must be at most the number of heads, {heads}; got {k}")
+        best = mean.flatten().nan_to_num(-torch.inf).argsort(descending=True, stable=True)[:k]
+        return [divmod(place, mean.shape[1]) for place in best.tolist()]
+
+
+def profile(
+    model: nn.Module,
+    input_ids: Int[Tensor, "prompt token"] | Int[Tensor, " token"],
+    attention_mask: Tensor | None = None,
+    *,
+    start: int,
+    block_length: int,
+    blocks: int | None = None,
+    tau: float = 1e-4,
+    eps: float = 1e-8,
+    per_frequency: bool = False,
+    progress: bool = True,
+    batch_size: int | None = None,
+    planes: Sequence[Planes] | None = None,
+    visible_only: bool | None = None,
+    queries: Queries = LAST,
+    labels: bool = False,
+) -> Profile:
+    """Positional and symbolic scores of every head at the last token of every prompt, or at others.
+
+    Urrutia et al., *Decoupling Positional and Symbolic Attention Behavior in Transformers*, section 4: the keys of the
+    blocks are swapped at each head's own input, with everything else fixed. Where keys mix neighbouring tokens before
+    they are rotated (Zaya convolves them), swapped keys are not the keys of swapped tokens.
+
+    Args:
+        model: any Hugging Face decoder with rotary encoding, in evaluation mode; see :func:`posym_profile.load_model`.
+            It may be wrapped by what :func:`posym_profile.capture.unwrap` knows.
+        input_ids: ``[prompt, token]``, or one prompt ``[token]``.
+        attention_mask: 1 for tokens and 0 for padding, of the shape of ``input_ids``. Every prompt is run and scored
+            without its padding, and those of one length that follow each other together. None for no padding.
+        start: first token of the first block, counted from the prompt's first token that is no padding.
+        block_length: tokens per block.
+        blocks: number of blocks; by default as many as fit between ``start`` and the prompt's last token, whichever
+            are the queries.
+        tau: temperature of the weights over pairs of blocks.
+        eps: floor of the norms in the cosine.
+        per_frequency: score every rotation plane as a head of its own.
+        progress: show a progress bar.
+        batch_size: prompts per forward pass; by default about 4,096 tokens.
+        planes: what :func:`posym_profile.planes.find_planes` found for this model and length, to save
+            asking again; for prompts of several lengths, only if the model's angles do not depend on them.
+        visible_only: what to do in layers where a query does not see all blocks. True scores those alone that it sees
+            whole, as :func:`posym_core.swap_scores` does when it is given just those; fewer than two have no scores
+            (NaN). False scores all. None does so, too, and warns.
+        queries: tokens whose queries are scored, counted like ``start``, or negative from the prompt's end. Each must
+            stand behind at least two blocks; ``"all"`` is every token that does, of prompts of one length. A model with
+            a causal mask sees no block behind a query: with ``visible_only=True`` a token has the scores of the last
+            token of a prompt that ends there. Each costs as much as the last token.
+        labels: also say how much each head is of the kinds that :func:`posym_profile.scores.measure_head_labels`
+            tells; two passes more over short prompts of its own.
+
+    Returns:
+        A :class:`Profile`; one prompt ``[token]`` gives a batch of one.
+
+    Raises:
+        UnsupportedModelError: if the model is not a decoder with rotary encoding that can be captured.
+        TypeError, ValueError: if ``input_ids``, ``attention_mask``, the blocks or ``queries`` do not fit, prompts begin
+            or end with pad tokens that no mask tells of, or ``tau`` or ``eps`` is out of range.
+
+    Warns:
+        HiddenBlocksWarning: if a layer does not see all blocks, and ``visible_select_heads`` is None.
+        LongPromptWarning: if prompts are longer than ``max_position_embeddings`` of the model's configuration.
+    """
+    model = unwrap(model)
+    runs = remove_padding(model, check_input_ids(input_ids, least=3), attention_mask, least=3)
+    swaps = BlockLayout(start=start, block_length=block_length, blocks=blocks, tau=tau, eps=eps)
+    lengths = [run.shape[1] for run in runs for _ in run]
+    fitted = [swaps.fit(length).number for length in lengths]
+    asked = check_queries(queries, lengths, swaps)
+    if said := describe_long_prompts(count_tokens_beyond(model, lengths)):
+        warnings.warn(said, LongPromptWarning, stacklevel=2)
+    measure = functools.partial(score_layer, swaps=swaps, per_frequency=per_frequency, visible_only=bool(visible_only))
+    known = measure_head_labels(model) if labels else None
+    measured = measure_layers(
+        model, runs, measure, progress=progress, batch_size=batch_size, planes=planes, hold=NUMBERS_HELD, queries=asked
+    )
+    found = assemble_profile(measured, model, lengths, fitted, asked)
+    if visible_only is None and not is_fake(found.entropy):
+        counts = count_visible_blocks(measured).reshape(len(lengths) * len(asked), -1).tolist()
+        said = describe_hidden_blocks(counts, [number for number in fitted for _ in asked], last=asked == [*LAST])
+        if said:
+            warnings.warn(f"{said}; {WAYS_OUT}", HiddenBlocksWarning, stacklevel=2)
+    return replace(found, labels=known)
+
+
+def check_queries(queries: Queries, lengths: Collection[int], swaps: BlockLayout) -> list[int]:
+    """Queries as whole numbers, or an error: each must stand behind two blocks in prompts of all these lengths."""
+    least = swaps.start + 2 * swaps.block_length
+    asked = resolve_queries(queries, lengths, first=least)
+    shortest = min(lengths)
+    for query in asked:
+        if query % shortest < least:
+            before = max(0, query % shortest - swaps.start) // swaps.block_length
+            raise ValueError(
+                f"queries must stand behind at least two blocks, from token {least} on (start={swaps.start}, "
+                f"block_length={swaps.block_length}); got {query}, which has {before} before it in a prompt of "
+                f"{shortest} tokens. Pass a later token, or a smaller start or block_length"
+            )
+    return asked
+
+
+def score_layer(
+    heads: LayerHeads, swaps: BlockLayout, *, per_frequency: bool = False, visible_only: bool = False
+) -> dict[str, Tensor]:
+    """What a profile keeps of a layer's heads: scores, and the number of visible blocks once a head."""
+    swaps = swaps.fit(heads.keys.shape[-2])
+    seen = heads.seen_blocks(swaps)
+    if visible_only and not seen.all():
+        scores = _scores_over(seen, heads, swaps, per_frequency)
+    else:
+        scores = _kept(score_swaps(heads, swaps, per_frequency=per_frequency))
+    return {**scores, "visible_blocks": seen.sum(-1)[:, None, None].expand(heads.query.shape[:3])}
+
+
+def _kept(scores: SwapScores) -> dict[str, Tensor]:
+    return {name: getattr(scores, name) for name in get_args(Score)}
+
+
+def _scores_over(
+    seen: Bool[Tensor, "prompt block"], heads: LayerHeads, swaps: BlockLayout, per_frequency: bool
+) -> dict[str, Tensor]:
+    """Scores over the blocks that are seen whole; NaN where there are fewer than two."""
+    found: dict[str, Tensor] = {}
+    kinds, kind = seen.unique(dim=0, return_inverse=True)
+    for number, run in enumerate(kinds):
+        index = (kind == number).nonzero().flatten()
+        first, count = int(run.int().argmax()), int(run.sum())
+        if not bool(run[first : first + count].all()):
+            raise ValueError(
+                f"visible_only scores blocks that stand next to each other, but layer {heads.layer} sees blocks "
+                f"{format_runs(run.nonzero().flatten().tolist())} of {len(run)}; pass visible_only=False, or other "
+                "blocks"
+            )
+        begin = swaps.start + first * swaps.block_length
+        part = replace(swaps, start=begin, blocks=count) if count > 1 else swaps
+        scores = _kept(score_swaps(heads.select_prompts(index), part, per_frequency=per_frequency))
+        for name, x in scores.items():
+            found.setdefault(name, x.new_empty(len(seen), *x.shape[1:]))
+            found[name][index] = x if count > 1 or name == "entropy" else torch.nan
+    return found
+
+
+def assemble_profile(
+    measured: Mapping[str, Tensor],
+    model: nn.Module,
+    lengths: Sequence[int],
+    blocks: Sequence[int],
+    queries: Sequence[int] = LAST,
+) -> Profile:
+    """The profile that :func:`map_layers` makes of :func:`score_layer`, with the tokens and blocks of each prompt."""
+    scores: dict[str, Any] = {name: measured[name] for name in get_args(Score)}
+    beyond = torch.tensor(count_tokens_beyond(model, lengths))
+    counts = count_visible_blocks(measured)
+    return Profile(
+        **scores,
+        visible_blocks=counts,
+        tokens_beyond=beyond,
+        queries=tuple(queries),
+        blocks=torch.tensor(blocks),
+        windows=find_windows(model, counts.shape[-1]),
+    )
+
+
+def read_profile_arrays(arrays: Mapping[str, np.ndarray], queries: Sequence[int] = LAST) -> Profile:
+    """The profile whose arrays a folder holds, see :class:`posym_profile.report.ProfileRun`, and its queries."""
+    tensors = {name: torch.from_numpy(np.array(x)) for name, x in arrays.items()}
+    labels = {name: tensors[f"label_{name}"] for name in list_labels(arrays)}
+    found: dict[str, Any] = {name: tensors[name] for name in get_args(Score)}
+    found |= {name: tensors.get(name) for name in ("visible_blocks", "tokens_beyond", "blocks")}
+    window = arrays.get("window")
+    return Profile(
+        **found,
+        queries=tuple(queries),
+        windows=None if window is None else tuple(None if np.isnan(size) else int(size) for size in window),
+        labels=HeadLabels(**labels) if labels else None,
+    )
+
+
+def average_columns(arrays: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+    """The rows of ``make_head_rows`` as columns."""
+    rows = make_head_rows(arrays)
+    return {name: np.array([row[name] for row in rows]) for name in rows[0]}
+
+
+def make_table(columns: dict[str, Any]) -> Any:
+    """Columns as a pandas ``DataFrame`` where pandas is installed, else as they are."""
+    try:
+        from pandas import DataFrame
+    except ModuleNotFoundError:
+        return columns
+    return DataFrame(columns)
+
+
+def find_windows(model: nn.Module, layers: int) -> tuple[int | None, ...] | None:
+    """Tokens that each attention layer sees, as the configuration says; None where layers are not told apart."""
+    config: Any = getattr(model, "config", None)
+    found = list_windows(config.get_text_config()) if hasattr(config, "get_text_config") else ()
+    return found if len(found) == layers else None
+
+
+def count_visible_blocks(measured: Mapping[str, Tensor]) -> Int[Tensor, "prompt *query layer"]:
+    """Visible blocks of each layer, of which every head tells."""
+    return measured["visible_blocks"][..., 0].long()
