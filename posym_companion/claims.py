@@ -6,13 +6,14 @@ import importlib
 import re
 import tomllib
 from collections.abc import Callable, Mapping, Sequence
+from copy import copy
 from dataclasses import fields, replace
 from functools import cache, partial
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, NoReturn
 
-from posym_companion.finding import REMEDIES, Claim, Line, Measured, Rule, count_cases
+from posym_companion.finding import REMEDIES, Claim, Line, Measured, Numbers, Rule, count_cases
 from posym_core.store import MissingResultError
 
 FILE = Path(__file__).with_name("claims.toml")
@@ -96,8 +97,9 @@ def _line(name: str, part: str, entry: Any, unit: str) -> Line:
     """A line from its part and its number, with a threshold or without, or from a table that says more."""
     values = {"of": entry} if isinstance(entry, str) else entry
     fits = isinstance(values, dict) and not {"part", "above", "below"} & set(values)
-    if not fits or not (found := NUMBER.fullmatch(values.get("of", ""))):
+    if not fits or not (found := NUMBER.fullmatch(values.get("of", ""))) or {"of", "each"} <= set(values):
         _refuse(name, f'{part!r} asks a number, or one and a threshold as in "accuracy > 0.9", not {entry!r}')
+    values = values | {key: _of_cases(name, part, values[key]) for key in ("each", "among") if key in values}
     of, mark, edge = found.groups()
     asked: dict[str, Any] = {{">": "above", "<": "below"}[mark]: float(edge)} if mark else {}
     match values:
@@ -106,6 +108,14 @@ def _line(name: str, part: str, entry: Any, unit: str) -> Line:
         case {"testable": other}:
             _refuse(name, f"testable is a part and its number in a list, not {other!r}")
     return _made(Line, name, {"part": part, "unit": unit, **values, "of": of or part, **asked})
+
+
+def _of_cases(name: str, part: str, asked: Any) -> tuple[Line, ...]:
+    """What is asked of each case: a quantity with a threshold, or a list of such."""
+    each = [asked] if isinstance(asked, str) else asked
+    if not each or not isinstance(each, list) or not all(isinstance(one, str) for one in each):
+        _refuse(name, f'{part!r} asks of each case "accuracy > 0.9", or a list of such, not {asked!r}')
+    return tuple(_line(name, part, one, "cases") for one in each)
 
 
 def _refuse(name: str, why: str) -> NoReturn:
@@ -148,7 +158,8 @@ def _asked_of_all(
     models = [model, *(each for each in models if each != model)] if model is not None else models
     rule = alone
     found = judge(folder, models[0])
-    ours, evidence, said = dict(found.ours), list(found.evidence), []
+    ours: dict[str, Any] = copy(found.ours) if isinstance(found.ours, Numbers) else dict(found.ours)
+    evidence, said = list(found.evidence), []
     fails, whole = list(found.fails_in), []
     for model in models[1:]:
         try:
@@ -164,7 +175,8 @@ def _asked_of_all(
             fails += [] if whole[-1] else [f"{other.model}: {lacks}"]
         ours |= {f"{other.model}: verdict": verdict}
         ours |= {f"{other.model}: parts": "; ".join(f"{part}: {answer}" for part, answer in held.items())}
-        ours |= {f"{other.model}: {number}": other.ours[number] for number in rule.names}
+        ours |= {f"{other.model}: {name}": value for name, value in rule.read(other.ours).items()}
         evidence = [*dict.fromkeys([*other.evidence[:-1], *evidence])]
     note = f"{found.note} The same rule elsewhere: {'; '.join(said)}." if said else found.note
-    return replace(found, ours=ours | {ELSEWHERE: count_cases(whole)}, evidence=evidence, fails_in=fails, note=note)
+    ours |= {ELSEWHERE: count_cases(whole)}
+    return replace(found, ours=ours, evidence=evidence, fails_in=fails, note=note)

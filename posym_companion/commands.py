@@ -111,9 +111,13 @@ def _whole(row: Row) -> str:
 
 def _plain(row: Row) -> dict[str, Any]:
     """A row as JSON, its columns and families with their grades, too."""
-    again = {"families": [asdict(one) | {"grade": one.grade} for one in row.families or ()] or row.families}
+
+    def plain(one: Any) -> dict[str, Any]:
+        return asdict(one, dict_factory=lambda items: {name: value for name, value in items if name != "cases"})
+
+    again = {"families": [plain(one) | {"grade": one.grade} for one in row.families or ()] or row.families}
     columns = [_plain(one) for one in row.columns]
-    return asdict(row) | again | {"columns": columns, "grade": row.grade, "decides": row.decides}
+    return plain(row) | again | {"columns": columns, "grade": row.grade, "decides": row.decides}
 
 
 def _number(value: object) -> str:

@@ -11,6 +11,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
+import numpy as np
+
 from posym_core.metrics import Estimate
 
 Verdict = Literal[
@@ -127,6 +129,36 @@ def seed_range(values: Iterable[float]) -> SeedRange:
 Number = float | int | str | Estimate | Cases
 
 
+def name_case(quantity: str, where: str) -> str:
+    """Return the name of a quantity of one case; of all together, where no case is named."""
+    return f"{quantity} ({where})" if where else quantity
+
+
+class Numbers(dict[str, Number]):
+    """Numbers by name, and those of cases by quantity and case, too, for lines that ask each case.
+
+    Attributes:
+        cases: from a quantity to what it is in each case.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.cases: dict[str, dict[str, Number]] = {}
+
+    def add(self, quantity: str, where: str, value: Number) -> None:
+        """Add a quantity of one case, or of all together where no case is named.
+
+        Raises:
+            ValueError: if it is there already: of two values one would be lost.
+        """
+        name = name_case(quantity, where)
+        if name in self:
+            raise ValueError(f"a judge yields each quantity of a case once; {name} came twice")
+        self[name] = value
+        if where:
+            self.cases.setdefault(quantity, {})[where] = value
+
+
 def lies_beyond(found: Estimate, sign: int, line: float = 0.0) -> bool:
     """Whether a whole interval is above ``line`` or, with the sign -1, below ``-line``."""
     return (found.low if sign > 0 else -found.high) > line
@@ -184,6 +216,9 @@ class Line:
             cases needs one at least.
         control: whether it is asked to rule something else out, and says nothing for the claim by itself.
         together: whether its cases stand or fall together, as in a claim to be beyond one thing *and* another.
+        each: what is asked of each case instead, of one or more quantities; then ``of`` names how many cases hold.
+        among: what a case must meet to be asked at all.
+        where: words that the name of a case must have to be asked, as both have them between commas.
     """
 
     part: str
@@ -195,15 +230,57 @@ class Line:
     testable: Line | None = None
     control: bool = False
     together: bool = False
+    each: tuple[Line, ...] = ()
+    among: tuple[Line, ...] = ()
+    where: str = ""
 
     @property
     def counts(self) -> bool:
         """Whether cases are counted."""
         return self.above is None and self.below is None
 
+    def read(self, numbers: Mapping[str, Any]) -> Any:
+        """Return the number that is asked; of cases that are asked one by one, how many hold."""
+        if not self.each or not isinstance(numbers, Numbers):
+            return numbers[self.of]
+        return count_cases(self.judge_cases(numbers).values())
+
+    def judge_cases(self, numbers: Numbers) -> dict[str, bool]:
+        """Return whether each case holds, of those that have all quantities and are asked.
+
+        Raises:
+            ValueError: if no case has one of the quantities: a name that is written otherwise would never be missed.
+        """
+        asked = (*self.among, *self.each)
+        if unknown := [line.of for line in asked if line.of not in numbers.cases]:
+            raise ValueError(
+                f"{self.part!r} asks cases of {', '.join(unknown)}; quantities of cases are {', '.join(numbers.cases)}"
+            )
+        words = set(filter(None, self.where.split(", ")))
+        cases = [
+            where
+            for where in numbers.cases[self.each[0].of]
+            if words <= set(where.split(", ")) and all(where in numbers.cases[line.of] for line in asked)
+        ]
+        able = [where for where in cases if all(line.holds(numbers.cases[line.of][where]) for line in self.among)]
+        return {where: all(line.holds(numbers.cases[line.of][where]) for line in self.each) for where in able}
+
+    def describe_missed(self, numbers: Mapping[str, Any]) -> list[str]:
+        """Return the cases that do not hold, each with its numbers; none of a line that asks no single cases."""
+        missed: list[str] = []
+        if not self.each or not isinstance(numbers, Numbers):
+            return missed
+        for where, holds in self.judge_cases(numbers).items():
+            values = {line.of: numbers.cases[line.of][where] for line in self.each}
+            short = [
+                f"{line.of} {format_number(values[line.of])}" for line in self.each if not line.holds(values[line.of])
+            ]
+            missed += [] if holds else [f"{where}: {', '.join(short)}"]
+        return missed
+
     def counted(self, numbers: Mapping[str, Any]) -> str:
         """How many of what are as asked; empty where nothing is counted."""
-        value = numbers[self.of]
+        value = self.read(numbers)
         if isinstance(value, SeedRange):
             value = count_cases(map(self._beyond, value.seeds))
         return f"{value} {self.unit}" if isinstance(value, Cases) else ""
@@ -215,7 +292,7 @@ class Line:
 
     def can_tell(self, numbers: Mapping[str, Any]) -> bool:
         """Whether the line can be tested on these numbers."""
-        value = numbers[self.of]
+        value = self.read(numbers)
         there = not isinstance(value, Cases) or value.of > 0
         return there and (self.testable is None or self.testable.kept(numbers) == 1)
 
@@ -227,11 +304,14 @@ class Line:
         """
         if not self.can_tell(numbers):
             return float("nan")
-        share = self._share(numbers)
+        share = self._share(self.read(numbers))
         return float(share == 1) if self.together else share
 
-    def _share(self, numbers: Mapping[str, Any]) -> float:
-        value = numbers[self.of]
+    def holds(self, value: Number) -> bool:
+        """Return whether a number is as asked, with its whole interval; without a threshold, whether it is true."""
+        return bool(value) if self.counts and isinstance(value, bool | np.bool_) else self._share(value) == 1
+
+    def _share(self, value: Number) -> float:
         if isinstance(value, Cases):
             return value.held / value.of
         if isinstance(value, str):
@@ -354,7 +434,7 @@ class Rule:
         missed = sorted(self.misses(numbers), key=lambda line: line.control)
         guards = [line.testable for line in judged if line.testable]
         decides = (missed or [line for line in tested if line not in self.able] or guards or judged)[0]
-        value = numbers[decides.of]
+        value = decides.read(numbers)
         sentences = [f"{held}: {'; '.join(parts)}." for held, parts in said.items() if parts]
         if not isinstance(value, Cases | int):  # a count, or one statement, is said by its part
             sentences.append(
@@ -370,12 +450,23 @@ class Rule:
         return [line for line in self.able if line.kept(numbers) != 1] or [*self.able, *self.lines]
 
     def missed_by(self, numbers: Mapping[str, Any]) -> list[str]:
-        """What every missed line found and asked, in words; a count, or one statement, is said by its part."""
-        return [
-            f"{line.of}: {format_number(numbers[line.of])}, {line.asked} was asked"
-            for line in self.misses(numbers)
-            if not isinstance(numbers[line.of], Cases | int)
-        ]
+        """What every missed line found and asked, in words; a count, or one statement, is said by its part.
+
+        Of cases that are asked one by one, those that do not hold with their numbers.
+        """
+        missed: list[str] = []
+        for line in self.misses(numbers):
+            value = line.read(numbers)
+            if not isinstance(value, Cases | int):
+                missed.append(f"{line.of}: {format_number(value)}, {line.asked} was asked")
+            missed += line.describe_missed(numbers)
+        return [*dict.fromkeys(missed)]
+
+    def read(self, numbers: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the numbers that it looks at, by name; how many cases hold of lines that ask each."""
+        every = (*self.able, *self.lines)
+        guards = [line.testable for line in every if line.testable]
+        return {line.of: line.read(numbers) for line in (*every, *guards)}
 
     @property
     def names(self) -> list[str]:
@@ -478,6 +569,7 @@ class Rejudged:
     parts: Mapping[str, str] = field(default_factory=dict)
     answers: Sequence[LineAnswer] = field(default_factory=list)
     ours: Mapping[str, Any] = field(default_factory=dict)
+    cases: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     evidence: Sequence[str] = field(default_factory=list)
     note: str = ""
 
@@ -522,6 +614,7 @@ class Row:
         sentence: what a person would say of the verdict.
         first_rule_verdict: what the first rule gives; empty if there is no other.
         ours: all numbers.
+        cases: those of cases, by quantity and case.
         remedied: what the same rule gives on other prompts.
         verdict_of_model: what it gives on ``model`` alone, if other families are asked, too.
         families: what it gives in other families; None if no pretrained model is asked.
@@ -550,6 +643,7 @@ class Row:
     changes: str = ""
     fails_in: Sequence[str] = field(default_factory=list)
     ours: Mapping[str, Any] = field(default_factory=dict)
+    cases: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     model: str = ""
     evidence: Sequence[str] = field(default_factory=list)
     command: str = ""

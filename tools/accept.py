@@ -171,6 +171,7 @@ def _of_case(place: str, found: Any, measured: Any) -> dict[str, Any]:
     numbers = {} if isinstance(measured, str) else measured.ours
     held = {f"{place} | verdict": found.verdict}
     held |= {f"{place} | part: {part}": answer for part, answer in found.parts.items()}
+    held |= {f"{place} | {name}": value for name, value in found.ours.items() if name not in numbers}
     return held | {f"{place} | {name}": _plain(value) for name, value in numbers.items()}
 
 

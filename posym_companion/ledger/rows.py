@@ -16,6 +16,7 @@ from posym_companion.finding import (
     Fixed,
     Measured,
     Number,
+    Numbers,
     OnOtherModel,
     OnOtherPrompts,
     Remedy,
@@ -149,13 +150,17 @@ def judge_again(judged: Claim, fixed: Fixed, found: Measured | str) -> dict[str,
 
 def _told(rule: Rule, found: Measured) -> dict[str, Any]:
     """What a rule makes of what was measured; fields of a row and of what is asked once more."""
+    read, cases = rule.read(found.ours), found.ours.cases if isinstance(found.ours, Numbers) else {}
     return {
         "verdict": rule.verdict(found.ours),
         "found": rule.found(found.ours),
-        "numbers": {name: convert_to_json(found.ours[name]) for name in rule.names},
+        "numbers": {name: convert_to_json(value) for name, value in read.items()},
         "parts": rule.parts(found.ours),
         "answers": rule.answers(found.ours),
-        "ours": {name: convert_to_json(value) for name, value in found.ours.items()},
+        "ours": {name: convert_to_json(value) for name, value in {**read, **found.ours}.items()},
+        "cases": {
+            name: dict(zip(each, map(convert_to_json, each.values()), strict=True)) for name, each in cases.items()
+        },
         "evidence": list(found.evidence),
     }
 

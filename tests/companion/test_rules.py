@@ -12,7 +12,7 @@ import pytest
 
 from posym_companion import finding
 from posym_companion.claims import load_claim, read_entries
-from posym_companion.finding import Fixed, seed_range
+from posym_companion.finding import Fixed, Numbers, seed_range
 from posym_companion.ledger import VERDICTS, Cases, Line, Rule
 from posym_companion.ledger.rows import make_row
 from posym_core.metrics._stats import Estimate
@@ -102,6 +102,60 @@ def test_of_seeds_those_beyond_the_line_are_counted():
     assert math.isnan(undefined["x"].low)
     assert (rule.verdict(undefined), rule.parts(undefined)) == ("partly", {"a": "1 of 2 seeds"})
     assert Rule(says="", lines=(line,), strict=True).verdict(some) == "not reproduced"
+
+
+BY_CASE = [(f"{name}, {line.part}", line) for name, rule in RULES.items() for line in rule.lines if line.each]
+
+
+def cases_of(line: Line, values) -> Numbers:
+    """One case, ``a``, with the words that the line asks for, in which every quantity is as it is asked, but some."""
+    numbers = Numbers()
+    for one in (*line.among, *line.each):
+        edge = one.above if one.above is not None else one.below
+        sign = 1 if one.above is not None else -1
+        as_asked = True if edge is None else edge + sign * BIT
+        numbers.add(one.of, ", ".join(filter(None, ["a", line.where])), values.get(one.of, as_asked))
+    return numbers
+
+
+@pytest.mark.parametrize(("name", "line"), BY_CASE, ids=[name for name, _ in BY_CASE])
+def test_each_threshold_of_a_case_has_two_sides(name, line):
+    """Just over it a case holds; at it, just under it, without a number and with an interval across it none does."""
+    assert line.read(cases_of(line, {})) == Cases(1, 1)
+    assert not line.describe_missed(cases_of(line, {}))
+    for one in line.each:
+        edge = one.above if one.above is not None else one.below
+        sign = 1 if one.above is not None else -1
+        short = [False] if edge is None else [edge, edge - sign * BIT, math.nan, "undefined"]
+        if edge is not None:
+            short.append(Estimate(value=edge + sign, low=edge - BIT, high=edge + BIT))
+        for value in short:
+            assert line.read(cases_of(line, {one.of: value})) == Cases(0, 1), (one.of, value)
+            (missed,) = line.describe_missed(cases_of(line, {one.of: value}))
+            assert one.of in missed
+    for one in line.among:
+        edge = one.above if one.above is not None else one.below
+        assert line.read(cases_of(line, {one.of: edge if edge is not None else False})) == Cases(0, 0)
+    if line.where:
+        elsewhere = Numbers()
+        for one in (*line.among, *line.each):
+            elsewhere.add(one.of, "elsewhere", 1.0)
+        assert line.read(elsewhere) == Cases(0, 0)
+        assert not line.can_tell(elsewhere)
+
+
+def test_cases_are_those_that_have_every_quantity_and_a_name_that_no_case_has_is_an_error():
+    line = Line(part="both", of="both", each=(Line(part="", of="x", above=0), Line(part="", of="y", below=1)))
+    numbers = Numbers()
+    numbers.add("x", "one", 1.0)
+    numbers.add("x", "two", 1.0)
+    with pytest.raises(ValueError, match=r"'both' asks cases of y; quantities of cases are x"):
+        line.read(numbers)
+    numbers.add("y", "two", 2.0)
+    assert line.read(numbers) == Cases(0, 1)
+    assert line.describe_missed(numbers) == ["two: y 2"]
+    with pytest.raises(ValueError, match=r"yields each quantity of a case once; x \(two\) came twice"):
+        numbers.add("x", "two", 3.0)
 
 
 def test_parts_say_what_holds():

@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-from pathlib import Path
+from collections.abc import Iterator
 
 import numpy as np
 
-from posym_companion.finding import Measured, Number, count_cases
+from posym_companion.judging import Look, Yielded, judge
 from posym_companion.solvers.binding_direction import FACTS, ORDERS, WORDINGS, BindingDirection
 from posym_companion.solvers.judges.gemma_runs import MODEL, SEEDS, SHOWN_IN
 from posym_core.metrics import mean_interval
-from posym_core.store import Result, load_result
-
-# A model answers a kind of question if the interval of its accuracy is above this; one in 8 or 16 is chance.
-ANSWERS = 0.5
-RIGHT = {order: f"cases answered, {order}" for order in ORDERS}
+from posym_core.store import Result
 
 
 def answers(result: Result) -> dict[tuple[str, str, int], tuple[np.ndarray, np.ndarray]]:
@@ -34,41 +30,29 @@ def answers(result: Result) -> dict[tuple[str, str, int], tuple[np.ndarray, np.n
     return found
 
 
-def both_orders(folder: Path | None, model: str = MODEL) -> Measured:
+@judge(SHOWN_IN, model=MODEL, measured_on="{model}, taught to bind")
+def both_orders(look: Look) -> Iterator[Yielded]:
     """T-8G: accuracy in both orders on words never taught, and how often the next fact's attribute is named."""
-    taught = [load_result(BindingDirection(model=model, taught=seed).name, folder=folder) for seed in SEEDS]
-    untaught = load_result(BindingDirection(model=model).name, folder=folder)
-    ours: dict[str, Number] = {}
-    held: dict[str, list[bool]] = {name: [] for name in RIGHT.values()}
-    fails, pooled = [], {order: ([], []) for order in ORDERS}
-    for result in (*taught, untaught):
-        seed = result.settings["taught"]
-        who = "untaught" if seed is None else f"seed {seed}"
-        for (order, wording, facts), (right, following) in answers(result).items():
-            where = f"{order}, {wording}, {facts} facts, {who}"
-            accuracy = ours[f"accuracy ({where})"] = mean_interval(right, over="prompts")
-            ours[f"next fact's attribute ({where})"] = mean_interval(following, over="prompts")
-            if seed is None:
-                continue
-            held[RIGHT[order]].append(accuracy.low > ANSWERS)
-            pooled[order][0].append(right)
-            pooled[order][1].append(following)
-            if not held[RIGHT[order]][-1]:
-                fails.append(f"{where}: right {accuracy}")
-    means: dict[str, Number] = {}
-    for order, (right, following) in pooled.items():
-        means[f"accuracy, {order}"] = float(np.concatenate(right).mean())
-        means[f"next fact's attribute, {order}"] = float(np.concatenate(following).mean())
-    note = (
+    taught: dict[str, list[tuple[np.ndarray, np.ndarray]]] = {order: [] for order in ORDERS}
+    for seed in SEEDS:
+        for (order, wording, facts), each in answers(
+            look.load(BindingDirection(model=look.model, taught=seed))
+        ).items():
+            where = f"{order}, {wording}, {facts} facts, seed {seed}"
+            for quantity, values in zip(("accuracy", "next fact's attribute"), each, strict=True):
+                yield quantity, where, mean_interval(values, over="prompts")
+            taught[order].append(each)
+    for (order, wording, facts), (right, _) in answers(look.load(BindingDirection(model=look.model))).items():
+        yield "accuracy of the untaught", f"{order}, {wording}, {facts} facts", mean_interval(right, over="prompts")
+    means = {
+        order: [np.concatenate(x).mean().item() for x in zip(*each, strict=True)] for order, each in taught.items()
+    }
+    for order, (right, following) in means.items():
+        yield f"accuracy, {order}", "", right
+        yield f"next fact's attribute, {order}", "", following
+    right, following = means[ORDERS[1]]
+    look.note = (
         f"On {len(WORDINGS)} wordings, names and attributes that no lesson had, with {' and '.join(map(str, FACTS))} "
         "facts; in the second order the attribute that follows a name is the next fact's, and the taught models name "
-        f"it in {means[f'next fact{chr(39)}s attribute, {ORDERS[1]}']:.0%} of the answers that have a next fact, the "
-        f"right one in {means[f'accuracy, {ORDERS[1]}']:.0%} of all"
-    )
-    return Measured(
-        ours={**{name: count_cases(x) for name, x in held.items()}, **means, **ours},
-        model=f"{model}, taught to bind",
-        evidence=[*(result.name for result in (*taught, untaught)), SHOWN_IN],
-        fails_in=fails,
-        note=note,
+        f"it in {following:.0%} of the answers that have a next fact, the right one in {right:.0%} of all"
     )

@@ -1,0 +1,78 @@
+"""What a judge is: a generator of numbers, each with its case. What is asked of them stands in claims.toml.
+
+A judge takes a :class:`Look` and yields ``(quantity, case, number)``; the case is empty where a number is of all cases
+together. A line of a rule asks each case, ``each = ["s_SYM > 0.9", "s_POS < 0.1"]``. In how many cases it holds, and
+where it fails with which numbers, is made here and in :mod:`posym_companion.finding`, once for all judges.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from posym_companion.finding import Measured, Number, Numbers, Remedy
+from posym_core.store import Result, load_result
+
+Yielded = tuple[str, str, Number]
+
+
+@dataclass
+class Look:
+    """What a judge may look at, and what it says beside its numbers.
+
+    Attributes:
+        folder: of results; by default this checkout's.
+        model: name of the language model that is asked, if any.
+        remedy: other prompts on which the rule is asked, see :data:`posym_companion.finding.REMEDIES`.
+        evidence: names of the results that were read, in their order, then the chapters that show them.
+        measured_on: what the numbers are of, in words.
+        note: what a reader of the verdict should also know.
+    """
+
+    folder: Path | None
+    model: str
+    remedy: Remedy = "none"
+    evidence: dict[str, None] = field(default_factory=dict)
+    measured_on: str = ""
+    note: str = ""
+
+    def load(self, setting: Any) -> Result:
+        """Return the stored result of a setting, or of that name, and keep it as evidence.
+
+        Raises:
+            MissingResultError: if there is none; then the claim is not run here.
+        """
+        name = setting if isinstance(setting, str) else setting.name
+        result = load_result(name, folder=self.folder)
+        self.evidence[name] = None
+        return result
+
+
+def judge(
+    *shown_in: str, model: str = "", measured_on: str = "", note: str = ""
+) -> Callable[[Callable[[Look], Iterator[Yielded]]], Callable[..., Measured]]:
+    """Make a judge, as a claim's ``judge`` names it, of a generator.
+
+    Args:
+        shown_in: chapters that show the numbers.
+        model: the language model that is asked where a claim names no other.
+        measured_on: what the numbers are of; ``{model}`` stands for the model's name. The generator may say otherwise.
+        note: see :class:`Look`; the generator may say otherwise.
+    """
+
+    def make(looks: Callable[[Look], Iterator[Yielded]]) -> Callable[..., Measured]:
+        @functools.wraps(looks)
+        def measure(folder: Path | None, remedy: Remedy = "none", model: str = model) -> Measured:
+            look = Look(folder, model, remedy, measured_on=measured_on.format(model=model), note=note)
+            numbers = Numbers()
+            for quantity, where, value in looks(look):
+                numbers.add(quantity, where, value)
+            evidence = [*dict.fromkeys((*look.evidence, *shown_in))]
+            return Measured(ours=numbers, model=look.measured_on, evidence=evidence, note=look.note)
+
+        return measure
+
+    return make
