@@ -16,7 +16,7 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 
 from posym_figures._frames import UNDEFINED, find_colours, read_array, read_limits, read_series_labels, require_shape
-from posym_figures.style import (
+from posym_figures._style import (
     COLOUR_MAPS,
     DASHED,
     EDGE,
