@@ -13,8 +13,7 @@ from pathlib import Path
 
 from posym_companion.language_models.head_explorer import LENGTHS, SPAN, TAUS, full_size
 from posym_core.store import load_result
-from posym_figures import ARRAYS, HeadInput, head_explorer
-from posym_figures.pages import Figure
+from posym_figures import ARRAYS, Figure, HeadInput, head_explorer
 
 ACTIONS = {
     "a step of the temperature": "turn => set('tau', turn % 11, 'input')",

@@ -10,7 +10,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from posym_core.arguments import check_places
+from posym_core._arguments import check_places
 from posym_profile.__main__ import add_places
 
 WIDTH = 100

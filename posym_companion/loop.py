@@ -19,7 +19,7 @@ import numpy as np
 import torch
 
 from posym_companion.catalogue import EXPERIMENTS, experiment_module
-from posym_core.arguments import check_places
+from posym_core._arguments import check_places
 from posym_core.store import (
     HELD,
     DamagedError,

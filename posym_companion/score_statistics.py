@@ -9,7 +9,7 @@ from typing import Literal
 import numpy as np
 import torch
 
-from posym_core.checks import require_count
+from posym_core._checks import require_count
 from posym_core.metrics import (
     DRAWS,
     Estimate,

@@ -14,8 +14,18 @@ if TYPE_CHECKING:
         head_explorer,
         select_layers,
     )
-    from posym_figures._frames import find_colours, find_limits, require_shape
+    from posym_figures._frames import require_shape
     from posym_figures._live import AskingWidget
+    from posym_figures._pages import (
+        Figure,
+        LiveFigure,
+        join_module,
+        join_scripts,
+        make_missing_widget_error,
+        render_page,
+        require_texts,
+        write_plain_maths,
+    )
     from posym_figures._sliders import (
         Bars,
         Choice,
@@ -27,7 +37,22 @@ if TYPE_CHECKING:
         SliderFigure,
         slider_figure,
     )
-    from posym_figures.style import INK, PALETTE, STYLE, WIDTH, apply_style
+    from posym_figures._style import (
+        INK,
+        PALETTE,
+        STYLE,
+        WIDTH,
+        Series,
+        apply_style,
+        draw_cells,
+        draw_line,
+        draw_note,
+        draw_points,
+        draw_scale_bar,
+        draw_tick_labels,
+        label_ends,
+        say_undefined,
+    )
 
 __all__ = [
     "ARRAYS",
@@ -39,22 +64,37 @@ __all__ = [
     "Bars",
     "Choice",
     "ExplorerFigure",
+    "Figure",
     "HeadInput",
     "Heatmap",
     "Lines",
+    "LiveFigure",
     "Points",
     "Readout",
+    "Series",
     "Slider",
     "SliderFigure",
     "apply_style",
     "count_packed_bytes",
-    "find_colours",
-    "find_limits",
+    "draw_cells",
+    "draw_line",
+    "draw_note",
+    "draw_points",
+    "draw_scale_bar",
+    "draw_tick_labels",
     "format_tau",
     "head_explorer",
+    "join_module",
+    "join_scripts",
+    "label_ends",
+    "make_missing_widget_error",
+    "render_page",
     "require_shape",
+    "require_texts",
+    "say_undefined",
     "select_layers",
     "slider_figure",
+    "write_plain_maths",
 ]
 
 # Where names are imported from when they are first asked for: what styles static plots needs Matplotlib, which figures
@@ -69,10 +109,35 @@ _HOMES = {
         "head_explorer",
         "select_layers",
     ),
-    "_frames": ("find_colours", "find_limits", "require_shape"),
+    "_frames": ("require_shape",),
     "_live": ("AskingWidget",),
+    "_pages": (
+        "Figure",
+        "LiveFigure",
+        "join_module",
+        "join_scripts",
+        "make_missing_widget_error",
+        "render_page",
+        "require_texts",
+        "write_plain_maths",
+    ),
     "_sliders": ("Bars", "Choice", "Heatmap", "Lines", "Points", "Readout", "Slider", "SliderFigure", "slider_figure"),
-    "style": ("INK", "PALETTE", "STYLE", "WIDTH", "apply_style"),
+    "_style": (
+        "INK",
+        "PALETTE",
+        "STYLE",
+        "Series",
+        "WIDTH",
+        "apply_style",
+        "draw_cells",
+        "draw_line",
+        "draw_note",
+        "draw_points",
+        "draw_scale_bar",
+        "draw_tick_labels",
+        "label_ends",
+        "say_undefined",
+    ),
 }
 
 

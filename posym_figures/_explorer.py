@@ -20,7 +20,7 @@ import numpy as np
 
 from posym_figures._controls import Slider
 from posym_figures._frames import format_value, read_array, require_shape
-from posym_figures.pages import (
+from posym_figures._pages import (
     SUPERSCRIPTS,
     LiveFigure,
     join_module,

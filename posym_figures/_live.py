@@ -13,7 +13,7 @@ import numpy as np
 import traitlets
 
 from posym_figures._computed import compute_results, find_stored_frames, pack_frame, require_agreement
-from posym_figures.pages import join_module
+from posym_figures._pages import join_module
 
 
 class FigureWidget(anywidget.AnyWidget):

@@ -23,9 +23,9 @@ from typing import TYPE_CHECKING, Any
 
 from posym_figures._computed import Compute, fill_panels, list_panel_sliders, require_callable
 from posym_figures._controls import Choice, Slider
+from posym_figures._pages import LiveFigure, make_missing_widget_error, render_page, require_texts, write_plain_maths
 from posym_figures._panels import Heatmap, Panel, Points, Readout
 from posym_figures._series import Bars, Lines
-from posym_figures.pages import LiveFigure, make_missing_widget_error, render_page, require_texts, write_plain_maths
 
 if TYPE_CHECKING:
     from posym_figures._live import FigureWidget

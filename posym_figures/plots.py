@@ -16,7 +16,7 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 
 from posym_figures._frames import UNDEFINED, find_colours, read_array, read_limits, read_series_labels, require_shape
-from posym_figures.style import (
+from posym_figures._style import (
     COLOUR_MAPS,
     DASHED,
     EDGE,
@@ -38,8 +38,10 @@ from posym_figures.style import (
     say_undefined,
 )
 
+__all__ = ["bars", "curve", "dots", "heatmap", "layer_head_scores", "score_plane", "share_triangle"]
+
 # Corners of an equilateral triangle for symbol, origin and place.
-TRIANGLE = np.array([[0.5, np.sqrt(3) / 2], [0.0, 0.0], [1.0, 0.0]])
+_TRIANGLE = np.array([[0.5, np.sqrt(3) / 2], [0.0, 0.0], [1.0, 0.0]])
 
 
 @apply_style
@@ -152,21 +154,21 @@ def share_triangle(
     if (shares < 0).any():
         raise ValueError(f"shares must be at least 0; got {np.nanmin(shares):g}. Pass parts of a variance")
     total = shares.sum(0)
-    x, y = TRIANGLE.T @ (shares / np.where(total > 0, total, np.nan))
+    x, y = _TRIANGLE.T @ (shares / np.where(total > 0, total, np.nan))
     layers = None if layers is None else require_shape("layers", layers, head)
     ax = ax or plt.subplots(figsize=(5.2, 4.2))[1]
     for corner, one, other in ((0, 1, 2), (1, 2, 0), (2, 0, 1)):
         for part in (0, 0.25, 0.5, 0.75):
-            ends = part * TRIANGLE[corner] + (1 - part) * TRIANGLE[[one, other]]
+            ends = part * _TRIANGLE[corner] + (1 - part) * _TRIANGLE[[one, other]]
             ax.plot(*ends.T, label="_share", color=GRID if part else EDGE, linewidth=0.8 if part else 1.2, zorder=1)
     draw_points(ax, x, y, layers)
     for name, colour, spot, shift, side in zip(
-        ("symbol", "origin", "place"), (1, 2, 0), TRIANGLE, ((0, 6), (-4, -6), (4, -6)), ("bottom", "top", "top"),
+        ("symbol", "origin", "place"), (1, 2, 0), _TRIANGLE, ((0, 6), (-4, -6), (4, -6)), ("bottom", "top", "top"),
         strict=True,
     ):  # fmt: skip
         draw_note(ax, name, (spot[0], spot[1]), shift, xycoords="data", ha="center", va=side, color=PALETTE[colour],
              fontweight="bold")  # fmt: skip
-    ax.set(xlim=(-0.06, 1.06), ylim=(-0.1, TRIANGLE[0, 1] + 0.09), aspect="equal")
+    ax.set(xlim=(-0.06, 1.06), ylim=(-0.1, _TRIANGLE[0, 1] + 0.09), aspect="equal")
     ax.set_axis_off()
     ax.set_title(title)
     say_undefined(ax, int(np.isnan(x).sum()), "head")

@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Any, Literal
 
 import posym_core
-from posym_core.arguments import CHECKED, check_places, check_profile, find_folder_above, require_count
-from posym_core.extensions import list_names, make_unknown_error
+from posym_core._arguments import CHECKED, check_places, check_profile, find_folder_above, require_count
+from posym_core._extensions import list_names, make_unknown_error
 
 SURVEY_HELP = """
 Profile every model of a list on every task, each in a folder of its own that later runs go on from, and put them into

@@ -13,7 +13,7 @@ from posym_companion.several_hops.gptj import make_gptj, mark_right_answers, run
 from posym_companion.several_hops.hop_answers import answer_questions
 from posym_companion.solvers.families import answers_right
 from posym_core import cross_logits, exclusion, frequency_shares, rope_angles, rotate, swap_scores
-from posym_core.checks import require_count, require_counts, require_finite
+from posym_core._checks import require_count, require_counts, require_finite
 from posym_core.encodings import ENCODINGS, LayerShape, make_encoding
 from posym_core.metrics import _contrasts as contrasts
 from posym_core.metrics import _stats as stats

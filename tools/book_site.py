@@ -93,12 +93,12 @@ def link_sources(app: Any, config: Any) -> None:
 
 
 def find_public_name(app: Any, environment: Any, node: Any, content: Any) -> Any:
-    """Lead a public name, such as ``posym_profile.profile``, to the entry of the module that defines it."""
+    """Lead a name of a package's face, such as ``posym_profile.profile``, to its entry in the face of its room."""
     package, _, name = node.get("reftarget", "").rpartition(".")
     thing = getattr(importlib.import_module(package), name, None) if package in PACKAGES else None
     if node.get("refdomain") != "py" or not hasattr(thing, "__qualname__"):
         return None
-    target = f"{thing.__module__}.{thing.__qualname__}"
+    target = f"{thing.__module__.partition('._')[0]}.{thing.__qualname__}"
     page = node.get("refdoc", environment.docname)
     domain = environment.get_domain("py")
     return domain.resolve_xref(environment, page, app.builder, node["reftype"], target, node, content)

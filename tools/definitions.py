@@ -13,7 +13,7 @@ import re
 from collections.abc import Callable
 from pathlib import Path
 
-from posym_figures.pages import write_plain_maths
+from posym_figures import write_plain_maths
 
 ENTRY = re.compile(
     r'<dt id="(?P<anchor>term-[^"]+)">(?P<term>.*?)<a class="headerlink".*?</dt>\s*<dd>(?P<text>.*?)</dd>', re.DOTALL

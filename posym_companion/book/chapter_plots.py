@@ -7,14 +7,11 @@ from typing import Any
 
 import matplotlib.pyplot as plt
 import numpy as np
-from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from posym_figures import find_colours, find_limits, require_shape
-from posym_figures.style import (
-    DASHED,
+from posym_figures import (
+    INK,
     PALETTE,
-    SMALL,
     WIDTH,
     Series,
     apply_style,
@@ -24,10 +21,12 @@ from posym_figures.style import (
     draw_points,
     draw_scale_bar,
     draw_tick_labels,
-    get_figure,
     label_ends,
+    require_shape,
     say_undefined,
 )
+
+COLOURS: dict[str, str] = dict(zip(("positional", "symbolic", "interaction"), PALETTE, strict=False))
 
 
 @apply_style
@@ -51,6 +50,8 @@ def frequency_profile(
     positional = require_shape("positional", positional, "plane")
     plane = ("plane", len(positional))
     scores = {"positional": positional, "symbolic": require_shape("symbolic", symbolic, plane)}
+    if unknown := [name for name in shares if name not in COLOURS]:
+        raise ValueError(f"shares must be of {', '.join(map(repr, COLOURS))}; got {unknown[0]!r}")
     parts = {name: require_shape(f"shares of {name}", values, plane) for name, values in shares.items()}
     energy = require_shape("energy", energy, plane)
     known = [*scores, *(f"share {name}" for name in parts)]
@@ -67,7 +68,7 @@ def frequency_profile(
                 if band is None
                 else (require_shape("bands", band[0], plane), require_shape("bands", band[1], plane))
             )
-            draw_line(ax, identity, Series(values, label, PALETTE[find_colours([label], 1)[0]], ends))
+            draw_line(ax, identity, Series(values, label, COLOURS[label], ends))
         ax.set(ylabel=name, ylim=(-0.03, 1.03))
         label_ends(ax)
     axes[2].bar(identity, np.nan_to_num(energy), color=PALETTE[6], width=0.8)
@@ -85,39 +86,38 @@ def angle_position_heatmap(
     title: str = "",
     limits: tuple[float, float] = (0.0, 1.0),
     positions: Any = None,
-    ax: Axes | None = None,
 ) -> Figure:
     """Accuracy ``[angle, position]`` by rotation angle and by where the answer stands; from 0 unless given."""
     values = require_shape("values", values, "angle", "position")
     angles = require_shape("angles", angles, ("angle", len(values)))
     last = values.shape[1]
     spots = np.arange(last) if positions is None else require_shape("positions", positions, ("position", last))
-    ax = ax or plt.subplots(figsize=(WIDTH, min(6.0, 1.4 + 0.1 * len(values))))[1]
+    figure, ax = plt.subplots(figsize=(WIDTH, min(6.0, 1.4 + 0.1 * len(values))))
     above = "slow" if angles[0] < angles[-1] else "fast"
     image = draw_cells(ax, values, "sequential", limits, None, "position of the answer", f"angle θ, {above} above")
     ax.set(title=title, aspect="auto")
     draw_tick_labels(ax, values.shape, [f"{angle:.2g}" for angle in angles], [f"{spot:g}" for spot in spots])
     draw_scale_bar(ax, image, "accuracy", shrink=1, pad=0.015, aspect=28)
-    return get_figure(ax)
+    return figure
 
 
 @apply_style
-def bound_scatter(variance: Any, bound: Any, *, layers: Any = None, title: str = "", ax: Axes | None = None) -> Figure:
+def bound_scatter(variance: Any, bound: Any, *, layers: Any = None, title: str = "") -> Figure:
     """Variance of each head's logits against its bound, ``[head]``, on logarithmic axes with the line of equality."""
     variance = require_shape("variance", variance, "head")
     bound = require_shape("bound", bound, ("head", len(variance)))
     shown = (variance > 0) & (bound > 0)
     layers = None if layers is None else require_shape("layers", layers, ("head", len(variance)))[shown]
-    ax = ax or plt.subplots(figsize=(5.2, 4.5))[1]
-    least, most = find_limits([variance[shown], bound[shown]], log=True)
-    ends = (least / 1.6, most * 1.6)
+    figure, ax = plt.subplots(figsize=(5.2, 4.5))
+    known = np.concatenate([variance[shown], bound[shown], [] if shown.any() else [1, 10]])
+    ends = (known.min() / 1.6, known.max() * 1.6)
     ax.set(xscale="log", yscale="log", aspect="equal", xlabel="bound", ylabel="variance of the logits")
-    ax.plot(ends, ends, label="_equality", **DASHED)
+    ax.plot(ends, ends, label="_equality", color=INK, linewidth=1, linestyle=(0, (3, 3)))
     draw_note(ax, "variance = bound", (ends[1], ends[1]), (-26, -8), xycoords="data", ha="right", va="top")
     draw_points(ax, bound[shown], variance[shown], layers)
     ax.set(xlim=ends, ylim=ends, title=title)
     say_undefined(ax, int((np.isnan(variance) | np.isnan(bound)).sum()), "head")
     zero = int(((variance == 0) | (bound == 0)).sum())
     if zero:
-        draw_note(ax, f"{zero} at 0, off the logarithmic axes", (0, 0), (6, 6), fontsize=SMALL)
-    return get_figure(ax)
+        draw_note(ax, f"{zero} at 0, off the logarithmic axes", (0, 0), (6, 6), fontsize=8.5)
+    return figure

@@ -15,7 +15,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from posym_core.checks import require_positive
+from posym_core._checks import require_positive
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -16,7 +16,7 @@ import torch
 from jaxtyping import Float, Int64
 from torch import Tensor
 
-from posym_core.checks import require_evaluation
+from posym_core._checks import require_evaluation
 from posym_core.encodings import Encoding, RoPE, UndefinedCrossLogits
 from posym_core.metrics import cross_scores, exclusion, frequency_use, mean_frequency
 from posym_core.models import EncodingModel, Layer, LayerAttention

@@ -18,7 +18,7 @@ import torch
 from jaxtyping import Bool, Complex, Float, Inexact
 from torch import Tensor
 
-from posym_core.checks import require_finite
+from posym_core._checks import require_finite
 from posym_core.metrics import rotate
 
 # Eigenvalues of an n x n matrix come with an error of about n * eps times the largest; a sum of k of them with k times

@@ -14,7 +14,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from posym_core.checks import require_finite, require_floating
+from posym_core._checks import require_finite, require_floating
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -17,7 +17,7 @@ import torch
 from jaxtyping import Complex, Float
 from torch import Tensor
 
-from posym_core.checks import require_finite, require_floating
+from posym_core._checks import require_finite, require_floating
 from posym_core.metrics import Pairing, check_angles, rotate, split_planes
 
 

@@ -16,8 +16,7 @@ from typing import Any
 import numpy as np
 from markupsafe import Markup
 
-from posym_figures import require_shape
-from posym_figures.pages import Figure, join_scripts, render_page, require_texts
+from posym_figures import Figure, join_scripts, render_page, require_shape, require_texts
 
 __all__ = ["LENGTHS", "TASKS", "StoredRuns", "trainer"]
 

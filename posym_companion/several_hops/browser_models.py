@@ -24,7 +24,7 @@ from posym_companion.several_hops import multihop
 from posym_companion.several_hops.gptj import run_with_edits
 from posym_companion.several_hops.hop_figure import STATIC, encode_parcels, parcel_layout
 from posym_core.metrics import rope_angles
-from posym_figures.pages import expose_functions
+from posym_figures import join_module
 
 TOYS, HOPS = ("index", "retrieval"), ("number", "letter")
 BATCH = 20  # sequences a call, and steps between two looks at the bar
@@ -98,7 +98,7 @@ def script_page(*scripts: Path) -> Iterator[Any]:
     with sync_playwright() as driver:
         browser = driver.chromium.launch(executable_path=path, args=["--no-sandbox"])
         page = browser.new_page()
-        page.add_script_tag(content=expose_functions(*scripts))
+        page.add_script_tag(content=join_module(*scripts))
         yield page
         browser.close()
 

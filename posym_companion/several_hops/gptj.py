@@ -18,7 +18,7 @@ import torch
 from jaxtyping import Float, Int64
 from torch import Tensor, nn
 
-from posym_core.checks import require_counts, require_evaluation
+from posym_core._checks import require_counts, require_evaluation
 from posym_core.metrics import rope_angles
 from posym_core.models import LayerHead, replace_heads, rotate_neighbours
 from posym_core.tasks import LetterTask, NumberTask

@@ -12,7 +12,7 @@ from jaxtyping import Bool, Float, Int64
 from torch import Tensor
 
 from posym_companion.several_hops.hop_questions import HopQuestion
-from posym_core.checks import require_evaluation
+from posym_core._checks import require_evaluation
 from posym_profile.language_models import Choices, last_logits
 
 # Beginnings of candidates in one forward pass; each of them holds a copy of what the model keeps of the prompt.

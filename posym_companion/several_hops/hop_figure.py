@@ -21,13 +21,13 @@ import numpy as np
 from markupsafe import Markup
 
 from posym_companion.one_head import training_figure
-from posym_figures import require_shape
-from posym_figures.pages import (
+from posym_figures import (
     LiveFigure,
     join_module,
     join_scripts,
     make_missing_widget_error,
     render_page,
+    require_shape,
     require_texts,
 )
 

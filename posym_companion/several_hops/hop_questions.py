@@ -17,7 +17,7 @@ import numpy as np
 import torch
 from jaxtyping import Bool, Float
 
-from posym_core.checks import require_counts
+from posym_core._checks import require_counts
 from posym_core.tasks import LetterTask, NumberTask
 
 HopTask = Literal["number", "letter"]

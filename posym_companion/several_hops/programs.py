@@ -14,7 +14,7 @@ import torch
 from jaxtyping import Bool, Float, Int64
 from torch import Tensor
 
-from posym_core.checks import require_count
+from posym_core._checks import require_count
 from posym_core.tasks import LetterTask, NumberTask, find_index_targets, find_retrieval_targets, is_valid
 
 # A head has a function if it agrees with a program on more than half of the tokens on which programs differ.

@@ -15,7 +15,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 from torch.nn import functional
 
-from posym_core.checks import require_counts, require_evaluation
+from posym_core._checks import require_counts, require_evaluation
 from posym_core.tasks import FactsBatch, FactsTask
 
 Family = Literal["llama", "qwen2", "gemma2"]

@@ -10,7 +10,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 from torch.nn.utils import parametrize
 
-from posym_core.checks import require_count
+from posym_core._checks import require_count
 from posym_profile.language_models import LoraWeights, find_matrix
 
 

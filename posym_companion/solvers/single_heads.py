@@ -13,7 +13,7 @@ import torch
 from jaxtyping import Float, Int64
 from torch import Tensor
 
-from posym_core.checks import require_known_tokens
+from posym_core._checks import require_known_tokens
 from posym_profile.capture import unwrap
 from posym_profile.interventions import check_prompts, edit_head_outputs, patch_heads, require_outputs
 from posym_profile.language_models import make_unsupported_error, refuse_without_pictures

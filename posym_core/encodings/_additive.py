@@ -14,7 +14,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from posym_core.checks import require_floating
+from posym_core._checks import require_floating
 from posym_core.encodings._base import Encoding, LayerShape, check_positions, require_whole
 from posym_core.encodings._registry import register_encoding
 from posym_core.metrics._rope import rope_angles

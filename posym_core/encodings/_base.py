@@ -17,7 +17,7 @@ import torch
 from jaxtyping import Float, Int64
 from torch import Tensor, nn
 
-from posym_core.checks import magnitude, require_counts, require_finite, require_floating, require_room
+from posym_core._checks import magnitude, require_counts, require_finite, require_floating, require_room
 
 
 class UndefinedCrossLogits(ValueError):

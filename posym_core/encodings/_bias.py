@@ -14,7 +14,7 @@ import torch
 from jaxtyping import Float, Int64
 from torch import Tensor, nn
 
-from posym_core.checks import require_counts
+from posym_core._checks import require_counts
 from posym_core.encodings._base import Encoding, LayerShape, require_whole
 from posym_core.encodings._registry import register_encoding
 

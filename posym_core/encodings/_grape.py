@@ -14,7 +14,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from posym_core.checks import magnitude, require_room
+from posym_core._checks import magnitude, require_room
 from posym_core.encodings._base import Encoding, LayerShape
 from posym_core.encodings._bias import check_slopes
 from posym_core.encodings._registry import register_encoding

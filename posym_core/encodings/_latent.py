@@ -8,7 +8,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from posym_core.checks import require_counts
+from posym_core._checks import require_counts
 from posym_core.encodings._base import LayerShape
 from posym_core.encodings._rotary import DecoupledRoPE
 

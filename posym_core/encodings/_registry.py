@@ -20,9 +20,9 @@ from typing import Any, TypeVar
 
 import torch
 
+from posym_core._extensions import ExtensionError, Registry, locate
 from posym_core.encodings._base import Encoding, LayerShape, UndefinedCrossLogits
 from posym_core.encodings._layer import EncodedHeads
-from posym_core.extensions import ExtensionError, Registry, locate
 
 Class = TypeVar("Class", bound=type[Encoding])
 # What an encoding is tried on when it is first made: sizes that all differ.

@@ -7,7 +7,7 @@ import math
 from jaxtyping import Float
 from torch import Tensor
 
-from posym_core.checks import magnitude, require_room
+from posym_core._checks import magnitude, require_room
 from posym_core.encodings._base import Encoding, LayerShape
 from posym_core.encodings._registry import register_encoding
 

@@ -13,7 +13,7 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
-from posym_core.checks import is_asynchronous, require_count, require_counts, require_floor, require_positive
+from posym_core._checks import is_asynchronous, require_count, require_counts, require_floor, require_positive
 from posym_core.metrics._heads import Heads
 from posym_core.metrics._rope import rotate_by
 

@@ -18,7 +18,7 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from posym_core.checks import require_count, require_floating
+from posym_core._checks import require_count, require_floating
 from posym_core.metrics._blocks import CHUNK, BlockLayout, move_block_logits
 from posym_core.metrics._heads import Heads
 

@@ -14,7 +14,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from posym_core.checks import deferring_checks, magnitude, require_finite, require_floating, require_room
+from posym_core._checks import deferring_checks, magnitude, require_finite, require_floating, require_room
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -19,7 +19,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from posym_core.checks import deferring_checks, require_count
+from posym_core._checks import deferring_checks, require_count
 from posym_core.metrics._logit_matrix import check_head, plane_contributions
 from posym_core.metrics._rope import Pairing
 

@@ -10,7 +10,7 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
-from posym_core.checks import require, require_finite, require_positive
+from posym_core._checks import require, require_finite, require_positive
 from posym_core.metrics._logit_matrix import broadcast_shapes, check_numbers, fit_head
 from posym_core.metrics._rope import Pairing, split_planes
 

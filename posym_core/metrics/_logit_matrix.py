@@ -18,7 +18,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from posym_core.checks import (
+from posym_core._checks import (
     deferring_checks,
     require,
     require_finite_magnitude,

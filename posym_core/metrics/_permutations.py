@@ -21,7 +21,7 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from posym_core.checks import (
+from posym_core._checks import (
     defer_checks,
     deferring_checks,
     is_asynchronous,

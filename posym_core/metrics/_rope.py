@@ -13,7 +13,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from posym_core.checks import (
+from posym_core._checks import (
     deferring_checks,
     magnitude,
     require_finite,

@@ -19,7 +19,7 @@ import torch
 from jaxtyping import Float, Int64
 from torch import Tensor
 
-from posym_core.checks import deferring_checks, require, require_finite, require_floating, require_positive
+from posym_core._checks import deferring_checks, require, require_finite, require_floating, require_positive
 
 
 def pair_scores(

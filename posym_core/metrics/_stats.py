@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from posym_core.checks import require_count
+from posym_core._checks import require_count
 
 DRAWS = 2000
 LEVEL = 0.95

@@ -19,7 +19,7 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from posym_core.checks import defer_checks, is_asynchronous
+from posym_core._checks import defer_checks, is_asynchronous
 from posym_core.metrics._blocks import (
     CHUNK,
     BlockLayout,

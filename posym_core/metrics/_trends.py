@@ -11,7 +11,7 @@ from dataclasses import dataclass, fields
 import numpy as np
 from jaxtyping import Bool, Float, Int64
 
-from posym_core.checks import require_counts
+from posym_core._checks import require_counts
 from posym_core.metrics._contrasts import LayerContrast, contrast_layers
 from posym_core.metrics._stats import (
     DRAWS,

@@ -17,7 +17,7 @@ import torch
 from jaxtyping import Bool, Float, Int64
 from torch import Tensor, nn
 
-from posym_core.checks import require_evaluation
+from posym_core._checks import require_evaluation
 from posym_core.encodings import Encoding, make_encoding
 from posym_core.encodings._additive import Absolute
 from posym_core.models._head_edits import Edit, replace_heads

@@ -14,7 +14,7 @@ from jaxtyping import Float, Int64
 from torch import Tensor, nn
 from torch.nn import functional
 
-from posym_core.checks import require_counts
+from posym_core._checks import require_counts
 from posym_core.metrics._rope import join_planes, split_planes
 from posym_core.models._ensembles import Ensemble
 from posym_core.models._head_edits import Edit

@@ -10,7 +10,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from posym_core.checks import require_finite
+from posym_core._checks import require_finite
 
 
 class Ensemble(nn.Module):

@@ -16,7 +16,7 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
-from posym_core.checks import require_counts
+from posym_core._checks import require_counts
 from posym_core.encodings import Encoding, LatentProjections, LayerShape, MixedHeads, NoPE, make_encoding
 from posym_core.encodings._additive import Absolute
 from posym_core.encodings._rotary import DecoupledRoPE

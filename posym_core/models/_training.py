@@ -22,7 +22,7 @@ from typing import Any, Protocol, runtime_checkable
 import torch
 from torch import Tensor, nn
 
-from posym_core.checks import require_positive
+from posym_core._checks import require_positive
 from posym_core.models._checkpoints import History, State, restore, save
 from posym_core.models._graphs import GraphedStep, Recorder, rebuild_batch
 

@@ -14,7 +14,7 @@ from typing import Any, TypeAlias, TypeVar
 
 import torch
 
-from posym_core.arguments import check_places
+from posym_core._arguments import check_places
 from posym_core.store._provenance import digest_code
 
 Item = TypeVar("Item")

@@ -24,7 +24,7 @@ import torch
 from jaxtyping import Int64
 from torch import Tensor
 
-from posym_core.checks import require_count
+from posym_core._checks import require_count
 
 Question = Literal["binding", "index", "last"]
 QUESTIONS: tuple[Question, ...] = get_args(Question)

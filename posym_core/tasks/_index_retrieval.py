@@ -18,7 +18,7 @@ import torch
 from jaxtyping import Int64
 from torch import Tensor
 
-from posym_core.checks import require_count
+from posym_core._checks import require_count
 
 
 class TaskBatch(NamedTuple):

@@ -16,7 +16,7 @@ import torch
 from jaxtyping import Int64
 from torch import Tensor
 
-from posym_core.checks import require_counts
+from posym_core._checks import require_counts
 
 
 @dataclass(frozen=True, kw_only=True)

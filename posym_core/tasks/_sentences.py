@@ -17,7 +17,7 @@ import torch
 from jaxtyping import Bool, Int64
 from torch import Tensor
 
-from posym_core.checks import require_counts
+from posym_core._checks import require_counts
 
 PADDING = 0
 TRIGGERS = (1, 2)

@@ -21,7 +21,7 @@ import torch
 from jaxtyping import Int
 from torch import Tensor, nn
 
-from posym_core.checks import require_count, require_evaluation
+from posym_core._checks import require_count, require_evaluation
 from posym_profile.capture._attention_calls import AttentionInputs
 from posym_profile.capture._padding import remove_padding
 from posym_profile.capture._recording import Recorder, record_calls

@@ -10,7 +10,7 @@ import torch
 from jaxtyping import Bool, Int
 from torch import Tensor, nn
 
-from posym_core.checks import defer_checks, require, require_known_tokens
+from posym_core._checks import defer_checks, require, require_known_tokens
 
 WITHOUT = "leave the padding out, or tell posym_profile.profile of it by attention_mask (1 for tokens, 0 for padding)"
 

@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from posym_core.checks import require
+from posym_core._checks import require
 from posym_profile.capture._attention_calls import AttentionInputs
 from posym_profile.capture._routes import AttentionFunctions, Route, wrap_forward, wrap_interface
 from posym_profile.language_models._refusals import (

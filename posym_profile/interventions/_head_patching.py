@@ -19,7 +19,7 @@ import torch
 from jaxtyping import Float, Int64
 from torch import Tensor, nn
 
-from posym_core.checks import require_known_tokens
+from posym_core._checks import require_known_tokens
 from posym_profile.capture._capturing import (
     check_input_ids,
     check_model,

@@ -11,7 +11,7 @@ import torch
 from jaxtyping import Bool, Float, Int64
 from torch import Tensor
 
-from posym_core.checks import require_count, require_evaluation, require_known_tokens
+from posym_core._checks import require_count, require_evaluation, require_known_tokens
 from posym_profile.prompts._drafts import Prompts
 
 

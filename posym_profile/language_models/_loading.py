@@ -16,7 +16,7 @@ from typing import Any, cast
 
 import torch
 
-from posym_core.arguments import require_one_place
+from posym_core._arguments import require_one_place
 from posym_core.store import choose_device, sha256
 from posym_profile.language_models._low_rank import add_lora
 from posym_profile.language_models._packaged import (

@@ -15,7 +15,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from posym_core.checks import require
+from posym_core._checks import require
 
 WAY_OUT = "use a decoder with rotary attention"
 PLAIN = "use a model with plain rotary attention"

@@ -22,7 +22,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
-from posym_core.checks import is_asynchronous, require_count
+from posym_core._checks import is_asynchronous, require_count
 from posym_core.metrics import rotate_unchecked
 from posym_profile.capture._wrappers import unwrap
 from posym_profile.language_models._refusals import UnsupportedModelError, make_unsupported_error

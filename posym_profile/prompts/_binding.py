@@ -12,7 +12,7 @@ from typing import Any
 
 import torch
 
-from posym_core.checks import require_counts
+from posym_core._checks import require_counts
 from posym_profile.prompts._drafts import (
     Draft,
     Prompts,

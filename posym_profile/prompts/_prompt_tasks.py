@@ -21,7 +21,7 @@ from typing import Any, TypeVar
 import torch
 from torch import Tensor
 
-from posym_core.extensions import ExtensionError, Registry, locate
+from posym_core._extensions import ExtensionError, Registry, locate
 from posym_profile.prompts._drafts import Prompts
 
 Make = TypeVar("Make", bound=Callable[..., Prompts])

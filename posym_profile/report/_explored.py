@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from posym_core.checks import require_count, require_positive
+from posym_core._checks import require_count, require_positive
 from posym_figures import ExplorerFigure, HeadInput, count_packed_bytes, format_tau, head_explorer, select_layers
 from posym_profile.capture._wrappers import unwrap
 from posym_profile.language_models._loading import load_config, load_tokenizer

@@ -18,7 +18,7 @@ import numpy as np
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
-from posym_core.extensions import ExtensionError
+from posym_core._extensions import ExtensionError
 from posym_profile.prompts._prompt_tasks import PROMPT_TASKS
 from posym_profile.report._folder import HEADS, ProfileRun
 from posym_profile.report._tables import describe_answers, describe_frames, describe_lists, find_share_medians

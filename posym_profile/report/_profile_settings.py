@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 import torch
 
-from posym_core.arguments import CHECKED, check_profile
-from posym_core.extensions import locate
+from posym_core._arguments import CHECKED, check_profile
+from posym_core._extensions import locate
 from posym_core.store import PACKAGES, sha256
 from posym_profile.language_models._loading import PACKAGED, identify_model, load_config
 from posym_profile.prompts._prompt_tasks import PROMPT_TASKS, make_prompts

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from posym_core.checks import require_counts
+from posym_core._checks import require_counts
 from posym_core.store import write_atomically
 from posym_profile.language_models._loading import load_tokenizer
 from posym_profile.prompts._drafts import ANCHOR

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from posym_core.arguments import check_places, find_folder_above
+from posym_core._arguments import check_places, find_folder_above
 from posym_core.metrics import BlockLayout
 from posym_core.store import (
     DamagedError,

@@ -19,8 +19,8 @@ from typing import Any
 
 import numpy as np
 
-from posym_core.arguments import check_places
-from posym_core.checks import require_count
+from posym_core._arguments import check_places
+from posym_core._checks import require_count
 from posym_core.metrics import DRAWS, TRENDS, measure_head_trends, share_interval
 from posym_core.store import choose_device, record_provenance, require_keeping, seal, write_files
 from posym_profile.language_models._model_summary import ModelSummary, summarize_model

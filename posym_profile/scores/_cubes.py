@@ -15,7 +15,7 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
-from posym_core.checks import require_count
+from posym_core._checks import require_count
 from posym_core.metrics import (
     BlockLayout,
     arrange_cube,

@@ -13,7 +13,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
-from posym_core.checks import defer_checks, require_counts, require_known_tokens
+from posym_core._checks import defer_checks, require_counts, require_known_tokens
 from posym_profile.capture._attention_calls import AttentionInputs
 from posym_profile.capture._capturing import (
     check_input_ids,

@@ -9,7 +9,7 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from posym_core.checks import require
+from posym_core._checks import require
 from posym_core.metrics import (
     BlockLayout,
     BlockTable,

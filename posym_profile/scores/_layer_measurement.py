@@ -16,7 +16,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
-from posym_core.checks import defer_checks, is_asynchronous, is_fake, require_count
+from posym_core._checks import defer_checks, is_asynchronous, is_fake, require_count
 from posym_core.metrics import find_budget
 from posym_profile.capture._attention_calls import AttentionInputs
 from posym_profile.capture._capturing import check_input_ids, find_input_device, forward_with_hook

@@ -17,7 +17,7 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
-from posym_core.checks import is_fake, require_count
+from posym_core._checks import is_fake, require_count
 from posym_core.metrics import BlockLayout, SwapScores, score_swaps
 from posym_profile.capture._capturing import check_input_ids
 from posym_profile.capture._padding import remove_padding

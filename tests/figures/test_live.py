@@ -14,8 +14,7 @@ import numpy as np
 import pytest
 import torch
 
-from posym_figures import Bars, Choice, Heatmap, Lines, Points, Readout, Slider, slider_figure
-from posym_figures.pages import join_module
+from posym_figures import Bars, Choice, Heatmap, Lines, Points, Readout, Slider, join_module, slider_figure
 
 TOKENS = np.arange(6)
 THETA = Slider("theta", "Angle θ", [0.1, 0.5, 1.0], start=0.5)

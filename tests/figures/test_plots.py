@@ -15,8 +15,8 @@ from matplotlib.figure import Figure
 from matplotlib.text import Annotation
 
 from posym_companion.book import chapter_plots
-from posym_figures import plots
-from posym_figures.style import COLOUR_MAPS, EDGE, INK, PALETTE
+from posym_figures import INK, PALETTE, plots
+from posym_figures._style import COLOUR_MAPS, EDGE
 
 LAYERS, HEADS, PLANES = 6, 4, 8
 WRONG: Any = "red"
@@ -290,7 +290,7 @@ def test_diverging_map_runs_from_blue_through_the_page_to_orange():
         ),
         (
             lambda: chapter_plots.frequency_profile([1], [1], {"place": [1]}, [1]),
-            r"colours must be among blue, .*; got 'place'",
+            r"shares must be of 'positional', .*; got 'place'",
         ),
         (lambda: plots.bars(["a"], [[1, 2]]), r"values must have shape \[series, bar: 1\]; got \[1, 2\]"),
         (lambda: plots.bars(["a"], [1], lower=[0]), r"intervals need both ends; pass lower and upper, or neither"),

@@ -13,8 +13,9 @@ import pytest
 import torch
 from matplotlib.colors import LinearSegmentedColormap, to_hex
 
+from posym_figures import join_scripts
+from posym_figures._pages import _read_static
 from posym_figures._sliders import Bars, Choice, Heatmap, Lines, Points, Readout, Slider, slider_figure
-from posym_figures.pages import _read_static, join_scripts
 
 THETA = Slider("theta", "Angle θ", [0.1, 0.5, 1.0], start=0.5, format=".1f")
 KEYS = Slider("keys", "Keys", [4, 8], format="{:d} keys".format)

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from posym_figures.pages import expose_functions
+from posym_figures import join_module
 
 
 @contextlib.contextmanager
@@ -31,7 +31,7 @@ def chromium() -> Iterator[Any]:
 def functions(browser: Any, *scripts: Any) -> Any:
     """An empty page where everything that these scripts export can be called in ``evaluate``."""
     page = browser.new_page()
-    page.add_script_tag(content=expose_functions(*scripts))
+    page.add_script_tag(content=join_module(*scripts))
     return page
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from posym_core.extensions import Registry
+from posym_core._extensions import Registry
 
 ROOT = Path(__file__).resolve().parents[2]
 Install = Callable[..., Path]

@@ -19,7 +19,7 @@ import torch
 from jaxtyping import Float, Int64
 from torch import Tensor
 
-from posym_core.checks import require_count
+from posym_core._checks import require_count
 from posym_core.models.constructed._index_retrieval_limits import find_smallest, one_minus_cos, positional_smallest_beta
 
 # Logits that differ by less are a tie: float64 cosines cannot tell them apart.

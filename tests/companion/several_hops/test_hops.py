@@ -24,7 +24,7 @@ from posym_companion.several_hops.hop_figure import (
     write_parcels,
 )
 from posym_core.tasks import LetterTask, NumberTask, walk
-from posym_figures.pages import Figure, join_module
+from posym_figures import Figure, join_module
 
 TASKS = {"number": NumberTask(), "letter": LetterTask()}
 ASK = """([model, parts, layouts, asked]) => {

@@ -16,6 +16,7 @@ from posym_companion.encodings.encoding_study import EncodingStudy
 from posym_companion.encodings.encoding_study import full_size as studies
 from posym_companion.encodings.encoding_tasks import EncodingTasks
 from posym_companion.encodings.encoding_tasks import full_size as tasks
+from posym_core._extensions import ExtensionError, ExtensionWarning
 from posym_core.encodings import (
     ENCODINGS,
     LABELS,
@@ -28,7 +29,6 @@ from posym_core.encodings import (
     make_encoding,
     register_encoding,
 )
-from posym_core.extensions import ExtensionError, ExtensionWarning
 from posym_profile.prompts import PROMPT_TASKS
 
 OURS = {

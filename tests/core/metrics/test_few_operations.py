@@ -15,7 +15,7 @@ from torch.utils._pytree import tree_leaves
 
 from benchmarks.operations import SIZES, counted, layer, scoring
 from posym_core import rope_angles, swap_scores
-from posym_core.checks import is_asynchronous
+from posym_core._checks import is_asynchronous
 from posym_core.metrics import _few_blocks as hubs
 from posym_core.metrics import _memory as memory
 from posym_core.metrics import _swaps as swaps

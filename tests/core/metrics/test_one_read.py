@@ -10,7 +10,7 @@ from torch._subclasses.fake_tensor import DataDependentOutputException, FakeTens
 
 from benchmarks.operations import counted, scoring
 from posym_core import cross_logits, exclusion, frequency_shares, rope_angles, rotate
-from posym_core.checks import defer_checks, deferring_checks, require, require_finite, require_room
+from posym_core._checks import defer_checks, deferring_checks, require, require_finite, require_room
 from posym_core.metrics import (
     cross_scores,
     frequency_use,

@@ -10,7 +10,7 @@ PROGRAM = """
 import torch
 from jaxtyping import TypeCheckError, install_import_hook
 
-with install_import_hook(["posym_core.checks", "posym_core.metrics"], "beartype.beartype"):
+with install_import_hook(["posym_core._checks", "posym_core.metrics"], "beartype.beartype"):
     import posym_core
     from posym_core.metrics._logit_matrix import plane_contributions
     from posym_core.metrics import dirichlet_kernel

@@ -15,7 +15,7 @@ from saved_models import save_model
 
 import posym_profile.__main__ as command_line
 import posym_profile.prompts
-from posym_core.extensions import ExtensionError, ExtensionWarning
+from posym_core._extensions import ExtensionError, ExtensionWarning
 from posym_profile.__main__ import main
 from posym_profile.prompts import PROMPT_TASKS, Prompts, make_prompts, register_prompt_task
 from posym_profile.report import _chunks as chunks

@@ -14,8 +14,8 @@ from architectures import tokens
 from in_browser import chromium
 from saved_models import save_model
 
+from posym_figures import join_module
 from posym_figures._explorer import count_packed_bytes
-from posym_figures.pages import join_module
 from posym_profile import load_model, profile
 from posym_profile.__main__ import main
 from posym_profile.report import _explored as explored

@@ -131,12 +131,10 @@ def join_scripts(*names: str | Path) -> str:
 
 
 def join_module(*names: str | Path) -> str:
-    """Scripts as one ES module with the default export of the last."""
-    return "".join(MODULE_WORDS.sub("", _read_static(name)) for name in names)
+    """Join scripts into one ES module with the default export of the last.
 
-
-def expose_functions(*names: str | Path) -> str:
-    """Scripts as one classic script whose functions all are globals: for tests and measurements."""
+    Where nothing is exported by default this is a classic script, too, whose functions all are globals.
+    """
     return "".join(MODULE_WORDS.sub("", _read_static(name)) for name in names)
 
 

@@ -17,10 +17,10 @@ from typing import ParamSpec, TypeVar
 import torch
 from torch import Tensor, nn
 
-from posym_core.arguments import require_count as require_count
-from posym_core.arguments import require_counts as require_counts
-from posym_core.arguments import require_floor as require_floor
-from posym_core.arguments import require_positive as require_positive
+from posym_core._arguments import require_count as require_count
+from posym_core._arguments import require_counts as require_counts
+from posym_core._arguments import require_floor as require_floor
+from posym_core._arguments import require_positive as require_positive
 
 P = ParamSpec("P")
 T = TypeVar("T")
