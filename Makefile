@@ -14,7 +14,7 @@ TEST_THREADS ?= 1
 FUZZ_EXAMPLES ?= 10000
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: help env browser test accept fuzz lint book pdf serve lock bench clean
+.PHONY: help env browser test accept fuzz lint book serve lock bench clean
 
 help: ## Show this list
 	@grep -E '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## (.*)/\1|\2/' | column -t -s '|'
@@ -28,9 +28,6 @@ browser: ## Find a Chromium for the tests of the site, or install it where that 
 
 book: env ## Execute the chapters and build the site into _build/html
 	$(RUN) tools/build_book.py
-
-pdf: env browser ## Print the built site as one PDF and link it from the front page
-	$(RUN) tools/book_pdf.py
 
 lint: env ## Check style, types, workflows, issue forms and the citation
 	$(RUN) -m ruff check .

@@ -95,7 +95,7 @@ def _rule(name: str, entry: Mapping[str, Any], unit: str) -> Rule:
 
 def _line(name: str, part: str, entry: Any, unit: str) -> Line:
     """A line from its part and its number, with a threshold or without, or from a table that says more."""
-    values = {"of": entry} if isinstance(entry, str) else entry
+    values: Any = {"of": entry} if isinstance(entry, str) else entry
     fits = isinstance(values, dict) and not {"part", "above", "below"} & set(values)
     if not fits or not (found := NUMBER.fullmatch(values.get("of", ""))) or {"of", "each"} <= set(values):
         _refuse(name, f'{part!r} asks a number, or one and a threshold as in "accuracy > 0.9", not {entry!r}')

@@ -11,7 +11,7 @@ from pathlib import Path
 DTYPES = ("float32", "float64", "bfloat16", "float16")
 # Settings of a profile that :func:`check_profile` takes.
 CHECKED = (
-    *("task", "facts", "prompts", "input", "template", "tau", "eps"),
+    *("task", "facts", "prompts", "input", "tau", "eps"),
     *("batch_size", "threads", "device", "dtype", "device_map"),
 )
 
@@ -66,7 +66,6 @@ def check_profile(
     facts: int,
     prompts: int,
     input: str | None,
-    template: str | None,
     tau: float = 1,
     eps: float = 1,
     batch_size: int | None = None,
@@ -78,8 +77,7 @@ def check_profile(
     """Refuse settings of a profile that no model and no prompts could have.
 
     Args:
-        task, facts, prompts, input, template, tau, eps, batch_size, threads, device, dtype, device_map: see
-            ``ProfileSettings``.
+        task, facts, prompts, input, tau, eps, batch_size, threads, device, dtype, device_map: see ``ProfileSettings``.
 
     Raises:
         ValueError: if a number is out of range, or two settings exclude each other.
@@ -97,12 +95,10 @@ def check_profile(
     for name, number in (("batch_size", batch_size), ("threads", threads)):
         if number is not None:
             require_count(name, number, 1)
-    if input is None and template is not None:
-        raise ValueError(f"a template words the rows of an input file, and there is none; got task={task!r}")
     if input is not None and not Path(input).is_file():
         raise FileNotFoundError(
             f"there is no prompt file at {input}; pass a .txt file of text with [[blocks]], one prompt a "
-            "line, a .csv file with a template, a file of JSON Lines, or a task"
+            "line, a file of JSON Lines, or a task"
         )
 
 

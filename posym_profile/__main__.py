@@ -12,7 +12,7 @@ from typing import Any, Literal
 
 import posym_core
 from posym_core._arguments import CHECKED, check_places, check_profile, find_folder_above, require_count
-from posym_core._extensions import list_names, make_unknown_error
+from posym_core._extensions import make_unknown_error
 
 SURVEY_HELP = """
 Profile every model of a list on every task, each in a folder of its own that later runs go on from, and put them into
@@ -24,18 +24,6 @@ PROFILE_HELP = """
 Scores of every attention head on the prompts of a task or a file, kept in a folder: profile.json (settings, origin and
 checksums), scores.safetensors, heads.csv, prompts.csv, prompts.jsonl, figures and report.html. A run that is killed
 goes on where it stopped when the same command is given again.
-"""
-
-SHARE_HELP = """
-Send the files of a finished profile, checked against their checksums, and a card that says what they are, to a dataset
-on the Hugging Face hub. Everybody who may see the dataset sees the prompts, too. load_profile("hf://owner/name") of
-posym_profile.report reads it. Needs the extra [share] and a login.
-"""
-
-PROMPTS_HELP = """
-Show what a profile of the same prompts would measure, without the model's weights: the tokens of each block, of what
-stands before and behind, and of the answers. --out writes the prompts as JSON Lines, with the spans of the blocks that
-are marked in text, for --input.
 """
 
 SUPPORT_HELP = """
@@ -57,7 +45,7 @@ DRAWN = {
     "seed": (0, "of them"),
 }
 # Other numbers that a command may take, and the least that each may be.
-LEAST = {"show": 0, "draws": 2, "explorer_prompts": 1}
+LEAST = {"draws": 2, "explorer_prompts": 1}
 SHARED = ("batch_size", "threads", "device", "dtype", "device_map")
 
 
@@ -84,7 +72,7 @@ def _parser() -> argparse.ArgumentParser:
 
     profile = commands.add_parser("profile", help="scores of every head of a language model", description=PROFILE_HELP)
     profile.add_argument("model", help=f"{PACKAGED}, a folder, or a name on the Hugging Face hub")
-    tasks = f"{', '.join(_tasks())}, or module:function for one of your own"
+    tasks = f"{', '.join(TASKS)}, or module:function for one of your own"
     _add_source(profile, tasks)
     profile.add_argument("--out", required=True, metavar="DIR", help="folder for the profile")
     _add_prompts(profile)
@@ -107,15 +95,6 @@ def _parser() -> argparse.ArgumentParser:
     add_places(profile)
     profile.set_defaults(command=_profile)
 
-    prompts = commands.add_parser("prompts", help="what a profile would measure", description=PROMPTS_HELP)
-    prompts.add_argument("model", help="as of profile; only its tokenizer is loaded")
-    _add_source(prompts, tasks)
-    _add_prompts(prompts)
-    prompts.add_argument("--show", type=int, default=3, help="prompts to show (default: 3)")
-    prompts.add_argument("--out", metavar="FILE", help="write the prompts as JSON Lines")
-    prompts.add_argument("--force", action="store_true", help="write over a file that is there")
-    prompts.set_defaults(command=_prompts)
-
     survey = commands.add_parser("survey", help="many models in one table", description=SURVEY_HELP)
     survey.add_argument("models", metavar="LIST", help="file with one model a line")
     _add_source(survey, "tasks as of profile, with commas between (default: binding)", required=False)
@@ -126,12 +105,6 @@ def _parser() -> argparse.ArgumentParser:
     survey.add_argument("--draws", type=int, default=2000, help="of the bootstrap behind intervals (default: 2000)")
     add_places(survey)
     survey.set_defaults(command=_survey)
-
-    share = commands.add_parser("share", help="put a profile on the Hugging Face hub", description=SHARE_HELP)
-    share.add_argument("folder", metavar="FOLDER", help="of a finished profile")
-    share.add_argument("--to", required=True, metavar="NAME", help="owner/name of a dataset that is new or empty")
-    share.add_argument("--private", action="store_true", help="let its owner alone see it")
-    share.set_defaults(command=_share)
 
     support = commands.add_parser("support", help="whether a model can be profiled", description=SUPPORT_HELP)
     support.add_argument("model", help=f"{PACKAGED}, a folder, a name on the Hugging Face hub, or a class or kind")
@@ -146,12 +119,8 @@ def _add_source(parser: argparse.ArgumentParser, tasks: str, *, required: bool =
     """Options on where prompts come from."""
     source = parser.add_mutually_exclusive_group(required=required)
     source.add_argument("--task", help=tasks)
-    source.add_argument(
-        "--input", metavar="FILE", help=".txt with [[blocks]], .csv with --template, or JSON Lines; see the guide"
-    )
-    parser.add_argument(
-        "--template", help="wording of the rows of a .csv file, or of binding: likes (default), bought or lives"
-    )
+    source.add_argument("--input", metavar="FILE", help=".txt with [[blocks]], or JSON Lines; see the guide")
+    parser.add_argument("--template", help="wording of the task binding: likes (default), bought or lives")
 
 
 def _add_prompts(parser: argparse.ArgumentParser) -> None:
@@ -187,25 +156,21 @@ def add_places(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--no-progress", action="store_true", help="no progress bar")
 
 
-def _tasks() -> list[str]:
-    return list_names(TASKS, "posym_profile.tasks")
-
-
 def _check(options: argparse.Namespace) -> None:
     """Refuse options that no model could have, before what takes seconds is imported.
 
     What the command then calls refuses the same, as it is called from Python, too.
     """
-    given: dict[str, Any] = {"template": None, **{name: default for name, (default, _) in DRAWN.items()}}
+    given: dict[str, Any] = {name: default for name, (default, _) in DRAWN.items()}
     given |= {name: value for name, value in vars(options).items() if value is not None}
     settings = {name: given[name] for name in CHECKED if name in given}
     if options.input is not None:
         check_profile(**{**settings, "task": None})
     else:
         for task in map(str.strip, settings.get("task", "binding").split(",")):
-            if ":" not in task and task not in (known := _tasks()):
-                raise make_unknown_error("task", task, known)
-            check_profile(**{**settings, "task": task, "input": None, "template": None})
+            if ":" not in task and task not in TASKS:
+                raise make_unknown_error("task", task, TASKS)
+            check_profile(**{**settings, "task": task, "input": None})
     for name, least in LEAST.items():
         if name in given:
             require_count(name, given[name], least)
@@ -225,18 +190,17 @@ def _source(options: argparse.Namespace, task: str | None = None) -> dict[str, A
     given = vars(options)
     drawn = {name: default if given[name] is None else given[name] for name, (default, _) in DRAWN.items()}
     if options.input is not None:
-        if not_drawn := [f"--{name}" for name in DRAWN if given[name] is not None]:
+        if not_drawn := [f"--{name}" for name in (*DRAWN, "template") if given[name] is not None]:
             raise ValueError(
                 f"a task's prompts are drawn, those of --input are given; leave out {' and '.join(not_drawn)}"
             )
-        return {"task": None, "input": options.input, "template": options.template, **drawn}
+        return {"task": None, "input": options.input, **drawn}
     task = task if options.task is None else options.task
     if options.template is None:
         return {"task": task, **drawn}
     if task != "binding":
         raise ValueError(
-            f"--template words the task binding or the rows of a .csv --input, not {task}; leave it out, or pass "
-            "--task binding-bought or the like"
+            f"--template words the task binding, not {task}; leave it out, or pass --task binding-bought or the like"
         )
     if options.template not in TEMPLATES:
         raise ValueError(f"--template must be one of {', '.join(TEMPLATES)}; got {options.template!r}")
@@ -328,15 +292,6 @@ def _numbers(name: str, text: str) -> list[int]:
     return numbers
 
 
-def _prompts(options: argparse.Namespace) -> None:
-    _check(options)
-    from posym_profile.report._profile_settings import ProfileSettings
-    from posym_profile.report._prompt_listing import list_prompts
-
-    settings = ProfileSettings(model=options.model, **_source(options))
-    print("\n".join(list_prompts(settings, show=options.show, out=options.out, force=options.force)))
-
-
 def _support(options: argparse.Namespace) -> int:
     from posym_profile.scores._supported import find_support
 
@@ -370,15 +325,6 @@ def _survey(options: argparse.Namespace) -> None:
     )
     refused = sum(row["refused"] != "" for row in rows)
     print(f"{format_count(len(rows) - refused, 'profile')}, {refused} refused: {Path(options.out) / PAGE}")
-
-
-def _share(options: argparse.Namespace) -> None:
-    from posym_profile.report._sharing import share_profile
-
-    there = share_profile(
-        options.folder, options.to, private=options.private, report=lambda line: print(line, file=sys.stderr)
-    )
-    print(f"shared as hf://{there.name}@{there.revision}; the name alone reads the newest state")
 
 
 def _companions() -> list[Callable[[Any], None]]:

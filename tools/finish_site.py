@@ -23,7 +23,6 @@ from PIL import Image
 from safetensors.numpy import load_file
 from scipy.cluster.vq import kmeans2
 from set_formulas import mathjax_folder, set_formulas
-from trim_styles import trim_styles
 from words import reading_path, words_in_sight
 
 from posym_companion.several_hops.hop_figure import list_parcels, write_parcels
@@ -295,7 +294,6 @@ def finish(site: Path, root: Path, kept: Path) -> None:
     pack_models(site, root / "results")
     add_definitions(site, plain)
     set_formulas(site, mathjax_folder())
-    trim_styles(site)
     carry_style(site)
     pack_pictures(site, kept)
     (site / "404.html").write_text(MISSING.format(title=settings["title"], address=address), encoding="utf-8")

@@ -1,12 +1,6 @@
 """Encodings by name: a class registers itself, and tables, experiments and the atlas have it.
 
-:func:`register_encoding` does so for a class in a file of this room. Another package names its classes by entry points,
-in its ``pyproject.toml``::
-
-    [project.entry-points."posym_core.encodings"]
-    window = "my_package.window:Window"
-
-A class in no package goes by ``module:Class``.
+:func:`register_encoding` does so for a class in a file of this room. Any other class goes by ``module:Class``.
 """
 
 from __future__ import annotations
@@ -161,7 +155,6 @@ ENCODINGS: Registry[EncodingEntry] = Registry(
     "encoding",
     decorator="@register_encoding(name, label)",
     room="posym_core.encodings.",
-    group="posym_core.encodings",
     keep=_kept,
 )
 """Every encoding by name."""

@@ -1,12 +1,7 @@
 """Prompt tasks by name: a function that makes prompts for language models registers itself.
 
-:func:`register_prompt_task` does so for a function in a file of this room. Another package names its functions by entry
-points, in its ``pyproject.toml``::
-
-    [project.entry-points."posym_profile.tasks"]
-    riddle = "my_package.riddles:riddle_prompts"
-
-A function in no package goes by ``module:function``. The command line, surveys and reports then know the task.
+:func:`register_prompt_task` does so for a function in a file of this room; the command line, surveys and reports then
+know the task. Any other function goes by ``module:function``.
 """
 
 from __future__ import annotations
@@ -131,7 +126,6 @@ PROMPT_TASKS: Registry[PromptTask] = Registry(
     "task",
     decorator="@register_prompt_task(name)",
     room="posym_profile.prompts.",
-    group="posym_profile.tasks",
     keep=_kept,
 )
 """Every task that language models can be asked, by name: what makes its prompts."""

@@ -12,7 +12,7 @@ import contextlib
 import json
 import os
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -29,7 +29,6 @@ from posym_core.store import (
     unseal,
     write_files,
 )
-from posym_profile.report._hub import PREFIX, parse_repository
 from posym_profile.report._prompt_files import BlockedPrompt, write_prompts
 from posym_profile.report._tables import find_share_medians, write_heads_table, write_prompts_table
 from posym_profile.scores._head_tables import count_hidden_blocks
@@ -156,17 +155,11 @@ def load_profile(folder: Path | str) -> ProfileRun:
     """Read a finished profile and check every file against its checksum.
 
     Args:
-        folder: of a profile, or ``hf://owner/name``, a profile on the Hugging Face hub as
-            :func:`posym_profile.report.share_profile` puts it there; ``hf://owner/name@commit`` reads the state
-            of one commit. Its files are kept in the hub's cache on this machine.
+        folder: of a profile.
 
     Raises:
         ProfileError: if it is missing, unfinished, altered or truncated; the message names the file and what to do.
-        ImportError: if a profile on the hub is asked for without the hub's library.
-        OSError: if there is no such repository, no access to it, or no network.
     """
-    if str(folder).startswith(PREFIX):
-        return _from_hub(str(folder))
     folder = Path(folder)
     if not (folder / MANIFEST).is_file():
         if UnfinishedWork(folder / CHUNKS).read() is not None:
@@ -176,22 +169,6 @@ def load_profile(folder: Path | str) -> ProfileRun:
         return _read(folder)
     except DamagedError as error:
         raise ProfileError(f"in {folder} {error}; measure again with --force, or restore the file") from error
-
-
-def _from_hub(address: str) -> ProfileRun:
-    there = parse_repository(address)
-    folder = there.fetch(MANIFEST).parent
-    try:
-        # The cache names a folder by its commit, so that all files are of one.
-        there = replace(there, revision=folder.name)
-        for name in read_manifest(folder)["files"]:
-            there.fetch(name)
-        return _read(folder)
-    except DamagedError as error:
-        raise ProfileError(
-            f"in {address} {error}. Delete {folder} to fetch it again; if that does not help, what was shared was "
-            f"changed: name an earlier commit, {address.partition('@')[0]}@COMMIT, or ask its owner"
-        ) from error
 
 
 def _read(folder: Path) -> ProfileRun:

@@ -1,4 +1,4 @@
-r"""Prompts as people write them: text whose blocks are marked, and rows of a table for a template of such text.
+r"""Prompts as people write them: text whose blocks are marked.
 
 Two square brackets stand around each block. At the end two angle brackets may stand around the words that the model is
 to choose from, the right one first::
@@ -11,18 +11,12 @@ brackets. Anywhere else a backslash is itself, and so are angle brackets that ar
 
 A file of text has one prompt a line, and empty lines are skipped. If some line consists of ``---`` alone, prompts are
 what stands between such lines and may have several lines. White space at the ends of a prompt is not read.
-
-A template is such text with ``{column}`` for what a row has in that column, and ``{{`` or ``}}`` for a plain brace.
-What a row has is plain text, also where it looks like a mark.
 """
 
 from __future__ import annotations
 
-import csv
 import re
-import string
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from functools import partial
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 # The last brackets of a run close a block, so that "[[a[0]]]" holds "a[0]".
@@ -61,87 +55,6 @@ def parse_marked_prompts(lines: Iterable[str]) -> Iterator[tuple[int, str]]:
         elif held:
             yield held[0][0], "\n".join(line for _, line in held)
             held = []
-
-
-class RowTemplate:
-    """A template, and the columns that it needs.
-
-    Raises:
-        ValueError: if it is no template: marks or braces do not fit, or it names no column.
-    """
-
-    def __init__(self, template: str) -> None:
-        self._pieces = _pieces(template)
-        self.columns: dict[str, None] = {}
-        for _, written in self._pieces:
-            try:
-                parts = list(string.Formatter().parse(written))
-            except ValueError as error:
-                raise ValueError(f"braces of the template do not fit: {error}; write {{{{ for a plain brace") from None
-            for _, name, form, conversion in parts:
-                if name is None:
-                    continue
-                if not name or form or conversion:
-                    raise ValueError(
-                        "the template takes columns by their names alone, as {name}; got "
-                        f"{{{name}{'!' + conversion if conversion else ''}{':' + form if form else ''}}}"
-                    )
-                self.columns[name] = None
-        if not self.columns:
-            raise ValueError(
-                "the template names no column, so all prompts would be the same; write {name} where a row's word goes"
-            )
-
-    def fill(self, row: Mapping[str, str]) -> dict[str, Any]:
-        """The prompt of a row, as :func:`parse_marked_prompt` has it."""
-        return _put_together([(kind, self._fill(written, row)) for kind, written in self._pieces])
-
-    @staticmethod
-    def _fill(written: str, row: Mapping[str, str]) -> str:
-        # Not str.format, for which a column called "a.b" would be an attribute.
-        parts = string.Formatter().parse(written)
-        return "".join(plain + ("" if name is None else row[name]) for plain, name, _, _ in parts)
-
-
-def read_rows(lines: Iterable[str], template: str) -> Iterator[tuple[int, Callable[[], dict[str, Any]]]]:
-    """The number of each row's last line in a table with a header, and what makes the row's prompt or refuses it.
-
-    A column ``id`` names the prompts. White space around what stands between two commas is not read.
-
-    Raises:
-        ValueError: if the header does not have what the template names.
-    """
-    wording = RowTemplate(template)
-    reader = csv.reader(lines, skipinitialspace=True, strict=True)
-    names = [name.strip() for name in next(_rows(reader), [])]
-    if missing := [name for name in wording.columns if name not in names]:
-        raise ValueError(
-            f"the template names the column {missing[0]!r}, but the columns are "
-            f"{', '.join(map(repr, names)) or 'none'}; name columns in the first row, with commas between them"
-        )
-    if twice := [name for name in names if names.count(name) > 1]:
-        raise ValueError(f"two columns are called {twice[0]!r}; rename one")
-    for values in _rows(reader):
-        yield reader.line_num, partial(_row_prompt, wording, names, values)
-
-
-def _row_prompt(wording: RowTemplate, names: list[str], values: list[str]) -> dict[str, Any]:
-    if len(values) != len(names):
-        raise ValueError(
-            f"the row has {len(values)} values for {len(names)} columns; put quotes around a value with a comma"
-        )
-    row = dict(zip(names, map(str.strip, values), strict=True))
-    if empty := [name for name in wording.columns if not row[name]]:
-        raise ValueError(f"column {empty[0]!r} is empty, and the template needs it; fill it or remove the row")
-    return wording.fill(row) | ({"id": row["id"]} if row.get("id") else {})
-
-
-def _rows(reader: Any) -> Iterator[list[str]]:
-    """Rows that are not empty; what the reader refuses as an error of values."""
-    try:
-        yield from (row for row in reader if any(map(str.strip, row)))
-    except csv.Error as error:
-        raise ValueError(f"line {reader.line_num} is no row of a table: {error}; mend its quotes") from None
 
 
 def _pieces(text: str) -> list[Piece]:

@@ -31,7 +31,6 @@ class ProfileSettings:
         prompts: how many prompts of a task.
         seed: of the task's prompts.
         input: a prompt file in place of a task, see ``prompt_files``.
-        template: of the rows of an input file that is called ``.csv``.
         tau: temperature of the weights over pairs of blocks.
         eps: floor of the norms in the cosine.
         per_frequency: also score every rotation plane as a head of its own.
@@ -55,7 +54,6 @@ class ProfileSettings:
     prompts: int = 64
     seed: int = 0
     input: str | None = None
-    template: str | None = None
     tau: float = 1e-4
     eps: float = 1e-8
     per_frequency: bool = False
@@ -88,13 +86,13 @@ class ProfileSettings:
         if self.task is not None:
             PROMPT_TASKS.find(self.task)
         else:
-            read_fields(str(self.input), template=self.template)
+            read_fields(str(self.input))
 
     def describe_settings(self) -> dict[str, Any]:
         """All that the numbers depend on, as JSON, but for the number of threads."""
         fields = asdict(self)
         fields.pop("threads")
-        for name in ("energy", "visible_only", "cube", "labels", "template"):
+        for name in ("energy", "visible_only", "cube", "labels"):
             if not getattr(self, name):
                 fields.pop(name)  # as in profiles from before it could be asked for
         queries = fields.pop("queries")
@@ -118,7 +116,7 @@ class ProfileSettings:
         """The prompts that are asked for."""
         if self.input is not None:
             positions = find_position_limit(load_config(self.model))
-            return read_prompts(self.input, tokenizer, template=self.template, positions=positions)
+            return read_prompts(self.input, tokenizer, positions=positions)
         drawn = {"facts": self.facts, "count": self.prompts, "seed": self.seed}
         prompts = make_prompts(tokenizer, str(self.task), **drawn)
         ids = torch.cat([prompts.input_ids.flatten(), prompts.answer_ids.flatten()])

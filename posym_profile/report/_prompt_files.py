@@ -1,9 +1,8 @@
-"""Prompts in files: marked text, rows for a template, or JSON Lines, as the end of the file's name says.
+"""Prompts in files: marked text or JSON Lines, as the end of the file's name says.
 
-``.txt`` is text with marked blocks and ``.csv`` holds rows for a template of such text; both are described in
-``marked_text``. Any other file is JSON Lines, an object a line of one of two kinds. With text,
-blocks are spans of characters, from the first to before the last, and the tokenizer's mark of beginning is put in
-front::
+``.txt`` is text with marked blocks, as ``_marked_text`` describes it. Any other file is JSON Lines, an object a line of
+one of two kinds. With text, blocks are spans of characters, from the first to before the last, and the tokenizer's mark
+of beginning is put in front::
 
     {"text": "Ann likes red. Bob likes blue. Bob likes", "blocks": [[0, 14], [14, 30]], "answers": [" blue", " red"]}
 
@@ -34,7 +33,7 @@ import torch
 
 from posym_core.metrics import BlockLayout
 from posym_profile.prompts._drafts import Prompts
-from posym_profile.report._marked_text import EXAMPLE, parse_marked_prompt, parse_marked_prompts, read_rows, shorten
+from posym_profile.report._marked_text import EXAMPLE, parse_marked_prompt, parse_marked_prompts, shorten
 from posym_profile.scores._visibility import format_count
 
 KINDS = {
@@ -46,10 +45,7 @@ FORM = (
     '"start": ..., "block_length": ..., "blocks": ...}, one a line; text with [[blocks]] goes into a file that is '
     "called .txt"
 )
-FORMS = {
-    ".txt": f"write one a line, with [[ and ]] around its blocks: {EXAMPLE}",
-    ".csv": "write the names of the columns into the first row and a prompt's words into each that follows",
-}
+MARKED = f"write one a line, with [[ and ]] around its blocks: {EXAMPLE}"
 NOT_UTF_8 = "this line is not UTF-8; save the file in UTF-8"
 # Characters that are read as tokens at a time while a text may be too long: a tokenizer takes some 170 bytes for each.
 PIECE = 20_000
@@ -153,7 +149,6 @@ def read_prompts(
     tokenizer: Any,
     *,
     vocabulary: int | None = None,
-    template: str | None = None,
     positions: int | None = None,
 ) -> list[BlockedPrompt]:
     """Read a prompt file.
@@ -162,7 +157,6 @@ def read_prompts(
         path: in UTF-8, see the module's docstring.
         tokenizer: of the model in question; needed for prompts with text.
         vocabulary: number of tokens the model knows; by default the tokenizer's.
-        template: of the rows of a ``.csv`` file.
         positions: tokens that the model was made for; a longer prompt is refused. By default none is.
 
     Raises:
@@ -172,7 +166,7 @@ def read_prompts(
     known = vocabulary or len(tokenizer)
     prompts: list[BlockedPrompt] = []
     with _Refused(path) as refused:
-        for number, fields in read_fields(path, template=template):
+        for number, fields in read_fields(path):
             with refused.at(number):
                 if "text" in fields:
                     prompt = _from_text(fields, tokenizer, positions)
@@ -193,7 +187,7 @@ def read_marked_text(text: str, tokenizer: Any, *, id: str) -> BlockedPrompt:
     return BlockedPrompt(**_from_text(fields, tokenizer), id=id)
 
 
-def read_fields(path: Path | str, *, template: str | None = None) -> list[tuple[int, dict[str, Any]]]:
+def read_fields(path: Path | str) -> list[tuple[int, dict[str, Any]]]:
     """What a prompt file says, as far as it can be checked without a tokenizer.
 
     Returns:
@@ -204,18 +198,10 @@ def read_fields(path: Path | str, *, template: str | None = None) -> list[tuple[
         OSError: if the file cannot be read.
     """
     path = Path(path)
-    end = path.suffix.casefold()
-    if end == ".csv" and template is None:
-        raise PromptFileError(
-            f"{path} holds rows, and a template must say what prompts they make; pass --template, such as "
-            "'[[{a} likes {b}.]] [[{c} likes {d}.]] {a} likes' for columns a, b, c and d"
-        )
-    if end != ".csv" and template is not None:
-        raise PromptFileError(f"a template words the rows of a .csv file, and {path} is none; leave it out")
     found: list[tuple[int, dict[str, Any]]] = []
     lines: dict[str, int] = {}
     with _Refused(path, before="they are read as tokens") as refused:
-        for number, read in _read_as(path, end, template):
+        for number, read in _read_as(path):
             with refused.at(number):
                 fields = {"id": number, **read()}
                 _CHECKS["text" if "text" in fields else "input_ids"](fields)
@@ -231,13 +217,8 @@ def read_fields(path: Path | str, *, template: str | None = None) -> list[tuple[
                     )
                 found.append((number, fields))
     if not found:
-        raise PromptFileError(f"{path} holds no prompt; {FORMS.get(end, FORM)}")
+        raise PromptFileError(f"{path} holds no prompt; {MARKED if _is_marked(path) else FORM}")
     return found
-
-
-def write_fields(fields: Iterable[Mapping[str, Any]]) -> bytes:
-    """Prompts as :func:`read_fields` has them, as the content of a file of JSON Lines."""
-    return "".join(json.dumps(prompt, ensure_ascii=False) + "\n" for prompt in fields).encode()
 
 
 def write_prompts(prompts: Iterable[BlockedPrompt]) -> bytes:
@@ -281,9 +262,13 @@ class _Refused:
 Read = Callable[[], dict[str, Any]]
 
 
-def _read_as(path: Path, end: str, template: str | None) -> Iterator[tuple[int, Read]]:
-    """Each prompt's line, and what reads it or says why it cannot be read."""
-    if end not in FORMS:
+def _is_marked(path: Path) -> bool:
+    return path.suffix.casefold() == ".txt"
+
+
+def _read_as(path: Path) -> Iterator[tuple[int, Read]]:
+    """Yield each prompt's line, and what reads it or says why it cannot be read."""
+    if not _is_marked(path):
         with path.open("rb") as file:
             for number, raw in enumerate(file, start=1):
                 raw = raw.removeprefix(codecs.BOM_UTF8) if number == 1 else raw
@@ -296,13 +281,7 @@ def _read_as(path: Path, end: str, template: str | None) -> Iterator[tuple[int, 
     except UnicodeDecodeError as error:
         number = content.count(b"\n", 0, error.start) + 1
         raise PromptFileError(f"{path}, line {number}: {NOT_UTF_8}") from None
-    if template is None:
-        yield from ((number, partial(parse_marked_prompt, text)) for number, text in parse_marked_prompts(lines))
-        return
-    try:
-        yield from read_rows(lines, template)
-    except ValueError as error:
-        raise PromptFileError(f"{path}: {error}") from None
+    yield from ((number, partial(parse_marked_prompt, text)) for number, text in parse_marked_prompts(lines))
 
 
 def _json_fields(raw: bytes) -> dict[str, Any]:

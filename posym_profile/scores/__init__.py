@@ -1,6 +1,5 @@
 """Scores of every head of a model on prompts: profiles, the cube of symbol, origin and place, labels."""
 
-from posym_profile.scores._activation_cache import cached_cross_logits, cached_swap_scores
 from posym_profile.scores._cubes import Cube, make_cube, measure_crossed_logits, measure_cube_logits, origin_cube
 from posym_profile.scores._head_views import PLANE_PROMPTS, Cuts, average_views, make_head_views
 from posym_profile.scores._labels import HeadLabels, measure_head_labels
@@ -21,8 +20,6 @@ __all__ = [
     "Profile",
     "Support",
     "average_views",
-    "cached_cross_logits",
-    "cached_swap_scores",
     "find_support",
     "make_cube",
     "make_head_views",

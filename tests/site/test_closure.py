@@ -19,7 +19,7 @@ FILES = {
         from posym_core.metrics._rope import rotate as turn
         def local(): return 1""",
     "posym_core/metrics/_swaps.py": """
-        from posym_core.checks import require
+        from posym_core._checks import require
         def swap_scores():
             "Docstring."
             return 1""",
@@ -164,7 +164,7 @@ def test_a_name_that_comes_from_elsewhere_concerns_its_chapters(project: Path) -
     before = keys(project)
     face = project / "posym_core" / "metrics" / "__init__.py"
     face.write_text(
-        face.read_text().replace("posym_core.metrics._rope import rotate", "posym_core.checks import require")
+        face.read_text().replace("posym_core.metrics._rope import rotate", "posym_core._checks import require")
     )
     assert {name for name, key in keys(project).items() if key != before[name]} == {"rope", "local"}
 
@@ -195,7 +195,7 @@ def test_a_tag_names_a_claim_too(project: Path) -> None:
 def test_relative_imports_are_refused(project: Path) -> None:
     (project / "posym_core" / "checks.py").write_text("from . import metrics")
     with pytest.raises(ValueError, match="`from \\. import metrics` is relative; name the module in full"):
-        closure.Project(project).behind(notebook("from posym_core.checks import require"))
+        closure.Project(project).behind(notebook("from posym_core._checks import require"))
 
 
 def test_chapters_of_this_book_depend_on_less_than_everything(root: Path) -> None:

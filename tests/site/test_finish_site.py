@@ -11,7 +11,6 @@ import finish_site
 import numpy as np
 import pytest
 import set_formulas
-import trim_styles
 from PIL import Image
 from safetensors.numpy import save_file
 
@@ -86,54 +85,6 @@ def test_a_failure_of_mathjax_is_told(tmp_path: Path) -> None:
     write_page(tmp_path, inline("a"))
     with pytest.raises(RuntimeError, match="MathJax failed under Node"):
         set_formulas.set_formulas(tmp_path, tmp_path / "nothing")
-
-
-@pytest.mark.parametrize(
-    ("sheet", "kept"),
-    [
-        (".used { top: 0 }", ".used{top: 0}"),
-        (".lost { top: 0 }", ""),
-        (".lost, p.used > a { top: 0 }", "p.used > a{top: 0}"),
-        (".used:not(.lost) { top: 0 }", ".used:not(.lost){top: 0}"),
-        (":is(.lost, p) a, [data-x='.lost'] { top: 0 }", ':is(.lost, p) a,[data-x=".lost"]{top: 0}'),
-        (".used.lost { top: 0 }", ""),
-        (r".used\/half { top: 0 }", r".used\/half{top: 0}"),
-        ("@media print { .lost { top: 0 } .used { top: 0 } }", "@media print{.used{top: 0}}"),
-        ("@media print { .lost { top: 0 } }", ""),
-        ("@keyframes lost { from { top: 0 } to { top: 1px } }", "@keyframes lost { from { top: 0 } to { top: 1px } }"),
-        ('@charset "UTF-8"; /* } */ p { content: "}{;" }', '@charset "UTF-8";p{content: "}{;"}'),
-        ("p { background: url(data:image/png;base64,A//{B) }", "p{background: url(data:image/png;base64,A//{B)}"),
-    ],
-)
-def test_only_rules_that_no_element_can_match_are_left_out(sheet: str, kept: str) -> None:
-    assert trim_styles.trim(sheet, {"used", "used/half"}) == kept
-
-
-@pytest.mark.parametrize("sheet", ["p { top: 0 }\n}", "p { top: 0 }\np"])
-def test_a_broken_sheet_is_refused(sheet: str) -> None:
-    with pytest.raises(ValueError, match="line 2 of a style sheet cannot be read"):
-        trim_styles.trim(sheet, set())
-
-
-def test_icons_count_as_escapes_and_as_letters() -> None:
-    sheet = trim_styles.trim('.a::before { content: "\\f0f3" } :root { --icon: "\uf05a" }', {"a"})
-    assert {code or letter for code, letter in trim_styles.ICON.findall(sheet)} == {"\uf0f3", "\uf05a"}
-
-
-def test_classes_of_pages_and_names_in_scripts_count_as_used(tmp_path: Path) -> None:
-    write_page(tmp_path, "<p class='one two'></p><script>x.classList.add('three-four')</script>")
-    (tmp_path / "menu.js").write_text('open("five")')
-    (tmp_path / "searchindex.js").write_text('index("six")')
-    known = trim_styles.words(tmp_path)
-    assert {"one", "two", "three-four", "five"} <= known
-    assert "six" not in known
-
-
-def test_classes_whose_end_a_script_fills_in_count_as_used(tmp_path: Path) -> None:
-    write_page(tmp_path, "<script>node.className = `fill-c${number} L${place}`</script>")
-    (tmp_path / "style.css").write_text(".fill-c2 { top: 0 } .fill-d2 { top: 0 } .Lost { top: 0 }")
-    trim_styles.trim_styles(tmp_path)
-    assert (tmp_path / "style.css").read_text() == ".fill-c2{top: 0}"
 
 
 def test_style_and_script_of_figures_are_loaded_once(tmp_path: Path) -> None:

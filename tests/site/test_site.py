@@ -379,7 +379,7 @@ def test_icons_are_in_the_fonts(visit: Visit, site: Path) -> None:
     missing = set()
     for icon, family, weight in asked:
         font = "brands-400" if "Brands" in family else "solid-900" if int(weight) >= 600 else "regular-400"
-        if not set(map(ord, icon)) <= letters(next(site.rglob(f"fa-{font}.woff"))):
+        if not set(map(ord, icon)) <= letters(next(site.rglob(f"fa-{font}.ttf"))):
             missing.add(f"{icon!a} in fa-{font}")
     assert not missing
 

@@ -17,7 +17,6 @@ import execute
 import lock
 import nbformat
 import pytest
-import release_notes
 
 
 def write_notebook(path: Path, text: str, *cells: str) -> None:
@@ -261,21 +260,6 @@ def test_missing_browser_stops_continuous_integration(root: Path, tmp_path: Path
     assert elsewhere.returncode == 0
     assert "browser tests will be skipped; install chromium" in elsewhere.stdout
     assert subprocess.run(command, env={"PATH": str(tmp_path), "CI": "true"}).returncode == 1
-
-
-def test_notes_of_a_release_are_what_the_changelog_says_of_it(root: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    text = "# Changelog\n\n## Unreleased\n\n* Later.\n\n## 0.10.0\n\n## 0.1.0\n\n* First.\n\nMore.\n"
-    assert release_notes.notes(text, "0.1.0") == "* First.\n\nMore.\n"
-    for missing in ("0.2.0", "0.10.0"):
-        with pytest.raises(
-            ValueError, match=rf"nothing of '{missing}'; put '## {missing}' in place of 'Unreleased'. It has Unrel"
-        ):
-            release_notes.notes(text, missing)
-    assert release_notes.main(["0.1.0"], root) == 0
-    assert "\n## " not in (said := capsys.readouterr().out)
-    assert "The core: rotations" in said
-    assert release_notes.main(["99"], root) == 1
-    assert "CHANGELOG.md says nothing of '99'" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

@@ -1,14 +1,13 @@
-"""Encodings of one's own: a file or an entry point, found by name, in tables and experiments; what is refused."""
+"""Encodings of one's own: a file, found by name, in tables and experiments; what is refused."""
 
 from __future__ import annotations
 
 import re
-import sys
 from collections.abc import Iterator
 
 import pytest
 import torch
-from own_packages import as_before, example, write_package
+from own_packages import as_before, example
 
 import posym_core.encodings
 from posym_companion.encodings import LEVELS, ability_table, atlas_rows, atlas_table, playground
@@ -16,7 +15,7 @@ from posym_companion.encodings.encoding_study import EncodingStudy
 from posym_companion.encodings.encoding_study import full_size as studies
 from posym_companion.encodings.encoding_tasks import EncodingTasks
 from posym_companion.encodings.encoding_tasks import full_size as tasks
-from posym_core._extensions import ExtensionError, ExtensionWarning
+from posym_core._extensions import ExtensionError
 from posym_core.encodings import (
     ENCODINGS,
     LABELS,
@@ -54,7 +53,6 @@ OURS = {
     "path": "PaTH",
     "urpe": "URPE",
 }
-GROUP = "posym_core.encodings"
 PLAIN = "from posym_core.encodings import NoPE\nclass Window(NoPE): ...\n"
 SHAPE = LayerShape(heads=2, dim=8, width=6, length=16)
 
@@ -105,41 +103,11 @@ def test_after_it_is_removed_it_is_unknown():
         EncodingStudy(task="count", setup="window")
 
 
-def test_a_package_names_an_encoding_by_an_entry_point(patch, tmp_path):
-    write_package(tmp_path / "a", "window-pack", GROUP, {"window": "window_pack:Window"}, window_pack=PLAIN)
-    patch.syspath_prepend(tmp_path / "a")
-    assert "window" in ENCODINGS
-    assert "window_pack" not in sys.modules
-    assert isinstance(make_encoding("window", SHAPE), NoPE)
-    assert list(LABELS.items())[-1] == ("window", "window")
-    assert [row.encoding for row in atlas_rows(folder=tmp_path, columns=())] == [*OURS, "window"]
-
-
-def test_a_decorated_class_keeps_its_label(patch, tmp_path):
-    code = "from posym_core.encodings import register_encoding\n" + PLAIN.replace(
-        "class", "@register_encoding('window', 'A window')\nclass"
-    )
-    write_package(tmp_path / "a", "window-pack", GROUP, {"window": "window_pack:Window"}, window_pack=code)
-    patch.syspath_prepend(tmp_path / "a")
-    assert LABELS["window"] == "A window"
-
-
 def test_a_class_in_no_package_goes_by_module_and_name(patch, tmp_path):
     (tmp_path / "mine.py").write_text(PLAIN, encoding="utf-8")
     patch.syspath_prepend(tmp_path)
     assert type(make_encoding("mine:Window", SHAPE)).__module__ == "mine"
     assert list(ENCODINGS) == list(OURS)
-
-
-def test_a_broken_package_is_named_and_breaks_no_other(patch, tmp_path):
-    write_package(tmp_path / "a", "bad-pack", GROUP, {"window": "bad_pack:Window"}, bad_pack="raise RuntimeError('no')")
-    patch.syspath_prepend(tmp_path / "a")
-    message = r"encoding 'window', entry point 'bad_pack:Window' of bad-pack 1.0, cannot be loaded: RuntimeError: no\."
-    with pytest.raises(ExtensionError, match=message):
-        make_encoding("window", SHAPE)
-    with pytest.warns(ExtensionWarning, match=message):
-        assert list(LABELS) == list(OURS)
-    assert isinstance(make_encoding("rope", SHAPE), RoPE)
 
 
 def test_two_of_one_name_are_refused():

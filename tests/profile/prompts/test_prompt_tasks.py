@@ -1,21 +1,19 @@
-"""Tasks of one's own: a file or an entry point, found by name and in lists; what is refused, and what is left out."""
+"""Tasks of one's own: a file, found by name and in lists; what is refused."""
 
 from __future__ import annotations
 
-import importlib
 import re
-import subprocess
 import sys
 from collections.abc import Iterator
 
 import pytest
 import torch
-from own_packages import as_before, example, write_package
+from own_packages import as_before, example
 from saved_models import save_model
 
 import posym_profile.__main__ as command_line
 import posym_profile.prompts
-from posym_core._extensions import ExtensionError, ExtensionWarning
+from posym_core._extensions import ExtensionError
 from posym_profile.__main__ import main
 from posym_profile.prompts import PROMPT_TASKS, Prompts, make_prompts, register_prompt_task
 from posym_profile.report import _chunks as chunks
@@ -25,7 +23,6 @@ from posym_profile.report._profile_settings import ProfileSettings
 
 WORDINGS = ["binding", "binding-likes", "binding-bought", "binding-lives", "binding-with-lead", "binding-varied"]
 OURS = [*WORDINGS, "index", "keyvalue", "induction", "text"]
-GROUP = "posym_profile.tasks"
 PLAIN = """
 from posym_profile.prompts import keyvalue_prompts
 def {name}(tokenizer, *, facts, count, seed=0):
@@ -89,55 +86,15 @@ def test_after_it_is_removed_it_is_unknown():
         ProfileSettings(task="echo")
 
 
-def test_a_package_names_a_task_by_an_entry_point(patch, tmp_path):
-    """In a process of its own, as a user would run it; nothing is loaded for the help."""
-    code = PLAIN.format(name="riddles") + "print('loaded')"
-    folder = write_package(tmp_path / "site", "riddle-pack", GROUP, {"riddle": "riddle_pack:riddles"}, riddle_pack=code)
-    said = (
-        "from posym_profile.prompts import PROMPT_TASKS; print(PROMPT_TASKS.names()[-1]); print(PROMPT_TASKS['riddle'])"
-    )
-    run = subprocess.run(
-        [sys.executable, "-c", said],
-        env={"PYTHONPATH": f"{folder}:{posym_profile.prompts.__path__[0].removesuffix('/posym_profile/prompts')}"},
-        capture_output=True,
-        text=True,
-        timeout=300,
-    )
-    assert run.stderr == ""
-    name, loaded, task = run.stdout.splitlines()
-    assert (name, loaded) == ("riddle", "loaded")
-    assert task.startswith("PromptTask(make=<function riddles")
-
-
-def test_a_package_that_is_installed_later_is_found(patch, tmp_path):
-    """A notebook asks, installs it, and asks again."""
-    folder = tmp_path / "site"
-    folder.mkdir()
-    patch.syspath_prepend(folder)
-    with pytest.raises(ExtensionError, match="got 'riddle'"):
-        PROMPT_TASKS.find("riddle")
-    write_package(
-        folder, "riddle-pack", GROUP, {"riddle": "riddle_pack:riddles"}, riddle_pack=PLAIN.format(name="riddles")
-    )
-    importlib.invalidate_caches()
-    assert PROMPT_TASKS.find("riddle").make.__module__ == "riddle_pack"
-    assert list(PROMPT_TASKS) == [*OURS, "riddle"]
-
-
 def test_what_a_task_was_is_part_of_a_profile(patch, tmp_path, model, capsys):
     """The same name with other code is another profile."""
-    folder = write_package(
-        tmp_path / "site",
-        "riddle-pack",
-        GROUP,
-        {"riddle": "riddle_pack:riddles"},
-        riddle_pack=PLAIN.format(name="riddles"),
-    )
-    patch.syspath_prepend(folder)
-    assert profiled(model, "riddle", tmp_path / "out") == 0
-    assert profiled(model, "riddle", tmp_path / "out") == 0
-    (folder / "riddle_pack.py").write_text(PLAIN.format(name="riddles") + "\nSEED = 1\n", encoding="utf-8")
-    assert profiled(model, "riddle", tmp_path / "out") == 1
+    file = tmp_path / "mine.py"
+    file.write_text(PLAIN.format(name="riddles"), encoding="utf-8")
+    patch.syspath_prepend(tmp_path)
+    assert profiled(model, "mine:riddles", tmp_path / "out") == 0
+    assert profiled(model, "mine:riddles", tmp_path / "out") == 0
+    file.write_text(PLAIN.format(name="riddles") + "\nSEED = 1\n", encoding="utf-8")
+    assert profiled(model, "mine:riddles", tmp_path / "out") == 1
     assert "holds a profile of other settings (task_sha256:" in capsys.readouterr().err
     assert "task_sha256" not in ProfileSettings(task="binding", model=model).describe_settings()
 
@@ -217,58 +174,20 @@ def test_a_function_in_a_file_of_this_folder_is_found(patch, tmp_path, model):
     assert profiled(model, "own_file:riddles", tmp_path / "out") == 0
 
 
-@pytest.mark.parametrize(
-    ("code", "reason"),
-    [
-        ("import nothing_of_this_name", "ModuleNotFoundError: No module named 'nothing_of_this_name'"),
-        ("riddles = 3", "prompt task 'riddle' must be a function that makes prompts; got 3"),
-        (
-            "def riddles(tokenizer, number): ...",
-            r"prompt task 'riddle' is called as make\(tokenizer, facts=4, count=2, seed=0\), but it takes "
-            r"\(tokenizer, number\): .*; change its arguments",
-        ),
-    ],
-)
-def test_a_broken_package_is_named_and_breaks_no_other(code, reason, patch, tmp_path):
-    write_package(tmp_path / "a", "bad-pack", GROUP, {"riddle": "bad_pack:riddles"}, bad_pack=code)
-    good = PLAIN.format(name="good")
-    write_package(tmp_path / "b", "good-pack", GROUP, {"zebra": "good_pack:good"}, good_pack=good)
-    patch.syspath_prepend(tmp_path / "a")
-    patch.syspath_prepend(tmp_path / "b")
-    message = (
-        f"task 'riddle', entry point 'bad_pack:riddles' of bad-pack 1.0, cannot be loaded: {reason}. Mend that "
-        "package, or uninstall it: pip uninstall bad-pack"
-    )
-    with pytest.raises(ExtensionError, match=message):
-        ProfileSettings(task="riddle")
-    with pytest.warns(ExtensionWarning, match=message):
-        assert list(PROMPT_TASKS) == [*OURS, "zebra"]
-    assert "riddle" in PROMPT_TASKS.names()
-    assert ProfileSettings(task="zebra").task == "zebra"
-
-
-def test_two_of_one_name_are_refused(patch, tmp_path):
-    code = PLAIN.format(name="other")
-    write_package(tmp_path / "a", "greedy-pack", GROUP, {"index": "greedy_pack:other"}, greedy_pack=code)
-    patch.syspath_prepend(tmp_path / "a")
+def test_two_of_one_name_are_refused():
     place = "posym_profile.prompts._lists_and_text"
-    message = f"task 'index' is {place}:index_prompts already, and greedy_pack:other asks for the same"
-    with pytest.raises(ExtensionError, match=f"of greedy-pack 1.0, cannot be loaded: {message} name; rename one"):
-        PROMPT_TASKS.find("index")
-    with pytest.warns(ExtensionWarning, match=message):
-        assert list(PROMPT_TASKS) == [name for name in OURS if name != "index"]
-    with pytest.raises(ExtensionError, match=f"task 'text' is {place}:text_prompts already"):
+    with pytest.raises(ExtensionError, match=f"task 'text' is {place}:text_prompts already, and .* name; rename one"):
         register_prompt_task("text")(lambda tokenizer, *, facts, count, seed=0: None)
+    assert list(PROMPT_TASKS) == OURS
 
 
-def test_a_cell_may_run_twice_and_an_entry_point_may_name_what_registered_itself(patch, tmp_path):
-    code = "from posym_profile.prompts import register_prompt_task\n@register_prompt_task('riddle', 'a riddle')"
-    code += PLAIN.format(name="riddles")
-    code = code.replace("\nfrom posym_profile.prompts import keyvalue_prompts", "")
-    code = "from posym_profile.prompts import keyvalue_prompts\n" + code
-    write_package(tmp_path / "a", "riddle-pack", GROUP, {"riddle": "riddle_pack:riddles"}, riddle_pack=code)
-    patch.syspath_prepend(tmp_path / "a")
-    assert PROMPT_TASKS.find("riddle").says == "a riddle"
+def test_a_cell_may_run_twice_and_a_module_be_named_that_registered_its_task(patch, tmp_path):
+    code = "from posym_profile.prompts import keyvalue_prompts, register_prompt_task\n"
+    code += "@register_prompt_task('riddle', 'a riddle')" + PLAIN.format(name="riddles").replace(
+        "\nfrom posym_profile.prompts import keyvalue_prompts", ""
+    )
+    (tmp_path / "riddle_pack.py").write_text(code, encoding="utf-8")
+    patch.syspath_prepend(tmp_path)
     assert PROMPT_TASKS.find("riddle_pack:riddles").says == "a riddle"
     sys.modules.pop("riddle_pack")
     import riddle_pack  # type: ignore[import-not-found]

@@ -374,7 +374,7 @@ def test_a_template_words_the_task_that_a_survey_takes_by_default(given, tasks, 
         (
             ["survey", "/", "--task", "binding,text", "--template", "bought", "--out", "x"],
             1,
-            "csv --input, not binding,text; leave it out, or pass --task binding-bought or the like$",
+            "words the task binding, not binding,text; leave it out, or pass --task binding-bought or the like$",
         ),
         (["survey", "/", "--out", "x"], 1, "error: there is no list of models at /"),
     ],

@@ -1,4 +1,4 @@
-"""Prompts as people have them: text with marked blocks, rows for a template, and what they become."""
+"""Prompts as people have them: text with marked blocks, and what they become."""
 
 from __future__ import annotations
 
@@ -14,9 +14,8 @@ from saved_models import save_model
 from posym_profile.__main__ import main
 from posym_profile.language_models._loading import load_tokenizer
 from posym_profile.report import _profile_settings as profile_settings
-from posym_profile.report import _prompt_listing as prompt_listing
 from posym_profile.report._folder import load_profile
-from posym_profile.report._marked_text import parse_marked_prompt, parse_marked_prompts, read_rows
+from posym_profile.report._marked_text import parse_marked_prompt, parse_marked_prompts
 from posym_profile.report._prompt_files import PromptFileError, read_fields, read_prompts
 from posym_profile.report._survey import run_survey
 
@@ -24,8 +23,6 @@ TEXT = "Ann likes red. Bob likes blue. Bob likes"
 MARKED = "[[Ann likes red.]] [[Bob likes blue.]] Bob likes"
 ANSWERED = MARKED + " <<blue|red>>"
 SPANS = {"text": TEXT, "blocks": [[0, 14], [15, 30]]}
-TEMPLATE = "[[{a} likes {x}.]] [[{b} likes {y}.]] {b} likes <<{y}|{x}>>"
-ROWS = "a,x,b,y,id\nAnn,red,Bob,blue,first\nBob, green ,Ann,red,\n"
 
 
 @pytest.fixture(scope="module")
@@ -63,13 +60,9 @@ def test_marks_become_spans(marked, text, blocks, answers):
 
 
 @given(st.lists(st.text(alphabet="ab[]<>|{} \\").map(lambda part: f"x{part}x"), min_size=3, max_size=5))
-def test_any_text_can_be_marked_and_any_value_be_filled_in(parts):
+def test_any_text_can_be_marked(parts):
     escaped = [re.sub(r"\[\[|\]\]|<<|>>", r"\\\g<0>", part) for part in parts]
-    columns = [f"c{number}" for number in range(len(parts))]
-    values = "".join(f"{part}," for part in parts)
-    ((_, row),) = read_rows([",".join(columns) + ",\n", values], "".join(f"[[{{{c}}}]]" for c in columns[1:]) + "{c0}")
     marked = parse_marked_prompt("".join(f"[[{part}]]" for part in escaped[1:]) + escaped[0])
-    assert row() == marked
     assert marked["text"] == "".join(parts[1:]) + parts[0]
     assert [marked["text"][first:last] for first, last in marked["blocks"]] == parts[1:]
 
@@ -124,32 +117,6 @@ def test_a_bad_prompt_is_refused_with_its_line(line, message, tmp_path, tokenize
         read_prompts(tmp_path / "p.txt", tokenizer)
 
 
-@pytest.mark.parametrize(
-    ("rows", "template", "message"),
-    [
-        ("", TEMPLATE, "the template names the column 'a', but the columns are none; name columns in the first row"),
-        ("a;x;b;y\n", TEMPLATE, "names the column 'a', but the columns are 'a;x;b;y'; .* with commas between them"),
-        ("a,x,b,y,a\n", TEMPLATE, "two columns are called 'a'; rename one"),
-        ("a,x,b,y\n", TEMPLATE, "holds no prompt; write the names of the columns into the first row"),
-        ("a,x,b,y\nAnn,red,Bob\n", TEMPLATE, "line 2: the row has 3 values for 4 columns; put quotes around"),
-        ("a,x,b,y\nAnn,red,,blue\n", TEMPLATE, "line 2: column 'b' is empty, and the template needs it; fill it"),
-        ('a,x,b,y\nAnn,"red\n', TEMPLATE, "line 2 is no row of a table: unexpected end of data; mend its quotes"),
-        (ROWS.replace("first", "3"), TEMPLATE, "line 3: 'id' '3' is that of line 2 already"),
-        (ROWS, "[[{a}]] [[{b}.]] {0} {z}", "the template names the column '0', but the columns are 'a', 'x', 'b'"),
-        (ROWS, "[[{a}]] [[{b}.]] {}", r"takes columns by their names alone, as \{name\}; got \{\}"),
-        (ROWS, "[[{a!r}]] [[{b}.]] x", r"by their names alone, as \{name\}; got \{a!r\}"),
-        (ROWS, "[[{a]] [[{b}.]] x", "braces of the template do not fit: .*; write {{ for a plain brace"),
-        (ROWS, MARKED, "the template names no column, so all prompts would be the same"),
-        (ROWS, "{a} likes", "line 2: no block is marked in 'Ann likes'; put"),
-        (ROWS, None, "holds rows, and a template must say what prompts they make; pass --template, such as"),
-    ],
-)
-def test_bad_rows_and_templates_are_refused(rows, template, message, tmp_path):
-    (tmp_path / "rows.csv").write_text(rows, encoding="utf-8")
-    with pytest.raises(PromptFileError, match=rf"rows\.csv.*{message}"):
-        read_fields(tmp_path / "rows.csv", template=template)
-
-
 def test_all_lines_that_are_refused_are_named(tmp_path, tokenizer):
     (tmp_path / "p.txt").write_text("\n".join([ANSWERED, "a", "b", ANSWERED, *"cdefghij"]), encoding="utf-8")
     with pytest.raises(
@@ -160,21 +127,21 @@ def test_all_lines_that_are_refused_are_named(tmp_path, tokenizer):
         read_prompts(tmp_path / "p.txt", tokenizer)
 
 
-def test_files_that_are_no_text_and_templates_of_nothing_are_refused(tmp_path):
+def test_files_that_are_no_text_are_refused(tmp_path):
     (tmp_path / "p.txt").write_bytes(b"a\n\xff")
     with pytest.raises(PromptFileError, match=r"p\.txt, line 2: this line is not UTF-8; save the file in UTF-8"):
         read_fields(tmp_path / "p.txt")
-    with pytest.raises(PromptFileError, match=r"words the rows of a \.csv file, and .*p\.txt is none; leave it out"):
-        read_fields(tmp_path / "p.txt", template=TEMPLATE)
+    (tmp_path / "rows.csv").write_text("a,b\nAnn,red\n", encoding="utf-8")
+    with pytest.raises(PromptFileError, match=r"rows\.csv, line 1: a line must be one JSON object, .* called \.txt"):
+        read_fields(tmp_path / "rows.csv")
 
 
 @given(st.binary(max_size=60))
 def test_no_bytes_end_in_anything_but_prompts_or_a_refusal(tmp_path_factory, content):
-    for name, template in (("any.txt", None), ("any.csv", "[[{a}]][[b]] c")):
-        path = tmp_path_factory.getbasetemp() / name
-        path.write_bytes(content)
-        with pytest.raises(PromptFileError, match=re.escape(name)):
-            read_fields(path, template=template)
+    path = tmp_path_factory.getbasetemp() / "any.txt"
+    path.write_bytes(content)
+    with pytest.raises(PromptFileError, match=r"any\.txt"):
+        read_fields(path)
 
 
 def measured(model, out, *source):
@@ -182,111 +149,45 @@ def measured(model, out, *source):
     return load_profile(out)
 
 
-def test_marked_text_rows_and_spans_by_hand_have_the_same_profile(model, tmp_path, capsys):
+def test_marked_text_and_spans_by_hand_have_the_same_profile(model, tmp_path, capsys):
     by_hand = [
         SPANS | {"id": 1, "answers": [" blue", " red"]},
         SPANS | {"id": 2, "answers": [" red", " blue"], "target": 1},
     ]
     (tmp_path / "hand.jsonl").write_text("".join(json.dumps(line) + "\n" for line in by_hand))
     (tmp_path / "marked.txt").write_text(f"{ANSWERED}\n{ANSWERED}\n")
-    (tmp_path / "rows.CSV").write_text("id,a,x,b,y\n1,Ann,red,Bob,blue\n2,Ann,red,Bob,blue\n")
     expected = measured(model, tmp_path / "hand", "--input", tmp_path / "hand.jsonl")
     assert "right on " in capsys.readouterr().out
-    for name, more in (("marked.txt", []), ("rows.CSV", ["--template", TEMPLATE])):
-        source = ["--input", tmp_path / name, *more]
-        assert main(["prompts", model, *map(str, source), "--out", str(tmp_path / "out.jsonl"), "--force"]) == 0
-        made = [json.loads(line) for line in (tmp_path / "out.jsonl").read_text().splitlines()]
-        assert [line["blocks"] for line in made] == [SPANS["blocks"]] * 2
-        found = measured(model, tmp_path / f"{name}-direct", *source)
-        again = measured(model, tmp_path / f"{name}-lines", "--input", tmp_path / "out.jsonl")
-        # What a profile wrote has the answers, too.
-        third = measured(model, tmp_path / f"{name}-ids", "--input", again.folder / "prompts.jsonl")
-        for other in (found, again, third):
-            assert other.arrays.keys() == expected.arrays.keys() >= {"correct", "alternatives"}
-            for key, values in expected.arrays.items():
-                np.testing.assert_array_equal(other.arrays[key], values)
-            assert [prompt.input_ids for prompt in other.prompts] == [prompt.input_ids for prompt in expected.prompts]
-            assert [prompt.answer_ids[prompt.target] for prompt in other.prompts] == [
-                prompt.answer_ids[prompt.target] for prompt in expected.prompts
-            ]
-
-
-def test_a_template_is_part_of_what_a_profile_is_of(model, tmp_path, capsys):
-    (tmp_path / "rows.csv").write_text(ROWS)
-    source = ["--input", tmp_path / "rows.csv", "--template"]
-    assert measured(model, tmp_path / "out", *source, TEMPLATE).settings["template"] == TEMPLATE
-    other = ["profile", model, *map(str, source), TEMPLATE.replace("likes", "and"), "--out", str(tmp_path / "out")]
-    assert main([*other, "--no-report"]) == 1
-    assert "holds a profile of other settings (template:" in capsys.readouterr().err
-
-
-def test_prompts_are_shown_and_written(model, tmp_path, capsys):
-    (tmp_path / "p.txt").write_text(f"so {ANSWERED}\n\n{ANSWERED}\n{ANSWERED}")
-    command = ["prompts", model, "--input", str(tmp_path / "p.txt")]
-    assert main([*command, "--show", "1", "--out", str(tmp_path / "p.jsonl")]) == 0
-    assert capsys.readouterr().out.splitlines() == [
-        "1: 12 tokens; 2 blocks of 4 tokens from token 2; the last token is the query",
-        "  before   ' <s>' ' so'",
-        "  block 0  ' Ann' ' likes' ' red' ' .'",
-        "  block 1  ' Bob' ' likes' ' blue' ' .'",
-        "  behind   ' Bob' ' likes'",
-        "  answers  ' blue' (right) ' red'",
-        "",
-        f"3 prompts of 11 to 12 tokens, the first 1 shown: {tmp_path / 'p.jsonl'}",
-    ]
-    written = (tmp_path / "p.jsonl").read_bytes()
-    assert [json.loads(line)["id"] for line in written.splitlines()] == [1, 3, 4]
-    assert main([*command, "--show", "0", "--out", str(tmp_path / "p.jsonl")]) == 1
-    assert "p.jsonl is there already; pass another --out, or --force to write over it" in capsys.readouterr().err
-    assert main([*command[:2], "--input", str(tmp_path / "p.jsonl"), "--show", "0"]) == 0
-    assert capsys.readouterr().out == "3 prompts of 11 to 12 tokens\n"
-    for name, message in (
-        ("q.txt", "q.txt would be read as something else; call it .jsonl"),
-        ("no/q.jsonl", "no folder"),
-    ):
-        assert main([*command, "--out", str(tmp_path / name)]) == 1
-        assert message in capsys.readouterr().err
-    assert main([*command, "--show", "-1"]) == 1
-    assert "show must be a whole number of at least 0; got -1" in capsys.readouterr().err
-    assert {path.name for path in tmp_path.iterdir()} == {"p.txt", "p.jsonl"}
-
-
-def test_the_prompts_of_a_task_are_shown_and_can_be_input(model, tmp_path, capsys):
-    drawn = ["--task", "binding", "--template", "bought", "--facts", "14", "--prompts", "2"]
-    assert main(["prompts", model, *drawn, "--out", str(tmp_path / "drawn.jsonl")]) == 0
-    said = capsys.readouterr().out
-    assert "2 prompts of 61 tokens" in said
-    assert "block 13  ' " in said
-    one, other = (
-        measured(model, tmp_path / str(n), *source)
-        for n, source in enumerate((drawn, ["--input", tmp_path / "drawn.jsonl"]))
-    )
-    for key, values in one.arrays.items():
-        np.testing.assert_array_equal(other.arrays[key], values)
+    found = measured(model, tmp_path / "marked", "--input", tmp_path / "marked.txt")
+    # What a profile wrote has the answers, too.
+    again = measured(model, tmp_path / "again", "--input", found.folder / "prompts.jsonl")
+    for other in (found, again):
+        assert other.arrays.keys() == expected.arrays.keys() >= {"correct", "alternatives"}
+        for key, values in expected.arrays.items():
+            np.testing.assert_array_equal(other.arrays[key], values)
+        assert [prompt.input_ids for prompt in other.prompts] == [prompt.input_ids for prompt in expected.prompts]
+        assert [prompt.answer_ids[prompt.target] for prompt in other.prompts] == [
+            prompt.answer_ids[prompt.target] for prompt in expected.prompts
+        ]
 
 
 @pytest.mark.parametrize(
     ("wrong", "message"),
     [
         (["--input", "bad.txt"], "bad.txt, line 1: no block is marked in 'no mark'"),
-        (["--input", "rows.csv"], "rows.csv holds rows, and a template must say"),
-        (["--input", "p.txt", "--template", "likes"], "words the rows of a .csv file, and p.txt is none"),
+        (["--input", "p.txt", "--template", "likes"], "are given; leave out --template"),
         (["--input", "nowhere.txt"], "there is no prompt file at nowhere.txt; pass a .txt file of text with"),
         (["--input", "p.txt", "--facts", "3"], "leave out --facts"),
-        (
-            ["--task", "text", "--template", TEMPLATE],
-            "--template words the task binding or the rows of a .csv --input, not text",
-        ),
+        (["--task", "text", "--template", "likes"], "--template words the task binding, not text"),
     ],
 )
-@pytest.mark.parametrize("command", ["profile", "prompts", "survey"])
+@pytest.mark.parametrize("command", ["profile", "survey"])
 def test_what_is_wrong_with_a_file_is_told_before_anything_is_loaded(
     command, wrong, message, tmp_path, monkeypatch, capsys
 ):
-    for module, name in ((profile_settings, "identify_model"), (prompt_listing, "load_tokenizer")):
-        monkeypatch.setattr(module, name, lambda *a: pytest.fail("loaded"))
+    monkeypatch.setattr(profile_settings, "identify_model", lambda *a: pytest.fail("loaded"))
     monkeypatch.chdir(tmp_path)
-    for name, content in (("bad.txt", "no mark"), ("p.txt", MARKED), ("rows.csv", ROWS), ("list", "owner/model")):
+    for name, content in (("bad.txt", "no mark"), ("p.txt", MARKED), ("list", "owner/model")):
         (tmp_path / name).write_text(content)
     assert main([command, "list" if command == "survey" else "owner/model", *wrong, "--out", "out"]) == 1
     assert message in capsys.readouterr().err

@@ -8,10 +8,10 @@ import pytest
 import torch
 from architectures import build, shared, tokens
 
+from posym_core.metrics import BlockLayout
 from posym_profile import HiddenBlocksWarning, LongPromptWarning, profile
 from posym_profile.capture import capture
 from posym_profile.planes import find_planes
-from posym_profile.scores._activation_cache import BlockLayout
 from posym_profile.scores._layer_heads import read_layer_heads
 from posym_profile.scores._profiling import score_layer
 from posym_profile.scores._visibility import describe_hidden_blocks, describe_long_prompts
