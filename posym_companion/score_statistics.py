@@ -9,19 +9,8 @@ from typing import Literal
 import numpy as np
 import torch
 
-from posym_core._checks import require_count
-from posym_core.metrics import (
-    DRAWS,
-    Estimate,
-    Estimates,
-    Resample,
-    average_prompts,
-    convert_array,
-    convert_membership,
-    number_labels,
-    require_scores,
-    student_margin,
-)
+from posym_core._checks import convert_array, convert_membership, require_count, require_scores
+from posym_core.metrics import DRAWS, Estimate, Estimates, Resample, average_prompts, student_margin
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -213,3 +202,11 @@ def variance_shares(
     names: tuple[Literal["head", "task", "head x task", "prompt", "rest"], ...]
     names = ("head", "task", "head x task", "prompt", "rest")
     return {name: sample.estimate(float(here[place]), many[:, place]) for place, name in enumerate(names)}
+
+
+def number_labels(name: str, x: torch.Tensor | np.ndarray) -> np.ndarray:
+    """Number labels of any type from 0, in the same shape."""
+    x = convert_array(x, None)
+    if (x != x).any():
+        raise ValueError(f"{name} must be labels; {int((x != x).sum())} of {x.size} are NaN. Leave out what has none")
+    return np.unique(x, return_inverse=True)[1].reshape(x.shape)

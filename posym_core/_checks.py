@@ -12,8 +12,9 @@ import math
 import os
 from collections.abc import Callable, Iterator
 from contextvars import ContextVar
-from typing import ParamSpec, TypeVar
+from typing import Any, ParamSpec, TypeVar
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
@@ -199,3 +200,34 @@ def require_known_tokens(name: str, ids: Tensor, embeddings: nn.Module) -> None:
         )
 
     require((least >= 0) & (most < known), refusal)
+
+
+def convert_array(x: torch.Tensor | np.ndarray, dtype: Any = np.float64) -> np.ndarray:
+    """Return what is on any device, with or without gradients, as an array."""
+    return np.asarray(x.detach().cpu() if isinstance(x, torch.Tensor) else x, dtype=dtype)
+
+
+def convert_membership(name: str, x: torch.Tensor | np.ndarray) -> np.ndarray:
+    """Return what is true or false as booleans; NaN is neither."""
+    x = convert_array(x, None)
+    wrong = (x != 0) & (x != 1)
+    if wrong.any():
+        raise ValueError(f"{name} must be booleans, or 0 and 1; {int(wrong.sum())} of {x.size} entries are neither")
+    return x.astype(bool)
+
+
+def require_no_infinity(name: str, x: np.ndarray) -> None:
+    """Refuse infinity, but not NaN, which says that a number is undefined."""
+    if np.isinf(x).any():
+        raise ValueError(
+            f"{name} must be finite, or NaN where undefined; {int(np.isinf(x).sum())} of {x.size} are infinite"
+        )
+
+
+def require_scores(name: str, x: torch.Tensor | np.ndarray) -> np.ndarray:
+    """Return scores of heads as an array, if they are ``[prompt, layer, head]`` with one of each and none infinite."""
+    x = convert_array(x)
+    if x.ndim != 3 or 0 in x.shape:
+        raise ValueError(f"{name} must have shape [prompt, layer, head] with at least one of each; got {x.shape}")
+    require_no_infinity(name, x)
+    return x

@@ -59,15 +59,9 @@ from posym_companion.solvers import (
 from posym_companion.solvers.families import FactsLoss, answers_right
 from posym_companion.solvers.low_rank_training import train_lora
 from posym_companion.solvers.single_heads import patch_each_head, patch_head
-from posym_core.encodings import (
-    ENCODINGS,
-    EncodedHeads,
-    LatentProjections,
-    LayerShape,
-    MixedHeads,
-    UndefinedCrossLogits,
-    make_encoding,
-)
+from posym_core.encodings import ENCODINGS, EncodedHeads, LayerShape, UndefinedCrossLogits, make_encoding
+from posym_core.encodings._latent import LatentProjections
+from posym_core.encodings._mixed import MixedHeads
 from posym_core.metrics import _few_blocks as hubs
 from posym_core.metrics import (
     classify_purity,

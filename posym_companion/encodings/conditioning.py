@@ -15,7 +15,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from posym_companion.encodings.spectra import eigenvalues
-from posym_core.encodings import LayerShape, Sinusoidal, alibi_slopes
+from posym_core.encodings import LayerShape, Sinusoidal
 from posym_core.metrics import rope_angles, rotate
 
 WAYS = ("none", "rope", "sinusoidal", "alibi")
@@ -115,7 +115,7 @@ def _attention(way: str, contents: Tensor, dim: int) -> Callable[[Tensor, Tensor
     if way == "sinusoidal":
         contents = contents + Sinusoidal(LayerShape(heads=1, dim=dim)).table(places)
     # The steepest of eight heads' slopes, 1/2: a single head's own would hardly be felt over so few tokens.
-    bias = alibi_slopes(8)[0] * (places - places[-1]) if way == "alibi" else 0
+    bias = (places - places[-1]) / 2 if way == "alibi" else 0
 
     def attend(to_query: Tensor, to_key: Tensor) -> Tensor:
         query, keys = contents[..., -1:, :] @ to_query, contents @ to_key

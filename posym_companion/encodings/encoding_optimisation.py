@@ -23,7 +23,7 @@ from posym_companion.encodings.curvature import sharpness
 from posym_companion.encodings.encoding_study import TESTING, EncodingStudy, train_model
 from posym_companion.encodings.pointers import head_pointers
 from posym_companion.loop import Experiment
-from posym_core.models import ClassLoss, CosineSettings, mark_right_classes
+from posym_core.models import ClassLoss, CosineSettings, predict_classes
 from posym_core.tasks import SentenceBatch
 
 ENCODINGS = ("rope", "nope", "sinusoidal", "learned", "alibi", "t5")
@@ -170,7 +170,7 @@ def observe_model(setting: EncodingOptimisation, seed: int):
             bent = sharpness(loss, [p for p in trained.parameters() if p.requires_grad])
             found.update(eigenvalue=bent.value, residual=bent.residual, loss=loss.detach())
         if step in setting.looks:
-            found["accuracy"] = mark_right_classes(trained.model, batches[1]).double().mean()
+            found["accuracy"] = (predict_classes(trained.model, batches[1]) == batches[1].answer.cpu()).double().mean()
             found.update({name: x for name, x in head_pointers(trained.model, few).items() if name in SEEN})
         trained.train()
         return {name: torch.as_tensor(value, dtype=torch.float64) for name, value in found.items()} or None

@@ -15,7 +15,7 @@ import torch
 from posym_companion.loop import Experiment, load_experiment_model, slug
 from posym_profile.language_models import PACKAGED, choose_answers
 from posym_profile.prompts import make_prompts
-from posym_profile.scores import PLANE_PROMPTS, Cuts, average_views, make_head_views
+from posym_profile.scores import Cuts, average_views, make_head_views
 
 # Facts, names or words that make 64 tokens.
 INPUTS = {"binding-likes": 16, "index": 32, "induction": 64, "text": 64}
@@ -99,7 +99,7 @@ def measure(
     if setting.prompts < 2:
         raise ValueError(f"an interval over prompts needs at least 2 of them; got {setting.prompts}")
     cuts = Cuts(prompts.start, SPAN, lengths=LENGTHS, taus=TAUS, shown=(DEFAULT_LENGTH, DEFAULT_TAU))
-    found = make_head_views(model, prompts.input_ids, cuts, plane_prompts=PLANE_PROMPTS, progress=progress)
+    found = make_head_views(model, prompts.input_ids, cuts, progress=progress)
     arrays = average_views(found)
     example = arrays.pop("examples")[0]
     choices = choose_answers(model, prompts)

@@ -26,7 +26,7 @@ from posym_companion.one_head.plane_geometry import (
 )
 from posym_core.metrics import dirichlet_kernel, exclusion
 from posym_profile.language_models import choose_answers
-from posym_profile.prompts import PLACES, index_prompts, make_prompts
+from posym_profile.prompts import index_prompts, make_prompts
 from posym_profile.scores import LayerHeads, map_layers
 
 TASKS = {"binding-lives": 16, "binding-likes": 16, "index": 16, "text": 64}
@@ -230,7 +230,7 @@ def measure_places(
     """
     angles: dict[int, Tensor] = {}
     asked, correct = [], []
-    for place in PLACES[:4]:
+    for place in ("first", "second", "third", "fourth"):
         prompts = index_prompts(tokenizer, facts=setting.facts, count=setting.prompts, seed=setting.seed, place=place)
         last = prompts.input_ids.shape[1] - 1
         position = torch.arange(prompts.start, prompts.start + prompts.blocks * prompts.block_length)

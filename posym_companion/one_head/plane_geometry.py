@@ -18,7 +18,7 @@ from jaxtyping import Complex, Float
 from torch import Tensor
 
 from posym_core._checks import require_finite, require_floating
-from posym_core.metrics import Pairing, check_angles, rotate, split_planes
+from posym_core.metrics import Pairing, rotate, split_planes
 
 
 def unrotated_planes(
@@ -44,7 +44,6 @@ def unrotated_planes(
     (2.0, 0.0)
     """
     require_floating("x", x)
-    angles = check_angles(angles, x.shape[-1] if x.ndim else 0, pairing)
     back = rotate(x.double(), -torch.as_tensor(positions, dtype=torch.float64), angles, pairing=pairing)
     return torch.complex(*split_planes(back, pairing))
 

@@ -14,8 +14,11 @@ import torch
 from jaxtyping import Bool, Float, Int64
 from torch import Tensor
 
-from posym_core.metrics import GAMMAS, Pairing, classify_purity, frequency_use, mean_frequency, swap_scores
+from posym_core.metrics import Pairing, classify_purity, frequency_use, mean_frequency, swap_scores
 from posym_profile.capture import AttentionInputs, Route, forward_with_hook
+
+# Below which one score of a pure head is, and above one less which the other; see classify_purity.
+GAMMAS = (0.1, 0.05)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -6,7 +6,9 @@ import numpy as np
 import torch
 from jaxtyping import Float
 
-from posym_core.metrics import DRAWS, Estimate, Resample, convert_array, convert_membership, number_labels
+from posym_companion.score_statistics import number_labels
+from posym_core._checks import convert_array, convert_membership
+from posym_core.metrics import DRAWS, Estimate, Resample
 
 
 def detection(

@@ -2,16 +2,14 @@
 
 from posym_core.encodings._additive import Absolute, LearnedAbsolute, Sinusoidal
 from posym_core.encodings._base import Encoding, LayerShape, UndefinedCrossLogits
-from posym_core.encodings._bias import DAPE, ALiBi, Biased, T5Bias, alibi_slopes
+from posym_core.encodings._bias import DAPE, ALiBi, Biased, T5Bias
 from posym_core.encodings._carope import CARoPE
 from posym_core.encodings._grape import AdditiveGRAPE, MultiplicativeGRAPE
-from posym_core.encodings._latent import LatentProjections
 from posym_core.encodings._layer import EncodedHeads, measure_movement
-from posym_core.encodings._mixed import MixedHeads
 from posym_core.encodings._nope import NoPE
 from posym_core.encodings._path import PaTH
-from posym_core.encodings._registry import ENCODINGS, LABELS, EncodingEntry, make_encoding, register_encoding
-from posym_core.encodings._rotary import DecoupledRoPE, PartialRoPE, PoPE, PRoPE, RollPE, RoPE
+from posym_core.encodings._registry import ENCODINGS, LABELS, make_encoding, register_encoding
+from posym_core.encodings._rotary import PartialRoPE, PoPE, PRoPE, RollPE, RoPE
 from posym_core.encodings._selective import SelectiveRoPE
 from posym_core.encodings._tapa import TAPA
 from posym_core.encodings._urpe import URPE
@@ -27,14 +25,10 @@ __all__ = [
     "AdditiveGRAPE",
     "Biased",
     "CARoPE",
-    "DecoupledRoPE",
     "EncodedHeads",
     "Encoding",
-    "EncodingEntry",
-    "LatentProjections",
     "LayerShape",
     "LearnedAbsolute",
-    "MixedHeads",
     "MultiplicativeGRAPE",
     "NoPE",
     "PRoPE",
@@ -47,7 +41,6 @@ __all__ = [
     "Sinusoidal",
     "T5Bias",
     "UndefinedCrossLogits",
-    "alibi_slopes",
     "make_encoding",
     "measure_movement",
     "register_encoding",

@@ -35,14 +35,8 @@ from posym_core.metrics._permutations import (
     permute_blocks,
     tabulate_blocks,
 )
-from posym_core.metrics._rope import Pairing, check_angles, rope_angles, rotate, rotate_unchecked, split_planes
-from posym_core.metrics._score_geometry import (
-    GAMMAS,
-    classify_purity,
-    exchange_scores,
-    pair_scores,
-    simulate_random_swaps,
-)
+from posym_core.metrics._rope import Pairing, rope_angles, rotate, rotate_unchecked, split_planes
+from posym_core.metrics._score_geometry import classify_purity, exchange_scores, pair_scores, simulate_random_swaps
 from posym_core.metrics._stats import (
     DRAWS,
     Correlation,
@@ -50,14 +44,10 @@ from posym_core.metrics._stats import (
     Estimates,
     Resample,
     average_prompts,
-    convert_array,
-    convert_membership,
     correlate_rows,
     head_correlation,
     mean_difference,
     mean_interval,
-    number_labels,
-    require_scores,
     share_interval,
     statistic_interval,
     student_margin,
@@ -75,7 +65,6 @@ from posym_core.metrics._trends import (
 __all__ = [
     "AXES",
     "DRAWS",
-    "GAMMAS",
     "PARTS",
     "TRENDS",
     "BlockLayout",
@@ -94,13 +83,10 @@ __all__ = [
     "SwapScores",
     "arrange_cube",
     "average_prompts",
-    "check_angles",
     "check_read",
     "classify_purity",
     "compute_block_logits",
     "contrast_layers",
-    "convert_array",
-    "convert_membership",
     "correlate_rows",
     "cross_logits",
     "cross_scores",
@@ -126,11 +112,9 @@ __all__ = [
     "measure_layer_trend",
     "measure_prompt_variance",
     "normalize_parts",
-    "number_labels",
     "pair_scores",
     "permutation_scores",
     "permute_blocks",
-    "require_scores",
     "rope_angles",
     "rotate",
     "rotate_unchecked",

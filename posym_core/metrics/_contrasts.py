@@ -7,7 +7,8 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 
-from posym_core.metrics._stats import DRAWS, Estimate, ResampledHeads, average_prompts, require_scores
+from posym_core._checks import require_scores
+from posym_core.metrics._stats import DRAWS, Estimate, ResampledHeads, average_prompts
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -121,9 +121,6 @@ def simulate_random_swaps(
     return (weights * positional).sum(-1), (weights * symbolic).sum(-1)
 
 
-GAMMAS = (0.1, 0.05)
-
-
 def classify_purity(
     positional: Float[Tensor, "*batch"], symbolic: Float[Tensor, "*batch"], gamma: float = 0.1
 ) -> Int64[Tensor, "*batch"]:

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from posym_core._checks import require_count
+from posym_core._checks import convert_array, require_count, require_no_infinity, require_scores
 
 DRAWS = 2000
 LEVEL = 0.95
@@ -171,7 +171,7 @@ def student_margin(values: torch.Tensor | np.ndarray) -> np.ndarray:
     from scipy import stats
 
     x = convert_array(values)
-    _require_no_infinity("values", x)
+    require_no_infinity("values", x)
     if x.ndim < 1 or len(x) < 2:
         raise ValueError(f"a Student interval needs two or more values to a mean; got values of shape {x.shape}")
     return stats.t.ppf((1 + LEVEL) / 2, len(x) - 1) * (x.std(0, ddof=1) / np.sqrt(len(x)))
@@ -206,36 +206,6 @@ def statistic_interval(
         return sample.estimate(float(statistic(x[None])[0]), statistic(drawn))
     pairs = zip(sample.prompts, sample.layers, strict=True)
     return sample.estimate(statistic(x), np.array([statistic(x[prompts][:, layers]) for prompts, layers in pairs]))
-
-
-def convert_array(x: torch.Tensor | np.ndarray, dtype: Any = np.float64) -> np.ndarray:
-    """What is on any device, with or without gradients, as an array."""
-    return np.asarray(x.detach().cpu() if isinstance(x, torch.Tensor) else x, dtype=dtype)
-
-
-def convert_membership(name: str, x: torch.Tensor | np.ndarray) -> np.ndarray:
-    """What is true or false, as booleans; NaN is neither."""
-    x = convert_array(x, None)
-    wrong = (x != 0) & (x != 1)
-    if wrong.any():
-        raise ValueError(f"{name} must be booleans, or 0 and 1; {int(wrong.sum())} of {x.size} entries are neither")
-    return x.astype(bool)
-
-
-def number_labels(name: str, x: torch.Tensor | np.ndarray) -> np.ndarray:
-    """Labels of any type as numbers from 0, of the same shape."""
-    x = convert_array(x, None)
-    if (x != x).any():
-        raise ValueError(f"{name} must be labels; {int((x != x).sum())} of {x.size} are NaN. Leave out what has none")
-    return np.unique(x, return_inverse=True)[1].reshape(x.shape)
-
-
-def require_scores(name: str, x: torch.Tensor | np.ndarray) -> np.ndarray:
-    x = convert_array(x)
-    if x.ndim != 3 or 0 in x.shape:
-        raise ValueError(f"{name} must have shape [prompt, layer, head] with at least one of each; got {x.shape}")
-    _require_no_infinity(name, x)
-    return x
 
 
 class Resample:
@@ -325,17 +295,10 @@ def _values(name: str, values: torch.Tensor | np.ndarray) -> np.ndarray:
             f"{name} must be independent values in one dimension, one per prompt, seed, ...; got shape {x.shape}. Take "
             "the mean over what belongs to one prompt or seed first"
         )
-    _require_no_infinity(name, x)
+    require_no_infinity(name, x)
     if np.isnan(x).all():
         raise ValueError("a mean needs at least one value; got none")
     return x
-
-
-def _require_no_infinity(name: str, x: np.ndarray) -> None:
-    if np.isinf(x).any():
-        raise ValueError(
-            f"{name} must be finite, or NaN where undefined; {int(np.isinf(x).sum())} of {x.size} are infinite"
-        )
 
 
 def _row_means(x: np.ndarray) -> np.ndarray:

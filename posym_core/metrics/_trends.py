@@ -11,17 +11,9 @@ from dataclasses import dataclass, fields
 import numpy as np
 from jaxtyping import Bool, Float, Int64
 
-from posym_core._checks import require_counts
+from posym_core._checks import convert_array, convert_membership, require_counts
 from posym_core.metrics._contrasts import LayerContrast, contrast_layers
-from posym_core.metrics._stats import (
-    DRAWS,
-    Estimate,
-    average_prompts,
-    convert_array,
-    convert_membership,
-    head_correlation,
-    statistic_interval,
-)
+from posym_core.metrics._stats import DRAWS, Estimate, average_prompts, head_correlation, statistic_interval
 
 # A plane is slow if it turns by less than this part of a circle from the first key to the last.
 SLOW_TURN = 1 / 8

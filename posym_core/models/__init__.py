@@ -5,7 +5,6 @@ from posym_core.models._classifier import (
     ClassLoss,
     EncodingModel,
     ablate_each_head,
-    mark_right_classes,
     place_in_first_head,
     predict_classes,
 )
@@ -34,7 +33,6 @@ __all__ = [
     "ablate_each_head",
     "draw_weights",
     "make_generators",
-    "mark_right_classes",
     "place_in_first_head",
     "predict_classes",
     "replace_heads",

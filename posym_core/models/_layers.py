@@ -17,8 +17,10 @@ from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
 from posym_core._checks import require_counts
-from posym_core.encodings import Encoding, LatentProjections, LayerShape, MixedHeads, NoPE, make_encoding
+from posym_core.encodings import Encoding, LayerShape, NoPE, make_encoding
 from posym_core.encodings._additive import Absolute
+from posym_core.encodings._latent import LatentProjections
+from posym_core.encodings._mixed import MixedHeads
 from posym_core.encodings._rotary import DecoupledRoPE
 
 Activation = Literal["gelu", "relu"]

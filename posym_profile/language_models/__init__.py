@@ -10,7 +10,7 @@ from posym_profile.language_models._refusals import (
     make_unsupported_error,
     refuse_without_pictures,
 )
-from posym_profile.language_models.taught import load_finetuned_factors
+from posym_profile.language_models._taught import load_finetuned_factors
 
 __all__ = [
     "MODELS",

@@ -29,7 +29,7 @@ from posym_profile.language_models._packaged import (
     load_packaged_tokenizer,
 )
 from posym_profile.language_models._refusals import check_loadable
-from posym_profile.language_models.taught import TAUGHT, load_finetuned_factors
+from posym_profile.language_models._taught import TAUGHT, load_finetuned_factors
 
 # Errors, by name, of a request that was not answered. The last is transformers' of a file that its cache lacks.
 NOT_REACHED = {"ConnectionError", "TransportError", "TimeoutError", "LocalEntryNotFoundError"}

@@ -28,7 +28,7 @@ from posym_profile.language_models._gguf_tokenizers import (
     make_smollm_tokenizer,
     require_known,
 )
-from posym_profile.language_models.taught import TAUGHT
+from posym_profile.language_models._taught import TAUGHT
 
 PACKAGED = "gemma-3-270m"
 # Raised whenever the code below would write other files from the same weights.

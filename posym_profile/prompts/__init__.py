@@ -1,6 +1,6 @@
 """Prompts for language models, with blocks whose keys are exchanged and answers that are known."""
 
-from posym_profile.prompts._binding import TEMPLATES, BindingPrompts, Template, binding_prompts
+from posym_profile.prompts._binding import BindingPrompts, binding_prompts
 from posym_profile.prompts._drafts import (
     Draft,
     Prompts,
@@ -10,26 +10,16 @@ from posym_profile.prompts._drafts import (
     find_single_words,
     shuffle,
 )
-from posym_profile.prompts._lists_and_text import (
-    PLACES,
-    index_prompts,
-    induction_prompts,
-    keyvalue_prompts,
-    text_prompts,
-)
-from posym_profile.prompts._prompt_tasks import PROMPT_TASKS, PromptTask, make_prompts, register_prompt_task
+from posym_profile.prompts._lists_and_text import index_prompts, induction_prompts, keyvalue_prompts, text_prompts
+from posym_profile.prompts._prompt_tasks import PROMPT_TASKS, make_prompts, register_prompt_task
 from posym_profile.prompts._text import read_reference_text
 
 __all__ = [
-    "PLACES",
     "PROMPT_TASKS",
-    "TEMPLATES",
     "BindingPrompts",
     "Draft",
-    "PromptTask",
     "PromptTokens",
     "Prompts",
-    "Template",
     "binding_prompts",
     "draft_prompts",
     "draw_balanced",

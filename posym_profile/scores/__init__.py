@@ -1,7 +1,7 @@
 """Scores of every head of a model on prompts: profiles, the cube of symbol, origin and place, labels."""
 
 from posym_profile.scores._cubes import Cube, make_cube, measure_crossed_logits, measure_cube_logits, origin_cube
-from posym_profile.scores._head_views import PLANE_PROMPTS, Cuts, average_views, make_head_views
+from posym_profile.scores._head_views import Cuts, average_views, make_head_views
 from posym_profile.scores._labels import HeadLabels, measure_head_labels
 from posym_profile.scores._layer_heads import LayerHeads
 from posym_profile.scores._layer_measurement import map_layers
@@ -10,7 +10,6 @@ from posym_profile.scores._supported import Support, find_support, read_supporte
 from posym_profile.scores._visibility import HiddenBlocksWarning, LongPromptWarning
 
 __all__ = [
-    "PLANE_PROMPTS",
     "Cube",
     "Cuts",
     "HeadLabels",

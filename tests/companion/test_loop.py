@@ -15,9 +15,9 @@ import pytest
 
 from posym_companion import catalogue, loop
 from posym_companion.loop import Experiment, finish_part
-from posym_core.store import _keeping as store
 from posym_core.store import _parallel as parallel
 from posym_core.store import _provenance as provenance
+from posym_core.store import _resuming as resuming
 from posym_core.store._results import load_result, work_folder
 
 
@@ -80,11 +80,11 @@ def trial():
 
 
 def other_code(monkeypatch):
-    monkeypatch.setattr(store, "digest_code", lambda: "other")
+    monkeypatch.setattr(resuming, "digest_code", lambda: "other")
 
 
 def other_libraries(monkeypatch):
-    monkeypatch.setattr(store, "list_library_versions", lambda: {"torch": "1"})
+    monkeypatch.setattr(resuming, "list_library_versions", lambda: {"torch": "1"})
 
 
 @pytest.mark.parametrize(
@@ -133,7 +133,7 @@ def test_a_part_of_another_run_is_not_taken_for_ones_own(trial, tmp_path):
     with pytest.raises(KeyboardInterrupt):
         list(trial.of_settings.run([Setting()], folder=tmp_path))
     trial.killed = False
-    begun = work_folder("trial/one", folder=tmp_path) / store.BEGUN
+    begun = work_folder("trial/one", folder=tmp_path) / resuming.BEGUN
     begun.write_bytes(begun.read_bytes()[:-9])
     with pytest.raises(ValueError, match=r"begun.json is not a whole description .*; pass --force to discard"):
         list(trial.of_settings.run([Setting(size=3)], folder=tmp_path))

@@ -26,7 +26,7 @@ from posym_core.store._results import Result, name_dims
 from posym_profile.language_models._answers import choose_answers
 from posym_profile.language_models._loading import load_model, load_tokenizer
 from posym_profile.language_models._packaged import MODELS
-from posym_profile.language_models.taught import TAUGHT
+from posym_profile.language_models._taught import TAUGHT
 from posym_profile.prompts import binding_prompts
 from posym_profile.prompts._drafts import read_words
 

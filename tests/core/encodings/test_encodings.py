@@ -10,17 +10,17 @@ from posym_core import cross_logits, exclusion, rope_angles, rotate
 from posym_core.encodings import (
     ENCODINGS,
     URPE,
-    DecoupledRoPE,
     EncodedHeads,
-    LatentProjections,
     LayerShape,
-    MixedHeads,
     NoPE,
     PartialRoPE,
     RoPE,
     UndefinedCrossLogits,
     make_encoding,
 )
+from posym_core.encodings._latent import LatentProjections
+from posym_core.encodings._mixed import MixedHeads
+from posym_core.encodings._rotary import DecoupledRoPE
 
 UNDEFINED = ["carope", "selective-rope", "path", "urpe"]
 DEFINED = [name for name in ENCODINGS if name not in UNDEFINED]

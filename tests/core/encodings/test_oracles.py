@@ -15,7 +15,6 @@ from posym_core.encodings import (
     AdditiveGRAPE,
     ALiBi,
     EncodedHeads,
-    LatentProjections,
     LayerShape,
     LearnedAbsolute,
     MultiplicativeGRAPE,
@@ -27,9 +26,10 @@ from posym_core.encodings import (
     RoPE,
     Sinusoidal,
     T5Bias,
-    alibi_slopes,
     make_encoding,
 )
+from posym_core.encodings._bias import alibi_slopes
+from posym_core.encodings._latent import LatentProjections
 
 # Absolute
 

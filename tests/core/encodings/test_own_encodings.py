@@ -21,13 +21,13 @@ from posym_core.encodings import (
     LABELS,
     Biased,
     Encoding,
-    EncodingEntry,
     LayerShape,
     NoPE,
     RoPE,
     make_encoding,
     register_encoding,
 )
+from posym_core.encodings._registry import EncodingEntry
 from posym_profile.prompts import PROMPT_TASKS
 
 OURS = {

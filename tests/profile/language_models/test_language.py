@@ -37,7 +37,7 @@ from posym_profile.language_models._gguf_tokenizers import (
 )
 from posym_profile.language_models._loading import load_config, load_model
 from posym_profile.language_models._packaged import MODELS
-from posym_profile.language_models.taught import TAUGHT, load_finetuned_factors
+from posym_profile.language_models._taught import TAUGHT, load_finetuned_factors
 from posym_profile.planes._rotary_planes import find_planes
 from posym_profile.prompts import binding_prompts
 from posym_profile.prompts._text import read_reference_text

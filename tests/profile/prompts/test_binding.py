@@ -12,7 +12,8 @@ from transformers import PreTrainedTokenizerFast
 from posym_companion.several_hops.hop_answers import answer_questions
 from posym_companion.several_hops.hop_questions import draw_hop_questions
 from posym_profile.language_models._answers import choose_answers
-from posym_profile.prompts import TEMPLATES, Draft, PromptTokens, binding_prompts, draft_prompts
+from posym_profile.prompts import Draft, PromptTokens, binding_prompts, draft_prompts
+from posym_profile.prompts._binding import TEMPLATES
 from posym_profile.prompts._drafts import read_words
 
 KINDS = ("names", "colours", "things", "cities")

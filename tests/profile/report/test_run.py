@@ -16,8 +16,8 @@ from architectures import tokens
 from saved_models import save_model
 
 from posym_core.metrics._cube_parts import PARTS
-from posym_core.store import _keeping as store
 from posym_core.store import _parallel as parallel
+from posym_core.store import _sealing as sealing
 from posym_core.store._sealing import write_atomically
 from posym_profile import load_model, origin_cube, profile
 from posym_profile.language_models._refusals import UnsupportedModelError
@@ -470,7 +470,7 @@ def interrupted(tiny, folder, monkeypatch, error, after=2):
         return write_atomically(path, write)
 
     with monkeypatch.context() as patch:
-        patch.setattr(store, "write_atomically", failing)
+        patch.setattr(sealing, "write_atomically", failing)
         run_profile(tiny, folder, progress=False)
 
 
@@ -487,7 +487,7 @@ def test_a_disk_that_fills_up_at_the_end_leaves_no_profile(tiny, whole, tmp_path
         return write_atomically(path, write)
 
     with monkeypatch.context() as patch:
-        patch.setattr(store, "write_atomically", failing)
+        patch.setattr(sealing, "write_atomically", failing)
         with pytest.raises(OSError, match="4 of 4 chunks are kept"):
             run_profile(tiny, tmp_path, progress=False)
     with pytest.raises(ProfileError, match="unfinished"):

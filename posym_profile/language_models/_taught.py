@@ -1,5 +1,4 @@
-"""What a packaged model was taught, as low-rank additions to its attention; see
-``low_rank``.
+"""What a packaged model was taught: low-rank additions to its attention, which lie in the folder ``taught``.
 
 Gemma is provided under and subject to the Gemma Terms of Use found at ai.google.dev/gemma/terms, and SmolLM2 under the
 Apache License 2.0. The additions modify these models' weights and are derivatives under the same terms; the file NOTICE
@@ -34,11 +33,11 @@ TAUGHT = {
 
 
 def load_finetuned_factors(name: str) -> dict[str, Tensor]:
-    """The additions of a taught model, checked.
+    """Read the additions of a taught model, checked.
 
     Raises:
         FileNotFoundError: if they are not installed.
         ValueError: if they are not the expected ones.
     """
-    with as_file(files("posym_profile.language_models.taught") / f"{name}.safetensors") as path:
+    with as_file(files("posym_profile.language_models") / "taught" / f"{name}.safetensors") as path:
         return read_factors(path, expected=TAUGHT[name].sha256)
