@@ -58,8 +58,14 @@ fuzz: env ## Try numerical functions and readers of files on many random inputs 
 serve: ## Show the built site at http://127.0.0.1:8000
 	$(RUN) -m http.server --bind 127.0.0.1 --directory _build/html 8000
 
-lock: ## Write requirements.txt anew from the ranges in pyproject.toml
-	$(PYTHON) tools/lock.py
+# The lock holds names and versions alone, without what a platform or pip adds, so that one lock serves machines with
+# and without a GPU. Stored results were computed with this release of PyTorch.
+lock: env ## Write requirements.txt from the ranges in pyproject.toml; UPGRADE=--upgrade takes the newest versions
+	$(RUN) -m uv pip compile pyproject.toml --extra lm --extra book --extra test --python-version 3.11.5 $(UPGRADE) \
+		--constraint <(echo torch==2.13.0) --no-annotate --custom-compile-command "make lock" --quiet \
+		--output-file requirements.txt
+	grep -Ev '^(nvidia|cuda|triton|pytorch-triton|setuptools|wheel)(-|=)' requirements.txt > requirements.txt.new
+	mv requirements.txt.new requirements.txt
 
 bench: env ## Run the benchmarks and print their table
 	$(RUN) -m benchmarks

@@ -17,7 +17,7 @@ from pathlib import Path
 
 import torch
 
-from posym_companion import cards
+from benchmarks import cards
 from posym_core.store import choose_device, describe_device, write_atomically
 
 TIMED = ("scores", "operations", "tools", "ensemble", "multihop", "explorer", "live", "browser")

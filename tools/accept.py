@@ -23,8 +23,8 @@ from pathlib import Path
 from typing import Any
 
 from build_book import chapters
-from closure import ROOT
 from execute import execute_changed, executed, read
+from reads import ROOT
 
 TAG = "nbval-check-output"
 LOCK, EXPECTED = "tests/ledger.lock.json", "book/expected"

@@ -18,7 +18,7 @@ from typing import Any
 
 import yaml
 from citations import register_styles
-from closure import PACKAGES, ROOT
+from reads import PACKAGES, ROOT
 from set_formulas import mathjax_folder
 
 MATHJAX_PARTS = (

@@ -20,9 +20,9 @@ from pathlib import Path
 from typing import Any
 
 import nbformat
-from closure import IGNORED, PACKAGES, ROOT
 from execute import ENVIRONMENT, execute_changed, executed
 from finish_site import finish
+from reads import IGNORED, PACKAGES, ROOT, WATCHED
 from sphinx_external_toc.parsing import parse_toc_yaml
 
 # What all pages depend on besides their sources; Sphinx knows which pages quote which docstrings.
@@ -36,7 +36,7 @@ PAGE_INPUTS = (
     "book/references.bib",
 )
 # What the whole site depends on; its key is kept beside the site, so that a test can tell an old site from the present.
-SITE_INPUTS = (*PAGE_INPUTS, *PACKAGES, "results", "book", "CITATION.cff")
+SITE_INPUTS = (*PAGE_INPUTS, *WATCHED, "CITATION.cff")
 TITLE = re.compile(r'^ *"?# .*$', re.MULTILINE)
 
 

@@ -1,9 +1,8 @@
 """Execute chapters, several at once, each only when something that its outputs depend on has changed.
 
-Outputs are kept in ``_build/executed``, with the key of what they were made from (see ``closure.py``). Every chapter
+Outputs are kept in ``_build/executed``, with what they were made from (see ``reads.py``). Every chapter
 runs in a kernel of its own with one thread. Kernels are forked from one process that has imported the libraries, since
-importing PyTorch, SymPy and Matplotlib afresh takes longer than many a chapter. What a kernel opens is compared with
-what the chapter was thought to depend on.
+importing PyTorch, SymPy and Matplotlib afresh takes longer than many a chapter.
 """
 
 from __future__ import annotations
@@ -23,10 +22,10 @@ from pathlib import Path
 from typing import Any
 
 import nbformat
-from closure import DEVICES, PACKAGES, ROOT, Project
 from jupyter_client.provisioning import KernelProvisionerFactory, LocalProvisioner
 from nbclient import NotebookClient
 from nbclient.exceptions import CellExecutionError, CellTimeoutError, DeadKernelError
+from reads import ROOT, make_key, name_reads
 
 JOBS = 2
 TIMEOUT = 900  # seconds a cell may take
@@ -53,14 +52,21 @@ FORKS = multiprocessing.get_context("forkserver")
 
 
 def run_kernel(connection_file: str, folder: str, opened: str) -> None:
-    """What a forked process does: serve a chapter as its kernel, and write down which files it opens."""
+    """Serve a chapter as its kernel, in a forked process, and write down which files it reads and folders it lists."""
     os.chdir(folder)
     sys.path[0] = ""
     with open(opened, "w", buffering=1, encoding="utf-8") as file:
+        for module in list(sys.modules.values()):  # those that were imported before the fork
+            file.write(f"{getattr(module, '__dict__', {}).get('__file__')}\n")
 
         def record(event: str, arguments: tuple[Any, ...]) -> None:
-            if event == "open" and isinstance(arguments[0], str) and arguments[0] != opened:
-                file.write(os.path.abspath(arguments[0]) + "\n")
+            path = arguments[0] if event in ("open", "os.listdir", "os.scandir") else None
+            if not isinstance(path, str | os.PathLike):
+                return
+            # Imports list the chapter's own folder, and what is opened to write is not read.
+            neighbours = event == "os.listdir" and os.path.abspath(path) == folder
+            if not neighbours and not (event == "open" and arguments[2] & (os.O_WRONLY | os.O_RDWR)):
+                file.write(os.path.abspath(path) + "\n")
 
         sys.addaudithook(record)
         from ipykernel.kernelapp import IPKernelApp
@@ -120,8 +126,14 @@ def read(path: Path) -> dict[str, Any]:
 
 
 def last_run(root: Path, chapter: Path) -> dict[str, Any]:
-    """The key and the seconds of a chapter's last execution, if there was one."""
+    """Return the key, the reads and the seconds of a chapter's last execution, if there was one."""
     return read(executed(root, chapter)).get("metadata", {}).get("posym", {})
+
+
+def is_current(root: Path, chapter: Path) -> bool:
+    """Return whether the outputs of a chapter that are kept are those of its present cells and reads."""
+    run = last_run(root, chapter)
+    return "reads" in run and run["key"] == make_key(root, read(chapter), run["reads"])
 
 
 def expected_seconds(root: Path, chapter: Path) -> float:
@@ -129,10 +141,10 @@ def expected_seconds(root: Path, chapter: Path) -> float:
     return last_run(root, chapter).get("seconds") or read(chapter)["metadata"].get("seconds", 0)
 
 
-async def execute(root: Path, chapter: Path, project: Project) -> str | None:
+async def execute(root: Path, chapter: Path) -> str | None:
     """Execute a chapter and keep its outputs; return what went wrong."""
-    notebook = nbformat.read(chapter, as_version=4)
-    key, start = project.key(read(chapter)), time.perf_counter()
+    cells, notebook = read(chapter), nbformat.read(chapter, as_version=4)
+    began, start = time.time_ns(), time.perf_counter()
     with tempfile.TemporaryDirectory() as folder:
         opened = Path(folder) / "opened"
         client = NotebookClient(notebook, timeout=TIMEOUT, resources={"metadata": {"path": str(chapter.parent)}})
@@ -140,13 +152,14 @@ async def execute(root: Path, chapter: Path, project: Project) -> str | None:
             await client.async_execute(env=os.environ | {"POSYM_OPENED": str(opened)})
         except (CellExecutionError, CellTimeoutError, DeadKernelError) as error:
             return str(error)
-        files = [Path(line) for line in opened.read_text(encoding="utf-8").splitlines()]
+        reads = name_reads(root, opened.read_text(encoding="utf-8").splitlines())
     if wrong := unwanted(notebook):
         return wrong
-    if missed := unforeseen(root, files, project.behind(read(chapter))):
-        return f"it reads {', '.join(missed[:5])}, which tools/closure.py did not foresee; name the result in a cell"
     seconds = round(time.perf_counter() - start, 1)
-    notebook.metadata["posym"] = {"key": key, "seconds": seconds}
+    # What changed while the chapter ran may not be what it read: then the next build executes it again.
+    files = [path for name in reads if (path := root / name).is_file()]
+    key = "" if any(path.stat().st_mtime_ns > began for path in files) else make_key(root, cells, reads)
+    notebook.metadata["posym"] = {"key": key, "seconds": seconds, "reads": reads}
     target = executed(root, chapter)
     target.parent.mkdir(parents=True, exist_ok=True)
     nbformat.write(notebook, target.with_suffix(".new"))
@@ -165,22 +178,14 @@ def unwanted(notebook: Any) -> str | None:
     return None
 
 
-def unforeseen(root: Path, opened: list[Path], behind: set[Path]) -> list[str]:
-    """Results, tables of devices and data of packages that were opened and that the chapter was not known to need."""
-    folders = [root / name for name in ("results", DEVICES, *PACKAGES)]
-    read = {path for path in opened if path.suffix not in (".py", ".pyc") and any(map(path.is_relative_to, folders))}
-    return sorted(path.relative_to(root).as_posix() for path in read - behind if path.is_file())
-
-
 def execute_changed(root: Path, chapters: list[Path], jobs: int = JOBS) -> dict[Path, str]:
     """Execute the chapters whose outputs are missing or out of date, the longest first; return what went wrong."""
-    project = Project(root)
-    due = [chapter for chapter in chapters if last_run(root, chapter).get("key") != project.key(read(chapter))]
+    due = [chapter for chapter in chapters if not is_current(root, chapter)]
     if not due:
         return {}
     fork_kernels()
     due.sort(key=lambda chapter: expected_seconds(root, chapter), reverse=True)
-    return asyncio.run(_execute_all(root, due, project, jobs))
+    return asyncio.run(_execute_all(root, due, jobs))
 
 
 def fork_kernels(**environment: str) -> None:
@@ -198,12 +203,12 @@ def fork_kernels(**environment: str) -> None:
     factory.default_provisioner_name = "forked"
 
 
-async def _execute_all(root: Path, chapters: list[Path], project: Project, jobs: int) -> dict[Path, str]:
+async def _execute_all(root: Path, chapters: list[Path], jobs: int) -> dict[Path, str]:
     free = asyncio.Semaphore(jobs)
 
     async def one(chapter: Path) -> str | None:
         async with free:
-            return await execute(root, chapter, project)
+            return await execute(root, chapter)
 
     done = await asyncio.gather(*map(one, chapters))
     return {chapter: wrong for chapter, wrong in zip(chapters, done, strict=True) if wrong is not None}

@@ -16,15 +16,10 @@ import nbformat
 from accept import TAG, expected_file, read_expected
 from address import is_setup_cell
 from build_book import chapters
-from closure import ROOT, Project
-from execute import last_run, read
+from execute import is_current, last_run, read
+from reads import ROOT
 
 QUICK = 5  # seconds
-
-
-def is_current(root: Path, chapter: Path, project: Project) -> bool:
-    """Whether the outputs of a chapter that are kept are those of the present code."""
-    return last_run(root, chapter).get("key") == project.key(read(chapter))
 
 
 def with_expected(notebook: dict[str, Any], expected: dict[str, str]) -> dict[str, Any]:
@@ -41,12 +36,12 @@ def with_expected(notebook: dict[str, Any], expected: dict[str, str]) -> dict[st
 
 def write_chapters(root: Path) -> list[Path]:
     """Write them into ``_build/rerun``; return which they are."""
-    target, project = root / "_build" / "rerun", Project(root)
+    target = root / "_build" / "rerun"
     shutil.rmtree(target, ignore_errors=True)
     target.mkdir(parents=True)
     chosen = []
     for chapter in chapters(root):
-        if not is_current(root, chapter, project) or last_run(root, chapter)["seconds"] <= QUICK:
+        if not is_current(root, chapter) or last_run(root, chapter)["seconds"] <= QUICK:
             chosen.append(chapter)
             path = target / chapter.relative_to(root)
             path.parent.mkdir(parents=True, exist_ok=True)

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from bs4 import BeautifulSoup, Tag
-from closure import ROOT
+from reads import ROOT
 from sphinx_external_toc.parsing import parse_toc_yaml
 
 WORDS_A_MINUTE = 200

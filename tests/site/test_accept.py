@@ -18,19 +18,17 @@ import nbformat
 import pytest
 import rerun
 from build_book import chapters
-from closure import ROOT, Project
 from execute import executed, read
 from jupyter_kernels import stop_in_time
+from reads import ROOT
 
 from posym_companion.finding import count_cases, seed_range
 from posym_core.metrics._stats import Estimate
 
-PROJECT = Project()
-
 
 @pytest.mark.parametrize("chapter", chapters(ROOT), ids=lambda chapter: chapter.stem)
 def test_a_chapter_prints_what_was_accepted(chapter: Path, continuous_integration: bool) -> None:
-    if not rerun.is_current(ROOT, chapter, PROJECT):
+    if not rerun.is_current(ROOT, chapter):
         assert not continuous_integration, "`make book` has not executed it"
         pytest.skip("`make book` has not executed it; nbval does, and compares")
     accepted = accept.read_expected(accept.expected_file(ROOT, chapter))
@@ -235,7 +233,7 @@ def test_nbval_runs_what_the_build_has_not_executed_and_what_is_quick(
         nbformat.write(notebook, tmp_path / "book" / f"{name}.ipynb")
     toc = ["format: jb-book", "root: book/stale", "chapters:", "- file: book/quick", "- file: book/slow"]
     (tmp_path / "_toc.yml").write_text("\n".join(toc))
-    monkeypatch.setattr(rerun, "is_current", lambda root, chapter, project: seconds[chapter.stem] is not None)
+    monkeypatch.setattr(rerun, "is_current", lambda root, chapter: seconds[chapter.stem] is not None)
     monkeypatch.setattr(rerun, "last_run", lambda root, chapter: {"seconds": seconds[chapter.stem]})
     assert [path.stem for path in rerun.write_chapters(tmp_path)] == ["stale", "quick"]
     assert {path.stem for path in (tmp_path / "_build" / "rerun").rglob("*.ipynb")} == {"stale", "quick"}

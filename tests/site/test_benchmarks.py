@@ -14,8 +14,8 @@ import pytest
 import torch
 
 from benchmarks import __main__ as benchmarks
+from benchmarks import cards
 from benchmarks.timing import best, best_of_each, peak_memory
-from posym_companion import cards
 
 
 @pytest.fixture
@@ -164,16 +164,6 @@ def test_pages_of_devices_are_what_their_data_say(root: Path) -> None:
     assert shown.count(cards.NOT_MET) == len(outside)
     for card in outside:
         assert all(f"| {what} | {result} |" in card.page(counted) for what, result in counted.rows)
-
-
-def test_a_folder_of_devices_is_found_above_or_asked_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-    with pytest.raises(FileNotFoundError, match="run from a checkout of the repository, or name the folder"):
-        cards.stored_cards()
-    (tmp_path / "benchmarks" / "devices").mkdir(parents=True)
-    (tmp_path / "book").mkdir()
-    monkeypatch.chdir(tmp_path / "book")
-    assert cards.stored_cards() == []
 
 
 def only_on_a_gpu(root: Path) -> list[tuple[str, str]]:

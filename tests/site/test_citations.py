@@ -11,10 +11,10 @@ from pathlib import Path
 import citations
 import pytest
 import yaml
-from closure import PACKAGES
 from pybtex.database import BibliographyData, Entry, Person, parse_file
 from pybtex.plugin import find_plugin
 from pybtex.style.template import field, join
+from reads import PACKAGES
 from sphinxcontrib.bibtex.plugin import find_plugin as find_references
 
 ROOT = Path(__file__).resolve().parents[2]

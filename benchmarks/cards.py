@@ -23,6 +23,7 @@ from posym_core.store import describe_device, write_atomically
 
 Row = tuple[str, str]
 COUNTED = "operations"
+DEVICES = Path(__file__).with_name("devices")
 # Parts whose rows are costs of a device, and not sizes of pages or times of a browser.
 ON_DEVICES = ("scores", COUNTED, "tools", "ensemble", "multihop")
 NOT_MET = (
@@ -91,25 +92,10 @@ class DeviceCard:
         return "\n".join(lines)
 
 
-def devices_folder() -> Path:
-    """``benchmarks/devices`` in this folder or the nearest one above it that has one.
-
-    Raises:
-        FileNotFoundError: if there is none.
-    """
-    here = Path.cwd()
-    for folder in (here, *here.parents):
-        if (found := folder / "benchmarks" / "devices").is_dir():
-            return found
-    raise FileNotFoundError(
-        f"no folder benchmarks/devices in {here} or above it; run from a checkout of the repository, or name the folder"
-    )
-
-
-def stored_cards(folder: Path | None = None) -> list[DeviceCard]:
-    """Every device that has a table, in the order of their files."""
+def stored_cards(folder: Path = DEVICES) -> list[DeviceCard]:
+    """Return every device that has a table, in the order of their files."""
     cards = []
-    for file in sorted((folder or devices_folder()).glob("*.json")):
+    for file in sorted(folder.glob("*.json")):
         held = json.loads(file.read_text(encoding="utf-8"))
         parts = {
             name: BenchmarkPart(**part | {"rows": [tuple(row) for row in part["rows"]]})
@@ -165,8 +151,8 @@ def render_tables(cards: Iterable[DeviceCard], parts: Collection[str] = ON_DEVIC
     return "\n".join(lines)
 
 
-def stored_row(measured: str, folder: Path | None = None) -> str:
-    """The latest row of an accelerator that begins with ``measured``, with the device and its date, as a sentence.
+def stored_row(measured: str, folder: Path = DEVICES) -> str:
+    """Return the latest row of an accelerator that begins with ``measured``, as a sentence with device and date.
 
     Raises:
         LookupError: if no accelerator has one.
