@@ -53,14 +53,7 @@ def one_input(name="facts", seed=0, **changed) -> HeadInput:
     return HeadInput(
         name,
         name.capitalize(),
-        **{
-            "note": f"A note on {name}.",
-            "tokens": tokens,
-            "start": 1,
-            "span": SPAN,
-            "lengths": LENGTHS,
-            **changed,
-        },
+        **{"note": f"A note on {name}.", "tokens": tokens, "start": 1, "span": SPAN, "lengths": LENGTHS, **changed},
         arrays=arrays,
     )
 

@@ -198,11 +198,7 @@ def test_panels_over_some_sliders_and_fixed_ones() -> None:
     ("make", "error", "message"),
     [
         (lambda: figure(compute=None), ValueError, r"lines 'Lines' has no frames; pass them, or a compute that makes"),
-        (
-            lambda: figure(compute=lambda theta: []),
-            TypeError,
-            r"names of the sliders as keywords \(theta, keys,",
-        ),
+        (lambda: figure(compute=lambda theta: []), TypeError, r"names of the sliders as keywords \(theta, keys,"),
         (
             lambda: figure(compute=lambda **values: waves(**values)[:2]),
             ValueError,

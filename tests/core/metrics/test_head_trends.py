@@ -15,8 +15,8 @@ from posym_core.metrics import (
     measure_head_trends,
     measure_layer_trend,
     rope_angles,
-    slow_energy,
 )
+from posym_core.metrics._trends import slow_energy
 
 PROMPTS, LAYERS, HEADS, PLANES = 6, 8, 4, 8
 ANGLES = np.tile(rope_angles(2 * PLANES).numpy(), (LAYERS, 1))

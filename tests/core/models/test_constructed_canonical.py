@@ -389,10 +389,7 @@ def test_u_and_inverse_u_under_the_condition(length, fraction, beta):
 def test_peak_weights_are_those_of_the_heads():
     index = PositionalIndexHead(IndexTask(length=9, symbols=3), angle=0.3, beta=4.0)
     retrieval = SymbolicRetrievalHead(RetrievalTask(length=9, symbols=9), beta=4.0, angle=0.2)
-    for head, curve in (
-        (index, positional_peak_weight(9, 0.3, 4.0)),
-        (retrieval, symbolic_peak_weight(9, 0.2, 4.0)),
-    ):
+    for head, curve in ((index, positional_peak_weight(9, 0.3, 4.0)), (retrieval, symbolic_peak_weight(9, 0.2, 4.0))):
         batch = list_worst_inputs(head.task)
         context = head.attention(batch.tokens)[:, :-1]
         measured = (context / context.sum(1, keepdim=True)).gather(1, batch.position[:, None])[:, 0]

@@ -116,10 +116,7 @@ def test_returns_are_denominators_of_best_fractions():
     ("make", "message"),
     [
         (lambda: planes_smallest_beta(5, []), r"a plane or more; got shape \(0,\)"),
-        (
-            lambda: planes_smallest_beta(0, [1.0]),
-            r"length must be .* 1 \(it counts the query as well\); got 0",
-        ),
+        (lambda: planes_smallest_beta(0, [1.0]), r"length must be .* 1 \(it counts the query as well\); got 0"),
         (lambda: index_price(5, 0), "planes must be a whole number of at least 1; got 0"),
         (lambda: closest_returns(0, 1.0), "length must be .* of at least 1 .*; got 0"),
     ],

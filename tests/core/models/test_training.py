@@ -11,7 +11,7 @@ from posym_core.models import _checkpoints as checkpoints
 from posym_core.models._ensembles import make_generators, sample_streams
 from posym_core.models._toys import ToyEnsemble
 from posym_core.models._training import TrainingSettings, train
-from posym_core.store import _keeping as store
+from posym_core.store import _resuming as resuming
 from posym_core.tasks._index_retrieval import RetrievalTask
 
 TASK = RetrievalTask(length=4, symbols=5, attributes=2)
@@ -181,7 +181,7 @@ def test_training_ends_when_every_member_is_frozen():
 def test_a_checkpoint_of_other_code_is_refused(tmp_path, monkeypatch):
     checkpoint = tmp_path / "toy.safetensors"
     run(toys(), checkpoint=checkpoint)
-    monkeypatch.setattr(store, "digest_code", lambda: "other")
+    monkeypatch.setattr(resuming, "digest_code", lambda: "other")
     message = r'toy.safetensors was made with other code \(".* there, "other" now\), and no .*; remove it to start'
     with pytest.raises(ValueError, match=message):
         run(toys(), checkpoint=checkpoint)

@@ -14,14 +14,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
 from posym_companion.several_hops.gptj import AnswerLoss, AnswerLosses, compute_answer_logits, draw_dropout, make_gptj
-from posym_companion.several_hops.multihop import (
-    NOISE,
-    TRAINING,
-    MultihopSettings,
-    Watch,
-    train_model,
-    train_together,
-)
+from posym_companion.several_hops.multihop import NOISE, TRAINING, MultihopSettings, Watch, train_model, train_together
 from posym_core.models import _graphs as graphs
 from posym_core.models import _training as training
 from posym_core.models._decoders import DecoderEnsemble

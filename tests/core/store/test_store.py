@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import torch
 
-from posym_core.store import _keeping as store
+from posym_core import store
 
 
 def test_a_part_whose_arrays_run_along_their_columns_is_read_back(tmp_path):

@@ -73,10 +73,7 @@ def test_what_fails_for_another_reason_says_it(monkeypatch):
         ("modernbert", "ModernBertModel attends as an encoder: its first token sees those behind it"),
         ("nomic_bert", "NomicBertModel attends as an encoder"),
         ("distilbert", "DistilBertModel attends as an encoder"),
-        (
-            "bart",
-            r"BartModel is an encoder-decoder \(bart\), whose decoder also attends to another sequence; use a",
-        ),
+        ("bart", r"BartModel is an encoder-decoder \(bart\), whose decoder also attends to another sequence; use a"),
         ("t5", r"T5Model is an encoder-decoder \(t5\)"),
         ("t5gemma", r"T5GemmaModel is an encoder-decoder \(t5gemma\)"),
     ],

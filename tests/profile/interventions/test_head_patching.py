@@ -412,10 +412,7 @@ def test_patched_heads_say_what_is_given_at_all_tokens_at_each_or_in_each_prompt
     ],
 )
 def test_removals_that_do_not_fit_are_refused_before_a_pass(options, message):
-    with (
-        pytest.raises(ValueError, match=message),
-        ablate_heads(shared("Llama"), **{"heads": [(0, 0)], **options}),
-    ):
+    with pytest.raises(ValueError, match=message), ablate_heads(shared("Llama"), **{"heads": [(0, 0)], **options}):
         raise AssertionError
 
 

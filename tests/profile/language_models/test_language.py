@@ -85,10 +85,7 @@ def test_a_folder_is_made_once_and_then_found(make):
 @pytest.mark.parametrize(
     ("damage", "message"),
     [
-        (
-            lambda folder: (folder / "weights").write_bytes(b"012345678x"),
-            "weights was altered .*: its SHA-256 is",
-        ),
+        (lambda folder: (folder / "weights").write_bytes(b"012345678x"), "weights was altered .*: its SHA-256 is"),
         (
             lambda folder: (folder / "weights").write_bytes(b"0123"),
             "weights was altered .*: it has 4 bytes instead of 10",
