@@ -105,8 +105,6 @@ def test_a_trend_of_some_layers_keeps_the_halves_of_the_whole():
     assert found.early.value == pytest.approx(np.median(mean[1:4]))
     assert found.late.value == pytest.approx(np.median(mean[6]))
     assert found.p == pytest.approx(stats.mannwhitneyu(mean[1:4].ravel(), mean[6]).pvalue)
-    with pytest.raises(ValueError, match="split must leave layers on both sides"):
-        measure_layer_trend(positional, np.array([0, 1]))
 
 
 def test_local_layers_are_the_fast_ones():

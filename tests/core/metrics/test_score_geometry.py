@@ -51,16 +51,6 @@ def test_peaked_attention_alone_forces_a_negative_correlation():
     assert ((positional + symbolic) >= 1 - 1e-12).all()
 
 
-def test_refusals():
-    generator = torch.Generator()
-    with pytest.raises(ValueError, match=r"at least two blocks; got \(3, 1\)"):
-        simulate_random_swaps(torch.ones(3, 1), generator=generator)
-    with pytest.raises(ValueError, match="must not be negative"):
-        simulate_random_swaps(torch.tensor([0.5, -0.5]), generator=generator)
-    with pytest.raises(ValueError, match="tau must be above 0"):
-        simulate_random_swaps(torch.ones(3), tau=0, generator=generator)
-
-
 def test_an_exchange_of_two_keys_is_the_swap_of_two_blocks():
     generator = torch.Generator().manual_seed(3)
     query, keys = (torch.randn(5, *shape, generator=generator, dtype=torch.float64) for shape in ((4,), (3, 4)))
