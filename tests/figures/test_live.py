@@ -13,6 +13,7 @@ import ipywidgets
 import numpy as np
 import pytest
 import torch
+from refusals import refuse_each
 
 from posym_figures import Bars, Choice, Heatmap, Lines, Points, Readout, Slider, slider_figure
 from posym_figures.pages import join_module
@@ -194,42 +195,20 @@ def test_panels_over_some_sliders_and_fixed_ones() -> None:
     assert shown.widget().shown["panels"][1] == {}
 
 
-@pytest.mark.parametrize(
-    ("make", "error", "message"),
-    [
-        (lambda: figure(compute=None), ValueError, r"lines 'Lines' has no frames; pass them, or a compute that makes"),
-        (lambda: figure(compute=lambda theta: []), TypeError, r"names of the sliders as keywords \(theta, keys,"),
-        (
-            lambda: figure(compute=lambda **values: waves(**values)[:2]),
-            ValueError,
-            r"one array for each of the 6 panels; got 2",
-        ),
-        (lambda: figure(compute=lambda **values: 3.0), TypeError, r"one array for each panel; got float"),
-        (
-            lambda: figure([Lines("L", TOKENS)], [THETA], lambda theta: {"wrong": 1}),
-            ValueError,
-            r"compute may set frames, lower, upper, marker of 'L'; got 'wrong'",
-        ),
-        (
-            lambda: figure([Readout(["a", "b"], title="R")], [THETA], lambda theta: [1, 2, 3]),
-            ValueError,
-            r"one value for each of the 2 rows of the readout 'R', or label -> value; got 3 values",
-        ),
-        (
-            lambda: figure([Lines("L", TOKENS)], [THETA], lambda theta: {"marker": theta}),
-            ValueError,
-            r"compute must return frames of 'L' for every setting, since the panel has none",
-        ),
-        (
-            lambda: figure([Readout(["a"])], [Slider(name, name, range(200)) for name in "st"], lambda s, t: [s]),
-            ValueError,
-            r"would be called for 40,000 settings, but a figure calls it for 20,000 at most; use fewer settings, or",
-        ),
-    ],
-)
-def test_refusals_name_rule_value_and_way_out(make, error, message) -> None:
-    with pytest.raises(error, match=message):
-        make()
+test_refusals_name_rule_value_and_way_out = refuse_each(
+    (lambda: figure(compute=None), "lines 'Lines' has no frames; pass them, or a compute that makes"),
+    (lambda: figure(compute=lambda theta: []), r"names of the sliders as keywords \(theta, keys,", TypeError),
+    (lambda: figure(compute=lambda **values: waves(**values)[:2]), "one array for each of the 6 panels; got 2"),
+    (lambda: figure(compute=lambda **values: 3.0), "one array for each panel; got float", TypeError),
+    (lambda: figure([Lines("L", TOKENS)], [THETA], lambda theta: {"wrong": 1}),
+     "compute may set frames, lower, upper, marker of 'L'; got 'wrong'"),
+    (lambda: figure([Readout(["a", "b"], title="R")], [THETA], lambda theta: [1, 2, 3]),
+     "one value for each of the 2 rows of the readout 'R', or label -> value; got 3 values"),
+    (lambda: figure([Lines("L", TOKENS)], [THETA], lambda theta: {"marker": theta}),
+     "compute must return frames of 'L' for every setting, since the panel has none"),
+    (lambda: figure([Readout(["a"])], [Slider(name, name, range(200)) for name in "st"], lambda s, t: [s]),
+     "would be called for 40,000 settings, but a figure calls it for 20,000 at most; use fewer settings, or"),
+)  # fmt: skip
 
 
 def test_a_frame_of_another_size_is_refused() -> None:
