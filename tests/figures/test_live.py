@@ -325,6 +325,12 @@ def labelled_and_drawn(page) -> tuple[str, str]:
     return page.input_value(".posym-number"), page.inner_text(".posym-readout [role=cell]")
 
 
+def give_time(page, *more: int) -> None:
+    """Let a request go out, and more time pass."""
+    for milliseconds in (100, *more):
+        page.clock.fast_forward(milliseconds)
+
+
 def test_a_figure_whose_kernel_is_gone_stands_at_a_setting_that_it_draws_and_says_so(field) -> None:
     page, _ = field
     note, panels = page.locator(".posym-note"), page.locator(".posym-panels")
@@ -358,8 +364,7 @@ def test_a_front_end_that_refuses_to_ask_is_believed_at_once(field) -> None:
 def test_a_kernel_that_was_only_busy_moves_the_figure_when_it_answers(field) -> None:
     page, widget = field
     type_in(page, "0.62")
-    page.clock.fast_forward(100)
-    page.clock.fast_forward(4000)
+    give_time(page, 4000)
     widget.values = {"field": 0.62}
     page.evaluate("shown => tell('shown', shown)", widget.shown)
     for _ in range(2):
@@ -367,8 +372,7 @@ def test_a_kernel_that_was_only_busy_moves_the_figure_when_it_answers(field) -> 
         assert page.inner_text(".posym-note") == ""
         page.clock.fast_forward(4000)
     type_in(page, "0.9")  # a setting is drawn from the page, with or without a kernel
-    page.clock.fast_forward(100)
-    page.clock.fast_forward(4000)
+    give_time(page, 4000)
     assert labelled_and_drawn(page) == ("0.9", "900")
     assert page.inner_text(".posym-note") == ""
 

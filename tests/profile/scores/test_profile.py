@@ -20,7 +20,6 @@ from posym_profile.scores import _profiling as profiling
 from posym_profile.scores._labels import measure_head_labels
 from posym_profile.scores._layer_measurement import map_layers, stack_padded
 from posym_profile.scores._profiling import Profile, profile
-from posym_profile.scores._visibility import HiddenBlocksWarning
 
 START, LENGTH, BLOCKS = 3, 4, 5
 # A soft temperature, so that rounding of attention does not decide which pair counts; at 1e-4 it would.
@@ -277,16 +276,6 @@ def test_anything_can_be_measured_in_the_same_pass(name):
     assert found["share"].shape == (2, 3, 4)
     expected = torch.stack([call.logits()[:, :, 0] for call in capture(model, input_ids)], dim=1)
     torch.testing.assert_close(found["logits"], expected, atol=1e-4, rtol=0)
-
-
-def test_windows_hide_blocks_from_the_last_token():
-    model, input_ids = shared("Gemma3"), tokens(1)
-    with pytest.warns(HiddenBlocksWarning, match=r"but in layers 0, 1: 0 of 6\. What is swapped into a hidden block"):
-        found = profile(model, input_ids, start=0, block_length=4, blocks=6, progress=False)
-    assert found.visible_blocks.tolist() == [[0, 0, 6]]
-    # Keys 0 to 23 lie outside the window of 16, so the local layers give these blocks nothing to compare.
-    assert torch.equal(found.positional[:, :2], torch.zeros(1, 2, 4))
-    assert (found.positional[:, 2] > 0).all()
 
 
 def scored(input_ids, **options):
