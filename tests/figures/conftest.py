@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
+
 import pytest
-from in_browser import chromium
+from in_browser import chromium, opened
 
 
 @pytest.fixture(scope="module")
@@ -15,31 +17,13 @@ def browser():
 @pytest.fixture
 def open_page(browser, tmp_path):
     """Opens figures from a file with the network cut; says at the end that the page had nothing to complain about."""
-    opened = []
+    with contextlib.ExitStack() as pages:
 
-    def open_page(figures, *, head="", root="", body="", width=900, theme="light"):
-        file = tmp_path / f"page{len(opened)}.html"
-        inner = "".join(shown.html for shown in figures)
-        file.write_text(
-            f'<!doctype html><html {root}><head><meta charset="utf-8">{head}'
-            '<meta name="viewport" content="width=device-width">'
-            f"</head><body {body}>{inner}</body></html>",
-            "utf-8",
-        )
-        context = browser.new_context(viewport={"width": width, "height": 900}, offline=True, color_scheme=theme)
-        page = context.new_page()
-        complaints: list[str] = []
-        page.on("console", lambda message: complaints.append(message.text))
-        page.on("pageerror", lambda error: complaints.append(str(error)))
-        page.on(
-            "request",
-            lambda request: request.url.startswith(("file:", "data:", "blob:")) or complaints.append(request.url),
-        )
-        page.goto(file.as_uri())
-        opened.append((context, complaints))
-        return page
+        def open_page(figures, *, head="", root="", body="", theme="light", **options):
+            head = f'<meta charset="utf-8">{head}<meta name="viewport" content="width=device-width">'
+            inner = "".join(shown.html for shown in figures)
+            text = f"<!doctype html><html {root}><head>{head}</head><body {body}>{inner}</body></html>"
+            options = {"reduced_motion": "no-preference", "color_scheme": theme, **options}
+            return pages.enter_context(opened(browser, text, tmp_path, **options))
 
-    yield open_page
-    for context, complaints in opened:
-        assert complaints == []
-        context.close()
+        yield open_page

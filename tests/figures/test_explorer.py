@@ -12,6 +12,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 import torch
+from in_browser import move
 
 from posym_companion.language_models import head_explorer as experiment
 from posym_core.store._results import load_result
@@ -26,58 +27,31 @@ DEAD = (0, 0)
 
 
 def one_input(name="facts", seed=0, **changed) -> HeadInput:
-    generator = np.random.default_rng(seed)
-    scores = (len(LENGTHS), len(TAUS), LAYERS, HEADS)
-    planes = (LAYERS, HEADS, PLANES)
-    arrays = {
-        "positional": generator.random(scores),
-        "symbolic": generator.random(scores),
-        "positional_margin": 0.1 * generator.random(scores),
-        "symbolic_margin": 0.1 * generator.random(scores),
-        "positional_share": 0.5 * generator.random((len(LENGTHS), LAYERS, HEADS)),
-        "symbolic_share": 0.5 * generator.random((len(LENGTHS), LAYERS, HEADS)),
-        "entropy": generator.random((LAYERS, HEADS)),
-        "attention": generator.dirichlet(np.ones(SPAN + 2), (LAYERS, HEADS)),
-        "examples": generator.dirichlet(np.ones(SPAN + 2), (1, LAYERS, HEADS)),
-        "plane_positional": generator.random(planes),
-        "plane_symbolic": generator.random(planes),
-        "plane_positional_share": 0.5 * generator.random(planes),
-        "plane_symbolic_share": 0.5 * generator.random(planes),
-        "plane_energy_share": generator.dirichlet(np.ones(PLANES), (LAYERS, HEADS)),
-    }
+    draw = np.random.default_rng(seed)
+    scores, cut, heads = (len(LENGTHS), len(TAUS), LAYERS, HEADS), (len(LENGTHS), LAYERS, HEADS), (LAYERS, HEADS)
+    arrays = {part: draw.random(scores) for part in ("positional", "symbolic")}
+    arrays |= {f"{part}_margin": 0.1 * draw.random(scores) for part in ("positional", "symbolic")}
+    arrays |= {f"{part}_share": 0.5 * draw.random(cut) for part in ("positional", "symbolic")}
+    arrays |= {"entropy": draw.random(heads), "attention": draw.dirichlet(np.ones(SPAN + 2), heads)}
+    arrays["examples"] = draw.dirichlet(np.ones(SPAN + 2), (1, *heads))
+    arrays |= {f"plane_{part}": draw.random((*heads, PLANES)) for part in ("positional", "symbolic")}
+    arrays |= {f"plane_{part}_share": 0.5 * draw.random((*heads, PLANES)) for part in ("positional", "symbolic")}
+    arrays["plane_energy_share"] = draw.dirichlet(np.ones(PLANES), heads)
     for part in ("positional_share", "symbolic_share"):
         arrays[part][:, *DEAD] = np.nan
         arrays[f"plane_{part}"][DEAD] = np.nan
-    tokens = [[f" word{place}" for place in range(SPAN + 2)]]
     arrays |= {part: changed.pop(part) for part in ARRAYS if part in changed}
-    return HeadInput(
-        name,
-        name.capitalize(),
-        **{
-            "note": f"A note on {name}.",
-            "tokens": tokens,
-            "start": 1,
-            "span": SPAN,
-            "lengths": LENGTHS,
-            **changed,
-        },
-        arrays=arrays,
-    )
+    given = {"note": f"A note on {name}.", "start": 1, "span": SPAN, "lengths": LENGTHS, **changed}
+    given.setdefault("tokens", [[f" word{place}" for place in range(SPAN + 2)]])
+    return HeadInput(name, name.capitalize(), **given, arrays=arrays)
 
 
 def make(*inputs, **changed):
     options = {
-        "taus": TAUS,
-        "angles": np.geomspace(1, 0.001, PLANES)[None].repeat(LAYERS, 0),
-        "caption": "All heads.",
-        "alt": "Points in a square.",
-        "length": 2,
-        "head": (2, 1),
-        "marked": (4,),
-        "marked_label": "global layers",
-        "turn": [3.0] * LAYERS,
-        "plane_note": "a note",
-    }
+        "taus": TAUS, "angles": np.geomspace(1, 0.001, PLANES)[None].repeat(LAYERS, 0), "caption": "All heads.",
+        "alt": "Points in a square.", "length": 2, "head": (2, 1), "marked": (4,), "marked_label": "global layers",
+        "turn": [3.0] * LAYERS, "plane_note": "a note",
+    }  # fmt: skip
     return head_explorer(inputs or (one_input(), one_input("text", 1)), **{**options, **changed})
 
 
@@ -139,12 +113,9 @@ def test_the_table_is_there_before_scripts_run():
     )
     assert (positional, symbolic, entropy) == tuple(f"{value:.2f}" for value in expected)
     assert "<noscript>" in shown.html
-
-
-def test_display_without_html():
-    shown = make()
     assert repr(shown) == "<head explorer, 5 layers of 3 heads: Points in a square.>"
-    assert shown._repr_html_() == shown.html == make().html
+    assert shown._repr_html_() == shown.html == make(given).html
+    assert not re.search("https?://", shown.html.replace("http://www.w3.org/2000/svg", ""))
 
 
 class Tags(HTMLParser):
@@ -175,12 +146,6 @@ def test_inputs_stand_under_their_groups():
     lines = re.findall(r'<(?:optgroup label|option value)="(\w+)"|</(optgroup)>', listed)
     assert [one or other for one, other in lines] == ["One", "a", "b", "optgroup", "Other", "c", "optgroup"]
     assert "optgroup" not in make().html.split('<select name="input">')[1].split("</select>")[0]
-
-
-def test_nothing_comes_from_elsewhere():
-    text = make().html.replace("http://www.w3.org/2000/svg", "")
-    assert "http://" not in text
-    assert "https://" not in text
 
 
 def test_temperatures_as_readers_write_them():
@@ -227,6 +192,7 @@ def test_temperatures_as_readers_write_them():
         (lambda: make(replace(one_input(), arrays={"entropy": np.ones((5, 3))})),
          "arrays of input 'facts' must hold all of ARRAYS; positional, symbolic, positional_margin"),
         (lambda: make(one_input(entropy=np.full((5, 3), np.inf))), "entropy of input 'facts' must be finite"),
+        (lambda: make(limit=5000), "the packed numbers take 0.0 MB"),
     ],
 )  # fmt: skip
 def test_refusals_name_rule_value_and_way_out(call, message):
@@ -234,44 +200,21 @@ def test_refusals_name_rule_value_and_way_out(call, message):
         call()
 
 
-def test_too_much_is_refused():
-    with pytest.raises(
-        ValueError, match=r"the packed numbers take 0\.0 MB, .* pass fewer inputs, prompts, layers, temp"
-    ):
-        make(limit=5000)
-
-
 # ---- the experiment and the real figure ------------------------------------------------------------------------------
 
 
-def real() -> tuple:
+def test_the_models_fit_into_the_page():
     results = [load_result(setting.name) for setting in experiment.full_size()]
+    cut = {"note": "Note.", "span": experiment.SPAN, "lengths": experiment.LENGTHS}
     inputs = [
         HeadInput(
-            f"input{place}",
-            "Input",
-            note="Note.",
-            tokens=[list(result["tokens"])],
-            start=int(result["start"]),
-            span=experiment.SPAN,
-            lengths=experiment.LENGTHS,
+            f"input{place}", "Input", tokens=[list(result["tokens"])], start=int(result["start"]), **cut,
             arrays={name: result["example"][None] if name == "examples" else result[name] for name in ARRAYS},
         )
         for place, result in enumerate(results)
-    ]
-    return inputs, {
-        "taus": experiment.TAUS,
-        "angles": results[0]["angles"],
-        "caption": "C.",
-        "alt": "A.",
-        "length": 4,
-        "tau": 1e-4,
-    }
-
-
-def test_the_models_fit_into_the_page():
-    inputs, options = real()
-    shown = head_explorer(inputs, **options)
+    ]  # fmt: skip
+    options = {"taus": experiment.TAUS, "angles": results[0]["angles"], "length": 4, "tau": 1e-4}
+    shown = head_explorer(inputs, caption="C.", alt="A.", **options)
     assert len(shown.html.encode()) < 850_000
     # Their prompts are shorter than the window of 512.
     assert all(one["seen"] == [0] * 18 for one in payload(shown)["inputs"])
@@ -309,17 +252,12 @@ def test_the_experiment_agrees_with_a_profile(packaged, monkeypatch):
 @pytest.mark.parametrize(
     ("changed", "message"),
     [
-        (
-            {"facts": 8},
-            "the explorer cuts 64 tokens into blocks, but 8 facts of 'binding-likes' hold 32; pass facts=16",
-        ),
+        ({"facts": 8}, "the explorer cuts 64 tokens into blocks, but 8 facts of 'binding-likes' hold 32; pass facts=1"),
         ({"prompts": 1}, "an interval over prompts needs at least 2 of them; got 1"),
     ],
 )
 def test_the_experiment_refuses(monkeypatch, changed, message):
-    def prompts(tokenizer, task, *, facts, count, seed):
-        return SimpleNamespace(blocks=facts, block_length=4, start=1)
-
+    prompts = lambda *_, facts, **__: SimpleNamespace(blocks=facts, block_length=4, start=1)  # noqa: E731
     monkeypatch.setattr(experiment, "make_prompts", prompts)
     with pytest.raises(ValueError, match=re.escape(message)):
         experiment.measure(torch.nn.Identity(), None, replace(experiment.HeadExplorer(), **changed))
@@ -329,33 +267,14 @@ def test_the_experiment_refuses(monkeypatch, changed, message):
 
 
 @pytest.fixture
-def open_page(browser, tmp_path):
-    """Opens explorers from a file with the network cut; says at the end that the page had nothing to complain about."""
-    opened = []
+def open_page(open_page):
+    """Opens explorers below a link to one of their states."""
+    link = SimpleNamespace(html='<a id="visit" href="#head=1.2&amp;input=text&amp;tau=1">visit</a>')
+    return lambda *figures, **options: open_page([link, *(figures or [make()])], reduced_motion="reduce", **options)
 
-    def open_page(*figures, address="", width=900, body="", **options):
-        file = tmp_path / f"page{len(opened)}.html"
-        inner = "".join(shown.html for shown in figures or [make()])
-        file.write_text(
-            '<!doctype html><html><head><meta charset="utf-8"><meta name="viewport" content="width=device-width">'
-            f'</head><body {body}><a id="visit" href="#head=1.2&amp;input=text&amp;tau=1">visit</a>{inner}</body>',
-            "utf-8",
-        )
-        size = {"width": width, "height": 900}
-        context = browser.new_context(viewport=size, offline=True, reduced_motion="reduce", **options)
-        page = context.new_page()
-        complaints: list[str] = []
-        page.on("console", lambda message: complaints.append(message.text))
-        page.on("pageerror", lambda error: complaints.append(str(error)))
-        page.on("request", lambda request: request.url.startswith("file:") or complaints.append(request.url))
-        page.goto(file.as_uri() + address)
-        opened.append((context, complaints))
-        return page
 
-    yield open_page
-    for context, complaints in opened:
-        assert complaints == []
-        context.close()
+def set_slider(page, name, index):
+    move(page.locator(f"input[name={name}]").first, index)
 
 
 PARTS = ("plane", "readout", "shares", "map", "blocks", "prompt", "profile", "ranks")
@@ -377,12 +296,6 @@ def chosen(page):
 def hash_of(page, expected):
     """The address settles a moment after the last change."""
     page.wait_for_function("expected => location.hash === expected", arg=expected)
-
-
-def set_slider(page, name, index):
-    page.locator(f"input[name={name}]").first.evaluate(
-        "(input, index) => { input.value = index; input.dispatchEvent(new Event('input', { bubbles: true })); }", index
-    )
 
 
 def place_of(page, head):
@@ -471,8 +384,15 @@ def test_layers_that_do_not_see_all_blocks_are_marked(open_page):
 
 def test_a_click_on_a_head_changes_every_part(open_page):
     page = open_page()
-    before = drawn(page)
+    before, box = drawn(page), page.locator(".posym-ex-plane").bounding_box()
+    page.mouse.click(box["x"] + 2, box["y"] + 2)  # beside all heads
+    assert drawn(page) == before
     head, (x, y) = alone(page)
+    page.mouse.move(x, y)
+    tip = page.locator(".posym-tip").first
+    assert tip.text_content().startswith(f"layer {head // HEADS}, head {head % HEADS}: s_POS 0.")
+    page.mouse.move(0, 0)
+    assert not tip.is_visible()
     page.mouse.click(x, y)
     assert chosen(page).startswith(f"Layer {head // HEADS}, head {head % HEADS}")
     assert different(before, drawn(page)) == set(PARTS)
@@ -482,23 +402,6 @@ def test_a_click_on_a_head_changes_every_part(open_page):
     # The keyboard goes on from there.
     focused = page.evaluate("document.activeElement.getAttribute('aria-label')")
     assert focused.startswith(f"layer {head // HEADS}, head {head % HEADS}:")
-
-
-def test_a_click_beside_all_heads_changes_nothing(open_page):
-    page = open_page()
-    before = drawn(page)
-    box = page.locator(".posym-ex-plane").bounding_box()
-    page.mouse.click(box["x"] + 2, box["y"] + 2)
-    assert drawn(page) == before
-
-
-def test_a_tap_chooses(open_page):
-    page = open_page(width=390, has_touch=True, is_mobile=True)
-    assert page.evaluate("document.documentElement.scrollWidth") <= 390
-    page.locator(".posym-ex-plane").scroll_into_view_if_needed()
-    head, (x, y) = alone(page)
-    page.touchscreen.tap(x, y)
-    assert chosen(page).startswith(f"Layer {head // HEADS}, head {head % HEADS}")
 
 
 def test_arrow_keys_move_over_the_map(open_page):
@@ -575,20 +478,24 @@ def test_a_reload_restores_what_was_seen(open_page):
 
 def test_links_and_the_way_back(open_page):
     page = open_page()
+
+    def comes(name):
+        page.wait_for_function(f"document.querySelector('.posym-ex-name').textContent === 'Layer {name}'")
+
     page.locator("#visit").click()
-    page.wait_for_function("document.querySelector('.posym-ex-name').textContent === 'Layer 1, head 2'")
+    comes("1, head 2")
     assert page.locator("[name=input]").input_value() == "text"
     assert page.locator("[name=tau]").input_value() == "2"
     page.go_back()
-    page.wait_for_function("document.querySelector('.posym-ex-name').textContent === 'Layer 2, head 1'")
+    comes("2, head 1")
     page.go_forward()
-    page.wait_for_function("document.querySelector('.posym-ex-name').textContent === 'Layer 1, head 2'")
+    comes("1, head 2")
     page.locator("[name=head]").select_option("0")
     hash_of(page, "#head=0.0&input=text&tau=1")
     page.locator("#visit").click()
-    page.wait_for_function("document.querySelector('.posym-ex-name').textContent === 'Layer 1, head 2'")
+    comes("1, head 2")
     page.go_back()
-    page.wait_for_function("document.querySelector('.posym-ex-name').textContent === 'Layer 0, head 0'")
+    comes("0, head 0")
 
 
 @pytest.mark.parametrize(
@@ -685,26 +592,6 @@ def test_layers_are_called_as_they_are_in_the_model(open_page):
     assert page.locator(".posym-ex-table tbody th").first.text_content() == "3:0"
 
 
-def test_the_table_follows(open_page):
-    page = open_page()
-    page.locator("summary").click()
-    cell = page.locator(".posym-ex-table tbody tr").nth(5).locator("td").first
-    given = one_input()
-    assert cell.text_content() == f"{given.arrays['positional'][1, 0].ravel()[5]:.2f}"
-    set_slider(page, "tau", 2)
-    assert cell.text_content() == f"{given.arrays['positional'][1, 2].ravel()[5]:.2f}"
-
-
-def test_hover_says_which_head_it_is(open_page):
-    page = open_page()
-    head, (x, y) = alone(page)
-    page.mouse.move(x, y)
-    tip = page.locator(".posym-tip").first
-    assert tip.text_content().startswith(f"layer {head // HEADS}, head {head % HEADS}: s_POS 0.")
-    page.mouse.move(0, 0)
-    assert not tip.is_visible()
-
-
 def test_without_scripts_the_table_is_read(browser, tmp_path):
     file = tmp_path / "page.html"
     file.write_text(f'<!doctype html><meta charset="utf-8">{make().html}', "utf-8")
@@ -716,6 +603,15 @@ def test_without_scripts_the_table_is_read(browser, tmp_path):
     context.close()
 
 
+def test_a_tap_chooses(open_page):
+    page = open_page(width=390, has_touch=True, is_mobile=True)
+    assert page.evaluate("document.documentElement.scrollWidth") <= 390
+    page.locator(".posym-ex-plane").scroll_into_view_if_needed()
+    head, (x, y) = alone(page)
+    page.touchscreen.tap(x, y)
+    assert chosen(page).startswith(f"Layer {head // HEADS}, head {head % HEADS}")
+
+
 def test_narrow_page_has_no_sideways_scroll(open_page):
     page = open_page(width=390)
     assert page.evaluate("document.documentElement.scrollWidth") <= 390
@@ -724,6 +620,16 @@ def test_narrow_page_has_no_sideways_scroll(open_page):
     page.wait_for_function(
         "old => document.querySelector('.posym-ex-plane svg').getAttribute('viewBox') !== old", arg=wide
     )
+
+
+def test_the_table_follows(open_page):
+    page = open_page()
+    page.locator("summary").click()
+    cell = page.locator(".posym-ex-table tbody tr").nth(5).locator("td").first
+    given = one_input()
+    assert cell.text_content() == f"{given.arrays['positional'][1, 0].ravel()[5]:.2f}"
+    set_slider(page, "tau", 2)
+    assert cell.text_content() == f"{given.arrays['positional'][1, 2].ravel()[5]:.2f}"
 
 
 def test_two_explorers_do_not_mix(open_page):

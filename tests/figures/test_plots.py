@@ -139,17 +139,10 @@ def test_plots_leave_no_style_and_no_open_figure_behind():
     plt.close("all")
     before = dict(matplotlib.rcParams)
     every_plot()
-    assert dict(matplotlib.rcParams) == before
-    assert plt.get_fignums() == []
-
-
-def test_a_failed_plot_leaves_nothing_behind():
-    plt.close("all")
-    before = dict(matplotlib.rcParams)
     with pytest.raises(ValueError, match=r"gamma must lie between 0 and 0\.5"):
         plots.score_plane([0.1], [0.2], gamma=0.7)
-    assert plt.get_fignums() == []
     assert dict(matplotlib.rcParams) == before
+    assert plt.get_fignums() == []
 
 
 @pytest.mark.parametrize(

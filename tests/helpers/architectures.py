@@ -11,35 +11,18 @@ import torch
 from torch import nn
 
 COMMON = {
-    "vocab_size": 97,
-    "hidden_size": 64,
-    "num_hidden_layers": 3,
-    "num_attention_heads": 4,
-    "max_position_embeddings": 2048,
-    "bos_token_id": 1,
-    "eos_token_id": 2,
-    "pad_token_id": 0,
-}
+    "vocab_size": 97, "hidden_size": 64, "num_hidden_layers": 3, "num_attention_heads": 4,
+    "max_position_embeddings": 2048, "bos_token_id": 1, "eos_token_id": 2, "pad_token_id": 0,
+}  # fmt: skip
 LLAMA = COMMON | {"intermediate_size": 96, "num_key_value_heads": 2}
 HEADS_OF_16 = LLAMA | {"head_dim": 16, "sliding_window": 16}
 GPT = {"vocab_size": 97, "n_positions": 2048, "n_embd": 64, "n_layer": 3, "n_head": 4}
 LAYER_KINDS = ["sliding_attention", "sliding_attention", "full_attention"]
 LATENT = {
-    "num_key_value_heads": 4,
-    "num_experts_per_tok": 2,
-    "moe_intermediate_size": 32,
-    "q_lora_rank": 24,
-    "kv_lora_rank": 32,
-    "qk_nope_head_dim": 16,
-    "qk_rope_head_dim": 8,
-    "v_head_dim": 16,
-    "head_dim": 8,
-    "n_routed_experts": 4,
-    "n_shared_experts": 1,
-    "first_k_dense_replace": 1,
-    "n_group": 1,
-    "topk_group": 1,
-}
+    "num_key_value_heads": 4, "num_experts_per_tok": 2, "moe_intermediate_size": 32, "q_lora_rank": 24,
+    "kv_lora_rank": 32, "qk_nope_head_dim": 16, "qk_rope_head_dim": 8, "v_head_dim": 16, "head_dim": 8,
+    "n_routed_experts": 4, "n_shared_experts": 1, "first_k_dense_replace": 1, "n_group": 1, "topk_group": 1,
+}  # fmt: skip
 
 
 def rope(kind: str = "default", **parameters: Any) -> dict[str, Any]:
@@ -111,12 +94,8 @@ ROTARY: dict[str, tuple[str, dict[str, Any]]] = {
         "Llama4TextConfig",
         LLAMA
         | {
-            "head_dim": 16,
-            "num_local_experts": 2,
-            "intermediate_size_mlp": 96,
-            "num_hidden_layers": 4,
-            "no_rope_layers": [1, 1, 1, 0],
-            "attention_chunk_size": 16,
+            "head_dim": 16, "num_local_experts": 2, "intermediate_size_mlp": 96, "num_hidden_layers": 4,
+            "no_rope_layers": [1, 1, 1, 0], "attention_chunk_size": 16,
         },
     ),
     "SmolLM3": ("SmolLM3Config", LLAMA | {"num_hidden_layers": 4, "no_rope_layers": [1, 1, 1, 0]}),
@@ -124,7 +103,7 @@ ROTARY: dict[str, tuple[str, dict[str, Any]]] = {
     "GPT-NeoX-Japanese": ("GPTNeoXJapaneseConfig", COMMON | {"intermediate_multiple_size": 2}),
     "Falcon": ("FalconConfig", COMMON | {"multi_query": True, "alibi": False, "new_decoder_architecture": False}),
     "Falcon grouped": ("FalconConfig", COMMON | {"num_kv_heads": 2, "alibi": False, "new_decoder_architecture": True}),
-}
+}  # fmt: skip
 
 # What is refused, with words that the reason must hold.
 REFUSED: dict[str, tuple[str, dict[str, Any], str]] = {

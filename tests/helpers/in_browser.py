@@ -36,22 +36,33 @@ def functions(browser: Any, *scripts: Any) -> Any:
 
 
 @contextlib.contextmanager
-def opened(browser: Any, figure: Any, folder: Any, *, complains: bool = False, **options: Any) -> Iterator[Any]:
-    """A figure in a page from a file, with the network cut; at the end it has complained, or not."""
-    file = folder / "page.html"
+def opened(
+    browser: Any, figure: Any, folder: Any, *, address="", complains: bool = False, **options: Any
+) -> Iterator[Any]:
+    """A figure, or a page's text, in a page from a file, with the network cut; at the end it has complained, or not."""
+    file = folder / f"page{len(list(folder.glob('page*.html')))}.html"
     head = '<meta charset="utf-8"><meta name="viewport" content="width=device-width"><title>Page</title>'
     head += "<style>@media (prefers-color-scheme: dark) { body { background: #121417; color: #e6e9ed; } }</style>"
-    body = f"<main><h1>Page</h1>{figure.html}</main>"
-    file.write_text(f'<!doctype html><html lang="en"><head>{head}</head><body>{body}</body></html>', "utf-8")
+    if not isinstance(figure, str):
+        body = f"<main><h1>Page</h1>{figure.html}</main>"
+        figure = f'<!doctype html><html lang="en"><head>{head}</head><body>{body}</body></html>'
+    file.write_text(figure, "utf-8")
     size = {"width": options.pop("width", 900), "height": 900}
     context = browser.new_context(viewport=size, offline=True, **{"reduced_motion": "reduce", **options})
     page = context.new_page()
     complaints: list[str] = []
     page.on("console", lambda message: complaints.append(message.text))
     page.on("pageerror", lambda error: complaints.append(str(error)))
-    local = ("file:", "blob:")
+    local = ("file:", "blob:", "data:")
     page.on("request", lambda request: request.url.startswith(local) or complaints.append(request.url))
-    page.goto(file.as_uri())
+    page.goto(file.as_uri() + address)
     yield page
     assert bool(complaints) == complains, complaints
     context.close()
+
+
+def move(slider: Any, index: int) -> None:
+    """Put a slider at one of its settings, as a hand does."""
+    slider.evaluate(
+        "(input, index) => { input.value = index; input.dispatchEvent(new Event('input', { bubbles: true })); }", index
+    )

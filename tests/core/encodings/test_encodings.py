@@ -5,6 +5,7 @@ import math
 
 import pytest
 import torch
+from refusals import refuse_each
 
 from posym_core import cross_logits, exclusion, rope_angles, rotate
 from posym_core.encodings import (
@@ -125,15 +126,10 @@ def test_order_of_storage_does_not_matter_and_causal_layers_look_back_only(name,
     torch.testing.assert_close(stored, plain[:, order][:, :, order])
 
 
-@pytest.mark.parametrize("name", ADDITIVE)
-def test_additive_encodings_have_no_interaction(name):
-    found = exclusion(heads(name).cross_logits(inputs()))
-    assert (found.interaction_share < 1e-24).all()
-
-
-@pytest.mark.parametrize("name", sorted(set(DEFINED) - set(ADDITIVE)))
-def test_the_others_mix(name):
-    assert (exclusion(heads(name).cross_logits(inputs())).interaction_share > 1e-5).all()
+@pytest.mark.parametrize("name", DEFINED)
+def test_additive_encodings_have_no_interaction_and_the_others_mix(name):
+    share = exclusion(heads(name).cross_logits(inputs())).interaction_share
+    assert (share < 1e-24).all() if name in ADDITIVE else (share > 1e-5).all()
 
 
 @pytest.mark.parametrize("name", list(ENCODINGS))
@@ -161,18 +157,8 @@ def test_every_parameter_has_a_gradient(name):
         assert parameter.grad.abs().max() > 0, label
 
 
-@pytest.mark.parametrize("name", list(ENCODINGS))
-def test_sources_and_defaults(name):
-    encoding = make_encoding(name, LayerShape(heads=4, dim=8))
-    assert encoding.shape.width == 32
-    assert encoding.shape.scale == 8**-0.5
-    assert "20" in encoding.source
-    assert all(buffer.dtype == torch.float64 for buffer in encoding.buffers())
-
-
 def test_mixed_heads_are_their_parts():
-    one, rest = LayerShape(heads=1, dim=8, width=20), LayerShape(heads=2, dim=8, width=20)
-    whole = LayerShape(heads=3, dim=8, width=20)
+    one, rest, whole = ONE, REST, WHOLE
     mixed = MixedHeads(whole, [RoPE(one), NoPE(rest)])
     layer = heads("rope")
     layer = EncodedHeads(encoding=mixed, query_map=layer.query_map, key_map=layer.key_map)
@@ -194,12 +180,6 @@ def test_mixed_heads_are_their_parts():
     torch.testing.assert_close(mixed.attention(logits)[1:], urpe.attention(logits[1:]))
     with pytest.raises(UndefinedCrossLogits, match="under PaTH"):
         layer.cross_logits(x)
-    with pytest.raises(ValueError, match=r"heads must add up to the layer's 3; got \[1, 1\]"):
-        MixedHeads(whole, [RoPE(one), NoPE(one)])
-    with pytest.raises(ValueError, match="adds to the embeddings of all heads"):
-        MixedHeads(whole, [make_encoding("sinusoidal", one), NoPE(rest)])
-    with pytest.raises(ValueError, match="made for the layer"):
-        MixedHeads(whole, [RoPE(LayerShape(heads=1, dim=4, width=20)), NoPE(rest)])
 
 
 def test_one_key_may_serve_all_heads():
@@ -232,8 +212,6 @@ def test_latent_projections_share_the_turned_key():
     assert torch.linalg.matrix_rank(key[..., :4].transpose(0, 1).flatten(1)) <= 5
     assert isinstance(projections.encoding(), DecoupledRoPE)
     assert projections.encoding().rotated == 4
-    with pytest.raises(ValueError, match="even number below the 8 dimensions of a head; got 8"):
-        LatentProjections(shape, rotated=8, rank=5)
 
 
 def test_urpe_weights_before_the_normaliser():
@@ -255,80 +233,60 @@ def test_urpe_weights_before_the_normaliser():
         assert (ratio > 0).all()
 
 
-def test_refusals_name_rule_value_and_remedy():
-    encoding = RoPE(SHAPE)
-    q = torch.zeros(3, 4, 8)
-    with pytest.raises(ValueError, match=r"encoding must be one of 'nope', .*; got 'rotary'"):
-        make_encoding("rotary", SHAPE)
-    with pytest.raises(ValueError, match="heads must be a whole number of at least 1; got 0"):
-        LayerShape(heads=0, dim=4)
-    with pytest.raises(ValueError, match=r"scale must be a positive finite number, or 0 for dim \*\* -0.5; got -1"):
-        LayerShape(heads=1, dim=4, scale=-1)
-    with pytest.raises(ValueError, match=r"shape \[..., 3 heads, token, 8\]; got \(2, 4, 8\) and \(2, 4, 8\)"):
-        encoding.logits(q[:2], q[:2])
-    with pytest.raises(ValueError, match="the layer's 8 dimensions; got 6 and 6"):
-        encoding.logits(q[..., :6], q[..., :6])
-    with pytest.raises(ValueError, match="share dtype and device"):
-        encoding.logits(q, q.double())
-    with pytest.raises(ValueError, match="one key per token and at least one; got 3 for 4"):
-        encoding.logits(q, q[:, :3])
-    with pytest.raises(TypeError, match="query must be float32 or float64"):
-        encoding.logits(q.half(), q.half())
-    with pytest.raises(ValueError, match=r"positions must have shape \[4\], one per token; got \(3,\)"):
-        encoding.logits(q, q, positions=torch.arange(3))
-    with pytest.raises(ValueError, match="positions must be finite"):
-        encoding.logits(q, q, positions=torch.tensor([0, 1, 2, torch.nan]))
-    with pytest.raises(ValueError, match=r"query must have shape \[..., head, dim\]; got \(8,\)"):
-        encoding.cross_logits(q[0, 0], q)
-    with pytest.raises(ValueError, match=r"PaTH draws on the layer's inputs; pass content of shape \[..., 4, 20\]"):
-        make_encoding("path", SHAPE).logits(q, q)
-    with pytest.raises(ValueError, match=r"content must have shape \[..., 4, 20\], one row per token; got \(5, 20\)"):
-        make_encoding("path", SHAPE).logits(q, q, content=torch.zeros(5, 20))
-    with pytest.raises(ValueError, match=r"positions must be consecutive; got \[0.0, 2.0, 3.0, 4.0\]"):
-        make_encoding("path", SHAPE).logits(q, q, content=torch.zeros(4, 20), positions=torch.tensor([0, 2, 3, 4]))
-    with pytest.raises(ValueError, match="positions must be consecutive"):
-        make_encoding("carope", SHAPE).logits(q, q, content=torch.zeros(4, 20), positions=torch.tensor([0, 2, 3, 4]))
-    with pytest.raises(ValueError, match=r"pass key_map of shape \[3, 20, 8\], got none"):
-        make_encoding("learned", SHAPE).cross_logits(q[:, 0], q)
-    with pytest.raises(ValueError, match="vectors for positions 0 to 15; got 0 to 16"):
-        make_encoding("learned", SHAPE).embed(torch.zeros(17, 20))
-    with pytest.raises(ValueError, match="learned positions are defined at whole positions only"):
-        make_encoding("learned", SHAPE).embed(torch.zeros(1, 20), torch.tensor([0.5]))
-    with pytest.raises(ValueError, match="spread must be 0 or a positive finite number; got -1"):
-        make_encoding("learned", SHAPE, spread=-1)
-    with pytest.raises(ValueError, match=r"inputs must have shape \[..., token, 20\]; got \(4, 19\)"):
-        make_encoding("sinusoidal", SHAPE).embed(torch.zeros(4, 19))
-    with pytest.raises(ValueError, match=r"share must lie in \[0, 1\]; got 1.5"):
-        make_encoding("p-rope", SHAPE, share=1.5)
-    with pytest.raises(ValueError, match="leaves no plane to rotate"):
-        PartialRoPE(SHAPE, share=0.1)
-    with pytest.raises(ValueError, match="shifts are defined at whole positions only"):
-        make_encoding("rollpe", SHAPE).logits(q, q, positions=torch.tensor([0, 1, 2, 3.5]))
-    with pytest.raises(ValueError, match=r"slopes must have shape \[3\], one per head; got \(2,\)"):
-        make_encoding("alibi", SHAPE, slopes=torch.ones(2))
-    for share in (-0.5, 0.1, 1, math.nan):
-        with pytest.raises(ValueError, match=f"phases at least one of 8 dimensions each; got {share}"):
-            make_encoding("tapa", SHAPE, share=share)
-    for power in (0, -1, math.inf, math.nan):
-        with pytest.raises(ValueError, match=f"power must be a positive finite number; got {power}"):
-            make_encoding("tapa", SHAPE, power=power)
-    far = torch.tensor([0.0, 1.0, 2.0, 1e15])
-    with pytest.raises(ValueError, match=r"phases may reach .*; pass smaller numbers, or float64"):
-        make_encoding("tapa", SHAPE, power=2.0).logits(1e4 + q, 1e4 + q, positions=far)
-    with pytest.raises(ValueError, match=r"slopes times distances may reach .*; pass smaller numbers, or float64"):
-        make_encoding("grape-a", SHAPE).logits(q, q + 1e25, positions=far)
-    with pytest.raises(ValueError, match="positions must be consecutive"):
-        make_encoding("selective-rope", SHAPE).logits(
-            q, q, content=torch.zeros(4, 20), positions=torch.tensor([0, 2, 3, 4])
-        )
-    with pytest.raises(ValueError, match="bias must be made for the same layer"):
-        make_encoding("dape", SHAPE, bias=make_encoding("alibi", LayerShape(heads=2, dim=8)))
-    with pytest.raises(ValueError, match="factors for distances up to 15; got 16"):
-        make_encoding("urpe", SHAPE).attention(torch.zeros(3, 17, 17))
-    with pytest.raises(ValueError, match=r"query_map must have shape \[3, 20, 8\]; got \(3, 20, 7\)"):
-        EncodedHeads(encoding=encoding, query_map=torch.zeros(3, 20, 7), key_map=torch.zeros(3, 20, 8))
-    with pytest.raises(ValueError, match=r"orders must have shape \[permutation, 5\]; got \(5,\)"):
-        heads("nope").permuted_logits(inputs(), torch.arange(5))
+Q, GAP, FAR = torch.zeros(3, 4, 8), torch.tensor([0, 2, 3, 4]), torch.tensor([0.0, 1.0, 2.0, 1e15])
+ONE, REST, WHOLE = (LayerShape(heads=heads, dim=8, width=20) for heads in (1, 2, 3))
+
+
+def of(name, *given, method="logits", **options):
+    return lambda: getattr(make_encoding(name, SHAPE), method)(*given, **options)
+
+
+def made(name, **options):
+    return lambda: make_encoding(name, SHAPE, **options)
+
+
+test_refusals = refuse_each(
+    (made("rotary"), r"encoding must be one of 'nope', .*; got 'rotary'"),
+    (lambda: LayerShape(heads=0, dim=4), "heads must be a whole number of at least 1; got 0"),
+    (lambda: LayerShape(heads=1, dim=4, scale=-1), r"positive finite number, or 0 for dim \*\* -0.5; got -1"),
+    (of("rope", Q[:2], Q[:2]), r"shape \[..., 3 heads, token, 8\]; got \(2, 4, 8\) and \(2, 4, 8\)"),
+    (of("rope", Q[..., :6], Q[..., :6]), "the layer's 8 dimensions; got 6 and 6"),
+    (of("rope", Q, Q.double()), "share dtype and device"),
+    (of("rope", Q, Q[:, :3]), "one key per token and at least one; got 3 for 4"),
+    (of("rope", Q.half(), Q.half()), "query must be float32 or float64", TypeError),
+    (of("rope", Q, Q, positions=torch.arange(3)), r"positions must have shape \[4\], one per token; got \(3,\)"),
+    (of("rope", Q, Q, positions=FAR * torch.nan), "positions must be finite"),
+    (of("rope", Q[0, 0], Q, method="cross_logits"), r"query must have shape \[..., head, dim\]; got \(8,\)"),
+    (of("path", Q, Q), r"PaTH draws on the layer's inputs; pass content of shape \[..., 4, 20\]"),
+    (of("path", Q, Q, content=torch.zeros(5, 20)), r"content must have shape \[..., 4, 20\], .*; got \(5, 20\)"),
+    *((of(name, Q, Q, content=torch.zeros(4, 20), positions=GAP), r"be consecutive; got \[0.0, 2.0, 3.0, 4.0\]")
+      for name in ("path", "carope", "selective-rope")),
+    (of("learned", Q[:, 0], Q, method="cross_logits"), r"pass key_map of shape \[3, 20, 8\], got none"),
+    (of("learned", torch.zeros(17, 20), method="embed"), "vectors for positions 0 to 15; got 0 to 16"),
+    (of("learned", torch.zeros(1, 20), torch.tensor([0.5]), method="embed"), "defined at whole positions only"),
+    (made("learned", spread=-1), "spread must be 0 or a positive finite number; got -1"),
+    (of("sinusoidal", torch.zeros(4, 19), method="embed"), r"have shape \[..., token, 20\]; got \(4, 19\)"),
+    (made("p-rope", share=1.5), r"share must lie in \[0, 1\]; got 1.5"),
+    (lambda: PartialRoPE(SHAPE, share=0.1), "leaves no plane to rotate"),
+    (lambda: PartialRoPE(LayerShape(heads=1, dim=100), share=0.0199), r"share=0\.0199 of 100 dimensions leaves no"),
+    (of("rollpe", Q, Q, positions=GAP + 0.5), "shifts are defined at whole positions only"),
+    (made("alibi", slopes=torch.ones(2)), r"slopes must have shape \[3\], one per head; got \(2,\)"),
+    *((made("tapa", share=share), f"phases at least one of 8 dimensions each; got {share}")
+      for share in (-0.5, 0.1, 1, math.nan)),
+    *((made("tapa", power=power), f"power must be a positive finite number; got {power}")
+      for power in (0, -1, math.inf, math.nan)),
+    (lambda: make_encoding("tapa", SHAPE, power=2.0).logits(1e4 + Q, 1e4 + Q, positions=FAR), "phases may reach .*; p"),
+    (of("grape-a", Q, Q + 1e25, positions=FAR), "slopes times distances may reach .*; pass smaller numbers, or"),
+    (made("dape", bias=make_encoding("alibi", REST)), "bias must be made for the same layer"),
+    (of("urpe", torch.zeros(3, 17, 17), method="attention"), "factors for distances up to 15; got 16"),
+    (lambda: EncodedHeads(encoding=RoPE(SHAPE), query_map=torch.zeros(3, 20, 7), key_map=torch.zeros(3, 20, 8)),
+     r"query_map must have shape \[3, 20, 8\]; got \(3, 20, 7\)"),
+    (lambda: heads("nope").permuted_logits(inputs(), torch.arange(5)), r"shape \[permutation, 5\]; got \(5,\)"),
+    (lambda: MixedHeads(WHOLE, [RoPE(ONE), NoPE(ONE)]), r"heads must add up to the layer's 3; got \[1, 1\]"),
+    (lambda: MixedHeads(WHOLE, [make_encoding("sinusoidal", ONE), NoPE(REST)]), "adds to the embeddings of all"),
+    (lambda: MixedHeads(WHOLE, [RoPE(LayerShape(heads=1, dim=4, width=20)), NoPE(REST)]), "made for the layer"),
+    (lambda: LatentProjections(WHOLE, rotated=8, rank=5), "even number below the 8 dimensions of a head; got 8"),
+)  # fmt: skip
 
 
 def test_positions_are_told_apart_up_to_the_last_that_float64_counts():
@@ -347,8 +305,6 @@ def test_a_share_that_is_whole_up_to_rounding_loses_no_plane():
     # 0.58 * 100 / 2 is 28.999999999999996.
     for share, rotated in ((0.58, 58), (0.5799, 56), (0.02, 2)):
         assert PartialRoPE(LayerShape(heads=1, dim=100), share=share).rotated == rotated
-    with pytest.raises(ValueError, match=r"share=0\.0199 of 100 dimensions leaves no plane to rotate"):
-        PartialRoPE(LayerShape(heads=1, dim=100), share=0.0199)
 
 
 def test_logits_have_room_up_to_a_sixteenth_of_the_largest_number():

@@ -179,17 +179,3 @@ def test_draws_with_one_side_only_give_no_interval():
     assert (found.difference.value, found.difference.low, found.difference.high, found.p) == (-1, -1, -1, 1)
     with pytest.raises(ValueError, match=r"draws with a score on both sides; none of 1 has. Pass more draws"):
         contrasts.contrast_layers(x, draws=1, seed=ONE_SIDED)
-
-
-def test_refusals():
-    x, _ = planted()
-    with pytest.raises(ValueError, match="between 1 and 9; got 10"):
-        contrasts.contrast_layers(x, split=10)
-    with pytest.raises(ValueError, match="at least two layers; got 1"):
-        score_statistics.permute_layers(lambda heads: 0.0, x[:, :1])
-    with pytest.raises(ValueError, match=r"one entry per prompt; got \(12, 10, 4\), \(3,\)"):
-        score_statistics.compare_groups(x, np.array([True, False, True]))
-    with pytest.raises(ValueError, match="every stratum has one side only"):
-        score_statistics.compare_groups(x, np.arange(12) < 6, strata=np.arange(12) < 6)
-    with pytest.raises(ValueError, match="values must be finite; 1 of 12 are not"):
-        score_statistics.compare_groups(np.append(np.zeros(11), np.nan), np.arange(12) < 6)

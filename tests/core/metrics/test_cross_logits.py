@@ -79,22 +79,3 @@ def test_no_rotation_is_symbolic_and_equal_contents_are_positional():
     same = rotate(keys[:1].expand(9, 8), torch.arange(9), angles)
     C = cross_logits(query, same, angles)
     torch.testing.assert_close(C, C[:1].expand(9, 9))
-
-
-def test_refusals_name_rule_value_and_remedy():
-    query, keys = head()
-    angles = rope_angles(8)
-    with pytest.raises(ValueError, match=r"keys \[..., key, dim\]; got \(8,\) and \(8,\)"):
-        cross_logits(query, keys[0], angles)
-    with pytest.raises(ValueError, match="same last dimension; got 8 and 6"):
-        cross_logits(query, keys[:, :6], angles)
-    with pytest.raises(ValueError, match=r"leading dimensions must broadcast; query has \(2,\), keys have \(3,\)"):
-        cross_logits(query.expand(2, 8), keys.expand(3, 9, 8), angles)
-    with pytest.raises(ValueError, match="share dtype and device"):
-        cross_logits(query, keys.float(), angles)
-    with pytest.raises(ValueError, match="keys must be finite; 1 of its 72 entries"):
-        cross_logits(query, keys.clone().put_(torch.tensor(3), torch.tensor(torch.inf, dtype=keys.dtype)), angles)
-    with pytest.raises(ValueError, match="at least one key"):
-        cross_logits(query, keys[:0], angles)
-    with pytest.raises(ValueError, match="scale must be finite"):
-        cross_logits(query, keys, angles, scale=float("nan"))

@@ -70,36 +70,6 @@ def test_gradients_pass():
     assert torch.autograd.gradcheck(lambda y: rotate(y, torch.arange(3), rope_angles(4)), x)
 
 
-@pytest.mark.parametrize("dim", [0, 3, -2, 2.5, math.inf, -math.inf, math.nan])
-def test_refuses_odd_dimensions(dim):
-    with pytest.raises(ValueError, match="positive even number, one plane per two dimensions; got"):
-        rope_angles(dim)
-
-
-@pytest.mark.parametrize("base", [0.0, -1.0, float("nan"), float("inf")])
-def test_refuses_bad_bases(base):
-    with pytest.raises(ValueError, match="base must be a positive finite number; got"):
-        rope_angles(4, base)
-
-
-def test_refusals_name_rule_value_and_remedy():
-    x, angles = torch.randn(3, 4), rope_angles(4)
-    with pytest.raises(ValueError, match=r"last dimension must be even, two dimensions per rotation plane; got 3"):
-        rotate(torch.randn(3), 1, angles)
-    with pytest.raises(ValueError, match=r"angles must have shape \[2\].*got \(3,\).*partial rotary"):
-        rotate(x, 1, torch.ones(3))
-    with pytest.raises(ValueError, match=r"pairing must be one of 'halves', 'neighbours'; got 'pairs'"):
-        rotate(x, 1, angles, pairing="pairs")
-    with pytest.raises(ValueError, match=r"positions of shape \(4,\) do not broadcast.*one position per vector"):
-        rotate(x, torch.arange(4), angles)
-    with pytest.raises(TypeError, match=r"x must be float32 or float64; got torch.int64. Convert with x.float\(\)"):
-        rotate(torch.ones(4, dtype=torch.int64), 1, angles)
-    with pytest.raises(ValueError, match="x must be finite; 1 of its 12 entries"):
-        rotate(
-            x.clone().index_fill_(0, torch.tensor([1]), 1.0).put_(torch.tensor(0), torch.tensor(math.nan)), 1, angles
-        )
-
-
 def test_angles_are_made_without_a_look_at_them():
     with FakeTensorMode():
         assert rope_angles(64).shape == (32,)

@@ -1,6 +1,7 @@
 import itertools
 import math
 
+import numpy as np
 import pytest
 import torch
 from random_examples import given, st
@@ -51,16 +52,6 @@ def test_peaked_attention_alone_forces_a_negative_correlation():
     assert ((positional + symbolic) >= 1 - 1e-12).all()
 
 
-def test_refusals():
-    generator = torch.Generator()
-    with pytest.raises(ValueError, match=r"at least two blocks; got \(3, 1\)"):
-        simulate_random_swaps(torch.ones(3, 1), generator=generator)
-    with pytest.raises(ValueError, match="must not be negative"):
-        simulate_random_swaps(torch.tensor([0.5, -0.5]), generator=generator)
-    with pytest.raises(ValueError, match="tau must be above 0"):
-        simulate_random_swaps(torch.ones(3), tau=0, generator=generator)
-
-
 def test_an_exchange_of_two_keys_is_the_swap_of_two_blocks():
     generator = torch.Generator().manual_seed(3)
     query, keys = (torch.randn(5, *shape, generator=generator, dtype=torch.float64) for shape in ((4,), (3, 4)))
@@ -73,3 +64,23 @@ def test_an_exchange_of_two_keys_is_the_swap_of_two_blocks():
         torch.testing.assert_close(positional, scores.positional)
         torch.testing.assert_close(symbolic, scores.symbolic)
     assert all(torch.allclose(x, torch.ones(5).double()) for x in exchange_scores(C, place, place))
+
+
+TAU = 1e-4
+C = np.array([[6.0, 6, 0], [0, 0, 0], [6, 0, 0]])
+
+
+def test_one_input_can_lie_inside_though_each_of_its_pairs_does_not():
+    attention = np.exp(C.diagonal()) / np.exp(C.diagonal()).sum()
+    scores, contrast = [], []
+    for i, j in itertools.combinations(range(3), 2):
+        swapped = np.exp([C[j, i], C[i, j]])  # contents i and j have changed places; the pair's direction needs no sum
+        angles = (torch.tensor(np.arctan2(y, x)) for x, y in (attention[[i, j]], swapped))
+        scores.append([float(x) for x in pair_scores(*angles)])
+        contrast.append(abs(attention[i] - attention[j]))
+    pairs, weights = np.array(scores), np.exp((np.array(contrast) - max(contrast)) / TAU)
+    positional, symbolic = weights @ pairs / weights.sum()
+    np.testing.assert_allclose([positional, symbolic], 0.502, atol=5e-4)
+    assert positional**2 + symbolic**2 < 0.51
+    counted = weights > 0.5  # the pairs that the score looks at
+    assert ((pairs[counted] ** 2).sum(1) >= 1 - 1e-9).all()

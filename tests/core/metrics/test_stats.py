@@ -7,8 +7,6 @@ from planted_scores import planted
 from scipy import stats as reference
 
 from posym_companion import score_statistics
-from posym_companion.solvers import areas
-from posym_core.metrics import _contrasts as contrasts
 from posym_core.metrics import _stats as stats
 
 
@@ -60,12 +58,6 @@ def test_shares_have_an_interval_however_few_or_all_alike_the_values_are(right, 
     found = stats.share_interval(np.arange(of) < right, over="prompts")
     assert [found.value, found.low, found.high] == pytest.approx([right / of, low, high], abs=1e-4)
     assert found.method == "exact binomial over prompts"
-
-
-@pytest.mark.parametrize("hits", [[], [0.5, 1], [2, 0], [math.nan, 1], [[True]]])
-def test_shares_are_of_yes_and_no(hits):
-    with pytest.raises(ValueError, match=r"hits must be one or more values in one dimension, each True or False; got"):
-        stats.share_interval(hits)
 
 
 def test_same_seed_same_interval():
@@ -143,8 +135,6 @@ def test_a_difference_is_of_means_and_turns_with_the_samples():
     assert found.value == pytest.approx(4 - 4 / 3)
     assert found.excludes(0)
     assert found.method == "bootstrap over prompts of each sample, 100 draws"
-    with pytest.raises(ValueError, match=r"second must be finite.*1 of 1 are infinite"):
-        stats.mean_difference(x, [np.inf])
 
 
 def test_student_intervals_are_scipys_and_keep_to_the_range():
@@ -157,10 +147,6 @@ def test_student_intervals_are_scipys_and_keep_to_the_range():
     cut = score_statistics.student_interval(values, least=-0.1, most=0.2)
     assert cut.low.min() == -0.1
     assert cut.high.max() == 0.2
-    with pytest.raises(ValueError, match=r"two or more values to a mean; got values of shape \(1, 3\)"):
-        score_statistics.student_interval(values[:1])
-    with pytest.raises(ValueError, match="values must be finite, or NaN where undefined; 1 of 15 are infinite"):
-        stats.student_margin(np.where(np.arange(15).reshape(5, 3) == 4, np.inf, values))
     partly = score_statistics.student_interval(
         np.where(np.arange(15).reshape(5, 3) == 4, np.nan, values), least=-0.1, most=0.2
     )
@@ -206,8 +192,6 @@ def test_each_sample_is_drawn_among_its_own_units(one_by_one):
         assert times[5].tolist() == [(places[5] == unit).sum() for unit in range(size)]
         np.testing.assert_allclose(times.mean(0), 1, atol=0.1)
     assert abs(np.corrcoef(sample.places[0][:, 0], sample.places[2][:, 0])[0, 1]) < 0.06
-    with pytest.raises(ValueError, match=r"prompts can be drawn where there are any; got samples of 3, 0"):
-        stats.Resample([3, 0], over="prompts", draws=10, seed=0, one_by_one=one_by_one)
 
 
 def test_draws_of_one_value_have_neither_correlation_nor_shares():
@@ -219,39 +203,3 @@ def test_draws_of_one_value_have_neither_correlation_nor_shares():
     # One prompt differs: draws without it repeat a tenth, and those with it depend on nothing but prompts.
     found = score_statistics.variance_shares(np.array([0.1, 0.1, 0.7]).reshape(1, 3, 1, 1), draws=50)
     assert (found["prompt"].low, found["task"].high) == pytest.approx((1, 0))
-
-
-@pytest.mark.parametrize("draws", [0, -1, 2.5, True])
-def test_an_interval_needs_draws(draws):
-    x, y = planted()
-    asked = [
-        lambda: stats.head_correlation(x, y, draws=draws),
-        lambda: stats.mean_interval(x[:, 0, 0], draws=draws),
-        lambda: stats.mean_difference(x[:, 0, 0], y[:, 0, 0], draws=draws),
-        lambda: stats.statistic_interval(np.mean, x, draws=draws),
-        lambda: score_statistics.variance_shares(x[None], draws=draws),
-        lambda: contrasts.contrast_layers(x, draws=draws),
-        lambda: score_statistics.permute_layers(np.mean, x, draws=draws),
-        lambda: score_statistics.compare_groups(x, np.arange(12) < 6, draws=draws),
-        lambda: areas.detection(x[0], x[0] > 0, draws=draws),
-        lambda: areas.detection_difference(x[0], y[0], x[0] > 0, draws=draws),
-    ]
-    for ask in asked:
-        with pytest.raises(ValueError, match=f"draws must be a whole number of at least 1; got {draws}"):
-            ask()
-
-
-def test_refusals():
-    x, y = planted()
-    with pytest.raises(ValueError, match=r"must have shape \[prompt, layer, head\].*got \(10, 4\)"):
-        stats.head_correlation(x[0], y[0])
-    with pytest.raises(ValueError, match="same shape"):
-        stats.head_correlation(x, y[:, :5])
-    with pytest.raises(ValueError, match="at least three heads; got 2"):
-        stats.head_correlation(x[:, :2, :1], y[:, :2, :1])
-    with pytest.raises(ValueError, match="at least one value; got none"):
-        stats.mean_interval([])
-    with pytest.raises(ValueError, match=r"shape \[task, prompt, layer, head\].*got \(12, 10, 4\)"):
-        score_statistics.variance_shares(x)
-    with pytest.raises(ValueError, match="not all equal"):
-        score_statistics.variance_shares(np.ones((2, 2, 2, 2)))

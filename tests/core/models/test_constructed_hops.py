@@ -7,6 +7,7 @@ import math
 
 import pytest
 import torch
+from refusals import refuse_each
 
 from posym_core import swap_scores
 from posym_core.models.constructed._number_letter_heads import (
@@ -232,34 +233,22 @@ def test_bounds_hold_for_the_least_discrepancy_and_only_the_first_for_the_greate
         assert 0 < exact.least <= exact.bounds[0] < exact.greatest
 
 
-def test_index_is_positional_and_retrieval_symbolic():
-    task = LetterTask()
-    tokens = task.sample(6, generator=torch.Generator().manual_seed(2)).tokens
-    head = RetrievalHead(task, angle=0.001, beta=60.0)
-    scores = swap_scores(head.queries(tokens)[:, -1], head.keys(tokens), torch.tensor([0.001]))
-    assert float(scores.symbolic.min()) > 0.99
-    number = NumberTask()
-    tokens = number.sample(6, generator=torch.Generator().manual_seed(2)).tokens
-    head = IndexHead(number, angle=0.866, beta=60.0)
-    scores = swap_scores(head.queries(tokens)[:, -1], head.keys(tokens), torch.tensor([0.866]))
-    assert float(scores.positional.min()) > 0.99
-
-
 @pytest.mark.parametrize(
-    ("make", "message"),
-    [
-        (lambda: apply_index(torch.tensor([[6]]), NUMBER), r"ids from 0 to 5; got shape \(1, 1\) with ids up to 6"),
-        (lambda: list_sequences(LetterTask(), 4), "4 tokens out of 128 make 268435456 sequences"),
-        (lambda: walk(torch.tensor([[0]]), NUMBER, hops=3, layers=2), "2 layers make from 0 to 2 hops; got hops=3"),
-        (
-            lambda: list_worst_sequences(IndexHead(NUMBER, angle=1.0, beta=1.0), 6),
-            "up to 4, so no query looks 5 tokens",
-        ),
-        (lambda: index_smallest_beta(0, 1.0), "length must be a whole number of at least 1 .*; got 0"),
-        (lambda: index_discrepancy(0, 1.0), r"n must be a whole .* 1 \(it counts the tokens before the query\); got 0"),
-        (lambda: retrieval_discrepancy(3, 1.0, 1), "symbols must be a whole number of at least 2; got 1"),
-    ],
+    ("task", "head", "angle", "score"),
+    [(LetterTask(), RetrievalHead, 0.001, "symbolic"), (NumberTask(), IndexHead, 0.866, "positional")],
 )
-def test_what_does_not_fit_is_refused(make, message):
-    with pytest.raises(ValueError, match=message):
-        make()
+def test_index_is_positional_and_retrieval_symbolic(task, head, angle, score):
+    tokens, made = task.sample(6, generator=torch.Generator().manual_seed(2)).tokens, head(task, angle=angle, beta=60.0)
+    scores = swap_scores(made.queries(tokens)[:, -1], made.keys(tokens), torch.tensor([angle]))
+    assert float(getattr(scores, score).min()) > 0.99
+
+
+test_refusals = refuse_each(
+    (lambda: apply_index(torch.tensor([[6]]), NUMBER), r"ids from 0 to 5; got shape \(1, 1\) with ids up to 6"),
+    (lambda: list_sequences(LetterTask(), 4), "4 tokens out of 128 make 268435456 sequences"),
+    (lambda: walk(torch.tensor([[0]]), NUMBER, hops=3, layers=2), "2 layers make from 0 to 2 hops; got hops=3"),
+    (lambda: list_worst_sequences(IndexHead(NUMBER, angle=1.0, beta=1.0), 6), "up to 4, so no query looks 5 tokens"),
+    (lambda: index_smallest_beta(0, 1.0), "length must be a whole number of at least 1 .*; got 0"),
+    (lambda: index_discrepancy(0, 1.0), r"n must be a whole .* 1 \(it counts the tokens before the query\); got 0"),
+    (lambda: retrieval_discrepancy(3, 1.0, 1), "symbols must be a whole number of at least 2; got 1"),
+)  # fmt: skip

@@ -1,11 +1,11 @@
-"""Ensembles of decoders: a literal model in loops, members alone, one step of training, resume, errors."""
+"""Ensembles of decoders: a literal model in loops, members alone, one step of training, errors."""
 
 from __future__ import annotations
 
 import math
 
-import pytest
 import torch
+from refusals import refuse_each
 
 from posym_core.metrics._rope import rotate
 from posym_core.models._decoders import DecoderEnsemble
@@ -122,29 +122,6 @@ def test_a_member_alone_is_the_same_model_and_takes_the_same_step():
         torch.testing.assert_close(its[0, 0], mine[1, 1], atol=2e-4, rtol=1e-3)
 
 
-def test_a_resumed_run_makes_the_same_steps(tmp_path):
-    def run(stop, checkpoint):
-        model, generators = ensemble(), make_generators((0, 1, 2), purpose=0)
-
-        def observe(step, _):
-            if step == stop:
-                raise KeyboardInterrupt
-
-        options = {"settings": SETTINGS, "progress": False, "checkpoint": checkpoint, "checkpoint_every": 2}
-        try:
-            train(model, streams, generators=generators, observe=observe, **options)
-        except KeyboardInterrupt:
-            return None
-        return model
-
-    assert run(3, tmp_path / "one") is None
-    whole, resumed = run(99, tmp_path / "two"), run(99, tmp_path / "one")
-    assert whole is not None
-    assert resumed is not None
-    for one, other in zip(whole.parameters(), resumed.parameters(), strict=True):
-        assert torch.equal(one, other)
-
-
 def test_later_tokens_change_no_earlier_answer():
     model = ensemble()
     tokens = streams(2, make_generators(model.seeds, purpose=0)).tokens
@@ -161,20 +138,10 @@ def test_without_rotation_one_layer_does_not_see_the_order_of_facts():
     torch.testing.assert_close(model(tokens), model(turned))
 
 
-@pytest.mark.parametrize(
-    ("angles", "options", "error"),
-    [
-        (torch.zeros(2, 2), {}, r"\[variant, layer, plane\]; got \(2, 2\)"),
-        (torch.full((1, 1, 2), math.nan), {}, "angles"),
-        (torch.zeros(1, 1, 2), {"seeds": ()}, "at least one seed"),
-        (torch.zeros(1, 1, 2), {"heads": 0}, "heads"),
-    ],
-)
-def test_errors_say_what_to_do(angles, options, error):
-    with pytest.raises(ValueError, match=error):
-        DecoderEnsemble(TASK, angles, **{"seeds": (0,), "heads": 1, **options})
-
-
-def test_tokens_of_the_wrong_shape_are_refused():
-    with pytest.raises(ValueError, match="with 3 seeds and more than 8 tokens"):
-        ensemble()(torch.zeros(1, 2, 9, dtype=torch.long))
+test_refusals = refuse_each(
+    (lambda: DecoderEnsemble(TASK, torch.zeros(2, 2), seeds=(0,), heads=1), r"\[variant, layer, plane\]; got \(2, 2\)"),
+    (lambda: DecoderEnsemble(TASK, math.nan * ANGLES, seeds=(0,), heads=1), "angles"),
+    (lambda: ensemble(seeds=()), "at least one seed"),
+    (lambda: DecoderEnsemble(TASK, ANGLES, seeds=(0,), heads=0), "heads"),
+    (lambda: ensemble()(torch.zeros(1, 2, 9, dtype=torch.long)), "with 3 seeds and more than 8 tokens"),
+)  # fmt: skip

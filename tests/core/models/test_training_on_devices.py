@@ -10,18 +10,12 @@ import numpy as np
 import other_device as stand_in
 import pytest
 import torch
+from refusals import refuse_each
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
 from posym_companion.several_hops.gptj import AnswerLoss, AnswerLosses, compute_answer_logits, draw_dropout, make_gptj
-from posym_companion.several_hops.multihop import (
-    NOISE,
-    TRAINING,
-    MultihopSettings,
-    Watch,
-    train_model,
-    train_together,
-)
+from posym_companion.several_hops.multihop import NOISE, TRAINING, MultihopSettings, Watch, train_model, train_together
 from posym_core.models import _graphs as graphs
 from posym_core.models import _training as training
 from posym_core.models._decoders import DecoderEnsemble
@@ -276,22 +270,31 @@ class Killed(Exception):
     pass
 
 
-def test_a_killed_run_of_several_goes_on(tmp_path, monkeypatch):
-    seeds = settings(0, 1, turn=0.05)
-    unbroken = train_together(seeds, device="cpu", progress=False)
-    look, checkpoint = Watch.__call__, tmp_path / "training.safetensors"
+@pytest.fixture
+def run_again(tmp_path, monkeypatch):
+    """Train, be killed at the 18th step, and go on."""
 
-    def die(watch, step, model):
-        if step == 18:
-            raise Killed
-        return look(watch, step, model)
+    def run_again(learn):
+        look, checkpoint = Watch.__call__, tmp_path / "training.safetensors"
 
-    monkeypatch.setattr(Watch, "__call__", die)
-    with pytest.raises(Killed):
-        train_together(seeds, device="cpu", progress=False, checkpoint=checkpoint)
-    monkeypatch.undo()
-    resumed = train_together(seeds, device="cpu", progress=False, checkpoint=checkpoint)
-    for one, other in zip(resumed, unbroken, strict=True):
+        def die(watch, step, model):
+            if step == 18:
+                raise Killed
+            return look(watch, step, model)
+
+        with monkeypatch.context() as patch:
+            patch.setattr(Watch, "__call__", die)
+            with pytest.raises(Killed):
+                learn(progress=False, checkpoint=checkpoint)
+        return learn(progress=False, checkpoint=checkpoint), checkpoint
+
+    return run_again
+
+
+def test_a_killed_run_of_several_goes_on(run_again):
+    learn = partial(train_together, settings(0, 1, turn=0.05), device="cpu")
+    resumed, checkpoint = run_again(learn)
+    for one, other in zip(resumed, learn(progress=False), strict=True):
         same(one.model, other.model)
         for name in set(other.arrays) - TIMES:
             np.testing.assert_array_equal(one.arrays[name], other.arrays[name], err_msg=name)
@@ -299,11 +302,10 @@ def test_a_killed_run_of_several_goes_on(tmp_path, monkeypatch):
         train_together(settings(0, 2, turn=0.05), device="cpu", progress=False, checkpoint=checkpoint)
 
 
-def test_what_cannot_learn_side_by_side_is_refused():
-    with pytest.raises(ValueError, match=r"by their seed alone; train apart from multihop/number_0: .*letter_1"):
-        train_together([TINY, replace(TINY, task="letter", seed=1)], device="cpu")
-    with pytest.raises(ValueError, match="extra=2 draws another length for each model; train them one after another"):
-        train_together(settings(0, 1, extra=2), device="cpu")
+test_what_cannot_learn_side_by_side_is_refused = refuse_each(
+    (lambda: train_together([TINY, replace(TINY, task="letter", seed=1)], device="cpu"), "apart from multihop/number_"),
+    (lambda: train_together(settings(0, 1, extra=2), device="cpu"), "extra=2 draws another length for each model; tra"),
+)  # fmt: skip
 
 
 @pytest.mark.gpu
@@ -315,21 +317,9 @@ def test_a_graph_on_a_gpu_learns_what_plain_steps_learn(learn):
 
 @pytest.mark.gpu
 @pytest.mark.parametrize("extra", [0, 2])
-def test_a_run_on_a_gpu_goes_on(tmp_path, monkeypatch, extra):
-    one = replace(TINY, extra=extra)
-    unbroken = train_model(one, device="cuda", progress=False)
-    look, checkpoint = Watch.__call__, tmp_path / "training.safetensors"
-
-    def die(watch, step, model):
-        if step == 18:
-            raise Killed
-        return look(watch, step, model)
-
-    monkeypatch.setattr(Watch, "__call__", die)
-    with pytest.raises(Killed):
-        train_model(one, device="cuda", progress=False, checkpoint=checkpoint)
-    monkeypatch.undo()
-    assert_alike(train_model(one, device="cuda", progress=False, checkpoint=checkpoint), unbroken, rtol=1e-3)
+def test_a_run_on_a_gpu_goes_on(run_again, extra):
+    learn = partial(train_model, replace(TINY, extra=extra), device="cuda")
+    assert_alike(run_again(learn)[0], learn(progress=False), rtol=1e-3)
 
 
 @pytest.mark.gpu

@@ -1,11 +1,14 @@
 import math
 import os
 import sys
+from types import SimpleNamespace
 
 import pytest
 import torch
+from refusals import refuse_each
 
 from posym_core.store import _parallel as parallel
+from posym_core.store._devices import choose_device, describe_device
 from posym_core.store._parallel import WorkerLostError, run_grid
 
 ITEMS = [4.0, 9.0, 16.0, 25.0]
@@ -29,11 +32,6 @@ def test_processes_give_what_one_gives_and_end_with_what_the_function_raises():
         list(run_grid(math.sqrt, [4.0, -1.0], jobs=2))
 
 
-def test_a_process_that_dies_is_said_to_have_died():
-    with pytest.raises(WorkerLostError, match=r"one of 2 worker processes died.*fewer jobs or smaller batches"):
-        list(run_grid(os._exit, [1, 1], jobs=2))
-
-
 def test_other_code_in_a_process_is_refused(monkeypatch):
     monkeypatch.setattr(parallel, "digest_code", lambda: "other")
     with pytest.raises(RuntimeError, match="a worker has other code of posym_core than the machine that asks; install"):
@@ -53,28 +51,30 @@ def test_a_process_holds_one_thing():
     parallel.HELD.clear()
 
 
-@pytest.mark.parametrize("jobs", [0, -1, 1.5, True, "2"])
-def test_numbers_of_processes_that_do_not_fit(jobs):
-    with pytest.raises(ValueError, match=f"jobs must be a whole number of at least 1; got {jobs!r}"):
-        run_grid(math.sqrt, ITEMS, jobs=jobs)
+NOWHERE = "tcp://127.0.0.1:1"
+test_refusals = refuse_each(
+    *((lambda jobs=jobs: run_grid(math.sqrt, ITEMS, jobs=jobs), f"jobs must be .* of at least 1; got {jobs!r}")
+      for jobs in (0, -1, 1.5, True, "2")),
+    (lambda: run_grid(math.sqrt, ITEMS, jobs=2, cluster=NOWHERE), "and cluster='tcp.*' are two places to work at; pas"),
+    (lambda: list(run_grid(os._exit, [1, 1], jobs=2)), "one of 2 worker .* died.*fewer jobs or small", WorkerLostError),
+)  # fmt: skip
 
 
-def test_two_places_are_refused():
-    with pytest.raises(ValueError, match="jobs=2 and cluster='tcp://x:1' are two places to work at; pass one of them"):
-        run_grid(math.sqrt, ITEMS, jobs=2, cluster="tcp://x:1")
-
-
-def test_without_dask_the_extra_is_named(monkeypatch):
-    monkeypatch.setitem(sys.modules, "distributed", None)
-    with pytest.raises(ImportError, match=r"needs the package distributed; install it with: pip install 'posym-core\["):
-        list(run_grid(math.sqrt, ITEMS, cluster="tcp://127.0.0.1:1"))
-
-
-def test_an_address_where_no_scheduler_is(monkeypatch):
-    pytest.importorskip("distributed")
-    monkeypatch.setattr("posym_core.store._parallel.PATIENCE", 0.2)
-    with pytest.raises(ConnectionError, match=r"no Dask scheduler answers at 'tcp://127\.0\.0\.1:1'; start one with"):
-        list(run_grid(math.sqrt, ITEMS, cluster="tcp://127.0.0.1:1"))
+@pytest.mark.parametrize(
+    ("missing", "error", "words"),
+    [
+        (True, ImportError, r"needs the package distributed; install it with: pip install 'posym-core\["),
+        (False, ConnectionError, rf"no Dask scheduler answers at '{NOWHERE}'; start one with"),
+    ],
+)
+def test_a_cluster_that_cannot_be_asked(monkeypatch, missing, error, words):
+    if missing:
+        monkeypatch.setitem(sys.modules, "distributed", None)
+    else:
+        pytest.importorskip("distributed")
+    monkeypatch.setattr(parallel, "PATIENCE", 0.2)
+    with pytest.raises(error, match=words):
+        list(run_grid(math.sqrt, ITEMS, cluster=NOWHERE))
 
 
 @pytest.fixture(scope="module")
@@ -89,3 +89,23 @@ def test_a_cluster_without_workers(scheduler, monkeypatch):
     monkeypatch.setattr("posym_core.store._parallel.PATIENCE", 0.5)
     with pytest.raises(ConnectionError, match=r"has no workers; start some with `dask worker tcp://"):
         list(run_grid(math.sqrt, ITEMS, cluster=scheduler.scheduler_address))
+
+
+@pytest.mark.parametrize(("library", "devices", "expected"), [(False, 0, "cpu"), (True, 0, "cpu"), (True, 1, "cuda")])
+def test_auto_is_a_gpu_only_where_there_is_one(library, devices, expected, monkeypatch):
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: library)
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: devices)
+    assert choose_device().type == expected
+
+
+def test_a_device_is_named_for_what_it_is(monkeypatch):
+    assert describe_device(choose_device("cpu")).startswith("CPU (")
+    assert describe_device(torch.device("mps")).startswith("mps (")
+    monkeypatch.setattr(torch, "xpu", SimpleNamespace(get_device_name=lambda device: f"Arc {device.index}"))
+    assert describe_device(torch.device("xpu", 1)) == "Arc 1"
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+def test_a_processor_is_named_with_its_threads(monkeypatch, threads):
+    monkeypatch.setattr(torch, "get_num_threads", lambda: threads)
+    assert describe_device(torch.device("cpu")).endswith(f", {threads} thread{'s' * (threads - 1)})")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 from random_examples import given, settings, st
+from refusals import refuse_each
 
 from posym_core.tasks._index_retrieval import IndexTask, PartialInductionTask, RetrievalTask
 
@@ -121,25 +122,13 @@ def test_the_same_generator_state_draws_the_same_inputs():
         assert not torch.equal(first.tokens, other.tokens)
 
 
-@pytest.mark.parametrize(
-    ("make", "message"),
-    [
-        (
-            lambda: IndexTask(length=1),
-            r"length must be a whole number of at least 2 \(one position .*; got 1",
-        ),
-        (lambda: IndexTask(symbols=1), "symbols must be a whole number of at least 2 .* got 1"),
-        (lambda: IndexTask(length=2.5), r"length must be a whole number .*; got 2\.5"),
-        (
-            lambda: RetrievalTask(length=9, symbols=8),
-            "9 positions need as many distinct symbols but symbols",
-        ),
-        (lambda: RetrievalTask(attributes=True), "attributes must be a whole number .*; got True"),
-        (lambda: PartialInductionTask(repetition=1), "repetition must be a whole number of at least 2"),
-        (lambda: PartialInductionTask(length=3, repetition=4), "stands 4 times but there are only 3 posit"),
-        (lambda: draw(IndexTask(), 0), "count must be a whole number of at least 1"),
-    ],
-)
-def test_invalid_settings_are_refused(make, message):
-    with pytest.raises(ValueError, match=message):
-        make()
+test_refusals = refuse_each(
+    (lambda: IndexTask(length=1), r"length must be a whole number of at least 2 \(one position .*; got 1"),
+    (lambda: IndexTask(symbols=1), "symbols must be a whole number of at least 2 .* got 1"),
+    (lambda: IndexTask(length=2.5), r"length must be a whole number .*; got 2\.5"),
+    (lambda: RetrievalTask(length=9, symbols=8), "9 positions need as many distinct symbols but symbols"),
+    (lambda: RetrievalTask(attributes=True), "attributes must be a whole number .*; got True"),
+    (lambda: PartialInductionTask(repetition=1), "repetition must be a whole number of at least 2"),
+    (lambda: PartialInductionTask(length=3, repetition=4), "stands 4 times but there are only 3 posit"),
+    (lambda: draw(IndexTask(), 0), "count must be a whole number of at least 1"),
+)  # fmt: skip

@@ -3,6 +3,7 @@
 import pytest
 import torch
 from random_examples import given, settings, st
+from refusals import refuse_each
 
 from posym_core.tasks._sentences import PADDING, TRIGGERS, WORDS, CountTask, DistanceTask, draw_up_to
 
@@ -107,21 +108,19 @@ def test_seeds_and_evenness():
     assert (drawn - 1000).abs().max() < 6 * 750**0.5
 
 
-def test_refusals_name_rule_value_and_remedy():
-    with pytest.raises(ValueError, match="triggers 70 apart need 71 tokens; got longest=70"):
-        DistanceTask(longest=70)
-    with pytest.raises(ValueError, match="vocabulary must be a whole number of at least 4; got 3"):
-        DistanceTask(vocabulary=3)
-    with pytest.raises(ValueError, match="100 triggers and sentences of at least 120 tokens must fit; got longest=110"):
-        CountTask(longest=110)
-    # As many triggers as tokens fit, one more does not; neither does the shortest sentence.
+def test_as_many_triggers_as_tokens_fit():
     assert sample(CountTask(most=8, shortest=4, longest=8), 90).seen.sum(1).max() == 8
     assert sample(CountTask(most=4, shortest=8, longest=8), 5).tokens.shape == (5, 8)
-    for most, shortest in ((9, 4), (4, 9)):
-        with pytest.raises(ValueError, match=f"{most} triggers and sentences of at least {shortest} tokens must fit"):
-            CountTask(most=most, shortest=shortest, longest=8)
-    with pytest.raises(ValueError, match="count must be a whole number of at least 1; got 0"):
-        sample(CountTask(), 0)
+
+
+test_refusals = refuse_each(
+    (lambda: DistanceTask(longest=70), "triggers 70 apart need 71 tokens; got longest=70"),
+    (lambda: DistanceTask(vocabulary=3), "vocabulary must be a whole number of at least 4; got 3"),
+    (lambda: CountTask(longest=110), "100 triggers and sentences of at least 120 tokens must fit; got longest=110"),
+    (lambda: CountTask(most=9, shortest=4, longest=8), "9 triggers and sentences of at least 4 tokens must fit"),
+    (lambda: CountTask(most=4, shortest=9, longest=8), "4 triggers and sentences of at least 9 tokens must fit"),
+    (lambda: sample(CountTask(), 0), "count must be a whole number of at least 1; got 0"),
+)
 
 
 @pytest.mark.parametrize(

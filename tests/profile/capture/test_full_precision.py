@@ -116,7 +116,7 @@ def test_attention_that_does_otherwise_inside_is_refused(function, dtype):
         del mapping["sdpa"]
 
 
-@pytest.mark.parametrize("dtype", [*HALF, torch.float64])
+@pytest.mark.parametrize("dtype", [*HALF, torch.float32, torch.float64])
 def test_keys_that_drift_are_refused(dtype, monkeypatch):
     rotate = modeling_llama.apply_rotary_pos_emb
 

@@ -5,6 +5,7 @@ import sys
 import pytest
 import torch
 from architectures import build, shared, tokens
+from refusals import refuse_each
 
 from posym_profile import profile
 from posym_profile.capture import capture
@@ -101,22 +102,15 @@ HOLE = MASK.clone()
 HOLE[1, 9] = 0
 
 
-@pytest.mark.parametrize(
-    ("mask", "error", "message"),
-    [
-        (MASK.tolist(), TypeError, "attention_mask must be a torch tensor; got list"),
-        (MASK[:1], ValueError, r"attention_mask must have the shape of input_ids, \(2, 20\); got \(1, 20\)"),
-        (MASK * 2, ValueError, "must be 1 for tokens and 0 for padding"),
-        (MASK * 0, ValueError, "attention_mask leaves prompt 0 0 tokens; at least 3 are needed"),
-        (HOLE, ValueError, "hides tokens inside of prompt 1, where swaps are not defined"),
-    ],
-)
-def test_masks_that_do_not_fit(mask, error, message):
-    with pytest.raises(error, match=message):
-        profile(shared("Llama"), padded([20, 17])[1], mask, **OPTIONS)
+def masked(mask):
+    return lambda: profile(shared("Llama"), padded([20, 17])[1], mask, **OPTIONS)
 
 
-def test_blocks_must_fit_the_shortest_prompt():
-    _, together, mask = padded([20, 31])
-    with pytest.raises(ValueError, match="blocks cover 24 keys from start=2, but only 17 precede"):
-        profile(shared("Llama"), together, mask, blocks=8, **OPTIONS)
+test_masks_that_do_not_fit = refuse_each(
+    (masked(MASK.tolist()), "attention_mask must be a torch tensor; got list", TypeError),
+    (masked(MASK[:1]), r"attention_mask must have the shape of input_ids, \(2, 20\); got \(1, 20\)"),
+    (masked(MASK * 2), "must be 1 for tokens and 0 for padding"),
+    (masked(MASK * 0), "attention_mask leaves prompt 0 0 tokens; at least 3 are needed"),
+    (masked(HOLE), "hides tokens inside of prompt 1, where swaps are not defined"),
+    (lambda: profile(shared("Llama"), *padded([20, 31])[1:], blocks=8, **OPTIONS), "24 keys from start=2, but only 17"),
+)  # fmt: skip

@@ -8,6 +8,7 @@ import copy
 import pytest
 import torch
 from architectures import build, shared, tokens
+from refusals import refuse_each
 from saved_models import save_model
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
@@ -79,27 +80,23 @@ def test_adapters_act(mixed):
     assert (found.symbolic - base.symbolic).abs().max() > 0.1
 
 
-@pytest.mark.parametrize(
-    ("config", "message"),
-    [
-        (
-            peft.PromptTuningConfig(task_type="CAUSAL_LM", num_virtual_tokens=4),
-            r"\(PROMPT_TUNING\) puts learned tokens",
-        ),
-        (
-            peft.PrefixTuningConfig(task_type="CAUSAL_LM", num_virtual_tokens=4),
-            r"\(PREFIX_TUNING\) puts learned tokens",
-        ),
-        (peft.PolyConfig(target_modules=["q_proj"], r=4), r"\(POLY\) acts in a forward pass of its own"),
-        (
-            peft.LoraConfig(task_type="CAUSAL_LM", alora_invocation_tokens=[7], **LORA),
-            r"adapter 'default' \(LORA\) acts in a forward pass of its own.*profile its base model",
-        ),
-    ],
+def adapted(kind, **options):
+    config = getattr(peft, f"{kind}Config")(**options)
+    return lambda: profile(peft.get_peft_model(build("Llama"), config).eval(), tokens(), **OPTIONS)
+
+
+CAUSAL = {"task_type": "CAUSAL_LM"}
+ENGINE = type("LLM", (), {"__module__": "vllm.entrypoints.llm"})()
+REFUSED = [
+    (adapted("PromptTuning", num_virtual_tokens=4, **CAUSAL), r"\(PROMPT_TUNING\) puts learned tokens"),
+    (adapted("PrefixTuning", num_virtual_tokens=4, **CAUSAL), r"\(PREFIX_TUNING\) puts learned tokens"),
+    (adapted("Poly", target_modules=["q_proj"], r=4), r"\(POLY\) acts in a forward pass of its own"),
+    (adapted("Lora", alora_invocation_tokens=[7], **CAUSAL, **LORA), r"'default' \(LORA\) .* own.*profile its base mo"),
+    (lambda: profile(ENGINE, tokens(), **OPTIONS), r"LLM is an engine of vLLM.*posym_profile.load_model\(name\)"),
+]
+test_adapters_beside_the_layers_and_engines_are_refused = refuse_each(
+    *((call, words, UnsupportedModelError) for call, words in REFUSED)
 )
-def test_adapters_beside_the_layers_are_refused(config, message):
-    with pytest.raises(UnsupportedModelError, match=message):
-        profile(peft.get_peft_model(build("Llama"), config).eval(), tokens(), **OPTIONS)
 
 
 def test_models_of_nnsight(folder):
@@ -147,9 +144,3 @@ def test_wrappers_around_wrappers():
     wrapper = with_lora()
     same(torch.compile(wrapper, backend="eager"), copy.deepcopy(wrapper).merge_and_unload(), WEIGHT_ERROR)
     assert unwrap(nnsight.NNsight(wrapper)) is unwrap(wrapper)
-
-
-def test_engines_of_vllm_are_refused():
-    engine = type("LLM", (), {"__module__": "vllm.entrypoints.llm"})()
-    with pytest.raises(UnsupportedModelError, match=r"LLM is an engine of vLLM.*posym_profile.load_model\(name\)"):
-        profile(engine, tokens(), **OPTIONS)

@@ -12,6 +12,7 @@ from architectures import build, shared, tokens
 from every_decoder import KINDS as DECODERS
 from every_decoder import LENGTH, NOT_BUILT, tiny_model
 from every_decoder import REFUSED as NO_PROFILE
+from refusals import refuse_each
 
 from posym_companion.solvers.single_heads import patch_each_head, patch_head
 from posym_profile.capture._capturing import capture
@@ -132,14 +133,6 @@ def test_logits_that_a_model_divides_are_divided():
     torch.testing.assert_close(found, said.logits[0, ANSWERS].expand_as(found), atol=2e-4, rtol=1e-4)
 
 
-def test_a_backbone_that_gives_no_logits_is_refused_whatever_is_asked():
-    model, ids = shared("Llama").model, tokens(1)
-    message = "^LlamaModel gives no logits of a vocabulary; pass the causal language model that it is part of$"
-    for ask in asked(model, ids, torch.zeros(3, 4, 16), torch.zeros(3, ids.shape[1], 4, 16)):
-        with pytest.raises(UnsupportedModelError, match=message):
-            ask()
-
-
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_head_silent_everywhere_is_one_whose_columns_of_the_projection_are_zero(kind):
     model, ids = shared(kind), tokens()
@@ -191,47 +184,52 @@ def test_it_goes_with_gradients_and_within_surgery():
     assert (operated - logits(model, ids)).abs().max() > 0.01
 
 
-def asked(model, ids, outputs, everywhere, answers=ANSWERS, place=(1, 2)):
-    return [
-        lambda: record_head_outputs(model, ids),
-        lambda: patch_each_head(model, ids[0], outputs, answers),
-        lambda: patch_head(model, ids, everywhere, *place),
-    ]
+def asked(model=None, ids=None, outputs=None, everywhere=None, answers=ANSWERS, place=(1, 2)):
+    """What replaces or records outputs of heads, by name."""
+    model, ids = shared("Llama") if model is None else model, tokens(1) if ids is None else ids
+    outputs = torch.zeros(3, 4, 16) if outputs is None else outputs
+    everywhere = torch.zeros(3, ids.shape[1], 4, 16) if everywhere is None else everywhere
+    return {
+        "record": lambda: record_head_outputs(model, ids),
+        "each": lambda: patch_each_head(model, ids[0], outputs, answers),
+        "one": lambda: patch_head(model, ids, everywhere, *place),
+    }
 
 
-def test_a_model_in_training_mode_is_refused_whatever_is_asked():
-    model, ids = build("Llama", attention_dropout=0.5), tokens(1)
+def removed(heads=((0, 0),), **options):
+    return ablate_heads(shared("Llama"), heads, **options).__enter__
+
+
+OTHERS, BACKBONE = tokens(1), "^LlamaModel gives no logits of a vocabulary; pass the causal language model that it is p"
+SHAPES = [(5, 4, 16), (2, 4, 16), (3, 5, 16), (3, 4, 1), (3, 4)]
+test_refusals = refuse_each(
+    *((ask, BACKBONE, UnsupportedModelError) for ask in asked(shared("Llama").model).values()),
+    *((ask, f"input_ids must be token ids from 0 to 96.*got {wrong}") for wrong in (-1, 97)
+      for ask in asked(ids=tokens(1).index_fill_(1, torch.tensor([5]), wrong)).values()),
+    *((asked(answers=torch.tensor([3, wrong]))["each"], f"answers must be token ids from 0 to 96.*got {wrong}")
+      for wrong in (-1, 97)),
+    *((asked(place=(layer, head))["one"], f"from 0 to 2 and from 0 to 3; got {layer} and {head}")
+      for layer, head in ((3, 0), (0, 4), (-1, 0))),
+    *((asked(outputs=torch.zeros(shape))["each"], re.escape(f"(3, 4, 16) for this model; got {shape}"))
+      for shape in SHAPES),
+    *((asked(everywhere=torch.zeros(shape[0], 44, *shape[1:]))["one"], r"\[layer, token, head, dim\], \(3, 44, 4, 16\)")
+      for shape in SHAPES),
+    (asked(everywhere=torch.zeros(3, 1, 4, 16))["one"], r"\(3, 44, 4, 16\) for this model and prompt; got \(3, 1, 4,"),
+    (removed(by="one"), "by must be one of 'zero', 'mean', 'resample'; got 'one'"),
+    (removed(by="mean"), "by='mean' needs input_ids, prompts to take other outputs from; pass them"),
+    (removed(input_ids=OTHERS), "by='zero' takes no input_ids; pass mean or resample as by"),
+    (removed([(3, 0)]), "layer and head must be from 0 to 2 and from 0 to 3; got 3 and 0"),
+    (removed([(0, -1)]), "layer and head must be from 0 to 2 and from 0 to 3; got 0 and -1"),
+    (lambda: find_output_projections(build("Mamba")), "has 0 output projections of attention", UnsupportedModelError),
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("ask", ["record", "each", "one"])
+def test_a_model_in_training_mode_is_refused_whatever_is_asked(ask):
+    model = build("Llama", attention_dropout=0.5)
     model.model.layers[1].train()
-    for ask in asked(model, ids, torch.zeros(3, 4, 16), torch.zeros(3, ids.shape[1], 4, 16)):
-        with pytest.raises(ValueError, match=r"\(model.layers.1\) is in training mode.*call model.eval\(\)"):
-            ask()
-
-
-@pytest.mark.parametrize("shape", [(5, 4, 16), (2, 4, 16), (3, 5, 16), (3, 4, 1), (3, 4)])
-def test_what_is_said_instead_is_one_output_a_head(shape):
-    model, ids = shared("Llama"), tokens(1)
-    _, last, everywhere = asked(model, ids, torch.zeros(shape), torch.zeros(shape[0], ids.shape[1], *shape[1:]))
-    given = re.escape(str(shape))
-    with pytest.raises(ValueError, match=rf"\[layer, head, dim\], \(3, 4, 16\) for this model; got {given}"):
-        last()
-    with pytest.raises(ValueError, match=r"\[layer, token, head, dim\], \(3, 44, 4, 16\) for this model and"):
-        everywhere()
-
-
-def test_layers_heads_and_tokens_that_are_not_there_are_refused():
-    model, ids = shared("Llama"), tokens(1)
-    outputs, everywhere = torch.zeros(3, 4, 16), torch.zeros(3, 44, 4, 16)
-    for place in ((3, 0), (0, 4), (-1, 0)):
-        with pytest.raises(ValueError, match=f"from 0 to 2 and from 0 to 3; got {place[0]} and {place[1]}"):
-            asked(model, ids, outputs, everywhere, place=place)[2]()
-    with pytest.raises(ValueError, match=r"\(3, 44, 4, 16\) for this model and prompt; got \(3, 1, 4, 16\)"):
-        patch_head(model, ids, everywhere[:, :1], 1, 2)
-    for wrong in (-1, 97):
-        with pytest.raises(ValueError, match=f"answers must be token ids from 0 to 96.*got {wrong}"):
-            asked(model, ids, outputs, everywhere, answers=torch.tensor([3, wrong]))[1]()
-        for ask in asked(model, ids.clone().index_fill_(1, torch.tensor([5]), wrong), outputs, everywhere):
-            with pytest.raises(ValueError, match=f"input_ids must be token ids from 0 to 96.*got {wrong}"):
-                ask()
+    with pytest.raises(ValueError, match=r"\(model.layers.1\) is in training mode.*call model.eval\(\)"):
+        asked(model)[ask]()
 
 
 HYBRIDS = ("bailing_hybrid", "bamba", "minimax", "mllama", "qwen3_next", "gemma4_text", "lfm2_moe")
@@ -262,20 +260,6 @@ def test_layers_are_those_that_attend_as_profiles_number_them(kind):
         torch.testing.assert_close(model(ids, use_cache=False).logits[:, -1].detach(), plain, atol=2e-4, rtol=1e-4)
 
 
-@pytest.mark.parametrize(
-    ("kind", "why"),
-    [
-        ("hrm_text", "attends 32 times in a pass with 8 modules"),
-        ("jetmoe", r"has attention \(JetMoeAttention\) without one output projection of its heads"),
-        ("moshi", r"has attention \(MoshiAttention\) without one output projection of its heads"),
-    ],
-)
-def test_heads_that_cannot_be_told_apart_are_refused(kind, why):
-    model = tiny_model(kind)
-    with pytest.raises(UnsupportedModelError, match=f"{why}.*; single heads' outputs can be replaced only where"):
-        find_output_projections(model)
-
-
 @pytest.mark.filterwarnings("ignore::FutureWarning")
 def test_adapters_are_looked_through():
     peft = pytest.importorskip("peft")
@@ -293,17 +277,8 @@ def test_modules_are_found_once_and_anew_where_they_were_replaced():
     assert len(passes) == 1
     model.model.layers[1].self_attn.o_proj = copy.deepcopy(first[1])
     assert find_output_projections(model)[1] is model.model.layers[1].self_attn.o_proj is not first[1]
-
-
-def test_models_that_cannot_be_captured_have_a_projection_a_layer():
-    model = build("BLOOM")
-    assert [type(module).__name__ for module in find_output_projections(model)] == ["Linear"] * 3
-
-
-def test_models_without_an_output_projection_a_layer_are_refused():
-    model = build("Mamba")
-    with pytest.raises(UnsupportedModelError, match="has 0 output projections of attention"):
-        find_output_projections(model)
+    # Those that cannot be captured have a projection a layer, too.
+    assert [type(module).__name__ for module in find_output_projections(build("BLOOM"))] == ["Linear"] * 3
 
 
 @pytest.mark.parametrize(
@@ -396,27 +371,6 @@ def test_patched_heads_say_what_is_given_at_all_tokens_at_each_or_in_each_prompt
     hook.remove()
     with patch_heads(model, [(1, 3)], outputs):
         torch.testing.assert_close(logits(model, ids), expected)
-
-
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({"by": "one"}, r"by must be one of 'zero', 'mean', 'resample'; got 'one'"),
-        ({"by": "mean"}, r"by='mean' needs input_ids, prompts to take other outputs from; pass them"),
-        (
-            {"input_ids": torch.ones(1, 9, dtype=torch.int64)},
-            r"by='zero' takes no input_ids; pass mean or resample as by",
-        ),
-        ({"heads": [(3, 0)]}, r"layer and head must be from 0 to 2 and from 0 to 3; got 3 and 0"),
-        ({"heads": [(0, -1)]}, r"layer and head must be from 0 to 2 and from 0 to 3; got 0 and -1"),
-    ],
-)
-def test_removals_that_do_not_fit_are_refused_before_a_pass(options, message):
-    with (
-        pytest.raises(ValueError, match=message),
-        ablate_heads(shared("Llama"), **{"heads": [(0, 0)], **options}),
-    ):
-        raise AssertionError
 
 
 @pytest.mark.parametrize("heads", [(0, 1), [(1, 2, 3)], ["11.2"], ["11"], [(1.5, 2)], [(1.0, 2)], [], None])

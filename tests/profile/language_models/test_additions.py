@@ -129,29 +129,31 @@ def test_a_file_holds_them_and_an_altered_one_is_refused(tmp_path):
         read_factors(path, expected=expected)
 
 
-def test_additions_to_something_else_are_refused_before_anything_changes():
+def learnt(names, rank):
+    return lambda model: train_lora(model, names, rank=rank, generator=torch.Generator()).__enter__()
+
+
+UP = f"{NAMES[0]}.up"
+ELSEWHERE = {
+    r"must be \[64, rank\] times \[rank, 64\]; got \[63, 2\] times": lambda model: add_lora(
+        model, some_factors(model) | {UP: some_factors(model)[UP][1:]}
+    ),
+    "every addition has an up and a down": lambda model: add_lora(model, {UP: some_factors(model)[UP]}),
+    "has no module model.layers.2.self_attn.v_proj": lambda model: add_lora(
+        build("Llama", num_hidden_layers=2), some_factors(model)
+    ),
+    "kept on disk": lambda model: add_lora(copy.deepcopy(model).to("meta"), some_factors(model)),
+    "has none": learnt(["model.norm"], 1),
+    "rank must be a whole number of at least 1; got 0": learnt(NAMES, 0),
+}
+
+
+@pytest.mark.parametrize("words", ELSEWHERE)
+def test_additions_to_something_else_are_refused_before_anything_changes(words):
     model = build("Llama")
-    before, factors = copy.deepcopy(model.state_dict()), some_factors(model)
-    with pytest.raises(ValueError, match=r"must be \[64, rank\] times \[rank, 64\]; got \[63, 2\] times"):
-        add_lora(model, {**factors, f"{NAMES[0]}.up": factors[f"{NAMES[0]}.up"][1:]})
-    with pytest.raises(ValueError, match="every addition has an up and a down"):
-        add_lora(model, {f"{NAMES[0]}.up": factors[f"{NAMES[0]}.up"]})
-    with pytest.raises(ValueError, match=r"has no module model.layers.2.self_attn.v_proj"):
-        add_lora(build("Llama", num_hidden_layers=2), factors)
-    with (
-        pytest.raises(ValueError, match="has none"),
-        train_lora(model, ["model.norm"], rank=1, generator=torch.Generator()),
-    ):
-        pass
-    with (
-        pytest.raises(ValueError, match="rank must be a whole number of at least 1; got 0"),
-        train_lora(model, NAMES, rank=0, generator=torch.Generator()),
-    ):
-        pass
-    with torch.device("meta"):
-        away = build("Llama")
-    with pytest.raises(ValueError, match="kept on disk"):
-        add_lora(away, factors)
+    before = copy.deepcopy(model.state_dict())
+    with pytest.raises(ValueError, match=words):
+        ELSEWHERE[words](model)
     assert all(torch.equal(x, before[name]) for name, x in model.state_dict().items())
 
 

@@ -19,7 +19,7 @@ import sys
 sys.path[:0] = [{str(ROOT)!r}, {str(ROOT / "tests" / "helpers")!r}]
 from pathlib import Path
 from tiny_packaged import NAME, tiny_packaged
-from posym_profile.language_models import packaged
+from posym_profile.language_models import _packaged as packaged
 packaged.MODELS[NAME] = tiny_packaged(Path(FILE))
 packaged.convert_packaged(NAME, root=Path(CACHE));
 """

@@ -1,3 +1,4 @@
+import contextlib
 import dataclasses
 import importlib.util
 import json
@@ -8,7 +9,6 @@ import socket
 import subprocess
 import sys
 import time
-import tomllib
 import types
 import warnings
 from concurrent.futures import ThreadPoolExecutor
@@ -16,6 +16,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 import torch
 from architectures import build, packaged
+from refusals import refuse_each
 from safetensors.torch import load_file, save_file
 from saved_models import save_model
 from tokenizers import Tokenizer
@@ -80,15 +81,15 @@ def test_a_folder_is_made_once_and_then_found(make):
     assert sorted(path.name for path in folder.iterdir()) == [MANIFEST, "weights", "words"]
     assert seen(folder.parent) == [folder.name]
     assert make({**KEY, "version": "2"}) != folder
+    manifest = json.loads((folder / MANIFEST).read_text())  # by people, too
+    assert manifest["key"] == KEY
+    assert manifest["files"]["weights"]["size"] == 10
 
 
 @pytest.mark.parametrize(
     ("damage", "message"),
     [
-        (
-            lambda folder: (folder / "weights").write_bytes(b"012345678x"),
-            "weights was altered .*: its SHA-256 is",
-        ),
+        (lambda folder: (folder / "weights").write_bytes(b"012345678x"), "weights was altered .*: its SHA-256 is"),
         (
             lambda folder: (folder / "weights").write_bytes(b"0123"),
             "weights was altered .*: it has 4 bytes instead of 10",
@@ -122,7 +123,10 @@ def test_a_failed_conversion_leaves_nothing(make, tmp_path):
     assert seen(tmp_path / "cache") == []
 
 
-def test_two_conversions_at_once_give_one_folder_and_the_second_waits(make):
+@pytest.mark.parametrize("damaged", [False, True])
+def test_two_conversions_or_repairs_at_once_give_one_folder_and_the_second_waits(make, damaged):
+    if damaged:
+        (make() / "weights").write_bytes(b"damaged")
     built = []
 
     def slow(folder):
@@ -130,29 +134,15 @@ def test_two_conversions_at_once_give_one_folder_and_the_second_waits(make):
         time.sleep(0.2)
         (folder / "weights").write_bytes(b"0123456789")
 
-    with ThreadPoolExecutor(2) as pool:
+    with (
+        pytest.warns(UserWarning, match="is damaged") if damaged else contextlib.nullcontext(),
+        ThreadPoolExecutor(2) as pool,
+    ):
         first, second = pool.map(lambda _: make(build=slow), range(2))
     assert first == second
     assert len(built) == 1
     assert find_damage(first, KEY) is None
     assert seen(first.parent) == [first.name]
-
-
-def test_two_repairs_at_once_give_one_folder(make):
-    folder = make()
-    (folder / "weights").write_bytes(b"damaged")
-    built = []
-
-    def slow(work):
-        built.append(work)
-        time.sleep(0.2)
-        (work / "weights").write_bytes(b"0123456789")
-
-    with pytest.warns(UserWarning, match="is damaged"), ThreadPoolExecutor(2) as pool:
-        first, second = pool.map(lambda _: make(build=slow), range(2))
-    assert first == second == folder
-    assert len(built) == 1
-    assert find_damage(folder, KEY) is None
 
 
 def test_what_a_killed_conversion_left_is_no_part_of_the_next(make):
@@ -164,16 +154,13 @@ def test_what_a_killed_conversion_left_is_no_part_of_the_next(make):
     assert seen(folder.parent) == [folder.name]
 
 
-def test_a_full_disk_is_told_before_work_begins(make):
-    with pytest.raises(OSError, match=r"converting tiny needs 1000000000.0 GB in .*POSYM_CACHE"):
-        make(room=10**18)
-    assert make.made == []
-
-
-def test_what_fits_exactly_is_made_and_one_byte_more_is_not(make, monkeypatch):
+@pytest.mark.parametrize(("room", "needs"), [(10**18, "1000000000.0"), (10**9 + 1, "1.0")])
+def test_a_full_disk_is_told_before_work_begins_and_what_fits_exactly_is_made(make, monkeypatch, room, needs):
     monkeypatch.setattr("shutil.disk_usage", lambda _: types.SimpleNamespace(free=10**9))
-    with pytest.raises(OSError, match=r"needs 1\.0 GB in .*, but only 1\.0 GB are free"):
-        make(room=10**9 + 1)
+    with pytest.raises(
+        OSError, match=rf"converting tiny needs {needs} GB in .*, but only 1\.0 GB are free.*POSYM_CACHE"
+    ):
+        make(room=room)
     assert make.made == []
     assert make(room=10**9).is_dir()
 
@@ -390,12 +377,6 @@ def test_a_folder_goes_to_transformers(tmp_path):
         load_model(str(tmp_path), device="cpu")
 
 
-@pytest.mark.parametrize("name", ["/nowhere/at/all", "nobody/has-this-model"])
-def test_a_missing_model_says_so_and_what_to_do(name):
-    with pytest.raises(FileNotFoundError, match=f"no model '{name}' could be loaded: .*'gemma-3-270m'.*hf auth login"):
-        load_model(name)
-
-
 HUB = """
 import http.server, sys, threading, time
 from huggingface_hub import constants
@@ -437,13 +418,8 @@ def test_a_hub_that_does_not_answer_is_asked_once_and_what_is_kept_is_used(tmp_p
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
     places = {"HF_HOME": str(tmp_path), "HF_ENDPOINT": f"http://127.0.0.1:{port}", "HF_HUB_OFFLINE": "0"}
-    run = subprocess.run(
-        [sys.executable, "-c", HUB, str(port)],
-        env={**os.environ, **places},
-        capture_output=True,
-        text=True,
-        timeout=300,
-    )
+    command, env = [sys.executable, "-c", HUB, str(port)], {**os.environ, **places}
+    run = subprocess.run(command, env=env, capture_output=True, text=True, timeout=300)
     assert run.returncode == 0, run.stderr
     kept, out_of_reach, unknown = run.stdout.splitlines()
     assert kept == "LlamaForCausalLM"
@@ -466,23 +442,13 @@ def test_the_configuration_of_a_packaged_model_is_known_without_its_weights(name
     }
 
 
-def test_names_and_devices_that_do_not_fit():
-    with pytest.raises(TypeError, match="name must be a string; got int"):
-        load_model(3)
-    with pytest.raises(ValueError, match=r"device 'cuda:99' cannot be used here.*'auto' or 'cpu'"):
-        load_model(device="cuda:99")
-
-
-def test_the_manifest_is_read_by_people_too(make):
-    manifest = json.loads((make() / MANIFEST).read_text())
-    assert manifest["key"] == KEY
-    assert manifest["files"]["weights"]["size"] == 10
-
-
 @pytest.mark.parametrize("name", TAUGHT)
 def test_a_taught_model_is_the_packaged_one_with_its_additions_and_binds(name):
     need(TAUGHT[name].base)
     plain, tokenizer = packaged(TAUGHT[name].base)
+    identified = [models.identify_model(one)["sha256"] for one in (TAUGHT[name].base, name)]
+    assert identified[0] != identified[1]
+    assert len(identified[1]) == 64
     factors = load_finetuned_factors(name)
     model, same = load_model(name, device="cpu")
     assert same("Alice likes").input_ids == tokenizer("Alice likes").input_ids
@@ -523,13 +489,6 @@ def test_one_table_says_where_every_packaged_model_comes_from_and_under_which_li
         assert all(word in line for word in said)
 
 
-@pytest.mark.parametrize("taught", TAUGHT)
-def test_a_taught_model_is_another_model_to_whoever_keeps_profiles(taught):
-    plain, taught = (models.identify_model(name)["sha256"] for name in (TAUGHT[taught].base, taught))
-    assert plain != taught
-    assert len(taught) == 64
-
-
 @pytest.mark.parametrize("changed", ["config.json", "tokenizer.json", "model.safetensors", "tokenizer.model"])
 def test_a_folder_with_another_file_of_its_model_is_another_model(changed, tmp_path):
     """The same weights with another rope_theta give other scores, which must not pass for those that are there."""
@@ -543,6 +502,15 @@ def test_a_folder_with_another_file_of_its_model_is_another_model(changed, tmp_p
                      else content[:-1] + bytes([content[-1] ^ 1]))  # fmt: skip
     assert path.read_bytes() != content
     assert models.identify_model(str(tmp_path / "moved")) != before
+
+
+NOT_THERE = "no model '{}' could be loaded: .*'gemma-3-270m'.*hf auth login"
+test_names_and_devices_that_do_not_fit = refuse_each(
+    (lambda: load_model(3), "name must be a string; got int", TypeError),
+    (lambda: load_model(device="cuda:99"), r"device 'cuda:99' cannot be used here.*'auto' or 'cpu'"),
+    *((lambda name=name: load_model(name), NOT_THERE.format(name), FileNotFoundError)
+      for name in ("/nowhere/at/all", "nobody/has-this-model")),
+)  # fmt: skip
 
 
 def _rewritten(folder, change):
@@ -567,29 +535,21 @@ def _configured(**settings):
 
 INDEX = b'{"metadata": {}, "weight_map": {"a": "model-2.safetensors"}}'
 UNREADABLE = {
-    "truncated": (
-        lambda folder: os.truncate(folder / "model.safetensors", 10_000),
-        r"model.safetensors cannot be read \(.*\); restore that file of the folder, or download it anew",
-    ),
+    "truncated": (lambda folder: os.truncate(folder / "model.safetensors", 10_000),
+                  r"model.safetensors cannot be read \(.*\); restore that file of the folder, or download it anew"),
     "empty": (_written("model.safetensors", b""), "model.safetensors cannot be read .* download it anew"),
-    "no shard": (
-        lambda folder: (
-            (folder / "model.safetensors").rename(folder / "model-1.safetensors")
-            and _written("model.safetensors.index.json", INDEX)(folder)
-        ),
-        r"model-2.safetensors. Pass 'gemma-3-270m' \(packaged\), a folder",
-    ),
+    "no shard": (lambda folder: ((folder / "model.safetensors").rename(folder / "model-1.safetensors")
+                                 and _written("model.safetensors.index.json", INDEX)(folder)),
+                 r"model-2.safetensors. Pass 'gemma-3-270m' \(packaged\), a folder"),
     "cut configuration": (_written("config.json", b'{"model_type"'), "config.json cannot be read .* download it anew"),
     "cut tokenizer": (_written("tokenizer.json", b"{"), "tokenizer.json cannot be read .* download it anew"),
     "hollow tokenizer": (_written("tokenizer.json", b"{}"), "could be loaded: KeyError: 'added_tokens'. Pass"),
     "no heads": (_configured(num_attention_heads=0), "could be loaded: ZeroDivisionError: .*. Pass"),
     "no number": (_configured(num_hidden_layers="3"), "'num_hidden_layers' expected int, got str .*. Pass"),
     "lacking": (lambda folder: _rewritten(folder, lambda x: None), r"asks for: model\.layers\.1\S* is missing\. Pass"),
-    "other shape": (
-        lambda folder: _rewritten(folder, lambda x: x[1:].contiguous()),
-        r"its weights are not all of those that its configuration asks for: model\.layers\.1\S* has another shape\.",
-    ),
-}
+    "other shape": (lambda folder: _rewritten(folder, lambda x: x[1:].contiguous()),
+                    r"not all of those that its configuration asks for: model\.layers\.1\S* has another shape\."),
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("damage", UNREADABLE)
@@ -602,14 +562,10 @@ def test_a_folder_that_cannot_be_read_is_refused_in_a_line(damage, tmp_path):
     assert len(str(refused.value).splitlines()) == 1
 
 
-def test_the_additions_travel_with_the_package_and_their_notice(root):
-    patterns = tomllib.loads((root / "pyproject.toml").read_text())["tool"]["setuptools"]["package-data"][
-        "posym_profile"
-    ]
+def test_the_additions_travel_with_their_notice(root):
+    """With the package, see ``test_package.py``."""
     folder = root / "posym_profile" / "language_models" / "taught"
-    found = {path for pattern in patterns for path in (root / "posym_profile").glob(pattern)}
-    legal = {folder / "NOTICE", folder / "LICENSE-APACHE-2.0.txt"}
-    assert {folder / f"{name}.safetensors" for name in TAUGHT} | legal <= found
+    assert {f"{name}.safetensors" for name in TAUGHT} | {"NOTICE", "LICENSE-APACHE-2.0.txt"} <= set(os.listdir(folder))
     notice = " ".join((folder / "NOTICE").read_text().split())
     assert "Gemma is provided under and subject to the Gemma Terms of Use found at ai.google.dev/gemma/terms" in notice
     assert "licensed as that is under the Apache License, Version 2.0" in notice

@@ -9,7 +9,6 @@ from architectures import ROTARY, build, shared
 from torch.utils._python_dispatch import TorchDispatchMode
 from transformers.models.llama import modeling_llama
 
-from posym_profile.language_models import UnsupportedModelError
 from posym_profile.planes import _shifted_keys as shifted_keys
 from posym_profile.planes import find_planes
 from posym_profile.planes._shifted_keys import SHIFTS, TOKENS, ShiftedKeys
@@ -160,8 +159,6 @@ def test_positions_beyond_a_table_are_no_reason_to_ask_row_by_row():
     keys = ShiftedKeys(shared("GPT-J"), 44)
     assert keys.together
     assert keys.shifts == (1, 8, 64, 512, 2047 - TOKENS)
-    with pytest.raises(UnsupportedModelError, match="table of 36 entries"):
-        find_planes(build("GPT-J", n_positions=36), 20)
 
 
 def test_what_comes_from_a_device_comes_in_one_transfer(monkeypatch):

@@ -123,8 +123,7 @@ def test_facts_of_unequal_length_are_refused(by_word):
     # The first name swallows the word behind it.
     first = read_words("names")[0]
     clumsy = tokenizer_of(
-        [*by_word.get_vocab(), f"{first} likes"],
-        Split(Regex(rf"{first} likes|\w+|\."), "removed", invert=True),
+        [*by_word.get_vocab(), f"{first} likes"], Split(Regex(rf"{first} likes|\w+|\."), "removed", invert=True)
     )
     with pytest.raises(ValueError, match=r"every fact must be the same \d tokens wherever it stands.*another template"):
         binding_prompts(clumsy, facts=8, count=4)

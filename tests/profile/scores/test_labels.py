@@ -4,6 +4,7 @@ import pytest
 import torch
 import transformers
 from architectures import LLAMA, build, packaged, shared, tokens
+from refusals import refuse_each
 
 from posym_profile import profile
 from posym_profile.capture import unwrap
@@ -91,23 +92,15 @@ def test_random_tokens_differ_within_a_prompt_and_are_drawn_by_a_seed():
     assert ((seen[0][:, 1:] >= 4) & (seen[0][:, 1:] < 93)).all()
 
 
-@pytest.mark.parametrize(
-    ("options", "error", "message"),
-    [
-        ({"length": 1}, ValueError, "length must be a whole number of at least 2; got 1"),
-        ({"prompts": 0}, ValueError, "prompts must be a whole number of at least 1; got 0"),
-        (
-            {"length": 90},
-            ValueError,
-            "length must be at most 89, the different tokens of this vocabulary that are drawn; got 90",
-        ),
-        ({"tokens": "abc"}, TypeError, "input_ids must be a torch tensor; got str"),
-        ({"tokens": torch.full((1, 3), 97)}, ValueError, "tokens must be token ids from 0 to 96"),
-    ],
-)
-def test_what_does_not_fit_is_refused(options, error, message):
-    with pytest.raises(error, match=message):
-        measure_head_labels(shared("Llama"), **options)
+test_what_does_not_fit_is_refused = refuse_each(
+    (lambda: measure_head_labels(shared("Llama"), length=1), "length must be a whole number of at least 2; got 1"),
+    (lambda: measure_head_labels(shared("Llama"), prompts=0), "prompts must be a whole number of at least 1; got 0"),
+    (lambda: measure_head_labels(shared("Llama"), length=90), "length must be at most 89, the different tokens of thi"),
+    (lambda: measure_head_labels(shared("Llama"), tokens="abc"),
+     "input_ids must be a torch tensor; got str", TypeError),
+    (lambda: measure_head_labels(shared("Llama"), tokens=torch.full((1, 3), 97)),
+     "tokens must be token ids from 0 to 96"),
+)  # fmt: skip
 
 
 def test_a_model_without_an_output_layer_is_refused_before_it_is_profiled(monkeypatch):

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 import torch
 from architectures import Swapped, build, packaged, shared, tokens
+from refusals import refuse_each
 from transformers import BatchEncoding
 
 from posym_core import exclusion, rope_angles, swap_scores
@@ -19,13 +20,13 @@ from posym_profile.scores import _profiling as profiling
 from posym_profile.scores._labels import measure_head_labels
 from posym_profile.scores._layer_measurement import map_layers, stack_padded
 from posym_profile.scores._profiling import Profile, profile
-from posym_profile.scores._visibility import HiddenBlocksWarning
 
 START, LENGTH, BLOCKS = 3, 4, 5
 # A soft temperature, so that rounding of attention does not decide which pair counts; at 1e-4 it would.
 TAU = 0.05
 SCORE_ERROR = 1e-4
 SCORES = ("positional", "symbolic", "entropy")
+ALL = {"start": START, "block_length": LENGTH, "visible_only": False, "progress": False}
 
 
 def scores_by_swapping(model, input_ids, eps=1e-8):
@@ -106,7 +107,7 @@ def test_planes_of_the_packaged_model_are_those_of_its_two_bases():
 
 def test_batches_give_what_prompts_give_alone():
     model, input_ids = shared("Gemma3"), tokens(5)
-    options = {"start": START, "block_length": LENGTH, "tau": TAU, "progress": False, "visible_only": False}
+    options = ALL | {"tau": TAU}
     together = profile(model, input_ids, batch_size=2, **options)
     assert together.positional.shape == together.symbolic.shape == together.entropy.shape == (5, 3, 4)
     for prompt, ids in enumerate(input_ids):
@@ -120,7 +121,7 @@ def test_batches_give_what_prompts_give_alone():
 @pytest.mark.parametrize("name", ["Gemma3", "gpt-oss", "DeepSeek-V3"])
 def test_layers_scored_together_are_those_scored_alone(name, hold, monkeypatch):
     model, input_ids, calls = shared(name), tokens(2), []
-    options = {"start": START, "block_length": LENGTH, "tau": TAU, "progress": False, "visible_only": False}
+    options = ALL | {"tau": TAU}
 
     def count(*args, **kwargs):
         calls.append(args)
@@ -164,13 +165,18 @@ def uneven(*plane):
     return Profile(positional=scores[0], symbolic=scores[1], entropy=scores[2])
 
 
-@pytest.mark.parametrize("plane", [(), (5,)])
-@pytest.mark.parametrize("kind", ["DataFrame", "dict"])
-def test_a_frame_has_a_row_for_each_head_that_there_is(kind, plane, monkeypatch):
-    if kind == "dict":
+@pytest.fixture(params=["DataFrame", "dict"])
+def kind(request, monkeypatch):
+    """What a frame is, with pandas and without."""
+    if request.param == "dict":
         monkeypatch.setitem(sys.modules, "pandas", None)
     else:
         pytest.importorskip("pandas")
+    return request.param
+
+
+@pytest.mark.parametrize("plane", [(), (5,)])
+def test_a_frame_has_a_row_for_each_head_that_there_is(kind, plane):
     found = uneven(*plane)
     frame = found.frame()
     assert type(frame).__name__ == kind
@@ -199,9 +205,8 @@ def test_a_frame_says_how_many_blocks_a_head_sees():
 def test_a_frame_has_windows_and_labels_where_they_are_known():
     pytest.importorskip("pandas")
     model, ids = shared("Gemma3"), tokens()
-    options = {"start": START, "block_length": LENGTH, "visible_only": False, "progress": False}
-    assert profile(model, ids, **options).labels is None
-    found = profile(model, ids, labels=True, **options)
+    assert profile(model, ids, **ALL).labels is None
+    found = profile(model, ids, labels=True, **ALL)
     assert found.windows == (16, 16, None)
     labels, frame = measure_head_labels(model), found.frame()
     names = ["previous_token", "first_token", "induction", "copying"]
@@ -212,13 +217,12 @@ def test_a_frame_has_windows_and_labels_where_they_are_known():
         assert [getattr(row, name) for name in names] == [
             float(getattr(labels, name)[row.layer, row.head]) for name in names
         ]
-    assert profile(shared("Llama"), ids, **options).windows == (None,) * 3
+    assert profile(shared("Llama"), ids, **ALL).windows == (None,) * 3
 
 
 def test_a_frame_of_several_queries_has_a_row_for_each():
     pytest.importorskip("pandas")
-    options = {"start": START, "block_length": LENGTH, "visible_only": False, "progress": False}
-    found = profile(shared("Gemma3"), tokens(), queries=[30, -1], **options)
+    found = profile(shared("Gemma3"), tokens(), queries=[30, -1], **ALL)
     frame = found.frame()
     assert list(frame)[:4] == ["prompt", "query", "layer", "head"]
     for query in (30, -1):
@@ -230,12 +234,7 @@ def test_a_frame_of_several_queries_has_a_row_for_each():
     assert part.equals(found.at(30).frame(intervals=True))
 
 
-@pytest.mark.parametrize("kind", ["DataFrame", "dict"])
-def test_a_frame_has_means_over_prompts_with_intervals(kind, monkeypatch):
-    if kind == "dict":
-        monkeypatch.setitem(sys.modules, "pandas", None)
-    else:
-        pytest.importorskip("pandas")
+def test_a_frame_has_means_over_prompts_with_intervals(kind):
     found = uneven()
     frame = found.frame(intervals=True)
     assert type(frame).__name__ == kind
@@ -246,11 +245,6 @@ def test_a_frame_has_means_over_prompts_with_intervals(kind, monkeypatch):
             alone = mean_interval(scores)
             ends = (frame[name][row], frame[f"{name}_low"][row], frame[f"{name}_high"][row])
             assert ends == pytest.approx((alone.value, alone.low, alone.high), abs=1e-6)
-
-
-def test_planes_have_no_intervals():
-    with pytest.raises(ValueError, match="planes are scored, and intervals are of heads; profile without per_frequenc"):
-        uneven(5).frame(intervals=True)
 
 
 def test_top_heads_are_those_of_the_highest_mean():
@@ -264,22 +258,6 @@ def test_top_heads_are_those_of_the_highest_mean():
         assert {type(number) for place in every for number in place} == {int}
     level = Profile(**{name: torch.ones(2, 3, 4) for name in SCORES})
     assert level.top(5, "symbolic") == [(0, 0), (0, 1), (0, 2), (0, 3), (1, 0)]
-
-
-@pytest.mark.parametrize(
-    ("k", "score", "message"),
-    [
-        (0, "symbolic", "k must be a whole number of at least 1; got 0"),
-        (2.0, "symbolic", "k must be a whole number of at least 1; got 2.0"),
-        (12, "symbolic", "k must be at most the number of heads, 11; got 12"),
-        (1, "symbolical", "score must be one of positional, symbolic, entropy; got 'symbolical'"),
-    ],
-)
-def test_top_heads_that_there_are_not_are_refused(k, score, message):
-    with pytest.raises(ValueError, match=message):
-        uneven().top(k, score)
-    with pytest.raises(ValueError, match="planes are scored, and top names heads; profile without per_frequency"):
-        uneven(5).top(1, "symbolic")
 
 
 @pytest.mark.parametrize("name", ["Gemma3", "Falcon"])
@@ -300,49 +278,30 @@ def test_anything_can_be_measured_in_the_same_pass(name):
     torch.testing.assert_close(found["logits"], expected, atol=1e-4, rtol=0)
 
 
-def test_windows_hide_blocks_from_the_last_token():
-    model, input_ids = shared("Gemma3"), tokens(1)
-    with pytest.warns(HiddenBlocksWarning, match=r"but in layers 0, 1: 0 of 6\. What is swapped into a hidden block"):
-        found = profile(model, input_ids, start=0, block_length=4, blocks=6, progress=False)
-    assert found.visible_blocks.tolist() == [[0, 0, 6]]
-    # Keys 0 to 23 lie outside the window of 16, so the local layers give these blocks nothing to compare.
-    assert torch.equal(found.positional[:, :2], torch.zeros(1, 2, 4))
-    assert (found.positional[:, 2] > 0).all()
+def scored(input_ids, **options):
+    return lambda: profile(shared("Llama"), input_ids, **{"start": 0, "block_length": 4, "progress": False} | options)
 
 
-@pytest.mark.parametrize(
-    ("input_ids", "options", "error", "message"),
-    [
-        (
-            tokens(),
-            {"blocks": 11},
-            ValueError,
-            "blocks cover 44 keys from start=0, but only 43 precede.*pass blocks=10",
-        ),
-        (tokens(), {"start": 40}, ValueError, "at least two blocks are needed to swap"),
-        (tokens(), {"tau": 0.0}, ValueError, "tau must be above 0; got 0.0"),
-        (tokens(), {"eps": -1.0}, ValueError, "eps must be 0 or a positive finite number; got -1.0"),
-        (tokens(), {"batch_size": 0}, ValueError, "batch_size must be a whole number of at least 1; got 0"),
-        (tokens(1, 2), {}, ValueError, r"at least one prompt of at least 3 tokens; got \(1, 2\)"),
-        (tokens().float(), {}, TypeError, "input_ids must be whole numbers"),
-        (tokens().tolist(), {}, TypeError, "input_ids must be a torch tensor; got list. Use torch.as_tensor"),
-        (
-            BatchEncoding({"input_ids": tokens(), "attention_mask": torch.ones(2, 44)}),
-            {},
-            TypeError,
-            r'got BatchEncoding. Use its \["input_ids"\], made with return_tensors="pt", and for profile its',
-        ),
-        ("Ann likes", {}, TypeError, r'got str. Use tokenizer\(text, return_tensors="pt"\)\["input_ids"\]'),
-        (["Ann likes"], {}, TypeError, r'got list. Use tokenizer\(text, return_tensors="pt"\)\["input_ids"\]'),
-        (tokens()[None], {}, ValueError, r"input_ids must have shape \[prompt, token\] or \[token\]; got \(1, 2, 44\)"),
-    ],
-)
-def test_what_does_not_fit_is_refused(input_ids, options, error, message):
-    with pytest.raises(error, match=message):
-        profile(shared("Llama"), input_ids, **({"start": 0, "block_length": 4, "progress": False} | options))
-
-
-def test_planes_of_another_model_are_refused():
-    planes = find_planes(shared("Llama"), 44)
-    with pytest.raises(ValueError, match=r"more attention calls than the 3 that planes were given for.*find_planes"):
-        profile(build("SmolLM3"), tokens(), start=0, block_length=4, progress=False, planes=planes)
+BOTH = BatchEncoding({"input_ids": tokens(), "attention_mask": torch.ones(2, 44)})
+test_what_does_not_fit_is_refused = refuse_each(
+    (scored(tokens(), blocks=11), "blocks cover 44 keys from start=0, but only 43 precede.*pass blocks=10"),
+    (scored(tokens(), start=40), "at least two blocks are needed to swap"),
+    (scored(tokens(), tau=0.0), "tau must be above 0; got 0.0"),
+    (scored(tokens(), eps=-1.0), "eps must be 0 or a positive finite number; got -1.0"),
+    (scored(tokens(), batch_size=0), "batch_size must be a whole number of at least 1; got 0"),
+    (scored(tokens(1, 2)), r"at least one prompt of at least 3 tokens; got \(1, 2\)"),
+    (scored(tokens().float()), "input_ids must be whole numbers", TypeError),
+    (scored(tokens().tolist()), "input_ids must be a torch tensor; got list. Use torch.as_tensor", TypeError),
+    (scored(BOTH), r'got BatchEncoding. Use its \["input_ids"\], made with return_tensors="pt", and for p', TypeError),
+    (scored("Ann likes"), r'got str. Use tokenizer\(text, return_tensors="pt"\)\["input_ids"\]', TypeError),
+    (scored(["Ann likes"]), r'got list. Use tokenizer\(text, return_tensors="pt"\)\["input_ids"\]', TypeError),
+    (scored(tokens()[None]), r"input_ids must have shape \[prompt, token\] or \[token\]; got \(1, 2, 44\)"),
+    (lambda: uneven(5).frame(intervals=True), "planes are scored, and intervals are of heads; profile without per_fre"),
+    (lambda: uneven(5).top(1, "symbolic"), "planes are scored, and top names heads; profile without per_frequency"),
+    (lambda: uneven().top(0, "symbolic"), "k must be a whole number of at least 1; got 0"),
+    (lambda: uneven().top(2.0, "symbolic"), "k must be a whole number of at least 1; got 2.0"),
+    (lambda: uneven().top(12, "symbolic"), "k must be at most the number of heads, 11; got 12"),
+    (lambda: uneven().top(1, "symbolical"), "score must be one of positional, symbolic, entropy; got 'symbolical'"),
+    (lambda: profile(build("SmolLM3"), tokens(), planes=find_planes(shared("Llama"), 44), **ALL),
+     "more attention calls than the 3 that planes were given for.*find_planes"),
+)  # fmt: skip

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 import torch
 from architectures import Swapped, build, inputs_of, shared, tokens
+from refusals import refuse_each
 
 from benchmarks.operations import scoring
 from posym_profile import HiddenBlocksWarning, profile
@@ -218,27 +219,19 @@ def test_queries_that_do_not_fit_are_refused_before_a_pass(queries, error, messa
         profile(shared("Llama"), tokens(), queries=queries, **LAYOUT)
 
 
-def test_all_tokens_of_several_lengths_are_refused():
-    mask = torch.ones(2, 44)
-    mask[0, :20] = 0
-    with pytest.raises(ValueError, match=r"queries='all' is of prompts of one length, and these have 24 to 44 tokens"):
-        profile(shared("Llama"), tokens(), mask, queries="all", **LAYOUT)
+UNEVEN = torch.ones(2, 44).masked_fill(torch.arange(44) < torch.tensor([[20], [0]]), 0)
+LLAMA = shared("Llama")
+test_refusals = refuse_each(
+    (lambda: profile(LLAMA, tokens(), UNEVEN, queries="all", **LAYOUT), "queries='all' .* these have 24 to 44 tokens"),
+    (lambda: profile(LLAMA, tokens(), queries=[30, -1], **SEEN).at(43), "query must be one of 30, -1; got 43"),
+    (lambda: profile(LLAMA, tokens(), queries=[30, -1], **SEEN).top(2, "symbolic"), r"there are 30, -1; call at\(quer"),
+    (lambda: resolve_queries([-2, 4], [5, 6]), r"different tokens; of 6 tokens \[-2, 4\] name one twice"),
+)  # fmt: skip
 
 
 def test_one_query_of_several_is_asked_for_by_its_name():
-    found = profile(shared("Llama"), tokens(), queries=[30, -1], **SEEN)
-    with pytest.raises(ValueError, match="query must be one of 30, -1; got 43"):
-        found.at(43)
-    with pytest.raises(ValueError, match=r"top is of one query, and there are 30, -1; call at\(query\).top"):
-        found.top(2, "symbolic")
-    assert found.at(30).top(2, "symbolic") == profile(shared("Llama"), tokens(), queries=[30], **SEEN).top(
-        2, "symbolic"
-    )
-    assert found.at(30).at(30).queries == (30,)
-
-
-def test_queries_are_different_tokens_of_every_prompt():
-    """Of five tokens the last but one is number 3, and of six number 4."""
+    several, one = (profile(LLAMA, tokens(), queries=queries, **SEEN) for queries in ([30, -1], [30]))
+    assert several.at(30).top(2, "symbolic") == one.top(2, "symbolic")
+    assert several.at(30).at(30).queries == (30,)
+    # Of five tokens the last but one is number 3, and of six number 4.
     assert resolve_queries([-2, 4], [5]) == [-2, 4]
-    with pytest.raises(ValueError, match=r"different tokens; of 6 tokens \[-2, 4\] name one twice"):
-        resolve_queries([-2, 4], [5, 6])

@@ -97,6 +97,13 @@ def test_visible_blocks_are_swapped_word_by_word():
                 assert float(getattr(found, score)[0, layer, head]) == pytest.approx(float(value), abs=1e-5)
 
 
+def test_blocks_that_nobody_sees_have_nothing_to_compare():
+    with pytest.warns(HiddenBlocksWarning, match=r"but in layers 0, 1: 0 of 6\. What is swapped into a hidden block"):
+        found = profile(shared("Gemma3"), tokens(1), start=0, block_length=4, blocks=6, progress=False)
+    assert torch.equal(found.positional[:, :2], torch.zeros(1, 2, 4))
+    assert (found.positional[:, 2] > 0).all()
+
+
 @pytest.mark.parametrize(("start", "seen"), [(0, 0), (7, 1)])
 def test_fewer_than_two_visible_blocks_have_no_scores(start, seen):
     options = {"start": start, "block_length": 12, "progress": False, "visible_only": True}
