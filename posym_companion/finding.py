@@ -719,7 +719,7 @@ class Row:
         """The verdict, which parts hold, when the rule was written or why it was changed, the note, and the verdicts on
         other prompts, in other families and of other sets of models: sentences.
         """
-        together = "entered the history together with its results"
+        together = "entered the history together with its first results"
         fixed = {
             "before the run": "",
             "after a first look": "The rule was written after a first look at the data.",

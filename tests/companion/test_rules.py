@@ -345,7 +345,7 @@ def test_every_claim_says_how_it_is_judged():
 def test_when_a_rule_was_fixed_is_said():
     of = make_row(load_claim("U25-T2"))
     assert "The rule" not in of.summary
-    together = "entered the history together with its results"
+    together = "entered the history together with its first results"
     said = dataclasses.replace(of, rule_fixed="not auditable").summary
     assert f"The rule {together}, so that it cannot be checked which was first." in said
     changed = {"first_rule": "x", "first_rule_verdict": "partly", "changed_because": "y"}

@@ -107,6 +107,7 @@ def division_of_planes(folder: Path | None, remedy: Remedy | None = None, model:
                 tally.add(called, where, found, holds, f"{where}: {called} {found}")
         uniform.append(_mean(lower - lower[..., 1:].max(-1, keepdims=True), 0).low > 0)
     planes = next(iter(results.values()))["plane_angle"].shape[-1]
+    drawn = [setting.name for setting in binding_profile.random_weight_settings(model)]
     lowest = [tally.value(f"{LOWER}, {quarter} quarter", where) for quarter in QUARTERS for where in results]
     ours = {
         **tally.counts("wordings with {}"),
@@ -119,7 +120,12 @@ def division_of_planes(folder: Path | None, remedy: Remedy | None = None, model:
     return Measured(
         ours=ours,
         model=model,
-        evidence=[*(result.name for result in results.values()), "book/where_and_what/frequencies.ipynb", SHOWN_IN],
+        evidence=[
+            *(result.name for result in results.values()),
+            *drawn,
+            "book/where_and_what/frequencies.ipynb",
+            SHOWN_IN,
+        ],
         fails_in=tally.missed,
         note=f"Quarters and eighths of the {planes} planes by frequency ID, all heads, intervals over layers. Random "
         "weights are three draws in three wordings of 16 facts, whatever else is done to the lists. The lower score of "

@@ -19,6 +19,7 @@ from posym_companion.language_models.judges.random_weights import (
     correlation_with_random_weights,
     layer_trend_with_random_weights,
     list_beside_random_weights,
+    list_measured_weights,
 )
 from posym_companion.language_models.random_weights import TAUS, Weights
 from posym_companion.score_statistics import permute_layers
@@ -184,7 +185,11 @@ def early_positional_late_symbolic(folder: Path | None, remedy: Remedy | None = 
     return Measured(
         ours=ours,
         model=model,
-        evidence=[*(result.name for result in results.values()), SHOWN_IN],
+        evidence=[
+            *(result.name for result in results.values()),
+            *list_measured_weights("random", remedy, model, draws_alone=True),
+            SHOWN_IN,
+        ],
         fails_in=tally.missed,
         note="Intervals resample layers and prompts.",
     )
@@ -273,7 +278,11 @@ def scores_exclude_each_other(folder: Path | None, remedy: Remedy | None = None,
     return Measured(
         ours=ours,
         model=model,
-        evidence=[*(result.name for result in results.values()), SHOWN_IN],
+        evidence=[
+            *(result.name for result in results.values()),
+            *list_measured_weights("trained", remedy, model),
+            SHOWN_IN,
+        ],
         fails_in=same_sign,
         note="In the null model each swap sends a head's own attention in a random direction: what geometry and the "
         "attention alone would give. The p-values take heads as independent. Random weights are three draws, on two "

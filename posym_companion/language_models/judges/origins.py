@@ -55,6 +55,14 @@ OTHERS: Mapping[str, dict[str, Any]] = {
     f"{BLOCK_LENGTH * LONG} tokens of prose": {"front": "prose", "lead": LONG},
     "as many facts of another frame": {"front": "other", "lead": LEAD},
 }
+# Other lists on which origin's share is measured, by what they are called.
+OTHER_LISTS: Mapping[str, dict[str, Any]] = {
+    "another square": {"square": 1},
+    "8 facts": {"facts": FACTS // 2},
+    "32 facts": {"facts": 2 * FACTS},
+    "a verb for each fact": {"vary_frame": True},
+    "no mark of beginning": {"beginning": False},
+}
 # What a claim about whole lists of one frame leaves out, as origin's share there is called.
 HARDER = {
     "without the first four facts": f"blocks, without the first {BEHIND[-1]} blocks",
@@ -170,7 +178,9 @@ def symbolic_part_is_origin(folder: Path | None, model: str = MODEL) -> Measured
             for draw, result in zip(DRAWS, random_prose, strict=False)
         },
     }
+    others = [Origins(model=model, wording=one, **kind).name for one in WORDINGS for kind in OTHER_LISTS.values()]
     evidence = [result.name for result in (*lists.values(), prose, *drawn.values(), *random_prose)]
+    evidence += [name for name in others if name in measured]
     note = (
         f"{FACTS} facts or blocks. Medians over heads, intervals over prompts and layers. The tokens of the frame are "
         "the same in every fact and can differ in nothing but origin, so that the block's number is partly theirs."
@@ -207,14 +217,7 @@ def _without_objections(folder: Path | None, wording: str, result: Result) -> di
     add("attention in place of logits", "attention")
     model = result.settings["model"]
     measured = {setting.name for setting in full_size(model)}
-    kinds: dict[str, dict[str, Any]] = {
-        "another square": {"square": 1},
-        "8 facts": {"facts": FACTS // 2},
-        "32 facts": {"facts": 2 * FACTS},
-        "a verb for each fact": {"vary_frame": True},
-        "no mark of beginning": {"beginning": False},
-    }
-    for what, kind in kinds.items():
+    for what, kind in OTHER_LISTS.items():
         setting = Origins(model=model, wording=wording, **kind)
         if setting.name in measured:
             share = part_share(load_result(setting.name, folder=folder), "origin")

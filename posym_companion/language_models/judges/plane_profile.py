@@ -19,6 +19,7 @@ from posym_companion.language_models.judges.random_weights import (
     Kind,
     frequency_law_with_random_weights,
     list_beside_random_weights,
+    list_measured_weights,
 )
 from posym_companion.language_models.random_weights import DRAWS, RandomWeights
 from posym_companion.score_statistics import permute_layers
@@ -132,7 +133,7 @@ def all_heads(folder: Path | None, remedy: Remedy | None = None, model: str = MO
             **list_beside_random_weights(birth, "rank correlation"),
         },
         model=model,
-        evidence=[*names, SHOWN_IN],
+        evidence=[*names, *list_measured_weights("trained", remedy, model), SHOWN_IN],
         fails_in=tally.missed + missed,
         note=f"Over {counted} heads, the mean log angle weighted by each plane's energy against s_POS - s_SYM; "
         "intervals over layers. The null exchanges whole layers, so that the layers' own bands of angles do not count "

@@ -85,6 +85,16 @@ def random_weight_results(
     return [load_result(RandomWeights(draw=draw, **kind).name, folder=folder) for draw in DRAWS]
 
 
+def list_measured_weights(
+    weights: Weights, remedy: Remedy | None = None, model: str = PACKAGED, *, draws_alone: bool = False
+) -> list[str]:
+    """Return the names of the results that :func:`measure_random_weights` reads; those of the draws, if alone."""
+    remedy = remedy or "none"
+    kinds = [{"wording": w, "facts": facts, **FRAMES[remedy]} for w, facts in random_weight_kinds(remedy, model)]
+    read: list[dict[str, Any]] = [*([] if draws_alone else [{"weights": weights}]), *({"draw": draw} for draw in DRAWS)]
+    return [RandomWeights(model=model, **kind, **each).name for kind in kinds for each in read]
+
+
 def measure_random_weights(
     statistic: Callable[[Result, int], Estimate],
     weights: Weights,

@@ -320,6 +320,9 @@ def two_sources(folder: Path | None, model: str) -> Measured:
     bent = (ends["trained"].start > 0) & (ends["trained"].end > 0)
     ours: dict[str, Number] = {
         "models without angles, beginning above the middle": count_cases(born.start > 0 if own else ()),
+        "models without angles, last eighth but the last token above the middle": count_cases(
+            born.end > 0 if own else ()
+        ),
         "models without angles, last token above the middle": count_cases(born.last > 0 if own else ()),
         "heads whose largest weight is U-shaped": _over_heads(bent[there].astype(float)),
         "height of that U, trained minus random weights": _over_heads(height["trained"] - height["random"]),

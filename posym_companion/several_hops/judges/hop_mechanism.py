@@ -32,6 +32,11 @@ def runs_program(result: Result, program: int) -> np.ndarray:
     return (hits.argmax(-1) == program) & (hits[:, program] > AGREES)
 
 
+def list_with_models(results: Sequence[Result]) -> list[str]:
+    """Return the names of some results and of the trainings that they looked into."""
+    return [name for result in results for name in (result.name, str(result.settings["model"]))]
+
+
 def pure_heads_are_critical(folder: Path | None) -> Measured:
     """U26-10: what the removal of a pure head costs, and that of another head of the same model."""
     names = [HopMechanism(model=setting.name).name for setting in paper_size()]
@@ -62,7 +67,7 @@ def pure_heads_are_critical(folder: Path | None) -> Measured:
         for name, values in (("a pure head", [x for x, _ in both]), ("another head", [x for _, x in both])):
             if values:
                 ours[f"{task}: accuracy that {name} costs, models that have both"] = mean_interval(np.array(values))
-    evidence = [*(result.name for result in results), SHOWN_IN]
+    evidence = [*list_with_models(results), SHOWN_IN]
     note = "A removed head says its mean over sequences. Accuracy is the mean over one to four hops."
     return Measured(ours=ours, model=MODEL, evidence=evidence, note=note)
 
@@ -102,7 +107,7 @@ def roles(folder: Path | None, seeds: Sequence[int] = SEEDS) -> Measured:
     return Measured(
         ours=ours,
         model=MODEL,
-        evidence=[*(result.name for result in results), SHOWN_IN],
+        evidence=[*list_with_models(results), SHOWN_IN],
         fails_in=fails,
         note="A head's role is the program that its largest weight agrees with most, on more than half of the tokens. "
         "The paper reads roles off plots of attention. Figure 8, frequency use, is U26-3.",

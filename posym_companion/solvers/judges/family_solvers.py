@@ -35,7 +35,8 @@ def across_architectures(folder: Path | None) -> Measured:
     if missing := [family for family in FAMILIES if not any(name.startswith(family) for name in able)]:
         raise MissingResultError(f"no stored small model of {', '.join(missing)} solves the task")
     tally = Tally()
-    born = load_result(RandomSolvers(kept="planes").name, folder=folder)["families"].astype(float)
+    untrained = load_result(RandomSolvers(kept="planes").name, folder=folder)
+    born = untrained["families"].astype(float)
     place = {setting.name.partition("/")[2]: number for number, setting in enumerate(full_size())}
     for name, result in able.items():
         scores, half = result["scores"].astype(float), result.settings["layers"] // 2
@@ -54,7 +55,7 @@ def across_architectures(folder: Path | None) -> Measured:
     return Measured(
         ours={**solved, **tally.counts("models and questions with {}"), **tally.numbers},
         model="models of two layers in the architectures of Llama, Qwen-2 and Gemma-2, trained on binding and index",
-        evidence=[*(result.name for result in results), SHOWN_IN],
+        evidence=[*(result.name for result in (*results, untrained)), SHOWN_IN],
         fails_in=tally.missed,
         note=f"{len(able)} of {len(results)} models solve both kinds. With four heads each, signs alone count.",
     )

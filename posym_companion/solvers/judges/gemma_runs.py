@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -127,14 +128,18 @@ def measure_runs(
     ours: dict[str, Number],
     note: str,
     settings: dict[str, dict[str, np.ndarray]],
+    beside: Sequence[str] = (),
 ) -> Measured:
-    """Numbers of some runs, those with all planes first, and in how many settings these solve the task."""
+    """Numbers of some runs, those with all planes first, and in how many settings these solve the task.
+
+    ``beside`` are the names of results that these numbers are held against.
+    """
     solved = {where: float(np.nanmean(x["correct"])) for where, x in settings.items()}
     numbers = {"settings solved": count_cases([x > SOLVED for x in solved.values()])}
     names = [result.name for result in results]
     return Measured(
         ours={**numbers, **ours},
         model=f"{results[0].settings.get('model', MODEL)}, taught to bind",
-        evidence=[*names, SHOWN_IN],
+        evidence=[*names, *beside, SHOWN_IN],
         note=note,
     )

@@ -68,13 +68,17 @@ def two_layers(results: dict[str, Result]) -> str:
 
 
 def heads_measured(
-    results: dict[str, Result], ours: Mapping[str, Number], fails: Sequence[str] = (), note: str = ""
+    results: dict[str, Result],
+    ours: Mapping[str, Number],
+    fails: Sequence[str] = (),
+    note: str = "",
+    beside: Sequence[str] = (),
 ) -> Measured:
-    """What was measured on these settings."""
+    """What was measured on these settings; ``beside`` are names of results that they are held against."""
     return Measured(
         ours=ours,
         model=MODEL,
-        evidence=[*(result.name for result in results.values()), SHOWN_IN],
+        evidence=[*(result.name for result in results.values()), *beside, SHOWN_IN],
         fails_in=fails,
         note=f"{len(results)} kinds of model of two or more layers solve all of their questions. {note}".strip(),
     )
@@ -100,7 +104,8 @@ def layer_trend(folder: Path | None) -> Measured:
             holds |= {more: birth.above if sign > 0 else birth.below} if holds[part] else {}
             tally.add(number, where, found, holds, f"{where}: {number} {birth}")
             tally.numbers.update({f"{number} of random weights {n} ({where})": x for n, x in enumerate(birth.drawn)})
-    return heads_measured(results, by_kind(tally) | tally.numbers, tally.missed, two_layers(results))
+    note, beside = two_layers(results), [untrained.name]
+    return heads_measured(results, by_kind(tally) | tally.numbers, tally.missed, note, beside)
 
 
 def early_less_late(heads: np.ndarray) -> np.ndarray:
@@ -130,7 +135,7 @@ def anticorrelation(folder: Path | None) -> Measured:
         add_correlation(tally, where, found, null, birth)
         tally.numbers.update({f"Pearson r of random weights {draw} ({where})": r for draw, r in enumerate(birth.drawn)})
     note = f"{two_layers(results)} Random weights are three draws of as many models, on prompts of the same length"
-    return heads_measured(results, by_kind(tally) | tally.numbers, tally.missed, note)
+    return heads_measured(results, by_kind(tally) | tally.numbers, tally.missed, note, [untrained.name])
 
 
 def correlation_before_training(
@@ -184,7 +189,7 @@ def plane_law(folder: Path | None) -> Measured:
     if not tally.held:
         raise MissingResultError("no solved setting has slow and middle planes")
     most: dict[str, Number] = {name: float(max(x)) for name, x in born.items()}
-    return heads_measured(results, tally.counts("{}") | most | tally.numbers, tally.missed)
+    return heads_measured(results, tally.counts("{}") | most | tally.numbers, tally.missed, beside=[untrained.name])
 
 
 # T-4
@@ -219,4 +224,5 @@ def all_heads(folder: Path | None) -> Measured:
         )
     if not tally.held:
         raise MissingResultError("no solved setting rotates all of its planes")
-    return heads_measured(results, tally.counts(f"{POOLED} with {{}}") | tally.numbers, tally.missed)
+    counts = tally.counts(f"{POOLED} with {{}}")
+    return heads_measured(results, counts | tally.numbers, tally.missed, beside=[untrained.name])

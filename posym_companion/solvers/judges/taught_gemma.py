@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 
 from posym_companion.finding import Measured, Number, Remedy, Tally, count_cases, format_number, lies_beyond
+from posym_companion.language_models.binding_profile import random_weight_settings
 from posym_companion.language_models.judges.binding_planes import GAP, GAPS, SHARE, SHARES, planes_with_random_weights
 from posym_companion.language_models.judges.binding_profile import (
     by_thirds,
@@ -18,6 +19,7 @@ from posym_companion.language_models.judges.plane_profile import frequency_use
 from posym_companion.language_models.judges.random_weights import (
     frequency_law_with_random_weights,
     list_beside_random_weights,
+    list_measured_weights,
 )
 from posym_companion.solvers.judges.gemma_runs import MODEL, SOLVED, load_runs, measure_runs, taught_models
 from posym_companion.solvers.survey import SurveyedModel
@@ -50,7 +52,7 @@ def correlation(folder: Path | None, remedy: Remedy | None = None, model: str = 
         f"{CASES} The null model keeps each head's attention, see U25-3. Random weights are beside the packaged taught "
         f"model, on two wordings at two lengths. With all pairs of blocks weighed alike its r is {alike}"
     )
-    return measure_runs(results, ours, note, settings)
+    return measure_runs(results, ours, note, settings, list_measured_weights("taught", remedy, model))
 
 
 def planes(folder: Path | None, remedy: Remedy | None = None, model: str = MODEL) -> Measured:
@@ -72,9 +74,9 @@ def planes(folder: Path | None, remedy: Remedy | None = None, model: str = MODEL
             gap = np.array_split(x["plane_gap"], 4, axis=-1)
             judge("seeds", GAPS, np.stack([np.nanmean(quarter, -1) for quarter in gap], -1), GAP, where)
     note = f"{CASES} Shares beyond {SHARE}, scores beyond {GAP}, with intervals over layers."
-    return measure_runs(
-        results, tally.counts("{}") | planes_with_random_weights(folder, model) | tally.numbers, note, settings
-    )
+    ours = tally.counts("{}") | planes_with_random_weights(folder, model) | tally.numbers
+    drawn = [setting.name for setting in random_weight_settings(model)]
+    return measure_runs(results, ours, note, settings, drawn)
 
 
 def all_heads(folder: Path | None, remedy: Remedy | None = None, model: str = MODEL) -> Measured:
@@ -92,7 +94,7 @@ def all_heads(folder: Path | None, remedy: Remedy | None = None, model: str = MO
         **list_beside_random_weights(birth, "rank correlation"),
     }
     note = f"{CASES} Eight bands of planes, each at its mean log angle; see U25-9, also for random weights."
-    return measure_runs(results, ours, note, settings)
+    return measure_runs(results, ours, note, settings, list_measured_weights("taught", remedy, model))
 
 
 def missing_bands(folder: Path | None, model: str = MODEL) -> Measured:

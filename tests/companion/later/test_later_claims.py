@@ -396,3 +396,8 @@ def test_two_sources_of_the_u(tmp_path):
     (row,) = ledger("L-4b", folder=tmp_path / "other")
     assert row.verdict == "partly"
     assert row.parts["Theorem 7 bends trained heads"] == row.parts["more than before training"] == "no"
+    arrays |= {"trained_peak": bent, "unrotated": np.tile(np.where(place < 1, np.exp(-place), 9.0), (1, 2, 1))}
+    save_invented("later_claims/influence", arrays, tmp_path / "spike", model=PACKAGED)
+    (row,) = ledger("L-4b", folder=tmp_path / "spike")
+    assert (row.verdict, row.first_rule_verdict) == ("partly", "reproduced in kind")
+    assert row.parts["the end, without the last token, is above the middle, without angles"] == "0 of 2 models"

@@ -194,6 +194,8 @@ def test_numbers_are_of_the_remedy_s_own_prompts(claimed):
     assert "median s_POS, first third of layers (seed 2, lives)" in rows["T-1G"]["varied"].ours
     assert rows["U25-2"]["lead"].evidence[0] == "binding_profile/gemma-3-270m_likes_16_lead8_facts"
     assert rows["T-1G"]["lead"].evidence[0] == "taught_profile/0_likes_16_lead8"
+    for name in ("U25-2", "U25-3", "U25-9", "T-2G", "T-4G"):
+        assert "random_weights/gemma-3-270m-random2_bought_16_lead8" in rows[name]["lead"].evidence
 
 
 def test_in_prose_there_is_no_null_model_and_no_random_weights(claimed):
