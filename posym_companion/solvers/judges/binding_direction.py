@@ -7,10 +7,10 @@ from pathlib import Path
 import numpy as np
 
 from posym_companion.finding import Measured, Number, count_cases
+from posym_companion.results import Result, load_result
 from posym_companion.solvers.binding_direction import FACTS, ORDERS, WORDINGS, BindingDirection
 from posym_companion.solvers.judges.gemma_runs import MODEL, SEEDS, SHOWN_IN
 from posym_core.metrics import mean_interval
-from posym_core.store import Result, load_result
 
 # A model answers a kind of question if the interval of its accuracy is above this; one in 8 or 16 is chance.
 ANSWERS = 0.5

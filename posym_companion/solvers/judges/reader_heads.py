@@ -13,9 +13,9 @@ from posym_companion.finding import Measured, Number, Tally, lies_beyond
 from posym_companion.language_models.judges.origins import SHOWN_IN
 from posym_companion.language_models.origin_patching import select_named_layers
 from posym_companion.loop import SECOND
+from posym_companion.results import Result, load_result
 from posym_companion.solvers.reader_heads import EXCHANGES, KEPT, KEPT_ALONE, ReaderHeads, full_size
 from posym_core.metrics import AXES, Estimate, mean_interval, statistic_interval
-from posym_core.store import Result, load_result
 from posym_profile.language_models import PACKAGED
 
 # Heads that carry the answer and look at the facts, by model and by what they read; named on other prompts.

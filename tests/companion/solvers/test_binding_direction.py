@@ -11,6 +11,7 @@ import torch
 
 from posym_companion.claims import load_rule
 from posym_companion.finding import Cases
+from posym_companion.results import Result, name_dims
 from posym_companion.solvers import binding_direction
 from posym_companion.solvers.binding_direction import (
     DIMS,
@@ -24,7 +25,6 @@ from posym_companion.solvers.binding_direction import (
     small,
 )
 from posym_companion.solvers.judges.binding_direction import ANSWERS, RIGHT, answers
-from posym_core.store._results import Result, name_dims
 from posym_profile.language_models._answers import choose_answers
 from posym_profile.language_models._loading import load_model, load_tokenizer
 from posym_profile.language_models._packaged import MODELS

@@ -5,10 +5,10 @@ import numpy as np
 import pytest
 import torch
 
+from posym_companion import results
 from posym_companion.several_hops.multihop import full_size
 from posym_companion.solvers import taught_gemma
-from posym_core.store import _keeping as store
-from posym_core.store import _results as results
+from posym_core.store import _sealing as sealing
 from posym_core.store._sealing import seal
 
 DIMS = {"scores": "layer head", "names x": "head"}
@@ -138,14 +138,14 @@ def test_an_interrupted_write_leaves_what_was_there(saved, monkeypatch):
 @pytest.mark.parametrize("written", [1, 2])
 def test_a_run_that_is_killed_while_it_writes_leaves_no_result(tmp_path, monkeypatch, written):
     """Arrays or attached files may be there then; what says that there is a result is not."""
-    write, left = store.write_atomically, iter(range(written))
+    write, left = sealing.write_atomically, iter(range(written))
 
     def killed(path, content):
         if next(left, None) is None:
             raise KeyboardInterrupt
         write(path, content)
 
-    monkeypatch.setattr(store, "write_atomically", killed)
+    monkeypatch.setattr(sealing, "write_atomically", killed)
     beside = {"attached": {".txt": b"more"}, "settings": {}, "device": "CPU", "seconds": 1.0, "folder": tmp_path}
     with pytest.raises(KeyboardInterrupt):
         results.save_result("trial/demo", {"scores": np.ones((2, 3))}, dims=DIMS, **beside)
