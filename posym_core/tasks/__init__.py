@@ -13,7 +13,6 @@ from posym_core.tasks._number_letter_programs import (
     split_letters,
     walk,
 )
-from posym_core.tasks._number_letter_shortcuts import measure_counting_accuracy, reroute
 from posym_core.tasks._sentences import PADDING, TRIGGERS, CountTask, DistanceTask, SentenceBatch
 
 __all__ = [
@@ -43,8 +42,6 @@ __all__ = [
     "find_index_targets",
     "find_retrieval_targets",
     "is_valid",
-    "measure_counting_accuracy",
-    "reroute",
     "split_letters",
     "walk",
 ]

@@ -14,6 +14,11 @@ from torch import Tensor
 from torch.nn.functional import one_hot
 
 from posym_companion.finding import Measured, Number, count_cases
+from posym_companion.one_head.index_retrieval_collisions import (
+    make_index_collision,
+    make_induction_collisions,
+    make_retrieval_collision,
+)
 from posym_core.metrics import rope_angles, rotate, swap_scores
 from posym_core.models.constructed import (
     PartialInductionHead,
@@ -22,9 +27,6 @@ from posym_core.models.constructed import (
     is_right,
     list_inputs,
     list_worst_inputs,
-    make_index_collision,
-    make_induction_collisions,
-    make_retrieval_collision,
     positional_peak_weight,
     positional_smallest_beta,
     recency_angle_limit,

@@ -9,12 +9,12 @@ import pytest
 import torch
 from random_examples import given, settings, st
 
-from posym_core import cross_logits, exclusion, swap_scores
-from posym_core.models.constructed._index_retrieval_collisions import (
+from posym_companion.one_head.index_retrieval_collisions import (
     make_index_collision,
     make_induction_collisions,
     make_retrieval_collision,
 )
+from posym_core import cross_logits, exclusion, swap_scores
 from posym_core.models.constructed._index_retrieval_heads import (
     PartialInductionHead,
     PlanarRetrievalHead,

@@ -5,9 +5,13 @@ from __future__ import annotations
 import pytest
 import torch
 
+from posym_companion.several_hops.number_letter_shortcuts import (
+    find_possible_answers,
+    measure_counting_accuracy,
+    reroute,
+)
 from posym_core.tasks._number_letter import LetterTask, MultihopBatch, NumberTask
 from posym_core.tasks._number_letter_programs import walk
-from posym_core.tasks._number_letter_shortcuts import find_possible_answers, measure_counting_accuracy, reroute
 
 
 def drawn(task, count=200, **options):

@@ -34,6 +34,19 @@ from posym_core.store import (
     write_files,
 )
 
+__all__ = [
+    "MissingResultError",
+    "Result",
+    "find_attached_file",
+    "find_results_folder",
+    "list_results",
+    "load_result",
+    "load_stored_results",
+    "result_path",
+    "save_result",
+    "work_folder",
+]
+
 FORMAT = 3
 REMEDY = "restore it with git checkout, or run the experiment again"
 
