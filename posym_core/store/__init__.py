@@ -3,7 +3,7 @@
 from posym_core.store._cache import cache_folder, find_cache_root
 from posym_core.store._devices import choose_device, describe_device
 from posym_core.store._parallel import HELD, hold, run_grid
-from posym_core.store._provenance import PACKAGES, list_library_versions, record_provenance
+from posym_core.store._provenance import list_library_versions, record_provenance
 from posym_core.store._resuming import (
     ResultError,
     UnfinishedWork,
@@ -26,7 +26,6 @@ from posym_core.store._sealing import (
 
 __all__ = [
     "HELD",
-    "PACKAGES",
     "DamagedError",
     "ResultError",
     "UnfinishedWork",

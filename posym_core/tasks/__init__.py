@@ -1,6 +1,6 @@
 """Tasks of the papers: inputs with known answers."""
 
-from posym_core.tasks._facts import MARKS, QUESTIONS, START, Ceilings, FactsBatch, FactsTask, Question
+from posym_core.tasks._facts import MARKS, START, FactsBatch, FactsTask, Question
 from posym_core.tasks._index_retrieval import IndexTask, PartialInductionTask, RetrievalTask, Task, TaskBatch
 from posym_core.tasks._number_letter import LetterTask, MultihopBatch, NumberTask
 from posym_core.tasks._number_letter_programs import (
@@ -18,10 +18,8 @@ from posym_core.tasks._sentences import PADDING, TRIGGERS, CountTask, DistanceTa
 __all__ = [
     "MARKS",
     "PADDING",
-    "QUESTIONS",
     "START",
     "TRIGGERS",
-    "Ceilings",
     "CountTask",
     "DistanceTask",
     "FactsBatch",
