@@ -1,4 +1,4 @@
-"""Theorems 2 to 7 and Corollary 1 about the canonical tasks: searches for counter-examples, run when asked.
+"""Theorems 2 to 7 and Corollary 1 of Urrutia et al. (2026a), on the canonical tasks: searches for counter-examples.
 
 The proofs are in the chapters. What is counted here is how many cases were tried, and whether any contradicts.
 """
@@ -148,7 +148,9 @@ def positional_fails_retrieval(folder: Path | None) -> Measured:
 
 
 def symbolic_does_retrieval(folder: Path | None) -> Measured:
-    """Theorem 5: the constructed head on every or every worst input, above and below the smallest strength."""
+    """Theorem 5 of Urrutia et al. (2026a): the constructed head on every or every worst input, above and below the
+    smallest strength.
+    """
     above, below = [], []
     for task in (RetrievalTask(length=3, symbols=4, attributes=2), RetrievalTask(length=64, symbols=64)):
         inputs = list_inputs(task) if task.length < 5 else list_worst_inputs(task)

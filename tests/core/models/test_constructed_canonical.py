@@ -138,7 +138,7 @@ def test_index_gap_against_its_definition():
         assert index_gap(length, angle) == pytest.approx(min(gaps), abs=1e-12)
 
 
-# Theorem 5, planar retrieval
+# Theorem 5 of Urrutia et al. (2026a), planar retrieval
 
 
 @pytest.mark.parametrize("angle", [0.0, 0.2])
