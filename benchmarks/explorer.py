@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from posym_companion.language_models.head_explorer import LENGTHS, SPAN, TAUS, full_size
-from posym_core.store import load_result
+from posym_companion.results import load_result
 from posym_figures import ARRAYS, Figure, HeadInput, head_explorer
 
 ACTIONS = {

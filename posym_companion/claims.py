@@ -14,7 +14,7 @@ from types import MappingProxyType
 from typing import Any, NoReturn
 
 from posym_companion.finding import REMEDIES, Claim, Line, Measured, Numbers, Rule, count_cases
-from posym_core.store import MissingResultError
+from posym_companion.results import MissingResultError
 
 FILE = Path(__file__).with_name("claims.toml")
 # A number's name, a threshold, or both, as lines have them: "accuracy > 0.9".

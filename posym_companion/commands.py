@@ -65,7 +65,7 @@ def _run(options: argparse.Namespace) -> None:
 
 def _claims(options: argparse.Namespace) -> None:
     from posym_companion.ledger.rows import ledger
-    from posym_core.store import find_results_folder
+    from posym_companion.results import find_results_folder
 
     folder = find_results_folder() if options.results is None else Path(options.results)
     if not folder.is_dir():

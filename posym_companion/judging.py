@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from posym_companion.finding import Measured, Number, Numbers, Remedy
-from posym_core.store import Result, load_result
+from posym_companion.results import Result, load_result
 
 Yielded = tuple[str, str, Number]
 

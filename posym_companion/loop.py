@@ -19,27 +19,29 @@ import numpy as np
 import torch
 
 from posym_companion.catalogue import EXPERIMENTS, experiment_module
+from posym_companion.results import (
+    Result,
+    find_attached_file,
+    find_results_folder,
+    load_result,
+    result_path,
+    save_result,
+    work_folder,
+)
 from posym_core._arguments import check_places
 from posym_core.store import (
     HELD,
     DamagedError,
-    Result,
     ResultError,
     UnfinishedWork,
     choose_device,
     describe_device,
     describe_work,
-    find_attached_file,
-    find_results_folder,
     hold,
     list_library_versions,
-    load_result,
     read_part,
     require_keeping,
-    result_path,
     run_grid,
-    save_result,
-    work_folder,
     write_part,
 )
 from posym_profile.language_models import PACKAGED, load_model
@@ -146,7 +148,7 @@ class Experiment:
         Args:
             settings: what to run.
             device: see :func:`posym_profile.load_model`.
-            folder: of results; by default :func:`posym_core.store.find_results_folder`.
+            folder: of results; by default :func:`posym_companion.results.find_results_folder`.
             force: run again what is there, from the beginning.
             progress: show progress bars.
             jobs: processes of this machine, which share its threads; results come as they are ready.
@@ -202,7 +204,7 @@ def run_setting(
     progress: bool,
     run: str,
 ) -> dict[str, Any]:
-    """Measure one setting, for the process that asks to keep by :func:`posym_core.store.save_result`.
+    """Measure one setting, for the process that asks to keep by :func:`posym_companion.results.save_result`.
 
     Args:
         setting: what to measure.
@@ -359,7 +361,7 @@ def run_experiment(
         name: one of ``posym_companion.catalogue.EXPERIMENTS``.
         model: a language model, for experiments that take one; by default the packaged one.
         small: a size that runs in minutes; it needs a ``folder`` of its own, because its results have the same names.
-        folder: of results; by default :func:`posym_core.store.find_results_folder`.
+        folder: of results; by default :func:`posym_companion.results.find_results_folder`.
         options: see :meth:`posym_companion.loop.Experiment.run`.
 
     Raises:

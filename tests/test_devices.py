@@ -45,6 +45,7 @@ from posym_companion.several_hops import candidates, capture_layers, station_sco
 from posym_companion.several_hops.gptj import average_outputs, make_gptj, mark_right_answers, run_with_edits, set_angles
 from posym_companion.several_hops.hop_answers import answer_questions
 from posym_companion.several_hops.hop_questions import draw_hop_questions, write_hop_text
+from posym_companion.several_hops.number_letter_shortcuts import measure_counting_accuracy, reroute
 from posym_companion.several_hops.programs import agreement
 from posym_companion.solvers import (
     answer_pairs,
@@ -111,7 +112,6 @@ from posym_core.tasks._facts import FactsTask
 from posym_core.tasks._index_retrieval import IndexTask, PartialInductionTask, RetrievalTask
 from posym_core.tasks._number_letter import LetterTask, NumberTask
 from posym_core.tasks._number_letter_programs import is_valid, walk
-from posym_core.tasks._number_letter_shortcuts import measure_counting_accuracy, reroute
 from posym_core.tasks._sentences import CountTask, DistanceTask
 from posym_profile.capture import capture
 from posym_profile.interventions import (

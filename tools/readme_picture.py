@@ -24,7 +24,7 @@ def picture(root: Path = ROOT) -> bytes:
     import matplotlib.pyplot as plt
     import numpy as np
 
-    from posym_core.store import load_result
+    from posym_companion.results import load_result
     from posym_figures.plots import score_plane, share_triangle
 
     found = load_result(RESULT, folder=root / "results")

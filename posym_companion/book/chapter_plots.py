@@ -13,15 +13,10 @@ from posym_figures import (
     INK,
     PALETTE,
     WIDTH,
-    Series,
     apply_style,
-    draw_cells,
-    draw_line,
     draw_note,
     draw_points,
-    draw_scale_bar,
-    draw_tick_labels,
-    label_ends,
+    plots,
     require_shape,
     say_undefined,
 )
@@ -61,16 +56,11 @@ def frequency_profile(
     identity = np.arange(1, len(positional) + 1)
     figure, axes = plt.subplots(3, 1, figsize=(WIDTH, 5.6), sharex=True, height_ratios=(1, 1, 0.6))
     for ax, curves, prefix, name in ((axes[0], scores, "", "score"), (axes[1], parts, "share ", "share of variance")):
-        for label, values in curves.items():
-            band = (bands or {}).get(prefix + label)
-            ends = (
-                None
-                if band is None
-                else (require_shape("bands", band[0], plane), require_shape("bands", band[1], plane))
-            )
-            draw_line(ax, identity, Series(values, label, COLOURS[label], ends))
-        ax.set(ylabel=name, ylim=(-0.03, 1.03))
-        label_ends(ax)
+        look = {"series": list(curves), "colours": list(curves), "y_label": name, "y_limits": (-0.03, 1.03)}
+        unknown = np.full(len(identity), np.nan)
+        ends = [(bands or {}).get(prefix + label, (unknown, unknown)) for label in curves]
+        low, high = ([require_shape("bands", values[side], plane) for values in ends] for side in (0, 1))
+        plots.curve(identity, list(curves.values()), lower=low, upper=high, **look, ax=ax)
     axes[2].bar(identity, np.nan_to_num(energy), color=PALETTE[6], width=0.8)
     axes[2].set(ylabel="energy", xlabel="frequency ID (fast to slow)", xlim=(0.2, len(positional) + 0.8))
     axes[0].set_title(title)
@@ -94,10 +84,19 @@ def angle_position_heatmap(
     spots = np.arange(last) if positions is None else require_shape("positions", positions, ("position", last))
     figure, ax = plt.subplots(figsize=(WIDTH, min(6.0, 1.4 + 0.1 * len(values))))
     above = "slow" if angles[0] < angles[-1] else "fast"
-    image = draw_cells(ax, values, "sequential", limits, None, "position of the answer", f"angle θ, {above} above")
-    ax.set(title=title, aspect="auto")
-    draw_tick_labels(ax, values.shape, [f"{angle:.2g}" for angle in angles], [f"{spot:g}" for spot in spots])
-    draw_scale_bar(ax, image, "accuracy", shrink=1, pad=0.015, aspect=28)
+    plots.heatmap(
+        values,
+        title=title,
+        x_label="position of the answer",
+        y_label=f"angle θ, {above} above",
+        colours="sequential",
+        limits=limits,
+        row_labels=[f"{angle:.2g}" for angle in angles],
+        column_labels=[f"{spot:g}" for spot in spots],
+        ax=ax,
+    )
+    ax.set_aspect("auto")
+    figure.axes[1].set_ylabel("accuracy", color=INK)
     return figure
 
 

@@ -21,10 +21,10 @@ from posym_companion.language_models.judges.plane_profile import turning_angle
 from posym_companion.language_models.judges.random_weights import KINDS, random_weight_results
 from posym_companion.language_models.plane_profile import PlaneProfile
 from posym_companion.one_head.judges.frequency_control import accuracy, thresholds
+from posym_companion.results import Result, load_result
 from posym_companion.solvers.judges.head_removal import language_advantages, removal_results
 from posym_companion.solvers.judges.solver_heads import load_settings
 from posym_core.metrics import Estimate, find_local_layers, head_correlation, mean_interval
-from posym_core.store import Result, load_result
 
 # Text on which Gemma's planes cross from symbol to position; a layer that sees 512 tokens back sees all of it.
 LENGTHS = (32, 64, 128, 256, 512)

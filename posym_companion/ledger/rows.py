@@ -25,8 +25,8 @@ from posym_companion.finding import (
     combine_columns,
     combine_families,
 )
+from posym_companion.results import MissingResultError
 from posym_core.metrics import Estimate
-from posym_core.store import MissingResultError
 
 
 def ledger(*ids: str, folder: Path | str | None = None) -> list[Row]:

@@ -1,5 +1,10 @@
 """One head on the three canonical tasks: what is run, and what only it needs. What judges it is in ``judges``."""
 
+from posym_companion.one_head.index_retrieval_collisions import (
+    make_index_collision,
+    make_induction_collisions,
+    make_retrieval_collision,
+)
 from posym_companion.one_head.judges.frequency_control import (
     accuracy,
     accuracy_by_position,
@@ -18,6 +23,9 @@ __all__ = [
     "coherence",
     "concentration",
     "crest",
+    "make_index_collision",
+    "make_induction_collisions",
+    "make_retrieval_collision",
     "thresholds",
     "trainer",
     "u_index",

@@ -15,6 +15,7 @@ from posym_companion.several_hops.judges.multihop import (
     mean_scores,
     write_kinds,
 )
+from posym_companion.several_hops.number_letter_shortcuts import measure_counting_accuracy, reroute
 from posym_companion.several_hops.programs import NONE, candidates
 from posym_companion.several_hops.stations import capture_layers, station_scores
 
@@ -34,7 +35,9 @@ __all__ = [
     "learned_at",
     "mark_right_answers",
     "mean_scores",
+    "measure_counting_accuracy",
     "reach",
+    "reroute",
     "run_with_edits",
     "seed_by_seed",
     "set_angles",

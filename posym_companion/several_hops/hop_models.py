@@ -6,10 +6,10 @@ from typing import Any
 
 import torch
 
+from posym_companion.results import load_result
 from posym_companion.several_hops.gptj import run_with_edits
 from posym_companion.several_hops.hop_figure import HopModel
 from posym_companion.several_hops.multihop import MultihopSettings
-from posym_core.store import load_result
 
 
 def hop_model(model: Any, settings: MultihopSettings) -> HopModel:

@@ -21,12 +21,13 @@ from jaxtyping import Float
 from torch import Tensor
 
 from posym_companion.loop import Experiment, RunOutput
+from posym_companion.results import find_attached_file, load_result
 from posym_companion.several_hops.gptj import AnswerLoss, AnswerLosses, average_by_hops, make_gptj, mark_right_answers
 from posym_companion.several_hops.stations import capture_layers, station_scores, summary
 from posym_core._checks import require_counts
 from posym_core.metrics import rope_angles
 from posym_core.models import LinearSettings, make_generators, train
-from posym_core.store import choose_device, find_attached_file, load_result
+from posym_core.store import choose_device
 from posym_core.tasks import LetterTask, MultihopBatch, NumberTask
 
 TRAINING, NOISE, VALIDATION, TEST, MONITOR = range(5)  # purposes of generators

@@ -16,8 +16,8 @@ import numpy as np
 import torch
 
 from posym_companion.loop import SECOND, Experiment, load_experiment_model, name_prefix
+from posym_companion.results import find_attached_file, load_result
 from posym_companion.solvers.taught_gemma import TaughtGemma
-from posym_core.store import find_attached_file, load_result
 from posym_profile.language_models import PACKAGED, merge_lora, read_factors
 from posym_profile.prompts import Draft, Prompts, PromptTokens, draft_prompts, draw_balanced, find_single_words, shuffle
 

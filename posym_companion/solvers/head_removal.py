@@ -20,6 +20,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from posym_companion.loop import Experiment, slug
+from posym_companion.results import Result, load_result
 from posym_companion.solvers import ranked_models
 from posym_companion.solvers.head_rankings import BASELINES, COPYING, DRAWS, EARLY, LATE, SCORES, TESTED, HeadRankings
 from posym_companion.solvers.head_roles import record_members_outputs as decoder_outputs
@@ -27,7 +28,6 @@ from posym_companion.solvers.list_questions import questions_about
 from posym_companion.solvers.ranked_models import SOLVERS, ranked_names, weights_digest
 from posym_companion.solvers.task_solvers import ANSWERING, TESTING, draw_questions
 from posym_core.models import DecoderEnsemble
-from posym_core.store import Result, load_result
 from posym_core.tasks import FactsBatch
 from posym_profile.interventions import patch_heads, record_head_outputs
 from posym_profile.prompts import binding_prompts

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, get_args
 
 import torch
 from jaxtyping import Float
@@ -17,7 +17,7 @@ from torch import Tensor
 
 from posym_core.metrics import rope_angles
 from posym_core.models import CosineSettings
-from posym_core.tasks import QUESTIONS, FactsTask, Question
+from posym_core.tasks import FactsTask, Question
 
 BANDS = ("1e2", "1e4", "1e6", "fast", "middle", "slow", "p25", "p75", "none", "pair")
 STEPS = 1600
@@ -149,7 +149,7 @@ def full_size() -> list[TaskSolvers]:
     plans: list[dict[str, Any]] = [
         *({"band": band} for band in four + MIXED + others),
         *({"band": band, "layers": 1} for band in BANDS),
-        *({"band": band, "questions": QUESTIONS} for band in four),
+        *({"band": band, "questions": get_args(Question)} for band in four),
         *({"band": band, "heads": 4} for band in four),
         *({"band": band, "layers": 4} for band in four),
         *({"band": band, "facts": 16} for band in four),

@@ -5,6 +5,8 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import json
+import shutil
+import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -13,10 +15,44 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from posym_core.store._provenance import digest_code, list_library_versions
+from posym_core.store._provenance import code_version, digest_code, list_library_versions
 from posym_core.store._sealing import DamagedError, digest_of, seal, unseal, write_files
 
 BEGUN = "begun.json"
+# Bytes that must be free before anything is measured: results have up to 10 MB, and checkpoints some times that.
+ROOM = 100_000_000
+
+
+class ResultError(RuntimeError):
+    """A result or a profile is missing, altered or truncated."""
+
+
+def require_keeping(folder: Path, room: int = ROOM) -> None:
+    """Ask for all that keeping what is measured needs, before it is measured.
+
+    Args:
+        folder: made if missing.
+        room: bytes that must be free in it.
+
+    Raises:
+        ImportError: if the package is not installed, see ``code_version``.
+        OSError: if nothing can be written to the folder, or it has too little room.
+    """
+    code_version()
+    list_library_versions()
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        tempfile.TemporaryFile(dir=folder).close()
+    except OSError as error:
+        raise OSError(
+            f"what is measured cannot be kept in {folder} ({error.strerror}); pass a folder that can be written to"
+        ) from error
+    free = shutil.disk_usage(folder).free
+    if free < room:
+        raise OSError(
+            f"{folder} has {free / 1e6:.0f} MB free, and {room / 1e6:.0f} MB must be for what is measured; make room "
+            "or pass a folder on another disk"
+        )
 
 
 def describe_work(settings: Mapping[str, Any], **more: Any) -> dict[str, Any]:

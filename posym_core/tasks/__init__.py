@@ -1,6 +1,6 @@
 """Tasks of the papers: inputs with known answers."""
 
-from posym_core.tasks._facts import MARKS, QUESTIONS, START, Ceilings, FactsBatch, FactsTask, Question
+from posym_core.tasks._facts import MARKS, START, FactsBatch, FactsTask, Question
 from posym_core.tasks._index_retrieval import IndexTask, PartialInductionTask, RetrievalTask, Task, TaskBatch
 from posym_core.tasks._number_letter import LetterTask, MultihopBatch, NumberTask
 from posym_core.tasks._number_letter_programs import (
@@ -13,16 +13,13 @@ from posym_core.tasks._number_letter_programs import (
     split_letters,
     walk,
 )
-from posym_core.tasks._number_letter_shortcuts import measure_counting_accuracy, reroute
 from posym_core.tasks._sentences import PADDING, TRIGGERS, CountTask, DistanceTask, SentenceBatch
 
 __all__ = [
     "MARKS",
     "PADDING",
-    "QUESTIONS",
     "START",
     "TRIGGERS",
-    "Ceilings",
     "CountTask",
     "DistanceTask",
     "FactsBatch",
@@ -43,8 +40,6 @@ __all__ = [
     "find_index_targets",
     "find_retrieval_targets",
     "is_valid",
-    "measure_counting_accuracy",
-    "reroute",
     "split_letters",
     "walk",
 ]

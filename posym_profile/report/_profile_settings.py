@@ -12,7 +12,7 @@ import torch
 
 from posym_core._arguments import CHECKED, check_profile
 from posym_core._extensions import locate
-from posym_core.store import PACKAGES, sha256
+from posym_core.store import sha256
 from posym_profile.language_models._loading import PACKAGED, identify_model, load_config
 from posym_profile.prompts._prompt_tasks import PROMPT_TASKS, make_prompts
 from posym_profile.report._prompt_files import BlockedPrompt, read_fields, read_prompts, split_prompts
@@ -110,7 +110,7 @@ class ProfileSettings:
         """The file that makes the prompts of another package's task; our own is in the digest of our code."""
         module = locate(PROMPT_TASKS.find(str(self.task))).partition(":")[0]
         file = getattr(sys.modules[module], "__file__", None)
-        return None if file is None or module.partition(".")[0] in PACKAGES else Path(file)
+        return None if file is None or module.startswith("posym_") else Path(file)
 
     def prompts_for(self, tokenizer: Any) -> list[BlockedPrompt]:
         """The prompts that are asked for."""

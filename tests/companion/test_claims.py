@@ -8,8 +8,8 @@ import pytest
 
 from posym_companion import claims
 from posym_companion.finding import Cases, Line, Measured, Rule, Tally, lies_beyond
+from posym_companion.results import MissingResultError
 from posym_core.metrics._stats import Estimate
-from posym_core.store._results import MissingResultError
 
 ENTRY = """
 [X-1]

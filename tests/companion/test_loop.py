@@ -15,10 +15,10 @@ import pytest
 
 from posym_companion import catalogue, loop
 from posym_companion.loop import Experiment, finish_part
+from posym_companion.results import load_result, work_folder
 from posym_core.store import _parallel as parallel
 from posym_core.store import _provenance as provenance
 from posym_core.store import _resuming as resuming
-from posym_core.store._results import load_result, work_folder
 
 
 @dataclass(frozen=True)

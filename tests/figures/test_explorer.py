@@ -15,7 +15,7 @@ import torch
 from in_browser import move
 
 from posym_companion.language_models import head_explorer as experiment
-from posym_core.store._results import load_result
+from posym_companion.results import load_result
 from posym_figures._explorer import ARRAYS, HeadInput, format_tau, head_explorer
 from posym_profile import profile
 from posym_profile.prompts import make_prompts

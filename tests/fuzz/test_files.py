@@ -14,8 +14,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from random_inputs import cases
 
-from posym_core.store._results import ResultError, find_attached_file, load_result, save_result
-from posym_core.store._resuming import read_part, write_part
+from posym_companion.results import find_attached_file, load_result, save_result
+from posym_core.store._resuming import ResultError, read_part, write_part
 from posym_core.store._sealing import DamagedError
 from posym_profile.report._prompt_files import PromptFileError, read_prompts
 

@@ -11,7 +11,7 @@ import numpy as np
 
 from posym_companion.language_models.random_weights import full_size
 from posym_companion.loop import SECOND
-from posym_core.store._results import Result, save_result
+from posym_companion.results import Result, save_result
 
 
 def save_invented(name: str, arrays: Mapping[str, np.ndarray], folder: Path, **settings: Any) -> Result:

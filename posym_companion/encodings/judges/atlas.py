@@ -21,8 +21,8 @@ from posym_companion.encodings.encoding_study import EncodingStudy, StudyTask, l
 from posym_companion.encodings.encoding_tasks import TESTS, EncodingTasks
 from posym_companion.encodings.judges.encoding_tasks import done_accuracy, longest_context
 from posym_companion.encodings.known_heads import Question
+from posym_companion.results import Result, load_stored_results
 from posym_core.encodings import ENCODINGS
-from posym_core.store import Result, load_stored_results
 from posym_core.tasks import DistanceTask
 
 
@@ -183,7 +183,7 @@ def atlas_rows(
     Args:
         names: of encodings.
         columns: what is said of each.
-        folder: of results; by default :func:`posym_core.store.find_results_folder`.
+        folder: of results; by default :func:`posym_companion.results.find_results_folder`.
 
     >>> [cell.text for cell in atlas_rows(["rope"], columns=COLUMNS[:3])[0].cells]
     ['✓', '✗', '✗']

@@ -15,8 +15,8 @@ import numpy as np
 from posym_companion.encodings.encoding_optimisation import BLOWN_UP, ENCODINGS, EncodingOptimisation
 from posym_companion.encodings.judges.encoding_study import MODEL, SUFFICES
 from posym_companion.finding import Measured, Number, count_cases
+from posym_companion.results import Result, load_result
 from posym_core.metrics import mean_interval
-from posym_core.store import Result, load_result
 
 SHOWN_IN = "book/encodings/times_and_plus.ipynb"
 ADDING = ("sinusoidal", "learned", "alibi", "t5")

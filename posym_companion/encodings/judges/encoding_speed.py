@@ -9,8 +9,8 @@ import numpy as np
 from posym_companion.encodings.judges.encoding_optimisation import optimisation_results
 from posym_companion.encodings.judges.encoding_study import FAILS, MODEL, SHOWN_IN, load_study
 from posym_companion.finding import Cases, Measured, Number
+from posym_companion.results import Result
 from posym_core.metrics import mean_interval
-from posym_core.store import Result
 
 # Encodings that add, or have no positions; everything else equal.
 ADDITIVE = ("nope", "sinusoidal", "learned", "alibi", "t5")

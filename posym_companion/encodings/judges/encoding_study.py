@@ -22,8 +22,8 @@ from posym_companion.encodings.encoding_study import (
 )
 from posym_companion.encodings.pointers import SCORED, pointed_ranks
 from posym_companion.finding import Measured, Number, count_cases
+from posym_companion.results import Result, load_result, load_stored_results
 from posym_core.metrics import mean_interval
-from posym_core.store import Result, load_result, load_stored_results
 
 FAILS = 0.25  # an accuracy below this is a failure
 COSTS, NEXT, HALF, SUFFICES = 0.30, 1 / 3, 0.5, 0.9

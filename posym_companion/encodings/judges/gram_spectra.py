@@ -25,8 +25,8 @@ from posym_companion.encodings.spectra import (
     toeplitz,
 )
 from posym_companion.finding import Cases, Measured, Number, count_cases
+from posym_companion.results import load_result
 from posym_core.metrics import mean_interval, rope_angles
-from posym_core.store import load_result
 
 MODEL = "gemma-3-270m"
 SHOWN_IN = "book/encodings/times_and_plus.ipynb"

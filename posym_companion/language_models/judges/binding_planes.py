@@ -19,8 +19,8 @@ from posym_companion.language_models.judges.binding_profile import (
     binding_results,
     key_by_wording,
 )
+from posym_companion.results import Result, load_result
 from posym_core.metrics import Estimate, statistic_interval
-from posym_core.store import Result, load_result
 
 QUARTERS = ("fastest", "second", "third", "slowest")
 # A softmax score of a single plane lies within a few hundredths of 1: a smaller gap is no division of work. Shares of

@@ -22,6 +22,7 @@ from posym_companion.language_models.judges.random_weights import (
     list_measured_weights,
 )
 from posym_companion.language_models.random_weights import TAUS, Weights
+from posym_companion.results import MissingResultError, Result, list_results, load_result
 from posym_companion.score_statistics import permute_layers
 from posym_core.metrics import (
     Correlation,
@@ -32,7 +33,6 @@ from posym_core.metrics import (
     head_correlation,
     measure_layer_trend,
 )
-from posym_core.store import MissingResultError, Result, list_results, load_result
 
 MODEL = "gemma-3-270m"
 SHOWN_IN = "book/language_model/language_model.ipynb"

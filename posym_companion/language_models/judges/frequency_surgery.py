@@ -8,8 +8,8 @@ import numpy as np
 
 from posym_companion.finding import Measured, Number
 from posym_companion.language_models.frequency_surgery import OUTER, FrequencySurgery
+from posym_companion.results import Result, load_result
 from posym_core.metrics import Estimate, mean_difference
-from posym_core.store import Result, load_result
 
 SHOWN_IN = "book/language_model/surgery.ipynb"
 

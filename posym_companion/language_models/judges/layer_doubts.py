@@ -17,8 +17,8 @@ from posym_companion.language_models.judges.random_weights import BesideRandomWe
 from posym_companion.language_models.layer_doubts import LayerDoubts
 from posym_companion.language_models.origins import LEAD, WORDINGS
 from posym_companion.language_models.random_weights import FACTS, TAUS, RandomWeights
+from posym_companion.results import Result, load_result
 from posym_core.metrics import Estimate, head_correlation, statistic_interval
-from posym_core.store import Result, load_result
 from posym_profile.language_models import PACKAGED
 
 SCORES = {"s_POS": "positional", "s_SYM": "symbolic"}

@@ -15,8 +15,8 @@ from jaxtyping import Float
 from posym_companion.finding import Measured, Number, count_cases, format_number, lies_beyond
 from posym_companion.language_models.judges.origins import SHOWN_IN
 from posym_companion.language_models.origin_patching import EXCHANGES, LAYERS, RUNS, WORDINGS, OriginPatching
+from posym_companion.results import MissingResultError, Result, load_result
 from posym_core.metrics import Estimate, mean_interval, statistic_interval
-from posym_core.store import MissingResultError, Result, load_result
 from posym_profile.language_models import PACKAGED
 
 # What is added to a model's name.

@@ -30,8 +30,8 @@ from posym_companion.language_models.origins import (
     Origins,
     full_size,
 )
+from posym_companion.results import Result, load_result
 from posym_core.metrics import Estimate, statistic_interval
-from posym_core.store import Result, load_result
 from posym_profile.language_models import PACKAGED
 
 Part = Literal["symbol", "origin", "symbol_origin"]

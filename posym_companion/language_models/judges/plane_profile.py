@@ -22,9 +22,9 @@ from posym_companion.language_models.judges.random_weights import (
     list_measured_weights,
 )
 from posym_companion.language_models.random_weights import DRAWS, RandomWeights
+from posym_companion.results import Result, load_result
 from posym_companion.score_statistics import permute_layers
 from posym_core.metrics import head_correlation, measure_behaviour_and_use
-from posym_core.store import Result, load_result
 
 SHOWN_IN = "book/reference/every_head.ipynb"
 # A correlation is strong if its interval is above this.

@@ -28,8 +28,8 @@ from posym_companion.language_models.random_weights import (
     Weights,
     framed_lengths,
 )
+from posym_companion.results import Result, load_result
 from posym_core.metrics import Estimate, head_correlation, measure_behaviour_and_use, measure_layer_trend
-from posym_core.store import Result, load_result
 from posym_profile.language_models import PACKAGED
 
 # A plane whose contents' spread has no direction keeps half of their variance at this angle times the number of keys.

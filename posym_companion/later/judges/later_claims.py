@@ -31,9 +31,9 @@ from posym_companion.later.later_claims import (
     full_size,
 )
 from posym_companion.loop import SECOND
+from posym_companion.results import Result, load_result
 from posym_companion.solvers.families import FAMILIES
 from posym_core.metrics import Estimate, mean_difference, mean_interval
-from posym_core.store import Result, load_result
 
 SHOWN_IN = "book/later/what_came_after.ipynb"
 # How the models are called where a row speaks of several.

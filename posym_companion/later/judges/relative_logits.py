@@ -10,9 +10,9 @@ import numpy as np
 from posym_companion.finding import Measured, Number, count_cases
 from posym_companion.later.judges.later_claims import SHOWN_IN
 from posym_companion.later.relative_logits import DRAWS, FAMILIES, RelativeLogits, full_size
+from posym_companion.results import MissingResultError, Result, load_result, load_stored_results
 from posym_companion.solvers.judges.solver_roles import CARRIES
 from posym_companion.solvers.judges.task_solvers import SOLVED
-from posym_core.store import MissingResultError, Result, load_result, load_stored_results
 
 MODEL = "layers without parameters; gemma-3-270m and smollm2-135m, trained and with random weights"
 # Shares of the mean logits' variance.

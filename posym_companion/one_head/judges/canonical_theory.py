@@ -1,4 +1,4 @@
-"""Theorems 2 to 7 and Corollary 1 about the canonical tasks: searches for counter-examples, run when asked.
+"""Theorems 2 to 7 and Corollary 1 of Urrutia et al. (2026a), on the canonical tasks: searches for counter-examples.
 
 The proofs are in the chapters. What is counted here is how many cases were tried, and whether any contradicts.
 """
@@ -14,6 +14,11 @@ from torch import Tensor
 from torch.nn.functional import one_hot
 
 from posym_companion.finding import Measured, Number, count_cases
+from posym_companion.one_head.index_retrieval_collisions import (
+    make_index_collision,
+    make_induction_collisions,
+    make_retrieval_collision,
+)
 from posym_core.metrics import rope_angles, rotate, swap_scores
 from posym_core.models.constructed import (
     PartialInductionHead,
@@ -22,9 +27,6 @@ from posym_core.models.constructed import (
     is_right,
     list_inputs,
     list_worst_inputs,
-    make_index_collision,
-    make_induction_collisions,
-    make_retrieval_collision,
     positional_peak_weight,
     positional_smallest_beta,
     recency_angle_limit,
@@ -146,7 +148,9 @@ def positional_fails_retrieval(folder: Path | None) -> Measured:
 
 
 def symbolic_does_retrieval(folder: Path | None) -> Measured:
-    """Theorem 5: the constructed head on every or every worst input, above and below the smallest strength."""
+    """Theorem 5 of Urrutia et al. (2026a): the constructed head on every or every worst input, above and below the
+    smallest strength.
+    """
     above, below = [], []
     for task in (RetrievalTask(length=3, symbols=4, attributes=2), RetrievalTask(length=64, symbols=64)):
         inputs = list_inputs(task) if task.length < 5 else list_worst_inputs(task)

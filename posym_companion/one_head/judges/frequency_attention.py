@@ -16,9 +16,9 @@ from posym_companion.finding import Measured, Number
 from posym_companion.one_head.frequency_control import NAME
 from posym_companion.one_head.judges.frequency_control import MODEL, bent_angles, u_index
 from posym_companion.one_head.judges.head_geometry import SHOWN_IN, load_arrows
+from posym_companion.results import Result, load_result
 from posym_core.metrics import mean_interval
 from posym_core.models.constructed import positional_peak_weight, symbolic_peak_weight
-from posym_core.store import Result, load_result
 
 LENGTH, INPUTS = 32, 64
 BUILT: dict[str, Callable] = {"index": positional_peak_weight, "retrieval": symbolic_peak_weight}

@@ -10,8 +10,8 @@ import numpy as np
 
 from posym_companion.finding import Measured, Number, count_cases
 from posym_companion.one_head.frequency_control import NAME
+from posym_companion.results import Result, load_result
 from posym_core.metrics import Estimate, mean_interval
-from posym_core.store import Result, load_result
 
 MODEL = "one-layer attention-only toys, one or two angles a head"
 SHOWN_IN = "book/one_head/success_by_frequency.ipynb"

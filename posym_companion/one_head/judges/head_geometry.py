@@ -16,8 +16,8 @@ from posym_companion.one_head.frequency_control import NAME
 from posym_companion.one_head.head_geometry import KINDS, HeadGeometry, full_size
 from posym_companion.one_head.judges.frequency_control import FAILED, MODEL, SOLVED, accuracy
 from posym_companion.one_head.plane_geometry import alignment, concentration
+from posym_companion.results import Result, load_result
 from posym_core.metrics import Estimate, mean_interval, statistic_interval
-from posym_core.store import Result, load_result
 
 SHOWN_IN = "book/one_head/trained_geometry.ipynb"
 # Directions are shared, and phases follow, above the first; they are spread, and do not follow, below the second.

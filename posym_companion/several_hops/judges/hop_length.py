@@ -8,10 +8,10 @@ from pathlib import Path
 import numpy as np
 
 from posym_companion.finding import Measured, Number, count_cases
+from posym_companion.results import Result, load_stored_results
 from posym_companion.several_hops.hop_length import HopLength
 from posym_companion.several_hops.multihop import SEEDS, paper_size
 from posym_core.metrics import Estimate, mean_interval
-from posym_core.store import Result, load_stored_results
 
 HOLDS, FAR, NEAR, TIMES, LEAST_SEEDS = 0.9, 850, 2, 4, 2
 HOPS = "numbers of hops"  # what is counted

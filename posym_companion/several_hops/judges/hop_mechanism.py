@@ -11,12 +11,12 @@ from pathlib import Path
 import numpy as np
 
 from posym_companion.finding import Measured, Number, count_cases
+from posym_companion.results import Result, load_result, load_stored_results
 from posym_companion.several_hops.hop_mechanism import HopMechanism
 from posym_companion.several_hops.judges.multihop import MODEL, SHOWN_IN, classify_heads
 from posym_companion.several_hops.multihop import SEEDS, paper_size
 from posym_companion.several_hops.programs import AGREES
 from posym_core.metrics import mean_interval
-from posym_core.store import Result, load_result, load_stored_results
 
 # Candidates of posym_companion.several_hops.programs: oneself, and so many hops ahead.
 REFLEXIVE, ONE_HOP, TWO_HOPS, FOUR_HOPS = 0, 3, 4, 6

@@ -16,10 +16,10 @@ from pathlib import Path
 import numpy as np
 
 from posym_companion.finding import Measured, Number
+from posym_companion.results import load_result
 from posym_companion.several_hops.hop_prompts import HopPrompts
 from posym_companion.several_hops.hop_questions import HOP_TASKS
 from posym_core.metrics import Estimate, mean_interval
-from posym_core.store import load_result
 
 MODEL = "gemma-3-270m"
 SHOWN_IN = "book/several_hops/length.ipynb"

@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from posym_companion.claims import load_rule
+from posym_companion.results import MissingResultError
 from posym_companion.several_hops.judges import hop_length, hop_mechanism, multihop
 from posym_companion.several_hops.multihop import SEEDS
-from posym_core.store import MissingResultError
 
 # Claims of which every seed can be asked by itself, and what measures them.
 ASKED = (

@@ -11,10 +11,10 @@ import numpy as np
 import torch
 
 from posym_companion.finding import Measured, Number
+from posym_companion.results import Result, load_result
 from posym_companion.several_hops.hop_variants import HopVariant
 from posym_companion.several_hops.judges.multihop import write_kinds
 from posym_core.metrics import classify_purity, mean_interval
-from posym_core.store import Result, load_result
 
 SHOWN_IN = "book/several_hops/length.ipynb"
 SOLVED = 0.9

@@ -16,10 +16,10 @@ import numpy as np
 import torch
 
 from posym_companion.finding import Measured, Number, SeedRange, count_cases, seed_range
+from posym_companion.results import Result, load_stored_results
 from posym_companion.several_hops.multihop import SEEDS, TEST, MultihopSettings
+from posym_companion.several_hops.number_letter_shortcuts import measure_counting_accuracy
 from posym_core.metrics import classify_purity
-from posym_core.store import Result, load_stored_results
-from posym_core.tasks import measure_counting_accuracy
 
 Task = Literal["number", "letter"]
 TASKS: tuple[Task, ...] = ("number", "letter")

@@ -7,10 +7,10 @@ from collections.abc import Iterator
 import numpy as np
 
 from posym_companion.judging import Look, Yielded, judge
+from posym_companion.results import Result
 from posym_companion.solvers.binding_direction import FACTS, ORDERS, WORDINGS, BindingDirection
 from posym_companion.solvers.judges.gemma_runs import MODEL, SEEDS, SHOWN_IN
 from posym_core.metrics import mean_interval
-from posym_core.store import Result
 
 
 def answers(result: Result) -> dict[tuple[str, str, int], tuple[np.ndarray, np.ndarray]]:

@@ -8,11 +8,11 @@ import numpy as np
 
 from posym_companion.finding import Cases, Measured, Tally
 from posym_companion.language_models.judges.binding_profile import HALVES
+from posym_companion.results import MissingResultError, list_results, load_result
 from posym_companion.solvers.families import FAMILIES
 from posym_companion.solvers.family_solvers import QUESTIONS, full_size
 from posym_companion.solvers.judges.task_solvers import SHOWN_IN, SOLVED
 from posym_companion.solvers.random_solvers import RandomSolvers
-from posym_core.store import MissingResultError, list_results, load_result
 
 # What is asked of which number, and its sign.
 SIGNS = {"Pearson r": ("r below zero", -1)} | {

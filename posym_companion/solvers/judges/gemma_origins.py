@@ -10,10 +10,10 @@ from posym_companion.finding import Cases, Measured, Number, Tally, lies_beyond
 from posym_companion.language_models.judges.binding_profile import MODEL
 from posym_companion.language_models.judges.origins import SHOWN_IN, origins_result
 from posym_companion.language_models.origins import WORDINGS
+from posym_companion.results import Result
 from posym_companion.solvers.judges.gemma_roles import CARRIES
 from posym_companion.solvers.judges.gemma_runs import load_runs, restored_share
 from posym_core.metrics import AXES, mean_interval
-from posym_core.store import Result
 
 BLOCK = "block"
 MOST = 6

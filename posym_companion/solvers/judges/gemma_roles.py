@@ -8,6 +8,7 @@ import numpy as np
 
 from posym_companion.finding import Measured, Number, Remedy
 from posym_companion.language_models.judges.binding_profile import count_cases
+from posym_companion.results import Result, load_result
 from posym_companion.solvers.areas import detection, detection_difference
 from posym_companion.solvers.judges.gemma_runs import (
     MODEL,
@@ -24,7 +25,6 @@ from posym_companion.solvers.solver_answers import MEASURED
 from posym_companion.solvers.taught_gemma import FACTS, WORDINGS
 from posym_companion.solvers.taught_profile import list_variant_settings
 from posym_core.metrics import Estimate, find_local_layers, statistic_interval
-from posym_core.store import Result, load_result
 
 # A head carries the task if its output alone brings back this share of the difference between two prompts.
 CARRIES = 0.1

@@ -9,11 +9,11 @@ import numpy as np
 
 from posym_companion.finding import Measured, Number, Remedy, count_cases
 from posym_companion.language_models.judges.binding_profile import MODEL
+from posym_companion.results import Result, load_result, load_stored_results
 from posym_companion.solvers.prompt_scores import BANDS
 from posym_companion.solvers.taught_answers import TaughtAnswers
 from posym_companion.solvers.taught_gemma import FACTS, WORDINGS, TaughtGemma
 from posym_companion.solvers.taught_profile import list_variant_settings
-from posym_core.store import Result, load_result, load_stored_results
 
 SHOWN_IN = "book/language_model/gemma_learns.ipynb"
 SEEDS = (0, 1, 2)

@@ -17,12 +17,12 @@ import numpy as np
 from jaxtyping import Float
 
 from posym_companion.finding import Measured, Number, count_cases
+from posym_companion.results import Result, load_result
 from posym_companion.solvers.head_editing import EDITS, ROLES, HeadEditing
 from posym_companion.solvers.head_rankings import WITHIN, HeadRankings, list_orders, score_need
 from posym_companion.solvers.judges.head_removal import SHOWN_IN
 from posym_companion.solvers.ranked_models import LANGUAGE_MODELS
 from posym_core.metrics import Estimate, student_margin
-from posym_core.store import Result, load_result
 from posym_core.tasks import Question
 
 FAMILIES = dict(zip(("Gemma", "SmolLM2"), LANGUAGE_MODELS, strict=True))

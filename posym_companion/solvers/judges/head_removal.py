@@ -18,11 +18,11 @@ from jaxtyping import Bool, Float
 from scipy.integrate import trapezoid
 
 from posym_companion.finding import Cases, Measured, Number, count_cases
+from posym_companion.results import MissingResultError, Result, load_result, load_stored_results
 from posym_companion.solvers.head_removal import AGAINST, JUDGED, RESAMPLES, HeadRemoval, Kind
 from posym_companion.solvers.judges.task_solvers import SOLVED
 from posym_companion.solvers.ranked_models import BANDS, LANGUAGE_MODELS, SOLVERS
 from posym_core.metrics import Estimate, mean_interval, student_margin
-from posym_core.store import MissingResultError, Result, load_result, load_stored_results
 from posym_core.tasks import Question
 
 SHOWN_IN = "book/language_model/what_scores_predict.ipynb"

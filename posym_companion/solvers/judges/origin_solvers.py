@@ -8,11 +8,11 @@ import numpy as np
 
 from posym_companion.finding import Measured, Number, count_cases
 from posym_companion.language_models.judges.origins import SHOWN_IN
+from posym_companion.results import Result, load_stored_results
 from posym_companion.solvers.judges.solver_roles import CARRIES
 from posym_companion.solvers.judges.task_solvers import SOLVED
 from posym_companion.solvers.origin_solvers import KEPT, QUERIES, full_size
 from posym_core.metrics import Estimate, statistic_interval
-from posym_core.store import Result, load_stored_results
 
 MODEL = "decoders of two and four layers, trained on binding and index"
 INDEX = "models without rotation that read index from origins"

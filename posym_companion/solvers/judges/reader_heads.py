@@ -12,9 +12,9 @@ from posym_companion.judging import Look, Yielded, judge
 from posym_companion.language_models.judges.origins import SHOWN_IN
 from posym_companion.language_models.origin_patching import select_named_layers
 from posym_companion.loop import SECOND
+from posym_companion.results import Result
 from posym_companion.solvers.reader_heads import EXCHANGES, KEPT, KEPT_ALONE, full_size
 from posym_core.metrics import AXES, Estimate, mean_interval, statistic_interval
-from posym_core.store import Result
 from posym_profile.language_models import PACKAGED
 
 # Heads that carry the answer and look at the facts, by model and by what they read; named on other prompts.

@@ -17,10 +17,10 @@ from posym_companion.language_models.judges.binding_profile import HALVES, add_c
 from posym_companion.language_models.judges.plane_profile import STRONG
 from posym_companion.language_models.judges.random_weights import BesideRandomWeights
 from posym_companion.language_models.random_weights import TAUS
+from posym_companion.results import MissingResultError, Result, load_result
 from posym_companion.solvers.judges.task_solvers import MODEL, SHOWN_IN, solver_results, solves
 from posym_companion.solvers.random_solvers import LENGTHS, RandomSolvers, behaviour_and_use, leanings
 from posym_core.metrics import Estimate, correlate_rows, mean_interval, statistic_interval
-from posym_core.store import MissingResultError, Result, load_result
 
 DRAWS = 500  # of the bootstrap over seeds
 # The papers' claims are about binding; index is judged apart from it.

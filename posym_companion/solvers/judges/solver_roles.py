@@ -11,11 +11,11 @@ from pathlib import Path
 import numpy as np
 
 from posym_companion.finding import Measured, Number, count_cases
+from posym_companion.results import MissingResultError, Result
 from posym_companion.solvers.areas import detection
 from posym_companion.solvers.judges.solver_heads import heads_measured, load_settings
 from posym_companion.solvers.task_solvers import SCORES, SHARES
 from posym_core.metrics import Estimate
-from posym_core.store import MissingResultError, Result
 
 CARRIES, NEEDED = 0.2, 0.1
 DRAWS = 500  # of the bootstrap

@@ -11,9 +11,9 @@ from pathlib import Path
 import numpy as np
 
 from posym_companion.finding import Cases, Measured, Number
+from posym_companion.results import MissingResultError, Result, list_results, load_result
 from posym_companion.solvers.solver_settings import full_size
 from posym_core.metrics import Estimate, mean_interval
-from posym_core.store import MissingResultError, Result, list_results, load_result
 
 MODEL = "decoders of one to four layers, trained on binding and index"
 SHOWN_IN = "book/language_model/task_solvers.ipynb"

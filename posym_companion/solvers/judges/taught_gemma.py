@@ -21,11 +21,11 @@ from posym_companion.language_models.judges.random_weights import (
     list_beside_random_weights,
     list_measured_weights,
 )
+from posym_companion.results import load_result
 from posym_companion.solvers.judges.gemma_runs import MODEL, SOLVED, load_runs, measure_runs, taught_models
 from posym_companion.solvers.survey import SurveyedModel
 from posym_companion.solvers.taught_gemma import FACTS, WORDINGS
 from posym_core.metrics import find_local_layers, measure_behaviour_and_use, statistic_interval
-from posym_core.store import load_result
 
 # Planes stopped cost nothing if the mean loss of teaching is at most this many times that with all planes.
 AS_FAST = 1.2

@@ -1,10 +1,5 @@
 """Heads and models written down by hand, and the exact ranges in which they work."""
 
-from posym_core.models.constructed._index_retrieval_collisions import (
-    make_index_collision,
-    make_induction_collisions,
-    make_retrieval_collision,
-)
 from posym_core.models.constructed._index_retrieval_heads import (
     PartialInductionHead,
     PlanarRetrievalHead,
@@ -68,9 +63,6 @@ __all__ = [
     "list_sequences",
     "list_worst_inputs",
     "list_worst_sequences",
-    "make_index_collision",
-    "make_induction_collisions",
-    "make_retrieval_collision",
     "planar_retrieval_limit",
     "planes_smallest_beta",
     "positional_peak_weight",

@@ -104,7 +104,7 @@ class PositionalIndexHead(ConstructedHead):
 
 
 class SymbolicRetrievalHead(ConstructedHead):
-    """Theorem 5 (``angle = 0``): a symbolic head without position does Retrieval. Theorem 7 for ``angle > 0``.
+    """Theorem 5 of Urrutia et al. (2026a), ``angle = 0``: a symbolic head without position does Retrieval; else 7.
 
     One plane per symbol, all with the same angle. The key of a pair is the unit vector of its symbol's plane; the
     query is the asked symbol's times ``beta``, turned so that it points where a key at position ``centre`` points. The

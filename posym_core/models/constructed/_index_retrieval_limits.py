@@ -61,7 +61,7 @@ def positional_smallest_beta(length: int, angle: float) -> float:
     return find_smallest(works, math.log(length) / (2 * math.sin(gap / 2) ** 2))
 
 
-# Theorem 5 and the second half of Theorem 7
+# Theorem 5 of Urrutia et al. (2026a) and the second half of their Theorem 7
 
 
 def symbolic_smallest_beta(length: int, angle: float = 0.0) -> float:

@@ -21,8 +21,8 @@ from posym_companion.encodings.encoding_study import (
     small,
     train_model,
 )
+from posym_companion.results import list_results, work_folder
 from posym_core.encodings import ENCODINGS
-from posym_core.store._results import list_results, work_folder
 
 
 def brief(task="distance", setup="rope", **options):

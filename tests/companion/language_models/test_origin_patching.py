@@ -24,10 +24,10 @@ from posym_companion.language_models.origin_patching import (
     select_named_layers,
     small,
 )
+from posym_companion.results import name_dims
 from posym_core.metrics._cube_parts import draw_latin_square
 from posym_core.metrics._permutations import permute_blocks
 from posym_core.metrics._rope import rotate
-from posym_core.store._results import name_dims
 from posym_profile import binding_prompts
 from posym_profile.capture._capturing import capture
 from posym_profile.language_models._answers import choose_answers

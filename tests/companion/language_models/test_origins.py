@@ -26,9 +26,9 @@ from posym_companion.language_models.origins import (
     small,
 )
 from posym_companion.loop import SECOND
+from posym_companion.results import name_dims
 from posym_core.metrics._blocks import BlockLayout
 from posym_core.metrics._cube_parts import PARTS, draw_latin_square
-from posym_core.store._results import name_dims
 from posym_profile import binding_prompts, origin_cube, profile
 
 

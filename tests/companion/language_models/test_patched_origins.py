@@ -18,7 +18,7 @@ from posym_companion.language_models.judges.origin_patching import (
 from posym_companion.language_models.origin_patching import PACKAGED, RUNS, full_size
 from posym_companion.ledger import ledger
 from posym_companion.loop import SECOND
-from posym_core.store._results import MissingResultError
+from posym_companion.results import MissingResultError
 
 NEAR = 0.01
 

@@ -12,8 +12,8 @@ from posym_companion.language_models.judges.plane_profile import half_loss_phase
 from posym_companion.language_models.judges.random_weights import HALF, BesideRandomWeights, list_beside_random_weights
 from posym_companion.language_models.random_weights import DIMS, RandomWeights, full_size, measure, small
 from posym_companion.loop import SECOND, has_settings
+from posym_companion.results import Result, load_result, name_dims
 from posym_core.metrics._stats import Estimate
-from posym_core.store._results import Result, load_result, name_dims
 from posym_profile import binding_prompts, profile
 
 

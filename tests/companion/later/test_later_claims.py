@@ -15,13 +15,13 @@ from posym_companion.later import later_claims
 from posym_companion.later.judges import later_claims as judges
 from posym_companion.later.later_claims import OUTCOMES, LaterClaims, full_size, measure, small
 from posym_companion.ledger import ledger
+from posym_companion.results import name_dims
 from posym_companion.solvers import family_solvers
 from posym_companion.solvers.families import FAMILIES
 from posym_companion.solvers.family_solvers import FamilySolver
 from posym_core.metrics._exclusion_bound import exclusion
 from posym_core.metrics._rope import rotate
 from posym_core.models.constructed._index_retrieval_limits import positional_peak_weight
-from posym_core.store._results import name_dims
 from posym_core.tasks._facts import FactsTask
 from posym_profile.capture._capturing import forward_with_hook
 from posym_profile.interventions._plane_interventions import freeze_rotation

@@ -16,7 +16,7 @@ from posym_companion.later.relative_logits import (
     small,
     summarize_halves,
 )
-from posym_core.store._results import name_dims
+from posym_companion.results import name_dims
 
 
 def test_what_depends_on_the_distance_is_relative_and_the_rest_is_not():

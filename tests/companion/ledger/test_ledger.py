@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from invented import invent_random_weights, save_invented
 
+from posym_companion import results
 from posym_companion.claims import list_claim_ids, load_claim, read_entries
 from posym_companion.language_models.binding_profile import BindingProfile, full_size, random_weight_settings
 from posym_companion.language_models.judges import binding_planes, binding_profile
@@ -15,7 +16,6 @@ from posym_companion.ledger import rows as ledger_rows
 from posym_companion.one_head import head_geometry
 from posym_companion.one_head.judges import frequency_control
 from posym_companion.one_head.judges import head_geometry as trained_geometry
-from posym_core.store import _results as results
 from posym_profile import __main__ as command_line
 
 SINGLE = "heads with the profile by {} (likes)"

@@ -10,8 +10,7 @@ from posym_companion.language_models import binding_results
 from posym_companion.ledger import NAMED_VALUES, named_value
 from posym_companion.ledger.named_values import NamedValue
 from posym_companion.one_head import thresholds
-from posym_core.store import load_result
-from posym_core.store._results import MissingResultError
+from posym_companion.results import MissingResultError, load_result
 
 
 @pytest.mark.parametrize("name", NAMED_VALUES)

@@ -18,9 +18,9 @@ from posym_companion.language_models.judges import binding_planes, binding_profi
 from posym_companion.ledger import ledger
 from posym_companion.ledger.rows import make_row
 from posym_companion.loop import SECOND
+from posym_companion.results import MissingResultError
 from posym_companion.solvers import taught_profile
 from posym_companion.solvers.judges import taught_gemma
-from posym_core.store._results import MissingResultError
 
 UNTAUGHT = ("U25-2", "U25-3", "U25-4a", "U25-4b", "U25-9")
 TAUGHT = ("T-1G", "T-2G", "T-3G", "T-4G")

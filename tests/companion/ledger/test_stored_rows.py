@@ -6,10 +6,10 @@ import accept
 import nbformat
 import pytest
 
+from posym_companion import results
 from posym_companion.claims import read_entries
 from posym_companion.ledger import ledger, verdict_list
 from posym_companion.ledger import rows as ledger_rows
-from posym_core.store import _results as results
 
 
 @pytest.fixture(scope="module")

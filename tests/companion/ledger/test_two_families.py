@@ -22,7 +22,7 @@ from posym_companion.finding import (
 )
 from posym_companion.ledger.rows import make_row
 from posym_companion.loop import SECOND
-from posym_core.store._results import MissingResultError
+from posym_companion.results import MissingResultError
 from posym_profile.language_models._packaged import MODELS
 
 

@@ -10,10 +10,10 @@ import numpy as np
 import pytest
 
 from posym_companion.one_head import accuracy, frequency_control
+from posym_companion.results import load_result
 from posym_companion.several_hops import browser_models
 from posym_companion.several_hops.browser_models import BrowserModels
 from posym_core.models import TrainingSettings
-from posym_core.store import load_result
 
 browser = pytest.mark.skipif(
     not any(map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), reason="no Chromium is on the path"

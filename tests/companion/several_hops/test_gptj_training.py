@@ -15,6 +15,7 @@ import pytest
 import torch
 
 from posym_companion.loop import has_settings, stored_result
+from posym_companion.results import load_result
 from posym_companion.several_hops.gptj import (
     AnswerLoss,
     average_by_hops,
@@ -36,7 +37,7 @@ from posym_companion.several_hops.multihop import (
     train_model,
 )
 from posym_core import rope_angles
-from posym_core.store._results import ResultError, load_result
+from posym_core.store._resuming import ResultError
 from posym_core.tasks._number_letter import NumberTask
 
 TINY = MultihopSettings(

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import torch
 
+from posym_companion.results import load_result
 from posym_companion.several_hops import hop_model, multihop
 from posym_companion.several_hops.gptj import run_with_edits
-from posym_core.store import load_result
 
 
 def test_the_first_state_is_the_model_on_its_example() -> None:

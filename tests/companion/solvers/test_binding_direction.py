@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 import torch
 
+from posym_companion.results import Result, name_dims
 from posym_companion.solvers import binding_direction
 from posym_companion.solvers.binding_direction import (
     DIMS,
@@ -22,7 +23,6 @@ from posym_companion.solvers.binding_direction import (
     small,
 )
 from posym_companion.solvers.judges.binding_direction import answers
-from posym_core.store._results import Result, name_dims
 from posym_profile.language_models._answers import choose_answers
 from posym_profile.language_models._loading import load_model, load_tokenizer
 from posym_profile.language_models._packaged import MODELS

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 import torch
 
+from posym_companion.results import name_dims
 from posym_companion.solvers import head_rankings
 from posym_companion.solvers.head_editing import (
     DIMS,
@@ -21,7 +22,6 @@ from posym_companion.solvers.head_editing import (
 from posym_companion.solvers.head_rankings import HeadRankings
 from posym_companion.solvers.list_questions import questions_about
 from posym_core.metrics._blocks import BlockLayout
-from posym_core.store._results import name_dims
 from posym_profile import binding_prompts
 from posym_profile.capture._capturing import capture
 from posym_profile.interventions._plane_surgery import edit_rope

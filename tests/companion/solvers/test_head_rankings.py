@@ -20,6 +20,7 @@ from posym_companion.language_models.head_predictors import (
     repeated_texts,
     token_scores,
 )
+from posym_companion.results import name_dims
 from posym_companion.solvers import ranked_models
 from posym_companion.solvers.head_rankings import (
     DIMS,
@@ -36,7 +37,6 @@ from posym_companion.solvers.head_rankings import (
 from posym_companion.solvers.ranked_models import SOLVERS, load_kept_solver, weights_digest
 from posym_companion.solvers.solver_predictors import solver_predictors
 from posym_companion.solvers.task_solvers import SCORING, draw_questions
-from posym_core.store._results import name_dims
 from posym_profile import binding_prompts, origin_cube, profile
 from posym_profile.capture._capturing import capture
 from posym_profile.interventions._head_patching import record_head_outputs

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 import torch
 
+from posym_companion.results import name_dims, save_result
 from posym_companion.solvers import head_rankings, head_removal
 from posym_companion.solvers.head_rankings import HeadRankings
 from posym_companion.solvers.head_removal import (
@@ -29,7 +30,6 @@ from posym_companion.solvers.head_roles import record_members_outputs
 from posym_companion.solvers.ranked_models import SOLVERS, load_kept_solver
 from posym_companion.solvers.task_solvers import ANSWERING, TESTING, draw_questions
 from posym_core.models._head_edits import replace_heads
-from posym_core.store._results import name_dims, save_result
 from posym_profile import binding_prompts
 from posym_profile.interventions._head_patching import ablate_heads
 from posym_profile.language_models._answers import choose_answers

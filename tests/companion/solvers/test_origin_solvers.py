@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 import torch
 
+from posym_companion.results import name_dims
 from posym_companion.solvers import origin_solvers, task_solvers
 from posym_companion.solvers.head_roles import mark_members_right
 from posym_companion.solvers.origin_solvers import (
@@ -24,7 +25,6 @@ from posym_companion.solvers.task_solvers import SCORING, capture_heads, draw_qu
 from posym_core.metrics._cube_parts import draw_latin_square
 from posym_core.metrics._permutations import permute_blocks
 from posym_core.models._decoders import DecoderEnsemble
-from posym_core.store._results import name_dims
 from posym_core.tasks._facts import FactsBatch
 
 AT = {name: place for place, name in enumerate(KEPT)}

@@ -7,6 +7,7 @@ from dataclasses import replace
 import numpy as np
 import torch
 
+from posym_companion.results import name_dims
 from posym_companion.solvers import random_solvers, task_solvers
 from posym_companion.solvers.random_solvers import (
     APART,
@@ -21,7 +22,6 @@ from posym_companion.solvers.random_solvers import (
 from posym_companion.solvers.solver_settings import TaskSolvers
 from posym_companion.solvers.task_solvers import SCORING, capture_heads, draw_questions, fact_layout, measure_heads
 from posym_core.models._decoders import DecoderEnsemble
-from posym_core.store._results import name_dims
 
 SOLVER = TaskSolvers(facts=4, seeds=(0, 1), layers=3)
 

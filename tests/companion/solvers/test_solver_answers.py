@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 import torch
 
+from posym_companion.results import load_result
 from posym_companion.solvers import solver_answers, task_solvers
 from posym_companion.solvers.head_roles import mark_members_right
 from posym_companion.solvers.solver_answers import SolverAnswers, full_size, small
 from posym_core.models._ensembles import make_generators, stack_streams
-from posym_core.store._results import load_result
 
 
 def tiny() -> SolverAnswers:

@@ -5,10 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from posym_companion.results import name_dims
 from posym_companion.solvers import family_solvers, survey
 from posym_companion.solvers.survey import SurveyedModel
 from posym_core.metrics._trends import TRENDS, measure_head_trends
-from posym_core.store._results import name_dims
 
 
 @pytest.mark.parametrize(("family", "trained"), [("gemma2", False), ("llama", True)])

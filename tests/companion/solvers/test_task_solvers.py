@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 import torch
 
+from posym_companion.results import load_result
 from posym_companion.solvers import task_solvers
 from posym_companion.solvers.solver_settings import BANDS, TaskSolvers, band_angles, expectation, full_size, small
 from posym_core.metrics._rope import rope_angles
-from posym_core.store._results import load_result
 
 
 def tiny(**options) -> TaskSolvers:

@@ -5,10 +5,10 @@ from __future__ import annotations
 import numpy as np
 
 from posym_companion.loop import SECOND
+from posym_companion.results import name_dims
 from posym_companion.solvers import taught_answers
 from posym_companion.solvers.taught_answers import DIMS, full_size, measure, small
 from posym_companion.solvers.taught_gemma import FACTS
-from posym_core.store._results import name_dims
 
 
 def test_every_seed_of_either_model_has_a_name_of_its_own():

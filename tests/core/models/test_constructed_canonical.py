@@ -10,12 +10,12 @@ import torch
 from random_examples import given, settings, st
 from refusals import refuse_each
 
-from posym_core import cross_logits, exclusion, swap_scores
-from posym_core.models.constructed._index_retrieval_collisions import (
+from posym_companion.one_head.index_retrieval_collisions import (
     make_index_collision,
     make_induction_collisions,
     make_retrieval_collision,
 )
+from posym_core import cross_logits, exclusion, swap_scores
 from posym_core.models.constructed._index_retrieval_heads import (
     PartialInductionHead,
     PlanarRetrievalHead,
@@ -134,7 +134,7 @@ def test_index_gap_against_its_definition():
         assert index_gap(length, angle) == pytest.approx(min(gaps), abs=1e-12)
 
 
-# Theorem 5, planar retrieval
+# Theorem 5 of Urrutia et al. (2026a), planar retrieval
 
 
 @pytest.mark.parametrize("angle", [0.0, 0.2])

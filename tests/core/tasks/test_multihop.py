@@ -6,9 +6,13 @@ import pytest
 import torch
 from refusals import refuse_each
 
+from posym_companion.several_hops.number_letter_shortcuts import (
+    find_possible_answers,
+    measure_counting_accuracy,
+    reroute,
+)
 from posym_core.tasks import apply_index, apply_retrieval, walk
 from posym_core.tasks._number_letter import LetterTask, MultihopBatch, NumberTask, name_letters
-from posym_core.tasks._number_letter_shortcuts import find_possible_answers, measure_counting_accuracy, reroute
 
 TASKS = [NumberTask(), LetterTask()]
 TINY = [NumberTask(window=3, steps=2, letters=5, hops=3), LetterTask(window=2, steps=3, alphabet=4, integers=2, hops=3)]

@@ -25,8 +25,8 @@ from saved_models import save_model
 from posym_companion import catalogue, loop
 from posym_companion.language_models import binding_profile
 from posym_companion.ledger.rows import ledger
+from posym_companion.results import load_result
 from posym_core.store import _parallel as parallel
-from posym_core.store._results import load_result
 from posym_profile import binding_prompts, load_model, profile
 from posym_profile.__main__ import main
 from posym_profile.language_models import _loading as models

@@ -16,7 +16,7 @@ from posym_companion.encodings.judges.atlas import COLUMNS, Column, TableCell, a
 from posym_companion.encodings.known_heads import KNOWN_HEADS, KnownHeads
 from posym_core.encodings import ENCODINGS, LABELS, Encoding, register_encoding
 from posym_core.metrics._rope import rope_angles
-from posym_core.store._results import ResultError
+from posym_core.store._resuming import ResultError
 
 
 @functools.cache

@@ -10,7 +10,7 @@ from posym_companion.encodings.encoding_study import RELEASED, EncodingStudy, ha
 from posym_companion.encodings.judges import encoding_study as judges
 from posym_companion.encodings.judges.encoding_study import load_study
 from posym_companion.ledger import ledger
-from posym_core.store._results import ResultError
+from posym_core.store._resuming import ResultError
 
 AS_REPORTED = {
     "distance": {"rope": 0.93, "sinusoidal": 0.9, "mla": 0.88, "nope": 0.05, "alibi": 0.06},

@@ -16,7 +16,7 @@ from posym_companion.language_models.layer_doubts import DIMS, KINDS, LayerDoubt
 from posym_companion.language_models.random_weights import DRAWS, RandomWeights
 from posym_companion.language_models.random_weights import full_size as all_weights
 from posym_companion.ledger import ledger
-from posym_core.store._results import MissingResultError, name_dims
+from posym_companion.results import MissingResultError, name_dims
 from posym_profile import binding_prompts, profile
 
 LAYERS, HEADS = 6, 5

@@ -21,7 +21,7 @@ from posym_companion.language_models.judges.origins import (
 )
 from posym_companion.language_models.origins import CROSSED, READS, VARIANCES, full_size
 from posym_companion.ledger import ledger
-from posym_core.store._results import Result
+from posym_companion.results import Result
 
 PROMPTS, LAYERS, HEADS = 3, 6, 2
 BOUGHT, LIKES = {"wording": "bought", "lead": 0}, {"wording": "likes"}

@@ -14,7 +14,7 @@ from posym_companion.later.judges.later_claims import chance_of_fewer
 from posym_companion.later.later_claims import BASES, LENGTHS, OUTCOMES
 from posym_companion.ledger import ledger
 from posym_companion.loop import SECOND
-from posym_core.store._results import MissingResultError
+from posym_companion.results import MissingResultError
 
 LAYERS, HEADS, PROMPTS, PAIRS = 4, 4, 6, 48
 

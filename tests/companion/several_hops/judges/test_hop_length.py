@@ -7,8 +7,9 @@ import pytest
 from invented import save_invented
 
 from posym_companion.ledger import ledger
+from posym_companion.results import load_result
 from posym_companion.several_hops.judges.hop_length import accuracy_at, reach, stored_lengths, symbols_travel_further
-from posym_core.store._results import ResultError, load_result
+from posym_core.store._resuming import ResultError
 
 LENGTHS = np.array([17, 32, 64, 128, 256, 850, 1020])
 

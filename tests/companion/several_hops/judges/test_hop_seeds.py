@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from posym_companion.claims import load_claim
+from posym_companion.results import find_results_folder
 from posym_companion.several_hops import seed_by_seed
 from posym_companion.several_hops.judges import hop_length, multihop
-from posym_core.store._results import find_results_folder
 
 
 @pytest.fixture(scope="module")

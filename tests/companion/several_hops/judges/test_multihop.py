@@ -10,7 +10,7 @@ from posym_companion.finding import Row
 from posym_companion.ledger import ledger
 from posym_companion.several_hops.judges import multihop
 from posym_companion.several_hops.multihop import MultihopSettings
-from posym_core.store._results import ResultError
+from posym_core.store._resuming import ResultError
 
 STEPS, LAYERS, HOPS = 1000, 12, 4
 LOOKS = np.arange(0, STEPS + 1, 50)

@@ -10,6 +10,7 @@ from invented import save_invented
 
 from posym_companion.language_models.head_predictors import PREDICTORS
 from posym_companion.ledger import ledger
+from posym_companion.results import load_result
 from posym_companion.solvers.head_editing import EDITS, HeadEditing
 from posym_companion.solvers.head_rankings import HeadRankings
 from posym_companion.solvers.judges.head_editing import (
@@ -22,7 +23,6 @@ from posym_companion.solvers.judges.head_editing import (
     over_lists,
     summarize_edit,
 )
-from posym_core.store._results import load_result
 
 # Head that each predictor puts first, of three layers of four heads; scores share one, and rivals have their own.
 FIRST = {

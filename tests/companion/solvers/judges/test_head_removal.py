@@ -9,10 +9,10 @@ import pytest
 from invented import save_invented
 
 from posym_companion.ledger import ledger
+from posym_companion.results import load_result
 from posym_companion.solvers.head_removal import AGAINST, JUDGED, ORDERS_OF, RESAMPLES, HeadRemoval, list_settings
 from posym_companion.solvers.judges.head_removal import MARGIN, area, by_draws, least_area
 from posym_companion.solvers.ranked_models import BANDS, LANGUAGE_MODELS, SOLVERS
-from posym_core.store._results import load_result
 
 GEMMA = LANGUAGE_MODELS[0]
 COUNTS = [1, 2, 4]

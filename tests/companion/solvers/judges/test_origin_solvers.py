@@ -9,10 +9,10 @@ import pytest
 from invented import save_invented
 
 from posym_companion.ledger import ledger
+from posym_companion.results import MissingResultError
 from posym_companion.solvers.judges import origin_solvers
 from posym_companion.solvers.judges.origin_solvers import origin_results, origin_share
 from posym_companion.solvers.origin_solvers import KEPT, full_size
-from posym_core.store._results import MissingResultError
 
 
 @pytest.fixture(autouse=True)

@@ -10,10 +10,10 @@ from invented import save_invented
 
 from posym_companion.ledger import ledger
 from posym_companion.loop import SECOND
+from posym_companion.results import load_result
 from posym_companion.solvers.judges import reader_heads
 from posym_companion.solvers.judges.reader_heads import READERS, measure_followed_logits
 from posym_companion.solvers.reader_heads import KEPT, KEPT_ALONE, full_size
-from posym_core.store._results import load_result
 
 LAYERS = {SECOND: (30, 9), "gemma-3-270m": (18, 4)}
 

@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 from invented import save_invented
 
+from posym_companion.results import MissingResultError
 from posym_companion.solvers.judges.solver_answers import answer_results, right_and_wrong
 from posym_companion.solvers.solver_answers import full_size
-from posym_core.store._results import MissingResultError
 
 SEEDS, PROMPTS = 5, 30
 

@@ -9,11 +9,11 @@ import pytest
 from invented import save_invented
 
 from posym_companion.ledger import ledger
+from posym_companion.results import MissingResultError
 from posym_companion.solvers.judges import task_solvers
 from posym_companion.solvers.judges.solver_heads import load_settings
 from posym_companion.solvers.judges.task_solvers import PAIRS, solver_accuracy, solver_results, steps_to_learn
 from posym_companion.solvers.solver_settings import BANDS, TaskSolvers, expectation
-from posym_core.store._results import MissingResultError
 
 SEEDS, HEADS, PLANES = 5, 2, 16
 

@@ -18,7 +18,7 @@ import torch
 from jaxtyping import Float, Int64
 from torch import Tensor
 
-from posym_core.tasks._index_retrieval import IndexTask, PartialInductionTask, RetrievalTask
+from posym_core.tasks import IndexTask, PartialInductionTask, RetrievalTask
 
 Scorer = Callable[[Int64[Tensor, "input token"]], Float[Tensor, "input class"]]
 

@@ -13,8 +13,6 @@ import io
 import json
 import os
 import re
-import shutil
-import tempfile
 import zipfile
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -25,17 +23,32 @@ from typing import Any
 import numpy as np
 import torch
 
-from posym_core.store._provenance import code_version, list_library_versions, record_provenance
-from posym_core.store._sealing import DamagedError, record, require_whole, seal, unseal, write_files
+from posym_core.store import (
+    DamagedError,
+    ResultError,
+    record,
+    record_provenance,
+    require_whole,
+    seal,
+    unseal,
+    write_files,
+)
+
+__all__ = [
+    "MissingResultError",
+    "Result",
+    "find_attached_file",
+    "find_results_folder",
+    "list_results",
+    "load_result",
+    "load_stored_results",
+    "result_path",
+    "save_result",
+    "work_folder",
+]
 
 FORMAT = 3
-# Bytes that must be free before anything is measured: results have up to 10 MB, and checkpoints some times that.
-ROOM = 100_000_000
 REMEDY = "restore it with git checkout, or run the experiment again"
-
-
-class ResultError(RuntimeError):
-    """A result is missing, altered or truncated."""
 
 
 class MissingResultError(ResultError):
@@ -129,34 +142,6 @@ def name_dims(dims: Mapping[str, str], arrays: Mapping[str, np.ndarray]) -> dict
             raise ValueError(f"dims of array {name!r} are [{said}], but it has shape {array.shape}")
         found[name] = said.split()
     return found
-
-
-def require_keeping(folder: Path, room: int = ROOM) -> None:
-    """Ask for all that keeping what is measured needs, before it is measured.
-
-    Args:
-        folder: made if missing.
-        room: bytes that must be free in it.
-
-    Raises:
-        ImportError: if the package is not installed, see ``code_version``.
-        OSError: if nothing can be written to the folder, or it has too little room.
-    """
-    code_version()
-    list_library_versions()
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        tempfile.TemporaryFile(dir=folder).close()
-    except OSError as error:
-        raise OSError(
-            f"what is measured cannot be kept in {folder} ({error.strerror}); pass a folder that can be written to"
-        ) from error
-    free = shutil.disk_usage(folder).free
-    if free < room:
-        raise OSError(
-            f"{folder} has {free / 1e6:.0f} MB free, and {room / 1e6:.0f} MB must be for what is measured; make room "
-            "or pass a folder on another disk"
-        )
 
 
 def save_result(

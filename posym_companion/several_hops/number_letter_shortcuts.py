@@ -11,8 +11,7 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
-from posym_core.tasks._number_letter import LetterTask, MultihopBatch, NumberTask
-from posym_core.tasks._number_letter_programs import split_letters
+from posym_core.tasks import LetterTask, MultihopBatch, NumberTask, split_letters
 
 
 def find_possible_answers(batch: MultihopBatch, task: NumberTask | LetterTask) -> Bool[Tensor, "sequence place"]:

@@ -5,10 +5,9 @@ import numpy as np
 import pytest
 import torch
 
+from posym_companion import results
 from posym_companion.several_hops.multihop import full_size
 from posym_companion.solvers import taught_gemma
-from posym_core import store
-from posym_core.store import _results as results
 from posym_core.store import _sealing as sealing
 from posym_core.store._sealing import seal
 
