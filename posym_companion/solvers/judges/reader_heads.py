@@ -90,7 +90,7 @@ def measure_followed_logits(
 
 def symbolic_heads_read(folder: Path | None) -> Measured:
     """C-6: what heads read that carry the answer and are purely symbolic by the papers' scores."""
-    tally, evidence, correct = Tally(), [], {}
+    tally, evidence, correct, exchanged = Tally(), [], {}, set[int]()
     for setting, factor, head in list_readers():
         result, alone = (load_result(replace(setting, alone=way).name, folder=folder) for way in (False, True))
         evidence += [each.name for each in (result, alone) if each.name not in evidence]
@@ -105,6 +105,7 @@ def symbolic_heads_read(folder: Path | None) -> Measured:
         held = {ASKED.format(factor): lies_beyond(stands_out, 1)}
         tally.numbers.update({f"contrast of the {factor} asked for ({where})": float(own.mean())})
         tally.add(f"the same less that of its {OTHER[factor]}", where, stands_out, held, f"{where}: {stands_out}")
+        exchanged.add(len(alone["log_ratio"]))
         _add_exchanges(tally, where, alone, factor, head)
         _add_exchanges(tally, where, result, factor, head, third=True)
     ours: dict[str, Number] = {
@@ -117,7 +118,8 @@ def symbolic_heads_read(folder: Path | None) -> Measured:
         evidence=[*evidence, SHOWN_IN],
         fails_in=tally.missed,
         note="Runs of teaching have the same first weights and other lessons. Contrasts and logits are of the "
-        "log-sum-exp over a fact's keys; intervals are over prompts.",
+        "log-sum-exp over a fact's keys; intervals are over prompts. In a head's own layer alone keys are exchanged on "
+        f"{' or '.join(map(str, sorted(exchanged)))} prompts.",
     )
 
 
