@@ -92,20 +92,24 @@ def read_head(
 @judge(
     SHOWN_IN,
     measured_on=" and ".join(f"{model}, taught to bind" for model in READERS),
-    note="Runs of teaching have the same first weights and other lessons. Contrasts and logits are of the "
-    "log-sum-exp over a fact's keys; intervals are over prompts.",
 )
 def symbolic_heads_read(look: Look) -> Iterator[Yielded]:
     """C-6: what heads read that carry the answer and are purely symbolic by the papers' scores."""
-    correct = []
+    correct, exchanged = [], set[int]()
     for setting in full_size():
         if setting.alone:
             continue
         result, alone = look.load(setting), look.load(replace(setting, alone=True))
         correct.append(float(result["correct"].astype(float).mean()))
+        exchanged.add(len(alone["log_ratio"]))
         for factor, heads in READERS[setting.model].items():
             for head in heads:
                 where = f"{setting.model}, {head[0]}:{head[1]}, run {setting.taught}, {setting.wording}"
                 yield from ((quantity, where, value) for quantity, value in read_head(result, alone, factor, head))
     yield "share of prompts answered right, least of all models, runs and wordings", "", min(correct)
     yield "share of prompts answered right", "", float(np.mean(correct))
+    look.note = (
+        "Runs of teaching have the same first weights and other lessons. Contrasts and logits are of the log-sum-exp "
+        "over a fact's keys; intervals are over prompts. In a head's own layer alone keys are exchanged on "
+        f"{' or '.join(map(str, sorted(exchanged)))} prompts."
+    )
