@@ -25,7 +25,6 @@ from transformers import AutoConfig, PreTrainedTokenizerFast
 
 from posym_core.store._cache import MANIFEST, cache_folder, find_cache_root, find_damage
 from posym_profile import origin_cube, profile
-from posym_profile.capture._capturing import capture
 from posym_profile.language_models import _loading as models
 from posym_profile.language_models import _packaged as weights
 from posym_profile.language_models._answers import choose_answers
@@ -298,18 +297,14 @@ def test_smollm_knows_english_and_is_measured_like_any_other():
     # A blind guess among its tokens would be 10.8.
     assert 2 < loss < 4
     prompts = binding_prompts(tokenizer, facts=4, count=2)
-    assert prompts.input_ids[0, 0] == tokenizer.bos_token_id == 1
-    assert prompts.start == 1
-    blocks = {"start": prompts.start, "block_length": prompts.block_length, "blocks": prompts.blocks}
+    assert prompts.input_ids[0, 0] == tokenizer.bos_token_id == prompts.start == 1
     planes = find_planes(model, prompts.input_ids.shape[1])
     assert len(planes) == 30
     torch.testing.assert_close(planes[0].angles.double(), 1e5 ** (-torch.arange(32.0).double() / 32), rtol=0, atol=1e-4)
-    scores = profile(model, prompts.input_ids, **blocks, progress=False, planes=planes)
+    scores = profile(model, prompts.input_ids, **prompts.layout, progress=False, planes=planes)
     assert scores.positional.shape == (2, 30, 9)
-    cube = origin_cube(model, prompts.input_ids[:1], **blocks, planes=planes)
+    cube = origin_cube(model, prompts.input_ids[:1], **prompts.layout, planes=planes)
     assert cube.shares["origin"][0].abs().max() < 1e-6
-    calls = capture(model, prompts.input_ids)
-    assert len(calls) == 30
     assert 0 <= choose_answers(model, prompts).accuracy <= 1
 
 
