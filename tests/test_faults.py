@@ -27,14 +27,10 @@ def write_chapter(project: Path, code: str) -> None:
     cells = [
         {"cell_type": "markdown", "id": "title", "metadata": {}, "source": ["# A chapter\n", "\n", "It says little."]},
         {
-            "cell_type": "code",
-            "id": "code",
-            "metadata": {},
-            "source": code.splitlines(keepends=True),
-            "outputs": [],
+            "cell_type": "code", "id": "code", "metadata": {}, "source": code.splitlines(keepends=True), "outputs": [],
             "execution_count": None,
         },
-    ]
+    ]  # fmt: skip
     kernel = {"kernelspec": {"name": "python3", "display_name": "Python 3", "language": "python"}}
     notebook = {"cells": cells, "metadata": kernel, "nbformat": 4, "nbformat_minor": 5}
     (project / "book" / "chapter.ipynb").write_text(json.dumps(notebook))

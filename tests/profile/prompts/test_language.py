@@ -166,12 +166,8 @@ def test_a_model_that_answers_nan_is_refused():
     with torch.no_grad():
         model.lm_head.weight[:50] = torch.nan
     layout = {
-        "start": 1,
-        "block_length": 4,
-        "blocks": 9,
-        "texts": ["", ""],
-        "target": torch.zeros(2, dtype=torch.int64),
-    }
+        "start": 1, "block_length": 4, "blocks": 9, "texts": ["", ""], "target": torch.zeros(2, dtype=torch.int64),
+    }  # fmt: skip
     answers = torch.tensor([[60, 61], [60, 61]])
     assert choose_answers(model, Prompts(input_ids=ids, answer_ids=answers, **layout)).log_probability.isfinite().all()
     with pytest.raises(
