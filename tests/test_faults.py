@@ -91,16 +91,13 @@ def test_a_change_of_a_result_executes_a_chapter_again_and_a_failing_chapter_sto
     assert not list((project / "_build").glob("html*"))
 
 
-@pytest.mark.parametrize(
-    ("code", "message"),
-    [
-        ("import sys\nprint('careful', file=sys.stderr)", "it writes to stderr: careful"),
-        (
-            "open('../results/hea' + 'ds/number.txt').close()",
-            "reads results/heads/number.txt, which tools/closure.py did",
-        ),
-    ],
-)
+@pytest.mark.parametrize(("code", "message"), [
+    ("import sys\nprint('careful', file=sys.stderr)", "it writes to stderr: careful"),
+    (
+        "open('../results/hea' + 'ds/number.txt').close()",
+        "reads results/heads/number.txt, which tools/closure.py did",
+    ),
+])  # fmt: skip
 def test_a_chapter_that_warns_or_reads_in_secret_fails(project: Path, code: str, message: str) -> None:
     write_chapter(project, code)
     (wrong,) = execute.execute_changed(project, [project / "book" / "chapter.ipynb"]).values()
@@ -188,21 +185,18 @@ def test_no_file_of_data_brings_code_that_runs(root: Path) -> None:
     assert not {name: what for name, what in found.items() if what}
 
 
-@pytest.mark.parametrize(
-    ("source", "what"),
-    [
-        ("import pickle", "pickle"),
-        ("from dill import loads", "dill"),
-        ("def f(): import shelve as s", "shelve"),
-        ("import torch\nx = torch.load('weights.pt', weights_only=False)", "torch.load"),
-        ("import numpy as np\nx = np.load('x.npy')", "np.load"),
-        ("import numpy as np\nx = np.load('x.npy', allow_pickle=True)", "np.load"),
-        ("eval('1')", "eval"),
-        ("AutoConfig.from_pretrained('a', trust_remote_code=True)", "trust_remote_code"),
-        ("AutoConfig.from_pretrained('a', trust_remote_code=chosen)", "trust_remote_code"),
-        ("AutoModel.from_pretrained('a')", "AutoModel.from_pretrained without use_safetensors"),
-    ],
-)
+@pytest.mark.parametrize(("source", "what"), [
+    ("import pickle", "pickle"),
+    ("from dill import loads", "dill"),
+    ("def f(): import shelve as s", "shelve"),
+    ("import torch\nx = torch.load('weights.pt', weights_only=False)", "torch.load"),
+    ("import numpy as np\nx = np.load('x.npy')", "np.load"),
+    ("import numpy as np\nx = np.load('x.npy', allow_pickle=True)", "np.load"),
+    ("eval('1')", "eval"),
+    ("AutoConfig.from_pretrained('a', trust_remote_code=True)", "trust_remote_code"),
+    ("AutoConfig.from_pretrained('a', trust_remote_code=chosen)", "trust_remote_code"),
+    ("AutoModel.from_pretrained('a')", "AutoModel.from_pretrained without use_safetensors"),
+])  # fmt: skip
 def test_code_in_files_of_data_would_be_seen(source: str, what: str) -> None:
     assert unsafe(source) == [what]
     assert not unsafe("import json\nimport numpy as np\nx = np.load('x.npz', allow_pickle=False)")

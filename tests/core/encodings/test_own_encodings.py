@@ -100,20 +100,17 @@ class Needy(encodings.NoPE):
         super().__init__(shape)
 
 
-@pytest.mark.parametrize(
-    ("given", "message"),
-    [
-        (3, "encoding 'own' must be a class of posym_core.encodings.Encoding; got 3"),
-        (torch.nn.Linear, "got <class 'torch.nn.modules.linear.Linear'>"),
-        (lambda shape: encodings.NoPE(shape), "must be a class"),
-        (WithoutBias, "encoding 'own' must define bias, which WithoutBias does not$"),
-        (WithoutC, "must define _cross_logits, which WithoutC does not; or require_cross_logits, which says why"),
-        (
-            Needy,
-            r"encoding 'own' is made for a LayerShape alone, but Needy takes \(shape, base\): missing .*'base'; give",
-        ),
-    ],
-)
+@pytest.mark.parametrize(("given", "message"), [
+    (3, "encoding 'own' must be a class of posym_core.encodings.Encoding; got 3"),
+    (torch.nn.Linear, "got <class 'torch.nn.modules.linear.Linear'>"),
+    (lambda shape: encodings.NoPE(shape), "must be a class"),
+    (WithoutBias, "encoding 'own' must define bias, which WithoutBias does not$"),
+    (WithoutC, "must define _cross_logits, which WithoutC does not; or require_cross_logits, which says why"),
+    (
+        Needy,
+        r"encoding 'own' is made for a LayerShape alone, but Needy takes \(shape, base\): missing .*'base'; give",
+    ),
+])  # fmt: skip
 def test_what_is_no_encoding_is_refused_when_it_registers(given, message, patch):
     """Not when it is used, hours into an experiment."""
     with pytest.raises(ExtensionError, match=message):
@@ -169,18 +166,15 @@ class NotANumber(encodings.NoPE):
         return super()._cross_logits(query, keys, position, positions, content, key_map) * torch.nan
 
 
-@pytest.mark.parametrize(
-    ("made", "message"),
-    [
-        (OneHead, r"logits of .*OneHead must have shape \[2, 5, 5\] .*; got \[1, 5, 5\] of torch.float64"),
-        (InSingle, r"its queries' type of number for 2 heads and 5 tokens; got \[2, 5, 5\] of torch.float32"),
-        (OddWeights, r"attention of .*OddWeights must have shape \[2, 5, 5\] .*; got \[2, 5, 4\]"),
-        (ShortC, r"cross_logits of .*ShortC must have shape \[2, 4, 4\] .*; got \[2, 4, 3\]"),
-        (OtherC, r"C\[a, b\] of .*OtherC must be the logit that content a has .* differs by up to 3.0e\+00; mend its"),
-        (TransposedC, "C.a, b. of .*TransposedC must be the logit"),
-        (NotANumber, "C.a, b. of .*NotANumber .* differs by up to nan"),
-    ],
-)
+@pytest.mark.parametrize(("made", "message"), [
+    (OneHead, r"logits of .*OneHead must have shape \[2, 5, 5\] .*; got \[1, 5, 5\] of torch.float64"),
+    (InSingle, r"its queries' type of number for 2 heads and 5 tokens; got \[2, 5, 5\] of torch.float32"),
+    (OddWeights, r"attention of .*OddWeights must have shape \[2, 5, 5\] .*; got \[2, 5, 4\]"),
+    (ShortC, r"cross_logits of .*ShortC must have shape \[2, 4, 4\] .*; got \[2, 4, 3\]"),
+    (OtherC, r"C\[a, b\] of .*OtherC must be the logit that content a has .* differs by up to 3.0e\+00; mend its"),
+    (TransposedC, "C.a, b. of .*TransposedC must be the logit"),
+    (NotANumber, "C.a, b. of .*NotANumber .* differs by up to nan"),
+])  # fmt: skip
 def test_logits_and_cross_logits_are_compared_on_one_small_input(made, message, patch):
     encodings.ENCODINGS.register("own", made)
     with pytest.raises(ExtensionError, match=message):

@@ -236,13 +236,10 @@ def test_worst_inputs_are_the_worst():
 # Purity, by the core
 
 
-@pytest.mark.parametrize(
-    ("head", "positional"),
-    [
-        (PositionalIndexHead(IndexTask(length=8, symbols=9), angle=0.4, beta=20.0), 1.0),
-        (SymbolicRetrievalHead(RetrievalTask(length=8, symbols=9), beta=5.0), 0.0),
-    ],
-)
+@pytest.mark.parametrize(("head", "positional"), [
+    (PositionalIndexHead(IndexTask(length=8, symbols=9), angle=0.4, beta=20.0), 1.0),
+    (SymbolicRetrievalHead(RetrievalTask(length=8, symbols=9), beta=5.0), 0.0),
+])  # fmt: skip
 def test_constructed_heads_are_pure(head, positional):
     batch = head.task.sample(5, torch.Generator().manual_seed(0))
     query, keys = head.query(batch.tokens), head.keys(batch.tokens)

@@ -302,17 +302,14 @@ def on_meta():
         return transformers.AutoModelForCausalLM.from_config(shared("Llama").config).eval()
 
 
-@pytest.mark.parametrize(
-    ("model", "error", "message"),
-    [
-        (lambda: "gemma", TypeError, r"Hugging Face model; got the name 'gemma'.*posym_profile.load_model\(name\)"),
-        (dict, TypeError, "Hugging Face model; got dict"),
-        (lambda: Wrapper(shared("Llama")).eval(), TypeError, r"Wrapper is no Hugging.*what it wraps, its .inside"),
-        (lambda: nn.DataParallel(build("Llama")), TypeError, r"DataParallel is no Hugging.*it wraps, its .module"),
-        (lambda: nn.Linear(2, 2), TypeError, "Linear is no Hugging Face model.*pass a model of transformers"),
-        (on_meta, ValueError, "LlamaForCausalLM is on the meta device: it has shapes and no weights; load it"),
-    ],
-)
+@pytest.mark.parametrize(("model", "error", "message"), [
+    (lambda: "gemma", TypeError, r"Hugging Face model; got the name 'gemma'.*posym_profile.load_model\(name\)"),
+    (dict, TypeError, "Hugging Face model; got dict"),
+    (lambda: Wrapper(shared("Llama")).eval(), TypeError, r"Wrapper is no Hugging.*what it wraps, its .inside"),
+    (lambda: nn.DataParallel(build("Llama")), TypeError, r"DataParallel is no Hugging.*it wraps, its .module"),
+    (lambda: nn.Linear(2, 2), TypeError, "Linear is no Hugging Face model.*pass a model of transformers"),
+    (on_meta, ValueError, "LlamaForCausalLM is on the meta device: it has shapes and no weights; load it"),
+])  # fmt: skip
 def test_what_is_no_model_that_runs_is_refused_with_the_way_out(model, error, message):
     for function in (capture, lambda model, ids: find_planes(model, 44)):
         with pytest.raises(error, match=message):

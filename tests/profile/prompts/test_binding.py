@@ -97,19 +97,16 @@ def test_words_are_many_and_different():
         read_words("verbs")
 
 
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({"facts": 9}, "only 8 names are one token for this tokenizer and facts=9; pass facts=8 or fewer"),
-        ({"facts": 1}, "facts must be a whole number of at least 2; got 1"),
-        ({"facts": 2.5}, "facts must be a whole number of at least 2; got 2.5"),
-        ({"count": 0}, "count must be a whole number of at least 1; got 0"),
-        ({"template": "eats"}, "template must be one of 'likes', 'bought', 'lives'; got 'eats'"),
-        ({"facts": 6, "lead": 3}, r"only 8 names .* facts=6 with lead=3; pass lead=2 or less"),
-        ({"vary_frame": True}, r"'likes' has 1 verbs of one token .* pass vary_frame=False"),
-        ({"lead": -1}, "lead must be a whole number of at least 0; got -1"),
-    ],
-)
+@pytest.mark.parametrize(("options", "message"), [
+    ({"facts": 9}, "only 8 names are one token for this tokenizer and facts=9; pass facts=8 or fewer"),
+    ({"facts": 1}, "facts must be a whole number of at least 2; got 1"),
+    ({"facts": 2.5}, "facts must be a whole number of at least 2; got 2.5"),
+    ({"count": 0}, "count must be a whole number of at least 1; got 0"),
+    ({"template": "eats"}, "template must be one of 'likes', 'bought', 'lives'; got 'eats'"),
+    ({"facts": 6, "lead": 3}, r"only 8 names .* facts=6 with lead=3; pass lead=2 or less"),
+    ({"vary_frame": True}, r"'likes' has 1 verbs of one token .* pass vary_frame=False"),
+    ({"lead": -1}, "lead must be a whole number of at least 0; got -1"),
+])  # fmt: skip
 def test_what_does_not_fit_is_refused(by_word, options, message):
     with pytest.raises(ValueError, match=message):
         binding_prompts(by_word, **({"facts": 4, "count": 2} | options))

@@ -46,15 +46,12 @@ def read_induction(text):
     return listed[places[0] + len(again)]
 
 
-@pytest.mark.parametrize(
-    ("make", "reader", "options"),
-    [
-        (index_prompts, read_index, {}),
-        (keyvalue_prompts, read_keyvalue, {}),
-        (induction_prompts, read_induction, {}),
-        (induction_prompts, read_induction, {"shown": 3}),
-    ],
-)
+@pytest.mark.parametrize(("make", "reader", "options"), [
+    (index_prompts, read_index, {}),
+    (keyvalue_prompts, read_keyvalue, {}),
+    (induction_prompts, read_induction, {}),
+    (induction_prompts, read_induction, {"shown": 3}),
+])  # fmt: skip
 @pytest.mark.parametrize("facts", [4, 11])
 def test_a_reader_of_the_text_finds_the_answer(make, reader, options, facts, tokenizer):
     prompts = make(tokenizer, facts=facts, count=12, seed=3, **options)
@@ -125,18 +122,15 @@ def test_the_packaged_model_solves_what_the_book_calls_solved(packaged):
         assert choices.accuracy > 2 * choices.chance
 
 
-@pytest.mark.parametrize(
-    ("make", "options", "message"),
-    [
-        (index_prompts, {"facts": 1}, "facts must be a whole number of at least 2; got 1"),
-        (index_prompts, {"facts": 2, "place": "third"}, "a list of 2 has no third name; pass facts=3 or more"),
-        (index_prompts, {"facts": 4, "place": "middle"}, "place must be one of 'first'"),
-        (keyvalue_prompts, {"facts": 4, "count": 0}, "count must be a whole number of at least 1; got 0"),
-        (keyvalue_prompts, {"facts": 5000}, "things are one token for this tokenizer and facts=5000; pass facts="),
-        (induction_prompts, {"facts": 3, "shown": 3}, "3 of 3 names cannot be shown again"),
-        (text_prompts, {"facts": 10_000, "count": 50}, "or fewer"),
-    ],
-)
+@pytest.mark.parametrize(("make", "options", "message"), [
+    (index_prompts, {"facts": 1}, "facts must be a whole number of at least 2; got 1"),
+    (index_prompts, {"facts": 2, "place": "third"}, "a list of 2 has no third name; pass facts=3 or more"),
+    (index_prompts, {"facts": 4, "place": "middle"}, "place must be one of 'first'"),
+    (keyvalue_prompts, {"facts": 4, "count": 0}, "count must be a whole number of at least 1; got 0"),
+    (keyvalue_prompts, {"facts": 5000}, "things are one token for this tokenizer and facts=5000; pass facts="),
+    (induction_prompts, {"facts": 3, "shown": 3}, "3 of 3 names cannot be shown again"),
+    (text_prompts, {"facts": 10_000, "count": 50}, "or fewer"),
+])  # fmt: skip
 def test_what_cannot_be_made_is_refused(make, options, message, tokenizer):
     with pytest.raises(ValueError, match=message):
         make(tokenizer, **{"count": 2, **options})

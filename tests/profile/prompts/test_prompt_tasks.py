@@ -186,18 +186,15 @@ def test_a_function_in_a_file_of_this_folder_is_found(patch, tmp_path, model):
     assert profiled(model, "own_file:riddles", tmp_path / "out") == 0
 
 
-@pytest.mark.parametrize(
-    ("code", "reason"),
-    [
-        ("import nothing_of_this_name", "ModuleNotFoundError: No module named 'nothing_of_this_name'"),
-        ("riddles = 3", "prompt task 'riddle' must be a function that makes prompts; got 3"),
-        (
-            "def riddles(tokenizer, number): ...",
-            r"prompt task 'riddle' is called as make\(tokenizer, facts=4, count=2, seed=0\), but it takes "
-            r"\(tokenizer, number\): .*; change its arguments",
-        ),
-    ],
-)
+@pytest.mark.parametrize(("code", "reason"), [
+    ("import nothing_of_this_name", "ModuleNotFoundError: No module named 'nothing_of_this_name'"),
+    ("riddles = 3", "prompt task 'riddle' must be a function that makes prompts; got 3"),
+    (
+        "def riddles(tokenizer, number): ...",
+        r"prompt task 'riddle' is called as make\(tokenizer, facts=4, count=2, seed=0\), but it takes "
+        r"\(tokenizer, number\): .*; change its arguments",
+    ),
+])  # fmt: skip
 def test_a_broken_package_is_named_and_breaks_no_other(code, reason, patch, tmp_path):
     patch.syspath_prepend(install(tmp_path / "a", code, "bad-pack"))
     patch.syspath_prepend(install(tmp_path / "b", None, "good-pack", "zebra"))
