@@ -93,10 +93,7 @@ def test_a_change_of_a_result_executes_a_chapter_again_and_a_failing_chapter_sto
 
 @pytest.mark.parametrize(("code", "message"), [
     ("import sys\nprint('careful', file=sys.stderr)", "it writes to stderr: careful"),
-    (
-        "open('../results/hea' + 'ds/number.txt').close()",
-        "reads results/heads/number.txt, which tools/closure.py did",
-    ),
+    ("open('../results/hea' + 'ds/number.txt').close()", "reads results/heads/number.txt, which tools/closure.py did"),
 ])  # fmt: skip
 def test_a_chapter_that_warns_or_reads_in_secret_fails(project: Path, code: str, message: str) -> None:
     write_chapter(project, code)

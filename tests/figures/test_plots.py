@@ -272,23 +272,16 @@ def test_diverging_map_runs_from_blue_through_the_page_to_orange():
     (lambda: plots.score_plane([1.0], [1.0], layers=[1, 2]), r"layers must have shape \[head: 1\]; got \[2\]"),
     (lambda: plots.share_triangle([0.5], [0.1, 0.2], [0.1]), r"origin must have shape \[head: 1\]; got \[2\]"),
     (lambda: plots.share_triangle([0.5], [-0.1], [0.1]), r"shares must be at least 0; got -0.1. Pass parts of a"),
-    (
-        lambda: chapter_plots.frequency_profile([1], [1], {}, [1], bands={"x": (0, 1)}),
-        r"bands must be of 'positional', ",
-    ),
-    (
-        lambda: chapter_plots.frequency_profile([1], [1], {"place": [1]}, [1]),
-        r"colours must be among blue, .*; got 'place'",
-    ),
+    (lambda: chapter_plots.frequency_profile([1], [1], {}, [1], bands={"x": (0, 1)}),
+     r"bands must be of 'positional', "),
+    (lambda: chapter_plots.frequency_profile([1], [1], {"place": [1]}, [1]),
+     r"colours must be among blue, .*; got 'place'"),
     (lambda: plots.bars(["a"], [[1, 2]]), r"values must have shape \[series, bar: 1\]; got \[1, 2\]"),
     (lambda: plots.bars(["a"], [1], lower=[0]), r"intervals need both ends; pass lower and upper, or neither"),
     (lambda: plots.dots(["a"], [[1, 2]]), r"values must have shape \[series, row: 1\]; got \[1, 2\]"),
     (lambda: plots.bars(["a"], [1], lower=[2], upper=[1]), r"lower must not exceed upper; it does in 1 places"),
     (lambda: plots.curve([0, 1], [[0, 1]], series=["a", "b"]), r"one for each of the 1 series or groups; got 2"),
-    (
-        lambda: chapter_plots.angle_position_heatmap(np.eye(2), [1.0]),
-        r"angles must have shape \[angle: 2\]; got \[1\]",
-    ),
+    (lambda: chapter_plots.angle_position_heatmap(np.eye(2), [1.0]), r"angles must have shape \[angle: 2\]; got \[1\]"),
     (lambda: chapter_plots.bound_scatter([1.0], [1.0, 2.0]), r"bound must have shape \[head: 1\]; got \[2\]"),
 ])  # fmt: skip
 def test_refusals_name_rule_value_and_way_out(draw, message):

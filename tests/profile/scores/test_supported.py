@@ -158,12 +158,10 @@ def test_a_kind_that_the_sweep_does_not_know_was_not_tried(tmp_path, monkeypatch
 
 @pytest.mark.parametrize(("name", "message"), [
     ("gemma3-270m", "no model is called 'gemma3-270m'; packaged are 'gemma-3-270m'"),
-    ("LamaForCausalLM",
-     "transformers has no causal decoder of the class 'LamaForCausalLM'; near are LlamaForCausalLM"),
+    ("LamaForCausalLM", "transformers has no causal decoder of the class 'LamaForCausalLM'; near are LlamaForCausalLM"),
     ("NothingLikeItForCausalLM",
      "has no causal decoder of the class 'NothingLikeItForCausalLM'. Pass a class, a folder"),
-    ("owner/model",
-     "the Hugging Face hub was not reached (HF_HUB_OFFLINE is set), and this machine's cache does not"),
+    ("owner/model", "the Hugging Face hub was not reached (HF_HUB_OFFLINE is set), and this machine's cache does not"),
     ("./nowhere", "no model './nowhere' could be loaded: "),
 ])  # fmt: skip
 def test_what_is_no_model_is_an_error(capsys, name, message):
