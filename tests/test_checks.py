@@ -1,7 +1,5 @@
 """What is too large, or not a number, is refused in words that name the rule, the value and the way out."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

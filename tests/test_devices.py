@@ -1,7 +1,5 @@
 """Everything numerical on a second device: the CPU's numbers, and no tensor made on the wrong device."""
 
-from __future__ import annotations
-
 import ast
 import importlib
 import inspect

@@ -1,7 +1,5 @@
 """What must not pass unseen: chapters that raise, packages that changed, interrupted builds, code in files of data."""
 
-from __future__ import annotations
-
 import ast
 import json
 import shutil

@@ -1,7 +1,5 @@
 """The package as it is installed and imported: light, quiet, one-directional, and described alike in all places."""
 
-from __future__ import annotations
-
 import ast
 import importlib
 import io

@@ -1,7 +1,5 @@
 """Axes say what they mean: which way frequencies run, where positions begin, what bars of attention are a share of."""
 
-from __future__ import annotations
-
 import inspect
 import json
 import re

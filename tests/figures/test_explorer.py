@@ -1,7 +1,5 @@
 """The head explorer: what it refuses, what it packs, and how it answers in a browser."""
 
-from __future__ import annotations
-
 import base64
 import json
 import re

@@ -1,7 +1,5 @@
 """What a reader keeps of a slider figure on a page: its state, its drawings, its numbers, and a page of its own."""
 
-from __future__ import annotations
-
 import csv
 import xml.etree.ElementTree as ElementTree
 from pathlib import Path

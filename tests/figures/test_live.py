@@ -1,7 +1,5 @@
 """Live figures: what the widget takes, computes and refuses, and that it agrees with the frames of the page."""
 
-from __future__ import annotations
-
 import importlib.util
 import json
 import subprocess

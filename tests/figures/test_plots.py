@@ -1,7 +1,5 @@
 """Plots: they show the numbers given, say what is undefined, refuse what does not fit, and leave no trace."""
 
-from __future__ import annotations
-
 import io
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Slider figures: what they refuse, what they send to the page, and how they behave in a browser."""
 
-from __future__ import annotations
-
 import json
 import re
 from html.parser import HTMLParser

@@ -1,7 +1,5 @@
 """Encodings of one's own: a file or an entry point, found by name, in tables and experiments; what is refused."""
 
-from __future__ import annotations
-
 import re
 import sys
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """Constructed heads: admissible ranges seen from both sides, exhaustively where inputs are few; collisions."""
 
-from __future__ import annotations
-
 import itertools
 import math
 
@@ -86,13 +84,16 @@ def test_every_input_is_the_literal_listing(task):
 # Theorem 3
 
 
-@pytest.mark.parametrize("angle", [0.05, 0.3, 1.0, 2.2])
-def test_index_exactly_above_the_smallest_beta(angle):
-    task = IndexTask(length=5, symbols=3)
-    beta = limits.positional_smallest_beta(task.length, angle)
-    inputs = list_inputs(task)
-    assert accuracy(PositionalIndexHead(task, angle=angle, beta=beta * ABOVE), inputs) == 1
-    assert accuracy(PositionalIndexHead(task, angle=angle, beta=beta * BELOW), inputs) < 1
+@pytest.mark.parametrize(("task", "head", "smallest", "angle"), [
+    *((IndexTask(length=5, symbols=3), PositionalIndexHead, limits.positional_smallest_beta, angle)
+      for angle in (0.05, 0.3, 1.0, 2.2)),
+    *((RetrievalTask(length=4, symbols=4, attributes=2), SymbolicRetrievalHead, limits.symbolic_smallest_beta, angle)
+      for angle in (0.0, 0.2)),
+])  # fmt: skip
+def test_heads_are_right_exactly_above_the_smallest_beta(task, head, smallest, angle):
+    beta, inputs = smallest(task.length, angle), list_inputs(task)
+    assert accuracy(head(task, angle=angle, beta=beta * ABOVE), inputs) == 1
+    assert accuracy(head(task, angle=angle, beta=beta * BELOW), inputs) < 1
 
 
 @pytest.mark.parametrize("length", [16, 32, 64])
@@ -124,15 +125,6 @@ def test_index_gap_against_its_definition():
 
 
 # Theorem 5, planar retrieval
-
-
-@pytest.mark.parametrize("angle", [0.0, 0.2])
-def test_retrieval_exactly_above_the_smallest_beta(angle):
-    task = RetrievalTask(length=4, symbols=4, attributes=2)
-    beta = limits.symbolic_smallest_beta(task.length, angle)
-    inputs = list_inputs(task)
-    assert accuracy(SymbolicRetrievalHead(task, beta=beta * ABOVE, angle=angle), inputs) == 1
-    assert accuracy(SymbolicRetrievalHead(task, beta=beta * BELOW, angle=angle), inputs) < 1
 
 
 def test_retrieval_at_the_sizes_of_the_experiment():

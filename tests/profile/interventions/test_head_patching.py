@@ -1,7 +1,5 @@
 """Heads whose outputs are replaced: against hooks made by hand, and against changed weights."""
 
-from __future__ import annotations
-
 import copy
 import importlib
 import re

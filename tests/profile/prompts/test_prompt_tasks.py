@@ -1,7 +1,5 @@
 """Tasks of one's own: a file or an entry point, found by name and in lists; what is refused, and what is left out."""
 
-from __future__ import annotations
-
 import importlib
 import re
 import subprocess

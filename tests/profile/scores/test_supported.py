@@ -1,7 +1,5 @@
 """Whether a model is supported, from its configuration alone, and the table of what the sweep found."""
 
-from __future__ import annotations
-
 import json
 import re
 
