@@ -1,7 +1,5 @@
 """What is too large, or not a number, is refused in words that name the rule, the value and the way out."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np
@@ -51,15 +49,12 @@ def test_numbers_of_any_kind_are_finite_or_refused(dtype, bad):
         require_finite("x", x)
 
 
-@pytest.mark.parametrize(
-    ("query", "keys", "scale", "what"),
-    [
-        (LARGE, KEYS, 1.0, "the scaled query"),
-        (QUERY, KEYS, 1e39, "the scaled query"),
-        (QUERY, KEYS * 3e38, 1.0, "keys"),
-        (QUERY * 1e20, KEYS * 1e20, 1.0, "logits"),
-    ],
-)
+@pytest.mark.parametrize(("query", "keys", "scale", "what"), [
+    (LARGE, KEYS, 1.0, "the scaled query"),
+    (QUERY, KEYS, 1e39, "the scaled query"),
+    (QUERY, KEYS * 3e38, 1.0, "keys"),
+    (QUERY * 1e20, KEYS * 1e20, 1.0, "logits"),
+])  # fmt: skip
 def test_heads_whose_logits_would_overflow(query, keys, scale, what):
     message = rf"^{what} may reach .*, but torch.float32 holds .* pass smaller numbers, or float64"
     with pytest.raises(ValueError, match=message):
@@ -108,19 +103,16 @@ def gptj():
     return make_gptj(vocabulary=9, layers=2, heads=2, width=16), "transformer.drop"
 
 
-@pytest.mark.parametrize(
-    ("make", "ask"),
-    [
-        (encoder, lambda model: predict_classes(model, None)),
-        (encoder, lambda model: ablate_each_head(model, None)),
-        (encoder, lambda model: head_pointers(model, None)),
-        (gptj, lambda model: mark_right_answers(model, None, None)),
-        (gptj, lambda model: run_with_edits(model, None)),
-        (gptj, lambda model: answers_right(model, None, None)),
-        (gptj, lambda model: choose_answers(model, None)),
-        (gptj, lambda model: answer_questions(model, None, [], [])),
-    ],
-)
+@pytest.mark.parametrize(("make", "ask"), [
+    (encoder, lambda model: predict_classes(model, None)),
+    (encoder, lambda model: ablate_each_head(model, None)),
+    (encoder, lambda model: head_pointers(model, None)),
+    (gptj, lambda model: mark_right_answers(model, None, None)),
+    (gptj, lambda model: run_with_edits(model, None)),
+    (gptj, lambda model: answers_right(model, None, None)),
+    (gptj, lambda model: choose_answers(model, None)),
+    (gptj, lambda model: answer_questions(model, None, [], [])),
+])  # fmt: skip
 def test_one_part_in_training_mode_is_refused_whoever_asks(make, ask):
     model, part = make()
     model.eval().get_submodule(part).train()

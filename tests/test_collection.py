@@ -1,7 +1,5 @@
 """The tests of core and profile are the same with and without a GPU, and need pytest and the package alone."""
 
-from __future__ import annotations
-
 import json
 import os
 import re

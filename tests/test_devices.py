@@ -1,7 +1,5 @@
 """Everything numerical on a second device: the CPU's numbers, and no tensor made on the wrong device."""
 
-from __future__ import annotations
-
 import ast
 import importlib
 import inspect
@@ -20,22 +18,7 @@ import posym_core.metrics
 import posym_core.models
 import posym_profile
 from benchmarks.operations import scoring
-from posym_companion.encodings import (
-    averaged_kernel,
-    closest_symbolic,
-    condition_number,
-    descent_steps,
-    eigenvalues,
-    kernel_product,
-    majorisation,
-    mixing_matrix,
-    plane_grams,
-    rope_kernels,
-    rotated_gram,
-    sharpness,
-    singular_values,
-    toeplitz,
-)
+from posym_companion import encodings, solvers
 from posym_companion.encodings.one_layer import EncodedReader
 from posym_companion.later import far_preferred, inversions
 from posym_companion.one_head import alignment, coherence, concentration, crest
@@ -47,84 +30,28 @@ from posym_companion.several_hops.hop_answers import answer_questions
 from posym_companion.several_hops.hop_questions import draw_hop_questions, write_hop_text
 from posym_companion.several_hops.number_letter_shortcuts import measure_counting_accuracy, reroute
 from posym_companion.several_hops.programs import agreement
-from posym_companion.solvers import (
-    answer_pairs,
-    detection,
-    detection_difference,
-    family_model,
-    measure_head_scores,
-    patched_heads,
-    silenced_everywhere,
-    silenced_heads,
-)
 from posym_companion.solvers.families import FactsLoss, answers_right
 from posym_companion.solvers.low_rank_training import train_lora
 from posym_companion.solvers.single_heads import patch_each_head, patch_head
+from posym_core import metrics, models
 from posym_core.encodings import ENCODINGS, EncodedHeads, LayerShape, UndefinedCrossLogits, make_encoding
 from posym_core.encodings._latent import LatentProjections
 from posym_core.encodings._mixed import MixedHeads
 from posym_core.metrics import _few_blocks as hubs
-from posym_core.metrics import (
-    classify_purity,
-    cross_logits,
-    cross_scores,
-    dirichlet_kernel,
-    draw_latin_square,
-    exchange_scores,
-    exclusion,
-    find_local_layers,
-    frequency_shares,
-    frequency_use,
-    head_correlation,
-    list_swap_orders,
-    mean_difference,
-    mean_frequency,
-    mean_interval,
-    measure_head_trends,
-    normalize_parts,
-    pair_scores,
-    permutation_scores,
-    rope_angles,
-    rotate,
-    simulate_random_swaps,
-    split_variance,
-    statistic_interval,
-    swap_scores,
-)
 from posym_core.metrics._blocks import BlockLayout
 from posym_core.metrics._contrasts import contrast_layers
 from posym_core.metrics._cube_parts import arrange_cube, compute_block_logits, measure_prompt_variance
 from posym_core.metrics._heads import Heads
 from posym_core.metrics._permutations import make_block_table, permute_blocks
 from posym_core.metrics._stats import share_interval
-from posym_core.models import (
-    CosineSettings,
-    DecoderEnsemble,
-    EncodingModel,
-    ModelSettings,
-    ToyEnsemble,
-    TrainingSettings,
-    ablate_each_head,
-    train,
-)
 from posym_core.models._ensembles import make_generators, sample_streams
 from posym_core.tasks._facts import FactsTask
 from posym_core.tasks._index_retrieval import IndexTask, PartialInductionTask, RetrievalTask
 from posym_core.tasks._number_letter import LetterTask, NumberTask
 from posym_core.tasks._number_letter_programs import is_valid, walk
 from posym_core.tasks._sentences import CountTask, DistanceTask
+from posym_profile import interventions
 from posym_profile.capture import capture
-from posym_profile.interventions import (
-    ablate_heads,
-    edit_head_outputs,
-    edit_rope,
-    freeze_rotation,
-    patch_heads,
-    record_head_outputs,
-    remove_planes,
-    select_fastest,
-    select_slowest,
-)
 from posym_profile.interventions._plane_interventions import change_base, select_by_id
 from posym_profile.language_models import add_lora, choose_answers, merge_lora
 from posym_profile.planes import find_planes
@@ -142,7 +69,7 @@ def drawn(*shape, seed=0):
     return torch.randn(shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
 
 
-QUERY, KEYS, ANGLES = drawn(2, 8), drawn(2, 9, 8, seed=1), rope_angles(8)
+QUERY, KEYS, ANGLES = drawn(2, 8), drawn(2, 9, 8, seed=1), metrics.rope_angles(8)
 SQUARE = drawn(2, 5, 5)
 GRAM = SQUARE @ SQUARE.mT
 VISIBLE = torch.arange(9).expand(2, 9) > 1
@@ -157,15 +84,17 @@ HALF = torch.arange(6) < 3
 def by_blocks(to):
     options = {"visible": to(VISIBLE), "sinks": to(drawn(2)), "softcap": 3.0, "block_length": 2}
     table = make_block_table(to(QUERY), to(KEYS), to(ANGLES), **options)
-    orders = to(list_swap_orders(4))
+    orders = to(metrics.list_swap_orders(4))
     before, after = table.attention(), table.attention(orders)
-    return permutation_scores(before, after, orders), permute_blocks(to(KEYS[..., 0]), orders, start=0, block_length=2)
+    return metrics.permutation_scores(before, after, orders), permute_blocks(
+        to(KEYS[..., 0]), orders, start=0, block_length=2
+    )
 
 
 def of_a_square(to):
     """Symbol, origin and place, of heads on the four prompts of a square."""
     orders, seen = (
-        to(draw_latin_square(4, torch.Generator().manual_seed(0))),
+        to(metrics.draw_latin_square(4, torch.Generator().manual_seed(0))),
         to(torch.tensor([True, True, False, True])),
     )
     heads = Heads.of(
@@ -177,8 +106,8 @@ def of_a_square(to):
     one_key = arrange_cube(compute_block_logits(heads, swaps, read=1), orders)
     return (
         cube,
-        normalize_parts(split_variance(cube, seen)),
-        split_variance(one_key),
+        metrics.normalize_parts(metrics.split_variance(cube, seen)),
+        metrics.split_variance(one_key),
         measure_prompt_variance(cube, orders, seen),
     )
 
@@ -186,57 +115,68 @@ def of_a_square(to):
 def piece_by_piece(to):
     """All pairs, and those of the few blocks that draw nearly all attention."""
     with scoring("cpu"), pytest.MonkeyPatch.context() as patch:
-        every = swap_scores(to(QUERY), to(KEYS), to(ANGLES))
+        every = metrics.swap_scores(to(QUERY), to(KEYS), to(ANGLES))
         patch.setattr(hubs, "WORTH", 0)
-        return every, swap_scores(to(50 * QUERY), to(KEYS), to(ANGLES))
+        return every, metrics.swap_scores(to(50 * QUERY), to(KEYS), to(ANGLES))
 
 
 # Name -> what to compute with a function that brings tensors to a device.
 METRICS = {
-    "rotate": lambda to: rotate(to(KEYS), to(torch.arange(9.0)), to(ANGLES)),
-    "rotate by a number": lambda to: rotate(to(KEYS), 3, ANGLES, pairing="neighbours"),
-    "cross_logits": lambda to: cross_logits(to(QUERY), to(KEYS), to(ANGLES)),
-    "cross_logits of planes": lambda to: cross_logits(to(QUERY), to(KEYS), ANGLES, per_frequency=True),
-    "swap_scores": lambda to: swap_scores(to(QUERY), to(KEYS), to(ANGLES)),
-    "swap_scores of planes": lambda to: swap_scores(to(QUERY), to(KEYS), ANGLES, block_length=2, per_frequency=True),
-    "swap_scores of what is seen": lambda to: swap_scores(
+    "rotate": lambda to: metrics.rotate(to(KEYS), to(torch.arange(9.0)), to(ANGLES)),
+    "rotate by a number": lambda to: metrics.rotate(to(KEYS), 3, ANGLES, pairing="neighbours"),
+    "cross_logits": lambda to: metrics.cross_logits(to(QUERY), to(KEYS), to(ANGLES)),
+    "cross_logits of planes": lambda to: metrics.cross_logits(to(QUERY), to(KEYS), ANGLES, per_frequency=True),
+    "swap_scores": lambda to: metrics.swap_scores(to(QUERY), to(KEYS), to(ANGLES)),
+    "swap_scores of planes": lambda to: metrics.swap_scores(
+        to(QUERY), to(KEYS), ANGLES, block_length=2, per_frequency=True
+    ),
+    "swap_scores of what is seen": lambda to: metrics.swap_scores(
         to(QUERY), to(KEYS), to(ANGLES), visible=to(VISIBLE), sinks=to(drawn(2)), softcap=3.0
     ),
     "swap_scores piece by piece": piece_by_piece,
     "make_block_table": by_blocks,
     "cube_parts": of_a_square,
-    "cross_scores": lambda to: cross_scores(to(SQUARE), outside=to(drawn(2, 1))),
+    "cross_scores": lambda to: metrics.cross_scores(to(SQUARE), outside=to(drawn(2, 1))),
     "inversions": lambda to: (inversions(to(SQUARE)), far_preferred(to(SQUARE), to(torch.arange(1.0, 6.0)))),
-    "exclusion": lambda to: exclusion(to(SQUARE)),
-    "frequency_shares": lambda to: frequency_shares(to(QUERY), to(KEYS), to(ANGLES)),
-    "frequency_use": lambda to: mean_frequency(frequency_use(to(QUERY), to(KEYS), to(ANGLES))),
-    "dirichlet_kernel": lambda to: dirichlet_kernel(to(ANGLES), 7),
-    "pair_scores": lambda to: pair_scores(to(torch.tensor(0.3)), to(torch.tensor(0.4))),
-    "exchange_scores": lambda to: exchange_scores(to(SQUARE), to(torch.tensor([0, 1])), to(torch.tensor([2, 4]))),
-    "simulate_random_swaps": lambda to: simulate_random_swaps(
+    "exclusion": lambda to: metrics.exclusion(to(SQUARE)),
+    "frequency_shares": lambda to: metrics.frequency_shares(to(QUERY), to(KEYS), to(ANGLES)),
+    "frequency_use": lambda to: metrics.mean_frequency(metrics.frequency_use(to(QUERY), to(KEYS), to(ANGLES))),
+    "dirichlet_kernel": lambda to: metrics.dirichlet_kernel(to(ANGLES), 7),
+    "pair_scores": lambda to: metrics.pair_scores(to(torch.tensor(0.3)), to(torch.tensor(0.4))),
+    "exchange_scores": lambda to: metrics.exchange_scores(
+        to(SQUARE), to(torch.tensor([0, 1])), to(torch.tensor([2, 4]))
+    ),
+    "simulate_random_swaps": lambda to: metrics.simulate_random_swaps(
         to(ATTENTION), generator=torch.Generator().manual_seed(0)
     ),
-    "classify_purity": lambda to: classify_purity(to(SCORES), to(OTHERS)),
-    "eigenvalues": lambda to: (eigenvalues(to(GRAM)), singular_values(to(SQUARE)), condition_number(to(GRAM))),
-    "majorisation": lambda to: majorisation(to(SQUARE[0]), to(SQUARE[1])),
-    "rope_kernels": lambda to: (rope_kernels(to(ANGLES), 5), rope_kernels(to(ANGLES), to(torch.arange(5.0)))),
-    "averaged_kernel": lambda to: (
-        averaged_kernel(to(ANGLES), 5),
-        averaged_kernel(to(ANGLES), to(torch.arange(5.0)), to(torch.ones(4))),
+    "classify_purity": lambda to: metrics.classify_purity(to(SCORES), to(OTHERS)),
+    "eigenvalues": lambda to: (
+        encodings.eigenvalues(to(GRAM)),
+        encodings.singular_values(to(SQUARE)),
+        encodings.condition_number(to(GRAM)),
     ),
-    "kernel_product": lambda to: kernel_product(to(GRAM), averaged_kernel(to(ANGLES), 5)),
-    "mixing_matrix": lambda to: mixing_matrix(to(GRAM), to(averaged_kernel(ANGLES, 5))),
+    "majorisation": lambda to: encodings.majorisation(to(SQUARE[0]), to(SQUARE[1])),
+    "rope_kernels": lambda to: (
+        encodings.rope_kernels(to(ANGLES), 5),
+        encodings.rope_kernels(to(ANGLES), to(torch.arange(5.0))),
+    ),
+    "averaged_kernel": lambda to: (
+        encodings.averaged_kernel(to(ANGLES), 5),
+        encodings.averaged_kernel(to(ANGLES), to(torch.arange(5.0)), to(torch.ones(4))),
+    ),
+    "kernel_product": lambda to: encodings.kernel_product(to(GRAM), encodings.averaged_kernel(to(ANGLES), 5)),
+    "mixing_matrix": lambda to: encodings.mixing_matrix(to(GRAM), to(encodings.averaged_kernel(ANGLES, 5))),
     "interventions": lambda to: [
         change.change(to(ANGLES))
         for change in (
             change_base(times=2.0),
             change_base(1e5),
-            freeze_rotation(select_by_id([1, 3])),
-            remove_planes(select_slowest(0.5)),
+            interventions.freeze_rotation(select_by_id([1, 3])),
+            interventions.remove_planes(interventions.select_slowest(0.5)),
         )
     ],
-    "toeplitz": lambda to: toeplitz(to(drawn(4))),
-    "plane_grams": lambda to: (plane_grams(to(KEYS)), rotated_gram(to(KEYS), to(ANGLES))),
+    "toeplitz": lambda to: encodings.toeplitz(to(drawn(4))),
+    "plane_grams": lambda to: (encodings.plane_grams(to(KEYS)), encodings.rotated_gram(to(KEYS), to(ANGLES))),
     "unrotated_planes": lambda to: (
         unrotated_planes(to(KEYS), to(torch.arange(9.0)), to(ANGLES)),
         unrotated_planes(to(KEYS), 3, ANGLES),
@@ -247,22 +187,24 @@ METRICS = {
     "crest": lambda to: (crest(to(ARROWS), 0.1), crest(to(ARROWS), to(torch.full((6,), 0.2)))),
     "fit_wave": lambda to: fit_wave(to(drawn(2, 6)), to(torch.arange(1.0, 7.0)), 0.5).at(to(torch.arange(3.0))),
     "explain_errors": lambda to: explained(to(drawn(2, 6)), to(drawn(2, 6, seed=1))),
-    "head_correlation": lambda to: head_correlation(to(SCORES), to(OTHERS), draws=20),
-    "mean_interval": lambda to: mean_interval(to(SCORES[:, 0, 0]), draws=20),
-    "mean_difference": lambda to: mean_difference(to(SCORES[:, 0, 0]), to(OTHERS[:, 0, 0]), draws=20),
+    "head_correlation": lambda to: metrics.head_correlation(to(SCORES), to(OTHERS), draws=20),
+    "mean_interval": lambda to: metrics.mean_interval(to(SCORES[:, 0, 0]), draws=20),
+    "mean_difference": lambda to: metrics.mean_difference(to(SCORES[:, 0, 0]), to(OTHERS[:, 0, 0]), draws=20),
     "share_interval": lambda to: share_interval(to(HALF)),
     "student_interval": lambda to: student_interval(to(SCORES)),
-    "statistic_interval": lambda to: statistic_interval(lambda x: float(x.mean()), to(SCORES), draws=20),
+    "statistic_interval": lambda to: metrics.statistic_interval(lambda x: float(x.mean()), to(SCORES), draws=20),
     "variance_shares": lambda to: variance_shares(to(torch.stack([SCORES, OTHERS])), draws=20),
     "contrast_layers": lambda to: contrast_layers(to(SCORES), draws=20),
     "permute_layers": lambda to: permute_layers(lambda x: x[0].mean() - x[1].mean(), to(SCORES), draws=20),
     "compare_groups": lambda to: compare_groups(to(SCORES), to(HALF), strata=to(torch.arange(6) % 2), draws=20),
-    "measure_head_trends": lambda to: measure_head_trends(
+    "measure_head_trends": lambda to: metrics.measure_head_trends(
         to(SCORES), to(OTHERS), to(drawn(6, 4, 3, 4).square()), to(ANGLES.expand(4, 4)), tokens=9, local=LOCAL, draws=20
     ),
-    "find_local_layers": lambda to: find_local_layers(to(ANGLES.expand(4, 4))),
-    "detection": lambda to: detection(to(SCORES[0]), to(CHOSEN), groups=to(torch.arange(12).reshape(4, 3)), draws=20),
-    "detection_difference": lambda to: detection_difference(to(SCORES[0]), to(SCORES[1]), to(CHOSEN), draws=20),
+    "find_local_layers": lambda to: metrics.find_local_layers(to(ANGLES.expand(4, 4))),
+    "detection": lambda to: solvers.detection(
+        to(SCORES[0]), to(CHOSEN), groups=to(torch.arange(12).reshape(4, 3)), draws=20
+    ),
+    "detection_difference": lambda to: solvers.detection_difference(to(SCORES[0]), to(SCORES[1]), to(CHOSEN), draws=20),
 }
 LAYER = LayerShape(heads=2, dim=8, width=6, length=16)
 INPUTS, MAPS = drawn(5, 6), drawn(2, 2, 6, 8, seed=6)
@@ -314,8 +256,8 @@ OF_ENCODINGS = {
     "LatentProjections": in_latent_attention,
     "MixedHeads": in_mixed_heads,
     "URPE.cross_weights": urpe_weights,
-    "closest_symbolic": lambda to: closest_symbolic(to(ANGLES), 12),
-    "descent_steps": lambda to: descent_steps(to(GRAM[0] + 9 * torch.eye(5)), to(drawn(5))),
+    "closest_symbolic": lambda to: encodings.closest_symbolic(to(ANGLES), 12),
+    "descent_steps": lambda to: encodings.descent_steps(to(GRAM[0] + 9 * torch.eye(5)), to(drawn(5))),
 }
 
 # These take no tensor, and what they give lies on the CPU; a knob and a witness are made there.
@@ -434,7 +376,7 @@ FACTS = FactsTask(facts=4, questions=("binding", "index"))
 
 
 def toys():
-    return ToyEnsemble(TASK, torch.tensor([[0.5], [0.01]]), seeds=(0, 1), width=8)
+    return models.ToyEnsemble(TASK, torch.tensor([[0.5], [0.01]]), seeds=(0, 1), width=8)
 
 
 def one_layer():
@@ -442,11 +384,11 @@ def one_layer():
 
 
 def decoders():
-    return DecoderEnsemble(FACTS, torch.tensor([[[0.5, 0.1]]]), seeds=(0, 1), heads=2)
+    return models.DecoderEnsemble(FACTS, torch.tensor([[[0.5, 0.1]]]), seeds=(0, 1), heads=2)
 
 
 def language_models():
-    return FactsLoss(family_model("gemma2", FACTS, layers=2, width=16), FACTS)
+    return FactsLoss(solvers.family_model("gemma2", FACTS, layers=2, width=16), FACTS)
 
 
 def streams(count, generators):
@@ -462,7 +404,7 @@ TRAINED = {
 
 
 @pytest.mark.parametrize("name", TRAINED)
-@pytest.mark.parametrize("settings", [TrainingSettings, CosineSettings])
+@pytest.mark.parametrize("settings", [models.TrainingSettings, models.CosineSettings])
 def test_training_steps(name, settings, other_device, tmp_path):
     make, draw = TRAINED[name]
     options = {"settings": settings(steps=2, batch=4, warmup=1, record_every=1), "progress": False}
@@ -470,9 +412,9 @@ def test_training_steps(name, settings, other_device, tmp_path):
     for device in (torch.device("cpu"), other_device):
         model, generators = make().to(device), make_generators((0, 1), device, purpose=0)
         kept = tmp_path / f"{device.type}.safetensors"
-        history = train(model, draw, generators=generators, checkpoint=kept, checkpoint_every=1, **options)
+        history = models.train(model, draw, generators=generators, checkpoint=kept, checkpoint_every=1, **options)
         found.append([history.losses, *(parameter.detach().cpu() for parameter in model.parameters())])
-        train(make().to(device), draw, generators=generators, checkpoint=kept, **options)
+        models.train(make().to(device), draw, generators=generators, checkpoint=kept, **options)
     for one, other in zip(*found, strict=True):
         torch.testing.assert_close(one, other)
 
@@ -541,7 +483,7 @@ def hop_model(to):
 
 def classifier(to):
     settings = {"vocabulary": 9, "classes": 4, "layers": 2, "width": 16, "heads": 2, "hidden": 12, "length": 10}
-    return to(EncodingModel(ModelSettings(encoding="rope", **settings))).eval()
+    return to(models.EncodingModel(models.ModelSettings(encoding="rope", **settings))).eval()
 
 
 def many(name):
@@ -567,8 +509,8 @@ def through_heads(to, put):
 
 
 def of_pairs(to, put):
-    pairs = answer_pairs(placed(BINDING, put), torch.Generator().manual_seed(0))
-    return pairs, patched_heads(gemma(to), pairs, 2)
+    pairs = solvers.answer_pairs(placed(BINDING, put), torch.Generator().manual_seed(0))
+    return pairs, solvers.patched_heads(gemma(to), pairs, 2)
 
 
 def with_changes(to, put):
@@ -578,42 +520,45 @@ def with_changes(to, put):
         outputs.append(said.clone())
         return said / 2
 
-    with torch.no_grad(), edit_head_outputs(model, half):
+    with torch.no_grad(), interventions.edit_head_outputs(model, half):
         logits = model(input_ids=to(IDS)).logits
     return outputs, logits
 
 
 def under_surgery(to, put):
     model = gemma(to)
-    with edit_rope(
-        model, freeze_rotation(select_slowest(0.5)), remove_planes(select_fastest(0.25), heads=[(1, 2)]), length=26
+    with interventions.edit_rope(
+        model,
+        interventions.freeze_rotation(interventions.select_slowest(0.5)),
+        interventions.remove_planes(interventions.select_fastest(0.25), heads=[(1, 2)]),
+        length=26,
     ) as operated:
         scores = operated.profile(put(IDS), start=1, block_length=4, tau=0.05, progress=False)
         with torch.no_grad():
-            return scores, model(to(IDS)).logits, measure_head_scores(operated, placed(BINDING, put))
+            return scores, model(to(IDS)).logits, solvers.measure_head_scores(operated, placed(BINDING, put))
 
 
 def one_token_replaced(to, put):
     model, prompt = gemma(to), put(IDS[0])
-    said = record_head_outputs(model, put(IDS))
+    said = interventions.record_head_outputs(model, put(IDS))
     mean = said.outputs.mean(0)
     alone = patch_each_head(model, prompt, mean[:, -1], put(torch.tensor([3, 4])))
     found = [alone, patch_head(model, put(IDS), mean, 1, 2)]
     for options in ({}, *({"by": by, "input_ids": put(IDS)} for by in ("mean", "resample"))):
-        with ablate_heads(model, [(1, 2)], **options), torch.no_grad():
+        with interventions.ablate_heads(model, [(1, 2)], **options), torch.no_grad():
             found.append(model(to(IDS)).logits[:, -1])
-    with patch_heads(model, [(1, 2)], put(mean)), torch.no_grad():
+    with interventions.patch_heads(model, [(1, 2)], put(mean)), torch.no_grad():
         return *found, model(to(IDS)).logits[:, -1]
 
 
 def of_stations(to, put):
     layers = capture_layers(hop_model(to), put(HOP_BATCH.tokens))
-    return station_scores(layers, put(HOP_BATCH.path), angles=put(rope_angles(8)), tau=0.05)
+    return station_scores(layers, put(HOP_BATCH.path), angles=put(metrics.rope_angles(8)), tau=0.05)
 
 
 def hop_answers(to, put):
     model, asked = hop_model(to), put(HOP_BATCH.tokens)
-    set_angles(model, put(rope_angles(8)), positions=40)
+    set_angles(model, put(metrics.rope_angles(8)), positions=40)
     program = candidates(asked, HOPS).attention("hop 1")
     says = average_outputs(model, to(HOP_BATCH.tokens))
     logits = run_with_edits(model, to(HOP_BATCH.tokens), attention={(0, 1): program}, output={(1, 0): says[1, 0]})
@@ -631,8 +576,8 @@ def additions(to, put):
 
 
 def bend(to, put):
-    model = FactsLoss(to(family_model("gemma2", FACTS, layers=1, width=16)), FACTS)
-    return sharpness(model.losses(placed(FACT_PROMPTS, to)), list(model.parameters()), tolerance=1e-2).value
+    model = FactsLoss(to(solvers.family_model("gemma2", FACTS, layers=1, width=16)), FACTS)
+    return encodings.sharpness(model.losses(placed(FACT_PROMPTS, to)), list(model.parameters()), tolerance=1e-2).value
 
 
 class Characters:
@@ -668,7 +613,7 @@ OF_MODELS = {
     ],
     "edit_rope": under_surgery,
     "measure_head_labels": lambda to, put: measure_head_labels(gemma(to), put(IDS[:, :9])),
-    "record_head_outputs": lambda to, put: record_head_outputs(gemma(to), put(IDS)),
+    "record_head_outputs": lambda to, put: interventions.record_head_outputs(gemma(to), put(IDS)),
     "make_head_views": lambda to, put: [
         torch.from_numpy(x)
         for x in make_head_views(
@@ -679,18 +624,18 @@ OF_MODELS = {
     "edit_head_outputs": with_changes,
     "capture_layers": of_stations,
     "patched_heads": of_pairs,
-    "silenced_heads": lambda to, put: silenced_heads(gemma(to), placed(BINDING, put), 2),
-    "silenced_everywhere": lambda to, put: silenced_everywhere(gemma(to), placed(BINDING, put), 1),
+    "silenced_heads": lambda to, put: solvers.silenced_heads(gemma(to), placed(BINDING, put), 2),
+    "silenced_everywhere": lambda to, put: solvers.silenced_everywhere(gemma(to), placed(BINDING, put), 1),
     "choose_answers": lambda to, put: choose_answers(gemma(to), placed(BINDING, put)),
     "answer_questions": asked_questions,
     "run_with_edits": hop_answers,
     "ablate_each_head": lambda to, put: [
-        ablate_each_head(classifier(to), placed(SENTENCE_BATCH, put), by=by) for by in ("zero", "mean")
+        models.ablate_each_head(classifier(to), placed(SENTENCE_BATCH, put), by=by) for by in ("zero", "mean")
     ],
     "sharpness": bend,
     "add_lora": additions,
     "right answers of facts": lambda to, put: answers_right(
-        to(family_model("llama", FACTS, layers=1, width=16)).eval(), FACTS, placed(FACT_PROMPTS, to)
+        to(solvers.family_model("llama", FACTS, layers=1, width=16)).eval(), FACTS, placed(FACT_PROMPTS, to)
     ),
 }
 # These read no number of a model and take no tensor.
@@ -720,11 +665,8 @@ def test_what_reads_models(name, inputs, other_device):
 
 
 def test_every_function_of_the_faces_that_read_models_runs_there():
-    called = {
-        node.func.id
-        for node in ast.walk(ast.parse(Path(__file__).read_text("utf-8")))
-        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name)
-    }
+    calls = [node.func for node in ast.walk(ast.parse(Path(__file__).read_text("utf-8"))) if isinstance(node, ast.Call)]
+    called = {getattr(name, "id", getattr(name, "attr", None)) for name in calls}
     rooms = ("capture", "interventions", "language_models", "planes", "scores")
     faces = [
         posym_core,

@@ -1,7 +1,5 @@
 """What must not pass unseen: chapters that raise, packages that changed, interrupted builds, code in files of data."""
 
-from __future__ import annotations
-
 import ast
 import json
 import shutil
@@ -30,14 +28,10 @@ def write_chapter(project: Path, code: str) -> None:
     cells = [
         {"cell_type": "markdown", "id": "title", "metadata": {}, "source": ["# A chapter\n", "\n", "It says little."]},
         {
-            "cell_type": "code",
-            "id": "code",
-            "metadata": {},
-            "source": code.splitlines(keepends=True),
-            "outputs": [],
+            "cell_type": "code", "id": "code", "metadata": {}, "source": code.splitlines(keepends=True), "outputs": [],
             "execution_count": None,
         },
-    ]
+    ]  # fmt: skip
     kernel = {"kernelspec": {"name": "python3", "display_name": "Python 3", "language": "python"}}
     notebook = {"cells": cells, "metadata": kernel, "nbformat": 4, "nbformat_minor": 5}
     (project / "book" / "chapter.ipynb").write_text(json.dumps(notebook))
@@ -208,21 +202,18 @@ def test_no_file_of_data_brings_code_that_runs(root: Path) -> None:
     assert not {name: what for name, what in found.items() if what}
 
 
-@pytest.mark.parametrize(
-    ("source", "what"),
-    [
-        ("import pickle", "pickle"),
-        ("from dill import loads", "dill"),
-        ("def f(): import shelve as s", "shelve"),
-        ("import torch\nx = torch.load('weights.pt', weights_only=False)", "torch.load"),
-        ("import numpy as np\nx = np.load('x.npy')", "np.load"),
-        ("import numpy as np\nx = np.load('x.npy', allow_pickle=True)", "np.load"),
-        ("eval('1')", "eval"),
-        ("AutoConfig.from_pretrained('a', trust_remote_code=True)", "trust_remote_code"),
-        ("AutoConfig.from_pretrained('a', trust_remote_code=chosen)", "trust_remote_code"),
-        ("AutoModel.from_pretrained('a')", "AutoModel.from_pretrained without use_safetensors"),
-    ],
-)
+@pytest.mark.parametrize(("source", "what"), [
+    ("import pickle", "pickle"),
+    ("from dill import loads", "dill"),
+    ("def f(): import shelve as s", "shelve"),
+    ("import torch\nx = torch.load('weights.pt', weights_only=False)", "torch.load"),
+    ("import numpy as np\nx = np.load('x.npy')", "np.load"),
+    ("import numpy as np\nx = np.load('x.npy', allow_pickle=True)", "np.load"),
+    ("eval('1')", "eval"),
+    ("AutoConfig.from_pretrained('a', trust_remote_code=True)", "trust_remote_code"),
+    ("AutoConfig.from_pretrained('a', trust_remote_code=chosen)", "trust_remote_code"),
+    ("AutoModel.from_pretrained('a')", "AutoModel.from_pretrained without use_safetensors"),
+])  # fmt: skip
 def test_code_in_files_of_data_would_be_seen(source: str, what: str) -> None:
     assert unsafe(source) == [what]
     assert not unsafe("import json\nimport numpy as np\nx = np.load('x.npz', allow_pickle=False)")

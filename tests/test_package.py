@@ -1,7 +1,5 @@
 """The package as it is installed and imported: light, quiet, one-directional, and described alike in all places."""
 
-from __future__ import annotations
-
 import ast
 import importlib
 import io
@@ -109,13 +107,10 @@ print(len(rooms) > 8)
 """
 
 
-@pytest.mark.parametrize(
-    ("package", "blocked"),
-    [
-        ("posym_core", ["posym_profile", "posym_figures", "posym_companion", "transformers", "tokenizers"]),
-        ("posym_figures", ["posym_core", "posym_profile", "posym_companion", "torch", "transformers"]),
-    ],
-)
+@pytest.mark.parametrize(("package", "blocked"), [
+    ("posym_core", ["posym_profile", "posym_figures", "posym_companion", "transformers", "tokenizers"]),
+    ("posym_figures", ["posym_core", "posym_profile", "posym_companion", "torch", "transformers"]),
+])  # fmt: skip
 def test_models_and_metrics_need_no_transformers_and_figures_need_no_torch(package: str, blocked: list[str]) -> None:
     """Every module is imported where neither these libraries nor the other packages are to be had."""
     assert run_python("-c", BLOCKED, package, *blocked) == "True\n"

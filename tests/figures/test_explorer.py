@@ -1,7 +1,5 @@
 """The head explorer: what it refuses, what it packs, and how it answers in a browser."""
 
-from __future__ import annotations
-
 import base64
 import json
 import re
@@ -153,48 +151,45 @@ def test_temperatures_as_readers_write_them():
     assert [format_tau(tau) for tau in (0.01, 0.3, 1.0)] == ["0.01", "0.3", "1"]
 
 
-@pytest.mark.parametrize(
-    ("call", "message"),
-    [
-        (lambda: make(caption=" "), "caption must say what is seen; got an empty text"),
-        (lambda: make(alt=""), "alt must say what is seen; got an empty text"),
-        (lambda: head_explorer([], taus=(1,), angles=[[1]], caption="c", alt="a"),
-         "an explorer must have at least one input; got none"),
-        (lambda: make(one_input("a b")), "an input's name has letters, digits, '_' and '-' only, for links; got 'a b'"),
-        (lambda: make(one_input(), one_input()), "names of inputs must differ; got facts, facts"),
-        (lambda: make(one_input(lengths=(1, 3, 4))),
-         "lengths of input 'facts' must cut 8 tokens into at least two equal blocks; 3 does not"),
-        (lambda: make(one_input(lengths=(1, 2, 8))),
-         "lengths of input 'facts' must cut 8 tokens into at least two equal blocks; 8 does not"),
-        (lambda: make(one_input(lengths=())),
-         "lengths of input 'facts' must cut 8 tokens into at least two equal blocks; got none"),
-        (lambda: make(one_input(tokens=[])),
-         "tokens of input 'facts' must be lists of texts, one a prompt, all of one length; got lengths of no prompt"),
-        (lambda: make(one_input(tokens=["a b"])), "one a prompt, all of one length; got lengths [3]"),
-        (lambda: make(one_input(tokens=[["a"], ["a", "b"]])), "all of one length; got lengths [1, 2]"),
-        (lambda: make(one_input(tokens=[["a"], ["b"]])),
-         "labels of input 'facts' must be one for each of its 2 prompts; got 0"),
-        (lambda: make(layers=(1, 2)), "layers must be a number of its own for each of 5 layers; got [1, 2]"),
-        (lambda: make(taus=(0.0, 1.0, 2.0)), "taus must be positive numbers, at least one; got [0.0, 1.0, 2.0]"),
-        (lambda: make(angles=np.ones(8)), "angles must have shape [layer, plane]; got [8]"),
-        (lambda: make(head=(5, 0)), "head must be a layer below 5 and a head below 3; got (5, 0)"),
-        (lambda: make(length=3), "length must be one of 1, 2, 4, which the sliders step; got 3"),
-        (lambda: make(tau=0.5), "tau must be one of 0.0001, 0.01, 1.0, which the sliders step; got 0.5"),
-        (lambda: make(marked=(7,)), "marked must be layers below 5; got 7"),
-        (lambda: make(turn=[1.0]), "turn must have shape [layer: 5]; got [1]"),
-        (lambda: make(one_input(start=4)), "input 'facts' has 10 tokens, too few for blocks over 8 from token 4; pass"),
-        (lambda: make(one_input(entropy=np.ones((4, 3)))),
-         "entropy of input 'facts' must have shape [layer: 5, head: 3]; got [4, 3]. Its lengths and tokens, and the"),
-        (lambda: make(one_input(symbolic=2 * np.ones((3, 3, 5, 3)))),
-         "symbolic of input 'facts' must lie in 0 to 1, or be NaN where undefined; it spans 2 to 2"),
-        (lambda: make(one_input(examples=-np.ones((1, 5, 3, 10)))),
-         "examples of input 'facts' must lie in 0 to 1, or be NaN where undefined; it spans -1 to -1"),
-        (lambda: make(replace(one_input(), arrays={"entropy": np.ones((5, 3))})),
-         "arrays of input 'facts' must hold all of ARRAYS; positional, symbolic, positional_margin"),
-        (lambda: make(one_input(entropy=np.full((5, 3), np.inf))), "entropy of input 'facts' must be finite"),
-        (lambda: make(limit=5000), "the packed numbers take 0.0 MB"),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("call", "message"), [
+    (lambda: make(caption=" "), "caption must say what is seen; got an empty text"),
+    (lambda: make(alt=""), "alt must say what is seen; got an empty text"),
+    (lambda: head_explorer([], taus=(1,), angles=[[1]], caption="c", alt="a"),
+     "an explorer must have at least one input; got none"),
+    (lambda: make(one_input("a b")), "an input's name has letters, digits, '_' and '-' only, for links; got 'a b'"),
+    (lambda: make(one_input(), one_input()), "names of inputs must differ; got facts, facts"),
+    (lambda: make(one_input(lengths=(1, 3, 4))),
+     "lengths of input 'facts' must cut 8 tokens into at least two equal blocks; 3 does not"),
+    (lambda: make(one_input(lengths=(1, 2, 8))),
+     "lengths of input 'facts' must cut 8 tokens into at least two equal blocks; 8 does not"),
+    (lambda: make(one_input(lengths=())),
+     "lengths of input 'facts' must cut 8 tokens into at least two equal blocks; got none"),
+    (lambda: make(one_input(tokens=[])),
+     "tokens of input 'facts' must be lists of texts, one a prompt, all of one length; got lengths of no prompt"),
+    (lambda: make(one_input(tokens=["a b"])), "one a prompt, all of one length; got lengths [3]"),
+    (lambda: make(one_input(tokens=[["a"], ["a", "b"]])), "all of one length; got lengths [1, 2]"),
+    (lambda: make(one_input(tokens=[["a"], ["b"]])),
+     "labels of input 'facts' must be one for each of its 2 prompts; got 0"),
+    (lambda: make(layers=(1, 2)), "layers must be a number of its own for each of 5 layers; got [1, 2]"),
+    (lambda: make(taus=(0.0, 1.0, 2.0)), "taus must be positive numbers, at least one; got [0.0, 1.0, 2.0]"),
+    (lambda: make(angles=np.ones(8)), "angles must have shape [layer, plane]; got [8]"),
+    (lambda: make(head=(5, 0)), "head must be a layer below 5 and a head below 3; got (5, 0)"),
+    (lambda: make(length=3), "length must be one of 1, 2, 4, which the sliders step; got 3"),
+    (lambda: make(tau=0.5), "tau must be one of 0.0001, 0.01, 1.0, which the sliders step; got 0.5"),
+    (lambda: make(marked=(7,)), "marked must be layers below 5; got 7"),
+    (lambda: make(turn=[1.0]), "turn must have shape [layer: 5]; got [1]"),
+    (lambda: make(one_input(start=4)), "input 'facts' has 10 tokens, too few for blocks over 8 from token 4; pass"),
+    (lambda: make(one_input(entropy=np.ones((4, 3)))),
+     "entropy of input 'facts' must have shape [layer: 5, head: 3]; got [4, 3]. Its lengths and tokens, and the"),
+    (lambda: make(one_input(symbolic=2 * np.ones((3, 3, 5, 3)))),
+     "symbolic of input 'facts' must lie in 0 to 1, or be NaN where undefined; it spans 2 to 2"),
+    (lambda: make(one_input(examples=-np.ones((1, 5, 3, 10)))),
+     "examples of input 'facts' must lie in 0 to 1, or be NaN where undefined; it spans -1 to -1"),
+    (lambda: make(replace(one_input(), arrays={"entropy": np.ones((5, 3))})),
+     "arrays of input 'facts' must hold all of ARRAYS; positional, symbolic, positional_margin"),
+    (lambda: make(one_input(entropy=np.full((5, 3), np.inf))), "entropy of input 'facts' must be finite"),
+    (lambda: make(limit=5000), "the packed numbers take 0.0 MB"),
+])  # fmt: skip
 def test_refusals_name_rule_value_and_way_out(call, message):
     with pytest.raises(ValueError, match=re.escape(message)):
         call()
@@ -249,13 +244,10 @@ def test_the_experiment_agrees_with_a_profile(packaged, monkeypatch):
     assert measured["tokens"][1].strip().isalpha()
 
 
-@pytest.mark.parametrize(
-    ("changed", "message"),
-    [
-        ({"facts": 8}, "the explorer cuts 64 tokens into blocks, but 8 facts of 'binding-likes' hold 32; pass facts=1"),
-        ({"prompts": 1}, "an interval over prompts needs at least 2 of them; got 1"),
-    ],
-)
+@pytest.mark.parametrize(("changed", "message"), [
+    ({"facts": 8}, "the explorer cuts 64 tokens into blocks, but 8 facts of 'binding-likes' hold 32; pass facts=1"),
+    ({"prompts": 1}, "an interval over prompts needs at least 2 of them; got 1"),
+])  # fmt: skip
 def test_the_experiment_refuses(monkeypatch, changed, message):
     prompts = lambda *_, facts, **__: SimpleNamespace(blocks=facts, block_length=4, start=1)  # noqa: E731
     monkeypatch.setattr(experiment, "make_prompts", prompts)
@@ -498,19 +490,16 @@ def test_links_and_the_way_back(open_page):
     comes("0, head 0")
 
 
-@pytest.mark.parametrize(
-    ("address", "expected", "tau"),
-    [
-        ("#head=3.0", "Layer 3, head 0", "0"),
-        ("#head=3.0&tau=0.02&block=4", "Layer 3, head 0", "1"),
-        ("#head=9.0", "Layer 2, head 1", "0"),
-        ("#head=0.3&tau=1", "Layer 2, head 1", "0"),
-        ("#head=x&tau=1", "Layer 2, head 1", "0"),
-        ("#some-section", "Layer 2, head 1", "0"),
-        ("#head=3.0&input=nothing&tau=-1&block=e", "Layer 3, head 0", "0"),
-        ("#head=3.0&input=<script>", "Layer 3, head 0", "0"),
-    ],
-)
+@pytest.mark.parametrize(("address", "expected", "tau"), [
+    ("#head=3.0", "Layer 3, head 0", "0"),
+    ("#head=3.0&tau=0.02&block=4", "Layer 3, head 0", "1"),
+    ("#head=9.0", "Layer 2, head 1", "0"),
+    ("#head=0.3&tau=1", "Layer 2, head 1", "0"),
+    ("#head=x&tau=1", "Layer 2, head 1", "0"),
+    ("#some-section", "Layer 2, head 1", "0"),
+    ("#head=3.0&input=nothing&tau=-1&block=e", "Layer 3, head 0", "0"),
+    ("#head=3.0&input=<script>", "Layer 3, head 0", "0"),
+])  # fmt: skip
 def test_addresses_are_read_with_care(open_page, address, expected, tau):
     page = open_page(address=address)
     assert chosen(page) == expected

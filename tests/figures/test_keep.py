@@ -1,7 +1,5 @@
 """What a reader keeps of a slider figure on a page: its state, its drawings, its numbers, and a page of its own."""
 
-from __future__ import annotations
-
 import csv
 import xml.etree.ElementTree as ElementTree
 from pathlib import Path
@@ -103,16 +101,13 @@ def test_numbers_as_csv(opened, tmp_path: Path) -> None:
     assert float(rows[-1]["y"]) == pytest.approx(expected[4]["sum"], abs=1e-3)
 
 
-@pytest.mark.parametrize(
-    ("labels", "expected"),
-    [
-        (["1", "", "", "4"], ["1", "2", "3", "4"]),
-        (["", "1", "", ""], ["0", "1", "2", "3"]),
-        (["a", "", "b", ""], ["a", "1", "b", "3"]),
-        (["", "", "", ""], ["0", "1", "2", "3"]),
-        ((), ["0", "1", "2", "3"]),
-    ],
-)
+@pytest.mark.parametrize(("labels", "expected"), [
+    (["1", "", "", "4"], ["1", "2", "3", "4"]),
+    (["", "1", "", ""], ["0", "1", "2", "3"]),
+    (["a", "", "b", ""], ["a", "1", "b", "3"]),
+    (["", "", "", ""], ["0", "1", "2", "3"]),
+    ((), ["0", "1", "2", "3"]),
+])  # fmt: skip
 def test_ticks_without_a_label_have_one_in_numbers_and_under_the_pointer(open_page, tmp_path, labels, expected) -> None:
     panels = [Bars("B", labels, np.arange(4.0)), Heatmap("H", np.zeros((1, 4)), column_labels=labels)]
     page = open_page([slider_figure(panels, [], caption="C.", alt="A.")])

@@ -1,7 +1,5 @@
 """Live figures: what the widget takes, computes and refuses, and that it agrees with the frames of the page."""
 
-from __future__ import annotations
-
 import importlib.util
 import json
 import subprocess
@@ -100,17 +98,14 @@ def test_a_value_between_the_frames_is_computed_before_the_assignment_returns() 
     assert json.dumps(widget.shown["panels"], allow_nan=False)
 
 
-@pytest.mark.parametrize(
-    ("values", "message"),
-    [
-        ({"theta": 2}, r"value of slider 'theta' must lie in 0\.1 to 1\.0; got 2"),
-        ({"theta": float("nan")}, r"must lie in 0\.1 to 1\.0; got nan"),
-        ({"theta": "0.5"}, r"must lie in 0\.1 to 1\.0; got '0\.5'"),
-        ({"keys": True}, r"must lie in 2 to 8; got True"),
-        ({"sign": "both"}, r"must be one of its 2 values; got 'both'\. They are 'plus', 'minus'"),
-        ({"angle": 0.5}, r"values must name sliders of the figure \(theta, keys, sign\); got 'angle'"),
-    ],
-)
+@pytest.mark.parametrize(("values", "message"), [
+    ({"theta": 2}, r"value of slider 'theta' must lie in 0\.1 to 1\.0; got 2"),
+    ({"theta": float("nan")}, r"must lie in 0\.1 to 1\.0; got nan"),
+    ({"theta": "0.5"}, r"must lie in 0\.1 to 1\.0; got '0\.5'"),
+    ({"keys": True}, r"must lie in 2 to 8; got True"),
+    ({"sign": "both"}, r"must be one of its 2 values; got 'both'\. They are 'plus', 'minus'"),
+    ({"angle": 0.5}, r"values must name sliders of the figure \(theta, keys, sign\); got 'angle'"),
+])  # fmt: skip
 def test_values_that_no_slider_takes_are_refused_and_change_nothing(values, message) -> None:
     widget = figure().widget()
     before, arrays = dict(widget.values), widget.arrays

@@ -1,7 +1,5 @@
 """Plots: they show the numbers given, say what is undefined, refuse what does not fit, and leave no trace."""
 
-from __future__ import annotations
-
 import io
 from typing import Any
 
@@ -145,20 +143,17 @@ def test_plots_leave_no_style_and_no_open_figure_behind():
     assert plt.get_fignums() == []
 
 
-@pytest.mark.parametrize(
-    ("name", "said"),
-    [
-        ("heatmap", "5 cells undefined"),
-        ("layer_head_scores", "1 cell undefined"),
-        ("score_plane", "1 head undefined"),
-        ("share_triangle", "1 head undefined"),
-        ("frequency_profile", "1 plane undefined"),
-        ("bars", " undefined"),
-        ("dots", "undefined"),
-        ("bound_scatter", "1 head undefined"),
-        ("bound_scatter", "1 at 0, off the logarithmic axes"),
-    ],
-)
+@pytest.mark.parametrize(("name", "said"), [
+    ("heatmap", "5 cells undefined"),
+    ("layer_head_scores", "1 cell undefined"),
+    ("score_plane", "1 head undefined"),
+    ("share_triangle", "1 head undefined"),
+    ("frequency_profile", "1 plane undefined"),
+    ("bars", " undefined"),
+    ("dots", "undefined"),
+    ("bound_scatter", "1 head undefined"),
+    ("bound_scatter", "1 at 0, off the logarithmic axes"),
+])  # fmt: skip
 def test_undefined_is_said(name, said):
     assert said in texts(every_plot()[name])
 
@@ -265,38 +260,28 @@ def test_diverging_map_runs_from_blue_through_the_page_to_orange():
     assert (low[3], middle[3], high[3]) == (1, 0, 1)
 
 
-@pytest.mark.parametrize(
-    ("draw", "message"),
-    [
-        (lambda: plots.heatmap([1.0, 2.0]), r"matrix must have shape \[row, column\]; got \[2\]. Reshape or reduce"),
-        (lambda: plots.heatmap(np.eye(2), colours=WRONG), r"colours must be 'diverging' or 'sequential'; got 'red'"),
-        (lambda: plots.heatmap(np.eye(2), row_labels=["a"]), r"one for each of the 2 rows or columns; got 1"),
-        (lambda: plots.heatmap([[np.inf]]), r"matrix must be finite, or NaN where undefined"),
-        (lambda: plots.heatmap(np.eye(2), limits=(1, 0)), r"limits must be two finite numbers, the lower first"),
-        (lambda: plots.layer_head_scores(np.eye(2), np.eye(3)), r"symbolic must have shape \[layer: 2, head: 2\]"),
-        (lambda: plots.score_plane([1.0], [1.0], layers=[1, 2]), r"layers must have shape \[head: 1\]; got \[2\]"),
-        (lambda: plots.share_triangle([0.5], [0.1, 0.2], [0.1]), r"origin must have shape \[head: 1\]; got \[2\]"),
-        (lambda: plots.share_triangle([0.5], [-0.1], [0.1]), r"shares must be at least 0; got -0.1. Pass parts of a"),
-        (
-            lambda: chapter_plots.frequency_profile([1], [1], {}, [1], bands={"x": (0, 1)}),
-            r"bands must be of 'positional', ",
-        ),
-        (
-            lambda: chapter_plots.frequency_profile([1], [1], {"place": [1]}, [1]),
-            r"shares must be of 'positional', .*; got 'place'",
-        ),
-        (lambda: plots.bars(["a"], [[1, 2]]), r"values must have shape \[series, bar: 1\]; got \[1, 2\]"),
-        (lambda: plots.bars(["a"], [1], lower=[0]), r"intervals need both ends; pass lower and upper, or neither"),
-        (lambda: plots.dots(["a"], [[1, 2]]), r"values must have shape \[series, row: 1\]; got \[1, 2\]"),
-        (lambda: plots.bars(["a"], [1], lower=[2], upper=[1]), r"lower must not exceed upper; it does in 1 places"),
-        (lambda: plots.curve([0, 1], [[0, 1]], series=["a", "b"]), r"one for each of the 1 series or groups; got 2"),
-        (
-            lambda: chapter_plots.angle_position_heatmap(np.eye(2), [1.0]),
-            r"angles must have shape \[angle: 2\]; got \[1\]",
-        ),
-        (lambda: chapter_plots.bound_scatter([1.0], [1.0, 2.0]), r"bound must have shape \[head: 1\]; got \[2\]"),
-    ],
-)
+@pytest.mark.parametrize(("draw", "message"), [
+    (lambda: plots.heatmap([1.0, 2.0]), r"matrix must have shape \[row, column\]; got \[2\]. Reshape or reduce"),
+    (lambda: plots.heatmap(np.eye(2), colours=WRONG), r"colours must be 'diverging' or 'sequential'; got 'red'"),
+    (lambda: plots.heatmap(np.eye(2), row_labels=["a"]), r"one for each of the 2 rows or columns; got 1"),
+    (lambda: plots.heatmap([[np.inf]]), r"matrix must be finite, or NaN where undefined"),
+    (lambda: plots.heatmap(np.eye(2), limits=(1, 0)), r"limits must be two finite numbers, the lower first"),
+    (lambda: plots.layer_head_scores(np.eye(2), np.eye(3)), r"symbolic must have shape \[layer: 2, head: 2\]"),
+    (lambda: plots.score_plane([1.0], [1.0], layers=[1, 2]), r"layers must have shape \[head: 1\]; got \[2\]"),
+    (lambda: plots.share_triangle([0.5], [0.1, 0.2], [0.1]), r"origin must have shape \[head: 1\]; got \[2\]"),
+    (lambda: plots.share_triangle([0.5], [-0.1], [0.1]), r"shares must be at least 0; got -0.1. Pass parts of a"),
+    (lambda: chapter_plots.frequency_profile([1], [1], {}, [1], bands={"x": (0, 1)}),
+     r"bands must be of 'positional', "),
+    (lambda: chapter_plots.frequency_profile([1], [1], {"place": [1]}, [1]),
+     r"shares must be of 'positional', .*; got 'place'"),
+    (lambda: plots.bars(["a"], [[1, 2]]), r"values must have shape \[series, bar: 1\]; got \[1, 2\]"),
+    (lambda: plots.bars(["a"], [1], lower=[0]), r"intervals need both ends; pass lower and upper, or neither"),
+    (lambda: plots.dots(["a"], [[1, 2]]), r"values must have shape \[series, row: 1\]; got \[1, 2\]"),
+    (lambda: plots.bars(["a"], [1], lower=[2], upper=[1]), r"lower must not exceed upper; it does in 1 places"),
+    (lambda: plots.curve([0, 1], [[0, 1]], series=["a", "b"]), r"one for each of the 1 series or groups; got 2"),
+    (lambda: chapter_plots.angle_position_heatmap(np.eye(2), [1.0]), r"angles must have shape \[angle: 2\]; got \[1\]"),
+    (lambda: chapter_plots.bound_scatter([1.0], [1.0, 2.0]), r"bound must have shape \[head: 1\]; got \[2\]"),
+])  # fmt: skip
 def test_refusals_name_rule_value_and_way_out(draw, message):
     with pytest.raises(ValueError, match=message):
         draw()

@@ -1,7 +1,5 @@
 """Slider figures: what they refuse, what they send to the page, and how they behave in a browser."""
 
-from __future__ import annotations
-
 import json
 import re
 from html.parser import HTMLParser
@@ -397,20 +395,17 @@ def test_hover_says_the_value(open_page):
     assert not tip.is_visible()
 
 
-@pytest.mark.parametrize(
-    ("root", "body", "theme", "expected"),
-    [
-        ("", "", "light", "light"),
-        ("", "", "dark", "dark"),
-        ('data-theme="light"', "", "dark", "light"),
-        ('data-theme="dark"', "", "light", "dark"),
-        ('theme="dark"', "", "light", "dark"),
-        ("", 'data-jp-theme-light="false"', "light", "dark"),
-        ("", 'data-jp-theme-light="true"', "dark", "light"),
-        ("", 'class="vscode-dark"', "light", "dark"),
-        ("", 'class="vscode-light"', "dark", "light"),
-    ],
-)
+@pytest.mark.parametrize(("root", "body", "theme", "expected"), [
+    ("", "", "light", "light"),
+    ("", "", "dark", "dark"),
+    ('data-theme="light"', "", "dark", "light"),
+    ('data-theme="dark"', "", "light", "dark"),
+    ('theme="dark"', "", "light", "dark"),
+    ("", 'data-jp-theme-light="false"', "light", "dark"),
+    ("", 'data-jp-theme-light="true"', "dark", "light"),
+    ("", 'class="vscode-dark"', "light", "dark"),
+    ("", 'class="vscode-light"', "dark", "light"),
+])  # fmt: skip
 def test_colours_follow_the_page(open_page, root, body, theme, expected):
     page = open_page(samples()[1:], root=root, body=body, theme=theme)
     scheme = page.locator("figure").evaluate("figure => getComputedStyle(figure).getPropertyValue('--posym-scheme')")

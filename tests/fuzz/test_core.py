@@ -1,7 +1,5 @@
 """Rotations, cross-logits and scores of random inputs: numbers of the literal definition, or a stated refusal."""
 
-from __future__ import annotations
-
 import itertools
 import math
 

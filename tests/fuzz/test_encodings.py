@@ -1,7 +1,5 @@
 """Encodings and pointers to heads on random inputs: finite numbers that agree with each other, or a stated refusal."""
 
-from __future__ import annotations
-
 import math
 
 import literal

@@ -1,7 +1,5 @@
 """Files of results, parts and prompts, altered at random: what was written is read, or the error names the file."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable
 from pathlib import Path

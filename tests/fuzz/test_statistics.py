@@ -1,7 +1,5 @@
 """Statistics of random scores: numbers of the textbook's formulas, or a stated refusal."""
 
-from __future__ import annotations
-
 import itertools
 import math
 

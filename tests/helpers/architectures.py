@@ -29,44 +29,32 @@ def rope(kind: str = "default", **parameters: Any) -> dict[str, Any]:
     return {"rope_parameters": dict(rope_theta=1e4, rope_type=kind, **parameters)}
 
 
+YARN = rope("yarn", factor=4.0, original_max_position_embeddings=512)
+YARN_OF_BOTH = rope("yarn", factor=4.0, original_max_position_embeddings=512, mscale=1.0, mscale_all_dim=1.0)
+LLAMA3 = rope("llama3", factor=8.0, low_freq_factor=1.0, high_freq_factor=4.0, original_max_position_embeddings=256)
+SLOWER = [1.0 + 0.5 * i for i in range(8)]
+LONG = rope("longrope", short_factor=[1.0] * 8, long_factor=SLOWER, original_max_position_embeddings=32)
+SCALED, PLAIN = {"rope_type": "linear", "rope_theta": 1e6, "factor": 8.0}, {"rope_type": "default", "rope_theta": 1e4}
+TWO_BASES = {"rope_parameters": {"full_attention": SCALED, "sliding_attention": PLAIN}}
+CHUNKED = {
+    "num_local_experts": 2, "intermediate_size_mlp": 96, "num_hidden_layers": 4, "no_rope_layers": [1, 1, 1, 0],
+    "attention_chunk_size": 16,
+}  # fmt: skip
 ROTARY: dict[str, tuple[str, dict[str, Any]]] = {
     "Llama": ("LlamaConfig", LLAMA),
     "Llama linear": ("LlamaConfig", LLAMA | rope("linear", factor=4.0)),
     "Llama dynamic": ("LlamaConfig", LLAMA | {"max_position_embeddings": 24} | rope("dynamic", factor=4.0)),
-    "Llama 3": (
-        "LlamaConfig",
-        LLAMA
-        | rope("llama3", factor=8.0, low_freq_factor=1.0, high_freq_factor=4.0, original_max_position_embeddings=256),
-    ),
-    "Llama YaRN": ("LlamaConfig", LLAMA | rope("yarn", factor=4.0, original_max_position_embeddings=512)),
+    "Llama 3": ("LlamaConfig", LLAMA | LLAMA3),
+    "Llama YaRN": ("LlamaConfig", LLAMA | YARN),
     "Mistral": ("MistralConfig", LLAMA | {"sliding_window": 16}),
     "Qwen2": ("Qwen2Config", LLAMA),
     "Qwen3": ("Qwen3Config", LLAMA | {"head_dim": 16}),
     "Gemma2": ("Gemma2Config", HEADS_OF_16 | {"query_pre_attn_scalar": 16, "attn_logit_softcapping": 5.0}),
-    "Gemma3": (
-        "Gemma3TextConfig",
-        HEADS_OF_16
-        | {
-            "query_pre_attn_scalar": 16,
-            "layer_types": LAYER_KINDS,
-            "rope_parameters": {
-                "full_attention": {"rope_type": "linear", "rope_theta": 1e6, "factor": 8.0},
-                "sliding_attention": {"rope_type": "default", "rope_theta": 1e4},
-            },
-        },
-    ),
+    "Gemma3": ("Gemma3TextConfig", HEADS_OF_16 | TWO_BASES | {"query_pre_attn_scalar": 16, "layer_types": LAYER_KINDS}),
     "Phi": ("PhiConfig", LLAMA | rope(partial_rotary_factor=0.5)),
     "Phi3": ("Phi3Config", LLAMA),
     "Phi3 longrope": (
-        "Phi3Config",
-        LLAMA
-        | {"max_position_embeddings": 1024, "original_max_position_embeddings": 32}
-        | rope(
-            "longrope",
-            short_factor=[1.0] * 8,
-            long_factor=[1.0 + 0.5 * i for i in range(8)],
-            original_max_position_embeddings=32,
-        ),
+        "Phi3Config", LLAMA | {"max_position_embeddings": 1024, "original_max_position_embeddings": 32} | LONG
     ),
     "OLMo2": ("Olmo2Config", LLAMA),
     "StableLM": ("StableLmConfig", LLAMA | {"qk_layernorm": True} | rope(partial_rotary_factor=0.25)),
@@ -76,28 +64,10 @@ ROTARY: dict[str, tuple[str, dict[str, Any]]] = {
     "Cohere": ("CohereConfig", LLAMA | {"use_qk_norm": True}),
     "Cohere2 with NoPE layers": ("Cohere2Config", HEADS_OF_16 | {"layer_types": LAYER_KINDS}),
     "GLM": ("GlmConfig", LLAMA | {"head_dim": 16}),
-    "gpt-oss": (
-        "GptOssConfig",
-        HEADS_OF_16
-        | {"num_local_experts": 4, "num_experts_per_tok": 2}
-        | rope("yarn", factor=4.0, original_max_position_embeddings=512),
-    ),
+    "gpt-oss": ("GptOssConfig", HEADS_OF_16 | {"num_local_experts": 4, "num_experts_per_tok": 2} | YARN),
     "DeepSeek-V2": ("DeepseekV2Config", LLAMA | LATENT),
-    "DeepSeek-V3": (
-        "DeepseekV3Config",
-        LLAMA
-        | LATENT
-        | {"rope_interleave": True}
-        | rope("yarn", factor=4.0, original_max_position_embeddings=512, mscale=1.0, mscale_all_dim=1.0),
-    ),
-    "Llama 4": (
-        "Llama4TextConfig",
-        LLAMA
-        | {
-            "head_dim": 16, "num_local_experts": 2, "intermediate_size_mlp": 96, "num_hidden_layers": 4,
-            "no_rope_layers": [1, 1, 1, 0], "attention_chunk_size": 16,
-        },
-    ),
+    "DeepSeek-V3": ("DeepseekV3Config", LLAMA | LATENT | {"rope_interleave": True} | YARN_OF_BOTH),
+    "Llama 4": ("Llama4TextConfig", LLAMA | CHUNKED | {"head_dim": 16}),
     "SmolLM3": ("SmolLM3Config", LLAMA | {"num_hidden_layers": 4, "no_rope_layers": [1, 1, 1, 0]}),
     "HunYuan": ("HunYuanDenseV1Config", LLAMA | {"head_dim": 16}),
     "GPT-NeoX-Japanese": ("GPTNeoXJapaneseConfig", COMMON | {"intermediate_multiple_size": 2}),

@@ -8,26 +8,7 @@ import torch
 from encoding_pairs import SHAPE, TIGHT, content, loop, pair
 from torch import nn
 
-from posym_core import exclusion, rope_angles, rotate
-from posym_core.encodings import (
-    DAPE,
-    TAPA,
-    AdditiveGRAPE,
-    ALiBi,
-    EncodedHeads,
-    LayerShape,
-    LearnedAbsolute,
-    MultiplicativeGRAPE,
-    NoPE,
-    PartialRoPE,
-    PoPE,
-    PRoPE,
-    RollPE,
-    RoPE,
-    Sinusoidal,
-    T5Bias,
-    make_encoding,
-)
+from posym_core import encodings, exclusion, rope_angles, rotate
 from posym_core.encodings._bias import alibi_slopes
 from posym_core.encodings._latent import LatentProjections
 
@@ -35,7 +16,7 @@ from posym_core.encodings._latent import LatentProjections
 
 
 def test_sinusoids_word_by_word():
-    table = Sinusoidal(SHAPE).table(torch.arange(40, dtype=torch.float64))
+    table = encodings.Sinusoidal(SHAPE).table(torch.arange(40, dtype=torch.float64))
     for b, i in itertools.product(range(40), range(6)):
         assert table[b, 2 * i] == pytest.approx(math.sin(b / 10000 ** (2 * i / 12)), abs=1e-12)
         assert table[b, 2 * i + 1] == pytest.approx(math.cos(b / 10000 ** (2 * i / 12)), abs=1e-12)
@@ -49,14 +30,14 @@ def test_sinusoids_of_transformers():
     angles = 10000 ** -(torch.arange(6, dtype=torch.float64) / 5)
     phase = torch.arange(9, dtype=torch.float64)[:, None] * angles
     torch.testing.assert_close(theirs.double(), torch.cat([phase.sin(), phase.cos()], -1), rtol=0, atol=1e-6)
-    ours = Sinusoidal(SHAPE)
+    ours = encodings.Sinusoidal(SHAPE)
     ours.angles = angles
     table = ours.table(torch.arange(9, dtype=torch.float64))
     torch.testing.assert_close(torch.cat([table[:, 0::2], table[:, 1::2]], -1).float(), theirs, rtol=0, atol=1e-6)
 
 
 def test_products_of_sinusoids_are_toeplitz_and_a_key_map_breaks_it():
-    table = Sinusoidal(SHAPE).table(torch.arange(9, dtype=torch.float64))
+    table = encodings.Sinusoidal(SHAPE).table(torch.arange(9, dtype=torch.float64))
     gram = table @ table.T
     distance = torch.arange(9)[:, None] - torch.arange(9)
     expected = torch.cos(distance[..., None] * rope_angles(12)).sum(-1)
@@ -67,7 +48,7 @@ def test_products_of_sinusoids_are_toeplitz_and_a_key_map_breaks_it():
 
 def test_learned_vectors_are_added_and_their_norm_is_the_share_of_position():
     torch.manual_seed(0)
-    encoding = LearnedAbsolute(SHAPE, spread=0.5).double().requires_grad_(False)
+    encoding = encodings.LearnedAbsolute(SHAPE, spread=0.5).double().requires_grad_(False)
     x = content()
     torch.testing.assert_close(encoding.embed(x), x + encoding.vectors[:7])
     torch.testing.assert_close(encoding.embed(x, torch.arange(7) + 3), x + encoding.vectors[3:10])
@@ -75,8 +56,10 @@ def test_learned_vectors_are_added_and_their_norm_is_the_share_of_position():
     maps = torch.randn(2, 2, 12, 8, dtype=torch.float64)
     shares = []
     for spread in (0.0, 0.1, 1.0, 10.0):
-        encoding = LearnedAbsolute(LayerShape(heads=2, dim=8, width=12, length=100), spread=spread).double()
-        layer = EncodedHeads(encoding=encoding.requires_grad_(False), query_map=maps[0], key_map=maps[1])
+        encoding = encodings.LearnedAbsolute(
+            encodings.LayerShape(heads=2, dim=8, width=12, length=100), spread=spread
+        ).double()
+        layer = encodings.EncodedHeads(encoding=encoding.requires_grad_(False), query_map=maps[0], key_map=maps[1])
         x = torch.randn(30, 80, 12, dtype=torch.float64)
         shares.append(float(exclusion(layer.cross_logits(x)).positional_share.mean()))
     assert shares == pytest.approx([0, 0.01 / 1.01, 0.5, 100 / 101], abs=0.06)
@@ -91,7 +74,7 @@ def test_learned_vectors_are_added_and_their_norm_is_the_share_of_position():
 def test_buckets_of_transformers(causal, buckets, longest):
     from transformers.models.t5.modeling_t5 import T5Attention
 
-    encoding = T5Bias(LayerShape(heads=2, dim=4, causal=causal), buckets=buckets, longest=longest)
+    encoding = encodings.T5Bias(encodings.LayerShape(heads=2, dim=4, causal=causal), buckets=buckets, longest=longest)
     offset = torch.arange(-300, 301)
     theirs = T5Attention._relative_position_bucket(offset, not causal, buckets, longest)
     assert encoding.bucket(offset.double()).tolist() == theirs.tolist()
@@ -103,7 +86,7 @@ def test_biases_of_t5_in_transformers():
 
     config = T5Config(d_model=8, d_kv=4, num_heads=2, is_decoder=True, use_cache=False)
     attention = T5Attention(config, has_relative_attention_bias=True, layer_idx=0)
-    encoding = T5Bias(LayerShape(heads=2, dim=4, scale=1.0))
+    encoding = encodings.T5Bias(encodings.LayerShape(heads=2, dim=4, scale=1.0))
     encoding.biases.data = attention.relative_attention_bias.weight.data.clone()
     assert config.relative_attention_num_buckets == encoding.buckets
     theirs = attention.compute_bias(150, 150)[0].detach()
@@ -112,7 +95,7 @@ def test_biases_of_t5_in_transformers():
     torch.testing.assert_close(
         encoding.bias(offset.double()).masked_fill(hidden, 0), theirs.masked_fill(hidden, 0), rtol=0, atol=0
     )
-    query, key = pair(5, LayerShape(heads=2, dim=4))
+    query, key = pair(5, encodings.LayerShape(heads=2, dim=4))
     logits = encoding.double().logits(query, key)
     assert torch.equal(logits[:, 4, 2], (query[:, 4] * key[:, 2]).sum(-1) + encoding.biases[2])
 
@@ -129,9 +112,9 @@ def test_alibi_agrees_with_bloom_up_to_the_softmax():
     """Bloom's bias counts from the sequence's start; each row differs from the paper's by a constant."""
     from transformers.models.bloom.modeling_bloom import build_alibi_tensor
 
-    query, key = pair(6, LayerShape(heads=3, dim=8))
-    encoding = ALiBi(LayerShape(heads=3, dim=8))
-    plain = NoPE(LayerShape(heads=3, dim=8)).logits(query, key)
+    query, key = pair(6, encodings.LayerShape(heads=3, dim=8))
+    encoding = encodings.ALiBi(encodings.LayerShape(heads=3, dim=8))
+    plain = encodings.NoPE(encodings.LayerShape(heads=3, dim=8)).logits(query, key)
     theirs = (plain + build_alibi_tensor(torch.ones(1, 6), 3, torch.float64)).softmax(-1)
     torch.testing.assert_close(encoding.attention(encoding.logits(query, key)), theirs)
     expected = loop(query, key, lambda h, i, j: 8**-0.5 * query[h, i] @ key[h, j] - alibi_slopes(3)[h] * (i - j))
@@ -139,7 +122,7 @@ def test_alibi_agrees_with_bloom_up_to_the_softmax():
 
 
 def test_dape_pair_by_pair_and_with_a_zero_map():
-    encoding = DAPE(SHAPE, hidden=5).double().requires_grad_(False)
+    encoding = encodings.DAPE(SHAPE, hidden=5).double().requires_grad_(False)
     query, key = pair()
 
     def logit(h, i, j):
@@ -152,7 +135,7 @@ def test_dape_pair_by_pair_and_with_a_zero_map():
     torch.testing.assert_close(encoding.logits(query, key), loop(query, key, logit), **TIGHT)
     for parameter in encoding.map[2].parameters():
         parameter.zero_()
-    torch.testing.assert_close(encoding.logits(query, key), ALiBi(SHAPE).logits(query, key), **TIGHT)
+    torch.testing.assert_close(encoding.logits(query, key), encodings.ALiBi(SHAPE).logits(query, key), **TIGHT)
 
 
 # Rotary
@@ -167,7 +150,7 @@ def test_rope_of_llama_in_transformers():
     cos, sin = LlamaRotaryEmbedding(config)(query, torch.arange(7)[None])
     turned = apply_rotary_pos_emb(query, key, cos, sin)
     theirs = 8**-0.5 * turned[0] @ turned[1].transpose(-1, -2)
-    ours = make_encoding("rope-500k", SHAPE).logits(query, key)
+    ours = encodings.make_encoding("rope-500k", SHAPE).logits(query, key)
     seen = torch.ones(7, 7).tril().bool()
     torch.testing.assert_close(ours[..., seen], theirs[..., seen], rtol=0, atol=1e-5)
 
@@ -176,7 +159,7 @@ def test_partial_rope_of_gpt_neox_in_transformers():
     from transformers import GPTNeoXConfig
     from transformers.models.gpt_neox.modeling_gpt_neox import GPTNeoXRotaryEmbedding, apply_rotary_pos_emb
 
-    shape = LayerShape(heads=2, dim=16)
+    shape = encodings.LayerShape(heads=2, dim=16)
     config = GPTNeoXConfig(
         hidden_size=32, num_attention_heads=2, rope_parameters={
             "rope_type": "default", "rope_theta": 10000.0, "partial_rotary_factor": 0.25,
@@ -188,29 +171,35 @@ def test_partial_rope_of_gpt_neox_in_transformers():
     turned = apply_rotary_pos_emb(query, key, cos, sin)
     theirs = 16**-0.5 * turned[0] @ turned[1].transpose(-1, -2)
     seen = torch.ones(7, 7).tril().bool()
-    ours = PartialRoPE(shape, share=0.25).logits(query, key)
+    ours = encodings.PartialRoPE(shape, share=0.25).logits(query, key)
     torch.testing.assert_close(ours[..., seen], theirs[..., seen], rtol=0, atol=1e-5)
 
 
 def test_p_rope_lies_between_nope_and_rope():
     query, key = pair()
-    torch.testing.assert_close(PRoPE(SHAPE, share=1).logits(query, key), RoPE(SHAPE).logits(query, key), **TIGHT)
-    torch.testing.assert_close(PRoPE(SHAPE, share=0).logits(query, key), NoPE(SHAPE).logits(query, key), **TIGHT)
-    assert PRoPE(SHAPE, share=0.5).angles.tolist() == [*rope_angles(8)[:2].tolist(), 0, 0]
+    torch.testing.assert_close(
+        encodings.PRoPE(SHAPE, share=1).logits(query, key), encodings.RoPE(SHAPE).logits(query, key), **TIGHT
+    )
+    torch.testing.assert_close(
+        encodings.PRoPE(SHAPE, share=0).logits(query, key), encodings.NoPE(SHAPE).logits(query, key), **TIGHT
+    )
+    assert encodings.PRoPE(SHAPE, share=0.5).angles.tolist() == [*rope_angles(8)[:2].tolist(), 0, 0]
     # Whole planes, whatever the rounding of share * planes.
     for planes in range(1, 60):
-        shape = LayerShape(heads=1, dim=2 * planes)
-        assert [int((PRoPE(shape, share=k / planes).angles > 0).sum()) for k in range(planes + 1)] == list(
+        shape = encodings.LayerShape(heads=1, dim=2 * planes)
+        assert [int((encodings.PRoPE(shape, share=k / planes).angles > 0).sum()) for k in range(planes + 1)] == list(
             range(planes + 1)
         )
 
 
 def test_partial_rope_is_rope_and_nope_side_by_side():
     query, key = pair()
-    turned = RoPE(LayerShape(heads=2, dim=4, scale=8**-0.5)).logits(query[..., :4], key[..., :4])
+    turned = encodings.RoPE(encodings.LayerShape(heads=2, dim=4, scale=8**-0.5)).logits(query[..., :4], key[..., :4])
     still = 8**-0.5 * query[..., 4:] @ key[..., 4:].transpose(-1, -2)
-    torch.testing.assert_close(PartialRoPE(SHAPE, share=0.5).logits(query, key), turned + still, **TIGHT)
-    torch.testing.assert_close(PartialRoPE(SHAPE, share=1).logits(query, key), RoPE(SHAPE).logits(query, key), **TIGHT)
+    torch.testing.assert_close(encodings.PartialRoPE(SHAPE, share=0.5).logits(query, key), turned + still, **TIGHT)
+    torch.testing.assert_close(
+        encodings.PartialRoPE(SHAPE, share=1).logits(query, key), encodings.RoPE(SHAPE).logits(query, key), **TIGHT
+    )
 
 
 def test_latent_attention_of_deepseek_in_transformers():
@@ -222,7 +211,7 @@ def test_latent_attention_of_deepseek_in_transformers():
         qk_rope_head_dim=4, qk_nope_head_dim=6, v_head_dim=3, attention_bias=False, attn_implementation="eager",
     )  # fmt: skip
     theirs = DeepseekV3Attention(config, layer_idx=0).eval().requires_grad_(False)
-    shape = LayerShape(heads=2, dim=10, width=12)
+    shape = encodings.LayerShape(heads=2, dim=10, width=12)
     ours = LatentProjections(shape, rotated=4, rank=5).requires_grad_(False)
     theirs.kv_a_layernorm.weight.data = torch.randn(5)
     ours.query_map.data = theirs.q_proj.weight.T
@@ -244,7 +233,7 @@ def test_latent_attention_of_deepseek_in_transformers():
 @pytest.mark.parametrize("dim", [1, 2, 5, 8])
 def test_rollpe_is_a_rope(dim):
     """In the basis of the Fourier transform a shift is a turn of every plane by its own angle."""
-    encoding = RollPE(LayerShape(heads=1, dim=dim))
+    encoding = encodings.RollPE(encodings.LayerShape(heads=1, dim=dim))
     basis, angles = encoding.rope_equivalent()
     torch.testing.assert_close(basis.T @ basis, torch.eye(dim, dtype=torch.float64), **TIGHT)
     assert angles.tolist() == pytest.approx([2 * math.pi * k / dim for k in range(dim // 2 + 1)])
@@ -257,7 +246,7 @@ def test_rollpe_is_a_rope(dim):
 
 def test_rollpe_repeats_and_has_one_plane_that_stands_still():
     query, key = pair()
-    encoding = RollPE(SHAPE)
+    encoding = encodings.RollPE(SHAPE)
     moved = encoding.logits(query, key, positions=torch.arange(7) + torch.tensor([0, 8, 0, 0, 16, 0, 0]))
     plain = encoding.logits(query, key, positions=torch.arange(7))
     seen = torch.isfinite(moved) & torch.isfinite(plain)
@@ -268,7 +257,7 @@ def test_rollpe_repeats_and_has_one_plane_that_stands_still():
 
 
 def test_pope_word_by_word_and_as_a_rope_of_magnitudes():
-    encoding = PoPE(SHAPE).double().requires_grad_(False)
+    encoding = encodings.PoPE(SHAPE).double().requires_grad_(False)
     encoding.phases.copy_(torch.linspace(-7, 1, 16).reshape(2, 8))
     query, key = pair()
     theta = [10000 ** (-c / 8) for c in range(8)]
@@ -282,18 +271,18 @@ def test_pope_word_by_word_and_as_a_rope_of_magnitudes():
 
     torch.testing.assert_close(encoding.logits(query, key), loop(query, key, logit), **TIGHT)
     encoding.phases.zero_()
-    wide = LayerShape(heads=2, dim=16, scale=8**-0.5)
+    wide = encodings.LayerShape(heads=2, dim=16, scale=8**-0.5)
     magnitudes = [torch.cat([nn.functional.softplus(x), torch.zeros_like(x)], -1) for x in (query, key)]
-    torch.testing.assert_close(encoding.logits(query, key), RoPE(wide).logits(*magnitudes), **TIGHT)
+    torch.testing.assert_close(encoding.logits(query, key), encodings.RoPE(wide).logits(*magnitudes), **TIGHT)
 
 
 # Groups
 
 
 def test_multiplicative_grape_is_a_matrix_exponential_and_begins_as_rope():
-    encoding = MultiplicativeGRAPE(SHAPE).double().requires_grad_(False)
+    encoding = encodings.MultiplicativeGRAPE(SHAPE).double().requires_grad_(False)
     query, key = pair()
-    torch.testing.assert_close(encoding.logits(query, key), RoPE(SHAPE).logits(query, key), **TIGHT)
+    torch.testing.assert_close(encoding.logits(query, key), encodings.RoPE(SHAPE).logits(query, key), **TIGHT)
     growth = [0.75, -0.5, 2.0, 5.0]
     encoding.growth.copy_(torch.tensor(growth))
     angles = [math.exp(growth[c]) * 10_000 ** (-c / 4) for c in range(4)]
@@ -310,7 +299,7 @@ def test_multiplicative_grape_is_a_matrix_exponential_and_begins_as_rope():
 
 def test_a_basis_of_grape_is_absorbed_by_the_maps_of_queries_and_keys():
     """Planes ``a, b`` in any orthogonal basis, by the paper's closed form for one plane (Rodrigues)."""
-    encoding = MultiplicativeGRAPE(SHAPE).double().requires_grad_(False)
+    encoding = encodings.MultiplicativeGRAPE(SHAPE).double().requires_grad_(False)
     encoding.growth.normal_(generator=torch.Generator().manual_seed(0))
     basis = torch.linalg.qr(torch.randn(8, 8, generator=torch.Generator().manual_seed(1), dtype=torch.float64))[0]
     query, key = pair()
@@ -329,7 +318,7 @@ def test_a_basis_of_grape_is_absorbed_by_the_maps_of_queries_and_keys():
 
 def test_additive_grape_is_a_shear_of_lengthened_vectors():
     """``(I + n A)`` for queries and its inverse transpose for keys, literally, once with ``u`` and once with ``v``."""
-    encoding = AdditiveGRAPE(SHAPE).double().requires_grad_(False)
+    encoding = encodings.AdditiveGRAPE(SHAPE).double().requires_grad_(False)
     torch.testing.assert_close(encoding.slopes, alibi_slopes(2), **TIGHT)
     query, key = pair()
     one = torch.ones(1, dtype=torch.float64)
@@ -350,15 +339,15 @@ def test_additive_grape_is_a_shear_of_lengthened_vectors():
 
 
 def test_additive_grape_with_one_slope_for_all_queries_is_alibi():
-    encoding = AdditiveGRAPE(SHAPE).double().requires_grad_(False)
+    encoding = encodings.AdditiveGRAPE(SHAPE).double().requires_grad_(False)
     encoding.key_gate.zero_()
     encoding.query_gate.copy_(torch.eye(8)[:1])
     query, key = pair()
     query[..., 0] = 1
     found = encoding.logits(query, key)
-    torch.testing.assert_close(found, ALiBi(SHAPE).logits(query, key), **TIGHT)
+    torch.testing.assert_close(found, encodings.ALiBi(SHAPE).logits(query, key), **TIGHT)
     encoding.slopes.zero_()
-    torch.testing.assert_close(encoding.logits(query, key), NoPE(SHAPE).logits(query, key), **TIGHT)
+    torch.testing.assert_close(encoding.logits(query, key), encodings.NoPE(SHAPE).logits(query, key), **TIGHT)
 
 
 # Waves
@@ -374,7 +363,7 @@ def test_tapa_word_by_word(share, power):
         phase = sum(query[h, i, c] * key[h, j, c] for c in range(split, 8)) / math.sqrt(8 - split)
         return amplitude * math.cos(2 * math.pi * abs(i - j) ** power * phase)
 
-    encoding = TAPA(SHAPE, share=share, power=power)
+    encoding = encodings.TAPA(SHAPE, share=share, power=power)
     torch.testing.assert_close(encoding.logits(query, key), loop(query, key, logit), **TIGHT)
 
 
@@ -382,22 +371,22 @@ def test_tapa_without_phases_is_the_attention_of_torch_and_with_equal_ones_a_wav
     query, key = pair()
     key[..., 4:] = 0
     value = torch.randn(2, 7, 3, dtype=torch.float64)
-    logits = TAPA(SHAPE).logits(query, key)
+    logits = encodings.TAPA(SHAPE).logits(query, key)
     theirs = nn.functional.scaled_dot_product_attention(query[..., :4], key[..., :4], value, is_causal=True)
     torch.testing.assert_close(logits.softmax(-1) @ value, theirs, **TIGHT)
     query[..., 4:], key[..., 4:] = 0.3, 0.5  # a phase of 2 pi 0.3 for every pair
-    shape = LayerShape(heads=2, dim=8, scale=4**-0.5)
-    turning = RoPE(shape, angles=torch.full((4,), 0.6 * math.pi, dtype=torch.float64))
+    shape = encodings.LayerShape(heads=2, dim=8, scale=4**-0.5)
+    turning = encodings.RoPE(shape, angles=torch.full((4,), 0.6 * math.pi, dtype=torch.float64))
     still = torch.zeros_like(query[..., :4])
     parts = [torch.cat([x[..., :4], still], dim=-1) for x in (query, key)]
-    torch.testing.assert_close(TAPA(SHAPE, power=1.0).logits(query, key), turning.logits(*parts), **TIGHT)
+    torch.testing.assert_close(encodings.TAPA(SHAPE, power=1.0).logits(query, key), turning.logits(*parts), **TIGHT)
 
 
 @pytest.mark.parametrize("name", ["rope", "rollpe", "pope", "mla", "p-rope", "grape-m"])
 def test_long_positions_keep_their_precision(name):
     """Logits at positions near a million, in float32, against those of the same distances near zero."""
     query, key = (x.float() for x in pair())
-    encoding = make_encoding(name, SHAPE)
+    encoding = encodings.make_encoding(name, SHAPE)
     near = encoding.logits(query, key)
     far = encoding.logits(query, key, positions=torch.arange(7) + 8 * 131_072)
     torch.testing.assert_close(far, near, rtol=0, atol=2e-6)

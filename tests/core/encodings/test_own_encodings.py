@@ -1,7 +1,5 @@
 """Encodings of one's own: a file, found by name, in tables and experiments; what is refused."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator
 
@@ -15,29 +13,18 @@ from posym_companion.encodings.encoding_study import EncodingStudy
 from posym_companion.encodings.encoding_study import full_size as studies
 from posym_companion.encodings.encoding_tasks import EncodingTasks
 from posym_companion.encodings.encoding_tasks import full_size as tasks
+from posym_core import encodings
 from posym_core._extensions import ExtensionError
-from posym_core.encodings import (
-    ENCODINGS,
-    LABELS,
-    Biased,
-    Encoding,
-    LayerShape,
-    NoPE,
-    RoPE,
-    make_encoding,
-    register_encoding,
-)
-from posym_core.encodings._registry import EncodingEntry
 from posym_profile.prompts import PROMPT_TASKS
 
-OURS = list(ENCODINGS)
+OURS = list(encodings.ENCODINGS)
 PLAIN = "from posym_core.encodings import NoPE\nclass Window(NoPE): ...\n"
-SHAPE = LayerShape(heads=2, dim=8, width=6, length=16)
+SHAPE = encodings.LayerShape(heads=2, dim=8, width=6, length=16)
 
 
 @pytest.fixture
 def patch(tmp_path) -> Iterator[pytest.MonkeyPatch]:
-    with as_before(ENCODINGS, tmp_path) as patch:
+    with as_before(encodings.ENCODINGS, tmp_path) as patch:
         yield patch
 
 
@@ -46,9 +33,9 @@ def test_the_example_is_found_by_adding_one_file(patch, tmp_path):
     (tmp_path / "room").mkdir()
     (tmp_path / "room" / "window.py").write_text(example("An encoding"), encoding="utf-8")
     patch.setattr(posym_core.encodings, "__path__", [*posym_core.encodings.__path__, str(tmp_path / "room")])
-    ENCODINGS._imported = False
-    assert list(LABELS) == [*OURS, "window"]
-    made = make_encoding("window", SHAPE, depth=3.0)
+    encodings.ENCODINGS._imported = False
+    assert list(encodings.LABELS) == [*OURS, "window"]
+    made = encodings.make_encoding("window", SHAPE, depth=3.0)
     far, near = made.cross_logits(torch.zeros(2, 8), torch.zeros(2, 8, 8)).aminmax()
     assert (float(far), float(near)) == (-3, 0)
     (row,) = atlas_rows(["window"], folder=tmp_path)
@@ -64,11 +51,11 @@ def test_the_example_is_found_by_adding_one_file(patch, tmp_path):
 
 
 def test_after_it_is_removed_it_is_unknown():
-    assert "window" not in ENCODINGS
-    assert list(LABELS) == OURS
+    assert "window" not in encodings.ENCODINGS
+    assert list(encodings.LABELS) == OURS
     message = r"encoding must be one of 'nope', .*'urpe', or module:name for one of your own; got 'window'"
     with pytest.raises(ValueError, match=message):
-        make_encoding("window", SHAPE)
+        encodings.make_encoding("window", SHAPE)
     with pytest.raises(ValueError, match=r"setup must be one of .*; got 'window'"):
         EncodingStudy(task="count", setup="window")
 
@@ -76,145 +63,136 @@ def test_after_it_is_removed_it_is_unknown():
 def test_a_class_in_no_package_goes_by_module_and_name(patch, tmp_path):
     (tmp_path / "mine.py").write_text(PLAIN, encoding="utf-8")
     patch.syspath_prepend(tmp_path)
-    assert type(make_encoding("mine:Window", SHAPE)).__module__ == "mine"
-    assert list(ENCODINGS) == list(OURS)
+    assert type(encodings.make_encoding("mine:Window", SHAPE)).__module__ == "mine"
+    assert list(encodings.ENCODINGS) == OURS
 
 
 def test_two_of_one_name_are_refused():
     with pytest.raises(ExtensionError, match=r"'rope' is posym_core.encodings._rotary:RoPE already, and .*Other asks"):
 
-        @register_encoding("rope", "Other")
-        class Other(NoPE): ...
+        @encodings.register_encoding("rope", "Other")
+        class Other(encodings.NoPE): ...
 
-    assert ENCODINGS["rope"].make is RoPE
+    assert encodings.ENCODINGS["rope"].make is encodings.RoPE
 
 
-class WithoutBias(Biased):
+class WithoutBias(encodings.Biased):
     pass
 
 
-class WithoutC(Encoding):
+class WithoutC(encodings.Encoding):
     pass
 
 
-class Needy(NoPE):
+class Needy(encodings.NoPE):
     def __init__(self, shape, base):
         super().__init__(shape)
 
 
-@pytest.mark.parametrize(
-    ("given", "message"),
-    [
-        (3, "encoding 'own' must be a class of posym_core.encodings.Encoding; got 3"),
-        (torch.nn.Linear, "got <class 'torch.nn.modules.linear.Linear'>"),
-        (lambda shape: NoPE(shape), "must be a class"),
-        (WithoutBias, "encoding 'own' must define bias, which WithoutBias does not$"),
-        (WithoutC, "must define _cross_logits, which WithoutC does not; or require_cross_logits, which says why"),
-        (
-            Needy,
-            r"encoding 'own' is made for a LayerShape alone, but Needy takes \(shape, base\): missing .*'base'; give",
-        ),
-    ],
-)
+@pytest.mark.parametrize(("given", "message"), [
+    (3, "encoding 'own' must be a class of posym_core.encodings.Encoding; got 3"),
+    (torch.nn.Linear, "got <class 'torch.nn.modules.linear.Linear'>"),
+    (lambda shape: encodings.NoPE(shape), "must be a class"),
+    (WithoutBias, "encoding 'own' must define bias, which WithoutBias does not$"),
+    (WithoutC, "must define _cross_logits, which WithoutC does not; or require_cross_logits, which says why"),
+    (Needy, r"encoding 'own' is made for a LayerShape alone, but Needy takes \(shape, base\): missing .*'base'; give"),
+])  # fmt: skip
 def test_what_is_no_encoding_is_refused_when_it_registers(given, message, patch):
     """Not when it is used, hours into an experiment."""
     with pytest.raises(ExtensionError, match=message):
-        ENCODINGS.register("own", given)
-    assert "own" not in ENCODINGS
+        encodings.ENCODINGS.register("own", given)
+    assert "own" not in encodings.ENCODINGS
 
 
 @pytest.mark.parametrize(
     ("registry", "decorator"),
-    [(ENCODINGS, "@register_encoding(name, label)"), (PROMPT_TASKS, "@register_prompt_task(name)")],
+    [(encodings.ENCODINGS, "@register_encoding(name, label)"), (PROMPT_TASKS, "@register_prompt_task(name)")],
 )
 def test_a_registry_is_written_by_its_decorator_alone(registry, decorator):
     names = registry.names()
     with pytest.raises(TypeError, match=rf"'own' cannot be assigned, .*; register it with {re.escape(decorator)}$"):
-        registry["own"] = NoPE
+        registry["own"] = encodings.NoPE
     with pytest.raises((TypeError, AttributeError)):
         del registry[names[0]]
     assert registry.names() == names
 
 
-class OneHead(NoPE):
+class OneHead(encodings.NoPE):
     def _logits(self, query, key, positions, content):
         return self.content_logits(query, key)[:1]
 
 
-class InSingle(NoPE):
+class InSingle(encodings.NoPE):
     def _logits(self, query, key, positions, content):
         return self.content_logits(query, key).float()
 
 
-class OtherC(NoPE):
+class OtherC(encodings.NoPE):
     def _cross_logits(self, query, keys, position, positions, content, key_map):
         return super()._cross_logits(query, keys, position, positions, content, key_map) + positions
 
 
-class TransposedC(NoPE):
+class TransposedC(encodings.NoPE):
     def _cross_logits(self, query, keys, position, positions, content, key_map):
         return super()._cross_logits(query, keys, position, positions, content, key_map).mT
 
 
-class ShortC(NoPE):
+class ShortC(encodings.NoPE):
     def _cross_logits(self, query, keys, position, positions, content, key_map):
         return super()._cross_logits(query, keys, position, positions, content, key_map)[..., 1:]
 
 
-class OddWeights(NoPE):
+class OddWeights(encodings.NoPE):
     def attention(self, logits, *, positions=None):
         return logits.softmax(-1)[..., :-1]
 
 
-class NotANumber(NoPE):
+class NotANumber(encodings.NoPE):
     def _cross_logits(self, query, keys, position, positions, content, key_map):
         return super()._cross_logits(query, keys, position, positions, content, key_map) * torch.nan
 
 
-@pytest.mark.parametrize(
-    ("made", "message"),
-    [
-        (OneHead, r"logits of .*OneHead must have shape \[2, 5, 5\] .*; got \[1, 5, 5\] of torch.float64"),
-        (InSingle, r"its queries' type of number for 2 heads and 5 tokens; got \[2, 5, 5\] of torch.float32"),
-        (OddWeights, r"attention of .*OddWeights must have shape \[2, 5, 5\] .*; got \[2, 5, 4\]"),
-        (ShortC, r"cross_logits of .*ShortC must have shape \[2, 4, 4\] .*; got \[2, 4, 3\]"),
-        (OtherC, r"C\[a, b\] of .*OtherC must be the logit that content a has .* differs by up to 3.0e\+00; mend its"),
-        (TransposedC, "C.a, b. of .*TransposedC must be the logit"),
-        (NotANumber, "C.a, b. of .*NotANumber .* differs by up to nan"),
-    ],
-)
+@pytest.mark.parametrize(("made", "message"), [
+    (OneHead, r"logits of .*OneHead must have shape \[2, 5, 5\] .*; got \[1, 5, 5\] of torch.float64"),
+    (InSingle, r"its queries' type of number for 2 heads and 5 tokens; got \[2, 5, 5\] of torch.float32"),
+    (OddWeights, r"attention of .*OddWeights must have shape \[2, 5, 5\] .*; got \[2, 5, 4\]"),
+    (ShortC, r"cross_logits of .*ShortC must have shape \[2, 4, 4\] .*; got \[2, 4, 3\]"),
+    (OtherC, r"C\[a, b\] of .*OtherC must be the logit that content a has .* differs by up to 3.0e\+00; mend its"),
+    (TransposedC, "C.a, b. of .*TransposedC must be the logit"),
+    (NotANumber, "C.a, b. of .*NotANumber .* differs by up to nan"),
+])  # fmt: skip
 def test_logits_and_cross_logits_are_compared_on_one_small_input(made, message, patch):
-    ENCODINGS.register("own", made)
+    encodings.ENCODINGS.register("own", made)
     with pytest.raises(ExtensionError, match=message):
-        make_encoding("own", SHAPE)
+        encodings.make_encoding("own", SHAPE)
 
 
 def test_what_does_not_fit_the_small_input_is_left_to_its_layer(patch):
-    class Wide(NoPE):
+    class Wide(encodings.NoPE):
         def __init__(self, shape):
             if shape.dim < 64:
                 raise ValueError("dim must be at least 64")
             super().__init__(shape)
 
-    ENCODINGS.register("own", Wide)
-    assert make_encoding("own", LayerShape(heads=1, dim=64)).shape.dim == 64
+    encodings.ENCODINGS.register("own", Wide)
+    assert encodings.make_encoding("own", encodings.LayerShape(heads=1, dim=64)).shape.dim == 64
     with pytest.raises(ValueError, match="dim must be at least 64"):
-        make_encoding("own", SHAPE)
+        encodings.make_encoding("own", SHAPE)
 
 
 def test_trying_an_encoding_out_draws_nothing(patch):
     """What is drawn after it is the same as without it, and its parameters are those of the seed."""
 
-    class Drawn(NoPE):
+    class Drawn(encodings.NoPE):
         def __init__(self, shape):
             super().__init__(shape)
             self.weight = torch.nn.Parameter(torch.randn(3))
 
-    ENCODINGS.register("own", EncodingEntry(make=Drawn, label="Drawn"))
+    encodings.ENCODINGS.register("own", EncodingEntry(make=Drawn, label="Drawn"))
     torch.manual_seed(3)
     expected = torch.randn(3)
     torch.manual_seed(3)
-    assert torch.equal(make_encoding("own", SHAPE).get_parameter("weight"), expected)
+    assert torch.equal(encodings.make_encoding("own", SHAPE).get_parameter("weight"), expected)
 
 
 @pytest.mark.parametrize("name", OURS)
@@ -222,4 +200,4 @@ def test_ours_are_what_is_asked_of_others(name):
     """In spite of other defaults around them."""
     posym_core.encodings._registry._try_out.cache_clear()
     with torch.device("meta"):
-        posym_core.encodings._registry._try_out(ENCODINGS[name])
+        posym_core.encodings._registry._try_out(encodings.ENCODINGS[name])

@@ -1,7 +1,5 @@
 """Trends of heads: planted ones are found, numbers are those of literal loops, and what is undefined is None."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

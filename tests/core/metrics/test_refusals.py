@@ -1,7 +1,5 @@
 """What metrics refuse, in words that name the rule, the value and the way out; bad numbers are in ``tests/fuzz``."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

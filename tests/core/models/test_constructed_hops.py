@@ -1,7 +1,5 @@
 """One hop by hand: programs against token-by-token walks, heads on every valid input, limits from both sides."""
 
-from __future__ import annotations
-
 import itertools
 import math
 

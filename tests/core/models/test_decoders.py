@@ -1,7 +1,5 @@
 """Ensembles of decoders: a literal model in loops, members alone, one step of training, errors."""
 
-from __future__ import annotations
-
 import math
 
 import torch

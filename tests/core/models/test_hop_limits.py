@@ -1,7 +1,5 @@
 """What length costs: planes against loops and constructed heads, the price from below, returns by fractions."""
 
-from __future__ import annotations
-
 import itertools
 import math
 from fractions import Fraction

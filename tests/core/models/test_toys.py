@@ -1,7 +1,5 @@
 """Toy ensembles against a literal single model, the core, and themselves one by one."""
 
-from __future__ import annotations
-
 import math
 
 import pytest

@@ -1,7 +1,5 @@
 """The training loop against torch's own optimiser in a plain loop; freezing; killed and resumed runs."""
 
-from __future__ import annotations
-
 import math
 
 import pytest

@@ -1,7 +1,5 @@
 """Training that does not wait for its device: our forward pass, several seeds, steps without reads, graphs."""
 
-from __future__ import annotations
-
 from collections import Counter
 from dataclasses import replace
 from functools import partial

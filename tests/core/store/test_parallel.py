@@ -60,13 +60,10 @@ test_refusals = refuse_each(
 )  # fmt: skip
 
 
-@pytest.mark.parametrize(
-    ("missing", "error", "words"),
-    [
-        (True, ImportError, r"needs the package distributed; install it with: pip install 'posym-core\["),
-        (False, ConnectionError, rf"no Dask scheduler answers at '{NOWHERE}'; start one with"),
-    ],
-)
+@pytest.mark.parametrize(("missing", "error", "words"), [
+    (True, ImportError, r"needs the package distributed; install it with: pip install 'posym-core\["),
+    (False, ConnectionError, rf"no Dask scheduler answers at '{NOWHERE}'; start one with"),
+])  # fmt: skip
 def test_a_cluster_that_cannot_be_asked(monkeypatch, missing, error, words):
     if missing:
         monkeypatch.setitem(sys.modules, "distributed", None)

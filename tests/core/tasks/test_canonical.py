@@ -1,7 +1,5 @@
 """Canonical tasks: an independent literal solver, the documented distributions, refusals."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 from random_examples import given, settings, st

@@ -1,7 +1,5 @@
 """The language of facts: an independent solver, the distributions, the ceilings by enumeration, errors."""
 
-from __future__ import annotations
-
 import itertools
 from fractions import Fraction
 

@@ -71,15 +71,6 @@ def test_tokens_stand_in_their_windows(task):
     assert (batch.tokens[:, 3 + task.window :] >= ends).all()
 
 
-def test_sizes_of_the_paper():
-    assert NumberTask().vocabulary == 136
-    assert LetterTask().vocabulary == 128
-    assert sample(NumberTask(), 1).tokens.shape == (1, 17)
-    names = NumberTask().token_names
-    assert [names[0], names[119], names[120], names[135]] == ["a", "dp", "1", "16"]
-    assert LetterTask().token_names[64] == "(a,a)"
-
-
 @pytest.mark.parametrize("task", TASKS)
 def test_hops_places_and_answers_are_balanced(task):
     values = task.letters if task.name == "number" else task.alphabet * task.integers

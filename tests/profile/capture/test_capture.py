@@ -302,21 +302,18 @@ def on_meta():
         return transformers.AutoModelForCausalLM.from_config(shared("Llama").config).eval()
 
 
-@pytest.mark.parametrize(
-    ("model", "error", "message"),
-    [
-        (lambda: "gemma", TypeError, r"Hugging Face model; got the name 'gemma'.*posym_profile.load_model\(name\)"),
-        (dict, TypeError, "Hugging Face model; got dict"),
-        (lambda: Wrapper(shared("Llama")).eval(), TypeError, r"Wrapper is no Hugging.*what it wraps, its .inside"),
-        (lambda: nn.DataParallel(build("Llama")), TypeError, r"DataParallel is no Hugging.*it wraps, its .module"),
-        (lambda: nn.Linear(2, 2), TypeError, "Linear is no Hugging Face model.*pass a model of transformers"),
-        (on_meta, ValueError, "LlamaForCausalLM is on the meta device: it has shapes and no weights; load it"),
-    ],
-)
-def test_what_is_no_model_that_runs_is_refused_with_the_way_out(model, error, message):
-    for function in (capture, lambda model, ids: find_planes(model, 44)):
-        with pytest.raises(error, match=message):
-            function(model(), tokens())
+NO_MODEL = [
+    (lambda: "gemma", r"Hugging Face model; got the name 'gemma'.*posym_profile.load_model\(name\)", TypeError),
+    (dict, "Hugging Face model; got dict", TypeError),
+    (lambda: Wrapper(shared("Llama")).eval(), r"Wrapper is no Hugging.*what it wraps, its .inside", TypeError),
+    (lambda: nn.DataParallel(build("Llama")), r"DataParallel is no Hugging.*it wraps, its .module", TypeError),
+    (lambda: nn.Linear(2, 2), "Linear is no Hugging Face model.*pass a model of transformers", TypeError),
+    (on_meta, "LlamaForCausalLM is on the meta device: it has shapes and no weights; load it", ValueError),
+]
+test_what_is_no_model_that_runs_is_refused_with_the_way_out = refuse_each(
+    *((lambda ask=ask, make=make: ask(make()), words, error) for make, words, error in NO_MODEL
+      for ask in (lambda model: capture(model, tokens()), lambda model: find_planes(model, 44)))
+)  # fmt: skip
 
 
 def test_weights_that_are_not_numbers_are_named():

@@ -1,7 +1,5 @@
 """Edits of models that were compiled, and other threads that run the same model meanwhile."""
 
-from __future__ import annotations
-
 import copy
 import threading
 

@@ -36,17 +36,14 @@ def test_what_fails_for_another_reason_says_it(monkeypatch):
         map_layers(model, ids, measure, progress=False)
 
 
-@pytest.mark.parametrize(
-    ("kind", "reason"),
-    [
-        ("modernbert", "ModernBertModel attends as an encoder: its first token sees those behind it"),
-        ("nomic_bert", "NomicBertModel attends as an encoder"),
-        ("distilbert", "DistilBertModel attends as an encoder"),
-        ("bart", r"BartModel is an encoder-decoder \(bart\), whose decoder also attends to another sequence; use a"),
-        ("t5", r"T5Model is an encoder-decoder \(t5\)"),
-        ("t5gemma", r"T5GemmaModel is an encoder-decoder \(t5gemma\)"),
-    ],
-)
+@pytest.mark.parametrize(("kind", "reason"), [
+    ("modernbert", "ModernBertModel attends as an encoder: its first token sees those behind it"),
+    ("nomic_bert", "NomicBertModel attends as an encoder"),
+    ("distilbert", "DistilBertModel attends as an encoder"),
+    ("bart", r"BartModel is an encoder-decoder \(bart\), whose decoder also attends to another sequence; use a"),
+    ("t5", r"T5Model is an encoder-decoder \(t5\)"),
+    ("t5gemma", r"T5GemmaModel is an encoder-decoder \(t5gemma\)"),
+])  # fmt: skip
 def test_encoders_and_encoder_decoders_are_refused(kind, reason):
     with pytest.raises(UnsupportedModelError, match=f"^{reason}"):
         profile(tiny_reader(kind), torch.arange(5, 5 + LENGTH)[None], start=1, block_length=4, progress=False)

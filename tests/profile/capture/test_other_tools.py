@@ -1,7 +1,5 @@
 """The page *From scores to causes* in other tools: its text, run on a small model, gives the logits of ours."""
 
-from __future__ import annotations
-
 import json
 import re
 import runpy

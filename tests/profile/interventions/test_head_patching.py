@@ -1,7 +1,5 @@
 """Heads whose outputs are replaced: against hooks made by hand, and against changed weights."""
 
-from __future__ import annotations
-
 import copy
 import importlib
 import re
@@ -281,14 +279,11 @@ def test_modules_are_found_once_and_anew_where_they_were_replaced():
     assert [type(module).__name__ for module in find_output_projections(build("BLOOM"))] == ["Linear"] * 3
 
 
-@pytest.mark.parametrize(
-    ("change", "got"),
-    [
-        (lambda layer, x: x[:, -1:], r"\(1, 1, 4, 16\) for layer 0"),
-        (lambda layer, x: x.flatten(-2) if layer else None, r"\(1, 44, 64\) for layer 1"),
-        (lambda layer, x: 0.0, "float for layer 0"),
-    ],
-)
+@pytest.mark.parametrize(("change", "got"), [
+    (lambda layer, x: x[:, -1:], r"\(1, 1, 4, 16\) for layer 0"),
+    (lambda layer, x: x.flatten(-2) if layer else None, r"\(1, 44, 64\) for layer 1"),
+    (lambda layer, x: 0.0, "float for layer 0"),
+])  # fmt: skip
 def test_a_change_of_another_shape_is_refused(change, got):
     model = shared("Llama")
     whole = (

@@ -294,15 +294,12 @@ test_interventions_that_make_no_sense = refuse_each(
 )  # fmt: skip
 
 
-@pytest.mark.parametrize(
-    ("interventions", "options", "message"),
-    [
-        ([freeze_rotation(layers=[7])], {}, "attention layers run from 0 to 2; got layer 7"),
-        ([freeze_rotation(heads=[(0, 4)])], {}, "heads of layer 0 run from 0 to 3; got head 4"),
-        ([freeze_rotation()], {"planes": None}, "got neither length nor planes. Pass length="),
-        ([freeze_rotation()], {"planes": []}, "makes 3 attention calls, but planes were given for 0"),
-    ],
-)
+@pytest.mark.parametrize(("interventions", "options", "message"), [
+    ([freeze_rotation(layers=[7])], {}, "attention layers run from 0 to 2; got layer 7"),
+    ([freeze_rotation(heads=[(0, 4)])], {}, "heads of layer 0 run from 0 to 3; got head 4"),
+    ([freeze_rotation()], {"planes": None}, "got neither length nor planes. Pass length="),
+    ([freeze_rotation()], {"planes": []}, "makes 3 attention calls, but planes were given for 0"),
+])  # fmt: skip
 def test_surgery_that_cannot_be_done(interventions, options, message):
     with (
         pytest.raises(ValueError, match=message),

@@ -1,7 +1,5 @@
 """Low-rank additions: against dense sums, autograd on the explicit product, and files that are not what they were."""
 
-from __future__ import annotations
-
 import copy
 import math
 

@@ -1,7 +1,5 @@
 """A conversion says nothing, and one that is killed leaves nothing half-made."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

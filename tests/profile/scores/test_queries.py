@@ -196,23 +196,20 @@ def test_rows_of_matrices_are_not_formed_for_one_query(monkeypatch):
     assert {shape[2] for shape in seen} == {2}
 
 
-@pytest.mark.parametrize(
-    ("queries", "error", "message"),
-    [
-        ([], ValueError, r"queries must name at least one token; got none. Pass \[-1\] for the last"),
-        ("last", ValueError, "queries must be whole numbers or 'all'; got 'last'"),
-        (-1, TypeError, r"queries must be whole numbers, such as \[-1\] for the last token, or 'all'; got -1"),
-        ([1.5], TypeError, "queries must be whole numbers"),
-        ([44], ValueError, "queries must lie from -44 to 43 for prompts of 44 tokens; got 44"),
-        ([-1, 43], ValueError, r"queries must name different tokens; of 44 tokens \[-1, 43\] name one twice"),
-        (
-            [10],
-            ValueError,
-            r"queries must stand behind at least two blocks, from token 11 on \(start=3, block_length=4\); got 10, "
-            "which has 1 before it in a prompt of 44 tokens. Pass a later token, or a smaller start or block_length",
-        ),
-    ],
-)
+@pytest.mark.parametrize(("queries", "error", "message"), [
+    ([], ValueError, r"queries must name at least one token; got none. Pass \[-1\] for the last"),
+    ("last", ValueError, "queries must be whole numbers or 'all'; got 'last'"),
+    (-1, TypeError, r"queries must be whole numbers, such as \[-1\] for the last token, or 'all'; got -1"),
+    ([1.5], TypeError, "queries must be whole numbers"),
+    ([44], ValueError, "queries must lie from -44 to 43 for prompts of 44 tokens; got 44"),
+    ([-1, 43], ValueError, r"queries must name different tokens; of 44 tokens \[-1, 43\] name one twice"),
+    (
+        [10],
+        ValueError,
+        r"queries must stand behind at least two blocks, from token 11 on \(start=3, block_length=4\); got 10, "
+        "which has 1 before it in a prompt of 44 tokens. Pass a later token, or a smaller start or block_length",
+    ),
+])  # fmt: skip
 def test_queries_that_do_not_fit_are_refused_before_a_pass(queries, error, message, monkeypatch):
     monkeypatch.setattr("posym_profile.scores._profiling.measure_layers", None)
     with pytest.raises(error, match=message):

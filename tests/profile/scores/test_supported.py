@@ -1,7 +1,5 @@
 """Whether a model is supported, from its configuration alone, and the table of what the sweep found."""
 
-from __future__ import annotations
-
 import json
 import re
 
@@ -107,15 +105,12 @@ def test_a_folder_is_answered_from_its_configuration(tmp_path, no_weights):
     assert re.fullmatch(r"Prompts of up to [\d,]+ tokens \(max_position_embeddings\)", lines[3])
 
 
-@pytest.mark.parametrize(
-    ("kind", "why"),
-    [
-        ("gpt2", "has no rotary encoding: in no layer do position ids turn the keys"),
-        ("t5", "is an encoder-decoder (t5), whose decoder also attends to another sequence; use a decoder with rotary"),
-        ("distilbert", "is no decoder of text (distilbert, an encoder or a model for other inputs): transformers has"),
-        ("llava", "is a vision-language model (llava), which transformers does not load as a decoder of text; load it"),
-    ],
-)
+@pytest.mark.parametrize(("kind", "why"), [
+    ("gpt2", "has no rotary encoding: in no layer do position ids turn the keys"),
+    ("t5", "is an encoder-decoder (t5), whose decoder also attends to another sequence; use a decoder with rotary"),
+    ("distilbert", "is no decoder of text (distilbert, an encoder or a model for other inputs): transformers has"),
+    ("llava", "is a vision-language model (llava), which transformers does not load as a decoder of text; load it"),
+])  # fmt: skip
 def test_a_folder_is_refused_by_its_configuration(tmp_path, no_weights, kind, why):
     tiny_config(transformers.CONFIG_MAPPING[kind]).save_pretrained(tmp_path)
     found = find_support(str(tmp_path))
@@ -123,13 +118,10 @@ def test_a_folder_is_refused_by_its_configuration(tmp_path, no_weights, kind, wh
     assert found.why.startswith(why)
 
 
-@pytest.mark.parametrize(
-    ("kind", "changed", "why"),
-    [
-        ("falcon", {"alibi": True}, "adds a bias to its logits"),
-        ("granitemoehybrid", {"position_embedding_type": None}, "has no rotary encoding"),
-    ],
-)
+@pytest.mark.parametrize(("kind", "changed", "why"), [
+    ("falcon", {"alibi": True}, "adds a bias to its logits"),
+    ("granitemoehybrid", {"position_embedding_type": None}, "has no rotary encoding"),
+])  # fmt: skip
 def test_settings_that_a_profile_refuses_are_refused_before(tmp_path, kind, changed, why):
     config = tiny_config(transformers.CONFIG_MAPPING[kind])
     for name, value in changed.items():
@@ -162,35 +154,27 @@ def test_a_kind_that_the_sweep_does_not_know_was_not_tried(tmp_path, monkeypatch
     )
 
 
-@pytest.mark.parametrize(
-    ("name", "message"),
-    [
-        ("gemma3-270m", "no model is called 'gemma3-270m'; packaged are 'gemma-3-270m'"),
-        ("LamaForCausalLM",
-         "transformers has no causal decoder of the class 'LamaForCausalLM'; near are LlamaForCausalLM"),
-        ("NothingLikeItForCausalLM",
-         "has no causal decoder of the class 'NothingLikeItForCausalLM'. Pass a class, a folder"),
-        ("owner/model",
-         "the Hugging Face hub was not reached (HF_HUB_OFFLINE is set), and this machine's cache does not"),
-        ("./nowhere", "no model './nowhere' could be loaded: "),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("name", "message"), [
+    ("gemma3-270m", "no model is called 'gemma3-270m'; packaged are 'gemma-3-270m'"),
+    ("LamaForCausalLM", "transformers has no causal decoder of the class 'LamaForCausalLM'; near are LlamaForCausalLM"),
+    ("NothingLikeItForCausalLM",
+     "has no causal decoder of the class 'NothingLikeItForCausalLM'. Pass a class, a folder"),
+    ("owner/model", "the Hugging Face hub was not reached (HF_HUB_OFFLINE is set), and this machine's cache does not"),
+    ("./nowhere", "no model './nowhere' could be loaded: "),
+])  # fmt: skip
 def test_what_is_no_model_is_an_error(capsys, name, message):
     assert main(["support", name]) == 1
     assert message in capsys.readouterr().err
 
 
-@pytest.mark.parametrize(
-    ("name", "status", "said"),
-    [
-        ("llama", 0, "llama: supported, exact ("),
-        ("zaya", 0, "zaya: supported; its keys mix neighbouring tokens, so that swaps are of keys ("),
-        ("gpt2", 3, "gpt2: refused (GPT2LMHeadModel, from transformers 5.0.0 on)\nhas no rotary encoding"),
-        ("gemma3n", 1, "gemma3n: not tried (Gemma3nForConditionalGeneration, from"),
-        ("LlavaForConditionalGeneration", 3,
-         "LlavaForConditionalGeneration: refused (LlavaForConditionalGeneration)\nis a v"),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("name", "status", "said"), [
+    ("llama", 0, "llama: supported, exact ("),
+    ("zaya", 0, "zaya: supported; its keys mix neighbouring tokens, so that swaps are of keys ("),
+    ("gpt2", 3, "gpt2: refused (GPT2LMHeadModel, from transformers 5.0.0 on)\nhas no rotary encoding"),
+    ("gemma3n", 1, "gemma3n: not tried (Gemma3nForConditionalGeneration, from"),
+    ("LlavaForConditionalGeneration", 3,
+     "LlavaForConditionalGeneration: refused (LlavaForConditionalGeneration)\nis a v"),
+])  # fmt: skip
 def test_the_command_ends_with_a_status(capsys, name, status, said):
     assert main(["support", name]) == status
     assert capsys.readouterr().out.startswith(said)

@@ -134,15 +134,12 @@ def test_blocks_that_are_seen_here_and_there_are_not_cut_out():
         score_layer(replace(heads, visible=visible), BlockLayout(start=2, block_length=4, blocks=10), visible_only=True)
 
 
-@pytest.mark.parametrize(
-    ("visible", "blocks", "said"),
-    [
-        ([[4, 4], [4, 4]], [4, 4], None),
-        ([[3, 4]], [4], "but in layer 0: 3 of 4."),
-        ([[3, 4, 0, 3, 3, 3]], [4], "but in layers 0, 3 to 5: 3 of 4; layer 2: 0 of 4."),
-        ([[3, 8], [2, 4]], [8, 4], "but in layer 0: 2 of 4 to 3 of 8."),
-    ],
-)
+@pytest.mark.parametrize(("visible", "blocks", "said"), [
+    ([[4, 4], [4, 4]], [4, 4], None),
+    ([[3, 4]], [4], "but in layer 0: 3 of 4."),
+    ([[3, 4, 0, 3, 3, 3]], [4], "but in layers 0, 3 to 5: 3 of 4; layer 2: 0 of 4."),
+    ([[3, 8], [2, 4]], [8, 4], "but in layer 0: 2 of 4 to 3 of 8."),
+])  # fmt: skip
 def test_hidden_blocks_in_words(visible, blocks, said):
     found = describe_hidden_blocks(visible, blocks)
     assert said in found if said else found is None
