@@ -263,6 +263,17 @@ def test_the_lowest_versions_are_the_bottoms_of_the_ranges(root: Path) -> None:
     assert "transformers==5.0\n" in printed
 
 
+def test_notes_of_a_release_are_what_the_changelog_says_of_it(root: Path, tmp_path: Path) -> None:
+    """As the workflow cuts them out; a version of which nothing is said ends it."""
+    jobs = yaml.safe_load((root / ".github" / "workflows" / "release.yml").read_text(encoding="utf-8"))["jobs"]
+    (lines,) = (step["run"] for step in jobs["release"]["steps"] if "CHANGELOG" in step.get("run", ""))
+    (tmp_path / "CHANGELOG.md").write_text("# Changelog\n\n## 0.10.0\n\n## 0.1.0\n\n* First.\n\n## 0.0.1\n\n* No.\n")
+    for version, status, said in (("0.1.0", 0, "\n* First.\n\n"), ("0.10.0", 1, "\n"), ("0.2.0", 1, "")):
+        given = os.environ | {"GITHUB_REF_NAME": f"v{version}", "RUNNER_TEMP": str(tmp_path)}
+        assert subprocess.run(["bash", "-ec", lines], cwd=tmp_path, env=given).returncode == status
+        assert (tmp_path / "notes.md").read_text() == said
+
+
 def test_the_lock_holds_names_and_versions_only(root: Path) -> None:
     """No label of one build, no package of one platform, and no address."""
     lines = (root / "requirements.txt").read_text(encoding="utf-8").splitlines()
