@@ -41,6 +41,11 @@ ICON_SCRIPT = re.compile(r"""\s*<script[^>]*_static/scripts/fontawesome\.js[^>]*
 SEARCH = re.compile(r'\s*<script src="[^"]*(?:searchtools|language_data|searchindex)\.js[^>]*></script>')
 # Sphinx writes the arguments of a long signature as a list of definitions that define nothing, within a term.
 ARGUMENTS = re.compile(r"<dl>\n(?P<lines>(?:<dd>.*</dd>\n)+)</dl>")
+# Sphinx wraps each word of code, which weighs more than the words of the ledger's page.
+CODE_WORD = re.compile(r'<span class="pre">([^<]*)</span>')
+# The theme's style sheet has a rule for each of two thousand icons.
+ICON_RULE = re.compile(r'(?:\.fa-[\w-]+:before,?)+\{content:"[^"]*"\}')
+ICON = re.compile(r"\bfa-[\w-]+")
 # A fold opens at its title, and its script stops at one without; sphinx-proof gives a proof no title but a first word.
 PROOF = re.compile(r'(?P<opening><div class="proof dropdown admonition")[^>]*>\s*<p>Proof\.\s*')
 # docutils calls a bibliography a list, but not its entries items of one.
@@ -160,6 +165,18 @@ def anchors(page: str) -> str:
     return CELL.sub(named, page)
 
 
+def drop_icons(site: Path) -> None:
+    """Leave the rules of icons that no page and no script names out of the style sheets."""
+    named: set[str] = set()
+    for path in (*site.rglob("*.html"), *site.rglob("*.js")):
+        named.update(ICON.findall(path.read_text(encoding="utf-8")))
+    for sheet in site.rglob("*.css"):
+        text = sheet.read_text(encoding="utf-8")
+        less = ICON_RULE.sub(lambda rule: rule[0] if named & set(ICON.findall(rule[0])) else "", text)
+        if less != text:
+            sheet.write_text(less, encoding="utf-8")
+
+
 def share_figure_files(site: Path) -> None:
     """Write the style and the script of the slider figures to files, and let the pages load them."""
     for page in sorted(site.rglob("*.html")):
@@ -270,7 +287,8 @@ def finish(site: Path, root: Path, kept: Path) -> None:
         text = page.read_text(encoding="utf-8")
         text = ICON_SCRIPT.sub("", text if page.name == "search.html" else SEARCH.sub("", text))
         text = head(text, page.relative_to(site).as_posix(), address, citation)
-        page.write_text(anchors(proofs(bibliography(signatures(text)))), encoding="utf-8")
+        text = CODE_WORD.sub(r"\1", anchors(proofs(bibliography(signatures(text)))))
+        page.write_text(text, encoding="utf-8")
     share_figure_files(site)
     for page in site.rglob("*.html"):
         page.write_text(fold_cells(page.read_text(encoding="utf-8")), encoding="utf-8")
@@ -278,6 +296,7 @@ def finish(site: Path, root: Path, kept: Path) -> None:
     pack_models(site, root / "results")
     add_definitions(site, plain)
     set_formulas(site, mathjax_folder())
+    drop_icons(site)
     carry_style(site)
     pack_pictures(site, kept)
     (site / "404.html").write_text(MISSING.format(title=settings["title"], address=address), encoding="utf-8")

@@ -87,6 +87,16 @@ def test_a_failure_of_mathjax_is_told(tmp_path: Path) -> None:
         set_formulas.set_formulas(tmp_path, tmp_path / "nothing")
 
 
+def test_icons_that_nothing_names_have_no_rule(tmp_path: Path) -> None:
+    write_page(tmp_path, '<i class="fa-solid fa-moon"></i>')
+    (tmp_path / "menu.js").write_text('icon("fa-list")')
+    moon, lost = '.fa-moon:before,.fa-night:before{content:"\\f186"}', '.fa-sun:before{content:"\\f185"}'
+    kept = moon + '.fa-list:before{content:"\\f03a"}.fa-fw{width:1em}'
+    (tmp_path / "theme.css").write_text(lost + kept + lost)
+    finish_site.drop_icons(tmp_path)
+    assert (tmp_path / "theme.css").read_text() == kept
+
+
 def test_style_and_script_of_figures_are_loaded_once(tmp_path: Path) -> None:
     page = write_page(tmp_path, FIGURE.format(script="draw()") * 2)
     finish_site.share_figure_files(tmp_path)
