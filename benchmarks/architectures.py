@@ -1,22 +1,27 @@
 """Every causal decoder of transformers, tiny: how exact it is on contents truly moved, or why it is refused.
 
-Fails where that is not what the table of supported models says (``python tools/supported_models.py`` writes it anew).
+Fails where that is not what the table of supported models says. ``python -m benchmarks.architectures`` writes the table
+anew, in some minutes: for each kind it keeps the version of transformers that it was first found in.
 """
 
 from __future__ import annotations
 
+import json
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
+
+import transformers
+
+from posym_profile.scores import read_supported_decoders
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "tests" / "helpers"))
+from every_decoder import KINDS, NOT_BUILT, outcome, untried  # pyright: ignore[reportMissingImports]
 
 
 def rows() -> Iterator[str]:
-    """A row a kind: largest differences to its own weights, plain and moved, or the reason; fails for others."""
-    sys.path.insert(0, str(Path(__file__).parents[1] / "tests" / "helpers"))
-    from every_decoder import KINDS, NOT_BUILT, outcome  # pyright: ignore[reportMissingImports]
-
-    from posym_profile.scores import read_supported_decoders
-
+    """Yield a row a kind: largest differences to its own weights, plain and moved, or the reason; fail for others."""
     known = {row["kind"]: row for row in read_supported_decoders()["decoders"]}
     failed = []
     for kind in KINDS:
@@ -38,3 +43,27 @@ def rows() -> Iterator[str]:
             yield f"| {kind} ({found.model}; {found.layouts}) | {found.still:.0e}, {found.difference:.0e} |"
     if failed:
         raise SystemExit(f"neither exact nor refused for the known reason: {', '.join(failed)}")
+
+
+def try_kind(kind: str) -> dict[str, Any]:
+    """Return the row of a kind, as it is found now."""
+    if kind in NOT_BUILT:
+        return untried(kind)
+    tried = outcome(kind)
+    tried.check()
+    return tried.row()
+
+
+def write_table() -> None:
+    """Write the table anew, a row a line."""
+    from posym_profile.scores._supported import TABLE
+
+    since = {row["kind"]: row["since"] for row in read_supported_decoders()["decoders"]}
+    version = transformers.__version__
+    decoders = [{**try_kind(kind), "since": since.get(kind, version)} for kind in sorted(KINDS)]
+    lines = ",\n".join(f"  {json.dumps(row, ensure_ascii=False)}" for row in decoders)
+    TABLE.write_text(f'{{\n "transformers": "{version}",\n "decoders": [\n{lines}\n ]\n}}\n', "utf-8")
+
+
+if __name__ == "__main__":
+    write_table()

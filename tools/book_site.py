@@ -1,68 +1,19 @@
-"""A Sphinx extension that keeps the site self-contained.
+"""A Sphinx extension of the book.
 
-* MathJax is copied into the site from the package that carries it, without the parts that no page can ask for. (The
-  last step of `make book` sets the formulas beforehand and drops it; a page built by Sphinx alone needs it.)
-* The theme's icons come as a font and, once more, as a script larger than all else on a page; the script is left out.
-* The papers that the book is about are cited by their tags (``citations.py``).
-* Objects of the reference link to their lines in the repository, and public names lead to where they are defined.
+Papers that it is about are cited by their tags (``citations.py``), objects of the reference link to their lines in the
+repository, and public names lead to where they are defined.
 """
 
 from __future__ import annotations
 
 import importlib
 import inspect
-import re
-import shutil
 from pathlib import Path
 from typing import Any
 
 import yaml
 from citations import register_styles
 from reads import PACKAGES, ROOT
-from set_formulas import mathjax_folder
-
-MATHJAX_PARTS = (
-    "startup.js",
-    "core.js",
-    "input/tex.js",
-    "input/tex",
-    "output/chtml.js",
-    "output/chtml/fonts/tex.js",
-    "output/chtml/fonts/woff-v2",
-    "a11y/assistive-mml.js",
-)
-ICON_SCRIPT = re.compile(r"""\s*<script[^>]*_static/scripts/fontawesome\.js[^>]*></script>""")
-
-
-def copy_mathjax(app: Any, error: Exception | None) -> None:
-    """Put MathJax into the finished site."""
-    if error is not None or app.builder.format != "html":
-        return
-    source, target = mathjax_folder(), Path(app.outdir) / "_static" / "mathjax"
-    for part in MATHJAX_PARTS:
-        path = target / part
-        if path.exists():
-            continue
-        path.parent.mkdir(parents=True, exist_ok=True)
-        if (source / part).is_dir():
-            shutil.copytree(source / part, path)
-        else:
-            shutil.copy2(source / part, path)
-
-
-def trim_theme(app: Any, error: Exception | None) -> None:
-    """Take the icon script out of the pages, and files that the theme leaves behind out of the site."""
-    if error is not None or app.builder.format != "html":
-        return
-    site = Path(app.outdir)
-    for page in site.rglob("*.html"):
-        text = page.read_text(encoding="utf-8")
-        trimmed = ICON_SCRIPT.sub("", text)
-        if trimmed != text:
-            page.write_text(trimmed, encoding="utf-8")
-    for left_over in ("scripts/fontawesome.js*", "*webpack-macros.html"):
-        for path in site.glob(f"_static/{left_over}"):
-            path.unlink()
 
 
 def source_address(repository: str, branch: str, root: Path, info: dict[str, str]) -> str | None:
@@ -117,6 +68,4 @@ def setup(app: Any) -> dict[str, bool]:
     app.connect("config-inited", link_sources)
     app.connect("env-updated", write_in_parallel)
     app.connect("missing-reference", find_public_name)
-    app.connect("build-finished", copy_mathjax)
-    app.connect("build-finished", trim_theme)
     return {"parallel_read_safe": True, "parallel_write_safe": True}

@@ -23,7 +23,7 @@ import nbformat
 from execute import ENVIRONMENT, execute_changed, executed
 from finish_site import finish
 from reads import IGNORED, PACKAGES, ROOT, WATCHED
-from sphinx_external_toc.parsing import parse_toc_yaml
+from words import pages
 
 # What all pages depend on besides their sources; Sphinx knows which pages quote which docstrings.
 PAGE_INPUTS = (
@@ -63,8 +63,7 @@ def pages_key(root: Path) -> str:
 
 def sources(root: Path) -> list[Path]:
     """The chapters and pages that the table of contents lists."""
-    named = (root / f"{name}{ending}" for name in parse_toc_yaml(root / "_toc.yml") for ending in (".ipynb", ".md"))
-    return [path for path in named if path.is_file()]
+    return list(pages(root).values())
 
 
 def chapters(root: Path) -> list[Path]:

@@ -35,10 +35,17 @@ FIGURE_SCRIPT = re.compile(
     re.DOTALL,
 )
 VIEWPORT = re.compile(r'\s*<meta name="viewport"[^>]*>')
+# The theme's icons come as a font and, once more, as a script larger than all else on a page.
+ICON_SCRIPT = re.compile(r"""\s*<script[^>]*_static/scripts/fontawesome\.js[^>]*></script>""")
 # Only the page of search results asks for these: the book does not search while one types.
 SEARCH = re.compile(r'\s*<script src="[^"]*(?:searchtools|language_data|searchindex)\.js[^>]*></script>')
 # Sphinx writes the arguments of a long signature as a list of definitions that define nothing, within a term.
 ARGUMENTS = re.compile(r"<dl>\n(?P<lines>(?:<dd>.*</dd>\n)+)</dl>")
+# Sphinx wraps each word of code, which weighs more than the words of the ledger's page.
+CODE_WORD = re.compile(r'<span class="pre">([^<]*)</span>')
+# The theme's style sheet has a rule for each of two thousand icons.
+ICON_RULE = re.compile(r'(?:\.fa-[\w-]+:before,?)+\{content:"[^"]*"\}')
+ICON = re.compile(r"\bfa-[\w-]+")
 # A fold opens at its title, and its script stops at one without; sphinx-proof gives a proof no title but a first word.
 PROOF = re.compile(r'(?P<opening><div class="proof dropdown admonition")[^>]*>\s*<p>Proof\.\s*')
 # docutils calls a bibliography a list, but not its entries items of one.
@@ -53,24 +60,14 @@ DESCRIPTION_LENGTH = 180
 PREVIEW = "heads.png"
 COLOURS = 256
 MISSING = """<!DOCTYPE html>
-<html lang="en">
+<html lang="en" style="color-scheme: light dark; font-family: system-ui, sans-serif; line-height: 1.5">
 <head>
 <meta charset="utf-8">
 <meta name="viewport" content="width=device-width, initial-scale=1">
 <title>No such page &#8212; {title}</title>
-<style>
-:root {{ color-scheme: light dark; font-family: system-ui, sans-serif; line-height: 1.5; }}
-body {{ background: #fff; color: #222832; }}
-a {{ color: #0b5cad; }}
-@media (prefers-color-scheme: dark) {{
-  body {{ background: #121212; color: #ced6dd; }}
-  a {{ color: #8cb8f0; }}
-}}
-main {{ max-width: 36rem; margin: 15vh auto; padding: 0 1rem; }}
-</style>
 </head>
 <body>
-<main>
+<main style="max-width: 36rem; margin: 15vh auto; padding: 0 1rem">
 <h1>No such page</h1>
 <p>Nothing stands at this address. The page may have been renamed. The contents are on the front page of
 <a href="{address}">{title}</a>.</p>
@@ -101,35 +98,25 @@ def description(page: str) -> str:
     return shortened(plain(found["text"])) if found else ""
 
 
-def head(page: str) -> str:
-    """The page with a description for search engines and link previews, and with one viewport."""
-    for repeated in VIEWPORT.findall(page)[1:]:
-        page = page.replace(repeated, "", 1)
-    title, about = TITLE.search(page), html.escape(description(page))
-    if not title or 'property="og:title"' in page:
-        return page
-    facts = {"og:type": "article", "og:title": title["page"], "og:site_name": title["book"], "og:description": about}
-    lines = [f'<meta property="{name}" content="{text}"/>' for name, text in facts.items() if text]
-    if about:
-        lines.insert(0, f'<meta name="description" content="{about}"/>')
-    return page.replace("</title>", "</title>\n    " + "\n    ".join(lines), 1)
-
-
-def public(page: str, name: str, site: str, citation: Mapping[str, Any]) -> str:
-    """The page with its public address, a picture for link previews and, for chapters, what citation managers read.
+def head(page: str, name: str, site: str, citation: Mapping[str, Any]) -> str:
+    """Say in a page what it is about and where it stands, to search engines, link previews and citation managers.
 
     Args:
         page: with a title.
         name: of its file, from the top of the site.
         site: the address of the site, with a slash at its end.
-        citation: what ``CITATION.cff`` says.
+        citation: what ``CITATION.cff`` says, which chapters tell citation managers.
     """
-    title = TITLE.search(page)
-    if not title or 'rel="canonical"' in page:
+    for repeated in VIEWPORT.findall(page)[1:]:
+        page = page.replace(repeated, "", 1)
+    title, about, address = TITLE.search(page), html.escape(description(page)), site + name
+    if not title:
         return page
-    address = site + name
-    lines = [f'<link rel="canonical" href="{address}"/>', f'<meta property="og:url" content="{address}"/>']
-    lines += [f'<meta property="og:image" content="{site}_static/{PREVIEW}"/>']
+    facts = {"og:type": "article", "og:title": title["page"], "og:site_name": title["book"], "og:description": about}
+    facts |= {"og:url": address, "og:image": f"{site}_static/{PREVIEW}"}
+    lines = [f'<link rel="canonical" href="{address}"/>']
+    lines += [f'<meta name="description" content="{about}"/>'] * bool(about)
+    lines += [f'<meta property="{what}" content="{text}"/>' for what, text in facts.items() if text]
     if name.startswith("book/"):
         said = [("title", html.unescape(title["page"])), ("inbook_title", html.unescape(title["book"]))]
         said += [
@@ -176,6 +163,18 @@ def anchors(page: str) -> str:
         return found[0] + "".join(f'<span id="{name}"></span>' for name in SHOWS.findall(found["classes"]))
 
     return CELL.sub(named, page)
+
+
+def drop_icons(site: Path) -> None:
+    """Leave the rules of icons that no page and no script names out of the style sheets."""
+    named: set[str] = set()
+    for path in (*site.rglob("*.html"), *site.rglob("*.js")):
+        named.update(ICON.findall(path.read_text(encoding="utf-8")))
+    for sheet in site.rglob("*.css"):
+        text = sheet.read_text(encoding="utf-8")
+        less = ICON_RULE.sub(lambda rule: rule[0] if named & set(ICON.findall(rule[0])) else "", text)
+        if less != text:
+            sheet.write_text(less, encoding="utf-8")
 
 
 def share_figure_files(site: Path) -> None:
@@ -282,11 +281,14 @@ def finish(site: Path, root: Path, kept: Path) -> None:
     settings = yaml.safe_load((root / "_config.yml").read_text(encoding="utf-8"))
     address = site_address(settings["repository"]["url"])
     citation = yaml.safe_load((root / "CITATION.cff").read_text(encoding="utf-8"))
+    for left_over in (*site.glob("_static/scripts/fontawesome.js*"), *site.glob("_static/*webpack-macros.html")):
+        left_over.unlink()
     for page in site.rglob("*.html"):
         text = page.read_text(encoding="utf-8")
-        text = text if page.name == "search.html" else SEARCH.sub("", text)
-        text = public(head(text), page.relative_to(site).as_posix(), address, citation)
-        page.write_text(anchors(proofs(bibliography(signatures(text)))), encoding="utf-8")
+        text = ICON_SCRIPT.sub("", text if page.name == "search.html" else SEARCH.sub("", text))
+        text = head(text, page.relative_to(site).as_posix(), address, citation)
+        text = CODE_WORD.sub(r"\1", anchors(proofs(bibliography(signatures(text)))))
+        page.write_text(text, encoding="utf-8")
     share_figure_files(site)
     for page in site.rglob("*.html"):
         page.write_text(fold_cells(page.read_text(encoding="utf-8")), encoding="utf-8")
@@ -294,6 +296,7 @@ def finish(site: Path, root: Path, kept: Path) -> None:
     pack_models(site, root / "results")
     add_definitions(site, plain)
     set_formulas(site, mathjax_folder())
+    drop_icons(site)
     carry_style(site)
     pack_pictures(site, kept)
     (site / "404.html").write_text(MISSING.format(title=settings["title"], address=address), encoding="utf-8")

@@ -87,6 +87,16 @@ def test_a_failure_of_mathjax_is_told(tmp_path: Path) -> None:
         set_formulas.set_formulas(tmp_path, tmp_path / "nothing")
 
 
+def test_icons_that_nothing_names_have_no_rule(tmp_path: Path) -> None:
+    write_page(tmp_path, '<i class="fa-solid fa-moon"></i>')
+    (tmp_path / "menu.js").write_text('icon("fa-list")')
+    moon, lost = '.fa-moon:before,.fa-night:before{content:"\\f186"}', '.fa-sun:before{content:"\\f185"}'
+    kept = moon + '.fa-list:before{content:"\\f03a"}.fa-fw{width:1em}'
+    (tmp_path / "theme.css").write_text(lost + kept + lost)
+    finish_site.drop_icons(tmp_path)
+    assert (tmp_path / "theme.css").read_text() == kept
+
+
 def test_style_and_script_of_figures_are_loaded_once(tmp_path: Path) -> None:
     page = write_page(tmp_path, FIGURE.format(script="draw()") * 2)
     finish_site.share_figure_files(tmp_path)
@@ -111,27 +121,21 @@ def test_figures_of_two_versions_stop_the_build(tmp_path: Path, names: tuple[str
         finish_site.share_figure_files(tmp_path)
 
 
-def test_pages_tell_what_they_are_about(tmp_path: Path) -> None:
-    score = inline("s_&lt;{\\mathrm{POS}}")
-    page = write_page(tmp_path, f'<p>A "swap" of <em>two</em>\nblocks: {score}.</p>')
-    text = finish_site.head(page.read_text(encoding="utf-8"))
-    assert '<meta name="description" content="A &quot;swap&quot; of two blocks: s_&lt;POS."/>' in text
-    assert '<meta property="og:title" content="Scores"/>' in text
-    assert '<meta property="og:site_name" content="Where and What"/>' in text
-    assert text.count('name="viewport"') == 1
-    assert finish_site.head(text) == text
-
-
 CITATION = {
     "authors": [{"name": 'The "posym" authors'}, {"family-names": "Doe", "given-names": "Ann"}],
     "date-released": datetime.date(2026, 1, 31),
 }
 
 
-def test_pages_say_where_they_stand_and_chapters_how_they_are_cited(tmp_path: Path) -> None:
-    page = write_page(tmp_path, "<p>Words.</p>").read_text(encoding="utf-8")
-    text = finish_site.public(page, "book/scores.html", "https://ann.github.io/heads/", CITATION)
+def test_pages_tell_what_they_are_about_where_they_stand_and_chapters_how_they_are_cited(tmp_path: Path) -> None:
+    score = inline("s_&lt;{\\mathrm{POS}}")
+    path = write_page(tmp_path, f'<p>A "swap" of <em>two</em>\nblocks: {score}.</p>')
+    page, site = path.read_text(encoding="utf-8"), "https://ann.github.io/heads/"
+    text = finish_site.head(page, "book/scores.html", site, CITATION)
     for line in (
+        '<meta name="description" content="A &quot;swap&quot; of two blocks: s_&lt;POS."/>',
+        '<meta property="og:title" content="Scores"/>',
+        '<meta property="og:site_name" content="Where and What"/>',
         '<link rel="canonical" href="https://ann.github.io/heads/book/scores.html"/>',
         '<meta property="og:url" content="https://ann.github.io/heads/book/scores.html"/>',
         '<meta property="og:image" content="https://ann.github.io/heads/_static/heads.png"/>',
@@ -143,8 +147,8 @@ def test_pages_say_where_they_stand_and_chapters_how_they_are_cited(tmp_path: Pa
         '<meta name="citation_fulltext_html_url" content="https://ann.github.io/heads/book/scores.html"/>',
     ):
         assert text.count(line) == 1, line
-    assert finish_site.public(text, "book/scores.html", "https://ann.github.io/heads/", CITATION) == text
-    index = finish_site.public(page, "genindex.html", "https://ann.github.io/heads/", CITATION)
+    assert text.count('name="viewport"') == 1
+    index = finish_site.head(page, "genindex.html", site, CITATION)
     assert 'href="https://ann.github.io/heads/genindex.html"' in index
     assert "citation_" not in index
 

@@ -6,14 +6,13 @@ import os
 import re
 import shutil
 import subprocess
-import sys
 import tomllib
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import build_book
 import colab
-import environment
 import execute
 import nbformat
 import pytest
@@ -181,20 +180,63 @@ def test_sources_that_have_not_changed_are_left_alone(project: Path, rendered: d
     assert times == {path: path.stat().st_mtime_ns for path in staged.rglob("*") if path.is_file()}
 
 
-def test_environment_is_made_once(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    commands: list[list[str]] = []
-    monkeypatch.setattr(subprocess, "run", lambda command, **_: commands.append(command))
-    venv = project / ".venv"
-    venv.mkdir()
-    assert environment.make_environment(venv, project)
-    assert ["--requirement" in command for command in commands] == [False, True, True, False]
-    assert ["--no-deps" in command for command in commands] == [False, False, True, True]
-    assert not environment.make_environment(venv, project)
-    (project / "requirements.txt").write_text("numpy==2.4.6\n")
-    assert environment.make_environment(venv, project)
-    (project / "requirements-bare.txt").write_text("weights==1\n")
-    assert environment.make_environment(venv, project)
-    assert len(commands) == 12
+PYTHON = """\
+#!/bin/bash
+case "$*" in
+  --version) echo "Python 3.12.1" ;;
+  "-m venv "*) mkdir -p "$3/bin"; cp "$0" "$3/bin/python"; echo venv >> done ;;
+  "-m pip "*) echo "${*:3}" >> done; ! [ -e broken ] ;;
+  *) ! [ -e old ] ;;
+esac
+"""
+
+
+@pytest.fixture
+def make_environment(project: Path, root: Path) -> Callable[[], tuple[list[str], str]]:
+    """Run ``make env`` with a Python that only tells what it is asked: its commands, and what make says."""
+    shutil.copy(root / "Makefile", project)
+    (project / "python").write_text(PYTHON)
+    (project / "python").chmod(0o755)
+
+    def run() -> tuple[list[str], str]:
+        (project / "done").unlink(missing_ok=True)
+        command = ["make", "env", f"PYTHON={project / 'python'}", "VENV=.venv"]
+        made = subprocess.run(command, cwd=project, capture_output=True, text=True)
+        commands = (project / "done").read_text().splitlines() if (project / "done").exists() else []
+        return commands, made.stderr
+
+    return run
+
+
+def test_environment_is_made_once(project: Path, make_environment: Callable[[], tuple[list[str], str]]) -> None:
+    installs = [
+        "install --quiet --requirement requirements.txt",
+        "install --quiet --no-deps --requirement requirements-bare.txt --editable .",
+    ]
+    assert make_environment() == (["venv", *installs], "")
+    assert make_environment() == ([], "")
+    for name in ("requirements.txt", "requirements-bare.txt", "pyproject.toml"):
+        (project / name).write_text("numpy==2.4.6\n")
+        assert make_environment() == (installs, "")
+        assert make_environment() == ([], "")
+
+
+def test_interrupted_installation_is_taken_up_again(
+    project: Path, make_environment: Callable[[], tuple[list[str], str]]
+) -> None:
+    (project / "broken").touch()
+    assert len(make_environment()[0]) == 2
+    assert make_environment()[0] == ["install --quiet --requirement requirements.txt"]
+    (project / "broken").unlink()
+    assert len(make_environment()[0]) == 2
+    assert make_environment() == ([], "")
+
+
+def test_an_old_python_is_refused(project: Path, make_environment: Callable[[], tuple[list[str], str]]) -> None:
+    (project / "old").touch()
+    commands, said = make_environment()
+    assert commands == []
+    assert "Python 3.11 or newer is needed; pass PYTHON=" in said
 
 
 def test_colab_too_gets_what_is_installed_bare(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -206,20 +248,6 @@ def test_colab_too_gets_what_is_installed_bare(monkeypatch: pytest.MonkeyPatch) 
     assert package[-1] == f"{colab.ROOT}[{colab.EXTRAS}]"
     assert bare[-3:] == ["--no-deps", "--requirement", str(colab.ROOT / "requirements-bare.txt")]
     assert folder == [str(colab.ROOT / "book/part")]
-
-
-def test_interrupted_installation_is_taken_up_again(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    venv = project / ".venv"
-    venv.mkdir()
-
-    def fail(command: list[str], **_: object) -> None:
-        raise subprocess.CalledProcessError(1, command)
-
-    monkeypatch.setattr(subprocess, "run", fail)
-    with pytest.raises(subprocess.CalledProcessError):
-        environment.make_environment(venv, project)
-    monkeypatch.setattr(subprocess, "run", lambda *_, **__: None)
-    assert environment.make_environment(venv, project)
 
 
 def test_the_lowest_versions_are_the_bottoms_of_the_ranges(root: Path) -> None:
@@ -235,6 +263,17 @@ def test_the_lowest_versions_are_the_bottoms_of_the_ranges(root: Path) -> None:
     assert "transformers==5.0\n" in printed
 
 
+def test_notes_of_a_release_are_what_the_changelog_says_of_it(root: Path, tmp_path: Path) -> None:
+    """As the workflow cuts them out; a version of which nothing is said ends it."""
+    jobs = yaml.safe_load((root / ".github" / "workflows" / "release.yml").read_text(encoding="utf-8"))["jobs"]
+    (lines,) = (step["run"] for step in jobs["release"]["steps"] if "CHANGELOG" in step.get("run", ""))
+    (tmp_path / "CHANGELOG.md").write_text("# Changelog\n\n## 0.10.0\n\n## 0.1.0\n\n* First.\n\n## 0.0.1\n\n* No.\n")
+    for version, status, said in (("0.1.0", 0, "\n* First.\n\n"), ("0.10.0", 1, "\n"), ("0.2.0", 1, "")):
+        given = os.environ | {"GITHUB_REF_NAME": f"v{version}", "RUNNER_TEMP": str(tmp_path)}
+        assert subprocess.run(["bash", "-ec", lines], cwd=tmp_path, env=given).returncode == status
+        assert (tmp_path / "notes.md").read_text() == said
+
+
 def test_the_lock_holds_names_and_versions_only(root: Path) -> None:
     """No label of one build, no package of one platform, and no address."""
     lines = (root / "requirements.txt").read_text(encoding="utf-8").splitlines()
@@ -243,13 +282,6 @@ def test_the_lock_holds_names_and_versions_only(root: Path) -> None:
     assert not [pin for pin in pins if not re.fullmatch(r"[a-z0-9-]+==[0-9][0-9a-z.]*", pin)]
     assert not [pin for pin in pins if re.match("nvidia|cuda|triton", pin)]
     assert not [line for line in lines if "://" in line]
-
-
-def test_tools_refuse_an_old_python(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    monkeypatch.setattr(sys, "version_info", (3, 9, 1))
-    monkeypatch.setattr(sys, "argv", ["environment.py"])
-    assert environment.main() == 1
-    assert "Python 3.11 or newer is needed, but this is 3.9.1; pass PYTHON=" in capsys.readouterr().err
 
 
 def test_missing_browser_stops_continuous_integration(root: Path, tmp_path: Path) -> None:

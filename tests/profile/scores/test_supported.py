@@ -43,7 +43,7 @@ def found_now(kind: str) -> dict[str, str]:
     transformers.__version__ != read_supported_decoders()["transformers"], reason="the table is of the locked version"
 )
 def test_the_table_has_all_kinds_and_their_verdicts():
-    """All that is known without building a model; with another version: python tools/supported_models.py."""
+    """All that is known without building a model; with another version: python -m benchmarks.architectures."""
     assert list(ROWS) == sorted(KINDS)
     assert {kind: row["model"] for kind, row in ROWS.items()} == {
         kind: MODEL_FOR_CAUSAL_LM_MAPPING_NAMES[kind] for kind in KINDS
