@@ -93,6 +93,7 @@ def _names(factors: LoraWeights) -> list[str]:
 
 
 def find_matrix(model: nn.Module, name: str) -> Any:
+    """Return the weight of the module of that name, or refuse a name that the model lacks or that has none."""
     try:
         module = model.get_submodule(name)
     except AttributeError:

@@ -15,6 +15,7 @@ from posym_companion.encodings.encoding_tasks import EncodingTasks
 from posym_companion.encodings.encoding_tasks import full_size as tasks
 from posym_core import encodings
 from posym_core._extensions import ExtensionError
+from posym_core.encodings._registry import EncodingEntry
 from posym_profile.prompts import PROMPT_TASKS
 
 OURS = list(encodings.ENCODINGS)
