@@ -93,7 +93,7 @@ def _names(factors: LoraWeights) -> list[str]:
 
 
 def find_matrix(model: nn.Module, name: str) -> Any:
-    """Return the weight of the module of that name, or refuse a name that the model lacks or that has none."""
+    """Return the module of that name, whose weight must be a matrix; refuse a name that the model lacks."""
     try:
         module = model.get_submodule(name)
     except AttributeError:
