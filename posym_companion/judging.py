@@ -8,13 +8,13 @@ where it fails with which numbers, is made here and in :mod:`posym_companion.fin
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from posym_companion.finding import Measured, Number, Numbers, Remedy
-from posym_core.store import Result, load_result
+from posym_core.store import Result, load_result, load_stored_results
 
 Yielded = tuple[str, str, Number]
 
@@ -30,6 +30,7 @@ class Look:
         evidence: names of the results that were read, in their order, then the chapters that show them.
         measured_on: what the numbers are of, in words.
         note: what a reader of the verdict should also know.
+        seeds: those whose runs are asked by themselves; all that a judge knows of, without any.
     """
 
     folder: Path | None
@@ -38,6 +39,7 @@ class Look:
     evidence: dict[str, None] = field(default_factory=dict)
     measured_on: str = ""
     note: str = ""
+    seeds: Sequence[int] = ()
 
     def load(self, setting: Any) -> Result:
         """Return the stored result of a setting, or of that name, and keep it as evidence.
@@ -49,6 +51,17 @@ class Look:
         result = load_result(name, folder=self.folder)
         self.evidence[name] = None
         return result
+
+    def load_stored(self, settings: Iterable[Any], *, least: int = 0) -> list[Result]:
+        """Return those of some results that are there, as :meth:`load` does each.
+
+        Raises:
+            MissingResultError: if there are fewer than ``least``.
+        """
+        names = [setting if isinstance(setting, str) else setting.name for setting in settings]
+        results = load_stored_results(names, self.folder, least=least)
+        self.evidence |= dict.fromkeys(result.name for result in results)
+        return results
 
 
 def judge(
@@ -65,8 +78,10 @@ def judge(
 
     def make(looks: Callable[[Look], Iterator[Yielded]]) -> Callable[..., Measured]:
         @functools.wraps(looks)
-        def measure(folder: Path | None, remedy: Remedy = "none", model: str = model) -> Measured:
-            look = Look(folder, model, remedy, measured_on=measured_on.format(model=model), note=note)
+        def measure(
+            folder: Path | None, remedy: Remedy = "none", model: str = model, seeds: Sequence[int] = ()
+        ) -> Measured:
+            look = Look(folder, model, remedy, measured_on=measured_on.format(model=model), note=note, seeds=seeds)
             numbers = Numbers()
             for quantity, where, value in looks(look):
                 numbers.add(quantity, where, value)
