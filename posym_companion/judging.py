@@ -16,7 +16,8 @@ from typing import Any
 from posym_companion.finding import Measured, Number, Numbers, Remedy
 from posym_core.store import Result, load_result, load_stored_results
 
-Yielded = tuple[str, str, Number]
+# A quantity that a case does not have is None; so rules may ask a quantity that no case has.
+Yielded = tuple[str, str, Number | None]
 
 
 @dataclass
@@ -49,7 +50,7 @@ class Look:
         """
         name = setting if isinstance(setting, str) else setting.name
         result = load_result(name, folder=self.folder)
-        self.evidence[name] = None
+        self.record(result)
         return result
 
     def load_stored(self, settings: Iterable[Any], *, least: int = 0) -> list[Result]:
@@ -60,8 +61,12 @@ class Look:
         """
         names = [setting if isinstance(setting, str) else setting.name for setting in settings]
         results = load_stored_results(names, self.folder, least=least)
-        self.evidence |= dict.fromkeys(result.name for result in results)
+        self.record(*results)
         return results
+
+    def record(self, *results: Result) -> None:
+        """Keep results as evidence that were loaded otherwise."""
+        self.evidence |= dict.fromkeys(result.name for result in results)
 
 
 def judge(
