@@ -32,6 +32,7 @@ class Look:
         measured_on: what the numbers are of, in words.
         note: what a reader of the verdict should also know.
         seeds: those whose runs are asked by themselves; all that a judge knows of, without any.
+        again: whether the rule is asked once more, then also with the remedy ``"none"``, of fewer kinds of prompt.
     """
 
     folder: Path | None
@@ -41,6 +42,7 @@ class Look:
     measured_on: str = ""
     note: str = ""
     seeds: Sequence[int] = ()
+    again: bool = False
 
     def load(self, setting: Any) -> Result:
         """Return the stored result of a setting, or of that name, and keep it as evidence.
@@ -84,9 +86,10 @@ def judge(
     def make(looks: Callable[[Look], Iterator[Yielded]]) -> Callable[..., Measured]:
         @functools.wraps(looks)
         def measure(
-            folder: Path | None, remedy: Remedy = "none", model: str = model, seeds: Sequence[int] = ()
+            folder: Path | None, remedy: Remedy | None = None, model: str = model, seeds: Sequence[int] = ()
         ) -> Measured:
-            look = Look(folder, model, remedy, measured_on=measured_on.format(model=model), note=note, seeds=seeds)
+            look = Look(folder, model, remedy or "none", measured_on=measured_on.format(model=model), note=note)
+            look.seeds, look.again = seeds, remedy is not None
             numbers = Numbers()
             for quantity, where, value in looks(look):
                 numbers.add(quantity, where, value)
