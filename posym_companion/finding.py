@@ -145,12 +145,17 @@ class Numbers(dict[str, Number]):
         super().__init__()
         self.cases: dict[str, dict[str, Number]] = {}
 
-    def add(self, quantity: str, where: str, value: Number) -> None:
+    def add(self, quantity: str, where: str, value: Number | None) -> None:
         """Add a quantity of one case, or of all together where no case is named.
+
+        With None the case does not have it and is not asked for it; the quantity is known, also if no case has it.
 
         Raises:
             ValueError: if it is there already: of two values one would be lost.
         """
+        if value is None:
+            self.cases.setdefault(quantity, {})
+            return
         name = name_case(quantity, where)
         if name in self:
             raise ValueError(f"a judge yields each quantity of a case once; {name} came twice")

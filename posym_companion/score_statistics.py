@@ -10,7 +10,7 @@ import numpy as np
 import torch
 
 from posym_core._checks import convert_array, convert_membership, require_count, require_scores
-from posym_core.metrics import DRAWS, Estimate, Estimates, Resample, average_prompts, student_margin
+from posym_core.metrics import DRAWS, Estimate, Estimates, Resample, average_prompts, statistic_interval, student_margin
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -162,6 +162,25 @@ def student_interval(
     half, mean = student_margin(x), x.mean(0)
     low, high = np.clip(mean - half, least, most), np.clip(mean + half, least, most)
     return Estimates(value=mean, low=low, high=high, method=f"Student's t over {over}")
+
+
+def divide_sums(parts: torch.Tensor | np.ndarray, wholes: torch.Tensor | np.ndarray, *, draws: int = DRAWS) -> Estimate:
+    """Return the sum of ``parts[prompt]`` over that of ``wholes[prompt]``, with an interval over prompts.
+
+    The slope of ``y`` over ``x`` through zero has the parts ``(x * y).sum(1)`` and the wholes ``(x**2).sum(1)``.
+
+    Returns:
+        NaN where a number is not finite, or the wholes are not above zero together.
+
+    >>> divide_sums(np.array([1.0, 2.0]), np.array([2.0, 4.0]), draws=10).value
+    0.5
+    """
+    sums = np.stack([convert_array(parts), convert_array(wholes)], -1)[:, None]
+    if not (np.isfinite(sums).all() and sums[..., 1].sum() > 0):
+        return Estimate(value=np.nan, low=np.nan, high=np.nan)
+    return statistic_interval(
+        lambda x: x[..., 0].sum((-1, -2)) / x[..., 1].sum((-1, -2)), sums, draws=draws, vectorized=True
+    )
 
 
 def variance_shares(

@@ -24,7 +24,13 @@ from posym_companion.encodings.one_layer import EncodedReader
 from posym_companion.later import far_preferred, inversions
 from posym_companion.one_head import alignment, coherence, concentration, crest
 from posym_companion.one_head.plane_geometry import explained, fit_wave, unrotated_planes
-from posym_companion.score_statistics import compare_groups, permute_layers, student_interval, variance_shares
+from posym_companion.score_statistics import (
+    compare_groups,
+    divide_sums,
+    permute_layers,
+    student_interval,
+    variance_shares,
+)
 from posym_companion.several_hops import candidates, capture_layers, station_scores
 from posym_companion.several_hops.gptj import average_outputs, make_gptj, mark_right_answers, run_with_edits, set_angles
 from posym_companion.several_hops.hop_answers import answer_questions
@@ -192,6 +198,7 @@ METRICS = {
     "mean_interval": lambda to: metrics.mean_interval(to(SCORES[:, 0, 0]), draws=20),
     "mean_difference": lambda to: metrics.mean_difference(to(SCORES[:, 0, 0]), to(OTHERS[:, 0, 0]), draws=20),
     "share_interval": lambda to: share_interval(to(HALF)),
+    "divide_sums": lambda to: divide_sums(to(SCORES[:, 0, 0]), to(OTHERS[:, 0, 0] ** 2), draws=20),
     "student_interval": lambda to: student_interval(to(SCORES)),
     "statistic_interval": lambda to: metrics.statistic_interval(lambda x: float(x.mean()), to(SCORES), draws=20),
     "variance_shares": lambda to: variance_shares(to(torch.stack([SCORES, OTHERS])), draws=20),

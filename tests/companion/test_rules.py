@@ -158,6 +158,15 @@ def test_cases_are_those_that_have_every_quantity_and_a_name_that_no_case_has_is
         numbers.add("x", "two", 3.0)
 
 
+def test_a_quantity_that_no_case_has_is_asked_of_none():
+    line = Line(part="all", of="all", each=(Line(part="", of="x", above=0),))
+    numbers = Numbers()
+    numbers.add("x", "one", None)
+    assert (line.read(numbers), line.can_tell(numbers), dict(numbers)) == (Cases(0, 0), False, {})
+    numbers.add("x", "two", 1.0)
+    assert (line.read(numbers), dict(numbers)) == (Cases(1, 1), {"x (two)": 1.0})
+
+
 def test_parts_say_what_holds():
     rule = Rule(says="", lines=(Line(part="a", of="x", above=1), Line(part="b", of="y", unit="seeds")))
     assert rule.parts({"x": 2.0, "y": Cases(1, 3)}) == {"a": "yes", "b": "1 of 3 seeds"}

@@ -13,8 +13,9 @@ from posym_companion.language_models.judges.origins import SHOWN_IN
 from posym_companion.language_models.origin_patching import select_named_layers
 from posym_companion.loop import SECOND
 from posym_companion.results import Result
+from posym_companion.score_statistics import divide_sums
 from posym_companion.solvers.reader_heads import EXCHANGES, KEPT, KEPT_ALONE, full_size
-from posym_core.metrics import AXES, Estimate, mean_interval, statistic_interval
+from posym_core.metrics import AXES, Estimate, mean_interval
 from posym_profile.language_models import PACKAGED
 
 # Heads that carry the answer and look at the facts, by model and by what they read; named on other prompts.
@@ -60,12 +61,7 @@ def measure_followed_logits(
         place = {name: KEPT.index((name, third)) for name in EXCHANGES}
     moved = {name: logits[..., at] - logits[..., 0] for name, at in place.items()}
     one = moved[part] - moved[than] if than else moved[part]
-    sums = np.stack([(one * moved["whole"]).sum(1), (moved["whole"] ** 2).sum(1)], -1)[:, None]
-    if not (np.isfinite(sums).all() and sums[..., 1].sum() > 0):
-        return UNDEFINED
-    return statistic_interval(
-        lambda x: x[..., 0].sum((-1, -2)) / x[..., 1].sum((-1, -2)), sums, draws=DRAWS, vectorized=True
-    )
+    return divide_sums((one * moved["whole"]).sum(1), (moved["whole"] ** 2).sum(1), draws=DRAWS)
 
 
 def read_head(

@@ -129,6 +129,17 @@ def test_a_difference_is_of_means_and_turns_with_the_samples():
     assert found.method == "bootstrap over prompts of each sample, 100 draws"
 
 
+def test_sums_are_divided_and_not_quotients_averaged():
+    x, y = np.array([[1.0, 2.0], [3.0, -1.0], [0.0, 4.0]]), np.array([[2.0, 2.0], [1.0, 0.0], [5.0, 3.0]])
+    slope = score_statistics.divide_sums((x * y).sum(1), (x**2).sum(1), draws=200)
+    assert slope.value == pytest.approx(np.linalg.lstsq(x.ravel()[:, None], y.ravel())[0].item())
+    # No draw is beyond one prompt again and again.
+    assert 3 / 10 <= slope.low < slope.value < slope.high <= 6 / 5
+    for parts, wholes in (([1.0, np.nan], [1.0, 1.0]), ([1.0, 1.0], [0.0, 0.0]), ([1.0, 1.0], [-1.0, 0.5])):
+        undefined = score_statistics.divide_sums(np.array(parts), np.array(wholes), draws=2)
+        assert np.isnan([undefined.value, undefined.low, undefined.high]).all()
+
+
 def test_student_intervals_are_scipys_and_keep_to_the_range():
     values = np.random.default_rng(0).normal(size=(5, 3))
     found = score_statistics.student_interval(values, over="seeds")
