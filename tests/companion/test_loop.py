@@ -15,9 +15,9 @@ import pytest
 
 from posym_companion import catalogue, loop
 from posym_companion.loop import Experiment, finish_part
-from posym_core.store import _keeping as store
 from posym_core.store import _parallel as parallel
 from posym_core.store import _provenance as provenance
+from posym_core.store import _resuming as store
 from posym_core.store._results import load_result, work_folder
 
 
