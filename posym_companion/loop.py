@@ -9,7 +9,7 @@ import time
 import uuid
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import MISSING, asdict, dataclass, field, fields
+from dataclasses import MISSING, asdict, dataclass, field, fields, is_dataclass, replace
 from fnmatch import fnmatchcase
 from functools import partial
 from pathlib import Path
@@ -85,6 +85,23 @@ HALF = {"binding_profile/*": "plane_energy_share", "taught_profile/*": "plane_en
 
 
 @dataclass(frozen=True, kw_only=True)
+class PromptSetting:
+    """A language model on prompts: what settings of experiments have in common.
+
+    Attributes:
+        model: name for :func:`posym_profile.load_model`.
+        facts: blocks of a prompt.
+        prompts: how many.
+        seed: of the prompts, and of all else that is drawn.
+    """
+
+    model: str = PACKAGED
+    facts: int = 16
+    prompts: int = 12
+    seed: int = 0
+
+
+@dataclass(frozen=True, kw_only=True)
 class RunOutput:
     """What a measurement leaves, where that is more than arrays.
 
@@ -108,7 +125,8 @@ class Experiment:
     Attributes:
         settings: settings at full size: of the language model whose name it is called with, where it has an argument
             ``model``, and else of models of the experiment's own.
-        small: from a setting to one of a size for trying out.
+        small: of a size for trying out, what fields are, or what makes them of those of a setting; or what makes such a
+            setting of another.
         measure: from a setting, with ``device``, a folder ``work`` for checkpoints and ``progress``, to arrays by name
             or :class:`RunOutput`. With ``load``, from what it loaded and the setting, with ``progress``.
         dims: names of the arrays' dimensions, see ``name_dims``; or what makes them of a
@@ -118,7 +136,7 @@ class Experiment:
     """
 
     settings: Callable[..., Iterable[Any]]
-    small: Callable[[Any], Any]
+    small: Mapping[str, Any] | Callable[[Any], Any]
     measure: Callable[..., Mapping[str, np.ndarray] | RunOutput]
     dims: Mapping[str, str] | Callable[[Any], Mapping[str, str]]
     load: Callable[..., tuple[Any, ...]] | None = None
@@ -127,6 +145,14 @@ class Experiment:
     def takes_model(self) -> bool:
         """Whether the experiment can be run on a language model of the caller's choice."""
         return "model" in inspect.signature(self.settings).parameters
+
+    def shrink(self, setting: Any) -> Any:
+        """Return a setting at the size for trying out."""
+        if callable(self.small):
+            return self.small(setting)
+        return replace(
+            setting, **{name: x(getattr(setting, name)) if callable(x) else x for name, x in self.small.items()}
+        )
 
     def run(
         self,
@@ -282,8 +308,17 @@ def has_settings(result: Result, setting: Any) -> bool:
 
     A setting that the result does not name is younger than it and had what is its default now.
     """
-    defaults = {field.name: field.default for field in fields(setting) if field.default is not MISSING}
-    return _as_json({**defaults, **result.settings}) == _as_json(asdict(setting))
+    return _as_json(_with_defaults(setting, result.settings)) == _as_json(asdict(setting))
+
+
+def _with_defaults(setting: Any, stored: Mapping[str, Any]) -> dict[str, Any]:
+    """Stored settings and the defaults of those that they do not name, also of settings within settings."""
+    known = {field.name: field.default for field in fields(setting) if field.default is not MISSING} | dict(stored)
+    held = {name: getattr(setting, name, None) for name in known}
+    return {
+        name: _with_defaults(held[name], x) if is_dataclass(held[name]) and isinstance(x, Mapping) else x
+        for name, x in known.items()
+    }
 
 
 def stored_result(setting: Any, *, folder: Path | str | None = None) -> Result | None:
@@ -377,5 +412,5 @@ def run_experiment(
         raise ValueError("the small size has the full size's names for its results; pass another --results folder")
     settings = list(found.settings() if model is None else found.settings(model))
     if small:
-        settings = list({setting.name: setting for setting in map(found.small, settings)}.values())
+        settings = list({setting.name: setting for setting in map(found.shrink, settings)}.values())
     yield from found.run(settings, folder=folder, **options)

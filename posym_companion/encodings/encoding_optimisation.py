@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -101,19 +101,6 @@ class EncodingOptimisation:
 def full_size() -> list[EncodingOptimisation]:
     """All encodings; there is no ``model`` to choose."""
     return [EncodingOptimisation(encoding=encoding) for encoding in ENCODINGS]
-
-
-def small(setting: EncodingOptimisation) -> EncodingOptimisation:
-    """Two seeds, two rates, few steps."""
-    few: dict[str, Any] = {
-        "rate_steps": 10,
-        "steps": 10,
-        "looks": (0, 5, 10),
-        "bends": (0,),
-        "sentences": 10,
-        "test": 20,
-    }
-    return replace(setting, seeds=(0, 1), rates=(0.003, 3.0), **few)
 
 
 def blow_up(
@@ -218,4 +205,18 @@ def measure(
     }
 
 
-EXPERIMENT = Experiment(settings=full_size, small=small, measure=measure, dims=DIMS)
+EXPERIMENT = Experiment(
+    settings=full_size,
+    small={
+        "seeds": (0, 1),
+        "rates": (0.003, 3.0),
+        "rate_steps": 10,
+        "steps": 10,
+        "looks": (0, 5, 10),
+        "bends": (0,),
+        "sentences": 10,
+        "test": 20,
+    },
+    measure=measure,
+    dims=DIMS,
+)

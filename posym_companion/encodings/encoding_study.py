@@ -17,7 +17,7 @@ throughout, but for fresh sentences.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, get_args
 
@@ -218,11 +218,6 @@ def long_size(task: StudyTask, setup: str, size: Size = "long") -> EncodingStudy
     return EncodingStudy(task=task, setup=setup, size=size, steps=6000)
 
 
-def small(setting: EncodingStudy) -> EncodingStudy:
-    """One seed, trained briefly."""
-    return replace(setting, seeds=(0,), steps=30, test=200, ablated=50, pointed=2)
-
-
 def train_model(
     setting: EncodingStudy,
     seed: int,
@@ -314,4 +309,9 @@ def measure_model(setting: EncodingStudy, model: EncodingModel, seed: int) -> di
     return {name: np.asarray(value, dtype=np.float64) for name, value in found.items()}
 
 
-EXPERIMENT = Experiment(settings=full_size, small=small, measure=measure, dims=DIMS)
+EXPERIMENT = Experiment(
+    settings=full_size,
+    small={"seeds": (0,), "steps": 30, "test": 200, "ablated": 50, "pointed": 2},
+    measure=measure,
+    dims=DIMS,
+)

@@ -127,13 +127,6 @@ def full_size() -> list[EncodingTasks]:
     return [EncodingTasks(encoding=name) for name in ENCODINGS]
 
 
-def small(setting: EncodingTasks) -> EncodingTasks:
-    """Two seeds, trained briefly."""
-    return replace(
-        setting, seeds=(0, 1), lengths=(16, 32), training=replace(setting.training, steps=100), test_inputs=100
-    )
-
-
 def measure(
     setting: EncodingTasks, *, device: str = "auto", work: Path | None = None, progress: bool = False
 ) -> dict[str, np.ndarray]:
@@ -202,4 +195,9 @@ def move_batch(device: torch.device, batch: TaskBatch) -> TaskBatch:
     return TaskBatch(*(part.to(device) for part in batch))
 
 
-EXPERIMENT = Experiment(settings=full_size, small=small, measure=measure, dims=DIMS)
+EXPERIMENT = Experiment(
+    settings=full_size,
+    small={"seeds": (0, 1), "lengths": (16, 32), "training": lambda x: replace(x, steps=100), "test_inputs": 100},
+    measure=measure,
+    dims=DIMS,
+)

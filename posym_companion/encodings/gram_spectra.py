@@ -7,7 +7,7 @@ of its own; what that does to real queries and keys is measured here beside what
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -55,11 +55,6 @@ class GramSpectra:
 def full_size(model: str = "gemma-3-270m") -> list[GramSpectra]:
     """Eight windows of 48 tokens."""
     return [GramSpectra(model=model)]
-
-
-def small(setting: GramSpectra | None = None) -> GramSpectra:
-    """Two short windows."""
-    return replace(setting or GramSpectra(), tokens=12, prompts=2)
 
 
 def contents_of(model: Any, input_ids: Tensor, tokens: int) -> Iterator[tuple[Tensor, Tensor, Tensor, float]]:
@@ -118,4 +113,6 @@ def measure(model: Any, tokenizer: Any, setting: GramSpectra, *, progress: bool 
     return {name: x if x.dtype == bool else x.astype(np.float32) for name, x in arrays.items()}
 
 
-EXPERIMENT = Experiment(settings=full_size, small=small, measure=measure, dims=DIMS, load=load_experiment_model)
+EXPERIMENT = Experiment(
+    settings=full_size, small={"tokens": 12, "prompts": 2}, measure=measure, dims=DIMS, load=load_experiment_model
+)

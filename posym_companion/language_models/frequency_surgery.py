@@ -19,6 +19,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from posym_companion.looking import look, pad_angles
 from posym_companion.loop import Experiment, RunOutput, finish_part, load_experiment_model, slug
 from posym_core.metrics import mean_interval
 from posym_profile.interventions import (
@@ -35,7 +36,7 @@ from posym_profile.interventions import (
 from posym_profile.language_models import choose_answers
 from posym_profile.planes import Planes, find_planes
 from posym_profile.prompts import Prompts, make_prompts, read_reference_text
-from posym_profile.scores import LayerHeads, map_layers, profile
+from posym_profile.scores import profile
 
 # For each role the tasks that may fill it, in order of preference.
 CANDIDATES = {
@@ -134,24 +135,6 @@ class PreparedModel:
 def full_size(model: str = "gemma-3-270m") -> list[FrequencySurgery]:
     """The run whose result is stored."""
     return [FrequencySurgery(model=model)]
-
-
-def small(setting: FrequencySurgery | None = None) -> FrequencySurgery:
-    """A size for a build: few prompts, no bands, one control."""
-    return replace(
-        setting or FrequencySurgery(),
-        prompts=8,
-        other_prompts=8,
-        windows=2,
-        score_prompts=2,
-        rank_facts=8,
-        rank_prompts=2,
-        heads=2,
-        controls=1,
-        shares=(OUTER,),
-        bands=(),
-        bases=(),
-    )
 
 
 def conditions(setting: FrequencySurgery, subject: PreparedModel) -> list[Condition]:
@@ -254,23 +237,17 @@ def prepare(model: Any, tokenizer: Any, setting: FrequencySurgery) -> tuple[Prep
         positional=scores.positional.double().mean(0).numpy(),
         symbolic=scores.symbolic.double().mean(0).numpy(),
     )
-
-    def energy(heads: LayerHeads) -> dict[str, Tensor]:
-        shares = heads.frequency_shares()
-        return {"energy": shares.energy / shares.energy.sum(-1, keepdim=True)}
-
     used = {}
     for role, name in zip(("positional", "symbolic"), tasks, strict=False):
-        ids = tasks[name].input_ids[: setting.score_prompts]
-        shares = map_layers(model, ids, energy, planes=planes, progress=False)["energy"]
-        used[f"energy_share_{role}"] = np.nanmean(shares.double().numpy(), 0).astype(np.float32)
-    width = max(len(p.angles) for p in planes)
+        found_energy = look(model, _first(tasks[name], setting.score_prompts), ["plane_energy_share"], keys=slice(-1))
+        shares = found_energy["plane_energy_share"].double().numpy()
+        used[f"energy_share_{role}"] = np.nanmean(shares, 0).astype(np.float32)
     arrays = {
         "candidate_names": np.array(list(found)),
         "candidate_correct": np.stack([correct for _, correct, _ in found.values()]),
         "candidate_chance": np.array([chance for *_, chance in found.values()]),
         "task_names": np.array(list(tasks)),
-        "angles": np.stack([np.pad(p.angles.numpy(), (0, width - len(p.angles))) for p in planes]),
+        "angles": pad_angles([p.angles for p in planes], 0.0).numpy(),
         "rank_positional": subject.positional.astype(np.float32),
         "rank_symbolic": subject.symbolic.astype(np.float32),
         **used,
@@ -347,4 +324,18 @@ def measure(
     return RunOutput(arrays=arrays, seconds=seconds + float(arrays["seconds"].sum()))
 
 
-EXPERIMENT = Experiment(settings=full_size, small=small, measure=measure, dims=DIMS)
+# A size for a build: few prompts, no bands, one control.
+SMALL = {
+    "prompts": 8,
+    "other_prompts": 8,
+    "windows": 2,
+    "score_prompts": 2,
+    "rank_facts": 8,
+    "rank_prompts": 2,
+    "heads": 2,
+    "controls": 1,
+    "shares": (OUTER,),
+    "bands": (),
+    "bases": (),
+}
+EXPERIMENT = Experiment(settings=full_size, small=SMALL, measure=measure, dims=DIMS)

@@ -6,13 +6,13 @@ each input are cut into blocks of 1 to 16 tokens, and each cut is scored at elev
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import torch
 
-from posym_companion.loop import Experiment, load_experiment_model, slug
+from posym_companion.loop import Experiment, PromptSetting, load_experiment_model, slug
 from posym_profile.language_models import PACKAGED, choose_answers
 from posym_profile.prompts import make_prompts
 from posym_profile.scores import Cuts, average_views, make_head_views
@@ -38,22 +38,16 @@ DIMS = {
 
 
 @dataclass(frozen=True, kw_only=True)
-class HeadExplorer:
+class HeadExplorer(PromptSetting):
     """One input.
 
     Attributes:
-        model: name for :func:`posym_profile.load_model`.
         task: one of ``PROMPT_TASKS``.
         facts: blocks of a prompt as the task counts them; they must hold 64 tokens.
-        prompts: how many prompts, at least 2.
-        seed: of the prompts.
     """
 
-    model: str = PACKAGED
     task: str = "binding-likes"
-    facts: int = 16
     prompts: int = 24
-    seed: int = 0
 
     @property
     def name(self) -> str:
@@ -64,11 +58,6 @@ def full_size(model: str = PACKAGED) -> list[HeadExplorer]:
     """All inputs; for the packaged model also those on which it is compared with the same model taught to bind."""
     pairs = [(model, task) for task in INPUTS] + [(TAUGHT, task) for task in COMPARED if model == PACKAGED]
     return [HeadExplorer(model=name, task=task, facts=INPUTS[task]) for name, task in pairs]
-
-
-def small(setting: HeadExplorer | None = None) -> HeadExplorer:
-    """A size that runs in a test: two prompts."""
-    return replace(setting or HeadExplorer(), prompts=2)
 
 
 def measure(
@@ -112,4 +101,6 @@ def measure(
     }
 
 
-EXPERIMENT = Experiment(settings=full_size, small=small, measure=measure, dims=DIMS, load=load_experiment_model)
+EXPERIMENT = Experiment(
+    settings=full_size, small={"prompts": 2}, measure=measure, dims=DIMS, load=load_experiment_model
+)

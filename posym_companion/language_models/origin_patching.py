@@ -14,7 +14,7 @@ difference of the two origins themselves in every layer, key head and token.
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -25,7 +25,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 from tqdm import tqdm
 
-from posym_companion.loop import SECOND, Experiment, load_experiment_model, slug
+from posym_companion.loop import SECOND, Experiment, PromptSetting, load_experiment_model, slug
 from posym_core.metrics import draw_latin_square, permute_blocks, rotate
 from posym_profile.capture import AttentionInputs, attention_hook
 from posym_profile.language_models import PACKAGED
@@ -34,6 +34,9 @@ from posym_profile.prompts import Prompts, binding_prompts
 
 WORDINGS = ("likes", "bought")
 LEADS = (0, 8)
+# The second packaged model is measured on half as many prompts, and without facts in front.
+SIZES: Mapping[str, Mapping[str, Any]] = {SECOND: {"prompts": 12, "half": True}}
+LEADS_OF = {SECOND: LEADS[:1]}
 # What is exchanged, in which layers; the first run exchanges nothing.
 EXCHANGES = ("whole", "origin", "symbol", "other origins", "random")
 LAYERS = ("all", "early", "middle", "late")
@@ -52,27 +55,21 @@ BlockKeys = Float[Tensor, "*block key_head offset dim"]
 
 
 @dataclass(frozen=True, kw_only=True)
-class OriginPatching:
+class OriginPatching(PromptSetting):
     """One model on one kind of prompt.
 
     Attributes:
-        model: name for :func:`posym_profile.load_model`.
         wording: of the binding prompts.
         lead: facts of the same frame in front, which are never exchanged.
-        facts: of a prompt.
         prompts: how many; each has a Latin square of its own, of as many passes as there are facts.
         pairs: other facts that the asked one is paired with, one after another.
-        seed: of the prompts, the squares and the pairs.
         half: keep logarithms in half precision.
     """
 
-    model: str = PACKAGED
     wording: str = "likes"
     lead: int = 0
-    facts: int = 16
     prompts: int = 24
     pairs: int = 2
-    seed: int = 0
     half: bool = False
 
     def __post_init__(self) -> None:
@@ -88,22 +85,13 @@ class OriginPatching:
 
 
 def full_size(model: str = PACKAGED) -> list[OriginPatching]:
-    """A packaged model as it comes and taught to bind, in two wordings; then behind eight facts of the same frame.
-
-    The second packaged model is measured on half as many prompts, and without facts in front.
-    """
-    fewer: dict[str, Any] = {"prompts": 12, "half": True} if model == SECOND else {}
+    """A packaged model as it comes and taught to bind, in two wordings; then behind eight facts of the same frame."""
     return [
-        OriginPatching(model=name, wording=wording, lead=lead, **fewer)
-        for lead in (LEADS[:1] if model == SECOND else LEADS)
+        OriginPatching(model=name, wording=wording, lead=lead, **SIZES.get(model, {}))
+        for lead in LEADS_OF.get(model, LEADS)
         for name in ((model, f"{model}-binds") if model in (PACKAGED, SECOND) else (model,))
         for wording in WORDINGS
     ]
-
-
-def small(setting: OriginPatching | None = None) -> OriginPatching:
-    """A size for trying out."""
-    return replace(setting or OriginPatching(), facts=4, prompts=2, pairs=1)
 
 
 def measure(
@@ -368,4 +356,4 @@ def convert_to_cache_layout(keys: Float[Tensor, "*batch dim"], planes: Planes) -
     return kept
 
 
-EXPERIMENT = Experiment(settings=full_size, small=small, measure=measure, dims=DIMS)
+EXPERIMENT = Experiment(settings=full_size, small={"facts": 4, "prompts": 2, "pairs": 1}, measure=measure, dims=DIMS)

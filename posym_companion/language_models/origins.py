@@ -19,7 +19,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from posym_companion.loop import SECOND, Experiment, load_experiment_model, slug
+from posym_companion.loop import SECOND, Experiment, PromptSetting, load_experiment_model, slug
 from posym_companion.one_head.head_geometry import with_random_weights
 from posym_core.metrics import (
     AXES,
@@ -84,14 +84,12 @@ DIMS = {
 
 
 @dataclass(frozen=True, kw_only=True)
-class Origins:
+class Origins(PromptSetting):
     """One model on one kind of prompt.
 
     Attributes:
-        model: name for :func:`posym_profile.load_model`.
         draw: seed of random weights; None for the model's own.
         wording: of the binding prompts, or ``"prose"`` for windows of text, cut into blocks of four tokens.
-        facts: blocks of a prompt.
         front: what stands in front, if anything: facts of the same frame, the tokens of such facts in random order,
             facts of another frame, or prose.
         lead: how much stands in front, in facts.
@@ -100,11 +98,9 @@ class Origins:
         asked: measure, too, what asking for another fact changes.
         square: seed of the Latin square.
         prompts: how many, each with a square of its own.
-        seed: of the prompts.
         reads: of a block everything that is read, or the ``"few"`` that rows are judged by.
     """
 
-    model: str = PACKAGED
     draw: int | None = None
     wording: str = "likes"
     facts: int = FACTS
@@ -115,7 +111,6 @@ class Origins:
     asked: bool = False
     square: int = 0
     prompts: int = 3
-    seed: int = 0
     reads: Literal["all", "few"] = "all"
 
     @property
@@ -134,40 +129,25 @@ def full_size(model: str = PACKAGED) -> list[Origins]:
 
     Of the second packaged model what C-1, C-2 and C-4 are judged by.
     """
+    one = functools.partial(Origins, model=model)
+    few = functools.partial(one, reads="few")
+    taught = functools.partial(Origins, model=f"{model}-binds", reads="few")
+    behind: list[dict[str, Any]] = [{"lead": lead} for lead in LEADS[1:]]
+    behind += [{"front": front, "lead": LEAD} for front in ("shuffled", "other", "prose")]
+    behind += [{"front": "prose", "lead": LONG}]
     if model == SECOND:
-        return _second(model)
-    found = [Origins(model=model, wording=PROSE)]
+        found = [make(wording=wording, asked=True) for make in (few, taught) for wording in WORDINGS]
+        found += [few(wording=PROSE), *(few(wording=wording, **kind) for wording in WORDINGS for kind in behind)]
+        return [*found, few(beginning=False), *(few(draw=draw, prompts=2) for draw in DRAWS)]
+    other = [{"vary_frame": True}, {"beginning": False}, {"square": 1}]
+    other += [{"facts": FACTS // 2}, {"facts": 2 * FACTS, "prompts": 2}]
+    found = [one(wording=PROSE)]
     for wording in WORDINGS:
-        found += [Origins(model=model, wording=wording, asked=True)]
-        one = functools.partial(Origins, model=model, wording=wording, reads="few")
-        found += [one(lead=lead) for lead in LEADS[1:]]
-        found += [one(front=front, lead=LEAD) for front in ("shuffled", "other", "prose")]
-        found += [one(front="prose", lead=LONG)]
-        found += [one(vary_frame=True), one(beginning=False), one(square=1)]
-        found += [one(facts=FACTS // 2), one(facts=2 * FACTS, prompts=2)]
+        found += [one(wording=wording, asked=True), *(few(wording=wording, **kind) for kind in [*behind, *other])]
     if model == PACKAGED:
-        taught = functools.partial(Origins, model=f"{model}-binds", reads="few")
         found += [taught(wording=wording, lead=lead, asked=not lead) for lead in (0, LEAD) for wording in WORDINGS]
         found += [taught(wording=PROSE)]
-    random = functools.partial(Origins, model=model, prompts=2, reads="few")
-    return found + [random(draw=draw, wording=wording) for draw in DRAWS for wording in (WORDINGS[0], PROSE)]
-
-
-def _second(model: str) -> list[Origins]:
-    one = functools.partial(Origins, model=model, reads="few")
-    found = [one(model=name, wording=wording, asked=True) for name in (model, f"{model}-binds") for wording in WORDINGS]
-    found += [one(wording=PROSE)]
-    for wording in WORDINGS:
-        found += [one(wording=wording, lead=lead) for lead in LEADS[1:]]
-        found += [one(wording=wording, front=front, lead=LEAD) for front in ("shuffled", "other", "prose")]
-        found += [one(wording=wording, front="prose", lead=LONG)]
-    return [*found, one(beginning=False), *(one(draw=draw, prompts=2) for draw in DRAWS)]
-
-
-def small(setting: Origins | None = None) -> Origins:
-    """A size for trying out."""
-    setting = setting or Origins()
-    return replace(setting, facts=BEHIND[-1] + 2, lead=min(setting.lead, 2), prompts=2)
+    return found + [few(draw=draw, wording=wording, prompts=2) for draw in DRAWS for wording in (WORDINGS[0], PROSE)]
 
 
 def draw_prompts(tokenizer: Any, setting: Origins) -> Prompts:
@@ -416,4 +396,10 @@ def _contrasts(
     return _array([torch.stack(row) for row in rows])
 
 
-EXPERIMENT = Experiment(settings=full_size, small=small, measure=measure, dims=DIMS, load=load_experiment_model)
+EXPERIMENT = Experiment(
+    settings=full_size,
+    small={"facts": BEHIND[-1] + 2, "lead": lambda lead: min(lead, 2), "prompts": 2},
+    measure=measure,
+    dims=DIMS,
+    load=load_experiment_model,
+)

@@ -15,7 +15,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from posym_companion.loop import Experiment, load_experiment_model, slug
+from posym_companion.loop import Experiment, PromptSetting, load_experiment_model, slug
 from posym_companion.one_head.plane_geometry import (
     coherence,
     concentration,
@@ -25,7 +25,7 @@ from posym_companion.one_head.plane_geometry import (
     unrotated_planes,
 )
 from posym_core.metrics import dirichlet_kernel, exclusion
-from posym_profile.language_models import choose_answers
+from posym_profile.language_models import PACKAGED, choose_answers
 from posym_profile.prompts import index_prompts, make_prompts
 from posym_profile.scores import LayerHeads, map_layers
 
@@ -51,13 +51,11 @@ DIMS = {
 
 
 @dataclass(frozen=True, kw_only=True)
-class HeadGeometry:
+class HeadGeometry(PromptSetting):
     """One setting.
 
     Attributes:
-        model: name for :func:`posym_profile.load_model`.
         task: one of ``PROMPT_TASKS``.
-        facts: blocks per prompt.
         prompts: how many prompts; an even number, since halves are compared.
         seed: of the prompts, and of the weights of an untrained model.
         trained: False measures the same architecture with fresh random weights.
@@ -66,11 +64,8 @@ class HeadGeometry:
         ValueError: if there is no second half.
     """
 
-    model: str = "gemma-3-270m"
     task: str = "binding-lives"
-    facts: int = 16
     prompts: int = 32
-    seed: int = 0
     trained: bool = True
 
     def __post_init__(self):
@@ -82,15 +77,10 @@ class HeadGeometry:
         return f"head_geometry/{slug(self.model)}_{self.task}_{self.facts}" + ("" if self.trained else "_untrained")
 
 
-def full_size(model: str = "gemma-3-270m") -> list[HeadGeometry]:
+def full_size(model: str = PACKAGED) -> list[HeadGeometry]:
     """Every task, 32 prompts each, and the first and the last of them also with random weights."""
     settings = [HeadGeometry(model=model, task=task, facts=facts) for task, facts in TASKS.items()]
     return [*settings, *(replace(setting, trained=False) for setting in (settings[0], settings[-1]))]
-
-
-def small(setting: HeadGeometry | None = None) -> HeadGeometry:
-    """A size that runs in a build."""
-    return replace(setting or HeadGeometry(), prompts=8)
 
 
 def measure_heads(
@@ -271,4 +261,6 @@ def with_random_weights(model: Any, seed: int) -> Any:
     return fresh.to(device).eval()
 
 
-EXPERIMENT = Experiment(settings=full_size, small=small, measure=measure, dims=DIMS, load=load_experiment_model)
+EXPERIMENT = Experiment(
+    settings=full_size, small={"prompts": 8}, measure=measure, dims=DIMS, load=load_experiment_model
+)

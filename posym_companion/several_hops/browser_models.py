@@ -10,7 +10,7 @@ from __future__ import annotations
 import contextlib
 import shutil
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -169,9 +169,6 @@ def full_size() -> list[BrowserModels]:
     return [BrowserModels(task=task) for task in TOYS + HOPS]
 
 
-def small(setting: BrowserModels) -> BrowserModels:
-    """Two angles and one seed, or twenty sequences."""
-    return replace(setting, frequencies=(9, 25), seeds=(0,), sequences=20)
-
-
-EXPERIMENT = Experiment(settings=full_size, small=small, measure=measure, dims=DIMS)
+EXPERIMENT = Experiment(
+    settings=full_size, small={"frequencies": (9, 25), "seeds": (0,), "sequences": 20}, measure=measure, dims=DIMS
+)

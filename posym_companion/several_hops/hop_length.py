@@ -59,11 +59,6 @@ def full_size() -> list[HopLength]:
     return [HopLength(model=setting.name) for setting in multihop.full_size()]
 
 
-def small(setting: HopLength) -> HopLength:
-    """Fewer and shorter sequences, and the models of the small size."""
-    return HopLength(model=multihop.small_model(setting.model), lengths=LENGTHS[:6], sequences=80, watched=8)
-
-
 def measure(
     model: Any, trained: MultihopSettings, setting: HopLength, *, progress: bool = False
 ) -> dict[str, np.ndarray]:
@@ -198,4 +193,10 @@ def _station_rows(captured: CapturedLayers, path: Tensor) -> tuple[Tensor, Tenso
     return rows.transpose(2, 3), path[:, 1:].to(here.device)
 
 
-EXPERIMENT = Experiment(settings=full_size, small=small, measure=measure, dims=DIMS, load=load_weights)
+EXPERIMENT = Experiment(
+    settings=full_size,
+    small={"model": multihop.small_model, "lengths": LENGTHS[:6], "sequences": 80, "watched": 8},
+    measure=measure,
+    dims=DIMS,
+    load=load_weights,
+)

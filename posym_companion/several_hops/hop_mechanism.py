@@ -67,11 +67,6 @@ def full_size() -> list[HopMechanism]:
     return [HopMechanism(model=setting.name) for setting in multihop.paper_size()]
 
 
-def small(setting: HopMechanism) -> HopMechanism:
-    """Fewer sequences, and the models of the small size."""
-    return HopMechanism(model=multihop.small_model(setting.model), sequences=120, kept=4)
-
-
 def measure(
     model: Any, trained: MultihopSettings, setting: HopMechanism, *, progress: bool = False
 ) -> dict[str, np.ndarray]:
@@ -191,4 +186,10 @@ def _planes(
     }
 
 
-EXPERIMENT = Experiment(settings=full_size, small=small, measure=measure, dims=DIMS, load=load_weights)
+EXPERIMENT = Experiment(
+    settings=full_size,
+    small={"model": multihop.small_model, "sequences": 120, "kept": 4},
+    measure=measure,
+    dims=DIMS,
+    load=load_weights,
+)

@@ -6,7 +6,7 @@ examples and screening are those of :mod:`posym_companion.several_hops.hop_quest
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -78,11 +78,6 @@ def full_size(model: str = "gemma-3-270m") -> list[HopPrompts]:
     return [HopPrompts(model=model)]
 
 
-def small(setting: HopPrompts | None = None) -> HopPrompts:
-    """A size that runs in a build: a few short questions."""
-    return replace(setting or HopPrompts(), lengths=LENGTHS[:2], questions=(3, 2), runs=2)
-
-
 def measure(model: Any, tokenizer: Any, setting: HopPrompts, *, progress: bool = True) -> dict[str, np.ndarray]:
     """All arrays of one setting; tasks are in the order of ``HOP_TASKS``: number, letter.
 
@@ -121,4 +116,10 @@ def measure(model: Any, tokenizer: Any, setting: HopPrompts, *, progress: bool =
     }
 
 
-EXPERIMENT = Experiment(settings=full_size, small=small, measure=measure, dims=DIMS, load=load_experiment_model)
+EXPERIMENT = Experiment(
+    settings=full_size,
+    small={"lengths": LENGTHS[:2], "questions": (3, 2), "runs": 2},
+    measure=measure,
+    dims=DIMS,
+    load=load_experiment_model,
+)

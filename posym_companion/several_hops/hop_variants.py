@@ -106,11 +106,6 @@ def full_size() -> list[HopVariant]:
     ]
 
 
-def small(setting: HopVariant) -> HopVariant:
-    """One seed, trained briefly."""
-    return HopVariant(task=setting.task, change=setting.change, seeds=(0,), train=64 * 100, lengths=(17, 32))
-
-
 def measure(
     setting: HopVariant, *, device: str = "auto", work: Path | None = None, progress: bool = False
 ) -> dict[str, np.ndarray]:
@@ -151,4 +146,6 @@ def measure(
     return {"lengths": np.array(setting.lengths), **{name: np.stack([x[name] for x in found]) for name in found[0]}}
 
 
-EXPERIMENT = Experiment(settings=full_size, small=small, measure=measure, dims=DIMS)
+EXPERIMENT = Experiment(
+    settings=full_size, small={"seeds": (0,), "train": 64 * 100, "lengths": (17, 32)}, measure=measure, dims=DIMS
+)

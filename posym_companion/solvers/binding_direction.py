@@ -8,7 +8,8 @@ project's own.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -56,8 +57,12 @@ SAYINGS = {
         attributes="vehicles",
     ),
 }
-# Those that the packaged model is asked.
+# Those that a model is asked. Of these words SmolLM2's tokenizer leaves too few whole, so it gets others,
+# and a third of the prompts.
 WORDINGS = ("plays", "owns", "is")
+WORDS: Mapping[str, Mapping[str, Any]] = {
+    SECOND: {"wordings": ("drives", "owns", "is"), "names": "surnames", "prompts": 16}
+}
 DIMS = {"chosen target": "order wording length prompt", "facts": "length"}
 
 
@@ -89,19 +94,8 @@ class BindingDirection:
 
 
 def full_size(model: str = PACKAGED) -> list[BindingDirection]:
-    """The model as it comes, and as it was taught in each of three seeds.
-
-    Of the packaged model's words SmolLM2's tokenizer leaves too few whole, so it gets others; and a third
-    of the prompts.
-    """
-    others: dict[str, Any] = {"wordings": ("drives", "owns", "is"), "names": "surnames", "prompts": 16}
-    words = others if model == SECOND else {}
-    return [BindingDirection(model=model, taught=taught, **words) for taught in (None, 0, 1, 2)]
-
-
-def small(setting: BindingDirection | None = None) -> BindingDirection:
-    """A size for trying out."""
-    return replace(setting or BindingDirection(), prompts=3)
+    """The model as it comes, and as it was taught in each of three seeds."""
+    return [BindingDirection(model=model, taught=taught, **WORDS.get(model, {})) for taught in (None, 0, 1, 2)]
 
 
 def load_taught(name: str, *, device: str, folder: Path) -> tuple[Any, Any, Path]:
@@ -168,4 +162,4 @@ def named_facts(model: Any, prompts: Prompts) -> np.ndarray:
     return torch.cat(rows).gather(1, prompts.answer_ids).argmax(1).numpy()
 
 
-EXPERIMENT = Experiment(settings=full_size, small=small, measure=measure, dims=DIMS, load=load_taught)
+EXPERIMENT = Experiment(settings=full_size, small={"prompts": 3}, measure=measure, dims=DIMS, load=load_taught)

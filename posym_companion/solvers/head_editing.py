@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import product
 from typing import Any
 
@@ -81,11 +81,6 @@ class HeadEditing:
 def full_size() -> list[HeadEditing]:
     """The language models whose heads are ranked; there is no ``model`` to choose."""
     return [HeadEditing(model=name) for name in ranked_names() if name not in SOLVERS]
-
-
-def small(setting: HeadEditing | None = None) -> HeadEditing:
-    """A size for trying out."""
-    return replace(setting or HeadEditing(), facts=4, asked=(1, 2), lists=2)
 
 
 def edits_of(swaps: BlockLayout) -> Mapping[str, Callable[..., Intervention]]:
@@ -159,4 +154,10 @@ def by_role(
     return means.log().float(), best.long().argmax(-1).to(torch.uint8)
 
 
-EXPERIMENT = Experiment(settings=full_size, small=small, measure=measure, dims=DIMS, load=load_ranked_model)
+EXPERIMENT = Experiment(
+    settings=full_size,
+    small={"facts": 4, "asked": (1, 2), "lists": 2},
+    measure=measure,
+    dims=DIMS,
+    load=load_ranked_model,
+)

@@ -17,7 +17,7 @@ import numpy as np
 from jaxtyping import Float, Int
 
 from posym_companion.language_models.head_predictors import PREDICTORS, language_predictors
-from posym_companion.loop import Experiment, slug
+from posym_companion.loop import Experiment, PromptSetting, slug
 from posym_companion.solvers.ranked_models import SOLVERS, load_ranked, ranked_names, weights_digest
 from posym_companion.solvers.solver_predictors import solver_predictors
 from posym_core.tasks import Question
@@ -43,7 +43,7 @@ DIMS = {
 
 
 @dataclass(frozen=True, kw_only=True)
-class HeadRankings:
+class HeadRankings(PromptSetting):
     """One model, or one ensemble of small decoders.
 
     Attributes:
@@ -52,7 +52,6 @@ class HeadRankings:
         facts: of a language model's prompts; small decoders have the number that they were trained on.
         prompts: on which heads are scored.
         squares: of these, how many are put in the orders of a Latin square.
-        seed: of the prompts and of all that is drawn.
     """
 
     model: str = "gemma-3-270m-binds"

@@ -66,12 +66,6 @@ def full_size() -> list[OriginSolvers]:
     return [OriginSolvers(solver=solver) for solver in solvers]
 
 
-def small(setting: OriginSolvers | None = None) -> OriginSolvers:
-    """A size for trying out."""
-    setting = setting or OriginSolvers()
-    return replace(setting, solver=small_solver(setting.solver), squares=2)
-
-
 def measure(
     setting: OriginSolvers, *, device: str = "auto", work: Path | None = None, progress: bool = True
 ) -> dict[str, np.ndarray]:
@@ -130,4 +124,4 @@ def measure_logits(
     return compute_block_logits(heads, fitted).mean(2)
 
 
-EXPERIMENT = Experiment(settings=full_size, small=small, measure=measure, dims=DIMS)
+EXPERIMENT = Experiment(settings=full_size, small={"solver": small_solver, "squares": 2}, measure=measure, dims=DIMS)

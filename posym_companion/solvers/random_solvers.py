@@ -70,11 +70,6 @@ def full_size() -> list[RandomSolvers]:
     return [RandomSolvers(), RandomSolvers(kept="planes")]
 
 
-def small(setting: RandomSolvers | None = None) -> RandomSolvers:
-    """A size for trying out."""
-    return replace(setting or RandomSolvers(), prompts=3, most=2)
-
-
 def measure(
     setting: RandomSolvers, *, device: str = "auto", work: Path | None = None, progress: bool = True
 ) -> dict[str, np.ndarray]:
@@ -204,4 +199,4 @@ def name_dims(setting: RandomSolvers) -> Mapping[str, str]:
     return DIMS if setting.kept == "scores" else PLANE_DIMS
 
 
-EXPERIMENT = Experiment(settings=full_size, small=small, measure=measure, dims=name_dims)
+EXPERIMENT = Experiment(settings=full_size, small={"prompts": 3, "most": 2}, measure=measure, dims=name_dims)

@@ -11,7 +11,7 @@ look for a fact and then for its ordering is found, by other means, by Prakash e
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +23,7 @@ from posym_companion.language_models import origins
 from posym_companion.language_models.origin_patching import EXCHANGES as ALONE
 from posym_companion.language_models.origin_patching import RUNS, exchange_layer_alone, make_pairs, measure_prompt
 from posym_companion.language_models.origins import Origins
-from posym_companion.loop import SECOND, Experiment, name_prefix
+from posym_companion.loop import SECOND, Experiment, PromptSetting, name_prefix
 from posym_companion.solvers.binding_direction import kept_factors, load_taught
 from posym_companion.solvers.taught_gemma import TaughtGemma
 from posym_profile.language_models import PACKAGED, merge_lora
@@ -47,21 +47,18 @@ DIMS = {
 
 
 @dataclass(frozen=True, kw_only=True)
-class ReaderHeads:
+class ReaderHeads(PromptSetting):
     """One taught model on one wording.
 
     Attributes:
-        model: name for :func:`posym_profile.load_model`.
         taught: seed of the run of :mod:`posym_companion.solvers.taught_gemma` that it was taught in.
         wording: of the binding prompts.
-        facts: of a prompt.
         prompts: how many; each has Latin squares of its own.
         pairs: other facts that the asked one exchanges parts of its keys with, one after another.
         seed: of the prompts, which no other experiment has.
         alone: exchange parts of keys in each head's own layer alone, and measure nothing else.
     """
 
-    model: str = PACKAGED
     taught: int = 0
     wording: str = "likes"
     facts: int = origins.FACTS
@@ -85,11 +82,6 @@ def full_size() -> list[ReaderHeads]:
         for taught in TAUGHT
         for wording in WORDINGS
     ]
-
-
-def small(setting: ReaderHeads | None = None) -> ReaderHeads:
-    """A size for trying out."""
-    return replace(setting or ReaderHeads(), facts=6, prompts=2, pairs=1)
 
 
 def measure(
@@ -142,4 +134,6 @@ def measure(
     }
 
 
-EXPERIMENT = Experiment(settings=full_size, small=small, measure=measure, dims=DIMS, load=load_taught)
+EXPERIMENT = Experiment(
+    settings=full_size, small={"facts": 6, "prompts": 2, "pairs": 1}, measure=measure, dims=DIMS, load=load_taught
+)

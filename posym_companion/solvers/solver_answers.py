@@ -9,7 +9,7 @@ compares contents and finds the wrong one still compares contents. This project'
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
@@ -63,12 +63,6 @@ class SolverAnswers:
 def full_size() -> list[SolverAnswers]:
     """Three bands; there is no ``model`` to choose."""
     return [SolverAnswers(solver=TaskSolvers(band=band)) for band in SOLVED_BY]
-
-
-def small(setting: SolverAnswers | None = None) -> SolverAnswers:
-    """A size for trying out."""
-    setting = setting or SolverAnswers()
-    return replace(setting, solver=small_solver(setting.solver), rounds=1, kept=4)
 
 
 def measure(
@@ -129,4 +123,6 @@ def score_prompts(
     return {name: x.float().masked_fill(~there[..., None, None], torch.nan) for name, x in stacked.items()}
 
 
-EXPERIMENT = Experiment(settings=full_size, small=small, measure=measure, dims=DIMS)
+EXPERIMENT = Experiment(
+    settings=full_size, small={"solver": small_solver, "rounds": 1, "kept": 4}, measure=measure, dims=DIMS
+)

@@ -14,18 +14,17 @@ from typing import Any
 
 import numpy as np
 import torch
-from torch import Tensor
 
-from posym_companion.loop import Experiment, slug
+from posym_companion.looking import look
+from posym_companion.loop import Experiment, PromptSetting, slug
 from posym_companion.one_head.head_geometry import with_random_weights
 from posym_companion.solvers import family_solvers
 from posym_companion.solvers.families import FAMILIES
 from posym_companion.solvers.family_solvers import SCORING, FamilySolver, draw_questions
-from posym_core.metrics import DRAWS, TRENDS, BlockLayout, mean_interval, measure_head_trends
+from posym_core.metrics import DRAWS, TRENDS, mean_interval, measure_head_trends
 from posym_core.store import choose_device
-from posym_profile.language_models import MODELS, NAMES, PACKAGED, choose_answers, load_model, summarize_loaded
+from posym_profile.language_models import MODELS, NAMES, choose_answers, load_model, summarize_loaded
 from posym_profile.prompts import Prompts, make_prompts
-from posym_profile.scores import LayerHeads, map_layers
 
 TASKS = ("binding", "index")
 DIMS = {
@@ -41,7 +40,7 @@ DIMS = {
 
 
 @dataclass(frozen=True, kw_only=True)
-class SurveyedModel:
+class SurveyedModel(PromptSetting):
     """One model on one task.
 
     Attributes:
@@ -49,18 +48,14 @@ class SurveyedModel:
         trained: as it was trained; otherwise with random weights.
         task: binding or index.
         facts: of a prompt; the small decoders know 8.
-        prompts: how many.
         seed: of the prompts, and of random weights.
         solver_seed: of the small decoders, as they are called there.
         steps: of the small decoders' training, at most.
     """
 
-    model: str = PACKAGED
     trained: bool = True
     task: str = "binding"
-    facts: int = 16
     prompts: int = 64
-    seed: int = 0
     solver_seed: int = 2
     steps: int = 1600
 
@@ -78,11 +73,6 @@ def full_size() -> list[SurveyedModel]:
     return [replace(setting, task=task) for setting in large + small_ones for task in TASKS]
 
 
-def small(setting: SurveyedModel | None = None) -> SurveyedModel:
-    """A size for trying out."""
-    return replace(setting or SurveyedModel(model="llama"), facts=4, prompts=6, steps=20)
-
-
 def measure(
     setting: SurveyedModel, *, device: str = "auto", work: Path | None = None, progress: bool = True
 ) -> dict[str, np.ndarray]:
@@ -96,19 +86,11 @@ def measure(
     """
     choose = profile_decoder if setting.model in FAMILIES else profile_language_model
     model, prompts = choose(setting, choose_device(device), progress)
-    swaps = BlockLayout(**prompts.layout)
-    angles: dict[int, Tensor] = {}
-
-    def one_layer(heads: LayerHeads) -> dict[str, Tensor]:
-        angles[heads.layer] = heads.angles.cpu()
-        scores, energy = heads.swap_scores(swaps), heads.frequency_shares().energy
-        share = energy / energy.sum(-1, keepdim=True)
-        return {"positional": scores.positional, "symbolic": scores.symbolic, "plane_energy": share}
-
-    measured = map_layers(model, prompts.input_ids, one_layer, progress=progress)
+    wanted = {"positional": "positional", "symbolic": "symbolic", "plane_energy": "plane_energy_share"}
+    measured = look(model, prompts, wanted, keys=slice(-1), progress=progress)
+    turning = measured.pop("angles").numpy()
     found = {name: x.float().numpy() for name, x in measured.items()}
     said, choices = summarize_loaded(model), choose_answers(model, prompts)
-    turning = np.stack([angles[layer].numpy() for layer in sorted(angles)])
     windows = np.array([window or 0 for window in said.windows])
     trends = measure_head_trends(
         found["positional"],
@@ -169,4 +151,4 @@ def _taught(solver: FamilySolver, device: torch.device, progress: bool) -> Any:
     return family_solvers.load_solver(solver, device, progress=progress)
 
 
-EXPERIMENT = Experiment(settings=full_size, small=small, measure=measure, dims=DIMS)
+EXPERIMENT = Experiment(settings=full_size, small={"facts": 4, "prompts": 6, "steps": 20}, measure=measure, dims=DIMS)

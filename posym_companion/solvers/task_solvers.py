@@ -9,17 +9,18 @@ project's own. One result a setting: five seeds that differ in weights and data,
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
 import torch
 from torch import Tensor
 
+from posym_companion.looking import LayerLook, Measurement
 from posym_companion.loop import Experiment
 from posym_companion.solvers.head_roles import mark_members_right, mean_ablation, patching, with_other_answers
 from posym_companion.solvers.solver_settings import TaskSolvers, full_size, small
-from posym_core.metrics import BlockLayout, exclusion, simulate_random_swaps
+from posym_core.metrics import BlockLayout
 from posym_core.models import DecoderEnsemble, History, Observer, make_generators, sample_streams, stack_streams, train
 from posym_core.store import choose_device
 from posym_core.tasks import FactsBatch, Question
@@ -28,6 +29,16 @@ from posym_profile.scores import LayerHeads
 TRAINING, LOOKING, TESTING, SCORING, ANSWERING = range(5)  # purposes of data streams
 SCORES = ("positional", "symbolic", "entropy", "spread")
 SHARES = ("positional_share", "symbolic_share", "interaction_share")
+# What heads are looked at for: the numbers along the last dimension of each array.
+HEADS: Mapping[str, Sequence[str | Measurement]] = {
+    "scores": (*SCORES[:3], lambda layer: layer.matrix.diagonal(dim1=-2, dim2=-1).std(-1)),
+    "null_scores": ("null_positional", "null_symbolic"),
+    "shares": SHARES,
+    "attention_to_fact": ("asked_attention",),
+    "plane_shares": tuple(f"plane_{name}" for name in SHARES),
+    "plane_scores": ("plane_positional", "plane_symbolic"),
+    "energy": ("plane_energy_share",),
+}
 DIMS = {
     "angles": "layer plane",
     "hits asked": "seed question fact",
@@ -183,26 +194,17 @@ def measure_heads(model: DecoderEnsemble, setting: TaskSolvers) -> dict[str, np.
         batch = draw_questions(model, question, setting.score_prompts, SCORING)
         generator = torch.Generator().manual_seed(0)
         here: dict[str, list[Tensor]] = {}
-        for number, layer in enumerate(capture_heads(model, batch)):
-            scores = layer.swap_scores(fact_layout(setting))
-            C = layer.cross_logits(keys)
-            parts = exclusion(C)
-            null = simulate_random_swaps(scores.attention.cpu(), generator=generator)
-            planes, shares = layer.swap_scores(fact_layout(setting), per_frequency=True), layer.frequency_shares(keys)
-            fact = batch.fact[number // setting.layers, :, 0]
-            on_facts = scores.attention * setting.task.words
-            place = fact[:, None, None, None].expand(*on_facts.shape[:-1], 1)
-            measured = {
-                "scores": (scores.positional, scores.symbolic, scores.entropy, C.diagonal(dim1=-2, dim2=-1).std(-1)),
-                "null_scores": null,
-                "shares": tuple(getattr(parts, name) for name in SHARES),
-                "attention_to_fact": on_facts.gather(-1, place)[..., 0],
-                "plane_shares": tuple(getattr(shares, name) for name in SHARES),
-                "plane_scores": (planes.positional, planes.symbolic),
-                "energy": shares.energy / shares.energy.sum(-1, keepdim=True),
-            }
-            for name, value in measured.items():
-                value = torch.stack(value, -1) if isinstance(value, tuple) else value
+        for number, heads in enumerate(capture_heads(model, batch)):
+            layer = LayerLook(
+                heads=heads,
+                layout=fact_layout(setting),
+                keys=keys,
+                target=batch.fact[number // setting.layers, :, 0],
+                generator=generator,
+            )
+            for name, parts in HEADS.items():
+                values = [layer.measure(part) for part in parts]
+                value = values[0] if len(values) == 1 else torch.stack(values, -1)
                 here.setdefault(name, []).append(value[:, :, 0].nanmean(0).cpu())
         for name, values in here.items():
             rows.setdefault(name, []).append(torch.stack(values).unflatten(0, (len(setting.seeds), setting.layers)))

@@ -7,7 +7,7 @@ less is a tenth. Here the same models are asked more, of the wording that was ta
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -48,11 +48,6 @@ def full_size(model: str = PACKAGED) -> list[TaughtAnswers]:
     return [TaughtAnswers(model=model, taught=taught) for taught in (0, 1, 2)]
 
 
-def small(setting: TaughtAnswers | None = None) -> TaughtAnswers:
-    """A size for trying out."""
-    return replace(setting or TaughtAnswers(), prompts=(2, 2, 1))
-
-
 def measure(
     model: Any, tokenizer: Any, folder: Path, setting: TaughtAnswers, *, progress: bool = True
 ) -> dict[str, np.ndarray]:
@@ -74,4 +69,4 @@ def measure(
     return {"correct": correct, "place": place, "facts": np.array(FACTS)}
 
 
-EXPERIMENT = Experiment(settings=full_size, small=small, measure=measure, dims=DIMS, load=load_taught)
+EXPERIMENT = Experiment(settings=full_size, small={"prompts": (2, 2, 1)}, measure=measure, dims=DIMS, load=load_taught)

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -146,55 +146,45 @@ class TaughtGemma:
         return BANDS[self.stopped]
 
 
-def full_size(model: str = PACKAGED) -> list[TaughtGemma]:
-    """Three seeds with all planes and two or three of everything else; the first seed is watched most closely.
+SEEDS = (0, 1, 2)
+STOPPED = ("fastest", "slowest")
+CONTROLS: tuple[Mapping[str, Any], ...] = ({"rule": "third"}, {"right": False})
 
-    SmolLM2 takes a longer lesson, which begins with short lists and moves whole matrices, since additions that were
-    taught themselves answered less well in wordings that no lesson had.
+
+def _list_lessons() -> Mapping[str, Sequence[Mapping[str, Any]]]:
+    """What runs are, by model: three seeds with all planes and two or three of everything else.
+
+    The first seed is watched most closely. SmolLM2 takes a longer lesson, which begins with short lists and moves whole
+    matrices, since additions that were taught themselves answered less well in wordings that no lesson had.
     """
-    if model == SECOND:
-        lesson: dict[str, Any] = {"whole": True, "rate": 2e-4, "falling": True, "steps": 90, "eased": 30}
-        lesson |= {"everywhere": 0, "long": 4, "pairs": 6}
-        moments = ((0, 15, 30, 90), 12), ((0, 30, 90), 8), ((0, 30, 90), 8)
-        seeds = [
-            TaughtGemma(model=model, seed=seed, snapshots=snapshots, prompts=prompts, **lesson)
-            for seed, (snapshots, prompts) in enumerate(moments)
-        ]
-        ends: dict[str, Any] = {**lesson, "snapshots": (0, 90), "prompts": 8, "files_kept": False}
-        seeds += [
-            TaughtGemma(model=model, seed=seed, **kind, **ends)
-            for kind in ({"rule": "third"}, {"right": False})
-            for seed in (0, 1, 2)
-        ]
-        ends |= {"pairs": 0}
-        return seeds + [
-            TaughtGemma(model=model, seed=seed, stopped=band, **ends)
-            for seed in (0, 1)
-            for band in ("fastest", "slowest")
-        ]
-    fewer: dict[str, Any] = {"snapshots": (0, 4, 8, 16), "prompts": 8, "long": 4, "pairs": 6, "everywhere": 0}
-    whole = [TaughtGemma(model=model), *(TaughtGemma(model=model, seed=seed, **fewer) for seed in (1, 2))]
-    short: dict[str, Any] = {**fewer, "steps": 12, "snapshots": (0, 12), "long": 2, "files_kept": False}
-    others = [
-        TaughtGemma(model=model, stopped="fastest", **short),
-        TaughtGemma(model=model, stopped="slowest", **short),
-    ]
-    others += [
-        TaughtGemma(model=model, stopped=band, seed=seed, **short) for seed in (1, 2) for band in ("fastest", "slowest")
-    ]
-    equal: dict[str, Any] = {**fewer, "steps": 16, "snapshots": (0, 4, 8, 12, 16), "long": 2, "files_kept": False}
-    controls = [
-        TaughtGemma(model=model, seed=seed, **kind, **equal)
-        for kind in ({"rule": "third"}, {"right": False})
-        for seed in (0, 1, 2)
-    ]
-    return [*whole, *others, *controls]
+    fewer = {"snapshots": (0, 4, 8, 16), "prompts": 8, "long": 4, "pairs": 6, "everywhere": 0}
+    short = {**fewer, "steps": 12, "snapshots": (0, 12), "long": 2, "files_kept": False}
+    equal = {**short, "steps": 16, "snapshots": (0, 4, 8, 12, 16)}
+    longer = {"whole": True, "rate": 2e-4, "falling": True, "steps": 90, "eased": 30}
+    longer |= {"everywhere": 0, "long": 4, "pairs": 6}
+    ends = {**longer, "snapshots": (0, 90), "prompts": 8, "files_kept": False}
+    return {
+        PACKAGED: [
+            {},
+            *({"seed": seed, **fewer} for seed in SEEDS[1:]),
+            *({"stopped": band, "seed": seed, **short} for seed in SEEDS for band in STOPPED),
+            *({"seed": seed, **kind, **equal} for kind in CONTROLS for seed in SEEDS),
+        ],
+        SECOND: [
+            {"snapshots": (0, 15, 30, 90), "prompts": 12, **longer},
+            *({"seed": seed, "snapshots": (0, 30, 90), "prompts": 8, **longer} for seed in SEEDS[1:]),
+            *({"seed": seed, **kind, **ends} for kind in CONTROLS for seed in SEEDS),
+            *({"seed": seed, "stopped": band, **ends, "pairs": 0} for seed in SEEDS[:2] for band in STOPPED),
+        ],
+    }
 
 
-def small(setting: TaughtGemma | None = None) -> TaughtGemma:
-    """A size that runs in a test: three steps, two prompts."""
-    few = {"steps": 3, "batch": 2, "facts": 4, "snapshots": (0, 3), "prompts": 2, "long": 2, "pairs": 2}
-    return replace(setting or TaughtGemma(), **few, everywhere=0)
+LESSONS = _list_lessons()
+
+
+def full_size(model: str = PACKAGED) -> list[TaughtGemma]:
+    """All runs of a model."""
+    return [TaughtGemma(model=model, **lesson) for lesson in LESSONS.get(model, LESSONS[PACKAGED])]
 
 
 def measure(
@@ -370,13 +360,21 @@ def measure_head_roles(model: Any, prompts: Prompts, setting: TaughtGemma, step:
 
 def _snapshot(taught: dict[str, np.ndarray], number: int) -> dict[str, Tensor]:
     """Factors at a snapshot."""
-    return dict(_factors(taught, number))
+    return {name: torch.from_numpy(x[number]) for name, x in taught.items() if name.endswith((".up", ".down"))}
 
 
-def _factors(taught: dict[str, np.ndarray], number: int) -> Iterator[tuple[str, Tensor]]:
-    for name, x in taught.items():
-        if name.endswith((".up", ".down")):
-            yield name, torch.from_numpy(x[number])
-
-
-EXPERIMENT = Experiment(settings=full_size, small=small, measure=measure, dims=DIMS)
+EXPERIMENT = Experiment(
+    settings=full_size,
+    small={
+        "steps": 3,
+        "batch": 2,
+        "facts": 4,
+        "snapshots": (0, 3),
+        "prompts": 2,
+        "long": 2,
+        "pairs": 2,
+        "everywhere": 0,
+    },
+    measure=measure,
+    dims=DIMS,
+)

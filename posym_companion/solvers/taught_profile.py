@@ -76,12 +76,6 @@ def list_variant_settings(
     ]
 
 
-def small(setting: TaughtProfile | None = None) -> TaughtProfile:
-    """A size for trying out."""
-    setting = setting or TaughtProfile()
-    return replace(setting, profile=replace(setting.profile, facts=4, prompts=3))
-
-
 def measure(
     model: Any, tokenizer: Any, folder: Path, setting: TaughtProfile, *, progress: bool = True
 ) -> dict[str, np.ndarray]:
@@ -90,4 +84,10 @@ def measure(
         return binding_profile.measure(model, tokenizer, setting.profile, progress=progress)
 
 
-EXPERIMENT = Experiment(settings=full_size, small=small, measure=measure, dims=binding_profile.DIMS, load=load_taught)
+EXPERIMENT = Experiment(
+    settings=full_size,
+    small={"profile": lambda profile: replace(profile, facts=4, prompts=3)},
+    measure=measure,
+    dims=binding_profile.DIMS,
+    load=load_taught,
+)

@@ -16,20 +16,11 @@ import numpy as np
 
 from posym_companion.finding import Measured, Number, count_cases
 from posym_companion.language_models.judges.binding_profile import MODEL
-from posym_companion.later.later_claims import (
-    BASES,
-    CARRIES,
-    FIRST,
-    LENGTHS,
-    MODELS,
-    OUTCOMES,
-    SECOND_TAUGHT,
-    SHARES,
-    TAUGHT,
-    LaterClaims,
-    Part,
-    full_size,
-)
+from posym_companion.later.binding import OUTCOMES
+from posym_companion.later.later_claims import full_size
+from posym_companion.later.later_subjects import FIRST, MODELS, SECOND_TAUGHT, TAUGHT, LaterClaims, Part
+from posym_companion.later.order import BASES, LENGTHS
+from posym_companion.later.retrieval import CARRIES, SHARES
 from posym_companion.loop import SECOND
 from posym_companion.results import Result, load_result
 from posym_companion.solvers.families import FAMILIES

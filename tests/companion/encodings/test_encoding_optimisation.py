@@ -16,7 +16,6 @@ from posym_companion.encodings.encoding_optimisation import (
     EncodingOptimisation,
     SteadyRate,
     full_size,
-    small,
 )
 from posym_companion.encodings.judges import encoding_optimisation as judge
 from posym_companion.encodings.judges.encoding_speed import find_half_way_step, measure_linking_attention
@@ -25,7 +24,7 @@ from posym_core.models._classifier import EncodingModel
 
 
 def test_the_experiment_keeps_what_it_saw(tmp_path):
-    setting = small(EncodingOptimisation(encoding="alibi"))
+    setting = EXPERIMENT.shrink(EncodingOptimisation(encoding="alibi"))
     (result,) = EXPERIMENT.run([setting], device="cpu", folder=tmp_path, progress=False)
     assert (result["peak"][:, 0] < 1.1).all()
     assert (result["peak"][:, 1] > 1.1).all()

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-import numpy as np
 import pytest
 import torch
 
@@ -18,15 +17,13 @@ from posym_companion.encodings.encoding_study import (
     list_setups,
     measure,
     same_without_padding,
-    small,
     train_model,
 )
-from posym_companion.results import list_results, work_folder
 from posym_core.encodings import ENCODINGS
 
 
 def brief(task="distance", setup="rope", **options):
-    return replace(small(EncodingStudy(task=task, setup=setup)), steps=3, ablated=60, pointed=1, **options)
+    return replace(EXPERIMENT.shrink(EncodingStudy(task=task, setup=setup)), steps=3, ablated=60, pointed=1, **options)
 
 
 def test_equal_setups_differ_in_the_encoding_alone():
@@ -116,31 +113,6 @@ def test_seeds_differ_and_repeat():
     first, again, other = (train_model(brief(), seed)[0].read.weight for seed in (0, 0, 1))
     torch.testing.assert_close(first, again, rtol=0, atol=0)
     assert (first - other).abs().max() > 0.01
-
-
-def test_a_killed_study_goes_on(tmp_path, monkeypatch):
-    setting = brief(seeds=(0, 1))
-    (whole,) = EXPERIMENT.run([setting], folder=tmp_path / "whole", progress=False)
-    trained = encoding_study.train_model
-
-    def killed(setting, seed, **options):
-        found = trained(setting, seed, **options)
-        if seed == 1:
-            raise KeyboardInterrupt
-        return found
-
-    monkeypatch.setattr(encoding_study, "train_model", killed)
-    with pytest.raises(KeyboardInterrupt):
-        list(EXPERIMENT.run([setting], folder=tmp_path / "cut", progress=False))
-    assert list_results(folder=tmp_path / "cut") == []
-    assert len(list(work_folder(setting.name, folder=tmp_path / "cut").glob("*.safetensors"))) == 2
-    monkeypatch.setattr(encoding_study, "train_model", trained)
-    (resumed,) = EXPERIMENT.run([setting], folder=tmp_path / "cut", progress=False)
-    for name in whole.arrays:
-        np.testing.assert_array_equal(whole[name], resumed[name])
-    monkeypatch.setattr(encoding_study, "train_model", None)
-    (read,) = EXPERIMENT.run([setting], folder=tmp_path / "cut", progress=False)
-    np.testing.assert_array_equal(read["ablated"], resumed["ablated"])
 
 
 @pytest.mark.parametrize(

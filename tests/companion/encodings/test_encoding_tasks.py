@@ -158,4 +158,4 @@ def test_refusals_name_rule_value_and_way_out():
 def test_sizes():
     assert [setting.encoding for setting in encoding_tasks.full_size()] == list(ENCODINGS)
     assert all(len(setting.seeds) >= 3 for setting in encoding_tasks.full_size())
-    assert encoding_tasks.small(encoding_tasks.full_size()[0]).training.steps <= 100
+    assert encoding_tasks.EXPERIMENT.shrink(encoding_tasks.full_size()[0]).training.steps <= 100

@@ -36,7 +36,7 @@ def test_contents_are_what_a_model_rotates(name):
 
 
 def test_the_experiment_keeps_its_spectra(tmp_path):
-    setting = gram_spectra.small(GramSpectra(model=str(save_model(tmp_path / "model"))))
+    setting = gram_spectra.EXPERIMENT.shrink(GramSpectra(model=str(save_model(tmp_path / "model"))))
     (result,) = gram_spectra.EXPERIMENT.run([setting], device="cpu", folder=tmp_path, progress=False)
     model, _ = load_model(setting.model, device="cpu")
     layers, heads = model.config.num_hidden_layers, model.config.num_attention_heads

@@ -39,32 +39,6 @@ def test_a_result_holds_what_its_description_says(tmp_path, loads, all_arrays_st
     assert (result["positional"] + result["symbolic"] > 0.99).all()
 
 
-def test_an_interrupted_run_goes_on_where_it_stopped(tmp_path, loads):
-    other = replace(SETTING, template="bought")
-    run = binding_profile.EXPERIMENT.run([SETTING, other], folder=tmp_path, progress=False)
-    first = next(run)
-    run.close()
-    assert [
-        result.name for result in binding_profile.EXPERIMENT.run([SETTING, other], folder=tmp_path, progress=False)
-    ] == [
-        SETTING.name,
-        other.name,
-    ]
-    assert len(loads) == 2
-    again = next(binding_profile.EXPERIMENT.run([SETTING], folder=tmp_path, progress=False))
-    assert again.provenance == first.provenance
-    changed = next(binding_profile.EXPERIMENT.run([replace(SETTING, prompts=1)], folder=tmp_path, progress=False))
-    assert changed["positional"].shape[0] == 1
-
-
-def test_same_seed_same_result(tmp_path, loads):
-    runs = [
-        next(binding_profile.EXPERIMENT.run([SETTING], folder=tmp_path / name, progress=False)) for name in ("a", "b")
-    ]
-    for name in runs[0].arrays:
-        np.testing.assert_array_equal(runs[0][name], runs[1][name])
-
-
 def test_full_size_covers_templates_and_lengths():
     settings = [setting for setting in binding_profile.full_size() if setting.keys == "all"]
     assert len({setting.name for setting in settings}) == 9

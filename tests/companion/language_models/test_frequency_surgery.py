@@ -8,13 +8,21 @@ import torch
 
 from posym_companion.claims import load_claim
 from posym_companion.language_models import frequency_surgery as experiment
-from posym_companion.language_models.frequency_surgery import EXPERIMENT, FrequencySurgery, small
+from posym_companion.language_models.frequency_surgery import EXPERIMENT, FrequencySurgery
 from posym_companion.language_models.judges import frequency_surgery as judges
 from posym_companion.language_models.judges.frequency_surgery import bands_in_a_model, interactions, losses
 from posym_companion.results import Result
 
 RULE = experiment.is_solved
-SETTING = replace(small(), prompts=6, other_prompts=4, rank_facts=4, window=8, bands=(1.0, 0.1), bases=(10.0,))
+SETTING = replace(
+    EXPERIMENT.shrink(FrequencySurgery()),
+    prompts=6,
+    other_prompts=4,
+    rank_facts=4,
+    window=8,
+    bands=(1.0, 0.1),
+    bases=(10.0,),
+)
 
 
 @pytest.fixture(scope="module")

@@ -10,6 +10,7 @@ from posym_companion.language_models import origin_patching
 from posym_companion.language_models.origin_patching import (
     DIMS,
     EXCHANGES,
+    EXPERIMENT,
     RUNS,
     FactPair,
     OriginPatching,
@@ -22,7 +23,6 @@ from posym_companion.language_models.origin_patching import (
     measure,
     run_exchanges,
     select_named_layers,
-    small,
 )
 from posym_companion.results import name_dims
 from posym_core.metrics._cube_parts import draw_latin_square
@@ -77,7 +77,7 @@ def shifts_of(tiny, prompts, planes, asked, other):
 
 def test_every_array_has_named_dimensions_and_the_first_run_is_the_model_itself(tiny, tokenizer, monkeypatch):
     monkeypatch.setattr(origin_patching, "load_experiment_model", lambda *a, **k: (tiny, tokenizer))
-    setting = small(OriginPatching(lead=1, prompts=3))
+    setting = EXPERIMENT.shrink(OriginPatching(lead=1, prompts=3))
     found = measure(setting, device="cpu", progress=False)
     name_dims(DIMS, found)
     assert found["log_ratio"].shape == (2, 1, len(RUNS), 3, 4)

@@ -23,7 +23,6 @@ from posym_companion.language_models.origins import (
     full_size,
     measure,
     measure_asked_contrast,
-    small,
 )
 from posym_companion.loop import SECOND
 from posym_companion.results import name_dims
@@ -33,13 +32,13 @@ from posym_profile import binding_prompts, origin_cube, profile
 
 
 def run(tiny, tokenizer, **kind):
-    return measure(tiny, tokenizer, small(Origins(**kind)), progress=False)
+    return measure(tiny, tokenizer, EXPERIMENT.shrink(Origins(**kind)), progress=False)
 
 
 @pytest.mark.filterwarnings("ignore::posym_profile.scores._visibility.HiddenBlocksWarning")  # the tiny model's windows
 def test_the_parts_are_those_of_the_cube_whatever_is_read(tiny, tokenizer):
     """All reads of one pass, each beside a cube of its own."""
-    setting = small(Origins(lead=1))
+    setting = EXPERIMENT.shrink(Origins(lead=1))
     found = measure(tiny, tokenizer, setting, progress=False)
     name_dims(DIMS, found)
     prompts = draw_prompts(tokenizer, setting)
@@ -60,7 +59,7 @@ def test_the_parts_are_those_of_the_cube_whatever_is_read(tiny, tokenizer):
 
 @pytest.mark.filterwarnings("ignore::posym_profile.scores._visibility.HiddenBlocksWarning")
 def test_without_the_first_origins_only_the_others_count(tiny, tokenizer):
-    setting = small(Origins())
+    setting = EXPERIMENT.shrink(Origins())
     found = measure(tiny, tokenizer, setting, progress=False)
     prompts = draw_prompts(tokenizer, setting)
     cube = origin_cube(
@@ -164,7 +163,7 @@ def test_the_grid_names_every_setting_apart():
     assert len(set(names)) == len(names) == 38
     assert sum("random" in name for name in names) == 6
     assert not any("binds" in setting.model for setting in full_size("some/other"))
-    assert {replace(small(one), prompts=0).facts for one in settings} == {6}
+    assert {replace(EXPERIMENT.shrink(one), prompts=0).facts for one in settings} == {6}
     assert EXPERIMENT.takes_model
 
 

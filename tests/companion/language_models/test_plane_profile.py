@@ -1,11 +1,8 @@
-from dataclasses import asdict
-
 import numpy as np
 import pytest
 import torch
 from architectures import shared, tokens
 
-from posym_companion import loop
 from posym_companion.language_models import plane_profile
 from posym_companion.language_models.judges.plane_profile import measure_layer_p, turning_angle
 from posym_companion.language_models.plane_profile import PlaneProfile, measure
@@ -110,25 +107,6 @@ def test_a_head_without_energy_is_not_beyond_the_null():
     use[3, 1] = np.nan
     with pytest.raises(ValueError, match=r"it is nan as they stand and finite in 0 of 499 orders"):
         measure_layer_p(np.arange(24.0).reshape(12, 2), use)
-
-
-def test_a_run_goes_on_where_it_stopped_and_repeats_itself(tmp_path, monkeypatch, packaged):
-    asked = []
-    monkeypatch.setattr(loop, "load_model", lambda *a, **k: asked.append(a) or packaged)
-    settings = [PlaneProfile(facts=8, prompts=2), PlaneProfile(task="index", facts=4, prompts=2)]
-    run = plane_profile.EXPERIMENT.run(settings, folder=tmp_path, progress=False)
-    first = next(run)
-    run.close()
-    again = list(plane_profile.EXPERIMENT.run(settings, folder=tmp_path, progress=False))
-    assert [result.name for result in again] == [
-        f"plane_profile/gemma-3-270m_{which}" for which in ("text_8", "index_4")
-    ]
-    assert again[0].provenance == first.provenance
-    assert again[1].settings == asdict(settings[1])
-    anew = next(plane_profile.EXPERIMENT.run(settings, folder=tmp_path, progress=False, force=True))
-    for name in first.arrays:
-        np.testing.assert_array_equal(anew[name], first[name])
-    assert len(asked) == 3
 
 
 def test_full_size_covers_lengths_and_tasks():

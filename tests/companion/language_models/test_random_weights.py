@@ -10,7 +10,7 @@ from posym_companion.language_models import random_weights
 from posym_companion.language_models.judges import random_weights as judges
 from posym_companion.language_models.judges.plane_profile import half_loss_phase, keeps_the_law
 from posym_companion.language_models.judges.random_weights import HALF, BesideRandomWeights, list_beside_random_weights
-from posym_companion.language_models.random_weights import DIMS, RandomWeights, full_size, measure, small
+from posym_companion.language_models.random_weights import DIMS, EXPERIMENT, RandomWeights, full_size, measure
 from posym_companion.loop import SECOND, has_settings
 from posym_companion.results import Result, load_result, name_dims
 from posym_core.metrics._stats import Estimate
@@ -23,7 +23,7 @@ def loads(tiny, tokenizer, monkeypatch):
 
 
 def test_the_scores_are_those_of_profile_and_equal_weights_are_a_plain_mean(loads, tiny, tokenizer):
-    found = measure(small(RandomWeights(weights="trained")), device="cpu", progress=False)
+    found = measure(EXPERIMENT.shrink(RandomWeights(weights="trained")), device="cpu", progress=False)
     name_dims(DIMS, found)
     prompts = binding_prompts(tokenizer, facts=4, count=3)
     place = prompts.layout
@@ -36,7 +36,7 @@ def test_the_scores_are_those_of_profile_and_equal_weights_are_a_plain_mean(load
 
 def test_a_remedy_changes_the_prompts_alone(loads, tiny, tokenizer):
     for change, said in ({"lead": 2}, {"lead": 2}), ({"varied": True}, {"vary_frame": True}):
-        found = measure(small(RandomWeights(weights="trained", **change)), device="cpu", progress=False)
+        found = measure(EXPERIMENT.shrink(RandomWeights(weights="trained", **change)), device="cpu", progress=False)
         prompts = binding_prompts(tokenizer, facts=4, count=3, **said)
         place = prompts.layout
         scores = profile(tiny, prompts.input_ids, **place, visible_only=False)
@@ -53,7 +53,7 @@ def test_a_stored_result_without_a_word_of_remedies_has_none():
 
 def test_each_draw_has_weights_of_its_own_and_the_trained_model_is_left_alone(loads, tiny):
     before = [x.clone() for x in tiny.parameters()]
-    draws = [measure(small(RandomWeights(draw=draw)), device="cpu", progress=False) for draw in (0, 1, 0)]
+    draws = [measure(EXPERIMENT.shrink(RandomWeights(draw=draw)), device="cpu", progress=False) for draw in (0, 1, 0)]
     assert not np.array_equal(draws[0]["symbolic"], draws[1]["symbolic"])
     np.testing.assert_array_equal(draws[0]["symbolic"], draws[2]["symbolic"])
     assert all(torch.equal(x, y) for x, y in zip(before, tiny.parameters(), strict=True))
@@ -127,7 +127,9 @@ def test_a_kernel_s_planes_express_half_at_the_law_s_angle():
 
 
 def test_half_precision_keeps_three_digits(loads):
-    whole, half = (measure(small(RandomWeights(half=half)), device="cpu", progress=False) for half in (False, True))
+    whole, half = (
+        measure(EXPERIMENT.shrink(RandomWeights(half=half)), device="cpu", progress=False) for half in (False, True)
+    )
     for name in ("positional", "symbolic", "kept", "energy"):
         assert half[name].dtype == np.float16
         np.testing.assert_allclose(half[name], whole[name], atol=1e-3)

@@ -11,10 +11,13 @@ import torch
 from architectures import build, tokens
 from invented import save_invented
 
-from posym_companion.later import later_claims
+from posym_companion.later import binding, influence, later_claims, later_subjects, order, retrieval
+from posym_companion.later.binding import OUTCOMES
 from posym_companion.later.judges import later_claims as judges
-from posym_companion.later.later_claims import OUTCOMES, LaterClaims, full_size, measure, small
+from posym_companion.later.later_claims import EXPERIMENT, full_size, measure
+from posym_companion.later.later_subjects import LaterClaims
 from posym_companion.ledger import ledger
+from posym_companion.looking import block_tokens
 from posym_companion.results import name_dims
 from posym_companion.solvers import family_solvers
 from posym_companion.solvers.families import FAMILIES
@@ -45,12 +48,12 @@ def decoder(family="llama"):
 
 @pytest.mark.parametrize("family", ["", *FAMILIES])
 def test_every_part_is_measured_on_tiny_models(family, tiny, tokenizer, monkeypatch):
-    monkeypatch.setattr(later_claims, "CARRIES", 0.0)  # a model that does not bind has no carriers
+    monkeypatch.setattr(retrieval, "CARRIES", 0.0)  # a model that does not bind has no carriers
     model, source = decoder(family) if family else (tiny, tokenizer)
     settings = [setting for setting in full_size() if (setting.model in FAMILIES) == bool(family)]
-    for setting in map(small, [x for x in settings if not family or x.model == family]):
+    for setting in map(EXPERIMENT.shrink, [x for x in settings if not family or x.model == family]):
         arrays = measure(model, source, setting, progress=False)
-        name_dims(later_claims.DIMS, arrays)
+        name_dims(later_claims.PARTS[setting.part].DIMS, arrays)
         numbers = {name: x for name, x in arrays.items() if x.dtype.kind == "f" and "rotated" not in name}
         for name, x in numbers.items():
             # Layers that see a few tokens only have no target that can be anywhere: two of three, and one of two.
@@ -60,36 +63,38 @@ def test_every_part_is_measured_on_tiny_models(family, tiny, tokenizer, monkeypa
 
 @pytest.mark.parametrize("family", ["", "llama"])
 def test_every_part_is_measured_on_another_device(family, tiny, tokenizer, monkeypatch, other_device):
-    monkeypatch.setattr(later_claims, "CARRIES", 0.0)
+    monkeypatch.setattr(retrieval, "CARRIES", 0.0)
     model, source = decoder(family) if family else (copy.deepcopy(tiny), tokenizer)
     settings = {setting.part: setting for setting in full_size() if setting.model in (family or PACKAGED)}
-    for setting in map(small, settings.values()):
-        name_dims(later_claims.DIMS, measure(model.to(other_device), source, setting, progress=False))
+    for setting in map(EXPERIMENT.shrink, settings.values()):
+        name_dims(
+            later_claims.PARTS[setting.part].DIMS, measure(model.to(other_device), source, setting, progress=False)
+        )
 
 
 def test_every_part_of_every_model_has_a_result_of_its_own():
     names = [setting.name for setting in full_size()]
     assert len(names) == len(set(names)) == 35
-    assert {setting.model for setting in full_size()} == set(later_claims.MODELS)
+    assert {setting.model for setting in full_size()} == set(later_subjects.MODELS)
     # The names of what was asked first have no model in them.
     assert {"later_claims/order", "later_claims/sums_untrained", "later_claims/binding"} <= set(names)
 
 
 def test_a_decoder_is_loaded_trained_and_a_language_model_with_its_tokenizer(monkeypatch):
-    monkeypatch.setattr(later_claims, "FamilySolver", lambda **options: family_solvers.small(FamilySolver(**options)))
-    monkeypatch.setattr(later_claims, "load_experiment_model", lambda name, **options: (name, options["device"]))
-    model, solver = later_claims.load_subject("qwen2", device="cpu")
-    assert (solver.family, solver.seed) == ("qwen2", later_claims.SOLVER_SEED)
+    monkeypatch.setattr(later_subjects, "FamilySolver", lambda **options: family_solvers.small(FamilySolver(**options)))
+    monkeypatch.setattr(later_subjects, "load_experiment_model", lambda name, **options: (name, options["device"]))
+    model, solver = later_subjects.load_subject("qwen2", device="cpu")
+    assert (solver.family, solver.seed) == ("qwen2", later_subjects.SOLVER_SEED)
     assert not model.training
     before = family_solvers.make_untrained(solver).get_input_embeddings().weight
     assert not torch.equal(model.get_input_embeddings().weight, before)
-    assert later_claims.load_subject(later_claims.TAUGHT, device="cpu") == (later_claims.TAUGHT, "cpu")
+    assert later_subjects.load_subject(later_subjects.TAUGHT, device="cpu") == (later_subjects.TAUGHT, "cpu")
 
 
 def test_prompts_of_a_decoder_name_different_attributes():
     task = FactsTask(facts=5)
-    prompts = later_claims.facts_prompts(task, 40, 3)
-    facts = prompts.input_ids[:, later_claims.block_tokens(prompts)].unflatten(1, (5, 2))
+    prompts = later_subjects.facts_prompts(task, 40, 3)
+    facts = prompts.input_ids[:, block_tokens(prompts)].unflatten(1, (5, 2))
     assert torch.equal(facts[..., 1], prompts.answer_ids)
     assert all(len(set(row)) == 5 for row in prompts.answer_ids.tolist())
     assert int(prompts.answer_ids.min()) >= task.first_attribute
@@ -101,9 +106,9 @@ def test_prompts_of_a_decoder_name_different_attributes():
 
 def test_layers_see_their_window_or_the_context():
     model, solver = decoder("gemma2")
-    assert later_claims.visible_tokens(model).tolist() == [solver.window, model.config.max_position_embeddings]
+    assert later_subjects.visible_tokens(model).tolist() == [solver.window, model.config.max_position_embeddings]
     model, _ = decoder("llama")
-    assert later_claims.visible_tokens(model).tolist() == [model.config.max_position_embeddings] * 2
+    assert later_subjects.visible_tokens(model).tolist() == [model.config.max_position_embeddings] * 2
 
 
 def test_peaks_of_one_plane_are_those_of_theorem_7():
@@ -124,22 +129,22 @@ def test_peaks_of_one_plane_are_those_of_theorem_7():
         sinks=None,
     )
     inside = slice(0, length)
-    found = later_claims.target_peaks(heads, inside)[0, 0, 0]
+    found = influence.target_peaks(heads, inside)[0, 0, 0]
     torch.testing.assert_close(found.exp(), positional_peak_weight(length, angle, beta))
-    flat = later_claims.target_peaks(replace(heads, angles=0 * angles, keys=keys[..., :1, :].expand_as(keys)), inside)
+    flat = influence.target_peaks(replace(heads, angles=0 * angles, keys=keys[..., :1, :].expand_as(keys)), inside)
     torch.testing.assert_close(flat.exp(), torch.full_like(flat, 1 / length))
-    capped = later_claims.target_peaks(replace(heads, softcap=1e-3), inside)[0, 0, 0]
+    capped = influence.target_peaks(replace(heads, softcap=1e-3), inside)[0, 0, 0]
     torch.testing.assert_close(capped.exp(), torch.full_like(capped, 1 / length), rtol=1e-2, atol=0)
     near = heads.visible.clone()
     near[..., 0] = False
-    assert later_claims.target_peaks(replace(heads, visible=near), inside).isnan().all()
+    assert influence.target_peaks(replace(heads, visible=near), inside).isnan().all()
 
 
 def test_no_end_has_more_than_twice_the_weight_of_another_place():
     model, ids = build("Gemma3"), tokens(2)
     for heads in heads_of(model, ids):
         sharp = replace(heads, query=20 * heads.query, visible=torch.ones_like(heads.visible))
-        peak = later_claims.target_peaks(sharp, slice(0, heads.keys.shape[-2] - 1))
+        peak = influence.target_peaks(sharp, slice(0, heads.keys.shape[-2] - 1))
         assert bool((peak[..., :1] - peak < np.log(2) + 1e-9).all())
         assert float((peak[..., :1] - peak).max()) > 0.05
 
@@ -150,22 +155,22 @@ def test_logits_at_distances_are_the_cross_logits_of_places():
         last = heads.keys.shape[-2] - 1
         inside = slice(3, last)
         distance = torch.arange(last - 3, 0, -1).double()
-        found = later_claims.logits_at(heads, inside, distance, heads.angles)
+        found = order.logits_at(heads, inside, distance, heads.angles)
         torch.testing.assert_close(found, heads.cross_logits()[..., 3:last, 3:last], rtol=1e-4, atol=1e-5)
-        still = later_claims.logits_at(heads, inside, distance, 0 * heads.angles)
+        still = order.logits_at(heads, inside, distance, 0 * heads.angles)
         torch.testing.assert_close(still, still[..., :1].expand_as(still), rtol=1e-4, atol=1e-5)
 
 
 def test_content_explains_what_the_symbolic_share_says():
     C = torch.randn(3, 6, 6, generator=torch.Generator().manual_seed(0))
-    torch.testing.assert_close(later_claims.measure_content_share(C), exclusion(C).symbolic_share.double())
-    assert float(later_claims.measure_content_share(torch.arange(4.0)[:, None].expand(4, 9))) == pytest.approx(1)
+    torch.testing.assert_close(order.measure_content_share(C), exclusion(C).symbolic_share.double())
+    assert float(order.measure_content_share(torch.arange(4.0)[:, None].expand(4, 9))) == pytest.approx(1)
 
 
 def test_distances_are_all_or_a_sample_within_the_length():
-    assert later_claims.distances(64, 0).tolist() == list(range(1, 65))
-    far = later_claims.distances(32768, 0)
-    assert len(far.unique()) == later_claims.PLACES
+    assert order.distances(64, 0).tolist() == list(range(1, 65))
+    far = order.distances(32768, 0)
+    assert len(far.unique()) == order.PLACES
     assert far.min() >= 1
     assert 30000 < far.max() <= 32768
     assert bool((far.diff() > 0).all())
@@ -173,7 +178,7 @@ def test_distances_are_all_or_a_sample_within_the_length():
 
 def test_squares_of_planes_add_up():
     x = torch.randn(5, 8, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
-    planes = later_claims.plane_squares(x)
+    planes = later_subjects.plane_squares(x)
     torch.testing.assert_close(planes.sum(-1), x.square().sum(-1))
     assert float(planes[0, 1]) == pytest.approx(float(x[0, 1] ** 2 + x[0, 5] ** 2))
 
@@ -187,10 +192,10 @@ def test_influence_is_the_norm_of_the_jacobian():
         return model.base_model(inputs_embeds=x, use_cache=False).last_hidden_state[0, -1]
 
     jacobian = torch.autograd.functional.jacobian(state, embedding(ids).detach())[:, 0]
-    found = later_claims.influence(model, ids, torch.eye(width))
+    found = influence.influence(model, ids, torch.eye(width))
     torch.testing.assert_close(found[0], jacobian.square().sum((0, 2)).sqrt(), rtol=1e-4, atol=1e-6)
     # Directions that are drawn give the same on average, and a token behind the last has no say.
-    drawn = later_claims.influence(model, ids, torch.randn(400, width, generator=torch.Generator().manual_seed(0)))
+    drawn = influence.influence(model, ids, torch.randn(400, width, generator=torch.Generator().manual_seed(0)))
     torch.testing.assert_close(drawn / 20, found, rtol=0.1, atol=1e-6)
 
 
@@ -201,9 +206,9 @@ def test_influence_under_uniform_attention_is_that_of_running_means():
         for layer in model.base_model.layers:
             layer.self_attn.q_proj.weight.zero_()
             layer.mlp.down_proj.weight.zero_()
-    found = later_claims.influence(model, ids, torch.eye(model.get_input_embeddings().weight.shape[1]))[0]
+    found = influence.influence(model, ids, torch.eye(model.get_input_embeddings().weight.shape[1]))[0]
     with edit_rope(model, freeze_rotation(), length=12):
-        still = later_claims.influence(model, ids, torch.eye(model.get_input_embeddings().weight.shape[1]))[0]
+        still = influence.influence(model, ids, torch.eye(model.get_input_embeddings().weight.shape[1]))[0]
     torch.testing.assert_close(found, still, rtol=1e-4, atol=1e-6)
     # The first tokens are in every mean, and the last alone is handed on as it is.
     assert found[0] > 2 * found[5]
@@ -212,14 +217,14 @@ def test_influence_under_uniform_attention_is_that_of_running_means():
     with torch.no_grad():
         for layer in model.base_model.layers:
             layer.self_attn.o_proj.weight.zero_()
-    alone = later_claims.influence(model, ids, torch.eye(model.get_input_embeddings().weight.shape[1]))[0]
+    alone = influence.influence(model, ids, torch.eye(model.get_input_embeddings().weight.shape[1]))[0]
     assert alone[-1] > 0
     assert float(alone[:-1].max()) == 0
 
 
 def test_rearranged_prompts_point_three_ways(tokenizer):
     setting = LaterClaims(part="binding", length=6, prompts=6)
-    for clean, others, answers, place in later_claims.rearrange_prompts(tokenizer, setting):
+    for clean, others, answers, place in binding.rearrange_prompts(tokenizer, setting):
         assert sorted(clean.tolist()) != sorted(others[1].tolist())
         blocks, other, absent = (x[1:][:24].view(6, 4) for x in (clean, *others))
         asked_name, new_name = clean[-2], others[0][-2]
@@ -237,11 +242,11 @@ def test_rearranged_prompts_point_three_ways(tokenizer):
 
 def test_a_patched_state_is_that_of_the_model_with_a_hook_and_no_cache(tiny, tokenizer):
     setting = LaterClaims(part="binding", length=4, prompts=3)
-    clean, others, *_ = next(later_claims.rearrange_prompts(tokenizer, setting))
+    clean, others, *_ = next(binding.rearrange_prompts(tokenizer, setting))
     with pytest.raises(ValueError, match="four different facts or more and an attribute"):
-        next(later_claims.rearrange_prompts(tokenizer, replace(setting, prompts=1)))
-    states = later_claims.last_states(tiny, others[0])
-    found = later_claims.with_last_state(tiny, clean, states)
+        next(binding.rearrange_prompts(tokenizer, replace(setting, prompts=1)))
+    states = binding.last_states(tiny, others[0])
+    found = binding.with_last_state(tiny, clean, states)
     layers = tiny.base_model.layers
     for number, layer in enumerate(layers):
 
@@ -259,13 +264,13 @@ def test_a_patched_state_is_that_of_the_model_with_a_hook_and_no_cache(tiny, tok
         whole = tiny(others[0][None], use_cache=False).logits[0, -1]
         intact = tiny(clean[None], use_cache=False).logits[0, -1]
     torch.testing.assert_close(found[-1], whole, rtol=1e-3, atol=1e-4)
-    own = later_claims.with_last_state(tiny, clean, later_claims.last_states(tiny, clean))
+    own = binding.with_last_state(tiny, clean, binding.last_states(tiny, clean))
     torch.testing.assert_close(own, intact.expand_as(own), rtol=1e-3, atol=1e-4)
 
 
 def test_outcomes_count_the_highest_answer():
     logits = torch.eye(8)[None]  # one control, eight layers, each saying another answer
-    said = later_claims.count_outcomes(logits)
+    said = binding.count_outcomes(logits)
     assert said.shape == (1, 8, len(OUTCOMES))
     np.testing.assert_allclose(said[0, :4, :4], np.eye(4))
     np.testing.assert_allclose(said[0, 4:7, 4], 1 / 3)
@@ -276,7 +281,7 @@ def test_operations_are_on_heads_that_carry_the_answer_and_as_many_others():
     restored = np.zeros((3, 4))
     restored[1, 2] = restored[2, 0] = 0.5
     energy = torch.rand(3, 4, 16, generator=torch.Generator().manual_seed(0))
-    planned = later_claims.list_operations(restored, energy, 2, torch.Generator().manual_seed(0))
+    planned = retrieval.list_operations(restored, energy, 2, torch.Generator().manual_seed(0))
     assert planned["none"] == ()
     for name, interventions in planned.items():
         for one in interventions:
@@ -291,7 +296,7 @@ def test_operations_are_on_heads_that_carry_the_answer_and_as_many_others():
         assert heads == [(1, 2), (2, 0)]
     assert int((~planned["slowest 0.25"][0].change(torch.linspace(1, 0.1, 16))[1]).sum()) == 4
     with pytest.raises(ValueError, match=r"no head restores more than 0\.1"):
-        later_claims.list_operations(restored * 0, energy, 1, torch.Generator())
+        retrieval.list_operations(restored * 0, energy, 1, torch.Generator())
 
 
 @pytest.mark.parametrize("slowest", [0.9, 0.1])
@@ -303,7 +308,7 @@ def test_planes_of_equal_energy_are_all_of_the_poorer_side_and_as_much_of_the_ri
     energy[:12] *= (1 - slowest) / energy[:12].sum()
     drawn = set()
     for _ in range(20):
-        slow, faster = later_claims.equal_energy(energy, 0.25, generator)
+        slow, faster = retrieval.equal_energy(energy, 0.25, generator)
         assert set(slow) <= {13, 14, 15, 16}
         assert set(faster) <= set(range(1, 13))
         whole, part = (faster, slow) if slowest > 0.5 else (slow, faster)
@@ -317,9 +322,9 @@ def test_planes_of_equal_energy_are_all_of_the_poorer_side_and_as_much_of_the_ri
 
 
 def test_energies_of_planes_are_kept_beside_what_is_done_to_them(tiny, tokenizer):
-    setting = later_claims.small(later_claims.LaterClaims(part="retrieval", draws=2))
+    setting = EXPERIMENT.shrink(LaterClaims(part="retrieval", draws=2))
     found = later_claims.measure(tiny, tokenizer, setting)
-    name_dims(later_claims.DIMS, found)
+    name_dims(retrieval.DIMS, found)
     layers, heads = found["restored"].shape
     assert found["energy"].shape[:2] == (layers, heads)
     np.testing.assert_allclose(found["energy"].sum(-1), 1, rtol=1e-3)
@@ -362,7 +367,7 @@ def test_a_rule_is_put_to_every_model_that_was_run(tmp_path):
     save("sums_untrained", 0.5, PACKAGED)
     (alone,) = ledger("L-2", folder=tmp_path)
     assert "same rule" not in alone.note
-    save("sums_gemma-3-270m-binds", 0.01, later_claims.TAUGHT)
+    save("sums_gemma-3-270m-binds", 0.01, later_subjects.TAUGHT)
     save("sums_llama", 0.6, "llama")
     save("sums_llama_untrained", 0.7, "llama")
     (row,) = ledger("L-2", folder=tmp_path)

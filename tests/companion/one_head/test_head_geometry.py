@@ -38,17 +38,6 @@ def test_a_result_holds_what_its_description_says(tmp_path, loads, all_arrays_st
     assert sum(array.nbytes for array in result.arrays.values()) < 1e6
 
 
-def test_an_interrupted_run_goes_on_where_it_stopped(tmp_path, loads):
-    other = replace(SETTING, task="text", facts=8)
-    run = head_geometry.EXPERIMENT.run([SETTING, other], folder=tmp_path, progress=False)
-    first = next(run)
-    run.close()
-    names = [result.name for result in head_geometry.EXPERIMENT.run([SETTING, other], folder=tmp_path, progress=False)]
-    assert names == [SETTING.name, other.name]
-    assert len(loads) == 2
-    assert next(head_geometry.EXPERIMENT.run([SETTING], folder=tmp_path, progress=False)).provenance == first.provenance
-
-
 def test_numbers_are_those_of_the_literal_definition(packaged):
     model, tokenizer = packaged
     found, angles, distance = head_geometry.measure_heads(model, tokenizer, SETTING, progress=False)
@@ -136,7 +125,7 @@ def test_full_size_has_controls_and_even_halves():
     settings = head_geometry.full_size()
     assert len({setting.name for setting in settings}) == len(settings) == 6
     assert sum(not setting.trained for setting in settings) == 2
-    assert head_geometry.small().prompts == 8
+    assert head_geometry.EXPERIMENT.shrink(head_geometry.HeadGeometry()).prompts == 8
     with pytest.raises(ValueError, match="prompts must be an even number, a half to fit and a half to test; got 3"):
         head_geometry.HeadGeometry(prompts=3)
 

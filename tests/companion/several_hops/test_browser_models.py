@@ -44,7 +44,7 @@ def test_stored_answers_are_those_of_pytorch(task):
 def test_a_small_size_of_training(monkeypatch):
     quick = replace(frequency_control.FrequencyControlSettings(), training=TrainingSettings(steps=150, batch=64))
     monkeypatch.setattr(frequency_control, "FrequencyControlSettings", lambda: replace(quick, lengths=(8,)))
-    setting = replace(browser_models.small(BrowserModels(task="retrieval")), frequencies=(3, 29))
+    setting = replace(browser_models.EXPERIMENT.shrink(BrowserModels(task="retrieval")), frequencies=(3, 29))
     measured = browser_models.measure(setting)
     assert measured.arrays["accuracy"].shape == (1, 2)
     assert measured.arrays["accuracy"][0, 1] > measured.arrays["accuracy"][0, 0] > 0.1
@@ -53,7 +53,9 @@ def test_a_small_size_of_training(monkeypatch):
 
 @browser
 def test_a_small_size_of_asking():
-    measured = browser_models.measure(replace(browser_models.small(BrowserModels(task="number")), sequences=4))
+    measured = browser_models.measure(
+        replace(browser_models.EXPERIMENT.shrink(BrowserModels(task="number")), sequences=4)
+    )
     assert measured.arrays["difference"].max() < 1e-3
     assert measured.arrays["same"].all()
 

@@ -192,15 +192,15 @@ def test_sizes():
     assert hop_length.full_size()[-1].name == "hop_length/number_0_extra47"
     assert max(hop_length.full_size()[0].lengths) > 850
     assert len({setting.name for setting in hop_variants.full_size()}) == len(hop_variants.VARIANTS)
-    assert hop_variants.small(hop_variants.full_size()[0]).seeds == (0,)
-    assert hop_length.small(hop_length.full_size()[0]).sequences < 200
-    assert hop_mechanism.small(hop_mechanism.full_size()[0]).sequences < 400
+    assert hop_variants.EXPERIMENT.shrink(hop_variants.full_size()[0]).seeds == (0,)
+    assert hop_length.EXPERIMENT.shrink(hop_length.full_size()[0]).sequences < 200
+    assert hop_mechanism.EXPERIMENT.shrink(hop_mechanism.full_size()[0]).sequences < 400
 
 
 @pytest.mark.parametrize("experiment", [hop_length, hop_mechanism])
 def test_the_small_size_reads_what_the_small_size_of_training_leaves(experiment):
     left = {multihop.small(setting).name for setting in multihop.full_size()}
-    assert {experiment.small(setting).model for setting in experiment.full_size()} == left
+    assert {experiment.EXPERIMENT.shrink(setting).model for setting in experiment.full_size()} == left
 
 
 def test_length_is_measured_on_another_device(folder, other_device):

@@ -248,7 +248,7 @@ def test_the_experiment_keeps_accuracies_by_run_and_does_nothing_twice(tiny, tmp
     loads = []
     monkeypatch.setattr("posym_companion.loop.load_model", lambda name, device: loads.append(name) or tiny)
     (setting,) = experiment.full_size("tiny")
-    setting = experiment.small(setting)
+    setting = experiment.EXPERIMENT.shrink(setting)
     (result,) = experiment.EXPERIMENT.run([setting], device="cpu", folder=tmp_path, progress=False)
     assert result.name == "hop_prompts/tiny"
     assert result["accuracy"].shape == result["chance"].shape == (2, 2, 2)

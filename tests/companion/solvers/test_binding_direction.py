@@ -13,14 +13,15 @@ from posym_companion.results import Result, name_dims
 from posym_companion.solvers import binding_direction
 from posym_companion.solvers.binding_direction import (
     DIMS,
+    EXPERIMENT,
     FACTS,
     ORDERS,
     SAYINGS,
+    BindingDirection,
     draw_both_orders,
     full_size,
     measure,
     named_facts,
-    small,
 )
 from posym_companion.solvers.judges.binding_direction import answers
 from posym_profile.language_models._answers import choose_answers
@@ -95,7 +96,7 @@ def test_the_named_fact_is_right_where_choices_say_so(tiny, tokenizer):
 
 
 def test_a_result_is_what_its_description_says(tiny, tokenizer, tmp_path):
-    found = measure(tiny, tokenizer, tmp_path, small(), progress=False)
+    found = measure(tiny, tokenizer, tmp_path, EXPERIMENT.shrink(BindingDirection()), progress=False)
     name_dims(DIMS, found)
     assert found["chosen"].shape == (2, 3, 2, 3)
     assert (found["target"][..., :] < np.array(FACTS)[:, None]).all()

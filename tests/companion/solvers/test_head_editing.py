@@ -11,13 +11,13 @@ from posym_companion.solvers import head_rankings
 from posym_companion.solvers.head_editing import (
     DIMS,
     EDITS,
+    EXPERIMENT,
     ROLES,
     HeadEditing,
     by_role,
     edits_of,
     full_size,
     measure,
-    small,
 )
 from posym_companion.solvers.head_rankings import HeadRankings
 from posym_companion.solvers.list_questions import questions_about
@@ -82,7 +82,7 @@ def rankings(tiny, tokenizer):
 
 
 def test_answers_are_those_of_whole_prompts(tiny, tokenizer, rankings):
-    setting = small(HeadEditing())
+    setting = EXPERIMENT.shrink(HeadEditing())
     found = measure(tiny, tokenizer, rankings, setting, progress=False)
     name_dims(DIMS, found)
     heads = rankings["predictors"].shape[-2:]

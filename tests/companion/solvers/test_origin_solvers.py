@@ -13,12 +13,12 @@ from posym_companion.solvers import origin_solvers, task_solvers
 from posym_companion.solvers.head_roles import mark_members_right
 from posym_companion.solvers.origin_solvers import (
     DIMS,
+    EXPERIMENT,
     KEPT,
     OriginSolvers,
     full_size,
     measure_logits,
     measure_parts,
-    small,
 )
 from posym_companion.solvers.solver_settings import TaskSolvers
 from posym_companion.solvers.task_solvers import SCORING, capture_heads, draw_questions, fact_layout
@@ -31,7 +31,7 @@ AT = {name: place for place, name in enumerate(KEPT)}
 
 
 def tiny(band: str) -> OriginSolvers:
-    setting = small(OriginSolvers(solver=TaskSolvers(band=band, layers=3)))
+    setting = EXPERIMENT.shrink(OriginSolvers(solver=TaskSolvers(band=band, layers=3)))
     training = replace(setting.solver.training, steps=12, batch=8, record_every=4)
     return replace(setting, solver=replace(setting.solver, width=16, training=training, test_prompts=24))
 

@@ -12,12 +12,13 @@ from posym_companion.solvers import random_solvers, task_solvers
 from posym_companion.solvers.random_solvers import (
     APART,
     DIMS,
+    EXPERIMENT,
     PLANE_DIMS,
+    RandomSolvers,
     full_size,
     measure,
     measure_draw,
     name_array,
-    small,
 )
 from posym_companion.solvers.solver_settings import TaskSolvers
 from posym_companion.solvers.task_solvers import SCORING, capture_heads, draw_questions, fact_layout, measure_heads
@@ -27,7 +28,7 @@ SOLVER = TaskSolvers(facts=4, seeds=(0, 1), layers=3)
 
 
 def test_one_array_a_setting_whose_dimensions_have_names():
-    found = measure(small(), device="cpu", progress=False)
+    found = measure(EXPERIMENT.shrink(RandomSolvers()), device="cpu", progress=False)
     name_dims(DIMS, found)
     assert list(found) == ["1e4_2x2_8", "fast_2x2_8"]
     assert found["1e4_2x2_8"].shape == (2, 2, 3, 5, 2, 2, 2, 2)
@@ -57,7 +58,7 @@ def test_draws_and_weightings_differ():
 
 def test_planes_are_those_of_the_ensemble_and_the_families_that_were_never_trained(monkeypatch):
     monkeypatch.setattr(random_solvers, "DRAWS", 2)
-    found = measure(small(full_size()[1]), device="cpu", progress=False)
+    found = measure(EXPERIMENT.shrink(full_size()[1]), device="cpu", progress=False)
     name_dims(PLANE_DIMS, found)
     assert list(found) == ["families", "1e4_2x2_8_lean", "1e4_2x2_8_use", "fast_2x2_8_lean", "fast_2x2_8_use"]
     assert found["families"].shape[:3] == (2, 9, 2)

@@ -13,7 +13,7 @@ from posym_companion.language_models.origin_patching import RUNS
 from posym_companion.loop import SECOND
 from posym_companion.results import name_dims
 from posym_companion.solvers import reader_heads
-from posym_companion.solvers.reader_heads import DIMS, KEPT, KEPT_ALONE, full_size, measure, small
+from posym_companion.solvers.reader_heads import DIMS, EXPERIMENT, KEPT, KEPT_ALONE, full_size, measure
 
 
 @pytest.fixture(scope="module")
@@ -35,7 +35,7 @@ def test_every_run_has_a_name_of_its_own():
 def test_a_result_is_what_its_description_says(tiny, tokenizer, tmp_path, monkeypatch):
     asked = []
     monkeypatch.setattr(reader_heads, "kept_factors", lambda run, folder: asked.append(run.name) or {})
-    setting = small(full_size()[2])
+    setting = EXPERIMENT.shrink(full_size()[2])
     found = measure(tiny, tokenizer, tmp_path, setting, progress=False)
     assert asked == [f"taught_gemma/{SECOND}-all_1"]
     name_dims(DIMS, found)

@@ -11,12 +11,12 @@ import torch
 from posym_companion.results import load_result
 from posym_companion.solvers import solver_answers, task_solvers
 from posym_companion.solvers.head_roles import mark_members_right
-from posym_companion.solvers.solver_answers import SolverAnswers, full_size, small
+from posym_companion.solvers.solver_answers import EXPERIMENT, SolverAnswers, full_size
 from posym_core.models._ensembles import make_generators, stack_streams
 
 
 def tiny() -> SolverAnswers:
-    setting = small()
+    setting = EXPERIMENT.shrink(SolverAnswers())
     training = dataclasses.replace(setting.solver.training, steps=12, batch=8, record_every=4)
     solver = dataclasses.replace(setting.solver, width=16, training=training, test_prompts=24)
     return dataclasses.replace(setting, solver=solver)

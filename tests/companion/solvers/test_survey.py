@@ -13,7 +13,7 @@ from posym_core.metrics._trends import TRENDS, measure_head_trends
 
 @pytest.mark.parametrize(("family", "trained"), [("gemma2", False), ("llama", True)])
 def test_a_row_is_counted_from_what_is_stored(family, trained):
-    setting = survey.small(SurveyedModel(model=family, trained=trained, task="index"))
+    setting = survey.EXPERIMENT.shrink(SurveyedModel(model=family, trained=trained, task="index"))
     found = survey.measure(setting, device="cpu", progress=False)
     name_dims(survey.DIMS, found)
     scores = (found[name] for name in ("positional", "symbolic"))
@@ -34,7 +34,7 @@ def test_a_row_is_counted_from_what_is_stored(family, trained):
 
 
 def test_solvers_are_those_of_their_experiment():
-    setting = survey.small(SurveyedModel(model="qwen2", facts=4))
+    setting = survey.EXPERIMENT.shrink(SurveyedModel(model="qwen2", facts=4))
     solver = family_solvers.FamilySolver(family="qwen2", seed=2, facts=4)
     solver = family_solvers.replace(solver, training=family_solvers.replace(solver.training, steps=20))
     model = family_solvers.make_untrained(solver)

@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 import torch
 
-from posym_companion.results import load_result
 from posym_companion.solvers import task_solvers
 from posym_companion.solvers.solver_settings import BANDS, TaskSolvers, band_angles, expectation, full_size, small
 from posym_core.metrics._rope import rope_angles
@@ -79,29 +78,6 @@ def test_expectations_are_stored_with_every_setting():
     assert [band for band in BANDS if not solved[band, 1]["index"]] == ["slow", "none"]
 
 
-def test_arrays_have_the_dimensions_that_are_named(measured):
-    sizes = {}
-    for name, array in measured.items():
-        (dims,) = (dims for names, dims in task_solvers.DIMS.items() if name in names.split())
-        assert len(dims.split()) == array.ndim
-        for dim, size in zip(dims.split(), array.shape, strict=True):
-            assert sizes.setdefault(dim, size) == size
-    assert sizes == {
-        "seed": 2,
-        "question": 2,
-        "layer": 2,
-        "head": 2,
-        "plane": 4,
-        "fact": 4,
-        "look": 3,
-        "record": 3,
-        "score": 4,
-        "kind": 2,
-        "share": 3,
-        "stop": 3,
-    }
-
-
 def test_numbers_lie_in_their_ranges(measured):
     assert (measured["asked"].sum(-1) == 24).all()
     assert (measured["hits"] <= measured["asked"]).all()
@@ -117,19 +93,6 @@ def test_stopping_nothing_changes_nothing():
     """No plane of a band without rotation is stopped by any of the three, so all leave the accuracy as it is."""
     found = task_solvers.measure(tiny(band="none"), progress=False)
     np.testing.assert_allclose(found["stopped"], np.repeat(found["intact"][..., None], 3, -1))
-
-
-def test_a_broken_run_goes_on(tmp_path, monkeypatch, all_arrays_stored):
-    setting = dataclasses.replace(tiny(), training=dataclasses.replace(tiny().training, steps=6))
-    whole = task_solvers.measure(setting, progress=False)
-    monkeypatch.setattr(task_solvers, "measure_roles", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt))
-    with pytest.raises(KeyboardInterrupt):
-        list(task_solvers.EXPERIMENT.run([setting], folder=tmp_path, progress=False))
-    monkeypatch.undo()
-    (result,) = task_solvers.EXPERIMENT.run([setting], folder=tmp_path, progress=False)
-    for name, array in whole.items():
-        np.testing.assert_array_equal(result[name], array)
-    assert load_result(setting.name, folder=tmp_path).settings["expected"] == setting.expected
 
 
 @pytest.mark.parametrize(

@@ -6,17 +6,16 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-import safetensors.torch
 import torch
 from architectures import build
 
 from posym_companion.solvers import taught_gemma
 from posym_companion.solvers.prompt_roles import answer_pairs, patched_heads, silenced_everywhere, silenced_heads
-from posym_companion.solvers.taught_gemma import EXPERIMENT, draw_lesson, draw_untaught_prompts, full_size, small
+from posym_companion.solvers.taught_gemma import EXPERIMENT, TaughtGemma, draw_lesson, draw_untaught_prompts, full_size
 from posym_profile.interventions._head_patching import find_output_projections, record_head_outputs
 from posym_profile.language_models._low_rank import add_lora, read_factors
 
-SETTING = small()
+SETTING = EXPERIMENT.shrink(TaughtGemma())
 
 
 @pytest.fixture
@@ -74,22 +73,6 @@ def test_a_run_holds_what_its_description_says_and_keeps_the_additions(tmp_path,
     np.testing.assert_allclose(found["answer_patched"], result["answer_patched"][1], atol=1e-3)
     assert np.abs(result["clean_whole"][1] - result["clean_whole"][0]).max() > 1e-3
     assert not any(parameter.requires_grad for parameter in tiny.parameters())
-
-
-def test_an_interrupted_run_goes_on_where_it_stopped(tmp_path, loads, monkeypatch):
-    setting = replace(SETTING, stopped="fastest")
-    whole = taught_gemma.measure(setting, work=tmp_path, progress=False)
-    (tmp_path / "step_3.part.safetensors").unlink()
-
-    def never(*args, **options):
-        raise AssertionError("it was taught already")
-
-    monkeypatch.setattr(taught_gemma, "teach", never)
-    again = taught_gemma.measure(setting, work=tmp_path, progress=False)
-    for name, x in whole.arrays.items():
-        np.testing.assert_array_equal(again.arrays[name], x, err_msg=name)
-    weights = [safetensors.torch.load(measured.files[".safetensors"]) for measured in (whole, again)]
-    torch.testing.assert_close(*weights, rtol=0, atol=0)  # the header's entries have no order
 
 
 def test_a_quarter_of_the_planes_is_stopped_from_the_first_step(tmp_path, loads, tiny):

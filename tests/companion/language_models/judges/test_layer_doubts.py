@@ -12,7 +12,7 @@ from invented import save_invented
 from posym_companion.language_models import score_robustness
 from posym_companion.language_models.judges import layer_doubts
 from posym_companion.language_models.judges.layer_doubts import kept_order, moved, thirds_by_doubt
-from posym_companion.language_models.layer_doubts import DIMS, KINDS, LayerDoubts, full_size, measure, small
+from posym_companion.language_models.layer_doubts import DIMS, EXPERIMENT, KINDS, LayerDoubts, full_size, measure
 from posym_companion.language_models.random_weights import DRAWS, RandomWeights
 from posym_companion.language_models.random_weights import full_size as all_weights
 from posym_companion.ledger import ledger
@@ -62,7 +62,7 @@ def test_a_model_that_was_not_measured_has_none(folder):
 
 @pytest.mark.filterwarnings("ignore::posym_profile.scores._visibility.HiddenBlocksWarning")  # the tiny model's windows
 def test_scores_are_those_of_profile_and_mass_is_the_attention_to_facts(tiny, tokenizer):
-    setting = small()
+    setting = EXPERIMENT.shrink(LayerDoubts())
     found = measure(tiny, tokenizer, setting, progress=False)
     name_dims(DIMS, found)
     for place, said in enumerate(({}, None, {"lead": 8})):

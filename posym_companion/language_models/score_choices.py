@@ -1,0 +1,163 @@
+"""Scores under other temperatures, floors, blocks and permutations, and shares of the logits' variance."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from posym_companion.looking import EPS, TAU, block_tokens
+from posym_core.metrics import (
+    BlockLayout,
+    Estimate,
+    draw_orders,
+    exclusion,
+    head_correlation,
+    list_swap_orders,
+    permutation_scores,
+)
+from posym_profile.prompts import Prompts
+from posym_profile.scores import LayerHeads, map_layers
+
+TAUS = (1e-6, 1e-5, 1e-4, 1e-3, 1e-2, 1e-1, 1.0)
+FLOORS = (0.0, 1e-12, 1e-8, 1e-4)
+CUTS = (
+    "at the facts",
+    "single tokens",
+    "two tokens a block",
+    "two facts a block",
+    "one token early",
+    "one token late",
+    "two tokens late",
+    "three tokens late",
+    "one fact late",
+)
+SHARE_TABLES = ("fact tokens", "facts")
+# Draws of the bootstrap whose intervals are kept.
+DRAWS = 500
+DIMS = {
+    "grid": "wording tau eps score layer head",
+    "grid_r": "wording tau eps bound",
+    "grid_below": "wording tau eps",
+    "cut": "wording cut score layer head",
+    "cut_r": "wording cut bound",
+    "orders": "wording source kind layer head",
+    "orders_below": "wording source weighting",
+    "orders_rho": "wording weighting score bound",
+    "shares": "wording table score layer head",
+    "shares_rho": "wording table score bound",
+}
+
+
+def measure(
+    model: torch.nn.Module, prompts: Prompts, *, permutations: int, seed: int, progress: bool = True
+) -> dict[str, np.ndarray]:
+    """Means over prompts of one wording, correlations over heads, and how often scores add up to less than 1.
+
+    Returns:
+        Scores positional and symbolic by temperature and floor (``grid``), by blocks (``cut``), of swaps and random
+        permutations (``orders``; the four fields of :class:`posym_core.metrics.PermutationScores`) and ``shares``;
+        correlations over heads with their intervals: ``grid_r`` and ``cut_r`` of the two scores, ``orders_rho`` of
+        random permutations with swaps and ``shares_rho`` of shares with scores, both Spearman's; and the fraction of
+        heads and prompts whose scores add up to less than 1, ``grid_below`` and ``orders_below``.
+    """
+    generator = torch.Generator().manual_seed(seed)
+    orders = draw_orders(prompts.blocks, permutations, generator)
+    found = measure_choices(model, prompts, orders, progress=progress)
+    return {name: x.astype(np.float32) for name, x in _summaries(found).items()}
+
+
+def measure_choices(
+    model: torch.nn.Module, prompts: Prompts, orders: Tensor, *, progress: bool = True
+) -> dict[str, Tensor]:
+    """Everything that one capture of queries and keys says about the choices, ``[prompt, layer, head, ...]``.
+
+    Returns:
+        ``grid [..., tau, eps, score]``, ``cut [..., cut, score]``, ``orders [..., source, kind]`` and ``shares [...,
+        table, score]``; dimensions as in :data:`DIMS`.
+    """
+    swaps = list_swap_orders(prompts.blocks)
+    inside = block_tokens(prompts)
+    cuts = list_cuts(prompts)
+
+    def one_layer(heads: LayerHeads) -> dict[str, Tensor]:
+        home = prompts.layout
+
+        def both(cut: dict[str, int], tau: float = TAU, eps: float = EPS) -> Tensor:
+            scores = heads.swap_scores(BlockLayout(**cut, tau=tau, eps=eps))
+            return torch.stack([scores.positional, scores.symbolic], -1)
+
+        table = heads.block_table(BlockLayout(**home))
+        before = table.attention()
+        kinds = []
+        for source in (swaps, orders):
+            scores = permutation_scores(before, table.attention(source), source, tau=TAU, eps=EPS)
+            kinds.append(torch.stack(list(vars(scores).values()), -1))
+        parts = [exclusion(heads.cross_logits()[..., inside, inside].double()), exclusion(table.sums.log())]
+        return {
+            "grid": torch.stack([torch.stack([both(home, tau, eps) for eps in FLOORS], -2) for tau in TAUS], -3),
+            "cut": torch.stack([both(cut) for cut in cuts.values()], -2),
+            "orders": torch.stack(kinds, -2),
+            "shares": torch.stack([torch.stack([x.positional_share, x.symbolic_share], -1) for x in parts], -2),
+        }
+
+    return map_layers(model, prompts.input_ids, one_layer, progress=progress)
+
+
+def list_cuts(prompts: Prompts) -> dict[str, dict[str, int]]:
+    """The blocks of every cut of :data:`CUTS`, as many as fit within the facts.
+
+    Only the cut that begins a token early takes in what stands before the facts, and it has as many blocks as facts.
+    """
+    fact = prompts.block_length
+    stop = prompts.start + prompts.blocks * fact
+    shifts = (0, 0, 0, 0, -1, 1, 2, 3, fact)
+    lengths = (fact, 1, 2, 2 * fact, fact, fact, fact, fact, fact)
+    return {
+        name: {
+            "start": prompts.start + shift,
+            "block_length": length,
+            "blocks": (stop - prompts.start - max(shift, 0)) // length,
+        }
+        for name, shift, length in zip(CUTS, shifts, lengths, strict=True)
+    }
+
+
+def _summaries(found: dict[str, Tensor]) -> dict[str, np.ndarray]:
+    """Means over prompts with heads last, correlations with intervals, and how often scores add up to less than 1."""
+    grid, cut, orders, shares = (found[name].double() for name in ("grid", "cut", "orders", "shares"))
+    right = found["cut"][..., 0, :].double()
+
+    def rows(x: Tensor, statistic: Any) -> np.ndarray:
+        """A statistic of every ``[prompt, layer, head]`` along the dimensions before the last."""
+        flat = x.flatten(3, -2) if x.ndim > 4 else x[..., None, :]
+        estimates = [statistic(flat[..., place, 0], flat[..., place, 1]) for place in range(flat.shape[3])]
+        return np.array(estimates).reshape(*x.shape[3:-1], 3)
+
+    def spearman(x: Tensor, y: Tensor) -> list[float]:
+        return _three(head_correlation(x, y, draws=DRAWS).spearman)
+
+    def below(x: Tensor) -> np.ndarray:
+        return (x.sum(-1) < 1 - 1e-6).double().mean((0, 1, 2)).numpy()
+
+    kinds = orders.unflatten(-1, (2, 2))
+    return {
+        "grid": grid.mean(0).movedim((0, 1), (-2, -1)).numpy(),
+        "grid_r": rows(grid, lambda x, y: _three(head_correlation(x, y, draws=DRAWS).pearson)),
+        "grid_below": below(grid),
+        "cut": cut.mean(0).movedim((0, 1), (-2, -1)).numpy(),
+        "cut_r": rows(cut, lambda x, y: _three(head_correlation(x, y, draws=DRAWS).pearson)),
+        "orders": orders.mean(0).movedim((0, 1), (-2, -1)).numpy(),
+        "orders_below": below(kinds),
+        "orders_rho": np.array(
+            [[spearman(kinds[..., 0, way, s], kinds[..., 1, way, s]) for s in range(2)] for way in range(2)]
+        ),
+        "shares": shares.mean(0).movedim((0, 1), (-2, -1)).numpy(),
+        "shares_rho": np.array([[spearman(right[..., s], shares[..., k, s]) for s in range(2)] for k in range(2)]),
+    }
+
+
+def _three(estimate: Estimate) -> list[float]:
+    return [estimate.value, estimate.low, estimate.high]
