@@ -9,7 +9,6 @@ import pytest
 
 import posym_companion
 from posym_companion.one_head.judges import canonical_theory
-from posym_companion.several_hops.judges import hop_mechanism
 from posym_companion.several_hops.judges.hop_prompts import SOLVED_UP_TO, letter_beats_number
 
 FILES = sorted(Path(posym_companion.__file__).parent.glob("*/judges/*.py"))
@@ -69,13 +68,3 @@ def test_theorems_fail_nowhere_once_nothing_beyond_their_limits_fails(monkeypatc
         assert any(character.isdigit() for character in said)
         monkeypatch.setattr(canonical_theory, name, lambda *_: True)
         assert not judge(None).fails_in
-
-
-def test_what_layers_do_is_said_where_they_do_it(monkeypatch):
-    ahead, silenced = hop_mechanism.roles(None).fails_in
-    assert ahead.startswith("Letter's second layer looks two hops ahead")
-    monkeypatch.setattr(hop_mechanism, "DECIDES", -0.1)  # the last layer decides of every hop
-    assert hop_mechanism.roles(None).fails_in == [ahead]
-    monkeypatch.setattr(hop_mechanism, "FOUR_HOPS", hop_mechanism.REFLEXIVE)  # and the fourth layer looks elsewhere
-    assert hop_mechanism.roles(None).fails_in == []
-    assert "silencing the last layer costs at most" in silenced
