@@ -206,3 +206,12 @@ def position_is_deposited_by_mean(look: Look) -> Iterator[Yielded]:
     look.note = "Six layers of sixteen heads are not run at these lengths: an hour a seed and encoding on a core."
     if untold:
         look.note += f" A model near chance has nothing to lose: {', '.join(untold)}."
+
+
+@judge(SHOWN_IN, measured_on=MODEL, note="All but the encoding equal.")
+def speed(look: Look) -> Iterator[Yielded]:
+    """G26-4: loss averaged over the training of rotary heads against each encoding that adds, and against none."""
+    slowest = look.load(find_study("distance", "rope"))["losses"].mean(1).max()
+    for name in ("nope", "sinusoidal", "learned", "alibi", "t5"):
+        losses = look.load(find_study("distance", name))["losses"].mean(1)
+        yield "least loss of a seed over the largest of rotary heads", name, float(losses.min() / slowest)

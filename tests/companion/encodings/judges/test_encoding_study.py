@@ -177,3 +177,14 @@ def test_models_that_do_not_solve_distance_tell_nothing_of_a_deposit(tmp_path):
 def test_missing_results_are_said(tmp_path):
     with pytest.raises(ResultError, match="encoding_study/distance_rope"):
         load_study("distance", "rope", tmp_path)
+
+
+def test_an_encoding_that_is_as_fast_in_one_seed_is_one_case_less(tmp_path):
+    for setup in ("rope", "nope", "sinusoidal", "learned", "alibi", "t5"):
+        losses = np.full((3, 60), 1.0 if setup == "rope" else 2.0)
+        losses[1] += 0.5
+        losses[2] -= 0.5 if setup == "t5" else 0.0
+        save_invented(EncodingStudy(task="distance", setup=setup).name, {"losses": losses}, tmp_path)
+    (row,) = ledger("G26-4", folder=tmp_path)
+    assert (row.verdict, list(row.parts.values())) == ("partly", ["4 of 5 encodings"])
+    assert row.fails_in == ["t5: least loss of a seed over the largest of rotary heads 1"]
