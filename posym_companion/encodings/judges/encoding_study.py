@@ -110,6 +110,7 @@ def rotary_models_count(look: Look) -> Iterator[Yielded]:
 
 # Models whose heads should cost little, and what they are called in a part of the claim.
 ROTARY: tuple[StudyTask, str] = ("distance", "rope")
+ONE_HEAD: tuple[StudyTask, str] = ("distance", "rope-one-head")
 LATENT = "with latent attention"
 OTHERS: Mapping[str, tuple[StudyTask, str]] = {
     LATENT: ("distance", "mla"),
@@ -161,9 +162,7 @@ def check_deposit(folder: Path | None = None) -> dict[str, bool]:
 @judge(SHOWN_IN, measured_on=MODEL)
 def position_is_deposited(look: Look) -> Iterator[Yielded]:
     """G26-3: whether one head of rotary models is costly, and which other models have such a head."""
-    results = {
-        which: look.load(find_study(*which)) for which in (ROTARY, ("distance", "rope-one-head"), *OTHERS.values())
-    }
+    results = {which: look.load(find_study(*which)) for which in (ROTARY, ONE_HEAD, *OTHERS.values())}
     for statement, holds in check_deposit(look.folder).items():
         yield statement, "", int(holds)
     most, following, _ = largest_costs(results[ROTARY])
@@ -178,7 +177,7 @@ def position_is_deposited(look: Look) -> Iterator[Yielded]:
 @judge(SHOWN_IN, measured_on=TO_THE_END)
 def position_is_deposited_by_mean(look: Look) -> Iterator[Yielded]:
     """G26-3b: as G26-3, with heads replaced by their mean in models trained to the end at the paper's lengths."""
-    rotary, single = (look.load(long_size(*which)) for which in (ROTARY, ("distance", "rope-one-head")))
+    rotary, single = (look.load(long_size(*which)) for which in (ROTARY, ONE_HEAD))
     most, following, layers = largest_costs(rotary, by="averaged")
     yield "distance, rope: accuracy", "", mean_interval(rotary["accuracy"])
     yield "rotary: cost of the costliest head, by its mean", "", mean_interval(most)

@@ -72,7 +72,7 @@ def because_of_attention(look: Look) -> Iterator[Yielded]:
             k = int(angles[place])
             weights = attention_to_target(result, task, seed, k)
             bent[seed, place] = sign * bend(weights)
-            along[seed, place] = spearmanr(weights, accuracy[seed, k])[0]
+            along[seed, place] = spearmanr(weights, accuracy[seed, k])[0]  # pyright: ignore
             peak = BUILT[task](LENGTH, float(result["angles"][k]), float(strength[seed, k]))
             built[seed, place] = bend(peak.numpy())
         trained = u_index(result, cell)[:, angles].mean(1)

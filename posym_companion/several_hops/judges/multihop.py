@@ -179,7 +179,8 @@ def frequency_by_layer(look: Look) -> Iterator[Yielded]:
     for task, of_task in runs.items():
         profiles = [np.corrcoef(frequencies(run), TABLE_1[task])[0, 1] for run in of_task]
         yield f"{task}: correlation with Table 1 over layers", "", seed_range(profiles)
-    for task, first, last in (("number", 0, 3), ("number", 5, 11), ("letter", 2, 11)):
+    averaged: tuple[tuple[Task, int, int], ...] = (("number", 0, 3), ("number", 5, 11), ("letter", 2, 11))
+    for task, first, last in averaged:
         layers = [frequencies(run)[first : last + 1].mean() for run in runs[task]]
         yield f"{task}: mean ID of layers {first}-{last}", "", seed_range(layers)
     yield "ID of even use", "", (1 + runs["number"][0]["use"].shape[-1]) / 2
