@@ -162,6 +162,16 @@ def test_one_seed_that_is_not_as_claimed_is_one_case_less(tmp_path, claim, optio
     assert row.fails_in == fails_in
 
 
+def test_the_weaker_rule_is_asked_of_the_seed_of_number_that_is_fastest(tmp_path):
+    letter = {"learned": (400, 400, 450, 500)}
+    note = judged(tmp_path / "claimed", "U26-1", letter=letter).note
+    assert note.startswith(
+        "A weaker rule, added after seed 0 (the order, and Number's share three times Letter's), holds;"
+    )
+    number = [{}, {"learned": (100, 150, 200, 250)}, {}]
+    assert "Letter's), does not hold;" in judged(tmp_path / "other", "U26-1", number=number, letter=letter).note
+
+
 def test_the_layers_whose_use_is_averaged(tmp_path):
     ours = judged(tmp_path, "U26-3", number={"ids": [0, 0, 0, 4, 99, *[30] * 6, 37]}).ours
     assert ours["number: mean ID of layers 0-3"]["value"] == 1
