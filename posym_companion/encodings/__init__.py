@@ -8,11 +8,11 @@ from posym_companion.encodings.judges.atlas import (
     COLUMNS,
     EXPECTED,
     atlas_rows,
-    atlas_table,
     level_without_order,
     study_result,
     tasks_result,
     unexpected,
+    write_atlas,
 )
 from posym_companion.encodings.judges.encoding_optimisation import mean_sharpness, optimisation_results, stable_rate
 from posym_companion.encodings.judges.encoding_study import (
@@ -53,7 +53,6 @@ __all__ = [
     "Sharpness",
     "ability_table",
     "atlas_rows",
-    "atlas_table",
     "averaged_kernel",
     "check_deposit",
     "check_orders",
@@ -86,4 +85,5 @@ __all__ = [
     "toeplitz",
     "train_head",
     "unexpected",
+    "write_atlas",
 ]

@@ -8,9 +8,6 @@ from pathlib import Path
 import pytest
 
 import posym_companion
-from posym_companion.one_head.judges import canonical_theory
-from posym_companion.several_hops.judges import hop_mechanism
-from posym_companion.several_hops.judges.hop_prompts import SOLVED_UP_TO, letter_beats_number
 
 FILES = sorted(Path(posym_companion.__file__).parent.glob("*/judges/*.py"))
 FAILURES = {"fails_in", "fails", "missed"}
@@ -51,31 +48,3 @@ def test_no_judge_says_where_a_rule_fails_whatever_its_numbers_are():
         if fixed(node)
     ]
     assert not lines, f"say a failure only where numbers show it: {', '.join(lines)}"
-
-
-@pytest.mark.parametrize("model", ["gemma-3-270m", "smollm2-135m"])
-def test_a_task_is_below_a_blind_choice_only_where_its_interval_is(model):
-    found = letter_beats_number(None, model)
-    for task in ("number", "letter"):
-        name = f"choice minus chance, {task}, up to {SOLVED_UP_TO} items"
-        (said,) = [case for case in found.fails_in if case.startswith(name)]  # neither solves either
-        assert str(found.ours[name]) in said
-        assert ("below a blind choice" in said) == (found.ours[name].high < 0)
-
-
-def test_theorems_fail_nowhere_once_nothing_beyond_their_limits_fails(monkeypatch):
-    for judge, name in ((canonical_theory.peaks_bend, "bends"), (canonical_theory.positional_does_index, "all_right")):
-        (said,) = judge(None).fails_in
-        assert any(character.isdigit() for character in said)
-        monkeypatch.setattr(canonical_theory, name, lambda *_: True)
-        assert not judge(None).fails_in
-
-
-def test_what_layers_do_is_said_where_they_do_it(monkeypatch):
-    ahead, silenced = hop_mechanism.roles(None).fails_in
-    assert ahead.startswith("Letter's second layer looks two hops ahead")
-    monkeypatch.setattr(hop_mechanism, "DECIDES", -0.1)  # the last layer decides of every hop
-    assert hop_mechanism.roles(None).fails_in == [ahead]
-    monkeypatch.setattr(hop_mechanism, "FOUR_HOPS", hop_mechanism.REFLEXIVE)  # and the fourth layer looks elsewhere
-    assert hop_mechanism.roles(None).fails_in == []
-    assert "silencing the last layer costs at most" in silenced

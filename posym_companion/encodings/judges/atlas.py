@@ -1,8 +1,7 @@
 """The atlas of encodings: one row an encoding, every cell from a proof or a measurement.
 
 :data:`COLUMNS` says which columns there are and where each cell comes from; :func:`atlas_rows` fills them and
-:func:`atlas_table` writes them down. :func:`playground` prepares the figure in which a reader picks an encoding and
-sees what its settings do to ``C``.
+:func:`write_atlas` writes them down.
 """
 
 from __future__ import annotations
@@ -11,10 +10,9 @@ import functools
 import itertools
 import re
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from posym_companion.encodings.abilities import ability
 from posym_companion.encodings.encoding_study import EncodingStudy, StudyTask, list_setups
@@ -25,68 +23,47 @@ from posym_companion.results import Result, load_stored_results
 from posym_core.encodings import ENCODINGS
 from posym_core.tasks import DistanceTask
 
+NO_RESULT = "—"
 
-@dataclass(frozen=True, kw_only=True)
-class TableCell:
-    """What one column says of one encoding.
 
-    Attributes:
-        text: Markdown.
-        good: whether the encoding can, or does; ``None`` where the question has no answer or was not measured.
-    """
+class TableCell(NamedTuple):
+    """What one column says of one encoding, Markdown, and whether it can or does; ``None`` where nobody knows."""
 
     text: str
     good: bool | None
 
 
-@dataclass(frozen=True, kw_only=True)
-class Column:
-    """One column.
-
-    Attributes:
-        title: its heading.
-        source: whether its cells are proved or measured.
-        read: cell of an encoding, from results in a folder.
-    """
+class Column(NamedTuple):
+    """A column with its heading, where its cells come from, and the cell of an encoding from results in a folder."""
 
     title: str
     source: Literal["proof", "measurement"]
     read: Callable[[str, Path | str | None], TableCell]
 
 
-@dataclass(frozen=True, kw_only=True)
-class AtlasRow:
-    """One encoding.
-
-    Attributes:
-        encoding: key of ``ENCODINGS``.
-        cells: as many as columns.
-    """
+class AtlasRow(NamedTuple):
+    """One encoding, by its key in ``ENCODINGS``, with as many cells as there are columns."""
 
     encoding: str
     cells: tuple[TableCell, ...]
 
 
 def tasks_result(encoding: str, folder: Path | str | None = None) -> Result | None:
-    """What :mod:`posym_companion.encodings.encoding_tasks` kept of an encoding, if anything.
+    """Return what :mod:`posym_companion.encodings.encoding_tasks` stored of an encoding, if anything.
 
     Raises:
         ResultError: if it is there and altered.
     """
-    return _if_there(EncodingTasks(encoding=encoding).name, folder)
+    return next(iter(load_stored_results([EncodingTasks(encoding=encoding).name], folder)), None)
 
 
 def study_result(encoding: str, task: StudyTask, folder: Path | str | None = None) -> Result | None:
-    """What :mod:`posym_companion.encodings.encoding_study` kept of an encoding with all else equal, if anything.
+    """Return what :mod:`posym_companion.encodings.encoding_study` stored of an encoding, all else equal, if anything.
 
     Raises:
         ResultError: if it is there and altered.
     """
-    return _if_there(EncodingStudy(task=task, setup=encoding).name, folder)
-
-
-def _if_there(name: str, folder: Path | str | None) -> Result | None:
-    return next(iter(load_stored_results([name], folder)), None)
+    return next(iter(load_stored_results([EncodingStudy(task=task, setup=encoding).name], folder)), None)
 
 
 @functools.cache
@@ -101,16 +78,16 @@ def level_without_order(task: StudyTask) -> float:
 
 
 def ability_cell(encoding: str, folder: Path | str | None, *, question: Question) -> TableCell:
-    """Whether a head can be that, by :mod:`posym_companion.encodings.abilities`."""
+    """Say whether a head can be that, by :mod:`posym_companion.encodings.abilities`."""
     possible = ability(encoding, question).possible
-    return TableCell(text={True: "✓", False: "✗", None: "–"}[possible], good=possible)
+    return TableCell({True: "✓", False: "✗", None: "–"}[possible], possible)
 
 
 def task_cell(encoding: str, folder: Path | str | None, *, tests: Sequence[str]) -> TableCell:
     """Accuracy at the training's length, and under it the longest context of each test; a dagger where rows end."""
     result = tasks_result(encoding, folder)
     if result is None:
-        return TableCell(text=NO_RESULT, good=None)
+        return TableCell(NO_RESULT, None)
     rows = [TESTS.index(test) for test in tests]
     accuracy, chance = result["accuracy"][rows], float(result["chance"][rows[0]])
     reached = [longest_context(each, result["lengths"].tolist(), chance) for each in accuracy]
@@ -118,32 +95,28 @@ def task_cell(encoding: str, folder: Path | str | None, *, tests: Sequence[str])
     lengths = " / ".join("✗" if length is None else f"{length}{mark}" for length in reached)
     mean = float(accuracy[0, :, 0].mean())
     good = mean >= done_accuracy(chance)
-    return TableCell(text=f"{mean:.2f}<br>{lengths if good else '✗'}", good=good)
+    return TableCell(f"{mean:.2f}<br>{lengths if good else '✗'}", good)
 
 
 def study_cell(encoding: str, folder: Path | str | None, *, task: StudyTask) -> TableCell:
     """Mean accuracy over seeds, and under it the lowest and the highest; a double dagger where heads look back only."""
     result = study_result(encoding, task, folder)
     if result is None:
-        return TableCell(text=NO_RESULT, good=None)
-    accuracy = result["accuracy"]
-    mark = "‡" if list_setups()[encoding].get("causal") else ""
-    return TableCell(
-        text=f"{accuracy.mean():.2f}{mark}<br>{accuracy.min():.2f}–{accuracy.max():.2f}",
-        good=bool(accuracy.mean() >= done_accuracy(level_without_order(task))),
-    )
+        return TableCell(NO_RESULT, None)
+    accuracy, mark = result["accuracy"], "‡" if list_setups()[encoding].get("causal") else ""
+    good = bool(accuracy.mean() >= done_accuracy(level_without_order(task)))
+    return TableCell(f"{accuracy.mean():.2f}{mark}<br>{accuracy.min():.2f}–{accuracy.max():.2f}", good)
 
 
-NO_RESULT = "—"
 COLUMNS: tuple[Column, ...] = (
-    Column(title="P", source="proof", read=functools.partial(ability_cell, question="positional")),
-    Column(title="S", source="proof", read=functools.partial(ability_cell, question="symbolic")),
-    Column(title="P+S", source="proof", read=functools.partial(ability_cell, question="additive")),
-    Column(title="Index", source="measurement", read=functools.partial(task_cell, tests=("index", "index_front"))),
-    Column(title="Retr.", source="measurement", read=functools.partial(task_cell, tests=("retrieval",))),
-    Column(title="Ind.", source="measurement", read=functools.partial(task_cell, tests=("induction",))),
-    Column(title="Dist.", source="measurement", read=functools.partial(study_cell, task="distance")),
-    Column(title="Count", source="measurement", read=functools.partial(study_cell, task="count")),
+    Column("P", "proof", functools.partial(ability_cell, question="positional")),
+    Column("S", "proof", functools.partial(ability_cell, question="symbolic")),
+    Column("P+S", "proof", functools.partial(ability_cell, question="additive")),
+    Column("Index", "measurement", functools.partial(task_cell, tests=("index", "index_front"))),
+    Column("Retr.", "measurement", functools.partial(task_cell, tests=("retrieval",))),
+    Column("Ind.", "measurement", functools.partial(task_cell, tests=("induction",))),
+    Column("Dist.", "measurement", functools.partial(study_cell, task="distance")),
+    Column("Count", "measurement", functools.partial(study_cell, task="count")),
 )
 """The atlas's columns in order. Another measurement is another :class:`Column` whose ``read`` looks up its result."""
 
@@ -178,45 +151,35 @@ def atlas_rows(
     columns: Sequence[Column] = COLUMNS,
     folder: Path | str | None = None,
 ) -> tuple[AtlasRow, ...]:
-    """Every encoding with every column.
-
-    Args:
-        names: of encodings.
-        columns: what is said of each.
-        folder: of results; by default :func:`posym_companion.results.find_results_folder`.
+    """Return every named encoding with every column, from results in a folder.
 
     >>> [cell.text for cell in atlas_rows(["rope"], columns=COLUMNS[:3])[0].cells]
     ['✓', '✗', '✗']
     """
-    return tuple(
-        AtlasRow(encoding=name, cells=tuple(column.read(name, folder) for column in columns)) for name in names
-    )
+    return tuple(AtlasRow(name, tuple(column.read(name, folder) for column in columns)) for name in names)
 
 
-def atlas_table(rows: Sequence[AtlasRow], *, columns: Sequence[Column] = COLUMNS) -> str:
-    """The rows as a table in Markdown; columns that are proved share one, which is enough for their ticks.
+def write_atlas(rows: Sequence[AtlasRow], *, columns: Sequence[Column] = COLUMNS) -> list[list[str]]:
+    """Return the headings and the rows of a table; columns that are proved share one, enough for their ticks.
 
     Raises:
         ValueError: if a row has more or fewer cells than there are columns.
     """
-    groups = [list(group) for _, group in itertools.groupby(range(len(columns)), lambda place: _shared(columns, place))]
-    titles = [_unbroken(" · ".join(columns[place].title for place in group)) for group in groups]
-    lines = ["| | " + " | ".join(titles) + " |", "|:--|" + ":-:|" * len(groups)]
-    for row in rows:
-        if len(row.cells) != len(columns):
-            raise ValueError(
-                f"a row must have one cell for each of {len(columns)} columns; got {len(row.cells)} for {row.encoding}"
-            )
-        cells = [_unbroken(" · ".join(row.cells[place].text for place in group)) for group in groups]
-        lines.append(f"| **{_unbroken(ENCODINGS[row.encoding].label)}** | " + " | ".join(cells) + " |")
-    return "\n".join(lines)
+    wrong = {row.encoding: len(row.cells) for row in rows if len(row.cells) != len(columns)}
+    if wrong:
+        raise ValueError(f"a row must have one cell for each of {len(columns)} columns; got {wrong}")
+    groups = itertools.groupby(enumerate(columns), lambda each: "proof" if each[1].source == "proof" else each[0])
+    places = [[place for place, _ in group] for _, group in groups]
+    texts = [
+        ["", *(column.title for column in columns)],
+        *([f"**{ENCODINGS[row.encoding].label}**", *(cell.text for cell in row.cells)] for row in rows),
+    ]
+    return [
+        [_unbroken(first), *(_unbroken(" · ".join(cells[place] for place in group)) for group in places)]
+        for first, *cells in texts
+    ]
 
 
 def _unbroken(text: str) -> str:
     """The same with lines ending at ``<br>`` only: on a narrow page the table scrolls, and need not break cells too."""
     return re.sub("(?<=[0-9])–(?=[0-9])", "–\u2060", text.replace(" ", "\u00a0"))
-
-
-def _shared(columns: Sequence[Column], place: int) -> int:
-    """One number for all proved columns, another for each measured one."""
-    return -1 if columns[place].source == "proof" else place

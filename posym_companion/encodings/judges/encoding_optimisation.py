@@ -7,21 +7,18 @@ model.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
 
 from posym_companion.encodings.encoding_optimisation import BLOWN_UP, ENCODINGS, EncodingOptimisation
 from posym_companion.encodings.judges.encoding_study import MODEL, SUFFICES
-from posym_companion.finding import Measured, Number, count_cases
+from posym_companion.judging import Look, Yielded, judge
 from posym_companion.results import Result, load_result
 from posym_core.metrics import mean_interval
 
-SHOWN_IN = "book/encodings/times_and_plus.ipynb"
 ADDING = ("sinusoidal", "learned", "alibi", "t5")
-# Stable rates so many steps of the grid apart, or fewer, are not told apart; rounding is on their side.
-NOTCH = 1 + 1e-6
 
 
 def optimisation_results(folder: Path | None = None) -> dict[str, Result]:
@@ -58,60 +55,33 @@ def count_grid_steps(one: Result, other: Result) -> float:
     return float(((first - second) / step).mean())
 
 
-def stability(folder: Path | None) -> Measured:
+@judge("book/encodings/times_and_plus.ipynb", measured_on=f"{MODEL}, Distance")
+def stability(look: Look) -> Iterator[Yielded]:
     """G26-1c: stable rates and sharpness of rotary heads against each encoding that adds, one by one."""
-    results = optimisation_results(folder)
-    rope = results["rope"]
-    rates: Mapping[str, np.ndarray] = {name: stable_rate(result) for name, result in results.items()}
-    bent = {name: mean_sharpness(result) for name, result in results.items()}
-    learned = [
-        name for name in ADDING if results[name]["accuracy"][:, -1].mean() >= SUFFICES * rope["accuracy"][:, -1].mean()
-    ]
-    away = {name: count_grid_steps(rope, results[name]) for name in ADDING}
-    sharp = {"through training": mean_sharpness, "at the end": last_sharpness}
-    ratio = {
-        (when, name): mean_interval(measure(rope) / measure(results[name]))
-        for when, measure in sharp.items()
-        for name in ADDING
-    }
-    ours: dict[str, Number] = {
-        "encodings that add with a smaller stable rate, of those more than a notch away": count_cases(
-            x > 0 for x in away.values() if abs(x) > NOTCH
-        ),
-        **{
-            f"encodings that add and have learned whose loss is more curved {when}": count_cases(
-                ratio[when, name].high < 1 for name in learned
-            )
-            for when in sharp
-        },
-        "largest stable learning rate, rotary / the best that adds": mean_interval(
-            rates["rope"] / np.max([rates[name] for name in ADDING], axis=0)
-        ),
-        "largest Hessian eigenvalue, rotary / the least that adds": mean_interval(
-            bent["rope"] / np.min([bent[name] for name in ADDING], axis=0)
-        ),
-    }
-    for (when, name), found in ratio.items():
-        ours[f"largest Hessian eigenvalue {when}, rotary / {name}"] = found
-    for name, result in results.items():
-        ours[f"{name}: largest stable learning rate"] = mean_interval(rates[name])
-        ours[f"{name}: largest Hessian eigenvalue, geometric mean over the training"] = mean_interval(bent[name])
-        ours[f"{name}: largest Hessian eigenvalue at the end"] = mean_interval(last_sharpness(result))
-        ours[f"{name}: accuracy at the end"] = mean_interval(result["accuracy"][:, -1])
-        ours[f"{name}: mean loss over the training"] = mean_interval(result["losses"].mean(1))
-    never = [name for name, result in results.items() if not (result["peak"] > BLOWN_UP).any(1).all()]
+    results = {name: look.load(EncodingOptimisation(encoding=name)) for name in ENCODINGS}
+    rope, adding = results["rope"], {name: results[name] for name in ADDING}
+    right, few = rope["accuracy"][:, -1].mean(), []
+    for name, other in adding.items():
+        steps, share = count_grid_steps(rope, other), float(other["accuracy"][:, -1].mean() / right)
+        yield "steps of the grid by which the stable rate of rotary heads is above its", name, steps
+        yield "steps of the grid between the stable rates", name, abs(steps)
+        yield "accuracy at the end over that of rotary heads", name, share
+        curved = mean_interval(mean_sharpness(rope) / mean_sharpness(other))
+        yield "largest Hessian eigenvalue through training, rotary over its", name, curved
+        at_end = mean_interval(last_sharpness(rope) / last_sharpness(other))
+        yield "largest Hessian eigenvalue at the end, rotary over its", name, at_end
+        few += [f"{name} ({_range(other['accuracy'][:, -1], '.2f')})"] if share < SUFFICES else []
+    best, least = (np.array([measure(x) for x in adding.values()]) for measure in (stable_rate, mean_sharpness))
+    rates, bent = stable_rate(rope) / best.max(0), mean_sharpness(rope) / least.min(0)
+    yield "largest stable learning rate, rotary / the best that adds", "", mean_interval(rates)
+    yield "largest Hessian eigenvalue, rotary / the least that adds", "", mean_interval(bent)
     ran = EncodingOptimisation(encoding="rope")
     ends = ", ".join(f"{name} {_range(last_sharpness(results[name]))}" for name in ("rope", *ADDING))
-    few = [f"{name} ({_range(results[name]['accuracy'][:, -1], '.2f')})" for name in ADDING if name not in learned]
-    return Measured(
-        ours=ours,
-        model=f"{MODEL}, Distance",
-        evidence=[*(result.name for result in results.values()), SHOWN_IN],
-        fails_in=[f"no rate that was tried blew up for {name} in some seed" for name in never],
-        note=f"AdamW; rates in steps of the root of 2, {ran.rate_steps} steps each; the Hessian of "
+    look.note = (
+        f"AdamW; rates in steps of the root of 2, {ran.rate_steps} steps each; the Hessian of "
         f"{ran.sentences} sentences at {len(ran.bends)} steps of {ran.steps} at the study's rate. Intervals over "
         f"{len(ran.seeds)} seeds reach from the least to the largest. Largest eigenvalue at the end: {ends}. "
-        + (f"Not learned, and so not compared: {', '.join(few)} right at the end" if few else "All have learned"),
+        + (f"Not learned, and so not compared: {', '.join(few)} right at the end" if few else "All have learned")
     )
 
 

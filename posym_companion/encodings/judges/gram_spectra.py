@@ -10,7 +10,7 @@ own rotation does, which has a kernel for every plane, and what becomes of logit
 
 from __future__ import annotations
 
-from pathlib import Path
+from collections.abc import Iterator
 
 import numpy as np
 import torch
@@ -24,11 +24,10 @@ from posym_companion.encodings.spectra import (
     rope_kernels,
     toeplitz,
 )
-from posym_companion.finding import Cases, Measured, Number, count_cases
-from posym_companion.results import load_result
-from posym_core.metrics import mean_interval, rope_angles
+from posym_companion.finding import Cases, count_cases
+from posym_companion.judging import Look, Yielded, judge
+from posym_core.metrics import rope_angles
 
-MODEL = "gemma-3-270m"
 SHOWN_IN = "book/encodings/times_and_plus.ipynb"
 SIZES, DRAWS = (2, 3, 5, 8, 16), 40
 
@@ -52,48 +51,34 @@ def random_products(seed: int = 0) -> tuple[int, int, int]:
     return tried, held, biased
 
 
-def kernels_contract(folder: Path | None) -> Measured:
+@judge(SHOWN_IN, model="gemma-3-270m", measured_on="random matrices and {model}")
+def kernels_contract(look: Look) -> Iterator[Yielded]:
     """G26-1a: majorisation of random and of real Gram matrices under one kernel."""
-    result = load_result(GramSpectra(model=MODEL).name, folder=folder)
-    tried, held, biased = random_products()
-    averaged = WAYS.index("averaged")
-    real = np.concatenate([result[f"{kind}_holds"][averaged - 1].ravel() for kind in ("query", "key")])
-    ours: dict[str, Number] = {
-        "random products, majorised": Cases(held, tried),
-        "Gram matrices of queries and keys times the averaged kernel, majorised": count_cases(real.ravel()),
-        "random sums with an ALiBi bias, majorised": Cases(biased, len(SIZES) * DRAWS),
-    }
-    for kind in ("query", "key"):
-        by_prompt = (result[kind][averaged][..., 0] / result[kind][0][..., 0]).mean((1, 2))
-        ours[f"largest eigenvalue under the averaged kernel / without, {kind} Gram"] = mean_interval(by_prompt)
-    return Measured(
-        ours=ours,
-        model=f"random matrices and {MODEL}",
-        evidence=[result.name, SHOWN_IN],
-        note="A theorem about a positive semidefinite matrix and one correlation kernel, shared by all planes. Of sums "
-        f"with a bias {ours['random sums with an ALiBi bias, majorised']} are majorised.",
+    result = look.load(GramSpectra(model=look.model))
+    tried, majorised, biased = random_products()
+    yield "random products, majorised", "", Cases(majorised, tried)
+    grams = [result[f"{kind}_holds"][WAYS.index("averaged") - 1].ravel() for kind in ("query", "key")]
+    name = "Gram matrices of queries and keys times the averaged kernel, majorised"
+    yield name, "", count_cases(np.concatenate(grams))
+    look.note = (
+        "A theorem about a positive semidefinite matrix and one correlation kernel, shared by all planes. Of sums "
+        f"with a bias {Cases(biased, len(SIZES) * DRAWS)} are majorised."
     )
 
 
-def rotation_contracts(folder: Path | None) -> Measured:
+@judge(
+    SHOWN_IN,
+    model="gemma-3-270m",
+    measured_on="{model}",
+    note="Every plane of a real head has a kernel of its own, and logits are of queries with keys, no Gram matrix: the "
+    "theorem covers neither. The nearest true statement is G26-1a.",
+)
+def rotation_contracts(look: Look) -> Iterator[Yielded]:
     """G26-1b: spectra of real attention logits, and of Gram matrices, under the model's own rotation."""
-    result = load_result(GramSpectra(model=MODEL).name, folder=folder)
-    averaged, rotated = WAYS.index("averaged"), WAYS.index("rotated")
-    ours: dict[str, Number] = {}
-    for way, name in ((rotated, "own rotation"), (averaged, "averaged kernel")):
-        holds = result["logits_holds"][way - 1]
-        ours[f"logits weakly majorised in singular values, {name}"] = count_cases(holds.ravel())
-    top = result["logits"][rotated][..., 0] / result["logits"][0][..., 0]
-    ours["largest singular value of logits, rotated / without"] = mean_interval(top.mean((1, 2)))
-    ours["share of logits whose largest singular value rises"] = mean_interval((top > 1).mean((1, 2)))
-    grams = [result[f"{kind}_holds"][rotated - 1].ravel() for kind in ("query", "key")]
-    ours["Gram matrices that the rotation leaves majorised"] = count_cases(np.concatenate(grams))
-    rises = ours["share of logits whose largest singular value rises"]
-    return Measured(
-        ours=ours,
-        model=MODEL,
-        evidence=[result.name, SHOWN_IN],
-        fails_in=[f"the largest singular value of logits rises in a share of {rises}"] if (top > 1).any() else [],
-        note="Every plane of a real head has a kernel of its own, and logits are of queries with keys, no Gram "
-        "matrix: the theorem covers neither. The nearest true statement is G26-1a. Intervals over prompts.",
-    )
+    result = look.load(GramSpectra(model=look.model))
+    averaged, rotated = (WAYS.index(way) - 1 for way in ("averaged", "rotated"))
+    for way, name in ((averaged, "averaged kernel"), (rotated, "own rotation")):
+        majorised = count_cases(result["logits_holds"][way].ravel())
+        yield f"logits weakly majorised in singular values, {name}", "", majorised
+    grams = [result[f"{kind}_holds"][rotated].ravel() for kind in ("query", "key")]
+    yield "Gram matrices that the rotation leaves majorised", "", count_cases(np.concatenate(grams))

@@ -7,16 +7,15 @@ target's position, and set beside its accuracy there.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
-from pathlib import Path
+from collections.abc import Callable, Iterator
 
 import numpy as np
 
-from posym_companion.finding import Measured, Number
+from posym_companion.judging import Look, Yielded, judge
 from posym_companion.one_head.frequency_control import NAME
 from posym_companion.one_head.judges.frequency_control import MODEL, bent_angles, u_index
 from posym_companion.one_head.judges.head_geometry import SHOWN_IN, load_arrows
-from posym_companion.results import Result, load_result
+from posym_companion.results import Result
 from posym_core.metrics import mean_interval
 from posym_core.models.constructed import positional_peak_weight, symbolic_peak_weight
 
@@ -53,43 +52,32 @@ def bend(curve: np.ndarray) -> float:
     return float(np.r_[curve[:eighth], curve[-eighth:]].mean() - curve[middle - eighth : middle + eighth].mean())
 
 
-def because_of_attention(folder: Path | None) -> Measured:
+@judge(
+    SHOWN_IN,
+    measured_on=MODEL,
+    note="No run changes the shape of the attention and leaves the rest, so that *because* is tested by agreement "
+    f"only. {LENGTH} positions; intervals over seeds.",
+)
+def because_of_attention(look: Look) -> Iterator[Yielded]:
     """U25-10: attention to the target and accuracy by the target's position, at angles that solve a task in part."""
     from scipy.stats import spearmanr
 
-    result = load_result(NAME, folder=folder)
-    ours: dict[str, Number] = {}
-    for task in ("index", "retrieval"):
-        cell = f"{task}_single_{LENGTH}"
-        accuracy = result[f"{cell}/hits"] / result[f"{cell}/asked"][:, None]
-        angles = np.flatnonzero(bent_angles(result, cell, LENGTH)).tolist()
-        seeds, sign = range(len(accuracy)), 1 if task == "index" else -1
-        weights = [[attention_to_target(result, task, seed, k) for k in angles] for seed in seeds]
-        strength = result[f"{cell}/strength"]
-        built = [
-            [bend(BUILT[task](LENGTH, float(result["angles"][k]), float(strength[seed, k])).numpy()) for k in angles]
-            for seed in seeds
-        ]
-        along = [
-            [float(spearmanr(w, accuracy[seed, k])[0]) for w, k in zip(weights[seed], angles, strict=True)]  # pyright: ignore
-            for seed in seeds
-        ]
+    result = look.load(NAME)
+    for task, sign in (("index", 1), ("retrieval", -1)):
+        cell, name = f"{task}_single_{LENGTH}", task.capitalize()
+        accuracy, strength = result[f"{cell}/hits"] / result[f"{cell}/asked"][:, None], result[f"{cell}/strength"]
+        angles = np.flatnonzero(bent_angles(result, cell, LENGTH))
+        bent, along, built = (np.empty((len(accuracy), len(angles))) for _ in range(3))
+        for seed, place in np.ndindex(bent.shape):
+            k = int(angles[place])
+            weights = attention_to_target(result, task, seed, k)
+            bent[seed, place] = sign * bend(weights)
+            along[seed, place] = spearmanr(weights, accuracy[seed, k])[0]  # pyright: ignore
+            peak = BUILT[task](LENGTH, float(result["angles"][k]), float(strength[seed, k]))
+            built[seed, place] = bend(peak.numpy())
         trained = u_index(result, cell)[:, angles].mean(1)
-        name = task.capitalize()
-        ours |= {
-            f"{name}: bend of the attention, times the paper's sign": mean_interval(
-                np.array([sign * np.mean([bend(w) for w in row]) for row in weights])
-            ),
-            f"{name}: rank correlation of attention and accuracy over positions": mean_interval(np.mean(along, axis=1)),
-            f"{name}: bend of Theorem 7's head of the toy's strength over that of its accuracy": mean_interval(
-                np.mean(built, axis=1) / trained
-            ),
-            f"{name}: bend of the accuracy": mean_interval(trained),
-        }
-    return Measured(
-        ours=ours,
-        model=MODEL,
-        evidence=[NAME, SHOWN_IN],
-        note="No run changes the shape of the attention and leaves the rest, so that *because* is tested by agreement "
-        f"only. {LENGTH} positions; intervals over seeds.",
-    )
+        yield f"{name}: bend of the attention, times the paper's sign", "", mean_interval(bent.mean(1))
+        agreement = mean_interval(along.mean(1))
+        yield f"{name}: rank correlation of attention and accuracy over positions", "", agreement
+        size = mean_interval(built.mean(1) / trained)
+        yield f"{name}: bend of Theorem 7's head of the toy's strength over that of its accuracy", "", size

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
-from pathlib import Path
+from collections.abc import Iterator, Mapping
 
 import numpy as np
 
-from posym_companion.finding import Measured, Number, count_cases
+from posym_companion.judging import Look, Yielded, judge
 from posym_companion.one_head.frequency_control import NAME
-from posym_companion.results import Result, load_result
+from posym_companion.results import Result
 from posym_core.metrics import Estimate, mean_interval
 
 MODEL = "one-layer attention-only toys, one or two angles a head"
@@ -18,7 +17,7 @@ SHOWN_IN = "book/one_head/success_by_frequency.ipynb"
 LENGTH = 32
 # A task counts as solved above this accuracy, and as failed below the other.
 SOLVED, FAILED = 0.9, 0.5
-
+ONE_ANGLE = "Partial induction, any single angle, best"
 
 Arrays = Result | Mapping[str, np.ndarray]
 
@@ -132,92 +131,45 @@ def best_angle_accuracy(accuracies: np.ndarray) -> Estimate:
     return mean_interval(accuracies[:, accuracies.mean(0).argmax()])
 
 
-def frequency_decides(folder: Path | None) -> Measured:
+@judge(SHOWN_IN, measured_on=MODEL)
+def frequency_decides(look: Look) -> Iterator[Yielded]:
     """U25-6: which angles solve which task, at every length."""
-    result = load_result(NAME, folder=folder)
-    lengths = sorted(result.settings["lengths"])
-    ours: dict[str, Number] = {}
-    held: dict[str, dict[str, bool]] = {}
-    for length in lengths:
-        index, retrieval, single, pair = (
-            accuracy(result, f"{cell}_{length}")
-            for cell in ("index_single", "retrieval_single", "induction_single", "induction_pair")
-        )
-        quarter = index.shape[1] // 4
-        fast, slow, at = slice(None, quarter), slice(-quarter, None), f"{length} positions"
-        found = {
-            f"Index, fastest quarter of angles, best ({at})": best_angle_accuracy(index[:, fast]),
-            f"Index, slowest quarter, best ({at})": best_angle_accuracy(index[:, slow]),
-            f"Retrieval, fastest quarter, best ({at})": best_angle_accuracy(retrieval[:, fast]),
-            f"Retrieval, slowest quarter, best ({at})": best_angle_accuracy(retrieval[:, slow]),
-            f"Partial induction, any single angle, best ({at})": best_angle_accuracy(single),
-            f"Partial induction, angles 0 and theta, best ({at})": best_angle_accuracy(pair),
-            f"Partial induction, angles 0 and the fastest ({at})": mean_interval(pair[:, 0]),
-            f"Partial induction, angles 0 and the slowest ({at})": mean_interval(pair[:, -1]),
-        }
-        ours |= found
-        index_fast, index_slow, retrieval_fast, retrieval_slow, one, two, fastest, slowest = found.values()
-        for part, value in {
-            "Index is solved with fast angles": index_fast.low > SOLVED,
-            "Index fails with slow angles": index_slow.high < FAILED,
-            "Retrieval is solved with slow angles": retrieval_slow.low > SOLVED,
-            "Retrieval fails with fast angles": retrieval_fast.high < FAILED,
-            "Partial induction fails with one angle": one.high < SOLVED,
-            "Partial induction is solved with 0 and a moderate angle": two.low > SOLVED,
-            "Partial induction fails with 0 and the fastest or slowest": max(fastest.high, slowest.high) < SOLVED,
-        }.items():
-            held.setdefault(part, {})[f"{length} positions"] = value
-    if result.settings.get("few_symbols"):
-        where = f"{LENGTH} positions, {result.settings['few_symbols']} symbols"
-        few = ours[f"Partial induction, any single angle, best ({where})"] = best_angle_accuracy(
-            accuracy(result, f"induction_few_{LENGTH}")
-        )
-        held["Partial induction fails with one angle"][where] = few.high < SOLVED
-    return Measured(
-        ours={**{part: count_cases(x.values()) for part, x in held.items()}, **ours},
-        model=MODEL,
-        evidence=[NAME, SHOWN_IN],
-        fails_in=[f"{part}: not at {where}" for part, x in held.items() for where, kept in x.items() if not kept],
-        note=f"Solved is above {SOLVED:.0%}, failed below {FAILED:.0%}, with intervals over {len(index)} seeds, at "
-        "the best angle of a quarter. A set-up is a length, or few symbols; other details are this project's.",
+    result = look.load(NAME)
+    for length in sorted(result.settings["lengths"]):
+        at = f"{length} positions"
+        for task in ("Index", "Retrieval"):
+            reached = accuracy(result, f"{task.lower()}_single_{length}")
+            quarter = reached.shape[1] // 4
+            fastest = f"{task}, fastest quarter{' of angles' if task == 'Index' else ''}, best"
+            yield fastest, at, best_angle_accuracy(reached[:, :quarter])
+            yield f"{task}, slowest quarter, best", at, best_angle_accuracy(reached[:, -quarter:])
+        single, pair = (accuracy(result, f"induction_{cell}_{length}") for cell in ("single", "pair"))
+        yield ONE_ANGLE, at, best_angle_accuracy(single)
+        yield "Partial induction, angles 0 and theta, best", at, best_angle_accuracy(pair)
+        yield "Partial induction, angles 0 and the fastest", at, mean_interval(pair[:, 0])
+        yield "Partial induction, angles 0 and the slowest", at, mean_interval(pair[:, -1])
+    if symbols := result.settings.get("few_symbols"):
+        few = accuracy(result, f"induction_few_{LENGTH}")
+        yield ONE_ANGLE, f"{LENGTH} positions, {symbols} symbols", best_angle_accuracy(few)
+    look.note = (
+        f"Solved is above {SOLVED:.0%}, failed below {FAILED:.0%}, with intervals over {len(single)} seeds, at the "
+        "best angle of a quarter. A set-up is a length, or few symbols; other details are this project's."
     )
 
 
-def accuracy_is_bent(folder: Path | None) -> Measured:
+@judge(
+    SHOWN_IN,
+    measured_on=MODEL,
+    note="Angles that solve the task in part and turn by at most half a turn over the context; intervals over seeds.",
+)
+def accuracy_is_bent(look: Look) -> Iterator[Yielded]:
     """U25-7: ends minus middle at every angle that is too slow for Index, or not slow enough for Retrieval."""
-    result = load_result(NAME, folder=folder)
-    ours: dict[str, Number] = {}
-    held: dict[str, list[bool]] = {"Index": [], "Retrieval": []}
-    means: list[bool] = []
-    fails = []
+    result = look.load(NAME)
     for length in sorted(result.settings["lengths"]):
         for task, sign in (("Index", 1), ("Retrieval", -1)):
-            cell = f"{task.lower()}_single_{length}"
-            bends, partly = u_index(result, cell), bent_angles(result, cell, length)
-            mean = ours[f"ends minus middle, {task}, {length} positions"] = mean_interval(bends[:, partly].mean(1))
-            means.append(mean.low > 0 if sign > 0 else mean.high < 0)
-            each = [mean_interval(sign * bends[:, k]) for k in np.flatnonzero(partly)]
-            here = count_cases(x.low > 0 for x in each)
-            held[task] += [x.low > 0 for x in each]
-            ours[f"angles with the paper's sign, {task}, {length} positions"] = here
-            against = sum(x.high < 0 for x in each)
-            if here.held < here.of:
-                fails.append(f"{task}, {length} positions: {here} angles; {against} have the other sign for certain")
-            anywhere = bends[:, bent_angles(result, cell, length, half_turn=False)].mean(1)
-            ours[f"the same mean without the limit of half a turn, {task}, {length} positions"] = mean_interval(
-                anywhere
-            )
-            if not (sign * anywhere > 0).all():
-                fails.append(f"{task}, {length} positions, angles beyond half a turn too: mean {anywhere.mean():.4f}")
-    return Measured(
-        ours={
-            **{f"{task}: angles with the paper's sign": count_cases(x) for task, x in held.items()},
-            "tasks and lengths whose mean has the paper's sign": count_cases(means),
-            **ours,
-        },
-        model=MODEL,
-        evidence=[NAME, SHOWN_IN],
-        fails_in=fails,
-        note="Angles that solve the task in part and turn by at most half a turn over the context; intervals over "
-        "seeds.",
-    )
+            cell, where = f"{task.lower()}_single_{length}", f"{task}, {length} positions"
+            bends, partly = sign * u_index(result, cell), bent_angles(result, cell, length)
+            yield "mean over angles of the bend, times the paper's sign", where, mean_interval(bends[:, partly].mean(1))
+            for k in np.flatnonzero(partly):
+                angle = f"{where}, {result['angles'][k]:.2g} rad"
+                yield "ends minus middle, times the paper's sign", angle, mean_interval(bends[:, k])

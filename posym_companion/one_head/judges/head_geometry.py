@@ -6,22 +6,22 @@ than random weights do. The row says what the first rule gives.
 
 from __future__ import annotations
 
-from pathlib import Path
+from collections.abc import Iterator
 
 import numpy as np
 import torch
 
-from posym_companion.finding import Measured, Number, count_cases
+from posym_companion.judging import Look, Yielded, judge
 from posym_companion.one_head.frequency_control import NAME
-from posym_companion.one_head.head_geometry import KINDS, HeadGeometry, full_size
+from posym_companion.one_head.head_geometry import KINDS, full_size
 from posym_companion.one_head.judges.frequency_control import FAILED, MODEL, SOLVED, accuracy
 from posym_companion.one_head.plane_geometry import alignment, concentration
-from posym_companion.results import Result, load_result
+from posym_companion.results import Result
 from posym_core.metrics import Estimate, mean_interval, statistic_interval
 
 SHOWN_IN = "book/one_head/trained_geometry.ipynb"
-# Directions are shared, and phases follow, above the first; they are spread, and do not follow, below the second.
-SHARED, SPREAD = 0.9, 0.5
+# Phases follow above this.
+SHARED = 0.9
 # A wave is traced if it explains more than this of the mean logits of prompts that it was not fitted on.
 TRACED = 0.5
 # Planes whose mean phase is below this go around far enough to hold position; see dirichlet_kernel.
@@ -78,11 +78,6 @@ def retrieval_geometry(result: Result, length: int = 32) -> dict[str, np.ndarray
     }
 
 
-def geometry_results(folder: Path | None) -> dict[HeadGeometry, Result]:
-    """Stored geometry of the language model's heads by setting."""
-    return {setting: load_result(setting.name, folder=folder) for setting in full_size()}
-
-
 def select_dominant_plane(result: Result, name: str, kind: str) -> np.ndarray:
     """A measurement per plane at each head's dominant plane of a kind, ``[layer, head]``."""
     plane = result["dominant"][KINDS.index(kind)].astype(np.int64)
@@ -120,93 +115,54 @@ def concentration_predicts_position(result: Result) -> Estimate:
     return statistic_interval(correlation, fields, draws=DRAWS // 5)
 
 
-def toys_trace_circles(folder: Path | None) -> Measured:
-    """U25-8a: keys and queries of toys that solve Index, those that do not, and those that solve Retrieval."""
-    toys = load_result(NAME, folder=folder)
-    index, retrieval = index_geometry(toys), retrieval_geometry(toys)
-    reached = {task: accuracy(toys, f"{task}_single_32").mean(0) for task in ("index", "retrieval")}
+@judge(SHOWN_IN, measured_on=MODEL)
+def toys_trace_circles(look: Look) -> Iterator[Yielded]:
+    """U25-8a: keys and queries of toys that solve Index, and of those that do not."""
+    toys = look.load(NAME)
+    index, reached = index_geometry(toys), accuracy(toys, "index_single_32").mean(0)
+    solved, failed = reached > SOLVED, reached < FAILED
 
-    def over(values: np.ndarray, angles: np.ndarray) -> Estimate:
+    def average(name: str, angles: np.ndarray) -> Estimate:
         if not angles.any():
             return Estimate(value=np.nan, low=np.nan, high=np.nan)
-        return mean_interval(values[:, angles].mean(1))
+        return mean_interval(index[name][:, angles].mean(1))
 
-    solved, failed, matched = reached["index"] > SOLVED, reached["index"] < FAILED, reached["retrieval"] > SOLVED
+    yield "Index solved: concentration of keys", "", average("concentration", solved)
+    yield "Index solved: alignment of queries", "", average("alignment", solved)
+    yield "Index solved: queries that point at their target", "", average("pointed", solved)
+    yield "Index not solved: queries that point at their target", "", average("pointed", failed)
+    look.note = "Intervals over seeds."
     turning = failed & (index["alignment"].mean(0) > SHARED)
-    note = "Intervals over seeds."
     if turning.any():
-        least, most = reached["index"][turning].min(), reached["index"][turning].max()
-        note = (
+        least, most = reached[turning].min(), reached[turning].max()
+        look.note = (
             f"Queries turn with the target (alignment above {SHARED}) at {turning.sum()} angles, too, at which Index "
-            f"fails, with accuracies from {least:.2f} to {most:.2f}. {note}"
+            f"fails, with accuracies from {least:.2f} to {most:.2f}. {look.note}"
         )
-    return Measured(
-        ours={
-            "Index solved: concentration of keys": over(index["concentration"], solved),
-            "Index solved: alignment of queries": over(index["alignment"], solved),
-            "Index solved: queries that point at their target": over(index["pointed"], solved),
-            "Index not solved: queries that point at their target": over(index["pointed"], failed),
-            "Retrieval solved: concentration of keys": over(retrieval["concentration"], matched),
-            "Retrieval solved: alignment of queries with own keys": over(retrieval["alignment"], matched),
-        },
-        model=MODEL,
-        evidence=[NAME, SHOWN_IN],
-        note=note,
-    )
 
 
-def model_traces_waves(folder: Path | None) -> Measured:
+@judge(SHOWN_IN, measured_on="gemma-3-270m")
+def model_traces_waves(look: Look) -> Iterator[Yielded]:
     """U25-8b: waves in the language model's heads, and whether its query follows the target."""
-    results = geometry_results(folder)
-    ours: dict[str, Number] = {}
-    waves: dict[tuple[str, str, bool], Estimate] = {}
-    predicted: list[bool] = []
-    for setting, result in results.items():
-        where = setting.task if setting.trained else f"{setting.task}, random weights"
-        for kind, planes in (("positional", "of any speed"), ("turning", "that go half a turn")):
-            wave = median_of_positional_heads(result, select_dominant_plane(result, "r2_test", kind))
-            ours[f"R2 of the wave at positional planes {planes} ({where})"] = wave
-            waves[kind, setting.task, setting.trained] = wave
+    turning: dict[tuple[str, bool], Estimate] = {}
+    for setting in full_size():
+        result = look.load(setting)
+        wave, turning[setting.task, setting.trained] = (
+            median_of_positional_heads(result, select_dominant_plane(result, "r2_test", kind))
+            for kind in ("positional", "turning")
+        )
         if setting.trained:
-            symbolic = median_of_positional_heads(result, select_dominant_plane(result, "r2_test", "symbolic"))
-            ours[f"R2 of the wave at symbolic planes ({where})"] = symbolic
-            rank = concentration_predicts_position(result)
-            ours[f"rank correlation of concentration and positional share ({where})"] = rank
-            predicted.append(rank.low > 0)
-    lists = next(result for setting, result in results.items() if setting.task == "index")
-    followed, unmoved = (lists[name].astype(float).mean((1, 2)) for name in ("place_followed", "place_unmoved"))
-    traced = {
-        kind: [wave.low > TRACED for (k, _, trained), wave in waves.items() if k == kind and trained]
-        for kind in ("positional", "turning")
-    }
-    lead = waves["turning", "text", True].low - waves["turning", "text", False].high
-    missed = [
-        f"{task}: R2 {wave} at planes of any speed"
-        for (kind, task, trained), wave in waves.items()
-        if kind == "positional" and trained and not wave.low > TRACED
-    ]
-    for (kind, task, trained), wave in waves.items():
-        if kind == "turning" and not trained and not waves[kind, task, True].low > wave.high:
-            missed.append(f"{task}: R2 {waves[kind, task, True]}, with random weights {wave}")
-    places = zip(followed, unmoved, lists["place_correct"][1:].mean(1), strict=True)
-    missed += [
-        f"name {place} of a list: cosine {follows:.2f} with an angle that follows, {stays:.2f} with one that stays; "
-        f"{right:.0%} right"
-        for place, (follows, stays, right) in enumerate(places, start=2)
-        if not follows > stays
-    ]
-    return Measured(
-        ours={
-            "kinds of prompts with the wave at planes of any speed": count_cases(traced["positional"]),
-            "kinds of prompts with the wave at planes that go half a turn": count_cases(traced["turning"]),
-            "places in a list that the query's angle follows": count_cases(followed > unmoved),
-            "running text: R2 above that of random weights by": float(lead),
-            "kinds of prompts in which concentration goes with position": count_cases(predicted),
-            **ours,
-        },
-        model="gemma-3-270m",
-        evidence=[*(result.name for result in results.values()), SHOWN_IN],
-        fails_in=missed,
-        note="For a time the rule asked only for planes that go half a turn; by it the wave is there in "
-        f"{sum(traced['turning'])} of {len(traced['turning'])} kinds of prompt. Intervals over layers.",
+            yield "R2 of the wave at positional planes of any speed", setting.task, wave
+        if setting.task == "index":
+            followed, unmoved = (
+                result[name].astype(float).mean((1, 2)) for name in ("place_followed", "place_unmoved")
+            )
+            for place, cosine in enumerate(followed - unmoved, start=2):
+                yield "cosine with an angle that follows less that with one that stays", f"name {place}", float(cosine)
+    lead = turning["text", True].low - turning["text", False].high
+    yield "running text: R2 above that of random weights by", "", float(lead)
+    traced = [wave.low > TRACED for (_, trained), wave in turning.items() if trained]
+    look.note = (
+        "For a time the rule asked only for planes that go half a turn; by it the wave is there in "
+        f"{sum(traced)} of {len(traced)} kinds of prompt. Intervals over layers."
     )

@@ -2,33 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from pathlib import Path
+from collections.abc import Iterator
 
 import numpy as np
 
-from posym_companion.finding import Measured, Number, count_cases
-from posym_companion.results import Result, load_stored_results
+from posym_companion.judging import Look, Yielded, judge
+from posym_companion.results import Result
 from posym_companion.several_hops.hop_length import HopLength
 from posym_companion.several_hops.multihop import SEEDS, paper_size
 from posym_core.metrics import Estimate, mean_interval
 
-HOLDS, FAR, NEAR, TIMES, LEAST_SEEDS = 0.9, 850, 2, 4, 2
-HOPS = "numbers of hops"  # what is counted
-MODEL = "GPT-J of 12 layers with one head each, trained on Number and on Letter at 17 tokens"
+HOLDS, FAR = 0.9, 850
 SHOWN_IN = "book/several_hops/length.ipynb"
-
-
-def stored_lengths(
-    task: str, folder: Path | None = None, *, seeds: Sequence[int] = SEEDS, least: int = 1
-) -> list[Result]:
-    """Results of models trained as in the paper that are there, of one task.
-
-    Raises:
-        ResultError: if one is altered, or there are fewer than ``least``.
-    """
-    chosen = [setting for setting in paper_size() if setting.task == task and setting.seed in seeds]
-    return load_stored_results([HopLength(model=setting.name).name for setting in chosen], folder, least=least)
 
 
 def reach(result: Result, hop: int | None = None) -> int:
@@ -55,44 +40,29 @@ def accuracy_at(results: list[Result], length: int, hop: int | None = None) -> E
     return mean_interval(np.array(values))
 
 
-def symbols_travel_further(folder: Path | None, seeds: Sequence[int] = SEEDS) -> Measured:
+@judge(
+    SHOWN_IN,
+    measured_on="GPT-J of 12 layers with one head each, trained on Number and on Letter at 17 tokens",
+    note=f"Reach is the longest of the lengths tested up to which accuracy stays at {HOLDS} or above; letters are "
+    "added in front of the window, as in the paper. Most Letter sequences can be answered by counting letters, a flaw "
+    "of the task; see U26-1.",
+)
+def symbols_travel_further(look: Look) -> Iterator[Yielded]:
     """U26-5: reach and accuracy of both tasks, hop by hop."""
+    seeds = look.seeds or SEEDS
     number, letter = (
-        stored_lengths(task, folder, seeds=seeds, least=min(LEAST_SEEDS, len(seeds))) for task in ("number", "letter")
+        look.load_stored(
+            [HopLength(model=x.name) for x in paper_size() if x.task == task and x.seed in seeds],
+            least=min(2, len(seeds)),
+        )
+        for task in ("number", "letter")
     )
-    trained, hops = int(number[0]["lengths"].min()), range(number[0]["accuracy"].shape[1])
-    far = [accuracy_at(letter, FAR, hop) for hop in hops]
-    near = [max(reach(result, hop) for result in number) for hop in hops]
-    longest = [min(reach(result, hop) for result in letter) for hop in hops]
+    trained = int(number[0]["lengths"].min())
+    for hop in range(number[0]["accuracy"].shape[1]):
+        where = f"{hop + 1} hops"
+        farthest, least = max(reach(x, hop) for x in number), min(reach(x, hop) for x in letter)
+        yield f"Letter at {FAR} tokens", where, accuracy_at(letter, FAR, hop)
+        yield "largest reach of Number over its training's length", where, farthest / trained
+        yield "least reach of Letter less largest of Number", where, least - farthest
     ratio = min(map(reach, letter)) / max(*map(reach, number), 1)
-    ours: dict[str, Number] = {
-        f"Letter: hops above {HOLDS} at {FAR} tokens": count_cases(x.low > HOLDS for x in far),
-        f"Number: hops that end before {NEAR} times the training's length": count_cases(
-            x < NEAR * trained for x in near
-        ),
-        "hops on which every Letter reaches further than any Number": count_cases(
-            a > b for a, b in zip(longest, near, strict=True)
-        ),
-        "least reach of Letter over largest of Number, mean over hops": float(ratio),
-        **{f"Letter at {FAR} tokens, {hop + 1} hops": x for hop, x in zip(hops, far, strict=True)},
-        **{f"Letter: least reach over seeds, {hop + 1} hops": x for hop, x in zip(hops, longest, strict=True)},
-        **{f"Number: largest reach over seeds, {hop + 1} hops": x for hop, x in zip(hops, near, strict=True)},
-        **{
-            f"Number at {length} tokens, mean over hops": accuracy_at(number, length)
-            for length in (trained, 2 * (trained - 1), FAR)
-        },
-        **{f"Letter at {length} tokens, mean over hops": accuracy_at(letter, length) for length in (trained, FAR)},
-    }
-    return Measured(
-        ours=ours,
-        model=MODEL,
-        evidence=[*(result.name for result in [*number, *letter]), SHOWN_IN],
-        fails_in=[
-            f"Letter at {FAR} tokens, {hop + 1} hops: {x}"
-            for hop, x in zip(hops, far, strict=True)
-            if not x.low > HOLDS
-        ],
-        note=f"Reach is the longest of the lengths tested up to which accuracy stays at {HOLDS} or above; letters are "
-        "added in front of the window, as in the paper. Most Letter sequences can be answered by counting letters, "
-        "a flaw of the task; see U26-1.",
-    )
+    yield "least reach of Letter over largest of Number, mean over hops", "", float(ratio)

@@ -10,19 +10,16 @@ the paper's own Table 3 the rule holds for each of its three models (the table h
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from pathlib import Path
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 
-from posym_companion.finding import Measured, Number
-from posym_companion.results import load_result
+from posym_companion.finding import Number
+from posym_companion.judging import Look, Yielded, judge
 from posym_companion.several_hops.hop_prompts import HopPrompts
 from posym_companion.several_hops.hop_questions import HOP_TASKS
 from posym_core.metrics import Estimate, mean_interval
 
-MODEL = "gemma-3-270m"
-SHOWN_IN = "book/several_hops/length.ipynb"
 NUMBER, LETTER = HOP_TASKS.index("number"), HOP_TASKS.index("letter")
 # Items up to which solving is judged, up to which a sequence is short, and from which on it is long.
 SOLVED_UP_TO, SHORT, LONG = 32, 16, 48
@@ -76,28 +73,16 @@ def list_numbers(above_chance: np.ndarray, lengths: Sequence[int]) -> dict[str, 
     return {ABLE: sum(solved), AHEAD: late, GROWS: growth if solved[NUMBER] else late}
 
 
-def letter_beats_number(folder: Path | None, model: str = MODEL) -> Measured:
+@judge("book/several_hops/length.ipynb", model="gemma-3-270m", measured_on="{model}")
+def letter_beats_number(look: Look) -> Iterator[Yielded]:
     """U26-6: does letter keep what number loses as sequences grow?"""
-    result = load_result(HopPrompts(model=model).name, folder=folder)
-    lengths = result["lengths"].tolist()
-    short = np.asarray(lengths) <= SOLVED_UP_TO
-    above_chance = result["choice_accuracy"] - result["chance"]
-    ours = list_numbers(above_chance, lengths)
-    fails = []
-    for task, estimate in zip(HOP_TASKS, solves(above_chance, lengths), strict=True):
-        name = f"choice minus chance, {task}, up to {SOLVED_UP_TO} items"
-        ours[name] = estimate
-        if estimate.high < 0:
-            fails.append(f"{name}: {estimate}, below a blind choice")
-        elif not is_solved(estimate):
-            fails.append(f"{name}: {estimate}, {MARGIN} with an interval above 0 was asked")
-        exact = result["accuracy"][HOP_TASKS.index(task)][short]
-        ours[f"exact answers, {task}, up to {SOLVED_UP_TO} items"] = mean_interval(exact.mean(0))
-    return Measured(
-        ours=ours,
-        model=model,
-        evidence=[result.name, SHOWN_IN],
-        fails_in=fails,
-        note="A model that solves neither task in short sequences has nothing to lose in long ones. Runs ask "
-        f"the same questions at several lengths, so that intervals over {above_chance.shape[-1]} runs are rough.",
+    result = look.load(HopPrompts(model=look.model))
+    lengths, above_chance = result["lengths"].tolist(), result["choice_accuracy"] - result["chance"]
+    for name, value in list_numbers(above_chance, lengths).items():
+        yield name, "", value
+    short = zip(HOP_TASKS, solves(above_chance, lengths), strict=True)
+    look.note = (
+        f"Accuracy minus chance up to {SOLVED_UP_TO} items is {'; '.join(f'{task} {above}' for task, above in short)}. "
+        "A model that solves neither task in short sequences has nothing to lose in long ones. Runs ask the same "
+        f"questions at several lengths, so that intervals over {above_chance.shape[-1]} runs are rough."
     )

@@ -5,19 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
-from posym_companion.claims import load_rule
+from posym_companion.claims import load_claim
 from posym_companion.results import MissingResultError
-from posym_companion.several_hops.judges import hop_length, hop_mechanism, multihop
 from posym_companion.several_hops.multihop import SEEDS
 
-# Claims of which every seed can be asked by itself, and what measures them.
-ASKED = (
-    ("U26-1", multihop.learned_hop_by_hop),
-    ("U26-2", multihop.pure_at_best),
-    ("U26-3", multihop.frequency_by_layer),
-    ("U26-5", hop_length.symbols_travel_further),
-    ("U26-8", hop_mechanism.roles),
-)
+# Claims of which every seed can be asked by itself.
+ASKED = ("U26-1", "U26-2", "U26-3", "U26-5", "U26-8")
 
 
 def seed_by_seed(folder: Path | None = None) -> Mapping[str, Mapping[str, list[float]]]:
@@ -30,15 +23,15 @@ def seed_by_seed(folder: Path | None = None) -> Mapping[str, Mapping[str, list[f
     Raises:
         ResultError: if a result is altered.
     """
-    found: dict[str, dict[str, list[float]]] = {
-        claim: {line.part: [] for line in load_rule(claim).lines} for claim, _ in ASKED
-    }
+    shares: dict[str, dict[str, list[float]]] = {name: {} for name in ASKED}
+    claims = [load_claim(name) for name in ASKED]
+    measures = [claim.measure for claim in claims if claim.measure]
     for seed in SEEDS:
         try:
-            numbers = {claim: measure(folder, (seed,)).ours for claim, measure in ASKED}
+            numbers = [measure(folder, seeds=(seed,)).ours for measure in measures]
         except MissingResultError:
             continue
-        for claim, _ in ASKED:
-            for line in load_rule(claim).lines:
-                found[claim][line.part].append(line.kept(numbers[claim]))
-    return found
+        for claim, of_seed in zip(claims, numbers, strict=True):
+            for line in claim.rule.lines:
+                shares[claim.id].setdefault(line.part, []).append(line.kept(of_seed))
+    return shares

@@ -8,13 +8,13 @@ hold for the least over inputs, which decides whether a head errs.
 from __future__ import annotations
 
 import math
-from pathlib import Path
+from collections.abc import Iterator
 
 import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from posym_companion.finding import Measured, Number, count_cases
+from posym_companion.judging import Look, Yielded, judge
 from posym_core.metrics import rope_angles
 from posym_core.models.constructed import (
     HopHead,
@@ -25,13 +25,12 @@ from posym_core.models.constructed import (
     is_hop_right,
     list_sequences,
     reflexive_smallest_beta,
-    retrieval_angle_limit,
     retrieval_discrepancy,
     retrieval_smallest_beta,
 )
 from posym_core.tasks import LetterTask, NumberTask, apply_index, apply_retrieval, is_valid
 
-SHOWN_IN = "book/several_hops/hop_heads.ipynb"
+SHOWN_IN, MODEL = "book/several_hops/hop_heads.ipynb", "constructed heads of one plane"
 # Figure 5A: second and 42nd angle of a head of 128 dimensions, base 10000, and the longest context.
 INDEX_ANGLE, RETRIEVAL_ANGLE = (float(angle) for angle in rope_angles(128)[[1, 41]])
 SYMBOLS, LONGEST = 8, 100
@@ -42,15 +41,14 @@ ABOVE = 1.001
 ROUNDING = 1e-12
 
 
-def share_right(head: HopHead, length: int) -> tuple[float, int]:
-    """Share of valid last tokens of all sequences that a head gets right, and their number."""
+def count_wrong(head: HopHead, length: int) -> tuple[int, int]:
+    """Return how many valid last tokens of all sequences a head gets wrong, and how many there are."""
     tokens = list_sequences(head.task, length)
     tokens = tokens[is_valid(tokens, head.task)[:, -1]]
     expected = (
         apply_index(tokens, head.task) if isinstance(head.task, NumberTask) else apply_retrieval(tokens, head.task)
     )
-    right = is_hop_right(head, tokens, expected)[:, -1]
-    return float(right.double().mean()), len(tokens)
+    return int((~is_hop_right(head, tokens, expected)[:, -1]).sum()), len(tokens)
 
 
 def list_constructed_heads(length: int = 4) -> list[HopHead]:
@@ -82,63 +80,30 @@ def measure_excess(*, least: bool) -> dict[str, Float[Tensor, " n"]]:
     return {name: torch.tensor(row) for name, row in rows.items()}
 
 
-def constructed_heads_are_right(folder: Path | None) -> Measured:
+@judge(
+    SHOWN_IN,
+    measured_on=MODEL,
+    note="Smallest strengths and exact angle limits are this project's own; without enough strength, or beyond the "
+    "limit of the angle, the heads err.",
+)
+def constructed_heads_are_right(look: Look) -> Iterator[Yielded]:
     """U26-4a: the constructions on every input."""
-    measured = [(head, *share_right(head, 4)) for head in list_constructed_heads()]
-    ours: dict[str, Number] = {}
-    for kind in (IndexHead, RetrievalHead):
-        found = [(share, count) for head, share, count in measured if isinstance(head, kind)]
-        ours[f"{kind.__name__}: angles at which it is right on every input"] = count_cases(
-            share == 1 for share, _ in found
-        )
-        ours[f"{kind.__name__}: inputs, all there are"] = found[0][1]
-        ours[f"{kind.__name__}: least share right"] = min(share for share, _ in found)
-    ours["Retrieval's exact angle limit over omega / 2n, n = 8"] = (
-        retrieval_angle_limit(9, SYMBOLS) * 16 / (2 * math.pi / SYMBOLS)
-    )
-    return Measured(
-        ours=ours,
-        model="constructed heads of one plane",
-        evidence=[SHOWN_IN],
-        note="Smallest strengths and exact angle limits are this project's own; without enough strength, or beyond the "
-        "limit of the angle, the heads err.",
-    )
+    for head in list_constructed_heads():
+        yield f"wrong answers of {type(head).__name__}", f"angle {head.angle:.3g}", count_wrong(head, 4)[0]
 
 
-def bounds_hold(folder: Path | None) -> Measured:
+@judge(SHOWN_IN, measured_on=MODEL)
+def bounds_hold(look: Look) -> Iterator[Yielded]:
     """U26-4b: the bounds against the exact greatest and least discrepancy at every length of the paper's figure."""
-    ours: dict[str, Number] = {}
-    fails = []
-    held: dict[str, list[bool]] = {"greatest": [], "least": []}
-    for which in held:
-        for name, gaps in measure_excess(least=which == "least").items():
-            above = int((gaps > ROUNDING).sum())
-            held[which].append(above == 0)
-            ours[f"lengths out of {len(gaps)} whose {which} discrepancy exceeds {name}"] = above
-            if above:
-                n = 2 + int(gaps.argmax())
-                fails.append(
-                    f"{name}: exceeded by {float(gaps.max()):.3g} at n = {n}, and at {above} of {len(gaps)} lengths"
-                )
-    counts = {which: count_cases(values) for which, values in held.items()}
+    for which in ("greatest", "least"):
+        for bound, excess in measure_excess(least=which == "least").items():
+            yield f"lengths at which the {which} discrepancy exceeds it", bound, int((excess > ROUNDING).sum())
     few = index_discrepancy(4, FEW_ANGLE)
-    return Measured(
-        ours={
-            "bounds that hold for the greatest discrepancy over inputs": counts["greatest"],
-            "bounds that hold for the least discrepancy over inputs": counts["least"],
-            **ours,
-            f"five tokens, angle {FEW_ANGLE}: greatest discrepancy": few.greatest,
-            f"five tokens, angle {FEW_ANGLE}: least bound": min(few.bounds),
-            f"five tokens, angle {FEW_ANGLE}: least discrepancy": few.least,
-        },
-        model="constructed heads of one plane",
-        evidence=[SHOWN_IN],
-        fails_in=fails,
-        note='Definition 3.1: "the maximal difference between the largest and second-largest logit produced by the '
-        "model "
+    look.note = (
+        'Definition 3.1: "the maximal difference between the largest and second-largest logit produced by the model '
         'on inputs of a certain length". That *maximal* is over inputs is read from this sentence and could not be '
         "checked against the definition around it. The nearest true statement, proved in the chapter: all three bound "
         "the *least* difference over inputs, on which the paper's conclusion rests. The example of five tokens turns "
         f"by a third of a circle, where some input is a tie; at {FEW_ANGLE} rad none is, by {few.least:.5f}, and the "
-        f"bound {min(few.bounds):.2f} is exceeded by {few.greatest - min(few.bounds):.2f}.",
+        f"bound {min(few.bounds):.2f} is exceeded by {few.greatest - min(few.bounds):.2f}."
     )

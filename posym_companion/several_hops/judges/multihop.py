@@ -8,14 +8,15 @@ later ones ran.
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Literal
 
 import numpy as np
 import torch
 
-from posym_companion.finding import Measured, Number, SeedRange, count_cases, seed_range
+from posym_companion.finding import SeedRange, seed_range
+from posym_companion.judging import Look, Yielded, judge
 from posym_companion.results import Result, load_stored_results
 from posym_companion.several_hops.multihop import SEEDS, TEST, MultihopSettings
 from posym_companion.several_hops.number_letter_shortcuts import measure_counting_accuracy
@@ -26,27 +27,19 @@ TASKS: tuple[Task, ...] = ("number", "letter")
 MODEL = "GPT-J of 12 layers with one head each, trained on Number and on Letter"
 SHOWN_IN = "book/several_hops/pure_heads.ipynb"
 
-REACHED, LEARNED, APART, TOGETHER = 0.9, 0.9, 0.2, 0.1
-GAMMA, BEST, NEARLY_ALL, PURE, GOES_ALONG, OUT_OF_ORDER, OF_EACH = 0.1, 0.95, 0.99, 0.75, 0.5, 1, 2
-FAST, SLOW, PROFILE, EVEN = 10.0, 25.0, 0.7, 32.5
+# Shares of a hop's final accuracy at which it is learned, and of the largest accuracy at which heads are looked at.
+REACHED, BEST, NEARLY_ALL = 0.9, 0.95, 0.99
+GAMMA = 0.1
 TABLE_1: Mapping[Task, Sequence[int]] = {
     "number": (1, 2, 2, 2, 10, 39, 38, 38, 38, 37, 37, 38),
     "letter": (18, 32, 42, 37, 40, 38, 41, 38, 41, 39, 38, 40),
 }
-PAPERS_HOURS, PAPERS_BYTES = 5 + 8.5, 1e12
-# At least, for a line that asks for more.
-JUST = 1e-9
-
-Measure = Callable[[Result], float]
+PAPERS_BYTES = 1e12
 
 
-def stored_runs(
-    task: Task, folder: Path | None = None, *, seeds: Sequence[int] = SEEDS, least: int = 1
-) -> list[Result]:
-    """Full-size runs of a task that are there, of any of these seeds."""
-    return load_stored_results(
-        [MultihopSettings.full(task=task, seed=seed).name for seed in seeds], folder, least=least
-    )
+def stored_runs(task: Task, folder: Path | None = None) -> list[Result]:
+    """Return the full-size runs of a task that are there, one at least."""
+    return load_stored_results([MultihopSettings.full(task=task, seed=seed).name for seed in SEEDS], folder, least=1)
 
 
 def learned_at(run: Result) -> np.ndarray:
@@ -65,12 +58,6 @@ def learning_spread(run: Result) -> float:
 def least_accuracy(run: Result) -> float:
     """Test accuracy of the hop that is worst."""
     return float(run["test_accuracy"].min())
-
-
-def longest_when_first(run: Result) -> float:
-    """Accuracy of the longest paths at the step at which one hop is learned; NaN if it never is."""
-    first = run["look_step"] == learned_at(run)[0]
-    return float(run["look_accuracy"][first.argmax(), -1]) if first.any() else np.nan
 
 
 def mean_scores(run: Result) -> tuple[np.ndarray, np.ndarray]:
@@ -141,123 +128,79 @@ def describe_leak() -> str:
     return f"{share} of Letter's sequences can be answered by counting letters; the chapter tests who does."
 
 
-def learned_hop_by_hop(folder: Path | None, seeds: Sequence[int] = SEEDS) -> Measured:
+@judge(SHOWN_IN, measured_on=MODEL)
+def learned_hop_by_hop(look: Look) -> Iterator[Yielded]:
     """U26-1: when each hop is learned."""
-    runs = _both(folder, seeds)
-    ours: dict[str, Number] = {
-        "least test accuracy of any hop": _over([run for found in runs.values() for run in found], least_accuracy)
-    }
-    for task, found in runs.items():
-        for hop in range(found[0]["test_accuracy"].shape[0]):
-            step = _where_defined(found, lambda run, hop=hop: learned_at(run)[hop])
-            ours[f"{task}: step at which hop {hop + 1} is learned"] = step
-        ours[f"{task}: share of the training between first and last"] = _over(found, learning_spread)
-        longest = _where_defined(found, longest_when_first)
-        ours[f"{task}: accuracy of the longest path when one hop is learned"] = longest
+    runs = _load_both(look)
+    yield "least test accuracy of any hop", "", _range_over([*runs["number"], *runs["letter"]], least_accuracy)
+    for task, of_task in runs.items():
+        yield f"{task}: share of the training between first and last", "", _range_over(of_task, learning_spread)
     ordered = [bool((np.diff(learned_at(run)) > 0).all()) for run in runs["number"]]
-    ours["number: seeds that learn hops in the order 1 to 4"] = count_cases(ordered)
-    shares = [min(map(learning_spread, runs["number"])), max(map(learning_spread, runs["letter"]))]
-    ours["least share of Number over largest of Letter"] = float(shares[0] / max(shares[1], JUST))
-    return _measured(
+    for run, holds in zip(runs["number"], ordered, strict=True):
+        yield "hops are learned in the order 1 to 4", f"seed {run.settings['seed']}", holds
+    least, largest = min(map(learning_spread, runs["number"])), max(map(learning_spread, runs["letter"]))
+    look.note = _write_note(
         runs,
-        ours,
         "A weaker rule, added after seed 0 (the order, and Number's share three times Letter's), "
-        f"{'holds' if all(ordered) and shares[0] >= 3 * shares[1] else 'does not hold'}; seeds from the "
+        f"{'holds' if all(ordered) and least >= 3 * largest else 'does not hold'}; seeds from the "
         f"second on are later than it. {describe_leak()}",
     )
 
 
-def pure_at_best(folder: Path | None, seeds: Sequence[int] = SEEDS) -> Measured:
+@judge(SHOWN_IN, measured_on=MODEL)
+def pure_at_best(look: Look) -> Iterator[Yielded]:
     """U26-2: how many heads are pure when accuracy is maximal, and of which kind."""
-    runs = _both(folder, seeds)
-    ours: dict[str, Number] = {}
-    for task, found in runs.items():
-        ends = [classify_heads(run)[-1] for run in found]
-        if task == "number":
-            right = [
-                min((kind == 1).sum(), (kind == -1).sum()) >= OF_EACH and out_of_order(kind) <= OUT_OF_ORDER
-                for kind in ends
-            ]
-        else:
-            right = [(kind == 1).sum() <= OUT_OF_ORDER for kind in ends]
-        ours |= {
-            f"{task}: pure heads where accuracy is first maximal": _over(
-                found, lambda run: pure_share(run, best_checkpoint(run))
-            ),
-            f"{task}: pure heads where it first is 99 % of that": _over(
-                found, lambda run: pure_share(run, best_checkpoint(run, NEARLY_ALL))
-            ),
-            f"{task}: rank correlation of pure heads and accuracy": _over(found, purity_goes_along),
-            f"{task}: pure heads at the end": _over(found, pure_share),
-            f"{task}: seeds whose layers turn as claimed": count_cases(right),
-            f"{task}: the same, one station at a time": _over(found, pure_by_station),
-            f"{task}: positional heads at the end": _over(
-                found, lambda run: float((classify_heads(run)[-1] == 1).sum())
-            ),
-            f"{task}: symbolic heads at the end": _over(
-                found, lambda run: float((classify_heads(run)[-1] == -1).sum())
-            ),
-            f"{task}: kinds by layer, seed by seed": "; ".join(write_kinds(classify_heads(run)[-1]) for run in found),
-        }
-    return _measured(
+    runs = _load_both(look)
+    for task, of_task in runs.items():
+        at_best = _range_over(of_task, lambda run: pure_share(run, best_checkpoint(run)))
+        yield f"{task}: pure heads where accuracy is first maximal", "", at_best
+        yield f"{task}: rank correlation of pure heads and accuracy", "", _range_over(of_task, purity_goes_along)
+        yield f"{task}: pure heads at the end", "", _range_over(of_task, pure_share)
+        for run in of_task:
+            kind, where = classify_heads(run)[-1], f"seed {run.settings['seed']}"
+            positional, symbolic = int((kind == 1).sum()), int((kind == -1).sum())
+            if task == "number":
+                yield "number: pure heads of the rarer kind", where, min(positional, symbolic)
+                yield "number: pure heads out of order", where, out_of_order(kind)
+            else:
+                yield "letter: positional heads", where, positional
+    look.note = _write_note(
         runs,
-        ours,
         f"Pure at gamma = {GAMMA}, by scores averaged over stations. A weaker rule, added after seed 0, asks for pure "
         f"heads where accuracy is {NEARLY_ALL:.0%} of its maximum; seeds from the second on are later than it. "
         f"{describe_leak()}",
     )
 
 
-def frequency_by_layer(folder: Path | None, seeds: Sequence[int] = SEEDS) -> Measured:
+@judge(SHOWN_IN, measured_on=MODEL)
+def frequency_by_layer(look: Look) -> Iterator[Yielded]:
     """U26-3: mean frequency ID of every layer against the paper's Table 1."""
-    runs = _both(folder, seeds)
-    ours: dict[str, Number] = {}
-    for task, found in runs.items():
-        table = np.array(TABLE_1[task], dtype=float)
-        ours |= {
-            f"{task}: correlation with Table 1 over layers": _over(
-                found, lambda run, t=table: float(np.corrcoef(frequencies(run), t)[0, 1])
-            ),
-            f"{task}: mean distance to Table 1": _over(
-                found, lambda run, t=table: float(np.abs(frequencies(run) - t).mean())
-            ),
-            f"{task}: frequency ID by layer": ", ".join(
-                f"{x:.0f}" for x in np.mean([frequencies(run) for run in found], axis=0)
-            ),
-        }
-    ours |= {
-        "number: mean ID of layers 0-3": _over(runs["number"], lambda run: float(frequencies(run)[:4].mean())),
-        "number: mean ID of layers 5-11": _over(runs["number"], lambda run: float(frequencies(run)[5:].mean())),
-        "letter: mean ID of layers 2-11": _over(runs["letter"], lambda run: float(frequencies(run)[2:].mean())),
-        "ID of even use": (1 + runs["number"][0]["use"].shape[-1]) / 2,
-    }
+    runs = _load_both(look)
+    for task, of_task in runs.items():
+        profiles = [np.corrcoef(frequencies(run), TABLE_1[task])[0, 1] for run in of_task]
+        yield f"{task}: correlation with Table 1 over layers", "", seed_range(profiles)
+    averaged: tuple[tuple[Task, int, int], ...] = (("number", 0, 3), ("number", 5, 11), ("letter", 2, 11))
+    for task, first, last in averaged:
+        layers = [frequencies(run)[first : last + 1].mean() for run in runs[task]]
+        yield f"{task}: mean ID of layers {first}-{last}", "", seed_range(layers)
+    yield "ID of even use", "", (1 + runs["number"][0]["use"].shape[-1]) / 2
     late = TABLE_1["number"][5:]
-    return _measured(
+    look.note = _write_note(
         runs,
-        ours,
         f"In Table 1 itself Number's layers 5 to 11 share the IDs {min(late)} to {max(late)}, so that no layer has a "
         "band of its own.",
     )
 
 
-def cost_of_watching(folder: Path | None) -> Measured:
-    """U26-7: seconds, swaps and checkpoints of watching a whole training run."""
-    runs = _both(folder)
-    every = [run for found in runs.values() for run in found]
-    ours: dict[str, Number] = {
-        "hours for as many swaps as the paper's 1 TB holds": _over(every, hours_for_the_papers_swaps),
-        "seconds of scoring a model's whole training": _over(every, lambda run: float(run["monitor_seconds"].sum())),
-        "seconds of its training": _over(every, lambda run: float(run["training_seconds"].sum())),
-        "checkpoints": _over(every, lambda run: float(len(run["checkpoint_step"]))),
-        "swaps scored, in millions": _over(every, lambda run: float(run["swaps"].sum() / 1e6)),
-        "GB of attention that storing every swap would take": _over(every, lambda run: bytes_of_swaps(run) / 1e9),
-        "GB of attention stored": max(run["attention"].nbytes for run in every) / 1e9,
-    }
+@judge(SHOWN_IN, measured_on=MODEL)
+def cost_of_watching(look: Look) -> Iterator[Yielded]:
+    """U26-7: hours of watching a whole training run."""
+    runs = _load_both(look)
+    every = [*runs["number"], *runs["letter"]]
+    yield "hours for as many swaps as the paper's 1 TB holds", "", _range_over(every, hours_for_the_papers_swaps)
     devices = sorted({str(run.provenance["device"]) for run in every})
-    return _measured(
-        runs,
-        ours,
-        f"In closed form the scores come from one forward pass a checkpoint, on {' and '.join(devices)}.",
+    look.note = _write_note(
+        runs, f"In closed form the scores come from one forward pass a checkpoint, on {' and '.join(devices)}."
     )
 
 
@@ -281,26 +224,20 @@ def write_kinds(kind: np.ndarray) -> str:
     return "".join({1: "P", -1: "S", 0: "."}[int(x)] for x in kind.ravel())
 
 
-def _both(folder: Path | None, seeds: Sequence[int] = SEEDS) -> dict[Task, list[Result]]:
-    return {task: stored_runs(task, folder, seeds=seeds, least=min(2, len(seeds))) for task in TASKS}
+def _load_both(look: Look) -> dict[Task, list[Result]]:
+    seeds = look.seeds or SEEDS
+    return {
+        task: look.load_stored(
+            [MultihopSettings.full(task=task, seed=seed) for seed in seeds], least=min(2, len(seeds))
+        )
+        for task in TASKS
+    }
 
 
-def _over(runs: Sequence[Result], measure: Measure) -> SeedRange:
+def _range_over(runs: Sequence[Result], measure: Callable[[Result], float]) -> SeedRange:
     return seed_range(map(measure, runs))
 
 
-def _where_defined(runs: Sequence[Result], measure: Measure) -> SeedRange | str:
-    """As :func:`_over`; a text if some run has no such number, since a mean over the others would hide that."""
-    found = _over(runs, measure)
-    missing = sum(map(np.isnan, found.seeds))
-    return f"never in {missing} of {len(found.seeds)} seeds" if missing else found
-
-
-def _measured(runs: Mapping[Task, Sequence[Result]], ours: Mapping[str, Number], note: str) -> Measured:
-    seeds = ", ".join(f"{len(found)} seeds of {task}" for task, found in runs.items())
-    return Measured(
-        ours=ours,
-        model=MODEL,
-        evidence=[*(run.name for found in runs.values() for run in found), SHOWN_IN],
-        note=f"{note} Intervals from the least to the largest of {seeds}.",
-    )
+def _write_note(runs: Mapping[Task, Sequence[Result]], note: str) -> str:
+    seeds = ", ".join(f"{len(of_task)} seeds of {task}" for task, of_task in runs.items())
+    return f"{note} Intervals from the least to the largest of {seeds}."

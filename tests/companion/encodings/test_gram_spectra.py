@@ -48,7 +48,7 @@ def test_the_experiment_keeps_its_spectra(tmp_path):
     assert result["query_holds"][0].all()
 
 
-def invented(folder, holds=True, rises=False, logits=(True, False), rotated=True):
+def invented(folder, holds=True, logits=(True, False), rotated=True):
     generator = np.random.default_rng(0)
     arrays = {}
     for kind in ("query", "key", "logits"):
@@ -57,7 +57,6 @@ def invented(folder, holds=True, rises=False, logits=(True, False), rotated=True
         arrays[f"{kind}_holds"] = np.full((2, 4, 3, 2), True)
         arrays[f"{kind}_excess"] = np.zeros((2, 4, 3, 2))
     arrays["key_holds"][0, 0, 0, 0] = holds
-    arrays["logits"][2] = arrays["logits"][0] * (0.5 if not rises else 2.0)
     for way, held in enumerate(logits):
         arrays["logits_holds"][way, 0, 0, 0] = held
     if not logits[1]:
@@ -74,14 +73,9 @@ def test_the_claims_follow_the_matrices(tmp_path):
     )  # fmt: skip
     assert theorem.ours["Gram matrices of queries and keys times the averaged kernel, majorised"] == "48 of 48"
     assert logits.ours["logits weakly majorised in singular values, own rotation"] == "0 of 24"
-    assert theorem.ours["largest eigenvalue under the averaged kernel / without, query Gram"]["interval"][1] < 1
-    assert (theorem.fails_in, logits.fails_in) == ([], [])
     theorem, _ = invented(tmp_path / "against", holds=False)
     assert theorem.verdict == "refuted as stated"
     assert "47 of 48" in str(theorem.numbers)
-    assert theorem.fails_in == []
-    _, logits = invented(tmp_path / "rising", rises=True)
-    assert logits.fails_in == ["the largest singular value of logits rises in a share of 1.00 [1.00, 1.00]"]
     assert {row.verdict for row in ledger("G26-1a", "G26-1b", folder=tmp_path)} == {"not run here"}
 
 

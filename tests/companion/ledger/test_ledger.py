@@ -228,14 +228,19 @@ def invented_toys(folder, *, control=True, bend=1):
         arrays[f"{cell}_32/hits"] = np.round(curve * 1000).astype(np.int16)[None].repeat(5, 0)
         arrays[f"{cell}_32/asked"] = asked
     save_invented("frequency_control/full", arrays, folder, lengths=[32])
-    return {row.id: row.verdict for row in ledger("U25-6", "U25-7", folder=folder)}
+    return ledger("U25-6", "U25-7", folder=folder)
 
 
 def test_verdicts_on_toys_follow_the_numbers(tmp_path):
-    verdicts = invented_toys(tmp_path)
-    assert (verdicts["U25-6"], verdicts["U25-7"]) == ("reproduced in kind", "reproduced in kind")
-    verdicts = invented_toys(tmp_path, control=False, bend=-1)
-    assert (verdicts["U25-6"], verdicts["U25-7"]) == ("partly", "not reproduced")
+    control, bend = invented_toys(tmp_path)
+    assert (control.verdict, bend.verdict) == ("reproduced in kind", "reproduced in kind")
+    assert bend.parts["Index is U-shaped"] != "0 of 0 angles"
+    control, bend = invented_toys(tmp_path, control=False, bend=-1)
+    assert (control.verdict, bend.verdict) == ("partly", "not reproduced")
+    assert [part for part, answer in control.parts.items() if answer.startswith("1 of 1")] == [
+        "Partial induction is solved with 0 and a moderate angle",
+        "Partial induction fails with 0 and the fastest or slowest",
+    ]
 
 
 def invented_geometry(
@@ -309,9 +314,9 @@ def test_the_verdicts_on_trained_geometry_follow_the_numbers(tmp_path):
         case = {
             "shared": "Index solved: concentration of keys: ",
             "aimed": "Index solved: queries that point at their target: ",
-            "wavy": "text: R2 0.20 [0.20, 0.20] at planes of any speed",
-            "learned": "text: R2 0.90 [0.90, 0.90], with random weights 0.90 [0.90, 0.90]",
-            "followed": "name 2 of a list: cosine 0.10 with an angle that follows, 0.50 with one that stays; 50% right",
+            "wavy": "text: R2 of the wave at positional planes of any speed 0.2 [0.2, 0.2]",
+            "learned": "running text: R2 above that of random weights by: 0, more than 0 was asked",
+            "followed": "name 2: cosine with an angle that follows less that with one that stays -0.4",
         }[change]
         assert any(said.startswith(case) for said in judged.fails_in)
     toys, _ = invented_geometry(tmp_path / "early", early=True)

@@ -8,7 +8,7 @@ import torch
 from own_packages import as_before, example
 
 import posym_core.encodings
-from posym_companion.encodings import LEVELS, ability_table, atlas_rows, atlas_table, playground
+from posym_companion.encodings import LEVELS, ability_table, atlas_rows, playground, write_atlas
 from posym_companion.encodings.encoding_study import EncodingStudy
 from posym_companion.encodings.encoding_study import full_size as studies
 from posym_companion.encodings.encoding_tasks import EncodingTasks
@@ -41,7 +41,7 @@ def test_the_example_is_found_by_adding_one_file(patch, tmp_path):
     assert (float(far), float(near)) == (-3, 0)
     (row,) = atlas_rows(["window"], folder=tmp_path)
     assert [cell.text for cell in row.cells] == ["–"] * 3 + ["—"] * 5
-    assert "| **Window** | –\u00a0·\u00a0–\u00a0·\u00a0– |" in atlas_table([row])
+    assert write_atlas([row])[1][:2] == ["**Window**", "–\u00a0·\u00a0–\u00a0·\u00a0–"]
     assert {answer.reason for answer in ability_table(["window"])} == {"nobody has proved yet what its heads can be"}
     assert playground("window", 0.5).C.shape[0] == LEVELS
     assert [setting.encoding for setting in tasks()][-1] == "window"

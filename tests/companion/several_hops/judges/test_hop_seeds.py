@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from posym_companion.claims import load_claim
-from posym_companion.results import find_results_folder
+from posym_companion.results import find_results_folder, load_result
 from posym_companion.several_hops import seed_by_seed
-from posym_companion.several_hops.judges import hop_length, multihop
+from posym_companion.several_hops.judges import multihop
 
 
 @pytest.fixture(scope="module")
@@ -23,7 +23,8 @@ def test_it_agrees_with_a_reading_of_the_results_by_hand(parts):
     ]
     pure = [np.mean([x != 0 for x in multihop.classify_heads(run)[-1].ravel()]) for run in runs]
     assert parts["U26-2"]["Number: pure at the end"] == [float(x >= 0.75) for x in pure]
-    far = [result["accuracy"][list(result["lengths"]).index(850)] for result in hop_length.stored_lengths("letter")]
+    letters = [load_result(f"hop_length/letter_{seed}") for seed in multihop.SEEDS]
+    far = [result["accuracy"][list(result["lengths"]).index(850)] for result in letters]
     assert parts["U26-5"]["Letter holds at 850 tokens"] == [float(np.mean(each > 0.9)) for each in far]
 
 
@@ -39,8 +40,11 @@ def test_a_line_is_put_to_every_seed_by_itself(parts):
 
 
 def test_counted_cases_are_shared_out_among_the_seeds(parts):
-    whole = load_claim("U26-8").measure(None).ours["Letter's hops and seeds that the last layer decides"]
-    assert np.mean(parts["U26-8"]["Letter's last layer decides"]) == pytest.approx(whole.held / whole.of)
+    claim = load_claim("U26-8")
+    whole = claim.rule.read(claim.measure(None).ours)["Letter's heads do Retrieval"]
+    pure = [(multihop.classify_heads(run)[-1] == -1).sum() for run in multihop.stored_runs("letter")]
+    assert np.dot(parts["U26-8"]["Letter's heads do Retrieval"], pure) == pytest.approx(whole.held)
+    assert sum(pure) == whole.of
 
 
 def test_a_seed_of_which_a_result_is_missing_is_left_out(tmp_path, parts):

@@ -5,8 +5,6 @@ from __future__ import annotations
 import math
 from dataclasses import replace
 
-import pytest
-
 from posym_companion.ledger import ledger
 from posym_companion.several_hops.judges import hop_theory
 from posym_core.models.constructed._number_letter_heads import IndexHead, list_sequences
@@ -17,34 +15,33 @@ from posym_core.tasks._number_letter_programs import is_valid
 def test_the_constructions_need_no_result(tmp_path):
     (row,) = ledger("U26-4a", folder=tmp_path)
     assert row.verdict == "reproduced"
-    # All inputs: letters, and integers that reach back far enough; ends, and pairs that name one earlier pair.
-    assert row.ours["IndexHead: inputs, all there are"] == 6**3 * (2 + 3)
+    assert list(row.parts.values()) == ["3 of 3 angles", "2 of 2 angles"]
 
 
 def test_too_low_a_temperature_is_not_right(monkeypatch):
     monkeypatch.setattr(hop_theory, "ABOVE", 0.999)
     (row,) = ledger("U26-4a")
     assert row.verdict == "refuted as stated"
-    assert row.ours["IndexHead: least share right"] < 1
+    assert row.parts["Index"] == "0 of 3 angles"
+    head = hop_theory.list_constructed_heads()[0]
+    assert row.fails_in[0] == f"angle 0.866: wrong answers of IndexHead {hop_theory.count_wrong(head, 4)[0]}"
 
 
 def test_two_bounds_are_refuted_for_the_maximum_and_hold_for_the_minimum(tmp_path):
     (row,) = ledger("U26-4b", folder=tmp_path)
     assert (row.verdict, row.first_rule_verdict) == ("refuted as stated", "reproduced in kind")
-    assert row.ours["bounds that hold for the greatest discrepancy over inputs"] == "1 of 3"
-    assert row.ours["bounds that hold for the least discrepancy over inputs"] == "3 of 3"
+    assert row.parts == {"the greatest discrepancy over inputs stays within the bound": "1 of 3 bounds"}
     assert "the maximal difference between the largest and second-largest logit" in row.note
     assert "could not be checked against the definition" in row.note
-    few = {name.partition(": ")[2]: x for name, x in row.ours.items() if name.startswith("five tokens")}
     # Three steps are nearly a whole turn, and the target in the middle has rivals at one and two.
-    assert few["least discrepancy"] == pytest.approx(1 - math.cos(3 * 2.1), rel=1e-3)
-    assert few["greatest discrepancy"] == pytest.approx(1 - math.cos(2 * 2.1), rel=1e-3)
-    assert 0 < few["least discrepancy"] < 2e-4 < few["least bound"] < few["greatest discrepancy"]
+    least, greatest, bound = 1 - math.cos(3 * 2.1), 1 - math.cos(2 * 2.1), 2 * math.pi**2 / 16
+    assert f"none is, by {least:.5f}, and the bound {bound:.2f} is exceeded by {greatest - bound:.2f}." in row.note
     by_hand = sum(
         index_discrepancy(n, hop_theory.INDEX_ANGLE).greatest > 2 * math.pi**2 / n**2 + 1e-12 for n in range(2, 101)
     )
-    assert row.ours["lengths out of 99 whose greatest discrepancy exceeds 2 pi^2 / n^2"] == by_hand > 0
-    assert [case.split(":")[0] for case in row.fails_in] == ["2 pi^2 / n^2", "1 - cos(omega - n theta)"]
+    assert by_hand > 0
+    exceeds = "lengths at which the greatest discrepancy exceeds it"
+    assert row.fails_in == [f"2 pi^2 / n^2: {exceeds} {by_hand}", f"1 - cos(omega - n theta): {exceeds} 99"]
 
 
 def altered(monkeypatch, **fields):
@@ -65,11 +62,12 @@ def test_bounds_that_fail_on_the_worst_input_fail_the_first_rule_too(monkeypatch
     assert (row.verdict, row.first_rule_verdict) == ("refuted as stated", "not reproduced")
 
 
-def test_shares_are_over_valid_last_tokens():
+def test_wrong_answers_are_among_valid_last_tokens():
     head = hop_theory.list_constructed_heads(3)[0]
     assert isinstance(head, IndexHead)
-    share, count = hop_theory.share_right(head, 3)
-    assert share == 1
-    assert count == int(is_valid(list_sequences(head.task, 3), head.task)[:, -1].sum()) == 6**2 * (2 + 2)
+    # Letters, and integers that reach back far enough.
+    valid = int(is_valid(list_sequences(head.task, 3), head.task)[:, -1].sum())
+    assert hop_theory.count_wrong(head, 3) == (0, valid)
+    assert valid == 6**2 * (2 + 2)
     head.beta = 0.0
-    assert hop_theory.share_right(head, 3)[0] < 1
+    assert hop_theory.count_wrong(head, 3)[0] > 0

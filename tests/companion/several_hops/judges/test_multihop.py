@@ -1,4 +1,4 @@
-"""Judges of the claims about models that learn Number and Letter: every verdict on invented runs."""
+"""Judges of the claims about models that learn Number and Letter, on invented runs."""
 
 from __future__ import annotations
 
@@ -69,24 +69,24 @@ def judged(folder, claim, *, seeds=(0, 1, 2), number=None, letter=None) -> Row:
     return ledger(claim, folder=folder)[0]
 
 
-def missed(row: Row) -> list[str]:
-    """Parts of a claim that do not hold in all cases."""
-    counts = {part: held.split()[:3] for part, held in row.parts.items()}
-    return [part for part, (held, of, cases) in counts.items() if of == "of" and held != cases]
-
-
 JUDGES = (multihop.learned_hop_by_hop, multihop.pure_at_best, multihop.frequency_by_layer, multihop.cost_of_watching)
 
 
-@pytest.mark.parametrize("judge", JUDGES)
-def test_one_seed_of_a_task_is_no_evidence(tmp_path, judge):
+def test_one_seed_of_a_task_is_no_evidence(tmp_path):
     invented(tmp_path, "letter", 0)
     invented(tmp_path, "letter", 1)
     invented(tmp_path, "number", 0)
-    with pytest.raises(ResultError, match="multihop/number_4' is not there"):
-        judge(tmp_path)
+    for judge in JUDGES:
+        with pytest.raises(ResultError, match="multihop/number_4' is not there"):
+            judge(tmp_path)
     invented(tmp_path, "number", 2)
-    assert "2 seeds of number" in judge(tmp_path).note
+    for judge in JUDGES:
+        measured = judge(tmp_path)
+        assert "2 seeds of number" in measured.note
+        assert measured.evidence == [
+            *(f"multihop/{x}" for x in ("number_0", "number_2", "letter_0", "letter_1")),
+            multihop.SHOWN_IN,
+        ]
 
 
 def test_an_altered_run_is_no_missing_run(tmp_path):
@@ -111,60 +111,72 @@ def test_a_hop_is_learned_where_two_looks_in_a_row_say_so(tmp_path):
     assert multihop.learning_spread(run) == 1.0
 
 
-def test_hop_by_hop(tmp_path):
-    row = judged(tmp_path / "claimed", "U26-1")
-    assert row.verdict == "reproduced"
-    assert row.ours["number: step at which hop 3 is learned"] == {"value": 500, "interval": [500, 500]}
-    assert row.ours["number: share of the training between first and last"]["value"] == 0.6
-    changes = {
-        "Number in the order 1 to 4": {"number": [{}, {}, {"learned": (300, 100, 500, 700)}]},
-        "Number over a fifth of the training": {
-            "number": {"learned": (100, 150, 200, 250)},
-            "letter": {"learned": (400, 400, 400, 400)},
-        },
-        "Letter within a tenth": {"letter": [{}, {"learned": (100, 200, 300, 400)}, {}]},
-        "every hop is learned": {"letter": {"final": 0.85}},
+@pytest.mark.parametrize(
+    ("claim", "options", "part", "fails_in"),
+    [
+        (
+            "U26-1",
+            {"number": [{}, {"learned": (300, 100, 500, 700)}, {}]},
+            "Number in the order 1 to 4",
+            ["seed 1: hops are learned in the order 1 to 4 False"],
+        ),
+        (
+            "U26-1",
+            {"letter": [{}, {"learned": (100, 200, 300, 400)}, {}]},
+            "Letter within a tenth",
+            ["letter: share of the training between first and last: 0.133 [0.05, 0.3], less than 0.1 was asked"],
+        ),
+        (
+            "U26-2",
+            {"number": [{}, {"kinds": [1, -1] * 6}, {}]},
+            "Number: positional, then symbolic",
+            ["seed 1: number: pure heads out of order 5"],
+        ),
+        (
+            "U26-2",
+            {"letter": [{"kinds": [1, *[-1] * 11]}, {"kinds": [1, 1, *[-1] * 10]}, {}]},  # one may be
+            "Letter: symbolic throughout",
+            ["seed 1: letter: positional heads 2"],
+        ),
+        (
+            # Pure at 99 % of the largest accuracy and not at 95 %: the last hop comes late and is small.
+            "U26-2",
+            {"letter": [{}, {"learned": (400, 400, 400, 600), "first": 0.8, "pure_from": 1.0}, {}]},
+            "Letter: pure when first maximal",
+            ["letter: pure heads where accuracy is first maximal: 0.667 [0, 1], more than 0.75 was asked"],
+        ),
+        (
+            "U26-3",
+            {"letter": [{}, {"ids": [60, *multihop.TABLE_1["letter"][1:]]}, {}]},
+            "Letter's profile is Table 1's",
+            ["letter: correlation with Table 1 over layers: 0.437 [-0.69, 1], more than 0.7 was asked"],
+        ),
+    ],
+)
+def test_one_seed_that_is_not_as_claimed_is_one_case_less(tmp_path, claim, options, part, fails_in):
+    as_claimed, row = judged(tmp_path / "claimed", claim), judged(tmp_path / "other", claim, **options)
+    assert (as_claimed.verdict, row.verdict) == ("reproduced", "partly")
+    assert {name: answer for name, answer in row.parts.items() if answer != as_claimed.parts[name]} == {
+        part: "2 of 3 seeds"
     }
-    for part, change in changes.items():
-        row = judged(tmp_path / part, "U26-1", **change)
-        # On the paper's own architecture a weaker rule makes no *in kind*.
-        assert row.verdict == "partly"
-        assert missed(row) == [part]
-    assert "A weaker rule, added after seed 0" in row.note
+    assert row.fails_in == fails_in
 
 
-def test_a_hop_that_is_never_learned_is_said_so(tmp_path):
-    never = {"learned": (100, 300, 500, 2000)}
-    row = judged(tmp_path, "U26-1", number=[never, {}, {}])
-    assert row.ours["number: step at which hop 4 is learned"] == "never in 1 of 3 seeds"
-    assert row.verdict == "partly"
+def test_the_weaker_rule_is_asked_of_the_seed_of_number_that_is_fastest(tmp_path):
+    letter = {"learned": (400, 400, 450, 500)}
+    note = judged(tmp_path / "claimed", "U26-1", letter=letter).note
+    assert note.startswith(
+        "A weaker rule, added after seed 0 (the order, and Number's share three times Letter's), holds;"
+    )
+    number = [{}, {"learned": (100, 150, 200, 250)}, {}]
+    assert "Letter's), does not hold;" in judged(tmp_path / "other", "U26-1", number=number, letter=letter).note
 
 
-def test_pure_heads(tmp_path):
-    row = judged(tmp_path / "claimed", "U26-2")
-    assert row.verdict == "reproduced"
-    assert row.ours["number: kinds by layer, seed by seed"] == "; ".join(["PPPPSSSSSSSS"] * 3)
-    changes = {
-        "Number: positional, then symbolic": {"number": [{}, {"kinds": [1, -1] * 6}, {}]},
-        "Letter: symbolic throughout": {"letter": {"kinds": [1, 1, *[-1] * 10]}},
-    }
-    for part, change in changes.items():
-        row = judged(tmp_path / part, "U26-2", **change)
-        assert row.verdict == "partly"
-        assert missed(row) == [part]
-    row = judged(tmp_path / "one out of order", "U26-2", letter={"kinds": [1, *[-1] * 11]})
-    assert row.verdict == "reproduced"
-    row = judged(tmp_path / "never pure", "U26-2", letter={"pure_from": 2.0})
-    assert len(missed(row)) == 3
-    assert all("Letter" in part for part in missed(row))
-    # Pure at 99 % of the maximal accuracy and not at 95 %: in Letter the last hop comes late and is small.
-    late = {"learned": (400, 400, 400, 600), "first": 0.8, "pure_from": 1.0}
-    row = judged(tmp_path / "late", "U26-2", letter=late)
-    assert missed(row) == ["Letter: pure when first maximal"]
-    assert row.ours["letter: pure heads where it first is 99 % of that"]["value"] == 1
-    # Half of the heads are neither, at the end as well.
-    row = judged(tmp_path / "half", "U26-2", number={"kinds": [1] * 3 + [-1] * 3 + [0] * 6})
-    assert missed(row) == ["Number: pure when first maximal", "Number: pure at the end"]
+def test_the_layers_whose_use_is_averaged(tmp_path):
+    ours = judged(tmp_path, "U26-3", number={"ids": [0, 0, 0, 4, 99, *[30] * 6, 37]}).ours
+    assert ours["number: mean ID of layers 0-3"]["value"] == 1
+    assert ours["number: mean ID of layers 5-11"]["value"] == 31
+    assert ours["letter: mean ID of layers 2-11"]["value"] == np.mean(multihop.TABLE_1["letter"][2:])
 
 
 def test_stations_are_judged_one_by_one(tmp_path):
@@ -177,26 +189,6 @@ def test_stations_are_judged_one_by_one(tmp_path):
     run = type(run)(name="x", arrays={**run.arrays, **turning}, settings={}, provenance={}, dims={})
     assert multihop.classify_heads(run)[-1, 0, 0] == 0
     assert multihop.pure_by_station(run) == 0.5
-
-
-def test_frequency_use(tmp_path):
-    row = judged(tmp_path / "claimed", "U26-3")
-    assert (row.verdict, row.first_rule_verdict) == ("reproduced", "reproduced in kind")
-    assert row.ours["number: mean distance to Table 1"]["value"] == 0
-    changes = {
-        "Number's first layers are fast": {"number": {"ids": [12] * 5 + [39] * 7}},
-        "Number's profile is Table 1's": {"number": {"ids": [1, 1, 1, 1, 60, *[26] * 7]}},
-        "Letter is slower than even use": {
-            "letter": {"ids": [2, 14, *(np.array(multihop.TABLE_1["letter"][2:]) - 16)]}
-        },
-        "Letter's profile is Table 1's": {"letter": {"ids": [60, *multihop.TABLE_1["letter"][1:]]}},
-    }
-    for part, change in changes.items():
-        row = judged(tmp_path / part, "U26-3", **change)
-        assert row.verdict == "partly"
-        assert missed(row) == [part]
-    # The first rule did not ask for Letter's profile.
-    assert row.first_rule_verdict == "reproduced in kind"
 
 
 def test_cost_is_scaled_to_the_papers_store(tmp_path):
