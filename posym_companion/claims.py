@@ -144,7 +144,7 @@ def _function(name: str, judge: str) -> Callable[..., Measured]:
 def _asked_of_all(
     models: Sequence[str],
     rule: Rule,
-    judge: Callable[[Path | None, str], Measured],
+    judge: Callable[..., Measured],
     folder: Path | None,
     model: str | None = None,
 ) -> Measured:
@@ -154,16 +154,16 @@ def _asked_of_all(
     """
     alone = replace(rule, lines=tuple(line for line in rule.lines if line.of != ELSEWHERE))
     if model is not None and alone == rule:
-        return judge(folder, model)
+        return judge(folder, model=model)
     models = [model, *(each for each in models if each != model)] if model is not None else models
     rule = alone
-    found = judge(folder, models[0])
+    found = judge(folder, model=models[0])
     ours: dict[str, Any] = copy(found.ours) if isinstance(found.ours, Numbers) else dict(found.ours)
     evidence, said = list(found.evidence), []
     fails, whole = list(found.fails_in), []
     for model in models[1:]:
         try:
-            other = judge(folder, model)
+            other = judge(folder, model=model)
         except MissingResultError:
             continue
         verdict, held = rule.verdict(other.ours), rule.parts(other.ours)

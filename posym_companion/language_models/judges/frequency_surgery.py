@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from pathlib import Path
+from collections.abc import Iterator
 
 import numpy as np
 
-from posym_companion.finding import Measured, Number
+from posym_companion.judging import Look, Yielded, judge
 from posym_companion.language_models.frequency_surgery import OUTER, FrequencySurgery
-from posym_companion.results import Result, load_result
+from posym_companion.results import Result
 from posym_core.metrics import Estimate, mean_difference
 
 SHOWN_IN = "book/language_model/surgery.ipynb"
@@ -41,19 +41,16 @@ def interactions(result: Result, *, action: str = "removed") -> dict[str, Estima
     }
 
 
-def bands_in_a_model(folder: Path | None) -> Measured:
+@judge(
+    SHOWN_IN,
+    note="With the slowest quarter ablated even the loss on text rises, so that every task needs it.",
+)
+def bands_in_a_model(look: Look) -> Iterator[Yielded]:
     """U25-6 in a language model: does it lose the task that a band serves in toys?
 
-    The rule was fixed before the run for planes that are ablated; frequencies zeroed stand beside.
+    The rule was fixed before the run for planes that are ablated.
     """
-    result = load_result(FrequencySurgery().name, folder=folder)
-    actions = {"removed": "planes ablated", "still": "frequencies zeroed"}
-    ours: dict[str, Number] = {
-        f"interaction of task and band, {unit} ({words})": found
-        for action, words in actions.items()
-        for unit, found in interactions(result, action=action).items()
-    }
-    fails = [f"{name}: {found}" for name, found in ours.items() if isinstance(found, Estimate) and not found.low > 0]
-    note = "With the slowest quarter ablated even the loss on text rises, so that every task needs it."
-    evidence = [result.name, SHOWN_IN]
-    return Measured(ours=ours, model=result.settings["model"], evidence=evidence, fails_in=fails, note=note)
+    result = look.load(FrequencySurgery())
+    look.measured_on = result.settings["model"]
+    for unit, interaction in interactions(result).items():
+        yield f"interaction of task and band, {unit}", "planes ablated", interaction

@@ -9,12 +9,13 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Callable
+from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
 
-from posym_companion.finding import Measured, Number, count_cases
+from posym_companion.finding import Number, count_cases
+from posym_companion.judging import Look, Yielded, judge
 from posym_companion.language_models.judges.binding_profile import MODEL
 from posym_companion.later.binding import OUTCOMES
 from posym_companion.later.later_claims import full_size
@@ -31,10 +32,6 @@ SHOWN_IN = "book/later/what_came_after.ipynb"
 TITLES = {each: each for each in MODELS}
 TITLES |= {TAUGHT: f"{MODEL}, taught to bind", SECOND_TAUGHT: f"{SECOND}, taught to bind"}
 TITLES |= {family: f"small {family.capitalize()}" for family in FAMILIES}
-# Correlation of logits with their best sum from which they count as nearly a sum.
-NEARLY = 0.9
-# Part of the answers that a mechanism must decide.
-DECIDES = 0.1
 # Two profiles are the same if they differ by less than this part of the height of the U.
 SAME = 0.1
 QUARTER = SHARES[1]
@@ -63,79 +60,69 @@ def sees_all(result: Result) -> np.ndarray:
     return result["sees"] == result["sees"].max()
 
 
-def order_is_lost(folder: Path | None, model: str) -> Measured:
+def _load(look: Look, name: Part, *, model: str | None = None, trained: bool = True) -> Result:
+    """Return what :func:`load_part` does of what a judge is asked; the first says what was measured."""
+    result = load_part(name, look.folder, model=model or look.model, trained=trained)
+    look.record(result)
+    look.measured_on = look.measured_on or TITLES[str(result.settings["model"])]
+    return result
+
+
+@judge(SHOWN_IN)
+def order_is_lost(look: Look) -> Iterator[Yielded]:
     """Near and far places, and pairs of contents, at the farthest distances that a layer sees: head by head."""
-    result = load_part("order", folder, model=model)
+    result = _load(look, "order")
     whole, own = sees_all(result), BASES.index(1.0)
     # [length, prompt, layer, head]
     by = {name: result[name][own][:, :, whole].astype(float) for name in ("far", "contents")}
-    said = {
+    names = {
         "far": ("far preferred to near", "rise of far preferred"),
         "contents": ("inversions of contents", "rise of inversions"),
     }
-    ours: dict[str, Number] = {}
-    for name, (at_the_end, rise) in said.items():
-        heads = by[name].mean(1)
-        ours[f"{at_the_end}, over heads"] = _over_heads(heads[-1])
-        ours[f"{rise}, over heads"] = _over_heads(heads[-1] - heads[0])
-        prompts = by[name].mean((-1, -2))
-        ours[at_the_end] = mean_interval(prompts[-1], over="prompts")
-        ours[rise] = mean_interval(prompts[-1] - prompts[0], over="prompts")
-    for name, rows in by.items():
-        ours |= {f"{name} at {length}": float(row.mean()) for length, row in zip(LENGTHS, rows, strict=True)}
-    if not whole.all():
-        local = result["contents"][own][LENGTHS.index(512)][:, ~whole].astype(float).mean((-1, -2))
-        ours["inversions of contents in local layers at 512"] = mean_interval(local, over="prompts")
-    far = ", ".join(f"{ours[f'far at {length}']:.2f}" for length in LENGTHS)
-    return _measured(
-        ours,
-        result,
-        note=f"{by['far'][0, 0].size} heads of the global layers; contents are those of a text of 64 tokens. Far is "
-        f"preferred to near in {far} of the cases at {', '.join(map(str, LENGTHS))} tokens.",
+    for name, (at_the_end, rise) in names.items():
+        heads, prompts = by[name].mean(1), by[name].mean((-1, -2))
+        yield f"{at_the_end}, over heads", "", _over_heads(heads[-1])
+        yield f"{rise}, over heads", "", _over_heads(heads[-1] - heads[0])
+        yield at_the_end, "", mean_interval(prompts[-1], over="prompts")
+        yield rise, "", mean_interval(prompts[-1] - prompts[0], over="prompts")
+    look.note = (
+        f"{by['far'][0, 0].size} heads of the global layers; contents are those of a text of 64 tokens. Far is "
+        f"preferred to near in {', '.join(f'{row.mean():.2f}' for row in by['far'])} of the cases at "
+        f"{', '.join(map(str, LENGTHS))} tokens."
     )
 
 
-def base_trades(folder: Path | None, model: str) -> Measured:
+@judge(SHOWN_IN, note="The same queries and keys under the angles of another base; nothing is trained with it.")
+def base_trades(look: Look) -> Iterator[Yielded]:
     """What a base a hundred times larger, and one a hundred times smaller, do to both orders."""
-    result = load_part("order", folder, model=model)
+    result = _load(look, "order")
     whole = sees_all(result)
-    ours: dict[str, Number] = {}
-    held: dict[str, list[bool]] = {"contents": [], "by_position": []}
-    said = {"contents": "fewer inversions of contents", "by_position": "less variance by position"}
     for number, length in enumerate(LENGTHS):
-        for name, rows in held.items():
+        for name, quantity in (("contents", "inversions of contents"), ("by_position", "variance by position")):
             by_base = result[name][:, number][:, :, whole].astype(float).mean((-1, -2))
             drop = mean_interval(by_base[0] - by_base[-1], over="prompts")
-            rows.append(drop.low > 0)
-            ours[f"{said[name]} at {length}, small base minus large"] = drop
-    counts: dict[str, Number] = {f"lengths with {said[name]}": count_cases(rows) for name, rows in held.items()}
-    fails = [f"{said[name]} at {LENGTHS[i]}" for name, rows in held.items() for i, ok in enumerate(rows) if not ok]
-    note = "The same queries and keys under the angles of another base; nothing is trained with it."
-    return _measured({**counts, **ours}, result, fails=fails, note=note)
+            yield f"{quantity}, small base minus large", f"{length} tokens", drop
 
 
-def symbols_travel(folder: Path | None, model: str) -> Measured:
+@judge(SHOWN_IN, note=f"Heads of the global layers at {LENGTHS[-1]:,}, by their scores on the text itself.")
+def symbols_travel(look: Look) -> Iterator[Yielded]:
     """Whether heads that lean to symbols keep the order of contents where the others lose it."""
-    result = load_part("order", folder, model=model)
+    result = _load(look, "order")
     whole, own = sees_all(result), BASES.index(1.0)
     lean = (result["symbolic"].astype(float) - result["positional"].astype(float)).mean(0)[whole].ravel()
     farthest = result["contents"][own, -1][:, whole].astype(float)
     by_head = farthest.reshape(len(farthest), -1)
-    ours: dict[str, Number] = {"heads that lean to symbols": count_cases(lean > 0), LEAST: least_chance(lean > 0)}
+    yield "heads that lean to symbols", "", count_cases(lean > 0)
+    yield LEAST, "", least_chance(lean > 0)
     if (lean > 0).all() or (lean <= 0).all():
-        ours |= dict.fromkeys(("inversions, symbolic heads", "fewer than in the others"), "all heads lean one way")
-        ours |= {CHANCE: "all heads lean one way"}
-    else:
-        symbolic, others = by_head[:, lean > 0].mean(1), by_head[:, lean <= 0].mean(1)
-        ours |= {
-            "inversions, symbolic heads": mean_interval(symbolic, over="prompts"),
-            "inversions, other heads": mean_interval(others, over="prompts"),
-            "fewer than in the others": mean_interval(others - symbolic, over="prompts"),
-            CHANCE: chance_of_fewer(by_head.mean(0), lean > 0),
-        }
-    return _measured(
-        ours, result, note=f"Heads of the global layers at {LENGTHS[-1]:,}, by their scores on the text itself."
-    )
+        for name in ("inversions, symbolic heads", "fewer than in the others", CHANCE):
+            yield name, "", "all heads lean one way"
+        return
+    symbolic, others = by_head[:, lean > 0].mean(1), by_head[:, lean <= 0].mean(1)
+    yield "inversions, symbolic heads", "", mean_interval(symbolic, over="prompts")
+    yield "inversions, other heads", "", mean_interval(others, over="prompts")
+    yield "fewer than in the others", "", mean_interval(others - symbolic, over="prompts")
+    yield CHANCE, "", chance_of_fewer(by_head.mean(0), lean > 0)
 
 
 CHANCE = "p that as many heads drawn at random have so few inversions"
@@ -176,21 +163,18 @@ def chance_of_fewer(values: np.ndarray, chosen: np.ndarray) -> float:
     return float((sums <= least).mean())
 
 
-def logits_are_nearly_sums(folder: Path | None, model: str) -> Measured:
+@judge(
+    SHOWN_IN, note="The paper correlates the logits that occur; C also holds those of contents that stand elsewhere."
+)
+def logits_are_nearly_sums(look: Look) -> Iterator[Yielded]:
     """Correlation of ``C`` with the best sum of a function of position and one of content."""
-    own = {True: model, False: MODEL if model == TAUGHT else model}
-    found = {trained: load_part("sums", folder, model=one, trained=trained) for trained, one in own.items()}
-    r = {trained: sum_correlation(x["interaction_share"]) for trained, x in found.items()}
-    ours: dict[str, Number] = {
-        "mean correlation": _over_heads(r[True]),
-        "trained minus random weights": _over_heads(r[True] - r[False]),
-        "with random weights": _over_heads(r[False]),
-        f"heads above {NEARLY}": count_cases((r[True] > NEARLY).ravel()),
-        "least correlation of a head": float(np.nanmin(r[True])),
-        "mean interaction share": float(np.nanmean(found[True]["interaction_share"].astype(float))),
-    }
-    note = "The paper correlates the logits that occur; C also holds those of contents that stand elsewhere."
-    return _measured(ours, *found.values(), note=note)
+    trained = sum_correlation(_load(look, "sums")["interaction_share"])
+    base = MODEL if look.model == TAUGHT else look.model
+    drawn = sum_correlation(_load(look, "sums", model=base, trained=False)["interaction_share"])
+    yield "mean correlation", "", _over_heads(trained)
+    yield "trained minus random weights", "", _over_heads(trained - drawn)
+    yield "with random weights", "", _over_heads(drawn)
+    yield "least correlation of a head", "", float(np.nanmin(trained))
 
 
 def sum_correlation(interaction_share: np.ndarray) -> np.ndarray:
@@ -202,103 +186,85 @@ def sum_correlation(interaction_share: np.ndarray) -> np.ndarray:
     return np.sqrt(np.clip(1 - interaction_share.astype(float), 0, 1)).mean(0)
 
 
-def slow_planes_of_carriers(folder: Path | None, model: str) -> Measured:
+@judge(SHOWN_IN)
+def slow_planes_of_carriers(look: Look) -> Iterator[Yielded]:
     """Recall with planes of the heads that carry the answer zeroed, the slowest quarter and others."""
-    result = load_part("retrieval", folder, model=model)
-    names = [str(name) for name in result["conditions"]]
-    correct = result["correct"].astype(float)
-    right = dict(zip(names, correct, strict=True))
-    random = correct[[i for i, name in enumerate(names) if name.startswith("random")]].mean(0)
-    others = correct[[i for i, name in enumerate(names) if name.startswith("other heads")]]
-    slow = right[f"slowest {QUARTER:g}"]
-    ours: dict[str, Number] = {
-        "recall": float(right["none"].mean()),
-        "recall lost with all planes zeroed": mean_interval(right["none"] - right["all planes"], over="prompts"),
-        "recall lost with the slowest quarter zeroed": mean_interval(right["none"] - slow, over="prompts"),
-        "more than with random planes zeroed": mean_interval(random - slow, over="prompts"),
-        "more than in other heads": (
-            mean_interval(others.mean(0) - slow, over="prompts") if len(others) else "all heads carry the answer"
-        ),
-        "heads that carry the answer": count_cases((result["restored"] > CARRIES).ravel()),
-    }
-    ours |= _of_equal_energy(right)
-    energy = result["energy"].astype(float)[result["restored"] > CARRIES]
-    slowest = energy[:, -round(QUARTER * energy.shape[-1]) :].sum(-1)
-    ours["energy in the slowest quarter of a carrier, median"] = float(np.median(slowest))
-    log_probability = dict(zip(names, result["log_probability"].astype(float), strict=True))
-    ours |= {f"recall, {name}": float(row.mean()) for name, row in right.items()}
-    ours |= {
-        f"log-probability lost, {name}": float((log_probability["none"] - row).mean())
-        for name, row in log_probability.items()
-        if name != "none"
-    }
+    result = _load(look, "retrieval")
+    right = dict(zip(map(str, result["conditions"]), result["correct"].astype(float), strict=True))
+
+    def without(start: str) -> list[np.ndarray]:
+        return [x for name, x in right.items() if name.startswith(start)]
+
+    def lost(more: np.ndarray, less: np.ndarray) -> Estimate:
+        return mean_interval(more - less, over="prompts")
+
+    whole, slow, others = right["none"], right[f"slowest {QUARTER:g}"], without("other heads")
+    yield "recall", "", float(whole.mean())
+    yield "recall lost with all planes zeroed", "", lost(whole, right["all planes"])
+    yield "recall lost with the slowest quarter zeroed", "", lost(whole, slow)
+    yield "more than with random planes zeroed", "", lost(np.mean(without("random"), 0), slow)
+    more = lost(np.mean(others, 0), slow) if others else "all heads carry the answer"
+    yield "more than in other heads", "", more
+    yield "heads that carry the answer", "", count_cases((result["restored"] > CARRIES).ravel())
+    # Slow planes and faster ones that together make the logits vary as much.
+    slowly, fast = (np.mean(without(f"{speed} planes of equal"), axis=0) for speed in ("slow", "faster"))
+    costs = (float((whole - x).mean()) for x in (slowly, fast))
+    yield "recall lost without planes of equal energy, the larger", "", max(costs)
+    yield "more than without faster planes of equal energy", "", lost(fast, slowly)
     facts = int(result.settings["length"])
-    return _measured(ours, result, note=f"{facts} facts; chance is 1 in {facts}.")
+    look.note = f"{facts} facts; chance is 1 in {facts}."
 
 
-def _of_equal_energy(right: dict[str, np.ndarray]) -> dict[str, Number]:
-    """Recall lost without slow planes and without faster ones that together make the logits vary as much."""
-    by = {
-        speed: np.mean([x for name, x in right.items() if name.startswith(f"{speed} planes of equal")], axis=0)
-        for speed in ("slow", "faster")
-    }
-    lost = {speed: float((right["none"] - x).mean()) for speed, x in by.items()}
-    return {
-        **{f"recall lost without {speed} planes of equal energy": x for speed, x in lost.items()},
-        "recall lost without planes of equal energy, the larger": max(lost.values()),
-        "more than without faster planes of equal energy": mean_interval(by["faster"] - by["slow"], over="prompts"),
-    }
-
-
-def u_shape_with_random_weights(folder: Path | None, model: str) -> Measured:
+@judge(SHOWN_IN)
+def u_shape_with_random_weights(look: Look) -> Iterator[Yielded]:
     """Influence by place before training, with and without angles, and after."""
-    result, fresh, own = influences(folder, model)
+    result, fresh, own = influences(look)
     rotated, unrotated = (fresh[name].astype(float) for name in ("rotated", "unrotated"))
-    there = np.isfinite(rotated).all(-1)
-    born = influence_ends(rotated[there])
-    gap = np.abs(np.log(rotated[there]) - np.log(unrotated[there])).mean(-1)
-    trained = influence_ends(result["trained"].astype(float))
-    kinds = {"qwen2": "draws of a Qwen-2 of eight layers", "own": "draws of the model's own architecture"}
-    drawn = {kinds[kind]: int(many) for kind, many in zip(fresh["kinds"].tolist(), there.sum(1), strict=True) if own}
-    ours: dict[str, Number] = {
-        "untrained models, beginning above the middle": count_cases(born.start > 0 if own else ()),
-        "untrained models, last token above the middle": count_cases(born.last > 0 if own else ()),
-        "untrained models, the same without angles": count_cases(gap < SAME * np.abs(born.start) if own else ()),
-        "trained model, beginning above the middle": count_cases(trained.start > 0),
-        "trained model, last token above the middle": count_cases(trained.last > 0),
-        "untrained models, last eighth but the last token above the middle": count_cases(born.end > 0 if own else ()),
-        "trained model, last eighth but the last token above the middle": count_cases(trained.end > 0),
+    drawn = np.isfinite(rotated).all(-1)
+    born, trained = influence_ends(rotated[drawn]), influence_ends(result["trained"].astype(float))
+    gap = np.abs(np.log(rotated[drawn]) - np.log(unrotated[drawn])).mean(-1)
+    # A draw, and a text, has no name of its own: they are counted here.
+    untrained = {
+        "beginning above the middle": born.start > 0,
+        "last token above the middle": born.last > 0,
+        "the same without angles": gap < SAME * np.abs(born.start),
+        "last eighth but the last token above the middle": born.end > 0,
     }
-    for number, kind in enumerate(fresh["kinds"]):
-        ends = influence_ends(rotated[number][np.isfinite(rotated[number]).all(-1)])
-        ours |= {
-            f"log influence above the middle, {kind}, beginning": float(ends.start.mean()),
-            f"log influence above the middle, {kind}, last eighth but the last": float(ends.end.mean()),
-            f"log influence above the middle, {kind}, last token": float(ends.last.mean()),
-        }
-    ours |= {
-        "log influence above the middle, trained, beginning": float(trained.start.mean()),
-        "log influence above the middle, trained, last eighth but the last": float(trained.end.mean()),
-        "log influence above the middle, trained, last token": float(trained.last.mean()),
-        "mean difference of log influence without angles": float(gap.mean()),
-        **{f"untrained models, {kind}": many for kind, many in drawn.items()},
-    }
-    note = "Influence: Frobenius norm of the Jacobian of the last token's final state, by random directions."
-    if drawn:
-        told = " and ".join(f"{many} {kind}" for kind, many in drawn.items())
-        note += f" Untrained models are {told}; those of a taught model are the base's, and count there."
-    return _measured(ours, result, fresh, note=note)
+    for name, holds in untrained.items():
+        yield f"untrained models, {name}", "", count_cases(holds if own else ())
+    yield "trained model, beginning above the middle", "", count_cases(trained.start > 0)
+    yield "trained model, last token above the middle", "", count_cases(trained.last > 0)
+    yield "trained model, last eighth but the last token above the middle", "", count_cases(trained.end > 0)
+    kinds = dict(zip(fresh["kinds"].tolist(), rotated, strict=True))
+    each = {kind: influence_ends(x[np.isfinite(x).all(-1)]) for kind, x in kinds.items()}
+    for kind, ends in (each | {"trained": trained}).items():
+        yield f"log influence above the middle, {kind}, beginning", "", float(ends.start.mean())
+        yield f"log influence above the middle, {kind}, last eighth but the last", "", float(ends.end.mean())
+        yield f"log influence above the middle, {kind}, last token", "", float(ends.last.mean())
+    look.note = "Influence: Frobenius norm of the Jacobian of the last token's final state, by random directions."
+    if own:
+        called = {"qwen2": "draws of a Qwen-2 of eight layers", "own": "draws of the model's own architecture"}
+        many = {called[kind]: int(number) for kind, number in zip(kinds, drawn.sum(1), strict=True)}
+        for kind, number in many.items():
+            yield f"untrained models, {kind}", "", number
+        told = " and ".join(f"{number} {kind}" for kind, number in many.items())
+        look.note += f" Untrained models are {told}; those of a taught model are the base's, and count there."
 
 
-def influences(folder: Path | None, model: str) -> tuple[Result, Result, bool]:
-    """The influence in a model and in models with random weights, and whether those are its own and not its base's."""
-    result = load_part("influence", folder, model=model)
-    return result, load_part("influence", folder) if model == TAUGHT else result, model != TAUGHT
+def influences(look: Look) -> tuple[Result, Result, bool]:
+    """Return the influence in a model and in models with random weights, and whether those are not its base's."""
+    result = _load(look, "influence")
+    return result, _load(look, "influence", model=MODEL) if look.model == TAUGHT else result, look.model != TAUGHT
 
 
-def two_sources(folder: Path | None, model: str) -> Measured:
+@judge(
+    SHOWN_IN,
+    note="Heights are in logarithms, over the central quarter. Without angles every target has the same weight, and at "
+    "an end it is never more than twice that of another place, log 2.",
+)
+def two_sources(look: Look) -> Iterator[Yielded]:
     """Influence with all angles stopped before training, beside the largest weights that Theorem 7 speaks of."""
-    result, fresh, own = influences(folder, model)
+    result, fresh, own = influences(look)
     still = fresh["unrotated"][fresh["kinds"].tolist().index("own")].astype(float)
     born = influence_ends(still[np.isfinite(still).all(-1)])
     # [case, layer, head, target] -> ends [layer, head] of layers that see all of the context.
@@ -306,28 +272,17 @@ def two_sources(folder: Path | None, model: str) -> Measured:
         name: EndInfluence(x["trained_peak" if name == "trained" else "fresh_peak"].astype(float).mean(0))
         for name, x in (("trained", result), ("random", fresh))
     }
-    there = np.isfinite(ends["trained"].start)
-    height = {name: (0.5 * (x.start + x.end))[there] for name, x in ends.items()}
+    seen = np.isfinite(ends["trained"].start)
+    trained, random = ((0.5 * (x.start + x.end))[seen] for x in ends.values())
     bent = (ends["trained"].start > 0) & (ends["trained"].end > 0)
-    ours: dict[str, Number] = {
-        "models without angles, beginning above the middle": count_cases(born.start > 0 if own else ()),
-        "models without angles, last eighth but the last token above the middle": count_cases(
-            born.end > 0 if own else ()
-        ),
-        "models without angles, last token above the middle": count_cases(born.last > 0 if own else ()),
-        "heads whose largest weight is U-shaped": _over_heads(bent[there].astype(float)),
-        "height of that U, trained minus random weights": _over_heads(height["trained"] - height["random"]),
-        "height of that U": _over_heads(height["trained"]),
-        "height of that U, random weights": _over_heads(height["random"]),
-        "largest height of a head": float(height["trained"].max()),
-        "height of the influence without angles, beginning": float(born.start.mean()),
-        "height of the influence without angles, last token": float(born.last.mean()),
-    }
-    note = (
-        "Heights are in logarithms, over the central quarter. Without angles every target has the same weight, and at "
-        "an end it is never more than twice that of another place, log 2."
-    )
-    return _measured(ours, result, fresh, note=note)
+    yield "models without angles, beginning above the middle", "", count_cases(born.start > 0 if own else ())
+    after = count_cases(born.end > 0 if own else ())
+    yield "models without angles, last eighth but the last token above the middle", "", after
+    yield "models without angles, last token above the middle", "", count_cases(born.last > 0 if own else ())
+    yield "heads whose largest weight is U-shaped", "", _over_heads(bent[seen].astype(float))
+    yield "height of that U, trained minus random weights", "", _over_heads(trained - random)
+    yield "height of that U", "", _over_heads(trained)
+    yield "height of that U, random weights", "", _over_heads(random)
 
 
 class EndInfluence:
@@ -359,77 +314,59 @@ def influence_ends(influence: np.ndarray) -> EndInfluence:
     return EndInfluence(np.log(influence))
 
 
-def massive_planes(folder: Path | None, model: str) -> Measured:
+@judge(SHOWN_IN)
+def massive_planes(look: Look) -> Iterator[Yielded]:
     """Where the largest plane of every head's queries and keys lies."""
-    result = load_part("sums", folder, model=model)
-    angles, sees = result["angles"], result["sees"]
-    unfinished = angles * sees[:, None] < 2 * np.pi
-    ours: dict[str, Number] = {}
+    result = _load(look, "sums")
+    sees = result["sees"]
+    unfinished = result["angles"] * sees[:, None] < 2 * np.pi
     for kind in ("query", "key"):
         norm = result[f"{kind}_norm"].astype(float)
         # Where all query heads of a layer share their keys they count once.
         norm = norm[:, :1] if np.array_equal(norm, norm[:, :1].repeat(norm.shape[1], 1)) else norm
         top = norm.argmax(-1)
         inside = np.take_along_axis(unfinished, top, 1) - unfinished.mean(1, keepdims=True)
-        ours |= {
-            f"heads whose largest {kind} plane is in the slow half": mean_interval(
-                (top >= norm.shape[-1] / 2).ravel().astype(float), over="heads"
-            ),
-            f"largest {kind} plane turns less than once, more often than a random plane": mean_interval(
-                inside.ravel(), over="heads"
-            ),
-            f"median size of the largest {kind} plane over the mean plane": float(
-                np.median(norm.max(-1) / norm.mean(-1))
-            ),
-            f"median theta n of the largest {kind} plane": float(
-                np.median(np.take_along_axis(angles * sees[:, None], top, 1))
-            ),
-        }
+        slow = (top >= norm.shape[-1] / 2).astype(float)
+        yield f"heads whose largest {kind} plane is in the slow half", "", _over_heads(slow)
+        yield f"largest {kind} plane turns less than once, more often than a random plane", "", _over_heads(inside)
     product = result["query_norm"].astype(float) * result["key_norm"].astype(float)
     largest = product.argmax(-1)[..., None]
     for name, x in (("sizes", product / product.sum(-1, keepdims=True)), ("variance", result["energy_part"])):
-        ours[f"part of the {name} in the plane with the largest product"] = float(
-            np.median(np.take_along_axis(x.astype(float), largest, -1))
-        )
-    said = " or ".join(f"{n:,}" for n in sorted(set(sees.tolist())))
-    return _measured(ours, result, note=f"Turns are counted over what a layer can see: {said} tokens.")
+        part = float(np.median(np.take_along_axis(x.astype(float), largest, -1)))
+        yield f"part of the {name} in the plane with the largest product", "", part
+    tokens = " or ".join(f"{n:,}" for n in sorted(set(sees.tolist())))
+    look.note = f"Turns are counted over what a layer can see: {tokens} tokens."
 
 
-def three_pointers(folder: Path | None, model: str) -> Measured:
+@judge(SHOWN_IN)
+def three_pointers(look: Look) -> Iterator[Yielded]:
     """Which of place, name and answer decides, behind the layer at which each decides most.
 
     The layer is chosen on the even pairs and judged on the odd ones.
     """
-    result = load_part("binding", folder, model=model)
-    said, place = result["said"].astype(float), result["place"]
-    parts = {
-        "place": said[0, ..., OUTCOMES.index("place")] - said[0, ..., OUTCOMES.index("other fact")],
-        "name": said[0, ..., OUTCOMES.index("name")] - said[0, ..., OUTCOMES.index("other fact")],
-        "answer": said[0, ..., OUTCOMES.index("answer")] - said[1, ..., OUTCOMES.index("absent")],
-    }
-    ours: dict[str, Number] = {}
-    best = {}
+    result = _load(look, "binding")
+    answers, place = result["said"].astype(float), result["place"]
+    own, absent = ({name: x[..., at] for at, name in enumerate(OUTCOMES)} for x in answers)
+    parts = {name: own[name] - own["other fact"] for name in ("place", "name")}
+    parts["answer"] = own["answer"] - absent["absent"]
+    best = {name: int(x[:, ::2].mean(1).argmax()) for name, x in parts.items()}
     for name, x in parts.items():
-        best[name] = int(x[:, ::2].mean(1).argmax())
-        ours[f"answers decided by the {name}"] = mean_interval(x[best[name], 1::2], over="pairs")
-        ours[f"layer, {name}"] = best[name]
+        yield f"answers decided by the {name}", "", mean_interval(x[best[name], 1::2], over="pairs")
+        yield f"layer, {name}", "", best[name]
     end = np.isin(place, (0, int(result.settings["length"]) - 1))
     by_place = parts["place"][best["place"]]
-    ours["place decides at the ends, minus in the middle"] = _difference(by_place[end], by_place[~end])
-    ours["the same on the pairs that did not choose the layer"] = _difference(
-        by_place[1::2][end[1::2]], by_place[1::2][~end[1::2]]
-    )
-    decided = np.flatnonzero(said[0, best["place"], :, OUTCOMES.index("place")])
-    where = sorted(set(place[decided].tolist()))
-    for name in ("asked", "place", "name", "answer"):
-        ours[f"answers of the {name} behind the last layer"] = float(said[0, -1, :, OUTCOMES.index(name)].mean())
-    at = f" at place {' and '.join(map(str, where))}" if where else ""
-    note = (
+    more = _difference(by_place[end], by_place[~end])
+    yield "place decides at the ends, minus in the middle", "", more
+    more = _difference(by_place[1::2][end[1::2]], by_place[1::2][~end[1::2]])
+    yield "the same on the pairs that did not choose the layer", "", more
+    decided = np.flatnonzero(own["place"][best["place"]])
+    places = sorted(set(place[decided].tolist()))
+    at = f" at place {' and '.join(map(str, places))}" if places else ""
+    look.note = (
         "Behind late layers the state holds the answer itself: there both controls say it, and it counts for nothing. "
         f"At the layer chosen the place decides {len(decided)} of {len(place)} pairs{at}, "
         f"{int((decided % 2 == 0).sum())} of them among those that chose the layer."
     )
-    return _measured(ours, result, note=note)
 
 
 def _difference(first: np.ndarray, second: np.ndarray) -> Number:
@@ -438,12 +375,3 @@ def _difference(first: np.ndarray, second: np.ndarray) -> Number:
 
 def _over_heads(values: np.ndarray) -> Estimate:
     return mean_interval(values.ravel(), over="heads")
-
-
-def _measured(ours: dict[str, Number], *results: Result, fails: list[str] | None = None, note: str = "") -> Measured:
-    evidence = [*dict.fromkeys(result.name for result in results), SHOWN_IN]
-    model = TITLES[str(results[0].settings["model"])]
-    return Measured(ours=ours, model=model, evidence=evidence, fails_in=fails or [], note=note)
-
-
-Judge = Callable[[Path | None, str], Measured]

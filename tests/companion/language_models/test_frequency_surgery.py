@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 import torch
 
+from posym_companion import judging
 from posym_companion.claims import load_claim
 from posym_companion.language_models import frequency_surgery as experiment
 from posym_companion.language_models.frequency_surgery import EXPERIMENT, FrequencySurgery
-from posym_companion.language_models.judges import frequency_surgery as judges
 from posym_companion.language_models.judges.frequency_surgery import bands_in_a_model, interactions, losses
 from posym_companion.results import Result
 
@@ -156,11 +156,10 @@ def stored(fast, slow):
 def test_the_verdict_follows_its_rule(monkeypatch, fast, slow, held):
     result = stored(fast, slow)
     result.settings["model"] = "made"
-    monkeypatch.setattr(judges, "load_result", lambda name, folder: result)
-    monkeypatch.setattr(judges, "interactions", lambda result, action: interactions(result))
-    found = bands_in_a_model(None)
-    assert load_claim("U25-6S").rule.verdict(found.ours) == held
-    assert (found.fails_in == []) == (held == "reproduced in kind")
+    monkeypatch.setattr(judging, "load_result", lambda name, folder: result)
+    ours, rule = bands_in_a_model(None).ours, load_claim("U25-6S").rule
+    assert rule.verdict(ours) == held
+    assert (rule.missed_by(ours) == []) == (held == "reproduced in kind")
     nats = interactions(result)["nats"]
     assert nats.value == pytest.approx(fast[0] - fast[1] - slow[0] + slow[1], abs=0.1)
     assert nats.low < nats.value < nats.high
