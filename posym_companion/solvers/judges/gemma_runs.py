@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
 
 from posym_companion.finding import Measured, Number, Remedy, count_cases
+from posym_companion.judging import Look, Yielded
 from posym_companion.language_models.judges.binding_profile import MODEL
 from posym_companion.solvers.prompt_scores import BANDS
 from posym_companion.solvers.taught_answers import TaughtAnswers
@@ -75,11 +77,11 @@ def plane_gap(result: Result, moment: int) -> np.ndarray:
 
 
 def taught_models(
-    folder: Path | None, remedy: Remedy | None = None, model: str = MODEL
+    folder: Path | None, remedy: Remedy = "none", model: str = MODEL
 ) -> tuple[list[Result], dict[str, dict[str, np.ndarray]]]:
     """What the models that were taught to bind were measured with, and on, by seed and wording; see
     :func:`read_last_step`."""
-    if remedy is None:
+    if remedy == "none":
         results = load_runs(folder, model=model)
         more = [one for result in results for one in load_further_answers(result, folder)]
         return [*results, *more], read_last_step(results, folder)
@@ -120,6 +122,19 @@ def predictors(result: Result, snapshot: int = -1) -> dict[str, np.ndarray]:
     }
     signs = (1, -1, 1, -1, -1, 1)
     return {name: sign * x for name, sign, x in zip(PREDICTORS, signs, mean.values(), strict=True)}
+
+
+def look_at_taught(look: Look) -> dict[str, dict[str, np.ndarray]]:
+    """Return the settings of :func:`taught_models`, with their results as evidence."""
+    results, settings = taught_models(look.folder, look.remedy, look.model)
+    look.record(*results)
+    return settings
+
+
+def yield_accuracy(settings: dict[str, dict[str, np.ndarray]]) -> Iterator[Yielded]:
+    """Yield the share of right answers by seed and wording, by which rules ask whether the task is solved."""
+    for where, measured in settings.items():
+        yield "share answered right", where, float(np.nanmean(measured["correct"]))
 
 
 def measure_runs(

@@ -35,7 +35,7 @@ CASES = "One model, three seeds: wordings are asked of the same weights, so that
 
 def trend(folder: Path | None, remedy: Remedy | None = None, model: str = MODEL) -> Measured:
     """Early against late layers as in U25-2, of the taught model: over all layers, and over local ones alone."""
-    results, settings = taught_models(folder, remedy, model)
+    results, settings = taught_models(folder, remedy or "none", model)
     tally = early_and_late(settings)
     thirds = by_thirds(settings) if remedy else {}
     return measure_runs(results, tally.counts() | tally.numbers | thirds, CASES, settings)
@@ -43,7 +43,7 @@ def trend(folder: Path | None, remedy: Remedy | None = None, model: str = MODEL)
 
 def correlation(folder: Path | None, remedy: Remedy | None = None, model: str = MODEL) -> Measured:
     """The correlation of the scores over heads, beside the null model's and random weights', as in U25-3."""
-    results, settings = taught_models(folder, remedy, model)
+    results, settings = taught_models(folder, remedy or "none", model)
     found = {where: score_correlation(x) for where, x in settings.items()}
     ours, _, alike = correlations(found, "taught", folder, remedy, model)
     note = (
@@ -55,7 +55,7 @@ def correlation(folder: Path | None, remedy: Remedy | None = None, model: str = 
 
 def planes(folder: Path | None, remedy: Remedy | None = None, model: str = MODEL) -> Measured:
     """Shares of variance by quarter of planes in nine settings, softmax scores of single planes in three; as U25-4."""
-    results, settings = taught_models(folder, remedy, model)
+    results, settings = taught_models(folder, remedy or "none", model)
     tally = Tally()
 
     def judge(counted: str, number: str, quarters: np.ndarray, line: float, where: str) -> None:
@@ -79,7 +79,7 @@ def planes(folder: Path | None, remedy: Remedy | None = None, model: str = MODEL
 
 def all_heads(folder: Path | None, remedy: Remedy | None = None, model: str = MODEL) -> Measured:
     """Behaviour of all heads against the frequencies that they use, as in U25-9."""
-    results, settings = taught_models(folder, remedy, model)
+    results, settings = taught_models(folder, remedy or "none", model)
     heads = {}
     for where, x in settings.items():
         bands = np.exp(np.stack([np.log(part).mean(-1) for part in np.array_split(x["plane_angle"], 8, axis=-1)], -1))

@@ -125,23 +125,12 @@ BOUND = "they do so because binding was learned, and not another rule"
 TAUGHT = "they do so because something was learned"
 
 
-@pytest.mark.parametrize(("own", "held"), [(0.91, "3 of 3 seeds of one model"), (0.9, "not testable")])
-def test_a_rule_that_was_not_learned_is_no_control(tmp_path, own, held):
-    invented(tmp_path, own=own)
+def test_controls_that_rise_half_as_much_are_none(tmp_path):
+    invented(tmp_path, rise=0.505)
     found = make_row(load_claim("T-0G"), tmp_path)
-    assert found.parts[BOUND] == held
-    # Wrong answers cannot be learned, and are a control for that.
-    assert found.parts[TAUGHT] == "3 of 3 seeds of one model"
-    assert found.verdict == ("partly" if own == 0.9 else "reproduced in kind")
-
-
-@pytest.mark.parametrize(("rise", "held"), [(0.495, "3 of 3"), (0.505, "0 of 3")])
-def test_controls_rise_less_than_half_as_much_or_not(tmp_path, rise, held):
-    invented(tmp_path, rise=rise)
-    found = make_row(load_claim("T-0G"), tmp_path)
-    assert {found.parts[part] for part in (BOUND, TAUGHT)} == {f"{held} seeds of one model"}
+    assert {found.parts[part] for part in (BOUND, TAUGHT)} == {"0 of 3 seeds of one model"}
     taught = found.ours["their rise of s_POS - s_SYM, median (seed 1, step 16)"]
-    assert found.ours["the same heads, the third fact (seed 1, step 16)"] == pytest.approx(rise * taught, abs=2e-3)
+    assert found.ours["the same heads, the third fact (seed 1, step 16)"] == pytest.approx(0.505 * taught, abs=2e-3)
     assert "the same heads, wrong answers (seed 2, step 12)" in found.ours
 
 
@@ -175,7 +164,7 @@ def test_every_verdict_comes_out_both_ways(name, claimed, otherwise):
 def test_a_head_is_one_head_in_however_many_runs_it_carries(claimed):
     found = make_row(load_claim("T-0G"), claimed)
     assert found.parts["carriers are purely symbolic"] == f"{len(CARRIERS)} of {len(CARRIERS)} heads of one model"
-    assert found.ours["heads that carry it and are purely symbolic"] == f"{3 * len(CARRIERS)} of {3 * len(CARRIERS)}"
+    assert len(found.cases["purely symbolic"]) == 3 * len(CARRIERS)
     # Of four heads that restore as much, those in global layers are three; without the most there is none left.
     assert found.ours["share restored by global layers (seed 1)"] == pytest.approx(1.0)
 
@@ -248,26 +237,6 @@ def test_roles_are_asked_within_depth_of_ten_heads_or_more(tmp_path, claimed):
     assert tested == ["the task is solved", "most symbolic heads carry it"]
     assert "4 of 4 heads that carry it in any seed do so in every one" in found.note
     assert found.first_rule_verdict == "reproduced in kind"
-
-
-@pytest.mark.parametrize(("carry", "held"), [(2, "0 of 3"), (3, "3 of 3")])
-def test_half_of_the_symbolic_heads_are_not_most(tmp_path, carry, held):
-    invented(tmp_path)
-    for setting in full_size():
-        if setting.plain:
-            result = load_runs(tmp_path)[setting.seed]
-            arrays = {name: result[name] for name in result.arrays}
-            pure = np.zeros((18, 4), dtype=bool)
-            pure[tuple(zip(*CARRIERS, strict=True))] = True
-            arrays["symbolic"] = np.broadcast_to(pure.astype(float), arrays["symbolic"].shape)
-            arrays["positional"] = 1 - arrays["symbolic"]
-            restore = np.zeros((18, 4))
-            restore[tuple(zip(*CARRIERS[:carry], strict=True))] = 0.4
-            arrays["answer_patched"] = np.broadcast_to(-2 + 4 * restore, arrays["answer_patched"].shape)
-            save_invented(setting.name, arrays, tmp_path, **asdict(setting))
-    found = make_row(load_claim("T-5G"), tmp_path)
-    assert found.ours["purely symbolic heads that carry it (seed 0)"] == f"{carry} of 4"
-    assert found.parts["most symbolic heads carry it"] == f"{held} seeds of one model"
 
 
 def test_without_a_purely_symbolic_head_nothing_is_counted(otherwise):
