@@ -8,13 +8,13 @@ where it fails with which numbers, is made here and in :mod:`posym_companion.fin
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from posym_companion.finding import Measured, Number, Numbers, Remedy
-from posym_core.store import Result, load_result
+from posym_core.store import Result, load_result, load_stored_results
 
 # A quantity that a case does not have is None; so rules may ask a quantity that no case has.
 Yielded = tuple[str, str, Number | None]
@@ -31,6 +31,8 @@ class Look:
         evidence: names of the results that were read, in their order, then the chapters that show them.
         measured_on: what the numbers are of, in words.
         note: what a reader of the verdict should also know.
+        seeds: those whose runs are asked by themselves; all that a judge knows of, without any.
+        again: whether the rule is asked once more, then also with the remedy ``"none"``, of fewer kinds of prompt.
     """
 
     folder: Path | None
@@ -39,6 +41,8 @@ class Look:
     evidence: dict[str, None] = field(default_factory=dict)
     measured_on: str = ""
     note: str = ""
+    seeds: Sequence[int] = ()
+    again: bool = False
 
     def load(self, setting: Any) -> Result:
         """Return the stored result of a setting, or of that name, and keep it as evidence.
@@ -50,6 +54,17 @@ class Look:
         result = load_result(name, folder=self.folder)
         self.record(result)
         return result
+
+    def load_stored(self, settings: Iterable[Any], *, least: int = 0) -> list[Result]:
+        """Return those of some results that are there, as :meth:`load` does each.
+
+        Raises:
+            MissingResultError: if there are fewer than ``least``.
+        """
+        names = [setting if isinstance(setting, str) else setting.name for setting in settings]
+        results = load_stored_results(names, self.folder, least=least)
+        self.record(*results)
+        return results
 
     def record(self, *results: Result) -> None:
         """Keep results as evidence that were loaded otherwise."""
@@ -70,8 +85,11 @@ def judge(
 
     def make(looks: Callable[[Look], Iterator[Yielded]]) -> Callable[..., Measured]:
         @functools.wraps(looks)
-        def measure(folder: Path | None, remedy: Remedy = "none", model: str = model) -> Measured:
-            look = Look(folder, model, remedy, measured_on=measured_on.format(model=model), note=note)
+        def measure(
+            folder: Path | None, remedy: Remedy | None = None, model: str = model, seeds: Sequence[int] = ()
+        ) -> Measured:
+            look = Look(folder, model, remedy or "none", measured_on=measured_on.format(model=model), note=note)
+            look.seeds, look.again = seeds, remedy is not None
             numbers = Numbers()
             for quantity, where, value in looks(look):
                 numbers.add(quantity, where, value)

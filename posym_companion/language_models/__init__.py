@@ -2,11 +2,7 @@
 
 from posym_companion.language_models.judges.binding_profile import binding_results, score_correlation
 from posym_companion.language_models.judges.layer_doubts import thirds_by_doubt
-from posym_companion.language_models.judges.origin_patching import (
-    patching_result,
-    share_followed,
-    share_followed_by_head,
-)
+from posym_companion.language_models.judges.origin_patching import share_followed
 from posym_companion.language_models.judges.origins import by_thirds, origins_result, over_heads, part_share
 from posym_companion.language_models.judges.plane_profile import keeps_the_law, law_with_random_weights, turning_angle
 from posym_companion.language_models.judges.random_weights import (
@@ -24,10 +20,8 @@ __all__ = [
     "origins_result",
     "over_heads",
     "part_share",
-    "patching_result",
     "score_correlation",
     "share_followed",
-    "share_followed_by_head",
     "thirds_by_doubt",
     "turning_angle",
 ]

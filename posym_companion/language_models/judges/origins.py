@@ -7,13 +7,14 @@ head. A head's share is the mean over prompts, a model's the median over heads.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterator, Mapping
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
 
-from posym_companion.finding import Measured, Number, Tally, count_cases, lies_beyond
+from posym_companion.judging import Look, Yielded, judge
 from posym_companion.language_models.origins import (
     ATTRIBUTE,
     BEHIND,
@@ -25,7 +26,6 @@ from posym_companion.language_models.origins import (
     LONG,
     NAME,
     PROSE,
-    READS,
     WORDINGS,
     Origins,
     full_size,
@@ -36,36 +36,30 @@ from posym_profile.language_models import PACKAGED
 
 Part = Literal["symbol", "origin", "symbol_origin"]
 CAUSES: tuple[Part, ...] = ("origin", "symbol")
-MODEL = PACKAGED
 SHOWN_IN = "book/language_model/what_moves.ipynb"
 RESAMPLES = 2000
-HALF = 0.5
-# What else stands in front has no effect to speak of if it has less than this part of the lead's.
-A_THIRD = 1 / 3
 # A symbolic part that is less than this part of a head's whole variance is rounding.
 ROUNDING = 1e-9
 # Of the attention, what makes a head one that attends to the blocks.
 ATTENDS = 0.1
-BLOCK, AT_NAME, AT_ATTRIBUTE = "block", f"offset {NAME}", f"offset {ATTRIBUTE}"
-TOKENS = {AT_NAME: "the name's token", AT_ATTRIBUTE: "the attribute's token"}
-FRAME = {f"offset {x}": f"the frame's token {x}" for x in range(BLOCK_LENGTH) if x not in (NAME, ATTRIBUTE)}
+BLOCK = "block"
+TOKENS = {f"offset {NAME}": "the name's token", f"offset {ATTRIBUTE}": "the attribute's token"}
 # What else may stand in front, by what it is called: as many tokens, or more.
 OTHERS: Mapping[str, dict[str, Any]] = {
     "as many tokens of prose": {"front": "prose", "lead": LEAD},
     f"{BLOCK_LENGTH * LONG} tokens of prose": {"front": "prose", "lead": LONG},
     "as many facts of another frame": {"front": "other", "lead": LEAD},
+    # The lead's own tokens without its sentences.
+    "the same tokens in random order": {"front": "shuffled", "lead": LEAD},
 }
-# What a claim about whole lists of one frame leaves out, as origin's share there is called.
-HARDER = {
-    "without the first four facts": f"blocks, without the first {BEHIND[-1]} blocks",
-    "a verb for each fact": "a verb for each fact",
-    "no mark of beginning": "no mark of beginning",
+# What a claim about whole lists of one frame leaves out: what is read, and of which other lists.
+HARDER: Mapping[str, tuple[str, dict[str, Any]]] = {
+    "without the first four facts": (f"{BLOCK}, behind {BEHIND[-1]}", {}),
+    "a verb for each fact": (BLOCK, {"vary_frame": True}),
+    "no mark of beginning": (BLOCK, {"beginning": False}),
 }
-# The lead's own tokens without its sentences.
-SHUFFLED = "the same tokens in random order"
-# What the curve along the list may go with.
-LOGARITHM, MARK = "logarithm of the number of facts before", "mark of the first fact"
-GROWS = f"what the {LOGARITHM} explains more than the {MARK}"
+AT_TOKENS = " at the tokens that differ"
+GROWS = "what the logarithm of the number of facts before explains more than the mark of the first fact"
 
 
 def origins_result(folder: Path | None, **kind: Any) -> Result:
@@ -85,8 +79,8 @@ def part_share(result: Result, part: Part, read: str = BLOCK) -> np.ndarray:
     both = np.maximum(sizes["symbol_origin"] - sizes["prompts"], 0)
     symbolic = sizes["symbol"] + sizes["origin"] + both
     with np.errstate(divide="ignore", invalid="ignore"):
-        found = (both if part == "symbol_origin" else sizes[part]) / symbolic
-        return np.where(symbolic > ROUNDING * whole, found, np.nan)
+        share = (both if part == "symbol_origin" else sizes[part]) / symbolic
+        return np.where(symbolic > ROUNDING * whole, share, np.nan)
 
 
 def over_heads(x: np.ndarray) -> Estimate:
@@ -96,14 +90,14 @@ def over_heads(x: np.ndarray) -> Estimate:
 
 def heads_median(x: np.ndarray) -> np.ndarray:
     """``[draw, prompt, layer, head, ...]``: median over heads of means over prompts, of what is defined."""
-    there = ~np.isnan(x)
+    defined = ~np.isnan(x)
     with np.errstate(invalid="ignore"):
-        mean = np.where(there, x, 0).sum(1) / there.sum(1)
+        mean = np.where(defined, x, 0).sum(1) / defined.sum(1)
     heads = np.moveaxis(mean.reshape(len(mean), -1, *mean.shape[3:]), 1, -1)
-    found = np.full(heads.shape[:-1], np.nan)
+    median = np.full(heads.shape[:-1], np.nan)
     some = ~np.isnan(heads).all(-1)  # NumPy warns of the others
-    found[some] = np.nanmedian(heads[some], axis=-1)
-    return found
+    median[some] = np.nanmedian(heads[some], axis=-1)
+    return median
 
 
 def by_thirds(x: np.ndarray) -> list[float]:
@@ -111,245 +105,97 @@ def by_thirds(x: np.ndarray) -> list[float]:
     return [float(heads_median(part[None])[0]) for part in np.array_split(x, 3, axis=1)]
 
 
-def keep_attending_heads(x: np.ndarray, result: Result) -> np.ndarray:
-    """The same with NaN for heads that give all blocks together less than a tenth of their attention."""
-    return np.where(result["mass"].mean(0) > ATTENDS, x, np.nan)
-
-
-def symbolic_part_is_origin(folder: Path | None, model: str = MODEL) -> Measured:
+@judge(
+    SHOWN_IN,
+    model=PACKAGED,
+    measured_on="{model}",
+    note=f"{FACTS} facts or blocks. Medians over heads, intervals over prompts and layers. The tokens of the frame are "
+    "the same in every fact and can differ in nothing but origin, so that the block's number is partly theirs.",
+)
+def symbolic_part_is_origin(look: Look) -> Iterator[Yielded]:
     """C-1: origin's share of the symbolic part on lists and in prose, whole blocks and single tokens."""
-    lists = {wording: origins_result(folder, model=model, wording=wording) for wording in WORDINGS}
-    prose = origins_result(folder, model=model, wording=PROSE)
-    tally = Tally()
+    measured = {setting.name for setting in full_size(look.model)}
+    lists = {wording: look.load(Origins(model=look.model, wording=wording)) for wording in WORDINGS}
     for wording, result in lists.items():
-        origin = over_heads(part_share(result, "origin"))
-        more = over_heads(part_share(result, "origin") - part_share(result, "symbol"))
-        half = {"more than half": lies_beyond(origin, 1, HALF)}
-        tally.add("origin's share", wording, origin, half, f"{wording}, origin: {origin}")
-        apart = {"more than symbol": lies_beyond(more, 1)}
-        tally.add("origin's share less symbol's", wording, more, apart, f"{wording}, origin less symbol: {more}")
+        origin = part_share(result, "origin")
+        yield "origin's share", wording, over_heads(origin)
+        yield "origin's share less symbol's", wording, over_heads(origin - part_share(result, "symbol"))
         for read, token in TOKENS.items():
-            there = over_heads(part_share(result, "origin", read))
-            half = {f"more than half at {token}": lies_beyond(there, 1, HALF)}
-            tally.add(f"origin's share at {token}", wording, there, half, f"{wording}, origin at {token}: {there}")
-        tally.numbers.update(_without_objections(folder, wording, result))
-        for what, name in HARDER.items():
-            there = tally.numbers.get(f"origin's share, {name} ({wording})")
-            held = tally.held.setdefault(f"more than half, {what}", [])
-            if isinstance(there, Estimate):
-                held.append((wording, lies_beyond(there, 1, HALF)))
-                tally.missed.extend([] if held[-1][1] else [f"{wording}, {what}: {there}"])
-    drawn = {draw: origins_result(folder, model=model, draw=draw) for draw in DRAWS}
-    at_birth = {draw: _at_birth(result) for draw, result in drawn.items()}
-    found = over_heads(part_share(lists[WORDINGS[0]], "origin"))
-    most = float(np.max(list(at_birth.values())))  # NaN if one is
-    learned = Estimate(value=found.value - most, low=found.low - most, high=found.high - most, method=found.method)
-    measured = {setting.name for setting in full_size(model)}
-    named = [Origins(model=model, draw=draw, wording=PROSE).name for draw in DRAWS]
-    random_prose = [load_result(name, folder=folder) for name in named if name in measured]
-    ours: dict[str, Number] = {
-        **tally.counts("wordings with origin {}"),
-        "origin's share in prose": over_heads(part_share(prose, "origin")),
-        f"origin's share on lists ({WORDINGS[0]}) above the most of random weights": learned,
-        **{f"origin's share (likes, random weights {draw})": value for draw, value in at_birth.items()},
-        **{
-            f"origin's share at {token} (likes, random weights {draw})": _at_birth(result, read)
-            for read, token in TOKENS.items()
-            for draw, result in drawn.items()
-        },
-        **tally.numbers,
-        "symbol's share in prose": over_heads(part_share(prose, "symbol")),
-        **_thirds(prose, PROSE),
-        **{
-            f"origin's share in prose, key {read[-1]} of a block": over_heads(part_share(prose, "origin", read))
-            for read in READS
-            if read in TOKENS or (read in FRAME and read in prose["reads"])
-        },
-        **{
-            f"origin's share in prose (random weights {draw})": _at_birth(result)
-            for draw, result in zip(DRAWS, random_prose, strict=False)
-        },
-    }
-    evidence = [result.name for result in (*lists.values(), prose, *drawn.values(), *random_prose)]
-    note = (
-        f"{FACTS} facts or blocks. Medians over heads, intervals over prompts and layers. The tokens of the frame are "
-        "the same in every fact and can differ in nothing but origin, so that the block's number is partly theirs."
+            yield f"origin's share at {token}", wording, over_heads(part_share(result, "origin", read))
+        for what, (read, kind) in HARDER.items():
+            setting = Origins(model=look.model, wording=wording, **kind)
+            if setting.name in measured and read in (other := look.load(setting))["reads"]:
+                share = over_heads(part_share(other, "origin", read))
+                yield "origin's share on harder lists", f"{wording}, {what}", share
+    prose = look.load(Origins(model=look.model, wording=PROSE))
+    yield "origin's share in prose", "", over_heads(part_share(prose, "origin"))
+    born = {draw: _at_birth(look.load(Origins(model=look.model, draw=draw))) for draw in DRAWS}
+    for draw, share in born.items():
+        yield "origin's share with random weights", f"{WORDINGS[0]}, draw {draw}", share
+    trained = over_heads(part_share(lists[WORDINGS[0]], "origin"))
+    most = float(np.max(list(born.values())))  # NaN if one is
+    learned = Estimate(
+        value=trained.value - most, low=trained.low - most, high=trained.high - most, method=trained.method
     )
-    return Measured(ours=ours, model=model, evidence=[*evidence, SHOWN_IN], fails_in=tally.missed, note=note)
+    yield f"origin's share on lists ({WORDINGS[0]}) above the most of random weights", "", learned
 
 
-def _at_birth(result: Result, read: str = BLOCK) -> float:
-    """Origin's share, NaN where nothing varies."""
-    return float(heads_median(part_share(result, "origin", read)[None])[0])
+def _at_birth(result: Result) -> float:
+    """Return origin's share, NaN where nothing varies."""
+    return float(heads_median(part_share(result, "origin")[None])[0])
 
 
-def _without_objections(folder: Path | None, wording: str, result: Result) -> dict[str, Number]:
-    """What a sceptic would ask: the frame's tokens, the first blocks, idle heads, the square, logits, the length."""
-    ours: dict[str, Number] = _thirds(result, wording)
-
-    def add(what: str, read: str) -> None:
-        if read in result["reads"]:
-            ours[f"origin's share, {what} ({wording})"] = over_heads(part_share(result, "origin", read))
-
-    everything = {BLOCK: "blocks", **TOKENS}
-    for read, token in FRAME.items():
-        add(token, read)
-    for first in BEHIND:
-        for read, what in everything.items():
-            without = f"without the first {'block' if first == 1 else f'{first} blocks'}"
-            add(f"{what}, {without}", f"{read}, behind {first}")
-    for read, what in everything.items():
-        attend = keep_attending_heads(part_share(result, "origin", read), result)
-        ours[f"origin's share, {what}, heads that attend to the blocks ({wording})"] = _or_none(attend)
-        add(f"{what}, crossed queries", f"{read}, crossed")
-    ours[f"heads that attend to the blocks ({wording})"] = count_cases((result["mass"].mean(0) > ATTENDS).ravel())
-    ours[f"origin's share, heads weighed by their attention to the blocks ({wording})"] = _weighed(result)
-    add("attention in place of logits", "attention")
-    model = result.settings["model"]
-    measured = {setting.name for setting in full_size(model)}
-    kinds: dict[str, dict[str, Any]] = {
-        "another square": {"square": 1},
-        "8 facts": {"facts": FACTS // 2},
-        "32 facts": {"facts": 2 * FACTS},
-        "a verb for each fact": {"vary_frame": True},
-        "no mark of beginning": {"beginning": False},
-    }
-    for what, kind in kinds.items():
-        setting = Origins(model=model, wording=wording, **kind)
-        if setting.name in measured:
-            share = part_share(load_result(setting.name, folder=folder), "origin")
-            ours[f"origin's share, {what} ({wording})"] = over_heads(share)
-    return ours
-
-
-def _or_none(x: np.ndarray) -> Number:
-    """Over heads, if there is one: a model may have none that attends to the blocks."""
-    return over_heads(x) if np.isfinite(x).any() else "no head"
-
-
-def _weighed(result: Result) -> float:
-    """Mean over heads and prompts of origin's share, weighed by the attention to the blocks."""
-    origin, mass = part_share(result, "origin"), result["mass"].astype(float)
-    there = np.isfinite(origin)
-    return float((origin[there] * mass[there]).sum() / mass[there].sum())
-
-
-def _thirds(result: Result, where: str) -> dict[str, Number]:
-    parts: Iterable[Part] = ("origin", "symbol", "symbol_origin")
-    return {
-        f"{part.replace('_', ' x ')}'s share by thirds of the layers{of} ({where})": ", ".join(
-            f"{x:.2f}" for x in by_thirds(part_share(result, part, read))
-        )
-        for read, of in {BLOCK: "", **{read: f", {token}" for read, token in TOKENS.items()}}.items()
-        if where != PROSE or read == BLOCK
-        for part in parts
-    }
-
-
-def origin_remembers(folder: Path | None, model: str = MODEL) -> Measured:
+@judge(
+    SHOWN_IN,
+    model=PACKAGED,
+    measured_on="{model}",
+    note=f"{FACTS} facts behind what stands in front, the same facts whatever a lead is; all heads. The curve along "
+    "the list is that without anything in front; what explains it has a squared correlation with it.",
+)
+def origin_remembers(look: Look) -> Iterator[Yielded]:
     """C-2: origin's share behind facts of the same frame, beside their tokens alone and as much of something else."""
-    tally, evidence, thirds = Tally(), [], {}
+    shuffled = []
     for wording in WORDINGS:
-        leads = [origins_result(folder, model=model, wording=wording, lead=lead) for lead in LEADS]
-        others = {what: origins_result(folder, model=model, wording=wording, **kind) for what, kind in OTHERS.items()}
-        others[SHUFFLED] = origins_result(folder, model=model, wording=wording, front="shuffled", lead=LEAD)
-        evidence += [result.name for result in (*leads, *others.values())]
-        plain, behind = leads[0], leads[LEADS.index(LEAD)]
-        shares = [part_share(result, "origin") for result in leads]
-        for lead, x in zip(LEADS, shares, strict=True):
-            tally.numbers[f"origin's share behind {lead} facts ({wording})"] = over_heads(x)
-        for one, other, before, after in zip(LEADS, LEADS[1:], leads, leads[1:], strict=False):
-            step = measure_drop(before, after)
-            where = f"{wording}, {one} to {other} facts"
-            holds = {"each longer lead lowers it further": lies_beyond(step, 1)}
-            tally.add("origin's share lowered", where, step, holds, missed("origin's share lowered", where, step))
-        for what, result in others.items():
-            tally.numbers[f"origin's share behind {what} ({wording})"] = over_heads(part_share(result, "origin"))
-        for read in (BLOCK, *TOKENS):
-            _beside_the_lead(tally, wording, read, plain, behind, others)
-        tally.numbers.update(_left(wording, plain, behind))
-        for name, found in correlate_shape(plain).items():
-            holds = {"origin is a count": lies_beyond(found, 1)} if name == GROWS else {}
-            tally.add(name, wording, found, holds, missed(name, wording, found))
-        thirds |= _thirds(behind, f"{wording}, behind {LEAD} facts")
-    shuffled = [tally.numbers[f"part of the lead's effect that {SHUFFLED} have ({wording})"] for wording in WORDINGS]
-    mean = float(np.mean([x.value if isinstance(x, Estimate) else np.nan for x in shuffled]))
-    tally.numbers[f"part of the lead's effect that {SHUFFLED} have, mean over wordings"] = mean
-    return Measured(
-        ours={**tally.counts("cases in which {}"), **tally.numbers, **thirds},
-        model=model,
-        evidence=[*evidence, SHOWN_IN],
-        fails_in=tally.missed,
-        note=f"{FACTS} facts behind what stands in front, the same facts whatever a lead is; all heads. The curve "
-        "along the list is that without anything in front; what explains it has a squared correlation with it.",
-    )
+        leads = {lead: look.load(Origins(model=look.model, wording=wording, lead=lead)) for lead in LEADS}
+        plain, behind = leads[0], leads[LEAD]
+        yield f"origin's share behind {LEAD} facts", wording, over_heads(part_share(behind, "origin"))
+        for (one, before), (other, after) in pairwise(leads.items()):
+            yield "origin's share lowered", f"{wording}, {one} to {other} facts", measure_drop(before, after)
+        others = {what: look.load(Origins(model=look.model, wording=wording, **kind)) for what, kind in OTHERS.items()}
+        for read, token in {BLOCK: "", **TOKENS}.items():
+            at, where = (AT_TOKENS, f"{wording}, {token}") if token else ("", wording)
+            lowered = measure_drop(plain, behind, read)
+            yield f"origin's share lowered by {LEAD} facts{at}", where, lowered
+            for what, result in others.items():
+                part = effect_part(plain, behind, result, read) if lowered.low > 0 else "the lead has none"
+                yield f"part of the lead's effect that {what} have{at}", where, part
+                if read == BLOCK and what == [*OTHERS][-1]:
+                    shuffled.append(part.value if isinstance(part, Estimate) else np.nan)
+        for part in CAUSES:
+            yield f"{part}'s variance behind {LEAD} facts, part of that without", wording, _rest(plain, behind, part)
+        yield GROWS, wording, measure_growth(plain)
+    yield f"part of the lead's effect that {[*OTHERS][-1]} have, mean over wordings", "", float(np.mean(shuffled))
 
 
-def _beside_the_lead(
-    tally: Tally, wording: str, read: str, plain: Result, behind: Result, others: Mapping[str, Result]
-) -> None:
-    """What a lead does to origin's share, and which part of that anything else in front does, of what is read."""
-    token, where = TOKENS.get(read, ""), " at the tokens that differ" if read in TOKENS else ""
-    at = f", at {token}" if token else ""
-    lowered = measure_drop(plain, behind, read)
-    held, number = (
-        {f"a lead of {LEAD} lowers origin's share{where}": lies_beyond(lowered, 1)},
-        "origin's share lowered by",
-    )
-    number += f" {LEAD} facts{at}"
-    tally.add(number, wording, lowered, held, missed(number, wording, lowered))
-    for what, result in others.items():
-        more = what == SHUFFLED
-        asked = f"{what} have {'more than half' if more else 'less than a third'} of that{where}"
-        number = f"part of the lead's effect that {what} have{at}"
-        if lies_beyond(lowered, 1):
-            part = effect_part(plain, behind, result, read)
-            holds = {asked: part.low > HALF if more else part.high < A_THIRD}
-            tally.add(number, wording, part, holds, missed(number, wording, part, HALF if more else A_THIRD))
-        else:
-            tally.numbers[f"{number} ({wording})"] = "the lead has none"
-            tally.held.setdefault(asked, [])
+def measure_growth(result: Result) -> Estimate:
+    """Return how much more of the curve along the origins the logarithm of the facts before explains than a mark.
 
-
-def missed(number: str, where: str, found: Estimate, line: float = 0.0) -> str:
-    """What a case that is not as asked is called; it is undecided if its interval holds the line."""
-    undecided = f", undecided about {line:.2g}" if found.low <= line <= found.high else ""
-    return f"{number} ({where}): {found}{undecided}"
-
-
-def correlate_shape(result: Result) -> dict[str, Estimate]:
-    """What the mean logit along the origins goes with, medians over heads: parts of its variance that are explained.
-
-    Of the logarithm of how many facts came before, of that number itself, and of whether one is the first; and what the
-    logarithm explains beyond the first fact's mark. Heads whose curve is rounding do not count.
+    Median over heads of a difference of two parts of the variance of the mean logit along the origins: what the
+    logarithm explains, less what a mark of the first fact does. Heads whose curve is rounding do not count.
     """
     curve = result["by_origin"][result["curves"].tolist().index(BLOCK)].astype(float)
     sizes = result["parts"][result["reads"].tolist().index(BLOCK)].astype(float).mean(1)
     whole = sizes[[name != "prompts" for name in result["variances"].tolist()]].sum(0)
-    there = curve.var(-1) > ROUNDING * whole
+    varies = curve.var(-1) > ROUNDING * whole
     count = np.arange(curve.shape[-1])
     curve = curve - curve.mean(-1, keepdims=True)
-    explained = {}
-    for what, x in {LOGARITHM: np.log1p(count), "number itself": count, MARK: (count == 0).astype(float)}.items():
+    explained = []
+    for x in (np.log1p(count), (count == 0).astype(float)):
         x = x - x.mean()
         with np.errstate(divide="ignore", invalid="ignore"):
             r2 = (curve @ x) ** 2 / ((curve**2).sum(-1) * (x**2).sum())
-        explained[what] = np.where(there, r2, np.nan)[None]
-    found = {
-        f"part of the curve along the list that the {what} explains": over_heads(x) for what, x in explained.items()
-    }
-    return {**found, GROWS: over_heads(explained[LOGARITHM] - explained[MARK])}
-
-
-def _left(wording: str, plain: Result, behind: Result) -> dict[str, Number]:
-    """What a lead leaves of both variances, of whole facts and at the tokens in which they differ."""
-    return {
-        f"{part}'s variance behind {LEAD} facts, part of that without{f', at {token}' if token else ''} ({wording})": (
-            _rest(plain, behind, part, read)
-        )
-        for read, token in {BLOCK: "", **TOKENS}.items()
-        for part in CAUSES
-    }
+        explained.append(np.where(varies, r2, np.nan)[None])
+    return over_heads(explained[0] - explained[1])
 
 
 def measure_drop(before: Result, after: Result, read: str = BLOCK) -> Estimate:
@@ -372,16 +218,12 @@ def effect_part(plain: Result, behind: Result, other: Result, read: str = BLOCK)
     return statistic_interval(part, three, draws=RESAMPLES, vectorized=True)
 
 
-def _rest(plain: Result, behind: Result, part: Part, read: str) -> Estimate:
-    """Median over heads of a part's variance behind a lead, as a part of that without; logarithms are averaged."""
+def _rest(plain: Result, behind: Result, part: Part) -> Estimate:
+    """Return the median over heads of a part's variance behind a lead, over that without; logarithms are averaged."""
     row = plain["variances"].tolist().index(part)
-    before, after = (one["parts"][one["reads"].tolist().index(read), row] for one in (plain, behind))
+    before, after = (one["parts"][one["reads"].tolist().index(BLOCK), row] for one in (plain, behind))
     with np.errstate(divide="ignore", invalid="ignore"):
         ratio = np.log(after.astype(float) / before)
-    found = over_heads(np.where(np.isfinite(ratio), ratio, np.nan))
-    return Estimate(
-        value=float(np.exp(found.value)),
-        low=float(np.exp(found.low)),
-        high=float(np.exp(found.high)),
-        method=found.method,
-    )
+    median = over_heads(np.where(np.isfinite(ratio), ratio, np.nan))
+    value, low, high = (float(np.exp(x)) for x in (median.value, median.low, median.high))
+    return Estimate(value=value, low=low, high=high, method=median.method)

@@ -1,4 +1,4 @@
-"""What patched origins decide, from made-up runs: lines just kept and just missed, nothing that varies."""
+"""What patched origins decide, from made-up runs: one case that fails, one head, nothing that varies."""
 
 from __future__ import annotations
 
@@ -10,17 +10,15 @@ from invented import save_invented
 
 from posym_companion.language_models.judges import origin_patching
 from posym_companion.language_models.judges.origin_patching import (
+    find_greatest_head,
     measure_exchange,
-    patching_result,
+    median_followed,
     share_followed,
-    share_followed_by_head,
 )
 from posym_companion.language_models.origin_patching import PACKAGED, RUNS, full_size
 from posym_companion.ledger import ledger
 from posym_companion.loop import SECOND
-from posym_core.store._results import MissingResultError
-
-NEAR = 0.01
+from posym_core.store import load_result
 
 
 @pytest.fixture(autouse=True)
@@ -71,64 +69,39 @@ def invented(
     return row
 
 
-@pytest.mark.parametrize(
-    ("plain", "taught", "verdict", "held"),
-    [
-        (0.5 + NEAR, 0.5 - NEAR, "reproduced in kind", (2, 2)),
-        (0.5 - NEAR, 0.5 - NEAR, "partly", (0, 2)),
-        (0.5 + NEAR, 0.5 + NEAR, "partly", (2, 0)),
-        (-1.0, -1.0, "partly", (0, 2)),
-    ],
-)
-def test_more_than_half_in_the_plain_model_and_less_in_the_taught(tmp_path, plain, taught, verdict, held):
-    row = invented(tmp_path, attention=(plain, taught), answer=(plain, taught))
-    assert row.verdict == verdict
-    for what, whose in (("attention", "attention"), ("answer", "the answer")):
-        assert row.parts[f"{whose} follows the origin in the plain model"] == f"{held[0]} of 2 wordings"
-        assert row.parts[f"{whose} does not follow the origin in the taught model"] == f"{held[1]} of 2 wordings"
-        found = row.ours[f"{what} that follows origin (plain, likes)"]
-        assert found["value"] == pytest.approx(plain, abs=2e-4)
-        assert row.ours[f"{what} that follows symbol (taught, bought)"]["value"] == pytest.approx(0.1, abs=2e-4)
+def test_what_is_as_claimed_and_a_wording_that_is_not(tmp_path):
+    row = invented(tmp_path)
+    assert (row.verdict, row.first_rule_verdict, row.fails_in) == ("reproduced in kind", "reproduced in kind", [])
     assert row.model == "gemma-3-270m, plain and taught to bind"
-    assert (row.rule_fixed, row.first_rule_verdict) == ("after a first look", verdict)
-    assert (row.fails_in == []) == (verdict == "reproduced in kind")
+    assert row.ours["attention that follows origin (plain, likes)"]["value"] == pytest.approx(0.8, abs=2e-4)
+    assert row.ours["answer that follows symbol (taught, bought)"]["value"] == pytest.approx(0.1, abs=2e-4)
+    other = invented(tmp_path, likes=(0.2, 0.8))
+    changed = {part: count.partition(" of")[0] for part, count in other.parts.items() if count != row.parts[part]}
+    assert changed == {f"{what} follows the origin in the plain model": "1" for what in ("attention", "the answer")} | {
+        f"{what} does not follow the origin in the taught model": "1" for what in ("attention", "the answer")
+    }
+    assert other.fails_in[0].startswith("plain, likes: attention that follows origin, median head 0.2 ")
+    assert len(other.fails_in) == 4
+    (missed,) = invented(tmp_path, answer=(0.8, 0.6), bought=(0.8, 0.2)).fails_in
+    assert missed.startswith("taught, likes: answer that follows origin 0.6 ")
 
 
-def test_each_of_attention_answer_and_wording_counts_for_itself(tmp_path):
-    row = invented(tmp_path, attention=(0.8, 0.2), answer=(0.2, 0.8))
-    assert row.verdict == "partly"
-    assert row.parts["attention follows the origin in the plain model"] == "2 of 2 wordings"
-    assert row.parts["the answer follows the origin in the plain model"] == "0 of 2 wordings"
-    assert row.parts["attention does not follow the origin in the taught model"] == "2 of 2 wordings"
-    assert row.parts["the answer does not follow the origin in the taught model"] == "0 of 2 wordings"
-    assert sorted(where.partition(":")[0] for where in row.fails_in) == [
-        "answer, plain, bought", "answer, plain, likes", "answer, taught, bought", "answer, taught, likes",
-    ]  # fmt: skip
-    row = invented(tmp_path, likes=(0.2, 0.8))
-    assert row.parts["attention follows the origin in the plain model"] == "1 of 2 wordings"
-    assert row.parts["the answer does not follow the origin in the taught model"] == "1 of 2 wordings"
+@pytest.mark.parametrize("control", ["control", "random"])
+def test_a_control_that_does_as_much_is_missed_in_every_case(tmp_path, control):
+    row = invented(tmp_path, **{control: 0.8})
+    part = {
+        "control": "in the plain model more than other facts' origins are",
+        "random": "more than random directions are",
+    }
+    assert row.parts.pop(part[control]) == "0 of 4 cases of a wording and attention or answer"
+    assert not any(count.startswith("0 of") for count in row.parts.values())
+    assert row.first_rule_verdict == {"control": "partly", "random": "reproduced in kind"}[control]
 
 
-@pytest.mark.parametrize(("control", "held"), [(0.8 - NEAR, 4), (0.8, 0), (0.8 + NEAR, 0)])
-def test_other_facts_origins_must_do_less(tmp_path, control, held):
-    row = invented(tmp_path, control=control)
-    part = "in the plain model more than other facts' origins are"
-    assert row.parts[part] == f"{held} of 4 cases of a wording and attention or answer"
-
-
-@pytest.mark.parametrize(("random", "held"), [(0.8 - NEAR, 4), (0.8, 0), (0.8 + NEAR, 0)])
-def test_random_directions_must_do_less(tmp_path, random, held):
-    row = invented(tmp_path, random=random)
-    part = "more than random directions are"
-    assert row.parts[part] == f"{held} of 4 cases of a wording and attention or answer"
-    assert row.first_rule_verdict == "reproduced in kind"
-
-
-@pytest.mark.parametrize(("one", "others", "now", "first"), [(0.1, 0.8, 2, 0), (0.8, 0.1, 0, 2)])
-def test_attention_is_the_median_head_s_and_not_what_one_head_makes(tmp_path, one, others, now, first):
+@pytest.mark.parametrize(("one", "others", "now"), [(0.1, 0.8, 2), (0.8, 0.1, 0)])
+def test_attention_is_the_median_head_s_and_not_what_one_head_makes(tmp_path, one, others, now):
     row = invented(tmp_path, attention=(others, 0.2), one=one)
     assert row.parts["attention follows the origin in the plain model"] == f"{now} of 2 wordings"
-    assert row.ours["wordings in which attention follows it, plain"] == f"{first} of 2"
     assert row.ours["attention that follows origin, median head (plain, likes)"]["value"] == pytest.approx(others)
     assert row.ours["attention that follows origin (plain, likes)"]["value"] == pytest.approx(one, abs=0.02)
 
@@ -171,7 +144,7 @@ def test_one_prompt_and_undefined_numbers(tmp_path):
 
 def test_slopes_are_through_zero_and_of_the_same_layers(tmp_path):
     invented(tmp_path, attention=(0.75, 0.2))
-    result = patching_result("plain", "likes", folder=tmp_path)
+    result = load_result(full_size()[0].name, folder=tmp_path)
     whole, part = (measure_exchange(result, "logits", exchange, "late") for exchange in ("whole", "origin"))
     assert whole.shape == (24, 2 * 3 * 4)
     assert share_followed(result, "logits", "origin", "late").value == pytest.approx(
@@ -185,7 +158,7 @@ def test_heads_are_told_apart_and_the_largest_is_named(tmp_path):
     """One head moves ten times as much as the others and follows no origin; a head that never moves has no slope."""
     invented(tmp_path)
     setting = full_size()[0]
-    result = patching_result("plain", "likes", folder=tmp_path)
+    result = load_result(full_size()[0].name, folder=tmp_path)
     arrays = dict(result.arrays)
     attention = arrays["attention"].copy()
     by = {exchange: run for run, (exchange, layers) in enumerate(RUNS) if layers == "all"}
@@ -194,23 +167,22 @@ def test_heads_are_told_apart_and_the_largest_is_named(tmp_path):
     origin[..., 1, 2, :] = none[..., 1, 2, :]
     whole[..., 0, 0, :] = none[..., 0, 0, :]
     save_invented(setting.name, {**arrays, "attention": attention}, tmp_path, **asdict(setting))
-    slopes = share_followed_by_head(patching_result("plain", "likes", folder=tmp_path), "origin")
-    assert np.isnan(slopes[0, 0])
-    assert slopes[1, 2] == pytest.approx(0, abs=1e-9)
-    np.testing.assert_allclose(np.delete(slopes.ravel(), [0, 6]), 0.8, atol=1e-6)
+    result = load_result(setting.name, folder=tmp_path)
+    head, part = find_greatest_head(result)
+    assert head == "1:2"
+    assert 0.85 < part < 0.95
+    assert median_followed(result, "origin").value == pytest.approx(0.8, abs=1e-3)
     ours = ledger("C-3", folder=tmp_path)[0].ours
-    assert ours["the head that moves most (plain, likes)"] == "1:2"
-    assert 0.85 < ours["part of the attention that whole keys move, of the head that moves most (plain, likes)"] < 0.95
-    assert ours["attention that follows origin, median over heads (plain, likes)"] == pytest.approx(0.8, abs=1e-3)
+    assert ours[
+        "part of the attention that whole keys move, of the head that moves most (plain, likes)"
+    ] == pytest.approx(part, abs=1e-4)
 
 
 def test_prompts_behind_other_facts_are_said_beside_it(tmp_path):
     row = invented(tmp_path, leads=(0, 8))
     assert "the median head follows origins with 0.8, and where the middle third of layers alone" in row.note
     assert "attention does with 0.8 [0.8, 0.8]. Attention behind eight facts of the same frame follows" in row.note
-    assert "attention that follows symbol (plain, likes, behind eight facts)" in row.ours
+    assert row.parts == invented(tmp_path / "without").parts
     assert len(row.evidence) == 9
     assert row.evidence[-1].endswith("what_moves.ipynb")
-    with pytest.raises(MissingResultError):
-        patching_result("plain", "likes", folder=tmp_path / "nothing")
     assert ledger("C-3", folder=tmp_path / "nothing")[0].verdict == "not run here"
