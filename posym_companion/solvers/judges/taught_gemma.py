@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
 
-from posym_companion.finding import Measured, Number, Remedy, Tally, count_cases, format_number, lies_beyond
+from posym_companion.finding import Measured, Remedy, Tally, count_cases, format_number, lies_beyond
+from posym_companion.judging import Look, Yielded, judge
 from posym_companion.language_models.judges.binding_planes import GAP, GAPS, SHARE, SHARES, planes_with_random_weights
 from posym_companion.language_models.judges.binding_profile import (
     by_thirds,
@@ -19,16 +21,20 @@ from posym_companion.language_models.judges.random_weights import (
     frequency_law_with_random_weights,
     list_beside_random_weights,
 )
-from posym_companion.solvers.judges.gemma_runs import MODEL, SOLVED, load_runs, measure_runs, taught_models
+from posym_companion.solvers.judges.gemma_runs import (
+    MODEL,
+    SHOWN_IN,
+    load_runs,
+    look_at_taught,
+    measure_runs,
+    taught_models,
+    yield_accuracy,
+)
 from posym_companion.solvers.survey import SurveyedModel
 from posym_companion.solvers.taught_gemma import FACTS, WORDINGS
 from posym_core.metrics import find_local_layers, measure_behaviour_and_use, statistic_interval
 from posym_core.store import load_result
 
-# Planes stopped cost nothing if the mean loss of teaching is at most this many times that with all planes.
-AS_FAST = 1.2
-# How far planes that are stopped would turn; below an eighth of a turn a plane is slow, and stopping it does nothing.
-TURNED = "radians that a stopped plane would turn over a prompt, {}, at most"
 DRAWS = 2000
 CASES = "One model, three seeds: wordings are asked of the same weights, so that nine pairs are no nine models."
 
@@ -95,49 +101,36 @@ def all_heads(folder: Path | None, remedy: Remedy | None = None, model: str = MO
     return measure_runs(results, ours, note, settings)
 
 
-def missing_bands(folder: Path | None, model: str = MODEL) -> Measured:
-    """Whether binding is learned with a quarter of every layer's planes stopped throughout, and how fast."""
-    whole, slow, fast = (load_runs(folder, band, model=model) for band in ("none", "slowest", "fastest"))
+@judge(SHOWN_IN, model=MODEL, measured_on="{model}, taught to bind")
+def missing_bands(look: Look) -> Iterator[Yielded]:
+    """T-6G: whether binding is learned with a quarter of every layer's planes stopped throughout, and how fast."""
+    runs = {band: load_runs(look.folder, band, model=look.model) for band in ("none", "slowest", "fastest")}
+    look.record(*(result for results in runs.values() for result in results))
+    yield from yield_accuracy(look_at_taught(look))
     # Of the wording and the number of facts that is taught.
-    prompts = load_result(SurveyedModel(model=model).name, folder=folder)
-    same_seed = {result.settings["seed"]: result for result in whole}
-    ours: dict[str, Number] = {}
-    held: dict[str, list[bool]] = {}
-    confounded: list[float] = []
-    for name, results in (("slowest", slow), ("fastest", fast)):
+    tokens = int(load_result(SurveyedModel(model=look.model).name, folder=look.folder)["tokens"])
+    same_seed = {result.settings["seed"]: result for result in runs["none"]}
+    most, before, asked = {}, [], 0
+    for band in ("slowest", "fastest"):
         turned = []
-        for result in results:
-            same = same_seed[result.settings["seed"]]
+        for result in runs[band]:
+            whole, losses = same_seed[result.settings["seed"]], result["losses"]
+            where = f"{band} quarter stopped, seed {result.settings['seed']}"
             right = result["correct"][-1, 0, FACTS.index(result.settings["facts"])]
-            accuracy = float(np.nanmean(right))
-            slower = float(result["losses"].mean() / same["losses"][: len(result["losses"])].mean())
-            where = f"{name} quarter stopped, seed {result.settings['seed']}"
-            ours |= {f"accuracy ({where})": accuracy, f"mean loss against all planes ({where})": slower}
-            before = ours[f"loss before teaching against all planes ({where})"] = float(
-                result["losses"][0] / same["losses"][0]
-            )
-            if name == "fastest":
-                confounded.append(before)
-            held.setdefault(f"seeds that bind with the {name} stopped", []).append(accuracy > SOLVED)
-            held.setdefault(f"seeds slower with the {name} stopped", []).append(slower > AS_FAST)
-            held.setdefault(f"seeds as fast with the {name} stopped", []).append(slower <= AS_FAST)
-            turned.append(np.abs(same["angles"] - result["angles"]).max(1) * (int(prompts["tokens"]) - 1))
-        most = np.max(turned, 0)
-        ours[TURNED.format(name)] = float(most.max())
-        # Where all layers turn alike, all of them see all of the prompt.
-        wide = np.delete(most, find_local_layers(whole[0]["angles"]))
-        ours[f"the same in global layers, {name}"] = float((wide if len(wide) else most).max())
-    turn, globally = (
-        format_number(ours[number]) for number in (TURNED.format("slowest"), "the same in global layers, slowest")
-    )
-    note = (
+            yield "accuracy", where, float(np.nanmean(right))
+            yield "mean loss against all planes", where, float(losses.mean() / whole["losses"][: len(losses)].mean())
+            turned.append(np.abs(whole["angles"] - result["angles"]).max(1) * (tokens - 1))
+            asked = int(np.isfinite(right).sum())
+            before += [float(losses[0] / whole["losses"][0])] if band == "fastest" else []
+        most[band] = np.max(turned, 0)
+        yield f"radians that a stopped plane would turn over a prompt, {band}, at most", "", float(most[band].max())
+    # Where all layers turn alike, all of them see all of the prompt.
+    wide = np.delete(most["slowest"], find_local_layers(runs["none"][0]["angles"]))
+    turn, globally = (format_number(float(x.max())) for x in (most["slowest"], wide if len(wide) else most["slowest"]))
+    look.note = (
         "The mean loss over the same steps of teaching says how fast the task is learned. Stopping the slowest quarter "
-        f"takes at most {turn} radians from a plane over a prompt of {int(prompts['tokens'])} tokens, and at most "
+        f"takes at most {turn} radians from a plane over a prompt of {tokens} tokens, and at most "
         f"{globally} in global layers. The fast half is confounded: with the fastest quarter stopped the loss is "
-        f"{min(confounded):.2f} to {max(confounded):.2f} times as high before any teaching. Accuracies are over "
-        f"{int(np.isfinite(right).sum())} prompts a seed."
-    )
-    _, settings = taught_models(folder, model=model)
-    return measure_runs(
-        [*whole, *slow, *fast], {**{k: count_cases(v) for k, v in held.items()}, **ours}, note, settings
+        f"{min(before):.2f} to {max(before):.2f} times as high before any teaching. Accuracies are over "
+        f"{asked} prompts a seed."
     )
