@@ -6,18 +6,20 @@ and a line that they meet is not asked.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
 
-from posym_companion.finding import Measured, Number, Remedy, Tally, count_cases, lies_beyond
+from posym_companion.finding import Number, count_cases
+from posym_companion.judging import Look, Yielded, judge
 from posym_companion.language_models import binding_profile
 from posym_companion.language_models.judges.binding_profile import (
     FACTS,
     MODEL,
     SHOWN_IN,
-    binding_results,
     key_by_wording,
+    load_profiles,
 )
 from posym_core.metrics import Estimate, statistic_interval
 from posym_core.store import Result, load_result
@@ -29,25 +31,10 @@ GAP, SHARE = 0.1, 0.5
 DRAWS = 2000
 # Medium to high frequencies: the faster half of the planes, as so many of twice as many bands.
 BANDS = 4
-AT_BIRTH = "{}, {}, most of random weights"
 # Both scores of uniform planes are above this.
 UNIFORM = 0.9
 NAMES = ("positional", "symbolic", "positional_share", "symbolic_share")
 GAPS, SHARES, LOWER = "s_SYM - s_POS", "symbolic - positional share", "lower of the two scores"
-# What is asked of which number of which quarter: its sign, and how far beyond 0 it lies.
-ASKED = {
-    (GAPS, "slowest"): {
-        f"{GAPS} of the slowest quarter above {GAP}": (1, GAP),
-        "the slowest quarter's gap above 0": (1, 0),
-    },
-    (SHARES, "slowest"): {f"its {SHARES} above {SHARE}": (1, SHARE)},
-    (GAPS, "second"): {
-        f"{GAPS} of the second quarter below -{GAP}": (-1, GAP),
-        "the second quarter's gap below 0": (-1, 0),
-    },
-    (SHARES, "second"): {f"its {SHARES} below -{SHARE}": (-1, SHARE)},
-    (LOWER, "fastest"): {"the fastest quarter's lower score above 0.9": (1, 0.9)},
-}
 
 
 def band_means(result: Result, name: str, bands: int = 4) -> np.ndarray:
@@ -76,54 +63,36 @@ def planes_with_random_weights(folder: Path | None, model: str = MODEL) -> dict[
     ours: dict[str, Number] = {}
     for measure in (GAPS, SHARES):
         quarters, eighths = ([leanings(result, bands)[measure].mean((0, 1)) for result in drawn] for bands in (4, 8))
-        ours[AT_BIRTH.format(measure, "slowest quarter")] = float(max(x[3] for x in quarters))
-        ours[AT_BIRTH.format(measure, "second quarter")] = float(min(x[1] for x in quarters))
-        ours[AT_BIRTH.format(measure, "faster half")] = float(min(x[:BANDS].min() for x in eighths))
+        ours[f"{measure}, slowest quarter, most of random weights"] = float(max(x[3] for x in quarters))
+        ours[f"{measure}, second quarter, most of random weights"] = float(min(x[1] for x in quarters))
+        ours[f"{measure}, faster half, most of random weights"] = float(min(x[:BANDS].min() for x in eighths))
     return ours
 
 
-def division_of_planes(folder: Path | None, remedy: Remedy | None = None, model: str = MODEL) -> Measured:
+@judge("book/where_and_what/frequencies.ipynb", SHOWN_IN, model=MODEL, measured_on="{model}")
+def division_of_planes(look: Look) -> Iterator[Yielded]:
     """U25-4: gaps of softmax scores and of variance shares, and the lower score, in each quarter of the planes."""
-    found = binding_results(folder, facts=FACTS[:1], remedy=remedy, model=model)
-    results = (
-        key_by_wording(found) if remedy == "prose" else {template: result for (template, _), result in found.items()}
-    )
-    tally, bands, uniform = Tally(), Tally(), []
+    profiles, lowest = load_profiles(look, FACTS[:1]), []
+    in_prose = look.again and look.remedy == "prose"
+    results = key_by_wording(profiles) if in_prose else {template: x for (template, _), x in profiles.items()}
     for where, result in results.items():
-        positional, symbolic = band_means(result, "plane_positional"), band_means(result, "plane_symbolic")
-        leaning = leanings(result, 4)
-        for number, line in ((GAPS, GAP), (SHARES, SHARE)):
-            eighths = leanings(result, 2 * BANDS)[number]
-            for band in range(BANDS):
-                found = _mean(eighths, band)
-                part = {f"{number} below -{line}": lies_beyond(found, -1, line)}
-                bands.add(f"{number}, band {band + 1} of {2 * BANDS}", where, found, part)
-        lower = np.minimum(positional, symbolic)
-        for number, values in (*leaning.items(), (LOWER, lower)):
+        lower = np.minimum(*(band_means(result, f"plane_{name}") for name in ("positional", "symbolic")))
+        for measure, values in (leanings(result, 4) | {LOWER: lower}).items():
             for place, quarter in enumerate(QUARTERS):
-                found = _mean(values, place)
-                called, asked = f"{number}, {quarter} quarter", ASKED.get((number, quarter), {})
-                holds = {part: lies_beyond(found, *x) for part, x in asked.items()}
-                tally.add(called, where, found, holds, f"{where}: {called} {found}")
-        uniform.append(_mean(lower - lower[..., 1:].max(-1, keepdims=True), 0).low > 0)
-    planes = next(iter(results.values()))["plane_angle"].shape[-1]
-    lowest = [tally.value(f"{LOWER}, {quarter} quarter", where) for quarter in QUARTERS for where in results]
-    ours = {
-        **tally.counts("wordings with {}"),
-        **bands.counts("bands and wordings with {}"),
-        **planes_with_random_weights(folder, model),
-        "wordings whose fastest quarter has the highest lower score": count_cases(uniform),
-        **tally.numbers,
-        **bands.numbers,
-    }
-    return Measured(
-        ours=ours,
-        model=model,
-        evidence=[*(result.name for result in results.values()), "book/where_and_what/frequencies.ipynb", SHOWN_IN],
-        fails_in=tally.missed,
-        note=f"Quarters and eighths of the {planes} planes by frequency ID, all heads, intervals over layers. Random "
-        "weights are three draws in three wordings of 16 facts, whatever else is done to the lists. The lower score of "
-        f"a single plane's two is {min(lowest):.2f} to {max(lowest):.2f} in every quarter.",
+                mean = _mean(values, place)
+                yield f"{measure}, {quarter} quarter", where, mean
+                lowest += [mean.value] if measure == LOWER else []
+        above = lower - lower[..., 1:].max(-1, keepdims=True)
+        yield f"{LOWER}, fastest quarter less the most of the others", where, _mean(above, 0)
+        for measure, eighths in leanings(result, 2 * BANDS).items():
+            for band in range(BANDS):
+                yield f"{measure} of a band", f"{where}, band {band + 1} of {2 * BANDS}", _mean(eighths, band)
+    yield from ((name, "", number) for name, number in planes_with_random_weights(look.folder, look.model).items())
+    look.note = (
+        f"Quarters and eighths of the {next(iter(results.values()))['plane_angle'].shape[-1]} planes by frequency ID, "
+        "all heads, intervals over layers. Random weights are three draws in three wordings of 16 facts, whatever else "
+        f"is done to the lists. The lower score of a single plane's two is {min(lowest):.2f} to {max(lowest):.2f} in "
+        "every quarter."
     )
 
 
@@ -131,35 +100,20 @@ def _mean(x: np.ndarray, place: int) -> Estimate:
     return statistic_interval(lambda y: y[..., place].mean((1, 2)), x, draws=DRAWS, vectorized=True)
 
 
-def single_heads(folder: Path | None, model: str = MODEL) -> Measured:
+@judge(model=MODEL, measured_on="{model}", note="A head's quarters of planes by frequency ID, means over prompts.")
+def single_heads(look: Look) -> Iterator[Yielded]:
     """U25-4d: heads whose planes are symbolic where slow, positional where of medium to high frequency, else both."""
-    found = binding_results(folder, facts=FACTS[:1], model=model)
-    drawn = [
-        (one.template, load_result(one.name, folder=folder)) for one in binding_profile.random_weight_settings(model)
-    ]
-    ours: dict[str, Number] = {}
+    profiles = load_profiles(look, FACTS[:1])
+    drawn = [(one.template, look.load(one)) for one in binding_profile.random_weight_settings(look.model)]
     for measure in ("scores", "shares"):
-        shown = {template: with_profile(result)[measure] for (template, _), result in found.items()}
         born = [(template, int(with_profile(result)[measure].sum())) for template, result in drawn]
-        more = [heads.sum() > max(n for of, n in born if of == template) for template, heads in shown.items()]
-        ours |= {
-            f"heads with the profile by {measure} ({template})": count_cases(heads.ravel())
-            for template, heads in shown.items()
-        }
-        ours |= {
-            f"wordings on which some head has the profile by {measure}": count_cases(x.any() for x in shown.values()),
-            f"wordings on which more heads have the profile by {measure} than in every draw of random weights": (
-                count_cases(more)
-            ),
-            f"heads with the profile by {measure} on every wording": count_cases(
-                np.all([*shown.values()], axis=0).ravel()
-            ),
-            f"heads with the profile by {measure}, most of random weights": max(n for _, n in born),
-            f"heads with the profile by {measure}, least of random weights": min(n for _, n in born),
-        }
-    note = "A head's quarters of planes by frequency ID, means over prompts."
-    evidence = [*(one.name for one in found.values()), *(result.name for _, result in drawn)]
-    return Measured(ours=ours, model=model, evidence=evidence, note=note)
+        for (template, _), result in profiles.items():
+            heads = with_profile(result)[measure]
+            most = max(many for of, many in born if of == template)
+            yield f"heads with the profile by {measure}", template, count_cases(heads.ravel())
+            yield f"some head has the profile by {measure}", template, bool(heads.any())
+            yield f"heads with the profile by {measure} less those of random weights", template, int(heads.sum()) - most
+        yield f"heads with the profile by {measure}, most of random weights", "", max(many for _, many in born)
 
 
 def with_profile(result: Result) -> dict[str, np.ndarray]:

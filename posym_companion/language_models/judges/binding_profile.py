@@ -3,25 +3,27 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Hashable, Mapping
+from collections.abc import Hashable, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import TypeVar
 
 import numpy as np
 
-from posym_companion.finding import Measured, Number, Remedy, Tally, count_cases, lies_beyond
+from posym_companion.finding import Number, Remedy, Tally, count_cases, lies_beyond
+from posym_companion.judging import Look, Yielded, judge
 from posym_companion.language_models import plane_profile
 from posym_companion.language_models.binding_profile import FACTS, plain_settings, variant_settings
 from posym_companion.language_models.judges.random_weights import (
     BesideRandomWeights,
     Kind,
+    compare_with_random_weights,
     correlation_with_random_weights,
     layer_trend_with_random_weights,
     list_beside_random_weights,
+    shift_estimate,
 )
 from posym_companion.language_models.random_weights import TAUS, Weights
-from posym_companion.score_statistics import permute_layers
 from posym_core.metrics import (
     Correlation,
     Estimate,
@@ -43,7 +45,8 @@ ROUNDING = 1e-5
 # How the pairs of blocks are weighed, in words.
 WEIGHED = {"1e-4": "temperature 1e-4", "equal": "equal weights"}
 PROSE = "text"  # as an experiment calls it
-DRAWS, SHUFFLES = 2000, 499  # of the bootstrap, and random orders of the layers
+DRAWS = 2000
+SCORES = {"s_POS": "positional", "s_SYM": "symbolic"}
 # Which half of the layers has the higher score.
 HALVES = (("s_POS", "early above late", 1), ("s_SYM", "late above early", -1))
 Heads = Result | Mapping[str, np.ndarray]
@@ -59,6 +62,14 @@ def binding_results(
         return {(PROSE, one.facts): read_as_binding(load_result(one.name, folder=folder)) for one in lengths}
     settings = plain_settings(model, facts) if remedy is None else variant_settings(remedy, model, facts)
     return {(one.template, one.facts): load_result(one.name, folder=folder) for one in settings}
+
+
+def load_profiles(look: Look, facts: tuple[int, ...] = FACTS) -> dict[Setting, Result]:
+    """Return what :func:`binding_results` does of what a judge is asked, kept as evidence."""
+    remedy = look.remedy if look.again else None
+    results = binding_results(look.folder, facts=facts, remedy=remedy, model=look.model)
+    look.record(*results.values())
+    return results
 
 
 def read_as_binding(result: Result) -> Result:
@@ -80,26 +91,25 @@ def key_by_wording(results: Mapping[Setting, Result]) -> dict[str, Result]:
 # U25-1
 
 
-def exclusion_holds(folder: Path | None) -> Measured:
+@judge(
+    "book/where_and_what/exclusion.ipynb",
+    model=MODEL,
+    measured_on="{model}",
+    note="The inequality is a theorem; the identity for its slack is this project's own.",
+)
+def exclusion_holds(look: Look) -> Iterator[Yielded]:
     """U25-1: the inequality on every head and prompt, the identity, and how much slack there is."""
-    results = binding_results(folder, facts=FACTS[:1])
+    results = load_profiles(look, FACTS[:1])
     variance, bound, slack = (
         np.concatenate([result[name].ravel() for result in results.values()]).astype(np.float64)
         for name in ("variance", "bound", "slack")
     )
-    holds = variance <= bound * (1 + ROUNDING)
     ratio = variance / bound
-    return Measured(
-        ours={
-            "heads and prompts on which the bound holds": count_cases(holds),
-            "largest relative error of the identity": float((np.abs(variance + slack - bound) / bound).max()),
-            "median variance / bound": float(np.median(ratio)),
-            "largest variance / bound": float(ratio.max()),
-        },
-        model=MODEL,
-        evidence=[*(result.name for result in results.values()), "book/where_and_what/exclusion.ipynb"],
-        note="The inequality is a theorem; the identity for its slack is this project's own.",
-    )
+    # Half a million pairs are counted here: as cases each would have a name.
+    yield "heads and prompts on which the bound holds", "", count_cases(variance <= bound * (1 + ROUNDING))
+    yield "largest relative error of the identity", "", float((np.abs(variance + slack - bound) / bound).max())
+    yield "median variance / bound", "", float(np.median(ratio))
+    yield "largest variance / bound", "", float(ratio.max())
 
 
 # U25-2
@@ -140,6 +150,25 @@ def early_and_late(settings: Mapping[str, Heads]) -> Tally:
     return tally
 
 
+def yield_layer_trend(settings: Mapping[str, Heads], *, thirds: bool = False) -> Iterator[Yielded]:
+    """Yield early less late in any settings, see :func:`layer_contrasts`: over all layers, and over local ones alone.
+
+    Args:
+        settings: see there.
+        thirds: also medians over heads of the last third of the layers.
+    """
+    for layers in ("all", "local"):
+        for setting, contrasts in layer_contrasts(settings, local=layers == "local").items():
+            where = f"{setting}, {layers} layers"
+            for score, contrast in zip(SCORES, contrasts, strict=True):
+                yield f"{score} early - late", where, contrast.difference
+                yield f"median {score} late", where, contrast.late
+    for where, heads in settings.items() if thirds else ():
+        for score, name in SCORES.items():
+            last = np.array_split(heads[name].mean(0), 3)[-1]
+            yield f"median {score}, last third of layers", where, float(np.median(last))
+
+
 def by_thirds(settings: Mapping[str, Heads]) -> dict[str, Number]:
     """Medians over heads of both scores in each third of the layers."""
     return {
@@ -150,44 +179,12 @@ def by_thirds(settings: Mapping[str, Heads]) -> dict[str, Number]:
     }
 
 
-def early_minus_late(heads: np.ndarray) -> float:
-    """Median over the first half of the layers minus that over the rest, of ``[layer, head]``."""
-    half = len(heads) // 2
-    return float(np.median(heads[:half]) - np.median(heads[half:]))
-
-
-def early_positional_late_symbolic(folder: Path | None, remedy: Remedy | None = None, model: str = MODEL) -> Measured:
+@judge(SHOWN_IN, model=MODEL, measured_on="{model}", note="Intervals resample layers and prompts.")
+def early_positional_late_symbolic(look: Look) -> Iterator[Yielded]:
     """U25-2: both contrasts over all layers, and over local ones alone."""
-    results = key_by_wording(binding_results(folder, remedy=remedy, model=model))
-    tally = early_and_late(results)
-    both = [tally.held[f"{score} {side}, all layers"] for score, side, _ in HALVES]
-    shuffled = [
-        all(
-            sign * tally.value(f"{score} early - late", f"{where}, all layers") > 0
-            and permute_layers(early_minus_late, result[name], draws=SHUFFLES).p < 0.05
-            for (score, _, sign), name in zip(HALVES, ("positional", "symbolic"), strict=True)
-        )
-        for where, result in results.items()
-    ]
-    ours = {
-        **tally.counts(),
-        "settings with both contrasts off zero": count_cases(
-            early and late for (_, early), (_, late) in zip(*both, strict=True)
-        ),
-        "settings with both contrasts beyond layers in random order": count_cases(shuffled),
-        "draws and kinds of prompt with both contrasts, random weights": layer_trend_with_random_weights(
-            folder, remedy or "none", model
-        ),
-        **tally.numbers,
-        **(by_thirds(results) if remedy else {}),
-    }
-    return Measured(
-        ours=ours,
-        model=model,
-        evidence=[*(result.name for result in results.values()), SHOWN_IN],
-        fails_in=tally.missed,
-        note="Intervals resample layers and prompts.",
-    )
+    yield from yield_layer_trend(key_by_wording(load_profiles(look)), thirds=look.again)
+    both = layer_trend_with_random_weights(look.folder, look.remedy, look.model)
+    yield "draws and kinds of prompt with both contrasts, random weights", "", both
 
 
 # U25-3
@@ -256,60 +253,60 @@ def correlations(
     return counts | tally.numbers, birth["1e-4"], alike
 
 
-def scores_exclude_each_other(folder: Path | None, remedy: Remedy | None = None, model: str = MODEL) -> Measured:
+def yield_correlations(
+    settings: Mapping[str, tuple[Correlation, float | None]], birth: Mapping[Kind, BesideRandomWeights]
+) -> Iterator[Yielded]:
+    """Yield the claim of U25-3 in any settings: r, r less that of the null model, and less that of random weights.
+
+    Args:
+        settings: by name, see :func:`score_correlation`.
+        birth: r beside random weights by kind of prompt.
+    """
+    for where, (correlation, null) in settings.items():
+        yield "Pearson r", where, correlation.pearson
+        less = None if null is None else shift_estimate(correlation.pearson, null)
+        yield "Pearson r less the null model's", where, less
+    yield from compare_with_random_weights(birth, "Pearson r", below=True)
+
+
+@judge(SHOWN_IN, model=MODEL, measured_on="{model}")
+def scores_exclude_each_other(look: Look) -> Iterator[Yielded]:
     """U25-3: the correlation over heads, beside that of a null model with the same attention."""
-    results = key_by_wording(binding_results(folder, remedy=remedy, model=model))
-    found = {where: score_correlation(result) for where, result in results.items()}
-    ours, birth, alike = correlations(found, "trained", folder, remedy, model)
-    for where, (correlation, _) in found.items():
-        ours[f"Spearman rho ({where})"] = correlation.spearman
-        ours[f"p of Pearson r ({where})"] = correlation.pearson_p
-    same_sign = [
-        f"{where}: the null model's r is negative too, {r:.2f}"
-        for where, (_, r) in found.items()
-        if r is not None and r < 0
-    ]
-    same_sign += [f"{wording}, {facts} facts: r {r}" for (wording, facts), r in birth.items() if not r.below]
-    return Measured(
-        ours=ours,
-        model=model,
-        evidence=[*(result.name for result in results.values()), SHOWN_IN],
-        fails_in=same_sign,
-        note="In the null model each swap sends a head's own attention in a random direction: what geometry and the "
+    settings = {where: score_correlation(x) for where, x in key_by_wording(load_profiles(look)).items()}
+    birth, alike = (
+        correlation_with_random_weights("trained", tau, look.folder, look.remedy, look.model) for tau in TAUS
+    )
+    yield from yield_correlations(settings, birth)
+    look.note = (
+        "In the null model each swap sends a head's own attention in a random direction: what geometry and the "
         "attention alone would give. The p-values take heads as independent. Random weights are three draws, on two "
         "wordings at two lengths. With all pairs of blocks weighed alike, in place of the papers' temperature of 1e-4, "
-        f"r is {alike} on the same prompts",
+        f"r is {', '.join(f'{each.found.value:.2f}' for each in alike.values())} on the same prompts"
     )
 
 
 # U25-5
 
 
-def across_families(folder: Path | None) -> Measured:
+@judge()
+def across_families(look: Look) -> Iterator[Yielded]:
     """U25-5: correlation and layer contrasts in one or more models of every family, whoever has profiled them."""
-    found: dict[str, dict[str, Result]] = {}
-    for name in list_results("binding_profile", folder=folder):
-        result = load_result(name, folder=folder)
+    families: dict[str, dict[str, Result]] = {}
+    for name in list_results("binding_profile", folder=look.folder):
+        result = load_result(name, folder=look.folder)
         if result.settings.get("keys", "all") != "all":  # measured on other prompts beside the paper's
             continue
         model = str(result.settings.get("model", ""))
         for family, pattern in KNOWN_FAMILIES.items():
             if re.search(pattern, model, re.IGNORECASE):
                 where = f"{model}, {result.settings['template']}, {result.settings['facts']}"
-                found.setdefault(family, {})[where] = result
-    if missing := [family for family in KNOWN_FAMILIES if family not in found]:
+                families.setdefault(family, {})[where] = result
+    if missing := [family for family in KNOWN_FAMILIES if family not in families]:
         raise MissingResultError(f"no profile of {', '.join(missing)}, whose weights are not part of this project")
-    tally = Tally()
-    for results in found.values():
-        for where, result in results.items():
-            r = head_correlation(result["positional"], result["symbolic"]).pearson
-            tally.add("r", where, r, {"r": r.high < 0})
-            for (score, _, sign), name in zip(HALVES, ("positional", "symbolic"), strict=True):
-                difference = contrast_layers(result[name]).difference
-                tally.add(f"{score} early - late", where, difference, {score: lies_beyond(difference, sign)})
-    models = [where.split(",")[0] for results in found.values() for where in results]
-    return Measured(
-        ours=tally.counts("settings with {} as claimed") | tally.numbers,
-        model=", ".join(dict.fromkeys(models)),
-        evidence=[result.name for results in found.values() for result in results.values()],
-    )
+    settings = {where: result for results in families.values() for where, result in results.items()}
+    look.record(*settings.values())
+    look.measured_on = ", ".join(dict.fromkeys(where.split(",")[0] for where in settings))
+    for where, result in settings.items():
+        yield "r", where, head_correlation(result["positional"], result["symbolic"]).pearson
+        for score, name in SCORES.items():
+            yield f"{score} early - late", where, contrast_layers(result[name]).difference

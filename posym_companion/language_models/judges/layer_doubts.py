@@ -5,13 +5,13 @@ The trend is looked at in medians over heads by thirds of the layers, on prompts
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
 
-from posym_companion.finding import Measured, Number, Tally
+from posym_companion.judging import Look, Yielded, judge
 from posym_companion.language_models import score_robustness
-from posym_companion.language_models.judges.binding_planes import GAP
 from posym_companion.language_models.judges.origins import ATTENDS, by_thirds
 from posym_companion.language_models.judges.random_weights import BesideRandomWeights, random_weight_results
 from posym_companion.language_models.layer_doubts import LayerDoubts
@@ -26,8 +26,7 @@ ALIKE = list(TAUS).index("equal")
 Thirds = list[float]
 SHOWN_IN = "book/language_model/score_trust.ipynb"
 RESAMPLES = 2000
-# Heads whose rank correlation is below this are in another order.
-SAME_ORDER = 0.9
+MORE = "move less the most of random weights"
 CUTS = ("single tokens", "two tokens a block", "two facts a block")
 
 
@@ -60,43 +59,27 @@ def thirds_by_doubt(model: str = PACKAGED, folder: Path | None = None) -> dict[s
     return found
 
 
-def choices_move_scores(folder: Path | None, model: str = PACKAGED) -> Measured:
+@judge(
+    SHOWN_IN,
+    model=PACKAGED,
+    measured_on="{model}",
+    note="Means over prompts; a move is the mean over heads and both scores of how far a score lies from where it was. "
+    "Shorter blocks of the same facts are more blocks, and 64 facts are a longer prompt.",
+)
+def choices_move_scores(look: Look) -> Iterator[Yielded]:
     """U25-12: by how much heads move, and change their order, with temperature, number and length of blocks."""
-    tally, born, stored = Tally(), Tally(), []
-
-    def add(choice: str, where: str, one: np.ndarray, other: np.ndarray) -> None:
-        for number, found, part in (
-            ("move", moved(one, other), f"moves heads by more than {GAP}"),
-            ("order", kept_order(one, other), f"correlates with the first by less than {SAME_ORDER}"),
-        ):
-            holds = found.low > GAP if number == "move" else found.high < SAME_ORDER
-            said = f"{number} with another {choice}"
-            tally.add(said, where, found, {f"another {choice} {part}": holds}, f"{said} ({where}): {found}")
-
-    def beside(choice: str, where: str, pairs: list[tuple[np.ndarray, np.ndarray]]) -> None:
-        own, *drawn = (moved(*pair) for pair in pairs)
-        birth = BesideRandomWeights(found=own, drawn=tuple(each.value for each in drawn))
-        said = f"move with {choice}"
-        holds = {"heads move more than in every draw of random weights": birth.above}
-        born.add(said, where, own, holds, f"{said} ({where}): {birth}")
-        born.numbers.update({f"{said} ({where}, random weights {n})": x for n, x in enumerate(birth.drawn)})
-
-    halves = Tally()
+    chosen = look.load(score_robustness.full_size(look.model)[0])
     for wording in WORDINGS:
-        runs = {facts: of_weights(folder, model, wording, facts) for facts in FACTS}
-        for facts, results in runs.items():
+        few, many = (_load_weights(look, wording, facts) for facts in FACTS)
+        for facts, results in zip(FACTS, (few, many), strict=True):
             where = f"{wording}, {facts} facts"
-            beside("all pairs weighed alike", where, [(mean_scores(x), mean_scores(x, ALIKE)) for x in results])
-            half = [mean_scores(results[0], prompts=slice(first, None, 2)) for first in range(2)]
-            apart, order = moved(*half), kept_order(*half)
-            neither = {"two halves": apart.high < GAP and order.low > SAME_ORDER}
-            halves.add("move with other prompts", where, apart, neither, f"move with other prompts ({where}): {apart}")
-            halves.numbers[f"order with other prompts ({where})"] = order
-        few, many = ([mean_scores(x) for x in runs[facts]] for facts in FACTS)
-        add("number of blocks", wording, few[0], many[0])
-        beside("another number of blocks", wording, [*zip(few, many, strict=True)])
-        stored += [result.name for results in runs.values() for result in results]
-    chosen = load_result(score_robustness.full_size(model)[0].name, folder=folder)
+            halves = [mean_scores(results[0], prompts=slice(first, None, 2)) for first in range(2)]
+            yield from _compare("other prompts", where, *halves)
+            alike = [(mean_scores(x), mean_scores(x, ALIKE)) for x in results]
+            yield MORE, f"{where}, all pairs weighed alike", _beyond_draws(alike)
+        pairs = [(mean_scores(one), mean_scores(other)) for one, other in zip(few, many, strict=True)]
+        yield from _compare("another number of blocks", wording, *pairs[0])
+        yield MORE, f"{wording}, another number of blocks", _beyond_draws(pairs)
     home, eps = (
         each.index(default)
         for each, default in (
@@ -105,36 +88,33 @@ def choices_move_scores(folder: Path | None, model: str = PACKAGED) -> Measured:
         )
     )
     for name, grid, cut in zip(score_robustness.WORDINGS, chosen["grid"], chosen["cut"], strict=True):
-        wording = name.removeprefix("binding-")
+        wording, before = name.removeprefix("binding-"), grid[home, eps].astype(float)
         for tau in (home - 1, home + 1):
             where = f"{wording}, {score_robustness.TAUS[tau]:.0e}"
-            add("temperature", where, grid[home, eps].astype(float), grid[tau, eps].astype(float))
+            yield from _compare("another temperature", where, before, grid[tau, eps].astype(float))
         for kind in CUTS:
             other = cut[score_robustness.CUTS.index(kind)].astype(float)
-            add("length of blocks", f"{wording}, {kind}", cut[0].astype(float), other)
-    kinds = "kinds of prompt of which {} move heads by less than 0.1 and keep their order"
-    ours: dict[str, Number] = {
-        **tally.counts("cases in which {}"),
-        **halves.counts(kinds),
-        **born.counts("cases in which {}"),
-        **tally.numbers,
-        **halves.numbers,
-        **born.numbers,
-    }
-    return Measured(
-        ours=ours,
-        model=model,
-        evidence=[chosen.name, *stored, SHOWN_IN],
-        fails_in=[*tally.missed, *halves.missed, *born.missed],
-        note="Means over prompts; a move is the mean over heads and both scores of how far a score lies from where it "
-        "was. Shorter blocks of the same facts are more blocks, and 64 facts are a longer prompt.",
-    )
+            yield from _compare("another length of blocks", f"{wording}, {kind}", cut[0].astype(float), other)
 
 
-def of_weights(folder: Path | None, model: str, wording: str, facts: int) -> list[Result]:
-    """Results of the trained model and of every draw of random weights on one kind of prompt."""
-    trained = RandomWeights(model=model, weights="trained", wording=wording, facts=facts)
-    return [load_result(trained.name, folder=folder), *random_weight_results(wording, facts, folder, model=model)]
+def _compare(choice: str, where: str, one: np.ndarray, other: np.ndarray) -> Iterator[Yielded]:
+    """Yield how far heads move with a choice, and how well they keep their order."""
+    yield f"move with {choice}", where, moved(one, other)
+    yield f"order with {choice}", where, kept_order(one, other)
+
+
+def _beyond_draws(pairs: list[tuple[np.ndarray, np.ndarray]]) -> Estimate:
+    """Return how far heads of the first pair move less the most of the others, which are of random weights."""
+    own, *drawn = (moved(*pair) for pair in pairs)
+    return BesideRandomWeights(found=own, drawn=tuple(each.value for each in drawn)).less_most
+
+
+def _load_weights(look: Look, wording: str, facts: int) -> list[Result]:
+    """Return results of the trained model and of every draw of random weights on one kind of prompt."""
+    trained = look.load(RandomWeights(model=look.model, weights="trained", wording=wording, facts=facts))
+    drawn = random_weight_results(wording, facts, look.folder, model=look.model)
+    look.record(*drawn)
+    return [trained, *drawn]
 
 
 def mean_scores(result: Result, weighting: int = 0, prompts: slice = slice(None)) -> np.ndarray:

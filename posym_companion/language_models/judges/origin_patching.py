@@ -15,6 +15,7 @@ from posym_companion.finding import format_number
 from posym_companion.judging import Look, Yielded, judge
 from posym_companion.language_models.judges.origins import SHOWN_IN
 from posym_companion.language_models.origin_patching import RUNS, WORDINGS, OriginPatching
+from posym_companion.score_statistics import divide_sums
 from posym_core.metrics import Estimate, statistic_interval
 from posym_core.store import MissingResultError, Result
 from posym_profile.language_models import PACKAGED
@@ -60,12 +61,7 @@ def share_followed(result: Result, what: str, exchange: str, layers: str = "all"
     whole = measure_exchange(result, what, "whole", layers)
     part = measure_exchange(result, what, exchange, layers)
     part = part - measure_exchange(result, what, than, layers) if than else part
-    sums = np.stack([(part * whole).sum(1), (whole**2).sum(1)], -1)[:, None]
-    if not (np.isfinite(sums).all() and sums[..., 1].sum() > 0):
-        return UNDEFINED
-    return statistic_interval(
-        lambda x: x[..., 0].sum((-1, -2)) / x[..., 1].sum((-1, -2)), sums, draws=DRAWS, vectorized=True
-    )
+    return divide_sums((part * whole).sum(1), (whole**2).sum(1), draws=DRAWS)
 
 
 def median_followed(result: Result, exchange: str) -> Estimate:

@@ -3,22 +3,24 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 
-from posym_companion.finding import Measured, Remedy, Tally, count_cases
+from posym_companion.finding import Tally
+from posym_companion.judging import Look, Yielded, judge
 from posym_companion.language_models import plane_profile
-from posym_companion.language_models.judges.binding_profile import FACTS, MODEL, binding_results, key_by_wording
+from posym_companion.language_models.judges.binding_profile import FACTS, MODEL, key_by_wording, load_profiles
 from posym_companion.language_models.judges.random_weights import (
     HALF,
     KINDS,
     WITHIN,
+    BesideRandomWeights,
     Kind,
+    compare_with_random_weights,
     frequency_law_with_random_weights,
-    list_beside_random_weights,
 )
 from posym_companion.language_models.random_weights import DRAWS, RandomWeights
 from posym_companion.score_statistics import permute_layers
@@ -56,8 +58,8 @@ def turning_angle(kept: np.ndarray, angles: np.ndarray, weights: np.ndarray | No
     return float("nan")
 
 
-def exceeds_layer_null(behaviour: np.ndarray, use: np.ndarray) -> bool:
-    """Whether whole layers whose frequency use is exchanged at random correlate less in 95 % of the draws.
+def measure_layer_p(behaviour: np.ndarray, use: np.ndarray) -> float:
+    """Return how often whole layers correlate as much if their frequency use is exchanged at random.
 
     Raises:
         ValueError: if a rank correlation is not defined, as where a head has neither.
@@ -65,8 +67,7 @@ def exceeds_layer_null(behaviour: np.ndarray, use: np.ndarray) -> bool:
     from scipy.stats import rankdata
 
     ranks, moved = (rankdata(x).reshape(x.shape) for x in (behaviour, use))
-    exchanged = permute_layers(lambda x: np.corrcoef(ranks.ravel(), x.ravel())[0, 1], moved[None], draws=499)
-    return exchanged.p < 0.05
+    return permute_layers(lambda x: np.corrcoef(ranks.ravel(), x.ravel())[0, 1], moved[None], draws=499).p
 
 
 def half_loss_phase(result: Result) -> float:
@@ -95,46 +96,45 @@ def keeps_the_law(found: Mapping[Kind, float]) -> bool:
     return all(abs(value / HALF - 1) <= WITHIN for value in found.values())
 
 
+Heads = Mapping[str, tuple[np.ndarray, np.ndarray]]
+
+
+def yield_frequency_use(settings: Heads, birth: Mapping[Kind, BesideRandomWeights]) -> Iterator[Yielded]:
+    """Yield the claim of U25-9 in any settings, of behaviour and use as :func:`measure_behaviour_and_use` has them."""
+    for where, heads in settings.items():
+        yield "rank correlation", where, head_correlation(*heads, draws=500).spearman
+        yield "p by layers exchanged at random", where, measure_layer_p(*(x[0] for x in heads))
+    yield from compare_with_random_weights(birth, "rank correlation")
+
+
 def frequency_use(settings: Mapping[str, tuple[np.ndarray, np.ndarray]]) -> Tally:
     """The claim of U25-9 in any settings, of behaviour and use as :func:`measure_behaviour_and_use` has them."""
     tally = Tally()
     for where, heads in settings.items():
         found = head_correlation(*heads, draws=500).spearman
         holds = {
-            "beyond the null": exceeds_layer_null(*(x[0] for x in heads)),
+            "beyond the null": measure_layer_p(*(x[0] for x in heads)) < 0.05,
             "with a strong correlation": found.low > STRONG,
         }
         tally.add("rank correlation", where, found, holds)
     return tally
 
 
-def all_heads(folder: Path | None, remedy: Remedy | None = None, model: str = MODEL) -> Measured:
+@judge(SHOWN_IN, model=MODEL, measured_on="{model}")
+def all_heads(look: Look) -> Iterator[Yielded]:
     """U25-9: behaviour against frequency use over all heads, in every stored setting; with a remedy, in those of it."""
-    names, heads = [], {}
-    for setting in () if remedy else plane_profile.full_size(model):
-        result = load_result(setting.name, folder=folder)
+    heads = {}
+    for setting in () if look.again else plane_profile.full_size(look.model):
+        result = look.load(setting)
         fields = (result[name].astype(float) for name in ("positional", "symbolic", "energy_share", "angles"))
         heads[f"{setting.task}, {setting.facts}"] = measure_behaviour_and_use(*fields)
-        names.append(result.name)
-    for where, result in key_by_wording(binding_results(folder, facts=FACTS[:1], remedy=remedy, model=model)).items():
+    for where, result in key_by_wording(load_profiles(look, FACTS[:1])).items():
         energy, angles = result["plane_energy_share"][0].astype(float), result["plane_angle"].astype(float)
         heads[where] = measure_behaviour_and_use(result["positional"], result["symbolic"], energy, angles)
-        names.append(result.name)
-    counted = next(iter(heads.values()))[0].size
-    tally, birth = frequency_use(heads), frequency_law_with_random_weights("trained", folder, remedy or "none", model)
-    above = count_cases(each.above for each in birth.values())
-    missed = [f"{wording}, {facts} facts: {each}" for (wording, facts), each in birth.items() if not each.above]
-    return Measured(
-        ours={
-            **tally.counts("settings {}"),
-            "kinds of prompt above every draw of random weights": above,
-            **tally.numbers,
-            **list_beside_random_weights(birth, "rank correlation"),
-        },
-        model=model,
-        evidence=[*names, SHOWN_IN],
-        fails_in=tally.missed + missed,
-        note=f"Over {counted} heads, the mean log angle weighted by each plane's energy against s_POS - s_SYM; "
-        "intervals over layers. The null exchanges whole layers, so that the layers' own bands of angles do not count "
-        "as evidence. Random weights are three draws, on two wordings at two lengths",
+    birth = frequency_law_with_random_weights("trained", look.folder, look.remedy, look.model)
+    yield from yield_frequency_use(heads, birth)
+    look.note = (
+        f"Over {next(iter(heads.values()))[0].size} heads, the mean log angle weighted by each plane's energy against "
+        "s_POS - s_SYM; intervals over layers. The null exchanges whole layers, so that the layers' own bands of "
+        "angles do not count as evidence. Random weights are three draws, on two wordings at two lengths"
     )

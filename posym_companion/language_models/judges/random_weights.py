@@ -10,14 +10,15 @@ within a tenth of 2.78 on each of the four kinds of prompt.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from posym_companion.finding import Cases, Number, Remedy, count_cases
+from posym_companion.judging import Yielded
 from posym_companion.language_models.binding_profile import FRAMES
 from posym_companion.language_models.random_weights import (
     DRAWS,
@@ -63,8 +64,24 @@ class BesideRandomWeights:
         """Whether the whole interval is above every draw."""
         return all(self.found.low > each for each in self.drawn)
 
+    @property
+    def less_least(self) -> Estimate:
+        """Return the trend less the least of all draws: it lies below zero as it lies below every draw."""
+        return shift_estimate(self.found, np.min(self.drawn))
+
+    @property
+    def less_most(self) -> Estimate:
+        """Return the trend less the most of all draws; undefined where that of a draw is."""
+        return shift_estimate(self.found, np.max(self.drawn))
+
     def __str__(self) -> str:
         return f"{self.found}; random weights {', '.join(f'{x:.2f}' for x in self.drawn)}"
+
+
+def shift_estimate(estimate: Estimate, level: float) -> Estimate:
+    """Return a number with its interval less a level."""
+    value, low, high = (float(x - level) for x in (estimate.value, estimate.low, estimate.high))
+    return replace(estimate, value=value, low=low, high=high)
 
 
 def random_weight_kinds(remedy: Remedy = "none", model: str = PACKAGED) -> tuple[Kind, ...]:
@@ -164,6 +181,18 @@ def layer_trend_with_random_weights(
             positional, symbolic = (trend.difference for trend in trends)
             both.append(positional.low > 0 and symbolic.high < 0)
     return count_cases(both)
+
+
+def compare_with_random_weights(
+    found: Mapping[Kind, BesideRandomWeights], what: str, *, below: bool = False
+) -> Iterator[Yielded]:
+    """Yield what every draw of random weights has, and the trend less the most of them, or the least."""
+    beyond = f"{what} less the {'least' if below else 'most'} of random weights"
+    yield beyond, "", None
+    for (wording, facts), each in found.items():
+        yield beyond, f"{wording}, {facts} facts", each.less_least if below else each.less_most
+        for draw, value in enumerate(each.drawn):
+            yield f"{what} of random weights", f"{wording}, {facts} facts, draw {draw}", value
 
 
 def list_beside_random_weights(found: dict[Kind, BesideRandomWeights], what: str) -> dict[str, Number]:

@@ -1,13 +1,14 @@
 from dataclasses import replace
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 import torch
 
 from posym_companion import loop
-from posym_companion.finding import Tally
 from posym_companion.language_models import binding_profile, score_correlation
-from posym_companion.language_models.judges.binding_profile import add_correlation
+from posym_companion.language_models.judges.binding_profile import yield_correlations
+from posym_companion.language_models.judges.random_weights import BesideRandomWeights
 from posym_core.metrics._exclusion_bound import exclusion
 from posym_core.metrics._stats import Estimate
 from posym_profile.prompts import binding_prompts
@@ -82,11 +83,18 @@ def test_the_quoted_correlation_is_that_of_the_heads_means():
     assert found.pearson.high < 0
 
 
-@pytest.mark.parametrize(("high", "held"), [(-0.2, False), (-0.4, True)])
-def test_a_correlation_whose_interval_reaches_the_null_models_is_not_below_it(high, held):
-    tally = Tally()
-    add_correlation(tally, "likes", Estimate(value=-0.5, low=-0.7, high=high), null=-0.3)
-    assert tally.held == {"r below zero": [("likes", True)], "r below the null model's": [("likes", held)]}
+def test_a_correlation_stands_beside_the_null_model_s_and_every_draw_of_random_weights():
+    r = Estimate(value=-0.5, low=-0.7, high=-0.4)
+    birth = {("likes", 16): BesideRandomWeights(found=r, drawn=(-0.2, -0.3))}
+    rows = yield_correlations(
+        {"likes": (SimpleNamespace(pearson=r), -0.3), "prose": (SimpleNamespace(pearson=r), None)}, birth
+    )
+    found = {(quantity, where): value for quantity, where, value in rows}
+    assert found["Pearson r less the null model's", "prose"] is None
+    for quantity, where in (("null model's", "likes"), ("least of random weights", "likes, 16 facts")):
+        less = found[f"Pearson r less the {quantity}", where]
+        assert (less.value, less.low, less.high) == pytest.approx((-0.2, -0.4, -0.1))
+    assert found["Pearson r of random weights", "likes, 16 facts, draw 1"] == -0.3
 
 
 def test_full_size_has_the_remedies_beside_as_many_prompts_without():

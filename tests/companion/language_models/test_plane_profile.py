@@ -7,7 +7,7 @@ from architectures import shared, tokens
 
 from posym_companion import loop
 from posym_companion.language_models import plane_profile
-from posym_companion.language_models.judges.plane_profile import exceeds_layer_null, turning_angle
+from posym_companion.language_models.judges.plane_profile import measure_layer_p, turning_angle
 from posym_companion.language_models.plane_profile import PlaneProfile, measure
 from posym_core.metrics._exclusion_bound import exclusion
 from posym_core.metrics._frequencies import dirichlet_kernel
@@ -106,11 +106,10 @@ def test_planes_that_never_turn_have_no_turning_angle():
 def test_a_head_without_energy_is_not_beyond_the_null():
     """A correlation that is NaN was once larger than that of any order of the layers."""
     use = np.arange(24.0).reshape(12, 2)
-    assert exceeds_layer_null(use, use)
-    assert not exceeds_layer_null(np.random.default_rng(0).normal(size=use.shape), use)
+    assert measure_layer_p(use, use) < 0.05 < measure_layer_p(np.random.default_rng(0).normal(size=use.shape), use)
     use[3, 1] = np.nan
     with pytest.raises(ValueError, match=r"it is nan as they stand and finite in 0 of 499 orders"):
-        exceeds_layer_null(np.arange(24.0).reshape(12, 2), use)
+        measure_layer_p(np.arange(24.0).reshape(12, 2), use)
 
 
 def test_a_run_goes_on_where_it_stopped_and_repeats_itself(tmp_path, monkeypatch, packaged):

@@ -88,10 +88,11 @@ def estimate(low, high):
 def test_a_trend_is_learned_only_beyond_every_draw(low, high, below, above):
     found = BesideRandomWeights(found=estimate(low, high), drawn=(-0.8, -0.9, -0.7))
     assert (found.below, found.above) == (below, above)
+    assert (found.less_least.high < 0, found.less_most.low > 0) == (below, above)
 
 
 def test_a_draw_without_the_trend_decides_nothing():
-    assert not BesideRandomWeights(found=estimate(-0.95, -0.91), drawn=(-0.8, np.nan)).below
+    assert np.isnan(BesideRandomWeights(found=estimate(-0.95, -0.91), drawn=(-0.8, np.nan)).less_least.high)
     assert not BesideRandomWeights(found=estimate(-0.95, -0.91), drawn=(np.nan, -0.8)).below
 
 

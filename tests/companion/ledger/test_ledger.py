@@ -43,7 +43,6 @@ def _few_draws():
     """What is invented here is far from every line, and of stored results only words are read: few draws tell."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(binding_profile, "DRAWS", 60)
-        patch.setattr(binding_profile, "SHUFFLES", 39)
         patch.setattr(trained_geometry, "DRAWS", 40)
         patch.setattr(binding_planes, "DRAWS", 40)
         yield
@@ -131,23 +130,17 @@ def test_verdicts_follow_the_numbers(tmp_path):
     assert verdicts == [*["reproduced in kind"] * 3, "partly", "not reproduced"]
     assert rows["U25-2"].parts["early layers are positional, over all layers"] == "9 of 9 kinds of prompt"
     assert rows["U25-2"].first_rule_verdict == "reproduced in kind"
-    shuffled = "settings with both contrasts beyond layers in random order"
-    assert rows["U25-2"].ours[shuffled] == "9 of 9"
     for row in rows.values():
         assert row.ours
         assert row.evidence
         assert row.model == "gemma-3-270m"
         assert set(row.numbers) <= set(row.ours)
-    # The three rows about planes share what they miss.
-    quarters = {case.partition(", ")[2].partition(" quarter")[0] for case in rows["U25-4c"].fails_in}
-    assert quarters == {"fastest", "second"}
     rows = invented(tmp_path / "against", trend=-1.0, coupling=1.0, violation=0.6)
-    quarters = {case.partition(", ")[2].partition(" quarter")[0] for case in rows["U25-4a"].fails_in}
-    assert quarters == {"fastest", "second", "slowest"}
+    assert len(rows["U25-4a"].fails_in) == 6
+    assert all(": s" in case and "slowest quarter" in case for case in rows["U25-4a"].fails_in)
     assert rows["U25-1"].verdict == "refuted as stated"
     # Scores that rise together are late symbolic where they are late positional.
     assert [rows[name].verdict for name in BINDING[1:]] == ["partly", *["not reproduced"] * 4]
-    assert rows["U25-2"].ours[shuffled] == "0 of 9"
 
 
 @pytest.mark.parametrize(("slow", "scores", "shares"), [(0.2, 72, 72), (0.04, 0, 72), (0.02, 0, 0), (-0.2, 0, 0)])
@@ -349,7 +342,7 @@ def test_json_is_what_the_ledger_says(tmp_path, capsys):
         assert row["grade"].startswith(row["verdict"])
         assert bool(row["decides"]) == (row["verdict"] in ("partly", "not reproduced", "refuted as stated")), row["id"]
         assert (row["rule_fixed"] == "after a first look") == (row["first_rule_verdict"] != "") or not row["numbers"]
-    interval = rows[1]["ours"]["median s_POS early (likes, 16 facts, all layers)"]
+    interval = rows[1]["ours"]["median s_POS late (likes, 16 facts, all layers)"]
     assert interval["interval"][0] <= interval["value"] <= interval["interval"][1]
 
 

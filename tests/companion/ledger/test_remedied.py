@@ -31,7 +31,6 @@ def _few_draws(monkeypatch):
     """What is invented here is far from every line: few draws tell."""
     for module in (binding_profile, binding_planes, taught_gemma):
         monkeypatch.setattr(module, "DRAWS", 60)
-    monkeypatch.setattr(binding_profile, "SHUFFLES", 39)
 
 
 def judged(measure, **remedies):
@@ -190,7 +189,7 @@ def test_numbers_are_of_the_remedy_s_own_prompts(claimed):
         "prose": "8 of 8 kinds of prompt",
     }
     assert "median s_POS, last third of layers (bought, 64 facts)" in rows["U25-2"]["lead"].ours
-    assert "median s_SYM, first third of layers (text, 512 tokens)" in rows["U25-2"]["prose"].ours
+    assert "median s_SYM, last third of layers (text, 512 tokens)" in rows["U25-2"]["prose"].ours
     assert "median s_POS, first third of layers (seed 2, lives)" in rows["T-1G"]["varied"].ours
     assert rows["U25-2"]["lead"].evidence[0] == "binding_profile/gemma-3-270m_likes_16_lead8_facts"
     assert rows["T-1G"]["lead"].evidence[0] == "taught_profile/0_likes_16_lead8"
