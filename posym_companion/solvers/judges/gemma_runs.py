@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 
-from posym_companion.finding import Measured, Number, Remedy, count_cases
+from posym_companion.finding import Remedy
 from posym_companion.judging import Look, Yielded
 from posym_companion.language_models.judges.binding_profile import MODEL
 from posym_companion.solvers.prompt_scores import BANDS
@@ -18,8 +18,6 @@ from posym_core.store import Result, load_result, load_stored_results
 
 SHOWN_IN = "book/language_model/gemma_learns.ipynb"
 SEEDS = (0, 1, 2)
-# A model solves the task if it answers this share of prompts right.
-SOLVED = 0.9
 PREDICTORS = ("s_SYM", "s_POS (low)", "symbolic share", "positional share (low)", "entropy (low)", "spread of logits")
 
 
@@ -135,21 +133,3 @@ def yield_accuracy(settings: dict[str, dict[str, np.ndarray]]) -> Iterator[Yield
     """Yield the share of right answers by seed and wording, by which rules ask whether the task is solved."""
     for where, measured in settings.items():
         yield "share answered right", where, float(np.nanmean(measured["correct"]))
-
-
-def measure_runs(
-    results: list[Result],
-    ours: dict[str, Number],
-    note: str,
-    settings: dict[str, dict[str, np.ndarray]],
-) -> Measured:
-    """Numbers of some runs, those with all planes first, and in how many settings these solve the task."""
-    solved = {where: float(np.nanmean(x["correct"])) for where, x in settings.items()}
-    numbers = {"settings solved": count_cases([x > SOLVED for x in solved.values()])}
-    names = [result.name for result in results]
-    return Measured(
-        ours={**numbers, **ours},
-        model=f"{results[0].settings.get('model', MODEL)}, taught to bind",
-        evidence=[*names, SHOWN_IN],
-        note=note,
-    )

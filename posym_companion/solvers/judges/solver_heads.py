@@ -12,6 +12,7 @@ import numpy as np
 
 from posym_companion.finding import count_cases
 from posym_companion.judging import Look, Yielded, judge
+from posym_companion.language_models.judges.random_weights import shift_estimate
 from posym_companion.language_models.random_weights import TAUS
 from posym_companion.solvers.judges.task_solvers import MODEL, SHOWN_IN, solver_results, solves
 from posym_companion.solvers.random_solvers import LENGTHS, RandomSolvers, behaviour_and_use, leanings
@@ -49,12 +50,6 @@ def over_seeds(statistic: Callable[[np.ndarray], np.ndarray], rows: np.ndarray) 
     return statistic_interval(statistic, rows[None], draws=DRAWS, vectorized=True)
 
 
-def subtract(estimate: Estimate, number: float) -> Estimate:
-    """Return an estimate less a number that has no interval, by which an interval lies beyond the number or not."""
-    value, low, high = (end - number for end in (estimate.value, estimate.low, estimate.high))
-    return Estimate(value=value, low=low, high=high, method=estimate.method)
-
-
 def look_at_settings(look: Look, note: str = "", *, without: str = "") -> dict[str, Result]:
     """Return the settings of :func:`load_settings`, as evidence, but those that ask one kind of question.
 
@@ -82,7 +77,7 @@ def layer_trend(look: Look) -> Iterator[Yielded]:
             trend = mean_interval(early_less_late(result["scores"][:, kind, ..., place].astype(float)), over="seeds")
             most = farthest(early_less_late(drawn[..., place]).mean(-1).tolist())
             yield f"{score} early - late", where, trend
-            yield f"{score} early - late less the farthest of random weights", where, subtract(trend, most)
+            yield f"{score} early - late less the farthest of random weights", where, shift_estimate(trend, most)
 
 
 def early_less_late(heads: np.ndarray) -> np.ndarray:
@@ -108,9 +103,9 @@ def anticorrelation(look: Look) -> Iterator[Yielded]:
         r = over_seeds(pearson, result["scores"][:, kind, ..., :2].astype(float))
         null = float(pearson(result["null_scores"][None, :, kind].astype(float))[0])
         yield "Pearson r", where, r
-        yield "Pearson r less the null model's", where, subtract(r, null)
+        yield "Pearson r less the null model's", where, shift_estimate(r, null)
         least = float(correlation_before_training(untrained, result, kind).min())
-        yield "Pearson r less the least of random weights", where, subtract(r, least)
+        yield "Pearson r less the least of random weights", where, shift_estimate(r, least)
 
 
 def correlation_before_training(
@@ -185,4 +180,4 @@ def all_heads(look: Look) -> Iterator[Yielded]:
         drawn = untrained[f"{result.name.partition('/')[2]}_use"][:, :, kind].astype(float)
         yield "rank correlation", where, rho
         most = float(spearman(drawn).max())
-        yield "rank correlation less the most of random weights", where, subtract(rho, most)
+        yield "rank correlation less the most of random weights", where, shift_estimate(rho, most)

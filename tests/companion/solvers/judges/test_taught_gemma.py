@@ -288,12 +288,12 @@ def test_answers_that_were_asked_afterwards_count_as_those_of_the_run(tmp_path, 
     arrays = {name: results[1][name].copy() for name in results[1].arrays}
     arrays["correct"][-1, 2, :, 0] = 0
     save_invented(results[1].name, arrays, tmp_path, **results[1].settings)
-    assert make_row(load_claim("T-1G"), tmp_path).ours["settings solved"] == "8 of 9"
+    assert make_row(load_claim("T-1G"), tmp_path).ours["the task is solved"] == "8 of 9"
     afterwards = np.ones((len(WORDINGS), len(FACTS), 24))
     afterwards[2, FACTS.index(16), right:] = 0
     save_invented(TaughtAnswers(taught=1).name, {"correct": afterwards}, tmp_path)
     found = make_row(load_claim("T-1G"), tmp_path)
-    assert found.ours["settings solved"] == solved
+    assert found.ours["the task is solved"] == solved
     assert "taught_answers/1" in found.evidence
 
 
