@@ -46,11 +46,11 @@ MORE = {"the third fact": LESS.format("the third fact is"), "wrong answers": LES
 def scores_tell_taught_roles(look: Look) -> Iterator[Yielded]:
     """T-5G: whether scores tell which heads carry the task, on the taught wording: over all depths and within one."""
     results = load_runs(look.folder, model=look.model)
-    carried = np.stack([restored_share(result) > CARRIES for result in results])
+    carried = np.greater(np.stack([restored_share(result) for result in results]), CARRIES)
     layers = np.arange(carried.shape[1])
     depth = np.broadcast_to(layers[:, None], carried.shape[1:])
     thirds = [np.isin(depth, part) for part in np.array_split(layers, 3)]
-    ever, always = carried.any(0), carried.all(0)
+    ever, always = np.asarray(carried.any(0)), np.asarray(carried.all(0))
     third = max(thirds, key=lambda part: ever[part].sum())  # that with most carriers
     alone = []
     for result, carries in zip(results, carried, strict=True):
