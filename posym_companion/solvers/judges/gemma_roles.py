@@ -147,7 +147,7 @@ def first_look(look: Look) -> Iterator[Yielded]:
 def scores_by_step(
     result: Result, folder: Path | None = None, remedy: Remedy = "none"
 ) -> dict[int, tuple[np.ndarray, np.ndarray]]:
-    """Mean ``s_POS`` and ``s_SYM`` of every head on the taught wording after each step at which they were measured."""
+    """Return both scores of every head on the taught wording, means over prompts, after each step that has them."""
     if remedy == "none":
         steps = enumerate(result["steps"].tolist())
         each = {step: [result[name][place, 0] for name in ("positional", "symbolic")] for place, step in steps}
@@ -159,7 +159,7 @@ def scores_by_step(
 
 
 def load_profiles(result: Result, folder: Path | None, remedy: Remedy) -> tuple[Result, Result]:
-    """Profiles on a remedy's prompts, of the taught wording: before any teaching, and after that of a run."""
+    """Return profiles on a remedy's prompts, of the taught wording: before any teaching, and after that of a run."""
     run = result.settings
     lesson = "wrong" if not run["right"] else "third" if run.get("rule") == "third" else "binding"
     settings = list_variant_settings(remedy, run.get("model", MODEL), lesson)
@@ -168,7 +168,7 @@ def load_profiles(result: Result, folder: Path | None, remedy: Remedy) -> tuple[
 
 
 def measure_rise(scores: dict[int, tuple[np.ndarray, np.ndarray]], heads: np.ndarray) -> dict[int, float]:
-    """By step, by how much ``s_POS - s_SYM`` of some heads has risen since before teaching (median).
+    """Return by step, by how much ``s_POS - s_SYM`` of some heads has risen since before teaching (median).
 
     NaN without a head.
     """
@@ -178,12 +178,12 @@ def measure_rise(scores: dict[int, tuple[np.ndarray, np.ndarray]], heads: np.nda
 
 
 def taught_rule_accuracy(result: Result) -> float:
-    """Share of right answers after the last step, by the rule that was taught, on the taught wording."""
+    """Return the share of right answers after the last step, by the rule that was taught, on the taught wording."""
     return float(np.nanmean(result["correct"][-1, 0, FACTS.index(result.settings["facts"])]))
 
 
 def untaught_answers(folder: Path | None = None) -> dict[str, RightAndWrong]:
-    """Measurements of the heads that will carry the answer, where the untaught model is right and where it is wrong.
+    """Return measurements of the heads that will carry the answer, where the untaught model is right and where wrong.
 
     Over the prompts of all seeds and wordings; differences are within a seed and wording, intervals over prompts.
     """
@@ -196,22 +196,22 @@ def untaught_answers(folder: Path | None = None) -> dict[str, RightAndWrong]:
             for name in MEASURED:
                 heads = result[name][0, place].astype(float)[:, carries].mean(-1)
                 rows[name].append(np.stack([heads, right, group], -1))
-    found = {}
+    compared = {}
     for name, parts in rows.items():
         measured = np.concatenate(parts)
         value, right = measured[:, 0], measured[:, 1] == 1
-        found[name] = RightAndWrong(
+        compared[name] = RightAndWrong(
             right=float(value[right].mean()),
             wrong=float(value[~right].mean()),
             difference=statistic_interval(lambda drawn: _within_groups(drawn)[0], measured[:, None], draws=DRAWS),
             effect=statistic_interval(lambda drawn: _within_groups(drawn)[1], measured[:, None], draws=DRAWS),
         )
-    return found
+    return compared
 
 
 def _within_groups(rows: np.ndarray) -> tuple[float, float]:
-    """Difference of ``[prompt, 1, (value, right, group)]`` between right and wrong, the same in every group by least
-    squares; and the same in standard deviations of what is left."""
+    """Return the difference of ``[prompt, 1, (value, right, group)]`` between right and wrong, the same in every group by
+    least squares; and the same in standard deviations of what is left."""
     values, group = rows[:, 0, :2], rows[:, 0, 2].astype(int)
     counts = np.maximum(np.bincount(group), 1)
     means = np.stack([np.bincount(group, column) / counts for column in values.T], -1)

@@ -36,25 +36,25 @@ Heads = list[tuple[int, int]]
 
 
 def measure_moved(result: Result) -> Float[np.ndarray, "edit layer head list"]:
-    """By how much each edit of a head moves answers to neighbours, from 0 to 1; below 0 if to other facts."""
+    """Return by how much each edit of a head moves answers to neighbours, from 0 to 1; below 0 if to other facts."""
     return (_lean(result["log_probability"]) - _lean(result["unedited"])).mean(-1)
 
 
 def _lean(logs: Float[np.ndarray, "*batch role"]) -> Float[np.ndarray, "*batch"]:
-    """Probability of both neighbours above that of two other facts."""
+    """Return the probability of both neighbours above that of two other facts."""
     _, before, after, other = np.moveaxis(np.exp(logs.astype(float)), -1, 0)
     return before + after - 2 * other
 
 
 def over_lists(values: Float[np.ndarray, " list"]) -> Estimate:
-    """A mean over lists with Student's interval, which one list does not give."""
+    """Return a mean over lists with Student's interval, which one list does not give."""
     half = float(student_margin(values)) if len(values) > 1 else float("nan")
     value = float(values.mean())
     return Estimate(value=value, low=value - half, high=value + half, method="lists, Student's t")
 
 
 def first_heads(rankings: Result, edit: str, *, tied: bool = True) -> dict[str, Heads]:
-    """The head that each order puts first, of those for what an edit seeks, and heads that tie with it if ``tied``."""
+    """Return the head that each order for what an edit seeks puts first, and heads that tie with it if ``tied``."""
     by_name = dict(zip(rankings["predictor_names"].tolist(), rankings["predictors"][0, 0], strict=True))
     width = rankings["predictors"].shape[-1]
     orders = list_orders(by_name, SOUGHT[edit], seed=int(rankings.settings["seed"]))
@@ -69,7 +69,7 @@ def first_heads(rankings: Result, edit: str, *, tied: bool = True) -> dict[str, 
 
 @dataclass(frozen=True, kw_only=True)
 class EditSummary:
-    """What one edit does in one model.
+    """Hold what one edit does in one model.
 
     Attributes:
         first: the head of every order, with those that tie with it.

@@ -37,7 +37,7 @@ Areas = dict[str, dict[str, float]]
 
 
 def area(result: Result, order: str) -> Float[np.ndarray, "member question prompt"]:
-    """Area under right answers against heads removed (or kept), over ``log2(1 + heads)``, from 0 to 1.
+    """Return the area under right answers against heads removed (or kept), over ``log2(1 + heads)``, from 0 to 1.
 
     It is a mean of right answers in which every doubling of the heads counts alike; straight lines between counts.
     """
@@ -47,7 +47,7 @@ def area(result: Result, order: str) -> Float[np.ndarray, "member question promp
 
 
 def curve(result: Result, order: str) -> tuple[list[int], Float[np.ndarray, "question count"]]:
-    """Heads removed, or kept, from none to all, and the accuracy then: a mean over members and prompts."""
+    """Return heads removed, or kept, from none to all, and the accuracy then: a mean over members and prompts."""
     counts, right = _along(result, order)
     return counts, right.mean((0, -1))
 
@@ -61,7 +61,7 @@ def _along(result: Result, order: str) -> tuple[list[int], Float[np.ndarray, "me
 
 
 def least_area(result: Result) -> float:
-    """The area if the first head removed were all that is needed: nothing can lie below it but by chance."""
+    """Return the area if the first head removed were all that is needed: nothing can lie below it but by chance."""
     counts = result["counts"].astype(float)
     whole, nothing = result["ends"].astype(float).mean((0, 1, 3))
     x = np.log2(1 + np.array([0, counts[0], result["available"].sum()]))
@@ -69,21 +69,21 @@ def least_area(result: Result) -> float:
 
 
 def removal_results(name: str, folder: Path | None = None) -> dict[str, Result]:
-    """The stored removals of a language model: ``remove``, each draw of layers, and what is shown beside.
+    """Return the stored removals of a language model: ``remove``, each draw of layers, and what is shown beside.
 
     Raises:
         MissingResultError: if one is missing that the rule asks for.
     """
-    found = {"remove": load_result(HeadRemoval(model=name).name, folder=folder)}
+    results = {"remove": load_result(HeadRemoval(model=name).name, folder=folder)}
     for draw in range(RESAMPLES):
         setting = HeadRemoval(model=name, what="layers", draw=draw)
-        found[f"layers {draw}"] = load_result(setting.name, folder=folder)
+        results[f"layers {draw}"] = load_result(setting.name, folder=folder)
     names = [HeadRemoval(model=name, what=what).name for what in BESIDE]
-    return found | {result.settings["what"]: result for result in load_stored_results(names, folder)}
+    return results | {result.settings["what"]: result for result in load_stored_results(names, folder)}
 
 
 def by_draws(value: float, draws: Sequence[float]) -> Estimate:
-    """A number with the interval that its value on draws of layers and lists gives: Student's, of their spread."""
+    """Return a number with the interval that its values on draws of layers and lists give: Student's, of their spread."""
     x = np.asarray(draws, dtype=float)
     half = float(student_margin(x) * np.sqrt(len(x)))
     method = f"{len(x)} draws of whole layers and lists, Student's t"
@@ -91,36 +91,36 @@ def by_draws(value: float, draws: Sequence[float]) -> Estimate:
 
 
 def language_advantages(result: Result) -> Advantages:
-    """By how much the area of a tested order lies below that of another, by both names, with intervals over lists."""
-    found = {}
+    """Return by how much the area of a tested order lies below another's, by both names, with intervals over lists."""
+    advantages = {}
     for score, other in product(JUDGED, AGAINST):
         less = (area(result, other) - area(result, score))[0, 0].reshape(len(result["lists"]), -1).mean(1)
         value, half = float(less.mean()), float(student_margin(less))
         method = f"{len(less)} lists, Student's t"
-        found[score, other] = Estimate(value=value, low=value - half, high=value + half, method=method)
-    return found
+        advantages[score, other] = Estimate(value=value, low=value - half, high=value + half, method=method)
+    return advantages
 
 
 def drawn_advantages(results: dict[str, Result]) -> Advantages:
-    """The same with intervals over draws of whole layers and lists."""
+    """Return the same with intervals over draws of whole layers and lists."""
     draws = [result for name, result in results.items() if name.startswith("layers")]
-    found = {}
+    advantages = {}
     for score, other in product(JUDGED, AGAINST):
         value, *spread = (
             float((area(result, other) - area(result, score)).mean()) for result in (results["remove"], *draws)
         )
-        found[score, other] = by_draws(value, spread)
-    return found
+        advantages[score, other] = by_draws(value, spread)
+    return advantages
 
 
 def find_solving_members(result: Result, question: Question) -> Bool[np.ndarray, " member"]:
-    """Which members of an ensemble answer a kind of question."""
+    """Return which members of an ensemble answer a kind of question."""
     kinds = list(SOLVERS[result.settings["model"]].questions)
     return result["ends"][:, kinds.index(question), 0].mean(-1) > SOLVED
 
 
 def solver_areas(results: Sequence[Result], question: Question, order: str) -> Float[np.ndarray, " model"]:
-    """The same area of every small decoder that answers a kind of question."""
+    """Return the same area of every small decoder that answers a kind of question."""
     rows = []
     for result in results:
         kinds = list(SOLVERS[result.settings["model"]].questions)

@@ -25,7 +25,7 @@ SYMBOLIC = ("symbol", "origin", "symbol_origin")
 
 
 def origin_results(folder: Path | None = None) -> list[Result]:
-    """The stored settings, two without rotation and one with it.
+    """Return the stored settings, two without rotation and one with it.
 
     Raises:
         MissingResultError: if one is missing.
@@ -44,7 +44,7 @@ def origin_share(
     queries: str = "own",
     last: bool = False,
 ) -> Estimate | None:
-    """A part of the symbolic part of the heads that carry a kind of question, with its interval over squares.
+    """Return a part of the symbolic part of the heads that carry a kind of question, with its interval over squares.
 
     The symbolic part of a prompt is the variance of the row means of its cross-logit matrix; what differs between
     prompts is no part of it. Variances are summed over the heads.

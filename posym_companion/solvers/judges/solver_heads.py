@@ -23,30 +23,30 @@ DRAWS = 500  # of the bootstrap over seeds
 
 
 def load_settings(folder: Path | None = None) -> dict[str, Result]:
-    """The settings that claims about heads are measured on.
+    """Return the settings that claims about heads are measured on.
 
     Raises:
         MissingResultError: if there is none.
     """
-    found = {
+    settings = {
         name: result
         for name, result in solver_results(folder).items()
         if result.settings["layers"] > 1 and solves(result)
     }
-    if not found:
+    if not settings:
         raise MissingResultError("no stored setting of two or more layers solves its task")
-    return found
+    return settings
 
 
 def list_questions(results: dict[str, Result]) -> Iterator[tuple[str, Result, int]]:
-    """Every setting with each of its kinds of question."""
+    """Yield every setting with each of its kinds of question."""
     for name, result in results.items():
         for kind, question in enumerate(result.settings["questions"]):
             yield f"{question}, {name}", result, kind
 
 
 def over_seeds(statistic: Callable[[np.ndarray], np.ndarray], rows: np.ndarray) -> Estimate:
-    """A statistic of ``rows[seed, ...]`` with an interval over seeds; it takes many draws ``[draw, ..., field]``."""
+    """Return a statistic of ``rows[seed, ...]``, which takes many draws ``[draw, ..., field]``, with an interval over seeds."""
     return statistic_interval(statistic, rows[None], draws=DRAWS, vectorized=True)
 
 
@@ -81,7 +81,7 @@ def layer_trend(look: Look) -> Iterator[Yielded]:
 
 
 def early_less_late(heads: np.ndarray) -> np.ndarray:
-    """Median of ``[..., layer, head]`` over the first half of the layers minus that over the others."""
+    """Return the median of ``[..., layer, head]`` over the first half of the layers minus that over the others."""
     half = heads.shape[-2] // 2
     return np.median(heads[..., :half, :], axis=(-2, -1)) - np.median(heads[..., half:, :], axis=(-2, -1))
 
@@ -90,7 +90,7 @@ def early_less_late(heads: np.ndarray) -> np.ndarray:
 
 
 def pearson(rows: np.ndarray) -> np.ndarray:
-    """Correlation over all heads of ``[draw, ..., (s_POS, s_SYM)]``."""
+    """Return the correlation over all heads of ``[draw, ..., (s_POS, s_SYM)]``."""
     return correlate_rows(*rows.reshape(len(rows), -1, 2).transpose(2, 0, 1))
 
 
@@ -111,7 +111,7 @@ def anticorrelation(look: Look) -> Iterator[Yielded]:
 def correlation_before_training(
     untrained: Result, result: Result, kind: int, *, tau: str = "1e-4", times: int = 1
 ) -> np.ndarray:
-    """``[draw]``: r over the heads of all seeds of a setting before training, on one kind of question.
+    """Return ``[draw]``, r over the heads of all seeds of a setting before training, on one kind of question.
 
     Args:
         untrained: the result of :mod:`posym_companion.solvers.random_solvers`.
@@ -124,7 +124,7 @@ def correlation_before_training(
 
 
 def scores_at_birth(untrained: Result, result: Result, kind: int, *, tau: str = "1e-4", times: int = 1) -> np.ndarray:
-    """``[draw, seed, layer, head, score]`` of a setting before training; arguments are those of
+    """Return ``[draw, seed, layer, head, score]`` of a setting before training; arguments are those of
     :func:`correlation_before_training`."""
     scores = untrained[result.name.partition("/")[2]][list(TAUS).index(tau), LENGTHS.index(times)]
     return scores[:, :, kind].astype(float)
@@ -158,7 +158,7 @@ def plane_law(look: Look) -> Iterator[Yielded]:
 
 
 def spearman(rows: np.ndarray) -> np.ndarray:
-    """Rank correlation over all heads of ``[draw, ..., (behaviour, use)]``."""
+    """Return the rank correlation over all heads of ``[draw, ..., (behaviour, use)]``."""
     from scipy.stats import rankdata
 
     return correlate_rows(*(rankdata(x, axis=1) for x in rows.reshape(len(rows), -1, 2).transpose(2, 0, 1)))

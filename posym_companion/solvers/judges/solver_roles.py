@@ -27,7 +27,7 @@ LAST, EARLIER = "in the last layer", "in earlier layers"
 
 
 def pool_heads(results: dict[str, Result]) -> dict[str, np.ndarray]:
-    """The heads of all models: measurements and roles on binding and on index, model and depth, each ``[head]``."""
+    """Return of the heads of all models measurements and roles on both questions, model and depth, each ``[head]``."""
     parts: dict[str, list[np.ndarray]] = {}
 
     def add(name: str, values: np.ndarray) -> None:

@@ -27,31 +27,31 @@ PAIRS = "pairs of model and question"  # what is counted
 
 
 def solver_results(folder: Path | None = None, *, least: int = 1) -> dict[str, Result]:
-    """Stored settings by name, in the order of the grid.
+    """Return stored settings by name, in the order of the grid.
 
     Raises:
         MissingResultError: if there are fewer than ``least``.
     """
-    there = set(list_results("task_solvers", folder=folder))
-    names = [setting.name for setting in full_size() if setting.name in there]
+    stored = set(list_results("task_solvers", folder=folder))
+    names = [setting.name for setting in full_size() if setting.name in stored]
     if len(names) < least:
         raise MissingResultError(f"{len(names)} settings of task_solvers are stored, and {least} are needed")
     return {name.partition("/")[2]: load_result(name, folder=folder) for name in names}
 
 
 def solver_accuracy(result: Result, question: str) -> Estimate:
-    """Accuracy on one kind of question, mean over seeds."""
+    """Return the accuracy on one kind of question, mean over seeds."""
     kind = result.settings["questions"].index(question)
     return mean_interval(result["hits"][:, kind].sum(-1) / result["asked"][:, kind].sum(-1), over="seeds")
 
 
 def solves(result: Result, questions: Iterable[str] | None = None) -> bool:
-    """Whether kinds of question, by default all, are solved."""
+    """Return whether kinds of question, by default all, are solved."""
     return all(solver_accuracy(result, question).low > SOLVED for question in questions or result.settings["questions"])
 
 
 def steps_to_learn(result: Result, question: str) -> list[int | None]:
-    """Steps after which each seed answers a kind of question and goes on doing so; None for never."""
+    """Return the steps after which each seed answers a kind of question and goes on doing so; None for never."""
     kind = result.settings["questions"].index(question)
     steps: list[int | None] = []
     for seed in result["look_accuracy"][:, :, kind].T:
