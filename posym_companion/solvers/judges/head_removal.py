@@ -83,7 +83,7 @@ def removal_results(name: str, folder: Path | None = None) -> dict[str, Result]:
 
 
 def by_draws(value: float, draws: Sequence[float]) -> Estimate:
-    """Return a number with the interval that its values on draws of layers and lists give: Student's, of their spread."""
+    """Return a number with Student's interval of the spread of its values on draws of layers and lists."""
     x = np.asarray(draws, dtype=float)
     half = float(student_margin(x) * np.sqrt(len(x)))
     method = f"{len(x)} draws of whole layers and lists, Student's t"

@@ -46,7 +46,7 @@ def list_questions(results: dict[str, Result]) -> Iterator[tuple[str, Result, in
 
 
 def over_seeds(statistic: Callable[[np.ndarray], np.ndarray], rows: np.ndarray) -> Estimate:
-    """Return a statistic of ``rows[seed, ...]``, which takes many draws ``[draw, ..., field]``, with an interval over seeds."""
+    """Return a statistic of ``rows[seed, ...]`` with an interval over seeds; it takes draws ``[draw, ..., field]``."""
     return statistic_interval(statistic, rows[None], draws=DRAWS, vectorized=True)
 
 
