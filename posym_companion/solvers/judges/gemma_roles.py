@@ -210,7 +210,7 @@ def untaught_answers(folder: Path | None = None) -> dict[str, RightAndWrong]:
 
 
 def _within_groups(rows: np.ndarray) -> tuple[float, float]:
-    """Return the difference of ``[prompt, 1, (value, right, group)]`` between right and wrong, in all groups the same by
+    """Return the difference of ``[prompt, 1, (value, right, group)]`` between right and wrong, alike in all groups, by
     least squares; and the same in standard deviations of what is left."""
     values, group = rows[:, 0, :2], rows[:, 0, 2].astype(int)
     counts = np.maximum(np.bincount(group), 1)
