@@ -10,7 +10,7 @@ from typing import TypeVar
 
 import numpy as np
 
-from posym_companion.finding import Number, Remedy, Tally, count_cases, lies_beyond
+from posym_companion.finding import Number, Remedy, count_cases
 from posym_companion.judging import Look, Yielded, judge
 from posym_companion.language_models import plane_profile
 from posym_companion.language_models.binding_profile import FACTS, plain_settings, variant_settings
@@ -20,15 +20,13 @@ from posym_companion.language_models.judges.random_weights import (
     compare_with_random_weights,
     correlation_with_random_weights,
     layer_trend_with_random_weights,
-    list_beside_random_weights,
     list_measured_weights,
     shift_estimate,
 )
-from posym_companion.language_models.random_weights import TAUS, Weights
+from posym_companion.language_models.random_weights import TAUS
 from posym_companion.results import MissingResultError, Result, list_results, load_result
 from posym_core.metrics import (
     Correlation,
-    Estimate,
     LayerContrast,
     contrast_layers,
     find_local_layers,
@@ -43,13 +41,9 @@ Setting = tuple[str, int]
 KNOWN_FAMILIES = {"Gemma-2": r"gemma-?2\b", "Qwen-2": r"qwen-?2(\.5)?\b", "Llama-3": r"llama-?3(\.\d)?\b"}
 # Rounding of float32 sums over the matrix.
 ROUNDING = 1e-5
-# How the pairs of blocks are weighed, in words.
-WEIGHED = {"1e-4": "temperature 1e-4", "equal": "equal weights"}
 PROSE = "text"  # as an experiment calls it
 DRAWS = 2000
 SCORES = {"s_POS": "positional", "s_SYM": "symbolic"}
-# Which half of the layers has the higher score.
-HALVES = (("s_POS", "early above late", 1), ("s_SYM", "late above early", -1))
 Heads = Result | Mapping[str, np.ndarray]
 S = TypeVar("S", bound=Hashable)
 
@@ -136,21 +130,6 @@ def layer_contrasts(
     return found
 
 
-def early_and_late(settings: Mapping[str, Heads]) -> Tally:
-    """The claim of U25-2 in any settings, see :func:`layer_contrasts`: over all layers, and over local ones alone."""
-    tally = Tally()
-    for layers in ("all", "local"):
-        for setting, contrasts in layer_contrasts(settings, local=layers == "local").items():
-            where = f"{setting}, {layers} layers"
-            for (score, side, sign), contrast in zip(HALVES, contrasts, strict=True):
-                tally.numbers[f"median {score} early ({where})"] = contrast.early
-                tally.numbers[f"median {score} late ({where})"] = contrast.late
-                holds = {f"{score} {side}, {layers} layers": lies_beyond(contrast.difference, sign)}
-                missed = f"{where}: {score} {contrast.difference}"
-                tally.add(f"{score} early - late", where, contrast.difference, holds, missed)
-    return tally
-
-
 def yield_layer_trend(settings: Mapping[str, Heads], *, thirds: bool = False) -> Iterator[Yielded]:
     """Yield early less late in any settings, see :func:`layer_contrasts`: over all layers, and over local ones alone.
 
@@ -204,55 +183,6 @@ def score_correlation(scores: Heads) -> tuple[Correlation, float | None]:
     if "null_positional" not in (scores.arrays if isinstance(scores, Result) else scores):
         return found, None
     return found, head_correlation(scores["null_positional"], scores["null_symbolic"], draws=2).pearson.value
-
-
-def add_correlation(
-    tally: Tally, where: str, r: Estimate, null: float | None, birth: BesideRandomWeights | None = None
-) -> None:
-    """The claim of U25-3 in one setting: r is negative, below the null model's and below that of random weights.
-
-    What r cannot be held against is no case.
-    """
-    holds = {"r below zero": r.high < 0}
-    holds |= {} if null is None else {"r below the null model's": r.high < null}
-    holds |= {"r below every draw of random weights": birth.below} if birth else {}
-    beside = "" if null is None else f", null model {null:.2f}"
-    tally.add("Pearson r", where, r, holds, f"{where}: r {birth or r}{beside}")
-    if null is not None:
-        tally.numbers[f"Pearson r of the null model ({where})"] = null
-
-
-def correlations(
-    found: Mapping[str, tuple[Correlation, float | None]],
-    weights: Weights,
-    folder: Path | None,
-    remedy: Remedy | None = None,
-    model: str = MODEL,
-) -> tuple[dict[str, Number], dict[Kind, BesideRandomWeights], str]:
-    """The claim of U25-3 in any settings of the trained or the taught model.
-
-    Args:
-        found: by setting, see :func:`score_correlation`.
-        weights: of which model random weights stand beside.
-        folder: of results.
-        remedy: of the prompts.
-        model: whose architecture random weights have.
-
-    Returns:
-        Counts and numbers; r beside random weights; and in words r with all pairs of blocks weighed alike.
-    """
-    tally = Tally()
-    for where, (correlation, null) in found.items():
-        add_correlation(tally, where, correlation.pearson, null)
-    birth = {tau: correlation_with_random_weights(weights, tau, folder, remedy or "none", model) for tau in TAUS}
-    for tau, found_at in birth.items():
-        tally.numbers.update(list_beside_random_weights(found_at, f"Pearson r, {WEIGHED[tau]}"))
-    below = count_cases(each.below for each in birth["1e-4"].values())
-    counts = tally.counts()
-    counts.setdefault("settings with r below the null model's", count_cases([]))
-    counts["kinds of prompt with r below every draw of random weights"] = below
-    alike = ", ".join(f"{each.found.value:.2f}" for each in birth["equal"].values())
-    return counts | tally.numbers, birth["1e-4"], alike
 
 
 def yield_correlations(

@@ -9,7 +9,6 @@ from pathlib import Path
 
 import numpy as np
 
-from posym_companion.finding import Tally
 from posym_companion.judging import Look, Yielded, judge
 from posym_companion.language_models import plane_profile
 from posym_companion.language_models.judges.binding_profile import FACTS, MODEL, key_by_wording, load_profiles
@@ -29,8 +28,6 @@ from posym_companion.score_statistics import permute_layers
 from posym_core.metrics import head_correlation, measure_behaviour_and_use
 
 SHOWN_IN = "book/reference/every_head.ipynb"
-# A correlation is strong if its interval is above this.
-STRONG = 0.5
 
 
 def turning_angle(kept: np.ndarray, angles: np.ndarray, weights: np.ndarray | None = None) -> float:
@@ -106,19 +103,6 @@ def yield_frequency_use(settings: Heads, birth: Mapping[Kind, BesideRandomWeight
         yield "rank correlation", where, head_correlation(*heads, draws=500).spearman
         yield "p by layers exchanged at random", where, measure_layer_p(*(x[0] for x in heads))
     yield from compare_with_random_weights(birth, "rank correlation")
-
-
-def frequency_use(settings: Mapping[str, tuple[np.ndarray, np.ndarray]]) -> Tally:
-    """The claim of U25-9 in any settings, of behaviour and use as :func:`measure_behaviour_and_use` has them."""
-    tally = Tally()
-    for where, heads in settings.items():
-        found = head_correlation(*heads, draws=500).spearman
-        holds = {
-            "beyond the null": measure_layer_p(*(x[0] for x in heads)) < 0.05,
-            "with a strong correlation": found.low > STRONG,
-        }
-        tally.add("rank correlation", where, found, holds)
-    return tally
 
 
 @judge(SHOWN_IN, model=MODEL, measured_on="{model}")

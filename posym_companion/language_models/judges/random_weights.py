@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from posym_companion.finding import Cases, Number, Remedy, count_cases
+from posym_companion.finding import Cases, Remedy, count_cases
 from posym_companion.judging import Yielded
 from posym_companion.language_models.binding_profile import FRAMES
 from posym_companion.language_models.random_weights import (
@@ -53,16 +53,6 @@ class BesideRandomWeights:
 
     found: Estimate
     drawn: tuple[float, ...]
-
-    @property
-    def below(self) -> bool:
-        """Whether the whole interval is below every draw."""
-        return all(self.found.high < each for each in self.drawn)
-
-    @property
-    def above(self) -> bool:
-        """Whether the whole interval is above every draw."""
-        return all(self.found.low > each for each in self.drawn)
 
     @property
     def less_least(self) -> Estimate:
@@ -203,13 +193,3 @@ def compare_with_random_weights(
         yield beyond, f"{wording}, {facts} facts", each.less_least if below else each.less_most
         for draw, value in enumerate(each.drawn):
             yield f"{what} of random weights", f"{wording}, {facts} facts, draw {draw}", value
-
-
-def list_beside_random_weights(found: dict[Kind, BesideRandomWeights], what: str) -> dict[str, Number]:
-    """The numbers of a row: the trend on each kind of prompt, and that of each draw of random weights."""
-    ours: dict[str, Number] = {}
-    for (wording, facts), each in found.items():
-        ours[f"{what} ({wording}, {facts} facts, the model)"] = each.found
-        for draw, value in enumerate(each.drawn):
-            ours[f"{what} ({wording}, {facts} facts, random weights {draw})"] = value
-    return ours

@@ -14,20 +14,20 @@ from posym_core.metrics import mean_interval
 
 
 def answers(result: Result) -> dict[tuple[str, str, int], tuple[np.ndarray, np.ndarray]]:
-    """By order, wording and number of facts: which prompts are answered right, and which with the next fact.
+    """Return by order, wording and number of facts: which prompts are answered right, and which with the next fact.
 
     Of the second, the prompts whose last fact is asked about are left out, since nothing follows it: both are of
     the others where they are compared.
     """
-    found = {}
+    answered = {}
     wordings = result.settings.get("wordings", WORDINGS)
     for place in np.ndindex(result["chosen"].shape[:-1]):
         chosen, target = result["chosen"][place], result["target"][place]
         facts = int(result["facts"][place[2]])
         followed = target < facts - 1
         where = ORDERS[place[0]], wordings[place[1]], facts
-        found[where] = chosen == target, (chosen == target + 1)[followed]
-    return found
+        answered[where] = chosen == target, (chosen == target + 1)[followed]
+    return answered
 
 
 @judge(SHOWN_IN, model=MODEL, measured_on="{model}, taught to bind")

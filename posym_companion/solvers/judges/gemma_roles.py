@@ -2,23 +2,24 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
 
-from posym_companion.finding import Measured, Number, Remedy
-from posym_companion.language_models.judges.binding_profile import count_cases
+from posym_companion.finding import Remedy, count_cases
+from posym_companion.judging import Look, Yielded, judge
 from posym_companion.results import Result, load_result
 from posym_companion.solvers.areas import detection, detection_difference
 from posym_companion.solvers.judges.gemma_runs import (
     MODEL,
     SEEDS,
-    SOLVED,
+    SHOWN_IN,
     load_runs,
-    measure_runs,
+    look_at_taught,
     predictors,
     restored_share,
-    taught_models,
+    yield_accuracy,
 )
 from posym_companion.solvers.judges.solver_answers import RightAndWrong
 from posym_companion.solvers.solver_answers import MEASURED
@@ -31,148 +32,123 @@ CARRIES = 0.1
 # Purely symbolic, as the papers have it.
 PURE = 0.1
 DRAWS = 2000
-# What is taught in the controls, and the numbers that count in how many seeds idle heads rise less than half as much.
+NO_SIDES, NAN = "no heads on both sides", float("nan")
+WITHOUT_MOST = "the same without the head that restores most"
+# What is taught in the controls.
 CONTROLS = {"the third fact": {"rule": "third"}, "wrong answers": {"right": False}}
-GLOBAL = "seeds in which global layers restore most"
-LESS = {
-    "the third fact": "seeds in which they rise less than half as much where the third fact is taught",
-    "wrong answers": "seeds in which they rise less than half as much where wrong answers are taught",
-}
-# The first rule compared them after the last step with the control's first seed after this one.
+# The first rule compared with the control's first seed after this step.
 FIRST_STOP = 12
-FIRST_LESS = f"seeds in which they do so less than half as much in the control, stopped at step {FIRST_STOP}"
+RISE, LESS = "rise of idle heads", "rise of idle heads less twice that where {} taught"
+MORE = {"the third fact": LESS.format("the third fact is"), "wrong answers": LESS.format("wrong answers are")}
 
 
-def scores_tell_taught_roles(folder: Path | None, model: str = MODEL) -> Measured:
-    """Whether scores tell which heads carry the task, on the taught wording: over all depths and within one."""
-    results = load_runs(folder, model=model)
-    ours: dict[str, Number] = {}
-    most: list[bool] = []
-    held: dict[str, list[bool]] = {"seeds in which most purely symbolic heads carry it": most}
-
-    def judge(number: str, shown: str, area: Estimate | None, line: float = 0.5) -> None:
-        ours[f"area, {shown}"] = area or "no heads on both sides"
-        held.setdefault(f"seeds in which {number}", []).append(area is not None and area.low > line)
-
+@judge(SHOWN_IN, model=MODEL, measured_on="{model}, taught to bind")
+def scores_tell_taught_roles(look: Look) -> Iterator[Yielded]:
+    """T-5G: whether scores tell which heads carry the task, on the taught wording: over all depths and within one."""
+    results = load_runs(look.folder, model=look.model)
     carried = np.greater(np.stack([restored_share(result) for result in results]), CARRIES)
     layers = np.arange(carried.shape[1])
     depth = np.broadcast_to(layers[:, None], carried.shape[1:])
     thirds = [np.isin(depth, part) for part in np.array_split(layers, 3)]
     ever, always = np.asarray(carried.any(0)), np.asarray(carried.all(0))
     third = max(thirds, key=lambda part: ever[part].sum())  # that with most carriers
+    alone = []
     for result, carries in zip(results, carried, strict=True):
-        seed = result.settings["seed"]
-        ours[f"heads that carry it (seed {seed})"] = count_cases(carries.ravel())
-        scores = predictors(result)
-        pure = np.asarray((scores["s_SYM"] > 1 - PURE) & (-scores["s_POS (low)"] < PURE))
-        useful = ours[f"purely symbolic heads that carry it (seed {seed})"] = count_cases(carries[pure])
-        if useful.of:
-            most.append(2 * useful.held > useful.of)
-        for name, x in scores.items():
-            judge(f"{name} tells", f"{name} after (seed {seed})", _detected(x, carries))
-            within = f"{name} tells within a third of the depth"
-            judge(within, f"{name} within a third of the depth (seed {seed})", _detected(x[third], carries[third]))
-        for name, x in predictors(result, 0).items():
-            judge(f"{name} foretold", f"{name} before (seed {seed})", _detected(x, carries))
-        judge("depth alone tells", f"depth alone (seed {seed})", _detected(depth, carries))
+        seed, scores = f"seed {result.settings['seed']}", predictors(result)
+        pure = (scores["s_SYM"] > 1 - PURE) & (-scores["s_POS (low)"] < PURE)
+        yield "purely symbolic heads that carry it", seed, count_cases(carries[pure])
+        share = float(carries[pure].mean()) if pure.any() else None
+        yield "share of purely symbolic heads that carry it", seed, share
+        for when, snapshot in (("before", 0), ("after", -1)):
+            for name, x in predictors(result, snapshot).items():
+                yield f"area, {name} {when}", seed, _detect(x, carries)
+        for name in ("s_SYM", "s_POS (low)"):
+            yield f"area, {name} within a third of the depth", seed, _detect(scores[name][third], carries[third])
         for name, rival in (("spread", scores["spread of logits"]), ("depth", depth)):
-            better = detection_difference(scores["s_SYM"], rival, carries) if carries.any() else None
-            judge(f"s_SYM tells more than the {name}", f"s_SYM - {name} (seed {seed})", better, 0)
-    ours |= {
-        "heads that carry it in every seed, of those that do in any": count_cases(always[ever]),
-        "heads that carry it in any seed": int(ever.sum()),
-        "heads on the smaller side in a third of the depth": min(int(ever[third].sum()), int((~ever)[third].sum())),
-    }
-    alone = [ours[f"area, depth alone (seed {result.settings['seed']})"] for result in results]
-    note = (
+            more = detection_difference(scores["s_SYM"], rival, carries) if carries.any() else NO_SIDES
+            yield f"area, s_SYM - {name}", seed, more
+        alone.append(_detect(depth, carries))
+    yield "heads that carry it in any seed", "", int(ever.sum())
+    smaller = min(int(ever[third].sum()), int((~ever)[third].sum()))
+    yield "heads on the smaller side in a third of the depth", "", smaller
+    look.note = (
         f"A head carries the task if patching its output restores more than {CARRIES} of the answer's difference. "
-        f"{ours['heads that carry it in every seed, of those that do in any']} heads that carry it in any seed do so "
+        f"{count_cases(always[ever])} heads that carry it in any seed do so "
         "in every one: all seeds speak of one set of heads. By depth alone, the later the more, the areas are "
-        f"{', '.join(f'{x.value:.2f}' if isinstance(x, Estimate) else str(x) for x in alone)}."
+        f"{', '.join(f'{x.value:.2f}' if isinstance(x, Estimate) else x for x in alone)}."
     )
-    every, settings = taught_models(folder, model=model)
-    return measure_runs(every, {**{k: count_cases(v) for k, v in held.items()}, **ours}, note, settings)
+    yield from yield_accuracy(look_at_taught(look))
 
 
-def _detected(x: np.ndarray, chosen: np.ndarray) -> Estimate | None:
-    return detection(x, chosen, draws=DRAWS) if 0 < chosen.sum() < chosen.size else None
+def _detect(x: np.ndarray, chosen: np.ndarray) -> Estimate | str:
+    return detection(x, chosen, draws=DRAWS) if 0 < chosen.sum() < chosen.size else NO_SIDES
 
 
-def first_look(folder: Path | None, remedy: Remedy | None = None, model: str = MODEL) -> Measured:
-    """What one seed and no patching had suggested, and what idle heads do in controls of as many steps.
+@judge(
+    SHOWN_IN,
+    model=MODEL,
+    measured_on="{model}, taught to bind",
+    note="Controls have as many steps on the same prompts: one is taught the attribute of the third fact, another rule "
+    "that can be learned, and one wrong answers, from which nothing can",
+)
+def first_look(look: Look) -> Iterator[Yielded]:
+    """T-0G: what one seed and no patching had suggested, and what idle heads do in controls of as many steps.
 
     With a remedy the scores are those of its prompts, before teaching and after the last step; which heads carry the
     task, and whether a control was learned, stays what the runs say. Of another model than the first no control need
     be there, and whether layers are local is asked where some are and some are not.
     """
-    results = load_runs(folder, model=model)
-    controls = {name: load_runs(folder, model=model, **kind) for name, kind in CONTROLS.items()}
-    ours: dict[str, Number] = {}
-    held: dict[str, list[bool]] = {name: [] for name in (GLOBAL, *LESS.values(), FIRST_LESS)}
-    carriers: dict[tuple[int, int], list[bool]] = {}
+    results = load_runs(look.folder, model=look.model)
+    look.record(*results)
+    controls = {name: load_runs(look.folder, model=look.model, **kind) for name, kind in CONTROLS.items()}
+    for name, runs in controls.items():
+        look.record(*runs)
+        yield f"right by its own rule, {name}", "no seed", None
+        yield MORE[name], "no seed", None
+    carriers: dict[str, list[bool]] = {}
     for result in results:
-        seed = result.settings["seed"]
-        share, carries = restored_share(result), restored_share(result) > CARRIES
-        scores = scores_by_step(result, folder, remedy)
+        seed = f"seed {result.settings['seed']}"
+        share, scores = restored_share(result), scores_by_step(result, look.folder, look.remedy)
         positional, symbolic = scores[max(scores)]
         pure = (symbolic > 1 - PURE) & (positional < PURE)
-        for layer, head in np.argwhere(carries).tolist():
-            carriers.setdefault((layer, head), []).append(bool(pure[layer, head]))
+        for layer, head in np.argwhere(share > CARRIES).tolist():
+            yield "purely symbolic", f"{layer}:{head}, {seed}", bool(pure[layer, head])
+            carriers.setdefault(f"{layer}:{head}", []).append(bool(pure[layer, head]))
         local = np.isin(np.arange(len(share)), find_local_layers(result["angles"]))
-        if not local.all():
-            positive = share.clip(min=0)
-            part = ours[f"share restored by global layers (seed {seed})"] = float(
-                positive[~local].sum() / positive.sum()
-            )
-            held[GLOBAL].append(part > 0.5)
-            rest = positive.copy()
-            rest.flat[positive.argmax()] = 0
-            others = float(rest[~local].sum() / rest.sum()) if rest.any() else float("nan")
-            ours[f"the same without the head that restores most (seed {seed})"] = others
+        positive = share.clip(min=0)
+        rest = np.where(np.arange(positive.size).reshape(positive.shape) == positive.argmax(), 0, positive)
+        for quantity, part in (("share restored by global layers", positive), (WITHOUT_MOST, rest)):
+            yield quantity, seed, None if local.all() else float(part[~local].sum() / part.sum()) if part.any() else NAN
         positional, symbolic = scores[0]
-        idle = (symbolic > 1 - PURE) & (positional < 0.5) & ~carries
+        idle = (symbolic > 1 - PURE) & (positional < 0.5) & (share <= CARRIES)
+        yield "idle heads, symbolic before", seed, int(idle.sum())
         taught = measure_rise(scores, idle)
-        last, turned = max(taught), held.setdefault("seeds in which idle symbolic heads turn positional", [])
-        if idle.any():
-            turned.append(taught[last] > 0)
-        ours |= {
-            f"idle heads, symbolic before (seed {seed})": int(idle.sum()),
-            **{f"their rise of s_POS - s_SYM, median (seed {seed}, step {step})": x for step, x in taught.items()},
-        }
-        for name, found in controls.items():
-            control = next((one for one in found if one.settings["seed"] == seed), None)
-            if control is None:
-                continue
-            there = measure_rise(scores_by_step(control, folder, remedy), idle)
-            ours[f"right by its own rule, {name} (seed {seed})"] = right = taught_rule_accuracy(control)
-            ours |= {f"the same heads, {name} (seed {seed}, step {step})": x for step, x in there.items()}
-            # A rule that was not learned is no control for what was learned.
-            if idle.any() and (right > SOLVED or not control.settings["right"]):
-                held[LESS[name]].append(there[last] < taught[last] / 2)
-        if remedy is None and model == MODEL:
-            first = next(one for one in controls["wrong answers"] if one.settings["seed"] == SEEDS[0])
-            held[FIRST_LESS].append(measure_rise(scores_by_step(first), idle)[FIRST_STOP] < taught[last] / 2)
-    counts: dict[str, Number] = {
-        # The same heads in other runs of teaching are no other heads.
-        "heads that carry it in some run and are purely symbolic": count_cases(map(all, carriers.values())),
-        "heads that carry it and are purely symbolic": count_cases(x for each in carriers.values() for x in each),
-        **{name: count_cases(x) for name, x in held.items()},
-    }
-    every = [*results, *(one for found in controls.values() for one in found)]
-    note = (
-        "Controls have as many steps on the same prompts: one is taught the attribute of the third fact, another rule "
-        "that can be learned, and one wrong answers, from which nothing can"
-    )
-    found, settings = taught_models(folder, remedy, model)
-    named = {one.name for one in every}
-    return measure_runs([*every, *(one for one in found if one.name not in named)], {**counts, **ours}, note, settings)
+        last = max(taught)
+        yield RISE, seed, taught[last] if idle.any() else None
+        for step, rise in taught.items():
+            yield "their rise of s_POS - s_SYM, median", f"{seed}, step {step}", rise
+        for name, runs in controls.items():
+            for control in (one for one in runs if one.settings["seed"] == result.settings["seed"]):
+                rises = measure_rise(scores_by_step(control, look.folder, look.remedy), idle)
+                yield f"right by its own rule, {name}", seed, taught_rule_accuracy(control)
+                for step, rise in rises.items():
+                    yield f"the same heads, {name}", f"{seed}, step {step}", rise
+                yield MORE[name], seed, taught[last] - 2 * rises[last] if idle.any() else None
+        if look.remedy == "none" and look.model == MODEL:
+            (first,) = (one for one in controls["wrong answers"] if one.settings["seed"] == SEEDS[0])
+            stopped = measure_rise(scores_by_step(first), idle)[FIRST_STOP]
+            yield f"{MORE['wrong answers']}, stopped at step {FIRST_STOP}", seed, taught[last] - 2 * stopped
+    # The same heads in other runs of teaching are no other heads.
+    for head, pure in carriers.items():
+        yield "purely symbolic in every run", head, all(pure)
+    yield from yield_accuracy(look_at_taught(look))
 
 
 def scores_by_step(
-    result: Result, folder: Path | None = None, remedy: Remedy | None = None
+    result: Result, folder: Path | None = None, remedy: Remedy = "none"
 ) -> dict[int, tuple[np.ndarray, np.ndarray]]:
-    """Mean ``s_POS`` and ``s_SYM`` of every head on the taught wording after each step at which they were measured."""
-    if remedy is None:
+    """Return both scores of every head on the taught wording, means over prompts, after each step that has them."""
+    if remedy == "none":
         steps = enumerate(result["steps"].tolist())
         each = {step: [result[name][place, 0] for name in ("positional", "symbolic")] for place, step in steps}
     else:
@@ -183,16 +159,16 @@ def scores_by_step(
 
 
 def load_profiles(result: Result, folder: Path | None, remedy: Remedy) -> tuple[Result, Result]:
-    """Profiles on a remedy's prompts, of the taught wording: before any teaching, and after that of a run."""
-    said = result.settings
-    lesson = "wrong" if not said["right"] else "third" if said.get("rule") == "third" else "binding"
-    settings = list_variant_settings(remedy, said.get("model", MODEL), lesson)
-    (setting,) = (x for x in settings if (x.taught, x.profile.template) == (said["seed"], WORDINGS[0]))
+    """Return profiles on a remedy's prompts, of the taught wording: before any teaching, and after that of a run."""
+    run = result.settings
+    lesson = "wrong" if not run["right"] else "third" if run.get("rule") == "third" else "binding"
+    settings = list_variant_settings(remedy, run.get("model", MODEL), lesson)
+    (setting,) = (x for x in settings if (x.taught, x.profile.template) == (run["seed"], WORDINGS[0]))
     return load_result(setting.profile.name, folder=folder), load_result(setting.name, folder=folder)
 
 
 def measure_rise(scores: dict[int, tuple[np.ndarray, np.ndarray]], heads: np.ndarray) -> dict[int, float]:
-    """By step, by how much ``s_POS - s_SYM`` of some heads has risen since before teaching (median).
+    """Return by step, by how much ``s_POS - s_SYM`` of some heads has risen since before teaching (median).
 
     NaN without a head.
     """
@@ -202,12 +178,12 @@ def measure_rise(scores: dict[int, tuple[np.ndarray, np.ndarray]], heads: np.nda
 
 
 def taught_rule_accuracy(result: Result) -> float:
-    """Share of right answers after the last step, by the rule that was taught, on the taught wording."""
+    """Return the share of right answers after the last step, by the rule that was taught, on the taught wording."""
     return float(np.nanmean(result["correct"][-1, 0, FACTS.index(result.settings["facts"])]))
 
 
 def untaught_answers(folder: Path | None = None) -> dict[str, RightAndWrong]:
-    """Measurements of the heads that will carry the answer, where the untaught model is right and where it is wrong.
+    """Return measurements of the heads that will carry the answer, where the untaught model is right and where wrong.
 
     Over the prompts of all seeds and wordings; differences are within a seed and wording, intervals over prompts.
     """
@@ -220,22 +196,22 @@ def untaught_answers(folder: Path | None = None) -> dict[str, RightAndWrong]:
             for name in MEASURED:
                 heads = result[name][0, place].astype(float)[:, carries].mean(-1)
                 rows[name].append(np.stack([heads, right, group], -1))
-    found = {}
+    compared = {}
     for name, parts in rows.items():
         measured = np.concatenate(parts)
         value, right = measured[:, 0], measured[:, 1] == 1
-        found[name] = RightAndWrong(
+        compared[name] = RightAndWrong(
             right=float(value[right].mean()),
             wrong=float(value[~right].mean()),
             difference=statistic_interval(lambda drawn: _within_groups(drawn)[0], measured[:, None], draws=DRAWS),
             effect=statistic_interval(lambda drawn: _within_groups(drawn)[1], measured[:, None], draws=DRAWS),
         )
-    return found
+    return compared
 
 
 def _within_groups(rows: np.ndarray) -> tuple[float, float]:
-    """Difference of ``[prompt, 1, (value, right, group)]`` between right and wrong, the same in every group by least
-    squares; and the same in standard deviations of what is left."""
+    """Return the difference of ``[prompt, 1, (value, right, group)]`` between right and wrong, alike in all groups, by
+    least squares; and the same in standard deviations of what is left."""
     values, group = rows[:, 0, :2], rows[:, 0, 2].astype(int)
     counts = np.maximum(np.bincount(group), 1)
     means = np.stack([np.bincount(group, column) / counts for column in values.T], -1)

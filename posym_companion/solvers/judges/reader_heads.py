@@ -30,14 +30,14 @@ UNDEFINED = Estimate(value=np.nan, low=np.nan, high=np.nan)
 
 
 def measure_asked_contrast(result: Result, factor: str, head: tuple[int, int]) -> Float[np.ndarray, " prompt"]:
-    """How much the symbol, or the origin, that is asked for stands out in a head's logits."""
+    """Return how much the symbol, or the origin, that is asked for stands out in a head's logits."""
     return result["contrasts"][AXES.index(factor)][:, *head].astype(float)
 
 
 def measure_followed_logits(
     result: Result, part: str, head: tuple[int, int], than: str | None = None, *, alone: bool = False
 ) -> Estimate:
-    """How far a head's logits do on an exchange of a part of keys what they do on one of whole keys.
+    """Return how far a head's logits do on an exchange of a part of keys what they do on one of whole keys.
 
     The slope through zero over prompts and pairs, with an interval over prompts.
 

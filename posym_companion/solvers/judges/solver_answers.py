@@ -15,7 +15,7 @@ from posym_core.metrics import Estimate, mean_interval
 
 @dataclass(frozen=True, kw_only=True)
 class RightAndWrong:
-    """One measurement of the heads that carry a kind of question.
+    """Hold one measurement of the heads that carry a kind of question.
 
     Attributes:
         right: mean over models of the mean over right answers.
@@ -31,7 +31,7 @@ class RightAndWrong:
 
 
 def answer_results(folder: Path | None = None) -> list[Result]:
-    """The stored settings.
+    """Return the stored settings.
 
     Raises:
         MissingResultError: if one is missing.
@@ -41,7 +41,7 @@ def answer_results(folder: Path | None = None) -> list[Result]:
 
 
 def right_and_wrong(results: list[Result], question: str) -> dict[str, RightAndWrong]:
-    """Every measurement on right and on wrong answers to one kind of question, over all models that give both.
+    """Return every measurement on right and on wrong answers to one kind of question, over all models that give both.
 
     Raises:
         ValueError: if there is no such model, or none of its heads carries the kind.
@@ -60,13 +60,13 @@ def right_and_wrong(results: list[Result], question: str) -> dict[str, RightAndW
                     models[name].append((right.mean(), wrong.mean(), within))
     if not all(models.values()):
         raise ValueError(f"no stored model has a head that carries {question} and answers of both kinds; run more")
-    found = {}
+    compared = {}
     for name, rows in models.items():
         right, wrong, within = np.array(rows).T
-        found[name] = RightAndWrong(
+        compared[name] = RightAndWrong(
             right=float(right.mean()),
             wrong=float(wrong.mean()),
             difference=mean_interval(right - wrong, over="models"),
             effect=mean_interval((right - wrong) / np.where(within > 0, within, np.nan), over="models"),
         )
-    return found
+    return compared

@@ -6,24 +6,28 @@ A head *carries* a kind of question if patching it alone moves at least a fifth 
 
 from __future__ import annotations
 
-from pathlib import Path
+from collections.abc import Iterator
+from itertools import product
 
 import numpy as np
 
-from posym_companion.finding import Measured, Number, count_cases
+from posym_companion.finding import count_cases
+from posym_companion.judging import Look, Yielded, judge
 from posym_companion.results import MissingResultError, Result
 from posym_companion.solvers.areas import detection
-from posym_companion.solvers.judges.solver_heads import heads_measured, load_settings
+from posym_companion.solvers.judges.solver_heads import look_at_settings
+from posym_companion.solvers.judges.task_solvers import MODEL, SHOWN_IN
 from posym_companion.solvers.task_solvers import SCORES, SHARES
 from posym_core.metrics import Estimate
 
 CARRIES, NEEDED = 0.2, 0.1
 DRAWS = 500  # of the bootstrap
+QUESTIONS = ("binding", "index")
 LAST, EARLIER = "in the last layer", "in earlier layers"
 
 
 def pool_heads(results: dict[str, Result]) -> dict[str, np.ndarray]:
-    """The heads of all models: measurements and roles on binding and on index, model and depth, each ``[head]``."""
+    """Return of the heads of all models measurements and roles on both questions, model and depth, each ``[head]``."""
     parts: dict[str, list[np.ndarray]] = {}
 
     def add(name: str, values: np.ndarray) -> None:
@@ -44,64 +48,57 @@ def pool_heads(results: dict[str, Result]) -> dict[str, np.ndarray]:
     return {name: np.concatenate(values) for name, values in parts.items()}
 
 
-def scores_tell_roles(folder: Path | None) -> Measured:
+@judge(SHOWN_IN, measured_on=MODEL)
+def scores_tell_roles(look: Look) -> Iterator[Yielded]:
     """T-5: how well each measurement ranks the heads that carry a question, and tells carriers apart."""
-    results = {
-        name: result for name, result in load_settings(folder).items() if "last" not in result.settings["questions"]
-    }
+    results = look_at_settings(look, without="last")
     if not results:
         raise MissingResultError("no solved setting asks binding and index alone")
-    heads = pool_heads(results)
-    ours: dict[str, Number] = {}
+    heads, areas = pool_heads(results), {}
 
-    def detected(values: np.ndarray, chosen: np.ndarray, among: np.ndarray) -> Number:
+    def detect(values: np.ndarray, chosen: np.ndarray, among: np.ndarray) -> Estimate | str:
         counted = among & np.isfinite(values)
         if not 0 < chosen[counted].sum() < counted.sum():
             return "no heads on both sides"
         return detection(values[counted], chosen[counted], groups=heads["model"][counted], draws=DRAWS)
 
     everyone = np.ones(len(heads["model"]), dtype=bool)
-    for question in ("binding", "index"):
-        for role in ("carried", "needed"):
-            chosen = heads[f"{question} {role}"]
-            ours[f"heads of all by which {question} is {role}"] = count_cases(chosen)
-            for name in (*SCORES, *SHARES):
-                found = detected(heads[f"{question} {name}"], chosen, everyone)
-                ours[f"{name} ranks heads by which {question} is {role}"] = found
-        ours[f"depth alone ranks heads by which {question} is carried"] = detected(
-            heads["depth"], heads[f"{question} carried"], everyone
-        )
-    gap = np.asarray(
-        sum(heads[f"{question} symbolic"] - heads[f"{question} positional"] for question in ("binding", "index"))
-    )
+    for question, role in product(QUESTIONS, ("carried", "needed")):
+        chosen = heads[f"{question} {role}"]
+        yield f"heads of all by which {question} is {role}", "", count_cases(chosen)
+        for name in (*SCORES, *SHARES):
+            area = detect(heads[f"{question} {name}"], chosen, everyone)
+            yield f"{name} ranks heads by which {question} is {role}", "", area
+    gap = sum(heads[f"{question} symbolic"] - heads[f"{question} positional"] for question in QUESTIONS)
     one = heads["binding carried"] ^ heads["index carried"]
-    ours["s_SYM - s_POS tells carriers of binding from those of index"] = detected(gap, heads["binding carried"], one)
-    for where, there in ((LAST, heads["depth"] == 1), (EARLIER, heads["depth"] < 1)):
+    tells = "s_SYM - s_POS tells carriers of binding from those of index"
+    yield tells, "", detect(np.asarray(gap), heads["binding carried"], one)
+    for where, layers in ((LAST, heads["depth"] == 1), (EARLIER, heads["depth"] < 1)):
         asked = {
-            f"{name} ranks heads by which {question} is carried": (heads[f"{question} {name}"], question, there)
-            for question in ("binding", "index")
-            for name in (*SCORES, *SHARES)
-        } | {"s_SYM - s_POS tells carriers of binding from those of index": (gap, "binding", there & one)}
+            f"{name} ranks heads by which {question} is carried": (heads[f"{question} {name}"], question, layers)
+            for name, question in (("symbolic", "binding"), ("positional", "index"))
+        } | {tells: (np.asarray(gap), "binding", layers & one)}
         for name, (values, question, among) in asked.items():
-            chosen = heads[f"{question} carried"]
-            ours[f"{name}, {where}"] = detected(values, chosen, among)
-            counted = among & np.isfinite(values)
-            ours[f"{name}, {where}: heads on the smaller side"] = int(
-                min((chosen & counted).sum(), (~chosen & counted).sum())
-            )
+            chosen, counted = heads[f"{question} carried"], among & np.isfinite(values)
+            yield f"{name}, {where}", "", detect(values, chosen, among)
+            smaller = int(min((chosen & counted).sum(), (~chosen & counted).sum()))
+            yield f"{name}, {where}: heads on the smaller side", "", smaller
+        for name in ("symbolic", "positional"):
+            areas[name, where] = detect(heads[f"binding {name}"], heads["binding carried"], layers)
+    alone = {question: detect(heads["depth"], heads[f"{question} carried"], everyone) for question in QUESTIONS}
     note = (
+        f"{look.note} "
         f"Areas under the curve, 0.5 by chance. A head carries a question if patching it moves {CARRIES:.0%} of the "
         f"preference, and is needed if its mean ablation costs {NEEDED:.0%} of accuracy. Depth alone, the later the "
-        f"more, ranks carriers of binding with {_area(ours['depth alone ranks heads by which binding is carried'])} "
-        f"and those of index with {_area(ours['depth alone ranks heads by which index is carried'])}. "
+        f"more, ranks carriers of binding with {_write(alone['binding'])} and those of index with "
+        f"{_write(alone['index'])}. "
     )
     for name, score in (("symbolic", "s_SYM"), ("positional", "s_POS")):
-        by = f"{name} ranks heads by which binding is carried"
-        areas = (f"{_area(ours[f'{by}, {where}'])} {where}" for where in (LAST, EARLIER))
-        note += f"By {score} carriers of binding rank with {' and '.join(areas)}. "
-    return heads_measured(results, ours, note=note.strip())
+        each = (f"{_write(areas[name, where])} {where}" for where in (LAST, EARLIER))
+        note += f"By {score} carriers of binding rank with {' and '.join(each)}. "
+    look.note = note.strip()
 
 
-def _area(found: Number) -> str:
-    """An area without its interval."""
-    return f"{found.value:.2f}" if isinstance(found, Estimate) else str(found)
+def _write(area: Estimate | str) -> str:
+    """Return an area without its interval."""
+    return f"{area.value:.2f}" if isinstance(area, Estimate) else area

@@ -2,144 +2,132 @@
 
 from __future__ import annotations
 
-from pathlib import Path
+from collections.abc import Iterator
 
 import numpy as np
 
-from posym_companion.finding import Measured, Number, Remedy, Tally, count_cases, format_number, lies_beyond
-from posym_companion.language_models.binding_profile import random_weight_settings
-from posym_companion.language_models.judges.binding_planes import GAP, GAPS, SHARE, SHARES, planes_with_random_weights
+from posym_companion.finding import format_number
+from posym_companion.judging import Look, Yielded, judge
+from posym_companion.language_models.judges.binding_planes import GAPS, SHARES, planes_with_random_weights
 from posym_companion.language_models.judges.binding_profile import (
-    by_thirds,
-    correlations,
-    early_and_late,
     score_correlation,
+    yield_correlations,
+    yield_layer_trend,
 )
-from posym_companion.language_models.judges.plane_profile import frequency_use
+from posym_companion.language_models.judges.plane_profile import yield_frequency_use
 from posym_companion.language_models.judges.random_weights import (
+    correlation_with_random_weights,
     frequency_law_with_random_weights,
-    list_beside_random_weights,
-    list_measured_weights,
 )
+from posym_companion.language_models.random_weights import TAUS
 from posym_companion.results import load_result
-from posym_companion.solvers.judges.gemma_runs import MODEL, SOLVED, load_runs, measure_runs, taught_models
+from posym_companion.solvers.judges.gemma_runs import MODEL, SHOWN_IN, load_runs, look_at_taught, yield_accuracy
 from posym_companion.solvers.survey import SurveyedModel
 from posym_companion.solvers.taught_gemma import FACTS, WORDINGS
 from posym_core.metrics import find_local_layers, measure_behaviour_and_use, statistic_interval
 
-# Planes stopped cost nothing if the mean loss of teaching is at most this many times that with all planes.
-AS_FAST = 1.2
-# How far planes that are stopped would turn; below an eighth of a turn a plane is slow, and stopping it does nothing.
-TURNED = "radians that a stopped plane would turn over a prompt, {}, at most"
 DRAWS = 2000
 CASES = "One model, three seeds: wordings are asked of the same weights, so that nine pairs are no nine models."
+TAUGHT = "{model}, taught to bind"
 
 
-def trend(folder: Path | None, remedy: Remedy | None = None, model: str = MODEL) -> Measured:
-    """Early against late layers as in U25-2, of the taught model: over all layers, and over local ones alone."""
-    results, settings = taught_models(folder, remedy, model)
-    tally = early_and_late(settings)
-    thirds = by_thirds(settings) if remedy else {}
-    return measure_runs(results, tally.counts() | tally.numbers | thirds, CASES, settings)
+@judge(SHOWN_IN, model=MODEL, measured_on=TAUGHT, note=CASES)
+def trend(look: Look) -> Iterator[Yielded]:
+    """T-1G: early against late layers as in U25-2, over all layers, and over local ones alone."""
+    settings = look_at_taught(look)
+    yield from yield_accuracy(settings)
+    yield from yield_layer_trend(settings)
 
 
-def correlation(folder: Path | None, remedy: Remedy | None = None, model: str = MODEL) -> Measured:
-    """The correlation of the scores over heads, beside the null model's and random weights', as in U25-3."""
-    results, settings = taught_models(folder, remedy, model)
-    found = {where: score_correlation(x) for where, x in settings.items()}
-    ours, _, alike = correlations(found, "taught", folder, remedy, model)
-    note = (
+@judge(SHOWN_IN, model=MODEL, measured_on=TAUGHT)
+def correlation(look: Look) -> Iterator[Yielded]:
+    """T-2G: the correlation of the scores over heads, beside the null model's and random weights', as in U25-3."""
+    settings = look_at_taught(look)
+    yield from yield_accuracy(settings)
+    birth, equal = (
+        correlation_with_random_weights("taught", tau, look.folder, look.remedy, look.model) for tau in TAUS
+    )
+    yield from yield_correlations({where: score_correlation(x) for where, x in settings.items()}, birth)
+    alike = ", ".join(f"{each.found.value:.2f}" for each in equal.values())
+    look.note = (
         f"{CASES} The null model keeps each head's attention, see U25-3. Random weights are beside the packaged taught "
         f"model, on two wordings at two lengths. With all pairs of blocks weighed alike its r is {alike}"
     )
-    return measure_runs(results, ours, note, settings, list_measured_weights("taught", remedy, model))
 
 
-def planes(folder: Path | None, remedy: Remedy | None = None, model: str = MODEL) -> Measured:
-    """Shares of variance by quarter of planes in nine settings, softmax scores of single planes in three; as U25-4."""
-    results, settings = taught_models(folder, remedy, model)
-    tally = Tally()
-
-    def judge(counted: str, number: str, quarters: np.ndarray, line: float, where: str) -> None:
-        for quarter, place, sign in (("slowest", 3, 1), ("second", 1, -1)):
-            found = statistic_interval(lambda y: float(np.nanmean(y)), quarters[None, ..., place], draws=DRAWS)
-            name = f"{number}, {quarter} quarter"
-            tally.add(name, where, found, {f"{counted} with {name}": lies_beyond(found, sign, line)})
-
+@judge(
+    SHOWN_IN,
+    model=MODEL,
+    measured_on=TAUGHT,
+    note=f"{CASES} Shares beyond 0.5, scores beyond 0.1, with intervals over layers.",
+)
+def planes(look: Look) -> Iterator[Yielded]:
+    """T-3G: shares of variance by quarter of planes in nine settings, softmax scores of single planes in three."""
+    settings = look_at_taught(look)
+    yield from yield_accuracy(settings)
     for where, x in settings.items():
         share = x["band_symbolic_share"] - x["band_positional_share"]
-        judge("settings", SHARES, np.nanmean(share.reshape(*share.shape[:-1], 4, 2), -1), SHARE, where)
-    for where, x in settings.items():
+        yield from yield_quarters(SHARES, where, np.nanmean(share.reshape(*share.shape[:-1], 4, 2), -1))
         if where.endswith(WORDINGS[0]):
-            gap = np.array_split(x["plane_gap"], 4, axis=-1)
-            judge("seeds", GAPS, np.stack([np.nanmean(quarter, -1) for quarter in gap], -1), GAP, where)
-    note = f"{CASES} Shares beyond {SHARE}, scores beyond {GAP}, with intervals over layers."
-    ours = tally.counts("{}") | planes_with_random_weights(folder, model) | tally.numbers
-    drawn = [setting.name for setting in random_weight_settings(model)]
-    return measure_runs(results, ours, note, settings, drawn)
+            quarters = np.array_split(x["plane_gap"], 4, axis=-1)
+            yield from yield_quarters(GAPS, where, np.stack([np.nanmean(each, -1) for each in quarters], -1))
+    yield from ((name, "", most) for name, most in planes_with_random_weights(look.folder, look.model).items())
 
 
-def all_heads(folder: Path | None, remedy: Remedy | None = None, model: str = MODEL) -> Measured:
-    """Behaviour of all heads against the frequencies that they use, as in U25-9."""
-    results, settings = taught_models(folder, remedy, model)
-    heads = {}
+def yield_quarters(measure: str, where: str, quarters: np.ndarray) -> Iterator[Yielded]:
+    """Yield means over heads of two quarters of ``[layer, head, quarter]``, with intervals over layers."""
+    for quarter, place in (("slowest", 3), ("second", 1)):
+        mean = statistic_interval(lambda y: float(np.nanmean(y)), quarters[None, ..., place], draws=DRAWS)
+        yield f"{measure}, {quarter} quarter", where, mean
+
+
+@judge(
+    SHOWN_IN,
+    model=MODEL,
+    measured_on=TAUGHT,
+    note=f"{CASES} Eight bands of planes, each at its mean log angle; see U25-9, also for random weights.",
+)
+def all_heads(look: Look) -> Iterator[Yielded]:
+    """T-4G: behaviour of all heads against the frequencies that they use, as in U25-9."""
+    settings, heads = look_at_taught(look), {}
+    yield from yield_accuracy(settings)
     for where, x in settings.items():
         bands = np.exp(np.stack([np.log(part).mean(-1) for part in np.array_split(x["plane_angle"], 8, axis=-1)], -1))
         heads[where] = measure_behaviour_and_use(x["positional"], x["symbolic"], x["band_energy_share"], bands)
-    tally, birth = frequency_use(heads), frequency_law_with_random_weights("taught", folder, remedy or "none", model)
-    ours = {
-        **tally.counts("settings {}"),
-        "kinds of prompt above every draw of random weights": count_cases(each.above for each in birth.values()),
-        **tally.numbers,
-        **list_beside_random_weights(birth, "rank correlation"),
-    }
-    note = f"{CASES} Eight bands of planes, each at its mean log angle; see U25-9, also for random weights."
-    return measure_runs(results, ours, note, settings, list_measured_weights("taught", remedy, model))
+    birth = frequency_law_with_random_weights("taught", look.folder, look.remedy, look.model)
+    yield from yield_frequency_use(heads, birth)
 
 
-def missing_bands(folder: Path | None, model: str = MODEL) -> Measured:
-    """Whether binding is learned with a quarter of every layer's planes stopped throughout, and how fast."""
-    whole, slow, fast = (load_runs(folder, band, model=model) for band in ("none", "slowest", "fastest"))
+@judge(SHOWN_IN, model=MODEL, measured_on=TAUGHT)
+def missing_bands(look: Look) -> Iterator[Yielded]:
+    """T-6G: whether binding is learned with a quarter of every layer's planes stopped throughout, and how fast."""
+    runs = {band: load_runs(look.folder, band, model=look.model) for band in ("none", "slowest", "fastest")}
+    look.record(*(result for results in runs.values() for result in results))
+    yield from yield_accuracy(look_at_taught(look))
     # Of the wording and the number of facts that is taught.
-    prompts = load_result(SurveyedModel(model=model).name, folder=folder)
-    same_seed = {result.settings["seed"]: result for result in whole}
-    ours: dict[str, Number] = {}
-    held: dict[str, list[bool]] = {}
-    confounded: list[float] = []
-    for name, results in (("slowest", slow), ("fastest", fast)):
+    tokens = int(load_result(SurveyedModel(model=look.model).name, folder=look.folder)["tokens"])
+    same_seed = {result.settings["seed"]: result for result in runs["none"]}
+    most, before, asked = {}, [], 0
+    for band in ("slowest", "fastest"):
         turned = []
-        for result in results:
-            same = same_seed[result.settings["seed"]]
+        for result in runs[band]:
+            whole, losses = same_seed[result.settings["seed"]], result["losses"]
+            where = f"{band} quarter stopped, seed {result.settings['seed']}"
             right = result["correct"][-1, 0, FACTS.index(result.settings["facts"])]
-            accuracy = float(np.nanmean(right))
-            slower = float(result["losses"].mean() / same["losses"][: len(result["losses"])].mean())
-            where = f"{name} quarter stopped, seed {result.settings['seed']}"
-            ours |= {f"accuracy ({where})": accuracy, f"mean loss against all planes ({where})": slower}
-            before = ours[f"loss before teaching against all planes ({where})"] = float(
-                result["losses"][0] / same["losses"][0]
-            )
-            if name == "fastest":
-                confounded.append(before)
-            held.setdefault(f"seeds that bind with the {name} stopped", []).append(accuracy > SOLVED)
-            held.setdefault(f"seeds slower with the {name} stopped", []).append(slower > AS_FAST)
-            held.setdefault(f"seeds as fast with the {name} stopped", []).append(slower <= AS_FAST)
-            turned.append(np.abs(same["angles"] - result["angles"]).max(1) * (int(prompts["tokens"]) - 1))
-        most = np.max(turned, 0)
-        ours[TURNED.format(name)] = float(most.max())
-        # Where all layers turn alike, all of them see all of the prompt.
-        wide = np.delete(most, find_local_layers(whole[0]["angles"]))
-        ours[f"the same in global layers, {name}"] = float((wide if len(wide) else most).max())
-    turn, globally = (
-        format_number(ours[number]) for number in (TURNED.format("slowest"), "the same in global layers, slowest")
-    )
-    note = (
+            yield "accuracy", where, float(np.nanmean(right))
+            yield "mean loss against all planes", where, float(losses.mean() / whole["losses"][: len(losses)].mean())
+            turned.append(np.abs(whole["angles"] - result["angles"]).max(1) * (tokens - 1))
+            asked = int(np.isfinite(right).sum())
+            before += [float(losses[0] / whole["losses"][0])] if band == "fastest" else []
+        most[band] = np.max(turned, 0)
+        yield f"radians that a stopped plane would turn over a prompt, {band}, at most", "", float(most[band].max())
+    # Where all layers turn alike, all of them see all of the prompt.
+    wide = np.delete(most["slowest"], find_local_layers(runs["none"][0]["angles"]))
+    turn, globally = (format_number(float(x.max())) for x in (most["slowest"], wide if len(wide) else most["slowest"]))
+    look.note = (
         "The mean loss over the same steps of teaching says how fast the task is learned. Stopping the slowest quarter "
-        f"takes at most {turn} radians from a plane over a prompt of {int(prompts['tokens'])} tokens, and at most "
+        f"takes at most {turn} radians from a plane over a prompt of {tokens} tokens, and at most "
         f"{globally} in global layers. The fast half is confounded: with the fastest quarter stopped the loss is "
-        f"{min(confounded):.2f} to {max(confounded):.2f} times as high before any teaching. Accuracies are over "
-        f"{int(np.isfinite(right).sum())} prompts a seed."
-    )
-    _, settings = taught_models(folder, model=model)
-    return measure_runs(
-        [*whole, *slow, *fast], {**{k: count_cases(v) for k, v in held.items()}, **ours}, note, settings
+        f"{min(before):.2f} to {max(before):.2f} times as high before any teaching. Accuracies are over "
+        f"{asked} prompts a seed."
     )

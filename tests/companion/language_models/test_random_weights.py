@@ -9,7 +9,7 @@ import torch
 from posym_companion.language_models import random_weights
 from posym_companion.language_models.judges import random_weights as judges
 from posym_companion.language_models.judges.plane_profile import half_loss_phase, keeps_the_law
-from posym_companion.language_models.judges.random_weights import HALF, BesideRandomWeights, list_beside_random_weights
+from posym_companion.language_models.judges.random_weights import HALF, BesideRandomWeights
 from posym_companion.language_models.random_weights import DIMS, EXPERIMENT, RandomWeights, full_size, measure
 from posym_companion.loop import SECOND, has_settings
 from posym_companion.results import Result, load_result, name_dims
@@ -87,24 +87,12 @@ def estimate(low, high):
 )
 def test_a_trend_is_learned_only_beyond_every_draw(low, high, below, above):
     found = BesideRandomWeights(found=estimate(low, high), drawn=(-0.8, -0.9, -0.7))
-    assert (found.below, found.above) == (below, above)
     assert (found.less_least.high < 0, found.less_most.low > 0) == (below, above)
 
 
 def test_a_draw_without_the_trend_decides_nothing():
     assert np.isnan(BesideRandomWeights(found=estimate(-0.95, -0.91), drawn=(-0.8, np.nan)).less_least.high)
-    assert not BesideRandomWeights(found=estimate(-0.95, -0.91), drawn=(np.nan, -0.8)).below
-
-
-def test_numbers_name_the_kind_of_prompt_and_the_draw():
-    ours = list_beside_random_weights(
-        {("likes", 16): BesideRandomWeights(found=estimate(-1, -0.9), drawn=(-0.8, -0.7))}, "r"
-    )
-    assert list(ours) == [
-        "r (likes, 16 facts, the model)",
-        "r (likes, 16 facts, random weights 0)",
-        "r (likes, 16 facts, random weights 1)",
-    ]
+    assert np.isnan(BesideRandomWeights(found=estimate(-0.95, -0.91), drawn=(np.nan, -0.8)).less_least.high)
 
 
 @pytest.mark.parametrize(

@@ -190,7 +190,7 @@ def test_numbers_are_of_the_remedy_s_own_prompts(claimed):
     }
     assert "median s_POS, last third of layers (bought, 64 facts)" in rows["U25-2"]["lead"].ours
     assert "median s_SYM, last third of layers (text, 512 tokens)" in rows["U25-2"]["prose"].ours
-    assert "median s_POS, first third of layers (seed 2, lives)" in rows["T-1G"]["varied"].ours
+    assert "s_POS early - late (seed 2, lives, all layers)" in rows["T-1G"]["varied"].ours
     assert rows["U25-2"]["lead"].evidence[0] == "binding_profile/gemma-3-270m_likes_16_lead8_facts"
     assert rows["T-1G"]["lead"].evidence[0] == "taught_profile/0_likes_16_lead8"
     for name in ("U25-2", "U25-3", "U25-9", "T-2G", "T-4G"):

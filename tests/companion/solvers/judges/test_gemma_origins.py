@@ -1,4 +1,4 @@
-"""The rule of C-4 on made-up contrasts, on both sides of each line."""
+"""The judge of C-4 on made-up contrasts."""
 
 from __future__ import annotations
 
@@ -65,7 +65,6 @@ def test_carriers_of_every_seed_are_asked_on_both_wordings(tmp_path):
     assert row.parts["carriers read the symbol asked for"] == "4 of 4 heads on a wording"
     assert "1:0, 3:1." in row.note
     assert row.ours["contrast of the symbol asked for (1:0, likes)"]["value"] == pytest.approx(5, abs=0.1)
-    assert row.ours["contrast of the origin asked for, median of all other heads (likes)"] == pytest.approx(0, abs=0.02)
 
 
 def change(model, wording, factor, height, at=CARRIERS[0]):
@@ -77,21 +76,24 @@ def change(model, wording, factor, height, at=CARRIERS[0]):
 
 
 @pytest.mark.parametrize(
-    ("changed", "part", "held"),
+    ("changed", "parts"),
     [
-        (change("binds", "likes", 0, -0.5), "carriers read the symbol asked for", "3 of 4"),
-        (change("binds", "bought", 1, 4.8), "more than its origin", "4 of 4"),
-        (change("binds", "bought", 1, 5.2), "more than its origin", "3 of 4"),
-        (change("270m", "bought", 0, 4.8), "more than before teaching", "4 of 4"),
-        (change("270m", "bought", 0, 5.2), "more than before teaching", "3 of 4"),
-        (change("binds", "bought", 0, 4.8, at=(0, 0)), "more than heads that carry nothing", "4 of 4"),
-        (change("binds", "bought", 0, 5.2, at=(0, 0)), "more than heads that carry nothing", "2 of 4"),
+        # What is 5 is so beside an origin's, an untaught head's and one that carries nothing of a little more.
+        (change("binds", "bought", 1, 5.2), {"more than its origin": "3 of 4 heads on a wording"}),
+        (change("270m", "bought", 0, 5.2), {"more than before teaching": "3 of 4 heads on a wording"}),
+        (
+            change("binds", "bought", 0, 5.2, at=(0, 0)),
+            {"more than heads that carry nothing": "2 of 4 heads on a wording"},
+        ),
     ],
 )
-def test_each_line_has_two_sides(tmp_path, changed, part, held):
+def test_one_head_that_does_not_is_one_case_less(tmp_path, changed, parts):
     row = invented(tmp_path, changed)
-    assert row.parts[part].startswith(held)
-    assert (row.verdict == "reproduced in kind") == all(x.startswith(("yes", "4 of 4")) for x in row.parts.values())
+    assert {
+        part: cases for part, cases in row.parts.items() if cases not in ("yes", "4 of 4 heads on a wording")
+    } == parts
+    assert all("bought: " in missed for missed in row.fails_in)
+    assert (row.verdict_of_model, len(row.fails_in)) == ("partly", 4 - int(next(iter(parts.values()))[0]))
 
 
 def test_half_of_the_prompts_right_in_one_wording_is_too_few(tmp_path):

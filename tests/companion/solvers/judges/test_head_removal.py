@@ -11,7 +11,7 @@ from invented import save_invented
 from posym_companion.ledger import ledger
 from posym_companion.results import load_result
 from posym_companion.solvers.head_removal import AGAINST, JUDGED, ORDERS_OF, RESAMPLES, HeadRemoval, list_settings
-from posym_companion.solvers.judges.head_removal import MARGIN, area, by_draws, least_area
+from posym_companion.solvers.judges.head_removal import area, by_draws, least_area
 from posym_companion.solvers.ranked_models import BANDS, LANGUAGE_MODELS, SOLVERS
 
 GEMMA = LANGUAGE_MODELS[0]
@@ -52,27 +52,6 @@ def gemma(folder, score, against, **kind):
     return row
 
 
-def inner(folder):
-    """What of an area goes with the counts in between, see the curves that are flat there."""
-    x = np.log2(1 + np.array([0, *COUNTS, 8]))
-    return float(((x[-2] - x[1]) + (x[1] + x[-1] - x[-2]) / 2) / x[-1])
-
-
-@pytest.mark.parametrize(("beyond", "verdict"), [(1.1, "reproduced in kind"), (0.9, "not reproduced")])
-def test_lower_by_a_twentieth_is_better(tmp_path, beyond, verdict):
-    """Both sides of the margin: areas that differ by a little more than it, and by a little less."""
-    row = gemma(tmp_path, 0.5, 0.5 + beyond * MARGIN / inner(tmp_path), spread=1e-4)
-    assert row.verdict == verdict
-    assert row.ours["area of copying less that of score"]["value"] == pytest.approx(beyond * MARGIN, abs=0.004)
-    assert (row.fails_in == []) == (verdict == "reproduced in kind")
-    assert row.parts["the papers' score"] == ("3 of 3 orders" if beyond > 1 else "0 of 3 orders")
-
-
-@pytest.mark.parametrize(("spread", "held"), [(0.005, "3 of 3 orders"), (0.4, "0 of 3 orders")])
-def test_an_interval_that_holds_zero_is_not_better(tmp_path, spread, held):
-    assert gemma(tmp_path, 0.4, 0.6, spread=spread).parts["the papers' score"] == held
-
-
 def test_every_order_counts_for_itself(tmp_path):
     levels = {"other": 0.8, "score": 0.4, "planes": 0.6, "copying": 0.5}
     invented(tmp_path, list_settings(GEMMA), levels=levels, spread=1e-3)
@@ -81,13 +60,14 @@ def test_every_order_counts_for_itself(tmp_path):
     assert (row.grade, row.parts["the papers' score"]) == ("partly, 1 of 6", "3 of 3 orders")
     assert row.parts["the energy of planes"] == "2 of 3 orders"
     assert row.parts["the share of the cube"] == "0 of 3 orders"
-    assert "planes against copying" in " ".join(row.fails_in)
+    (missed,) = [one for one in row.fails_in if "that of planes " in one]
+    assert missed.startswith("copying: area less that of planes -0.")
     # Beyond depth alone is not beyond depth and copying; by the first rule each order counted for itself.
     folder = tmp_path / "depth alone"
     invented(folder, list_settings(GEMMA), levels={"other": 0.8, "copying": 0.4, **dict.fromkeys(JUDGED, 0.4)})
     (row,) = ledger("B-1", folder=folder)
     assert (row.verdict, row.first_rule_verdict) == ("not reproduced", "partly")
-    assert set(row.parts.values()) == {"1 of 1 sets of models", "2 of 3 orders"}
+    assert [*row.parts.values()] == ["1 of 1 sets of models", "yes", *["2 of 3 orders"] * 6]
 
 
 def test_intervals_are_over_lists_and_by_the_first_rule_over_layers(tmp_path):
@@ -99,9 +79,9 @@ def test_intervals_are_over_lists_and_by_the_first_rule_over_layers(tmp_path):
     assert (row.verdict, row.first_rule_verdict) == ("reproduced in kind", "not reproduced")
 
 
-@pytest.mark.parametrize(("whole", "verdict"), [(0.6, "reproduced in kind"), (0.52, "not testable")])
-def test_a_model_that_cannot_answer_tells_nothing(tmp_path, whole, verdict):
-    assert gemma(tmp_path, 0.1, 0.4, whole=whole, spread=1e-3).verdict == verdict
+def test_a_model_that_cannot_answer_tells_nothing(tmp_path):
+    """Its accuracy is above one half, and the interval is not."""
+    assert gemma(tmp_path, 0.1, 0.4, whole=0.52, spread=1e-3).verdict == "not testable"
 
 
 def test_nothing_lies_below_the_least_area(tmp_path):
@@ -110,7 +90,8 @@ def test_nothing_lies_below_the_least_area(tmp_path):
     invented(tmp_path, list_settings(GEMMA), levels=levels, spread=0)
     (row,) = ledger("B-1", folder=tmp_path)
     assert row.verdict == "not testable"
-    assert row.ours["area, copying"] == pytest.approx(row.ours["least area"], abs=1e-3)
+    assert row.ours["least room below another order"] == pytest.approx(0, abs=1e-3)
+    assert row.parts["the papers' score"] == "not testable"
 
 
 def test_one_draw_too_few_is_no_run(tmp_path):

@@ -9,7 +9,6 @@ import pytest
 from invented import invent_random_weights, save_invented
 
 from posym_companion.claims import load_claim
-from posym_companion.finding import Cases
 from posym_companion.language_models.binding_profile import random_weight_settings
 from posym_companion.language_models.judges import binding_profile
 from posym_companion.ledger.rows import make_row
@@ -125,23 +124,12 @@ BOUND = "they do so because binding was learned, and not another rule"
 TAUGHT = "they do so because something was learned"
 
 
-@pytest.mark.parametrize(("own", "held"), [(0.91, "3 of 3 seeds of one model"), (0.9, "not testable")])
-def test_a_rule_that_was_not_learned_is_no_control(tmp_path, own, held):
-    invented(tmp_path, own=own)
+def test_controls_that_rise_half_as_much_are_none(tmp_path):
+    invented(tmp_path, rise=0.505)
     found = make_row(load_claim("T-0G"), tmp_path)
-    assert found.parts[BOUND] == held
-    # Wrong answers cannot be learned, and are a control for that.
-    assert found.parts[TAUGHT] == "3 of 3 seeds of one model"
-    assert found.verdict == ("partly" if own == 0.9 else "reproduced in kind")
-
-
-@pytest.mark.parametrize(("rise", "held"), [(0.495, "3 of 3"), (0.505, "0 of 3")])
-def test_controls_rise_less_than_half_as_much_or_not(tmp_path, rise, held):
-    invented(tmp_path, rise=rise)
-    found = make_row(load_claim("T-0G"), tmp_path)
-    assert {found.parts[part] for part in (BOUND, TAUGHT)} == {f"{held} seeds of one model"}
+    assert {found.parts[part] for part in (BOUND, TAUGHT)} == {"0 of 3 seeds of one model"}
     taught = found.ours["their rise of s_POS - s_SYM, median (seed 1, step 16)"]
-    assert found.ours["the same heads, the third fact (seed 1, step 16)"] == pytest.approx(rise * taught, abs=2e-3)
+    assert found.ours["the same heads, the third fact (seed 1, step 16)"] == pytest.approx(0.505 * taught, abs=2e-3)
     assert "the same heads, wrong answers (seed 2, step 12)" in found.ours
 
 
@@ -175,7 +163,7 @@ def test_every_verdict_comes_out_both_ways(name, claimed, otherwise):
 def test_a_head_is_one_head_in_however_many_runs_it_carries(claimed):
     found = make_row(load_claim("T-0G"), claimed)
     assert found.parts["carriers are purely symbolic"] == f"{len(CARRIERS)} of {len(CARRIERS)} heads of one model"
-    assert found.ours["heads that carry it and are purely symbolic"] == f"{3 * len(CARRIERS)} of {3 * len(CARRIERS)}"
+    assert len(found.cases["purely symbolic"]) == 3 * len(CARRIERS)
     # Of four heads that restore as much, those in global layers are three; without the most there is none left.
     assert found.ours["share restored by global layers (seed 1)"] == pytest.approx(1.0)
 
@@ -250,48 +238,10 @@ def test_roles_are_asked_within_depth_of_ten_heads_or_more(tmp_path, claimed):
     assert found.first_rule_verdict == "reproduced in kind"
 
 
-@pytest.mark.parametrize(("carry", "held"), [(2, "0 of 3"), (3, "3 of 3")])
-def test_half_of_the_symbolic_heads_are_not_most(tmp_path, carry, held):
-    invented(tmp_path)
-    for setting in full_size():
-        if setting.plain:
-            result = load_runs(tmp_path)[setting.seed]
-            arrays = {name: result[name] for name in result.arrays}
-            pure = np.zeros((18, 4), dtype=bool)
-            pure[tuple(zip(*CARRIERS, strict=True))] = True
-            arrays["symbolic"] = np.broadcast_to(pure.astype(float), arrays["symbolic"].shape)
-            arrays["positional"] = 1 - arrays["symbolic"]
-            restore = np.zeros((18, 4))
-            restore[tuple(zip(*CARRIERS[:carry], strict=True))] = 0.4
-            arrays["answer_patched"] = np.broadcast_to(-2 + 4 * restore, arrays["answer_patched"].shape)
-            save_invented(setting.name, arrays, tmp_path, **asdict(setting))
-    found = make_row(load_claim("T-5G"), tmp_path)
-    assert found.ours["purely symbolic heads that carry it (seed 0)"] == f"{carry} of 4"
-    assert found.parts["most symbolic heads carry it"] == f"{held} seeds of one model"
-
-
 def test_without_a_purely_symbolic_head_nothing_is_counted(otherwise):
     found = make_row(load_claim("T-5G"), otherwise)
     assert found.ours["purely symbolic heads that carry it (seed 0)"] == "0 of 0"
     assert found.parts["most symbolic heads carry it"] == "not testable"
-
-
-def test_a_share_at_the_line_is_not_beyond_it(tmp_path, monkeypatch):
-    """A loss exactly at the line is as fast, and nine of ten right answers do not solve the task."""
-    monkeypatch.setattr(taught_gemma, "AS_FAST", 1.5)  # a number whose mean has no rounding
-    invented(tmp_path)
-    for setting in full_size():
-        if setting.stopped == "fastest":
-            (result,) = (x for x in load_runs(tmp_path, "fastest") if x.settings["seed"] == setting.seed)
-            arrays = {name: result[name] for name in result.arrays}
-            arrays["losses"] = np.full(setting.steps, 1.5)
-            right = np.arange(10) < 9
-            arrays["correct"] = np.broadcast_to(right, (*arrays["correct"].shape[:3], 10)).astype(float)
-            save_invented(setting.name, arrays, tmp_path, **asdict(setting))
-    found = make_row(load_claim("T-6G"), tmp_path)
-    assert found.parts["it learns more slowly with the fastest stopped"] == "0 of 3 seeds of one model"
-    assert found.ours["seeds that bind with the fastest stopped"] == "0 of 3"
-    assert found.ours["accuracy (fastest quarter stopped, seed 0)"] == 0.9
 
 
 def test_planes_that_hardly_turn_cannot_be_missed(tmp_path):
@@ -315,10 +265,12 @@ def test_planes_that_hardly_turn_cannot_be_missed(tmp_path):
 def test_where_all_layers_turn_alike_all_are_global(tmp_path):
     invented(tmp_path, model=SECOND)
     found = taught_gemma.missing_bands(tmp_path, model=SECOND)
-    assert found.ours["seeds that bind with the slowest stopped"] == Cases(2, 2)
-    for band in ("slowest", "fastest"):
-        turned = f"radians that a stopped plane would turn over a prompt, {band}, at most"
-        assert found.ours[f"the same in global layers, {band}"] == found.ours[turned] > 0
+    assert (
+        load_claim("T-6G").rule.parts(found.ours)["it learns as fast with them stopped"] == "2 of 2 seeds of one model"
+    )
+    turned = found.ours["radians that a stopped plane would turn over a prompt, slowest, at most"]
+    assert f"at most {turned:.3g} radians" in found.note
+    assert f"at most {turned:.3g} in global layers" in found.note
     assert found.model == f"{SECOND}, taught to bind"
 
 
@@ -336,12 +288,12 @@ def test_answers_that_were_asked_afterwards_count_as_those_of_the_run(tmp_path, 
     arrays = {name: results[1][name].copy() for name in results[1].arrays}
     arrays["correct"][-1, 2, :, 0] = 0
     save_invented(results[1].name, arrays, tmp_path, **results[1].settings)
-    assert make_row(load_claim("T-1G"), tmp_path).ours["settings solved"] == "8 of 9"
+    assert make_row(load_claim("T-1G"), tmp_path).ours["the task is solved"] == "8 of 9"
     afterwards = np.ones((len(WORDINGS), len(FACTS), 24))
     afterwards[2, FACTS.index(16), right:] = 0
     save_invented(TaughtAnswers(taught=1).name, {"correct": afterwards}, tmp_path)
     found = make_row(load_claim("T-1G"), tmp_path)
-    assert found.ours["settings solved"] == solved
+    assert found.ours["the task is solved"] == solved
     assert "taught_answers/1" in found.evidence
 
 
