@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 import numpy as np
 
 from posym_companion.judging import Look, Yielded, judge
-from posym_companion.results import MissingResultError, load_result
+from posym_companion.results import MissingResultError
 from posym_companion.solvers.families import FAMILIES
 from posym_companion.solvers.family_solvers import QUESTIONS, full_size
 from posym_companion.solvers.judges.task_solvers import SHOWN_IN, SOLVED
@@ -38,7 +38,7 @@ def across_architectures(look: Look) -> Iterator[Yielded]:
     able = {result.name.partition("/")[2]: result for result in results if (result["right"].mean(1) > SOLVED).all()}
     if missing := [family for family in FAMILIES if not any(name.startswith(family) for name in able)]:
         raise MissingResultError(f"no stored small model of {', '.join(missing)} solves the task")
-    born = load_result(RandomSolvers(kept="planes").name, folder=look.folder)["families"].astype(float)
+    born = look.load(RandomSolvers(kept="planes"))["families"].astype(float)
     place = {setting.name.partition("/")[2]: number for number, setting in enumerate(full_size())}
     for name, result in able.items():
         scores, half = result["scores"].astype(float), result.settings["layers"] // 2
