@@ -27,7 +27,7 @@ class Look:
     Attributes:
         folder: of results; by default this checkout's.
         model: name of the language model that is asked, if any.
-        remedy: other prompts on which the rule is asked, see :data:`posym_companion.finding.REMEDIES`.
+        remedy: other prompts on which the rule is asked, see ``posym_companion.finding.REMEDIES``.
         evidence: names of the results that were read, in their order, then the chapters that show them.
         measured_on: what the numbers are of, in words.
         note: what a reader of the verdict should also know.

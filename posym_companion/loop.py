@@ -168,7 +168,7 @@ class Experiment:
         """Run settings and keep each result as it comes.
 
         A result that is there with the same settings is read, not run, and comes first. Until a result is kept, what
-        its measurement goes on from lies in :func:`posym_core.store.work_folder`; only on a cluster, whose
+        its measurement goes on from lies in :func:`posym_companion.results.work_folder`; only on a cluster, whose
         machines need not share a disk, a measurement that is cut short begins anew.
 
         Args:

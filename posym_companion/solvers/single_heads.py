@@ -71,7 +71,7 @@ def patch_each_head(
 
 def _kept(model: Any, ids: Int64[Tensor, "1 token"]) -> Any:
     """What a model keeps of the tokens before the last; refuses one whose logits by it are not those of a pass."""
-    way = "replace outputs of the last token in passes over whole prompts, by changed_outputs"
+    way = "replace outputs of the last token in passes over whole prompts, by edit_head_outputs"
     kept = getattr(model(ids[:, :-1], use_cache=True, logits_to_keep=1), "past_key_values", None)
     if kept is None:
         raise make_unsupported_error(

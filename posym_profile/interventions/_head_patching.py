@@ -272,7 +272,7 @@ def ablate_heads(
             of the three, or ``input_ids`` are missing, or given though nothing is taken from them.
 
     >>> with ablate_heads(model, [(5, 1)]):  # doctest: +SKIP
-    ...     accuracy = choice_accuracy(model, prompts).accuracy
+    ...     accuracy = choose_answers(model, prompts).accuracy
     """
     if by not in get_args(Removal):
         raise ValueError(f"by must be one of {', '.join(map(repr, get_args(Removal)))}; got {by!r}")
