@@ -60,7 +60,7 @@ DESCRIPTION_LENGTH = 180
 PREVIEW = "heads.png"
 COLOURS = 256
 MISSING = """<!DOCTYPE html>
-<html lang="en" style="color-scheme: light dark; font-family: system-ui, sans-serif; line-height: 1.5">
+<html lang="en" style="color-scheme: light dark; background: Canvas; font: 1rem/1.5 system-ui, sans-serif">
 <head>
 <meta charset="utf-8">
 <meta name="viewport" content="width=device-width, initial-scale=1">

@@ -8,6 +8,7 @@ import torch
 from posym_companion import results
 from posym_companion.several_hops.multihop import full_size
 from posym_companion.solvers import taught_gemma
+from posym_core import store
 from posym_core.store import _sealing as sealing
 from posym_core.store._sealing import seal
 

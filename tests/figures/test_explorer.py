@@ -227,7 +227,6 @@ def test_stored_results_hang_together():
 def test_the_experiment_agrees_with_a_profile(packaged, monkeypatch):
     monkeypatch.setattr(experiment, "LENGTHS", (1, 4))
     monkeypatch.setattr(experiment, "TAUS", (1e-4, 0.1))
-    monkeypatch.setattr(experiment, "PLANE_PROMPTS", 1)
     setting = experiment.EXPERIMENT.shrink(experiment.HeadExplorer())
     measured = experiment.measure(*packaged, setting, progress=False)
     prompts = make_prompts(packaged[1], setting.task, facts=setting.facts, count=2, seed=0)

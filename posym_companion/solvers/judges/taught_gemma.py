@@ -8,6 +8,7 @@ import numpy as np
 
 from posym_companion.finding import format_number
 from posym_companion.judging import Look, Yielded, judge
+from posym_companion.language_models.binding_profile import random_weight_settings
 from posym_companion.language_models.judges.binding_planes import GAPS, SHARES, planes_with_random_weights
 from posym_companion.language_models.judges.binding_profile import (
     score_correlation,
@@ -18,6 +19,7 @@ from posym_companion.language_models.judges.plane_profile import yield_frequency
 from posym_companion.language_models.judges.random_weights import (
     correlation_with_random_weights,
     frequency_law_with_random_weights,
+    list_measured_weights,
 )
 from posym_companion.language_models.random_weights import TAUS
 from posym_companion.results import load_result
@@ -44,6 +46,7 @@ def correlation(look: Look) -> Iterator[Yielded]:
     """T-2G: the correlation of the scores over heads, beside the null model's and random weights', as in U25-3."""
     settings = look_at_taught(look)
     yield from yield_accuracy(settings)
+    look.record(*list_measured_weights("taught", look.remedy, look.model))
     birth, equal = (
         correlation_with_random_weights("taught", tau, look.folder, look.remedy, look.model) for tau in TAUS
     )
@@ -71,6 +74,7 @@ def planes(look: Look) -> Iterator[Yielded]:
         if where.endswith(WORDINGS[0]):
             quarters = np.array_split(x["plane_gap"], 4, axis=-1)
             yield from yield_quarters(GAPS, where, np.stack([np.nanmean(each, -1) for each in quarters], -1))
+    look.record(*(setting.name for setting in random_weight_settings(look.model)))
     yield from ((name, "", most) for name, most in planes_with_random_weights(look.folder, look.model).items())
 
 
@@ -94,6 +98,7 @@ def all_heads(look: Look) -> Iterator[Yielded]:
     for where, x in settings.items():
         bands = np.exp(np.stack([np.log(part).mean(-1) for part in np.array_split(x["plane_angle"], 8, axis=-1)], -1))
         heads[where] = measure_behaviour_and_use(x["positional"], x["symbolic"], x["band_energy_share"], bands)
+    look.record(*list_measured_weights("taught", look.remedy, look.model))
     birth = frequency_law_with_random_weights("taught", look.folder, look.remedy, look.model)
     yield from yield_frequency_use(heads, birth)
 
