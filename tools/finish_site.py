@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 import yaml
 from definitions import add_definitions
-from folds import fold_cells
+from folds import fold_cells, merge_folds
 from PIL import Image
 from safetensors.numpy import load_file
 from scipy.cluster.vq import kmeans2
@@ -46,13 +46,14 @@ CODE_WORD = re.compile(r'<span class="pre">([^<]*)</span>')
 # The theme's style sheet has a rule for each of two thousand icons.
 ICON_RULE = re.compile(r'(?:\.fa-[\w-]+:before,?)+\{content:"[^"]*"\}')
 ICON = re.compile(r"\bfa-[\w-]+")
-# A fold opens at its title, and its script stops at one without; sphinx-proof gives a proof no title but a first word.
-PROOF = re.compile(r'(?P<opening><div class="proof dropdown admonition")[^>]*>\s*<p>Proof\.\s*')
 # docutils calls a bibliography a list, but not its entries items of one.
 CITATIONS = '<div role="list" class="citation-list">'
 # A cell's tags are classes on its page. Those that say which claim of the ledger the cell shows become anchors.
 CELL = re.compile(r'<div class="cell (?P<classes>[^"]*)\bdocutils container">')
 SHOWS = re.compile(r"\btag_((?:shows|live)-[a-z0-9-]+)")
+# A row of the ledger as a text names it, and as its badge on the ledger's page.
+CLAIM = re.compile(r'<a class="posym-claim[^"]*" href="(?P<to>[^"]*(?P<row>#claim-[\w-]+))">.*?</a>')
+BADGE = re.compile(r'(<a class="posym-badge [\w-]+" href=")[^"]*(#claim-[\w-]+)(".*?</a>)')
 PARAGRAPH = re.compile(r"<article.*?<h1.*?</h1>.*?<p>(?P<text>.*?)</p>", re.DOTALL)
 TITLE = re.compile(r"<title>(?P<page>.*?) &#8212; (?P<book>.*?)</title>", re.DOTALL)
 DESCRIPTION_LENGTH = 180
@@ -143,15 +144,6 @@ def bibliography(page: str) -> str:
     return page.replace(CITATIONS, '<div class="citation-list">')
 
 
-def proofs(page: str) -> str:
-    """The page with a title at every proof that is folded.
-
-    >>> proofs('<div class="proof dropdown admonition" id="proof"><p>Proof. By counting.</p></div>')
-    '<div class="proof dropdown admonition"><p class="admonition-title">Proof</p><p>By counting.</p></div>'
-    """
-    return PROOF.sub(lambda found: found["opening"] + '><p class="admonition-title">Proof</p><p>', page)
-
-
 def anchors(page: str) -> str:
     """The page with an anchor at every cell that is tagged with a claim: ``shows-u25-7``, or ``live-u25-7``.
 
@@ -163,6 +155,23 @@ def anchors(page: str) -> str:
         return found[0] + "".join(f'<span id="{name}"></span>' for name in SHOWS.findall(found["classes"]))
 
     return CELL.sub(named, page)
+
+
+def fill_badges(site: Path) -> None:
+    """Write the badge of a row, as the ledger's page has it, wherever a text names the row."""
+    ledger = site / "book" / "reference" / "ledger.html"
+    rows = BADGE.findall(ledger.read_text(encoding="utf-8")) if ledger.is_file() else []
+    badges = {row: (start, end) for start, row, end in rows}
+
+    def filled(found: re.Match[str]) -> str:
+        if found["row"] not in badges:
+            raise ValueError(f"the ledger's page has no badge for {found['row']}; add one to its table of all rows")
+        return found["to"].join(badges[found["row"]])
+
+    for page in site.rglob("*.html"):
+        text = page.read_text(encoding="utf-8")
+        if (new := CLAIM.sub(filled, text)) != text:
+            page.write_text(new, encoding="utf-8")
 
 
 def drop_icons(site: Path) -> None:
@@ -287,11 +296,12 @@ def finish(site: Path, root: Path, kept: Path) -> None:
         text = page.read_text(encoding="utf-8")
         text = ICON_SCRIPT.sub("", text if page.name == "search.html" else SEARCH.sub("", text))
         text = head(text, page.relative_to(site).as_posix(), address, citation)
-        text = CODE_WORD.sub(r"\1", anchors(proofs(bibliography(signatures(text)))))
+        text = CODE_WORD.sub(r"\1", anchors(bibliography(signatures(text))))
         page.write_text(text, encoding="utf-8")
+    fill_badges(site)
     share_figure_files(site)
     for page in site.rglob("*.html"):
-        page.write_text(fold_cells(page.read_text(encoding="utf-8")), encoding="utf-8")
+        page.write_text(merge_folds(fold_cells(page.read_text(encoding="utf-8"))), encoding="utf-8")
     say_minutes(site, root)
     pack_models(site, root / "results")
     add_definitions(site, plain)

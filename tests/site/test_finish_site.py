@@ -169,15 +169,6 @@ def test_a_bibliography_is_no_list_without_items() -> None:
     assert 'role="doc-biblioentry"' in finish_site.bibliography(page)
 
 
-def test_a_folded_proof_has_a_title_to_open_it_by() -> None:
-    proof = '<div class="proof {}admonition" id="proof">\n<p>Proof. {}</p>\n</div>'
-    page = "".join(proof.format(*each) for each in (("dropdown ", "One."), ("", "Two."), ("dropdown ", "(1) Three.")))
-    changed = finish_site.proofs(page)
-    assert changed.count('<p class="admonition-title">Proof</p><p>') == changed.count("dropdown") == 2
-    assert proof.format("", "Two.") in changed
-    assert changed.count('id="proof"') == 1
-
-
 def test_texts_are_shortened_between_words() -> None:
     assert finish_site.shortened("Two kinds of heads.", 12) == "Two kinds…"
     assert finish_site.shortened("Two kinds.", 12) == "Two kinds."
@@ -242,6 +233,18 @@ def test_cells_that_show_a_claim_have_anchors(tmp_path: Path) -> None:
     changed = finish_site.anchors(page)
     assert changed.replace('<span id="shows-u25-7"></span><span id="live-u25-7"></span>', "") == page
     assert changed.index('u25-7"></span>Figure') < changed.index("Words")
+
+
+def test_a_row_that_a_text_names_has_the_badge_of_the_ledgers_page(tmp_path: Path) -> None:
+    badge = '<a class="posym-badge posym-partly" href="{}#claim-c-6" title="So.">C-6<span> partly</span></a>'
+    write_page(tmp_path, badge.format("../reference/ledger.html"), "book/reference/ledger.html")
+    named = '<a class="posym-claim reference internal" href="../reference/ledger.html#claim-c-6">C-6</a>'
+    page = write_page(tmp_path, f"<p>As said. {named}</p>", "book/a/b.html")
+    finish_site.fill_badges(tmp_path)
+    assert f"<p>As said. {badge.format('../reference/ledger.html')}</p>" in page.read_text(encoding="utf-8")
+    write_page(tmp_path, named.replace("c-6", "c-7"), "book/a/b.html")
+    with pytest.raises(ValueError, match="ledger's page has no badge for #claim-c-7"):
+        finish_site.fill_badges(tmp_path)
 
 
 def test_weights_that_a_page_loads_on_a_click_are_packed_beside_it(tmp_path: Path) -> None:
