@@ -19,6 +19,8 @@ import numpy as np
 import yaml
 from definitions import add_definitions
 from folds import fold_cells, merge_folds
+from fontTools.subset import Subsetter
+from fontTools.ttLib import TTFont
 from PIL import Image
 from safetensors.numpy import load_file
 from scipy.cluster.vq import kmeans2
@@ -43,9 +45,15 @@ SEARCH = re.compile(r'\s*<script src="[^"]*(?:searchtools|language_data|searchin
 ARGUMENTS = re.compile(r"<dl>\n(?P<lines>(?:<dd>.*</dd>\n)+)</dl>")
 # Sphinx wraps each word of code, which weighs more than the words of the ledger's page.
 CODE_WORD = re.compile(r'<span class="pre">([^<]*)</span>')
-# The theme's style sheet has a rule for each of two thousand icons.
-ICON_RULE = re.compile(r'(?:\.fa-[\w-]+:before,?)+\{content:"[^"]*"\}')
-ICON = re.compile(r"\bfa-[\w-]+")
+# The theme's style sheets and icon fonts are made for every site: two thousand icons, and parts that no page here has.
+RULE = re.compile(r"(?P<selectors>[^{};]+)\{[^{}]*\}")
+CLASS = re.compile(r"\.(-?[A-Za-z_][\w-]*)")
+CLASSES = re.compile(r'\bclass="([^"]*)"')
+WORD = re.compile(r"[\w-]+")
+# What scripts put together from parts.
+COMPOSED = ("posym", "bs-")
+ICON = re.compile(r'"(?:\\([ef][0-9a-f]{3})|([\ue000-\uf8ff]))"')
+WOFF = re.compile(r'url\([^)]*\.woff2\) format\("woff2"\),')
 # docutils calls a bibliography a list, but not its entries items of one.
 CITATIONS = '<div role="list" class="citation-list">'
 # A cell's tags are classes on its page. Those that say which claim of the ledger the cell shows become anchors.
@@ -166,7 +174,7 @@ def fill_badges(site: Path) -> None:
     def filled(found: re.Match[str]) -> str:
         if found["row"] not in badges:
             raise ValueError(f"the ledger's page has no badge for {found['row']}; add one to its table of all rows")
-        return found["to"].join(badges[found["row"]])
+        return f'<span class="posym-badges margin">{found["to"].join(badges[found["row"]])}</span>'
 
     for page in site.rglob("*.html"):
         text = page.read_text(encoding="utf-8")
@@ -174,16 +182,41 @@ def fill_badges(site: Path) -> None:
             page.write_text(new, encoding="utf-8")
 
 
-def drop_icons(site: Path) -> None:
-    """Leave the rules of icons that no page and no script names out of the style sheets."""
+def drop_rules(site: Path) -> None:
+    """Leave out of style sheets the rules for classes that no page and no script names, and of icon fonts what is left.
+
+    A selector stays if all of its classes are named; those within ``:not()`` and the like are not looked at.
+    """
     named: set[str] = set()
-    for path in (*site.rglob("*.html"), *site.rglob("*.js")):
-        named.update(ICON.findall(path.read_text(encoding="utf-8")))
+    for page in site.rglob("*.html"):
+        named.update(*map(str.split, CLASSES.findall(page.read_text(encoding="utf-8"))))
+    for script in site.rglob("*.js"):
+        named.update(WORD.findall(script.read_text(encoding="utf-8")))
+
+    def used(selector: str) -> bool:
+        while (plainer := re.sub(r"\([^()]*\)", "", selector)) != selector:
+            selector = plainer
+        return all(name in named or name.startswith(COMPOSED) for name in CLASS.findall(selector))
+
+    def kept(rule: re.Match[str]) -> str:
+        selectors = re.split(r",(?![^(]*\))", rule["selectors"])
+        left = ",".join(filter(used, selectors))
+        return left + rule[0][len(rule["selectors"]) :] if left else ""
+
+    icons: set[int] = set()
     for sheet in site.rglob("*.css"):
-        text = sheet.read_text(encoding="utf-8")
-        less = ICON_RULE.sub(lambda rule: rule[0] if named & set(ICON.findall(rule[0])) else "", text)
-        if less != text:
-            sheet.write_text(less, encoding="utf-8")
+        text = WOFF.sub(
+            "", RULE.sub(kept, re.sub(r"/\*.*?\*/", "", sheet.read_text(encoding="utf-8"), flags=re.DOTALL))
+        )
+        icons.update(int(code, 16) if code else ord(letter) for code, letter in ICON.findall(text))
+        sheet.write_text(text, encoding="utf-8")
+    for path in site.rglob("fa-*.ttf"):
+        path.with_suffix(".woff2").unlink()  # which the library that makes fonts small can neither read nor write
+        with TTFont(path) as font:
+            smaller = Subsetter()
+            smaller.populate(unicodes=icons)
+            smaller.subset(font)
+            font.save(path)
 
 
 def share_figure_files(site: Path) -> None:
@@ -306,7 +339,7 @@ def finish(site: Path, root: Path, kept: Path) -> None:
     pack_models(site, root / "results")
     add_definitions(site, plain)
     set_formulas(site, mathjax_folder())
-    drop_icons(site)
+    drop_rules(site)
     carry_style(site)
     pack_pictures(site, kept)
     (site / "404.html").write_text(MISSING.format(title=settings["title"], address=address), encoding="utf-8")

@@ -58,7 +58,7 @@ def make_badge(row: Row, ledger: str = "../reference/ledger.html") -> str:
 
 def verdict_list(rows: Iterable[Row]) -> str:
     """Return a paragraph of badges, with addresses from a folder of the book."""
-    return f'<p class="posym-badges">{" ".join(map(make_badge, rows))}</p>'
+    return f'<p class="posym-badges margin">{" ".join(map(make_badge, rows))}</p>'
 
 
 def draw_wall(rows: Sequence[Row]) -> str:
