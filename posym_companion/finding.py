@@ -739,24 +739,3 @@ class Row:
         again = f"The same rule {'; '.join(map(str, self.remedied))}." if self.remedied else ""
         texts = (SAID[self.verdict], self.found, fixed, note, again, self.asked_of, self.by_column)
         return " ".join(text for text in texts if text)
-
-
-def verdict_list(rows: Iterable[Row]) -> str:
-    """Markdown, one item a row: what was found, in a sentence, with the verdict and a way to the row in the ledger.
-
-    The address is that of a chapter in a folder of the book.
-    """
-    address = "../reference/ledger.html#claim-"
-    return "\n".join(
-        f'* {row.sentence} (<a href="{address}{row.id.lower()}">{row.id}</a>, *{row.grade_of_column}*{_by_family(row)})'
-        for row in rows
-    )
-
-
-def _by_family(row: Row) -> str:
-    """The verdicts of both families, or that one was asked; nothing of a row that is not on pretrained models."""
-    told = [one for one in row.families or () if one.verdict != "not run here"]
-    if not told:
-        return "" if row.families is None else "; asked of one family"
-    each = {row.model: row.grade_of_model, **{one.model: one.grade for one in told}}
-    return "".join(f"; {model} *{grade}*" for model, grade in each.items())

@@ -1,7 +1,7 @@
 """A Sphinx extension of the book.
 
 Papers that it is about are cited by their tags (``citations.py``), objects of the reference link to their lines in the
-repository, and public names lead to where they are defined.
+repository, public names lead to where they are defined, and ``{claim}`C-6` `` to a row of the ledger.
 """
 
 from __future__ import annotations
@@ -13,7 +13,11 @@ from typing import Any
 
 import yaml
 from citations import register_styles
+from docutils import nodes
 from reads import PACKAGES, ROOT
+from sphinx.util.docutils import SphinxRole
+
+from posym_companion.claims import read_entries
 
 
 def source_address(repository: str, branch: str, root: Path, info: dict[str, str]) -> str | None:
@@ -55,6 +59,17 @@ def find_public_name(app: Any, environment: Any, node: Any, content: Any) -> Any
     return domain.resolve_xref(environment, page, app.builder, node["reftype"], target, node, content)
 
 
+class ClaimRole(SphinxRole):
+    """A row of the ledger by its id, as a link that ``finish_site.py`` makes a badge."""
+
+    def run(self) -> tuple[list[nodes.Node], list[nodes.system_message]]:
+        if self.text not in read_entries():
+            message = self.inliner.reporter.error(f"no claim is called {self.text!r}; posym claims lists all")
+            return [self.inliner.problematic(self.rawtext, self.rawtext, message)], [message]
+        address = f"{'../' * self.env.docname.count('/')}book/reference/ledger.html#claim-{self.text.lower()}"
+        return [nodes.reference(self.rawtext, self.text, refuri=address, internal=True, classes=["posym-claim"])], []
+
+
 def write_in_parallel(app: Any, environment: Any) -> None:
     """Write pages in two processes, once all are read: sphinx_proof cannot be read in parallel, which would warn."""
     app.parallel = 2
@@ -65,6 +80,7 @@ def setup(app: Any) -> dict[str, bool]:
     register_styles()
     # Jupyter Book always sets this value, and its owner, an extension for comment services, is left out of the book.
     app.add_config_value("comments_config", {}, "html", dict)
+    app.add_role("claim", ClaimRole())
     app.connect("config-inited", link_sources)
     app.connect("env-updated", write_in_parallel)
     app.connect("missing-reference", find_public_name)

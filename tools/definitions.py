@@ -1,4 +1,4 @@
-"""What a term or a citation means, where it stands: the last step but one of a build writes it beside the links.
+"""What a term, a citation or a badge means, where it stands: a late step of a build writes it beside the links.
 
 The glossary and the bibliography are the site's own pages, so a definition is written once. In every page the first
 mention of each term in a paragraph becomes a link to its entry; a small script (``book/_static/definitions.js``) shows
@@ -18,7 +18,8 @@ from posym_figures import write_plain_maths
 ENTRY = re.compile(
     r'<dt id="(?P<anchor>term-[^"]+)">(?P<term>.*?)<a class="headerlink".*?</dt>\s*<dd>(?P<text>.*?)</dd>', re.DOTALL
 )
-CITATION = re.compile(r'(<a class="reference internal" href="[^"]*#id\d+" )title="')
+# Links of which the site shows the title on focus and tap, too: citations, and badges of the ledger's rows.
+TITLED = re.compile(r'(<a class="(?:reference internal" href="[^"]*#id\d+|posym-badge [\w-]+" href="[^"]*)" )title="')
 PARAGRAPH = re.compile(r"<p>(.*?)</p>", re.DOTALL)
 TAG = re.compile(r"(<[^>]+>)")
 # Names of tasks: written small they are other words.
@@ -91,7 +92,7 @@ def add_definitions(site: Path, plain: Callable[[str], str]) -> None:
         start, end = page.find("<article"), page.find("</article>")
         if start < 0 or end < 0:
             continue
-        article = CITATION.sub(r'\1data-said="', page[start:end])
+        article = TITLED.sub(r'\1data-said="', page[start:end])
         if path != glossary and "reference" not in path.parts and "api" not in path.parts:
             article = mark(article, terms, Path(os.path.relpath(glossary, path.parent)).as_posix())
         if "data-said=" not in article:

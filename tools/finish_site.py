@@ -18,7 +18,9 @@ from typing import Any
 import numpy as np
 import yaml
 from definitions import add_definitions
-from folds import fold_cells
+from folds import fold_cells, merge_folds
+from fontTools.subset import Subsetter
+from fontTools.ttLib import TTFont
 from PIL import Image
 from safetensors.numpy import load_file
 from scipy.cluster.vq import kmeans2
@@ -43,16 +45,23 @@ SEARCH = re.compile(r'\s*<script src="[^"]*(?:searchtools|language_data|searchin
 ARGUMENTS = re.compile(r"<dl>\n(?P<lines>(?:<dd>.*</dd>\n)+)</dl>")
 # Sphinx wraps each word of code, which weighs more than the words of the ledger's page.
 CODE_WORD = re.compile(r'<span class="pre">([^<]*)</span>')
-# The theme's style sheet has a rule for each of two thousand icons.
-ICON_RULE = re.compile(r'(?:\.fa-[\w-]+:before,?)+\{content:"[^"]*"\}')
-ICON = re.compile(r"\bfa-[\w-]+")
-# A fold opens at its title, and its script stops at one without; sphinx-proof gives a proof no title but a first word.
-PROOF = re.compile(r'(?P<opening><div class="proof dropdown admonition")[^>]*>\s*<p>Proof\.\s*')
+# The theme's style sheets and icon fonts are made for every site: two thousand icons, and parts that no page here has.
+RULE = re.compile(r"(?P<selectors>[^{};]+)\{[^{}]*\}")
+CLASS = re.compile(r"\.(-?[A-Za-z_][\w-]*)")
+CLASSES = re.compile(r'\bclass="([^"]*)"')
+WORD = re.compile(r"[\w-]+")
+# What scripts put together from parts.
+COMPOSED = ("posym", "bs-")
+ICON = re.compile(r'"(?:\\([ef][0-9a-f]{3})|([\ue000-\uf8ff]))"')
+WOFF = re.compile(r'url\([^)]*\.woff2\) format\("woff2"\),')
 # docutils calls a bibliography a list, but not its entries items of one.
 CITATIONS = '<div role="list" class="citation-list">'
 # A cell's tags are classes on its page. Those that say which claim of the ledger the cell shows become anchors.
 CELL = re.compile(r'<div class="cell (?P<classes>[^"]*)\bdocutils container">')
 SHOWS = re.compile(r"\btag_((?:shows|live)-[a-z0-9-]+)")
+# A row of the ledger as a text names it, and as its badge on the ledger's page.
+CLAIM = re.compile(r'<a class="posym-claim[^"]*" href="(?P<to>[^"]*(?P<row>#claim-[\w-]+))">.*?</a>')
+BADGE = re.compile(r'(<a class="posym-badge [\w-]+" href=")[^"]*(#claim-[\w-]+)(".*?</a>)')
 PARAGRAPH = re.compile(r"<article.*?<h1.*?</h1>.*?<p>(?P<text>.*?)</p>", re.DOTALL)
 TITLE = re.compile(r"<title>(?P<page>.*?) &#8212; (?P<book>.*?)</title>", re.DOTALL)
 DESCRIPTION_LENGTH = 180
@@ -143,15 +152,6 @@ def bibliography(page: str) -> str:
     return page.replace(CITATIONS, '<div class="citation-list">')
 
 
-def proofs(page: str) -> str:
-    """The page with a title at every proof that is folded.
-
-    >>> proofs('<div class="proof dropdown admonition" id="proof"><p>Proof. By counting.</p></div>')
-    '<div class="proof dropdown admonition"><p class="admonition-title">Proof</p><p>By counting.</p></div>'
-    """
-    return PROOF.sub(lambda found: found["opening"] + '><p class="admonition-title">Proof</p><p>', page)
-
-
 def anchors(page: str) -> str:
     """The page with an anchor at every cell that is tagged with a claim: ``shows-u25-7``, or ``live-u25-7``.
 
@@ -165,16 +165,58 @@ def anchors(page: str) -> str:
     return CELL.sub(named, page)
 
 
-def drop_icons(site: Path) -> None:
-    """Leave the rules of icons that no page and no script names out of the style sheets."""
+def fill_badges(site: Path) -> None:
+    """Write the badge of a row, as the ledger's page has it, wherever a text names the row."""
+    ledger = site / "book" / "reference" / "ledger.html"
+    rows = BADGE.findall(ledger.read_text(encoding="utf-8")) if ledger.is_file() else []
+    badges = {row: (start, end) for start, row, end in rows}
+
+    def filled(found: re.Match[str]) -> str:
+        if found["row"] not in badges:
+            raise ValueError(f"the ledger's page has no badge for {found['row']}; add one to its table of all rows")
+        return f'<span class="posym-badges margin">{found["to"].join(badges[found["row"]])}</span>'
+
+    for page in site.rglob("*.html"):
+        text = page.read_text(encoding="utf-8")
+        if (new := CLAIM.sub(filled, text)) != text:
+            page.write_text(new, encoding="utf-8")
+
+
+def drop_rules(site: Path) -> None:
+    """Leave out of style sheets the rules for classes that no page and no script names, and of icon fonts what is left.
+
+    A selector stays if all of its classes are named; those within ``:not()`` and the like are not looked at.
+    """
     named: set[str] = set()
-    for path in (*site.rglob("*.html"), *site.rglob("*.js")):
-        named.update(ICON.findall(path.read_text(encoding="utf-8")))
+    for page in site.rglob("*.html"):
+        named.update(*map(str.split, CLASSES.findall(page.read_text(encoding="utf-8"))))
+    for script in site.rglob("*.js"):
+        named.update(WORD.findall(script.read_text(encoding="utf-8")))
+
+    def used(selector: str) -> bool:
+        while (plainer := re.sub(r"\([^()]*\)", "", selector)) != selector:
+            selector = plainer
+        return all(name in named or name.startswith(COMPOSED) for name in CLASS.findall(selector))
+
+    def kept(rule: re.Match[str]) -> str:
+        selectors = re.split(r",(?![^(]*\))", rule["selectors"])
+        left = ",".join(filter(used, selectors))
+        return left + rule[0][len(rule["selectors"]) :] if left else ""
+
+    icons: set[int] = set()
     for sheet in site.rglob("*.css"):
-        text = sheet.read_text(encoding="utf-8")
-        less = ICON_RULE.sub(lambda rule: rule[0] if named & set(ICON.findall(rule[0])) else "", text)
-        if less != text:
-            sheet.write_text(less, encoding="utf-8")
+        text = WOFF.sub(
+            "", RULE.sub(kept, re.sub(r"/\*.*?\*/", "", sheet.read_text(encoding="utf-8"), flags=re.DOTALL))
+        )
+        icons.update(int(code, 16) if code else ord(letter) for code, letter in ICON.findall(text))
+        sheet.write_text(text, encoding="utf-8")
+    for path in site.rglob("fa-*.ttf"):
+        path.with_suffix(".woff2").unlink()  # which the library that makes fonts small can neither read nor write
+        with TTFont(path) as font:
+            smaller = Subsetter()
+            smaller.populate(unicodes=icons)
+            smaller.subset(font)
+            font.save(path)
 
 
 def share_figure_files(site: Path) -> None:
@@ -287,16 +329,17 @@ def finish(site: Path, root: Path, kept: Path) -> None:
         text = page.read_text(encoding="utf-8")
         text = ICON_SCRIPT.sub("", text if page.name == "search.html" else SEARCH.sub("", text))
         text = head(text, page.relative_to(site).as_posix(), address, citation)
-        text = CODE_WORD.sub(r"\1", anchors(proofs(bibliography(signatures(text)))))
+        text = CODE_WORD.sub(r"\1", anchors(bibliography(signatures(text))))
         page.write_text(text, encoding="utf-8")
+    fill_badges(site)
     share_figure_files(site)
     for page in site.rglob("*.html"):
-        page.write_text(fold_cells(page.read_text(encoding="utf-8")), encoding="utf-8")
+        page.write_text(merge_folds(fold_cells(page.read_text(encoding="utf-8"))), encoding="utf-8")
     say_minutes(site, root)
     pack_models(site, root / "results")
     add_definitions(site, plain)
     set_formulas(site, mathjax_folder())
-    drop_icons(site)
+    drop_rules(site)
     carry_style(site)
     pack_pictures(site, kept)
     (site / "404.html").write_text(MISSING.format(title=settings["title"], address=address), encoding="utf-8")

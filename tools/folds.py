@@ -1,9 +1,9 @@
-"""What stands folded under a figure: the code that drew it, and where its numbers come from.
+"""One fold a section: its proofs, the code of its figures and tables, and where their numbers come from.
 
-Sphinx puts a bar above every cell whose code is hidden. Here the cells between two pieces of text share one fold, under
-what they show. A cell that shows nothing has no fold of its own: its code joins the next one. A cell that is hidden
-whole, code and what it shows, is a fold where it stands. The sentences in which stored results describe themselves,
-with hashes, leave the text that a cell displays for a fold beside the others.
+Sphinx puts a bar above every cell whose code is hidden. Here the cells between two pieces of text first share one fold,
+under what they show. A cell that shows nothing has no fold of its own: its code joins the next one. The sentences in
+which stored results describe themselves, with hashes, leave the text that a cell displays for a fold, too. Then all
+folds of a section become parts of one at its end. Solutions, and folds with the class ``stay``, stay where they are.
 """
 
 from __future__ import annotations
@@ -11,9 +11,19 @@ from __future__ import annotations
 import ast
 import html
 import re
+from itertools import count, pairwise
 
 CELL = re.compile(r'<div class="cell [^"]*docutils container">')
-DIV = re.compile(r"<(/?)div\b")
+ONE_FOLD = "Proofs and code"
+HEADING = re.compile(r"<section[^>]*>\s*(?:<span[^>]*></span>\s*)*<h[23]")
+END_OF_SECTION = re.compile(r"(?:\s|</section>)*\Z")
+# What holds folds that stay: solutions, figures, folds that say so. And folds, by cells or in the chapter's text.
+STAYS = r'<(?P<stays>div|details|figure)\b[^>]*class="[^"]*\b(?:solution|exercise|posym-figure|stay)\b[^"]*"[^>]*>'
+FOLD = re.compile(rf'{STAYS}|<(?P<tag>details)\b[^>]*>|<(?P<box>div) class="[^"]*\bdropdown\b[^"]*\badmonition\b[^"]*"')
+PART = '<p class="posym-part">{}</p>'
+SUMMARY = re.compile(r"<details[^>]*>\s*<summary[^>]*>(?P<title>.*?)</summary>", re.DOTALL)
+STATEMENT = re.compile(r'<span class="caption-number">(?P<name>[^<]*?)\s*</span>')
+OF_THIS = re.compile(r"Code of this (figure|table)\Z")
 BAR = re.compile(
     r'<details class="admonition hide above-input">\s*<summary[^>]*>\s*<p class="collapsed admonition-title">'
     # A cell may show folds of its own, which end before the bar's does.
@@ -34,14 +44,18 @@ SENTENCE = re.compile(rf"(?:(?<=>)\s*|(?<=\.)\s+){RESULT}(?:\.|\s*(?=<))")
 EMPTY = re.compile(r'<(?P<tag>p|li|ul)(?: class="simple")?>(?:\s|<br ?/?>)*</(?P=tag)>\s*')
 
 
-def end_of(page: str, start: int) -> int:
-    """Where the ``<div>`` that begins at ``start`` ends."""
+def end_of(page: str, start: int, name: str = "div") -> int:
+    """Return where the element that begins at ``start`` ends.
+
+    Raises:
+        ValueError: if it is never closed.
+    """
     depth = 0
-    for tag in DIV.finditer(page, start):
+    for tag in re.compile(rf"<(/?){name}\b").finditer(page, start):
         depth += -1 if tag[1] else 1
         if depth == 0:
             return page.index(">", tag.start()) + 1
-    raise ValueError(f"a div of a page is never closed: {page[start : start + 80]}")
+    raise ValueError(f"a {name} of a page is never closed: {page[start : start + 80]}")
 
 
 def runs_of_cells(page: str) -> list[list[tuple[int, int]]]:
@@ -66,9 +80,8 @@ def only_imports(cell: str) -> bool:
 
 
 def folded(title: str, inside: str) -> str:
-    """A fold under a figure; one that holds more than code and sources is marked as such."""
-    kind = "posym-fold posym-aside" if SHOWN in inside else "posym-fold"
-    return f'<details class="{kind}">\n<summary>{title}</summary>\n{inside}\n</details>'
+    """Return a fold."""
+    return f'<details class="posym-fold">\n<summary>{title}</summary>\n{inside}\n</details>'
 
 
 def without_provenance(shown: str) -> tuple[str, list[str]]:
@@ -149,3 +162,50 @@ def fold_cells(page: str) -> str:
     if waiting:
         parts.insert(home, "\n" + folded("Code", "\n".join(waiting)))
     return "".join([*parts, page[place:]])
+
+
+def merge_folds(page: str) -> str:
+    """Return a page on which each section, from a heading to the next, has one fold, with all its folds as parts."""
+    start, end = page.find("<article"), page.find("</article>")
+    cuts = [start, *(heading.start() for heading in HEADING.finditer(page, start, end)), end]
+    sections = (_merge(page[cut:after]) for cut, after in pairwise(cuts)) if 0 <= start < end else [page[start:end]]
+    return "".join([page[:start], *sections, page[end:]])
+
+
+def _merge(section: str) -> str:
+    left, parts, place = "", list[tuple[str, str]](), 0
+    while found := FOLD.search(section, place):
+        end = end_of(section, found.start(), found["stays"] or found["tag"] or found["box"])
+        left += section[place : end if found["stays"] else found.start()]
+        if not found["stays"]:
+            statements = STATEMENT.findall(left)
+            parts.append(_make_part(section[found.start() : end], statements[-1] if statements else "the statement"))
+        place = end
+    if not parts:
+        return section
+    left += section[place:]
+    place = END_OF_SECTION.search(left).start()
+    inside = "\n".join(f"{title and PART.format(title)}{text}" for title, text in _name_parts(parts))
+    return f"{left[:place]}\n{folded(ONE_FOLD, inside)}{left[place:]}"
+
+
+def _make_part(fold: str, statement: str) -> tuple[str, str]:
+    """Return the title and the inside of a fold, all that is folded within it opened; a box keeps its own title."""
+    if not (summary := SUMMARY.match(fold)):
+        title = f"Proof of {statement}" if fold.startswith('<div class="proof ') else ""
+        return title, fold.replace(" dropdown", "", 1).replace('"dropdown ', '"', 1)
+    inside = SUMMARY.sub(lambda inner: PART.format(inner["title"]), fold[summary.end() :])
+    return summary["title"], inside.replace("</details>", "")
+
+
+def _name_parts(parts: list[tuple[str, str]]) -> list[tuple[str, str]]:
+    """Return parts with sources and checks joined, sources last; of several figures or tables each has its number."""
+    joined = dict[str, str]()
+    for title, text in parts:
+        kind = OF_THIS.match(title)
+        if kind and sum(other == title for other, _ in parts) > 1:
+            title = next(name for n in count(1) if (name := f"Code of {kind[1]} {n}") not in joined)
+        joined[title or text] = joined.get(title, "") + text
+    sources = joined.pop(SOURCES, "")
+    named = [("" if title == text else title, text) for title, text in joined.items()]
+    return named + [(SOURCES, sources)] * bool(sources)

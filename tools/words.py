@@ -3,7 +3,7 @@
 ``python tools/words.py [PAGE ...]`` prints a table, by default of all pages in ``_build/html``, and the sum of the
 reading path. Counted is what a browser shows: paragraphs, items, captions, headings and definitions, whether they are
 written in the chapter or printed by its cells. Not counted are tables, code, formulas, the controls and drawings of
-figures, and folds with their titles.
+figures, badges (a claim's id and grade), and folds with their titles.
 """
 
 from __future__ import annotations
@@ -21,7 +21,8 @@ WORDS_A_MINUTE = 200
 LOOKED_UP = ("book/reference/", "book/package/")
 FOLDED = "script, style, noscript, details, .dropdown, .toggle, .headerlink, .cell_input, [hidden]"
 NO_PROSE = (
-    "pre, table, .highlight, svg, .posym-sliders, .posym-drawing, select, output, mjx-container, .math, .posym-minutes"
+    "pre, table, .highlight, svg, .posym-sliders, .posym-drawing, select, output, mjx-container, .math, "
+    ".posym-minutes, .posym-badge"
 )
 BLOCKS = ("p", "li", "dd", "figcaption", "h1", "h2", "h3")
 

@@ -1,7 +1,8 @@
 """The ledger: all claims with what results say of them, and numbers that the book names."""
 
 from posym_companion.claims import load_claim
-from posym_companion.finding import VERDICTS, Cases, Claim, Line, Measured, Row, Rule, verdict_list
+from posym_companion.finding import VERDICTS, Cases, Claim, Line, Measured, Row, Rule
+from posym_companion.ledger.badges import draw_wall, make_badge, verdict_list
 from posym_companion.ledger.named_values import NAMED_VALUES, NamedValue, named_value
 from posym_companion.ledger.rows import ledger
 
@@ -15,8 +16,10 @@ __all__ = [
     "NamedValue",
     "Row",
     "Rule",
+    "draw_wall",
     "ledger",
     "load_claim",
+    "make_badge",
     "named_value",
     "verdict_list",
 ]

@@ -5,12 +5,14 @@ from __future__ import annotations
 import datetime
 import json
 import subprocess
+from importlib import resources
 from pathlib import Path
 
 import finish_site
 import numpy as np
 import pytest
 import set_formulas
+from fontTools.ttLib import TTFont
 from PIL import Image
 from safetensors.numpy import save_file
 
@@ -87,14 +89,42 @@ def test_a_failure_of_mathjax_is_told(tmp_path: Path) -> None:
         set_formulas.set_formulas(tmp_path, tmp_path / "nothing")
 
 
-def test_icons_that_nothing_names_have_no_rule(tmp_path: Path) -> None:
-    write_page(tmp_path, '<i class="fa-solid fa-moon"></i>')
+@pytest.mark.parametrize(
+    ("rules", "left"),
+    [
+        ('.fa-moon:before,.fa-night:before{content:"\\f186"}', '.fa-moon:before{content:"\\f186"}'),
+        (".fa-list,.fa-sun{top:0}.fa-sun{top:1px}", ".fa-list{top:0}"),
+        ("a .fa-moon>.gone{top:0}a:not(.gone):is(.gone,p){top:0}", "a:not(.gone):is(.gone,p){top:0}"),
+        ("@media print{.gone{top:0}h1,.gone b{top:0}}p{top:0}", "@media print{h1{top:0}}p{top:0}"),
+        (
+            '@charset "UTF-8";.gone{top:0}/* .b{ */@font-face{src:url(a.ttf)}',
+            '@charset "UTF-8";@font-face{src:url(a.ttf)}',
+        ),
+        (".posym-c1{top:0}.bs-tooltip-auto{top:0}", ".posym-c1{top:0}.bs-tooltip-auto{top:0}"),
+        (
+            '@font-face{src:url(fa.woff2) format("woff2"),url(fa.ttf) format("truetype")}',
+            '@font-face{src:url(fa.ttf) format("truetype")}',
+        ),
+    ],
+)
+def test_rules_for_classes_that_nothing_names_are_left_out(tmp_path: Path, rules: str, left: str) -> None:
+    write_page(tmp_path, '<i class="fa-solid fa-moon">gone</i>')
     (tmp_path / "menu.js").write_text('icon("fa-list")')
-    moon, lost = '.fa-moon:before,.fa-night:before{content:"\\f186"}', '.fa-sun:before{content:"\\f185"}'
-    kept = moon + '.fa-list:before{content:"\\f03a"}.fa-fw{width:1em}'
-    (tmp_path / "theme.css").write_text(lost + kept + lost)
-    finish_site.drop_icons(tmp_path)
-    assert (tmp_path / "theme.css").read_text() == kept
+    (tmp_path / "theme.css").write_text(rules)
+    finish_site.drop_rules(tmp_path)
+    assert (tmp_path / "theme.css").read_text() == left
+
+
+def test_icon_fonts_keep_the_letters_of_the_rules_that_are_left(tmp_path: Path) -> None:
+    theme = resources.files("pydata_sphinx_theme") / "theme" / "pydata_sphinx_theme" / "static" / "vendor"
+    for name in ("fa-solid-900.ttf", "fa-solid-900.woff2"):
+        (tmp_path / name).write_bytes((theme / "fontawesome" / "webfonts" / name).read_bytes())
+    write_page(tmp_path, '<i class="fa-moon"></i>')
+    (tmp_path / "theme.css").write_text('.fa-moon{content:"\\f186"}.fa-sun{content:"\\f185"}html{--icon:"\uf0c1"}')
+    finish_site.drop_rules(tmp_path)
+    with TTFont(tmp_path / "fa-solid-900.ttf") as font:
+        assert set(font.getBestCmap()) == {0xF186, 0xF0C1}
+    assert not (tmp_path / "fa-solid-900.woff2").exists()
 
 
 def test_style_and_script_of_figures_are_loaded_once(tmp_path: Path) -> None:
@@ -169,15 +199,6 @@ def test_a_bibliography_is_no_list_without_items() -> None:
     assert 'role="doc-biblioentry"' in finish_site.bibliography(page)
 
 
-def test_a_folded_proof_has_a_title_to_open_it_by() -> None:
-    proof = '<div class="proof {}admonition" id="proof">\n<p>Proof. {}</p>\n</div>'
-    page = "".join(proof.format(*each) for each in (("dropdown ", "One."), ("", "Two."), ("dropdown ", "(1) Three.")))
-    changed = finish_site.proofs(page)
-    assert changed.count('<p class="admonition-title">Proof</p><p>') == changed.count("dropdown") == 2
-    assert proof.format("", "Two.") in changed
-    assert changed.count('id="proof"') == 1
-
-
 def test_texts_are_shortened_between_words() -> None:
     assert finish_site.shortened("Two kinds of heads.", 12) == "Two kinds…"
     assert finish_site.shortened("Two kinds.", 12) == "Two kinds."
@@ -242,6 +263,19 @@ def test_cells_that_show_a_claim_have_anchors(tmp_path: Path) -> None:
     changed = finish_site.anchors(page)
     assert changed.replace('<span id="shows-u25-7"></span><span id="live-u25-7"></span>', "") == page
     assert changed.index('u25-7"></span>Figure') < changed.index("Words")
+
+
+def test_a_row_that_a_text_names_has_the_badge_of_the_ledgers_page(tmp_path: Path) -> None:
+    badge = '<a class="posym-badge posym-partly" href="{}#claim-c-6" title="So.">C-6<span> partly</span></a>'
+    write_page(tmp_path, badge.format("../reference/ledger.html"), "book/reference/ledger.html")
+    named = '<a class="posym-claim reference internal" href="../reference/ledger.html#claim-c-6">C-6</a>'
+    page = write_page(tmp_path, f"<p>As said. {named}</p>", "book/a/b.html")
+    finish_site.fill_badges(tmp_path)
+    shown = f'<span class="posym-badges margin">{badge.format("../reference/ledger.html")}</span>'
+    assert f"<p>As said. {shown}</p>" in page.read_text(encoding="utf-8")
+    write_page(tmp_path, named.replace("c-6", "c-7"), "book/a/b.html")
+    with pytest.raises(ValueError, match="ledger's page has no badge for #claim-c-7"):
+        finish_site.fill_badges(tmp_path)
 
 
 def test_weights_that_a_page_loads_on_a_click_are_packed_beside_it(tmp_path: Path) -> None:

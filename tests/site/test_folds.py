@@ -134,6 +134,54 @@ def test_where_numbers_come_from_is_folded_once(output: str, left: str, names: s
     assert re.findall(r"<li><code>run/(\w)</code>: posym_core 0.1.0.*?, sha256 \d{12}</li>", sources) == list(names)
 
 
+def boxed(kind: str, text: str) -> str:
+    return f'<div class="{kind}admonition">\n<p class="admonition-title">Title</p><p>{text}</p>\n</div>'
+
+
+def section(heading: str, *inside: str) -> str:
+    return (
+        f'<section id="{heading.lower()}">\n<span id="label"></span><h2>{heading}</h2>\n{"".join(inside)}</section>\n'
+    )
+
+
+def test_a_section_has_one_fold_at_its_end_with_all_its_folds_as_parts() -> None:
+    theorem = '<div class="proof theorem admonition"><span class="caption-number">Theorem 2 </span><p>So.</p></div>'
+    plots = [folds.folded("Code of this figure", text) for text in "ab"]
+    nested = "<details><summary>Outer</summary>\n<p>c</p><details><summary>Inner</summary>d</details></details>"
+    sources = folds.folded(folds.SOURCES, "<ul><li>e</li></ul>")
+    first = section(
+        "One", sources, theorem, boxed("proof dropdown ", "Proof. By f."), plots[0], "<p>Text.</p>", plots[1]
+    )
+    second = section("Two", boxed("dropdown note ", "g"), nested, sources, "<p>End.</p>", sources)
+    page = folds.merge_folds(f"<nav>{plots[0]}</nav><article><section>\n<p>Top.</p>{first}{second}</section></article>")
+    assert page.startswith(f"<nav>{plots[0]}</nav>")
+    assert page.count("<section") == page.count("</section>")
+    assert page.count("<details") == page.count("</details>") == 3
+    assert "dropdown" not in page
+    texts = re.sub(r"<[^>]+>", " ", page.partition("<article>")[2]).split()
+    assert " ".join(texts) == (
+        "Top. One Theorem 2 So. Text. Proofs and code Proof of Theorem 2 Title Proof. By f. Code of figure 1 a "
+        "Code of figure 2 b Where these numbers come from e Two End. Proofs and code Title g Outer c Inner d "
+        "Where these numbers come from e e"
+    )
+    assert re.search(r"</details>\s*</section>\s*<section", page)
+
+
+@pytest.mark.parametrize(
+    "kept",
+    [
+        boxed("solution dropdown ", "a"),
+        '<details class="posym-row stay"><summary>U25-1</summary>a</details>',
+        f'<figure class="posym-figure">{folds.folded("All heads", "a")}</figure>',
+        "<p>Nothing is folded.</p>",
+    ],
+)
+def test_solutions_figures_and_folds_that_say_so_stay(kept: str) -> None:
+    page = f"<article>{section('One', kept, '<p>After.</p>')}</article>"
+    assert folds.merge_folds(page) == page
+    assert folds.merge_folds(kept) == kept
+
+
 def test_a_div_that_is_never_closed_is_told() -> None:
     with pytest.raises(ValueError, match="a div of a page is never closed"):
         folds.fold_cells(cell(code("a"))[:-8])

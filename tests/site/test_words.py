@@ -19,7 +19,8 @@ LAID_OUT = """blocks => [...document.querySelectorAll('article')].flatMap(articl
     .map(block => {
         const copy = block.cloneNode(true);
         copy.querySelectorAll('details, .headerlink, table, pre, svg, .math, mjx-container, .posym-minutes, select, '
-            + '.posym-sliders, .posym-drawing, noscript, output, script, style').forEach(part => part.remove());
+            + '.posym-badge, .posym-sliders, .posym-drawing, noscript, output, script, style')
+            .forEach(part => part.remove());
         return copy.textContent.trim().split(/\\s+/).filter(Boolean).length;
     })).reduce((a, b) => a + b, 0)"""
 
@@ -34,6 +35,7 @@ COUNTED = {
     "<div class='admonition dropdown'><p class='admonition-title'>A title</p><p>Nor this.</p></div><p>end</p>": 1,
     "<div class='admonition'><p class='admonition-title'>A title</p><p>This does.</p></div>": 4,
     "<p hidden>Nobody sees it.</p><p class='posym-minutes'>9 minutes to read</p>": 0,
+    "<p>As claimed. <a class='posym-badge posym-partly'>C-6<span> partly, 4 of 6</span></a></p>": 2,
     "<dl><dt>term</dt><dd>its meaning</dd></dl>": 2,
 }
 

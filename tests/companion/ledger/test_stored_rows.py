@@ -5,10 +5,11 @@ import re
 import accept
 import nbformat
 import pytest
+from bs4 import BeautifulSoup
 
 from posym_companion import results
 from posym_companion.claims import read_entries
-from posym_companion.ledger import ledger, verdict_list
+from posym_companion.ledger import draw_wall, ledger, verdict_list
 from posym_companion.ledger import rows as ledger_rows
 
 
@@ -59,13 +60,16 @@ def test_every_verdict_can_be_read_by_itself(stored_rows):
         assert ("Under the first rule" in row.summary) == bool(row.first_rule), row.id
 
 
-def test_a_list_of_verdicts_has_a_sentence_a_row_and_the_way_to_its_row(stored_rows):
-    first, second = stored_rows[:2]
-    assert verdict_list([first, second]) == (
-        f'* {first.sentence} (<a href="../reference/ledger.html#claim-u25-1">U25-1</a>, *{first.grade}*)\n'
-        f'* {second.sentence} (<a href="../reference/ledger.html#claim-u25-2">U25-2</a>, *{second.grade_of_column}*; '
-        f"{second.model} *{second.grade_of_model}*; smollm2-135m *{second.families[0].grade}*)"
-    )
+def test_every_row_has_a_badge_and_those_without_columns_a_tile(stored_rows):
+    columns = {one.id for row in stored_rows for one in row.columns}
+    wall = BeautifulSoup(draw_wall([row for row in stored_rows if row.id not in columns]), "html.parser")
+    tiles = {tile.get_text().split()[0]: tile for tile in wall.select("ul > li > a")}
+    badges = BeautifulSoup(verdict_list(stored_rows), "html.parser").select("p > a.posym-badge")
+    assert len(badges) == len(stored_rows) == len(tiles) + len(columns)
+    for row, badge in zip(stored_rows, badges, strict=True):
+        assert badge["href"] == f"../reference/ledger.html#claim-{row.id.lower()}"
+        assert badge["title"].endswith(f" {row.sentence}")
+        assert row.id in columns or tiles[row.id]["title"] == badge["title"]
 
 
 def test_every_row_has_a_sentence_that_was_written_of_its_verdict(stored_rows):
