@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 import torch
 from architectures import build, tokens
+from block_tables import make_block_table
 
 import posym_core.encodings
 import posym_core.metrics
@@ -49,7 +50,7 @@ from posym_core.metrics._blocks import BlockLayout
 from posym_core.metrics._contrasts import contrast_layers
 from posym_core.metrics._cube_parts import arrange_cube, compute_block_logits, measure_prompt_variance
 from posym_core.metrics._heads import Heads
-from posym_core.metrics._permutations import make_block_table, permute_blocks
+from posym_core.metrics._permutations import permute_blocks
 from posym_core.metrics._stats import share_interval
 from posym_core.models._ensembles import make_generators, sample_streams
 from posym_core.tasks._facts import FactsTask
@@ -104,10 +105,7 @@ def of_a_square(to):
         to(metrics.draw_latin_square(4, torch.Generator().manual_seed(0))),
         to(torch.tensor([True, True, False, True])),
     )
-    heads = Heads.of(
-        to(drawn(4, 8)), to(drawn(4, 9, 8, seed=1)), to(ANGLES), scale=0.5, visible=None, softcap=3.0, sinks=None,
-        pairing="halves",
-    )  # fmt: skip
+    heads = Heads(query=to(drawn(4, 8)), keys=to(drawn(4, 9, 8, seed=1)), angles=to(ANGLES), scale=0.5, softcap=3.0)
     swaps = BlockLayout(block_length=2, blocks=4)
     cube = arrange_cube(compute_block_logits(heads, swaps), orders)
     one_key = arrange_cube(compute_block_logits(heads, swaps, read=1), orders)

@@ -17,7 +17,7 @@ import torch
 from jaxtyping import Float, Int64
 from torch import Tensor, nn
 
-from posym_core._checks import magnitude, require_counts, require_finite, require_floating, require_room
+from posym_core._checks import Checks, require_counts, require_finite, require_floating, require_same_kind
 
 
 class UndefinedCrossLogits(ValueError):
@@ -52,6 +52,14 @@ class LayerShape:
             object.__setattr__(self, "width", self.heads * self.dim)
         if not self.scale:
             object.__setattr__(self, "scale", self.dim**-0.5)
+
+
+@dataclass(frozen=True)
+class LayerInputs:
+    """What some encodings draw on beside queries and keys; see :meth:`Encoding.cross_logits`."""
+
+    content: Float[Tensor, "*#batch token width"] | None
+    key_map: Float[Tensor, "head width dim"] | None
 
 
 class Encoding(nn.Module):
@@ -163,24 +171,22 @@ class Encoding(nn.Module):
             self._check_content(content, number + 1)
         at = torch.as_tensor(float(positions[-1]) + 1 if position is None else position, dtype=torch.float64)
         require_exact("position", at)
-        return self._cross_logits(query, keys, at.to(keys.device), positions, content, key_map)
+        return self._cross_logits(query, keys, at.to(keys.device), positions, LayerInputs(content, key_map))
 
     def require_cross_logits(self) -> None:
         """Raise :class:`UndefinedCrossLogits` where the logit of a content at a position is no number of its own."""
+        if self.path_dependent:
+            raise UndefinedCrossLogits(
+                f"under {type(self).__name__} a logit depends on all tokens between key and query, so there is no "
+                "logit of a content at a position; look at EncodedHeads.permuted_logits"
+            )
 
     def _logits(self, query: Tensor, key: Tensor, positions: Tensor, content: Tensor | None) -> Tensor:
         return self.content_logits(query, key)
 
     @abstractmethod
-    def _cross_logits(
-        self,
-        query: Tensor,
-        keys: Tensor,
-        position: Tensor,
-        positions: Tensor,
-        content: Tensor | None,
-        key_map: Tensor | None,
-    ) -> Tensor:
+    def _cross_logits(self, query: Tensor, keys: Tensor, at: Tensor, places: Tensor, inputs: LayerInputs) -> Tensor:
+        """Return ``C`` of a query that stands ``at`` a position and of keys at ``places``."""
         raise NotImplementedError
 
     def content_logits(
@@ -198,8 +204,7 @@ class Encoding(nn.Module):
     def _check(self, query: Tensor, key: Tensor, positions: Tensor | None, tokens: int) -> Float[Tensor, " token"]:
         """Positions in float64, or an error that says what does not fit."""
         shape = self.shape
-        require_floating("query", query)
-        require_floating("key", key)
+        require_same_kind(query, key)
         if query.ndim < 3 or key.ndim < 3 or query.shape[-3] != shape.heads or key.shape[-3] not in (1, shape.heads):
             raise ValueError(
                 f"queries and keys must have shape [..., {shape.heads} heads, token, {shape.dim}]; got "
@@ -210,20 +215,14 @@ class Encoding(nn.Module):
                 f"queries and keys must have the layer's {shape.dim} dimensions; got {query.shape[-1]} and "
                 f"{key.shape[-1]}"
             )
-        if query.dtype != key.dtype or query.device != key.device:
-            raise ValueError(
-                f"queries and keys must share dtype and device; got {query.dtype} on {query.device} and {key.dtype} "
-                f"on {key.device}. Move one with .to(other)"
-            )
         if key.shape[-2] != tokens or tokens < 1:
             raise ValueError(f"there must be one key per token and at least one; got {key.shape[-2]} for {tokens}")
-        size, other = magnitude(query), magnitude(key)
-        if not size + other < math.inf:
-            require_finite("query", query)
-            require_finite("key", key)
-        require_room("queries and keys", max(size, other), query.dtype)
-        # Some encodings lengthen vectors: magnitudes of PoPE are softplus(x) <= |x| + 1, each in two dimensions.
-        require_room("logits", 2 * shape.dim * shape.scale * (size + 1) * (other + 1), query.dtype)
+        with Checks() as check:
+            size, other = check.finite_magnitude("query", query), check.finite_magnitude("key", key)
+            check.room("queries", size, query.dtype)
+            check.room("keys", other, query.dtype)
+            # Some encodings lengthen vectors: magnitudes of PoPE are softplus(x) <= |x| + 1, each in two dimensions.
+            check.room("logits", 2 * shape.dim * shape.scale * (size + 1) * (other + 1), query.dtype)
         return check_positions(positions, tokens, query.device)
 
     def _check_content(self, content: Tensor | None, tokens: int) -> None:
@@ -254,9 +253,9 @@ def check_positions(positions: Tensor | None, tokens: int, device: torch.device)
 
 def require_exact(name: str, positions: Tensor) -> None:
     """Refuse positions between which float64 cannot tell neighbours apart, NaN and infinity."""
-    require_finite(name, positions)
-    if magnitude(positions) > 2**53:
-        raise ValueError(f"{name} must lie within 2**53, where float64 counts exactly; got {magnitude(positions):.1e}")
+    with Checks() as check:
+        most = check.finite_magnitude(name, positions)
+        check(most <= 2**53, lambda: f"{name} must lie within 2**53, where float64 counts exactly; got {most:.1e}")
 
 
 def require_whole(name: str, positions: Tensor) -> None:

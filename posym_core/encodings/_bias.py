@@ -30,9 +30,9 @@ class Biased(Encoding):
     def _logits(self, query, key, positions, content):
         return self.content_logits(query, key) + self.bias(positions - positions[:, None]).to(query.dtype)
 
-    def _cross_logits(self, query, keys, position, positions, content, key_map):
+    def _cross_logits(self, query, keys, at, places, inputs):
         rows = self.content_row(query, keys)
-        return rows[..., :, None] + self.bias(positions - position).to(query.dtype)[:, None, :]
+        return rows[..., :, None] + self.bias(places - at).to(query.dtype)[:, None, :]
 
 
 @register_encoding("t5", "T5 bias", place=40)
@@ -133,10 +133,10 @@ class DAPE(Encoding):
     def _logits(self, query, key, positions, content):
         return self.mix(self.content_logits(query, key), self.biased.bias(positions - positions[:, None]))
 
-    def _cross_logits(self, query, keys, position, positions, content, key_map):
+    def _cross_logits(self, query, keys, at, places, inputs):
         rows = self.content_row(query, keys)
-        columns = self.biased.bias(positions - position)
-        size = (keys.shape[-2], len(positions))
+        columns = self.biased.bias(places - at)
+        size = (keys.shape[-2], len(places))
         return self.mix(rows[..., None].expand(*rows.shape, size[1]), columns[:, None, :].expand(-1, *size))
 
 

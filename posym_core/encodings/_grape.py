@@ -14,7 +14,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from posym_core._checks import magnitude, require_room
+from posym_core._checks import Checks, measure_magnitude
 from posym_core.encodings._base import Encoding, LayerShape
 from posym_core.encodings._bias import check_slopes
 from posym_core.encodings._registry import register_encoding
@@ -88,12 +88,14 @@ class AdditiveGRAPE(Encoding):
         offset = self._offset(positions - positions[:, None], asked, kept)
         return self.content_logits(query, key) + offset * (asked[..., None] - kept[..., None, :])
 
-    def _cross_logits(self, query, keys, position, positions, content, key_map):
+    def _cross_logits(self, query, keys, at, places, inputs):
         asked, kept = self.gates(query[..., None, :], keys)
-        offset = self._offset(positions - position, asked, kept)
+        offset = self._offset(places - at, asked, kept)
         return self.content_row(query, keys)[..., None] + offset * (asked - kept)[..., None]
 
     def _offset(self, offset: Tensor, asked: Tensor, kept: Tensor) -> Tensor:
         """Offsets in the gates' dtype, if slopes times offsets fit it."""
-        require_room("slopes times distances", magnitude(offset) * (magnitude(asked) + magnitude(kept)), asked.dtype)
+        distance, gates = measure_magnitude(offset), measure_magnitude(asked) + measure_magnitude(kept)
+        with Checks() as check:
+            check.room("slopes times distances", distance * gates, asked.dtype)
         return offset.to(asked.dtype)

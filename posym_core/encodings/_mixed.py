@@ -55,10 +55,10 @@ class MixedHeads(Encoding):
         parts = zip(self.parts, queries, keys, strict=True)
         return torch.cat([part._logits(own, met, positions, content) for part, own, met in parts], dim=-3)
 
-    def _cross_logits(self, query, keys, position, positions, content, key_map):
+    def _cross_logits(self, query, keys, at, places, inputs):
         queries, met = query.split(self.heads, dim=-2), self._by_part(keys)
         found = [
-            part._cross_logits(own, their, position, positions, content, None)
+            part._cross_logits(own, their, at, places, inputs)
             for part, own, their in zip(self.parts, queries, met, strict=True)
         ]
         return torch.cat(found, dim=-3)

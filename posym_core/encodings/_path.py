@@ -8,7 +8,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from posym_core.encodings._base import Encoding, LayerShape, UndefinedCrossLogits, order_by_position
+from posym_core.encodings._base import Encoding, LayerShape, order_by_position
 from posym_core.encodings._registry import register_encoding
 
 
@@ -51,14 +51,7 @@ class PaTH(Encoding):
         beta = 2 * (content @ self.strength.T + self.constant).sigmoid()
         return nn.functional.normalize(direction, dim=-1), beta.transpose(-1, -2)
 
-    def require_cross_logits(self):
-        raise UndefinedCrossLogits(
-            "under PaTH a logit depends on all tokens between key and query, so there is no logit of a content at a "
-            "position; look at EncodedHeads.permuted_logits"
-        )
-
     def _logits(self, query, key, positions, content):
-        assert content is not None
         order = order_by_position(positions, "maps act")
         back = order.argsort()
         query, key, content = (x[..., order, :] for x in (query, key, content))

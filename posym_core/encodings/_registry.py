@@ -94,7 +94,7 @@ def _kept(name: str, given: Any) -> EncodingEntry:
     if not (isinstance(made, type) and issubclass(made, Encoding)):
         raise ExtensionError(f"encoding {name!r} must be a class of posym_core.encodings.Encoding; got {made!r}")
     missing = {name for name in dir(made) if getattr(getattr(made, name), "__isabstractmethod__", False)}
-    if made.require_cross_logits is not Encoding.require_cross_logits:
+    if made.path_dependent or made.require_cross_logits is not Encoding.require_cross_logits:
         missing -= {"_cross_logits"}
     if missing:
         raise ExtensionError(

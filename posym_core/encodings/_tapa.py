@@ -7,7 +7,7 @@ import math
 from jaxtyping import Float
 from torch import Tensor
 
-from posym_core._checks import magnitude, require_room
+from posym_core._checks import Checks, measure_magnitude
 from posym_core.encodings._base import Encoding, LayerShape
 from posym_core.encodings._registry import register_encoding
 
@@ -57,11 +57,12 @@ class TAPA(Encoding):
     def _logits(self, query, key, positions, content):
         return self._wave(*self.waves(query, key), positions - positions[:, None])
 
-    def _cross_logits(self, query, keys, position, positions, content, key_map):
+    def _cross_logits(self, query, keys, at, places, inputs):
         amplitude, rate = (x[..., 0, :, None] for x in self.waves(query[..., None, :], keys))
-        return self._wave(amplitude, rate, positions - position)
+        return self._wave(amplitude, rate, places - at)
 
     def _wave(self, amplitude: Tensor, rate: Tensor, offset: Tensor) -> Tensor:
         stretched = offset.abs() ** self.power
-        require_room("phases", magnitude(stretched) * magnitude(rate), rate.dtype)
+        with Checks() as check:
+            check.room("phases", measure_magnitude(stretched) * measure_magnitude(rate), rate.dtype)
         return amplitude * (stretched.to(rate.dtype) * rate).cos()

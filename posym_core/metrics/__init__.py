@@ -22,7 +22,7 @@ from posym_core.metrics._frequencies import (
     mean_frequency,
 )
 from posym_core.metrics._heads import Heads
-from posym_core.metrics._logit_matrix import cross_logits, fit_head
+from posym_core.metrics._logit_matrix import cross_logits
 from posym_core.metrics._memory import find_budget
 from posym_core.metrics._permutations import (
     BlockTable,
@@ -30,7 +30,6 @@ from posym_core.metrics._permutations import (
     cross_scores,
     draw_orders,
     list_swap_orders,
-    make_block_table,
     permutation_scores,
     permute_blocks,
     tabulate_blocks,
@@ -97,12 +96,10 @@ __all__ = [
     "exclusion",
     "find_budget",
     "find_local_layers",
-    "fit_head",
     "frequency_shares",
     "frequency_use",
     "head_correlation",
     "list_swap_orders",
-    "make_block_table",
     "mean_difference",
     "mean_frequency",
     "mean_interval",

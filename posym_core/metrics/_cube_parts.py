@@ -57,7 +57,7 @@ def compute_block_logits(
 
     Args:
         heads: their queries and keys.
-        swaps: which blocks, fitted to the keys.
+        swaps: which blocks.
         read: offset of the one key of a block that counts; by default the log-sum-exp over all its keys.
         products: type in which keys are turned, multiplied with queries and summed.
 
@@ -68,8 +68,9 @@ def compute_block_logits(
         ValueError: if ``read`` is not an offset within a block, or a number is not finite.
     """
     check_read(read, swaps.block_length)
+    swaps = swaps.fit(heads.keys.shape[-2])
     heads.check_values(products)
-    groups, back = heads.group_queries(products)
+    groups = heads.group_queries(products)
     slots = range(swaps.number)
     hidden = None if groups.visible is None else ~swaps.by_block(groups.visible)[..., None, :, :].mT
     logits_at = move_block_logits(groups, swaps, slots)
@@ -80,7 +81,7 @@ def compute_block_logits(
         if hidden is not None:
             logits = logits.masked_fill(hidden, -torch.inf)
         parts.append(logits.logsumexp(-2) if read is None else logits[..., read, :])
-    return back(torch.cat(parts, dim=-2))
+    return heads.ungroup(torch.cat(parts, dim=-2))
 
 
 def check_read(read: int | None, block_length: int) -> None:

@@ -16,8 +16,7 @@ from torch import Tensor
 
 from posym_core.metrics._blocks import CHUNK, BlockLayout, SwappedPairs, compute_ratios, find_place_turns
 from posym_core.metrics._heads import Heads
-from posym_core.metrics._logit_matrix import plane_contributions
-from posym_core.metrics._rope import rotate_by, rotate_unchecked
+from posym_core.metrics._rope import multiply_planes, rotate_by, rotate_unchecked
 
 # Operations on the table of all swaps of a key head from which it is worth asking which pairs weigh anything.
 WORTH = 2**23
@@ -90,7 +89,7 @@ def list_hub_pairs(
     arriving = own.flatten(1, 2) @ home.flatten(1, 2).transpose(-1, -2)
     arriving = arriving.unflatten(-1, shape).unflatten(1, hubs.index.shape[1:])
     at_home = home[torch.arange(len(home), device=mass.device)[:, None, None], hubs.index].flatten(2, 3)
-    real, imaginary = plane_contributions(heads.query, at_home, heads.pairing)
+    real, imaginary = multiply_planes(heads.query, at_home, heads.pairing)
     leaving = real.transpose(-1, -2) @ cos[:, None].transpose(-1, -2)
     leaving += imaginary.transpose(-1, -2) @ sin[:, None].transpose(-1, -2)
     leaving = leaving.unflatten(2, (-1, shape[1])).transpose(-1, -2)

@@ -19,9 +19,9 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from posym_core._checks import deferring_checks, require_count
-from posym_core.metrics._logit_matrix import check_head, plane_contributions
-from posym_core.metrics._rope import Pairing
+from posym_core._checks import require_count
+from posym_core.metrics._heads import check_heads
+from posym_core.metrics._rope import Pairing, multiply_planes
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -42,7 +42,6 @@ class FrequencyShares:
     energy: Tensor
 
 
-@deferring_checks
 def frequency_shares(
     query: Float[Tensor, "*#batch dim"],
     keys: Float[Tensor, "*#batch key dim"],
@@ -71,9 +70,9 @@ def frequency_shares(
     >>> frequency_shares(torch.tensor([1.0, 0.0]), keys, torch.zeros(1)).symbolic_share
     tensor([1.])
     """
-    angles = check_head(query, keys, angles, scale, pairing, power=2)
+    angles = check_heads(query, keys, angles, scale, pairing, power=2)
     dtype, slots = keys.dtype, keys.shape[-2]
-    real, imaginary = plane_contributions(query.double() * scale, keys.double(), pairing)
+    real, imaginary = multiply_planes(query.double() * scale, keys.double(), pairing)
     largest = torch.hypot(real, imaginary).amax(-1)
     # Shares do not depend on units; a power of 2 costs no rounding, and squares of small numbers do not vanish.
     unit = torch.where(largest > 0, largest / torch.frexp(largest).mantissa, 1)
@@ -107,7 +106,6 @@ def frequency_shares(
     )
 
 
-@deferring_checks
 def frequency_use(
     query: Float[Tensor, "*#batch dim"],
     keys: Float[Tensor, "*#batch key dim"],
@@ -123,8 +121,8 @@ def frequency_use(
     Returns:
         ``[..., plane]``, in the inputs' dtype.
     """
-    check_head(query, keys, angles, scale, pairing)
-    real, _ = plane_contributions(query.double() * scale, keys.double(), pairing)
+    check_heads(query, keys, angles, scale, pairing)
+    real, _ = multiply_planes(query.double() * scale, keys.double(), pairing)
     return real.amax(-1).to(keys.dtype)
 
 

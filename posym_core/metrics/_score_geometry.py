@@ -19,7 +19,7 @@ import torch
 from jaxtyping import Float, Int64
 from torch import Tensor
 
-from posym_core._checks import deferring_checks, require, require_finite, require_floating, require_positive
+from posym_core._checks import Checks, require, require_floating, require_positive
 
 
 def pair_scores(
@@ -34,7 +34,6 @@ def pair_scores(
     return (after - before).cos(), (after + before - math.pi / 2).cos()
 
 
-@deferring_checks
 def exchange_scores(
     C: Float[Tensor, "*batch content position"], first: Int64[Tensor, "*batch"], second: Int64[Tensor, "*batch"]
 ) -> tuple[Float[Tensor, "*batch"], Float[Tensor, "*batch"]]:
@@ -73,14 +72,13 @@ def _require_places(name: str, x: Tensor, C: Tensor) -> None:
     low, high = torch.aminmax(x)
     require(
         (low >= 0) & (high < C.shape[-1]),
-        lambda: ValueError(
+        lambda: (
             f"{name} must be places from 0 to {C.shape[-1] - 1}, of the keys of C; got "
             f"{int(low) if low < 0 else int(high)}. Count places from 0"
         ),
     )
 
 
-@deferring_checks
 def simulate_random_swaps(
     attention: Float[Tensor, "*batch block"], *, tau: float = 1e-4, generator: torch.Generator
 ) -> tuple[Float[Tensor, "*batch"], Float[Tensor, "*batch"]]:
@@ -101,16 +99,17 @@ def simulate_random_swaps(
         ValueError: if there are fewer than two blocks, or an input is out of range.
     """
     require_floating("attention", attention)
-    require_finite("attention", attention)
     require_positive("tau", tau)
     if attention.ndim < 1 or attention.shape[-1] < 2:
         raise ValueError(
             f"attention must have shape [..., block] with at least two blocks; got {tuple(attention.shape)}"
         )
-    require(
-        (attention >= 0).all(),
-        lambda: ValueError(f"attention must not be negative; its least entry is {float(attention.min())}"),
-    )
+    with Checks() as check:
+        check.finite("attention", attention)
+        check(
+            (attention >= 0).all(),
+            lambda: f"attention must not be negative; its least entry is {float(attention.min())}",
+        )
     wide = attention.double().abs()  # -0.0 would count as a direction of its own
     i, j = torch.triu_indices(wide.shape[-1], wide.shape[-1], 1)
     first, second = wide[..., i], wide[..., j]

@@ -209,7 +209,7 @@ def make_graph_recorder(device: torch.device) -> Recorder | None:
 
 def _step(model, parameters, optimizer, batch, settings: TrainingSettings, state: State) -> None:
     losses = model.losses(batch)
-    if state.running is None:
+    if not state.started:
         _check_leading(parameters, losses.shape)
         state.start(losses.detach(), settings.steps)
     losses.sum().backward()

@@ -6,6 +6,7 @@ import math
 import literal
 import pytest
 import torch
+from block_tables import make_block_table
 from hypothesis import assume, given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
@@ -29,7 +30,7 @@ from random_inputs import (
 from benchmarks.operations import scoring
 from posym_core import cross_logits, exclusion, frequency_shares, frequency_use, rope_angles, rotate, swap_scores
 from posym_core.metrics._frequencies import dirichlet_kernel
-from posym_core.metrics._permutations import make_block_table, permutation_scores
+from posym_core.metrics._permutations import permutation_scores
 from posym_core.metrics._score_geometry import simulate_random_swaps
 
 WAYS = st.sampled_from(["cpu", "device"])

@@ -4,6 +4,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
+from block_tables import make_block_table
 
 from posym_companion import loop
 from posym_companion.language_models import score_robustness
@@ -12,7 +13,6 @@ from posym_core.metrics._permutations import (
     BlockTable,
     draw_orders,
     list_swap_orders,
-    make_block_table,
     permutation_scores,
     permute_blocks,
 )

@@ -6,23 +6,21 @@ import weakref
 
 import pytest
 import torch
+from block_tables import make_block_table
 from torch._subclasses.fake_tensor import DataDependentOutputException, FakeTensorMode
 
 from benchmarks.operations import counted, scoring
 from posym_core import cross_logits, exclusion, frequency_shares, rope_angles, rotate
-from posym_core._checks import defer_checks, deferring_checks, require, require_finite, require_room
+from posym_core._checks import Checks, require
 from posym_core.metrics import (
     cross_scores,
     frequency_use,
     list_swap_orders,
-    make_block_table,
     permutation_scores,
     simulate_random_swaps,
     swap_scores,
 )
 from posym_core.metrics._permutations import permute_blocks
-
-CPU = torch.device("cpu")
 
 
 def permuted(heads, made, **options):
@@ -134,10 +132,6 @@ def test_bad_numbers_are_refused_in_the_words_of_a_cpu(name):
         REFUSED[name]()
 
 
-def refusal(word):
-    return lambda: ValueError(word)
-
-
 def is_refused(what, message):
     with pytest.raises(ValueError, match=message):
         what()
@@ -146,32 +140,32 @@ def is_refused(what, message):
 def test_the_first_that_is_bad_is_raised_when_all_is_done():
     done = []
 
-    @deferring_checks
     def within(x):
-        require(x, refusal("second"))
+        with Checks() as check:
+            check(x, "second")
         done.append("within")
 
-    @deferring_checks
     def whole(x):
-        require(~x, refusal("first"))
-        within(x)
-        require(x, refusal("third"))
-        done.append("whole")
+        with Checks() as check:
+            check(~x, lambda: "first")
+            within(x)
+            check(x, "third")
+            done.append("whole")
 
     with scoring("device"):
         is_refused(lambda: whole(torch.tensor(False)), r"^second$")
     assert done == ["within", "whole"]
     with scoring("cpu"):
-        is_refused(lambda: whole(x=torch.tensor(False)), r"^second$")
+        is_refused(lambda: whole(torch.tensor(False)), r"^second$")
     assert done == ["within", "whole"]
 
 
 def test_what_needs_no_look_is_refused_at_once_but_behind_what_came_before():
-    @deferring_checks
     def both(x):
-        require_finite("x", x)
-        require_room("y", INFINITY, torch.float32)
-        pytest.fail("y was not refused")
+        with Checks() as check:
+            check.finite("x", x)
+            check.room("y", INFINITY, torch.float32)
+            pytest.fail("y was not refused")
 
     with scoring("device"):
         is_refused(lambda: both(torch.tensor([NAN, 1, INFINITY])), r"^x must be finite; 2 of its 3")
@@ -179,24 +173,23 @@ def test_what_needs_no_look_is_refused_at_once_but_behind_what_came_before():
 
 
 def test_what_fails_within_is_what_is_raised():
-    @deferring_checks
     def failing(x):
-        require(x, refusal("bad"))
-        raise KeyError
+        with Checks() as check:
+            check(x, "bad")
+            raise KeyError
 
     with scoring("device"):
         with pytest.raises(KeyError):
             failing(torch.tensor(False))
         # Nothing is left to whoever comes next.
-        with defer_checks(CPU):
-            require(torch.tensor(True), refusal("good"))
+        require(torch.tensor(True), "good")
 
 
 def test_arrays_are_not_kept_until_the_flags_are_read():
     keys = torch.ones(1000)
     gone = weakref.ref(keys.untyped_storage())
-    with scoring("device"), defer_checks(CPU):
-        require_finite("keys", keys)
+    with scoring("device"), Checks() as check:
+        check.finite("keys", keys)
         del keys
         assert gone() is None
 
@@ -206,11 +199,11 @@ def test_threads_have_flags_of_their_own():
 
     def beside():
         try:
-            require(torch.tensor(False), refusal("beside"))
+            require(torch.tensor(False), "beside")
         except ValueError as error:
             found.append(str(error))
 
-    with scoring("device"), defer_checks(CPU):
+    with scoring("device"), Checks():
         thread = threading.Thread(target=beside)
         thread.start()
         thread.join()

@@ -5,6 +5,7 @@ import math
 import numpy as np
 import pytest
 import torch
+from block_tables import make_block_table
 from planted_scores import planted
 from refusals import refuse_each
 
@@ -20,7 +21,6 @@ from posym_core.metrics import (
     exchange_scores,
     exclusion,
     frequency_shares,
-    make_block_table,
     measure_layer_trend,
     rope_angles,
     rotate,
@@ -45,7 +45,7 @@ def swapped(**options):
 
 
 def read_at(place):
-    heads = Heads.of(QUERY, KEYS, ANGLES, scale=1.0, visible=None, softcap=None, sinks=None, pairing="halves")
+    heads = Heads(query=QUERY, keys=KEYS, angles=ANGLES)
     return lambda: cubes.compute_block_logits(heads, BlockLayout(start=0, block_length=3, blocks=2), read=place)
 
 
