@@ -27,7 +27,7 @@ class Absolute(Encoding):
 
     @abstractmethod
     def table(self, positions: Float[Tensor, " token"]) -> Float[Tensor, "token width"]:
-        """What is added to the embeddings at these positions."""
+        """Return what is added to the embeddings at these positions."""
         raise NotImplementedError
 
     def embed(self, inputs, positions=None):

@@ -90,7 +90,7 @@ class Encoding(nn.Module):
     def embed(
         self, inputs: Float[Tensor, "*batch token width"], positions: Tensor | None = None
     ) -> Float[Tensor, "*batch token width"]:
-        """The layer's inputs with what the encoding adds to them; most add nothing.
+        """Return the layer's inputs with what the encoding adds to them; most add nothing.
 
         Args:
             inputs: embeddings without positions.
@@ -106,7 +106,7 @@ class Encoding(nn.Module):
         positions: Tensor | None = None,
         content: Float[Tensor, "*#batch token width"] | None = None,
     ) -> Float[Tensor, "*#batch head token key"]:
-        """Logits of all tokens' queries against all tokens' keys.
+        """Return the logits of all tokens' queries against all tokens' keys.
 
         Args:
             query: plain queries.
@@ -116,9 +116,6 @@ class Encoding(nn.Module):
 
         Returns:
             Logits of ``query``'s dtype; ``-inf`` where a causal layer does not look.
-
-        Raises:
-            ValueError: if shapes do not fit, something needed is missing, or an input is NaN or infinite.
         """
         tokens = query.shape[-2] if query.ndim > 1 else 0
         positions = self._check(query, key, positions, tokens)
@@ -132,7 +129,7 @@ class Encoding(nn.Module):
     def attention(
         self, logits: Float[Tensor, "*batch head token key"], *, positions: Tensor | None = None
     ) -> Float[Tensor, "*#batch head token key"]:
-        """Attention weights of logits: their softmax, unless an encoding acts on the weights themselves."""
+        """Return the attention weights of logits: their softmax, unless an encoding acts on the weights."""
         return logits.softmax(-1)
 
     def cross_logits(
@@ -145,7 +142,7 @@ class Encoding(nn.Module):
         content: Float[Tensor, "*#batch token width"] | None = None,
         key_map: Float[Tensor, "head width dim"] | None = None,
     ) -> Float[Tensor, "*#batch head content position"]:
-        """Logit of every content at every position, ``C[a, b]``, for one query per head.
+        """Return the logit of every content at every position, ``C[a, b]``, for one query per head.
 
         Args:
             query: plain query; where an encoding adds to embeddings, the query of the input with that addition.
@@ -192,17 +189,17 @@ class Encoding(nn.Module):
     def content_logits(
         self, query: Float[Tensor, "*#batch head token dim"], key: Float[Tensor, "*#batch keyhead key dim"]
     ) -> Float[Tensor, "*#batch head token key"]:
-        """Scaled dot products, before any position."""
+        """Return the scaled dot products, before any position."""
         return self.shape.scale * query @ key.transpose(-1, -2)
 
     def content_row(
         self, query: Float[Tensor, "*#batch head dim"], keys: Float[Tensor, "*#batch keyhead key dim"]
     ) -> Float[Tensor, "*#batch head key"]:
-        """The same for one query per head."""
+        """Return the same for one query per head."""
         return self.content_logits(query[..., None, :], keys)[..., 0, :]
 
     def _check(self, query: Tensor, key: Tensor, positions: Tensor | None, tokens: int) -> Float[Tensor, " token"]:
-        """Positions in float64, or an error that says what does not fit."""
+        """Return positions in float64; refuse what does not fit."""
         shape = self.shape
         require_same_kind(query, key)
         if query.ndim < 3 or key.ndim < 3 or query.shape[-3] != shape.heads or key.shape[-3] not in (1, shape.heads):
@@ -241,7 +238,7 @@ class Encoding(nn.Module):
 
 
 def check_positions(positions: Tensor | None, tokens: int, device: torch.device) -> Float[Tensor, " token"]:
-    """Positions in float64; by default 0 to ``tokens - 1``."""
+    """Return positions in float64, by default 0 to ``tokens - 1``; refuse what does not fit."""
     if positions is None:
         return torch.arange(tokens, dtype=torch.float64, device=device)
     positions = torch.as_tensor(positions, dtype=torch.float64, device=device)
@@ -265,7 +262,7 @@ def require_whole(name: str, positions: Tensor) -> None:
 
 
 def order_by_position(positions: Float[Tensor, " token"], what: str) -> Int64[Tensor, " token"]:
-    """Order of the tokens by position, for what builds up token by token and so knows nothing of tokens left out."""
+    """Return the order of tokens by position; refuse gaps, over which nothing builds up token by token."""
     order = positions.argsort()
     if not torch.equal(positions[order].diff(), torch.ones_like(positions[1:])):
         raise ValueError(f"{what} token by token, so positions must be consecutive; got {positions.tolist()}")

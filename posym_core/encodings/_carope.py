@@ -53,7 +53,7 @@ class CARoPE(TokenPhases):
         self.powers: Tensor
 
     def frequencies(self, content: Float[Tensor, "*batch token width"]) -> Float[Tensor, "*batch head token plane"]:
-        """Radians that every token adds to the phase of every plane; float64."""
+        """Return the radians that every token adds to the phase of every plane; float64."""
         drive = content.double() @ self.weight.double().T + self.constant.double() + self.begin
         return (1 / (nn.functional.softplus(drive) + 1)).transpose(-1, -2)[..., None] ** self.powers.to(content.device)
 

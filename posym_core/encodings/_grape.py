@@ -76,7 +76,7 @@ class AdditiveGRAPE(Encoding):
     def gates(
         self, query: Float[Tensor, "*#batch head token dim"], key: Float[Tensor, "*#batch keyhead key dim"]
     ) -> tuple[Float[Tensor, "*#batch head token"], Float[Tensor, "*#batch head key"]]:
-        """``w v . q`` of every query and ``w u . k`` of every key."""
+        """Return ``w v . q`` of every query and ``w u . k`` of every key."""
         asked, kept = (
             self.slopes[:, None] * (x * gate[:, None]).sum(-1)
             for x, gate in ((query, self.query_gate), (key, self.key_gate))
@@ -94,7 +94,7 @@ class AdditiveGRAPE(Encoding):
         return self.content_row(query, keys)[..., None] + offset * (asked - kept)[..., None]
 
     def _offset(self, offset: Tensor, asked: Tensor, kept: Tensor) -> Tensor:
-        """Offsets in the gates' dtype, if slopes times offsets fit it."""
+        """Return offsets in the gates' dtype; refuse slopes times offsets that it does not hold."""
         distance, gates = measure_magnitude(offset), measure_magnitude(asked) + measure_magnitude(kept)
         with Checks() as check:
             check.room("slopes times distances", distance * gates, asked.dtype)

@@ -46,7 +46,7 @@ class PaTH(Encoding):
     def maps(
         self, content: Float[Tensor, "*batch token width"]
     ) -> tuple[Float[Tensor, "*batch head token dim"], Float[Tensor, "*batch head token"]]:
-        """Directions ``w`` and strengths ``beta`` of all tokens."""
+        """Return directions ``w`` and strengths ``beta`` of all tokens."""
         direction = content[..., None, :, :] @ self.direction
         beta = 2 * (content @ self.strength.T + self.constant).sigmoid()
         return nn.functional.normalize(direction, dim=-1), beta.transpose(-1, -2)
@@ -65,7 +65,7 @@ def multiply_along_path(
     direction: Float[Tensor, "*batch head token dim"],
     beta: Float[Tensor, "*batch head token"],
 ) -> Float[Tensor, "*batch head token token"]:
-    """``q_i . H_i ... H_(j+1) k_j`` for ``j <= i``, 0 above the diagonal, from one triangular system per head.
+    """Return ``q_i . H_i ... H_(j+1) k_j`` for ``j <= i``, 0 above the diagonal, by one triangular system a head.
 
     Carried to ``i``, key ``j`` has lost ``sum_t u_t w_t`` over ``j < t <= i``, with
     ``u_t = beta_t (w_t . k_j - sum_(j < s < t) (w_t . w_s) u_s)``: one triangular matrix for all ``j``.

@@ -66,7 +66,7 @@ def register_encoding(
 
 
 def make_encoding(name: str, shape: LayerShape, **options: Any) -> Encoding:
-    """The encoding of that name for a layer.
+    """Make the encoding of that name for a layer.
 
     Trained parameters are drawn from torch's global generator.
 
@@ -74,10 +74,6 @@ def make_encoding(name: str, shape: LayerShape, **options: Any) -> Encoding:
         name: a key of :data:`ENCODINGS`, or ``module:Class``.
         shape: of the layer.
         options: of the encoding, in place of its defaults.
-
-    Raises:
-        ValueError: if there is no such encoding, it does not fit the layer, or its logits and its ``C`` contradict each
-            other.
 
     >>> make_encoding("rope", LayerShape(heads=2, dim=4)).angles
     tensor([1.0000, 0.0100], dtype=torch.float64)
@@ -88,7 +84,7 @@ def make_encoding(name: str, shape: LayerShape, **options: Any) -> Encoding:
 
 
 def _kept(name: str, given: Any) -> EncodingEntry:
-    """An entry, or that of a class, checked."""
+    """Return an entry, or the entry of a class; refuse what is none."""
     entry = given if isinstance(given, EncodingEntry) else EncodingEntry(make=given, label=name)
     made = getattr(entry.make, "func", entry.make)
     if not (isinstance(made, type) and issubclass(made, Encoding)):

@@ -27,7 +27,7 @@ class Placed(Encoding):
     def placed(
         self, x: Float[Tensor, "*batch token dim"], positions: Float[Tensor, " token"], *, keys: bool
     ) -> Float[Tensor, "*batch token placed"]:
-        """Queries, or with ``keys`` keys, as they stand at their positions."""
+        """Return queries, or with ``keys`` keys, as they stand at their positions."""
         raise NotImplementedError
 
     def _logits(self, query, key, positions, content):
@@ -200,7 +200,7 @@ class RollPE(Placed):
         return x.gather(-1, index.expand(x.shape))
 
     def rope_equivalent(self) -> tuple[Float[Tensor, "planes dim"], Float[Tensor, " plane"]]:
-        """The RoPE that this is.
+        """Return the RoPE that this is.
 
         Returns:
             ``basis`` with orthonormal columns and ``angles``, both float64, such that ``rotate(basis @ x, b, angles)``

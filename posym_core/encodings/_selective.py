@@ -51,7 +51,7 @@ class SelectiveRoPE(TokenPhases):
         self.opening = nn.Parameter(torch.zeros(shape.heads))
 
     def turns(self, content: Float[Tensor, "*batch token width"]) -> Float[Tensor, "*batch head token plane"]:
-        """Numbers by which tokens, in the order of their positions, multiply the planes' angles; float64."""
+        """Return what tokens, in the order of their positions, multiply the planes' angles with; float64."""
         unit = nn.functional.normalize(content.double(), dim=-1)
         weight = self.strength[:, None, None] * nn.functional.normalize(self.direction, dim=1)
         asked = unit[..., None, :, :] @ weight.double()

@@ -24,9 +24,6 @@ class TAPA(Encoding):
             of their part.
         share: part of the dimensions that are amplitudes, rounded down to whole ones; at least one of each kind.
         power: of the distance, above 0.
-
-    Raises:
-        ValueError: if ``share`` leaves one of the kinds without a dimension, or ``power`` is not above 0 and finite.
     """
 
     source = "Wang et al. (2025), Positional Encoding via Token-Aware Phase Attention, equation 12"
@@ -47,7 +44,7 @@ class TAPA(Encoding):
         query: Float[Tensor, "*#batch head row dim"],
         key: Float[Tensor, "*#batch keyhead key dim"],
     ) -> tuple[Float[Tensor, "*#batch head row key"], Float[Tensor, "*#batch head row key"]]:
-        """Amplitude of every pair, and its radians per distance to the power."""
+        """Return the amplitude of every pair, and its radians per distance to the power."""
         sizes = [self.amplitudes, self.shape.dim - self.amplitudes]
         (asked, asked_phase), (held, held_phase) = (x.split(sizes, dim=-1) for x in (query, key))
         scale = self.shape.scale * math.sqrt(self.shape.dim / sizes[0])

@@ -31,11 +31,7 @@ class LayerContrast:
 def contrast_layers(
     scores: torch.Tensor | np.ndarray, *, split: int | None = None, draws: int = DRAWS, seed: int = 0
 ) -> LayerContrast:
-    """A score ``[prompt, layer, head]`` in layers before ``split`` (default: half of them) against the rest.
-
-    Raises:
-        ValueError: if either side has no layer, or no head with a score, or ``draws`` is below 1.
-    """
+    """Compare a score ``[prompt, layer, head]`` before layer ``split`` (default: half of them) with the rest."""
     from scipy import stats
 
     x = require_scores("scores", scores)

@@ -40,7 +40,7 @@ class Exclusion:
 
 
 def exclusion(C: Float[Tensor, "*batch content position"]) -> Exclusion:
-    """Variance, bound, slack and variance shares of cross-logit matrices, ``O(m^2)`` each.
+    """Return variance, bound, slack and variance shares of cross-logit matrices, ``O(m^2)`` each.
 
     Args:
         C: ``[..., content, position]``, square: the slots that take part in permutations (in the theory all keys
@@ -50,9 +50,6 @@ def exclusion(C: Float[Tensor, "*batch content position"]) -> Exclusion:
         An :class:`Exclusion` whose fields have ``C``'s leading dimensions and dtype. Shares are NaN where ``C`` is
         constant (all entries equal up to four units of rounding of its largest entry): a head that gives every
         content the same logit everywhere is positional and symbolic at once, and no share of nothing is defined.
-
-    Raises:
-        ValueError: if ``C`` is not square, or holds NaN, infinity or numbers whose squares its dtype cannot hold.
 
     A positional head has constant columns:
 

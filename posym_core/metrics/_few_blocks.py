@@ -1,4 +1,4 @@
-"""Blocks of which every pair that weighs anything in swap scores has one, where these are few: the hubs.
+"""A few blocks, the hubs, that are in every pair which weighs anything in swap scores.
 
 On a CPU it pays to leave out the other pairs of many; on a GPU to ask which these are costs more than to score them.
 """
@@ -28,10 +28,11 @@ ROUNDING = 1e-15
 
 @dataclass(frozen=True, kw_only=True)
 class FewBlocks:
-    """Blocks ``index [head, group, hub]`` of which every pair that weighs anything has one: its member with more
-    attention where ``upper [head, group, 1]``, and that with less elsewhere.
+    """A few blocks, the hubs, that are in every pair of non-negligible weight.
 
-    Where queries need differently many, some have more, whose pairs are beyond rounding all the same.
+    Attributes:
+        index: ``[head, group, hub]``; queries that need fewer have more, whose pairs are beyond rounding.
+        upper: ``[head, group, 1]``, where the hub is the pair's block with more attention; else the one with less.
     """
 
     index: Tensor
@@ -41,7 +42,7 @@ class FewBlocks:
 def group_hubs(
     heads: Heads, swaps: BlockLayout, mass: Float[Tensor, "head group block"]
 ) -> Iterator[tuple[slice, FewBlocks | None]]:
-    """Key heads next to each other, with their queries' hubs or with None where all pairs are to be scored.
+    """Yield key heads next to each other, with their queries' hubs or None where all pairs are to be scored.
 
     A pair weighs ``exp((gap - widest) / temperature)`` against the widest. With ``reach`` so large that all pairs with
     a gap below ``widest - reach`` together are beyond rounding, the others have one block within ``reach`` of the
@@ -78,7 +79,7 @@ def list_hub_pairs(
     outside: Float[Tensor, "head group"],
     hubs: FewBlocks,
 ) -> SwappedPairs:
-    """Pairs of hubs with all other blocks, ``hub * block`` of them a query."""
+    """Return the pairs of hubs with all other blocks, ``hub * block`` of them a query."""
     shape = (swaps.number, swaps.block_length)
     cos, sin = find_place_turns(heads, swaps)
     keys = heads.keys[:, 0, swaps.start : swaps.stop].unflatten(1, shape)

@@ -50,7 +50,7 @@ def frequency_shares(
     scale: float = 1.0,
     pairing: Pairing = "halves",
 ) -> FrequencyShares:
-    """What :func:`posym_core.exclusion` says of every plane's cross-logit matrix, at ``O(keys)`` a plane.
+    """Return :func:`posym_core.exclusion`'s shares of every plane's own cross-logit matrix, at ``O(keys)`` a plane.
 
     Args:
         query: ``[..., dim]``, rotated to its position.
@@ -62,9 +62,6 @@ def frequency_shares(
 
     Returns:
         :class:`FrequencyShares`, ``[..., plane]``, in the inputs' dtype; sums are formed in float64.
-
-    Raises:
-        ValueError: if shapes do not fit, or an input is NaN, infinite or so large that a variance could be.
 
     >>> keys = torch.tensor([[1.0, 0.0], [3.0, 0.0], [0.0, 1.0]])
     >>> frequency_shares(torch.tensor([1.0, 0.0]), keys, torch.zeros(1)).symbolic_share
@@ -114,7 +111,7 @@ def frequency_use(
     scale: float = 1.0,
     pairing: Pairing = "halves",
 ) -> Float[Tensor, "*#batch plane"]:
-    """Largest logit that each plane contributes on an input (Urrutia et al. 2026b, figure 8).
+    """Return the largest logit that each plane contributes on an input (Urrutia et al. 2026b, figure 8).
 
     Args, errors: as :func:`frequency_shares`.
 
@@ -127,13 +124,10 @@ def frequency_use(
 
 
 def dirichlet_kernel(angles: Float[Tensor, "*angle"], positions: int) -> Float[Tensor, "*angle"]:
-    """Size of the mean phase ``|mean_b exp(i angle b)|`` over so many positions: how much of a plane can be symbol.
+    """Return ``|mean_b exp(i angle b)|`` over so many positions: how much of a plane can be symbol.
 
     It is 1 at angle 0, first 0 at ``angle * positions = 2 pi``, and at most about ``1 / positions`` of the way around
     afterwards (multiples of ``2 pi`` apart).
-
-    Raises:
-        ValueError: if ``positions`` is below 1.
     """
     require_count("positions", positions, 1)
     phase = angles.double()[..., None] * torch.arange(positions, dtype=torch.float64, device=angles.device)
@@ -141,7 +135,7 @@ def dirichlet_kernel(angles: Float[Tensor, "*angle"], positions: int) -> Float[T
 
 
 def mean_frequency(use: Float[Tensor, "*batch plane"]) -> Float[Tensor, "*batch"]:
-    """Frequency IDs, 1 for the fastest plane, averaged with their use as weights; negative use counts as none.
+    """Average frequency IDs, 1 for the fastest plane, with their use as weights; negative use counts as none.
 
     >>> mean_frequency(torch.tensor([3.0, 1.0, -2.0]))
     tensor(1.2500)

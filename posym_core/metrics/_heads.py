@@ -102,7 +102,7 @@ class Heads:
         angles = angles[None] if angles.ndim == 1 else angles.expand(*lead, *planes, angles.shape[-1]).flatten(0, -2)
 
         def by_query(x: Tensor | None, *last: int) -> Tensor | None:
-            """``[*batch, *last]`` as ``[head, group, *last]``."""
+            """Return ``[*batch, *last]`` as ``[head, group, *last]``."""
             if x is None:
                 return None
             x = x.broadcast_to((*batch, *last)).reshape(*lead, *(1 for _ in planes), group, *last)

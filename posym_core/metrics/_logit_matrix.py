@@ -42,9 +42,6 @@ def cross_logits(
     Returns:
         ``[..., content, position]``, or ``[..., plane, content, position]``; the inputs' dtype.
 
-    Raises:
-        ValueError: if shapes do not fit, or an input is NaN, infinite or so large that logits could be.
-
     A head without rotation is symbolic: every row is constant.
 
     >>> query, keys = torch.tensor([1.0, 0.0]), torch.tensor([[1.0, 0.0], [3.0, 0.0]])

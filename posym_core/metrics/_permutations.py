@@ -53,7 +53,7 @@ class BlockTable:
     def attention(
         self, orders: Int[Tensor, "permutation place"] | None = None
     ) -> Float[Tensor, "*batch permutation place"] | Float[Tensor, "*batch place"]:
-        """Mean attention to each place when it holds the content ``orders[permutation, place]``; by default its own."""
+        """Return mean attention to places that hold contents ``orders[permutation, place]``, by default their own."""
         if orders is None:
             drawn, outside = self.sums.diagonal(dim1=-2, dim2=-1), self.outside
         else:
@@ -118,9 +118,6 @@ def permutation_scores(
         tau: temperature of the weights over permutations.
         eps: floor of the norms in the cosine.
 
-    Raises:
-        ValueError: if shapes do not fit, an order is no permutation or moves nothing, or a number is out of range.
-
     Attention that followed a rotation of three contents:
 
     >>> before = torch.tensor([0.5, 0.3, 0.1])
@@ -158,7 +155,7 @@ def permutation_scores(
 
 
 def list_swap_orders(blocks: int) -> Int[Tensor, "pair place"]:
-    """Every swap of two of ``blocks`` blocks, in the order of ``torch.triu_indices``."""
+    """Return every swap of two of ``blocks`` blocks, in the order of ``torch.triu_indices``."""
     require_count("blocks", blocks, 2)
     first, second = torch.triu_indices(blocks, blocks, 1)
     orders = torch.arange(blocks).repeat(len(first), 1)
@@ -168,7 +165,7 @@ def list_swap_orders(blocks: int) -> Int[Tensor, "pair place"]:
 
 
 def draw_orders(blocks: int, count: int, generator: torch.Generator) -> Int[Tensor, "permutation place"]:
-    """``count`` permutations of ``blocks`` blocks, each drawn evenly from all that move something."""
+    """Draw ``count`` permutations of ``blocks`` blocks, each evenly from all that move something."""
     require_counts(blocks=(blocks, 2), count=(count, 1))
     drawn, unmoved = [], torch.arange(blocks)
     while len(drawn) < count:
@@ -181,7 +178,7 @@ def draw_orders(blocks: int, count: int, generator: torch.Generator) -> Int[Tens
 def permute_blocks(
     input_ids: Int[Tensor, "*batch token"], orders: Int[Tensor, "permutation place"], *, start: int, block_length: int
 ) -> Int[Tensor, "*batch permutation token"]:
-    """Prompts whose blocks stand in other orders: place ``p`` holds the tokens of block ``orders[permutation, p]``."""
+    """Permute the blocks of prompts: place ``p`` holds the tokens of block ``orders[permutation, p]``."""
     blocks = orders.shape[-1]
     orders = _check_orders(orders, blocks)
     tokens = input_ids.shape[-1]
@@ -199,7 +196,7 @@ def permute_blocks(
 
 
 def _cosine(x: Tensor, y: Tensor, eps: float) -> Tensor:
-    """Cosine along the last dimension with floored norms; 0 where one vanishes."""
+    """Return the cosine along the last dimension with floored norms; 0 where one vanishes."""
     tiny = torch.finfo(torch.float64).tiny
     x_norm, y_norm = x.norm(dim=-1, keepdim=True), y.norm(dim=-1, keepdim=True)
     return ((x / x_norm.clamp_min(max(eps, tiny))) * (y / y_norm.clamp_min(max(eps, tiny)))).sum(-1)
@@ -237,10 +234,6 @@ def cross_scores(
 
     Returns:
         :class:`posym_core.metrics.PermutationScores`, float64.
-
-    Raises:
-        TypeError, ValueError: if ``C`` is not square, ``outside`` is not of the same heads, either holds NaN or
-            infinity, or a number is out of range.
 
     >>> scores = cross_scores(torch.tensor([[5.0, 5.0], [0.0, 0.0]]))
     >>> round(float(scores.symbolic), 4), round(float(scores.positional), 4)

@@ -21,7 +21,7 @@ PAIRINGS = ("halves", "neighbours")
 
 
 def rope_angles(dim: int, base: float = 10000.0) -> Float[Tensor, " plane"]:
-    """Angles by which each rotation plane turns per position, fastest first.
+    """Return the angles by which rotation planes turn per position, fastest first.
 
     Args:
         dim: number of rotated dimensions of a head; even.
@@ -29,9 +29,6 @@ def rope_angles(dim: int, base: float = 10000.0) -> Float[Tensor, " plane"]:
 
     Returns:
         float64 ``[dim / 2]``, radians per position, from 1 down to ``base ** (-1 + 2 / dim)``.
-
-    Raises:
-        ValueError: if ``dim`` is not a positive even number or ``base`` is not a positive finite number.
 
     >>> rope_angles(4)
     tensor([1.0000, 0.0100], dtype=torch.float64)
@@ -69,10 +66,6 @@ def rotate(
     Returns:
         ``x`` turned, same shape and dtype.
 
-    Raises:
-        ValueError: if shapes do not fit, ``pairing`` is unknown, or an input is NaN, infinite or so large that the
-            result could be.
-
     >>> rotate(torch.tensor([1.0, 0.0]), 1, torch.tensor([0.5]))
     tensor([0.8776, 0.4794])
     """
@@ -95,7 +88,7 @@ def rotate(
 
 
 def rotate_unchecked(x: Tensor, positions: Tensor, angles: Tensor, pairing: Pairing) -> Tensor:
-    """:func:`rotate` without checks, for callers that have made them."""
+    """Turn as :func:`rotate`, for callers that have made its checks."""
     phase = positions[..., None] * angles
     return rotate_by(x, phase.cos().to(x.dtype), phase.sin().to(x.dtype), pairing)
 
@@ -103,7 +96,7 @@ def rotate_unchecked(x: Tensor, positions: Tensor, angles: Tensor, pairing: Pair
 def rotate_by(
     x: Float[Tensor, "*#batch dim"], cos: Float[Tensor, "*#batch plane"], sin: Tensor, pairing: Pairing
 ) -> Float[Tensor, "*batch dim"]:
-    """Every plane of ``x``, turned by the phase of this cosine and sine."""
+    """Turn every plane of ``x`` by the phase of this cosine and sine."""
     first, second = split_planes(x, pairing)
     return join_planes(
         torch.addcmul(first * cos, second, sin, value=-1), torch.addcmul(first * sin, second, cos), pairing
@@ -111,7 +104,7 @@ def rotate_by(
 
 
 def split_planes(x: Float[Tensor, "*batch dim"], pairing: Pairing) -> tuple[Tensor, Tensor]:
-    """First and second coordinate of every plane, each ``[..., plane]``."""
+    """Return first and second coordinate of every plane, each ``[..., plane]``."""
     if pairing == "halves":
         first, second = x.chunk(2, dim=-1)
         return first, second
@@ -119,7 +112,7 @@ def split_planes(x: Float[Tensor, "*batch dim"], pairing: Pairing) -> tuple[Tens
 
 
 def join_planes(first: Tensor, second: Tensor, pairing: Pairing) -> Float[Tensor, "*batch dim"]:
-    """Inverse of :func:`split_planes`."""
+    """Undo :func:`split_planes`."""
     if pairing == "halves":
         return torch.cat([first, second], dim=-1)
     return torch.stack([first, second], dim=-1).flatten(-2)

@@ -25,7 +25,7 @@ from posym_core._checks import Checks, require, require_floating, require_positi
 def pair_scores(
     before: Float[Tensor, "*#pair"], after: Float[Tensor, "*#pair"]
 ) -> tuple[Float[Tensor, "*#pair"], Float[Tensor, "*#pair"]]:
-    """Positional and symbolic score of one pair of blocks from two angles, each in [0, pi/2].
+    """Score one pair of blocks, positional and symbolic, from two angles, each in [0, pi/2].
 
     Args:
         before: angle of the pair's attention before the swap, ``atan2(d_j, d_i)``.
@@ -37,15 +37,12 @@ def pair_scores(
 def exchange_scores(
     C: Float[Tensor, "*batch content position"], first: Int64[Tensor, "*batch"], second: Int64[Tensor, "*batch"]
 ) -> tuple[Float[Tensor, "*batch"], Float[Tensor, "*batch"]]:
-    """Positional and symbolic score of exchanging two single keys, from cross-logits and without a floor.
+    """Score the exchange of two single keys, positional and symbolic, from cross-logits and without a floor.
 
     Args:
         C: see :func:`posym_core.cross_logits`.
         first: place of one key.
         second: place of the other; where both are one place nothing is exchanged, and both scores are 1.
-
-    Raises:
-        ValueError: if there is not one place a head, or no key stands at a place.
     """
     for name, x in (("first", first), ("second", second)):
         _require_places(name, x, C)
@@ -82,7 +79,7 @@ def _require_places(name: str, x: Tensor, C: Tensor) -> None:
 def simulate_random_swaps(
     attention: Float[Tensor, "*batch block"], *, tau: float = 1e-4, generator: torch.Generator
 ) -> tuple[Float[Tensor, "*batch"], Float[Tensor, "*batch"]]:
-    """Scores that heads with this attention would have if every swap sent it in a random direction.
+    """Draw the scores that heads with this attention would have if every swap sent it in a random direction.
 
     Pairs and their weights are the head's own; the angle after each swap is drawn uniformly from [0, pi/2]. What
     correlation this null model shows owes nothing to being positional or symbolic.
@@ -94,9 +91,6 @@ def simulate_random_swaps(
 
     Returns:
         ``(s_POS, s_SYM)``, float64, on the attention's device.
-
-    Raises:
-        ValueError: if there are fewer than two blocks, or an input is out of range.
     """
     require_floating("attention", attention)
     require_positive("tau", tau)
@@ -123,7 +117,7 @@ def simulate_random_swaps(
 def classify_purity(
     positional: Float[Tensor, "*batch"], symbolic: Float[Tensor, "*batch"], gamma: float = 0.1
 ) -> Int64[Tensor, "*batch"]:
-    """1 for pure positional heads, -1 for pure symbolic ones, 0 for all else, NaN included.
+    """Return 1 for pure positional heads, -1 for pure symbolic ones, 0 for all else, NaN included.
 
     Pure means one score above ``1 - gamma`` and the other below ``gamma`` (Urrutia et al. 2026b).
 

@@ -73,7 +73,9 @@ def swap_scores(
     sinks: Float[Tensor, "*#batch"] | None = None,
     products: torch.dtype = torch.float64,
 ) -> SwapScores:
-    """Score heads on the swaps of every pair of key blocks.
+    """Swap every pair of key blocks, and score by where the attention of a head went.
+
+    Positional: it stayed with the places. Symbolic: it followed the contents.
 
     Args:
         query: the last token's query ``[..., dim]``, rotated to its position.
@@ -99,18 +101,8 @@ def swap_scores(
             are; float32 halves the cost of long inputs and adds rounding of the size that a float32 model's own
             queries and keys already carry. All that follows the products is in float64.
 
-    On a CPU heads are scored piece by piece, and pairs that weigh nothing are left out. On any other device, and
-    everywhere if the environment variable ``POSYM_SCORING`` is ``device``, they are scored in few operations, and the
-    only numbers looked at are flags of bad ones, at the end. Both give the same up to rounding.
-
     Returns:
         :class:`SwapScores`, in the inputs' dtype. They can be differentiated with respect to query, keys and sinks.
-
-    Raises:
-        ValueError: if shapes do not fit, as many queries as keys share these without ``visible`` (which would let each
-            see those behind it), blocks do not fit between ``start`` and the last key, there are fewer than two blocks,
-            ``tau``, ``eps`` or ``softcap`` is out of range, or an input is NaN, infinite or so large that logits could
-            be.
 
     A head without rotation follows its contents:
 
@@ -154,7 +146,7 @@ def score_swaps(
 def average_cosines(
     pairs: Iterable[SwappedPairs], swaps: BlockLayout, mass: Float[Tensor, "head group block"], empty: int = 0
 ) -> Float[Tensor, "head group 2"]:
-    """Positional and symbolic score: means over pairs, weighing ``exp(|d_i - d_j| / tau)`` with ``d`` the block means.
+    """Return positional and symbolic score, means over pairs weighing ``exp(|d_i - d_j| / tau)`` by block means ``d``.
 
     ``empty`` pairs of two blocks that no query sees are there beside those given.
     """
@@ -179,7 +171,7 @@ def average_cosines(
 def compare_attention(
     pairs: SwappedPairs, floor: float
 ) -> tuple[Float[Tensor, "head group pair"], Float[Tensor, "head group pair"]]:
-    """Cosine of the attention after a swap with that before, ``(d_i, d_j)`` as it was and exchanged; norms floored."""
+    """Return cosines of ``(d_i, d_j)`` after a swap with it before, as it was and exchanged; norms floored."""
     # Both norms are divided out one after the other: their product would underflow before they do. Neither is 0,
     # where a norm has no slope.
     tiny = torch.finfo(pairs.first.dtype).tiny
@@ -192,9 +184,7 @@ def compare_attention(
 
 
 def _score_groups(heads: Heads, swaps: BlockLayout) -> tuple[Tensor, ...]:
-    """Positional and symbolic score, entropy ``[head, group]`` and block means ``[head, group, block]``, of some heads
-    at a time.
-    """
+    """Return scores and entropy ``[head, group]`` and block means ``[head, group, block]``, some heads at a time."""
     in_few_operations, rows = is_asynchronous(heads.keys.device), 0
     if in_few_operations:
         step, rows = fit_batches(heads, swaps)
@@ -215,7 +205,7 @@ def _score_groups(heads: Heads, swaps: BlockLayout) -> tuple[Tensor, ...]:
 def _in_few_operations(
     heads: Heads, swaps: BlockLayout, log_z: Tensor, mass: Tensor, outside: Tensor, rows: int
 ) -> Float[Tensor, "head group 2"]:
-    """As a GPU wants it: each operation costs a launch there, and each number that is looked at a wait.
+    """Score as a GPU wants it: each operation costs a launch there, and each number that is looked at a wait.
 
     So no pair is left out because it weighs nothing: which do would have to be looked at.
     """
@@ -232,7 +222,7 @@ def _in_few_operations(
 def _piece_by_piece(
     heads: Heads, swaps: BlockLayout, log_z: Tensor, mass: Tensor, outside: Tensor
 ) -> Float[Tensor, "head group 2"]:
-    """As a CPU wants it: what weighs nothing is left out, and arrays stay near the caches."""
+    """Score as a CPU wants it: what weighs nothing is left out, and arrays stay near the caches."""
     found: list[Tensor] = []
     for run, hubs in group_hubs(heads, swaps, mass):
         some, given = heads.take(run), (log_z[run], mass[run], outside[run])
@@ -246,7 +236,7 @@ def _piece_by_piece(
 def _by_all_pairs(
     heads: Heads, swaps: BlockLayout, log_z: Tensor, mass: Tensor, outside: Tensor
 ) -> Float[Tensor, "head group 2"]:
-    """By every pair that attention can reach."""
+    """Score every pair that attention can reach."""
     table = fill_block_table(heads, swaps, log_z)
     unseen = swaps.number - table.shape[-1]
     # Nothing is drawn at the places of leading blocks that no query sees, nor do two of them differ.

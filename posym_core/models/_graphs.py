@@ -20,7 +20,7 @@ Step = Callable[[tuple[Tensor, ...]], None]
 
 
 def rebuild_batch(batch: tuple, fields: Iterable[Any]) -> tuple:
-    """A batch of the same kind, a named tuple or a plain one."""
+    """Return a batch of the same kind, a named tuple or a plain one."""
     make = getattr(batch, "_make", tuple)
     return make(fields)
 
@@ -42,7 +42,7 @@ class Recorder:
         torch.cuda.current_stream(self.stream.device).wait_stream(self.stream)
 
     def record(self, run: Callable[[], None]) -> Callable[[], None]:
-        """What does again all that ``run`` does on the device, on the same memory; nothing is done yet."""
+        """Return what does again all that ``run`` does on the device, on the same memory; nothing is done yet."""
         graph = torch.cuda.CUDAGraph()
         with torch.cuda.graph(graph, pool=self.pool, stream=self.stream):
             run()

@@ -17,7 +17,7 @@ Edit = Callable[[int, Tensor], Tensor]
 
 
 def replace_heads(new: Mapping[LayerHead, Float[Tensor, "*rows dim"]]) -> Edit:
-    """An edit that lets some heads hand on something else.
+    """Return an edit that lets some heads hand on something else.
 
     Args:
         new: by layer and head, from 0: ``[dim]``, ``[token, dim]``, or with the dimensions before the heads'.

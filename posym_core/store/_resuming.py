@@ -28,7 +28,7 @@ class ResultError(RuntimeError):
 
 
 def require_keeping(folder: Path, room: int = ROOM) -> None:
-    """Ask for all that keeping what is measured needs, before it is measured.
+    """Refuse early what would stop results from being kept when they are measured.
 
     Args:
         folder: made if missing.
@@ -56,13 +56,13 @@ def require_keeping(folder: Path, room: int = ROOM) -> None:
 
 
 def describe_work(settings: Mapping[str, Any], **more: Any) -> dict[str, Any]:
-    """What unfinished work is of, as JSON: ``settings``, the code, versions of libraries, and what more there is."""
+    """Return what unfinished work is of, as JSON: ``settings``, the code, versions of libraries, and more."""
     made_with = {"code": digest_code(), "versions of libraries": list_library_versions()}
     return json.loads(json.dumps({"settings": dict(settings), **more, **made_with}))
 
 
 def describe_difference(there: Mapping[str, Any], asked: Mapping[str, Any]) -> str:
-    """In what two identities differ, for "has other ..."; nothing if in nothing.
+    """Say in what two identities differ, for "has other ..."; nothing if in nothing.
 
     >>> describe_difference({"settings": {"size": 2}, "code": "a"}, {"settings": {"size": 3}, "code": "b"})
     'settings (size: 2 there, 3 now) and other code ("a" there, "b" now)'
@@ -153,7 +153,7 @@ def write_part(path: Path, arrays: Mapping[str, np.ndarray | Tensor], about: Map
 
 
 def read_part(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
-    """The arrays of a finished part, and what else was kept of it.
+    """Return the arrays of a finished part, and what else was kept of it.
 
     Raises:
         DamagedError: if it is altered, truncated or of other work than that begun in its folder.

@@ -83,9 +83,6 @@ class FactsTask:
         attributes: different attributes.
         questions: kinds that are asked.
 
-    Raises:
-        ValueError: if a number is out of range or ``questions`` names none or an unknown one.
-
     >>> task = FactsTask(facts=2, names=4, attributes=3)
     >>> batch = task.ask("binding", 5, torch.Generator().manual_seed(0))
     >>> batch.tokens.shape, task.vocabulary
@@ -136,14 +133,14 @@ class FactsTask:
         return 2 + self.facts * self.words
 
     def sample(self, count: int, generator: torch.Generator) -> FactsBatch:
-        """Prompts with all their questions, for training."""
+        """Draw prompts with all their questions, for training."""
         kinds = torch.tensor([QUESTIONS.index(question) for question in self.questions], device=generator.device)
         drawn = torch.randint(len(kinds), (count,), generator=generator, device=generator.device)
         asked = self.facts // 2 if "last" in self.questions else self.facts
         return self._draw(kinds[drawn], asked, generator)
 
     def ask(self, question: Question, count: int, generator: torch.Generator) -> FactsBatch:
-        """Prompts with a single question of one kind, which is their last token; for tests."""
+        """Draw prompts with one question of one kind, which is their last token; for tests."""
         if question not in QUESTIONS or (question == "last" and self.facts % 2):
             raise ValueError(
                 f"question must be one of {', '.join(QUESTIONS)}, the last for even facts; got {question!r} for "
@@ -153,7 +150,7 @@ class FactsTask:
         return self._draw(kinds, 1, generator)
 
     def ceilings(self, question: Question) -> Ceilings:
-        """What readers of a part of the facts can reach on one question of a kind.
+        """Return what readers of a part of the facts can reach on one question of a kind.
 
         A reader of counts names the most frequent attribute: ``E[max count] / facts``. Of the two facts of a name the
         later one is at the last place with probability ``2 / facts``, and at no place more often.
@@ -198,7 +195,7 @@ class FactsTask:
 
 
 def expect_most_frequent(draws: int, kinds: int) -> Fraction:
-    """Expected count of the most frequent of ``kinds`` in ``draws`` even independent draws.
+    """Return the expected count of the most frequent of ``kinds`` in ``draws`` even independent draws.
 
     >>> expect_most_frequent(2, 2)
     Fraction(3, 2)

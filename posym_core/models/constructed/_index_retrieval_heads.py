@@ -44,29 +44,29 @@ class ConstructedHead(nn.Module):
         self.angles: Tensor
 
     def plain_query(self, asked: Int64[Tensor, " input"]) -> Float[Tensor, "input dim"]:
-        """Unrotated query of query tokens, numbered from 0."""
+        """Return the unrotated query of query tokens, numbered from 0."""
         raise NotImplementedError
 
     def plain_keys(self, tokens: Int64[Tensor, "input token"]) -> Float[Tensor, "input token dim"]:
-        """Unrotated keys of all tokens."""
+        """Return the unrotated keys of all tokens."""
         raise NotImplementedError
 
     def query(self, tokens: Int64[Tensor, "input token"]) -> Float[Tensor, "input dim"]:
-        """Query of the last token, rotated to its position: what the core's functions take."""
+        """Return the last token's query, rotated to its position."""
         plain = self.plain_query(tokens[:, -1] - self.task.context_vocabulary)
         return rotate(plain, tokens.shape[1] - 1, self.angles)
 
     def keys(self, tokens: Int64[Tensor, "input token"]) -> Float[Tensor, "input token dim"]:
-        """Keys of all tokens, rotated to their positions."""
+        """Return the keys of all tokens, rotated to their positions."""
         positions = torch.arange(tokens.shape[1], device=tokens.device)
         return rotate(self.plain_keys(tokens), positions, self.angles)
 
     def logits(self, tokens: Int64[Tensor, "input token"]) -> Float[Tensor, "input token"]:
-        """Logit of the last token's query against all tokens."""
+        """Return the logits of the last token's query against all tokens."""
         return (self.keys(tokens) @ self.query(tokens)[..., None])[..., 0]
 
     def attention(self, tokens: Int64[Tensor, "input token"]) -> Float[Tensor, "input token"]:
-        """Attention of the last token to all tokens."""
+        """Return the attention of the last token to all tokens."""
         return self.logits(tokens).softmax(-1)
 
     def forward(self, tokens: Int64[Tensor, "input token"]) -> Float[Tensor, "input class"]:
@@ -199,7 +199,7 @@ class PartialInductionHead(ConstructedHead):
 
 
 def one_hot(number: Int64[Tensor, "*batch"], size: int) -> Float[Tensor, "*batch size"]:
-    """float64 unit vectors."""
+    """Return float64 unit vectors."""
     return nn.functional.one_hot(number, size).double()
 
 
@@ -207,7 +207,7 @@ def one_hot(number: Int64[Tensor, "*batch"], size: int) -> Float[Tensor, "*batch
 
 
 def list_worst_inputs(task: Task) -> TaskBatch:
-    """One input for every position of the answer, on which a constructed head fails if it fails anywhere.
+    """List one input for every position of the answer, on which a constructed head fails if it fails anywhere.
 
     All tokens but the answer's agree on one wrong class. In Partial induction every token before the answer has the
     asked symbol and none after it; positions start at 0 here, so the asked symbol may stand once only.
@@ -223,10 +223,7 @@ def list_worst_inputs(task: Task) -> TaskBatch:
 
 
 def list_inputs(task: Task) -> TaskBatch:
-    """All inputs of a small task; in Partial induction the asked symbol stands any number of times above zero.
-
-    Raises:
-        ValueError: if there could be more than :data:`MOST_INPUTS`.
+    """List all inputs of a small task; in Partial induction the asked symbol stands any number of times above zero.
 
     >>> list_inputs(IndexTask(length=2, symbols=2)).answer.tolist()
     [0, 0, 0, 1, 1, 0, 1, 1]
@@ -257,7 +254,7 @@ def list_inputs(task: Task) -> TaskBatch:
 def is_right(
     head: Callable[[Int64[Tensor, "input token"]], Float[Tensor, "input class"]], batch: TaskBatch
 ) -> Bool[Tensor, " input"]:
-    """Where the answer's score is strictly the highest; a tie is wrong."""
+    """Return where the answer's score is strictly the highest; a tie is wrong."""
     scores = head(batch.tokens)
     answer = scores.gather(1, batch.answer[:, None])
     others = scores.scatter(1, batch.answer[:, None], -math.inf)

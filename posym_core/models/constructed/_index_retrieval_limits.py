@@ -25,7 +25,7 @@ BISECTIONS = 200
 
 
 def index_gap(length: int, angle: float) -> float:
-    """Smallest distance of ``D * angle``, ``1 <= D < length``, to a multiple of a whole turn, in radians.
+    """Return the smallest distance of ``D * angle``, ``1 <= D < length``, to a multiple of a whole turn, in radians.
 
     Theorem 3's condition is that this is not 0: then position ``j`` alone has the largest logit. While ``length *
     angle`` is below a turn the gap is ``angle`` itself or the rest of the turn; a fast angle can come near a turn at
@@ -42,7 +42,7 @@ def index_gap(length: int, angle: float) -> float:
 
 
 def positional_smallest_beta(length: int, angle: float) -> float:
-    """Infimum of the inverse temperatures at which ``PositionalIndexHead`` is right on every input.
+    """Return the infimum of inverse temperatures at which ``PositionalIndexHead`` is right on every input.
 
     Right on all inputs means ``sum over k != j of exp(beta (cos((k - j) angle) - 1)) < 1`` for every target ``j``.
     The sum falls in ``beta`` from ``length - 1`` to the number of ties, so the largest over ``j`` is bisected;
@@ -65,7 +65,7 @@ def positional_smallest_beta(length: int, angle: float) -> float:
 
 
 def symbolic_smallest_beta(length: int, angle: float = 0.0) -> float:
-    """Infimum of the inverse temperatures at which a centred ``SymbolicRetrievalHead`` is right on every input.
+    """Return the infimum of inverse temperatures at which a centred ``SymbolicRetrievalHead`` is always right.
 
     The match at position ``j`` must outweigh ``length - 1`` logits of 0: ``beta cos((j - centre) angle) >
     log(length - 1)``. Without rotation ``log(length - 1)``; infinite from ``(length - 1) angle >= pi`` on, where a
@@ -81,7 +81,7 @@ def symbolic_smallest_beta(length: int, angle: float = 0.0) -> float:
 
 
 def planar_retrieval_limit(length: int, symbols: int) -> float:
-    """Angle below which a centred ``PlanarRetrievalHead`` with large ``beta`` is right on every input. (Ours.)
+    """Return the angle below which a centred ``PlanarRetrievalHead`` with large ``beta`` is always right. (Ours.)
 
     The asked symbol at ``j`` must score above its neighbour at ``k`` wherever they stand, ``cos((j - c) angle) >
     cos(2 pi / symbols - |k - c| angle)``. Both positions can be ends of the context, so ``(length - 1) angle <
@@ -94,7 +94,7 @@ def planar_retrieval_limit(length: int, symbols: int) -> float:
 
 
 def recency_angle_limit(length: int) -> float:
-    """Angle from which ``cos(D angle)`` no longer falls over the distances ``D = 1 .. length``.
+    """Return the angle from which ``cos(D angle)`` no longer falls over the distances ``D = 1 .. length``.
 
     ``cos(D a) - cos((D + 1) a) = 2 sin((2 D + 1) a / 2) sin(a / 2)`` is positive for all ``D < length`` exactly for
     ``0 < a < 2 pi / (2 length - 1)``; beyond, some earlier occurrence beats a later one at any strength.
@@ -103,7 +103,7 @@ def recency_angle_limit(length: int) -> float:
 
 
 def smallest_recency(length: int, angle: float) -> float:
-    """Infimum of ``recency`` with which some ``match`` makes ``PartialInductionHead`` right on every input.
+    """Return the infimum of ``recency`` with which some ``match`` makes ``PartialInductionHead`` always right.
 
     The latest occurrence at distance ``D`` must outweigh occurrences at all larger distances:
     ``rho_D = sum over D' > D of exp(recency (cos(D' angle) - cos(D angle))) < 1`` for every ``D``. Each term falls with
@@ -123,7 +123,7 @@ def smallest_recency(length: int, angle: float) -> float:
 
 
 def smallest_match(length: int, angle: float, recency: float) -> float:
-    """Infimum of ``match`` with which ``PartialInductionHead`` is right on every input, given ``recency``.
+    """Return the infimum of ``match`` with which ``PartialInductionHead`` is always right, given ``recency``.
 
     The latest occurrence at distance ``D`` must outweigh tokens of other symbols at all smaller distances and earlier
     occurrences at all larger ones: ``exp(match) (1 - rho_D) > sum over D' < D of exp(recency (cos(D' angle) -
@@ -142,14 +142,14 @@ def smallest_match(length: int, angle: float, recency: float) -> float:
 
 
 def recency_gain(length: int, angle: float) -> Float[Tensor, "distance other"]:
-    """``cos(D' angle) - cos(D angle)`` for distances ``D`` (rows) and ``D'`` from 1 to ``length``."""
+    """Return ``cos(D' angle) - cos(D angle)`` for distances ``D`` (rows) and ``D'`` from 1 to ``length``."""
     distance = torch.arange(1, length + 1, dtype=torch.float64)
     total, difference = distance[:, None] + distance, distance[:, None] - distance
     return 2 * (total * angle / 2).sin() * (difference * angle / 2).sin()
 
 
 def earlier_weight(gain: Float[Tensor, "distance other"], recency: float) -> Float[Tensor, " distance"]:
-    """``rho_D``: attention to the context before distance ``D``, in units of the attention at ``D``."""
+    """Return ``rho_D``: attention to the context before distance ``D``, in units of the attention at ``D``."""
     return torch.triu((recency * gain).exp(), diagonal=1).sum(1)
 
 
@@ -157,7 +157,7 @@ def earlier_weight(gain: Float[Tensor, "distance other"], recency: float) -> Flo
 
 
 def positional_peak_weight(length: int, angle: float, beta: float) -> Float[Tensor, " target"]:
-    """Attention of the positional head to its target, by target position: U-shaped if ``length * angle <= pi``.
+    """Return the positional head's attention to its target, by position: U-shaped if ``length * angle <= pi``.
 
     ``w(j) = 1 / S(j)``, ``S(j) = sum over k of g(|k - j|)``, ``g(t) = exp(beta (cos(t angle) - 1))``, over the context.
     ``S(j + 1) - S(j) = g(j + 1) - g(length - 1 - j)`` (positions from 0) and ``g`` falls on ``[0, pi / angle]``, so
@@ -171,7 +171,7 @@ def positional_peak_weight(length: int, angle: float, beta: float) -> Float[Tens
 def symbolic_peak_weight(
     length: int, angle: float, beta: float, centre: float | None = None
 ) -> Float[Tensor, " target"]:
-    """Attention of the simplified symbolic head to its target, by position: inverse-U if ``length * angle <= pi``.
+    """Return the simplified symbolic head's attention to its target: inverse-U if ``length * angle <= pi``.
 
     ``w(j) = 1 / (1 + (length - 1) exp(-beta cos((j - centre) angle)))``, over the context: the match has the logit
     ``beta cos((j - centre) angle)`` and all else 0. The best worst case puts ``centre`` in the middle.
@@ -182,17 +182,17 @@ def symbolic_peak_weight(
 
 
 def half_turn_condition(length: int, angle: float) -> bool:
-    """Theorem 7's condition ``length * angle <= pi``."""
+    """Return whether ``length * angle <= pi``, Theorem 7's condition."""
     return length * angle <= math.pi
 
 
 def one_minus_cos(phase: Tensor) -> Tensor:
-    """``1 - cos`` in the form that keeps its precision for small phases."""
+    """Return ``1 - cos`` in the form that keeps its precision for small phases."""
     return 2 * (phase / 2).sin() ** 2
 
 
 def find_smallest(works: Callable[[float], bool], enough: float) -> float:
-    """Infimum of the positive numbers that work, for a property that holds from there up to ``enough``."""
+    """Find the infimum of positive numbers that work, for a property that holds from there up to ``enough``."""
     low, high = 0.0, enough
     for _ in range(BISECTIONS):
         middle = (low + high) / 2

@@ -27,7 +27,7 @@ TIE = 1e-15
 
 
 def index_smallest_beta(length: int, angle: float) -> float:
-    """Infimum of the inverse temperatures at which ``IndexHead`` works on sequences of ``length`` tokens.
+    """Return the infimum of inverse temperatures at which ``IndexHead`` works on sequences of ``length`` tokens.
 
     An integer at the last position ``n = length - 1`` that points at a letter must give it more than half of its
     attention: then its score, twice that, exceeds the 1 of the integer itself, and no other letter can have as much.
@@ -45,7 +45,7 @@ def index_smallest_beta(length: int, angle: float) -> float:
 
 
 def reflexive_smallest_beta(length: int, angle: float) -> float:
-    """Infimum of the inverse temperatures at which ``ReflexiveHead`` works, and ``RetrievalHead`` for its ends.
+    """Return the infimum of inverse temperatures for ``ReflexiveHead``, and for the ends of ``RetrievalHead``.
 
     All earlier tokens may agree on one other token (for an end: with the same left letter), so ``sum over
     1 <= d < length of exp(beta (cos(d angle) - 1)) < 1``; it falls in ``beta``, so it is bisected.
@@ -56,7 +56,7 @@ def reflexive_smallest_beta(length: int, angle: float) -> float:
 
 
 def retrieval_smallest_beta(length: int, symbols: int, angle: float) -> float:
-    """Infimum of the inverse temperatures at which ``RetrievalHead`` works for pairs of letters.
+    """Return the infimum of inverse temperatures at which ``RetrievalHead`` works for pairs of letters.
 
     The match at distance ``D`` has the logit ``cos(D angle)`` and a token at distance ``d`` whose left letter is ``k``
     letters off has ``cos(d angle - k omega)``, ``omega = 2 pi / symbols``. All other tokens, the query included, may be
@@ -78,7 +78,7 @@ def retrieval_smallest_beta(length: int, symbols: int, angle: float) -> float:
 
 
 def retrieval_angle_limit(length: int, symbols: int) -> float:
-    """Angle from which ``RetrievalHead`` works at no temperature: ``omega / (2 length - 3)``.
+    """Return the angle from which ``RetrievalHead`` works at no temperature: ``omega / (2 length - 3)``.
 
     The closest call is between the match at one end, ``n = length - 1`` tokens back, and the neighbouring letter at
     ``n - 1``, or the other way round: ``cos(n angle) > cos(omega - (n - 1) angle)`` if ``(2 n - 1) angle < omega``, and
@@ -107,7 +107,7 @@ class Discrepancy:
 
 
 def index_discrepancy(n: int, angle: float) -> Discrepancy:
-    """Discrepancy of Index for a query at position ``n``, that is with ``n`` tokens before it.
+    """Return the discrepancy of Index for a query at position ``n``, that is with ``n`` tokens before it.
 
     The logit at distance ``d`` from the target is ``cos(d angle)`` whatever the tokens are, and a target at position
     ``j`` has others at all distances up to ``max(j, n - j)``. So ``1 - cos(d angle)``, least over these ``d``, is
@@ -132,7 +132,7 @@ def index_discrepancy(n: int, angle: float) -> Discrepancy:
 
 
 def retrieval_discrepancy(n: int, angle: float, symbols: int) -> Discrepancy:
-    """Discrepancy of Retrieval for a pair of letters at position ``n``.
+    """Return the discrepancy of Retrieval for a pair of letters at position ``n``.
 
     With the match at distance ``D`` the tokens at all other distances ``d`` from 0 to ``n`` have left letters of their
     own choice but the asked one: logits ``cos(d angle - k omega)``, ``k != 0``, ``omega = 2 pi / symbols``. Each can be
@@ -162,12 +162,12 @@ def retrieval_discrepancy(n: int, angle: float, symbols: int) -> Discrepancy:
 
 
 def _letters(symbols: int) -> Float[Tensor, " letter"]:
-    """Directions of all letters but the asked one, seen from it."""
+    """Return the directions of all letters but the asked one, seen from it."""
     return torch.arange(1, symbols, dtype=torch.float64) * (2 * math.pi / symbols)
 
 
 def _smallest_beta(loss: Float[Tensor, "case rival"]) -> float:
-    """Infimum of ``beta`` with ``sum over rivals of exp(-beta loss) < 1`` in every case."""
+    """Return the infimum of ``beta`` with ``sum over rivals of exp(-beta loss) < 1`` in every case."""
     least = float(loss.min())
     if least <= TIE:
         return math.inf
@@ -181,7 +181,7 @@ def _smallest_beta(loss: Float[Tensor, "case rival"]) -> float:
 
 
 def planes_smallest_beta(length: int, angles: Sequence[float] | Float[Tensor, " plane"]) -> float:
-    """Infimum of the inverse temperatures at which an ``IndexHead`` with several planes works.
+    """Return the infimum of inverse temperatures at which an ``IndexHead`` with several planes works.
 
     ``beta`` is shared evenly: a key at distance ``d`` from the target has the logit ``beta`` times the mean over planes
     of ``cos(d angle)``, so that numbers of planes compare at equal lengths of queries and keys. With ``loss(d)`` 1
@@ -212,7 +212,7 @@ def planes_smallest_beta(length: int, angles: Sequence[float] | Float[Tensor, " 
 
 
 def index_price(length: int, planes: int = 1) -> float:
-    """Temperature below which Index fails on some input whatever the angles of its ``planes`` are.
+    """Return the temperature below which Index fails on some input whatever the angles of its ``planes`` are.
 
     A working head has ``1 + S(j) < 2`` for every target, where ``S(j)`` sums over its rivals, so the mean over targets
     is below 2. That mean is ``1 / length`` times the sum over all pairs of positions of ``exp(b (cos(x) - 1))``, ``b =
@@ -254,7 +254,7 @@ class Returns:
 
 
 def closest_returns(length: int, angle: float) -> Returns:
-    """Records of return within ``length`` tokens; the last one is the pair that Index confuses most.
+    """List records of return within ``length`` tokens; the last one is the pair that Index confuses most.
 
     For angles up to half a turn these are the denominators of the continued fraction of ``angle / (2 pi)``, since
     its convergents are the best approximations (Lagrange).
