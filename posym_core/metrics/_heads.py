@@ -121,9 +121,9 @@ class Heads:
     def ungroup(self, x: Tensor, *, per_frequency: bool = False) -> Tensor:
         """Return what was computed of :meth:`group_queries`, ``[head, group, ...]``, as ``[*batch, *plane, ...]``."""
         if not per_frequency:
-            return x.reshape(*self.batch, *x.shape[2:])
+            return x.reshape((*self.batch, *x.shape[2:]))
         x = x.unflatten(0, (*self.lead, self.angles.shape[-1])).transpose(len(self.lead), len(self.lead) + 1)
-        return x.reshape(*self.batch, *x.shape[len(self.lead) + 1 :])
+        return x.reshape((*self.batch, *x.shape[len(self.lead) + 1 :]))
 
     def take(self, chosen: slice) -> Heads:
         """Return some of the heads that stand in groups; angles that all share stay shared."""
