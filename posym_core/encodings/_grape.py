@@ -77,25 +77,25 @@ class AdditiveGRAPE(Encoding):
         self, query: Float[Tensor, "*#batch head token dim"], key: Float[Tensor, "*#batch keyhead key dim"]
     ) -> tuple[Float[Tensor, "*#batch head token"], Float[Tensor, "*#batch head key"]]:
         """Return ``w v . q`` of every query and ``w u . k`` of every key."""
-        asked, kept = (
+        of_query, of_keys = (
             self.slopes[:, None] * (x * gate[:, None]).sum(-1)
             for x, gate in ((query, self.query_gate), (key, self.key_gate))
         )
-        return asked, kept
+        return of_query, of_keys
 
     def _logits(self, query, key, positions, content):
-        asked, kept = self.gates(query, key)
-        offset = self._offset(positions - positions[:, None], asked, kept)
-        return self.content_logits(query, key) + offset * (asked[..., None] - kept[..., None, :])
+        of_query, of_keys = self.gates(query, key)
+        offset = self._offset(positions - positions[:, None], of_query, of_keys)
+        return self.content_logits(query, key) + offset * (of_query[..., None] - of_keys[..., None, :])
 
     def _cross_logits(self, query, keys, at, places, inputs):
-        asked, kept = self.gates(query[..., None, :], keys)
-        offset = self._offset(places - at, asked, kept)
-        return self.content_row(query, keys)[..., None] + offset * (asked - kept)[..., None]
+        of_query, of_keys = self.gates(query[..., None, :], keys)
+        offset = self._offset(places - at, of_query, of_keys)
+        return self.content_row(query, keys)[..., None] + offset * (of_query - of_keys)[..., None]
 
-    def _offset(self, offset: Tensor, asked: Tensor, kept: Tensor) -> Tensor:
+    def _offset(self, offset: Tensor, of_query: Tensor, of_keys: Tensor) -> Tensor:
         """Return offsets in the gates' dtype; refuse slopes times offsets that it does not hold."""
-        distance, gates = measure_magnitude(offset), measure_magnitude(asked) + measure_magnitude(kept)
+        distance, gates = measure_magnitude(offset), measure_magnitude(of_query) + measure_magnitude(of_keys)
         with Checks() as check:
-            check.room("slopes times distances", distance * gates, asked.dtype)
-        return offset.to(asked.dtype)
+            check.room("slopes times distances", distance * gates, of_query.dtype)
+        return offset.to(of_query.dtype)

@@ -130,20 +130,20 @@ def _try_out(entry: EncodingEntry) -> None:
             return
         _require_shape(entry, "cross_logits", C, (TRIAL.heads, keys, keys))
         orders = torch.stack([torch.arange(keys), torch.arange(keys).flip(0)])
-        found = heads.permuted_logits(inputs, orders)
-        apart = float((found - C[:, orders, torch.arange(keys)].movedim(1, 0)).abs().max())
-        if not apart <= 1e-6 * float(found.abs().max()):
+        permuted = heads.permuted_logits(inputs, orders)
+        apart = float((permuted - C[:, orders, torch.arange(keys)].movedim(1, 0)).abs().max())
+        if not apart <= 1e-6 * float(permuted.abs().max()):
             raise ExtensionError(
                 f"C[a, b] of {locate(entry)} must be the logit that content a has at position b, but logits() with "
                 f"contents there differs by up to {apart:.1e}; mend its _logits or its _cross_logits"
             )
 
 
-def _require_shape(entry: EncodingEntry, what: str, found: torch.Tensor, expected: tuple[int, ...]) -> None:
-    if tuple(found.shape) != expected or found.dtype != torch.float64:
+def _require_shape(entry: EncodingEntry, what: str, x: torch.Tensor, expected: tuple[int, ...]) -> None:
+    if tuple(x.shape) != expected or x.dtype != torch.float64:
         raise ExtensionError(
             f"{what} of {locate(entry)} must have shape {list(expected)} and its queries' type of number for "
-            f"{TRIAL.heads} heads and {TOKENS} tokens; got {list(found.shape)} of {found.dtype}"
+            f"{TRIAL.heads} heads and {TOKENS} tokens; got {list(x.shape)} of {x.dtype}"
         )
 
 

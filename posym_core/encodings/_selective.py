@@ -54,8 +54,8 @@ class SelectiveRoPE(TokenPhases):
         """Return what tokens, in the order of their positions, multiply the planes' angles with; float64."""
         unit = nn.functional.normalize(content.double(), dim=-1)
         weight = self.strength[:, None, None] * nn.functional.normalize(self.direction, dim=1)
-        asked = unit[..., None, :, :] @ weight.double()
-        seen = nn.functional.pad(asked, (0, 0, REACH - 1, 0)).unfold(-2, REACH, 1)
+        mapped = unit[..., None, :, :] @ weight.double()
+        seen = nn.functional.pad(mapped, (0, 0, REACH - 1, 0)).unfold(-2, REACH, 1)
         moved = (seen * self.kernel.double()[:, None]).sum(-1)
         gate = (unit @ self.gate.double().T + self.opening.double()).sigmoid().transpose(-1, -2)
         return gate[..., None] * (moved + self.rate.double().exp()[:, None])

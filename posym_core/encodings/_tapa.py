@@ -46,10 +46,10 @@ class TAPA(Encoding):
     ) -> tuple[Float[Tensor, "*#batch head row key"], Float[Tensor, "*#batch head row key"]]:
         """Return the amplitude of every pair, and its radians per distance to the power."""
         sizes = [self.amplitudes, self.shape.dim - self.amplitudes]
-        (asked, asked_phase), (held, held_phase) = (x.split(sizes, dim=-1) for x in (query, key))
+        (query_size, query_phase), (key_size, key_phase) = (x.split(sizes, dim=-1) for x in (query, key))
         scale = self.shape.scale * math.sqrt(self.shape.dim / sizes[0])
-        turns = asked_phase @ held_phase.transpose(-1, -2) / math.sqrt(sizes[1])
-        return scale * asked @ held.transpose(-1, -2), 2 * math.pi * turns
+        turns = query_phase @ key_phase.transpose(-1, -2) / math.sqrt(sizes[1])
+        return scale * query_size @ key_size.transpose(-1, -2), 2 * math.pi * turns
 
     def _logits(self, query, key, positions, content):
         return self._wave(*self.waves(query, key), positions - positions[:, None])

@@ -134,13 +134,13 @@ def slice_block_table(
     the first block stands, and the query by as much, once for every place. ``step`` contents are taken at a time, or
     all. Ratios above 1e299 count as that, below 1e-308 they vanish: logits that far apart are beyond float64.
     """
-    here = slice(slots.start, slots.stop)
-    hidden = None if heads.visible is None else ~swaps.by_block(heads.visible)[..., None, here, :].mT
+    window = slice(slots.start, slots.stop)
+    hidden = None if heads.visible is None else ~swaps.by_block(heads.visible)[..., None, window, :].mT
     logits_at, parts, step = move_block_logits(heads, swaps, slots), [], step or len(contents)
     for top in range(contents.start, contents.stop, step):
         logits = logits_at(slice(top, min(top + step, contents.stop)))
-        found = compute_ratios(heads, logits, log_z, hidden)
-        parts.append(found.squeeze(-2) if swaps.block_length == 1 else found.sum(-2))
+        ratios = compute_ratios(heads, logits, log_z, hidden)
+        parts.append(ratios.squeeze(-2) if swaps.block_length == 1 else ratios.sum(-2))
     return parts[0] if len(parts) == 1 else torch.cat(parts, dim=-2)
 
 
@@ -149,8 +149,8 @@ def move_block_logits(
 ) -> Callable[[slice], Float[Tensor, "head group content offset slot"]]:
     """Return what gives the logits of blocks' keys at their offsets in other blocks' places; before any soft-cap."""
     cos, sin = find_place_turns(heads, swaps)
-    here, every_key, length = slice(slots.start, slots.stop), heads.keys.squeeze(-3), swaps.block_length
-    seen = rotate_by(heads.query[..., None, :], cos[..., None, here, :], sin[..., None, here, :], heads.pairing)
+    window, every_key, length = slice(slots.start, slots.stop), heads.keys.squeeze(-3), swaps.block_length
+    seen = rotate_by(heads.query[..., None, :], cos[..., None, window, :], sin[..., None, window, :], heads.pairing)
 
     def logits_of(contents: slice) -> Tensor:
         keys = every_key[..., swaps.start + contents.start * length : swaps.start + contents.stop * length, :]

@@ -85,9 +85,9 @@ def list_hub_pairs(
     keys = heads.keys[:, 0, swaps.start : swaps.stop].unflatten(1, shape)
     home = rotate_by(keys, cos[:, :, None], sin[:, :, None], heads.pairing)
     places = -hubs.index.double() * swaps.block_length
-    own = rotate_unchecked(heads.query[:, :, None], places, heads.angles[:, None, None], heads.pairing)
+    turned = rotate_unchecked(heads.query[:, :, None], places, heads.angles[:, None, None], heads.pairing)
     # Others at the places of hubs, and hubs at the places of others: [head, group, hub, block, offset].
-    arriving = own.flatten(1, 2) @ home.flatten(1, 2).transpose(-1, -2)
+    arriving = turned.flatten(1, 2) @ home.flatten(1, 2).transpose(-1, -2)
     arriving = arriving.unflatten(-1, shape).unflatten(1, hubs.index.shape[1:])
     at_home = home[torch.arange(len(home), device=mass.device)[:, None, None], hubs.index].flatten(2, 3)
     real, imaginary = multiply_planes(heads.query, at_home, heads.pairing)

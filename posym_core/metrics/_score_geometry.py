@@ -49,8 +49,8 @@ def exchange_scores(
 
     def ratio(this: Tensor, other: Tensor, at: Tensor, at_other: Tensor) -> Tensor:
         index = [x[..., None, None].expand(*x.shape, 1, C.shape[-1]) for x in (this, other)]
-        own, rival = (C.gather(-2, i)[..., 0, :] for i in index)
-        return rival.gather(-1, at_other[..., None])[..., 0] - own.gather(-1, at[..., None])[..., 0]
+        row, other_row = (C.gather(-2, i)[..., 0, :] for i in index)
+        return other_row.gather(-1, at_other[..., None])[..., 0] - row.gather(-1, at[..., None])[..., 0]
 
     before, after = ratio(first, second, first, second), ratio(second, first, first, second)
     one = torch.ones((), dtype=torch.float64, device=C.device)

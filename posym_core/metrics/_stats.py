@@ -125,10 +125,10 @@ def share_interval(hits: torch.Tensor | np.ndarray, *, over: str = "values") -> 
             f"hits must be one or more values in one dimension, each True or False; got shape {x.shape} with "
             f"{', '.join(f'{value:g}' for value in np.unique(x)[:4]) or 'none'}. Pass what is right and what is not"
         )
-    found = stats.binomtest(int(x.sum()), x.size)
-    ends = found.proportion_ci(LEVEL, method="exact")
+    test = stats.binomtest(int(x.sum()), x.size)
+    ends = test.proportion_ci(LEVEL, method="exact")
     return Estimate(
-        value=float(found.statistic), low=float(ends.low), high=float(ends.high), method=f"exact binomial over {over}"
+        value=float(test.statistic), low=float(ends.low), high=float(ends.high), method=f"exact binomial over {over}"
     )
 
 
@@ -219,10 +219,10 @@ class Resample:
     def ends(self, drawn: np.ndarray) -> np.ndarray:
         """Return the percentile interval ``[low and high, ...]`` of ``drawn[draw, ...]``; NaN where none is defined."""
         columns = drawn.reshape(len(drawn), -1)
-        found = np.full((2, columns.shape[1]), np.nan)
+        interval = np.full((2, columns.shape[1]), np.nan)
         some = ~np.isnan(columns).all(0)  # NumPy warns of the others
-        found[:, some] = np.nanquantile(columns[:, some], [(1 - LEVEL) / 2, (1 + LEVEL) / 2], axis=0)
-        return found.reshape(2, *drawn.shape[1:])
+        interval[:, some] = np.nanquantile(columns[:, some], [(1 - LEVEL) / 2, (1 + LEVEL) / 2], axis=0)
+        return interval.reshape(2, *drawn.shape[1:])
 
     def estimate(self, value: float, drawn: np.ndarray) -> Estimate:
         """Return a statistic of the data and its interval; refuse one that is not finite there, or in no draw."""

@@ -195,10 +195,10 @@ def _score_groups(heads: Heads, swaps: BlockLayout) -> tuple[Tensor, ...]:
         some = heads.take(slice(first, first + step))
         entropy, log_z, mass, outside = measure_block_attention(some, swaps)
         if in_few_operations:
-            found = _in_few_operations(some, swaps, log_z, mass, outside, rows)
+            scores = _in_few_operations(some, swaps, log_z, mass, outside, rows)
         else:
-            found = _piece_by_piece(some, swaps, log_z, mass, outside)
-        parts.append((*found.unbind(-1), entropy, mass / swaps.block_length))
+            scores = _piece_by_piece(some, swaps, log_z, mass, outside)
+        parts.append((*scores.unbind(-1), entropy, mass / swaps.block_length))
     return parts[0] if len(parts) == 1 else tuple(torch.cat(part) for part in zip(*parts, strict=True))
 
 
@@ -223,14 +223,14 @@ def _piece_by_piece(
     heads: Heads, swaps: BlockLayout, log_z: Tensor, mass: Tensor, outside: Tensor
 ) -> Float[Tensor, "head group 2"]:
     """Score as a CPU wants it: what weighs nothing is left out, and arrays stay near the caches."""
-    found: list[Tensor] = []
+    scores: list[Tensor] = []
     for run, hubs in group_hubs(heads, swaps, mass):
         some, given = heads.take(run), (log_z[run], mass[run], outside[run])
         if hubs is None:
-            found.append(_by_all_pairs(some, swaps, *given))
+            scores.append(_by_all_pairs(some, swaps, *given))
         else:
-            found.append(average_cosines([list_hub_pairs(some, swaps, *given, hubs)], swaps, mass[run]))
-    return found[0] if len(found) == 1 else torch.cat(found)
+            scores.append(average_cosines([list_hub_pairs(some, swaps, *given, hubs)], swaps, mass[run]))
+    return scores[0] if len(scores) == 1 else torch.cat(scores)
 
 
 def _by_all_pairs(

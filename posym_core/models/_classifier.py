@@ -140,8 +140,8 @@ class EncodingModel(nn.Module):
         """Return what every head reads on average over all tokens that count; padding does not where it is left out."""
         hidden = self.hidden(tokens)
         counts = torch.ones_like(tokens, dtype=torch.bool) if hidden is None else ~hidden
-        said = [attention.reads(inputs, hidden).transpose(1, 2) for attention, inputs, _ in self._layers(tokens)]
-        return torch.stack([x[counts].mean(0) for x in said])
+        reads = [attention.reads(inputs, hidden).transpose(1, 2) for attention, inputs, _ in self._layers(tokens)]
+        return torch.stack([x[counts].mean(0) for x in reads])
 
 
 class ClassLoss(SeededLoss):
@@ -192,7 +192,7 @@ def ablate_each_head(
     def accuracy(edit: Edit | None) -> float:
         return float(mark_right_classes(model, batch, edit=edit, batch_size=batch_size).double().mean())
 
-    found = torch.zeros(instead.shape[:2], dtype=torch.float64)
-    for place in np.ndindex(*found.shape):
-        found[place] = accuracy(replace_heads({place: instead[place]}))
-    return accuracy(None), found
+    accuracies = torch.zeros(instead.shape[:2], dtype=torch.float64)
+    for place in np.ndindex(*accuracies.shape):
+        accuracies[place] = accuracy(replace_heads({place: instead[place]}))
+    return accuracy(None), accuracies

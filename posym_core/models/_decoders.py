@@ -68,8 +68,8 @@ class DecoderEnsemble(Ensemble):
                 dim]``, before the output map; what it returns goes on.
         """
         *_, (stream, _, _) = self._run(tokens, edit)
-        asked = self._normed(stream[:, :, :, self.task.context :: 2], -1)
-        return asked @ self.read[:, :, None]
+        at_questions = self._normed(stream[:, :, :, self.task.context :: 2], -1)
+        return at_questions @ self.read[:, :, None]
 
     def queries_and_keys(self, tokens: Int64[Tensor, "seed prompt token"]) -> list[tuple[Tensor, Tensor]]:
         """Return every layer's last queries ``[seed, variant, prompt, head, dim]`` and all keys, rotated.

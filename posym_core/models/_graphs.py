@@ -69,11 +69,11 @@ class GraphedStep:
             self.recorder.make(lambda: self.step(batch))
             return
         if shapes not in self.recorded:
-            own = rebuild_batch(batch, (x.clone() for x in batch))
-            self.recorded[shapes] = own, self.recorder.record(lambda: self.step(own))
-        own, replay = self.recorded[shapes]
-        for mine, new in zip(own, batch, strict=True):
-            mine.copy_(new)
+            buffers = rebuild_batch(batch, (x.clone() for x in batch))
+            self.recorded[shapes] = buffers, self.recorder.record(lambda: self.step(buffers))
+        buffers, replay = self.recorded[shapes]
+        for buffer, new in zip(buffers, batch, strict=True):
+            buffer.copy_(new)
         replay()
 
     def forget(self) -> None:

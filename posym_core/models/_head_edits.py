@@ -23,11 +23,11 @@ def replace_heads(new: Mapping[LayerHead, Float[Tensor, "*rows dim"]]) -> Edit:
         new: by layer and head, from 0: ``[dim]``, ``[token, dim]``, or with the dimensions before the heads'.
     """
 
-    def edit(layer: int, said: Tensor) -> Tensor:
-        said = said.clone()
-        for (there, head), x in new.items():
-            if there == layer:
-                said[..., head, :, :] = x.to(said)
-        return said
+    def edit(layer: int, output: Tensor) -> Tensor:
+        output = output.clone()
+        for (edited, head), x in new.items():
+            if edited == layer:
+                output[..., head, :, :] = x.to(output)
+        return output
 
     return edit

@@ -196,9 +196,11 @@ def draw_weights(model: nn.Module, embedding: Tensor, seed: int, *, projections:
     ``embedding`` is drawn with spread 1, maps with one over the root of their inputs, those to queries and keys times
     ``projections``; biases are 0, and norms stay.
     """
-    own = {id(p) for m in model.modules() if isinstance(m, Encoding | LatentProjections) for p in m.parameters()}
+    of_encodings = {
+        id(p) for m in model.modules() if isinstance(m, Encoding | LatentProjections) for p in m.parameters()
+    }
     for name, parameter in model.named_parameters():
-        if id(parameter) in own or "norm" in name:
+        if id(parameter) in of_encodings or "norm" in name:
             continue
         # 32 bits: on the CPU torch takes no more of a seed.
         generator = torch.Generator().manual_seed(zlib.crc32(f"{seed}/{name}".encode()))

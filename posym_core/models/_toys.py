@@ -86,9 +86,9 @@ class ToyEnsemble(Ensemble):
         key_row = tokens + self.task.vocabulary * seed[:, None, None]
         query_row = tokens[:, :, -1] - self.task.context_vocabulary + self.task.queries * seed[:, None]
         looked_up = keys.reshape(seeds * self.task.vocabulary, -1).index_select(0, key_row.flatten())
-        asked = turned.reshape(seeds * self.task.queries, -1).index_select(0, query_row.flatten())
+        queries = turned.reshape(seeds * self.task.queries, -1).index_select(0, query_row.flatten())
         shape = (seeds, inputs, slots, self.dim, variants)
-        return (asked.view(shape) * looked_up.view(shape)).sum(3) * self.scale
+        return (queries.view(shape) * looked_up.view(shape)).sum(3) * self.scale
 
     def forward(
         self, tokens: Int64[Tensor, "seed input token"], gates: Float[Tensor, " plane"] | None = None

@@ -214,10 +214,10 @@ def _step(model, parameters, optimizer, batch, settings: TrainingSettings, state
         state.start(losses.detach(), settings.steps)
     losses.sum().backward()
     # Adam moves by momentum even where the gradient is 0, so frozen members are put back.
-    kept = {} if state.held is None else {name: x.detach()[state.held] for name, x in parameters.items()}
+    frozen_rows = {} if state.held is None else {name: x.detach()[state.held] for name, x in parameters.items()}
     optimizer.step()
     with torch.no_grad():
-        for name, rows in kept.items():
+        for name, rows in frozen_rows.items():
             parameters[name][state.held] = rows
         state.running += losses.detach()
     # At the end, so that a graph makes its gradients in its own memory.

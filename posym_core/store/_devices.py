@@ -22,8 +22,8 @@ def choose_device(device: str = "auto") -> torch.device:
 
 def find_preferred_device() -> torch.device:
     """Return what ``"auto"`` is: CUDA where PyTorch has it and a GPU to run on, else the CPU."""
-    there = torch.cuda.is_available() and torch.cuda.device_count() > 0
-    return torch.device("cuda" if there else "cpu")
+    has_cuda = torch.cuda.is_available() and torch.cuda.device_count() > 0
+    return torch.device("cuda" if has_cuda else "cpu")
 
 
 def describe_device(device: torch.device) -> str:

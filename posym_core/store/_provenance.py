@@ -35,10 +35,10 @@ def code_version() -> dict[str, str]:
 def _own_version() -> tuple[str, str]:
     digest = hashlib.sha256()
     for package in PACKAGES:
-        found = find_spec(package)
-        if found is None or found.origin is None:
+        spec = find_spec(package)
+        if spec is None or spec.origin is None:
             continue
-        root = Path(found.origin).parent
+        root = Path(spec.origin).parent
         for path in sorted(root.rglob("*.py")):
             digest.update(path.relative_to(root.parent).as_posix().encode())
             digest.update(strip_code(path.read_text("utf-8")).encode())
@@ -58,8 +58,8 @@ def strip_code(source: str) -> str:
     tree = ast.parse(source)
     for node in ast.walk(tree):
         if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
-            kept = [line for line in node.body if not _is_text(line)]
-            node.body = kept
+            code = [line for line in node.body if not _is_text(line)]
+            node.body = code
     return ast.dump(tree)
 
 

@@ -74,9 +74,9 @@ def require_whole(folder: Path, files: Mapping[str, Mapping[str, Any]]) -> None:
                 f"{name} was altered or truncated: it has {size:,} bytes instead of {recorded['size']:,}"
             )
     for name, recorded in files.items():
-        if (found := sha256(folder / name)) != recorded["sha256"]:
+        if (digest := sha256(folder / name)) != recorded["sha256"]:
             raise DamagedError(
-                f"{name} was altered or truncated: its SHA-256 is {found[:12]}..., not {recorded['sha256'][:12]}..."
+                f"{name} was altered or truncated: its SHA-256 is {digest[:12]}..., not {recorded['sha256'][:12]}..."
             )
 
 
@@ -93,10 +93,10 @@ def unseal(path: Path, *, format: int | None = None) -> dict[str, Any]:
     """
     try:
         description = json.loads(path.read_bytes())
-        own = description.pop("checksum")
+        checksum = description.pop("checksum")
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise DamagedError(f"{path.name} is not a whole description ({error!r})") from error
-    if own != digest_of(description):
+    if checksum != digest_of(description):
         raise DamagedError(f"{path.name} was altered: its own checksum is not that of its content")
     if description.get("format") != format:
         raise DamagedError(f"{path.name} has format {description.get('format')}, this code reads {format}")

@@ -136,8 +136,8 @@ class FactsTask:
         """Draw prompts with all their questions, for training."""
         kinds = torch.tensor([QUESTIONS.index(question) for question in self.questions], device=generator.device)
         drawn = torch.randint(len(kinds), (count,), generator=generator, device=generator.device)
-        asked = self.facts // 2 if "last" in self.questions else self.facts
-        return self._draw(kinds[drawn], asked, generator)
+        questions = self.facts // 2 if "last" in self.questions else self.facts
+        return self._draw(kinds[drawn], questions, generator)
 
     def ask(self, question: Question, count: int, generator: torch.Generator) -> FactsBatch:
         """Draw prompts with one question of one kind, which is their last token; for tests."""
@@ -166,7 +166,7 @@ class FactsTask:
             place=likeliest + (1 - likeliest) * nothing,
         )
 
-    def _draw(self, kind: Int64[Tensor, " prompt"], asked: int, generator: torch.Generator) -> FactsBatch:
+    def _draw(self, kind: Int64[Tensor, " prompt"], questions: int, generator: torch.Generator) -> FactsBatch:
         count, m, device = len(kind), self.facts, generator.device
 
         def shuffled(rows: int) -> Tensor:
@@ -179,14 +179,14 @@ class FactsTask:
         # Where names recur, the facts that can be asked about are the later of each two.
         later = torch.ones(count, m, dtype=torch.bool, device=device)
         later = torch.where(recurs, ~(names[:, :, None] == names[:, None, :]).triu(1).any(2), later)
-        fact = (shuffled(m) + m * ~later).argsort(1)[:, :asked]
+        fact = (shuffled(m) + m * ~later).argsort(1)[:, :questions]
         answer = attributes.gather(1, fact)
         named = MARKS + names.gather(1, fact)
         question = torch.where((kind == QUESTIONS.index("index"))[:, None], self.first_ordinal + fact, named)
 
-        told = torch.stack([MARKS + names, self.first_attribute + attributes], dim=-1)
-        verb, stop = (torch.full_like(told[..., :1], mark) for mark in (VERB, STOP))
-        parts = [told[..., :1], verb, told[..., 1:], stop] if self.words > 2 else [told]
+        pairs = torch.stack([MARKS + names, self.first_attribute + attributes], dim=-1)
+        verb, stop = (torch.full_like(pairs[..., :1], mark) for mark in (VERB, STOP))
+        parts = [pairs[..., :1], verb, pairs[..., 1:], stop] if self.words > 2 else [pairs]
         facts = torch.cat(parts, dim=-1)[..., : self.words].flatten(1)
         talk = torch.stack([question, self.first_attribute + answer], dim=-1).flatten(1)[:, :-1]
         edges = [torch.full((count, 1), mark, device=device) for mark in (START, ASK)]

@@ -214,9 +214,9 @@ class LetterTask(MultihopTask):
         # Rank 0 is the query and k the k-th station: it carries letters k and k + 1 of the path.
         on_path = rank >= 0
         named = order.gather(1, rank.clamp_min(0))
-        own = order.gather(1, (rank - 1).clamp_min(0))
+        earlier_letter = order.gather(1, (rank - 1).clamp_min(0))
         left = order.gather(1, hops[:, None] + draw(spare, self.steps + 1))
-        left = torch.where(rank > 0, own, left)
+        left = torch.where(rank > 0, earlier_letter, left)
         right = torch.where(on_path, named, draw(self.alphabet, self.steps + 1))
         pairs = self.alphabet * self.integers + left * self.alphabet + right
         return MultihopBatch(tokens=torch.cat([ends, pairs], dim=1), answer=answer, hops=hops, path=path)

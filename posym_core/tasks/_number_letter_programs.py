@@ -20,8 +20,8 @@ def apply_index(tokens: Int64[Tensor, "sequence token"], task: NumberTask) -> In
     [[4, 4, 4]]
     """
     target = find_index_targets(tokens, task)
-    found = tokens.gather(1, target.clamp_min(0))
-    return torch.where((target >= 0) & (found < task.letters), found, tokens)
+    pointed_at = tokens.gather(1, target.clamp_min(0))
+    return torch.where((target >= 0) & (pointed_at < task.letters), pointed_at, tokens)
 
 
 def apply_retrieval(tokens: Int64[Tensor, "sequence token"], task: LetterTask) -> Int64[Tensor, "sequence token"]:

@@ -43,7 +43,7 @@ class ConstructedHead(nn.Module):
         self.register_buffer("angles", angles.to(torch.float64))
         self.angles: Tensor
 
-    def plain_query(self, asked: Int64[Tensor, " input"]) -> Float[Tensor, "input dim"]:
+    def plain_query(self, query_ids: Int64[Tensor, " input"]) -> Float[Tensor, "input dim"]:
         """Return the unrotated query of query tokens, numbered from 0."""
         raise NotImplementedError
 
@@ -93,8 +93,8 @@ class PositionalIndexHead(ConstructedHead):
         super().__init__(task, torch.tensor([angle], dtype=torch.float64))
         self.angle, self.beta = angle, beta
 
-    def plain_query(self, asked: Tensor) -> Tensor:
-        phase = (asked - self.task.length).double() * self.angle
+    def plain_query(self, query_ids: Tensor) -> Tensor:
+        phase = (query_ids - self.task.length).double() * self.angle
         return self.beta * torch.stack([phase.cos(), phase.sin()], dim=-1)
 
     def plain_keys(self, tokens: Tensor) -> Tensor:
@@ -128,8 +128,8 @@ class SymbolicRetrievalHead(ConstructedHead):
         self.angle, self.beta = angle, beta
         self.centre = (task.length - 1) / 2 if centre is None else centre
 
-    def plain_query(self, asked: Tensor) -> Tensor:
-        match = one_hot(asked, self.angles.numel())
+    def plain_query(self, query_ids: Tensor) -> Tensor:
+        match = one_hot(query_ids, self.angles.numel())
         phase = (self.centre - self.task.length) * self.angle
         return self.beta * join_planes(match * math.cos(phase), match * math.sin(phase), "halves")
 
@@ -154,8 +154,8 @@ class PlanarRetrievalHead(ConstructedHead):
         self.angle, self.beta = angle, beta
         self.centre = (task.length - 1) / 2 if centre is None else centre
 
-    def plain_query(self, asked: Tensor) -> Tensor:
-        phase = asked.double() * (2 * math.pi / self.task.symbols) + (self.centre - self.task.length) * self.angle
+    def plain_query(self, query_ids: Tensor) -> Tensor:
+        phase = query_ids.double() * (2 * math.pi / self.task.symbols) + (self.centre - self.task.length) * self.angle
         return self.beta * torch.stack([phase.cos(), phase.sin()], dim=-1)
 
     def plain_keys(self, tokens: Tensor) -> Tensor:
@@ -184,8 +184,8 @@ class PartialInductionHead(ConstructedHead):
         super().__init__(task, angles)
         self.angle, self.match, self.recency = angle, match, recency
 
-    def plain_query(self, asked: Tensor) -> Tensor:
-        return self._planes(self.match * one_hot(asked, 2 * self.matching), self.recency)
+    def plain_query(self, query_ids: Tensor) -> Tensor:
+        return self._planes(self.match * one_hot(query_ids, 2 * self.matching), self.recency)
 
     def plain_keys(self, tokens: Tensor) -> Tensor:
         return self._planes(one_hot(self.task.symbols_of(tokens), 2 * self.matching), 1.0)

@@ -167,11 +167,11 @@ def list_worst_sequences(head: HopHead, length: int) -> Int64[Tensor, "sequence 
         tokens[:, -1] = head.task.letters - 1 + distance
         return tokens.scatter(1, length - 1 - distance[:, None], 1)
     if isinstance(head, RetrievalHead):
-        task, asked = head.task, 1
+        task, letter = head.task, 1
         ends = task.alphabet * task.integers
         # Left letter one before the asked one: its direction is ahead, where keys from the past turn to.
-        tokens = torch.full((rows, length), ends + (asked - 1) * task.alphabet + asked)
-        return tokens.scatter(1, length - 1 - distance[:, None], asked * task.integers)
+        tokens = torch.full((rows, length), ends + (letter - 1) * task.alphabet + letter)
+        return tokens.scatter(1, length - 1 - distance[:, None], letter * task.integers)
     tokens = torch.zeros(1, length, dtype=torch.long)
     tokens[:, -1] = 1
     return tokens

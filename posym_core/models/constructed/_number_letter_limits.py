@@ -73,8 +73,8 @@ def retrieval_smallest_beta(length: int, symbols: int, angle: float) -> float:
     match = distance[1:, None, None]
     # cos(match) - cos(turned), in the form that keeps its precision for small phases
     loss = 2 * ((turned + match) / 2).sin() * ((turned - match) / 2).sin()  # [match, letter, distance]
-    own = torch.eye(length, dtype=torch.bool)[1:, None]
-    return _smallest_beta(loss.masked_fill(own, math.inf).flatten(0, 1))
+    matching = torch.eye(length, dtype=torch.bool)[1:, None]
+    return _smallest_beta(loss.masked_fill(matching, math.inf).flatten(0, 1))
 
 
 def retrieval_angle_limit(length: int, symbols: int) -> float:
@@ -149,10 +149,10 @@ def retrieval_discrepancy(n: int, angle: float, symbols: int) -> Discrepancy:
     distance = torch.arange(n + 1, dtype=torch.float64) * angle
     rival = (distance - _letters(symbols)[:, None]).cos()
     match = distance.cos()[1:]
-    own = torch.eye(n + 1, dtype=torch.bool)[1:]
+    matching = torch.eye(n + 1, dtype=torch.bool)[1:]
 
     def margin(rivals: Tensor) -> Tensor:
-        return match - rivals.expand(n, -1).masked_fill(own, -math.inf).amax(1)
+        return match - rivals.expand(n, -1).masked_fill(matching, -math.inf).amax(1)
 
     return Discrepancy(
         least=float(margin(rival.amax(0)).min()),
