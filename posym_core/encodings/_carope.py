@@ -69,6 +69,7 @@ class CARoPE(TokenPhases):
         self.constant.data -= self.begin  # frequencies about the middle of (0, 1), where contents matter
 
     def _cross_logits(self, query, keys, at, places, inputs):
+        assert inputs.content is not None
         steps = self.frequencies(inputs.content)
         phase = steps[..., :-1, None, :] * places[:, None]  # [..., head, content, position, plane]
         moved = rotate_by_phase(keys[..., None, :], phase)

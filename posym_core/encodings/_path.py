@@ -52,6 +52,7 @@ class PaTH(Encoding):
         return nn.functional.normalize(direction, dim=-1), beta.transpose(-1, -2)
 
     def _logits(self, query, key, positions, content):
+        assert content is not None
         order = order_by_position(positions, "maps act")
         back = order.argsort()
         query, key, content = (x[..., order, :] for x in (query, key, content))

@@ -54,6 +54,7 @@ class TokenPhases(Encoding):
         raise NotImplementedError
 
     def _logits(self, query, key, positions, content):
+        assert content is not None
         phases = self.phases(content, positions)
         return self.content_logits(rotate_by_phase(query, phases), rotate_by_phase(key, phases))
 

@@ -113,10 +113,10 @@ def frequency_use(
 ) -> Float[Tensor, "*#batch plane"]:
     """Return the largest logit that each plane contributes on an input (Urrutia et al. 2026b, figure 8).
 
-    Args, errors: as :func:`frequency_shares`.
+    Takes what :func:`frequency_shares` takes; returns ``[..., plane]`` in the inputs' dtype.
 
-    Returns:
-        ``[..., plane]``, in the inputs' dtype.
+    >>> frequency_use(torch.tensor([1.0, 0.0]), torch.tensor([[1.0, 0.0], [3.0, 0.0]]), torch.zeros(1))
+    tensor([3.])
     """
     check_heads(query, keys, angles, scale, pairing)
     real, _ = multiply_planes(query.double() * scale, keys.double(), pairing)

@@ -1,15 +1,15 @@
 """Scores from any permutations of blocks, inside a head or by running the permuted prompt.
 
-The scores of ``swaps`` look at swaps. The same question can be put to a permutation that moves
-many blocks: did attention stay with the places or follow the contents? With ``d`` the mean attention to each block,
-``order`` saying which content stands at which place, and ``d'`` the means afterwards, the two cosines compare ``d'``
-with ``d`` (stayed) and with ``d[order]`` (followed), over the places whose content changed. A permutation weighs
+Swap scores look at swaps. The same question can be put to a permutation that moves many blocks: did attention stay with
+the places or follow the contents? With ``d`` the mean attention to each block, ``order`` saying which content stands at
+which place, and ``d'`` the means afterwards, the two cosines compare ``d'`` with ``d`` (stayed) and with ``d[order]``
+(followed), over the places whose content changed. A permutation weighs
 ``softmax(gap / tau)`` with ``gap = |d - d[order]| / sqrt(2)``, which for a swap is ``|d_i - d_j|``. So on all swaps
 these are the scores of Urrutia et al. (2026a, section 4); on other permutations they are this project's own.
 
 Inside a head every permutation reads its attention off one table of block sums. For a permutation of the prompt itself
-the attention comes from a second forward pass, and is scored in the same way. :func:`cross_scores` does the same for a
-``C`` that comes from an encoding that is not rotary, or is written down by hand.
+the attention comes from a second forward pass, and is scored in the same way. :func:`score_cross_logits` does the same
+for a ``C`` that comes from an encoding that is not rotary, or is written down by hand.
 """
 
 from __future__ import annotations
@@ -101,7 +101,7 @@ def tabulate_blocks(heads: Heads, swaps: BlockLayout) -> BlockTable:
     return BlockTable(sums=heads.ungroup(sums), outside=heads.ungroup(outside), block_length=swaps.block_length)
 
 
-def permutation_scores(
+def score_permutations(
     before: Float[Tensor, "*batch place"],
     after: Float[Tensor, "*batch permutation place"],
     orders: Int[Tensor, "permutation place"],
@@ -121,7 +121,7 @@ def permutation_scores(
     Attention that followed a rotation of three contents:
 
     >>> before = torch.tensor([0.5, 0.3, 0.1])
-    >>> scores = permutation_scores(before, before[[1, 2, 0]][None], torch.tensor([[1, 2, 0]]))
+    >>> scores = score_permutations(before, before[[1, 2, 0]][None], torch.tensor([[1, 2, 0]]))
     >>> round(float(scores.symbolic), 6), round(float(scores.positional), 2)
     (1.0, 0.66)
     """
@@ -217,7 +217,7 @@ def _check_orders(orders: Tensor, blocks: int) -> Tensor:
     return orders.clamp(0, blocks - 1) if is_asynchronous(orders.device) else orders
 
 
-def cross_scores(
+def score_cross_logits(
     C: Float[Tensor, "*batch content position"],
     *,
     outside: Float[Tensor, "*batch other"] | None = None,
@@ -235,14 +235,14 @@ def cross_scores(
     Returns:
         :class:`posym_core.metrics.PermutationScores`, float64.
 
-    >>> scores = cross_scores(torch.tensor([[5.0, 5.0], [0.0, 0.0]]))
+    >>> scores = score_cross_logits(torch.tensor([[5.0, 5.0], [0.0, 0.0]]))
     >>> round(float(scores.symbolic), 4), round(float(scores.positional), 4)
     (1.0, 0.0135)
     """
     with Checks():
         table = _tabulate_cross_logits(C, outside)
         orders = list_swap_orders(C.shape[-1])
-        return permutation_scores(table.attention(), table.attention(orders), orders, tau=tau, eps=eps)
+        return score_permutations(table.attention(), table.attention(orders), orders, tau=tau, eps=eps)
 
 
 def _tabulate_cross_logits(

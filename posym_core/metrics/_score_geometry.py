@@ -22,7 +22,7 @@ from torch import Tensor
 from posym_core._checks import Checks, require, require_floating, require_positive
 
 
-def pair_scores(
+def score_pair(
     before: Float[Tensor, "*#pair"], after: Float[Tensor, "*#pair"]
 ) -> tuple[Float[Tensor, "*#pair"], Float[Tensor, "*#pair"]]:
     """Score one pair of blocks, positional and symbolic, from two angles, each in [0, pi/2].
@@ -34,7 +34,7 @@ def pair_scores(
     return (after - before).cos(), (after + before - math.pi / 2).cos()
 
 
-def exchange_scores(
+def score_exchange(
     C: Float[Tensor, "*batch content position"], first: Int64[Tensor, "*batch"], second: Int64[Tensor, "*batch"]
 ) -> tuple[Float[Tensor, "*batch"], Float[Tensor, "*batch"]]:
     """Score the exchange of two single keys, positional and symbolic, from cross-logits and without a floor.
@@ -54,7 +54,7 @@ def exchange_scores(
 
     before, after = ratio(first, second, first, second), ratio(second, first, first, second)
     one = torch.ones((), dtype=torch.float64, device=C.device)
-    return pair_scores(torch.atan2(before.double().exp(), one), torch.atan2(after.double().exp(), one))
+    return score_pair(torch.atan2(before.double().exp(), one), torch.atan2(after.double().exp(), one))
 
 
 def _require_places(name: str, x: Tensor, C: Tensor) -> None:
@@ -110,7 +110,7 @@ def simulate_random_swaps(
     gap = (first - second).abs()
     weights = ((gap - gap.amax(-1, keepdim=True)) / tau).softmax(-1)
     after = torch.rand(first.shape, generator=generator, dtype=torch.float64).to(wide.device) * (math.pi / 2)
-    positional, symbolic = pair_scores(torch.atan2(second, first), after)
+    positional, symbolic = score_pair(torch.atan2(second, first), after)
     return (weights * positional).sum(-1), (weights * symbolic).sum(-1)
 
 

@@ -57,7 +57,7 @@ class Correlation:
     spearman_p: float
 
 
-def head_correlation(
+def correlate_heads(
     first: torch.Tensor | np.ndarray, second: torch.Tensor | np.ndarray, *, draws: int = DRAWS, seed: int = 0
 ) -> Correlation:
     """Correlate two scores ``[prompt, layer, head]`` over heads, each first averaged over prompts.

@@ -13,7 +13,7 @@ from jaxtyping import Bool, Float, Int64
 
 from posym_core._checks import convert_array, convert_membership, require_counts
 from posym_core.metrics._contrasts import LayerContrast, contrast_layers
-from posym_core.metrics._stats import DRAWS, Estimate, average_prompts, head_correlation, statistic_interval
+from posym_core.metrics._stats import DRAWS, Estimate, average_prompts, correlate_heads, statistic_interval
 
 # A plane is slow if it turns by less than this part of a circle from the first key to the last.
 SLOW_TURN = 1 / 8
@@ -84,10 +84,10 @@ def measure_head_trends(
     }
     slow = slow_energy(mean, angles, tokens)
     return HeadTrends(
-        correlation=_defined(lambda: head_correlation(positional, symbolic, draws=draws).pearson),
+        correlation=_defined(lambda: correlate_heads(positional, symbolic, draws=draws).pearson),
         frequency_law=_defined(
             lambda: (
-                head_correlation(*measure_behaviour_and_use(positional, symbolic, mean, angles), draws=draws).spearman
+                correlate_heads(*measure_behaviour_and_use(positional, symbolic, mean, angles), draws=draws).spearman
             )
         ),
         slow_energy=_defined(lambda: _mean_of_heads(slow, draws)),

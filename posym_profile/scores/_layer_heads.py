@@ -51,10 +51,7 @@ class LayerHeads(Heads):
     query: Float[Tensor, "prompt key_head group dim"]
     keys: Float[Tensor, "prompt key_head 1 key dim"]
     angles: Float[Tensor, " plane"]
-    scale: float
-    visible: Bool[Tensor, "prompt #key_head #group key"]
-    softcap: float | None
-    sinks: Float[Tensor, "key_head group"] | None
+    visible: Bool[Tensor, "prompt #key_head #group key"]  # pyright: ignore[reportGeneralTypeIssues]
     token: Int[Tensor, " prompt"] | None = None
 
     def cross_logits(

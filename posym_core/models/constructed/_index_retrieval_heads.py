@@ -86,7 +86,7 @@ class PositionalIndexHead(ConstructedHead):
     points where a key at position ``j`` points. The logit of position ``k`` is ``beta cos((j - k) angle)``.
 
     Works exactly for ``beta`` above
-    :func:`~posym_core.models.constructed.positional_smallest_beta`.
+    :func:`~posym_core.models.constructed.find_positional_beta`.
     """
 
     def __init__(self, task: IndexTask, *, angle: float, beta: float):
@@ -111,7 +111,7 @@ class SymbolicRetrievalHead(ConstructedHead):
     logit at position ``k`` is ``beta cos((k - centre) angle)`` for the asked symbol and 0 for every other.
 
     Works exactly for ``beta`` above
-    :func:`~posym_core.models.constructed.symbolic_smallest_beta`.
+    :func:`~posym_core.models.constructed.find_symbolic_beta`.
 
     Args:
         task: Retrieval.
@@ -144,7 +144,7 @@ class PlanarRetrievalHead(ConstructedHead):
     This is what a trained head with one angle has to work with. The logit of symbol ``s'`` at position ``k`` is
     ``beta cos(2 pi (s' - s) / symbols + (k - centre) angle)``: turning by position mixes up neighbouring symbols.
 
-    Some ``beta`` works exactly for ``angle < planar_retrieval_limit(length, symbols)``.
+    Some ``beta`` works exactly for ``angle < find_planar_retrieval_limit(length, symbols)``.
     """
 
     task: RetrievalTask
@@ -170,9 +170,9 @@ class PartialInductionHead(ConstructedHead):
     ``recency * cos(D angle)`` to the token ``D`` positions before the query, which breaks ties towards the latest.
 
     Works exactly inside the ranges of
-    :func:`~posym_core.models.constructed.recency_angle_limit`,
-    :func:`~posym_core.models.constructed.smallest_recency` and
-    :func:`~posym_core.models.constructed.smallest_match`.
+    :func:`~posym_core.models.constructed.find_recency_limit`,
+    :func:`~posym_core.models.constructed.find_smallest_recency` and
+    :func:`~posym_core.models.constructed.find_smallest_match`.
     """
 
     task: PartialInductionTask

@@ -84,7 +84,7 @@ class IndexHead(HopHead):
     Values are twice the one-hot token for letters and 0 for integers, and the layer keeps what came in. So an integer
     gives way only where more than half of its attention goes to one letter.
 
-    Works exactly for ``beta`` above :func:`~posym_core.models.constructed.index_smallest_beta`.
+    Works exactly for ``beta`` above :func:`~posym_core.models.constructed.find_index_beta`.
     """
 
     task: NumberTask
@@ -106,8 +106,8 @@ class RetrievalHead(HopHead):
     pair with an integer where its left letter says, so that the latter finds itself. Values are one-hot tokens, and
     nothing else enters the output.
 
-    Works exactly for ``beta`` above :func:`~posym_core.models.constructed.retrieval_smallest_beta`
-    for pairs of letters, and above :func:`~posym_core.models.constructed.reflexive_smallest_beta`
+    Works exactly for ``beta`` above :func:`~posym_core.models.constructed.find_retrieval_beta`
+    for pairs of letters, and above :func:`~posym_core.models.constructed.find_reflexive_beta`
     for pairs with an integer.
     """
 
@@ -125,7 +125,7 @@ class ReflexiveHead(HopHead):
     """Reflexive: queries and keys are one vector, so that every token attends to itself most. Values are one-hot.
 
     Works exactly for ``beta`` above
-    :func:`~posym_core.models.constructed.reflexive_smallest_beta`.
+    :func:`~posym_core.models.constructed.find_reflexive_beta`.
     """
 
 

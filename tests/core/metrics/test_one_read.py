@@ -13,10 +13,10 @@ from benchmarks.operations import counted, scoring
 from posym_core import cross_logits, exclusion, frequency_shares, rope_angles, rotate
 from posym_core._checks import Checks, require
 from posym_core.metrics import (
-    cross_scores,
     frequency_use,
     list_swap_orders,
-    permutation_scores,
+    score_cross_logits,
+    score_permutations,
     simulate_random_swaps,
     swap_scores,
 )
@@ -28,14 +28,14 @@ def permuted(heads, made, **options):
     window = {"visible": made("visible"), "sinks": made("sinks"), "softcap": 5.0}
     table = make_block_table(*heads, block_length=2, scale=0.3, **window | options)
     orders = list_swap_orders(table.sums.shape[-1])
-    return permutation_scores(table.attention(), table.attention(orders), orders)
+    return score_permutations(table.attention(), table.attention(orders), orders)
 
 
 # Of heads (query, keys, angles) and of what else there may be, by name.
 FUNCTIONS = {
     "swap_scores": lambda heads, made: swap_scores(*heads, block_length=2, sinks=made("sinks")),
-    "permutation_scores": permuted,
-    "cross_scores": lambda heads, made: cross_scores(made("C"), outside=made("C")[..., 0]),
+    "score_permutations": permuted,
+    "score_cross_logits": lambda heads, made: score_cross_logits(made("C"), outside=made("C")[..., 0]),
     "permute_blocks": lambda heads, made: permute_blocks(made("ids"), list_swap_orders(4), start=1, block_length=2),
     "frequency_shares": lambda heads, made: frequency_shares(*heads),
     "frequency_use": lambda heads, made: frequency_use(*heads),
@@ -95,7 +95,7 @@ def heads(**bad):
 @pytest.mark.parametrize("name", FUNCTIONS)
 def test_the_flags_of_a_call_are_read_once(name):
     given = heads()
-    calls = 3 if name == "permutation_scores" else 1
+    calls = 3 if name == "score_permutations" else 1
     assert counted(lambda: FUNCTIONS[name](given, numbers), "device").reads == calls
 
 
@@ -112,12 +112,12 @@ REFUSED = {
     "a query that sees nothing": lambda: make_block_table(*heads(), visible=torch.arange(20) > 30),
     "a matrix of NaN": lambda: exclusion(torch.full((3, 3), NAN)),
     "a matrix without room": lambda: exclusion(torch.full((3, 3), 1e30)),
-    "cross-logits of NaN": lambda: cross_scores(torch.full((3, 3), NAN)),
-    "infinite logits of others": lambda: cross_scores(torch.ones(3, 3), outside=torch.tensor([INFINITY])),
-    "attention of NaN": lambda: permutation_scores(ONES * NAN, ONES[None], ORDER),
+    "cross-logits of NaN": lambda: score_cross_logits(torch.full((3, 3), NAN)),
+    "infinite logits of others": lambda: score_cross_logits(torch.ones(3, 3), outside=torch.tensor([INFINITY])),
+    "attention of NaN": lambda: score_permutations(ONES * NAN, ONES[None], ORDER),
     "attention below 0": lambda: simulate_random_swaps(-ONES, generator=torch.Generator().manual_seed(0)),
-    "an order that moves nothing": lambda: permutation_scores(ONES, ONES.repeat(2, 1), torch.arange(4).repeat(2, 1)),
-    "an order that holds a number twice": lambda: permutation_scores(ONES, ONES[None], torch.tensor([[1, 1, 2, 3]])),
+    "an order that moves nothing": lambda: score_permutations(ONES, ONES.repeat(2, 1), torch.arange(4).repeat(2, 1)),
+    "an order that holds a number twice": lambda: score_permutations(ONES, ONES[None], torch.tensor([[1, 1, 2, 3]])),
     "an order of numbers out of range": lambda: make_block_table(*heads(), block_length=4).attention(ORDER + 7),
     "an order below 0": lambda: permute_blocks(torch.arange(9)[None], ORDER - 9, start=0, block_length=2),
     "x without room": lambda: rotate(torch.full((2, 8), 1e38), 1, rope_angles(8)),
