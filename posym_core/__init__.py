@@ -38,7 +38,7 @@ _HOMES = {
 
 
 def __getattr__(name: str) -> Any:
-    """A name of the package's face, or one of its modules and rooms."""
+    """Return a name of the package's face, or one of its modules and rooms."""
     for home, names in _HOMES.items():
         if name in names:
             value = globals()[name] = getattr(importlib.import_module(f"{__name__}.{home}"), name)

@@ -29,7 +29,7 @@ def require_floor(name: str, value: float) -> None:
 
 
 def require_count(name: str, value: int, least: int, reason: str = "") -> int:
-    """``value`` as an int, if it is an integer (of Python, NumPy or a tensor of one) of at least ``least``."""
+    """Return ``value`` as an int; refuse what is no integer (of Python, NumPy, a tensor) of at least ``least``."""
     try:
         number = None if isinstance(value, bool) else operator.index(value)
     except TypeError:
@@ -41,7 +41,7 @@ def require_count(name: str, value: int, least: int, reason: str = "") -> int:
 
 
 def require_counts(**counts: tuple[int, int]) -> None:
-    """Several at once: ``require_counts(facts=(facts, 2), count=(count, 1))``."""
+    """Refuse what is no such integer: ``require_counts(facts=(facts, 2), count=(count, 1))``."""
     for name, (value, least) in counts.items():
         require_count(name, value, least)
 
@@ -103,7 +103,7 @@ def check_profile(
 
 
 def find_folder_above(folder: Path | str) -> Path:
-    """The folder, or the nearest above it that is there.
+    """Return the folder, or the nearest existing one above it.
 
     Raises:
         NotADirectoryError: if that is a file.

@@ -1,18 +1,12 @@
-"""Checks of inputs: each failure names the rule, the value and the way out.
-
-Who looks at a number on a GPU waits for all that was asked of it before. So there, within :func:`defer_checks`,
-checks of numbers yield flags, which are looked at once, at the end.
-"""
+"""Checks of inputs: each failure names the rule, the value and the way out."""
 
 from __future__ import annotations
 
-import contextlib
-import functools
 import math
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextvars import ContextVar
-from typing import Any, ParamSpec, TypeVar
+from typing import Any
 
 import numpy as np
 import torch
@@ -23,15 +17,12 @@ from posym_core._arguments import require_counts as require_counts
 from posym_core._arguments import require_floor as require_floor
 from posym_core._arguments import require_positive as require_positive
 
-P = ParamSpec("P")
-T = TypeVar("T")
-# What is gathered in this thread: whether all is well, and what to raise if not.
-Flag = tuple[Tensor, Callable[[], Exception]]
-_GATHERED: ContextVar[list[Flag] | None] = ContextVar("gathered flags", default=None)
+# The message of a ValueError, or what makes it or another error of values that are read only then.
+Refusal = str | Callable[[], str | Exception]
 
 
 def is_asynchronous(device: torch.device) -> bool:
-    """Whether to spare operations and looks at numbers on a device: all but the CPU wait for each.
+    """Return whether to spare operations and looks at numbers on a device: all but the CPU wait for each.
 
     The environment variable ``POSYM_SCORING`` may say so for all, ``device``, or for none, ``cpu``.
     """
@@ -41,68 +32,113 @@ def is_asynchronous(device: torch.device) -> bool:
     return chosen == "device" if chosen else device.type != "cpu"
 
 
-@contextlib.contextmanager
-def defer_checks(device: torch.device) -> Iterator[None]:
-    """Within the block, checks of numbers on a device that :func:`is_asynchronous` are gathered and looked at once, at
-    its end.
+class Checks:
+    """Checks of numbers: ``with Checks() as check: check(sound, "rule; value; way out")``.
 
-    A block within another leaves its flags to that one.
+    Who looks at a number on a GPU waits for all that was queued before. So a check there waits for the end of the
+    block, where all are read at once and the first that failed is raised. On a CPU each is raised at once. A block
+    within another block of the same thread leaves its checks to the outer one.
     """
-    if _GATHERED.get() is not None or not is_asynchronous(device):
-        yield
-        return
-    flags: list[Flag] = []
-    outside = _GATHERED.set(flags)
-    try:
-        yield
-    finally:
-        _GATHERED.reset(outside)
-    _raise_first(flags)
+
+    def __init__(self) -> None:
+        self._waiting: list[tuple[Tensor, Refusal]] = []
+        self._outer: Any = None
+
+    def __enter__(self) -> Checks:
+        outer = _OPEN.get()
+        if outer is None:
+            self._outer = _OPEN.set(self)
+        return outer or self
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        if self._outer is not None:
+            _OPEN.reset(self._outer)
+            if kind is None:
+                self._raise_first()
+
+    def __call__(self, sound: Tensor | bool, refusal: Refusal) -> None:
+        """Raise ``refusal`` unless ``sound``, a bool or a tensor of one."""
+        if isinstance(sound, Tensor) and is_asynchronous(sound.device):
+            self._waiting.append((sound, refusal))
+        elif not sound:
+            self._raise_first()
+            raise _make_error(refusal)
+
+    def finite(self, name: str, x: Tensor) -> None:
+        """Refuse NaN and infinity."""
+        size, values = x.numel(), x.detach()
+        if not size:
+            return
+        if is_asynchronous(x.device):
+            # Counted now: to keep arrays until the end would be to keep all that is ever checked.
+            bad = (values * 0).count_nonzero()
+            self(bad == 0, lambda: _describe_not_finite(name, bad, size))
+            return
+        # The extremes are found in one pass, and NaN is one of them. Of complex numbers the parts have extremes.
+        parts = torch.view_as_real(values.resolve_conj()) if x.is_complex() else values
+        sound = torch.isfinite(torch.stack(torch.aminmax(parts))).all()
+        self(sound, lambda: _describe_not_finite(name, (~torch.isfinite(values)).sum(), size))
+
+    def finite_magnitude(self, name: str, x: Tensor) -> float | Tensor:
+        """Return the :func:`measure_magnitude` of what is finite; refuse NaN and infinity."""
+        largest = measure_magnitude(x)
+        # On a CPU the one number tells of all.
+        if isinstance(largest, Tensor) or not largest < math.inf:
+            self.finite(name, x)
+        return largest
+
+    def phases(self, furthest: float | Tensor, fastest: float | Tensor) -> None:
+        """Refuse the largest positions and angles whose product has no sine."""
+        self(
+            furthest * fastest < math.inf,
+            lambda: (
+                f"positions times angles must be finite; {float(furthest):.1e} times {float(fastest):.1e} is not. Pass "
+                "smaller ones"
+            ),
+        )
+
+    def room(self, what: str, most: float | Tensor, dtype: torch.dtype) -> None:
+        """Refuse numbers that may grow beyond what a dtype holds: differences of them would be NaN."""
+        limit = torch.finfo(dtype).max / 16
+        self(
+            most <= limit,
+            lambda: (
+                f"{what} may reach {float(most):.1e}, but {dtype} holds {limit:.1e} with room for sums; pass smaller "
+                f"numbers{', or float64' if dtype != torch.float64 else ''}"
+            ),
+        )
+
+    def _raise_first(self) -> None:
+        """Read what waits, once for each device."""
+        known = [(sound, refusal) for sound, refusal in self._waiting if not is_fake(sound)]
+        for device in dict.fromkeys(sound.device for sound, _ in known):
+            on_device = [(sound, refusal) for sound, refusal in known if sound.device == device]
+            if not bool(torch.stack([sound for sound, _ in on_device]).all()):
+                raise next(_make_error(refusal) for sound, refusal in on_device if not sound)
 
 
-def deferring_checks(function: Callable[P, T]) -> Callable[P, T]:
-    """A function whose checks of numbers are :func:`defer_checks`, by the device of its first tensor."""
-
-    @functools.wraps(function)
-    def whole(*args: P.args, **options: P.kwargs) -> T:
-        device = next((x.device for x in (*args, *options.values()) if isinstance(x, Tensor)), torch.device("cpu"))
-        with defer_checks(device):
-            return function(*args, **options)
-
-    return whole
+_OPEN: ContextVar[Checks | None] = ContextVar("the outermost block of this thread", default=None)
 
 
-def require(sound: Tensor | bool, refusal: Callable[[], Exception]) -> None:
-    """Raise what ``refusal()`` is unless ``sound``, a bool or a tensor of one: at once or :func:`defer_checks`."""
-    flags = _GATHERED.get()
-    if flags is None:
-        if not sound:
-            raise refusal()
-    elif isinstance(sound, Tensor) and is_asynchronous(sound.device):
-        flags.append((sound, refusal))
-    elif not sound:
-        _raise_first(flags)
-        raise refusal()
+def _make_error(refusal: Refusal) -> Exception:
+    made = refusal if isinstance(refusal, str) else refusal()
+    return ValueError(made) if isinstance(made, str) else made
 
 
-def is_fake(x: Tensor) -> bool:
-    """Whether a tensor has a shape and no numbers, so that nothing is known of these and nothing is to be said."""
-    from torch._subclasses.fake_tensor import FakeTensor
-
-    return isinstance(x, FakeTensor)
+def _describe_not_finite(name: str, bad: Tensor, size: int) -> str:
+    return f"{name} must be finite; {int(bad)} of its {size} entries are NaN or infinite"
 
 
-def _raise_first(flags: list[Flag]) -> None:
-    """One look at the flags of a device."""
-    known = [(sound, refusal) for sound, refusal in flags if not is_fake(sound)]
-    for device in dict.fromkeys(sound.device for sound, _ in known):
-        here = [(sound, refusal) for sound, refusal in known if sound.device == device]
-        if not bool(torch.stack([sound for sound, _ in here]).all()):
-            raise next(refusal() for sound, refusal in here if not sound)
+def require(sound: Tensor | bool, refusal: Refusal) -> None:
+    """Make one check, as :class:`Checks` does."""
+    with Checks() as check:
+        check(sound, refusal)
 
 
-def _gathering(device: torch.device) -> bool:
-    return _GATHERED.get() is not None and is_asynchronous(device)
+def require_finite(name: str, x: Tensor) -> None:
+    """Refuse NaN and infinity."""
+    with Checks() as check:
+        check.finite(name, x)
 
 
 def require_floating(name: str, x: Tensor) -> None:
@@ -113,66 +149,33 @@ def require_floating(name: str, x: Tensor) -> None:
         raise TypeError(f"{name} must be float32 or float64; got {x.dtype}. Convert with {name}.float()")
 
 
-def require_finite(name: str, x: Tensor) -> None:
-    """Refuse NaN and infinity."""
-    size, values = x.numel(), x.detach()
-    if not size:
-        return
-    if _gathering(x.device):
-        # Counted at once: to keep arrays until flags are looked at would be to keep all that is ever checked.
-        bad = (values * 0).count_nonzero()
-        require(bad == 0, functools.partial(_not_finite, name, bad, size))
-        return
-    # The extremes are found in one pass, and NaN is one of them. Of complex numbers the parts have extremes.
-    parts = torch.view_as_real(values.resolve_conj()) if x.is_complex() else values
-    sound = torch.isfinite(torch.stack(torch.aminmax(parts))).all()
-    require(sound, lambda: _not_finite(name, (~torch.isfinite(values)).sum(), size))
+def require_same_kind(query: Tensor, keys: Tensor) -> None:
+    """Refuse queries and keys that are not of one floating dtype on one device."""
+    require_floating("query", query)
+    require_floating("keys", keys)
+    if query.dtype != keys.dtype or query.device != keys.device:
+        raise ValueError(
+            f"query and keys must share dtype and device; got {query.dtype} on {query.device} and {keys.dtype} on "
+            f"{keys.device}. Move one with .to(other)"
+        )
 
 
-def _not_finite(name: str, bad: Tensor, size: int) -> ValueError:
-    return ValueError(f"{name} must be finite; {int(bad)} of its {size} entries are NaN or infinite")
+def is_fake(x: Tensor) -> bool:
+    """Return whether a tensor has a shape and no numbers, so that nothing is known of these."""
+    from torch._subclasses.fake_tensor import FakeTensor
+
+    return isinstance(x, FakeTensor)
 
 
-def magnitude(x: Tensor) -> float | Tensor:
-    """Absolute value of the entry that is furthest from 0; 0 where there is none. A number, or a tensor of one where
-    checks are :func:`defer_checks`.
+def measure_magnitude(x: Tensor) -> float | Tensor:
+    """Return the absolute value of the entry that is furthest from 0; 0 where there is none.
+
+    A number on a CPU, and a tensor of one where looks at numbers are spared.
     """
     if not x.numel():
         return 0.0
     largest = x.detach().abs().amax()
-    return largest.double() if _gathering(x.device) else float(largest)
-
-
-def require_finite_magnitude(name: str, x: Tensor) -> float | Tensor:
-    """The :func:`magnitude` of what is finite; refuses NaN and infinity."""
-    largest = magnitude(x)
-    # On a CPU the one number tells of all.
-    if isinstance(largest, Tensor) or not largest < math.inf:
-        require_finite(name, x)
-    return largest
-
-
-def require_phases(furthest: float | Tensor, fastest: float | Tensor) -> None:
-    """Refuse the largest positions and angles whose product has no sine."""
-    require(
-        furthest * fastest < math.inf,
-        lambda: ValueError(
-            f"positions times angles must be finite; {float(furthest):.1e} times {float(fastest):.1e} is not. Pass "
-            "smaller ones"
-        ),
-    )
-
-
-def require_room(what: str, most: float | Tensor, dtype: torch.dtype) -> None:
-    """Refuse numbers that may grow beyond what a type of number holds: differences of them would be NaN."""
-    limit = torch.finfo(dtype).max / 16
-    require(
-        most <= limit,
-        lambda: ValueError(
-            f"{what} may reach {float(most):.1e}, but {dtype} holds {limit:.1e} with room for sums; pass smaller "
-            f"numbers{', or float64' if dtype != torch.float64 else ''}"
-        ),
-    )
+    return largest.double() if is_asynchronous(x.device) else float(largest)
 
 
 def require_evaluation(model: nn.Module) -> None:
@@ -192,14 +195,13 @@ def require_known_tokens(name: str, ids: Tensor, embeddings: nn.Module) -> None:
         return
     known = len(embeddings.weight)  # pyright: ignore[reportArgumentType]
     least, most = torch.aminmax(ids)
-
-    def refusal() -> ValueError:
-        return ValueError(
+    require(
+        (least >= 0) & (most < known),
+        lambda: (
             f"{name} must be token ids from 0 to {known - 1}, the model's vocabulary; got "
             f"{int(least) if least < 0 else int(most)}. Make them with this model's own tokenizer"
-        )
-
-    require((least >= 0) & (most < known), refusal)
+        ),
+    )
 
 
 def convert_array(x: torch.Tensor | np.ndarray, dtype: Any = np.float64) -> np.ndarray:

@@ -90,14 +90,14 @@ class Registry(Mapping[str, Kept]):
                 f"the name of a {self.kind} must be small letters, digits, '-', '_' and '.', as folders are called so; "
                 f"got {name!r}"
             )
-        kept = self._keep(name, given)
+        entry = self._keep(name, given)
         registered = self._own.get(name)
-        if registered is not None and locate(registered) != locate(kept):
+        if registered is not None and locate(registered) != locate(entry):
             raise ExtensionError(
-                f"{self.kind} {name!r} is {locate(registered)} already, and {locate(kept)} asks for the same name; "
+                f"{self.kind} {name!r} is {locate(registered)} already, and {locate(entry)} asks for the same name; "
                 "rename one"
             )
-        self._own[name] = kept
+        self._own[name] = entry
 
     def __setitem__(self, name: str, given: Any) -> None:
         raise TypeError(
@@ -137,14 +137,14 @@ class Registry(Mapping[str, Kept]):
             sys.path.insert(0, folder)
         importlib.invalidate_caches()
         try:
-            kept = self._keep(name, EntryPoint(name=name, value=name, group="").load())
+            entry = self._keep(name, EntryPoint(name=name, value=name, group="").load())
         except (Exception, SystemExit) as error:
             reason = str(error) if isinstance(error, ExtensionError) else f"{type(error).__name__}: {error}"
             raise ExtensionError(
                 f"{self.kind} {name!r} cannot be loaded: {reason}. It must be module:name, of a module that Python "
                 f"finds or a file in this folder, {folder}"
             ) from error
-        return next((thing for thing in self._own.values() if thing.make is kept.make), kept)
+        return next((thing for thing in self._own.values() if thing.make is entry.make), entry)
 
 
 def make_unknown_error(kind: str, name: str, names: Iterable[str]) -> ExtensionError:

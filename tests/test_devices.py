@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 import torch
 from architectures import build, tokens
+from block_tables import make_block_table
 
 import posym_core.encodings
 import posym_core.metrics
@@ -49,7 +50,7 @@ from posym_core.metrics._blocks import BlockLayout
 from posym_core.metrics._contrasts import contrast_layers
 from posym_core.metrics._cube_parts import arrange_cube, compute_block_logits, measure_prompt_variance
 from posym_core.metrics._heads import Heads
-from posym_core.metrics._permutations import make_block_table, permute_blocks
+from posym_core.metrics._permutations import permute_blocks
 from posym_core.metrics._stats import share_interval
 from posym_core.models._ensembles import make_generators, sample_streams
 from posym_core.tasks._facts import FactsTask
@@ -93,7 +94,7 @@ def by_blocks(to):
     table = make_block_table(to(QUERY), to(KEYS), to(ANGLES), **options)
     orders = to(metrics.list_swap_orders(4))
     before, after = table.attention(), table.attention(orders)
-    return metrics.permutation_scores(before, after, orders), permute_blocks(
+    return metrics.score_permutations(before, after, orders), permute_blocks(
         to(KEYS[..., 0]), orders, start=0, block_length=2
     )
 
@@ -104,10 +105,7 @@ def of_a_square(to):
         to(metrics.draw_latin_square(4, torch.Generator().manual_seed(0))),
         to(torch.tensor([True, True, False, True])),
     )
-    heads = Heads.of(
-        to(drawn(4, 8)), to(drawn(4, 9, 8, seed=1)), to(ANGLES), scale=0.5, visible=None, softcap=3.0, sinks=None,
-        pairing="halves",
-    )  # fmt: skip
+    heads = Heads(query=to(drawn(4, 8)), keys=to(drawn(4, 9, 8, seed=1)), angles=to(ANGLES), scale=0.5, softcap=3.0)
     swaps = BlockLayout(block_length=2, blocks=4)
     cube = arrange_cube(compute_block_logits(heads, swaps), orders)
     one_key = arrange_cube(compute_block_logits(heads, swaps, read=1), orders)
@@ -143,16 +141,14 @@ METRICS = {
     "swap_scores piece by piece": piece_by_piece,
     "make_block_table": by_blocks,
     "cube_parts": of_a_square,
-    "cross_scores": lambda to: metrics.cross_scores(to(SQUARE), outside=to(drawn(2, 1))),
+    "score_cross_logits": lambda to: metrics.score_cross_logits(to(SQUARE), outside=to(drawn(2, 1))),
     "inversions": lambda to: (inversions(to(SQUARE)), far_preferred(to(SQUARE), to(torch.arange(1.0, 6.0)))),
     "exclusion": lambda to: metrics.exclusion(to(SQUARE)),
     "frequency_shares": lambda to: metrics.frequency_shares(to(QUERY), to(KEYS), to(ANGLES)),
     "frequency_use": lambda to: metrics.mean_frequency(metrics.frequency_use(to(QUERY), to(KEYS), to(ANGLES))),
     "dirichlet_kernel": lambda to: metrics.dirichlet_kernel(to(ANGLES), 7),
-    "pair_scores": lambda to: metrics.pair_scores(to(torch.tensor(0.3)), to(torch.tensor(0.4))),
-    "exchange_scores": lambda to: metrics.exchange_scores(
-        to(SQUARE), to(torch.tensor([0, 1])), to(torch.tensor([2, 4]))
-    ),
+    "score_pair": lambda to: metrics.score_pair(to(torch.tensor(0.3)), to(torch.tensor(0.4))),
+    "score_exchange": lambda to: metrics.score_exchange(to(SQUARE), to(torch.tensor([0, 1])), to(torch.tensor([2, 4]))),
     "simulate_random_swaps": lambda to: metrics.simulate_random_swaps(
         to(ATTENTION), generator=torch.Generator().manual_seed(0)
     ),
@@ -194,7 +190,7 @@ METRICS = {
     "crest": lambda to: (crest(to(ARROWS), 0.1), crest(to(ARROWS), to(torch.full((6,), 0.2)))),
     "fit_wave": lambda to: fit_wave(to(drawn(2, 6)), to(torch.arange(1.0, 7.0)), 0.5).at(to(torch.arange(3.0))),
     "explain_errors": lambda to: explained(to(drawn(2, 6)), to(drawn(2, 6, seed=1))),
-    "head_correlation": lambda to: metrics.head_correlation(to(SCORES), to(OTHERS), draws=20),
+    "correlate_heads": lambda to: metrics.correlate_heads(to(SCORES), to(OTHERS), draws=20),
     "mean_interval": lambda to: metrics.mean_interval(to(SCORES[:, 0, 0]), draws=20),
     "mean_difference": lambda to: metrics.mean_difference(to(SCORES[:, 0, 0]), to(OTHERS[:, 0, 0]), draws=20),
     "share_interval": lambda to: share_interval(to(HALF)),

@@ -41,7 +41,7 @@ from torch import Tensor
 from posym_companion.encodings.known_heads import QUESTIONS, Question, known_heads
 from posym_companion.encodings.witnesses import SHAPE
 from posym_core.encodings import ENCODINGS, EncodedHeads, Encoding, make_encoding
-from posym_core.metrics import cross_scores, draw_orders, exclusion
+from posym_core.metrics import draw_orders, exclusion, score_cross_logits
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -109,7 +109,7 @@ def ability(name: str, question: Question) -> Ability:
     else:
         possible, reason = known.answers[QUESTIONS.index(question)]
         C = witness(name, question)
-        variance, attention = exclusion(C), cross_scores(C)
+        variance, attention = exclusion(C), score_cross_logits(C)
         shares = [variance.positional_share, variance.symbolic_share, variance.interaction_share]
         scores = [attention.positional, attention.symbolic]
     return Ability(

@@ -13,7 +13,7 @@ import torch
 from posym_companion.encodings.knobs import COMMON, KEYS, LEVELS, PLAY
 from posym_companion.encodings.known_heads import known_heads
 from posym_core.encodings import ENCODINGS, EncodedHeads, Encoding, UndefinedCrossLogits, measure_movement
-from posym_core.metrics import cross_scores, exclusion
+from posym_core.metrics import exclusion, score_cross_logits
 
 SPREADS = (0.0, 0.25, 0.5, 1.0, 2.0)
 """How far the contents of the playground's keys lie apart, in its figure."""
@@ -74,7 +74,7 @@ def playground(name: str, spread: float) -> Playground:
             found = layer.cross_logits(inputs)[0]
         except UndefinedCrossLogits:
             continue
-        parts, score = exclusion(found), cross_scores(found)
+        parts, score = exclusion(found), score_cross_logits(found)
         C[level] = found - found.mean()
         shares[level] = [parts.positional_share, parts.symbolic_share, parts.interaction_share]
         scores[level] = [score.positional, score.symbolic]

@@ -18,7 +18,7 @@ from torch import Tensor
 
 from posym_core._checks import require_evaluation
 from posym_core.encodings import Encoding, RoPE, UndefinedCrossLogits
-from posym_core.metrics import cross_scores, exclusion, frequency_use, mean_frequency
+from posym_core.metrics import exclusion, frequency_use, mean_frequency, score_cross_logits
 from posym_core.models import EncodingModel, Layer, LayerAttention
 from posym_core.tasks import PADDING, TRIGGERS, SentenceBatch
 
@@ -128,7 +128,7 @@ def _scored(
             except UndefinedCrossLogits:
                 return dict.fromkeys(SCORED, nothing)
             own = call.logits[sentence, :, query, query].double()[:, None]
-            scores, shares = cross_scores(C, outside=own), exclusion(C)
+            scores, shares = score_cross_logits(C, outside=own), exclusion(C)
             values["positional"].append(scores.positional)
             values["symbolic"].append(scores.symbolic)
             for name in ("positional_share", "symbolic_share", "interaction_share"):

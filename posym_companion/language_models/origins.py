@@ -284,14 +284,14 @@ def square_arrays(
     crossed = {name: read for name, read in CROSSED.items() if f"{name}, crossed" in reads}
 
     def one_layer(heads: LayerHeads) -> dict[str, Tensor]:
-        groups, back = heads.group_queries(torch.float64)
+        groups = heads.group_queries(torch.float64)
         _, log_z, attention, _ = measure_block_attention(groups, swaps)
         found = {name: measure_cube_logits(heads, swaps, read=read) for name, read in keys.items()}
         logits = {name: x["logits"] for name, x in found.items()}
-        logits["attention"] = (logits["block"] - back(log_z)[..., None, None]).exp()
+        logits["attention"] = (logits["block"] - heads.ungroup(log_z)[..., None, None]).exp()
         for name, read in crossed.items():
             logits[f"{name}, crossed"] = measure_crossed_logits(heads, swaps, read=read).mean(2)
-        return {**logits, "seen": found["block"]["seen"], "mass": back(attention.sum(-1))}
+        return {**logits, "seen": found["block"]["seen"], "mass": heads.ungroup(attention.sum(-1))}
 
     # Queries are crossed within a layer and a square, so all of its prompts run together.
     found = map_layers(model, input_ids, one_layer, progress=False, batch_size=len(input_ids))

@@ -12,11 +12,11 @@ from posym_companion.looking import EPS, TAU, block_tokens
 from posym_core.metrics import (
     BlockLayout,
     Estimate,
+    correlate_heads,
     draw_orders,
     exclusion,
-    head_correlation,
     list_swap_orders,
-    permutation_scores,
+    score_permutations,
 )
 from posym_profile.prompts import Prompts
 from posym_profile.scores import LayerHeads, map_layers
@@ -93,7 +93,7 @@ def measure_choices(
         before = table.attention()
         kinds = []
         for source in (swaps, orders):
-            scores = permutation_scores(before, table.attention(source), source, tau=TAU, eps=EPS)
+            scores = score_permutations(before, table.attention(source), source, tau=TAU, eps=EPS)
             kinds.append(torch.stack(list(vars(scores).values()), -1))
         parts = [exclusion(heads.cross_logits()[..., inside, inside].double()), exclusion(table.sums.log())]
         return {
@@ -137,7 +137,7 @@ def _summaries(found: dict[str, Tensor]) -> dict[str, np.ndarray]:
         return np.array(estimates).reshape(*x.shape[3:-1], 3)
 
     def spearman(x: Tensor, y: Tensor) -> list[float]:
-        return _three(head_correlation(x, y, draws=DRAWS).spearman)
+        return _three(correlate_heads(x, y, draws=DRAWS).spearman)
 
     def below(x: Tensor) -> np.ndarray:
         return (x.sum(-1) < 1 - 1e-6).double().mean((0, 1, 2)).numpy()
@@ -145,10 +145,10 @@ def _summaries(found: dict[str, Tensor]) -> dict[str, np.ndarray]:
     kinds = orders.unflatten(-1, (2, 2))
     return {
         "grid": grid.mean(0).movedim((0, 1), (-2, -1)).numpy(),
-        "grid_r": rows(grid, lambda x, y: _three(head_correlation(x, y, draws=DRAWS).pearson)),
+        "grid_r": rows(grid, lambda x, y: _three(correlate_heads(x, y, draws=DRAWS).pearson)),
         "grid_below": below(grid),
         "cut": cut.mean(0).movedim((0, 1), (-2, -1)).numpy(),
-        "cut_r": rows(cut, lambda x, y: _three(head_correlation(x, y, draws=DRAWS).pearson)),
+        "cut_r": rows(cut, lambda x, y: _three(correlate_heads(x, y, draws=DRAWS).pearson)),
         "orders": orders.mean(0).movedim((0, 1), (-2, -1)).numpy(),
         "orders_below": below(kinds),
         "orders_rho": np.array(

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from posym_companion.looking import EPS, TAU
-from posym_core.metrics import BlockLayout, list_swap_orders, permutation_scores, permute_blocks
+from posym_core.metrics import BlockLayout, list_swap_orders, permute_blocks, score_permutations
 from posym_profile.prompts import Prompts
 from posym_profile.scores import LayerHeads, map_layers
 
@@ -43,7 +43,7 @@ def measure_intervention(model: torch.nn.Module, prompts: Prompts, *, progress: 
         "inside": found["inside"],
         "rerun": again.unflatten(0, (len(prompts.input_ids), len(orders))).movedim(1, 3),
     }
-    ways = [permutation_scores(found["before"], x, orders, tau=TAU, eps=EPS) for x in after.values()]
+    ways = [score_permutations(found["before"], x, orders, tau=TAU, eps=EPS) for x in after.values()]
     first, second = torch.triu_indices(prompts.blocks, prompts.blocks, 1)
     pair = torch.arange(len(orders))
     shares = [x[..., pair, first] / (x[..., pair, first] + x[..., pair, second]) for x in after.values()]

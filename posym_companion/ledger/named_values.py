@@ -24,7 +24,7 @@ from posym_companion.one_head.judges.frequency_control import accuracy, threshol
 from posym_companion.results import Result, load_result
 from posym_companion.solvers.judges.head_removal import language_advantages, removal_results
 from posym_companion.solvers.judges.solver_heads import load_settings
-from posym_core.metrics import Estimate, find_local_layers, head_correlation, mean_interval
+from posym_core.metrics import Estimate, correlate_heads, find_local_layers, mean_interval
 
 # Text on which Gemma's planes cross from symbol to position; a layer that sees 512 tokens back sees all of it.
 LENGTHS = (32, 64, 128, 256, 512)
@@ -108,7 +108,7 @@ def one_plane_accuracy(folder: Path | None, *, task: str, angle: float) -> Found
 def random_weights(folder: Path | None) -> Found:
     """Pearson's r of the two scores over the heads of Gemma with random weights: the least and the largest."""
     each = [
-        head_correlation(result["positional"][0], result["symbolic"][0], draws=2).pearson.value
+        correlate_heads(result["positional"][0], result["symbolic"][0], draws=2).pearson.value
         for wording, facts in KINDS
         for result in random_weight_results(wording, facts, folder)
     ]

@@ -27,7 +27,7 @@ class Absolute(Encoding):
 
     @abstractmethod
     def table(self, positions: Float[Tensor, " token"]) -> Float[Tensor, "token width"]:
-        """What is added to the embeddings at these positions."""
+        """Return what is added to the embeddings at these positions."""
         raise NotImplementedError
 
     def embed(self, inputs, positions=None):
@@ -37,17 +37,18 @@ class Absolute(Encoding):
         positions = check_positions(positions, inputs.shape[-2], inputs.device)
         return inputs + self.table(positions).to(inputs.dtype)
 
-    def _cross_logits(self, query, keys, position, positions, content, key_map):
+    def _cross_logits(self, query, keys, at, places, inputs):
         expected = (self.shape.heads, self.shape.width, self.shape.dim)
+        key_map = inputs.key_map
         if key_map is None or tuple(key_map.shape) != expected:
-            found = "none" if key_map is None else f"{tuple(key_map.shape)}"
+            given = "none" if key_map is None else f"{tuple(key_map.shape)}"
             raise ValueError(
                 f"{type(self).__name__} reaches the keys through the key map; pass key_map of shape "
-                f"{list(expected)}, got {found}"
+                f"{list(expected)}, got {given}"
             )
-        places = self.table(positions).to(query.dtype) @ key_map.to(query.dtype)  # [head, position, dim]
+        added = self.table(places).to(query.dtype) @ key_map.to(query.dtype)  # [head, position, dim]
         by_content = self.content_row(query, keys)
-        by_position = self.content_row(query, places)
+        by_position = self.content_row(query, added)
         return by_content[..., :, None] + by_position[..., None, :]
 
 

@@ -17,7 +17,7 @@ import torch
 from jaxtyping import Float, Int64
 from torch import Tensor, nn
 
-from posym_core._checks import magnitude, require_counts, require_finite, require_floating, require_room
+from posym_core._checks import Checks, require_counts, require_finite, require_floating, require_same_kind
 
 
 class UndefinedCrossLogits(ValueError):
@@ -54,6 +54,14 @@ class LayerShape:
             object.__setattr__(self, "scale", self.dim**-0.5)
 
 
+@dataclass(frozen=True)
+class LayerInputs:
+    """What some encodings draw on beside queries and keys; see :meth:`Encoding.cross_logits`."""
+
+    content: Float[Tensor, "*#batch token width"] | None
+    key_map: Float[Tensor, "head width dim"] | None
+
+
 class Encoding(nn.Module):
     """One layer's positional encoding; the base class itself encodes nothing.
 
@@ -82,7 +90,7 @@ class Encoding(nn.Module):
     def embed(
         self, inputs: Float[Tensor, "*batch token width"], positions: Tensor | None = None
     ) -> Float[Tensor, "*batch token width"]:
-        """The layer's inputs with what the encoding adds to them; most add nothing.
+        """Return the layer's inputs with what the encoding adds to them; most add nothing.
 
         Args:
             inputs: embeddings without positions.
@@ -98,7 +106,7 @@ class Encoding(nn.Module):
         positions: Tensor | None = None,
         content: Float[Tensor, "*#batch token width"] | None = None,
     ) -> Float[Tensor, "*#batch head token key"]:
-        """Logits of all tokens' queries against all tokens' keys.
+        """Return the logits of all tokens' queries against all tokens' keys.
 
         Args:
             query: plain queries.
@@ -108,9 +116,6 @@ class Encoding(nn.Module):
 
         Returns:
             Logits of ``query``'s dtype; ``-inf`` where a causal layer does not look.
-
-        Raises:
-            ValueError: if shapes do not fit, something needed is missing, or an input is NaN or infinite.
         """
         tokens = query.shape[-2] if query.ndim > 1 else 0
         positions = self._check(query, key, positions, tokens)
@@ -124,7 +129,7 @@ class Encoding(nn.Module):
     def attention(
         self, logits: Float[Tensor, "*batch head token key"], *, positions: Tensor | None = None
     ) -> Float[Tensor, "*#batch head token key"]:
-        """Attention weights of logits: their softmax, unless an encoding acts on the weights themselves."""
+        """Return the attention weights of logits: their softmax, unless an encoding acts on the weights."""
         return logits.softmax(-1)
 
     def cross_logits(
@@ -137,7 +142,7 @@ class Encoding(nn.Module):
         content: Float[Tensor, "*#batch token width"] | None = None,
         key_map: Float[Tensor, "head width dim"] | None = None,
     ) -> Float[Tensor, "*#batch head content position"]:
-        """Logit of every content at every position, ``C[a, b]``, for one query per head.
+        """Return the logit of every content at every position, ``C[a, b]``, for one query per head.
 
         Args:
             query: plain query; where an encoding adds to embeddings, the query of the input with that addition.
@@ -163,43 +168,40 @@ class Encoding(nn.Module):
             self._check_content(content, number + 1)
         at = torch.as_tensor(float(positions[-1]) + 1 if position is None else position, dtype=torch.float64)
         require_exact("position", at)
-        return self._cross_logits(query, keys, at.to(keys.device), positions, content, key_map)
+        return self._cross_logits(query, keys, at.to(keys.device), positions, LayerInputs(content, key_map))
 
     def require_cross_logits(self) -> None:
         """Raise :class:`UndefinedCrossLogits` where the logit of a content at a position is no number of its own."""
+        if self.path_dependent:
+            raise UndefinedCrossLogits(
+                f"under {type(self).__name__} a logit depends on all tokens between key and query, so there is no "
+                "logit of a content at a position; look at EncodedHeads.permuted_logits"
+            )
 
     def _logits(self, query: Tensor, key: Tensor, positions: Tensor, content: Tensor | None) -> Tensor:
         return self.content_logits(query, key)
 
     @abstractmethod
-    def _cross_logits(
-        self,
-        query: Tensor,
-        keys: Tensor,
-        position: Tensor,
-        positions: Tensor,
-        content: Tensor | None,
-        key_map: Tensor | None,
-    ) -> Tensor:
+    def _cross_logits(self, query: Tensor, keys: Tensor, at: Tensor, places: Tensor, inputs: LayerInputs) -> Tensor:
+        """Return ``C`` of a query that stands ``at`` a position and of keys at ``places``."""
         raise NotImplementedError
 
     def content_logits(
         self, query: Float[Tensor, "*#batch head token dim"], key: Float[Tensor, "*#batch keyhead key dim"]
     ) -> Float[Tensor, "*#batch head token key"]:
-        """Scaled dot products, before any position."""
+        """Return the scaled dot products, before any position."""
         return self.shape.scale * query @ key.transpose(-1, -2)
 
     def content_row(
         self, query: Float[Tensor, "*#batch head dim"], keys: Float[Tensor, "*#batch keyhead key dim"]
     ) -> Float[Tensor, "*#batch head key"]:
-        """The same for one query per head."""
+        """Return the same for one query per head."""
         return self.content_logits(query[..., None, :], keys)[..., 0, :]
 
     def _check(self, query: Tensor, key: Tensor, positions: Tensor | None, tokens: int) -> Float[Tensor, " token"]:
-        """Positions in float64, or an error that says what does not fit."""
+        """Return positions in float64; refuse what does not fit."""
         shape = self.shape
-        require_floating("query", query)
-        require_floating("key", key)
+        require_same_kind(query, key)
         if query.ndim < 3 or key.ndim < 3 or query.shape[-3] != shape.heads or key.shape[-3] not in (1, shape.heads):
             raise ValueError(
                 f"queries and keys must have shape [..., {shape.heads} heads, token, {shape.dim}]; got "
@@ -210,20 +212,14 @@ class Encoding(nn.Module):
                 f"queries and keys must have the layer's {shape.dim} dimensions; got {query.shape[-1]} and "
                 f"{key.shape[-1]}"
             )
-        if query.dtype != key.dtype or query.device != key.device:
-            raise ValueError(
-                f"queries and keys must share dtype and device; got {query.dtype} on {query.device} and {key.dtype} "
-                f"on {key.device}. Move one with .to(other)"
-            )
         if key.shape[-2] != tokens or tokens < 1:
             raise ValueError(f"there must be one key per token and at least one; got {key.shape[-2]} for {tokens}")
-        size, other = magnitude(query), magnitude(key)
-        if not size + other < math.inf:
-            require_finite("query", query)
-            require_finite("key", key)
-        require_room("queries and keys", max(size, other), query.dtype)
-        # Some encodings lengthen vectors: magnitudes of PoPE are softplus(x) <= |x| + 1, each in two dimensions.
-        require_room("logits", 2 * shape.dim * shape.scale * (size + 1) * (other + 1), query.dtype)
+        with Checks() as check:
+            size, other = check.finite_magnitude("query", query), check.finite_magnitude("key", key)
+            check.room("queries", size, query.dtype)
+            check.room("keys", other, query.dtype)
+            # Some encodings lengthen vectors: magnitudes of PoPE are softplus(x) <= |x| + 1, each in two dimensions.
+            check.room("logits", 2 * shape.dim * shape.scale * (size + 1) * (other + 1), query.dtype)
         return check_positions(positions, tokens, query.device)
 
     def _check_content(self, content: Tensor | None, tokens: int) -> None:
@@ -242,7 +238,7 @@ class Encoding(nn.Module):
 
 
 def check_positions(positions: Tensor | None, tokens: int, device: torch.device) -> Float[Tensor, " token"]:
-    """Positions in float64; by default 0 to ``tokens - 1``."""
+    """Return positions in float64, by default 0 to ``tokens - 1``; refuse what does not fit."""
     if positions is None:
         return torch.arange(tokens, dtype=torch.float64, device=device)
     positions = torch.as_tensor(positions, dtype=torch.float64, device=device)
@@ -254,9 +250,9 @@ def check_positions(positions: Tensor | None, tokens: int, device: torch.device)
 
 def require_exact(name: str, positions: Tensor) -> None:
     """Refuse positions between which float64 cannot tell neighbours apart, NaN and infinity."""
-    require_finite(name, positions)
-    if magnitude(positions) > 2**53:
-        raise ValueError(f"{name} must lie within 2**53, where float64 counts exactly; got {magnitude(positions):.1e}")
+    with Checks() as check:
+        most = check.finite_magnitude(name, positions)
+        check(most <= 2**53, lambda: f"{name} must lie within 2**53, where float64 counts exactly; got {most:.1e}")
 
 
 def require_whole(name: str, positions: Tensor) -> None:
@@ -266,7 +262,7 @@ def require_whole(name: str, positions: Tensor) -> None:
 
 
 def order_by_position(positions: Float[Tensor, " token"], what: str) -> Int64[Tensor, " token"]:
-    """Order of the tokens by position, for what builds up token by token and so knows nothing of tokens left out."""
+    """Return the order of tokens by position; refuse gaps, over which nothing builds up token by token."""
     order = positions.argsort()
     if not torch.equal(positions[order].diff(), torch.ones_like(positions[1:])):
         raise ValueError(f"{what} token by token, so positions must be consecutive; got {positions.tolist()}")

@@ -24,15 +24,15 @@ class Biased(Encoding):
 
     @abstractmethod
     def bias(self, offset: Float[Tensor, "*pair"]) -> Float[Tensor, "head *pair"]:
-        """What is added where the key stands ``offset`` positions behind the query (negative: before it)."""
+        """Return what is added where the key stands ``offset`` positions behind the query (negative: before it)."""
         raise NotImplementedError
 
     def _logits(self, query, key, positions, content):
         return self.content_logits(query, key) + self.bias(positions - positions[:, None]).to(query.dtype)
 
-    def _cross_logits(self, query, keys, position, positions, content, key_map):
+    def _cross_logits(self, query, keys, at, places, inputs):
         rows = self.content_row(query, keys)
-        return rows[..., :, None] + self.bias(positions - position).to(query.dtype)[:, None, :]
+        return rows[..., :, None] + self.bias(places - at).to(query.dtype)[:, None, :]
 
 
 @register_encoding("t5", "T5 bias", place=40)
@@ -57,7 +57,7 @@ class T5Bias(Biased):
         self.biases = nn.Parameter(spread * torch.randn(buckets, shape.heads))
 
     def bucket(self, offset: Float[Tensor, "*pair"]) -> Int64[Tensor, "*pair"]:
-        """Number of the bucket of a distance."""
+        """Return the bucket of a distance."""
         require_whole("buckets", offset)
         offset = offset.long()
         side, number = torch.zeros_like(offset), self.buckets
@@ -125,7 +125,7 @@ class DAPE(Encoding):
     def mix(
         self, content: Float[Tensor, "*batch head row column"], bias: Float[Tensor, "head row column"]
     ) -> Float[Tensor, "*batch head row column"]:
-        """``A + B + f(A, B)`` of content logits and biases."""
+        """Return ``A + B + f(A, B)`` of content logits and biases."""
         bias = bias.to(content.dtype).expand_as(content)
         both = torch.cat([content, bias], dim=-3).movedim(-3, -1)
         return content + bias + self.map(both).movedim(-1, -3)
@@ -133,22 +133,22 @@ class DAPE(Encoding):
     def _logits(self, query, key, positions, content):
         return self.mix(self.content_logits(query, key), self.biased.bias(positions - positions[:, None]))
 
-    def _cross_logits(self, query, keys, position, positions, content, key_map):
+    def _cross_logits(self, query, keys, at, places, inputs):
         rows = self.content_row(query, keys)
-        columns = self.biased.bias(positions - position)
-        size = (keys.shape[-2], len(positions))
+        columns = self.biased.bias(places - at)
+        size = (keys.shape[-2], len(places))
         return self.mix(rows[..., None].expand(*rows.shape, size[1]), columns[:, None, :].expand(-1, *size))
 
 
 def make_bias(shape: LayerShape, bias: Biased) -> Biased:
-    """The bias of an encoding of that layer."""
+    """Return the bias; refuse one of another layer."""
     if bias.shape != shape:
         raise ValueError(f"bias must be made for the same layer, {shape}; got {bias.shape}")
     return bias
 
 
 def check_slopes(shape: LayerShape, slopes: Tensor | None) -> Float[Tensor, " head"]:
-    """Slopes in float64, one per head of the layer; by default ALiBi's."""
+    """Return slopes in float64, one per head of the layer; by default ALiBi's."""
     slopes = alibi_slopes(shape.heads) if slopes is None else torch.as_tensor(slopes, dtype=torch.float64)
     if tuple(slopes.shape) != (shape.heads,):
         raise ValueError(f"slopes must have shape [{shape.heads}], one per head; got {tuple(slopes.shape)}")
@@ -156,8 +156,8 @@ def check_slopes(shape: LayerShape, slopes: Tensor | None) -> Float[Tensor, " he
 
 
 def alibi_slopes(heads: int) -> Float[Tensor, " head"]:
-    """The paper's slopes: ``2^(-8 h / heads)`` for a power of two; else those of the next lower, filled up from the
-    odd ones of the next higher.
+    """Return the paper's slopes ``2^(-8 h / heads)``; between powers of two, the next lower's and then odd ones of the
+    next higher's.
 
     >>> alibi_slopes(4)
     tensor([0.2500, 0.0625, 0.0156, 0.0039], dtype=torch.float64)

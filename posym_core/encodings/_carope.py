@@ -6,14 +6,15 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from posym_core.encodings._base import Encoding, LayerShape, UndefinedCrossLogits, order_by_position
+from posym_core.encodings._base import LayerShape, order_by_position
 from posym_core.encodings._registry import register_encoding
-from posym_core.metrics._rope import join_planes, rope_angles, split_planes
+from posym_core.encodings._rotary import TokenPhases, rotate_by_phase
+from posym_core.metrics._rope import rope_angles
 
 
 @register_encoding("carope", "CARoPE", place=170)
 @register_encoding("carope-own", "CARoPE own", place=180, accumulate=False)
-class CARoPE(Encoding):
+class CARoPE(TokenPhases):
     """RoPE whose fastest angle is replaced by a number that a token's content sets, per head.
 
     A token ``t`` contributes ``f(x_t)^c`` to the phase of plane ``c = 0 .. dim / 2 - 1``, with
@@ -35,7 +36,6 @@ class CARoPE(Encoding):
     """
 
     source = "Veisi et al. (2025), Context-aware Rotary Position Embedding, section 2"
-    needs_content = True
 
     def __init__(self, shape: LayerShape, *, base: float = 10000.0, accumulate: bool = True):
         super().__init__(shape)
@@ -53,14 +53,11 @@ class CARoPE(Encoding):
         self.powers: Tensor
 
     def frequencies(self, content: Float[Tensor, "*batch token width"]) -> Float[Tensor, "*batch head token plane"]:
-        """Radians that every token adds to the phase of every plane; float64."""
+        """Return the radians that every token adds to the phase of every plane; float64."""
         drive = content.double() @ self.weight.double().T + self.constant.double() + self.begin
         return (1 / (nn.functional.softplus(drive) + 1)).transpose(-1, -2)[..., None] ** self.powers.to(content.device)
 
-    def phases(
-        self, content: Float[Tensor, "*batch token width"], positions: Float[Tensor, " token"]
-    ) -> Float[Tensor, "*batch head token plane"]:
-        """Phase of every token at its position, float64."""
+    def phases(self, content, positions):
         steps = self.frequencies(content)
         if not self.path_dependent:
             return steps * positions[:, None]
@@ -71,31 +68,10 @@ class CARoPE(Encoding):
         super().redraw()
         self.constant.data -= self.begin  # frequencies about the middle of (0, 1), where contents matter
 
-    def require_cross_logits(self):
-        if self.path_dependent:
-            raise UndefinedCrossLogits(
-                "under CARoPE a logit depends on the frequencies of all tokens between key and query, so there is no "
-                "logit of a content at a position; look at EncodedHeads.permuted_logits, or pass accumulate=False"
-            )
-
-    def _logits(self, query, key, positions, content):
-        assert content is not None
-        phases = self.phases(content, positions)
-        return self.content_logits(rotate_by_phase(query, phases), rotate_by_phase(key, phases))
-
-    def _cross_logits(self, query, keys, position, positions, content, key_map):
-        assert content is not None
-        steps = self.frequencies(content)
-        phase = steps[..., :-1, None, :] * positions[:, None]  # [..., head, content, position, plane]
+    def _cross_logits(self, query, keys, at, places, inputs):
+        assert inputs.content is not None
+        steps = self.frequencies(inputs.content)
+        phase = steps[..., :-1, None, :] * places[:, None]  # [..., head, content, position, plane]
         moved = rotate_by_phase(keys[..., None, :], phase)
-        asked = rotate_by_phase(query, steps[..., -1, :] * position)
-        return self.shape.scale * (moved @ asked[..., None, :, None])[..., 0]
-
-
-def rotate_by_phase(
-    x: Float[Tensor, "*#batch dim"], phase: Float[Tensor, "*#batch plane"]
-) -> Float[Tensor, "*#batch dim"]:
-    """Turn every plane of ``x`` by a phase of its own."""
-    cos, sin = phase.cos().to(x.dtype), phase.sin().to(x.dtype)
-    first, second = split_planes(x, "halves")
-    return join_planes(first * cos - second * sin, first * sin + second * cos, "halves")
+        turned = rotate_by_phase(query, steps[..., -1, :] * at)
+        return self.shape.scale * (moved @ turned[..., None, :, None])[..., 0]

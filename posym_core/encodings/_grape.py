@@ -14,7 +14,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from posym_core._checks import magnitude, require_room
+from posym_core._checks import Checks, measure_magnitude
 from posym_core.encodings._base import Encoding, LayerShape
 from posym_core.encodings._bias import check_slopes
 from posym_core.encodings._registry import register_encoding
@@ -76,24 +76,26 @@ class AdditiveGRAPE(Encoding):
     def gates(
         self, query: Float[Tensor, "*#batch head token dim"], key: Float[Tensor, "*#batch keyhead key dim"]
     ) -> tuple[Float[Tensor, "*#batch head token"], Float[Tensor, "*#batch head key"]]:
-        """``w v . q`` of every query and ``w u . k`` of every key."""
-        asked, kept = (
+        """Return ``w v . q`` of every query and ``w u . k`` of every key."""
+        of_query, of_keys = (
             self.slopes[:, None] * (x * gate[:, None]).sum(-1)
             for x, gate in ((query, self.query_gate), (key, self.key_gate))
         )
-        return asked, kept
+        return of_query, of_keys
 
     def _logits(self, query, key, positions, content):
-        asked, kept = self.gates(query, key)
-        offset = self._offset(positions - positions[:, None], asked, kept)
-        return self.content_logits(query, key) + offset * (asked[..., None] - kept[..., None, :])
+        of_query, of_keys = self.gates(query, key)
+        offset = self._offset(positions - positions[:, None], of_query, of_keys)
+        return self.content_logits(query, key) + offset * (of_query[..., None] - of_keys[..., None, :])
 
-    def _cross_logits(self, query, keys, position, positions, content, key_map):
-        asked, kept = self.gates(query[..., None, :], keys)
-        offset = self._offset(positions - position, asked, kept)
-        return self.content_row(query, keys)[..., None] + offset * (asked - kept)[..., None]
+    def _cross_logits(self, query, keys, at, places, inputs):
+        of_query, of_keys = self.gates(query[..., None, :], keys)
+        offset = self._offset(places - at, of_query, of_keys)
+        return self.content_row(query, keys)[..., None] + offset * (of_query - of_keys)[..., None]
 
-    def _offset(self, offset: Tensor, asked: Tensor, kept: Tensor) -> Tensor:
-        """Offsets in the gates' dtype, if slopes times offsets fit it."""
-        require_room("slopes times distances", magnitude(offset) * (magnitude(asked) + magnitude(kept)), asked.dtype)
-        return offset.to(asked.dtype)
+    def _offset(self, offset: Tensor, of_query: Tensor, of_keys: Tensor) -> Tensor:
+        """Return offsets in the gates' dtype; refuse slopes times offsets that it does not hold."""
+        distance, gates = measure_magnitude(offset), measure_magnitude(of_query) + measure_magnitude(of_keys)
+        with Checks() as check:
+            check.room("slopes times distances", distance * gates, of_query.dtype)
+        return offset.to(of_query.dtype)

@@ -48,18 +48,18 @@ class LatentProjections(nn.Module):
         self.turned_map = initial(shape.width, rotated)
 
     def encoding(self, base: float = 10000.0) -> DecoupledRoPE:
-        """The encoding that goes with these queries and keys."""
+        """Return the encoding that goes with these queries and keys."""
         return DecoupledRoPE(self.shape, share=self.rotated / self.shape.dim, base=base)
 
     def summary(self, inputs: Float[Tensor, "*batch token width"]) -> Float[Tensor, "*batch token rank"]:
-        """What a cache would keep of the content."""
+        """Return what a cache would keep of the content."""
         plain = inputs @ self.summary_map
         return self.summary_gain * plain / (plain.square().mean(-1, keepdim=True) + 1e-6).sqrt()
 
     def forward(
         self, inputs: Float[Tensor, "*batch token width"]
     ) -> tuple[Float[Tensor, "*batch head token dim"], Float[Tensor, "*batch head token dim"]]:
-        """Queries and keys of all heads."""
+        """Return queries and keys of all heads."""
         heads = self.shape.heads
         query = (inputs @ self.query_map).unflatten(-1, (heads, -1)).transpose(-2, -3)
         still = (self.summary(inputs) @ self.still_map).unflatten(-1, (heads, -1)).transpose(-2, -3)

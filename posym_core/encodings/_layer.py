@@ -38,7 +38,7 @@ class EncodedHeads:
                 raise ValueError(f"{name} must have shape {list(expected)}; got {tuple(getattr(self, name).shape)}")
 
     def logits(self, inputs: Float[Tensor, "*batch token width"]) -> Float[Tensor, "*batch head token token"]:
-        """Logits of all tokens against all tokens."""
+        """Return the logits of all tokens against all tokens."""
         embedded = self.encoding.embed(inputs)
         query, key = project(embedded, self.query_map), project(embedded, self.key_map)
         return self.encoding.logits(query, key, content=embedded)
@@ -46,7 +46,7 @@ class EncodedHeads:
     def cross_logits(
         self, inputs: Float[Tensor, "*batch token width"]
     ) -> Float[Tensor, "*batch head content position"]:
-        """``C`` of the last token's query over the tokens before it.
+        """Return ``C`` of the last token's query over the tokens before it.
 
         Raises:
             UndefinedCrossLogits: if the encoding has none.
@@ -58,7 +58,7 @@ class EncodedHeads:
     def permuted_logits(
         self, inputs: Float[Tensor, "*batch token width"], orders: Int[Tensor, "permutation place"]
     ) -> Float[Tensor, "*batch permutation head place"]:
-        """Logits of the last token after the tokens before it changed places, everything computed again.
+        """Permute the tokens before the last, compute everything again and return the last token's logits.
 
         Args:
             inputs: without positions; the last token stays.
@@ -73,7 +73,7 @@ class EncodedHeads:
     def spread(
         self, inputs: Float[Tensor, "token width"], orders: Int[Tensor, "permutation place"]
     ) -> Float[Tensor, " head"]:
-        """How far logits of one content at one position differ between permutations, as a part of all logits' range.
+        """Return how far logits of one content at one position differ between permutations, over the range of all.
 
         0 (up to rounding) wherever a ``C`` exists. Only contents and positions that meet in several of the
         permutations count.
@@ -85,7 +85,7 @@ class EncodedHeads:
 def measure_movement(
     logits: Float[Tensor, "permutation head place"], orders: Int[Tensor, "permutation place"]
 ) -> Float[Tensor, "head content place"]:
-    """Largest minus smallest logit of every content at every place over the orders that put it there; else 0."""
+    """Return largest minus smallest logit of every content at every place over the orders that put it there; else 0."""
     places, heads = logits.shape[-1], logits.shape[-2]
     met = (orders * places + torch.arange(places, device=orders.device)).flatten().expand(heads, -1)
     values = logits.movedim(-2, 0).reshape(heads, -1)
@@ -98,5 +98,5 @@ def measure_movement(
 def project(
     inputs: Float[Tensor, "*batch token width"], to: Float[Tensor, "head width dim"]
 ) -> Float[Tensor, "*batch head token dim"]:
-    """Queries or keys of every head."""
+    """Return queries or keys of every head."""
     return inputs[..., None, :, :] @ to

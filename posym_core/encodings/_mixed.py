@@ -44,7 +44,7 @@ class MixedHeads(Encoding):
 
     def attention(self, logits, *, positions=None):
         parts = zip(self.parts, logits.split(self.heads, dim=-3), strict=True)
-        return torch.cat([part.attention(own, positions=positions) for part, own in parts], dim=-3)
+        return torch.cat([part.attention(some, positions=positions) for part, some in parts], dim=-3)
 
     def require_cross_logits(self):
         for part in self.parts:
@@ -53,15 +53,11 @@ class MixedHeads(Encoding):
     def _logits(self, query, key, positions, content):
         queries, keys = query.split(self.heads, dim=-3), self._by_part(key)
         parts = zip(self.parts, queries, keys, strict=True)
-        return torch.cat([part._logits(own, met, positions, content) for part, own, met in parts], dim=-3)
+        return torch.cat([part._logits(q, k, positions, content) for part, q, k in parts], dim=-3)
 
-    def _cross_logits(self, query, keys, position, positions, content, key_map):
-        queries, met = query.split(self.heads, dim=-2), self._by_part(keys)
-        found = [
-            part._cross_logits(own, their, position, positions, content, None)
-            for part, own, their in zip(self.parts, queries, met, strict=True)
-        ]
-        return torch.cat(found, dim=-3)
+    def _cross_logits(self, query, keys, at, places, inputs):
+        parts = zip(self.parts, query.split(self.heads, dim=-2), self._by_part(keys), strict=True)
+        return torch.cat([part._cross_logits(q, k, at, places, inputs) for part, q, k in parts], dim=-3)
 
     def _by_part(self, keys: Float[Tensor, "*batch keyhead token dim"]) -> list[Tensor]:
         return [keys] * len(self.heads) if keys.shape[-3] == 1 else list(keys.split(self.heads, dim=-3))

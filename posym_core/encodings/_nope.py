@@ -15,6 +15,6 @@ class NoPE(Encoding):
 
     source = "Haviv et al. (2022), Transformer Language Models without Positional Encodings"
 
-    def _cross_logits(self, query, keys, position, positions, content, key_map):
+    def _cross_logits(self, query, keys, at, places, inputs):
         rows = self.content_row(query, keys)
-        return rows[..., None].expand(*rows.shape, len(positions)).clone()
+        return rows[..., None].expand(*rows.shape, len(places)).clone()

@@ -8,7 +8,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from posym_core.encodings._base import Encoding, LayerShape, UndefinedCrossLogits, order_by_position
+from posym_core.encodings._base import Encoding, LayerShape, order_by_position
 from posym_core.encodings._registry import register_encoding
 
 
@@ -46,16 +46,10 @@ class PaTH(Encoding):
     def maps(
         self, content: Float[Tensor, "*batch token width"]
     ) -> tuple[Float[Tensor, "*batch head token dim"], Float[Tensor, "*batch head token"]]:
-        """Directions ``w`` and strengths ``beta`` of all tokens."""
+        """Return directions ``w`` and strengths ``beta`` of all tokens."""
         direction = content[..., None, :, :] @ self.direction
         beta = 2 * (content @ self.strength.T + self.constant).sigmoid()
         return nn.functional.normalize(direction, dim=-1), beta.transpose(-1, -2)
-
-    def require_cross_logits(self):
-        raise UndefinedCrossLogits(
-            "under PaTH a logit depends on all tokens between key and query, so there is no logit of a content at a "
-            "position; look at EncodedHeads.permuted_logits"
-        )
 
     def _logits(self, query, key, positions, content):
         assert content is not None
@@ -72,7 +66,7 @@ def multiply_along_path(
     direction: Float[Tensor, "*batch head token dim"],
     beta: Float[Tensor, "*batch head token"],
 ) -> Float[Tensor, "*batch head token token"]:
-    """``q_i . H_i ... H_(j+1) k_j`` for ``j <= i``, 0 above the diagonal, from one triangular system per head.
+    """Return ``q_i . H_i ... H_(j+1) k_j`` for ``j <= i``, 0 above the diagonal, by one triangular system a head.
 
     Carried to ``i``, key ``j`` has lost ``sum_t u_t w_t`` over ``j < t <= i``, with
     ``u_t = beta_t (w_t . k_j - sum_(j < s < t) (w_t . w_s) u_s)``: one triangular matrix for all ``j``.

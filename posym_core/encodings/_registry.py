@@ -66,7 +66,7 @@ def register_encoding(
 
 
 def make_encoding(name: str, shape: LayerShape, **options: Any) -> Encoding:
-    """The encoding of that name for a layer.
+    """Make the encoding of that name for a layer.
 
     Trained parameters are drawn from torch's global generator.
 
@@ -74,10 +74,6 @@ def make_encoding(name: str, shape: LayerShape, **options: Any) -> Encoding:
         name: a key of :data:`ENCODINGS`, or ``module:Class``.
         shape: of the layer.
         options: of the encoding, in place of its defaults.
-
-    Raises:
-        ValueError: if there is no such encoding, it does not fit the layer, or its logits and its ``C`` contradict each
-            other.
 
     >>> make_encoding("rope", LayerShape(heads=2, dim=4)).angles
     tensor([1.0000, 0.0100], dtype=torch.float64)
@@ -88,13 +84,13 @@ def make_encoding(name: str, shape: LayerShape, **options: Any) -> Encoding:
 
 
 def _kept(name: str, given: Any) -> EncodingEntry:
-    """An entry, or that of a class, checked."""
+    """Return an entry, or the entry of a class; refuse what is none."""
     entry = given if isinstance(given, EncodingEntry) else EncodingEntry(make=given, label=name)
     made = getattr(entry.make, "func", entry.make)
     if not (isinstance(made, type) and issubclass(made, Encoding)):
         raise ExtensionError(f"encoding {name!r} must be a class of posym_core.encodings.Encoding; got {made!r}")
     missing = {name for name in dir(made) if getattr(getattr(made, name), "__isabstractmethod__", False)}
-    if made.require_cross_logits is not Encoding.require_cross_logits:
+    if made.path_dependent or made.require_cross_logits is not Encoding.require_cross_logits:
         missing -= {"_cross_logits"}
     if missing:
         raise ExtensionError(
@@ -134,20 +130,20 @@ def _try_out(entry: EncodingEntry) -> None:
             return
         _require_shape(entry, "cross_logits", C, (TRIAL.heads, keys, keys))
         orders = torch.stack([torch.arange(keys), torch.arange(keys).flip(0)])
-        found = heads.permuted_logits(inputs, orders)
-        apart = float((found - C[:, orders, torch.arange(keys)].movedim(1, 0)).abs().max())
-        if not apart <= 1e-6 * float(found.abs().max()):
+        permuted = heads.permuted_logits(inputs, orders)
+        apart = float((permuted - C[:, orders, torch.arange(keys)].movedim(1, 0)).abs().max())
+        if not apart <= 1e-6 * float(permuted.abs().max()):
             raise ExtensionError(
                 f"C[a, b] of {locate(entry)} must be the logit that content a has at position b, but logits() with "
                 f"contents there differs by up to {apart:.1e}; mend its _logits or its _cross_logits"
             )
 
 
-def _require_shape(entry: EncodingEntry, what: str, found: torch.Tensor, expected: tuple[int, ...]) -> None:
-    if tuple(found.shape) != expected or found.dtype != torch.float64:
+def _require_shape(entry: EncodingEntry, what: str, x: torch.Tensor, expected: tuple[int, ...]) -> None:
+    if tuple(x.shape) != expected or x.dtype != torch.float64:
         raise ExtensionError(
             f"{what} of {locate(entry)} must have shape {list(expected)} and its queries' type of number for "
-            f"{TRIAL.heads} heads and {TOKENS} tokens; got {list(found.shape)} of {found.dtype}"
+            f"{TRIAL.heads} heads and {TOKENS} tokens; got {list(x.shape)} of {x.dtype}"
         )
 
 

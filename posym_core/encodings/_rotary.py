@@ -17,7 +17,7 @@ from torch import Tensor, nn
 
 from posym_core.encodings._base import Encoding, LayerShape, require_whole
 from posym_core.encodings._registry import register_encoding
-from posym_core.metrics._rope import Pairing, check_angles, rope_angles, rotate_unchecked
+from posym_core.metrics._rope import Pairing, check_angles, join_planes, rope_angles, rotate_unchecked, split_planes
 
 
 class Placed(Encoding):
@@ -27,18 +27,45 @@ class Placed(Encoding):
     def placed(
         self, x: Float[Tensor, "*batch token dim"], positions: Float[Tensor, " token"], *, keys: bool
     ) -> Float[Tensor, "*batch token placed"]:
-        """Queries, or with ``keys`` keys, as they stand at their positions."""
+        """Return queries, or with ``keys`` keys, as they stand at their positions."""
         raise NotImplementedError
 
     def _logits(self, query, key, positions, content):
         query, key = self.placed(query, positions, keys=False), self.placed(key, positions, keys=True)
         return self.content_logits(query, key)
 
-    def _cross_logits(self, query, keys, position, positions, content, key_map):
-        seen = query[..., None, :].expand(*query.shape[:-1], len(positions), query.shape[-1])
-        seen = self.placed(seen, position - positions, keys=False)
+    def _cross_logits(self, query, keys, at, places, inputs):
+        seen = query[..., None, :].expand(*query.shape[:-1], len(places), query.shape[-1])
+        seen = self.placed(seen, at - places, keys=False)
         home = self.placed(keys, torch.zeros(keys.shape[-2], dtype=torch.float64, device=keys.device), keys=True)
         return self.content_logits(home, seen)
+
+
+class TokenPhases(Encoding):
+    """What encodings share whose planes turn by phases that the tokens set; subclasses give :meth:`phases`."""
+
+    needs_content = True
+
+    @abstractmethod
+    def phases(
+        self, content: Float[Tensor, "*batch token width"], positions: Float[Tensor, " token"]
+    ) -> Float[Tensor, "*batch head token plane"]:
+        """Return the phase of every token at its position, float64."""
+        raise NotImplementedError
+
+    def _logits(self, query, key, positions, content):
+        assert content is not None
+        phases = self.phases(content, positions)
+        return self.content_logits(rotate_by_phase(query, phases), rotate_by_phase(key, phases))
+
+
+def rotate_by_phase(
+    x: Float[Tensor, "*#batch dim"], phase: Float[Tensor, "*#batch plane"]
+) -> Float[Tensor, "*#batch dim"]:
+    """Turn every plane of ``x`` by a phase of its own."""
+    cos, sin = phase.cos().to(x.dtype), phase.sin().to(x.dtype)
+    first, second = split_planes(x, "halves")
+    return join_planes(first * cos - second * sin, first * sin + second * cos, "halves")
 
 
 @register_encoding("rope", "RoPE", place=70)
@@ -174,7 +201,7 @@ class RollPE(Placed):
         return x.gather(-1, index.expand(x.shape))
 
     def rope_equivalent(self) -> tuple[Float[Tensor, "planes dim"], Float[Tensor, " plane"]]:
-        """The RoPE that this is.
+        """Return the RoPE that this is.
 
         Returns:
             ``basis`` with orthonormal columns and ``angles``, both float64, such that ``rotate(basis @ x, b, angles)``

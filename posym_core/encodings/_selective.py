@@ -6,9 +6,9 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from posym_core.encodings._base import Encoding, LayerShape, UndefinedCrossLogits, order_by_position
-from posym_core.encodings._carope import rotate_by_phase
+from posym_core.encodings._base import LayerShape, order_by_position
 from posym_core.encodings._registry import register_encoding
+from posym_core.encodings._rotary import TokenPhases
 from posym_core.metrics._rope import rope_angles
 
 REACH = 4
@@ -16,7 +16,7 @@ REACH = 4
 
 
 @register_encoding("selective-rope", "Selective RoPE", place=190)
-class SelectiveRoPE(Encoding):
+class SelectiveRoPE(TokenPhases):
     """RoPE whose planes turn at every token by their angle times a number that the token sets.
 
     The numbers of a token ``t`` are ``g_t (z_t + r)``: ``z`` is a causal convolution over :data:`REACH` tokens of a
@@ -36,7 +36,6 @@ class SelectiveRoPE(Encoding):
     """
 
     source = "Movahedi et al. (2025), Selective Rotary Position Embedding, equation 13, figure 4 and section 4.1"
-    needs_content = True
     path_dependent = True
 
     def __init__(self, shape: LayerShape, *, base: float = 500_000.0):
@@ -52,29 +51,15 @@ class SelectiveRoPE(Encoding):
         self.opening = nn.Parameter(torch.zeros(shape.heads))
 
     def turns(self, content: Float[Tensor, "*batch token width"]) -> Float[Tensor, "*batch head token plane"]:
-        """Numbers by which tokens, in the order of their positions, multiply the planes' angles; float64."""
+        """Return what tokens, in the order of their positions, multiply the planes' angles with; float64."""
         unit = nn.functional.normalize(content.double(), dim=-1)
         weight = self.strength[:, None, None] * nn.functional.normalize(self.direction, dim=1)
-        asked = unit[..., None, :, :] @ weight.double()
-        seen = nn.functional.pad(asked, (0, 0, REACH - 1, 0)).unfold(-2, REACH, 1)
+        mapped = unit[..., None, :, :] @ weight.double()
+        seen = nn.functional.pad(mapped, (0, 0, REACH - 1, 0)).unfold(-2, REACH, 1)
         moved = (seen * self.kernel.double()[:, None]).sum(-1)
         gate = (unit @ self.gate.double().T + self.opening.double()).sigmoid().transpose(-1, -2)
         return gate[..., None] * (moved + self.rate.double().exp()[:, None])
 
-    def phases(
-        self, content: Float[Tensor, "*batch token width"], positions: Float[Tensor, " token"]
-    ) -> Float[Tensor, "*batch head token plane"]:
-        """Phase of every token, float64: turns of the tokens up to and including it, times the planes' angles."""
+    def phases(self, content, positions):
         order = order_by_position(positions, "turns add up")
         return self.angles * self.turns(content[..., order, :]).cumsum(-2)[..., order.argsort(), :]
-
-    def require_cross_logits(self):
-        raise UndefinedCrossLogits(
-            "under Selective RoPE a logit depends on the turns of all tokens between key and query, so there is no "
-            "logit of a content at a position; look at EncodedHeads.permuted_logits"
-        )
-
-    def _logits(self, query, key, positions, content):
-        assert content is not None
-        phases = self.phases(content, positions)
-        return self.content_logits(rotate_by_phase(query, phases), rotate_by_phase(key, phases))

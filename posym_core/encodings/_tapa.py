@@ -7,7 +7,7 @@ import math
 from jaxtyping import Float
 from torch import Tensor
 
-from posym_core._checks import magnitude, require_room
+from posym_core._checks import Checks, measure_magnitude
 from posym_core.encodings._base import Encoding, LayerShape
 from posym_core.encodings._registry import register_encoding
 
@@ -24,9 +24,6 @@ class TAPA(Encoding):
             of their part.
         share: part of the dimensions that are amplitudes, rounded down to whole ones; at least one of each kind.
         power: of the distance, above 0.
-
-    Raises:
-        ValueError: if ``share`` leaves one of the kinds without a dimension, or ``power`` is not above 0 and finite.
     """
 
     source = "Wang et al. (2025), Positional Encoding via Token-Aware Phase Attention, equation 12"
@@ -47,21 +44,22 @@ class TAPA(Encoding):
         query: Float[Tensor, "*#batch head row dim"],
         key: Float[Tensor, "*#batch keyhead key dim"],
     ) -> tuple[Float[Tensor, "*#batch head row key"], Float[Tensor, "*#batch head row key"]]:
-        """Amplitude of every pair, and its radians per distance to the power."""
+        """Return the amplitude of every pair, and its radians per distance to the power."""
         sizes = [self.amplitudes, self.shape.dim - self.amplitudes]
-        (asked, asked_phase), (held, held_phase) = (x.split(sizes, dim=-1) for x in (query, key))
+        (query_size, query_phase), (key_size, key_phase) = (x.split(sizes, dim=-1) for x in (query, key))
         scale = self.shape.scale * math.sqrt(self.shape.dim / sizes[0])
-        turns = asked_phase @ held_phase.transpose(-1, -2) / math.sqrt(sizes[1])
-        return scale * asked @ held.transpose(-1, -2), 2 * math.pi * turns
+        turns = query_phase @ key_phase.transpose(-1, -2) / math.sqrt(sizes[1])
+        return scale * query_size @ key_size.transpose(-1, -2), 2 * math.pi * turns
 
     def _logits(self, query, key, positions, content):
         return self._wave(*self.waves(query, key), positions - positions[:, None])
 
-    def _cross_logits(self, query, keys, position, positions, content, key_map):
+    def _cross_logits(self, query, keys, at, places, inputs):
         amplitude, rate = (x[..., 0, :, None] for x in self.waves(query[..., None, :], keys))
-        return self._wave(amplitude, rate, positions - position)
+        return self._wave(amplitude, rate, places - at)
 
     def _wave(self, amplitude: Tensor, rate: Tensor, offset: Tensor) -> Tensor:
         stretched = offset.abs() ** self.power
-        require_room("phases", magnitude(stretched) * magnitude(rate), rate.dtype)
+        with Checks() as check:
+            check.room("phases", measure_magnitude(stretched) * measure_magnitude(rate), rate.dtype)
         return amplitude * (stretched.to(rate.dtype) * rate).cos()

@@ -32,7 +32,7 @@ class URPE(Encoding):
         self.factors = nn.Parameter(torch.ones(shape.heads, 2 * shape.length - 1))
 
     def toeplitz(self, offset: Float[Tensor, "*pair"]) -> Float[Tensor, "head *pair"]:
-        """Factor where the key stands ``offset`` positions behind the query (negative: before it)."""
+        """Return the factor where the key stands ``offset`` positions behind the query (negative: before it)."""
         require_whole("factors", offset)
         if offset.abs().max() >= self.shape.length:
             raise ValueError(
@@ -59,7 +59,7 @@ class URPE(Encoding):
         position: float | None = None,
         positions: Tensor | None = None,
     ) -> Float[Tensor, "*#batch head content position"]:
-        """Weight of every content at every position before the normaliser, ``exp(A[a] + B[b]) T[b]``.
+        """Return the weight of every content at every position before the normaliser, ``exp(A[a] + B[b]) T[b]``.
 
         Each query's largest exponent is subtracted first: the matrix is known up to a positive factor. Where all
         factors are positive its logarithm is a ``C`` like any other.

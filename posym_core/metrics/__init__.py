@@ -22,21 +22,20 @@ from posym_core.metrics._frequencies import (
     mean_frequency,
 )
 from posym_core.metrics._heads import Heads
-from posym_core.metrics._logit_matrix import cross_logits, fit_head
+from posym_core.metrics._logit_matrix import cross_logits
 from posym_core.metrics._memory import find_budget
 from posym_core.metrics._permutations import (
     BlockTable,
     PermutationScores,
-    cross_scores,
     draw_orders,
     list_swap_orders,
-    make_block_table,
-    permutation_scores,
     permute_blocks,
+    score_cross_logits,
+    score_permutations,
     tabulate_blocks,
 )
 from posym_core.metrics._rope import Pairing, rope_angles, rotate, rotate_unchecked, split_planes
-from posym_core.metrics._score_geometry import classify_purity, exchange_scores, pair_scores, simulate_random_swaps
+from posym_core.metrics._score_geometry import classify_purity, score_exchange, score_pair, simulate_random_swaps
 from posym_core.metrics._stats import (
     DRAWS,
     Correlation,
@@ -44,8 +43,8 @@ from posym_core.metrics._stats import (
     Estimates,
     Resample,
     average_prompts,
+    correlate_heads,
     correlate_rows,
-    head_correlation,
     mean_difference,
     mean_interval,
     share_interval,
@@ -87,22 +86,18 @@ __all__ = [
     "classify_purity",
     "compute_block_logits",
     "contrast_layers",
+    "correlate_heads",
     "correlate_rows",
     "cross_logits",
-    "cross_scores",
     "dirichlet_kernel",
     "draw_latin_square",
     "draw_orders",
-    "exchange_scores",
     "exclusion",
     "find_budget",
     "find_local_layers",
-    "fit_head",
     "frequency_shares",
     "frequency_use",
-    "head_correlation",
     "list_swap_orders",
-    "make_block_table",
     "mean_difference",
     "mean_frequency",
     "mean_interval",
@@ -112,12 +107,14 @@ __all__ = [
     "measure_layer_trend",
     "measure_prompt_variance",
     "normalize_parts",
-    "pair_scores",
-    "permutation_scores",
     "permute_blocks",
     "rope_angles",
     "rotate",
     "rotate_unchecked",
+    "score_cross_logits",
+    "score_exchange",
+    "score_pair",
+    "score_permutations",
     "score_swaps",
     "share_interval",
     "simulate_random_swaps",

@@ -52,7 +52,7 @@ class BlockLayout:
         return self.start + self.number * self.block_length
 
     def fit(self, keys: int) -> BlockLayout:
-        """With a number of blocks, or an error that says why they do not fit before the last of ``keys`` keys."""
+        """Return the layout with a number of blocks; refuse blocks that do not fit before the last of ``keys`` keys."""
         room = max(0, keys - 1 - self.start)
         fits = room // self.block_length
         if self.blocks is None and fits < 2:
@@ -69,11 +69,11 @@ class BlockLayout:
         return self if blocks == self.blocks else replace(self, blocks=blocks)
 
     def by_block(self, x: Tensor) -> Tensor:
-        """``[..., key]`` as ``[..., block, offset]``."""
+        """Return ``[..., key]`` as ``[..., block, offset]``."""
         return x[..., self.start : self.stop].unflatten(-1, (self.number, self.block_length))
 
     def unseen(self, visible: Bool[Tensor, "*head key"] | None) -> int:
-        """How many leading blocks no query sees any key of."""
+        """Count the leading blocks of which no query sees any key."""
         if visible is None:
             return 0
         seen = self.by_block(visible).any(-1).flatten(0, -2).any(0)
@@ -88,9 +88,7 @@ def measure_block_attention(
     Float[Tensor, "head group block"],
     Float[Tensor, "head group"],
 ]:
-    """Entropy of the attention in units of that of uniform attention, the log-sum-exp of all that takes attention, the
-    attention to each block, and that to all else.
-    """
+    """Return entropy over that of uniform attention, log-sum-exp, attention to each block, and to all else."""
     total = heads.cap((heads.query @ heads.keys.squeeze(-3).mT).double())
     if heads.visible is not None:
         total = total.masked_fill(~heads.visible, -torch.inf)
@@ -119,8 +117,7 @@ def measure_block_attention(
 def fill_block_table(
     heads: Heads, swaps: BlockLayout, log_z: Float[Tensor, "head group"]
 ) -> Float[Tensor, "head group content slot"]:
-    """:func:`slice_block_table` by all contents, but not at the leading blocks that no query sees (beyond a sliding
-    window)."""
+    """Tabulate all contents at all places but leading ones that no query sees (beyond a sliding window)."""
     # How many these are would have to be read.
     unseen = 0 if is_asynchronous(heads.keys.device) else swaps.unseen(heads.visible)
     slots = range(unseen, swaps.number)
@@ -131,30 +128,29 @@ def fill_block_table(
 def slice_block_table(
     heads: Heads, swaps: BlockLayout, log_z: Float[Tensor, "head group"], contents: range, slots: range, step: int = 0
 ) -> Float[Tensor, "head group content slot"]:
-    """Attention that blocks' contents would draw at blocks' places, against all attention before the swap.
+    """Return the attention that blocks' contents would draw at blocks' places, over all attention before the swap.
 
     A key is turned by as many places as it is moved, and a rotation is orthogonal: so each key is turned back to where
-    the first block stands, and the query by as much, once for every place. This is all of the cross-logit matrix ``C``
-    that swaps of two blocks can reach, ``step`` contents at a time or all. Ratios above 1e299 count as that, below
-    1e-308 they vanish: logits that far apart are beyond float64.
+    the first block stands, and the query by as much, once for every place. ``step`` contents are taken at a time, or
+    all. Ratios above 1e299 count as that, below 1e-308 they vanish: logits that far apart are beyond float64.
     """
-    here = slice(slots.start, slots.stop)
-    hidden = None if heads.visible is None else ~swaps.by_block(heads.visible)[..., None, here, :].mT
+    window = slice(slots.start, slots.stop)
+    hidden = None if heads.visible is None else ~swaps.by_block(heads.visible)[..., None, window, :].mT
     logits_at, parts, step = move_block_logits(heads, swaps, slots), [], step or len(contents)
     for top in range(contents.start, contents.stop, step):
         logits = logits_at(slice(top, min(top + step, contents.stop)))
-        found = compute_ratios(heads, logits, log_z, hidden)
-        parts.append(found.squeeze(-2) if swaps.block_length == 1 else found.sum(-2))
+        ratios = compute_ratios(heads, logits, log_z, hidden)
+        parts.append(ratios.squeeze(-2) if swaps.block_length == 1 else ratios.sum(-2))
     return parts[0] if len(parts) == 1 else torch.cat(parts, dim=-2)
 
 
 def move_block_logits(
     heads: Heads, swaps: BlockLayout, slots: range
 ) -> Callable[[slice], Float[Tensor, "head group content offset slot"]]:
-    """Logits of some blocks' keys, each at its offset in other blocks' places; before any soft-cap."""
+    """Return what gives the logits of blocks' keys at their offsets in other blocks' places; before any soft-cap."""
     cos, sin = find_place_turns(heads, swaps)
-    here, every_key, length = slice(slots.start, slots.stop), heads.keys.squeeze(-3), swaps.block_length
-    seen = rotate_by(heads.query[..., None, :], cos[..., None, here, :], sin[..., None, here, :], heads.pairing)
+    window, every_key, length = slice(slots.start, slots.stop), heads.keys.squeeze(-3), swaps.block_length
+    seen = rotate_by(heads.query[..., None, :], cos[..., None, window, :], sin[..., None, window, :], heads.pairing)
 
     def logits_of(contents: slice) -> Tensor:
         keys = every_key[..., swaps.start + contents.start * length : swaps.start + contents.stop * length, :]
@@ -169,7 +165,7 @@ def move_block_logits(
 def find_place_turns(
     heads: Heads, swaps: BlockLayout
 ) -> tuple[Float[Tensor, "#head block plane"], Float[Tensor, "#head block plane"]]:
-    """Cosine and sine by which each block's place is turned back to the first's."""
+    """Return cosine and sine by which each block's place is turned back to the first's."""
     places = torch.arange(swaps.number, device=heads.keys.device) * -swaps.block_length
     phase = places.double()[:, None] * heads.angles[..., None, :]
     return phase.cos().to(heads.keys.dtype), phase.sin().to(heads.keys.dtype)
@@ -181,7 +177,7 @@ def compute_ratios(
     log_z: Float[Tensor, "head group"],
     hidden: Bool[Tensor, "head group #a #b #c"] | None,
 ) -> Tensor:
-    """What logits draw, against all attention before the swap; nothing where their place is hidden."""
+    """Return what logits draw, over all attention before the swap; 0 where their place is hidden."""
     log = heads.cap(logits).double().sub_(log_z[..., None, None, None]).clamp_(max=LARGEST_LOG_RATIO)
     # Hidden before the exponential, whose result must stay as it is to be differentiated.
     return (log if hidden is None else log.masked_fill_(hidden, -torch.inf)).exp_()

@@ -31,11 +31,7 @@ class LayerContrast:
 def contrast_layers(
     scores: torch.Tensor | np.ndarray, *, split: int | None = None, draws: int = DRAWS, seed: int = 0
 ) -> LayerContrast:
-    """A score ``[prompt, layer, head]`` in layers before ``split`` (default: half of them) against the rest.
-
-    Raises:
-        ValueError: if either side has no layer, or no head with a score, or ``draws`` is below 1.
-    """
+    """Compare a score ``[prompt, layer, head]`` before layer ``split`` (default: half of them) with the rest."""
     from scipy import stats
 
     x = require_scores("scores", scores)
@@ -48,11 +44,11 @@ def contrast_layers(
         median = np.median if np.isfinite(heads).all() else np.nanmedian
         return median(heads[:, :split], axis=(1, 2)), median(heads[:, split:], axis=(1, 2))
 
-    here = average_prompts(x)
-    before, after = (heads[np.isfinite(heads)] for heads in (here[0, :split], here[0, split:]))
+    means = average_prompts(x)
+    before, after = (heads[np.isfinite(heads)] for heads in (means[0, :split], means[0, split:]))
     if not before.size or not after.size:
         raise ValueError("a contrast needs heads with a score on both sides; one side has none")
-    (early,), (late,) = medians(here)
+    (early,), (late,) = medians(means)
     drawn = sample.of(x)
     defined = np.isfinite(drawn)
     # A draw without a score on one side says nothing about the contrast.

@@ -38,7 +38,7 @@ ROUNDING = 16
 
 
 def draw_latin_square(blocks: int, generator: torch.Generator) -> Int[Tensor, "prompt place"]:
-    """A random Latin square: which symbol stands at each place of each prompt, every symbol once at every place.
+    """Draw a Latin square: which symbol stands at each place of each prompt, every symbol once at every place.
 
     Rows, columns and symbols of the cyclic square in random order, so that what precedes a symbol varies.
 
@@ -53,23 +53,21 @@ def draw_latin_square(blocks: int, generator: torch.Generator) -> Int[Tensor, "p
 def compute_block_logits(
     heads: Heads, swaps: BlockLayout, *, read: int | None = None, products: torch.dtype = torch.float64
 ) -> Float[Tensor, "*batch content place"]:
-    """The cross-logit matrix of blocks: logit of each block's content at each block's place.
+    """Return the cross-logit matrix of blocks: the logit of each block's content at each block's place.
 
     Args:
         heads: their queries and keys.
-        swaps: which blocks, fitted to the keys.
+        swaps: which blocks.
         read: offset of the one key of a block that counts; by default the log-sum-exp over all its keys.
         products: type in which keys are turned, multiplied with queries and summed.
 
     Returns:
         Of the type of ``products``, soft-capped, ``-inf`` where the query sees no key of the place.
-
-    Raises:
-        ValueError: if ``read`` is not an offset within a block, or a number is not finite.
     """
     check_read(read, swaps.block_length)
+    swaps = swaps.fit(heads.keys.shape[-2])
     heads.check_values(products)
-    groups, back = heads.group_queries(products)
+    groups = heads.group_queries(products)
     slots = range(swaps.number)
     hidden = None if groups.visible is None else ~swaps.by_block(groups.visible)[..., None, :, :].mT
     logits_at = move_block_logits(groups, swaps, slots)
@@ -80,7 +78,7 @@ def compute_block_logits(
         if hidden is not None:
             logits = logits.masked_fill(hidden, -torch.inf)
         parts.append(logits.logsumexp(-2) if read is None else logits[..., read, :])
-    return back(torch.cat(parts, dim=-2))
+    return heads.ungroup(torch.cat(parts, dim=-2))
 
 
 def check_read(read: int | None, block_length: int) -> None:
@@ -97,7 +95,7 @@ def check_read(read: int | None, block_length: int) -> None:
 def arrange_cube(
     logits: Float[Tensor, "prompt *head content place"], orders: Int[Tensor, "prompt place"]
 ) -> Float[Tensor, "*head symbol origin place"]:
-    """Cross-logits of the prompts of a Latin square by symbol and origin, in place of prompt and content."""
+    """Arrange the cross-logits of a Latin square's prompts by symbol and origin, in place of prompt and content."""
     logits, symbols = logits.movedim(0, -3), orders.to(logits.device)
     by_symbol = symbols.argsort(0)  # the prompt in which each symbol stands at each place
     origins = torch.arange(symbols.shape[1], device=logits.device)
@@ -110,7 +108,7 @@ def split_variance(
     *,
     rounding: float = torch.finfo(torch.float64).eps,
 ) -> dict[str, Float[Tensor, "*head"]]:
-    """The seven parts of the variance of a cube: main effects and interactions, each entry of the cube weighed alike.
+    """Split the variance of a cube into its seven parts: main effects and interactions, all entries weighed alike.
 
     Args:
         logits: one head's cube, or many; ``[..., symbol, origin, place]``.
@@ -119,9 +117,6 @@ def split_variance(
 
     Returns:
         By the names of :data:`PARTS`, ``[...]``, float64; NaN where nothing varies, or no place counts.
-
-    Raises:
-        TypeError, ValueError: if ``logits`` has no floating numbers or not three axes.
 
     >>> parts = split_variance(torch.tensor([0.0, 2.0])[:, None, None].expand(2, 2, 2))
     >>> float(parts["symbol"]), float(parts["origin"])
@@ -155,7 +150,7 @@ def measure_prompt_variance(
     orders: Int[Tensor, "prompt place"],
     seen: Bool[Tensor, "*#head place"],
 ) -> Float[Tensor, "*head"]:
-    """Variance over the prompts of a Latin square of the mean of each prompt's cross-logit matrix.
+    """Return the variance over a Latin square's prompts of the mean of each prompt's cross-logit matrix.
 
     Of one prompt the symbolic part is the variance of the row means of its matrix. Its mean over the prompts is
     ``symbol + origin + symbol_origin`` less this: who sees one prompt sees nothing of what all its entries share.
@@ -168,13 +163,13 @@ def measure_prompt_variance(
 
 
 def normalize_parts(parts: Mapping[str, Tensor], among: tuple[str, ...] = tuple(PARTS.values())) -> dict[str, Tensor]:
-    """Some parts of the variance, by default all, as shares of their sum."""
+    """Return some parts of the variance, by default all, as shares of their sum."""
     total = sum((parts[name] for name in among), torch.zeros(()))
     return {name: parts[name] / total for name in among}
 
 
 def _mean_but(axes: tuple[int, ...], cube: Tensor, weights: Tensor) -> Tensor:
-    """Mean over all axes but these."""
+    """Return the mean over all axes but these."""
     if 2 not in axes:
         # Where no place counts, the weights are NaN and so is the mean.
         cube = (cube * weights).sum(-1, keepdim=True)

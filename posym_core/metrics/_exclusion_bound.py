@@ -14,7 +14,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from posym_core._checks import deferring_checks, magnitude, require_finite, require_floating, require_room
+from posym_core._checks import Checks, require_floating
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -39,9 +39,8 @@ class Exclusion:
     interaction_share: Tensor
 
 
-@deferring_checks
 def exclusion(C: Float[Tensor, "*batch content position"]) -> Exclusion:
-    """Variance, bound, slack and variance shares of cross-logit matrices, ``O(m^2)`` each.
+    """Return variance, bound, slack and variance shares of cross-logit matrices, ``O(m^2)`` each.
 
     Args:
         C: ``[..., content, position]``, square: the slots that take part in permutations (in the theory all keys
@@ -51,9 +50,6 @@ def exclusion(C: Float[Tensor, "*batch content position"]) -> Exclusion:
         An :class:`Exclusion` whose fields have ``C``'s leading dimensions and dtype. Shares are NaN where ``C`` is
         constant (all entries equal up to four units of rounding of its largest entry): a head that gives every
         content the same logit everywhere is positional and symbolic at once, and no share of nothing is defined.
-
-    Raises:
-        ValueError: if ``C`` is not square, or holds NaN, infinity or numbers whose squares its dtype cannot hold.
 
     A positional head has constant columns:
 
@@ -66,9 +62,9 @@ def exclusion(C: Float[Tensor, "*batch content position"]) -> Exclusion:
         raise ValueError(
             f"C must have shape [..., content, position] with as many contents as positions; got {tuple(C.shape)}"
         )
-    require_finite("C", C)
-    most = 4 * magnitude(C)
-    require_room("squares of differences in C", most * most, C.dtype)
+    with Checks() as check:
+        most = 4 * check.finite_magnitude("C", C)
+        check.room("squares of differences in C", most * most, C.dtype)
     wide = C.double()
     logits = wide.diagonal(dim1=-2, dim2=-1)
     by_content, by_position = logits[..., :, None], logits[..., None, :]

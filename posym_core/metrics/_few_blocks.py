@@ -1,4 +1,4 @@
-"""Blocks of which every pair that weighs anything in swap scores has one, where these are few: the hubs.
+"""A few blocks, the hubs, that are in every pair which weighs anything in swap scores.
 
 On a CPU it pays to leave out the other pairs of many; on a GPU to ask which these are costs more than to score them.
 """
@@ -16,8 +16,7 @@ from torch import Tensor
 
 from posym_core.metrics._blocks import CHUNK, BlockLayout, SwappedPairs, compute_ratios, find_place_turns
 from posym_core.metrics._heads import Heads
-from posym_core.metrics._logit_matrix import plane_contributions
-from posym_core.metrics._rope import rotate_by, rotate_unchecked
+from posym_core.metrics._rope import multiply_planes, rotate_by, rotate_unchecked
 
 # Operations on the table of all swaps of a key head from which it is worth asking which pairs weigh anything.
 WORTH = 2**23
@@ -29,10 +28,11 @@ ROUNDING = 1e-15
 
 @dataclass(frozen=True, kw_only=True)
 class FewBlocks:
-    """Blocks ``index [head, group, hub]`` of which every pair that weighs anything has one: its member with more
-    attention where ``upper [head, group, 1]``, and that with less elsewhere.
+    """A few blocks, the hubs, that are in every pair of non-negligible weight.
 
-    Where queries need differently many, some have more, whose pairs are beyond rounding all the same.
+    Attributes:
+        index: ``[head, group, hub]``; queries that need fewer have more, whose pairs are beyond rounding.
+        upper: ``[head, group, 1]``, where the hub is the pair's block with more attention; else the one with less.
     """
 
     index: Tensor
@@ -42,7 +42,7 @@ class FewBlocks:
 def group_hubs(
     heads: Heads, swaps: BlockLayout, mass: Float[Tensor, "head group block"]
 ) -> Iterator[tuple[slice, FewBlocks | None]]:
-    """Key heads next to each other, with their queries' hubs or with None where all pairs are to be scored.
+    """Yield key heads next to each other, with their queries' hubs or None where all pairs are to be scored.
 
     A pair weighs ``exp((gap - widest) / temperature)`` against the widest. With ``reach`` so large that all pairs with
     a gap below ``widest - reach`` together are beyond rounding, the others have one block within ``reach`` of the
@@ -79,18 +79,18 @@ def list_hub_pairs(
     outside: Float[Tensor, "head group"],
     hubs: FewBlocks,
 ) -> SwappedPairs:
-    """Pairs of hubs with all other blocks, ``hub * block`` of them a query."""
+    """Return the pairs of hubs with all other blocks, ``hub * block`` of them a query."""
     shape = (swaps.number, swaps.block_length)
     cos, sin = find_place_turns(heads, swaps)
     keys = heads.keys[:, 0, swaps.start : swaps.stop].unflatten(1, shape)
     home = rotate_by(keys, cos[:, :, None], sin[:, :, None], heads.pairing)
     places = -hubs.index.double() * swaps.block_length
-    own = rotate_unchecked(heads.query[:, :, None], places, heads.angles[:, None, None], heads.pairing)
+    turned = rotate_unchecked(heads.query[:, :, None], places, heads.angles[:, None, None], heads.pairing)
     # Others at the places of hubs, and hubs at the places of others: [head, group, hub, block, offset].
-    arriving = own.flatten(1, 2) @ home.flatten(1, 2).transpose(-1, -2)
+    arriving = turned.flatten(1, 2) @ home.flatten(1, 2).transpose(-1, -2)
     arriving = arriving.unflatten(-1, shape).unflatten(1, hubs.index.shape[1:])
     at_home = home[torch.arange(len(home), device=mass.device)[:, None, None], hubs.index].flatten(2, 3)
-    real, imaginary = plane_contributions(heads.query, at_home, heads.pairing)
+    real, imaginary = multiply_planes(heads.query, at_home, heads.pairing)
     leaving = real.transpose(-1, -2) @ cos[:, None].transpose(-1, -2)
     leaving += imaginary.transpose(-1, -2) @ sin[:, None].transpose(-1, -2)
     leaving = leaving.unflatten(2, (-1, shape[1])).transpose(-1, -2)

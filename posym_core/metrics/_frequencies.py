@@ -19,9 +19,9 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from posym_core._checks import deferring_checks, require_count
-from posym_core.metrics._logit_matrix import check_head, plane_contributions
-from posym_core.metrics._rope import Pairing
+from posym_core._checks import require_count
+from posym_core.metrics._heads import check_heads
+from posym_core.metrics._rope import Pairing, multiply_planes
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -42,7 +42,6 @@ class FrequencyShares:
     energy: Tensor
 
 
-@deferring_checks
 def frequency_shares(
     query: Float[Tensor, "*#batch dim"],
     keys: Float[Tensor, "*#batch key dim"],
@@ -51,7 +50,7 @@ def frequency_shares(
     scale: float = 1.0,
     pairing: Pairing = "halves",
 ) -> FrequencyShares:
-    """What :func:`posym_core.exclusion` says of every plane's cross-logit matrix, at ``O(keys)`` a plane.
+    """Return :func:`posym_core.exclusion`'s shares of every plane's own cross-logit matrix, at ``O(keys)`` a plane.
 
     Args:
         query: ``[..., dim]``, rotated to its position.
@@ -64,16 +63,13 @@ def frequency_shares(
     Returns:
         :class:`FrequencyShares`, ``[..., plane]``, in the inputs' dtype; sums are formed in float64.
 
-    Raises:
-        ValueError: if shapes do not fit, or an input is NaN, infinite or so large that a variance could be.
-
     >>> keys = torch.tensor([[1.0, 0.0], [3.0, 0.0], [0.0, 1.0]])
     >>> frequency_shares(torch.tensor([1.0, 0.0]), keys, torch.zeros(1)).symbolic_share
     tensor([1.])
     """
-    angles = check_head(query, keys, angles, scale, pairing, power=2)
+    angles = check_heads(query, keys, angles, scale, pairing, power=2)
     dtype, slots = keys.dtype, keys.shape[-2]
-    real, imaginary = plane_contributions(query.double() * scale, keys.double(), pairing)
+    real, imaginary = multiply_planes(query.double() * scale, keys.double(), pairing)
     largest = torch.hypot(real, imaginary).amax(-1)
     # Shares do not depend on units; a power of 2 costs no rounding, and squares of small numbers do not vanish.
     unit = torch.where(largest > 0, largest / torch.frexp(largest).mantissa, 1)
@@ -107,7 +103,6 @@ def frequency_shares(
     )
 
 
-@deferring_checks
 def frequency_use(
     query: Float[Tensor, "*#batch dim"],
     keys: Float[Tensor, "*#batch key dim"],
@@ -116,26 +111,23 @@ def frequency_use(
     scale: float = 1.0,
     pairing: Pairing = "halves",
 ) -> Float[Tensor, "*#batch plane"]:
-    """Largest logit that each plane contributes on an input (Urrutia et al. 2026b, figure 8).
+    """Return the largest logit that each plane contributes on an input (Urrutia et al. 2026b, figure 8).
 
-    Args, errors: as :func:`frequency_shares`.
+    Takes what :func:`frequency_shares` takes; returns ``[..., plane]`` in the inputs' dtype.
 
-    Returns:
-        ``[..., plane]``, in the inputs' dtype.
+    >>> frequency_use(torch.tensor([1.0, 0.0]), torch.tensor([[1.0, 0.0], [3.0, 0.0]]), torch.zeros(1))
+    tensor([3.])
     """
-    check_head(query, keys, angles, scale, pairing)
-    real, _ = plane_contributions(query.double() * scale, keys.double(), pairing)
+    check_heads(query, keys, angles, scale, pairing)
+    real, _ = multiply_planes(query.double() * scale, keys.double(), pairing)
     return real.amax(-1).to(keys.dtype)
 
 
 def dirichlet_kernel(angles: Float[Tensor, "*angle"], positions: int) -> Float[Tensor, "*angle"]:
-    """Size of the mean phase ``|mean_b exp(i angle b)|`` over so many positions: how much of a plane can be symbol.
+    """Return ``|mean_b exp(i angle b)|`` over so many positions: how much of a plane can be symbol.
 
     It is 1 at angle 0, first 0 at ``angle * positions = 2 pi``, and at most about ``1 / positions`` of the way around
     afterwards (multiples of ``2 pi`` apart).
-
-    Raises:
-        ValueError: if ``positions`` is below 1.
     """
     require_count("positions", positions, 1)
     phase = angles.double()[..., None] * torch.arange(positions, dtype=torch.float64, device=angles.device)
@@ -143,7 +135,7 @@ def dirichlet_kernel(angles: Float[Tensor, "*angle"], positions: int) -> Float[T
 
 
 def mean_frequency(use: Float[Tensor, "*batch plane"]) -> Float[Tensor, "*batch"]:
-    """Frequency IDs, 1 for the fastest plane, averaged with their use as weights; negative use counts as none.
+    """Average frequency IDs, 1 for the fastest plane, with their use as weights; negative use counts as none.
 
     >>> mean_frequency(torch.tensor([3.0, 1.0, -2.0]))
     tensor(1.2500)

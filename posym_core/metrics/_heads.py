@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import functools
 import math
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
-from posym_core._checks import require, require_finite, require_positive
-from posym_core.metrics._logit_matrix import broadcast_shapes, check_numbers, fit_head
-from posym_core.metrics._rope import Pairing, split_planes
+from posym_core._checks import Checks, require_positive, require_same_kind
+from posym_core.metrics._rope import Pairing, does_broadcast, fit_angles, split_planes
+
+# Asked for the same shapes layer by layer; torch takes as long for it as for several operations.
+_broadcast_shapes = functools.lru_cache(torch.broadcast_shapes)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -35,44 +37,21 @@ class Heads:
     query: Float[Tensor, "*#batch dim"]
     keys: Float[Tensor, "*#batch key dim"]
     angles: Float[Tensor, "*#head plane"]
-    scale: float
-    visible: Bool[Tensor, "*#batch key"] | None
-    softcap: float | None
-    sinks: Float[Tensor, "*#batch"] | None
+    scale: float = 1.0
+    visible: Bool[Tensor, "*#batch key"] | None = None
+    softcap: float | None = None
+    sinks: Float[Tensor, "*#batch"] | None = None
     pairing: Pairing = "halves"
 
-    @classmethod
-    def of(
-        cls,
-        query: Tensor,
-        keys: Tensor,
-        angles: Tensor,
-        *,
-        scale: float,
-        visible: Tensor | None,
-        softcap: float | None,
-        sinks: Tensor | None,
-        pairing: Pairing,
-    ) -> Heads:
-        """Heads out of arguments, or an error that says which do not fit; no number of a tensor is looked at."""
-        heads = cls(
-            query=query,
-            keys=keys,
-            angles=fit_head(query, keys, angles, pairing),
-            scale=scale,
-            visible=visible,
-            softcap=softcap,
-            sinks=sinks,
-            pairing=pairing,
-        )
-        heads.check_softmax()
-        return heads
-
-    def check_softmax(self) -> None:
-        """Refuse what does not fit queries and keys that fit each other; no number of a tensor is looked at."""
+    def __post_init__(self) -> None:
+        """Refuse what does not fit together; no number of a tensor is looked at."""
+        check_shapes(self.query, self.keys)
+        angles = fit_angles(self.angles, self.keys.shape[-1], self.pairing, self.lead)
+        object.__setattr__(self, "angles", angles.to(self.keys.device))
         _check_last_token(self.query, self.keys, self.visible)
-        _check_visible(self.visible, self.batch, self.keys.shape[-2])
-        _check_sinks(self.sinks, self.batch)
+        _check_visible(self.visible, (*self.batch, self.keys.shape[-2]))
+        if self.sinks is not None and not does_broadcast(self.sinks.shape, self.batch):
+            raise ValueError(f"sinks must broadcast to {self.batch}, one per head; got {tuple(self.sinks.shape)}")
         if self.softcap is not None:
             require_positive("softcap", self.softcap)
             if self.softcap == math.inf:
@@ -81,70 +60,73 @@ class Heads:
     @property
     def batch(self) -> tuple[int, ...]:
         """What leading dimensions broadcast to."""
-        return broadcast_shapes(self.query.shape[:-1], self.keys.shape[:-2])
+        return tuple(_broadcast_shapes(self.query.shape[:-1], self.keys.shape[:-2]))
+
+    @property
+    def grouped(self) -> bool:
+        """Whether the last leading dimension is a group of queries that share their keys."""
+        return self.query.ndim > 1 and self.keys.ndim > 2 and self.keys.shape[-3] == 1
+
+    @property
+    def lead(self) -> tuple[int, ...]:
+        """Leading dimensions without the group."""
+        return self.batch[:-1] if self.grouped else self.batch
 
     def check_values(self, products: torch.dtype) -> None:
-        """Refuse NaN, infinity, numbers whose products could be in this type, and queries that see no key."""
-        check_numbers(self.query, self.keys, self.angles, self.scale, products)
-        if self.visible is not None:
-            require(
-                self.visible.any(-1).all(),
-                lambda: ValueError("visible must leave every query at least one key to see; one sees none"),
-            )
-        if self.sinks is not None:
-            require_finite("sinks", self.sinks)
+        """Refuse NaN, infinity, numbers whose products may exceed this dtype, and queries that see no key."""
+        with Checks() as check:
+            check_numbers(self.query, self.keys, self.angles, self.scale, products)
+            if self.visible is not None:
+                seen = self.visible.any(-1).all()
+                check(seen, "visible must leave every query at least one key to see; one sees none")
+            if self.sinks is not None:
+                check.finite("sinks", self.sinks)
 
-    def group_queries(self, products: torch.dtype, *, per_frequency: bool = False) -> tuple[Heads, Callable]:
-        """The same as ``[head, group]`` with queries scaled, in a type of numbers; with what undoes it to a result.
+    def group_queries(self, products: torch.dtype, *, per_frequency: bool = False) -> Heads:
+        """Return the same heads as ``[head, group]``, queries scaled, in a dtype; :meth:`ungroup` undoes it.
 
-        With ``per_frequency`` each rotation plane is a head of two dimensions of its own.
+        The keys of a group are turned once for all of its queries. With ``per_frequency`` each rotation plane is a head
+        of two dimensions of its own.
         """
-        batch, query, keys = self.batch, self.query, self.keys
-        # Queries that share their keys form a group, so that the keys are turned once for all of them.
-        shared = query.ndim > 1 and keys.ndim > 2 and keys.shape[-3] == 1
-        query = (query if shared else query[..., None, :]).to(products) * self.scale
-        keys = (keys if shared else keys[..., None, :, :]).to(products)
-        lead, group = (batch[:-1] if shared else batch), query.shape[-2]
+        batch, lead, query, keys = self.batch, self.lead, self.query, self.keys
+        query = (query if self.grouped else query[..., None, :]).to(products) * self.scale
+        keys = (keys if self.grouped else keys[..., None, :, :]).to(products)
+        group = query.shape[-2]
         query, keys = query.expand(*lead, *query.shape[-2:]), keys.expand(*lead, *keys.shape[-3:])
-        angles = self.angles.to(keys.device, torch.float64)
+        angles, planes = self.angles, ()
         if per_frequency:
             query = _planes_as_heads(query, self.pairing)
             keys = _planes_as_heads(keys.squeeze(-3), self.pairing)[..., None, :, :]
-            angles, lead = angles.expand(*lead, angles.shape[-1])[..., None], query.shape[:-2]
+            angles, planes = angles.expand(*lead, angles.shape[-1])[..., None], angles.shape[-1:]
         # What is the same for all heads is turned by the same phases.
-        angles = angles[None] if angles.ndim == 1 else angles.expand(*lead, angles.shape[-1]).flatten(0, -2)
+        angles = angles[None] if angles.ndim == 1 else angles.expand(*lead, *planes, angles.shape[-1]).flatten(0, -2)
 
         def by_query(x: Tensor | None, *last: int) -> Tensor | None:
-            """``[*batch, *last]`` as ``[head, group, *last]``."""
+            """Return ``[*batch, *last]`` as ``[head, group, *last]``."""
             if x is None:
                 return None
-            x = x.broadcast_to((*batch, *last))
-            x = x if shared else x.unsqueeze(len(batch))
-            if per_frequency:
-                x = x.unsqueeze(len(lead) - 1).broadcast_to((*lead, group, *last))
-            return x.reshape(-1, group, *last)
+            x = x.broadcast_to((*batch, *last)).reshape(*lead, *(1 for _ in planes), group, *last)
+            return x.expand(*lead, *planes, group, *last).reshape(-1, group, *last)
 
-        def back(x: Tensor) -> Tensor:
-            """``[head, group, ...]`` as ``[*batch, ...]``, planes behind the batch."""
-            x = x.unflatten(0, lead) if lead else x.squeeze(0)
-            if per_frequency:
-                x = x.transpose(len(lead) - 1, len(lead))
-            return x if shared else x.squeeze(len(lead) - 1 if per_frequency else len(lead))
-
-        heads = Heads(
+        return Heads(
             query=query.reshape(-1, *query.shape[-2:]),
             keys=keys.reshape(-1, *keys.shape[-3:]),
             angles=angles,
-            scale=1.0,
             visible=by_query(self.visible, self.keys.shape[-2]),
             softcap=self.softcap,
             sinks=by_query(None if self.sinks is None else self.sinks.double()),
             pairing="halves" if per_frequency else self.pairing,
         )
-        return heads, back
+
+    def ungroup(self, x: Tensor, *, per_frequency: bool = False) -> Tensor:
+        """Return what was computed of :meth:`group_queries`, ``[head, group, ...]``, as ``[*batch, *plane, ...]``."""
+        if not per_frequency:
+            return x.reshape((*self.batch, *x.shape[2:]))
+        x = x.unflatten(0, (*self.lead, self.angles.shape[-1])).transpose(len(self.lead), len(self.lead) + 1)
+        return x.reshape((*self.batch, *x.shape[len(self.lead) + 1 :]))
 
     def take(self, chosen: slice) -> Heads:
-        """Some of the heads that stand in groups; angles that all share stay shared."""
+        """Return some of the heads that stand in groups; angles that all share stay shared."""
         if len(range(len(self.keys))[chosen]) == len(self.keys):
             return self
         return replace(
@@ -157,8 +139,57 @@ class Heads:
         )
 
     def cap(self, logits: Tensor) -> Tensor:
-        """Logits as the softmax gets them."""
+        """Return logits as the softmax gets them."""
         return logits if self.softcap is None else self.softcap * torch.tanh(logits / self.softcap)
+
+
+def check_heads(
+    query: Tensor, keys: Tensor, angles: Tensor, scale: float, pairing: str, power: int = 1
+) -> Float[Tensor, " plane"]:
+    """Return the angles in float64 on the keys' device, or refuse shapes that do not fit and bad numbers."""
+    check_shapes(query, keys)
+    angles = fit_angles(angles, keys.shape[-1], pairing).to(keys.device)
+    check_numbers(query, keys, angles, scale, keys.dtype, power)
+    return angles
+
+
+def check_shapes(query: Tensor, keys: Tensor) -> None:
+    """Refuse queries and keys that do not fit each other."""
+    require_same_kind(query, keys)
+    if query.ndim < 1 or keys.ndim < 2:
+        raise ValueError(
+            f"query must have shape [..., dim] and keys [..., key, dim]; got {tuple(query.shape)} and "
+            f"{tuple(keys.shape)}"
+        )
+    if query.shape[-1] != keys.shape[-1]:
+        raise ValueError(
+            f"query and keys must have the same last dimension; got {query.shape[-1]} and {keys.shape[-1]}"
+        )
+    if keys.shape[-2] == 0:
+        raise ValueError("keys must hold at least one key; got 0")
+    try:
+        _broadcast_shapes(query.shape[:-1], keys.shape[:-2])
+    except RuntimeError:
+        raise ValueError(
+            f"leading dimensions must broadcast; query has {tuple(query.shape[:-1])}, keys have "
+            f"{tuple(keys.shape[:-2])}. Add dimensions of 1 where they should be shared"
+        ) from None
+
+
+def check_numbers(
+    query: Tensor, keys: Tensor, angles: Tensor, scale: float, dtype: torch.dtype, power: int = 1
+) -> None:
+    """Refuse NaN and infinity, and heads whose phases, or logits to a power in ``dtype``, could be infinite."""
+    with Checks() as check:
+        size, other = check.finite_magnitude("query", query), check.finite_magnitude("keys", keys)
+        check(math.isfinite(scale), "scale must be finite; 1 of its 1 entries are NaN or infinite")
+        check.phases(float(keys.shape[-2]), check.finite_magnitude("angles", angles))
+        check.room("the scaled query", size * max(1.0, abs(scale)), dtype)
+        check.room("scale", abs(scale), dtype)  # 0 times what a dtype takes for infinity is NaN
+        check.room("keys", other, dtype)
+        logit = size * abs(scale) * other * query.shape[-1]
+        # Of float32 numbers even squares of logits fit into a Python float; of others they may be infinite.
+        check.room("logits" if power == 1 else "squares of logits", logit if power == 1 else logit * logit, dtype)
 
 
 def _check_last_token(query: Tensor, keys: Tensor, visible: Tensor | None) -> None:
@@ -173,28 +204,15 @@ def _check_last_token(query: Tensor, keys: Tensor, visible: Tensor | None) -> No
         )
 
 
-def _check_visible(visible: Tensor | None, batch: tuple[int, ...], keys: int) -> None:
+def _check_visible(visible: Tensor | None, shape: tuple[int, ...]) -> None:
     if visible is None:
         return
     if visible.dtype != torch.bool:
         raise TypeError(f"visible must be a bool tensor; got {visible.dtype}. Compare with > 0")
-    try:
-        visible.broadcast_to((*batch, keys))
-    except RuntimeError:
-        raise ValueError(
-            f"visible must broadcast to {(*batch, keys)}, one entry per key; got {tuple(visible.shape)}"
-        ) from None
-
-
-def _check_sinks(sinks: Tensor | None, batch: tuple[int, ...]) -> None:
-    if sinks is None:
-        return
-    try:
-        sinks.broadcast_to(batch)
-    except RuntimeError:
-        raise ValueError(f"sinks must broadcast to {tuple(batch)}, one per head; got {tuple(sinks.shape)}") from None
+    if not does_broadcast(visible.shape, shape):
+        raise ValueError(f"visible must broadcast to {shape}, one entry per key; got {tuple(visible.shape)}")
 
 
 def _planes_as_heads(x: Float[Tensor, "*#batch row dim"], pairing: Pairing) -> Float[Tensor, "*#batch plane row 2"]:
-    """Each rotation plane as a head of two dimensions."""
+    """Return each rotation plane as a head of two dimensions."""
     return torch.stack(split_planes(x, pairing), dim=-1).transpose(-2, -3)

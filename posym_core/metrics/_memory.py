@@ -13,7 +13,7 @@ NUMBER = torch.finfo(torch.float64).bits // 8
 
 
 def find_budget(device: torch.device) -> int:
-    """Bytes to score with: half of what is free, where that is less."""
+    """Return the bytes to score with: half of what is free, where that is less."""
     if device.type != "cuda":
         return BUDGET
     free, _ = torch.cuda.mem_get_info(device)
@@ -22,7 +22,7 @@ def find_budget(device: torch.device) -> int:
 
 
 def fit_batches(heads: Heads, swaps: BlockLayout) -> tuple[int, int]:
-    """How many key heads, and how many rows of the pairs ``[block, block]`` of one query, to score at a time."""
+    """Return how many key heads, and rows of one query's pairs ``[block, block]``, to score at a time."""
     (_, group, dim), number, keys = heads.query.shape, swaps.number, heads.keys.shape[-2]
     # Per key head its keys, turned home, and its attention; per row of pairs what the keys of a block draw at all
     # places (three arrays live at once) and what becomes of pairs (twelve).

@@ -1,15 +1,15 @@
 """Scores from any permutations of blocks, inside a head or by running the permuted prompt.
 
-The scores of ``swaps`` look at swaps. The same question can be put to a permutation that moves
-many blocks: did attention stay with the places or follow the contents? With ``d`` the mean attention to each block,
-``order`` saying which content stands at which place, and ``d'`` the means afterwards, the two cosines compare ``d'``
-with ``d`` (stayed) and with ``d[order]`` (followed), over the places whose content changed. A permutation weighs
+Swap scores look at swaps. The same question can be put to a permutation that moves many blocks: did attention stay with
+the places or follow the contents? With ``d`` the mean attention to each block, ``order`` saying which content stands at
+which place, and ``d'`` the means afterwards, the two cosines compare ``d'`` with ``d`` (stayed) and with ``d[order]``
+(followed), over the places whose content changed. A permutation weighs
 ``softmax(gap / tau)`` with ``gap = |d - d[order]| / sqrt(2)``, which for a swap is ``|d_i - d_j|``. So on all swaps
 these are the scores of Urrutia et al. (2026a, section 4); on other permutations they are this project's own.
 
 Inside a head every permutation reads its attention off one table of block sums. For a permutation of the prompt itself
-the attention comes from a second forward pass, and is scored in the same way. :func:`cross_scores` does the same for a
-``C`` that comes from an encoding that is not rotary, or is written down by hand.
+the attention comes from a second forward pass, and is scored in the same way. :func:`score_cross_logits` does the same
+for a ``C`` that comes from an encoding that is not rotary, or is written down by hand.
 """
 
 from __future__ import annotations
@@ -18,12 +18,11 @@ import math
 from dataclasses import dataclass
 
 import torch
-from jaxtyping import Bool, Float, Int
+from jaxtyping import Float, Int
 from torch import Tensor
 
 from posym_core._checks import (
-    defer_checks,
-    deferring_checks,
+    Checks,
     is_asynchronous,
     require,
     require_count,
@@ -35,7 +34,6 @@ from posym_core._checks import (
 )
 from posym_core.metrics._blocks import LARGEST_LOG_RATIO, BlockLayout, fill_block_table, measure_block_attention
 from posym_core.metrics._heads import Heads
-from posym_core.metrics._rope import Pairing
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -52,11 +50,10 @@ class BlockTable:
     outside: Float[Tensor, "*batch"]
     block_length: int
 
-    @deferring_checks
     def attention(
         self, orders: Int[Tensor, "permutation place"] | None = None
     ) -> Float[Tensor, "*batch permutation place"] | Float[Tensor, "*batch place"]:
-        """Mean attention to each place when it holds the content ``orders[permutation, place]``; by default its own."""
+        """Return mean attention to places that hold contents ``orders[permutation, place]``, by default their own."""
         if orders is None:
             drawn, outside = self.sums.diagonal(dim1=-2, dim2=-1), self.outside
         else:
@@ -83,45 +80,28 @@ class PermutationScores:
     plain_symbolic: Tensor
 
 
-def make_block_table(
-    query: Float[Tensor, "*#batch dim"],
-    keys: Float[Tensor, "*#batch key dim"],
-    angles: Float[Tensor, " plane"],
-    *,
-    start: int = 0,
-    block_length: int = 1,
-    blocks: int | None = None,
-    scale: float = 1.0,
-    pairing: Pairing = "halves",
-    visible: Bool[Tensor, "*#batch key"] | None = None,
-    softcap: float | None = None,
-    sinks: Float[Tensor, "*#batch"] | None = None,
-) -> BlockTable:
-    """Table of block sums of a head; arguments as in :func:`posym_core.swap_scores`.
+def tabulate_blocks(heads: Heads, swaps: BlockLayout) -> BlockTable:
+    """Return the table of block sums of heads.
 
-    >>> table = make_block_table(torch.tensor([0.0, 0.0]), torch.zeros(4, 2), torch.ones(1))
-    >>> table.attention(torch.tensor([[2, 0, 1]]))
+    Args:
+        heads: their last tokens' queries, keys and angles.
+        swaps: which blocks of keys may change places; its ``tau`` and ``eps`` play no part.
+
+    >>> heads = Heads(query=torch.zeros(2), keys=torch.zeros(4, 2), angles=torch.ones(1))
+    >>> tabulate_blocks(heads, BlockLayout()).attention(torch.tensor([[2, 0, 1]]))
     tensor([[0.2500, 0.2500, 0.2500]], dtype=torch.float64)
     """
-    heads = Heads.of(query, keys, angles, scale=scale, visible=visible, softcap=softcap, sinks=sinks, pairing=pairing)
-    swaps = BlockLayout(start=start, block_length=block_length, blocks=blocks)
-    return tabulate_blocks(heads, swaps.fit(keys.shape[-2]))
-
-
-def tabulate_blocks(heads: Heads, swaps: BlockLayout) -> BlockTable:
-    """:func:`make_block_table` of heads, for swaps that were fitted to their keys."""
-    with defer_checks(heads.keys.device):
-        heads.check_values(torch.float64)
-        groups, back = heads.group_queries(torch.float64)
-        _, log_z, _, outside = measure_block_attention(groups, swaps)
-        sums = fill_block_table(groups, swaps, log_z)
+    swaps = swaps.fit(heads.keys.shape[-2])
+    heads.check_values(torch.float64)
+    groups = heads.group_queries(torch.float64)
+    _, log_z, _, outside = measure_block_attention(groups, swaps)
+    sums = fill_block_table(groups, swaps, log_z)
     # Nothing is drawn at the places of leading blocks that no query sees.
     sums = torch.nn.functional.pad(sums, (swaps.number - sums.shape[-1], 0))
-    return BlockTable(sums=back(sums), outside=back(outside), block_length=swaps.block_length)
+    return BlockTable(sums=heads.ungroup(sums), outside=heads.ungroup(outside), block_length=swaps.block_length)
 
 
-@deferring_checks
-def permutation_scores(
+def score_permutations(
     before: Float[Tensor, "*batch place"],
     after: Float[Tensor, "*batch permutation place"],
     orders: Int[Tensor, "permutation place"],
@@ -138,31 +118,28 @@ def permutation_scores(
         tau: temperature of the weights over permutations.
         eps: floor of the norms in the cosine.
 
-    Raises:
-        ValueError: if shapes do not fit, an order is no permutation or moves nothing, or a number is out of range.
-
     Attention that followed a rotation of three contents:
 
     >>> before = torch.tensor([0.5, 0.3, 0.1])
-    >>> scores = permutation_scores(before, before[[1, 2, 0]][None], torch.tensor([[1, 2, 0]]))
+    >>> scores = score_permutations(before, before[[1, 2, 0]][None], torch.tensor([[1, 2, 0]]))
     >>> round(float(scores.symbolic), 6), round(float(scores.positional), 2)
     (1.0, 0.66)
     """
     require_floating("before", before)
     require_floating("after", after)
-    require_finite("before", before)
-    require_finite("after", after)
     require_positive("tau", tau)
     require_floor("eps", eps)
-    orders = _check_orders(orders, before.shape[-1]).to(before.device)
-    if tuple(after.shape[-2:]) != tuple(orders.shape):
-        raise ValueError(f"after must have shape [..., {orders.shape[0]}, {orders.shape[1]}]; got {tuple(after.shape)}")
-    moved = orders != torch.arange(before.shape[-1], device=before.device)
-    unmoved = (~moved.any(-1)).sum()
-    require(
-        unmoved == 0,
-        lambda: ValueError(f"every order must move a block, but {int(unmoved)} of {len(orders)} leave all in place"),
-    )
+    with Checks() as check:
+        check.finite("before", before)
+        check.finite("after", after)
+        orders = _check_orders(orders, before.shape[-1]).to(before.device)
+        if tuple(after.shape[-2:]) != tuple(orders.shape):
+            raise ValueError(
+                f"after must have shape [..., {orders.shape[0]}, {orders.shape[1]}]; got {tuple(after.shape)}"
+            )
+        moved = orders != torch.arange(before.shape[-1], device=before.device)
+        unmoved = (~moved.any(-1)).sum()
+        check(unmoved == 0, lambda: f"every order must move a block, but {int(unmoved)} of {len(orders)} move none")
     before = before.double()
     stayed, followed = before[..., None, :] * moved, before[..., orders] * moved
     after = after.double() * moved
@@ -178,7 +155,7 @@ def permutation_scores(
 
 
 def list_swap_orders(blocks: int) -> Int[Tensor, "pair place"]:
-    """Every swap of two of ``blocks`` blocks, in the order of ``torch.triu_indices``."""
+    """Return every swap of two of ``blocks`` blocks, in the order of ``torch.triu_indices``."""
     require_count("blocks", blocks, 2)
     first, second = torch.triu_indices(blocks, blocks, 1)
     orders = torch.arange(blocks).repeat(len(first), 1)
@@ -188,7 +165,7 @@ def list_swap_orders(blocks: int) -> Int[Tensor, "pair place"]:
 
 
 def draw_orders(blocks: int, count: int, generator: torch.Generator) -> Int[Tensor, "permutation place"]:
-    """``count`` permutations of ``blocks`` blocks, each drawn evenly from all that move something."""
+    """Draw ``count`` permutations of ``blocks`` blocks, each evenly from all that move something."""
     require_counts(blocks=(blocks, 2), count=(count, 1))
     drawn, unmoved = [], torch.arange(blocks)
     while len(drawn) < count:
@@ -198,11 +175,10 @@ def draw_orders(blocks: int, count: int, generator: torch.Generator) -> Int[Tens
     return torch.stack(drawn)
 
 
-@deferring_checks
 def permute_blocks(
     input_ids: Int[Tensor, "*batch token"], orders: Int[Tensor, "permutation place"], *, start: int, block_length: int
 ) -> Int[Tensor, "*batch permutation token"]:
-    """Prompts whose blocks stand in other orders: place ``p`` holds the tokens of block ``orders[permutation, p]``."""
+    """Permute the blocks of prompts: place ``p`` holds the tokens of block ``orders[permutation, p]``."""
     blocks = orders.shape[-1]
     orders = _check_orders(orders, blocks)
     tokens = input_ids.shape[-1]
@@ -220,7 +196,7 @@ def permute_blocks(
 
 
 def _cosine(x: Tensor, y: Tensor, eps: float) -> Tensor:
-    """Cosine along the last dimension with floored norms; 0 where one vanishes."""
+    """Return the cosine along the last dimension with floored norms; 0 where one vanishes."""
     tiny = torch.finfo(torch.float64).tiny
     x_norm, y_norm = x.norm(dim=-1, keepdim=True), y.norm(dim=-1, keepdim=True)
     return ((x / x_norm.clamp_min(max(eps, tiny))) * (y / y_norm.clamp_min(max(eps, tiny)))).sum(-1)
@@ -235,14 +211,13 @@ def _check_orders(orders: Tensor, blocks: int) -> Tensor:
         raise TypeError(f"orders must be whole numbers; got {orders.dtype}")
     require(
         (orders.sort(-1).values == torch.arange(blocks, device=orders.device)).all(),
-        lambda: ValueError(f"every order must hold each of the numbers 0 to {blocks - 1} once"),
+        f"every order must hold each of the numbers 0 to {blocks - 1} once",
     )
     # A number out of range would end a GPU's work before the flags are looked at.
     return orders.clamp(0, blocks - 1) if is_asynchronous(orders.device) else orders
 
 
-@deferring_checks
-def cross_scores(
+def score_cross_logits(
     C: Float[Tensor, "*batch content position"],
     *,
     outside: Float[Tensor, "*batch other"] | None = None,
@@ -260,24 +235,20 @@ def cross_scores(
     Returns:
         :class:`posym_core.metrics.PermutationScores`, float64.
 
-    Raises:
-        TypeError, ValueError: if ``C`` is not square, ``outside`` is not of the same heads, either holds NaN or
-            infinity, or a number is out of range.
-
-    >>> scores = cross_scores(torch.tensor([[5.0, 5.0], [0.0, 0.0]]))
+    >>> scores = score_cross_logits(torch.tensor([[5.0, 5.0], [0.0, 0.0]]))
     >>> round(float(scores.symbolic), 4), round(float(scores.positional), 4)
     (1.0, 0.0135)
     """
-    table = make_cross_table(C, outside=outside)
-    orders = list_swap_orders(C.shape[-1])
-    return permutation_scores(table.attention(), table.attention(orders), orders, tau=tau, eps=eps)
+    with Checks():
+        table = _tabulate_cross_logits(C, outside)
+        orders = list_swap_orders(C.shape[-1])
+        return score_permutations(table.attention(), table.attention(orders), orders, tau=tau, eps=eps)
 
 
-@deferring_checks
-def make_cross_table(
-    C: Float[Tensor, "*batch content position"], *, outside: Float[Tensor, "*batch other"] | None = None
+def _tabulate_cross_logits(
+    C: Float[Tensor, "*batch content position"], outside: Float[Tensor, "*batch other"] | None
 ) -> BlockTable:
-    """What permutations of single keys can do to the attention of heads with these cross-logits."""
+    """Return what permutations of single keys can do to the attention of heads with these cross-logits."""
     require_floating("C", C)
     if C.ndim < 2 or C.shape[-1] != C.shape[-2] or C.shape[-1] < 2:
         raise ValueError(
@@ -286,7 +257,7 @@ def make_cross_table(
         )
     require_finite("C", C)
     wide = C.double()
-    own = wide.diagonal(dim1=-2, dim2=-1)
+    unmoved = wide.diagonal(dim1=-2, dim2=-1)
     if outside is not None:
         require_floating("outside", outside)
         if outside.shape[:-1] != C.shape[:-2] or outside.ndim != C.ndim - 1:
@@ -295,9 +266,9 @@ def make_cross_table(
                 f"outside must have shape [..., other] with the leading dimensions of C, here [{heads}]; got "
                 f"{tuple(outside.shape)}. Repeat by outside.expand what all heads share"
             )
-    others = own[..., :0] if outside is None else outside.double()
+    others = unmoved[..., :0] if outside is None else outside.double()
     require_finite("outside", others)
-    log_z = torch.cat([own, others], dim=-1).logsumexp(-1)
+    log_z = torch.cat([unmoved, others], dim=-1).logsumexp(-1)
     return BlockTable(
         sums=(wide - log_z[..., None, None]).clamp(max=LARGEST_LOG_RATIO).exp(),
         outside=(others - log_z[..., None]).exp().sum(-1),

@@ -7,27 +7,21 @@ ID* is ``k``: a low ID is a fast plane.
 
 from __future__ import annotations
 
+import functools
 from typing import Literal
 
 import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from posym_core._checks import (
-    deferring_checks,
-    magnitude,
-    require_finite,
-    require_floating,
-    require_phases,
-    require_room,
-)
+from posym_core._checks import Checks, measure_magnitude, require_finite, require_floating
 
 Pairing = Literal["halves", "neighbours"]
 PAIRINGS = ("halves", "neighbours")
 
 
 def rope_angles(dim: int, base: float = 10000.0) -> Float[Tensor, " plane"]:
-    """Angles by which each rotation plane turns per position, fastest first.
+    """Return the angles by which rotation planes turn per position, fastest first.
 
     Args:
         dim: number of rotated dimensions of a head; even.
@@ -35,9 +29,6 @@ def rope_angles(dim: int, base: float = 10000.0) -> Float[Tensor, " plane"]:
 
     Returns:
         float64 ``[dim / 2]``, radians per position, from 1 down to ``base ** (-1 + 2 / dim)``.
-
-    Raises:
-        ValueError: if ``dim`` is not a positive even number or ``base`` is not a positive finite number.
 
     >>> rope_angles(4)
     tensor([1.0000, 0.0100], dtype=torch.float64)
@@ -53,7 +44,6 @@ def rope_angles(dim: int, base: float = 10000.0) -> Float[Tensor, " plane"]:
     return angles
 
 
-@deferring_checks
 def rotate(
     x: Float[Tensor, "*batch dim"],
     positions: Tensor | float,
@@ -76,20 +66,17 @@ def rotate(
     Returns:
         ``x`` turned, same shape and dtype.
 
-    Raises:
-        ValueError: if shapes do not fit, ``pairing`` is unknown, or an input is NaN, infinite or so large that the
-            result could be.
-
     >>> rotate(torch.tensor([1.0, 0.0]), 1, torch.tensor([0.5]))
     tensor([0.8776, 0.4794])
     """
     require_floating("x", x)
-    angles = check_angles(angles, x.shape[-1] if x.ndim else 0, pairing)
+    angles = fit_angles(angles, x.shape[-1] if x.ndim else 0, pairing)
     positions = torch.as_tensor(positions, dtype=torch.float64, device=x.device)
-    require_finite("positions", positions)
-    require_finite("x", x)
-    require_room("the turned x", magnitude(x), x.dtype)
-    require_phases(magnitude(positions), magnitude(angles))
+    with Checks() as check:
+        check.finite("angles", angles)
+        furthest = check.finite_magnitude("positions", positions)
+        check.room("the turned x", check.finite_magnitude("x", x), x.dtype)
+        check.phases(furthest, measure_magnitude(angles))
     try:
         positions = positions.expand(x.shape[:-1])
     except RuntimeError:
@@ -101,7 +88,7 @@ def rotate(
 
 
 def rotate_unchecked(x: Tensor, positions: Tensor, angles: Tensor, pairing: Pairing) -> Tensor:
-    """:func:`rotate` without checks, for callers that have made them."""
+    """Turn as :func:`rotate`, for callers that have made its checks."""
     phase = positions[..., None] * angles
     return rotate_by(x, phase.cos().to(x.dtype), phase.sin().to(x.dtype), pairing)
 
@@ -109,7 +96,7 @@ def rotate_unchecked(x: Tensor, positions: Tensor, angles: Tensor, pairing: Pair
 def rotate_by(
     x: Float[Tensor, "*#batch dim"], cos: Float[Tensor, "*#batch plane"], sin: Tensor, pairing: Pairing
 ) -> Float[Tensor, "*batch dim"]:
-    """Every plane of ``x``, turned by the phase of this cosine and sine."""
+    """Turn every plane of ``x`` by the phase of this cosine and sine."""
     first, second = split_planes(x, pairing)
     return join_planes(
         torch.addcmul(first * cos, second, sin, value=-1), torch.addcmul(first * sin, second, cos), pairing
@@ -117,7 +104,7 @@ def rotate_by(
 
 
 def split_planes(x: Float[Tensor, "*batch dim"], pairing: Pairing) -> tuple[Tensor, Tensor]:
-    """First and second coordinate of every plane, each ``[..., plane]``."""
+    """Return first and second coordinate of every plane, each ``[..., plane]``."""
     if pairing == "halves":
         first, second = x.chunk(2, dim=-1)
         return first, second
@@ -125,29 +112,59 @@ def split_planes(x: Float[Tensor, "*batch dim"], pairing: Pairing) -> tuple[Tens
 
 
 def join_planes(first: Tensor, second: Tensor, pairing: Pairing) -> Float[Tensor, "*batch dim"]:
-    """Inverse of :func:`split_planes`."""
+    """Undo :func:`split_planes`."""
     if pairing == "halves":
         return torch.cat([first, second], dim=-1)
     return torch.stack([first, second], dim=-1).flatten(-2)
 
 
+def multiply_planes(
+    query: Float[Tensor, "*#batch dim"],
+    keys: Float[Tensor, "*#batch key dim"],
+    pairing: Pairing,
+) -> tuple[Float[Tensor, "*#batch plane key"], Float[Tensor, "*#batch plane key"]]:
+    """Return real and imaginary part of ``z[a, f] = conj(q_f) k_{a, f}``: a plane's logit, and what turning mixes in.
+
+    Moving content ``a`` by ``D`` positions turns its plane ``f``: the plane's logit becomes
+    ``Re(z[a, f] exp(i angle_f D))``.
+    """
+    query_first, query_second = (part[..., None] for part in split_planes(query, pairing))
+    key_first, key_second = (part.transpose(-1, -2) for part in split_planes(keys, pairing))
+    return (
+        query_first * key_first + query_second * key_second,
+        query_first * key_second - query_second * key_first,
+    )
+
+
 def check_angles(angles: Tensor, dim: int, pairing: str) -> Float[Tensor, " plane"]:
-    """``angles`` as float64, or an error that says what does not fit heads of ``dim`` dimensions or is not finite."""
+    """Return finite ``angles`` in float64, or refuse what does not fit heads of ``dim`` dimensions."""
     angles = fit_angles(angles, dim, pairing)
     require_finite("angles", angles)
     return angles
 
 
-def fit_angles(angles: Tensor, dim: int, pairing: str) -> Float[Tensor, " plane"]:
-    """``angles`` as float64, or an error that says what does not fit heads of ``dim`` dimensions."""
+def fit_angles(angles: Tensor, dim: int, pairing: str, heads: tuple[int, ...] = ()) -> Float[Tensor, "*head plane"]:
+    """Return ``angles`` in float64, or refuse what does not fit heads of ``dim`` dimensions.
+
+    Leading dimensions must broadcast to those of ``heads``; by default there must be none.
+    """
     if pairing not in PAIRINGS:
         raise ValueError(f"pairing must be one of {', '.join(map(repr, PAIRINGS))}; got {pairing!r}")
     angles = torch.as_tensor(angles).to(torch.float64)
     if dim < 2 or dim % 2:
         raise ValueError(f"the last dimension must be even, two dimensions per rotation plane; got {dim}")
-    if angles.ndim != 1 or angles.shape[0] != dim // 2:
+    if angles.shape[-1:] != (dim // 2,) or not does_broadcast(angles.shape[:-1], heads):
         raise ValueError(
             f"angles must have shape [{dim // 2}], one per plane of {dim} dimensions; got {tuple(angles.shape)}. "
             "For partial rotary give the unrotated planes the angle 0"
         )
     return angles
+
+
+@functools.lru_cache
+def does_broadcast(shape: tuple[int, ...], to: tuple[int, ...]) -> bool:
+    """Return whether a shape broadcasts to another; asked for the same shapes layer by layer."""
+    try:
+        return torch.broadcast_shapes(shape, to) == to
+    except RuntimeError:
+        return False

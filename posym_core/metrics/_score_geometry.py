@@ -19,13 +19,13 @@ import torch
 from jaxtyping import Float, Int64
 from torch import Tensor
 
-from posym_core._checks import deferring_checks, require, require_finite, require_floating, require_positive
+from posym_core._checks import Checks, require, require_floating, require_positive
 
 
-def pair_scores(
+def score_pair(
     before: Float[Tensor, "*#pair"], after: Float[Tensor, "*#pair"]
 ) -> tuple[Float[Tensor, "*#pair"], Float[Tensor, "*#pair"]]:
-    """Positional and symbolic score of one pair of blocks from two angles, each in [0, pi/2].
+    """Score one pair of blocks, positional and symbolic, from two angles, each in [0, pi/2].
 
     Args:
         before: angle of the pair's attention before the swap, ``atan2(d_j, d_i)``.
@@ -34,31 +34,27 @@ def pair_scores(
     return (after - before).cos(), (after + before - math.pi / 2).cos()
 
 
-@deferring_checks
-def exchange_scores(
+def score_exchange(
     C: Float[Tensor, "*batch content position"], first: Int64[Tensor, "*batch"], second: Int64[Tensor, "*batch"]
 ) -> tuple[Float[Tensor, "*batch"], Float[Tensor, "*batch"]]:
-    """Positional and symbolic score of exchanging two single keys, from cross-logits and without a floor.
+    """Score the exchange of two single keys, positional and symbolic, from cross-logits and without a floor.
 
     Args:
         C: see :func:`posym_core.cross_logits`.
         first: place of one key.
         second: place of the other; where both are one place nothing is exchanged, and both scores are 1.
-
-    Raises:
-        ValueError: if there is not one place a head, or no key stands at a place.
     """
     for name, x in (("first", first), ("second", second)):
         _require_places(name, x, C)
 
     def ratio(this: Tensor, other: Tensor, at: Tensor, at_other: Tensor) -> Tensor:
         index = [x[..., None, None].expand(*x.shape, 1, C.shape[-1]) for x in (this, other)]
-        own, rival = (C.gather(-2, i)[..., 0, :] for i in index)
-        return rival.gather(-1, at_other[..., None])[..., 0] - own.gather(-1, at[..., None])[..., 0]
+        row, other_row = (C.gather(-2, i)[..., 0, :] for i in index)
+        return other_row.gather(-1, at_other[..., None])[..., 0] - row.gather(-1, at[..., None])[..., 0]
 
     before, after = ratio(first, second, first, second), ratio(second, first, first, second)
     one = torch.ones((), dtype=torch.float64, device=C.device)
-    return pair_scores(torch.atan2(before.double().exp(), one), torch.atan2(after.double().exp(), one))
+    return score_pair(torch.atan2(before.double().exp(), one), torch.atan2(after.double().exp(), one))
 
 
 def _require_places(name: str, x: Tensor, C: Tensor) -> None:
@@ -73,18 +69,17 @@ def _require_places(name: str, x: Tensor, C: Tensor) -> None:
     low, high = torch.aminmax(x)
     require(
         (low >= 0) & (high < C.shape[-1]),
-        lambda: ValueError(
+        lambda: (
             f"{name} must be places from 0 to {C.shape[-1] - 1}, of the keys of C; got "
             f"{int(low) if low < 0 else int(high)}. Count places from 0"
         ),
     )
 
 
-@deferring_checks
 def simulate_random_swaps(
     attention: Float[Tensor, "*batch block"], *, tau: float = 1e-4, generator: torch.Generator
 ) -> tuple[Float[Tensor, "*batch"], Float[Tensor, "*batch"]]:
-    """Scores that heads with this attention would have if every swap sent it in a random direction.
+    """Draw the scores that heads with this attention would have if every swap sent it in a random direction.
 
     Pairs and their weights are the head's own; the angle after each swap is drawn uniformly from [0, pi/2]. What
     correlation this null model shows owes nothing to being positional or symbolic.
@@ -96,35 +91,33 @@ def simulate_random_swaps(
 
     Returns:
         ``(s_POS, s_SYM)``, float64, on the attention's device.
-
-    Raises:
-        ValueError: if there are fewer than two blocks, or an input is out of range.
     """
     require_floating("attention", attention)
-    require_finite("attention", attention)
     require_positive("tau", tau)
     if attention.ndim < 1 or attention.shape[-1] < 2:
         raise ValueError(
             f"attention must have shape [..., block] with at least two blocks; got {tuple(attention.shape)}"
         )
-    require(
-        (attention >= 0).all(),
-        lambda: ValueError(f"attention must not be negative; its least entry is {float(attention.min())}"),
-    )
+    with Checks() as check:
+        check.finite("attention", attention)
+        check(
+            (attention >= 0).all(),
+            lambda: f"attention must not be negative; its least entry is {float(attention.min())}",
+        )
     wide = attention.double().abs()  # -0.0 would count as a direction of its own
     i, j = torch.triu_indices(wide.shape[-1], wide.shape[-1], 1)
     first, second = wide[..., i], wide[..., j]
     gap = (first - second).abs()
     weights = ((gap - gap.amax(-1, keepdim=True)) / tau).softmax(-1)
     after = torch.rand(first.shape, generator=generator, dtype=torch.float64).to(wide.device) * (math.pi / 2)
-    positional, symbolic = pair_scores(torch.atan2(second, first), after)
+    positional, symbolic = score_pair(torch.atan2(second, first), after)
     return (weights * positional).sum(-1), (weights * symbolic).sum(-1)
 
 
 def classify_purity(
     positional: Float[Tensor, "*batch"], symbolic: Float[Tensor, "*batch"], gamma: float = 0.1
 ) -> Int64[Tensor, "*batch"]:
-    """1 for pure positional heads, -1 for pure symbolic ones, 0 for all else, NaN included.
+    """Return 1 for pure positional heads, -1 for pure symbolic ones, 0 for all else, NaN included.
 
     Pure means one score above ``1 - gamma`` and the other below ``gamma`` (Urrutia et al. 2026b).
 

@@ -33,7 +33,7 @@ class Estimate:
         return f"{self.value:.2f} [{self.low:.2f}, {self.high:.2f}]"
 
     def excludes(self, number: float) -> bool:
-        """Whether ``number`` lies outside the interval; bounds that are NaN exclude nothing."""
+        """Return whether ``number`` lies outside the interval; bounds that are NaN exclude nothing."""
         return number < self.low or number > self.high
 
 
@@ -57,16 +57,12 @@ class Correlation:
     spearman_p: float
 
 
-def head_correlation(
+def correlate_heads(
     first: torch.Tensor | np.ndarray, second: torch.Tensor | np.ndarray, *, draws: int = DRAWS, seed: int = 0
 ) -> Correlation:
-    """Correlation over heads of two scores ``[prompt, layer, head]``, each first averaged over prompts.
+    """Correlate two scores ``[prompt, layer, head]`` over heads, each first averaged over prompts.
 
     A prompt on which a head has no score (NaN) does not count for that head.
-
-    Raises:
-        ValueError: if shapes differ, there are fewer than three heads, a head has no score on any prompt, all heads
-            have the same, or ``draws`` is below 1.
     """
     from scipy import stats
 
@@ -99,16 +95,13 @@ def head_correlation(
 def mean_interval(
     values: torch.Tensor | np.ndarray, *, over: str = "values", draws: int = DRAWS, seed: int = 0
 ) -> Estimate:
-    """Mean of independent values ``[draw]`` with its bootstrap interval; NaN does not count.
+    """Return the mean of independent values ``[draw]`` with its bootstrap interval; NaN does not count.
 
     Where nothing is NaN this is the percentile method of :func:`scipy.stats.bootstrap`, draw by draw.
 
     Args:
         values: one per prompt, seed, ...
         over: what they are, for the method's name.
-
-    Raises:
-        ValueError: if there is more than one dimension, no value, an infinite one, or ``draws`` is below 1.
     """
     x = _values("values", values)
     sample = Resample([x.size], over=over, draws=draws, seed=seed)
@@ -116,16 +109,13 @@ def mean_interval(
 
 
 def share_interval(hits: torch.Tensor | np.ndarray, *, over: str = "values") -> Estimate:
-    """Share of yes among independent values ``[draw]``, with its exact interval (Clopper and Pearson 1934).
+    """Return the share of yes among independent values, with its exact interval (Clopper and Pearson 1934).
 
     A bootstrap of values that are all the same has no width; this interval has one, however few they are.
 
     Args:
         hits: True or False, or 1 or 0, one per prompt, seed, ...
         over: what they are, for the method's name.
-
-    Raises:
-        ValueError: if there is no value, or one that is neither 0 nor 1.
     """
     from scipy import stats
 
@@ -135,10 +125,10 @@ def share_interval(hits: torch.Tensor | np.ndarray, *, over: str = "values") -> 
             f"hits must be one or more values in one dimension, each True or False; got shape {x.shape} with "
             f"{', '.join(f'{value:g}' for value in np.unique(x)[:4]) or 'none'}. Pass what is right and what is not"
         )
-    found = stats.binomtest(int(x.sum()), x.size)
-    ends = found.proportion_ci(LEVEL, method="exact")
+    test = stats.binomtest(int(x.sum()), x.size)
+    ends = test.proportion_ci(LEVEL, method="exact")
     return Estimate(
-        value=float(found.statistic), low=float(ends.low), high=float(ends.high), method=f"exact binomial over {over}"
+        value=float(test.statistic), low=float(ends.low), high=float(ends.high), method=f"exact binomial over {over}"
     )
 
 
@@ -150,7 +140,7 @@ def mean_difference(
     draws: int = DRAWS,
     seed: int = 0,
 ) -> Estimate:
-    """Mean of ``first`` minus that of ``second``, two independent samples, with its bootstrap interval.
+    """Return the mean of ``first`` minus that of ``second``, two independent samples, with its bootstrap interval.
 
     Takes what :func:`mean_interval` takes, twice; both samples are drawn anew each time.
     """
@@ -161,12 +151,9 @@ def mean_difference(
 
 
 def student_margin(values: torch.Tensor | np.ndarray) -> np.ndarray:
-    """Half the width of Student's interval of means over the first dimension; the values there are independent.
+    """Return half the width of Student's interval of means over the first dimension, whose values are independent.
 
     A mean over a NaN has no interval: it and its width are NaN.
-
-    Raises:
-        ValueError: if there are fewer than two values to a mean, or one is infinite.
     """
     from scipy import stats
 
@@ -185,14 +172,10 @@ def statistic_interval(
     seed: int = 0,
     vectorized: bool = False,
 ) -> Estimate:
-    """Any statistic of ``scores[prompt, layer, ...]``, resampling prompts and layers.
+    """Return any statistic of ``scores[prompt, layer, ...]`` with its interval, resampling prompts and layers.
 
     ``statistic`` takes an array of the same layout and returns a number; if it is ``vectorized`` it takes all draws at
     once, ``[draw, prompt, layer, ...]``, and returns a number for each. A draw on which it is NaN does not count.
-
-    Raises:
-        ValueError: if ``scores`` have no prompts and layers, the statistic of them as they are, or of every draw, is
-            not finite, or ``draws`` is below 1.
     """
     x = convert_array(scores)
     if x.ndim < 2 or 0 in x.shape:
@@ -228,21 +211,21 @@ class Resample:
             self.places = [generator.integers(0, size, (draws, size)) for size in sizes]
 
     def times(self, sample: int = 0) -> np.ndarray:
-        """How often each unit of a sample is drawn, ``[draw, unit]``."""
+        """Return how often each unit of a sample is drawn, ``[draw, unit]``."""
         size = self.places[sample].shape[1]
         places = self.places[sample] + size * np.arange(self.draws)[:, None]
         return np.bincount(places.ravel(), minlength=self.draws * size).reshape(-1, size).astype(np.float64)
 
     def ends(self, drawn: np.ndarray) -> np.ndarray:
-        """The percentile interval of ``drawn[draw, ...]``: ``[low and high, ...]``, NaN where no draw is defined."""
+        """Return the percentile interval ``[low and high, ...]`` of ``drawn[draw, ...]``; NaN where none is defined."""
         columns = drawn.reshape(len(drawn), -1)
-        found = np.full((2, columns.shape[1]), np.nan)
+        interval = np.full((2, columns.shape[1]), np.nan)
         some = ~np.isnan(columns).all(0)  # NumPy warns of the others
-        found[:, some] = np.nanquantile(columns[:, some], [(1 - LEVEL) / 2, (1 + LEVEL) / 2], axis=0)
-        return found.reshape(2, *drawn.shape[1:])
+        interval[:, some] = np.nanquantile(columns[:, some], [(1 - LEVEL) / 2, (1 + LEVEL) / 2], axis=0)
+        return interval.reshape(2, *drawn.shape[1:])
 
     def estimate(self, value: float, drawn: np.ndarray) -> Estimate:
-        """A statistic of the data and its interval; refuses one that is not finite there, or in no draw."""
+        """Return a statistic of the data and its interval; refuse one that is not finite there, or in no draw."""
         finite = int(np.isfinite(drawn).sum())
         if not (np.isfinite(value) and finite):
             raise ValueError(
@@ -263,12 +246,12 @@ class ResampledHeads(Resample):
         self.layers = np.concatenate([first + drawn for first, drawn in zip((0, split), layers, strict=False)], axis=1)
 
     def of(self, scores: np.ndarray) -> np.ndarray:
-        """Mean over the drawn prompts of the drawn layers, ``[draw, layer, head]``."""
+        """Return the mean over the drawn prompts of the drawn layers, ``[draw, layer, head]``."""
         return np.take_along_axis(average_prompts(scores, self.times()), self.layers[:, :, None], axis=1)
 
 
 def average_prompts(scores: np.ndarray, times: np.ndarray | None = None) -> np.ndarray:
-    """``[draw, layer, head]``: mean of what is defined, each prompt counted so many times; NaN where nothing is."""
+    """Return ``[draw, layer, head]``: means of what is defined, each prompt counted so many times; else NaN."""
     times = np.ones((1, len(scores))) if times is None else times
     defined = np.isfinite(scores)
     total = np.tensordot(times, np.where(defined, scores, 0), axes=1)
@@ -279,7 +262,7 @@ def average_prompts(scores: np.ndarray, times: np.ndarray | None = None) -> np.n
 
 
 def correlate_rows(x: np.ndarray, y: np.ndarray) -> np.ndarray:
-    """Pearson correlation of each row of ``x`` with that of ``y``; NaN where a row is constant."""
+    """Return Pearson's correlation of each row of ``x`` with that of ``y``; NaN where a row is constant."""
     # The mean of equal numbers may be off by rounding, which would then be correlated.
     varies = (np.ptp(x, 1) > 0) & (np.ptp(y, 1) > 0)
     x, y = x - x.mean(1, keepdims=True), y - y.mean(1, keepdims=True)
@@ -302,7 +285,7 @@ def _values(name: str, values: torch.Tensor | np.ndarray) -> np.ndarray:
 
 
 def _row_means(x: np.ndarray) -> np.ndarray:
-    """Means of ``[draw, unit]`` over what is defined; NaN for a draw of undefined values only."""
+    """Return means of ``[draw, unit]`` over what is defined; NaN for a draw of undefined values only."""
     defined = ~np.isnan(x)
     with np.errstate(invalid="ignore"):
         return np.where(defined, x, 0).sum(1) / defined.sum(1)

@@ -19,7 +19,7 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from posym_core._checks import defer_checks, is_asynchronous
+from posym_core._checks import is_asynchronous
 from posym_core.metrics._blocks import (
     CHUNK,
     BlockLayout,
@@ -73,7 +73,9 @@ def swap_scores(
     sinks: Float[Tensor, "*#batch"] | None = None,
     products: torch.dtype = torch.float64,
 ) -> SwapScores:
-    """Score heads on the swaps of every pair of key blocks.
+    """Swap every pair of key blocks, and score by where the attention of a head went.
+
+    Positional: it stayed with the places. Symbolic: it followed the contents.
 
     Args:
         query: the last token's query ``[..., dim]``, rotated to its position.
@@ -99,18 +101,8 @@ def swap_scores(
             are; float32 halves the cost of long inputs and adds rounding of the size that a float32 model's own
             queries and keys already carry. All that follows the products is in float64.
 
-    On a CPU heads are scored piece by piece, and pairs that weigh nothing are left out. On any other device, and
-    everywhere if the environment variable ``POSYM_SCORING`` is ``device``, they are scored in few operations, and the
-    only numbers looked at are flags of bad ones, at the end. Both give the same up to rounding.
-
     Returns:
         :class:`SwapScores`, in the inputs' dtype. They can be differentiated with respect to query, keys and sinks.
-
-    Raises:
-        ValueError: if shapes do not fit, as many queries as keys share these without ``visible`` (which would let each
-            see those behind it), blocks do not fit between ``start`` and the last key, there are fewer than two blocks,
-            ``tau``, ``eps`` or ``softcap`` is out of range, or an input is NaN, infinite or so large that logits could
-            be.
 
     A head without rotation follows its contents:
 
@@ -119,33 +111,42 @@ def swap_scores(
     >>> scores.symbolic, scores.positional < 0.1
     (tensor(1.), tensor(True))
     """
-    heads = Heads.of(query, keys, angles, scale=scale, visible=visible, softcap=softcap, sinks=sinks, pairing=pairing)
-    swaps = BlockLayout(start=start, block_length=block_length, blocks=blocks, tau=tau, eps=eps).fit(keys.shape[-2])
+    heads = Heads(
+        query=query,
+        keys=keys,
+        angles=angles,
+        scale=scale,
+        visible=visible,
+        softcap=softcap,
+        sinks=sinks,
+        pairing=pairing,
+    )
+    swaps = BlockLayout(start=start, block_length=block_length, blocks=blocks, tau=tau, eps=eps)
     return score_swaps(heads, swaps, per_frequency=per_frequency, products=products)
 
 
 def score_swaps(
     heads: Heads, swaps: BlockLayout, *, per_frequency: bool = False, products: torch.dtype = torch.float64
 ) -> SwapScores:
-    """:func:`swap_scores` of heads, on swaps that were fitted to their keys."""
+    """Score heads as :func:`posym_core.swap_scores` does."""
     if products not in (torch.float32, torch.float64):
         raise ValueError(f"products must be torch.float32 or torch.float64; got {products}")
-    device, dtype = heads.keys.device, heads.keys.dtype
-    with defer_checks(device):
-        heads.check_values(products)
-        if heads.visible is not None and not is_asynchronous(device) and heads.visible.all():
-            # What hides nothing need not be asked again and again.
-            heads = replace(heads, visible=None)
-        groups, back = heads.group_queries(products, per_frequency=per_frequency)
-        found = _scores(groups, swaps)
-    positional, symbolic, entropy, attention = (back(x).to(dtype) for x in found)
+    swaps = swaps.fit(heads.keys.shape[-2])
+    heads.check_values(products)
+    if heads.visible is not None and not is_asynchronous(heads.keys.device) and heads.visible.all():
+        # What hides nothing need not be looked at again and again.
+        heads = replace(heads, visible=None)
+    scores = _score_groups(heads.group_queries(products, per_frequency=per_frequency), swaps)
+    positional, symbolic, entropy, attention = (
+        heads.ungroup(x, per_frequency=per_frequency).to(heads.keys.dtype) for x in scores
+    )
     return SwapScores(positional=positional, symbolic=symbolic, entropy=entropy, attention=attention)
 
 
 def average_cosines(
     pairs: Iterable[SwappedPairs], swaps: BlockLayout, mass: Float[Tensor, "head group block"], empty: int = 0
 ) -> Float[Tensor, "head group 2"]:
-    """Positional and symbolic score: means over pairs, weighing ``exp(|d_i - d_j| / tau)`` with ``d`` the block means.
+    """Return positional and symbolic score, means over pairs weighing ``exp(|d_i - d_j| / tau)`` by block means ``d``.
 
     ``empty`` pairs of two blocks that no query sees are there beside those given.
     """
@@ -170,7 +171,7 @@ def average_cosines(
 def compare_attention(
     pairs: SwappedPairs, floor: float
 ) -> tuple[Float[Tensor, "head group pair"], Float[Tensor, "head group pair"]]:
-    """Cosine of the attention after a swap with that before, ``(d_i, d_j)`` as it was and exchanged; norms floored."""
+    """Return cosines of ``(d_i, d_j)`` after a swap with it before, as it was and exchanged; norms floored."""
     # Both norms are divided out one after the other: their product would underflow before they do. Neither is 0,
     # where a norm has no slope.
     tiny = torch.finfo(pairs.first.dtype).tiny
@@ -182,10 +183,8 @@ def compare_attention(
     return along, across
 
 
-def _scores(heads: Heads, swaps: BlockLayout) -> tuple[Tensor, ...]:
-    """Positional and symbolic score, entropy ``[head, group]`` and block means ``[head, group, block]``, of some heads
-    at a time.
-    """
+def _score_groups(heads: Heads, swaps: BlockLayout) -> tuple[Tensor, ...]:
+    """Return scores and entropy ``[head, group]`` and block means ``[head, group, block]``, some heads at a time."""
     in_few_operations, rows = is_asynchronous(heads.keys.device), 0
     if in_few_operations:
         step, rows = fit_batches(heads, swaps)
@@ -196,112 +195,116 @@ def _scores(heads: Heads, swaps: BlockLayout) -> tuple[Tensor, ...]:
         some = heads.take(slice(first, first + step))
         entropy, log_z, mass, outside = measure_block_attention(some, swaps)
         if in_few_operations:
-            found = _in_few_operations(some, swaps, log_z, mass, outside, rows)
+            scores = _in_few_operations(some, swaps, log_z, mass, outside, rows)
         else:
-            found = _piece_by_piece(some, swaps, log_z, mass, outside)
-        parts.append((*found.unbind(-1), entropy, mass / swaps.block_length))
+            scores = _piece_by_piece(some, swaps, log_z, mass, outside)
+        parts.append((*scores.unbind(-1), entropy, mass / swaps.block_length))
     return parts[0] if len(parts) == 1 else tuple(torch.cat(part) for part in zip(*parts, strict=True))
 
 
 def _in_few_operations(
     heads: Heads, swaps: BlockLayout, log_z: Tensor, mass: Tensor, outside: Tensor, rows: int
 ) -> Float[Tensor, "head group 2"]:
-    """As a GPU wants it: each operation costs a launch there, and each number that is looked at a wait.
+    """Score as a GPU wants it: each operation costs a launch there, and each number that is looked at a wait.
 
     So no pair is left out because it weighs nothing: which do would have to be looked at.
     """
 
-    def draw(contents: range, slots: range) -> TableSlice:
-        return TableSlice(
-            slice_block_table(heads, swaps, log_z, contents, slots).contiguous(), contents.start, slots.start
-        )
+    def slice_table(contents: range, slots: range) -> Tensor:
+        return slice_block_table(heads, swaps, log_z, contents, slots)
 
     every = range(swaps.number)
     # Pairs in one band share one table of contents and places; bands make what they need.
-    whole = draw(every, every) if rows >= swaps.number else None
-    pairs = score_every_pair(draw if whole is None else lambda *_: whole, mass, outside, step=rows)
-    return average_cosines(pairs, swaps, mass)
+    table = _cut(slice_table(every, every)) if rows >= swaps.number else slice_table
+    return average_cosines(score_every_pair(table, mass, outside, step=rows), swaps, mass)
 
 
 def _piece_by_piece(
     heads: Heads, swaps: BlockLayout, log_z: Tensor, mass: Tensor, outside: Tensor
 ) -> Float[Tensor, "head group 2"]:
-    """As a CPU wants it: what weighs nothing is left out, and arrays stay near the caches."""
-    found: list[Tensor] = []
+    """Score as a CPU wants it: what weighs nothing is left out, and arrays stay near the caches."""
+    scores: list[Tensor] = []
     for run, hubs in group_hubs(heads, swaps, mass):
         some, given = heads.take(run), (log_z[run], mass[run], outside[run])
         if hubs is None:
-            found.append(_by_all_pairs(some, swaps, *given))
+            scores.append(_by_all_pairs(some, swaps, *given))
         else:
-            found.append(average_cosines([list_hub_pairs(some, swaps, *given, hubs)], swaps, mass[run]))
-    return found[0] if len(found) == 1 else torch.cat(found)
+            scores.append(average_cosines([list_hub_pairs(some, swaps, *given, hubs)], swaps, mass[run]))
+    return scores[0] if len(scores) == 1 else torch.cat(scores)
 
 
 def _by_all_pairs(
     heads: Heads, swaps: BlockLayout, log_z: Tensor, mass: Tensor, outside: Tensor
 ) -> Float[Tensor, "head group 2"]:
-    """By every pair that attention can reach."""
+    """Score every pair that attention can reach."""
     table = fill_block_table(heads, swaps, log_z)
     unseen = swaps.number - table.shape[-1]
-    # One place that draws nothing stands for all that no query sees.
-    whole = TableSlice(torch.nn.functional.pad(table, (1, 0)), slot=unseen - 1) if unseen else TableSlice(table)
-    pairs = score_every_pair(lambda *_: whole, mass, outside, step=max(1, PAIRS // mass.numel()), unseen=unseen)
+    # Nothing is drawn at the places of leading blocks that no query sees, nor do two of them differ.
+    whole = _cut(torch.nn.functional.pad(table, (unseen, 0)) if unseen else table)
+    pairs = score_every_pair(whole, mass, outside, step=max(1, PAIRS // mass.numel()), unseen=unseen)
     return average_cosines(pairs, swaps, mass, unseen * (unseen - 1) // 2)
 
 
+# Gives what the contents of some blocks draw at the places of some blocks, [head, group, content, slot].
+SliceTable = Callable[[range, range], Tensor]
+
+
+def _cut(table: Float[Tensor, "head group content slot"]) -> SliceTable:
+    return lambda contents, slots: table[..., contents.start : contents.stop, slots.start : slots.stop]
+
+
 def score_every_pair(
-    drawn: Callable[[range, range], TableSlice],
+    slice_table: SliceTable,
     mass: Float[Tensor, "head group block"],
     outside: Float[Tensor, "head group"],
     *,
     step: int,
     unseen: int = 0,
 ) -> Iterator[SwappedPairs]:
-    """All pairs of which at least one block is not among the first ``unseen``, of ``step`` blocks ``i < j`` at a time.
-
-    ``slice_block_table(contents, slots)`` is asked for what every block's content among the former draws at the latter.
-    The normaliser after a swap is the attention outside the pair plus what the pair gets; the former is summed from the
-    blocks but ``i`` before ``j`` and those behind it, because subtracting the pair from the whole cancels when the pair
-    holds nearly everything.
+    """Yield all pairs of which at least one block is not among the first ``unseen``, ``step`` blocks ``i < j`` at a
+    time.
     """
     blocks, device = mass.shape[-1], mass.device
-    behind = torch.cat([mass[..., 1:], outside[..., None]], dim=-1).flip(-1).cumsum(-1).flip(-1)
     for top in range(0, blocks - 1, step):
         rows, columns = range(top, min(top + step, blocks - 1)), range(max(top + 1, unseen), blocks)
-        apart = rows.start + 1 - columns.start
-        row, column = torch.triu_indices(len(rows), len(columns), apart, device=device)
-        i, j = row + rows.start, column + columns.start
-        # Up to the block before each column's, whose own row leaves it out.
-        before = mass[..., None, columns.start - 1 : -1].expand(*mass.shape[:-1], len(rows), -1)
-        itself = torch.eye(len(rows), len(columns) - apart, dtype=torch.bool, device=device)[:, -apart:]
-        before = before.masked_fill(itself, 0).cumsum(-1).flatten(-2)
-        others = behind if columns.start == 1 else behind + mass[..., : columns.start - 1].sum(-1, keepdim=True)
-        total = take_entries(before, torch.add(column, row, alpha=len(columns))).add_(take_entries(others, j))
-        swapped_first = drawn(columns, rows).at(j, i.clamp_min(unseen - 1) if unseen else i)
-        swapped_second = drawn(rows, columns).at(i, j)
+        row, column = torch.triu_indices(len(rows), len(columns), rows.start + 1 - columns.start, device=device)
+        by_row, by_column = row * len(columns) + column, column * len(rows) + row
+        swapped_first = take_entries(slice_table(columns, rows).flatten(-2), by_column)
+        swapped_second = take_entries(slice_table(rows, columns).flatten(-2), by_row)
+        total = sum_others(mass, outside, rows, columns, row, column)
         yield SwappedPairs(
-            first=take_entries(mass, i),
-            second=take_entries(mass, j),
+            first=take_entries(mass, row + rows.start),
+            second=take_entries(mass, column + columns.start),
             swapped_first=swapped_first,
             swapped_second=swapped_second,
             swapped_total=total.add_(swapped_first).add_(swapped_second),
         )
 
 
-@dataclass(frozen=True)
-class TableSlice:
-    """What contents of blocks would draw at blocks' places, from some content and some slot on; nothing before it."""
+def sum_others(
+    mass: Float[Tensor, "head group block"],
+    outside: Float[Tensor, "head group"],
+    rows: range,
+    columns: range,
+    row: Int[Tensor, " pair"],
+    column: Int[Tensor, " pair"],
+) -> Float[Tensor, "head group pair"]:
+    """Return the attention outside of each pair of blocks, ``rows[row]`` and ``columns[column]``.
 
-    values: Float[Tensor, "*head group content slot"]
-    content: int = 0
-    slot: int = 0
-
-    def at(self, contents: Int[Tensor, " pair"], slots: Int[Tensor, " pair"]) -> Float[Tensor, "*head group pair"]:
-        row = self.values.shape[-1]
-        index, first = torch.add(slots, contents, alpha=row), self.content * row + self.slot
-        return take_entries(self.values.flatten(-2), index - first if first else index)
+    It is summed from the blocks before the second, but for the first, and from all behind: to subtract the pair from
+    the whole would cancel where the pair holds nearly everything.
+    """
+    gap = columns.start - rows.start - 1
+    before = mass[..., None, columns.start - 1 : -1].expand(*mass.shape[:-1], len(rows), -1)
+    is_first = torch.eye(len(rows), len(columns) + gap, dtype=torch.bool, device=mass.device)[:, gap:]
+    before = before.masked_fill(is_first, 0).cumsum(-1).flatten(-2)
+    behind = torch.cat([mass[..., 1:], outside[..., None]], dim=-1).flip(-1).cumsum(-1).flip(-1)
+    if columns.start > 1:
+        behind = behind + mass[..., : columns.start - 1].sum(-1, keepdim=True)
+    total = take_entries(before, row * len(columns) + column)
+    return total.add_(take_entries(behind, column + columns.start))
 
 
 def take_entries(x: Float[Tensor, "*head place"], index: Int[Tensor, " pair"]) -> Float[Tensor, "*head pair"]:
-    """Entries of the last dimension, several times faster on a CPU than by an index."""
+    """Return entries of the last dimension, several times faster on a CPU than by an index."""
     return x.gather(-1, index.expand(*x.shape[:-1], -1))

@@ -13,7 +13,7 @@ from jaxtyping import Bool, Float, Int64
 
 from posym_core._checks import convert_array, convert_membership, require_counts
 from posym_core.metrics._contrasts import LayerContrast, contrast_layers
-from posym_core.metrics._stats import DRAWS, Estimate, average_prompts, head_correlation, statistic_interval
+from posym_core.metrics._stats import DRAWS, Estimate, average_prompts, correlate_heads, statistic_interval
 
 # A plane is slow if it turns by less than this part of a circle from the first key to the last.
 SLOW_TURN = 1 / 8
@@ -56,7 +56,7 @@ def measure_head_trends(
     local: Bool[np.ndarray, " layer"],
     draws: int = DRAWS,
 ) -> HeadTrends:
-    """Seven numbers about a model's heads, with 95 % intervals over prompts and layers.
+    """Measure seven numbers about a model's heads, with 95 % intervals over prompts and layers.
 
     Args:
         positional: ``s_POS``.
@@ -66,9 +66,6 @@ def measure_head_trends(
         tokens: of a prompt; decides which planes are slow.
         local: which layers see a window only.
         draws: of the bootstrap.
-
-    Raises:
-        ValueError: if ``tokens`` or ``draws`` is below 1, or ``local`` is not one boolean for each layer.
     """
     require_counts(tokens=(tokens, 1), draws=(draws, 1))
     local = convert_membership("local", local)
@@ -87,10 +84,10 @@ def measure_head_trends(
     }
     slow = slow_energy(mean, angles, tokens)
     return HeadTrends(
-        correlation=_defined(lambda: head_correlation(positional, symbolic, draws=draws).pearson),
+        correlation=_defined(lambda: correlate_heads(positional, symbolic, draws=draws).pearson),
         frequency_law=_defined(
             lambda: (
-                head_correlation(*measure_behaviour_and_use(positional, symbolic, mean, angles), draws=draws).spearman
+                correlate_heads(*measure_behaviour_and_use(positional, symbolic, mean, angles), draws=draws).spearman
             )
         ),
         slow_energy=_defined(lambda: _mean_of_heads(slow, draws)),
@@ -99,7 +96,7 @@ def measure_head_trends(
 
 
 def find_local_layers(angles: Float[np.ndarray, "layer plane"]) -> Int64[np.ndarray, " local"]:
-    """Layers whose slowest plane is as fast as that of any; global layers of a model with two bases are slower.
+    """Find the layers whose slowest plane is about as fast as any; a model's global layers have slower ones.
 
     Planes that do not rotate, angle 0, do not count; a layer without any that does is global.
     """
@@ -111,11 +108,7 @@ def find_local_layers(angles: Float[np.ndarray, "layer plane"]) -> Int64[np.ndar
 def measure_layer_trend(
     scores: Float[np.ndarray, "prompt layer head"], layers: Int64[np.ndarray, " chosen"], *, draws: int = DRAWS
 ) -> LayerContrast:
-    """Early against late half of a model, of some of its layers; the halves stay where they are in the whole.
-
-    Raises:
-        ValueError: as :func:`posym_core.metrics.contrast_layers`, as where one half has none of these layers.
-    """
+    """Compare some layers of the early half of a model with those of the late half."""
     split = int((layers < scores.shape[1] // 2).sum())
     return contrast_layers(scores[:, layers], split=split, draws=draws)
 
@@ -126,7 +119,7 @@ def measure_behaviour_and_use(
     energy: Float[np.ndarray, "layer head plane"],
     angles: Float[np.ndarray, "layer plane"],
 ) -> tuple[Float[np.ndarray, "1 layer head"], Float[np.ndarray, "1 layer head"]]:
-    """``s_POS - s_SYM``, and the mean log angle weighted by the planes' energy.
+    """Return ``s_POS - s_SYM``, and the mean log angle weighted by the planes' energy.
 
     Args:
         positional: ``s_POS``.
@@ -145,7 +138,7 @@ def measure_behaviour_and_use(
 def slow_energy(
     energy: Float[np.ndarray, "layer head plane"], angles: Float[np.ndarray, "layer plane"], tokens: int
 ) -> Float[np.ndarray, "layer head"]:
-    """Part of each head's energy in planes that turn by less than an eighth of a circle over the prompt.
+    """Return each head's part of energy in planes that turn by less than an eighth of a circle over the prompt.
 
     NaN for a head without energy. Unrotated planes are slow.
     """

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import torch
-from jaxtyping import Bool, Float
+from jaxtyping import Bool, Float, Int64
 from torch import Tensor
 
 from posym_core.store._resuming import describe_difference, describe_work, read_part, write_part
@@ -33,20 +33,34 @@ class History:
     observed_at: Tensor
 
 
+@dataclass
 class State:
-    """Everything beside parameters, optimiser and generators that a resumed run needs."""
+    """Everything beside parameters, optimiser and generators that a resumed run needs.
 
-    def __init__(self) -> None:
-        self.step = 0
-        self.frozen: Bool[Tensor, "*member"] | None = None
-        self.frozen_at: Tensor | None = None
-        self.running: Tensor | None = None
-        # What the host knows of the frozen: whether all are, and the places of those that are.
-        self.finished = False
-        self.held: tuple[Tensor, ...] | None = None
-        self.records: list[Tensor] = []
-        self.observations: dict[str, list[Tensor]] = {}
-        self.observed_at: list[int] = []
+    Until the first losses tell how many members there are, the tensors are empty.
+
+    Attributes:
+        running: sum of each member's losses since the last record.
+        frozen: which members are frozen.
+        frozen_at: see :class:`History`.
+        finished: whether all are frozen, as the host knows it.
+        held: the places of the frozen, as the host knows them.
+    """
+
+    step: int = 0
+    running: Float[Tensor, "*member"] = field(default_factory=lambda: torch.zeros(0))
+    frozen: Bool[Tensor, "*member"] = field(default_factory=lambda: torch.zeros(0, dtype=torch.bool))
+    frozen_at: Int64[Tensor, "*member"] = field(default_factory=lambda: torch.zeros(0, dtype=torch.long))
+    finished: bool = False
+    held: tuple[Tensor, ...] | None = None
+    records: list[Tensor] = field(default_factory=list)
+    observations: dict[str, list[Tensor]] = field(default_factory=dict)
+    observed_at: list[int] = field(default_factory=list)
+
+    @property
+    def started(self) -> bool:
+        """Whether the members are known."""
+        return self.running.numel() > 0
 
     def start(self, losses: Tensor, steps: int) -> None:
         self.running = torch.zeros_like(losses)
@@ -54,9 +68,6 @@ class State:
         self.frozen_at = torch.full_like(losses, steps, dtype=torch.long)
 
     def record(self, every: int, stop_loss: float) -> Tensor:
-        assert self.running is not None
-        assert self.frozen is not None
-        assert self.frozen_at is not None
         since = self.step - every * ((self.step - 1) // every)
         mean = self.running / since
         if not torch.isfinite(mean).all():
@@ -75,7 +86,6 @@ class State:
         return mean
 
     def look_at_frozen(self) -> None:
-        assert self.frozen is not None
         self.finished = bool(self.frozen.all())
         self.held = self.frozen.nonzero(as_tuple=True) if self.frozen.any() else None
 
@@ -87,7 +97,6 @@ class State:
             self.observations.setdefault(name, []).append(value.detach().cpu().clone())
 
     def history(self) -> History:
-        assert self.frozen_at is not None
         return History(
             losses=torch.stack(self.records).cpu() if self.records else self.frozen_at.new_zeros(0).float(),
             frozen_at=self.frozen_at.cpu(),
@@ -98,10 +107,7 @@ class State:
 
 
 def save(path: Path, described: dict, parameters, optimizer, generators, state: State) -> None:
-    """One file, whole or absent, of all that the run goes on from; ``describe_settings`` is what it was asked for."""
-    assert state.frozen is not None
-    assert state.frozen_at is not None
-    assert state.running is not None
+    """Write all that the run goes on from as one file, whole or absent; ``described`` is what was asked for."""
     tensors = {"frozen": state.frozen, "frozen_at": state.frozen_at, "running": state.running}
     for name, parameter in parameters.items():
         moments = optimizer.state[parameter]

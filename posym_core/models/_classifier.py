@@ -30,7 +30,7 @@ Ablation = Literal["zero", "mean"]
 
 
 def place_in_first_head(name: str, heads: int, rest: str = "nope") -> tuple[str, ...]:
-    """Names for a layer whose first head alone has this encoding.
+    """Return names for a layer whose first head alone has this encoding.
 
     >>> place_in_first_head("rope", 3)
     ('rope', 'nope', 'nope')
@@ -74,7 +74,7 @@ class EncodingModel(nn.Module):
         return [encoding for encoding in made if isinstance(encoding, Absolute)]
 
     def stream(self, tokens: Int64[Tensor, "sentence token"]) -> Float[Tensor, "sentence token width"]:
-        """Embeddings with what absolute encodings add."""
+        """Return the embeddings with what absolute encodings add."""
         self._require_sentences(tokens)
         stream = self.embedding(tokens)
         for encoding in self.absolute:
@@ -90,7 +90,7 @@ class EncodingModel(nn.Module):
             )
 
     def hidden(self, tokens: Int64[Tensor, "sentence token"]) -> Bool[Tensor, "sentence token"] | None:
-        """Padding, where it is left out."""
+        """Return the padding, where it is left out."""
         return tokens == 0 if self.settings.mask_padding else None
 
     def forward(
@@ -104,9 +104,6 @@ class EncodingModel(nn.Module):
             tokens: sentences; padding, token 0, stands behind their ends.
             edit: called with every layer's number and what its heads read ``[sentence, head, token, dim]``, before the
                 output map; what it returns goes on.
-
-        Raises:
-            ValueError: if a sentence is too long or holds nothing but padding where that is left out.
         """
         self._require_sentences(tokens)
         hidden = self.hidden(tokens)
@@ -126,7 +123,7 @@ class EncodingModel(nn.Module):
         return self.read((stream * weight[..., None]).sum(1) / weight.sum(1, keepdim=True))
 
     def _layers(self, tokens: Tensor) -> Iterator[tuple[Attention, Tensor, Tensor | None]]:
-        """Every layer's attention with its inputs and the padding, first layer first."""
+        """Yield every layer's attention with its inputs and the padding, first layer first."""
         stream, hidden = self.stream(tokens), self.hidden(tokens)
         for layer in self.layers:
             assert isinstance(layer, Layer)
@@ -135,16 +132,16 @@ class EncodingModel(nn.Module):
 
     @torch.no_grad()
     def calls(self, tokens: Int64[Tensor, "sentence token"]) -> list[LayerAttention]:
-        """What every layer's attention is given and makes, first layer first."""
+        """Return what every layer's attention is given and makes, first layer first."""
         return [attention.call(inputs, hidden) for attention, inputs, hidden in self._layers(tokens)]
 
     @torch.no_grad()
     def mean_reads(self, tokens: Int64[Tensor, "sentence token"]) -> Float[Tensor, "layer head dim"]:
-        """What every head says on average over all tokens that count; padding does not where it is left out."""
+        """Return what every head reads on average over all tokens that count; padding does not where it is left out."""
         hidden = self.hidden(tokens)
         counts = torch.ones_like(tokens, dtype=torch.bool) if hidden is None else ~hidden
-        said = [attention.reads(inputs, hidden).transpose(1, 2) for attention, inputs, _ in self._layers(tokens)]
-        return torch.stack([x[counts].mean(0) for x in said])
+        reads = [attention.reads(inputs, hidden).transpose(1, 2) for attention, inputs, _ in self._layers(tokens)]
+        return torch.stack([x[counts].mean(0) for x in reads])
 
 
 class ClassLoss(SeededLoss):
@@ -162,21 +159,21 @@ def predict_classes(
     edit: Edit | None = None,
     batch_size: int = 500,
 ) -> Int64[Tensor, " sentence"]:
-    """The class that a model in evaluation mode gives every sentence, on the CPU."""
+    """Predict the class of every sentence with a model in evaluation mode; on the CPU."""
     require_evaluation(model)
     device = model.embedding.weight.device
     return torch.cat([model(part.to(device), edit).argmax(-1).cpu() for part in batch.tokens.split(batch_size)])
 
 
 def mark_right_classes(model: EncodingModel, batch: SentenceBatch, **options: Any) -> Bool[Tensor, " sentence"]:
-    """Which sentences get the right class; takes what :func:`predict_classes` takes."""
+    """Return which sentences get the right class; takes what :func:`predict_classes` takes."""
     return predict_classes(model, batch, **options) == batch.answer.cpu()
 
 
 def ablate_each_head(
     model: EncodingModel, batch: SentenceBatch, *, by: Ablation = "zero", batch_size: int = 500
 ) -> tuple[float, Float[Tensor, "layer head"]]:
-    """Accuracy of the whole model, and with every head ablated in turn.
+    """Return the accuracy of the whole model, and with every head ablated in turn.
 
     Args:
         model: in evaluation mode.
@@ -184,9 +181,6 @@ def ablate_each_head(
         by: ``"zero"``: the head says nothing; ``"mean"``: on every token it says what it says on average, so that what
             follows keeps the constant part that it was trained with.
         batch_size: sentences of a pass.
-
-    Raises:
-        ValueError: if ``by`` is neither, or the model is in training mode.
     """
     if by not in get_args(Ablation):
         raise ValueError(f"by must be one of {', '.join(map(repr, get_args(Ablation)))}; got {by!r}")
@@ -198,7 +192,7 @@ def ablate_each_head(
     def accuracy(edit: Edit | None) -> float:
         return float(mark_right_classes(model, batch, edit=edit, batch_size=batch_size).double().mean())
 
-    found = torch.zeros(instead.shape[:2], dtype=torch.float64)
-    for place in np.ndindex(*found.shape):
-        found[place] = accuracy(replace_heads({place: instead[place]}))
-    return accuracy(None), found
+    accuracies = torch.zeros(instead.shape[:2], dtype=torch.float64)
+    for place in np.ndindex(*accuracies.shape):
+        accuracies[place] = accuracy(replace_heads({place: instead[place]}))
+    return accuracy(None), accuracies

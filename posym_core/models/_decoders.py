@@ -30,9 +30,6 @@ class DecoderEnsemble(Ensemble):
             dimensions a plane.
         seeds: one per group of members; decides initial weights.
         heads: heads a layer; ``heads * 2 * planes`` is the width of the residual stream.
-
-    Raises:
-        ValueError: if angles are not ``[variant, layer, plane]`` and finite, or there is no seed or no head.
     """
 
     shape = ("variant", "layer", "plane")
@@ -71,12 +68,11 @@ class DecoderEnsemble(Ensemble):
                 dim]``, before the output map; what it returns goes on.
         """
         *_, (stream, _, _) = self._run(tokens, edit)
-        asked = self._normed(stream[:, :, :, self.task.context :: 2], -1)
-        return asked @ self.read[:, :, None]
+        at_questions = self._normed(stream[:, :, :, self.task.context :: 2], -1)
+        return at_questions @ self.read[:, :, None]
 
     def queries_and_keys(self, tokens: Int64[Tensor, "seed prompt token"]) -> list[tuple[Tensor, Tensor]]:
-        """Of every layer the last token's queries ``[seed, variant, prompt, head, dim]`` and all keys
-        ``[seed, variant, prompt, head, token, dim]``, rotated to their positions, for the core's functions.
+        """Return every layer's last queries ``[seed, variant, prompt, head, dim]`` and all keys, rotated.
 
         Pass ``scale=self.scale`` and ``angles=self.angles[variant, layer]`` along; the pairing is ``"halves"``.
         """
@@ -88,13 +84,13 @@ class DecoderEnsemble(Ensemble):
     def attention(
         self, tokens: Int64[Tensor, "seed prompt token"]
     ) -> list[Float[Tensor, "seed variant prompt head query key"]]:
-        """Of every layer the attention of every token to those before it and to itself."""
+        """Return every layer's attention of every token to those before it and to itself."""
         future = torch.ones(2 * tokens.shape[-1:], dtype=torch.bool, device=tokens.device).triu(1)
         _, *layers = self._run(tokens, None)
         return [(query @ keys.mT * self.scale).masked_fill(future, -torch.inf).softmax(-1) for _, query, keys in layers]
 
     def _run(self, tokens: Tensor, edit: Edit | None) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
-        """The stream after the embedding and after every layer, with that layer's queries and keys."""
+        """Yield the stream after the embedding and after every layer, with that layer's queries and keys."""
         seeds, variants = self.ensemble
         self.require_tokens(tokens, more_than=self.task.context)
         rows = self.task.vocabulary * torch.arange(seeds * variants, device=tokens.device).view(seeds, variants, 1, 1)
@@ -122,7 +118,7 @@ class DecoderEnsemble(Ensemble):
             yield stream, query, keys
 
     def _map(self, x: Tensor, weights: Tensor, layer: int) -> Tensor:
-        """``x`` ``[seed, variant, prompt, token, ...]`` through every member's own map, as one product of matrices."""
+        """Send ``x[seed, variant, prompt, token, ...]`` through every member's own map, as one product of matrices."""
         maps = weights[:, :, layer].flatten(0, 1)
         return torch.bmm(x.flatten(0, 1).flatten(1, 2), maps).view(*x.shape[:-1], maps.shape[-1])
 
@@ -131,5 +127,5 @@ class DecoderEnsemble(Ensemble):
 
 
 def rotate_neighbours(x: Float[Tensor, "*rows dim"], turns: Tensor) -> Float[Tensor, "*rows dim"]:
-    """Every plane, two neighbouring dimensions, times its complex number in ``turns``: one pass over memory."""
+    """Turn every plane, two neighbouring dimensions, by its complex number in ``turns``: one pass over memory."""
     return torch.view_as_real(torch.view_as_complex(x.unflatten(-1, (-1, 2))) * turns).flatten(-2)

@@ -28,9 +28,6 @@ class Ensemble(nn.Module):
         angles: radians per position, as :attr:`correlate_shape` says; 0 is a plane without rotation.
         seeds: one per group of members; decides initial weights.
         sizes: what else :meth:`member` makes a member from.
-
-    Raises:
-        ValueError: if angles have another shape or are not finite, or there is no seed.
     """
 
     shape: ClassVar[tuple[str, ...]]
@@ -55,7 +52,7 @@ class Ensemble(nn.Module):
         self.register_buffer("angles", angles, persistent=False)
 
     def initializer(self) -> Callable[..., nn.Parameter]:
-        """Gives initial weights of a shape and ``spread``, each time the seeds' next; alike for all variants."""
+        """Return what draws initial weights of a shape and ``spread``, the seeds' next, alike for all variants."""
         generators = [torch.Generator().manual_seed(seed) for seed in self.seeds]
 
         def initial(*shape: int, spread: float) -> nn.Parameter:
@@ -78,13 +75,13 @@ class Ensemble(nn.Module):
             )
 
     def losses(self, batch: Any) -> Float[Tensor, "seed variant"]:
-        """Mean cross-entropy of every member on its seed's inputs (each field of ``batch`` leads with the seed)."""
+        """Return members' mean cross-entropy on their seeds' inputs (each field of ``batch`` leads with the seed)."""
         scores = self(batch.tokens)
         answer = batch.answer[:, None, ..., None].expand(*scores.shape[:-1], 1)
         return (scores.logsumexp(-1) - scores.gather(-1, answer)[..., 0]).flatten(2).mean(-1)
 
     def member(self, seed: int, variant: int) -> Self:
-        """A copy of one member as an ensemble of one; ``seed`` counts the seeds given, from 0."""
+        """Copy one member as an ensemble of one; ``seed`` counts the seeds given, from 0."""
         angles = self.angles[variant : variant + 1]
         alone = type(self)(self.task, angles.cpu(), seeds=self.seeds[seed : seed + 1], **self.sizes).to(angles.device)
         with torch.no_grad():
@@ -94,16 +91,16 @@ class Ensemble(nn.Module):
 
 
 def make_generators(seeds: Sequence[int], device: torch.device | str = "cpu", *, purpose: int) -> list[torch.Generator]:
-    """A generator per seed for data; ``purpose`` (0 for training, 1 for tests, ...) keeps their streams apart."""
+    """Make a generator per seed; ``purpose`` (0 for training, 1 for tests, ...) keeps their streams apart."""
     spread = 1_000_003  # a prime far above any number of purposes, so that no two pairs share a stream
     return [torch.Generator(device).manual_seed(spread * (purpose + 1) + seed) for seed in seeds]
 
 
 def sample_streams(task: Any, count: int, generators: Sequence[torch.Generator]) -> Any:
-    """``count`` inputs of a task from every generator; each field leads with the stream ``[seed, ...]``."""
+    """Draw ``count`` inputs of a task from every generator; each field leads with the stream ``[seed, ...]``."""
     return stack_streams([task.sample(count, generator) for generator in generators])
 
 
 def stack_streams(drawn: Sequence[Any]) -> Any:
-    """One batch of all seeds from a batch of each, named tuples of tensors."""
+    """Stack a batch of each seed, named tuples of tensors, as one."""
     return drawn[0]._make(torch.stack(field) for field in zip(*drawn, strict=True))

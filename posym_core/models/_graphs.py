@@ -20,7 +20,7 @@ Step = Callable[[tuple[Tensor, ...]], None]
 
 
 def rebuild_batch(batch: tuple, fields: Iterable[Any]) -> tuple:
-    """A batch of the same kind, a named tuple or a plain one."""
+    """Return a batch of the same kind, a named tuple or a plain one."""
     make = getattr(batch, "_make", tuple)
     return make(fields)
 
@@ -42,7 +42,7 @@ class Recorder:
         torch.cuda.current_stream(self.stream.device).wait_stream(self.stream)
 
     def record(self, run: Callable[[], None]) -> Callable[[], None]:
-        """What does again all that ``run`` does on the device, on the same memory; nothing is done yet."""
+        """Return what does again all that ``run`` does on the device, on the same memory; nothing is done yet."""
         graph = torch.cuda.CUDAGraph()
         with torch.cuda.graph(graph, pool=self.pool, stream=self.stream):
             run()
@@ -69,11 +69,11 @@ class GraphedStep:
             self.recorder.make(lambda: self.step(batch))
             return
         if shapes not in self.recorded:
-            own = rebuild_batch(batch, (x.clone() for x in batch))
-            self.recorded[shapes] = own, self.recorder.record(lambda: self.step(own))
-        own, replay = self.recorded[shapes]
-        for mine, new in zip(own, batch, strict=True):
-            mine.copy_(new)
+            buffers = rebuild_batch(batch, (x.clone() for x in batch))
+            self.recorded[shapes] = buffers, self.recorder.record(lambda: self.step(buffers))
+        buffers, replay = self.recorded[shapes]
+        for buffer, new in zip(buffers, batch, strict=True):
+            buffer.copy_(new)
         replay()
 
     def forget(self) -> None:

@@ -17,17 +17,17 @@ Edit = Callable[[int, Tensor], Tensor]
 
 
 def replace_heads(new: Mapping[LayerHead, Float[Tensor, "*rows dim"]]) -> Edit:
-    """An edit that lets some heads hand on something else.
+    """Return an edit that lets some heads hand on something else.
 
     Args:
         new: by layer and head, from 0: ``[dim]``, ``[token, dim]``, or with the dimensions before the heads'.
     """
 
-    def edit(layer: int, said: Tensor) -> Tensor:
-        said = said.clone()
-        for (there, head), x in new.items():
-            if there == layer:
-                said[..., head, :, :] = x.to(said)
-        return said
+    def edit(layer: int, output: Tensor) -> Tensor:
+        output = output.clone()
+        for (edited, head), x in new.items():
+            if edited == layer:
+                output[..., head, :, :] = x.to(output)
+        return output
 
     return edit

@@ -83,7 +83,7 @@ class ModelSettings:
             raise ValueError(f"encoding must be one name or one per head, {self.heads}; got {len(self.encoding)}")
 
     def shape(self, heads: int | None = None) -> LayerShape:
-        """Sizes of a layer, or of some of its heads."""
+        """Return the sizes of a layer, or of some of its heads."""
         return LayerShape(
             heads=heads or self.heads,
             dim=self.width // self.heads,
@@ -93,7 +93,7 @@ class ModelSettings:
         )
 
     def layer_encoding(self) -> Encoding:
-        """A new encoding for one layer; what absolute ones add is no business of the layers'."""
+        """Make an encoding for one layer, which leaves out what absolute ones add."""
 
         def make(name: str, heads: int) -> Encoding:
             encoding = make_encoding(name, self.shape(heads), **self.options.get(name, {}))
@@ -141,7 +141,7 @@ class Attention(nn.Module):
         self.dropout = nn.Dropout(settings.dropout)
 
     def call(self, inputs: Tensor, hidden: Bool[Tensor, "sentence token"] | None) -> LayerAttention:
-        """Queries, keys and logits; nobody looks at ``hidden`` tokens."""
+        """Return queries, keys and logits; nobody looks at ``hidden`` tokens."""
         if isinstance(self.projections, LatentProjections):
             query, key = self.projections(inputs)
         else:
@@ -152,11 +152,11 @@ class Attention(nn.Module):
         return LayerAttention(inputs=inputs, query=query, key=key, logits=logits)
 
     def by_head(self, x: Float[Tensor, "sentence token columns"]) -> Float[Tensor, "sentence head token dim"]:
-        """Columns dealt out to heads."""
+        """Deal columns out to heads."""
         return x.unflatten(-1, (-1, self.value.out_features // self.heads)).transpose(-2, -3)
 
     def reads(self, inputs: Tensor, hidden: Tensor | None) -> Float[Tensor, "sentence head token dim"]:
-        """What every head reads: the mean of the values under its attention."""
+        """Return what every head reads: the mean of the values under its attention."""
         weights = self.dropout(self.encoding.attention(self.call(inputs, hidden).logits))
         return weights @ self.by_head(self.value(inputs))
 
@@ -196,9 +196,11 @@ def draw_weights(model: nn.Module, embedding: Tensor, seed: int, *, projections:
     ``embedding`` is drawn with spread 1, maps with one over the root of their inputs, those to queries and keys times
     ``projections``; biases are 0, and norms stay.
     """
-    own = {id(p) for m in model.modules() if isinstance(m, Encoding | LatentProjections) for p in m.parameters()}
+    of_encodings = {
+        id(p) for m in model.modules() if isinstance(m, Encoding | LatentProjections) for p in m.parameters()
+    }
     for name, parameter in model.named_parameters():
-        if id(parameter) in own or "norm" in name:
+        if id(parameter) in of_encodings or "norm" in name:
             continue
         # 32 bits: on the CPU torch takes no more of a seed.
         generator = torch.Generator().manual_seed(zlib.crc32(f"{seed}/{name}".encode()))

@@ -39,9 +39,6 @@ class ToyEnsemble(Ensemble):
         angles: ``[variant, plane]``, radians per position; 0 is a plane without rotation.
         seeds: one per group of members; decides initial weights.
         width: dimension of token embeddings.
-
-    Raises:
-        ValueError: if angles are not ``[variant, plane]`` and finite, or there is no seed.
     """
 
     shape = ("variant", "plane")
@@ -59,18 +56,18 @@ class ToyEnsemble(Ensemble):
         self.read_map = initial(width, task.classes, spread=width**-0.5)
 
     def query_table(self) -> Float[Tensor, "seed variant query dim"]:
-        """Unrotated query of every query token."""
+        """Return the unrotated query of every query token."""
         parts = self.embedding @ self.query_map
         return parts[:, :, self.token_parts[self.task.context_vocabulary :]].sum(3)
 
     def key_table(self) -> Float[Tensor, "seed variant token dim"]:
-        """Unrotated key of every token of the vocabulary."""
+        """Return the unrotated key of every token of the vocabulary."""
         return (self.embedding @ self.key_map)[:, :, self.token_parts].sum(3)
 
     def logits(
         self, tokens: Int64[Tensor, "seed input token"], gates: Float[Tensor, " plane"] | None = None
     ) -> Float[Tensor, "seed input token variant"]:
-        """Logits of the last token's query against all tokens."""
+        """Return the logits of the last token's query against all tokens."""
         self.require_tokens(tokens, more_than=1)
         seeds, inputs, slots = tokens.shape
         variants = self.ensemble[1]
@@ -89,9 +86,9 @@ class ToyEnsemble(Ensemble):
         key_row = tokens + self.task.vocabulary * seed[:, None, None]
         query_row = tokens[:, :, -1] - self.task.context_vocabulary + self.task.queries * seed[:, None]
         looked_up = keys.reshape(seeds * self.task.vocabulary, -1).index_select(0, key_row.flatten())
-        asked = turned.reshape(seeds * self.task.queries, -1).index_select(0, query_row.flatten())
+        queries = turned.reshape(seeds * self.task.queries, -1).index_select(0, query_row.flatten())
         shape = (seeds, inputs, slots, self.dim, variants)
-        return (asked.view(shape) * looked_up.view(shape)).sum(3) * self.scale
+        return (queries.view(shape) * looked_up.view(shape)).sum(3) * self.scale
 
     def forward(
         self, tokens: Int64[Tensor, "seed input token"], gates: Float[Tensor, " plane"] | None = None
@@ -115,7 +112,7 @@ class ToyEnsemble(Ensemble):
     def query_and_keys(
         self, tokens: Int64[Tensor, "seed input token"], variant: int
     ) -> tuple[Float[Tensor, "seed input dim"], Float[Tensor, "seed input token dim"]]:
-        """Query of the last token and keys of all tokens, rotated to their positions, for the core's functions.
+        """Return the last token's query and all tokens' keys, rotated to their positions.
 
         Pass ``scale=self.scale`` and ``angles=self.angles[variant]`` along with them; the pairing is ``"halves"``.
         """

@@ -59,12 +59,12 @@ class TrainingSettings:
             raise ValueError(f"betas must lie in [0, 1); got {self.betas}")
 
     def rate(self, step: int) -> float:
-        """Learning rate of step ``0 .. steps - 1``."""
+        """Return the learning rate of step ``0 .. steps - 1``."""
         rise = min(1.0, (step + 1) / self.warmup) if self.warmup else 1.0
         return self.learning_rate * rise * 0.5 * (1 + math.cos(math.pi * step / self.steps))
 
     def optimizer(self, parameters: Sequence[nn.Parameter], **options: Any) -> torch.optim.Optimizer:
-        """Adam; subclasses may choose another of its kind, with the same state. ``options`` go to torch."""
+        """Make Adam; subclasses may choose another of its kind, with the same state. ``options`` go to torch."""
         # One pass over memory per step: the parameters of an ensemble outweigh its activations.
         return torch.optim.Adam(parameters, betas=self.betas, fused=True, **options)
 
@@ -203,21 +203,21 @@ def train(
 
 
 def make_graph_recorder(device: torch.device) -> Recorder | None:
-    """What records graphs on this device, where it has any."""
+    """Return what records graphs on this device, where it has any."""
     return Recorder(device) if device.type == "cuda" else None
 
 
 def _step(model, parameters, optimizer, batch, settings: TrainingSettings, state: State) -> None:
     losses = model.losses(batch)
-    if state.running is None:
+    if not state.started:
         _check_leading(parameters, losses.shape)
         state.start(losses.detach(), settings.steps)
     losses.sum().backward()
     # Adam moves by momentum even where the gradient is 0, so frozen members are put back.
-    kept = {} if state.held is None else {name: x.detach()[state.held] for name, x in parameters.items()}
+    frozen_rows = {} if state.held is None else {name: x.detach()[state.held] for name, x in parameters.items()}
     optimizer.step()
     with torch.no_grad():
-        for name, rows in kept.items():
+        for name, rows in frozen_rows.items():
             parameters[name][state.held] = rows
         state.running += losses.detach()
     # At the end, so that a graph makes its gradients in its own memory.
@@ -225,7 +225,7 @@ def _step(model, parameters, optimizer, batch, settings: TrainingSettings, state
 
 
 def move_batches(batches: Sequence[Any], device: torch.device) -> list[Any]:
-    """Batches with the CPU's tensors on a device; what is no tensor, or there already, stays.
+    """Move batches' CPU tensors to a device; what is no tensor, or there already, stays.
 
     Tensors at the same place of tuples travel in one copy, on a CUDA device from memory that it reads by itself.
     """
@@ -266,7 +266,7 @@ class SeededLoss(nn.Module):
         self.model = model
 
     def prepare(self, batch: tuple[Any, int]) -> Any:
-        """A batch without its seed, which is planted."""
+        """Plant a batch's seed and return the rest."""
         data, seed = batch
         torch.manual_seed(seed)
         return data

@@ -16,7 +16,7 @@ MANIFEST, UNFINISHED = "posym-manifest.json", ".unfinished"
 
 
 def find_cache_root() -> Path:
-    """Where converted models are kept: ``$POSYM_CACHE``, else ``posym`` in the user's cache folder."""
+    """Return where converted models are kept: ``$POSYM_CACHE``, else ``posym`` in the user's cache folder."""
     from platformdirs import user_cache_path
 
     chosen = os.environ.get("POSYM_CACHE")
@@ -24,7 +24,7 @@ def find_cache_root() -> Path:
 
 
 def cache_folder(name: str, key: Mapping[str, str], build: Callable[[Path], None], *, root: Path, room: int) -> Path:
-    """The folder that ``build`` made for ``key``, made now if it is missing or damaged.
+    """Return the folder that ``build`` made for ``key``, made now if it is missing or damaged.
 
     A manifest with the key and a record of every file is written with it and checked at each call. The folder is built
     under another name and renamed when it is complete, so that it is never seen half-made. When several processes ask
@@ -90,7 +90,7 @@ def _remove_killed(root: Path, name: str, *, held: Path) -> None:
 
 
 def find_damage(folder: Path, key: Mapping[str, str]) -> str | None:
-    """What is wrong with a kept folder, or None if every file is as it was when it was made."""
+    """Say what is wrong with a kept folder; None if every file is as it was when it was made."""
     try:
         manifest = json.loads((folder / MANIFEST).read_text(encoding="utf-8"))
         recorded = manifest["files"]

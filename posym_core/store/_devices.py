@@ -8,11 +8,7 @@ import torch
 
 
 def choose_device(device: str = "auto") -> torch.device:
-    """``"auto"`` is :func:`find_preferred_device`; anything else goes to torch.
-
-    Raises:
-        ValueError: if the device does not exist here.
-    """
+    """Return the device: ``"auto"`` is :func:`find_preferred_device`, anything else goes to torch."""
     if device == "auto":
         return find_preferred_device()
     try:
@@ -25,13 +21,13 @@ def choose_device(device: str = "auto") -> torch.device:
 
 
 def find_preferred_device() -> torch.device:
-    """What ``"auto"`` is: CUDA where PyTorch has it and a GPU is there to run on, else the CPU."""
-    there = torch.cuda.is_available() and torch.cuda.device_count() > 0
-    return torch.device("cuda" if there else "cpu")
+    """Return what ``"auto"`` is: CUDA where PyTorch has it and a GPU to run on, else the CPU."""
+    has_cuda = torch.cuda.is_available() and torch.cuda.device_count() > 0
+    return torch.device("cuda" if has_cuda else "cpu")
 
 
 def describe_device(device: torch.device) -> str:
-    """What ran it, in words: an accelerator's name, or the processor's kind with the number of threads."""
+    """Say what ran it: an accelerator's name, or the processor's kind with the number of threads."""
     if device.type == "cpu":
         number = torch.get_num_threads()
         return f"CPU ({platform.machine()}, {number} thread{'s' * (number != 1)})"

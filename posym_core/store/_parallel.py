@@ -35,7 +35,7 @@ class WorkerLostError(RuntimeError):
 
 
 def hold(key: Hashable, load: Callable[[], Found]) -> Found:
-    """What this process holds under a key; made by ``load`` if it holds something else, which it then lets go."""
+    """Return what this process holds under a key; ``load`` makes it if something else is held, which is let go."""
     if key not in HELD:
         HELD.clear()
         HELD[key] = load()

@@ -20,7 +20,7 @@ PACKAGES = ("posym_core", "posym_profile", "posym_figures", "posym_companion")
 
 
 def code_version() -> dict[str, str]:
-    """``code_version`` and ``code_digest``: the package's version and a digest of its source files.
+    """Return ``code_version`` and ``code_digest``: the package's version and a digest of its source files.
 
     They are those of the moment when this process first asks, because editing files does not change what is loaded.
 
@@ -35,10 +35,10 @@ def code_version() -> dict[str, str]:
 def _own_version() -> tuple[str, str]:
     digest = hashlib.sha256()
     for package in PACKAGES:
-        found = find_spec(package)
-        if found is None or found.origin is None:
+        spec = find_spec(package)
+        if spec is None or spec.origin is None:
             continue
-        root = Path(found.origin).parent
+        root = Path(spec.origin).parent
         for path in sorted(root.rglob("*.py")):
             digest.update(path.relative_to(root.parent).as_posix().encode())
             digest.update(strip_code(path.read_text("utf-8")).encode())
@@ -54,12 +54,12 @@ def _own_version() -> tuple[str, str]:
 
 @functools.cache
 def strip_code(source: str) -> str:
-    """Source without what does not run: comments, layout and docstrings, so that mending them makes no other code."""
+    """Return source without comments, layout and docstrings, so that mending them makes no other code."""
     tree = ast.parse(source)
     for node in ast.walk(tree):
         if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
-            kept = [line for line in node.body if not _is_text(line)]
-            node.body = kept
+            code = [line for line in node.body if not _is_text(line)]
+            node.body = code
     return ast.dump(tree)
 
 
@@ -72,7 +72,7 @@ def _is_text(statement: ast.stmt) -> bool:
 
 
 def list_library_versions() -> dict[str, str]:
-    """Versions of what numbers depend on besides this package."""
+    """Return the versions of what numbers depend on besides this package."""
     return {
         "python": platform.python_version(),
         "torch": torch.__version__.split("+")[0],
@@ -89,11 +89,11 @@ def _installed(package: str) -> dict[str, str]:
 
 
 def record_provenance(seconds: float, **more: Any) -> dict[str, Any]:
-    """Where what is kept comes from: code, what more is known, the date, how long it took, versions of libraries."""
+    """Return where what is kept comes from: code, what more is known, date, duration, versions of libraries."""
     date = datetime.now(UTC).isoformat(timespec="seconds")
     return {**code_version(), **more, "date": date, "seconds": round(seconds, 1), "versions": list_library_versions()}
 
 
 def digest_code() -> str:
-    """Digest of the code, see :func:`code_version`."""
+    """Return the digest of the code, see :func:`code_version`."""
     return code_version()["code_digest"]

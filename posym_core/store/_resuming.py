@@ -28,7 +28,7 @@ class ResultError(RuntimeError):
 
 
 def require_keeping(folder: Path, room: int = ROOM) -> None:
-    """Ask for all that keeping what is measured needs, before it is measured.
+    """Refuse early what would stop results from being kept when they are measured.
 
     Args:
         folder: made if missing.
@@ -56,29 +56,29 @@ def require_keeping(folder: Path, room: int = ROOM) -> None:
 
 
 def describe_work(settings: Mapping[str, Any], **more: Any) -> dict[str, Any]:
-    """What unfinished work is of, as JSON: ``settings``, the code, versions of libraries, and what more there is."""
+    """Return what unfinished work is of, as JSON: ``settings``, the code, versions of libraries, and more."""
     made_with = {"code": digest_code(), "versions of libraries": list_library_versions()}
     return json.loads(json.dumps({"settings": dict(settings), **more, **made_with}))
 
 
-def describe_difference(there: Mapping[str, Any], asked: Mapping[str, Any]) -> str:
-    """In what two identities differ, for "has other ..."; nothing if in nothing.
+def describe_difference(stored: Mapping[str, Any], wanted: Mapping[str, Any]) -> str:
+    """Say in what two identities differ, for "has other ..."; nothing if in nothing.
 
     >>> describe_difference({"settings": {"size": 2}, "code": "a"}, {"settings": {"size": 3}, "code": "b"})
     'settings (size: 2 there, 3 now) and other code ("a" there, "b" now)'
     >>> describe_difference({"settings": {"stop": float("nan")}}, {"settings": {"stop": float("nan")}})
     ''
     """
-    said = []
-    for name in {**asked, **there}:
-        old, new = there.get(name), asked.get(name)
+    differing = []
+    for name in {**wanted, **stored}:
+        old, new = stored.get(name), wanted.get(name)
         if isinstance(old, dict) and isinstance(new, dict):
             parts = [_both(old.get(key), new.get(key), f"{key}: ") for key in {**new, **old}]
         else:
             parts = [_both(old, new)]
         if any(parts):
-            said.append(f"{name} ({', '.join(filter(None, parts))})")
-    return " and other ".join(said)
+            differing.append(f"{name} ({', '.join(filter(None, parts))})")
+    return " and other ".join(differing)
 
 
 def _both(old: Any, new: Any, name: str = "") -> str:
@@ -147,13 +147,13 @@ def write_part(path: Path, arrays: Mapping[str, np.ndarray | Tensor], about: Map
         name: (x.detach().cpu() if isinstance(x, Tensor) else torch.tensor(x)).contiguous()
         for name, x in arrays.items()
     }
-    said = json.dumps({"of": _run(path.parent), "about": dict(about or {})})
-    metadata = {"said": said, "checksum": _part_checksum(tensors, said)}
+    header = json.dumps({"of": _run(path.parent), "about": dict(about or {})})
+    metadata = {"said": header, "checksum": _part_checksum(tensors, header)}
     write_files(path.parent, {path.name: save(tensors, metadata=metadata)})
 
 
 def read_part(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
-    """The arrays of a finished part, and what else was kept of it.
+    """Return the arrays of a finished part, and what else was kept of it.
 
     Raises:
         DamagedError: if it is altered, truncated or of other work than that begun in its folder.
@@ -166,12 +166,12 @@ def read_part(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
             tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 (no mapping)
     except (SafetensorError, OSError) as error:
         raise DamagedError(f"{path.name} cannot be read ({error})") from error
-    said = metadata.get("said", "")
-    if metadata.get("checksum") != _part_checksum(tensors, said):
+    header = metadata.get("said", "")
+    if metadata.get("checksum") != _part_checksum(tensors, header):
         raise DamagedError(f"{path.name} was altered: its own checksum is not that of its content")
-    if json.loads(said)["of"] != _run(path.parent):
+    if json.loads(header)["of"] != _run(path.parent):
         raise DamagedError(f"{path.name} belongs to another run")
-    return tensors, json.loads(said)["about"]
+    return tensors, json.loads(header)["about"]
 
 
 def _run(folder: Path) -> str | None:
@@ -179,8 +179,8 @@ def _run(folder: Path) -> str | None:
     return None if begun is None else digest_of(begun)
 
 
-def _part_checksum(tensors: Mapping[str, Tensor], said: str) -> str:
-    digest = hashlib.sha256(said.encode())
+def _part_checksum(tensors: Mapping[str, Tensor], header: str) -> str:
+    digest = hashlib.sha256(header.encode())
     for name, x in sorted(tensors.items()):
         digest.update(f"{name} {x.dtype} {tuple(x.shape)}\n".encode())
         digest.update(x.reshape(-1).view(torch.uint8).numpy().data)

@@ -42,13 +42,13 @@ def write_files(folder: Path, contents: Mapping[str, bytes]) -> None:
 
 
 def sha256(path: Path) -> str:
-    """Hexadecimal SHA-256 of a file."""
+    """Return the hexadecimal SHA-256 of a file."""
     with open(path, "rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def record(content: bytes | Path) -> dict[str, Any]:
-    """What tells the content of a file from any other: ``size`` and ``sha256``."""
+    """Return what tells the content of a file from any other: ``size`` and ``sha256``."""
     if isinstance(content, Path):
         return {"size": content.stat().st_size, "sha256": sha256(content)}
     return {"size": len(content), "sha256": hashlib.sha256(content).hexdigest()}
@@ -74,14 +74,14 @@ def require_whole(folder: Path, files: Mapping[str, Mapping[str, Any]]) -> None:
                 f"{name} was altered or truncated: it has {size:,} bytes instead of {recorded['size']:,}"
             )
     for name, recorded in files.items():
-        if (found := sha256(folder / name)) != recorded["sha256"]:
+        if (digest := sha256(folder / name)) != recorded["sha256"]:
             raise DamagedError(
-                f"{name} was altered or truncated: its SHA-256 is {found[:12]}..., not {recorded['sha256'][:12]}..."
+                f"{name} was altered or truncated: its SHA-256 is {digest[:12]}..., not {recorded['sha256'][:12]}..."
             )
 
 
 def seal(description: Mapping[str, Any]) -> bytes:
-    """A description as JSON that carries its own ``checksum``, for :func:`unseal`."""
+    """Return a description as JSON that carries its own ``checksum``, for :func:`unseal`."""
     return (json.dumps({**description, "checksum": digest_of(description)}, indent=1) + "\n").encode()
 
 
@@ -93,10 +93,10 @@ def unseal(path: Path, *, format: int | None = None) -> dict[str, Any]:
     """
     try:
         description = json.loads(path.read_bytes())
-        own = description.pop("checksum")
+        checksum = description.pop("checksum")
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise DamagedError(f"{path.name} is not a whole description ({error!r})") from error
-    if own != digest_of(description):
+    if checksum != digest_of(description):
         raise DamagedError(f"{path.name} was altered: its own checksum is not that of its content")
     if description.get("format") != format:
         raise DamagedError(f"{path.name} has format {description.get('format')}, this code reads {format}")
@@ -104,5 +104,5 @@ def unseal(path: Path, *, format: int | None = None) -> dict[str, Any]:
 
 
 def digest_of(description: Mapping[str, Any]) -> str:
-    """SHA-256 of what JSON can hold, however it is laid out as text."""
+    """Return the SHA-256 of what JSON can hold, however it is laid out as text."""
     return hashlib.sha256(json.dumps(description, sort_keys=True).encode()).hexdigest()

@@ -83,9 +83,6 @@ class FactsTask:
         attributes: different attributes.
         questions: kinds that are asked.
 
-    Raises:
-        ValueError: if a number is out of range or ``questions`` names none or an unknown one.
-
     >>> task = FactsTask(facts=2, names=4, attributes=3)
     >>> batch = task.ask("binding", 5, torch.Generator().manual_seed(0))
     >>> batch.tokens.shape, task.vocabulary
@@ -136,14 +133,14 @@ class FactsTask:
         return 2 + self.facts * self.words
 
     def sample(self, count: int, generator: torch.Generator) -> FactsBatch:
-        """Prompts with all their questions, for training."""
+        """Draw prompts with all their questions, for training."""
         kinds = torch.tensor([QUESTIONS.index(question) for question in self.questions], device=generator.device)
         drawn = torch.randint(len(kinds), (count,), generator=generator, device=generator.device)
-        asked = self.facts // 2 if "last" in self.questions else self.facts
-        return self._draw(kinds[drawn], asked, generator)
+        questions = self.facts // 2 if "last" in self.questions else self.facts
+        return self._draw(kinds[drawn], questions, generator)
 
     def ask(self, question: Question, count: int, generator: torch.Generator) -> FactsBatch:
-        """Prompts with a single question of one kind, which is their last token; for tests."""
+        """Draw prompts with one question of one kind, which is their last token; for tests."""
         if question not in QUESTIONS or (question == "last" and self.facts % 2):
             raise ValueError(
                 f"question must be one of {', '.join(QUESTIONS)}, the last for even facts; got {question!r} for "
@@ -153,7 +150,7 @@ class FactsTask:
         return self._draw(kinds, 1, generator)
 
     def ceilings(self, question: Question) -> Ceilings:
-        """What readers of a part of the facts can reach on one question of a kind.
+        """Return what readers of a part of the facts can reach on one question of a kind.
 
         A reader of counts names the most frequent attribute: ``E[max count] / facts``. Of the two facts of a name the
         later one is at the last place with probability ``2 / facts``, and at no place more often.
@@ -169,7 +166,7 @@ class FactsTask:
             place=likeliest + (1 - likeliest) * nothing,
         )
 
-    def _draw(self, kind: Int64[Tensor, " prompt"], asked: int, generator: torch.Generator) -> FactsBatch:
+    def _draw(self, kind: Int64[Tensor, " prompt"], questions: int, generator: torch.Generator) -> FactsBatch:
         count, m, device = len(kind), self.facts, generator.device
 
         def shuffled(rows: int) -> Tensor:
@@ -182,14 +179,14 @@ class FactsTask:
         # Where names recur, the facts that can be asked about are the later of each two.
         later = torch.ones(count, m, dtype=torch.bool, device=device)
         later = torch.where(recurs, ~(names[:, :, None] == names[:, None, :]).triu(1).any(2), later)
-        fact = (shuffled(m) + m * ~later).argsort(1)[:, :asked]
+        fact = (shuffled(m) + m * ~later).argsort(1)[:, :questions]
         answer = attributes.gather(1, fact)
         named = MARKS + names.gather(1, fact)
         question = torch.where((kind == QUESTIONS.index("index"))[:, None], self.first_ordinal + fact, named)
 
-        told = torch.stack([MARKS + names, self.first_attribute + attributes], dim=-1)
-        verb, stop = (torch.full_like(told[..., :1], mark) for mark in (VERB, STOP))
-        parts = [told[..., :1], verb, told[..., 1:], stop] if self.words > 2 else [told]
+        pairs = torch.stack([MARKS + names, self.first_attribute + attributes], dim=-1)
+        verb, stop = (torch.full_like(pairs[..., :1], mark) for mark in (VERB, STOP))
+        parts = [pairs[..., :1], verb, pairs[..., 1:], stop] if self.words > 2 else [pairs]
         facts = torch.cat(parts, dim=-1)[..., : self.words].flatten(1)
         talk = torch.stack([question, self.first_attribute + answer], dim=-1).flatten(1)[:, :-1]
         edges = [torch.full((count, 1), mark, device=device) for mark in (START, ASK)]
@@ -198,7 +195,7 @@ class FactsTask:
 
 
 def expect_most_frequent(draws: int, kinds: int) -> Fraction:
-    """Expected count of the most frequent of ``kinds`` in ``draws`` even independent draws.
+    """Return the expected count of the most frequent of ``kinds`` in ``draws`` even independent draws.
 
     >>> expect_most_frequent(2, 2)
     Fraction(3, 2)

@@ -54,9 +54,6 @@ class IndexTask(ContextTask):
     Symbols are drawn independently and uniformly, so they may repeat; ``j`` is uniform over the positions. Token
     ``s`` is symbol ``s``, token ``symbols + j`` is index ``j``.
 
-    Raises:
-        ValueError: if there is no context or fewer than two symbols.
-
     >>> task = IndexTask(length=4, symbols=3)
     >>> batch = task.sample(2, torch.Generator().manual_seed(0))
     >>> batch.tokens.shape, task.vocabulary
@@ -84,11 +81,11 @@ class IndexTask(ContextTask):
         return self.vocabulary
 
     def parts(self, tokens: Int64[Tensor, "*batch"]) -> Int64[Tensor, "*batch part"]:
-        """What tokens are made of: here each is its own single part."""
+        """Return what tokens are made of: here each is its own single part."""
         return tokens[..., None]
 
     def sample(self, count: int, generator: torch.Generator) -> TaskBatch:
-        """``count`` inputs, drawn and left on the generator's device."""
+        """Draw ``count`` inputs and leave them on the generator's device."""
         require_count("count", count, 1)
         device = generator.device
         context = torch.randint(self.symbols, (count, self.length), generator=generator, device=device)
@@ -131,7 +128,7 @@ class PairTask(ContextTask):
         return self.symbols + self.attributes + self.queries + 1
 
     def parts(self, tokens: Int64[Tensor, "*batch"]) -> Int64[Tensor, "*batch part"]:
-        """What tokens are made of: two parts a token, in one vocabulary.
+        """Return what tokens are made of: two parts a token, in one vocabulary.
 
         Parts ``0 .. symbols - 1`` are symbols, then come the attributes, then one part per query, then one that marks a
         token as a query. A pair is its symbol and its attribute; a query is its own part and the mark.
@@ -143,12 +140,12 @@ class PairTask(ContextTask):
         return torch.stack([first, second], dim=-1)
 
     def symbols_of(self, tokens: Int64[Tensor, "*batch"]) -> Int64[Tensor, "*batch"]:
-        """Symbol of pairs and of queries."""
+        """Return the symbol of pairs and of queries."""
         pairs = self.context_vocabulary
         return torch.where(tokens < pairs, tokens // self.attributes, tokens - pairs)
 
     def batch(self, symbol: Tensor, attribute: Tensor, position: Tensor) -> TaskBatch:
-        """Pairs ``[input, position]`` with the question for the symbol that stands at ``position`` ``[input]``."""
+        """Join pairs ``[input, position]`` with the question for the symbol at ``position`` ``[input]``."""
         query = self.context_vocabulary + symbol.gather(1, position[:, None])
         answer = attribute.gather(1, position[:, None])[:, 0]
         return TaskBatch(torch.cat([symbol * self.attributes + attribute, query], dim=1), answer, position)
@@ -160,9 +157,6 @@ class RetrievalTask(PairTask):
 
     The context is a uniform arrangement of ``length`` distinct symbols, each with a uniform attribute; the queried
     symbol is uniform among those present.
-
-    Raises:
-        ValueError: if symbols are fewer than positions, or there are fewer than two attributes.
     """
 
     def __post_init__(self):
@@ -174,7 +168,7 @@ class RetrievalTask(PairTask):
             )
 
     def sample(self, count: int, generator: torch.Generator) -> TaskBatch:
-        """As :meth:`IndexTask.sample`."""
+        """Draw as :meth:`IndexTask.sample` does."""
         require_count("count", count, 1)
         device = generator.device
         # float64: float32 draws tie often enough to bend the uniform order of large batches
@@ -193,9 +187,6 @@ class PartialInductionTask(PairTask):
     the others, ``repetition - 1 .. length - 1``, so that every answer position is tested equally often, and the
     earlier ones are a uniform subset of the positions before it. All other positions hold independent uniform draws
     of the other symbols. Values are independent and uniform.
-
-    Raises:
-        ValueError: if the repetitions do not fit the length, or fewer than two symbols or values are given.
     """
 
     repetition: int = 4
@@ -210,7 +201,7 @@ class PartialInductionTask(PairTask):
             )
 
     def sample(self, count: int, generator: torch.Generator) -> TaskBatch:
-        """As :meth:`IndexTask.sample`."""
+        """Draw as :meth:`IndexTask.sample` does."""
         require_count("count", count, 1)
         device, shape = generator.device, (count, self.length)
         queried = torch.randint(self.symbols, (count, 1), generator=generator, device=device)

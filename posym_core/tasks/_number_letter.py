@@ -59,7 +59,7 @@ class MultihopTask:
             )
 
     def _balanced_answers(self, count: int, values: int, generator: torch.Generator) -> tuple[Tensor, Tensor, Tensor]:
-        """Path length, answer's place in the window and answer: all combinations equally often up to one, shuffled.
+        """Draw path length, answer's place and answer: all combinations equally often up to one, shuffled.
 
         Combinations are dealt out length by length, then place by place; within these the values follow each other
         from a random start, so that each is balanced by itself whatever the count.
@@ -79,7 +79,7 @@ class MultihopTask:
     def _paths(
         self, hops: Tensor, place: Tensor, extra: int, generator: torch.Generator
     ) -> tuple[Tensor, Tensor, Tensor]:
-        """Steps back and rank on the path (-1 off it), each ``[sequence, steps + 1]``, and the path's positions."""
+        """Draw steps back, rank on the path (-1 off it), each ``[sequence, steps + 1]``, and the path's positions."""
         count, device = len(hops), generator.device
         first = extra + self.window
         position = first + torch.arange(self.steps + 1, device=device)
@@ -138,9 +138,6 @@ class NumberTask(MultihopTask):
             count: number of sequences.
             generator: of everything that is drawn.
             extra: letters in front of the window, which no path reaches.
-
-        Raises:
-            ValueError: if a number is out of range.
         """
         require_counts(count=(count, 1), extra=(extra, 0))
         device = generator.device
@@ -217,16 +214,16 @@ class LetterTask(MultihopTask):
         # Rank 0 is the query and k the k-th station: it carries letters k and k + 1 of the path.
         on_path = rank >= 0
         named = order.gather(1, rank.clamp_min(0))
-        own = order.gather(1, (rank - 1).clamp_min(0))
+        earlier_letter = order.gather(1, (rank - 1).clamp_min(0))
         left = order.gather(1, hops[:, None] + draw(spare, self.steps + 1))
-        left = torch.where(rank > 0, own, left)
+        left = torch.where(rank > 0, earlier_letter, left)
         right = torch.where(on_path, named, draw(self.alphabet, self.steps + 1))
         pairs = self.alphabet * self.integers + left * self.alphabet + right
         return MultihopBatch(tokens=torch.cat([ends, pairs], dim=1), answer=answer, hops=hops, path=path)
 
 
 def name_letters(count: int) -> list[str]:
-    """``a`` to ``z``, then ``aa``, ``ab`` and so on.
+    """Return ``a`` to ``z``, then ``aa``, ``ab`` and so on.
 
     >>> name_letters(120)[-1]
     'dp'

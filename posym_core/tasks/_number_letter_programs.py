@@ -14,18 +14,18 @@ from posym_core.tasks._number_letter import LetterTask, NumberTask
 
 
 def apply_index(tokens: Int64[Tensor, "sequence token"], task: NumberTask) -> Int64[Tensor, "sequence token"]:
-    """Selective Index: an integer becomes the token that many positions before it, if that is a letter.
+    """Replace an integer by the token that many positions before it, if that is a letter (Selective Index).
 
     >>> apply_index(torch.tensor([[4, 8, 9]]), NumberTask(letters=8)).tolist()  # e, 1 back, 2 back
     [[4, 4, 4]]
     """
     target = find_index_targets(tokens, task)
-    found = tokens.gather(1, target.clamp_min(0))
-    return torch.where((target >= 0) & (found < task.letters), found, tokens)
+    pointed_at = tokens.gather(1, target.clamp_min(0))
+    return torch.where((target >= 0) & (pointed_at < task.letters), pointed_at, tokens)
 
 
 def apply_retrieval(tokens: Int64[Tensor, "sequence token"], task: LetterTask) -> Int64[Tensor, "sequence token"]:
-    """Retrieval: a pair of letters becomes the earlier pair whose left letter is its right one.
+    """Replace a pair of letters by the earlier pair whose left letter is its right one.
 
     >>> task = LetterTask(alphabet=3, integers=1, hops=2)  # (a,1) (b,1) (c,1) (a,a) (a,b) ... (c,c)
     >>> [task.token_names[token] for token in apply_retrieval(torch.tensor([[1, 10]]), task)[0]]  # (b,1) (c,b)
@@ -38,14 +38,14 @@ def apply_retrieval(tokens: Int64[Tensor, "sequence token"], task: LetterTask) -
 def apply_reflexive(
     tokens: Int64[Tensor, "sequence token"], task: NumberTask | LetterTask
 ) -> Int64[Tensor, "sequence token"]:
-    """Every token stays."""
+    """Leave every token as it is."""
     return tokens.clone()
 
 
 def walk(
     tokens: Int64[Tensor, "sequence token"], task: NumberTask | LetterTask, *, hops: int, layers: int
 ) -> Int64[Tensor, "sequence token"]:
-    """``Reflexive`` for the layers that are left after ``hops`` times Index or Retrieval; the last token answers."""
+    """Apply Index or Retrieval ``hops`` times and ``Reflexive`` in the layers that are left; the last token answers."""
     if not 0 <= hops <= layers:
         raise ValueError(f"{layers} layers make from 0 to {layers} hops; got hops={hops}")
     for layer in range(layers):
@@ -57,7 +57,7 @@ def walk(
 
 
 def find_index_targets(tokens: Int64[Tensor, "sequence token"], task: NumberTask) -> Int64[Tensor, "sequence token"]:
-    """Where every integer points, -1 for letters and for what points before the first token."""
+    """Return where every integer points, -1 for letters and for what points before the first token."""
     _check_tokens(tokens, task)
     steps = tokens - task.letters + 1
     target = torch.arange(tokens.shape[1], device=tokens.device) - steps
@@ -67,7 +67,7 @@ def find_index_targets(tokens: Int64[Tensor, "sequence token"], task: NumberTask
 def find_retrieval_targets(
     tokens: Int64[Tensor, "sequence token"], task: LetterTask
 ) -> Int64[Tensor, "sequence token"]:
-    """Where the last earlier pair stands whose left letter every pair of letters names; -1 where there is none."""
+    """Return where the last earlier pair stands whose left letter a pair names; -1 where there is none."""
     _check_tokens(tokens, task)
     left, right = split_letters(tokens, task)
     place = torch.arange(tokens.shape[1], device=tokens.device)
@@ -78,7 +78,7 @@ def find_retrieval_targets(
 def split_letters(
     tokens: Int64[Tensor, "*batch"], task: LetterTask
 ) -> tuple[Int64[Tensor, "*batch"], Int64[Tensor, "*batch"]]:
-    """Left and right letter of pairs; the right one is -1 where a pair ends with an integer."""
+    """Return left and right letter of pairs; the right one is -1 where a pair ends with an integer."""
     ends = task.alphabet * task.integers
     pair = tokens - ends
     return (
@@ -99,7 +99,7 @@ def _check_tokens(tokens: Tensor, task: NumberTask | LetterTask) -> None:
 
 
 def is_valid(tokens: Int64[Tensor, "sequence token"], task: NumberTask | LetterTask) -> Bool[Tensor, "sequence token"]:
-    """Which tokens ask something that has one answer.
+    """Return which tokens ask something that has one answer.
 
     In Number: letters, and integers that point at or behind the first token. In Letter: pairs with an integer, and
     pairs of letters whose right letter is the left one of exactly one earlier pair and not their own.

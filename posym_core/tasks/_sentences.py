@@ -55,7 +55,7 @@ class SentenceTask:
     vocabulary: int = 574
 
     def random_words(self, count: int, generator: torch.Generator) -> Int64[Tensor, "sentence token"]:
-        """Words and nothing else, drawn evenly."""
+        """Draw words and nothing else, evenly."""
         shape = (count, self.longest)
         return torch.randint(WORDS, self.vocabulary, shape, generator=generator, device=generator.device)
 
@@ -88,7 +88,7 @@ class DistanceTask(SentenceTask):
         return self.distances
 
     def best_without_order(self) -> float:
-        """Accuracy of the best guess by somebody who sees the tokens of a sentence but not their order.
+        """Return the best accuracy of who sees the tokens of a sentence but not their order.
 
         Words are drawn evenly and say nothing about the distance; the number of tokens says a little.
 
@@ -172,7 +172,7 @@ class CountTask(SentenceTask):
 
 
 def draw_balanced_classes(classes: int, count: int, generator: torch.Generator) -> Int64[Tensor, " count"]:
-    """``count`` of ``classes`` numbers in random order, each equally often up to one."""
+    """Draw ``count`` of ``classes`` numbers in random order, each equally often up to one."""
     require_counts(count=(count, 1))
     device = generator.device
     names = torch.randperm(classes, generator=generator, device=device)
@@ -180,7 +180,7 @@ def draw_balanced_classes(classes: int, count: int, generator: torch.Generator) 
 
 
 def draw_up_to(largest: Int64[Tensor, " count"], generator: torch.Generator) -> Int64[Tensor, " count"]:
-    """Whole numbers from 0 to each of ``largest``, evenly."""
+    """Draw whole numbers from 0 to each of ``largest``, evenly."""
     draw = torch.rand(largest.shape, generator=generator, device=generator.device, dtype=torch.float64)
     return (draw * (largest + 1)).long()
 
@@ -188,6 +188,6 @@ def draw_up_to(largest: Int64[Tensor, " count"], generator: torch.Generator) -> 
 def pad_sentences(
     tokens: Int64[Tensor, "sentence token"], length: Int64[Tensor, " sentence"]
 ) -> Int64[Tensor, "sentence token"]:
-    """Sentences with padding from each one's end."""
+    """Put padding behind each sentence's end."""
     place = torch.arange(tokens.shape[1], device=tokens.device)
     return tokens.masked_fill(place >= length[:, None], PADDING)

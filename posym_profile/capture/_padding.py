@@ -10,7 +10,7 @@ import torch
 from jaxtyping import Bool, Int
 from torch import Tensor, nn
 
-from posym_core._checks import defer_checks, require, require_known_tokens
+from posym_core._checks import Checks, require, require_known_tokens
 
 WITHOUT = "leave the padding out, or tell posym_profile.profile of it by attention_mask (1 for tokens, 0 for padding)"
 
@@ -29,7 +29,7 @@ def remove_padding(
     Raises:
         TypeError, ValueError: if the mask does not fit, padding is left, or the model has no such token.
     """
-    with defer_checks(input_ids.device):
+    with Checks():
         return _split(model, input_ids, attention_mask, least)
 
 

@@ -13,7 +13,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
-from posym_core._checks import defer_checks, require_counts, require_known_tokens
+from posym_core._checks import Checks, require_counts, require_known_tokens
 from posym_profile.capture._attention_calls import AttentionInputs
 from posym_profile.capture._capturing import (
     check_input_ids,
@@ -105,7 +105,7 @@ def _labels(model: nn.Module, ids: Int[Tensor, "prompt token"], length: int) -> 
         looks = weights[:, :, rows].argmax(-1) == rows + 1 - length
         found[call.index] = [*(part.mean((0, -1)) for part in parts), looks]
 
-    with defer_checks(ids.device):
+    with Checks():
         forward_with_hook(model, ids, receive, rows=None)
     right = _put_out(model, ids)[:, asked.cpu()] == ids.cpu()[:, asked.cpu() + 1]
     layers = [move_to_cpu(found[layer]) for layer in sorted(found)]

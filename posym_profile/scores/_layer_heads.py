@@ -17,7 +17,6 @@ from posym_core.metrics import (
     Heads,
     SwapScores,
     cross_logits,
-    fit_head,
     frequency_shares,
     frequency_use,
     score_swaps,
@@ -52,16 +51,8 @@ class LayerHeads(Heads):
     query: Float[Tensor, "prompt key_head group dim"]
     keys: Float[Tensor, "prompt key_head 1 key dim"]
     angles: Float[Tensor, " plane"]
-    scale: float
-    visible: Bool[Tensor, "prompt #key_head #group key"]
-    softcap: float | None
-    sinks: Float[Tensor, "key_head group"] | None
+    visible: Bool[Tensor, "prompt #key_head #group key"]  # pyright: ignore[reportGeneralTypeIssues]
     token: Int[Tensor, " prompt"] | None = None
-
-    def __post_init__(self) -> None:
-        # Layers that are measured as one may each have angles of their own.
-        fit_head(self.query, self.keys, self.angles[(0,) * (self.angles.ndim - 1)], self.pairing)
-        self.check_softmax()
 
     def cross_logits(
         self, keys: slice = slice(None), *, per_frequency: bool = False
@@ -74,7 +65,7 @@ class LayerHeads(Heads):
         self, swaps: BlockLayout, *, per_frequency: bool = False, products: torch.dtype = torch.float64
     ) -> SwapScores:
         """See :func:`posym_core.swap_scores`."""
-        return score_swaps(self, swaps.fit(self.keys.shape[-2]), per_frequency=per_frequency, products=products)
+        return score_swaps(self, swaps, per_frequency=per_frequency, products=products)
 
     def seen_blocks(self, swaps: BlockLayout) -> Bool[Tensor, "prompt block"]:
         """Which blocks the query sees whole in every head; one that a window cuts in two is not among them.
@@ -88,8 +79,8 @@ class LayerHeads(Heads):
         return seen & (behind <= self.token[:, None])
 
     def block_table(self, swaps: BlockLayout) -> BlockTable:
-        """See :func:`posym_core.metrics.make_block_table`."""
-        return tabulate_blocks(self, swaps.fit(self.keys.shape[-2]))
+        """See :func:`posym_core.metrics.tabulate_blocks`."""
+        return tabulate_blocks(self, swaps)
 
     def frequency_shares(self, keys: slice = slice(-1)) -> FrequencyShares:
         """See :func:`posym_core.frequency_shares`; of some keys, by default all but the query's own."""

@@ -16,10 +16,10 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
-from posym_core._checks import defer_checks, is_asynchronous, is_fake, require_count
+from posym_core._checks import Checks, is_asynchronous, is_fake, require_count
 from posym_core.metrics import find_budget
 from posym_profile.capture._attention_calls import AttentionInputs
-from posym_profile.capture._capturing import check_input_ids, find_input_device, forward_with_hook
+from posym_profile.capture._capturing import check_input_ids, forward_with_hook
 from posym_profile.capture._padding import remove_padding
 from posym_profile.capture._wrappers import unwrap
 from posym_profile.planes._rotary_planes import Planes, find_planes
@@ -149,7 +149,7 @@ def measure_layers(
             here = layers[run.shape[1]]
             for prompts in run.split(batch_size or max(1, TOKENS_A_BATCH // run.shape[1])):
                 here.prompts = slice(first, first + len(prompts))
-                with defer_checks(find_input_device(model)):
+                with Checks():
                     route = forward_with_hook(
                         model, prompts, here.receive, rows=here.rows, route=route, keep=bool(hold)
                     )

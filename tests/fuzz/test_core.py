@@ -6,6 +6,7 @@ import math
 import literal
 import pytest
 import torch
+from block_tables import make_block_table
 from hypothesis import assume, given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
@@ -29,7 +30,7 @@ from random_inputs import (
 from benchmarks.operations import scoring
 from posym_core import cross_logits, exclusion, frequency_shares, frequency_use, rope_angles, rotate, swap_scores
 from posym_core.metrics._frequencies import dirichlet_kernel
-from posym_core.metrics._permutations import make_block_table, permutation_scores
+from posym_core.metrics._permutations import score_permutations
 from posym_core.metrics._score_geometry import simulate_random_swaps
 
 WAYS = st.sampled_from(["cpu", "device"])
@@ -264,7 +265,7 @@ def test_scores_of_any_permutation(head, data):
     before, after = attention(range(blocks)), attention(order)
     assert table.attention().tolist() == pytest.approx(before, abs=1e-9)
     assert table.attention(orders)[0].tolist() == pytest.approx(after, abs=1e-9)
-    found = permutation_scores(torch.tensor(before), torch.tensor(after)[None], orders)
+    found = score_permutations(torch.tensor(before), torch.tensor(after)[None], orders)
     moved = [place for place in range(blocks) if order[place] != place]
     now, stayed, followed = (
         torch.tensor([values[place] for place in moved]).double()

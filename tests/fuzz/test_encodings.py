@@ -11,7 +11,7 @@ from random_inputs import DTYPES, KINDS, attempt, broken, cases, tensors, whole
 
 from posym_companion.encodings.pointers import POINTERS, head_pointers
 from posym_core.encodings import ENCODINGS, LayerShape, UndefinedCrossLogits, make_encoding
-from posym_core.metrics._permutations import cross_scores
+from posym_core.metrics._permutations import score_cross_logits
 from posym_core.models._classifier import EncodingModel, ModelSettings
 from posym_core.tasks._sentences import PADDING, TRIGGERS, SentenceBatch
 
@@ -100,7 +100,7 @@ def test_cross_logits_of_encodings(layer):
 def test_cross_scores(data, m, kind, dtype, crowded):
     C = data.draw(tensors((m, m), kind, dtype))
     outside = data.draw(tensors(2, kind, dtype)) if crowded else None
-    found = attempt(cross_scores, C, outside=outside)
+    found = attempt(score_cross_logits, C, outside=outside)
     if m < 2 or broken(C) or (crowded and broken(outside)):
         assert found is None
         return

@@ -66,7 +66,7 @@ def test_layer_contrast(data, prompts, layers, per_layer):
 @given(st.data(), st.integers(1, 3), st.integers(2, 4), st.integers(1, 3))
 def test_head_correlation(data, prompts, layers, per_layer):
     x, y = (data.draw(scores(prompts, layers, per_layer)) for _ in range(2))
-    found = attempt(stats.head_correlation, x, y, draws=30)
+    found = attempt(stats.correlate_heads, x, y, draws=30)
     undefined = np.isnan(x).all(0).any() or np.isnan(y).all(0).any()
     if undefined or layers * per_layer < 3:
         assert found is None

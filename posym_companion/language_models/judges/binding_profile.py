@@ -29,8 +29,8 @@ from posym_core.metrics import (
     Correlation,
     LayerContrast,
     contrast_layers,
+    correlate_heads,
     find_local_layers,
-    head_correlation,
     measure_layer_trend,
 )
 
@@ -179,10 +179,10 @@ def score_correlation(scores: Heads) -> tuple[Correlation, float | None]:
     Args:
         scores: ``positional`` and ``symbolic``, and both with ``null_`` before their names, ``[prompt, layer, head]``.
     """
-    found = head_correlation(scores["positional"], scores["symbolic"], draws=DRAWS)
+    found = correlate_heads(scores["positional"], scores["symbolic"], draws=DRAWS)
     if "null_positional" not in (scores.arrays if isinstance(scores, Result) else scores):
         return found, None
-    return found, head_correlation(scores["null_positional"], scores["null_symbolic"], draws=2).pearson.value
+    return found, correlate_heads(scores["null_positional"], scores["null_symbolic"], draws=2).pearson.value
 
 
 def yield_correlations(
@@ -240,6 +240,6 @@ def across_families(look: Look) -> Iterator[Yielded]:
     look.record(*settings.values())
     look.measured_on = ", ".join(dict.fromkeys(where.split(",")[0] for where in settings))
     for where, result in settings.items():
-        yield "r", where, head_correlation(result["positional"], result["symbolic"]).pearson
+        yield "r", where, correlate_heads(result["positional"], result["symbolic"]).pearson
         for score, name in SCORES.items():
             yield f"{score} early - late", where, contrast_layers(result[name]).difference

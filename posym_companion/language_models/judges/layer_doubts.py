@@ -18,7 +18,7 @@ from posym_companion.language_models.layer_doubts import LayerDoubts
 from posym_companion.language_models.origins import LEAD, WORDINGS
 from posym_companion.language_models.random_weights import FACTS, TAUS, RandomWeights
 from posym_companion.results import Result, load_result
-from posym_core.metrics import Estimate, head_correlation, statistic_interval
+from posym_core.metrics import Estimate, correlate_heads, statistic_interval
 from posym_profile.language_models import PACKAGED
 
 SCORES = {"s_POS": "positional", "s_SYM": "symbolic"}
@@ -132,4 +132,4 @@ def moved(one: np.ndarray, other: np.ndarray) -> Estimate:
 def kept_order(one: np.ndarray, other: np.ndarray) -> Estimate:
     """Rank correlation over heads of s_SYM - s_POS in two measurements ``[score, layer, head]``."""
     lean, again = (np.diff(x, axis=0) for x in (one, other))
-    return head_correlation(lean, again, draws=RESAMPLES).spearman
+    return correlate_heads(lean, again, draws=RESAMPLES).spearman

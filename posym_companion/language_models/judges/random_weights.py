@@ -30,7 +30,7 @@ from posym_companion.language_models.random_weights import (
     framed_lengths,
 )
 from posym_companion.results import Result, load_result
-from posym_core.metrics import Estimate, head_correlation, measure_behaviour_and_use, measure_layer_trend
+from posym_core.metrics import Estimate, correlate_heads, measure_behaviour_and_use, measure_layer_trend
 from posym_profile.language_models import PACKAGED
 
 # A plane whose contents' spread has no direction keeps half of their variance at this angle times the number of keys.
@@ -151,7 +151,7 @@ def correlation_with_random_weights(
 
     def r(result: Result, draws: int) -> Estimate:
         scores = (result[name][place].astype(float) for name in ("positional", "symbolic"))
-        return head_correlation(*scores, draws=draws).pearson
+        return correlate_heads(*scores, draws=draws).pearson
 
     return measure_random_weights(r, weights, folder, remedy, model)
 
@@ -164,7 +164,7 @@ def frequency_law_with_random_weights(
     def rho(result: Result, draws: int) -> Estimate:
         positional, symbolic = (result[name][0].astype(float) for name in ("positional", "symbolic"))
         use = (result[name].astype(float) for name in ("energy", "angles"))
-        return head_correlation(*measure_behaviour_and_use(positional, symbolic, *use), draws=draws).spearman
+        return correlate_heads(*measure_behaviour_and_use(positional, symbolic, *use), draws=draws).spearman
 
     return measure_random_weights(rho, weights, folder, remedy, model)
 

@@ -27,16 +27,16 @@ from posym_core.models.constructed import (
     PartialInductionHead,
     PositionalIndexHead,
     SymbolicRetrievalHead,
+    compute_positional_peak,
+    compute_symbolic_peak,
+    find_positional_beta,
+    find_recency_limit,
+    find_smallest_match,
+    find_smallest_recency,
+    find_symbolic_beta,
     is_right,
     list_inputs,
     list_worst_inputs,
-    positional_peak_weight,
-    positional_smallest_beta,
-    recency_angle_limit,
-    smallest_match,
-    smallest_recency,
-    symbolic_peak_weight,
-    symbolic_smallest_beta,
 )
 from posym_core.tasks import IndexTask, PartialInductionTask, RetrievalTask, TaskBatch
 
@@ -131,7 +131,7 @@ def positional_does_index(look: Look) -> Iterator[Yielded]:
     right = []
     for length, angle in ((3, 0.05), (3, 2.0), (5, 0.05), (5, 0.7), (5, 2.0)):
         task = IndexTask(length=length, symbols=3)
-        head = PositionalIndexHead(task, angle=angle, beta=WITHIN * positional_smallest_beta(length, angle))
+        head = PositionalIndexHead(task, angle=angle, beta=WITHIN * find_positional_beta(length, angle))
         right.append(all_right(head, list_inputs(task)))
     yield "angles and lengths at which the head is right on every input", "", count_cases(right)
 
@@ -153,7 +153,7 @@ def symbolic_does_retrieval(look: Look) -> Iterator[Yielded]:
     right = []
     for task in (RetrievalTask(length=3, symbols=4, attributes=2), RetrievalTask(length=64, symbols=64)):
         inputs = list_inputs(task) if task.length < 5 else list_worst_inputs(task)
-        right.append(all_right(SymbolicRetrievalHead(task, beta=WITHIN * symbolic_smallest_beta(task.length)), inputs))
+        right.append(all_right(SymbolicRetrievalHead(task, beta=WITHIN * find_symbolic_beta(task.length)), inputs))
     yield "lengths at which the head is right on every input", "", count_cases(right)
 
 
@@ -168,9 +168,9 @@ def two_angles_do_induction(look: Look) -> Iterator[Yielded]:
     for length in (3, 4):
         small = PartialInductionTask(length=length, symbols=2, attributes=2, repetition=2)
         for part in (0.25, 0.5, 0.9):
-            angle = part * recency_angle_limit(length)
-            recency = 1.5 * smallest_recency(length, angle)
-            match = WITHIN * smallest_match(length, angle, recency)
+            angle = part * find_recency_limit(length)
+            recency = 1.5 * find_smallest_recency(length, angle)
+            match = WITHIN * find_smallest_match(length, angle, recency)
             head = PartialInductionHead(small, angle=angle, match=match, recency=recency)
             right.append(all_right(head, list_inputs(small)))
     yield "two-angle heads within the limits that are right on every input", "", count_cases(right)
@@ -188,8 +188,8 @@ def peaks_bend(look: Look) -> Iterator[Yielded]:
     """Theorem 7: the largest attention weight by target over lengths, angles and strengths."""
     settings = list(itertools.product((4, 7, 16, 33, 64), (0.05, 0.3, 0.7, 1.0), (0.1, 1.0, 10.0, 100.0)))
     for quantity, weight, sign in (
-        ("settings in which the positional head's weight is U-shaped", positional_peak_weight, 1),
-        ("settings in which the symbolic head's weight is inverse-U", symbolic_peak_weight, -1),
+        ("settings in which the positional head's weight is U-shaped", compute_positional_peak, 1),
+        ("settings in which the symbolic head's weight is inverse-U", compute_symbolic_peak, -1),
     ):
         shapes = (bends(weight(length, part * math.pi / length, beta), sign) for length, part, beta in settings)
         yield quantity, "", count_cases(shapes)

@@ -17,10 +17,10 @@ from posym_companion.one_head.judges.frequency_control import MODEL, bent_angles
 from posym_companion.one_head.judges.head_geometry import SHOWN_IN, load_arrows
 from posym_companion.results import Result
 from posym_core.metrics import mean_interval
-from posym_core.models.constructed import positional_peak_weight, symbolic_peak_weight
+from posym_core.models.constructed import compute_positional_peak, compute_symbolic_peak
 
 LENGTH, INPUTS = 32, 64
-BUILT: dict[str, Callable] = {"index": positional_peak_weight, "retrieval": symbolic_peak_weight}
+BUILT: dict[str, Callable] = {"index": compute_positional_peak, "retrieval": compute_symbolic_peak}
 
 
 def attention_to_target(result: Result, task: str, seed: int, variant: int) -> np.ndarray:

@@ -20,13 +20,13 @@ from posym_core.models.constructed import (
     HopHead,
     IndexHead,
     RetrievalHead,
-    index_discrepancy,
-    index_smallest_beta,
+    compute_index_discrepancy,
+    compute_retrieval_discrepancy,
+    find_index_beta,
+    find_reflexive_beta,
+    find_retrieval_beta,
     is_hop_right,
     list_sequences,
-    reflexive_smallest_beta,
-    retrieval_discrepancy,
-    retrieval_smallest_beta,
 )
 from posym_core.tasks import LetterTask, NumberTask, apply_index, apply_retrieval, is_valid
 
@@ -55,14 +55,13 @@ def list_constructed_heads(length: int = 4) -> list[HopHead]:
     """Heads that should work, on tasks small enough to list every sequence of ``length`` tokens."""
     number, letter = NumberTask(letters=2, window=2, steps=2, hops=2), LetterTask(alphabet=3, integers=1, hops=2)
     heads: list[HopHead] = [
-        IndexHead(number, angle=angle, beta=ABOVE * index_smallest_beta(length, angle))
-        for angle in (INDEX_ANGLE, 2.5, 0.1)
+        IndexHead(number, angle=angle, beta=ABOVE * find_index_beta(length, angle)) for angle in (INDEX_ANGLE, 2.5, 0.1)
     ]
     for part in (0.1, 0.9):
         angle = part * 2 * math.pi / letter.alphabet / (2 * length)
         least = max(
-            retrieval_smallest_beta(length, letter.alphabet, angle),
-            reflexive_smallest_beta(length, angle),
+            find_retrieval_beta(length, letter.alphabet, angle),
+            find_reflexive_beta(length, angle),
         )
         heads.append(RetrievalHead(letter, angle=angle, beta=ABOVE * least))
     return heads
@@ -72,8 +71,8 @@ def measure_excess(*, least: bool) -> dict[str, Float[Tensor, " n"]]:
     """By how much the least or the greatest discrepancy exceeds each bound, for 2, 3, ... tokens before the query."""
     rows: dict[str, list[float]] = {"1 - cos(theta)": [], "2 pi^2 / n^2": [], "1 - cos(omega - n theta)": []}
     for n in range(2, LONGEST + 1):
-        by_index = index_discrepancy(n, INDEX_ANGLE)
-        by_retrieval = retrieval_discrepancy(n, RETRIEVAL_ANGLE, SYMBOLS)
+        by_index = compute_index_discrepancy(n, INDEX_ANGLE)
+        by_retrieval = compute_retrieval_discrepancy(n, RETRIEVAL_ANGLE, SYMBOLS)
         bounds = (*by_index.bounds, *by_retrieval.bounds)
         for row, bound, found in zip(rows.values(), bounds, (by_index, by_index, by_retrieval), strict=True):
             row.append((found.least if least else found.greatest) - bound)
@@ -98,7 +97,7 @@ def bounds_hold(look: Look) -> Iterator[Yielded]:
     for which in ("greatest", "least"):
         for bound, excess in measure_excess(least=which == "least").items():
             yield f"lengths at which the {which} discrepancy exceeds it", bound, int((excess > ROUNDING).sum())
-    few = index_discrepancy(4, FEW_ANGLE)
+    few = compute_index_discrepancy(4, FEW_ANGLE)
     look.note = (
         'Definition 3.1: "the maximal difference between the largest and second-largest logit produced by the model '
         'on inputs of a certain length". That *maximal* is over inputs is read from this sentence and could not be '

@@ -43,30 +43,30 @@ class ConstructedHead(nn.Module):
         self.register_buffer("angles", angles.to(torch.float64))
         self.angles: Tensor
 
-    def plain_query(self, asked: Int64[Tensor, " input"]) -> Float[Tensor, "input dim"]:
-        """Unrotated query of query tokens, numbered from 0."""
+    def plain_query(self, query_ids: Int64[Tensor, " input"]) -> Float[Tensor, "input dim"]:
+        """Return the unrotated query of query tokens, numbered from 0."""
         raise NotImplementedError
 
     def plain_keys(self, tokens: Int64[Tensor, "input token"]) -> Float[Tensor, "input token dim"]:
-        """Unrotated keys of all tokens."""
+        """Return the unrotated keys of all tokens."""
         raise NotImplementedError
 
     def query(self, tokens: Int64[Tensor, "input token"]) -> Float[Tensor, "input dim"]:
-        """Query of the last token, rotated to its position: what the core's functions take."""
+        """Return the last token's query, rotated to its position."""
         plain = self.plain_query(tokens[:, -1] - self.task.context_vocabulary)
         return rotate(plain, tokens.shape[1] - 1, self.angles)
 
     def keys(self, tokens: Int64[Tensor, "input token"]) -> Float[Tensor, "input token dim"]:
-        """Keys of all tokens, rotated to their positions."""
+        """Return the keys of all tokens, rotated to their positions."""
         positions = torch.arange(tokens.shape[1], device=tokens.device)
         return rotate(self.plain_keys(tokens), positions, self.angles)
 
     def logits(self, tokens: Int64[Tensor, "input token"]) -> Float[Tensor, "input token"]:
-        """Logit of the last token's query against all tokens."""
+        """Return the logits of the last token's query against all tokens."""
         return (self.keys(tokens) @ self.query(tokens)[..., None])[..., 0]
 
     def attention(self, tokens: Int64[Tensor, "input token"]) -> Float[Tensor, "input token"]:
-        """Attention of the last token to all tokens."""
+        """Return the attention of the last token to all tokens."""
         return self.logits(tokens).softmax(-1)
 
     def forward(self, tokens: Int64[Tensor, "input token"]) -> Float[Tensor, "input class"]:
@@ -86,15 +86,15 @@ class PositionalIndexHead(ConstructedHead):
     points where a key at position ``j`` points. The logit of position ``k`` is ``beta cos((j - k) angle)``.
 
     Works exactly for ``beta`` above
-    :func:`~posym_core.models.constructed.positional_smallest_beta`.
+    :func:`~posym_core.models.constructed.find_positional_beta`.
     """
 
     def __init__(self, task: IndexTask, *, angle: float, beta: float):
         super().__init__(task, torch.tensor([angle], dtype=torch.float64))
         self.angle, self.beta = angle, beta
 
-    def plain_query(self, asked: Tensor) -> Tensor:
-        phase = (asked - self.task.length).double() * self.angle
+    def plain_query(self, query_ids: Tensor) -> Tensor:
+        phase = (query_ids - self.task.length).double() * self.angle
         return self.beta * torch.stack([phase.cos(), phase.sin()], dim=-1)
 
     def plain_keys(self, tokens: Tensor) -> Tensor:
@@ -111,7 +111,7 @@ class SymbolicRetrievalHead(ConstructedHead):
     logit at position ``k`` is ``beta cos((k - centre) angle)`` for the asked symbol and 0 for every other.
 
     Works exactly for ``beta`` above
-    :func:`~posym_core.models.constructed.symbolic_smallest_beta`.
+    :func:`~posym_core.models.constructed.find_symbolic_beta`.
 
     Args:
         task: Retrieval.
@@ -128,8 +128,8 @@ class SymbolicRetrievalHead(ConstructedHead):
         self.angle, self.beta = angle, beta
         self.centre = (task.length - 1) / 2 if centre is None else centre
 
-    def plain_query(self, asked: Tensor) -> Tensor:
-        match = one_hot(asked, self.angles.numel())
+    def plain_query(self, query_ids: Tensor) -> Tensor:
+        match = one_hot(query_ids, self.angles.numel())
         phase = (self.centre - self.task.length) * self.angle
         return self.beta * join_planes(match * math.cos(phase), match * math.sin(phase), "halves")
 
@@ -144,7 +144,7 @@ class PlanarRetrievalHead(ConstructedHead):
     This is what a trained head with one angle has to work with. The logit of symbol ``s'`` at position ``k`` is
     ``beta cos(2 pi (s' - s) / symbols + (k - centre) angle)``: turning by position mixes up neighbouring symbols.
 
-    Some ``beta`` works exactly for ``angle < planar_retrieval_limit(length, symbols)``.
+    Some ``beta`` works exactly for ``angle < find_planar_retrieval_limit(length, symbols)``.
     """
 
     task: RetrievalTask
@@ -154,8 +154,8 @@ class PlanarRetrievalHead(ConstructedHead):
         self.angle, self.beta = angle, beta
         self.centre = (task.length - 1) / 2 if centre is None else centre
 
-    def plain_query(self, asked: Tensor) -> Tensor:
-        phase = asked.double() * (2 * math.pi / self.task.symbols) + (self.centre - self.task.length) * self.angle
+    def plain_query(self, query_ids: Tensor) -> Tensor:
+        phase = query_ids.double() * (2 * math.pi / self.task.symbols) + (self.centre - self.task.length) * self.angle
         return self.beta * torch.stack([phase.cos(), phase.sin()], dim=-1)
 
     def plain_keys(self, tokens: Tensor) -> Tensor:
@@ -170,9 +170,9 @@ class PartialInductionHead(ConstructedHead):
     ``recency * cos(D angle)`` to the token ``D`` positions before the query, which breaks ties towards the latest.
 
     Works exactly inside the ranges of
-    :func:`~posym_core.models.constructed.recency_angle_limit`,
-    :func:`~posym_core.models.constructed.smallest_recency` and
-    :func:`~posym_core.models.constructed.smallest_match`.
+    :func:`~posym_core.models.constructed.find_recency_limit`,
+    :func:`~posym_core.models.constructed.find_smallest_recency` and
+    :func:`~posym_core.models.constructed.find_smallest_match`.
     """
 
     task: PartialInductionTask
@@ -184,8 +184,8 @@ class PartialInductionHead(ConstructedHead):
         super().__init__(task, angles)
         self.angle, self.match, self.recency = angle, match, recency
 
-    def plain_query(self, asked: Tensor) -> Tensor:
-        return self._planes(self.match * one_hot(asked, 2 * self.matching), self.recency)
+    def plain_query(self, query_ids: Tensor) -> Tensor:
+        return self._planes(self.match * one_hot(query_ids, 2 * self.matching), self.recency)
 
     def plain_keys(self, tokens: Tensor) -> Tensor:
         return self._planes(one_hot(self.task.symbols_of(tokens), 2 * self.matching), 1.0)
@@ -199,7 +199,7 @@ class PartialInductionHead(ConstructedHead):
 
 
 def one_hot(number: Int64[Tensor, "*batch"], size: int) -> Float[Tensor, "*batch size"]:
-    """float64 unit vectors."""
+    """Return float64 unit vectors."""
     return nn.functional.one_hot(number, size).double()
 
 
@@ -207,7 +207,7 @@ def one_hot(number: Int64[Tensor, "*batch"], size: int) -> Float[Tensor, "*batch
 
 
 def list_worst_inputs(task: Task) -> TaskBatch:
-    """One input for every position of the answer, on which a constructed head fails if it fails anywhere.
+    """List one input for every position of the answer, on which a constructed head fails if it fails anywhere.
 
     All tokens but the answer's agree on one wrong class. In Partial induction every token before the answer has the
     asked symbol and none after it; positions start at 0 here, so the asked symbol may stand once only.
@@ -223,10 +223,7 @@ def list_worst_inputs(task: Task) -> TaskBatch:
 
 
 def list_inputs(task: Task) -> TaskBatch:
-    """All inputs of a small task; in Partial induction the asked symbol stands any number of times above zero.
-
-    Raises:
-        ValueError: if there could be more than :data:`MOST_INPUTS`.
+    """List all inputs of a small task; in Partial induction the asked symbol stands any number of times above zero.
 
     >>> list_inputs(IndexTask(length=2, symbols=2)).answer.tolist()
     [0, 0, 0, 1, 1, 0, 1, 1]
@@ -257,7 +254,7 @@ def list_inputs(task: Task) -> TaskBatch:
 def is_right(
     head: Callable[[Int64[Tensor, "input token"]], Float[Tensor, "input class"]], batch: TaskBatch
 ) -> Bool[Tensor, " input"]:
-    """Where the answer's score is strictly the highest; a tie is wrong."""
+    """Return where the answer's score is strictly the highest; a tie is wrong."""
     scores = head(batch.tokens)
     answer = scores.gather(1, batch.answer[:, None])
     others = scores.scatter(1, batch.answer[:, None], -math.inf)

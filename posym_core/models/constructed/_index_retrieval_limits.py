@@ -24,16 +24,16 @@ BISECTIONS = 200
 # Theorem 3
 
 
-def index_gap(length: int, angle: float) -> float:
-    """Smallest distance of ``D * angle``, ``1 <= D < length``, to a multiple of a whole turn, in radians.
+def find_index_gap(length: int, angle: float) -> float:
+    """Return the smallest distance of ``D * angle``, ``1 <= D < length``, to a multiple of a whole turn, in radians.
 
     Theorem 3's condition is that this is not 0: then position ``j`` alone has the largest logit. While ``length *
     angle`` is below a turn the gap is ``angle`` itself or the rest of the turn; a fast angle can come near a turn at
     some distance and confuse positions that far apart.
 
-    >>> round(index_gap(32, 0.1), 6)
+    >>> round(find_index_gap(32, 0.1), 6)
     0.1
-    >>> index_gap(5, torch.pi / 2)
+    >>> find_index_gap(5, torch.pi / 2)
     0.0
     """
     phase = torch.arange(1, length, dtype=torch.float64) * angle
@@ -41,14 +41,14 @@ def index_gap(length: int, angle: float) -> float:
     return 0.0 if gap < WHOLE_TURN else gap
 
 
-def positional_smallest_beta(length: int, angle: float) -> float:
-    """Infimum of the inverse temperatures at which ``PositionalIndexHead`` is right on every input.
+def find_positional_beta(length: int, angle: float) -> float:
+    """Return the infimum of inverse temperatures at which ``PositionalIndexHead`` is right on every input.
 
     Right on all inputs means ``sum over k != j of exp(beta (cos((k - j) angle) - 1)) < 1`` for every target ``j``.
     The sum falls in ``beta`` from ``length - 1`` to the number of ties, so the largest over ``j`` is bisected;
-    infinite where :func:`index_gap` is 0.
+    infinite where :func:`find_index_gap` is 0.
     """
-    gap = index_gap(length, angle)
+    gap = find_index_gap(length, angle)
     if gap == 0.0:
         return math.inf
     position = torch.arange(length, dtype=torch.float64)
@@ -64,14 +64,14 @@ def positional_smallest_beta(length: int, angle: float) -> float:
 # Theorem 5 of Urrutia et al. (2026a) and the second half of their Theorem 7
 
 
-def symbolic_smallest_beta(length: int, angle: float = 0.0) -> float:
-    """Infimum of the inverse temperatures at which a centred ``SymbolicRetrievalHead`` is right on every input.
+def find_symbolic_beta(length: int, angle: float = 0.0) -> float:
+    """Return the infimum of inverse temperatures at which a centred ``SymbolicRetrievalHead`` is always right.
 
     The match at position ``j`` must outweigh ``length - 1`` logits of 0: ``beta cos((j - centre) angle) >
     log(length - 1)``. Without rotation ``log(length - 1)``; infinite from ``(length - 1) angle >= pi`` on, where a
     match at the ends lowers the logit.
 
-    >>> symbolic_smallest_beta(2)
+    >>> find_symbolic_beta(2)
     0.0
     """
     half_turn = (length - 1) * angle / 2
@@ -80,8 +80,8 @@ def symbolic_smallest_beta(length: int, angle: float = 0.0) -> float:
     return math.log(length - 1) / math.cos(half_turn)
 
 
-def planar_retrieval_limit(length: int, symbols: int) -> float:
-    """Angle below which a centred ``PlanarRetrievalHead`` with large ``beta`` is right on every input. (Ours.)
+def find_planar_retrieval_limit(length: int, symbols: int) -> float:
+    """Return the angle below which a centred ``PlanarRetrievalHead`` with large ``beta`` is always right. (Ours.)
 
     The asked symbol at ``j`` must score above its neighbour at ``k`` wherever they stand, ``cos((j - c) angle) >
     cos(2 pi / symbols - |k - c| angle)``. Both positions can be ends of the context, so ``(length - 1) angle <
@@ -93,8 +93,8 @@ def planar_retrieval_limit(length: int, symbols: int) -> float:
 # Theorem 6
 
 
-def recency_angle_limit(length: int) -> float:
-    """Angle from which ``cos(D angle)`` no longer falls over the distances ``D = 1 .. length``.
+def find_recency_limit(length: int) -> float:
+    """Return the angle from which ``cos(D angle)`` no longer falls over the distances ``D = 1 .. length``.
 
     ``cos(D a) - cos((D + 1) a) = 2 sin((2 D + 1) a / 2) sin(a / 2)`` is positive for all ``D < length`` exactly for
     ``0 < a < 2 pi / (2 length - 1)``; beyond, some earlier occurrence beats a later one at any strength.
@@ -102,14 +102,14 @@ def recency_angle_limit(length: int) -> float:
     return 2 * math.pi / (2 * length - 1)
 
 
-def smallest_recency(length: int, angle: float) -> float:
-    """Infimum of ``recency`` with which some ``match`` makes ``PartialInductionHead`` right on every input.
+def find_smallest_recency(length: int, angle: float) -> float:
+    """Return the infimum of ``recency`` with which some ``match`` makes ``PartialInductionHead`` always right.
 
     The latest occurrence at distance ``D`` must outweigh occurrences at all larger distances:
     ``rho_D = sum over D' > D of exp(recency (cos(D' angle) - cos(D angle))) < 1`` for every ``D``. Each term falls with
-    ``recency``, so the largest is bisected. Infinite outside ``0 < angle < recency_angle_limit(length)``.
+    ``recency``, so the largest is bisected. Infinite outside ``0 < angle < find_recency_limit(length)``.
     """
-    if not WHOLE_TURN < angle < recency_angle_limit(length):
+    if not WHOLE_TURN < angle < find_recency_limit(length):
         return math.inf
     gain = recency_gain(length, angle)
     if length == 1:
@@ -122,19 +122,19 @@ def smallest_recency(length: int, angle: float) -> float:
     return find_smallest(works, math.log(length) / step)
 
 
-def smallest_match(length: int, angle: float, recency: float) -> float:
-    """Infimum of ``match`` with which ``PartialInductionHead`` is right on every input, given ``recency``.
+def find_smallest_match(length: int, angle: float, recency: float) -> float:
+    """Return the infimum of ``match`` with which ``PartialInductionHead`` is always right, given ``recency``.
 
     The latest occurrence at distance ``D`` must outweigh tokens of other symbols at all smaller distances and earlier
     occurrences at all larger ones: ``exp(match) (1 - rho_D) > sum over D' < D of exp(recency (cos(D' angle) -
-    cos(D angle)))``. Infinite unless ``recency > smallest_recency(length, angle)``.
+    cos(D angle)))``. Infinite unless ``recency > find_smallest_recency(length, angle)``.
 
     Convex in ``recency``: a logarithm of a sum of exponentials, minus the logarithm of 1 minus another such sum. So the
     recencies with which a given ``match`` works form an interval.
     """
     gain = recency_gain(length, angle)
     room = 1 - earlier_weight(gain, recency)
-    if not 0 < angle < recency_angle_limit(length) or not bool((room > 0).all()):
+    if not 0 < angle < find_recency_limit(length) or not bool((room > 0).all()):
         return math.inf
     later = torch.tril(torch.ones_like(gain), diagonal=-1).log()
     needed = (recency * gain + later).logsumexp(1) - room.log()
@@ -142,22 +142,22 @@ def smallest_match(length: int, angle: float, recency: float) -> float:
 
 
 def recency_gain(length: int, angle: float) -> Float[Tensor, "distance other"]:
-    """``cos(D' angle) - cos(D angle)`` for distances ``D`` (rows) and ``D'`` from 1 to ``length``."""
+    """Return ``cos(D' angle) - cos(D angle)`` for distances ``D`` (rows) and ``D'`` from 1 to ``length``."""
     distance = torch.arange(1, length + 1, dtype=torch.float64)
     total, difference = distance[:, None] + distance, distance[:, None] - distance
     return 2 * (total * angle / 2).sin() * (difference * angle / 2).sin()
 
 
 def earlier_weight(gain: Float[Tensor, "distance other"], recency: float) -> Float[Tensor, " distance"]:
-    """``rho_D``: attention to the context before distance ``D``, in units of the attention at ``D``."""
+    """Return ``rho_D``: attention to the context before distance ``D``, in units of the attention at ``D``."""
     return torch.triu((recency * gain).exp(), diagonal=1).sum(1)
 
 
 # Theorem 7
 
 
-def positional_peak_weight(length: int, angle: float, beta: float) -> Float[Tensor, " target"]:
-    """Attention of the positional head to its target, by target position: U-shaped if ``length * angle <= pi``.
+def compute_positional_peak(length: int, angle: float, beta: float) -> Float[Tensor, " target"]:
+    """Return the positional head's attention to its target, by position: U-shaped if ``length * angle <= pi``.
 
     ``w(j) = 1 / S(j)``, ``S(j) = sum over k of g(|k - j|)``, ``g(t) = exp(beta (cos(t angle) - 1))``, over the context.
     ``S(j + 1) - S(j) = g(j + 1) - g(length - 1 - j)`` (positions from 0) and ``g`` falls on ``[0, pi / angle]``, so
@@ -168,10 +168,10 @@ def positional_peak_weight(length: int, angle: float, beta: float) -> Float[Tens
     return 1 / (-beta * one_minus_cos(difference)).exp().sum(1)
 
 
-def symbolic_peak_weight(
+def compute_symbolic_peak(
     length: int, angle: float, beta: float, centre: float | None = None
 ) -> Float[Tensor, " target"]:
-    """Attention of the simplified symbolic head to its target, by position: inverse-U if ``length * angle <= pi``.
+    """Return the simplified symbolic head's attention to its target: inverse-U if ``length * angle <= pi``.
 
     ``w(j) = 1 / (1 + (length - 1) exp(-beta cos((j - centre) angle)))``, over the context: the match has the logit
     ``beta cos((j - centre) angle)`` and all else 0. The best worst case puts ``centre`` in the middle.
@@ -181,18 +181,18 @@ def symbolic_peak_weight(
     return 1 / (1 + (length - 1) * (-beta * ((position - centre) * angle).cos()).exp())
 
 
-def half_turn_condition(length: int, angle: float) -> bool:
-    """Theorem 7's condition ``length * angle <= pi``."""
+def is_within_half_turn(length: int, angle: float) -> bool:
+    """Return whether ``length * angle <= pi``, Theorem 7's condition."""
     return length * angle <= math.pi
 
 
 def one_minus_cos(phase: Tensor) -> Tensor:
-    """``1 - cos`` in the form that keeps its precision for small phases."""
+    """Return ``1 - cos`` in the form that keeps its precision for small phases."""
     return 2 * (phase / 2).sin() ** 2
 
 
 def find_smallest(works: Callable[[float], bool], enough: float) -> float:
-    """Infimum of the positive numbers that work, for a property that holds from there up to ``enough``."""
+    """Find the infimum of positive numbers that work, for a property that holds from there up to ``enough``."""
     low, high = 0.0, enough
     for _ in range(BISECTIONS):
         middle = (low + high) / 2

@@ -42,19 +42,19 @@ class HopHead(nn.Module):
         self.task, self.angle, self.beta = task, angle, beta
 
     def query_phase(self, tokens: Tensor) -> Float[Tensor, "sequence token"]:
-        """Direction of unrotated queries, radians."""
+        """Return the direction of unrotated queries, radians."""
         return torch.zeros(tokens.shape, dtype=torch.float64, device=tokens.device)
 
     def key_phase(self, tokens: Tensor) -> Float[Tensor, "sequence token"]:
-        """Direction of unrotated keys, radians."""
+        """Return the direction of unrotated keys, radians."""
         return torch.zeros(tokens.shape, dtype=torch.float64, device=tokens.device)
 
     def queries(self, tokens: Int64[Tensor, "sequence token"]) -> Float[Tensor, "sequence token 2"]:
-        """Queries of all tokens, of length ``beta``, rotated to their positions: what the core's functions take."""
+        """Return all tokens' queries, of length ``beta``, rotated to their positions."""
         return self.beta * self._rotated(self.query_phase(tokens))
 
     def keys(self, tokens: Int64[Tensor, "sequence token"]) -> Float[Tensor, "sequence token 2"]:
-        """Unit keys of all tokens, rotated to their positions."""
+        """Return unit keys of all tokens, rotated to their positions."""
         return self._rotated(self.key_phase(tokens))
 
     def _rotated(self, phase: Tensor) -> Tensor:
@@ -63,18 +63,18 @@ class HopHead(nn.Module):
         return rotate(unit, positions, torch.tensor([self.angle], dtype=torch.float64))
 
     def attention(self, tokens: Int64[Tensor, "sequence token"]) -> Float[Tensor, "sequence query key"]:
-        """Causal attention of every token to those at and before its own position."""
+        """Return the causal attention of every token to those at and before its own position."""
         _check_tokens(tokens, self.task)
         logits = self.queries(tokens) @ self.keys(tokens).transpose(-1, -2)
         future = torch.ones(logits.shape[-2:], dtype=torch.bool, device=tokens.device).triu(1)
         return logits.masked_fill(future, -math.inf).softmax(-1)
 
     def forward(self, tokens: Int64[Tensor, "sequence token"]) -> Float[Tensor, "sequence token vocabulary"]:
-        """Output of the layer for every token, read as scores of one-hot tokens."""
+        """Return the layer's output for every token, read as scores of one-hot tokens."""
         return self.attention(tokens) @ one_hot(tokens, self.task.vocabulary)
 
     def step(self, tokens: Int64[Tensor, "sequence token"]) -> Int64[Tensor, "sequence token"]:
-        """Every token replaced by that of its highest score: the layer as a map from sequences to sequences."""
+        """Replace every token by that of its highest score: the layer as a map from sequences to sequences."""
         return self(tokens).argmax(-1)
 
 
@@ -84,7 +84,7 @@ class IndexHead(HopHead):
     Values are twice the one-hot token for letters and 0 for integers, and the layer keeps what came in. So an integer
     gives way only where more than half of its attention goes to one letter.
 
-    Works exactly for ``beta`` above :func:`~posym_core.models.constructed.index_smallest_beta`.
+    Works exactly for ``beta`` above :func:`~posym_core.models.constructed.find_index_beta`.
     """
 
     task: NumberTask
@@ -106,8 +106,8 @@ class RetrievalHead(HopHead):
     pair with an integer where its left letter says, so that the latter finds itself. Values are one-hot tokens, and
     nothing else enters the output.
 
-    Works exactly for ``beta`` above :func:`~posym_core.models.constructed.retrieval_smallest_beta`
-    for pairs of letters, and above :func:`~posym_core.models.constructed.reflexive_smallest_beta`
+    Works exactly for ``beta`` above :func:`~posym_core.models.constructed.find_retrieval_beta`
+    for pairs of letters, and above :func:`~posym_core.models.constructed.find_reflexive_beta`
     for pairs with an integer.
     """
 
@@ -125,25 +125,21 @@ class ReflexiveHead(HopHead):
     """Reflexive: queries and keys are one vector, so that every token attends to itself most. Values are one-hot.
 
     Works exactly for ``beta`` above
-    :func:`~posym_core.models.constructed.reflexive_smallest_beta`.
+    :func:`~posym_core.models.constructed.find_reflexive_beta`.
     """
 
 
 def is_hop_right(
     head: HopHead, tokens: Int64[Tensor, "sequence token"], expected: Int64[Tensor, "sequence token"]
 ) -> Bool[Tensor, "sequence token"]:
-    """Where the expected token's score is strictly the highest; a tie is wrong."""
+    """Return where the expected token's score is strictly the highest; a tie is wrong."""
     scores = head(tokens)
     best = scores.gather(-1, expected[..., None])
     return (best > scores.scatter(-1, expected[..., None], -math.inf).amax(-1, keepdim=True))[..., 0]
 
 
 def list_sequences(task: NumberTask | LetterTask, length: int) -> Int64[Tensor, "sequence token"]:
-    """All sequences of ``length`` tokens of a task's vocabulary, whether :func:`is_valid` or not.
-
-    Raises:
-        ValueError: if there are more than ``MOST_INPUTS``.
-    """
+    """List all sequences of ``length`` tokens of a task's vocabulary, whether :func:`is_valid` or not."""
     if task.vocabulary**length > MOST_INPUTS:
         raise ValueError(
             f"{length} tokens out of {task.vocabulary} make {task.vocabulary**length} sequences but at most "
@@ -153,7 +149,7 @@ def list_sequences(task: NumberTask | LetterTask, length: int) -> Int64[Tensor, 
 
 
 def list_worst_sequences(head: HopHead, length: int) -> Int64[Tensor, "sequence token"]:
-    """One sequence for every distance of the target, on whose last token the head fails if it fails on any.
+    """List a sequence for every distance of the target, on whose last token the head fails if it fails on any.
 
     The last token asks, for a target at distance 1, 2, ... ``length - 1``; all other tokens agree on one wrong answer.
     In Retrieval that is the query itself, and its letter is the neighbour whose direction turns towards the asked one.
@@ -171,11 +167,11 @@ def list_worst_sequences(head: HopHead, length: int) -> Int64[Tensor, "sequence 
         tokens[:, -1] = head.task.letters - 1 + distance
         return tokens.scatter(1, length - 1 - distance[:, None], 1)
     if isinstance(head, RetrievalHead):
-        task, asked = head.task, 1
+        task, letter = head.task, 1
         ends = task.alphabet * task.integers
         # Left letter one before the asked one: its direction is ahead, where keys from the past turn to.
-        tokens = torch.full((rows, length), ends + (asked - 1) * task.alphabet + asked)
-        return tokens.scatter(1, length - 1 - distance[:, None], asked * task.integers)
+        tokens = torch.full((rows, length), ends + (letter - 1) * task.alphabet + letter)
+        return tokens.scatter(1, length - 1 - distance[:, None], letter * task.integers)
     tokens = torch.zeros(1, length, dtype=torch.long)
     tokens[:, -1] = 1
     return tokens

@@ -20,14 +20,14 @@ from jaxtyping import Float, Int64
 from torch import Tensor
 
 from posym_core._checks import require_count
-from posym_core.models.constructed._index_retrieval_limits import find_smallest, one_minus_cos, positional_smallest_beta
+from posym_core.models.constructed._index_retrieval_limits import find_positional_beta, find_smallest, one_minus_cos
 
 # Logits that differ by less are a tie: float64 cosines cannot tell them apart.
 TIE = 1e-15
 
 
-def index_smallest_beta(length: int, angle: float) -> float:
-    """Infimum of the inverse temperatures at which ``IndexHead`` works on sequences of ``length`` tokens.
+def find_index_beta(length: int, angle: float) -> float:
+    """Return the infimum of inverse temperatures at which ``IndexHead`` works on sequences of ``length`` tokens.
 
     An integer at the last position ``n = length - 1`` that points at a letter must give it more than half of its
     attention: then its score, twice that, exceeds the 1 of the integer itself, and no other letter can have as much.
@@ -39,13 +39,13 @@ def index_smallest_beta(length: int, angle: float) -> float:
     Infinite where some distance below ``length`` is a whole number of turns.
     """
     require_count("length", length, 1, "it counts the query as well")
-    least = positional_smallest_beta(length, angle) if length > 1 else 0.0
+    least = find_positional_beta(length, angle) if length > 1 else 0.0
     # One rival loses at any temperature above 0, which a bisection only nears.
     return 0.0 if length < 3 and math.isfinite(least) else least
 
 
-def reflexive_smallest_beta(length: int, angle: float) -> float:
-    """Infimum of the inverse temperatures at which ``ReflexiveHead`` works, and ``RetrievalHead`` for its ends.
+def find_reflexive_beta(length: int, angle: float) -> float:
+    """Return the infimum of inverse temperatures for ``ReflexiveHead``, and for the ends of ``RetrievalHead``.
 
     All earlier tokens may agree on one other token (for an end: with the same left letter), so ``sum over
     1 <= d < length of exp(beta (cos(d angle) - 1)) < 1``; it falls in ``beta``, so it is bisected.
@@ -55,14 +55,14 @@ def reflexive_smallest_beta(length: int, angle: float) -> float:
     return _smallest_beta(one_minus_cos(distance * angle)[None]) if length > 1 else 0.0
 
 
-def retrieval_smallest_beta(length: int, symbols: int, angle: float) -> float:
-    """Infimum of the inverse temperatures at which ``RetrievalHead`` works for pairs of letters.
+def find_retrieval_beta(length: int, symbols: int, angle: float) -> float:
+    """Return the infimum of inverse temperatures at which ``RetrievalHead`` works for pairs of letters.
 
     The match at distance ``D`` has the logit ``cos(D angle)`` and a token at distance ``d`` whose left letter is ``k``
     letters off has ``cos(d angle - k omega)``, ``omega = 2 pi / symbols``. All other tokens, the query included, may be
     one and the same token, so ``sum over d != D of exp(beta (cos(d angle - k omega) - cos(D angle))) < 1`` for every
     ``1 <= D < length`` and every ``k``. Infinite where some exponent is not below 0: from
-    :func:`retrieval_angle_limit` on.
+    :func:`find_retrieval_limit` on.
     """
     require_count("length", length, 1, "it counts the query as well")
     require_count("symbols", symbols, 2)
@@ -73,12 +73,12 @@ def retrieval_smallest_beta(length: int, symbols: int, angle: float) -> float:
     match = distance[1:, None, None]
     # cos(match) - cos(turned), in the form that keeps its precision for small phases
     loss = 2 * ((turned + match) / 2).sin() * ((turned - match) / 2).sin()  # [match, letter, distance]
-    own = torch.eye(length, dtype=torch.bool)[1:, None]
-    return _smallest_beta(loss.masked_fill(own, math.inf).flatten(0, 1))
+    matching = torch.eye(length, dtype=torch.bool)[1:, None]
+    return _smallest_beta(loss.masked_fill(matching, math.inf).flatten(0, 1))
 
 
-def retrieval_angle_limit(length: int, symbols: int) -> float:
-    """Angle from which ``RetrievalHead`` works at no temperature: ``omega / (2 length - 3)``.
+def find_retrieval_limit(length: int, symbols: int) -> float:
+    """Return the angle from which ``RetrievalHead`` works at no temperature: ``omega / (2 length - 3)``.
 
     The closest call is between the match at one end, ``n = length - 1`` tokens back, and the neighbouring letter at
     ``n - 1``, or the other way round: ``cos(n angle) > cos(omega - (n - 1) angle)`` if ``(2 n - 1) angle < omega``, and
@@ -106,8 +106,8 @@ class Discrepancy:
     bounds: tuple[float, ...]
 
 
-def index_discrepancy(n: int, angle: float) -> Discrepancy:
-    """Discrepancy of Index for a query at position ``n``, that is with ``n`` tokens before it.
+def compute_index_discrepancy(n: int, angle: float) -> Discrepancy:
+    """Return the discrepancy of Index for a query at position ``n``, that is with ``n`` tokens before it.
 
     The logit at distance ``d`` from the target is ``cos(d angle)`` whatever the tokens are, and a target at position
     ``j`` has others at all distances up to ``max(j, n - j)``. So ``1 - cos(d angle)``, least over these ``d``, is
@@ -119,7 +119,7 @@ def index_discrepancy(n: int, angle: float) -> Discrepancy:
     apart, so some ``d <= n`` has that phase or less. A target in the middle sees half of these distances and can
     exceed it.
 
-    >>> round(index_discrepancy(1, torch.pi / 2).least, 12)
+    >>> round(compute_index_discrepancy(1, torch.pi / 2).least, 12)
     1.0
     """
     require_count("n", n, 1, "it counts the tokens before the query")
@@ -131,8 +131,8 @@ def index_discrepancy(n: int, angle: float) -> Discrepancy:
     )
 
 
-def retrieval_discrepancy(n: int, angle: float, symbols: int) -> Discrepancy:
-    """Discrepancy of Retrieval for a pair of letters at position ``n``.
+def compute_retrieval_discrepancy(n: int, angle: float, symbols: int) -> Discrepancy:
+    """Return the discrepancy of Retrieval for a pair of letters at position ``n``.
 
     With the match at distance ``D`` the tokens at all other distances ``d`` from 0 to ``n`` have left letters of their
     own choice but the asked one: logits ``cos(d angle - k omega)``, ``k != 0``, ``omega = 2 pi / symbols``. Each can be
@@ -149,10 +149,10 @@ def retrieval_discrepancy(n: int, angle: float, symbols: int) -> Discrepancy:
     distance = torch.arange(n + 1, dtype=torch.float64) * angle
     rival = (distance - _letters(symbols)[:, None]).cos()
     match = distance.cos()[1:]
-    own = torch.eye(n + 1, dtype=torch.bool)[1:]
+    matching = torch.eye(n + 1, dtype=torch.bool)[1:]
 
     def margin(rivals: Tensor) -> Tensor:
-        return match - rivals.expand(n, -1).masked_fill(own, -math.inf).amax(1)
+        return match - rivals.expand(n, -1).masked_fill(matching, -math.inf).amax(1)
 
     return Discrepancy(
         least=float(margin(rival.amax(0)).min()),
@@ -162,12 +162,12 @@ def retrieval_discrepancy(n: int, angle: float, symbols: int) -> Discrepancy:
 
 
 def _letters(symbols: int) -> Float[Tensor, " letter"]:
-    """Directions of all letters but the asked one, seen from it."""
+    """Return the directions of all letters but the asked one, seen from it."""
     return torch.arange(1, symbols, dtype=torch.float64) * (2 * math.pi / symbols)
 
 
 def _smallest_beta(loss: Float[Tensor, "case rival"]) -> float:
-    """Infimum of ``beta`` with ``sum over rivals of exp(-beta loss) < 1`` in every case."""
+    """Return the infimum of ``beta`` with ``sum over rivals of exp(-beta loss) < 1`` in every case."""
     least = float(loss.min())
     if least <= TIE:
         return math.inf
@@ -180,13 +180,13 @@ def _smallest_beta(loss: Float[Tensor, "case rival"]) -> float:
     return find_smallest(works, math.log(loss.shape[1] + 1) / least)
 
 
-def planes_smallest_beta(length: int, angles: Sequence[float] | Float[Tensor, " plane"]) -> float:
-    """Infimum of the inverse temperatures at which an ``IndexHead`` with several planes works.
+def find_planes_beta(length: int, angles: Sequence[float] | Float[Tensor, " plane"]) -> float:
+    """Return the infimum of inverse temperatures at which an ``IndexHead`` with several planes works.
 
     ``beta`` is shared evenly: a key at distance ``d`` from the target has the logit ``beta`` times the mean over planes
     of ``cos(d angle)``, so that numbers of planes compare at equal lengths of queries and keys. With ``loss(d)`` 1
     minus that mean, ``sum over k != j of exp(-beta loss(k - j)) < 1`` for every target ``j``, as in
-    :func:`posym_core.models.constructed.index_smallest_beta`; infinite where all planes return at
+    :func:`posym_core.models.constructed.find_index_beta`; infinite where all planes return at
     once.
     """
     require_count("length", length, 1, "it counts the query as well")
@@ -211,8 +211,8 @@ def planes_smallest_beta(length: int, angles: Sequence[float] | Float[Tensor, " 
     return find_smallest(works, math.log(length) / least)
 
 
-def index_price(length: int, planes: int = 1) -> float:
-    """Temperature below which Index fails on some input whatever the angles of its ``planes`` are.
+def compute_index_price(length: int, planes: int = 1) -> float:
+    """Return the temperature below which Index fails on some input whatever the angles of its ``planes`` are.
 
     A working head has ``1 + S(j) < 2`` for every target, where ``S(j)`` sums over its rivals, so the mean over targets
     is below 2. That mean is ``1 / length`` times the sum over all pairs of positions of ``exp(b (cos(x) - 1))``, ``b =
@@ -222,7 +222,7 @@ def index_price(length: int, planes: int = 1) -> float:
     ``b``. For one plane and long sequences that is ``beta > length^2 / (8 pi)``, and the angle ``2 pi / length``
     comes as near to it as one likes. With planes in number it nears ``log(length / 2)``.
 
-    >>> round(index_price(1000) / (1000**2 / (8 * math.pi)), 4)
+    >>> round(compute_index_price(1000) / (1000**2 / (8 * math.pi)), 4)
     1.0
     """
     require_count("length", length, 1, "it counts the query as well")
@@ -253,13 +253,13 @@ class Returns:
     gap: Float[Tensor, " record"]
 
 
-def closest_returns(length: int, angle: float) -> Returns:
-    """Records of return within ``length`` tokens; the last one is the pair that Index confuses most.
+def list_closest_returns(length: int, angle: float) -> Returns:
+    """List records of return within ``length`` tokens; the last one is the pair that Index confuses most.
 
     For angles up to half a turn these are the denominators of the continued fraction of ``angle / (2 pi)``, since
     its convergents are the best approximations (Lagrange).
 
-    >>> closest_returns(40, 1.0).distance.tolist()
+    >>> list_closest_returns(40, 1.0).distance.tolist()
     [1, 6, 19, 25]
     """
     require_count("length", length, 1, "it counts the query as well")

@@ -11,7 +11,7 @@ from posym_companion.encodings.known_heads import KNOWN_HEADS, KnownHeads
 from posym_companion.encodings.witnesses import PLACES, SHAPE, closest_symbolic
 from posym_core import exclusion, rope_angles, rotate, swap_scores
 from posym_core.encodings import ENCODINGS, RoPE
-from posym_core.metrics._permutations import cross_scores
+from posym_core.metrics._permutations import score_cross_logits
 
 # Squares of rounding errors of float64, with room.
 EXACT = 1e-26
@@ -143,7 +143,7 @@ def test_scores_of_cross_logits_are_the_scores_of_the_head():
     for tau, eps in ((1e-4, 1e-8), (0.1, 0.0)):
         expected = swap_scores(asked, at_home, angles, scale=8**-0.5, tau=tau, eps=eps)
         own = 8**-0.5 * (asked * at_home[:, -1]).sum(-1, keepdim=True)
-        found = cross_scores(encoding.cross_logits(query[:, -1], key[:, :-1]), outside=own, tau=tau, eps=eps)
+        found = score_cross_logits(encoding.cross_logits(query[:, -1], key[:, :-1]), outside=own, tau=tau, eps=eps)
         torch.testing.assert_close(found.positional, expected.positional, rtol=0, atol=1e-9)
         torch.testing.assert_close(found.symbolic, expected.symbolic, rtol=0, atol=1e-9)
 
@@ -161,6 +161,6 @@ def test_refusals_name_rule_value_and_remedy():
     with pytest.raises(ValueError, match=message):
         KnownHeads(answers="no reason", witness=KNOWN_HEADS["rope"].witness)
     with pytest.raises(ValueError, match=r"as many contents as positions, at least two; got \(3, 4\)"):
-        cross_scores(torch.zeros(3, 4))
+        score_cross_logits(torch.zeros(3, 4))
     with pytest.raises(ValueError, match="C must be finite"):
-        cross_scores(torch.full((3, 3), torch.inf))
+        score_cross_logits(torch.full((3, 3), torch.inf))

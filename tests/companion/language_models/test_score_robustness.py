@@ -4,6 +4,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
+from block_tables import make_block_table
 
 from posym_companion import loop
 from posym_companion.language_models import score_robustness
@@ -12,11 +13,10 @@ from posym_core.metrics._permutations import (
     BlockTable,
     draw_orders,
     list_swap_orders,
-    make_block_table,
-    permutation_scores,
     permute_blocks,
+    score_permutations,
 )
-from posym_core.metrics._score_geometry import pair_scores
+from posym_core.metrics._score_geometry import score_pair
 from posym_profile.prompts import make_prompts
 from posym_profile.scores._layer_measurement import map_layers
 
@@ -112,7 +112,7 @@ def test_scores_are_the_literal_ones(tau, eps):
     orders = draw_orders(6, 15, torch.Generator().manual_seed(2))
     before = torch.rand(6, dtype=torch.float64, generator=torch.Generator().manual_seed(3)) / 6
     after = torch.rand(15, 6, dtype=torch.float64, generator=torch.Generator().manual_seed(4)) / 6
-    found = permutation_scores(before, after, orders, tau=tau, eps=eps)
+    found = score_permutations(before, after, orders, tau=tau, eps=eps)
     assert [float(x) for x in vars(found).values()] == pytest.approx(literal_scores(before, after, orders, tau, eps))
 
 
@@ -122,7 +122,7 @@ def test_swaps_are_the_swap_scores(sharpness, tau, eps):
     query, keys, angles = a_head(7, sharpness=sharpness)
     layout = {"start": 2, "block_length": 4, "blocks": 5}
     table, orders = make_block_table(query, keys, angles, **layout), list_swap_orders(5)
-    found = permutation_scores(table.attention(), table.attention(orders), orders, tau=tau, eps=eps)
+    found = score_permutations(table.attention(), table.attention(orders), orders, tau=tau, eps=eps)
     expected = swap_scores(query, keys, angles, **layout, tau=tau, eps=eps)
     assert float(found.positional) == pytest.approx(float(expected.positional), abs=1e-9)
     assert float(found.symbolic) == pytest.approx(float(expected.symbolic), abs=1e-9)
@@ -134,7 +134,7 @@ def test_equal_weights_are_the_limit_of_high_temperature():
         make_block_table(query, keys, angles, blocks=8),
         draw_orders(8, 30, torch.Generator().manual_seed(0)),
     )
-    found = permutation_scores(table.attention(), table.attention(orders), orders, tau=1e9)
+    found = score_permutations(table.attention(), table.attention(orders), orders, tau=1e9)
     assert float(found.positional) == pytest.approx(float(found.plain_positional), abs=1e-9)
     assert float(found.symbolic) == pytest.approx(float(found.plain_symbolic), abs=1e-9)
 
@@ -146,7 +146,7 @@ def test_pure_heads_are_pure_under_any_permutation():
     positional = BlockTable(sums=draw.exp().expand(7, 7), outside=outside, block_length=2)
     symbolic = BlockTable(sums=draw.exp()[:, None].expand(7, 7), outside=outside, block_length=2)
     for table, score in ((positional, "positional"), (symbolic, "symbolic")):
-        found = permutation_scores(table.attention(), table.attention(orders), orders, eps=0.0)
+        found = score_permutations(table.attention(), table.attention(orders), orders, eps=0.0)
         assert float(getattr(found, score)) == pytest.approx(1, abs=1e-12)
         assert float(getattr(found, f"plain_{score}")) == pytest.approx(1, abs=1e-12)
 
@@ -154,21 +154,21 @@ def test_pure_heads_are_pure_under_any_permutation():
 def test_only_swaps_keep_half_of_the_plane_empty():
     """Attention that goes to a third block is neither; a swap cannot show that."""
     before = torch.tensor([1.0, 0.0, 0.0], dtype=torch.float64)
-    found = permutation_scores(before, torch.eye(3, dtype=torch.float64)[1:2], torch.tensor([[1, 2, 0]]), eps=0.0)
+    found = score_permutations(before, torch.eye(3, dtype=torch.float64)[1:2], torch.tensor([[1, 2, 0]]), eps=0.0)
     assert float(found.positional) == 0
     assert float(found.symbolic) == 0
     generator = torch.Generator().manual_seed(0)
     before, orders = torch.rand(5, dtype=torch.float64, generator=generator), list_swap_orders(5)
     after = torch.rand(100, 10, 5, dtype=torch.float64, generator=generator)
-    found = permutation_scores(before.expand(100, 5), after, orders, eps=0.0)
+    found = score_permutations(before.expand(100, 5), after, orders, eps=0.0)
     assert float((found.positional + found.symbolic).min()) >= 1 - 1e-12
 
 
 def test_a_single_swap_is_the_geometry_of_two_angles():
     before, after = torch.tensor([0.3, 0.1], dtype=torch.float64), torch.tensor([[0.2, 0.5]], dtype=torch.float64)
-    found = permutation_scores(before, after, list_swap_orders(2), eps=0.0)
+    found = score_permutations(before, after, list_swap_orders(2), eps=0.0)
     angles = (torch.atan2(before[1], before[0]), torch.atan2(after[0, 1], after[0, 0]))
-    assert (float(found.positional), float(found.symbolic)) == pytest.approx([float(x) for x in pair_scores(*angles)])
+    assert (float(found.positional), float(found.symbolic)) == pytest.approx([float(x) for x in score_pair(*angles)])
 
 
 def test_orders():
@@ -192,19 +192,19 @@ def test_permuted_prompts_hold_the_same_facts_elsewhere():
 def test_refusals():
     before, orders = torch.tensor([0.5, 0.5]), torch.tensor([[1, 0]])
     with pytest.raises(ValueError, match="every order must move a block, but 1 of 2"):
-        permutation_scores(before, torch.ones(2, 2), torch.tensor([[1, 0], [0, 1]]))
+        score_permutations(before, torch.ones(2, 2), torch.tensor([[1, 0], [0, 1]]))
     with pytest.raises(ValueError, match="must hold each of the numbers 0 to 1 once"):
-        permutation_scores(before, torch.ones(1, 2), torch.tensor([[1, 1]]))
+        score_permutations(before, torch.ones(1, 2), torch.tensor([[1, 1]]))
     with pytest.raises(ValueError, match=r"orders must have shape \[permutation, 2\].*got \(1, 3\)"):
-        permutation_scores(before, torch.ones(1, 3), torch.tensor([[1, 0, 2]]))
+        score_permutations(before, torch.ones(1, 3), torch.tensor([[1, 0, 2]]))
     with pytest.raises(ValueError, match=r"after must have shape \[\.\.\., 1, 2\]; got \(3, 2\)"):
-        permutation_scores(before, torch.ones(3, 2), orders)
+        score_permutations(before, torch.ones(3, 2), orders)
     with pytest.raises(TypeError, match=r"whole numbers; got torch\.float32"):
-        permutation_scores(before, torch.ones(1, 2), orders.float())
+        score_permutations(before, torch.ones(1, 2), orders.float())
     with pytest.raises(ValueError, match="tau must be above 0; got 0"):
-        permutation_scores(before, torch.ones(1, 2), orders, tau=0)
+        score_permutations(before, torch.ones(1, 2), orders, tau=0)
     with pytest.raises(ValueError, match="eps must be 0 or a positive finite number; got -1"):
-        permutation_scores(before, torch.ones(1, 2), orders, eps=-1)
+        score_permutations(before, torch.ones(1, 2), orders, eps=-1)
     with pytest.raises(ValueError, match="blocks must be a whole number of at least 2; got 1"):
         list_swap_orders(1)
     with pytest.raises(ValueError, match="tokens 1 to 4, but the last of 5 tokens is the query"):
@@ -275,7 +275,7 @@ def test_a_rerun_reads_the_permuted_prompt(packaged):
 
     before = map_layers(model, prompts.input_ids, attention, progress=False)["d"][0]
     after = map_layers(model, swapped, attention, progress=False)["d"]
-    found = permutation_scores(before, after.movedim(0, 2), list_swap_orders(3))
+    found = score_permutations(before, after.movedim(0, 2), list_swap_orders(3))
     measured = score_robustness.measure_intervention(model, prompts, progress=False)["scores"][1, :, 0]
     np.testing.assert_allclose(measured, np.stack([found.positional, found.symbolic]), atol=1e-4)
 

@@ -24,7 +24,7 @@ from posym_companion.solvers.families import FAMILIES
 from posym_companion.solvers.family_solvers import FamilySolver
 from posym_core.metrics._exclusion_bound import exclusion
 from posym_core.metrics._rope import rotate
-from posym_core.models.constructed._index_retrieval_limits import positional_peak_weight
+from posym_core.models.constructed._index_retrieval_limits import compute_positional_peak
 from posym_core.tasks._facts import FactsTask
 from posym_profile.capture._capturing import forward_with_hook
 from posym_profile.interventions._plane_interventions import freeze_rotation
@@ -130,7 +130,7 @@ def test_peaks_of_one_plane_are_those_of_theorem_7():
     )
     inside = slice(0, length)
     found = influence.target_peaks(heads, inside)[0, 0, 0]
-    torch.testing.assert_close(found.exp(), positional_peak_weight(length, angle, beta))
+    torch.testing.assert_close(found.exp(), compute_positional_peak(length, angle, beta))
     flat = influence.target_peaks(replace(heads, angles=0 * angles, keys=keys[..., :1, :].expand_as(keys)), inside)
     torch.testing.assert_close(flat.exp(), torch.full_like(flat, 1 / length))
     capped = influence.target_peaks(replace(heads, softcap=1e-3), inside)[0, 0, 0]

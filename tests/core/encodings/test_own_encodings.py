@@ -129,18 +129,18 @@ class InSingle(encodings.NoPE):
 
 
 class OtherC(encodings.NoPE):
-    def _cross_logits(self, query, keys, position, positions, content, key_map):
-        return super()._cross_logits(query, keys, position, positions, content, key_map) + positions
+    def _cross_logits(self, query, keys, at, places, inputs):
+        return super()._cross_logits(query, keys, at, places, inputs) + places
 
 
 class TransposedC(encodings.NoPE):
-    def _cross_logits(self, query, keys, position, positions, content, key_map):
-        return super()._cross_logits(query, keys, position, positions, content, key_map).mT
+    def _cross_logits(self, query, keys, at, places, inputs):
+        return super()._cross_logits(query, keys, at, places, inputs).mT
 
 
 class ShortC(encodings.NoPE):
-    def _cross_logits(self, query, keys, position, positions, content, key_map):
-        return super()._cross_logits(query, keys, position, positions, content, key_map)[..., 1:]
+    def _cross_logits(self, query, keys, at, places, inputs):
+        return super()._cross_logits(query, keys, at, places, inputs)[..., 1:]
 
 
 class OddWeights(encodings.NoPE):
@@ -149,8 +149,8 @@ class OddWeights(encodings.NoPE):
 
 
 class NotANumber(encodings.NoPE):
-    def _cross_logits(self, query, keys, position, positions, content, key_map):
-        return super()._cross_logits(query, keys, position, positions, content, key_map) * torch.nan
+    def _cross_logits(self, query, keys, at, places, inputs):
+        return super()._cross_logits(query, keys, at, places, inputs) * torch.nan
 
 
 @pytest.mark.parametrize(("made", "message"), [

@@ -97,7 +97,7 @@ def made_heads(contents, query, angles, *, start=0, length=1, **options):
     from posym_core import rotate
 
     keys = rotate(contents, torch.arange(contents.shape[-2]), angles)
-    return Heads.of(query, keys, angles, scale=1.0, visible=None, softcap=None, sinks=None, pairing="halves", **options)
+    return Heads(query=query, keys=keys, angles=angles, **options)
 
 
 @pytest.mark.parametrize("softcap", [None, 3.0])
@@ -109,7 +109,7 @@ def test_block_logits_by_turning_every_key(read, softcap):
     angles = torch.tensor([1.0, 0.3, 0.05, 0.0], dtype=torch.float64)
     visible = torch.ones(tokens, dtype=torch.bool)
     visible[: start + length + 1] = False  # the first block, and one key of the second
-    heads = Heads.of(query, keys, angles, scale=0.7, visible=visible, softcap=softcap, sinks=None, pairing="halves")
+    heads = Heads(query=query, keys=keys, angles=angles, scale=0.7, visible=visible, softcap=softcap)
     found = compute_block_logits(heads, BlockLayout(start=start, block_length=length, blocks=blocks), read=read)
     for prompt, a, b in itertools.product(range(2), range(blocks), range(blocks)):
         C = literal.cross_logits(query[prompt], keys[prompt], angles, scale=0.7)
@@ -127,7 +127,7 @@ def test_block_logits_by_turning_every_key(read, softcap):
 def test_one_key_a_block_is_the_cross_logit_matrix():
     keys, query = random_cube(6, 4), random_cube(4, seed=5)
     angles = torch.tensor([0.5, 0.1])
-    heads = Heads.of(query, keys, angles, scale=1.0, visible=None, softcap=None, sinks=None, pairing="halves")
+    heads = Heads(query=query, keys=keys, angles=angles)
     found = compute_block_logits(heads, BlockLayout(start=1, block_length=1, blocks=4))
     torch.testing.assert_close(found, cross_logits(query, keys, angles)[1:5, 1:5])
 
@@ -189,7 +189,7 @@ def test_only_the_queries_of_other_prompts_unmask_a_pointer():
     options = {"scale": 1.0, "visible": None, "softcap": None, "sinks": None, "pairing": "halves"}
     # [query, prompt, content, place]
     every = torch.stack(
-        [compute_block_logits(Heads.of(q.expand(N, -1), keys, angles, **options), swaps) for q in query]
+        [compute_block_logits(Heads(query=q.expand(N, -1), keys=keys, angles=angles, **options), swaps) for q in query]
     )
     own = arrange_cube(every[torch.arange(N), torch.arange(N)], orders)
     assert float(normalize_parts(split_variance(own))["symbol"]) == pytest.approx(1, abs=1e-12)

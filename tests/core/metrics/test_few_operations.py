@@ -76,12 +76,12 @@ def test_no_number_is_read_of_tensors_that_have_none(name):
 
 
 def test_a_read_would_be_noticed(monkeypatch):
-    def with_a_read(*heads, score=swaps._scores):
+    def with_a_read(*heads, score=swaps._score_groups):
         found = score(*heads)
         found[0].sum().item()
         return found
 
-    monkeypatch.setattr(swaps, "_scores", with_a_read)
+    monkeypatch.setattr(swaps, "_score_groups", with_a_read)
     with pytest.raises(DataDependentOutputException):
         test_no_number_is_read_of_tensors_that_have_none("plain")
     with pytest.raises(AssertionError):

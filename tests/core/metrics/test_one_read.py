@@ -6,23 +6,21 @@ import weakref
 
 import pytest
 import torch
+from block_tables import make_block_table
 from torch._subclasses.fake_tensor import DataDependentOutputException, FakeTensorMode
 
 from benchmarks.operations import counted, scoring
 from posym_core import cross_logits, exclusion, frequency_shares, rope_angles, rotate
-from posym_core._checks import defer_checks, deferring_checks, require, require_finite, require_room
+from posym_core._checks import Checks, require
 from posym_core.metrics import (
-    cross_scores,
     frequency_use,
     list_swap_orders,
-    make_block_table,
-    permutation_scores,
+    score_cross_logits,
+    score_permutations,
     simulate_random_swaps,
     swap_scores,
 )
 from posym_core.metrics._permutations import permute_blocks
-
-CPU = torch.device("cpu")
 
 
 def permuted(heads, made, **options):
@@ -30,14 +28,14 @@ def permuted(heads, made, **options):
     window = {"visible": made("visible"), "sinks": made("sinks"), "softcap": 5.0}
     table = make_block_table(*heads, block_length=2, scale=0.3, **window | options)
     orders = list_swap_orders(table.sums.shape[-1])
-    return permutation_scores(table.attention(), table.attention(orders), orders)
+    return score_permutations(table.attention(), table.attention(orders), orders)
 
 
 # Of heads (query, keys, angles) and of what else there may be, by name.
 FUNCTIONS = {
     "swap_scores": lambda heads, made: swap_scores(*heads, block_length=2, sinks=made("sinks")),
-    "permutation_scores": permuted,
-    "cross_scores": lambda heads, made: cross_scores(made("C"), outside=made("C")[..., 0]),
+    "score_permutations": permuted,
+    "score_cross_logits": lambda heads, made: score_cross_logits(made("C"), outside=made("C")[..., 0]),
     "permute_blocks": lambda heads, made: permute_blocks(made("ids"), list_swap_orders(4), start=1, block_length=2),
     "frequency_shares": lambda heads, made: frequency_shares(*heads),
     "frequency_use": lambda heads, made: frequency_use(*heads),
@@ -97,7 +95,7 @@ def heads(**bad):
 @pytest.mark.parametrize("name", FUNCTIONS)
 def test_the_flags_of_a_call_are_read_once(name):
     given = heads()
-    calls = 3 if name == "permutation_scores" else 1
+    calls = 3 if name == "score_permutations" else 1
     assert counted(lambda: FUNCTIONS[name](given, numbers), "device").reads == calls
 
 
@@ -114,12 +112,12 @@ REFUSED = {
     "a query that sees nothing": lambda: make_block_table(*heads(), visible=torch.arange(20) > 30),
     "a matrix of NaN": lambda: exclusion(torch.full((3, 3), NAN)),
     "a matrix without room": lambda: exclusion(torch.full((3, 3), 1e30)),
-    "cross-logits of NaN": lambda: cross_scores(torch.full((3, 3), NAN)),
-    "infinite logits of others": lambda: cross_scores(torch.ones(3, 3), outside=torch.tensor([INFINITY])),
-    "attention of NaN": lambda: permutation_scores(ONES * NAN, ONES[None], ORDER),
+    "cross-logits of NaN": lambda: score_cross_logits(torch.full((3, 3), NAN)),
+    "infinite logits of others": lambda: score_cross_logits(torch.ones(3, 3), outside=torch.tensor([INFINITY])),
+    "attention of NaN": lambda: score_permutations(ONES * NAN, ONES[None], ORDER),
     "attention below 0": lambda: simulate_random_swaps(-ONES, generator=torch.Generator().manual_seed(0)),
-    "an order that moves nothing": lambda: permutation_scores(ONES, ONES.repeat(2, 1), torch.arange(4).repeat(2, 1)),
-    "an order that holds a number twice": lambda: permutation_scores(ONES, ONES[None], torch.tensor([[1, 1, 2, 3]])),
+    "an order that moves nothing": lambda: score_permutations(ONES, ONES.repeat(2, 1), torch.arange(4).repeat(2, 1)),
+    "an order that holds a number twice": lambda: score_permutations(ONES, ONES[None], torch.tensor([[1, 1, 2, 3]])),
     "an order of numbers out of range": lambda: make_block_table(*heads(), block_length=4).attention(ORDER + 7),
     "an order below 0": lambda: permute_blocks(torch.arange(9)[None], ORDER - 9, start=0, block_length=2),
     "x without room": lambda: rotate(torch.full((2, 8), 1e38), 1, rope_angles(8)),
@@ -134,10 +132,6 @@ def test_bad_numbers_are_refused_in_the_words_of_a_cpu(name):
         REFUSED[name]()
 
 
-def refusal(word):
-    return lambda: ValueError(word)
-
-
 def is_refused(what, message):
     with pytest.raises(ValueError, match=message):
         what()
@@ -146,32 +140,32 @@ def is_refused(what, message):
 def test_the_first_that_is_bad_is_raised_when_all_is_done():
     done = []
 
-    @deferring_checks
     def within(x):
-        require(x, refusal("second"))
+        with Checks() as check:
+            check(x, "second")
         done.append("within")
 
-    @deferring_checks
     def whole(x):
-        require(~x, refusal("first"))
-        within(x)
-        require(x, refusal("third"))
-        done.append("whole")
+        with Checks() as check:
+            check(~x, lambda: "first")
+            within(x)
+            check(x, "third")
+            done.append("whole")
 
     with scoring("device"):
         is_refused(lambda: whole(torch.tensor(False)), r"^second$")
     assert done == ["within", "whole"]
     with scoring("cpu"):
-        is_refused(lambda: whole(x=torch.tensor(False)), r"^second$")
+        is_refused(lambda: whole(torch.tensor(False)), r"^second$")
     assert done == ["within", "whole"]
 
 
 def test_what_needs_no_look_is_refused_at_once_but_behind_what_came_before():
-    @deferring_checks
     def both(x):
-        require_finite("x", x)
-        require_room("y", INFINITY, torch.float32)
-        pytest.fail("y was not refused")
+        with Checks() as check:
+            check.finite("x", x)
+            check.room("y", INFINITY, torch.float32)
+            pytest.fail("y was not refused")
 
     with scoring("device"):
         is_refused(lambda: both(torch.tensor([NAN, 1, INFINITY])), r"^x must be finite; 2 of its 3")
@@ -179,24 +173,23 @@ def test_what_needs_no_look_is_refused_at_once_but_behind_what_came_before():
 
 
 def test_what_fails_within_is_what_is_raised():
-    @deferring_checks
     def failing(x):
-        require(x, refusal("bad"))
-        raise KeyError
+        with Checks() as check:
+            check(x, "bad")
+            raise KeyError
 
     with scoring("device"):
         with pytest.raises(KeyError):
             failing(torch.tensor(False))
         # Nothing is left to whoever comes next.
-        with defer_checks(CPU):
-            require(torch.tensor(True), refusal("good"))
+        require(torch.tensor(True), "good")
 
 
 def test_arrays_are_not_kept_until_the_flags_are_read():
     keys = torch.ones(1000)
     gone = weakref.ref(keys.untyped_storage())
-    with scoring("device"), defer_checks(CPU):
-        require_finite("keys", keys)
+    with scoring("device"), Checks() as check:
+        check.finite("keys", keys)
         del keys
         assert gone() is None
 
@@ -206,11 +199,11 @@ def test_threads_have_flags_of_their_own():
 
     def beside():
         try:
-            require(torch.tensor(False), refusal("beside"))
+            require(torch.tensor(False), "beside")
         except ValueError as error:
             found.append(str(error))
 
-    with scoring("device"), defer_checks(CPU):
+    with scoring("device"), Checks():
         thread = threading.Thread(target=beside)
         thread.start()
         thread.join()

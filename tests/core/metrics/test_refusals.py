@@ -5,6 +5,7 @@ import math
 import numpy as np
 import pytest
 import torch
+from block_tables import make_block_table
 from planted_scores import planted
 from refusals import refuse_each
 
@@ -15,15 +16,14 @@ from posym_core.metrics import _cube_parts as cubes
 from posym_core.metrics import _stats as stats
 from posym_core.metrics import (
     cross_logits,
-    cross_scores,
     dirichlet_kernel,
-    exchange_scores,
     exclusion,
     frequency_shares,
-    make_block_table,
     measure_layer_trend,
     rope_angles,
     rotate,
+    score_cross_logits,
+    score_exchange,
     simulate_random_swaps,
     swap_scores,
 )
@@ -45,12 +45,12 @@ def swapped(**options):
 
 
 def read_at(place):
-    heads = Heads.of(QUERY, KEYS, ANGLES, scale=1.0, visible=None, softcap=None, sinks=None, pairing="halves")
+    heads = Heads(query=QUERY, keys=KEYS, angles=ANGLES)
     return lambda: cubes.compute_block_logits(heads, BlockLayout(start=0, block_length=3, blocks=2), read=place)
 
 
 def beyond(outside):
-    return lambda: cross_scores(TWICE, outside=outside)
+    return lambda: score_cross_logits(TWICE, outside=outside)
 
 
 test_heads_and_blocks = refuse_each(
@@ -105,18 +105,18 @@ test_heads_and_blocks = refuse_each(
     (beyond(torch.zeros(2, 1, 4)), r"here \[2, 3, other\]; got \(2, 1, 4\)"),
     (beyond(torch.zeros(2, 3)), r"here \[2, 3, other\]; got \(2, 3\)"),
     (beyond(torch.zeros(2, 3, 1).long()), "outside must be float32 or float64; got torch.int64", TypeError),
-    (lambda: exchange_scores(C, PLACE + 1, PLACE), "^first must be places from 0 to 3, of the keys of C; got 4. Count"),
-    (lambda: exchange_scores(C, PLACE, PLACE - 2), "^second must be places from 0 to 3, of the keys of C; got -1. Cou"),
-    (lambda: exchange_scores(C, PLACE, PLACE[:1]), r"^second .* for each \(2,\) of C's heads; got torch.int64 of shap"),
-    (lambda: exchange_scores(C, PLACE, PLACE.double()), "^second must be int64, .*; got torch.float64 of shape"),
+    (lambda: score_exchange(C, PLACE + 1, PLACE), "^first must be places from 0 to 3, of the keys of C; got 4. Count"),
+    (lambda: score_exchange(C, PLACE, PLACE - 2), "^second must be places from 0 to 3, of the keys of C; got -1. Cou"),
+    (lambda: score_exchange(C, PLACE, PLACE[:1]), r"^second .* for each \(2,\) of C's heads; got torch.int64 of shap"),
+    (lambda: score_exchange(C, PLACE, PLACE.double()), "^second must be int64, .*; got torch.float64 of shape"),
 )  # fmt: skip
 
 
 test_statistics = refuse_each(
-    (lambda: stats.head_correlation(POSITIONAL[0], SYMBOLIC[0]), r"shape \[prompt, layer, head\].*got \(10, 4\)"),
-    (lambda: stats.head_correlation(POSITIONAL, SYMBOLIC[:, :5]), "same shape"),
-    (lambda: stats.head_correlation(POSITIONAL[:, :2, :1], SYMBOLIC[:, :2, :1]), "at least three heads; got 2"),
-    (lambda: stats.head_correlation(NOTHING, NOTHING), "not all the same; 0 of 4 heads have one"),
+    (lambda: stats.correlate_heads(POSITIONAL[0], SYMBOLIC[0]), r"shape \[prompt, layer, head\].*got \(10, 4\)"),
+    (lambda: stats.correlate_heads(POSITIONAL, SYMBOLIC[:, :5]), "same shape"),
+    (lambda: stats.correlate_heads(POSITIONAL[:, :2, :1], SYMBOLIC[:, :2, :1]), "at least three heads; got 2"),
+    (lambda: stats.correlate_heads(NOTHING, NOTHING), "not all the same; 0 of 4 heads have one"),
     (lambda: stats.mean_interval([]), "a mean needs at least one value; got none"),
     (lambda: stats.mean_interval(NOTHING[:, 0, 0]), "a mean needs at least one value; got none"),
     (lambda: stats.mean_interval([1.0, math.inf]), "values must be finite, or NaN where undefined; 1 of 2 are infinit"),
@@ -145,7 +145,7 @@ test_statistics = refuse_each(
 
 @pytest.mark.parametrize("draws", [0, -1, 2.5, True])
 @pytest.mark.parametrize("ask", [
-    lambda **draws: stats.head_correlation(POSITIONAL, SYMBOLIC, **draws),
+    lambda **draws: stats.correlate_heads(POSITIONAL, SYMBOLIC, **draws),
     lambda **draws: stats.mean_interval(COLUMN, **draws),
     lambda **draws: stats.mean_difference(COLUMN, COLUMN, **draws),
     lambda **draws: stats.statistic_interval(np.mean, POSITIONAL, **draws),

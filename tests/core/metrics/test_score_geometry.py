@@ -7,13 +7,13 @@ import torch
 from random_examples import given, st
 
 from posym_core import cross_logits, rope_angles, swap_scores
-from posym_core.metrics._score_geometry import exchange_scores, pair_scores, simulate_random_swaps
+from posym_core.metrics._score_geometry import score_exchange, score_pair, simulate_random_swaps
 
 
 @given(st.lists(st.floats(1e-6, 1), min_size=4, max_size=4))
 def test_angles_give_the_two_cosines_and_their_sum_is_at_least_one(values):
     v, after = torch.tensor(values[:2]).double(), torch.tensor(values[2:]).double()
-    positional, symbolic = pair_scores(torch.atan2(v[1], v[0]), torch.atan2(after[1], after[0]))
+    positional, symbolic = score_pair(torch.atan2(v[1], v[0]), torch.atan2(after[1], after[0]))
     assert float(positional) == pytest.approx(float(torch.cosine_similarity(after, v, dim=0)), abs=1e-12)
     assert float(symbolic) == pytest.approx(float(torch.cosine_similarity(after, v.flip(0), dim=0)), abs=1e-12)
     assert float(positional + symbolic) >= 1 - 1e-12
@@ -60,10 +60,10 @@ def test_an_exchange_of_two_keys_is_the_swap_of_two_blocks():
     C = cross_logits(query, keys, angles)
     place = torch.zeros(5, dtype=torch.long)
     for first, second in ((place, place + 1), (place + 1, place)):
-        positional, symbolic = exchange_scores(C, first, second)
+        positional, symbolic = score_exchange(C, first, second)
         torch.testing.assert_close(positional, scores.positional)
         torch.testing.assert_close(symbolic, scores.symbolic)
-    assert all(torch.allclose(x, torch.ones(5).double()) for x in exchange_scores(C, place, place))
+    assert all(torch.allclose(x, torch.ones(5).double()) for x in score_exchange(C, place, place))
 
 
 TAU = 1e-4
@@ -76,7 +76,7 @@ def test_one_input_can_lie_inside_though_each_of_its_pairs_does_not():
     for i, j in itertools.combinations(range(3), 2):
         swapped = np.exp([C[j, i], C[i, j]])  # contents i and j have changed places; the pair's direction needs no sum
         angles = (torch.tensor(np.arctan2(y, x)) for x, y in (attention[[i, j]], swapped))
-        scores.append([float(x) for x in pair_scores(*angles)])
+        scores.append([float(x) for x in score_pair(*angles)])
         contrast.append(abs(attention[i] - attention[j]))
     pairs, weights = np.array(scores), np.exp((np.array(contrast) - max(contrast)) / TAU)
     positional, symbolic = weights @ pairs / weights.sum()

@@ -12,7 +12,7 @@ from jaxtyping import TypeCheckError, install_import_hook
 
 with install_import_hook(["posym_core._checks", "posym_core.metrics"], "beartype.beartype"):
     import posym_core
-    from posym_core.metrics._logit_matrix import plane_contributions
+    from posym_core.metrics._rope import multiply_planes
     from posym_core.metrics import dirichlet_kernel
     from posym_core.metrics._rope import split_planes
 
@@ -28,7 +28,7 @@ for pairing in ("halves", "neighbours"):
 posym_core.exclusion(posym_core.cross_logits(query, keys, angles))
 dirichlet_kernel(angles, 5)
 try:
-    split_planes(torch.ones(4, dtype=torch.int64), "halves") and plane_contributions(
+    split_planes(torch.ones(4, dtype=torch.int64), "halves") and multiply_planes(
         torch.randn(4), torch.randn(5), "halves"
     )
 except TypeCheckError:

@@ -3,13 +3,13 @@ import math
 import literal
 import pytest
 import torch
+from block_tables import make_block_table
 from random_examples import given, settings, st
 
 from benchmarks.operations import scoring
 from posym_core import rope_angles, rotate, swap_scores
 from posym_core.metrics import _blocks as blocks
 from posym_core.metrics import _few_blocks as hubs
-from posym_core.metrics import _permutations as permutations
 from posym_core.metrics import _swaps as swaps
 
 PAIRINGS = ["halves", "neighbours"]
@@ -293,7 +293,7 @@ def test_scores_can_be_differentiated(worth, options, monkeypatch):
     assert torch.autograd.gradcheck(scores, inputs, fast_mode=True)
 
 
-@pytest.mark.parametrize("score", [swap_scores, permutations.make_block_table])
+@pytest.mark.parametrize("score", [swap_scores, make_block_table])
 def test_queries_of_all_tokens_are_refused_unless_it_is_said_what_they_see(score):
     query, keys = head(6, keys=6)
     for many, of in ((query, keys[0]), (query[None], keys[:1]), (query.expand(3, 6, 8), keys[0])):

@@ -85,9 +85,9 @@ def test_every_input_is_the_literal_listing(task):
 
 
 @pytest.mark.parametrize(("task", "head", "smallest", "angle"), [
-    *((IndexTask(length=5, symbols=3), PositionalIndexHead, limits.positional_smallest_beta, angle)
+    *((IndexTask(length=5, symbols=3), PositionalIndexHead, limits.find_positional_beta, angle)
       for angle in (0.05, 0.3, 1.0, 2.2)),
-    *((RetrievalTask(length=4, symbols=4, attributes=2), SymbolicRetrievalHead, limits.symbolic_smallest_beta, angle)
+    *((RetrievalTask(length=4, symbols=4, attributes=2), SymbolicRetrievalHead, limits.find_symbolic_beta, angle)
       for angle in (0.0, 0.2)),
 ])  # fmt: skip
 def test_heads_are_right_exactly_above_the_smallest_beta(task, head, smallest, angle):
@@ -100,7 +100,7 @@ def test_heads_are_right_exactly_above_the_smallest_beta(task, head, smallest, a
 def test_index_at_the_sizes_of_the_experiment(length):
     task = IndexTask(length=length)
     for angle in (1.0, 0.1, 0.01):
-        beta = limits.positional_smallest_beta(length, angle)
+        beta = limits.find_positional_beta(length, angle)
         head = PositionalIndexHead(task, angle=angle, beta=beta * ABOVE)
         assert worst(head) == 1
         assert sampled(head) == 1
@@ -110,18 +110,18 @@ def test_index_at_the_sizes_of_the_experiment(length):
 def test_index_fails_at_every_beta_where_a_distance_is_a_whole_turn():
     task = IndexTask(length=6, symbols=3)
     angle = 2 * math.pi / 5
-    assert limits.index_gap(6, angle) == 0
-    assert limits.positional_smallest_beta(6, angle) == math.inf
+    assert limits.find_index_gap(6, angle) == 0
+    assert limits.find_positional_beta(6, angle) == math.inf
     for beta in (10.0, 1e3, 1e6):
         assert worst(PositionalIndexHead(task, angle=angle, beta=beta)) < 1
     # one position fewer and no distance is a whole turn any more
-    assert limits.positional_smallest_beta(5, angle) < math.inf
+    assert limits.find_positional_beta(5, angle) < math.inf
 
 
 def test_index_gap_against_its_definition():
     for length, angle in itertools.product((2, 7, 32, 64), (1.0, 0.3162, 0.1, 0.004)):
         gaps = [abs(math.remainder(distance * angle, 2 * math.pi)) for distance in range(1, length)]
-        assert limits.index_gap(length, angle) == pytest.approx(min(gaps), abs=1e-12)
+        assert limits.find_index_gap(length, angle) == pytest.approx(min(gaps), abs=1e-12)
 
 
 # Theorem 5 of Urrutia et al. (2026a), planar retrieval
@@ -130,7 +130,7 @@ def test_index_gap_against_its_definition():
 def test_retrieval_at_the_sizes_of_the_experiment():
     for length in (16, 32, 64):
         task = RetrievalTask(length=length, symbols=length)
-        beta = limits.symbolic_smallest_beta(length)
+        beta = limits.find_symbolic_beta(length)
         assert beta == pytest.approx(math.log(length - 1))
         assert sampled(SymbolicRetrievalHead(task, beta=beta * ABOVE)) == 1
         assert worst(SymbolicRetrievalHead(task, beta=beta * BELOW)) == 0
@@ -141,13 +141,13 @@ def test_retrieval_with_rotation_fails_from_half_a_turn_on():
     limit = math.pi / 7
     assert worst(SymbolicRetrievalHead(task, beta=1e6, angle=limit * 0.99)) == 1
     assert worst(SymbolicRetrievalHead(task, beta=1e6, angle=limit * 1.01)) < 1
-    assert limits.symbolic_smallest_beta(8, limit) == math.inf
+    assert limits.find_symbolic_beta(8, limit) == math.inf
 
 
 def test_planar_retrieval_on_both_sides_of_its_limit():
     task = RetrievalTask(length=4, symbols=5, attributes=2)
     inputs = list_inputs(task)
-    limit = limits.planar_retrieval_limit(4, 5)
+    limit = limits.find_planar_retrieval_limit(4, 5)
     assert accuracy(PlanarRetrievalHead(task, beta=1e4, angle=limit * 0.98), inputs) == 1
     assert accuracy(PlanarRetrievalHead(task, beta=1e4, angle=limit * 1.02), inputs) < 1
     for centre in torch.linspace(-3, 6, 37).tolist():  # no phase does better
@@ -161,10 +161,10 @@ def test_planar_retrieval_on_both_sides_of_its_limit():
 def test_induction_exactly_inside_its_ranges(fraction):
     task = PartialInductionTask(length=4, symbols=2, attributes=2, repetition=2)
     inputs = list_inputs(task)
-    angle = fraction * limits.recency_angle_limit(task.length)
-    floor = limits.smallest_recency(task.length, angle)
+    angle = fraction * limits.find_recency_limit(task.length)
+    floor = limits.find_smallest_recency(task.length, angle)
     recency = 1.5 * floor
-    match = limits.smallest_match(task.length, angle, recency)
+    match = limits.find_smallest_match(task.length, angle, recency)
 
     def head(**changed):
         return PartialInductionHead(task, **{"angle": angle, "match": match * ABOVE, "recency": recency, **changed})
@@ -174,44 +174,44 @@ def test_induction_exactly_inside_its_ranges(fraction):
     # recency too weak: no match helps; just enough: a large match does
     assert accuracy(head(recency=floor * BELOW, match=1e3), inputs) < 1
     just = floor * ABOVE
-    assert accuracy(head(recency=just, match=limits.smallest_match(task.length, angle, just) + 1e-6), inputs) == 1
+    assert accuracy(head(recency=just, match=limits.find_smallest_match(task.length, angle, just) + 1e-6), inputs) == 1
 
 
 def test_induction_fails_where_the_second_angle_is_too_large_or_zero():
     task = PartialInductionTask(length=6, symbols=3, attributes=2)
-    limit = limits.recency_angle_limit(6)
+    limit = limits.find_recency_limit(6)
     assert worst(PartialInductionHead(task, angle=limit * 0.99, match=1e5, recency=2e3)) == 1
     for angle in (limit * 1.01, 2 * limit, 1.0, 2.0, 3.0, math.pi, 0.0):
-        assert limits.smallest_recency(6, angle) == math.inf
+        assert limits.find_smallest_recency(6, angle) == math.inf
         assert worst(PartialInductionHead(task, angle=angle, match=1e5, recency=2e3)) < 1
 
 
 @pytest.mark.parametrize("length", [16, 32, 64])
 def test_induction_range_of_angles_for_given_strengths(length):
     task = PartialInductionTask(length=length)
-    middle = limits.recency_angle_limit(length) / 2
-    recency = 2 * limits.smallest_recency(length, middle)
-    match = 1.3 * limits.smallest_match(length, middle, recency)
+    middle = limits.find_recency_limit(length) / 2
+    recency = 2 * limits.find_smallest_recency(length, middle)
+    match = 1.3 * limits.find_smallest_match(length, middle, recency)
     low, high = middle, middle
     for _ in range(60):  # the ends of the range of angles about the middle
-        low = low * 0.99 if match > limits.smallest_match(length, low * 0.99, recency) else low
-        high = high * 1.01 if match > limits.smallest_match(length, high * 1.01, recency) else high
+        low = low * 0.99 if match > limits.find_smallest_match(length, low * 0.99, recency) else low
+        high = high * 1.01 if match > limits.find_smallest_match(length, high * 1.01, recency) else high
     assert 0 < 0.98 * low < middle < 1.02 * high
     for angle, works in ((low, 1), (0.98 * low, 0), (high, 1), (1.02 * high, 0)):
         head = PartialInductionHead(task, angle=angle, match=match, recency=recency)
-        assert (match > limits.smallest_match(length, angle, recency)) == (worst(head) == 1) == bool(works)
+        assert (match > limits.find_smallest_match(length, angle, recency)) == (worst(head) == 1) == bool(works)
         if works:
             assert sampled(head) == 1
 
 
 @pytest.mark.parametrize("fraction", [0.2, 0.6, 0.95])
 def test_the_smallest_match_is_convex_in_recency(fraction):
-    angle = fraction * limits.recency_angle_limit(12)
-    floor = limits.smallest_recency(12, angle)
+    angle = fraction * limits.find_recency_limit(12)
+    floor = limits.find_smallest_recency(12, angle)
     recency = torch.linspace(1.001 * floor, 8 * floor, 60, dtype=torch.float64)
-    match = torch.tensor([limits.smallest_match(12, angle, r) for r in recency.tolist()], dtype=torch.float64)
+    match = torch.tensor([limits.find_smallest_match(12, angle, r) for r in recency.tolist()], dtype=torch.float64)
     assert bool((match.diff().diff() > -1e-9).all())
-    assert limits.smallest_match(12, angle, floor * BELOW) == math.inf
+    assert limits.find_smallest_match(12, angle, floor * BELOW) == math.inf
 
 
 def test_worst_inputs_are_the_worst():
@@ -326,9 +326,11 @@ def test_neither_kind_tells_induction_apart_and_the_mixed_head_does():
     symbolic, positional = make_induction_collisions(RandomPositionalHead(task), task)
     assert positional.difference == 0
     assert not symbolic.coincides()
-    angle = limits.recency_angle_limit(6) / 2
-    recency = 2 * limits.smallest_recency(6, angle)
-    mixed = PartialInductionHead(task, angle=angle, match=2 * limits.smallest_match(6, angle, recency), recency=recency)
+    angle = limits.find_recency_limit(6) / 2
+    recency = 2 * limits.find_smallest_recency(6, angle)
+    mixed = PartialInductionHead(
+        task, angle=angle, match=2 * limits.find_smallest_match(6, angle, recency), recency=recency
+    )
     assert [collision.right for collision in make_induction_collisions(mixed, task)] == [2, 2]
 
 
@@ -339,9 +341,12 @@ def test_neither_kind_tells_induction_apart_and_the_mixed_head_does():
 @given(st.integers(3, 40), st.floats(0.01, 1.0), st.floats(0.1, 50.0))
 def test_u_and_inverse_u_under_the_condition(length, fraction, beta):
     angle = fraction * math.pi / length
-    assert limits.half_turn_condition(length, angle * (1 - 1e-12))
+    assert limits.is_within_half_turn(length, angle * (1 - 1e-12))
     middle = (length - 1) // 2
-    falls, rises = limits.positional_peak_weight(length, angle, beta), limits.symbolic_peak_weight(length, angle, beta)
+    falls, rises = (
+        limits.compute_positional_peak(length, angle, beta),
+        limits.compute_symbolic_peak(length, angle, beta),
+    )
     tolerance = 1e-12
     assert bool((falls[: middle + 1].diff() <= tolerance).all())
     assert bool((rises[: middle + 1].diff() >= -tolerance).all())
@@ -353,8 +358,8 @@ def test_peak_weights_are_those_of_the_heads():
     index = PositionalIndexHead(IndexTask(length=9, symbols=3), angle=0.3, beta=4.0)
     retrieval = SymbolicRetrievalHead(RetrievalTask(length=9, symbols=9), beta=4.0, angle=0.2)
     for head, curve in (
-        (index, limits.positional_peak_weight(9, 0.3, 4.0)),
-        (retrieval, limits.symbolic_peak_weight(9, 0.2, 4.0)),
+        (index, limits.compute_positional_peak(9, 0.3, 4.0)),
+        (retrieval, limits.compute_symbolic_peak(9, 0.2, 4.0)),
     ):
         batch = list_worst_inputs(head.task)
         context = head.attention(batch.tokens)[:, :-1]
@@ -363,14 +368,14 @@ def test_peak_weights_are_those_of_the_heads():
 
 
 def test_the_middle_is_the_best_phase_of_the_symbolic_head():
-    best = limits.symbolic_peak_weight(9, 0.3, 4.0).min()
+    best = limits.compute_symbolic_peak(9, 0.3, 4.0).min()
     for centre in torch.linspace(-2, 10, 49).tolist():
-        assert limits.symbolic_peak_weight(9, 0.3, 4.0, centre).min() <= best + 1e-12
+        assert limits.compute_symbolic_peak(9, 0.3, 4.0, centre).min() <= best + 1e-12
 
 
 def test_u_shape_can_fail_beyond_the_condition():
-    assert not limits.half_turn_condition(9, 1.5)
-    curve = limits.positional_peak_weight(9, 1.5, 4.0)
+    assert not limits.is_within_half_turn(9, 1.5)
+    curve = limits.compute_positional_peak(9, 1.5, 4.0)
     assert not bool((curve[:5].diff() <= 0).all())
 
 

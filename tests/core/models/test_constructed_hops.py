@@ -17,12 +17,12 @@ from posym_core.models.constructed._number_letter_heads import (
     list_worst_sequences,
 )
 from posym_core.models.constructed._number_letter_limits import (
-    index_discrepancy,
-    index_smallest_beta,
-    reflexive_smallest_beta,
-    retrieval_angle_limit,
-    retrieval_discrepancy,
-    retrieval_smallest_beta,
+    compute_index_discrepancy,
+    compute_retrieval_discrepancy,
+    find_index_beta,
+    find_reflexive_beta,
+    find_retrieval_beta,
+    find_retrieval_limit,
 )
 from posym_core.tasks._number_letter import LetterTask, NumberTask
 from posym_core.tasks._number_letter_programs import apply_index, apply_reflexive, apply_retrieval, is_valid, walk
@@ -57,10 +57,10 @@ def retrieval_by_loop(row, task):
 def head_at(kind, length, angle, factor):
     """A head with so many times the smallest temperature that suffices for all valid tokens."""
     if kind is IndexHead:
-        return IndexHead(NUMBER, angle=angle, beta=factor * index_smallest_beta(length, angle))
-    least = reflexive_smallest_beta(length, angle)
+        return IndexHead(NUMBER, angle=angle, beta=factor * find_index_beta(length, angle))
+    least = find_reflexive_beta(length, angle)
     if kind is RetrievalHead:
-        least = max(least, retrieval_smallest_beta(length, LETTER.alphabet, angle))
+        least = max(least, find_retrieval_beta(length, LETTER.alphabet, angle))
     return kind(LETTER, angle=angle, beta=factor * least)
 
 
@@ -97,11 +97,11 @@ def test_hops_of_one_layer_each_and_reflexive_after_them_solve_the_task(task):
 def test_layers_of_constructed_heads_solve_the_task(task, head):
     """Four equal layers: what is found stays found, so the walk needs no Reflexive layer of its own."""
     batch = task.sample(200, generator=torch.Generator().manual_seed(1))
-    angle = 0.9 if head is IndexHead else 0.9 * retrieval_angle_limit(17, 8)
+    angle = 0.9 if head is IndexHead else 0.9 * find_retrieval_limit(17, 8)
     least = (
-        index_smallest_beta(17, angle)
+        find_index_beta(17, angle)
         if head is IndexHead
-        else max(reflexive_smallest_beta(17, angle), retrieval_smallest_beta(17, 8, angle))
+        else max(find_reflexive_beta(17, angle), find_retrieval_beta(17, 8, angle))
     )
     tokens, layer = batch.tokens, head(task, angle=angle, beta=ABOVE * least)
     for _ in range(4):
@@ -128,11 +128,11 @@ def test_heads_are_right_on_every_valid_token_just_above_the_smallest_beta_and_f
 @pytest.mark.parametrize("length", [2, 3, 6, 17])
 def test_the_worst_sequences_decide_about_each_temperature(length):
     number, letter = NumberTask(window=9), LetterTask()
-    angle = 0.7 * retrieval_angle_limit(length, 8)
+    angle = 0.7 * find_retrieval_limit(length, 8)
     cases = [
-        (IndexHead, number, 0.866, index_smallest_beta(length, 0.866)),
-        (RetrievalHead, letter, angle, retrieval_smallest_beta(length, 8, angle)),
-        (ReflexiveHead, letter, 0.02, reflexive_smallest_beta(length, 0.02)),
+        (IndexHead, number, 0.866, find_index_beta(length, 0.866)),
+        (RetrievalHead, letter, angle, find_retrieval_beta(length, 8, angle)),
+        (ReflexiveHead, letter, 0.02, find_reflexive_beta(length, 0.02)),
     ]
     for kind, task, turn, least in cases:
         assert math.isfinite(least)
@@ -147,11 +147,11 @@ def test_the_worst_sequences_decide_about_each_temperature(length):
 def test_heads_are_right_on_samples_of_long_sequences():
     task = NumberTask(window=30, steps=30)
     tokens = task.sample(50, generator=torch.Generator().manual_seed(0)).tokens
-    head = IndexHead(task, angle=0.04, beta=ABOVE * index_smallest_beta(61, 0.04))
+    head = IndexHead(task, angle=0.04, beta=ABOVE * find_index_beta(61, 0.04))
     assert is_hop_right(head, tokens, apply_index(tokens, task)).all()
     task = LetterTask(window=30, steps=30)
-    angle = 0.9 * retrieval_angle_limit(61, 8)
-    least = max(retrieval_smallest_beta(61, 8, angle), reflexive_smallest_beta(61, angle))
+    angle = 0.9 * find_retrieval_limit(61, 8)
+    least = max(find_retrieval_beta(61, 8, angle), find_reflexive_beta(61, angle))
     tokens = task.sample(50, generator=torch.Generator().manual_seed(0)).tokens
     valid = is_valid(tokens, task)
     assert valid[:, -1].all()
@@ -161,21 +161,21 @@ def test_heads_are_right_on_samples_of_long_sequences():
 
 def test_some_temperature_works_exactly_below_the_angle_limit():
     for symbols, length in itertools.product((2, 3, 5), (2, 3, 4, 7)):
-        limit = retrieval_angle_limit(length, symbols)
-        assert math.isfinite(retrieval_smallest_beta(length, symbols, 0.999 * limit))
+        limit = find_retrieval_limit(length, symbols)
+        assert math.isfinite(find_retrieval_beta(length, symbols, 0.999 * limit))
         beyond = torch.linspace(1.0001 * limit, math.pi, 60).tolist() if limit < math.pi else []
-        assert all(retrieval_smallest_beta(length, symbols, angle) == math.inf for angle in beyond)
-    assert index_smallest_beta(9, 2 * math.pi / 8) == math.inf
-    assert math.isfinite(index_smallest_beta(8, 2 * math.pi / 8))
-    assert reflexive_smallest_beta(3, math.pi) == math.inf
-    assert reflexive_smallest_beta(9, 0.0) == math.inf
+        assert all(find_retrieval_beta(length, symbols, angle) == math.inf for angle in beyond)
+    assert find_index_beta(9, 2 * math.pi / 8) == math.inf
+    assert math.isfinite(find_index_beta(8, 2 * math.pi / 8))
+    assert find_reflexive_beta(3, math.pi) == math.inf
+    assert find_reflexive_beta(9, 0.0) == math.inf
 
 
 def test_smallest_temperatures_grow_with_length():
     for least in (
-        lambda length: index_smallest_beta(length, 0.866),
-        lambda length: retrieval_smallest_beta(length, 8, 0.003),
-        lambda length: reflexive_smallest_beta(length, 0.003),
+        lambda length: find_index_beta(length, 0.866),
+        lambda length: find_retrieval_beta(length, 8, 0.003),
+        lambda length: find_reflexive_beta(length, 0.003),
     ):
         values = [least(length) for length in range(2, 40)]
         assert values[0] == pytest.approx(0, abs=1e-12)
@@ -196,7 +196,7 @@ def test_index_discrepancies_are_those_of_all_inputs(n, angle):
     tokens = tokens[is_valid(tokens, NUMBER)[:, -1]]
     steps = (tokens[:, -1] - NUMBER.letters + 1).clamp_min(0)
     found = margins(IndexHead(NUMBER, angle=angle, beta=1.0), tokens, n - steps)
-    exact = index_discrepancy(n, angle)
+    exact = compute_index_discrepancy(n, angle)
     assert float(found.min()) == pytest.approx(exact.least, abs=1e-12)
     assert float(found.max()) == pytest.approx(exact.greatest, abs=1e-12)
 
@@ -212,7 +212,7 @@ def test_retrieval_discrepancies_are_those_of_all_inputs(n, alphabet, angle):
         [names[token][0] for token in row[:-1]].index(names[row[-1]][1]) for row in tokens.tolist()
     ]  # fmt: skip
     found = margins(RetrievalHead(task, angle=angle, beta=1.0), tokens, torch.tensor(target))
-    exact = retrieval_discrepancy(n, angle, alphabet)
+    exact = compute_retrieval_discrepancy(n, angle, alphabet)
     assert float(found.min()) == pytest.approx(exact.least, abs=1e-12)
     assert float(found.max()) == pytest.approx(exact.greatest, abs=1e-12)
 
@@ -221,13 +221,13 @@ def test_bounds_hold_for_the_least_discrepancy_and_only_the_first_for_the_greate
     exceeded = 0
     for angle in torch.linspace(0.01, 3.1, 150).tolist():
         for n in range(1, 60):
-            exact = index_discrepancy(n, angle)
+            exact = compute_index_discrepancy(n, angle)
             assert exact.least <= min(exact.bounds) + 1e-12
             assert exact.greatest <= exact.bounds[0] + 1e-12
             exceeded += exact.greatest > exact.bounds[1]
     assert exceeded > 0
     for n in range(2, 100):
-        exact = retrieval_discrepancy(n, 0.0027, 8)
+        exact = compute_retrieval_discrepancy(n, 0.0027, 8)
         assert 0 < exact.least <= exact.bounds[0] < exact.greatest
 
 
@@ -246,7 +246,7 @@ test_refusals = refuse_each(
     (lambda: list_sequences(LetterTask(), 4), "4 tokens out of 128 make 268435456 sequences"),
     (lambda: walk(torch.tensor([[0]]), NUMBER, hops=3, layers=2), "2 layers make from 0 to 2 hops; got hops=3"),
     (lambda: list_worst_sequences(IndexHead(NUMBER, angle=1.0, beta=1.0), 6), "up to 4, so no query looks 5 tokens"),
-    (lambda: index_smallest_beta(0, 1.0), "length must be a whole number of at least 1 .*; got 0"),
-    (lambda: index_discrepancy(0, 1.0), r"n must be a whole .* 1 \(it counts the tokens before the query\); got 0"),
-    (lambda: retrieval_discrepancy(3, 1.0, 1), "symbols must be a whole number of at least 2; got 1"),
+    (lambda: find_index_beta(0, 1.0), "length must be a whole number of at least 1 .*; got 0"),
+    (lambda: compute_index_discrepancy(0, 1.0), r"n must be a whole .* 1 \(it counts the tokens before .*; got 0"),
+    (lambda: compute_retrieval_discrepancy(3, 1.0, 1), "symbols must be a whole number of at least 2; got 1"),
 )  # fmt: skip

@@ -11,10 +11,10 @@ from refusals import refuse_each
 from posym_core.metrics._rope import rope_angles
 from posym_core.models.constructed._number_letter_heads import IndexHead, is_hop_right, list_worst_sequences
 from posym_core.models.constructed._number_letter_limits import (
-    closest_returns,
-    index_price,
-    index_smallest_beta,
-    planes_smallest_beta,
+    compute_index_price,
+    find_index_beta,
+    find_planes_beta,
+    list_closest_returns,
 )
 from posym_core.tasks._number_letter import NumberTask
 
@@ -35,7 +35,7 @@ def loop_works(length, angles, beta):
 @pytest.mark.parametrize("angles", [(0.866,), (1.0, 0.3), (2.5, 0.9, 0.2)])
 @pytest.mark.parametrize("length", [3, 8, 20])
 def test_planes_need_what_a_loop_over_keys_says(length, angles):
-    least = planes_smallest_beta(length, angles)
+    least = find_planes_beta(length, angles)
     assert loop_works(length, angles, 1.0001 * least)
     assert not loop_works(length, angles, 0.9999 * least)
 
@@ -43,35 +43,35 @@ def test_planes_need_what_a_loop_over_keys_says(length, angles):
 @pytest.mark.parametrize("length", [1, 2, 3, 17, 60])
 def test_one_plane_is_the_index_head(length):
     for angle in (0.1, 0.866, 3.0):
-        assert planes_smallest_beta(length, [angle]) == pytest.approx(index_smallest_beta(length, angle), rel=1e-12)
+        assert find_planes_beta(length, [angle]) == pytest.approx(find_index_beta(length, angle), rel=1e-12)
     # Planes that turn alike are one plane.
-    assert planes_smallest_beta(length, [0.7] * 5) == pytest.approx(planes_smallest_beta(length, [0.7]), rel=1e-12)
+    assert find_planes_beta(length, [0.7] * 5) == pytest.approx(find_planes_beta(length, [0.7]), rel=1e-12)
 
 
 def test_planes_never_return_together_unless_all_do():
-    assert planes_smallest_beta(9, [math.pi / 4]) == math.inf
-    assert math.isfinite(planes_smallest_beta(9, [math.pi / 4, 0.7]))
-    assert planes_smallest_beta(9, [math.pi / 4, math.pi / 2]) == math.inf
+    assert find_planes_beta(9, [math.pi / 4]) == math.inf
+    assert math.isfinite(find_planes_beta(9, [math.pi / 4, 0.7]))
+    assert find_planes_beta(9, [math.pi / 4, math.pi / 2]) == math.inf
 
 
 @pytest.mark.parametrize("length", [3, 5, 17, 40])
 def test_no_angle_undercuts_the_price_and_even_spacing_comes_near(length):
-    price = index_price(length)
+    price = compute_index_price(length)
     for angle in torch.linspace(0.01, math.pi, 120).tolist():
-        assert planes_smallest_beta(length, [angle]) > price
-    even = planes_smallest_beta(length, [2 * math.pi / length])
+        assert find_planes_beta(length, [angle]) > price
+    even = find_planes_beta(length, [2 * math.pi / length])
     assert price < even < 1.02 * price
     generator = torch.Generator().manual_seed(0)
     for planes in (2, 5, 20):
         for _ in range(20):
             angles = math.pi * torch.rand(planes, generator=generator, dtype=torch.float64)
-            assert planes_smallest_beta(length, angles) > index_price(length, planes)
+            assert find_planes_beta(length, angles) > compute_index_price(length, planes)
 
 
 def test_a_head_below_the_price_fails_at_every_angle():
     length = 17
     for angle in torch.linspace(0.05, math.pi, 40).tolist():
-        head = IndexHead(NumberTask(), angle=angle, beta=0.999 * index_price(length))
+        head = IndexHead(NumberTask(), angle=angle, beta=0.999 * compute_index_price(length))
         tokens = list_worst_sequences(head, length)
         target = tokens.gather(1, length - tokens[:, -1:] + NumberTask().letters - 2)[:, 0]
         expected = tokens.clone()
@@ -80,21 +80,21 @@ def test_a_head_below_the_price_fails_at_every_angle():
 
 
 def test_the_price_has_its_closed_limits():
-    assert index_price(1) == index_price(2) == 0
-    assert index_price(4000) == pytest.approx(4000**2 / (8 * math.pi), rel=1e-5)
-    assert index_price(850, 20_000) == pytest.approx(math.log(425), rel=1e-3)
+    assert compute_index_price(1) == compute_index_price(2) == 0
+    assert compute_index_price(4000) == pytest.approx(4000**2 / (8 * math.pi), rel=1e-5)
+    assert compute_index_price(850, 20_000) == pytest.approx(math.log(425), rel=1e-3)
     for length in (3, 20, 300):
-        prices = [index_price(length, planes) for planes in (1, 2, 3, 8, 64)]
+        prices = [compute_index_price(length, planes) for planes in (1, 2, 3, 8, 64)]
         assert all(more < fewer for fewer, more in itertools.pairwise(prices))
     # Bessel's function by its integral
-    beta = index_price(50)
+    beta = compute_index_price(50)
     phase = torch.linspace(0, 2 * math.pi, 4001, dtype=torch.float64)[:-1]
     assert 50 * float((beta * (phase.cos() - 1)).exp().mean()) == pytest.approx(2, rel=1e-9)
 
 
 def test_returns_are_denominators_of_best_fractions():
     for angle in (1.0, 0.866, float(rope_angles(128)[1]), 0.05, 3.0):
-        found = closest_returns(900, angle)
+        found = list_closest_returns(900, angle)
         share = Fraction(angle) / Fraction(2 * math.pi)
         convergents, rest, (before, last) = [], share, (1, 0)
         while last < 900 and len(convergents) < 30:
@@ -108,12 +108,12 @@ def test_returns_are_denominators_of_best_fractions():
         exact = found.distance.double() * angle
         assert torch.allclose((exact - found.gap) / (2 * math.pi), ((exact - found.gap) / (2 * math.pi)).round())
         assert bool((found.gap.abs() <= math.pi).all())
-    assert closest_returns(1, 1.0).distance.tolist() == []
+    assert list_closest_returns(1, 1.0).distance.tolist() == []
 
 
 test_refusals = refuse_each(
-    (lambda: planes_smallest_beta(5, []), r"a plane or more; got shape \(0,\)"),
-    (lambda: planes_smallest_beta(0, [1.0]), r"length must be .* 1 \(it counts the query as well\); got 0"),
-    (lambda: index_price(5, 0), "planes must be a whole number of at least 1; got 0"),
-    (lambda: closest_returns(0, 1.0), "length must be .* of at least 1 .*; got 0"),
+    (lambda: find_planes_beta(5, []), r"a plane or more; got shape \(0,\)"),
+    (lambda: find_planes_beta(0, [1.0]), r"length must be .* 1 \(it counts the query as well\); got 0"),
+    (lambda: compute_index_price(5, 0), "planes must be a whole number of at least 1; got 0"),
+    (lambda: list_closest_returns(0, 1.0), "length must be .* of at least 1 .*; got 0"),
 )  # fmt: skip

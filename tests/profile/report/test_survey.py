@@ -21,7 +21,7 @@ from saved_models import save_model
 from scipy import stats
 
 from posym_core.metrics._contrasts import contrast_layers
-from posym_core.metrics._stats import head_correlation
+from posym_core.metrics._stats import correlate_heads
 from posym_core.store._resuming import write_part
 from posym_core.store._sealing import unseal
 from posym_profile import load_model
@@ -72,7 +72,7 @@ def test_numbers_are_those_of_the_profiles(surveyed, models):
         (place,) = (folder / "profiles").glob(f"*{Path(row['model']).name}-*/{row['task']}")
         arrays = load_profile(place).arrays
         positional, symbolic = arrays["positional"].astype(float), arrays["symbolic"].astype(float)
-        assert row["correlation"]["value"] == head_correlation(positional, symbolic, draws=50).pearson.value
+        assert row["correlation"]["value"] == correlate_heads(positional, symbolic, draws=50).pearson.value
         exact = stats.binomtest(int(arrays["correct"].sum()), len(arrays["correct"])).proportion_ci()
         assert [row["right"][end] for end in ("low", "high")] == pytest.approx([exact.low, exact.high])
         assert row["right"]["value"] == arrays["correct"].mean()

@@ -39,9 +39,9 @@ class Parity(Encoding):
     def _logits(self, query, key, positions, content):
         return self.content_logits(query, key) + ((positions - positions[:, None]) % 2 == 0)
 
-    def _cross_logits(self, query, keys, position, positions, content, key_map):
+    def _cross_logits(self, query, keys, at, places, inputs):
         rows = self.content_logits(query[..., None, :], keys)[..., 0, :]
-        return rows[..., None] + ((positions - position) % 2 == 0)
+        return rows[..., None] + ((places - at) % 2 == 0)
 
 
 def test_a_new_encoding_is_one_entry(monkeypatch, tmp_path):

@@ -8,7 +8,7 @@ from dataclasses import replace
 from posym_companion.ledger import ledger
 from posym_companion.several_hops.judges import hop_theory
 from posym_core.models.constructed._number_letter_heads import IndexHead, list_sequences
-from posym_core.models.constructed._number_letter_limits import index_discrepancy
+from posym_core.models.constructed._number_letter_limits import compute_index_discrepancy
 from posym_core.tasks._number_letter_programs import is_valid
 
 
@@ -37,7 +37,8 @@ def test_two_bounds_are_refuted_for_the_maximum_and_hold_for_the_minimum(tmp_pat
     least, greatest, bound = 1 - math.cos(3 * 2.1), 1 - math.cos(2 * 2.1), 2 * math.pi**2 / 16
     assert f"none is, by {least:.5f}, and the bound {bound:.2f} is exceeded by {greatest - bound:.2f}." in row.note
     by_hand = sum(
-        index_discrepancy(n, hop_theory.INDEX_ANGLE).greatest > 2 * math.pi**2 / n**2 + 1e-12 for n in range(2, 101)
+        compute_index_discrepancy(n, hop_theory.INDEX_ANGLE).greatest > 2 * math.pi**2 / n**2 + 1e-12
+        for n in range(2, 101)
     )
     assert by_hand > 0
     exceeds = "lengths at which the greatest discrepancy exceeds it"
@@ -46,7 +47,7 @@ def test_two_bounds_are_refuted_for_the_maximum_and_hold_for_the_minimum(tmp_pat
 
 def altered(monkeypatch, **fields):
     """Let both discrepancies be something else."""
-    for name in ("index_discrepancy", "retrieval_discrepancy"):
+    for name in ("compute_index_discrepancy", "compute_retrieval_discrepancy"):
         true = getattr(hop_theory, name)
         monkeypatch.setattr(hop_theory, name, lambda *given, true=true: replace(true(*given), **fields))
 
