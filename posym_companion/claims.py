@@ -5,22 +5,18 @@ from __future__ import annotations
 import importlib
 import re
 import tomllib
-from collections.abc import Callable, Mapping, Sequence
-from copy import copy
-from dataclasses import fields, replace
-from functools import cache, partial
+from collections.abc import Callable, Mapping
+from dataclasses import fields
+from functools import cache
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, NoReturn
 
-from posym_companion.finding import REMEDIES, Claim, Line, Measured, Numbers, Rule, count_cases
-from posym_companion.results import MissingResultError
+from posym_companion.verdicts import REMEDIES, Claim, Line, Measured, Rule
 
 FILE = Path(__file__).with_name("claims.toml")
 # A number's name, a threshold, or both, as lines have them: "accuracy > 0.9".
 NUMBER = re.compile(r"([^<>]*?)(?:(?:^| )([<>]) (-?\d+(?:\.\d+)?(?:e-?\d+)?))?")
-# The number that says on how many other models a claim's rule holds whole.
-ELSEWHERE = "other models in which the rule holds whole"
 
 
 @cache
@@ -47,18 +43,15 @@ def load_claim(name: str) -> Claim:
     entry = _entry(name)
     if "column_of" not in read_entries()[name]:
         entry["columns"] = tuple(load_claim(each) for each, x in read_entries().items() if x.get("column_of") == name)
-    judge, asked_of, unit = entry.pop("judge", None), entry.pop("asked_of", None), entry.pop("unit", "cases")
+    judge, unit = entry.pop("judge", None), entry.pop("unit", "cases")
     for key in {"rule", "first_rule"} & set(entry):
         entry[key] = _rule(name, entry[key], unit)
     fixed = {remedy: when for when, each in entry.get("remedies", {}).items() for remedy in each}
     if unknown := set(fixed) - set(REMEDIES):
         _refuse(name, f"remedies stand in lists by when they were fixed, and are {', '.join(REMEDIES)}; not {unknown}")
     entry["remedies"] = {remedy: fixed[remedy] for remedy in REMEDIES if remedy in fixed}
-    judged = _made(Claim, name, {"id": name, "measure": None, **entry})
-    if judge is None:
-        return judged
-    measure = _function(name, judge)
-    return replace(judged, measure=partial(_asked_of_all, asked_of, judged.rule, measure) if asked_of else measure)
+    measure = None if judge is None else _function(name, judge)
+    return _made(Claim, name, {"id": name, "measure": measure, **entry})
 
 
 def load_rule(name: str) -> Rule:
@@ -139,44 +132,3 @@ def _function(name: str, judge: str) -> Callable[..., Measured]:
         return getattr(importlib.import_module(f"posym_companion.{module}"), function)
     except (ModuleNotFoundError, AttributeError) as error:
         raise ValueError(f"{FILE.name}, {name}: judge is {judge!r}, but {error}") from error
-
-
-def _asked_of_all(
-    models: Sequence[str],
-    rule: Rule,
-    judge: Callable[..., Measured],
-    folder: Path | None,
-    model: str | None = None,
-) -> Measured:
-    """What the first model says, and the rule's verdict and numbers on every other that was run; or what one says.
-
-    Where the rule asks whether it holds elsewhere, all others are asked beside that one, too.
-    """
-    alone = replace(rule, lines=tuple(line for line in rule.lines if line.of != ELSEWHERE))
-    if model is not None and alone == rule:
-        return judge(folder, model=model)
-    models = [model, *(each for each in models if each != model)] if model is not None else models
-    rule = alone
-    found = judge(folder, model=models[0])
-    ours: dict[str, Any] = copy(found.ours) if isinstance(found.ours, Numbers) else dict(found.ours)
-    evidence, said = list(found.evidence), []
-    fails, whole = list(found.fails_in), []
-    for model in models[1:]:
-        try:
-            other = judge(folder, model=model)
-        except MissingResultError:
-            continue
-        verdict, held = rule.verdict(other.ours), rule.parts(other.ours)
-        said.append(f"{other.model}: *{verdict}*")
-        if verdict != "not testable":
-            whole.append(verdict == rule.whole)
-            missed = [part for part, answer in held.items() if answer == "no"]
-            lacks = f"not {'; not '.join(missed)}" if missed else "in part"
-            fails += [] if whole[-1] else [f"{other.model}: {lacks}"]
-        ours |= {f"{other.model}: verdict": verdict}
-        ours |= {f"{other.model}: parts": "; ".join(f"{part}: {answer}" for part, answer in held.items())}
-        ours |= {f"{other.model}: {name}": value for name, value in rule.read(other.ours).items()}
-        evidence = [*dict.fromkeys([*other.evidence[:-1], *evidence])]
-    note = f"{found.note} The same rule elsewhere: {'; '.join(said)}." if said else found.note
-    ours |= {ELSEWHERE: count_cases(whole)}
-    return replace(found, ours=ours, evidence=evidence, fails_in=fails, note=note)

@@ -16,7 +16,7 @@ from posym_profile.__main__ import add_places
 WIDTH = 100
 
 if TYPE_CHECKING:
-    from posym_companion.finding import Row
+    from posym_companion.verdicts import Row
 
 
 def add_commands(commands: Any) -> None:
@@ -47,7 +47,7 @@ def _run(options: argparse.Namespace) -> None:
 
     require_experiment(options.experiment)
     check_places(options.jobs, options.cluster)
-    from posym_companion.loop import run_experiment
+    from posym_companion.experiments import run_experiment
 
     for result in run_experiment(
         options.experiment,

@@ -22,7 +22,7 @@ from tqdm import tqdm
 from posym_companion.encodings.curvature import sharpness
 from posym_companion.encodings.encoding_study import TESTING, EncodingStudy, train_model
 from posym_companion.encodings.pointers import head_pointers
-from posym_companion.loop import Experiment
+from posym_companion.experiments import Experiment
 from posym_core.models import ClassLoss, CosineSettings, predict_classes
 from posym_core.tasks import SentenceBatch
 

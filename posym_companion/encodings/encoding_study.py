@@ -25,7 +25,7 @@ import numpy as np
 import torch
 
 from posym_companion.encodings.pointers import head_pointers
-from posym_companion.loop import Experiment
+from posym_companion.experiments import Experiment
 from posym_core.encodings import ENCODINGS
 from posym_core.models import (
     ClassLoss,

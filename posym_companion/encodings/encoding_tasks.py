@@ -20,7 +20,7 @@ import numpy as np
 import torch
 
 from posym_companion.encodings.one_layer import EncodedReader
-from posym_companion.loop import Experiment
+from posym_companion.experiments import Experiment
 from posym_core.encodings import ENCODINGS
 from posym_core.models import TrainingSettings, train
 from posym_core.store import choose_device

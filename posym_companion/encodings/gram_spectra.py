@@ -16,7 +16,7 @@ from torch import Tensor
 from tqdm import tqdm
 
 from posym_companion.encodings.spectra import averaged_kernel, eigenvalues, majorisation, singular_values
-from posym_companion.loop import Experiment, load_experiment_model, slug
+from posym_companion.experiments import Experiment, load_experiment_model, slug
 from posym_core.metrics import rotate
 from posym_profile.capture import capture
 from posym_profile.planes import find_planes

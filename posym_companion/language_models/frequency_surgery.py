@@ -19,8 +19,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from posym_companion.looking import look, pad_angles
-from posym_companion.loop import Experiment, RunOutput, finish_part, load_experiment_model, slug
+from posym_companion.experiments import Experiment, RunOutput, finish_part, load_experiment_model, slug
+from posym_companion.head_measurements import look, pad_angles
 from posym_core.metrics import mean_interval
 from posym_profile.interventions import (
     Intervention,

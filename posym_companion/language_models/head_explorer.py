@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from posym_companion.loop import Experiment, PromptSetting, load_experiment_model, slug
+from posym_companion.experiments import Experiment, PromptSetting, load_experiment_model, slug
 from posym_profile.language_models import PACKAGED, choose_answers
 from posym_profile.prompts import make_prompts
 from posym_profile.scores import Cuts, average_views, make_head_views

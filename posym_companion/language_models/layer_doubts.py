@@ -13,9 +13,9 @@ from typing import Any
 import numpy as np
 import torch
 
+from posym_companion.experiments import SECOND, Experiment, PromptSetting, load_experiment_model, slug
+from posym_companion.head_measurements import TAUS, look
 from posym_companion.language_models.origins import LEAD, WORDINGS, Origins, draw_prompts
-from posym_companion.looking import TAUS, look
-from posym_companion.loop import SECOND, Experiment, PromptSetting, load_experiment_model, slug
 from posym_profile.language_models import PACKAGED
 
 # What is done to the prompts.

@@ -25,7 +25,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 from tqdm import tqdm
 
-from posym_companion.loop import SECOND, Experiment, PromptSetting, load_experiment_model, slug
+from posym_companion.experiments import SECOND, Experiment, PromptSetting, load_experiment_model, slug
 from posym_core.metrics import draw_latin_square, permute_blocks, rotate
 from posym_profile.capture import AttentionInputs, attention_hook
 from posym_profile.language_models import PACKAGED

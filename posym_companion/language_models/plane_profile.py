@@ -13,8 +13,8 @@ from typing import Any
 import numpy as np
 import torch
 
-from posym_companion.looking import PARTS, LayerLook, gather_bands, look
-from posym_companion.loop import SECOND, Experiment, PromptSetting, load_experiment_model, slug
+from posym_companion.experiments import SECOND, Experiment, PromptSetting, load_experiment_model, slug
+from posym_companion.head_measurements import PARTS, LayerLook, gather_bands, look
 from posym_core.metrics import BlockLayout
 from posym_profile.language_models import PACKAGED
 from posym_profile.prompts import make_prompts

@@ -15,9 +15,9 @@ from typing import Any, Literal
 import numpy as np
 import torch
 
+from posym_companion.experiments import SECOND, Experiment, PromptSetting, load_experiment_model, slug
+from posym_companion.head_measurements import TAUS, look, measure_answers
 from posym_companion.language_models.binding_profile import FRAMED, FRAMES, name_variant
-from posym_companion.looking import TAUS, look, measure_answers
-from posym_companion.loop import SECOND, Experiment, PromptSetting, load_experiment_model, slug
 from posym_companion.one_head.head_geometry import with_random_weights
 from posym_profile.language_models import PACKAGED
 from posym_profile.prompts import binding_prompts

@@ -8,7 +8,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from posym_companion.looking import EPS, TAU, block_tokens
+from posym_companion.head_measurements import EPS, TAU, block_tokens
 from posym_core.metrics import (
     BlockLayout,
     Estimate,

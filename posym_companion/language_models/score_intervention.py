@@ -6,7 +6,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from posym_companion.looking import EPS, TAU
+from posym_companion.head_measurements import EPS, TAU
 from posym_core.metrics import BlockLayout, list_swap_orders, permutation_scores, permute_blocks
 from posym_profile.prompts import Prompts
 from posym_profile.scores import LayerHeads, map_layers

@@ -14,11 +14,11 @@ from typing import Any, Literal
 
 import numpy as np
 
+from posym_companion.experiments import SECOND, Experiment, PromptSetting, load_experiment_model, slug
+from posym_companion.head_measurements import EPS, TAU, look, measure_answers
 from posym_companion.language_models import score_choices, score_intervention
 from posym_companion.language_models.score_choices import CUTS, FLOORS, SHARE_TABLES, TAUS, list_cuts
 from posym_companion.language_models.score_intervention import measure_intervention
-from posym_companion.looking import EPS, TAU, look, measure_answers
-from posym_companion.loop import SECOND, Experiment, PromptSetting, load_experiment_model, slug
 from posym_profile.language_models import PACKAGED
 from posym_profile.prompts import Prompts, make_prompts
 

@@ -9,8 +9,8 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
+from posym_companion.head_measurements import look
 from posym_companion.later.later_subjects import LaterClaims, context_prompts, make_untrained, plane_squares
-from posym_companion.looking import look
 from posym_companion.solvers.family_solvers import FamilySolver
 from posym_core.metrics import rotate
 from posym_profile.capture import find_input_device

@@ -9,9 +9,9 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from posym_companion.head_measurements import LayerLook, block_tokens, look
 from posym_companion.later.later_subjects import LaterClaims, context_prompts, visible_tokens
 from posym_companion.later.lost_orders import far_preferred, inversions
-from posym_companion.looking import LayerLook, block_tokens, look
 from posym_core.metrics import BlockLayout, rotate
 from posym_profile.interventions import change_base
 from posym_profile.prompts import Prompts

@@ -21,7 +21,7 @@ from jaxtyping import Float
 from torch import Tensor
 from torch.nn import functional
 
-from posym_companion.loop import Experiment, load_experiment_model, slug
+from posym_companion.experiments import Experiment, load_experiment_model, slug
 from posym_companion.one_head.head_geometry import with_random_weights
 from posym_companion.solvers.head_roles import mark_members_right, patching, with_other_answers
 from posym_companion.solvers.solver_settings import TaskSolvers

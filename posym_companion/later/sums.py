@@ -6,8 +6,8 @@ from typing import Any
 
 import numpy as np
 
+from posym_companion.head_measurements import PARTS, Measurement, block_tokens, look
 from posym_companion.later.later_subjects import LaterClaims, context_prompts, plane_squares, visible_tokens
-from posym_companion.looking import PARTS, Measurement, block_tokens, look
 
 DIMS = {
     "*_share": "prompt layer head",

@@ -15,7 +15,6 @@ from pathlib import Path
 import numpy as np
 
 from posym_companion.encodings.judges.gram_spectra import random_products
-from posym_companion.finding import Cases
 from posym_companion.language_models.judges.binding_profile import binding_results, layer_contrasts
 from posym_companion.language_models.judges.plane_profile import turning_angle
 from posym_companion.language_models.judges.random_weights import KINDS, random_weight_results
@@ -24,6 +23,7 @@ from posym_companion.one_head.judges.frequency_control import accuracy, threshol
 from posym_companion.results import Result, load_result
 from posym_companion.solvers.judges.head_removal import language_advantages, removal_results
 from posym_companion.solvers.judges.solver_heads import load_settings
+from posym_companion.verdicts import Cases
 from posym_core.metrics import Estimate, find_local_layers, head_correlation, mean_interval
 
 # Text on which Gemma's planes cross from symbol to position; a layer that sees 512 tokens back sees all of it.

@@ -23,7 +23,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from posym_companion.loop import Experiment, RunOutput, finish_part
+from posym_companion.experiments import Experiment, RunOutput, finish_part
 from posym_core.metrics import cross_logits, exclusion, rope_angles, swap_scores
 from posym_core.models import ToyEnsemble, TrainingSettings, make_generators, sample_streams, train
 from posym_core.store import choose_device

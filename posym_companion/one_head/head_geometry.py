@@ -15,7 +15,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from posym_companion.loop import Experiment, PromptSetting, load_experiment_model, slug
+from posym_companion.experiments import Experiment, PromptSetting, load_experiment_model, slug
 from posym_companion.one_head.plane_geometry import (
     coherence,
     concentration,

@@ -18,7 +18,7 @@ import numpy as np
 import torch
 from tqdm import tqdm
 
-from posym_companion.loop import Experiment, RunOutput
+from posym_companion.experiments import Experiment, RunOutput
 from posym_companion.one_head import frequency_control, training_figure
 from posym_companion.several_hops import multihop
 from posym_companion.several_hops.gptj import run_with_edits

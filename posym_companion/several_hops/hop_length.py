@@ -15,11 +15,11 @@ import torch
 from jaxtyping import Float, Int64
 from torch import Tensor
 
-from posym_companion.loop import Experiment
+from posym_companion.experiments import Experiment
 from posym_companion.several_hops import multihop
 from posym_companion.several_hops.gptj import measure_accuracy_by_length, set_angles
+from posym_companion.several_hops.hop_scores import CapturedLayers, capture_layers
 from posym_companion.several_hops.multihop import TEST, MultihopSettings, load_weights
-from posym_companion.several_hops.stations import CapturedLayers, capture_layers
 from posym_core.metrics import rotate_unchecked
 
 LENGTHS = (17, 20, 24, 28, 32, 36, 40, 44, 48, 52, 56, 60, 64, 80, 96, 128, 192, 256, 512, 850, 1020)

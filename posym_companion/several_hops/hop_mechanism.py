@@ -15,12 +15,12 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from posym_companion.loop import Experiment
+from posym_companion.experiments import Experiment
 from posym_companion.several_hops import multihop
 from posym_companion.several_hops.gptj import average_by_hops, average_outputs, run_with_edits
+from posym_companion.several_hops.hop_scores import CapturedLayers, capture_layers
 from posym_companion.several_hops.multihop import TEST, MultihopSettings, load_weights
 from posym_companion.several_hops.programs import NONE, agreement, candidates
-from posym_companion.several_hops.stations import CapturedLayers, capture_layers
 from posym_core.metrics import frequency_use, rotate_unchecked
 from posym_core.models import LayerHead
 from posym_core.tasks import MultihopBatch

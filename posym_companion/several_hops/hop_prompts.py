@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from tqdm import tqdm
 
-from posym_companion.loop import Experiment, load_experiment_model, slug
+from posym_companion.experiments import Experiment, load_experiment_model, slug
 from posym_companion.several_hops.hop_answers import answer_questions
 from posym_companion.several_hops.hop_questions import (
     HOP_TASKS,

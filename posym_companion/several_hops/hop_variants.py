@@ -14,11 +14,11 @@ from typing import Any
 
 import numpy as np
 
-from posym_companion.loop import Experiment
+from posym_companion.experiments import Experiment
 from posym_companion.several_hops import hop_length
+from posym_companion.several_hops.hop_scores import capture_layers
 from posym_companion.several_hops.multihop import TEST, MultihopSettings, TrainedModel, train_together
 from posym_companion.several_hops.programs import agreement
-from posym_companion.several_hops.stations import capture_layers
 from posym_core.store import choose_device
 
 # Every change, by the task and the name of its result.

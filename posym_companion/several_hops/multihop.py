@@ -3,8 +3,8 @@
 Urrutia et al., *Positional versus Symbolic Attention Heads* (2026), sections 2 and 3: 12 layers of one head, one pass
 over 432,000 sequences in batches of 64. Batches are drawn fresh, with every number of hops and every place of the
 answer equally often in each, so no sequence is kept. Scores are measured at every checkpoint by
-:mod:`posym_companion.several_hops.stations`; checkpoints are regular and, where an accuracy turns, dense. One result a
-setting, with the final weights beside it in half precision.
+:mod:`posym_companion.several_hops.hop_scores`; checkpoints are regular and, where an accuracy turns, dense. One result
+a setting, with the final weights beside it in half precision.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from posym_companion.loop import Experiment, RunOutput
+from posym_companion.experiments import Experiment, RunOutput
 from posym_companion.results import find_attached_file, load_result
 from posym_companion.several_hops.gptj import AnswerLoss, AnswerLosses, average_by_hops, make_gptj, mark_right_answers
-from posym_companion.several_hops.stations import capture_layers, station_scores, summary
+from posym_companion.several_hops.hop_scores import capture_layers, station_scores, summary
 from posym_core._checks import require_counts
 from posym_core.metrics import rope_angles
 from posym_core.models import LinearSettings, make_generators, train
@@ -175,7 +175,7 @@ class MultihopSettings:
     @property
     def files_kept(self) -> bool:
         """Whether the result is whole only with its weights; see
-        :func:`posym_companion.loop.stored_result`.
+        :func:`posym_companion.experiments.stored_result`.
         """
         return self.seed in WEIGHTS_KEPT[: 1 if self.task == "number" else None] and not self.extra
 
@@ -291,7 +291,7 @@ class Watch:
         return found
 
     def scores(self, model: Any) -> dict[str, Tensor]:
-        """What :func:`posym_companion.several_hops.stations.summary` says of heads, and the attention on examples."""
+        """What :func:`posym_companion.several_hops.hop_scores.summary` says of heads, and the attention on examples."""
         settings, sequences = self.settings, self.monitored
         layers = capture_layers(model, sequences.tokens)
         scores = station_scores(layers, sequences.path, angles=settings.angles)
@@ -313,7 +313,7 @@ class TrainedModel:
     Attributes:
         model: in evaluation mode, its weights rounded to half precision: the very model that is kept and was tested.
         arrays: by checkpoint ``checkpoint_step``, ``accuracy`` ``[checkpoint, hop]``, what
-            :func:`posym_companion.several_hops.stations.summary` returns, ``attention``
+            :func:`posym_companion.several_hops.hop_scores.summary` returns, ``attention``
             ``[checkpoint, example, layer, head, query, key]`` in 1 / 255, ``monitor_seconds``, ``swaps``; by look
             ``look_step``, ``look_accuracy`` and ``training_seconds`` since the last; by record ``loss`` and
             ``loss_step``; ``example_tokens``, ``example_path``, and ``test_accuracy`` ``[hop]``.

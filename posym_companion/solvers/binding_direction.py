@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from posym_companion.loop import SECOND, Experiment, load_experiment_model, name_prefix
+from posym_companion.experiments import SECOND, Experiment, load_experiment_model, name_prefix
 from posym_companion.results import find_attached_file, load_result
 from posym_companion.solvers.taught_gemma import TaughtGemma
 from posym_profile.language_models import PACKAGED, merge_lora, read_factors

@@ -15,7 +15,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from posym_companion.loop import Experiment
+from posym_companion.experiments import Experiment
 from posym_companion.solvers.families import FAMILIES, FactsLoss, Family, answers_right, family_model
 from posym_companion.solvers.single_heads import patch_head
 from posym_core.metrics import BlockLayout, simulate_random_swaps

@@ -26,8 +26,8 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
+from posym_companion.experiments import Experiment, slug
 from posym_companion.language_models.head_predictors import CROSSING
-from posym_companion.loop import Experiment, slug
 from posym_companion.solvers.head_removal import load_ranked_model
 from posym_companion.solvers.list_questions import questions_about
 from posym_companion.solvers.ranked_models import SOLVERS, ranked_names

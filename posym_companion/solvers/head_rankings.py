@@ -16,8 +16,8 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float, Int
 
+from posym_companion.experiments import Experiment, PromptSetting, slug
 from posym_companion.language_models.head_predictors import PREDICTORS, language_predictors
-from posym_companion.loop import Experiment, PromptSetting, slug
 from posym_companion.solvers.ranked_models import SOLVERS, load_ranked, ranked_names, weights_digest
 from posym_companion.solvers.solver_predictors import solver_predictors
 from posym_core.tasks import Question

@@ -19,7 +19,7 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from posym_companion.loop import Experiment, slug
+from posym_companion.experiments import Experiment, slug
 from posym_companion.results import Result, load_result
 from posym_companion.solvers import ranked_models
 from posym_companion.solvers.head_rankings import BASELINES, COPYING, DRAWS, EARLY, LATE, SCORES, TESTED, HeadRankings

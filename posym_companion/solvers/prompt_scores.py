@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 import torch
 
-from posym_companion.looking import BANDS, PARTS, average_defined, gather_bands, look
+from posym_companion.head_measurements import BANDS, PARTS, average_defined, gather_bands, look
 from posym_profile.interventions import EditedModel
 from posym_profile.prompts import Prompts
 
@@ -27,8 +27,8 @@ def measure_head_scores(operated: EditedModel, prompts: Prompts, *, seed: int = 
         seed: of the null model.
 
     Returns:
-        ``[prompt, layer, head]``: :data:`WHOLE`, see :data:`posym_companion.looking.MEASURED`, of the logits over the
-        blocks' tokens. ``[layer, head, band]``, means over prompts in eight bands of planes, fast to slow:
+        ``[prompt, layer, head]``: :data:`WHOLE`, see :data:`posym_companion.head_measurements.MEASURED`, of the logits
+        over the blocks' tokens. ``[layer, head, band]``, means over prompts in eight bands of planes, fast to slow:
         ``band_positional_share`` and so on, and ``band_energy_share``, the bands' part of the energy.
     """
     bands = {f"band_{name}": f"plane_{name}" for name in BY_PLANE}

@@ -22,8 +22,8 @@ import torch
 from jaxtyping import Float
 from tqdm import tqdm
 
+from posym_companion.experiments import Experiment
 from posym_companion.language_models.random_weights import TAUS
-from posym_companion.loop import Experiment
 from posym_companion.solvers import family_solvers, task_solvers
 from posym_companion.solvers.family_solvers import QUESTIONS, profile_question
 from posym_companion.solvers.solver_settings import TaskSolvers

@@ -18,7 +18,7 @@ import torch
 from safetensors.torch import load_file, save_file
 from torch import nn
 
-from posym_companion.loop import load_experiment_model
+from posym_companion.experiments import load_experiment_model
 from posym_companion.solvers.solver_settings import TaskSolvers, expectation
 from posym_companion.solvers.solver_settings import small as small_solver
 from posym_companion.solvers.task_solvers import train_ensemble

@@ -16,8 +16,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from posym_companion.looking import LayerLook, Measurement
-from posym_companion.loop import Experiment
+from posym_companion.experiments import Experiment
+from posym_companion.head_measurements import LayerLook, Measurement
 from posym_companion.solvers.head_roles import mark_members_right, mean_ablation, patching, with_other_answers
 from posym_companion.solvers.solver_settings import TaskSolvers, full_size, small
 from posym_core.metrics import BlockLayout

@@ -22,7 +22,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from posym_companion.loop import SECOND, Experiment, RunOutput, finish_part, load_experiment_model, name_prefix
+from posym_companion.experiments import SECOND, Experiment, RunOutput, finish_part, load_experiment_model, name_prefix
 from posym_companion.solvers.low_rank_training import encode_factors, factor_change, train_lora, train_matrices
 from posym_companion.solvers.prompt_roles import answer_pairs, patched_heads, silenced_everywhere, silenced_heads
 from posym_companion.solvers.prompt_scores import measure_head_scores, measure_plane_scores

@@ -3,7 +3,7 @@
 import pytest
 from architectures import build
 
-from posym_companion import loop
+from posym_companion import experiments
 from posym_profile.language_models._loading import load_tokenizer
 
 
@@ -11,7 +11,7 @@ from posym_profile.language_models._loading import load_tokenizer
 def all_arrays_stored():
     """Within a module's tests results keep all that is measured, also what nothing reads."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(loop, "stored_arrays", lambda name, arrays: dict(arrays))
+        patch.setattr(experiments, "stored_arrays", lambda name, arrays: dict(arrays))
         yield
 
 

@@ -7,8 +7,7 @@ from pathlib import Path
 import pytest
 
 from posym_companion import claims
-from posym_companion.finding import Cases, Line, Measured, Rule, Tally, lies_beyond
-from posym_companion.results import MissingResultError
+from posym_companion.verdicts import Cases, Line, Rule, Tally, lies_beyond
 from posym_core.metrics._stats import Estimate
 
 ENTRY = """
@@ -130,46 +129,6 @@ def test_an_entry_that_does_not_fit_is_refused(written, old, new, message):
     written(ENTRY.replace(old, new))
     with pytest.raises(ValueError, match=message):
         claims.load_claim("X-1")
-
-
-def test_other_models_are_asked_beside_the_first(written, monkeypatch):
-    written(ENTRY.replace("changes =", 'asked_of = ["a", "b", "c", "d"]\nchanges ='))
-
-    def judge(folder, model):
-        if model == "d":
-            raise MissingResultError("no run")
-        value = {"a": 0.9, "b": 0.6, "c": 0.4}[model]
-        evidence = [f"result/{model}", "chapter"]
-        return Measured(ours={"heads that are": value}, model=f"Model {model}", evidence=evidence, note="Said.")
-
-    monkeypatch.setattr("posym_companion.one_head.judges.canonical_theory.peaks_bend", judge)
-    found = claims.load_claim("X-1").measure(None)
-    assert found.model == "Model a"
-    assert found.ours["heads that are"] == 0.9
-    assert found.ours["Model b: verdict"] == "reproduced"
-    assert found.ours["Model c: parts"] == "heads: no"
-    assert found.ours[claims.ELSEWHERE] == Cases(1, 2)
-    assert found.fails_in == ["Model c: not heads"]
-    assert found.evidence == ["result/c", "result/b", "result/a", "chapter"]
-    assert found.note == "Said. The same rule elsewhere: Model b: *reproduced*; Model c: *not reproduced*."
-
-
-def test_whether_a_rule_holds_elsewhere_is_asked_beside_every_family(written, monkeypatch):
-    elsewhere = f'rule.lines.elsewhere = {{ of = "{claims.ELSEWHERE}", unit = "models" }}'
-    asked = ENTRY.replace("changes =", 'asked_of = ["a", "b", "c"]\nchanges =')
-
-    def judge(folder, model):
-        return Measured(ours={"heads that are": {"a": 0.9, "b": 0.6, "c": 0.4}[model]}, model=model, evidence=["e"])
-
-    monkeypatch.setattr("posym_companion.one_head.judges.canonical_theory.peaks_bend", judge)
-    for entry, said in ((asked + elsewhere, {claims.ELSEWHERE: Cases(1, 2)}), (asked, {})):
-        written(entry)
-        judged = claims.load_claim("X-1")
-        other = judged.measure(None, model="b")
-        assert other.model == "b"
-        assert other.ours["heads that are"] == 0.6
-        assert {name: x for name, x in other.ours.items() if name == claims.ELSEWHERE} == said
-        assert judged.rule.verdict(other.ours) == ("partly" if said else "reproduced")
 
 
 def test_a_claim_is_counted_by_setting_and_says_where_it_is_missed():

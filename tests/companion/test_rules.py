@@ -10,11 +10,11 @@ import typing
 
 import pytest
 
-from posym_companion import finding
+from posym_companion import verdicts
 from posym_companion.claims import load_claim, read_entries
-from posym_companion.finding import Fixed, Numbers, seed_range
 from posym_companion.ledger import VERDICTS, Cases, Line, Rule
 from posym_companion.ledger.rows import make_row
+from posym_companion.verdicts import Fixed, Numbers, seed_range
 from posym_core.metrics._stats import Estimate
 
 RULES = {
@@ -279,8 +279,8 @@ def test_the_grade_says_how_much_and_controls_are_told_apart(a, b, control, verd
     numbers = {"x": a, "y": Cases(b, 3), "c": Cases(control, 2)}
     answers = rule.answers(numbers)
     assert rule.verdict(numbers) == verdict
-    assert finding.grade(verdict, answers) == grade
-    assert (finding.find_deciding_line(answers) and str(finding.find_deciding_line(answers))) == decides
+    assert verdicts.grade(verdict, answers) == grade
+    assert (verdicts.find_deciding_line(answers) and str(verdicts.find_deciding_line(answers))) == decides
     held = "Found" if control == 2 else "In some cases" if control else "Not found"
     assert f"{held}: c, a control ({control} of 2 draws)" in rule.found(numbers)
     assert rule.parts(numbers)["c"] == f"{control} of 2 draws"
@@ -289,8 +289,8 @@ def test_the_grade_says_how_much_and_controls_are_told_apart(a, b, control, verd
 def test_lines_that_cannot_be_told_are_lines_still():
     rule = Rule(says="", lines=(SEEDS, GUARDED, CONTROL))
     numbers = {"x": 2.0, "y": Cases(3, 3), "z": 0.25, "c": Cases(0, 0)}
-    assert finding.grade(rule.verdict(numbers), rule.answers(numbers)) == "partly, 1 of 2"
-    assert finding.find_deciding_line(rule.answers(numbers)).part == "a"
+    assert verdicts.grade(rule.verdict(numbers), rule.answers(numbers)) == "partly, 1 of 2"
+    assert verdicts.find_deciding_line(rule.answers(numbers)).part == "a"
     unable = dataclasses.replace(rule, able=(Line(part="able", of="z", above=0.5),))
     assert [one.held for one in unable.answers(numbers)] == [None, None, None]
     # Without a line of the claim controls decide nothing.
@@ -307,7 +307,7 @@ def test_cases_that_stand_together_hold_all_or_none():
 
 def test_no_case_is_no_miss():
     assert math.isnan(SEEDS.kept({"y": Cases(0, 0)}))
-    assert not SEEDS.can_tell({"y": finding.count_cases([])})
+    assert not SEEDS.can_tell({"y": verdicts.count_cases([])})
     assert SEEDS.kept({"y": Cases(0, 1)}) == 0
     assert SEEDS.kept({"y": Cases(1, 1)}) == 1
     # A theorem without a case is not refuted, and a model of which nothing is known is not able.

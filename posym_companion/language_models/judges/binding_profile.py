@@ -10,7 +10,6 @@ from typing import TypeVar
 
 import numpy as np
 
-from posym_companion.finding import Number, Remedy, count_cases
 from posym_companion.judging import Look, Yielded, judge
 from posym_companion.language_models import plane_profile
 from posym_companion.language_models.binding_profile import FACTS, plain_settings, variant_settings
@@ -25,6 +24,7 @@ from posym_companion.language_models.judges.random_weights import (
 )
 from posym_companion.language_models.random_weights import TAUS
 from posym_companion.results import MissingResultError, Result, list_results, load_result
+from posym_companion.verdicts import Number, Remedy, count_cases
 from posym_core.metrics import (
     Correlation,
     LayerContrast,

@@ -11,12 +11,12 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from posym_companion.finding import format_number
 from posym_companion.judging import Look, Yielded, judge
 from posym_companion.language_models.judges.origins import SHOWN_IN
 from posym_companion.language_models.origin_patching import RUNS, WORDINGS, OriginPatching
 from posym_companion.results import MissingResultError, Result
 from posym_companion.score_statistics import divide_sums
+from posym_companion.verdicts import format_number
 from posym_core.metrics import Estimate, statistic_interval
 from posym_profile.language_models import PACKAGED
 

@@ -17,7 +17,6 @@ from typing import Any
 
 import numpy as np
 
-from posym_companion.finding import Cases, Remedy, count_cases
 from posym_companion.judging import Yielded
 from posym_companion.language_models.binding_profile import FRAMES
 from posym_companion.language_models.random_weights import (
@@ -30,6 +29,7 @@ from posym_companion.language_models.random_weights import (
     framed_lengths,
 )
 from posym_companion.results import Result, load_result
+from posym_companion.verdicts import Cases, Remedy, count_cases
 from posym_core.metrics import Estimate, head_correlation, measure_behaviour_and_use, measure_layer_trend
 from posym_profile.language_models import PACKAGED
 

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import numpy as np
 
-from posym_companion.finding import Number, count_cases
+from posym_companion.experiments import SECOND
 from posym_companion.judging import Look, Yielded, judge
 from posym_companion.language_models.judges.binding_profile import MODEL
 from posym_companion.later.binding import OUTCOMES
@@ -22,9 +22,9 @@ from posym_companion.later.later_claims import full_size
 from posym_companion.later.later_subjects import FIRST, MODELS, SECOND_TAUGHT, TAUGHT, LaterClaims, Part
 from posym_companion.later.order import BASES, LENGTHS
 from posym_companion.later.retrieval import CARRIES, SHARES
-from posym_companion.loop import SECOND
 from posym_companion.results import Result, load_result
 from posym_companion.solvers.families import FAMILIES
+from posym_companion.verdicts import Number, count_cases
 from posym_core.metrics import Estimate, mean_difference, mean_interval
 
 SHOWN_IN = "book/later/what_came_after.ipynb"

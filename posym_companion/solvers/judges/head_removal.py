@@ -17,12 +17,12 @@ import numpy as np
 from jaxtyping import Bool, Float
 from scipy.integrate import trapezoid
 
-from posym_companion.finding import count_cases
 from posym_companion.judging import Look, Yielded, judge
 from posym_companion.results import MissingResultError, Result, load_result, load_stored_results
 from posym_companion.solvers.head_removal import AGAINST, JUDGED, RESAMPLES, HeadRemoval, Kind
 from posym_companion.solvers.judges.task_solvers import SOLVED
 from posym_companion.solvers.ranked_models import BANDS, LANGUAGE_MODELS, SOLVERS
+from posym_companion.verdicts import count_cases
 from posym_core.metrics import Estimate, mean_interval, student_margin
 from posym_core.tasks import Question
 

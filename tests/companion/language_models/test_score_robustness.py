@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 import torch
 
-from posym_companion import loop
+from posym_companion import experiments
 from posym_companion.language_models import score_robustness
 from posym_core import rope_angles, rotate, swap_scores
 from posym_core.metrics._permutations import (
@@ -217,7 +217,7 @@ def test_refusals():
 def loads(packaged, monkeypatch):
     """The experiment with a model that is there already, and how often it asked for it."""
     asked = []
-    monkeypatch.setattr(loop, "load_model", lambda *a, **k: asked.append(a) or packaged)
+    monkeypatch.setattr(experiments, "load_model", lambda *a, **k: asked.append(a) or packaged)
     monkeypatch.setattr(score_robustness, "WORDINGS", score_robustness.WORDINGS[:1])
     monkeypatch.setattr(score_robustness, "TASKS", ("binding-likes", "text"))
     return asked

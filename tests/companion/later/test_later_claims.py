@@ -11,13 +11,13 @@ import torch
 from architectures import build, tokens
 from invented import save_invented
 
+from posym_companion.head_measurements import block_tokens
 from posym_companion.later import binding, influence, later_claims, later_subjects, order, retrieval
 from posym_companion.later.binding import OUTCOMES
 from posym_companion.later.judges import later_claims as judges
 from posym_companion.later.later_claims import EXPERIMENT, full_size, measure
 from posym_companion.later.later_subjects import LaterClaims
 from posym_companion.ledger import ledger
-from posym_companion.looking import block_tokens
 from posym_companion.results import name_dims
 from posym_companion.solvers import family_solvers
 from posym_companion.solvers.families import FAMILIES

@@ -6,7 +6,7 @@ import pytest
 import torch
 import transformers
 
-from posym_companion import loop
+from posym_companion import experiments
 from posym_companion.one_head import head_geometry
 from posym_companion.one_head.plane_geometry import coherence, crest
 from posym_profile.prompts import make_prompts
@@ -19,7 +19,7 @@ SETTING = head_geometry.HeadGeometry(facts=4, prompts=4)
 def loads(packaged, monkeypatch):
     """The experiment with a model that is there already, and how often it asked for it."""
     asked = []
-    monkeypatch.setattr(loop, "load_model", lambda *a, **k: asked.append(a) or packaged)
+    monkeypatch.setattr(experiments, "load_model", lambda *a, **k: asked.append(a) or packaged)
     return asked
 
 

@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 from architectures import build
 
+from posym_companion.experiments import SECOND
 from posym_companion.language_models import origins
 from posym_companion.language_models.origin_patching import RUNS
-from posym_companion.loop import SECOND
 from posym_companion.results import name_dims
 from posym_companion.solvers import reader_heads
 from posym_companion.solvers.reader_heads import DIMS, EXPERIMENT, KEPT, KEPT_ALONE, full_size, measure

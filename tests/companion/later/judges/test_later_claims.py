@@ -9,12 +9,12 @@ import numpy as np
 import pytest
 from invented import save_invented
 
+from posym_companion.experiments import SECOND
 from posym_companion.later.binding import OUTCOMES
 from posym_companion.later.judges import later_claims
 from posym_companion.later.judges.later_claims import chance_of_fewer
 from posym_companion.later.order import BASES, LENGTHS
 from posym_companion.ledger import ledger
-from posym_companion.loop import SECOND
 from posym_companion.results import MissingResultError
 
 LAYERS, HEADS, PROMPTS, PAIRS = 4, 4, 6, 48

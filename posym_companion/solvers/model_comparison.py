@@ -15,8 +15,8 @@ from typing import Any
 import numpy as np
 import torch
 
-from posym_companion.looking import look
-from posym_companion.loop import Experiment, PromptSetting, slug
+from posym_companion.experiments import Experiment, PromptSetting, slug
+from posym_companion.head_measurements import look
 from posym_companion.one_head.head_geometry import with_random_weights
 from posym_companion.solvers import family_solvers
 from posym_companion.solvers.families import FAMILIES
@@ -61,7 +61,7 @@ class SurveyedModel(PromptSetting):
 
     @property
     def name(self) -> str:
-        return f"survey/{slug(self.model)}{'' if self.trained else '-random'}_{self.task}"
+        return f"model_comparison/{slug(self.model)}{'' if self.trained else '-random'}_{self.task}"
 
 
 def full_size() -> list[SurveyedModel]:

@@ -13,8 +13,8 @@ from importlib import metadata
 import numpy as np
 import pytest
 
-from posym_companion import catalogue, loop
-from posym_companion.loop import Experiment, finish_part
+from posym_companion import catalogue, experiments
+from posym_companion.experiments import Experiment, finish_part
 from posym_companion.results import load_result, work_folder
 from posym_core.store import _parallel as parallel
 from posym_core.store import _provenance as provenance
@@ -207,7 +207,7 @@ def test_what_is_there_already_needs_no_room(trial, tmp_path, monkeypatch):
 
 def in_another_process(monkeypatch):
     """As a worker would do it, but here."""
-    monkeypatch.setattr(loop, "run_grid", lambda function, items, **places: enumerate(map(function, items)))
+    monkeypatch.setattr(experiments, "run_grid", lambda function, items, **places: enumerate(map(function, items)))
 
 
 @pytest.mark.parametrize("places", [{}, {"jobs": 2}, {"cluster": "tcp://somewhere:1"}])
@@ -241,10 +241,10 @@ def test_an_experiment_with_models_of_its_own_refuses_another(trial, tmp_path, m
         r"that take a model are .*binding_profile, .*, taught_profile$"
     )
     for name in catalogue.EXPERIMENTS:
-        found = loop.load_experiment(name)
+        found = experiments.load_experiment(name)
         if not found.takes_model:
             with pytest.raises(ValueError, match=message.replace("later_claims", name)):
-                next(loop.run_experiment(name, model="some/model", folder=tmp_path))
+                next(experiments.run_experiment(name, model="some/model", folder=tmp_path))
         else:
             models = {setting.model for setting in found.settings("some/model")}
             assert models == {"some/model"}, name
@@ -255,5 +255,5 @@ def test_an_experiment_with_models_of_its_own_refuses_another(trial, tmp_path, m
 def test_the_page_on_the_command_line_names_the_experiments_that_take_a_model(root):
     page = root / "book/package/command_line.md"
     (line,) = (line for line in page.read_text().split("\n\n") if "take any model" in " ".join(line.split()))
-    taking = {name for name in catalogue.EXPERIMENTS if loop.load_experiment(name).takes_model}
+    taking = {name for name in catalogue.EXPERIMENTS if experiments.load_experiment(name).takes_model}
     assert {name for name in catalogue.EXPERIMENTS if f"`{name}`" in line} == taking

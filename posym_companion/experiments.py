@@ -71,7 +71,7 @@ UNREAD = {
     "plane_profile/*": "entropy",
     "random_weights/smollm2*": "kept",
     "random_weights/*_*_*_*": "kept",
-    "survey/*": "plane_angle plane_energy positional symbolic",
+    "model_comparison/*": "plane_angle plane_energy positional symbolic",
     "task_solvers/*": "attention_to_fact look_scores loss",
     "taught_gemma/*": "band_interaction_share plane_*_share",
     "taught_gemma/*[snr][tdg]_[0-9]": "interaction_share positional_share symbolic_share asked_attention "
@@ -397,7 +397,7 @@ def run_experiment(
         model: a language model, for experiments that take one; by default the packaged one.
         small: a size that runs in minutes; it needs a ``folder`` of its own, because its results have the same names.
         folder: of results; by default :func:`posym_companion.results.find_results_folder`.
-        options: see :meth:`posym_companion.loop.Experiment.run`.
+        options: see :meth:`posym_companion.experiments.Experiment.run`.
 
     Raises:
         ValueError: if the name is unknown, or something cannot be done with it.

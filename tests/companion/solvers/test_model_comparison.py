@@ -6,16 +6,16 @@ import numpy as np
 import pytest
 
 from posym_companion.results import name_dims
-from posym_companion.solvers import family_solvers, survey
-from posym_companion.solvers.survey import SurveyedModel
+from posym_companion.solvers import family_solvers, model_comparison
+from posym_companion.solvers.model_comparison import SurveyedModel
 from posym_core.metrics._trends import TRENDS, measure_head_trends
 
 
 @pytest.mark.parametrize(("family", "trained"), [("gemma2", False), ("llama", True)])
 def test_a_row_is_counted_from_what_is_stored(family, trained):
-    setting = survey.EXPERIMENT.shrink(SurveyedModel(model=family, trained=trained, task="index"))
-    found = survey.measure(setting, device="cpu", progress=False)
-    name_dims(survey.DIMS, found)
+    setting = model_comparison.EXPERIMENT.shrink(SurveyedModel(model=family, trained=trained, task="index"))
+    found = model_comparison.measure(setting, device="cpu", progress=False)
+    name_dims(model_comparison.DIMS, found)
     scores = (found[name] for name in ("positional", "symbolic"))
     again = measure_head_trends(
         *scores,
@@ -34,14 +34,14 @@ def test_a_row_is_counted_from_what_is_stored(family, trained):
 
 
 def test_solvers_are_those_of_their_experiment():
-    setting = survey.EXPERIMENT.shrink(SurveyedModel(model="qwen2", facts=4))
+    setting = model_comparison.EXPERIMENT.shrink(SurveyedModel(model="qwen2", facts=4))
     solver = family_solvers.FamilySolver(family="qwen2", seed=2, facts=4)
     solver = family_solvers.replace(solver, training=family_solvers.replace(solver.training, steps=20))
     model = family_solvers.make_untrained(solver)
     family_solvers.train_solver(solver, model, progress=False)
-    mine, prompts = survey.profile_decoder(setting, model.device, False)
+    mine, prompts = model_comparison.profile_decoder(setting, model.device, False)
     for one, other in zip(mine.parameters(), model.parameters(), strict=True):
         assert (one == other).all()
-    right = survey.choose_answers(mine, prompts)
+    right = model_comparison.choose_answers(mine, prompts)
     assert right.correct.shape == (6,)
     assert (right.alternatives == solver.task.attributes).all()

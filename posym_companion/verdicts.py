@@ -531,6 +531,7 @@ class Claim:
             as its second argument.
         families: of which other language models the rule is asked, with the same remedies, and when that was fixed;
             ``measure`` takes them as ``model``. None if the claim is not asked of pretrained models.
+        others: models of which the rule is asked, too, without a say in the verdict.
         models: which models, or which part of them, are asked, where several are.
         columns: the same claim, asked of others by rules of their own.
         sentences: what a person would say of the verdict, for each verdict that was written about. A number of ours
@@ -551,6 +552,7 @@ class Claim:
     changed_because: str = ""
     remedies: Mapping[Remedy, Fixed] = field(default_factory=dict)
     families: Mapping[str, Fixed] | None = None
+    others: Sequence[str] = ()
     models: str = ""
     columns: Sequence[Claim] = ()
     sentences: Mapping[str, str] = field(default_factory=dict)
@@ -596,14 +598,15 @@ class OnOtherPrompts(Rejudged):
 
 @dataclass(frozen=True, kw_only=True)
 class OnOtherModel(Rejudged):
-    """In a language model of another family, and there on other prompts."""
+    """In a language model of another family, or what is ``called`` otherwise in words, and there on other prompts."""
 
     model: str
+    called: str = ""
     remedied: Sequence[OnOtherPrompts] = field(default_factory=list)
 
     def __str__(self) -> str:
         again = "; ".join(str(one) for one in self.remedied if one.verdict != "not run here")
-        return f"{self.model}: *{self.grade}*{f' ({again})' if again else ''}"
+        return f"{self.called or self.model}: *{self.grade}*{f' ({again})' if again else ''}"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -623,6 +626,7 @@ class Row:
         remedied: what the same rule gives on other prompts.
         verdict_of_model: what it gives on ``model`` alone, if other families are asked, too.
         families: what it gives in other families; None if no pretrained model is asked.
+        others: what it gives on models that have no say in the verdict.
         models: the set of models that all this is about, where several are asked.
         columns: the same claim in other sets of models; the verdict is that of all, see :func:`combine_columns`.
         verdict_of_column: what is given without them.
@@ -656,6 +660,7 @@ class Row:
     remedied: Sequence[OnOtherPrompts] = field(default_factory=list)
     verdict_of_model: Verdict | None = None
     families: Sequence[OnOtherModel] | None = None
+    others: Sequence[OnOtherModel] = field(default_factory=list)
     models: str = ""
     columns: Sequence[Row] = field(default_factory=list)
     verdict_of_column: Verdict | None = None
@@ -706,7 +711,9 @@ class Row:
         told = [one for one in self.families if one.verdict != "not run here"]
         if not told:
             return "Asked of one family of pretrained models."
-        return f"By family {self.model}: *{self.grade_of_model}*; {'; '.join(map(str, told))}."
+        others = "; ".join(str(one) for one in self.others if one.verdict != "not run here")
+        families = f"By family {self.model}: *{self.grade_of_model}*; {'; '.join(map(str, told))}."
+        return f"{families} Other models: {others}." if others else families
 
     @property
     def by_column(self) -> str:

@@ -10,7 +10,7 @@ import torch
 from architectures import Swapped
 
 from posym_companion.several_hops.gptj import make_gptj
-from posym_companion.several_hops.stations import StationScores, capture_layers, station_scores, summary
+from posym_companion.several_hops.hop_scores import StationScores, capture_layers, station_scores, summary
 from posym_core import rope_angles
 from posym_core.metrics._frequencies import mean_frequency
 from posym_core.metrics._score_geometry import classify_purity
