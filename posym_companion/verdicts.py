@@ -65,6 +65,8 @@ class Cases:
         return f"{self.held} of {self.of}"
 
 
+# So many cases are listed in which a line of a rule does not hold; how many more there are is a number.
+LISTED = 8
 # The verdict in a sentence of which the claim is the subject.
 SAID: Mapping[Verdict, str] = {
     "reproduced": "It holds as stated.",
@@ -216,6 +218,7 @@ class Line:
         unit: what is counted where the number is :class:`Cases` or a :class:`SeedRange`, in the plural.
         above: the line that it must lie above.
         below: the line that it must lie below. Without either the number is :class:`Cases`.
+        mean: a line on the same side beyond which an estimate must lie without its interval, too.
         refutes: whether a miss is a counter-example to the claim as it is worded.
         testable: what must hold for this line to be able to fail and to hold; always, if None. A line that counts
             cases needs one at least.
@@ -231,6 +234,7 @@ class Line:
     unit: str = "cases"
     above: float | None = None
     below: float | None = None
+    mean: float | None = None
     refutes: bool = False
     testable: Line | None = None
     control: bool = False
@@ -271,7 +275,10 @@ class Line:
         return {where: all(line.holds(numbers.cases[line.of][where]) for line in self.each) for where in able}
 
     def describe_missed(self, numbers: Mapping[str, Any]) -> list[str]:
-        """Return the cases that do not hold, each with its numbers; none of a line that asks no single cases."""
+        """Return the first cases that do not hold, each with its numbers, and how many more do not.
+
+        A line that asks no single cases has none.
+        """
         missed: list[str] = []
         if not self.each or not isinstance(numbers, Numbers):
             return missed
@@ -281,7 +288,8 @@ class Line:
                 f"{line.of} {format_number(values[line.of])}" for line in self.each if not line.holds(values[line.of])
             ]
             missed += [] if holds else [f"{where}: {', '.join(short)}"]
-        return missed
+        more = len(missed) - LISTED
+        return missed if more < 1 else [*missed[:LISTED], f"and {more} more ({self.part})"]
 
     def counted(self, numbers: Mapping[str, Any]) -> str:
         """How many of what are as asked; empty where nothing is counted."""
@@ -324,7 +332,11 @@ class Line:
         if isinstance(value, SeedRange):
             return sum(map(self._beyond, value.seeds)) / len(value.seeds)
         ends = (value.low, value.high) if isinstance(value, Estimate) else (value,)
-        return float(all(map(self._beyond, ends)))
+        as_asked = [self._beyond(end) for end in ends]
+        if self.mean is not None:
+            sign = 1 if self.above is not None else -1
+            as_asked.append(sign * (value.value if isinstance(value, Estimate) else value) > sign * self.mean)
+        return float(all(as_asked))
 
     def _beyond(self, number: float) -> bool:
         return (self.above is None or number > self.above) and (self.below is None or number < self.below)

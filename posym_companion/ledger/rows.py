@@ -67,7 +67,7 @@ def _row(judged: Claim, measured: Callable[..., Measured | str]) -> Row:
 
 def _column(judged: Claim, measured: Callable[..., Measured | str]) -> Row:
     """Return a claim decided, on its own prompts, on those of every remedy, and on every other model that is asked."""
-    fixed = {**(judged.families or {}), **dict.fromkeys(judged.others, judged.rule_fixed)}
+    fixed: dict[str, Fixed] = {**(judged.families or {}), **dict.fromkeys(judged.others, judged.rule_fixed)}
     by_model = {model: measured(judged.measure, model=model) for model in fixed}
     own, *rest = count_elsewhere(judged.rule, [measured(judged.measure), *by_model.values()])
     row = replace(decide(judged, own), remedied=_remedied(judged, measured))

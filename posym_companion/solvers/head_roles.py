@@ -15,6 +15,10 @@ from torch import Tensor
 from posym_core.models import DecoderEnsemble, replace_heads
 from posym_core.tasks import FactsBatch
 
+# A head carries a question if patching it moves at least so much of the answer, and is needed if its ablation costs
+# more than so much of the accuracy.
+CARRIES, NEEDED = 0.2, 0.1
+
 
 @torch.no_grad()
 def mark_members_right(model: DecoderEnsemble, batch: FactsBatch) -> Float[Tensor, "seed variant prompt question"]:

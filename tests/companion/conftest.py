@@ -21,6 +21,18 @@ def tokenizer():
     return load_tokenizer()
 
 
+@pytest.fixture
+def loads(packaged, monkeypatch):
+    """Experiments find the packaged model loaded already."""
+    monkeypatch.setattr(experiments, "load_model", lambda *a, **k: packaged)
+
+
 @pytest.fixture(scope="module")
 def tiny(tokenizer):
     return build("Gemma3", vocab_size=len(tokenizer)).requires_grad_(False)
+
+
+@pytest.fixture(scope="module")
+def wide(tokenizer):
+    """A tiny model whose cache keeps all facts: its window is longer than they are."""
+    return build("Gemma3", vocab_size=len(tokenizer), sliding_window=128).requires_grad_(False)

@@ -109,6 +109,12 @@ LINE = r'claims.toml, X-1: \'heads\' asks a number, or one and a threshold as in
             'heads.testable = "it can"',
             r"claims.toml, X-1: testable is a part and its ",
         ),
+        (
+            "changes =",
+            'changed_because = "."\nfirst_rule.says = "."\nfirst_rule.keeps = ["legs"]\nchanges =',
+            r"X-1: a first rule keeps parts of the rule, heads; not \['legs'\]",
+        ),
+        ("are > 0.5", "are > 0.5, mean < 0.6", LINE + "'heads that are > 0.5, mean < 0.6'"),
         (".heads", "", r"claims.toml, X-1: a rule's lines stand by the part that each decides"),
         (
             "changes =",
@@ -129,6 +135,20 @@ def test_an_entry_that_does_not_fit_is_refused(written, old, new, message):
     written(ENTRY.replace(old, new))
     with pytest.raises(ValueError, match=message):
         claims.load_claim("X-1")
+
+
+def test_lines_that_differ_in_words_stand_once_and_a_first_rule_names_those_that_it_keeps(written):
+    once = """rule.lines."{0} are" = { each = "{1} > 0, mean > 0.5", testable = ["some {0}", "{1} > 0"], over = [
+  ["heads", "size"], ["planes", "angle"]] }"""
+    first = 'first_rule.says = "."\nfirst_rule.keeps = ["planes are"]\nchanged_because = "."\nchanges ='
+    written(ENTRY.replace('rule.lines.heads = "heads that are > 0.5"', once).replace("changes =", first))
+    claim = claims.load_claim("X-1")
+    assert [line.part for line in claim.rule.lines] == ["heads are", "planes are"]
+    heads, planes = claim.rule.lines
+    assert (heads.each[0].of, heads.each[0].above, heads.each[0].mean) == ("size", 0.0, 0.5)
+    assert planes.testable == Line(part="some planes", of="angle", above=0.0)
+    assert claim.first_rule is not None
+    assert claim.first_rule.lines == (planes,)
 
 
 def test_a_claim_is_counted_by_setting_and_says_where_it_is_missed():

@@ -212,7 +212,7 @@ def scores_exclude_each_other(look: Look) -> Iterator[Yielded]:
     yield from yield_correlations(settings, birth)
     look.note = (
         "In the null model each swap sends a head's own attention in a random direction: what geometry and the "
-        "attention alone would give. The p-values take heads as independent. Random weights are three draws, on two "
+        "attention alone would give. Random weights are three draws, on two "
         "wordings at two lengths. With all pairs of blocks weighed alike, in place of the papers' temperature of 1e-4, "
         f"r is {', '.join(f'{each.found.value:.2f}' for each in alike.values())} on the same prompts"
     )

@@ -11,11 +11,9 @@ from posym_companion.judging import Look, Yielded, judge
 from posym_companion.later.judges.later_claims import SHOWN_IN
 from posym_companion.later.relative_logits import DRAWS, FAMILIES, RelativeLogits, full_size
 from posym_companion.results import MissingResultError, Result
-from posym_companion.solvers.judges.solver_roles import CARRIES
+from posym_companion.solvers.head_roles import CARRIES
 
 MODEL = "layers without parameters; gemma-3-270m and smollm2-135m, trained and with random weights"
-# Share of the mean logits' variance that is more than next to nothing.
-CLEARLY = 0.1
 
 
 def beyond_distance(result: Result) -> np.ndarray:
@@ -50,7 +48,6 @@ def not_relative(look: Look) -> Iterator[Yielded]:
         later = float(np.median(share[1:]))
         yield "not relative, first layer", model, float(share[0])
         yield "not relative, median of later layers", model, later
-        yield f"part of later layers above {CLEARLY}", model, float(np.mean(share[1:] > CLEARLY))
         yield "not relative, random weights, median of later layers", model, float(np.median(born))
         yield "not relative, less the most of random weights", model, later - max(born)
         yield "nats, median of later layers", model, size

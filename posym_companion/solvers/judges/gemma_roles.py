@@ -20,7 +20,7 @@ from posym_companion.solvers.judges.gemma_runs import (
     restored_share,
     yield_accuracy,
 )
-from posym_companion.solvers.judges.solver_answers import RightAndWrong
+from posym_companion.solvers.right_and_wrong import RightAndWrong
 from posym_companion.solvers.solver_answers import MEASURED
 from posym_companion.solvers.taught_gemma import FACTS, WORDINGS
 from posym_companion.solvers.taught_profile import list_variant_settings

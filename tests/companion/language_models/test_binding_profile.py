@@ -17,14 +17,6 @@ from posym_profile.scores._profiling import map_layers
 SETTING = binding_profile.BindingProfile(facts=3, prompts=2)
 
 
-@pytest.fixture
-def loads(packaged, monkeypatch):
-    """The experiment with a model that is there already, and how often it asked for it."""
-    asked = []
-    monkeypatch.setattr(experiments, "load_model", lambda *a, **k: asked.append(a) or packaged)
-    return asked
-
-
 def test_a_result_holds_what_its_description_says(tmp_path, loads, all_arrays_stored):
     (result,) = binding_profile.EXPERIMENT.run([SETTING], folder=tmp_path, progress=False)
     assert result["positional"].shape == (2, 18, 4)

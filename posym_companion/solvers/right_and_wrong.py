@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 
 from posym_companion.results import Result, load_stored_results
-from posym_companion.solvers.judges.solver_roles import CARRIES
+from posym_companion.solvers.head_roles import CARRIES
 from posym_companion.solvers.solver_answers import MEASURED, full_size
 from posym_core.metrics import Estimate, mean_interval
 
