@@ -45,7 +45,8 @@ def not_relative(look: Look) -> Iterator[Yielded]:
         share, size = beyond_distance(own), float(np.median(unexplained_nats(own)[1:]))
         born = [float(np.median(beyond_distance(each)[1:])) for each in fresh]
         most = max(float(np.median(unexplained_nats(each)[1:])) for each in fresh)
-        later = float(np.median(share[1:]))
+        # Of an even number of layers the lower of the two in the middle: what lies below it, more than half exceed.
+        later = float(np.quantile(share[1:], 0.5, method="lower"))
         yield "not relative, first layer", model, float(share[0])
         yield "not relative, median of later layers", model, later
         yield "not relative, random weights, median of later layers", model, float(np.median(born))
